@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import runpy
 import secrets
+import shutil
 import socket
 import sys
+import tempfile
+import time
+import webbrowser
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
 
 _NEEDED = ("marimo", "altair", "vl_convert")
 
@@ -63,13 +70,44 @@ def _plan(file: str | None, port: int | None, *, opens: bool) -> int:
     command = ["marimo", "run", str(notebook), "--host", "127.0.0.1"]
     # The token is in the address. Without it, any page in the browser, or user of the machine, could ask what it shows.
     # The one of `--token` is Python's hash of the notebook: PYTHONHASHSEED would give it away.
-    command += ["--token", "--token-password", secrets.token_hex(16)]
-    command += [] if port is None else ["--port", str(port)]
-    command += [] if opens else ["--headless"]
+    token, port = secrets.token_hex(16), _free_port() if port is None else port
+    command += ["--token", "--token-password", token, "--port", str(port)]
+    # Marimo would start a browser with the address on its command line, which all users of the machine can read.
+    command += ["--headless"]
+    if opens:
+        Thread(target=_open_when_it_listens, args=(port, token), daemon=True).start()
     command += [] if file is None else ["--", "--file", f"path:{file}"]  # marimo would read a number, or an option
     sys.argv = command  # in this process, so that the server ends with it
     runpy.run_module("marimo", run_name="__main__", alter_sys=True)
     return 0
+
+
+def _free_port() -> int:
+    with socket.socket() as tried:
+        tried.bind(("127.0.0.1", 0))
+        return int(tried.getsockname()[1])
+
+
+def page_to(port: int, token: str) -> Path:
+    """Return a page that leads the browser to the planner, in a file that only its user can read."""
+    folder = tempfile.mkdtemp(prefix="dp_polars-")  # a folder of this user alone
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    page = Path(folder) / "planner.html"
+    page.touch(mode=0o600)
+    address = f"http://127.0.0.1:{port}/?access_token={token}"
+    page.write_text(
+        f'<!doctype html><meta http-equiv="refresh" content="0; url={address}"><a href="{address}">Plan</a>'
+    )
+    return page
+
+
+def _open_when_it_listens(port: int, token: str) -> None:
+    """Open the browser once the server answers; give up after a minute."""
+    for _ in range(600):
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            webbrowser.open(page_to(port, token).as_uri())
+            return
+        time.sleep(0.1)
 
 
 def _taken(port: int) -> str | None:

@@ -218,7 +218,7 @@ NUMBERS = {
     ),
     "var": Ask(
         {"lower": MISSING, "upper": MISSING, "step": None},
-        {**_OF_ROWS, "rows": None},
+        {"ddof": 1, **_OF_ROWS, "rows": None},
         (0, 9),
         {},
         {"rho": 1, "contributions": 2},
@@ -226,7 +226,7 @@ NUMBERS = {
     ),
     "std": Ask(
         {"lower": MISSING, "upper": MISSING, "step": None},
-        {**_OF_ROWS, "rows": None},
+        {"ddof": 1, **_OF_ROWS, "rows": None},
         (0, 9),
         {},
         {"epsilon": 1, "mechanism": "discrete_laplace"},
@@ -273,6 +273,10 @@ OF_FRAMES: dict[str, Callable[[Any, Any, str, dict[str, Any]], list[dpp.PrivateQ
     "n_cut": lambda frame, keys, _, loss: [
         (frame if keys is None else frame.group_by(keys)).agg(asked).n_cut(**loss) for asked in _CUT
     ],
+    "n_rows_cut": lambda frame, keys, _, loss: [
+        (frame if keys is None else frame.group_by(keys)).agg(asked).n_rows_cut(most, **loss)
+        for asked, most in zip(_CUT, (1, 2, 3, 9), strict=True)
+    ],
 }
 # Outputs that cut people of whom a row, a group, a candidate or a part of a weight is too many.
 _CUT = [
@@ -297,6 +301,7 @@ OF_PEOPLE_STEPS: dict[str, Callable[[Any, Any], Any]] = {
     "group_by": lambda frame, _: frame.group_by("p", "g").agg(pl.col("x").min(), pl.col(WEIGHT).max()),
     "one row each": lambda frame, _: frame.group_by("p").agg(pl.col("g", "x").min(), pl.col(WEIGHT).max()),
     "private join": lambda frame, further: frame.join(further, on=["p", "g"], how="inner").drop("more"),
+    "bounded private join": lambda frame, further: frame.join(further, on="p", how="inner").drop("more", "g_right"),
     "private semi join": lambda frame, further: frame.join(further, on="p", how="semi"),
     "owned join": lambda frame, further: frame.join(further, on=WEIGHT, how="left").drop("more"),
 }

@@ -27,6 +27,8 @@ NO_FLOATS = (
     'Hint: make integers, decimals or categories of them first: pl.col("x").round().cast(pl.Int64, strict=False).'
 )
 
+OF_ITS_TYPE = "\n\nHint: give values of the column's type, for example datetime.date(2026, 1, 31) of dates."
+
 
 @dataclass(frozen=True, eq=False)
 class _Listed:
@@ -93,6 +95,8 @@ class Categories(_Listed):
             msg = f"candidates of type {self.values.dtype} can't be categories of a column of type {dtype}."
             if isinstance(dtype, (pl.List, pl.Array)):
                 msg += "\n\nHint: make a row of each element first: frame.explode(…)."
+            elif dtype.is_temporal():
+                msg += OF_ITS_TYPE
             raise TypeError(msg)
         answer = column_types.released(dtype)
         if self.values.dtype == answer:

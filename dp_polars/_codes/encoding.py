@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dp_polars._base import column_types
 from dp_polars._base.arrays import difference
 from dp_polars._base.threads import in_parallel
-from dp_polars._codes.candidates import Points
+from dp_polars._codes.candidates import OF_ITS_TYPE, Points
 from dp_polars._codes.grids import Grid
 
 if TYPE_CHECKING:
@@ -107,6 +107,8 @@ def ordered_encoder(candidates: Ordered, dtype: pl.DataType) -> Encoder:
         msg = f"candidates of type {candidates.dtype} can't be a quantile of a column of type {dtype}."
         if column == "text":
             msg += "\n\nHint: cast the column, or give it its type where it is read."
+        elif dtype.is_temporal():
+            msg += OF_ITS_TYPE
         raise TypeError(msg)
     size, out = candidates.size, code_dtype(candidates.size)
     unit = column_types.tick(dtype)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
+
+import polars as pl
 
 from dp_polars._base import column_types
 from dp_polars._base.numbers import Number, as_fraction, given, show
@@ -12,10 +15,12 @@ from dp_polars._codes.codings import Units
 from dp_polars._codes.multiples import check_terms
 
 if TYPE_CHECKING:
-    import polars as pl
+    from collections.abc import Iterable
 
 # The largest value, in units of the step: the sum of 2**32 rows then fits into 62 bits.
 _MOST_UNITS = 2**30
+# Steps by default are a millionth of the bounds' distance, or less.
+_DIGITS = 6
 # Floats hold all arithmetic on bounds and steps of this size.
 _LARGEST = 2**500
 
@@ -26,7 +31,10 @@ def units_of(
     """Return the weights of a column's values; a TypeError or ValueError where it has none. `ends` names the bounds."""
     tick = column_types.tick(column)
     if column_types.family(column) not in ("number", "boolean"):
-        msg = f"values must be numbers or booleans, got a column of type {column}."
+        msg = (
+            f"values must be numbers or booleans, got a column of type {column}.\n\n"
+            "Hint: make numbers of them first, pl.col(…).cast(pl.Float64), say; of dates ask for a median."
+        )
         raise TypeError(msg)
     if step is None:
         if tick is None:
@@ -45,6 +53,38 @@ def units_of(
     if tick is not None:
         _check_digits(units, step / tick, column, ends)
     return units
+
+
+def step_by_default(span: Fraction, column: pl.DataType, *ends: tuple[Fraction, Fraction]) -> Fraction | None:
+    """Return the step of values that were given none; None: the last digit of the column's type, or none at all.
+
+    For floats, and Decimals whose last digit is too fine, it is the power of ten at or below a millionth of `span`: a
+    larger one where sums would not fit into 62 bits, a smaller one where the bounds, `ends`, are no multiples.
+    """
+    tick = column_types.tick(column)
+    if not column.is_float() and not (isinstance(column, pl.Decimal) and tick is not None and not _fit(tick, ends)):
+        return None
+    step = Fraction(10) ** (math.floor(math.log10(span)) - _DIGITS)
+    while step * 10**_DIGITS > span:  # the logarithm is a float
+        step /= 10
+    step = step if tick is None else max(step, tick)
+    while not _fit(step, ends):
+        step *= 10
+    finer = step
+    while _fit(finer, ends) and (tick is None or finer >= tick):
+        if all((end / finer).denominator == 1 for pair in ends for end in pair):
+            return finer
+        finer /= 10
+    msg = (
+        f"step must be given where no power of ten divides the bounds, got {' and '.join(map(show, ends[0]))}.\n\n"
+        "Hint: round the bounds outward, or give a step of which they are multiples."
+    )
+    raise ValueError(msg)
+
+
+def _fit(step: Fraction, ends: Iterable[tuple[Fraction, Fraction]]) -> bool:
+    """Return whether sums of values between these bounds fit into 62 bits, in such steps."""
+    return all(max(abs(low), abs(high), high - low) <= _MOST_UNITS * step for low, high in ends)
 
 
 def check_held(lower: Fraction, upper: Fraction, digit: Fraction, column: pl.DataType, ends: str) -> None:

@@ -148,6 +148,10 @@ def gathered(tallies: Sequence[Tally], goes_with: Callable[[Tally, Tally], bool]
 
 #: Columns of rows that stand for people: how many rows each has, in how many groups, and the most in one of them.
 ROWS, GROUPS, ROWS_IN_GROUP = "rows", "groups", "rows in group"
+#: And, of people who are cut, how many rows the limits leave out.
+ROWS_CUT = "rows cut"
+#: More rows of one person, in a group and in all, count as these: so that no arithmetic on them leaves 64 bits.
+MOST_IN_GROUP, MOST_IN_ALL = 1 << 30, 1 << 32
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,10 @@ class PerPerson:
     """What the private rows are replaced by before anything else: one row for each person, of numbers.
 
     Their columns are `ROWS`, `GROUPS` and `ROWS_IN_GROUP`, of Int64. Only rows of listed groups count, and a person
-    without any has no row here.
+    without any has no row here. With `cut` there is `ROWS_CUT`, too: for the tally that loses most, how many rows are
+    left out. Let `limits.rows_per_group` leave s rows in k groups. Then `limits.groups` random ones of more groups keep
+    s·groups/k on average, to the nearest whole number (ties up), and `limits.rows` at most that many. Where people
+    count, a row is one code in one group.
 
     Parameters
     ----------

@@ -91,7 +91,7 @@ def count_people(frame: pl.DataFrame, kinds: Sequence[Kind], engine: EngineType)
     choices = _choices(kinds, frame)
     person, group = frame.drop_in_place("person"), frame.get_column("group", default=None)
     groups = np.zeros(frame.height, np.uint8) if group is None else group.to_numpy()
-    _mark(choices, *_by_person(person, groups), groups)
+    _mark(choices, *by_person(person, groups), groups)
     bounded = {kind.numbers: kind for choice in choices for kind in choice.kinds}
     stays = {f"stays {kind.numbers}": choice.stays for choice in choices for kind in choice.kinds}
     totals = {name: clipped for choice in choices for name, (*_, clipped) in choice.totals.items()}
@@ -123,7 +123,7 @@ def _mark(choices: Sequence[_Choice], rows: Ints, lengths: Ints, groups: NDArray
     in_parallel(mark_slice, list(slices(lengths, _PEOPLE_ROWS, len(lengths))))
 
 
-def _by_person(person: pl.Series, groups: NDArray[np.integer]) -> tuple[Ints, Ints]:
+def by_person(person: pl.Series, groups: NDArray[np.integer]) -> tuple[Ints, Ints]:
     """Return the places of all rows, those of each person together by group, and how many rows each person has."""
     places, most = len(person), int(groups.max(initial=0))
     place_bits, group_bits = max(places - 1, 0).bit_length(), most.bit_length()

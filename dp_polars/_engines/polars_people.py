@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
+from dp_polars._base.settings import deaf
 from dp_polars._base.words import system_words
 from dp_polars._engines.bounding import random_few
-from dp_polars._engines.contract import GROUPS, ROWS, ROWS_IN_GROUP
+from dp_polars._engines.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
+from dp_polars._engines.polars_bounds import by_person
 from dp_polars._engines.polars_rows import (
     added_up,
     by_name,
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from polars._typing import EngineType
 
     from dp_polars._base.arrays import Ints
+    from dp_polars._base.privacy_units import PrivacyUnit
     from dp_polars._engines.contract import KeyWork, PerPerson, Tally
 
 
@@ -68,6 +72,33 @@ def _bounded(lists: pl.DataFrame, names: list[str], most: int, engine: EngineTyp
     if lengths.max(initial=0) > most:
         keys = keys.filter(pl.Series(random_few(lengths, most, system_words())))
     return keys.lazy().group_by(names).agg(pl.len().alias("people")).collect(engine=by_name(engine))
+
+
+def few_of_each(rows: pl.LazyFrame, unit: PrivacyUnit, most: int) -> pl.LazyFrame:
+    """Return `most` random rows of each person who has more, and all of the others'; rows of nobody are gone already.
+
+    They are chosen once, the first time that the plan is run: what a release reads twice is the same both times. So
+    they are held in memory, with all of their columns.
+    """
+    chosen: list[pl.DataFrame] = []
+    lock = Lock()
+
+    @deaf
+    def choose(frame: pl.DataFrame) -> pl.DataFrame:
+        with lock:
+            if not chosen:
+                chosen.append(_few_rows(frame, unit, most))
+            return chosen[0]
+
+    return rows.map_batches(choose, predicate_pushdown=False, projection_pushdown=False, slice_pushdown=False)
+
+
+def _few_rows(frame: pl.DataFrame, unit: PrivacyUnit, most: int) -> pl.DataFrame:
+    people = frame.select(person_of(unit, frame.schema).alias("person")).to_series()
+    places, lengths = by_person(people, np.zeros(len(people), np.uint8))
+    stays = np.zeros(frame.height, bool)
+    stays[places[random_few(lengths, most, system_words())]] = True
+    return frame.filter(pl.Series(stays))
 
 
 @dataclass(frozen=True)
@@ -125,6 +156,20 @@ class Cut:
             is_cut |= counts.sum() > limits.rows
         return is_cut
 
+    def dropped(self, number: int) -> pl.Expr:
+        """Return how many rows of a person are left out: see `PerPerson`."""
+        limits, counts = self.tally.limits, pl.col(f"code {number}").clip(upper_bound=MOST_IN_GROUP)
+        total = counts.sum().clip(upper_bound=MOST_IN_ALL)
+        remaining = counts if limits.rows_per_group is None else counts.clip(upper_bound=limits.rows_per_group)
+        remaining = remaining.sum().clip(upper_bound=MOST_IN_ALL)
+        if limits.groups is not None:
+            groups = (counts > 0).sum().cast(pl.Int64)
+            on_average = (2 * limits.groups * remaining + groups) // (2 * groups)
+            remaining = pl.when(groups > limits.groups).then(on_average).otherwise(remaining)
+        if limits.rows is not None:
+            remaining = remaining.clip(upper_bound=limits.rows)
+        return total - remaining
+
 
 def one_row_per_person(rows: pl.LazyFrame, per_person: PerPerson, cuts: Sequence[Cut] = ()) -> pl.LazyFrame:
     """Return one row for each person, with numbers of rows and groups: see `Engine`, duty 9. `cuts` are its `cut`."""
@@ -150,6 +195,7 @@ def one_row_per_person(rows: pl.LazyFrame, per_person: PerPerson, cuts: Sequence
         pl.col(ROWS).sum(),
         pl.len().cast(pl.Int64).alias(GROUPS),
         pl.col(ROWS).max().alias(ROWS_IN_GROUP),
+        *([pl.max_horizontal(cut.dropped(number) for number, cut in enumerate(cuts)).alias(ROWS_CUT)] if cuts else []),
         pl.any_horizontal(pl.lit(not cuts), *(cut.of_people(number) for number, cut in enumerate(cuts))).alias("cut"),
     )
-    return people.filter("cut").select(ROWS, GROUPS, ROWS_IN_GROUP)
+    return people.filter("cut").select(ROWS, GROUPS, ROWS_IN_GROUP, *([ROWS_CUT] if cuts else []))

@@ -78,8 +78,15 @@ def _register(ours: type, module: ModuleType | None) -> None:
     both = ours
     if theirs is not None:
         shared = [name for name in vars(ours) if not name.startswith("_") and hasattr(theirs, name)]
-        both = type(ours.__name__, (ours, theirs), {name: _shared(name, ours, theirs) for name in shared})
+        methods: dict[str, Any] = {name: _shared(name, ours, theirs) for name in shared}
+        # No module holds this class under a name, by which a pickle would look for it.
+        both = type(ours.__name__, (ours, theirs), methods | {"__reduce__": lambda self: (_accessor, (self.expr,))})
     pl.api.register_expr_namespace("dp")(both)
+
+
+def _accessor(expr: pl.Expr) -> object:
+    """Return `.dp` of an expression: what is registered where a pickle is read."""
+    return expr.dp  # type: ignore[attr-defined]
 
 
 def _unregister() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Bounds, Terms
 from dp_polars._base.calls import called
+from dp_polars._base.numbers import given
 from dp_polars._codes.units import bounds_of, ends_of_person
 from dp_polars._expressions.expressions import IntoColumn, PrivateExpr, condition_of, on_terms
 from dp_polars._questions.averages import Mean, Share
@@ -19,6 +20,14 @@ from dp_polars._questions.variances import Deviation, Variance
 if TYPE_CHECKING:
     from dp_polars._accounting.terms import Bound
     from dp_polars._base.numbers import Number
+
+
+def _ddof(ddof: object) -> Literal[0, 1]:
+    """Return what is taken from the number of values, checked."""
+    if isinstance(ddof, bool) or ddof not in (0, 1):
+        msg = f"ddof must be 0 or 1, got {given(ddof)}."
+        raise ValueError(msg)
+    return 1 if ddof else 0
 
 
 @called
@@ -51,8 +60,9 @@ def sum(  # noqa: A001 (Polars' own name)
         noise there is. Never take them from the data.
     step
         The public unit in which values are added up; each counts as its nearest multiple, ties to even. None: 1 for
-        integers, the last digit for decimals. Floats need one. The bounds must be multiples of it, and at most 2**30
-        of them.
+        integers, the last digit for decimals; for floats, and for decimals of too many digits, the power of ten at or
+        below a millionth of `upper - lower` (of the ends of `per_person`, if given), or a larger one where sums would
+        leave 62 bits: `explain` says which. The bounds must be multiples of it, and at most 2**30 of them.
     per_person
         The public bounds (lo, hi) of one person's total in a group, multiples of the step with lo below hi; on a
         private frame with a privacy unit only. Each value is clipped to [lower, upper] first, and then the total of a
@@ -79,7 +89,8 @@ def sum(  # noqa: A001 (Polars' own name)
 
     Notes
     -----
-    Nulls and NaN are ignored. Sums are exact below 2**62 steps: 2**32 rows with the largest bounds.
+    Nulls and NaN are ignored. Sums are exact below 2**62 steps: 2**32 rows with the largest bounds. Where values are no
+    multiples of the step, rounding moves a sum by at most half a step a row, in addition to `error_95` and to ranges.
 
     Proof: :doc:`/proofs/numbers`.
 
@@ -157,7 +168,7 @@ def mean(
 
     Notes
     -----
-    Nulls and NaN are ignored.
+    Nulls and NaN are ignored. What rounding to the step does is in `error_95` and in ranges.
 
     Proof: :doc:`/proofs/numbers`.
 
@@ -183,6 +194,7 @@ def var(
     upper: Number,
     step: Number | None = None,
     *,
+    ddof: Literal[0, 1] = 1,
     within: Number | None = None,
     rows: int | None = None,
     epsilon: Number | None = None,
@@ -195,16 +207,18 @@ def var(
     max_groups: Bound = "protect",
     max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
-    r"""Find the population variance (ddof 0) of the values of each group, clipped to public bounds, with noise.
+    r"""Find the variance of the values of each group, clipped to public bounds, with noise.
 
     A third of the loss pays for each of three noisy numbers: the sum of the distances from the middle of the bounds,
-    the sum of their squares, and the number of values. Polars' own `var` divides by one less than that number
-    (ddof 1): multiply by n / (n - 1), with a number of rows that you release, if you need that.
+    the sum of their squares, and the number of values.
 
     Parameters
     ----------
     column, lower, upper, step
         As for `dp_polars.sum`. Wide bounds cost more than in a mean: the noise grows with the square of their distance.
+    ddof
+        What is taken from the number of values before it divides, as in Polars: 0, or 1. The number is the noisy one.
+        With 1, the variance is 0 where that is at most 1.
     within, rows
         As for `dp_polars.mean`, in the column's unit, squared.
     epsilon, rho, loss_share, contributions, neighboring_relation, mechanism, max_rows, max_groups
@@ -215,8 +229,9 @@ def var(
     Returns
     -------
     PrivateExpr
-        One Float64 per group, from 0 to ((upper - lower) / 2)², which no values between the bounds exceed. In a group
-        with few values the answer is mostly noise; the range of `release(ranges=True)` shows it.
+        One Float64 per group, from 0 to ((upper - lower) / 2)², which no values between the bounds exceed; with ddof=1
+        up to twice that. In a group with few values the answer is mostly noise; the range of `release(ranges=True)`
+        shows it.
 
     Raises
     ------
@@ -243,7 +258,7 @@ def var(
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
     of_person = (contributions, neighboring_relation, mechanism, bounds)
     terms = Terms.of(epsilon, rho, *of_person, within=within, rows=rows, loss_share=loss_share)
-    query = Variance(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=3))
+    query = Variance(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=3), _ddof(ddof))
     return on_terms(query, terms, column)
 
 
@@ -254,6 +269,7 @@ def std(
     upper: Number,
     step: Number | None = None,
     *,
+    ddof: Literal[0, 1] = 1,
     within: Number | None = None,
     rows: int | None = None,
     epsilon: Number | None = None,
@@ -266,13 +282,13 @@ def std(
     max_groups: Bound = "protect",
     max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
-    r"""Find the population standard deviation (ddof 0) of the values of each group, clipped to bounds, with noise.
+    r"""Find the standard deviation of the values of each group, clipped to public bounds, with noise.
 
     It is the root of `dp_polars.var`, from the same three noisy numbers.
 
     Parameters
     ----------
-    column, lower, upper, step
+    column, lower, upper, step, ddof
         As for `dp_polars.var`.
     within, rows
         As for `dp_polars.mean`, in the column's unit. It holds for values of any deviation: where that is not near 0,
@@ -285,7 +301,7 @@ def std(
     Returns
     -------
     PrivateExpr
-        One Float64 per group, from 0 to (upper - lower) / 2.
+        One Float64 per group, from 0 to (upper - lower) / 2; with ddof=1 up to the root of 2 times that.
 
     Raises
     ------
@@ -309,7 +325,7 @@ def std(
     bounds = Bounds(max_rows, max_groups, max_rows_per_group)
     of_person = (contributions, neighboring_relation, mechanism, bounds)
     terms = Terms.of(epsilon, rho, *of_person, within=within, rows=rows, loss_share=loss_share)
-    query = Deviation(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=3))
+    query = Deviation(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=3), _ddof(ddof))
     return on_terms(query, terms, column)
 
 
@@ -338,7 +354,7 @@ def share(
     ----------
     condition
         A condition about the columns of a row, or the name of a Boolean column. On a private frame it must be row by
-        row. Rows where it is null are ignored.
+        row. A row where it is null is left out of both numbers: of those for whom it is true, and of all.
     within, rows
         As for `dp_polars.mean`, as shares: `within=0.02`.
     epsilon, rho, loss_share, contributions, neighboring_relation, mechanism, max_rows, max_groups

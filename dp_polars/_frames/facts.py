@@ -25,7 +25,7 @@ from dp_polars._frames.keys import KeyRequest
 from dp_polars._frames.people import CutRequest, PeopleRequest
 from dp_polars._frames.person_steps import PersonGroups
 from dp_polars._frames.protection import OneRowEach
-from dp_polars._frames.recipe import EachColumn, Expressions, Join, Joining, Rename
+from dp_polars._frames.recipe import EachColumn, Expressions, Join, Joining, Rename, with_further
 from dp_polars._frames.request import Request
 from dp_polars._rowwise.plan_words import steps_and_urls
 from dp_polars._statements.facts import NOT_RECORDED, loss_facts, number_facts, output_facts, software
@@ -33,7 +33,7 @@ from dp_polars._statements.known import AT_DELTA, checked
 from dp_polars._statements.statement import Statement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from dp_polars._accounting import ledger
     from dp_polars._accounting.budgets import Budget
@@ -152,7 +152,7 @@ def facts_of_request(request: AnyRequest[Asked], sources: Sequence[pl.LazyFrame]
     """Return the facts of one release; `sources` are the plans of all origins, where data are bound."""
     engine = PolarsEngine.of(*sources) if sources else None
     steps = request.recipe.steps
-    frames = [step.public for step in _with_further(steps) if isinstance(step, Join)]
+    frames = [step.public for step in with_further(steps) if isinstance(step, Join)]
     bounds = {name: str(number) for name, number in request.protection.bounds.items()}
     for ask in request.asks:
         bounds |= {f"{name} of {ask.name}": str(number) for name, number in ask.bounds.given.items()}
@@ -236,14 +236,6 @@ def _keys(keys: pl.DataFrame) -> Facts:
 def _public_frame(frame: pl.DataFrame) -> str:
     columns = ", ".join(frame.columns)
     return f"{plural(frame.height, 'row')} of {columns} (SHA-256 of it as Arrow IPC: {sha256_of(ipc_of(frame))})"
-
-
-def _with_further(steps: Iterable[Step]) -> Iterator[Step]:
-    """Yield steps, and those on the other side of joins of private rows."""
-    for step in steps:
-        if isinstance(step, Joining):
-            yield from _with_further(step.further_steps)
-        yield step
 
 
 def _step(step: Step) -> str:

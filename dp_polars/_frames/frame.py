@@ -165,7 +165,8 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows):
               collected at once.
             - A private frame with the same privacy unit, relation and budget (one object, one ledger, or none). The
               columns must include the privacy unit on both sides. Rows of null and NaN people leave both frames first.
-              The bounds of this frame hold, those of `other` are ignored.
+              The bounds of this frame count what comes out. Those of `other` are kept before the frames meet: with
+              `max_rows=1` there, one random row of each person stays.
             - `dp_polars.owned(…)`: rows without the privacy unit that belong to those who name them.
         on
             The columns that must be equal, by their names, which are the same in both frames. Null equals nothing.
@@ -209,7 +210,7 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows):
 
     def group_by(
         self,
-        keys: PublicKeys | str | pl.Expr | Sequence[str | pl.Expr],
+        keys: PublicKeys | str | pl.Expr | Sequence[str | pl.Expr] | None = None,
         *more: str | pl.Expr,
         maintain_order: bool = False,  # noqa: ARG002
         **named: pl.Expr,
@@ -253,6 +254,13 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows):
         >>> private.group_by("patient").agg(pl.col("cents").sum()).columns
         ['patient', 'cents']
         """
+        if keys is None or any(not isinstance(value, pl.Expr) for value in named.values()):
+            name = next(iter(named), "ward")
+            msg = (
+                "group_by must be given public keys, or names of columns, the privacy unit among them; keywords are "
+                f"expressions of a person's rows.\n\nHint: group_by({{{name!r}: […]}}) asks about public groups."
+            )
+            raise TypeError(msg)
         given = (
             *(keys if isinstance(keys, (list, tuple)) else [keys]),
             *more,

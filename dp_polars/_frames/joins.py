@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from dp_polars._base.numbers import plural
 from dp_polars._base.privacy_units import as_arguments, shown
+from dp_polars._engines.polars_people import few_of_each
 from dp_polars._engines.polars_rows import compared, is_a_person
 from dp_polars._frames.protection import OneRowEach
 from dp_polars._frames.recipe import ONLY_FILTERS, Joining, Origin, Proved, Recipe, free_names, refuse_missing
@@ -77,11 +79,22 @@ class PrivateJoin(_ByColumns):
 
     @property
     def name(self) -> str:
-        return "join of a private frame (its bounds are ignored)"
+        return "join of a private frame" if self.most is None else f"join of {plural(self.most, 'row')} of each person"
+
+    @property
+    def most(self) -> int | None:
+        """How many rows of a person stay on the right, before the frames meet; None: all that there are."""
+        if self.how in ONLY_FILTERS and {*self.right_on} == {*(self.right.protection.unit or ())}:
+            return None  # whether a person has a row does not follow from which rows stay
+        return self.right.calibration.rows_in_all
 
     @property
     def multiplies(self) -> bool:
-        return super().multiplies and not isinstance(self.right.calibration, OneRowEach)
+        has_one = self.most == 1 or isinstance(self.right.calibration, OneRowEach)
+        return super().multiplies and not has_one
+
+    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:
+        return *super().parts(live), self.most
 
     @property
     def origins(self) -> tuple[Origin, ...]:
@@ -105,10 +118,13 @@ class PrivateJoin(_ByColumns):
                     f"{further[name]}.\n\nHint: cast one of them before protect."
                 )
                 raise TypeError(msg)
-        join = self.run(schema, further, floats=unit)
+        join, most = self.run(schema, further, floats=unit), self.most
 
         def of_people(rows: pl.LazyFrame, right: pl.LazyFrame) -> pl.LazyFrame:
-            return join(rows.filter(is_a_person(unit, schema)), right.filter(is_a_person(unit, further)))
+            right = right.filter(is_a_person(unit, further))
+            # Never trusted: a person may have thousands of rows there, each of which would meet all of the left ones.
+            right = right if most is None else few_of_each(right, unit, most)
+            return join(rows.filter(is_a_person(unit, schema)), right)
 
         return of_people
 

@@ -11,11 +11,12 @@ from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import ONE_RELEASE
 from dp_polars._base.numbers import plural
 from dp_polars._engines.bounding import Limits
-from dp_polars._engines.contract import Engine, PerPerson, Released, Tally, Work
+from dp_polars._engines.contract import ROWS_CUT, Engine, PerPerson, Released, Tally, Work
 from dp_polars._engines.outputs import Output
 from dp_polars._frames import group_keys
 from dp_polars._frames.request import AnyRequest, Ask, Request
 from dp_polars._questions.measures import Count, checked
+from dp_polars._questions.sums import RowsCut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -91,31 +92,35 @@ class PeopleRequest(Request):
 
 @dataclass(frozen=True)
 class CutRequest(PeopleRequest):
-    """How many people lose evidence to the bounds of another request.
+    """How many people lose evidence to the bounds of another request, or how many rows these leave out.
 
-    A person is one row if they are cut, and none if they are not: so R is 1, whatever these bounds are.
+    A person is one row if they are cut, and none if they are not: so R is 1, whatever these bounds are. The row has the
+    number of rows that are left out, which is clipped to a public one: so R is that, where rows are counted.
     """
 
     bounded: Request
 
     @classmethod
-    def by(cls, bounded: Request, terms: Terms) -> CutRequest:
-        """Return the request; refuse one that loses nothing of anybody."""
-        protection = bounded.protection
+    def by(cls, bounded: Request, terms: Terms, most: int | None = None) -> CutRequest:
+        """Return the request; refuse one that loses nothing of anybody. `most` rows of a person are counted."""
+        protection, call = bounded.protection, "n_cut" if most is None else "n_rows_cut"
         if protection.privacy_unit is None:
             msg = (
-                "n_cut: there must be a privacy unit, got None: every row is a person, and nobody is cut.\n\n"
+                f"{call}: there must be a privacy unit, got None: every row is a person, and nobody is cut.\n\n"
                 "Hint: name the column that tells people apart."
             )
             raise ValueError(msg)
         if not bounded.drops():
             msg = (
-                "n_cut: an output must be bounded, got none that can lose anything: nobody is cut.\n\n"
+                f"{call}: an output must be bounded, got none that can lose anything: nobody is cut.\n\n"
                 "Hint: leave it out. protect(…, max_groups=3), or another bound, is what cuts people."
             )
             raise ValueError(msg)
-        query = Count("cut", Claim.on(terms, "number")).under(ONE_RELEASE, protection.neighboring_relation, 1)
-        return cls(bounded.recipe, bounded.keys, (Ask("n_cut", (), checked(query)),), bounded)
+        claim = Claim.on(terms, "number")
+        asked: Count | RowsCut = Count("cut", claim) if most is None else RowsCut.of(most, claim)
+        query = checked(asked.under(ONE_RELEASE, protection.neighboring_relation, 1))
+        columns = () if most is None else (pl.col(ROWS_CUT),)
+        return cls(bounded.recipe, bounded.keys, (Ask(call, columns, query),), bounded)
 
     @property
     def readers(self) -> tuple[Ask[HistogramQuery], ...]:

@@ -83,6 +83,14 @@ class Protection:
         bounds = {name: getattr(self, name) for name in _BOUNDS}
         return {name: value for name, value in bounds.items() if value is not None}
 
+    @property
+    def rows_in_all(self) -> int | None:
+        """How many rows of a person the bounds leave, whatever the groups are; None: no bound says."""
+        known = [] if self.max_rows is None else [self.max_rows]
+        if self.max_groups is not None and self.max_rows_per_group is not None:
+            known.append(self.max_groups * self.max_rows_per_group)
+        return min(known, default=None)
+
     def bounds_of(self, query: HistogramQuery) -> dict[str, int]:
         """Return the bounds that matter to an output, by name."""
         bounds = self.bounds

@@ -93,8 +93,10 @@ class PrivateQuery(WithoutRows):
         Returns
         -------
         DataFrame
-            One row per output, and the same columns for all queries. Polars prints the first four and the last four:
-            `output`, `selects`, `error_95`, `error_unit`, and `groups`, `epsilon`, `rho`, `note`.
+            One row per output, and the same columns for all queries. Printed alone, it shows what was asked, the
+            mechanism, the error with its unit and the loss, and below them all notes in full; what is made of it
+            (`select`, `drop`) prints as any frame. The first four columns and the last four are `output`, `selects`,
+            `error_95`, `error_unit`, and `groups`, `epsilon`, `rho`, `note`.
 
             `error_95`: with probability 0.95 the answer of a group is at most this far from the best one, or from the
             true number, counting the rows that the bounds keep; all answers of a list of quantiles are, with that
@@ -272,8 +274,8 @@ class PrivateQuery(WithoutRows):
 
         Notes
         -----
-        It says how many people are cut, not how many rows they lose: that has no bound. `analysis.simulate` says that
-        of public rows (`left_out`).
+        It says how many people are cut, not how many rows they lose: see `n_rows_cut`. `analysis.simulate` says that of
+        public rows (`left_out`).
 
         Proof: :doc:`/proofs/contributions`.
 
@@ -286,15 +288,75 @@ class PrivateQuery(WithoutRows):
         >>> 0 <= query.n_cut(epsilon=10).release().item() <= 4
         True
         """
-        request, terms = self.request, Terms.at(Loss.of(epsilon=epsilon, rho=rho), mechanism=mechanism)
+        return self._cut("n_cut", Terms.at(Loss.of(epsilon=epsilon, rho=rho), mechanism=mechanism))
+
+    def n_rows_cut(
+        self,
+        per_person: int,
+        *,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        mechanism: str | None = None,
+    ) -> PrivateQuery:
+        r"""Ask how many rows the bounds drop, up to a public number of each person: how much of the data counts.
+
+        Pure DP (epsilon) or zCDP (rho) for one person, in addition to what this query costs. Each person counts for at
+        most `per_person` rows, so the noise is that of a sum with that bound, under both neighbouring relations.
+
+        Parameters
+        ----------
+        per_person
+            The most rows of one person that are counted, a public integer of at least 1: never take it from the rows.
+            Rows of people who lose more are missing in the answer; the noise grows with it.
+        epsilon, rho
+            The loss, exactly one of them.
+        mechanism
+            As for `dp_polars.len`.
+
+        Returns
+        -------
+        PrivateQuery
+            With one output, "n_rows_cut", an Int64 for all groups together. A person counts for the output that loses
+            most. Which groups stay under `max_groups` is random: the number is that of rows that are dropped on
+            average, to the nearest one for each person. Where an output counts people, a row is one
+            candidate in one group. It may be negative: `.clip(0)` afterwards is free. Clipped totals drop no row, and
+            rows that a join leaves out before are not counted.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `n_cut`, and if `per_person` is no integer of at least 1.
+
+        Notes
+        -----
+        Together with a noisy number of rows it tells how far a share, a mean or a mode may be from that of all rows:
+        they hold for the rows that the bounds keep, of which people with more rows have fewer.
+
+        Proof: :doc:`/proofs/contributions`.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import dp_polars as dpp
+        >>> visits = pl.DataFrame({"patient": [i // 3 for i in range(3000)] + [0] * 9})
+        >>> query = visits.dp.protect("patient", max_rows=2).agg(dpp.len(epsilon=1))
+        >>> 990 <= query.n_rows_cut(10, epsilon=20).release().item() <= 1030
+        True
+        """
+        most = positive_int("per_person", per_person)
+        return self._cut("n_rows_cut", Terms.at(Loss.of(epsilon=epsilon, rho=rho), mechanism=mechanism), most)
+
+    def _cut(self, call: str, terms: Terms, most: int | None = None) -> PrivateQuery:
+        """Return the query for what the bounds cut."""
+        request = self.request
         if not isinstance(request, Request) or isinstance(request, PeopleRequest):
             msg = (
-                f"n_cut must be asked of answers about columns, got a query for {self.asks[0].name}: nobody is cut in "
-                "it.\n\nHint: private.agg(…).n_cut(…)."
+                f"{call} must be asked of answers about columns, got a query for {self.asks[0].name}: nobody is cut in "
+                f"it.\n\nHint: private.agg(…).{call}(…)."
             )
             raise TypeError(msg)
         warn_if_large(terms.loss)
-        return PrivateQuery(CutRequest.by(request, terms), self._sources, self.budget)
+        return PrivateQuery(CutRequest.by(request, terms, most), self._sources, self.budget)
 
     def release(
         self,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast, get_a
 import polars as pl
 from polars import selectors as cs
 
-from dp_polars._base.numbers import given, kind_of_frame, one_of
+from dp_polars._base.numbers import given, kind_of_frame, one_of, plural
 from dp_polars._base.privacy_units import shown
 from dp_polars._base.public import unshared
 from dp_polars._engines.polars_rows import by_name
@@ -24,7 +24,7 @@ from dp_polars._rowwise.person_gate import looks_at_people, over_people
 from dp_polars._rowwise.person_trials import refuse_company
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from polars._typing import SelectorType
 
@@ -65,6 +65,11 @@ class Joining(Step):
     def further_steps(self) -> tuple[Step, ...]:
         """The steps on the further rows alone."""
         return ()
+
+    @property
+    def most(self) -> int | None:
+        """How many of a person's further rows stay, before they meet the others; None: all that there are."""
+        return None
 
     @abstractmethod
     def further(self, *sources: pl.Schema) -> Proved:
@@ -334,6 +339,17 @@ class Recipe:
         )
 
     @property
+    def left_out(self) -> tuple[str, ...]:
+        """What joins leave out of a person's rows before they meet, in words."""
+        mosts = [step.most for step in with_further(self.steps) if isinstance(step, Joining)]
+        return tuple(
+            f"Before a join, {plural(most, 'random row')} of a person at most {'stays' if most == 1 else 'stay'} on "
+            "its other side."
+            for most in dict.fromkeys(mosts)
+            if most is not None
+        )
+
+    @property
     def origins(self) -> tuple[Origin, ...]:
         """Where the rows come from: the first ones, then those of each join."""
         joins = (step for step in self.steps if isinstance(step, Joining))
@@ -399,6 +415,14 @@ class Recipe:
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "proof": None}
+
+
+def with_further(steps: Iterable[Step]) -> Iterator[Step]:
+    """Yield steps, and those on the other side of joins of private rows."""
+    for step in steps:
+        if isinstance(step, Joining):
+            yield from with_further(step.further_steps)
+        yield step
 
 
 def expressions_of(exprs: Sequence[object], named: Mapping[str, object], *, strings: bool) -> tuple[pl.Expr, ...]:

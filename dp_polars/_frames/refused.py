@@ -101,6 +101,7 @@ METHODS = (
     ),
     Rule(names("explain show_graph"), "shows how private rows are read", "explain the query: frame.agg(…).explain()."),
     Rule(names("dtypes width"), "is a part of the schema", "use collect_schema()."),
+    Rule(names("release"), "is of a query, and nothing is asked yet", "ask with agg first: agg(…).release()."),
     Rule(names("dp"), "frame is already protected", "go on with filter, with_columns, group_by or agg."),
     Rule(
         frozenset(),
@@ -125,7 +126,7 @@ class Refusing:
     if not TYPE_CHECKING:  # so that a type checker knows the methods that there are
 
         def __getattr__(self, name: str) -> NoReturn:
-            if name.startswith("_") or not any(hasattr(kind, name) for kind in self._polars):
+            if name.startswith("_") or not (name == "release" or any(hasattr(kind, name) for kind in self._polars)):
                 msg = f"{type(self).__name__!r} object has no attribute {name!r}"
                 raise AttributeError(msg, name=name, obj=self)
             raise AttributeError(refusal(name))

@@ -21,6 +21,7 @@ from dp_polars._base.numbers import as_fraction, flag, float_up, given, plural, 
 from dp_polars._engines.contract import Engine, Released, Tally, Work
 from dp_polars._engines.outputs import Output, Presentation, names_of_ends
 from dp_polars._frames import group_keys, whole_cost
+from dp_polars._frames.explained import Explained
 from dp_polars._frames.protection import OneRowEach
 from dp_polars._frames.recipe import Proved
 from dp_polars._questions.measures import BETA, Count
@@ -216,11 +217,13 @@ class AnyRequest(ABC, Generic[AskedT]):
 
         `error_95` is exact. Rounded for people, it could pass the error that was asked for, or be no bound.
         """
-        return explained([("", self, engine)]).drop("query")
+        return Explained(explained([("", self, engine)]).drop("query"))
 
     def explained_rows(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
         """Return the rows of `explain`, without what is said of the whole release and of another unit."""
         rows = self._explanations(engine)
+        for row in rows:
+            row["note"] = " ".join([str(row["note"]), *self.recipe.left_out])
         if self.recipe.adds_floats:
             rows[0]["note"] = f"{rows[0]['note']} {_ADDS_FLOATS}"
         return rows
@@ -362,7 +365,7 @@ def explained(
         of_all.append(taken.words)
     of_all += [_OPEN] if any(claim.is_open for claim in claims) else whole_cost.notes(claims)
     rows[0]["note"] = " ".join([str(rows[0]["note"]), *of_all])
-    return pl.DataFrame(rows, {"query": pl.String, **_EXPLAINED})
+    return Explained(rows, {"query": pl.String, **_EXPLAINED})
 
 
 @dataclass(frozen=True)
@@ -496,11 +499,15 @@ class Request(AnyRequest[HistogramQuery]):
         note = None if size is None or is_open else ask.query.note(size, self._alternative(ask, types))
         lost, dropping = [], self._dropping(ask)
         if dropping:
-            too_low = ", which makes it too low" * ask.query.adds_up
-            lost.append(f"drops rows beyond {in_words(dropping)} of a person{too_low}")
+            so = (
+                "which makes it too low"
+                if ask.query.adds_up
+                else "so it is only of kept rows; people with more count less"
+            )
+            lost.append(f"drops rows beyond {in_words(dropping)} of a person, {so}")
         if (clips := self._clips(ask)) is not None:
             lost.append(clips)
-        what = "; ".join(lost) or "no row is dropped"
+        what = "; ".join(lost) or f"no {'further ' * bool(self.recipe.left_out)}row is dropped"
         error = f"{what[0].upper()}{what[1:]}. The error is that of the noise alone."
         if is_open:
             yield f"{str(ask.query.claim).capitalize()}: so no error is known."
@@ -514,6 +521,10 @@ class Request(AnyRequest[HistogramQuery]):
         if self._grows(ask):
             yield f"Noise grows with all {self.groups:,} groups: give max_groups."
         yield from filter(None, [error, note] if lost else [note, error])
+        if (most := dropping.get("max_groups", self.groups)) < self.groups:
+            yield f"A person in all {self.groups:,} listed groups counts in {most / self.groups:.0%} of them."
+        if (values := ask.query.of_values(*types)) is not None:
+            yield values
 
     def _grows(self, ask: Ask[HistogramQuery]) -> bool:
         """Return whether one more group would add noise to an output, for no bound says in how many a person counts."""
@@ -525,8 +536,8 @@ class Request(AnyRequest[HistogramQuery]):
 
     def _alternative(self, ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery | None:
         """Return what may answer an output better, under this protection; None where that lacks a bound."""
-        other = ask.query.alternative(*types)
-        with suppress(ValueError):
+        with suppress(ValueError):  # also where the other noise would be too wide for whole numbers
+            other = ask.query.alternative(*types)
             return other and _under(self.protection, replace(ask, query=other), self.groups)
         return None
 

@@ -73,14 +73,19 @@ def _(schema):
 @app.cell
 def _(picked, schema, unit):
     who = {None: ..., EACH: None}.get(unit.value, unit.value)
-    asks = {page.shown(title): question for title, question in questions_of(schema, who).items()}
-    usual = usual_questions(asks, picked.get("questions", ()))
     others = {page.shown(name): name for name, dtype in schema.items() if name != who and page.may_group(dtype)}
     by = [title for title, name in others.items() if name in picked.get("groups", ())]
     # Without a limit marimo offers to pick all: of 200 columns, some hundred questions.
     groups = mo.ui.multiselect(options=others, value=by, full_width=True, max_selections=5)
+    return groups, who
+
+
+@app.cell
+def _(groups, picked, schema, who):
+    asks = {page.shown(title): question for title, question in questions_of(schema, who, groups.value).items()}
+    usual = usual_questions(asks, picked.get("questions", ()))
     questions = mo.ui.multiselect(options=asks, value=usual, full_width=True, max_selections=30)
-    return asks, groups, questions, who
+    return asks, questions
 
 
 @app.cell

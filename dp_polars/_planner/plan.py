@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import PurePath
@@ -78,15 +78,18 @@ _KINDS = {
 }
 
 
-def questions_of(schema: pl.Schema, unit: str | EllipsisType | None) -> dict[str, Question]:
-    """Return all that can be asked of columns of these types, by how users read it."""
+def questions_of(schema: pl.Schema, unit: str | EllipsisType | None, keys: Collection[str] = ()) -> dict[str, Question]:
+    """Return all that can be asked of columns of these types, by how users read it.
+
+    Nothing is asked of `keys`, by which groups are made: all of a group has one value there.
+    """
     asked = {
         kind.title: Question(ask)
         for ask, kind in _KINDS.items()
         if kind.fits is None and not (unit is None and ask == "n_people")
     }
     for name, dtype in schema.items():
-        if name == unit:
+        if name == unit or name in keys:
             continue
         fitting = ((ask, kind) for ask, kind in _KINDS.items() if kind.fits is not None and kind.fits(dtype))
         asked |= {f"{name}: {kind.title}": Question(ask, name) for ask, kind in fitting}

@@ -54,7 +54,11 @@ def schema_of(path: str) -> pl.Schema:
     noted with a type is left out for the same reason.
     """
     try:
-        with Path(path).expanduser().open("rb") as file:
+        target = Path(path).expanduser()
+        if not (target.is_file() or target.is_dir() or not target.exists()):
+            msg = "it is no regular file"  # a pipe without a writer would be waited for
+            raise ValueError(msg)
+        with target.open("rb") as file:
             footer = _footer(file)
     except (OSError, ValueError, RuntimeError) as error:  # ValueError: a null byte; RuntimeError: ~ of an unknown user
         why = getattr(error, "strerror", None) or error

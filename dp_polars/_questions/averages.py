@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dp_polars._base.arrays import Ints
+    from dp_polars._questions.question import HistogramQuery
 
 
 class Average(Clipped):
@@ -43,6 +44,11 @@ class Average(Clipped):
     def units(self, *columns: pl.DataType) -> Units:
         """Return the weights of the rows: distances from the middle of the bounds, in halves of a step."""
         return replace(super().units(*columns), doubled=True)
+
+    @property
+    def fewest(self) -> int:
+        """The least number of rows that have an answer."""
+        return 1
 
     @abstractmethod
     def changes(self, *columns: pl.DataType) -> tuple[Fraction, ...]:
@@ -78,6 +84,10 @@ class Average(Clipped):
         """Return the answers that totals stand for."""
         return pl.Series(self.of_totals(totals, *columns))
 
+    @property
+    def _rounded(self) -> str:
+        return "error_95 and ranges include what rounding does"
+
     def _half_step(self, *columns: pl.DataType) -> float:
         return float(self.known_step(*columns) / 2)
 
@@ -101,10 +111,16 @@ class Average(Clipped):
         claims = self.noise(*columns)
         # Each of the draws is off by more with its share of the probability.
         bounds = [noise_bound(claim, beta / len(claims)) for claim in claims]
-        least, most = self._extremes(numbers, bounds, *columns)
-        nobody = numbers[-1] - bounds[-1] < 1  # perhaps: then nothing is known
+        least, most = self._with_rounding(*self._extremes(numbers, bounds, *columns), *columns)
+        nobody = numbers[-1] - bounds[-1] < self.fewest  # perhaps: then nothing is known
         least[nobody], most[nobody] = self.ends
         return answers, pl.Series(least), pl.Series(most)
+
+    @abstractmethod
+    def _with_rounding(
+        self, least: NDArray[np.float64], most: NDArray[np.float64], *columns: pl.DataType
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return ends that hold the answer of the values themselves, of ends for what these are rounded to."""
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
         """Return None: the error depends on how many rows a group has."""
@@ -143,6 +159,13 @@ class Mean(Average):
         corners = [self.of_totals([distance + a, count + b], *columns) for a in (-off, off) for b in (-by, by)]
         return np.minimum.reduce(corners), np.maximum.reduce(corners)
 
+    def _with_rounding(
+        self, least: NDArray[np.float64], most: NDArray[np.float64], *columns: pl.DataType
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return ends that are further apart by what each value is rounded by at most: a mean moves by no more."""
+        (low, high), off = self.ends, float(self.rounding(*columns))
+        return np.maximum(least - off, low), np.minimum(most + off, high)
+
     def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> NDArray[np.float64]:
         """Return distances over numbers, from the middle of the bounds."""
         (distance, count), middle = totals, float((self.lower + self.upper) / 2)
@@ -158,10 +181,12 @@ class Mean(Average):
         its bound has a probability of beta/2. What is divided by is n + z, the larger one of n + y and 1, so │z│ ≤ │y│.
         The answer A is clipped to ±h, h being half the distance of the bounds. If A > S/n, it is not −h that was
         clipped to: S + x ≥ A·(n + z). So n·(A − S/n) ≤ x − A·z ≤ │x│ + h·│y│. The other side is the same, turned round.
+        Each value is rounded by `rounding` at most, and so is their mean.
         """
         off, by = (noise_bound(claim, beta / 2) for claim in self.noise(*columns))
         width = self.upper - self.lower
-        return float(min(width, (off * self.known_step(*columns) + by * width) / (2 * rows)))
+        of_noise = (off * self.known_step(*columns) + by * width) / (2 * rows)
+        return float(min(width, of_noise + self.rounding(*columns)))
 
     def __str__(self) -> str:
         return f"mean of values from {show(self.lower)} to {show(self.upper)}"
@@ -186,10 +211,18 @@ class Share(Mean):
             raise TypeError(msg)
         return super().units(column)
 
+    def rounding(self, *columns: pl.DataType) -> Fraction:  # noqa: ARG002
+        """Return 0: a condition is true or false."""
+        return Fraction(0)
+
     @property
     def error_unit(self) -> str:
         """What errors are measured in."""
         return "shares"
+
+    def note(self, size: int, alternative: HistogramQuery | None) -> str | None:  # noqa: ARG002
+        """Return what becomes of rows without an answer."""
+        return "A row whose condition is null is in neither number."
 
     def __str__(self) -> str:
         return "share of rows"

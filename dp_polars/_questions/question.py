@@ -250,6 +250,10 @@ class HistogramQuery(Query):
         """Return another question at the same loss that may answer this one better; a note compares the two."""
         return None
 
+    def of_values(self, *columns: pl.DataType) -> str | None:  # noqa: ARG002
+        """Return what is done to values of these types before they count; None: nothing."""
+        return None
+
     def note(self, size: int, alternative: HistogramQuery | None) -> str | None:  # noqa: ARG002
         """Return what should be known before a release that has `size` candidates; None: nothing.
 

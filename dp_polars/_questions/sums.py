@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from dp_polars._accounting.claims import Claim
+from dp_polars._base import column_types
 from dp_polars._base.numbers import show
 from dp_polars._codes.codings import OneCode, Units
 from dp_polars._codes.multiples import in_steps, type_in_steps
-from dp_polars._codes.units import check_held, check_size, units_of
+from dp_polars._codes.units import check_held, check_size, step_by_default, units_of
 from dp_polars._mechanisms.noise import check_scale, noise_bound
 from dp_polars._questions.measures import Multiple, Total
 from dp_polars._questions.question import Evidence
@@ -33,17 +34,47 @@ class Clipped(Total):
     lower, upper
         Exact.
     step
-        Exact. None: the last digit of the column's type.
+        Exact. None: the last digit of the column's type, or what `step_by_default` says.
     """
 
     lower: Fraction
     upper: Fraction
     step: Fraction | None
 
+    @property
+    def _clipped_to(self) -> tuple[tuple[Fraction, Fraction], ...]:
+        """All bounds, those by which a step is chosen first."""
+        return ((self.lower, self.upper),)
+
     def units(self, *columns: pl.DataType) -> Units:
         """Return the values in whole units of the step; a TypeError or ValueError where a column has none."""
-        (column,) = columns
-        return units_of(self.lower, self.upper, self.step, column)
+        (column,), step, ends = columns, self.step, self._clipped_to
+        if step is None:
+            step = step_by_default(ends[0][1] - ends[0][0], column, *ends)
+        return units_of(self.lower, self.upper, step, column)
+
+    def rounding(self, *columns: pl.DataType) -> Fraction:
+        """Return how far a value between the bounds may be from what it counts as.
+
+        A float is multiplied by a rounded factor, and the product is rounded, before it goes to the nearest step: with
+        at most 2³⁰ steps, that moves where it turns by less than 2⁻²⁰ of a step. A column of unknown type is one of
+        integers, if the step is 1.
+        """
+        step, tick = self.known_step(*columns), column_types.tick(columns[0]) if columns else None
+        is_exact = step == 1 if not columns else tick is not None and (tick / step).denominator == 1
+        return Fraction(0) if is_exact else step * (Fraction(1, 2) + Fraction(1, 2**20))
+
+    def of_values(self, *columns: pl.DataType) -> str | None:
+        """Return in which steps values count, where that rounds them."""
+        if not columns or not self.rounding(*columns):
+            return None
+        by = "by default" if self.step is None else "as asked"
+        return f"Values count in steps of {show(self.known_step(*columns))}, {by}: {self._rounded}."
+
+    @property
+    def _rounded(self) -> str:
+        """What rounding does to the answer."""
+        return "rounding moves the sum by at most half a step a row, in addition to the error"
 
     def known_step(self, *columns: pl.DataType) -> Fraction:
         """Return the step, or 1 if only the still unknown column type defines it (its last digit is at most 1)."""
@@ -140,6 +171,28 @@ class Sum(Clipped, Multiple):
 
 
 @dataclass(frozen=True)
+class RowsCut(Sum):
+    """How many rows of people are left out, each person's clipped: a person changes it by `upper` at most."""
+
+    @classmethod
+    def of(cls, most: int, claim: Claim) -> RowsCut:
+        """Return the number of rows, up to `most` of each person."""
+        return cls(Fraction(0), Fraction(most), Fraction(1), of_floats=False, claim=claim)
+
+    def rounding(self, *columns: pl.DataType) -> Fraction:  # noqa: ARG002
+        """Return 0: rows are whole."""
+        return Fraction(0)
+
+    @property
+    def error_unit(self) -> str:
+        """What errors are measured in."""
+        return "rows"
+
+    def __str__(self) -> str:
+        return f"number of rows over a bound, up to {show(self.upper)} of a person"
+
+
+@dataclass(frozen=True)
 class SumOfPeople(Sum):
     """The sum of people's totals: the values of one person in a group add up, and that total is clipped.
 
@@ -156,6 +209,10 @@ class SumOfPeople(Sum):
 
     lowest: Fraction
     highest: Fraction
+
+    @property
+    def _clipped_to(self) -> tuple[tuple[Fraction, Fraction], ...]:
+        return (self.lowest, self.highest), (self.lower, self.upper)
 
     def units(self, *columns: pl.DataType) -> Units:
         """Return the values in whole units of the step, and the ends of totals; an error where a column has none."""

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from dp_polars._codes.codings import OneCode
-from dp_polars._engines.contract import GROUPS, ROWS, ROWS_IN_GROUP
+from dp_polars._engines.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
 from dp_polars._mechanisms.noise import LARGEST_VALUE
 from dp_polars._relational.arithmetic import doubled, integer, is_evidence, physical
 from dp_polars._relational.counting import (
@@ -62,12 +62,14 @@ def one_row_per_person(table: Table, per_person: PerPerson, dialect: Dialect, co
     if per_person.cut:
         held = rows_of_people(table, unit, keys, per_person.cut, dialect, common)
         cut = [_cut(held, number, tally, dialect) for number, tally in enumerate(per_person.cut)]
-        people = people.inner_join(reduce(lambda one, other: one.union(other), cut).distinct(), person)
+        every = reduce(lambda one, other: one.union(other), cut)
+        of_most = every.group_by(person).aggregate(**{ROWS_CUT: cast(every[ROWS_CUT].max(), "int64")})
+        people = people.inner_join(of_most, person)
     return people.drop(*person)
 
 
 def _cut(held: Rows, number: int, tally: Tally, dialect: Dialect) -> Table:
-    """Return the people of whom a tally leaves something out, or whose weights it clips together."""
+    """Return the people of whom a tally leaves something out, or whose weights it clips together, and how many rows."""
     name, weight = held.codes[number], held.weights[number]
     rows = held.table if name is None else held.table.filter(has(held.table, name))
     person = person_in(rows)
@@ -81,14 +83,28 @@ def _cut(held: Rows, number: int, tally: Tally, dialect: Dialect) -> Table:
         rows = cells.aggregate(clipped=ibis.ifelse(is_clipped, integer(1), integer(0)))
     else:
         rows = rows.mutate(clipped=integer(0))
-    pairs = rows.group_by(by).aggregate(rows=rows.count(), clipped=rows["clipped"].max())
+    pairs = rows.group_by(by).aggregate(rows=cast(rows.count(), "int64"), clipped=rows["clipped"].max())
     limits = tally.limits
+    counted = ibis.least(pairs["rows"], integer(MOST_IN_GROUP))
+    remaining = counted if limits.rows_per_group is None else ibis.least(counted, integer(limits.rows_per_group))
     most = {"groups": limits.groups, "in_group": limits.rows_per_group, "in_all": limits.rows, "clipped": 0}
     people = pairs.group_by(person).aggregate(
-        groups=pairs.count(), in_group=pairs["rows"].max(), in_all=pairs["rows"].sum(), clipped=pairs["clipped"].max()
+        groups=pairs.count(),
+        in_group=pairs["rows"].max(),
+        in_all=pairs["rows"].sum(),
+        clipped=pairs["clipped"].max(),
+        total=cast(counted.sum(), "int64"),
+        remaining=cast(remaining.sum(), "int64"),
     )
     over = [people[what] > bound for what, bound in most.items() if bound is not None]
-    return people.filter(any_of(over)).select(person)
+    total, remaining = (ibis.least(people[name], integer(MOST_IN_ALL)) for name in ("total", "remaining"))
+    if limits.groups is not None:
+        groups = cast(people["groups"], "int64")
+        on_average = dialect.divide(integer(2 * limits.groups) * remaining + groups, integer(2) * groups)
+        remaining = ibis.ifelse(groups > integer(limits.groups), on_average, remaining)
+    if limits.rows is not None:
+        remaining = ibis.least(remaining, integer(limits.rows))
+    return people.filter(any_of(over)).select(*person, **{ROWS_CUT: total - remaining})
 
 
 def people_by_key(table: Table, work: KeyWork, secret: int, dialect: Dialect) -> Table:

@@ -84,6 +84,8 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
         if failure is None:
             raise ValueError(*error.args) from None
         msg = f"{what}: the expression must be one that Polars can run: {failure}"
+        if "not supported for dtype `str`" in str(failure):
+            msg += "\n\nHint: make dates, times or numbers of the texts first: pl.col(…).str.to_date(strict=False)."
         raise ValueError(msg) from None
     if step.kind == "column":  # as it is, it raises on nothing
         return expr

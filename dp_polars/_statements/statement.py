@@ -27,7 +27,7 @@ _HEADINGS = {
     "administrative": "This record",
 }
 # Characters that Markdown reads as marks; an underscore within a word is none.
-_MARKS = re.compile(r"[\\`*\[\]#|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+_MARKS = re.compile(r"[\\`*\[\]#|~$<>]|&(?=[#\w]+;)|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 # Characters that YAML must not hold as they are, or reads as ends of lines.
 _UNPRINTED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
@@ -215,7 +215,7 @@ def _scalar(value: object) -> str:
 
 def _for_markdown(text: str) -> str:
     """Return a text for Markdown, on one line, that shows as it is."""
-    return _MARKS.sub(lambda found: f"\\{found[0]}", html.escape(" ".join(text.split()), quote=False))
+    return _MARKS.sub(lambda found: f"\\{found[0]}", " ".join(text.split()))
 
 
 def _markdown_table(table: Table) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dp_polars._engines.contract import GROUPS, ROWS, ROWS_IN_GROUP
+from dp_polars._engines.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
 from dp_polars._questions.unlisted_keys import COUNT
 from dp_polars.spark._arithmetic import sf
 from dp_polars.spark._bounding import Window, any_of, fresh_seed, one_each
@@ -15,8 +15,9 @@ from dp_polars.spark._tables import Groups
 from dp_polars.spark._workers import selecting
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
+    from dp_polars._engines.bounding import Limits
     from dp_polars._engines.contract import KeyWork, PerPerson
 
 
@@ -75,10 +76,26 @@ def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
             (bounds.rows_per_group, sf.max(name)),
         ]:
             cut += [] if bound is None else [number > bound]
+    dropped = [_dropped(name, bounds) for name, bounds in limits.items()]
     people = by_group.groupBy(*person).agg(
+        *([sf.greatest(*dropped, dropped[0]).alias(ROWS_CUT)] if dropped else []),
         sf.sum(ROWS).alias(ROWS),
         sf.count(sf.lit(1)).alias(GROUPS),
         sf.max(ROWS).alias(ROWS_IN_GROUP),
         any_of([sf.lit(not tallies), *cut]).alias("is cut"),
     )
-    return people.filter(sf.col("is cut")).select(ROWS, GROUPS, ROWS_IN_GROUP)
+    return people.filter(sf.col("is cut")).select(ROWS, GROUPS, ROWS_IN_GROUP, *([ROWS_CUT] if dropped else []))
+
+
+def _dropped(name: str, limits: Limits) -> Column:
+    """Return how many rows of a person are left out, of those that a tally may keep in each group: see `PerPerson`."""
+    counts = sf.least(sf.col(name), sf.lit(MOST_IN_GROUP))
+    remaining = counts if limits.rows_per_group is None else sf.least(counts, sf.lit(limits.rows_per_group))
+    total, remaining = (sf.least(sf.sum(number), sf.lit(MOST_IN_ALL)) for number in (counts, remaining))
+    if limits.groups is not None:
+        groups = sf.count_if(sf.col(name) > 0)
+        twice, by = remaining * (2 * limits.groups) + groups, groups * 2
+        # Integers: the quotient of a multiple is nearest to a whole number by far more than a float rounds.
+        on_average = sf.round((twice - twice % by) / by).cast("long")
+        remaining = sf.when(groups > limits.groups, on_average).otherwise(remaining)
+    return total - (remaining if limits.rows is None else sf.least(remaining, sf.lit(limits.rows)))

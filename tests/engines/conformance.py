@@ -1041,7 +1041,7 @@ class Conformance:
             "price": (dpp.median("price", range(11), epsilon=1), by_hand.nearest_code(range(11)), False),
             "flavour": (dpp.mode("flavour", FLAVOURS, epsilon=1), by_hand.category_code(FLAVOURS), True),
         }
-        cut = set()
+        cut, dropped = set(), Counter()
         for name, (asked, code_of, people) in asks.items():
             seen = by_hand.evidence(frame.to_dicts(), listed, name, code_of, unit_of)
             own = Limits(groups=limits.groups) if people else limits
@@ -1050,6 +1050,12 @@ class Conformance:
                 query = revealing(protected(keys, unit_of, **bounds).agg(asked).n_cut(epsilon=1))
                 assert self.told(query, frame) == {"n_cut": {(): {0: len(over)}}}
             cut |= over
+            evidence = [(person, key, code, 1) for person, key, code, _ in seen]
+            dropped |= Counter(by_hand.rows_cut(evidence, own, people))
+        for most in (1, 3):  # those whose rows are more are clipped
+            query = protected(keys, unit_of, **bounds).agg(*(asked for asked, *_ in asks.values()))
+            (histogram,) = self.told(query.n_rows_cut(most, epsilon=1), frame).values()
+            assert histogram == {(): {0: sum(min(number, most) for number in dropped.values())}}
         query = protected(keys, unit_of, **bounds).agg(*(asked for asked, *_ in asks.values())).n_cut(epsilon=1)
         assert self.told(query, frame) == {"n_cut": {(): {0: len(cut)}}}
         assert 1 < len(cut) < frame.select(PAIR if unit_of == PAIR else "p").n_unique() - 1

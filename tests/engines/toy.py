@@ -17,7 +17,18 @@ import polars as pl
 from dp_polars._base.arrays import Ints
 from dp_polars._draws.histograms import Histogram
 from dp_polars._engines.bounding import Limits
-from dp_polars._engines.contract import GROUPS, ROWS, ROWS_IN_GROUP, KeyWork, LocalEngine, PerPerson, Tally, Work
+from dp_polars._engines.contract import (
+    GROUPS,
+    ROWS,
+    ROWS_CUT,
+    ROWS_IN_GROUP,
+    KeyWork,
+    LocalEngine,
+    PerPerson,
+    Tally,
+    Work,
+)
+from tests.helpers.by_hand import rows_cut
 
 Row = dict[str, Any]
 Evidence = tuple[int, int, int, float]  # group, code, weight, the row's number
@@ -168,12 +179,22 @@ def _people(rows: list[Row], per_person: PerPerson) -> list[Row]:
         person = _person(row, number, unit)
         if _is_somebody(person) and (group := _group_of(row, keys)) is not None:
             people[person][group] += 1
+    dropped: Counter[object] = Counter()
     if per_person.cut:
         cut = {person for tally in per_person.cut for person in _cut(rows, unit, keys, tally)}
         people = {person: groups for person, groups in people.items() if person in cut}
+        for tally in per_person.cut:
+            held = _by_person(rows, unit, keys, tally, _Order(rows)).items()
+            found = [(person, (group,), code, 1) for person, own in held for group, code, *_ in own]
+            dropped |= Counter(rows_cut(found, tally.limits, tally.people))
     return [
-        {ROWS: sum(groups.values()), GROUPS: len(groups), ROWS_IN_GROUP: max(groups.values())}
-        for groups in people.values()
+        {
+            ROWS: sum(groups.values()),
+            GROUPS: len(groups),
+            ROWS_IN_GROUP: max(groups.values()),
+            ROWS_CUT: dropped[person],
+        }
+        for person, groups in people.items()
     ]
 
 

@@ -266,3 +266,39 @@ def test_a_function_that_makes_budgets_may_run_again(tmp_path):
         for _ in range(2):  # what Python has no text of, and what is in a file
             exec(compile("dpp.Budget(epsilon=1)", "<elsewhere>", "exec"), namespace)
             exec(compile("dpp.Budget(epsilon=1)", __file__, "exec"), namespace)
+
+
+def test_slips_of_newcomers_are_told_what_to_write():
+    frame = pl.DataFrame({"p": [1], "day": [dt.date(2026, 1, 1)], "text": ["a"], "ward": ["x"]})
+    private = frame.dp.protect("p", max_rows=1)
+    for slip, error, said in [
+        (
+            lambda: private.group_by(ward=["x"]),
+            TypeError,
+            r"group_by must be given public keys.*Hint: group_by\(\{'ward'",
+        ),
+        (lambda: private.group_by(), TypeError, "group_by must be given public keys"),
+        (lambda: private.group_by({"ward": ["x"]}).release(), AttributeError, r"ask with agg first: agg\(…\).release"),
+        (lambda: private.group_by("p").release(), AttributeError, "ask with agg first"),
+        (lambda: private.release(), AttributeError, "ask with agg first"),
+        (lambda: private.with_columns(m=pl.col("text").dt.month()), ValueError, r"Hint: make dates.*str.to_date"),
+        (
+            lambda: private.agg(dpp.mean("text", 0, 1, epsilon=1)).release(),
+            TypeError,
+            r"Hint: make numbers of them first",
+        ),
+        (
+            lambda: private.agg(dpp.median("day", [1, 2], epsilon=1)).release(),
+            TypeError,
+            "Hint: give values of the column's type",
+        ),
+        (
+            lambda: private.agg(dpp.mode("day", [1, 2], epsilon=1)).release(),
+            TypeError,
+            "Hint: give values of the column's type",
+        ),
+    ]:
+        with pytest.raises(error, match=f"(?s){said}"):
+            slip()
+    tiny = private.agg(dpp.top_k("text", 1, ["a", "b"], epsilon=1e-20))
+    assert tiny.explain().height == tiny.release().height == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import re
 from fractions import Fraction
 
@@ -73,7 +74,7 @@ def test_what_matters_is_in_sight_at_80_characters(by, monkeypatch):
         else:
             pl.Config.set_tbl_width_chars(80)
         for one in (query, frame.keys("k", epsilon=1, delta=1e-4)):
-            text = str(one.explain())
+            text = str(pl.DataFrame(one.explain()))
             assert max(map(len, text.splitlines())) <= 80
             assert headers(text) == [*FIRST, "…", *LAST]
         assert headers(str(budget.log())) == [
@@ -81,7 +82,46 @@ def test_what_matters_is_in_sight_at_80_characters(by, monkeypatch):
         ]
         # Of a text, Polars prints the first 30 characters.
         pl.Config.set_tbl_width_chars(400)
-        assert "┆ Drops rows beyond max_groups=1… │" in str(frame.group_by({"g": [1, 2]}).agg(ASKED).explain())
+        explained = frame.group_by({"g": [1, 2]}).agg(ASKED).explain()
+        assert "┆ Drops rows beyond max_groups=1… │" in str(pl.DataFrame(explained))
+
+
+def test_explain_printed_alone_shows_what_matters_and_all_notes():
+    frame = dpp.protect("p", max_groups=1, max_rows_per_group=1).group_by({"g": [1, 2]})
+    query = frame.agg(
+        n=dpp.len(epsilon=0.5), top=pl.col("k").dp.mode(["<b>", "b"], rho=0.1), m=dpp.mean("x", 0, 9, epsilon=0.25)
+    )
+    explained = query.explain()
+    assert isinstance(explained, pl.DataFrame)
+    assert explained.columns == COLUMNS
+    head, rule, *rows = (text := str(explained)).split("\n\n")[0].splitlines()
+    assert head.split() == ["output", "asked", "mechanism", "error_95", "loss"]
+    assert set(rule) == {"─", " "}
+    assert [row.split()[0] for row in rows] == ["n", "top", "m"]
+    assert "number of rows" in rows[0]
+    assert "discrete_laplace  ±6 rows" in rows[0]
+    assert rows[0].endswith("epsilon=0.5")
+    assert rows[1].endswith("epsilon=0.8995")  # what rho=0.1 is worth: the loss in epsilon, where there is one
+    assert "see below" in rows[2]
+    flat = " ".join(text.split())
+    for output, note in explained.select("output", "note").rows():
+        assert f"{output}: {' '.join(note.split())}" in flat
+    assert max(map(len, text.splitlines())) <= 80
+    assert repr(explained) == text
+    assert explained._repr_html_().startswith("<pre>output")
+    # What is made of it, and what it is a part of, is as of any frame.
+    for made in (explained.select("output", "note"), explained.drop("loss", strict=False).select("note")):
+        assert str(made).startswith("shape: ")
+    assert "shape: " in str(explained.head(1).drop("note"))
+    assert pickle.loads(pickle.dumps(explained)).equals(explained)
+    assert pl.concat([explained, explained]).height == 6
+    unasked = str(dpp.protect(None).agg(dpp.len()).explain())
+    assert "none yet" in unasked
+    of_many = str(dpp.publication(one=query, two=query).explain())
+    assert "\none: n  " in of_many
+    assert "\ntwo: top: " in of_many
+    keys = str(dpp.protect("p", max_groups=1).keys("k", epsilon=1, delta=1e-6).explain())
+    assert "epsilon=1, delta=1e-06" in keys
 
 
 def test_the_log_is_the_same_with_and_without_a_delta():

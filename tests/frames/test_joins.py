@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import json
 import pickle
 from collections import Counter
 from datetime import UTC, date, datetime, time, timedelta
@@ -219,6 +220,124 @@ def test_two_frames_of_one_file_and_a_release_from_scans(tmp_path):
     assert pickle.loads(pickle.dumps(pairs)).columns == pairs.columns
 
 
+# Bounds of the right frame
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("partitions", [None, 3])
+def test_one_person_with_thousands_of_rows_on_the_right_counts_once(engine, partitions):
+    left = pl.DataFrame({"p": [0, 0, 1, 2, None], "x": range(5)})
+    right = pl.DataFrame({"p": [0] * 5000 + [1, None], "y": range(5002)})
+    totals = protected(left).group_by("p").agg(pl.col("x").sum())
+    query = totals.join(protected(right, max_rows=1), on="p", how="inner").agg(
+        rows=dpp.len(epsilon=10**6), y=pl.col("y").dp.sum(0, 10**4, epsilon=10**6), people=dpp.n_people(epsilon=10**6)
+    )
+    assert {ask.query.claim.contributions.total for ask in query.asks} == {1}
+    for tables in [None] * 3:
+        rows, y, people = query.release(tables, engine=engine, partitions=partitions).row(0)
+        assert (rows, people) == (2, 2)
+        assert 0 <= y - 5000 < 5000
+    # Without a bound, the outputs must have one, and it counts what comes out.
+    with pytest.raises(ValueError, match="the rows of one person must be bounded"):
+        totals.join(protected(right), on="p", how="inner").agg(dpp.len(epsilon=1))
+    bounded = protected(left, max_rows=7).join(protected(right), on="p", how="inner").agg(dpp.len(epsilon=10**6))
+    assert bounded.release(engine=engine, partitions=partitions).item() == 7 + 1
+
+
+def test_two_rows_on_the_right_are_two():
+    left, right = pl.DataFrame({"p": [0]}), pl.DataFrame({"p": [0] * 5})
+    one, two = (protected(left).group_by("p").agg().join(protected(right, max_rows=n), on="p") for n in (1, 2))
+    assert one.agg(dpp.len(epsilon=10**6)).release().item() == 1
+    with pytest.raises(ValueError, match="the rows of one person must be bounded"):
+        two.agg(dpp.len(epsilon=1))
+
+
+@pytest.mark.parametrize("dtype", [pl.Int64, pl.String, pl.Float64, pl.Int128, pl.Categorical, pl.Date])
+def test_the_rows_that_stay_on_the_right_are_a_uniform_choice(dtype):
+    people = pl.Series("p", [0, 1, 2, 3], dtype=pl.Int64).cast(pl.String if dtype == pl.Categorical else dtype)
+    people = people.cast(dtype)
+    right = pl.DataFrame({"p": people[[0] * 4 + [1, 1, 2]], "y": [1, 1, 1, 2, 5, 5, 9]})
+    left = pl.DataFrame({"p": people})
+    joined = protected(left).join(protected(right, max_rows=2), on="p", how="inner")
+    seen = Counter()
+    for _ in range(900):
+        found = rows_of(joined, left, right)["y"].to_list()
+        assert sorted(found)[-3:] == [5, 5, 9]
+        seen[tuple(sorted(found)[:-3])] += 1
+    # Of four rows, two: three of the six choices hold the 2. By equal rows alone, it would be one of two.
+    assert seen.keys() == {(1, 1), (1, 2)}
+    assert 360 < seen[1, 2] < 540
+
+
+def test_what_a_release_reads_twice_is_chosen_once():
+    left = pl.DataFrame({"p": range(50)})
+    right = pl.DataFrame({"p": [i // 9 for i in range(450)], "y": range(450)})
+    joined = protected(left).join(protected(right, max_rows=2), on="p", how="inner")
+    plan = joined._recipe.proved(left.schema, right.schema).rows(left.lazy(), right.lazy())
+    for engine in (*ENGINES, *ENGINES):
+        assert Counter(plan.collect(engine=engine)["y"]) == Counter(plan.collect()["y"])
+    assert plan.filter(pl.col("p") == 3).select("y").collect().height == 2
+    assert len({tuple(rows_of(joined, left, right)["y"].sort()) for _ in range(5)}) > 1
+
+
+@pytest.mark.parametrize(
+    ("bounds", "most"),
+    [
+        ({}, None),
+        ({"max_rows": 3}, 3),
+        ({"max_groups": 2}, None),
+        ({"max_rows_per_group": 2}, None),
+        ({"max_groups": 2, "max_rows_per_group": 2}, 4),
+        ({"max_rows": 3, "max_groups": 2, "max_rows_per_group": 2}, 3),
+        ({"max_rows": 9, "max_groups": 2, "max_rows_per_group": 2}, 4),
+    ],
+)
+@pytest.mark.parametrize("how", HOWS)
+def test_how_many_rows_stay_on_the_right(bounds, most, how):
+    left = pl.DataFrame({"p": [1, 2], "day": [1, 1]})
+    right = pl.DataFrame({"p": [1] * 20, "day": [1] * 20, "y": range(20)})
+    for on in (["p"], ["p", "day"]):
+        joined = protected(left, max_rows=50).join(protected(right, **bounds), on=on, how=how)
+        filters = how in ("semi", "anti")
+        step = joined._recipe.steps[0]
+        assert step.most == (None if filters and on == ["p"] else most)
+        expected = {"inner": most or 20, "left": (most or 20) + 1, "semi": 1, "anti": 1}
+        assert rows_of(joined, left, right).height == expected[how]
+        note = joined.agg(dpp.len(epsilon=1)).explain()["note"].item()
+        assert ("on its other side" in note) == (step.most is not None)
+        assert joined._recipe.calibration.max_rows == 50
+    one = protected(left).group_by("p").agg().join(protected(right, **bounds).group_by("p").agg(), on="p")
+    assert one._recipe.steps[-1].most is None  # each person has one row there already
+    assert one.agg(dpp.len(epsilon=1)).asks[0].query.claim.contributions.total == 1
+
+
+def test_the_bounds_of_the_right_frame_are_said_and_part_of_the_question():
+    left, right = pl.DataFrame({"p": [1, 2]}), pl.DataFrame({"p": [1, 1], "y": [1, 2]})
+    joined = protected(left).join(protected(right, max_rows=2), on="p", how="inner").join(protected(left), on="p")
+    assert "steps:    join of 2 rows of each person, join of a private frame" in repr(joined)
+    two = protected(left, max_rows=3).join(joined, on="p").agg(dpp.len(epsilon=1))
+    note = two.explain()["note"].item()
+    assert "Before a join, 2 random rows of a person at most stay on its other side." in note
+    assert (
+        "no further row is dropped"
+        in protected(left)
+        .join(protected(right, max_rows=1), on="p")
+        .group_by("p")
+        .agg()
+        .agg(dpp.len(epsilon=1))
+        .explain()["note"]
+        .item()
+        .lower()
+    )
+    texts = set()
+    for most in (1, 2):
+        query = protected(left, max_rows=3).join(protected(right, max_rows=most), on="p").agg(dpp.len(epsilon=1))
+        engine = PolarsEngine.of(left.lazy(), right.lazy())
+        question = question_of(query.request, engine, query.request.bind(engine), "", "a", "b")
+        texts.add(json.dumps(json.loads(question.text)["steps"]))
+    assert len(texts) == 2
+
+
 # Rows that come later
 
 
@@ -431,7 +550,7 @@ def test_the_repr_says_whose_bounds_hold():
         .join(protected(PEOPLE, max_rows=99), on="p")
         .join(dpp.owned(ITEMS), left_on="day", right_on="of_day")
     )
-    assert "steps:    join of a private frame (its bounds are ignored), join of owned rows" in repr(joined)
+    assert "steps:    join of 99 rows of each person, join of owned rows" in repr(joined)
     assert "max_rows=3" in repr(joined)
     assert "99" not in repr(joined)
     assert joined.protection == protected(VISITS, max_rows=3).protection

@@ -151,7 +151,11 @@ def test_explain_says_which_answers_lack_the_rows_that_bounds_drop(bounds, says,
     dropping = {name: note.partition(first)[2] for name, note in notes.items() if first in note}
     assert {note.partition(" of a person")[0] for note in dropping.values()} == says
     assert {name for name, note in dropping.items() if "of a person, which makes it too low." in note} == too_low
-    assert {name for name, note in dropping.items() if "of a person. The error is" in note} == without_rows
+    assert {
+        name
+        for name, note in dropping.items()
+        if "of a person, so it is only of kept rows; people with more count less. The error is" in note
+    } == without_rows
     nothing = "No row is dropped. The error is that of the noise alone."
     assert {name for name, note in notes.items() if nothing in note} == set(notes) - set(dropping)
 

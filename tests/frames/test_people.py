@@ -14,9 +14,16 @@ from hypothesis import given, settings
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
+from dp_polars._codes.codings import OneCode
+from dp_polars._engines.bounding import Limits
+from dp_polars._engines.contract import Tally
+from dp_polars._engines.polars_engine import PolarsEngine
+from dp_polars._engines.polars_people import Cut
 from dp_polars._frames.release import release_by
 from dp_polars._frames.request import only_counted
+from dp_polars._questions.question import Evidence
 from tests.engines.toy import ToyEngine
+from tests.helpers import by_hand
 from tests.registry import ENGINES, RELATIONS
 
 SURE = {"epsilon": 10_000}
@@ -359,6 +366,71 @@ def test_people_who_are_cut_are_those_of_the_reference(rows, bounds, grouped, na
     else:
         found = query.release(frame, engine=engine)
     assert found.item() == len(expected)
+
+
+@settings(max_examples=100)
+@given(
+    rows=st.lists(st.tuples(st.sampled_from([None, 1, 2, 3]), st.integers(0, 4), st.sampled_from([None, *range(4)]))),
+    bounds=BOUNDS,
+    grouped=st.booleans(),
+    names=st.lists(st.sampled_from(list(OUTPUTS)), min_size=1, unique=True),
+    most=st.integers(1, 5),
+    engine=st.sampled_from([*ENGINES, "toy"]),
+)
+def test_rows_that_are_cut_are_those_of_the_reference(rows, bounds, grouped, names, most, engine):
+    frame = pl.DataFrame(rows, dict.fromkeys(["p", "k", "x"], pl.Int64), orient="row")
+    protected = dpp.protect("p", **bounds)
+    if not bounds.keys() & {"max_rows", "max_rows_per_group"}:
+        names = [name for name in names if name not in ("len", "count")] or ["mode"]
+    asked = (protected.group_by({"k": LISTED}) if grouped else protected).agg(**{name: ASKED[name] for name in names})
+    if n_cut_of(asked) is None:
+        with pytest.raises(ValueError, match="n_rows_cut: an output must be bounded"):
+            asked.n_rows_cut(most, **SURE)
+        return
+    work, expected = asked.request.bind(PolarsEngine.of(frame.lazy())), Counter()
+    for output in work.outputs:
+        tally = work.tallies[output.tallies[0]]
+        code_of = OUTPUTS[output.name][0]
+        found = [
+            (person, (key if grouped else 0,), code_of(x), 1)
+            for person, key, x in rows
+            if person is not None and (key in LISTED or not grouped) and code_of(x) is not None
+        ]
+        expected |= Counter(by_hand.rows_cut(found, tally.limits, tally.people))
+    query = asked.n_rows_cut(most, **SURE)
+    if engine == "toy":
+        answer = release_by(query.request, ToyEngine(frame.to_dicts(), dict(frame.schema)))
+    else:
+        answer = query.release(frame, engine=engine)
+    assert answer.item() == sum(min(number, most) for number in expected.values())
+
+
+def test_rows_that_are_cut_say_how_much_of_the_data_counts():
+    # Nine tenths of the people have one row, the others eleven: more than half of all rows are theirs.
+    people = [p for p in range(1000) for _ in range(1 if p % 10 else 11)]
+    frame = pl.DataFrame({"p": people, "again": [p % 10 == 0 for p in people]})
+    query = frame.dp.protect("p", max_rows=1).agg(share=dpp.share(pl.col("again"), **SURE), rows=dpp.len(**SURE))
+    answers, cut = query.release(), query.n_rows_cut(20, **SURE)
+    assert answers["share"].item() == pytest.approx(0.1, abs=0.001)  # of kept rows; of all, 0.55
+    assert cut.release().item() == 1000 == frame.height - answers["rows"].item()
+    for relation in RELATIONS:
+        asked = dpp.protect("p", max_rows=1, neighboring_relation=relation).agg(dpp.len(epsilon=1))
+        (ask,) = asked.n_rows_cut(20, epsilon=Fraction(1, 2)).asks
+        assert ask.query.claim.rate == Fraction(1, 40)
+        assert ask.query.error_unit == "rows"
+    for wrong in (0, -1, 1.5, None, True):
+        with pytest.raises((TypeError, ValueError), match="per_person must be"):
+            query.n_rows_cut(wrong, epsilon=1)
+    with pytest.raises(TypeError, match=r"n_rows_cut must be asked of answers about columns, got a query for n_cut"):
+        query.n_cut(epsilon=1).n_rows_cut(3, epsilon=1)
+
+
+def test_very_many_rows_of_a_person_are_clipped_and_overflow_nothing():
+    counted = pl.LazyFrame({"code 0": [2**62, 3, 0], "person": [1, 1, 1]})
+    limits = Limits(groups=1, rows_per_group=2**61)
+    cut = Cut(Tally((), (), Evidence(OneCode()), limits, people=False), None, None)
+    kept = (2**30 + 3 + 1) // 2
+    assert counted.group_by("person").agg(cut.dropped(0).alias("n")).collect()["n"].item() == 2**30 + 3 - kept
 
 
 @pytest.mark.parametrize("relation", RELATIONS)

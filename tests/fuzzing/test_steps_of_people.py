@@ -16,6 +16,8 @@ from tests.fuzzing.exploring import explore
 from tests.registry import OF_PEOPLE_STEPS
 from tests.replay.cases import Case, cases
 
+# Of a bounded join, rows of the right frame are chosen at random: record and replay couples the choices.
+STEPS = sorted(OF_PEOPLE_STEPS.keys() - {"bounded private join"})
 # What can be compared, sorted and joined.
 PLAIN = {"Int64", "String", "Date", "Boolean", "Enum", "Time"}
 
@@ -23,7 +25,7 @@ PLAIN = {"Int64", "String", "Date", "Boolean", "Enum", "Time"}
 @st.composite
 def of_people(draw: st.DrawFn) -> Case:
     case = draw(cases("n_people", PLAIN, PLAIN))
-    return replace(case, step=draw(st.sampled_from(sorted(OF_PEOPLE_STEPS))))
+    return replace(case, step=draw(st.sampled_from(STEPS)))
 
 
 def rows_of(recipe: Recipe, *tables: pl.DataFrame, engine: str = "in-memory") -> Counter[str]:

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -169,6 +169,26 @@ def cut(
     if isinstance(people, tuple):
         over |= {person for (person, *_), total in sums.items() if not people[0] <= total <= people[1]}
     return over
+
+
+def rows_cut(
+    found: Iterable[tuple[Any, tuple[Any, ...], int, int]], limits: Limits, people: bool | tuple[int, int]
+) -> dict[Any, int]:
+    """How many rows of each person limits leave out, on average over all choices of groups, ties up."""
+    own: dict[Any, list[tuple[tuple[Any, ...], int]]] = defaultdict(list)
+    for person, key, code, _ in found:
+        own[person].append((key, code))
+    left_out = {}
+    for person, cells in own.items():
+        groups = Counter(key for key, _ in (set(cells) if people else cells))
+        most = min(limits.groups or len(groups), len(groups))
+        kept = [
+            sum(min(groups[key], limits.rows_per_group or groups[key]) for key in chosen)
+            for chosen in combinations(groups, most)
+        ]
+        stays = math.floor(Fraction(sum(kept), len(kept)) + Fraction(1, 2))
+        left_out[person] = groups.total() - min(stays, limits.rows or stays)
+    return left_out
 
 
 def people_by_key(rows: Iterable[Row], columns: Sequence[str], unit: Unit | None) -> dict[tuple[Any, ...], int]:

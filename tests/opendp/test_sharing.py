@@ -304,3 +304,21 @@ assert context.query().select(x.dp.len(signed=True)).release().collect().item() 
     printed = succeed(CONTEXT + script).split()
     assert len(printed) == 5
     assert set(printed) <= {"MakeMeasurement", "MakeTransformation"}
+
+
+PICKLED = """
+import copy, pickle
+import polars as pl
+
+import opendp.prelude, opendp.extras.polars
+import dp_polars
+
+accessor = pickle.loads(pickle.dumps(pl.col("x").dp))
+assert type(accessor) is type(pl.col("x").dp)
+assert accessor.expr.meta.eq(pl.col("x"))
+assert isinstance(copy.deepcopy(accessor).mode([1], epsilon=1), dp_polars.PrivateExpr)
+"""
+
+
+def test_the_shared_accessor_may_be_pickled(opendp):
+    succeed(PICKLED)

@@ -257,9 +257,9 @@ def test_names_of_outputs_are_apart():
         ({"values": {"days": "0..x"}}, "value days", "upper must be a number"),
         ({"values": {"days": "30..0 by 1"}}, "value days", "lower must be below upper"),
         (
-            {"values": {"days": "0..30"}},
+            {"values": {"days": "0..3.14159265358979"}},
             "value days",
-            "step must be given for a column of type Float64",
+            "step must be given where no power of ten divides the bounds",
         ),
         ({"values": {"age": "0..120 by 0"}}, "value age", "step must be"),
     ],
@@ -291,7 +291,8 @@ def test_what_does_not_fit_is_said_at_its_field(picked, where, said):
 
 
 def test_an_accuracy_that_nobody_can_afford_is_refused_at_its_slider():
-    drafted = draft(by_error({Question("n_people"): 50, Question("mean", "days"): 0.01}))
+    # Half of its step is 0.25.
+    drafted = draft(by_error({Question("n_people"): 50, Question("mean", "days"): 0.2501}))
     assert "a loss above 20 protects nobody" in drafted.messages[field_of(Question("mean", "days"))]
     assert [ask.name for ask in drafted.query.asks] == ["people"]
     assert "protects nobody" in draft(full(epsilon=30)).messages["cost"]
@@ -668,3 +669,10 @@ def test_no_more_top_values_are_asked_for_than_there_are(text):
     drafted = draft(full(values={"class": text}, questions={Question("top_k", "class"): 1}))
     assert drafted.messages == {}
     assert 'dpp.top_k("class", 2, ' in drafted.code
+
+
+def test_nothing_is_asked_of_a_column_that_makes_the_groups():
+    schema = pl.Schema({"p": pl.Int64, "ward": pl.String, "x": pl.String})
+    asked = {question.column for question in questions_of(schema, "p", ["ward"]).values()}
+    assert asked == {None, "x"}
+    assert {question.column for question in questions_of(schema, "p").values()} == {None, "ward", "x"}

@@ -226,12 +226,34 @@ def test_the_command_says_what_is_wrong(tmp_path, capsys, monkeypatch):
         command.main(["plan", "--port", "x"])
 
 
+def test_a_pipe_without_a_writer_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.parquet")
+    with pytest.raises(ValueError, match=r"FILE must be a file that can be opened, got .*: it is no regular file"):
+        planner_schema.schema_of(str(tmp_path / "pipe.parquet"))
+
+
+def test_the_address_goes_to_the_browser_by_a_file_of_its_user_alone(monkeypatch):
+    opened = []
+    monkeypatch.setattr(command.webbrowser, "open", opened.append)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        command._open_when_it_listens(port, "secret-token")
+    (address,) = opened
+    assert address.startswith("file://")
+    assert "secret" not in address
+    page = Path(address.removeprefix("file://"))
+    assert f"http://127.0.0.1:{port}/?access_token=secret-token" in page.read_text()
+    assert page.stat().st_mode & 0o077 == page.parent.stat().st_mode & 0o077 == 0
+
+
 @pytest.mark.parametrize("more", [[], ["--no-browser", "--port", "4000"]])
 def test_the_command_runs_the_notebook_for_this_machine_alone(tmp_path, monkeypatch, more):
     path, ran = str(written(tmp_path / "visits.parquet")), []
     monkeypatch.setattr(command, "find_spec", lambda package: package)
     monkeypatch.setattr(command.runpy, "run_module", lambda name, **_: ran.append((name, list(sys.argv))))
     monkeypatch.setattr(sys, "argv", ["dp_polars"])
+    told = []
+    monkeypatch.setattr(command, "_open_when_it_listens", lambda port, token: told.append((port, token)))
     assert command.main(["plan", path, *more]) == 0
     name, arguments = ran[0]
     assert name == "marimo"
@@ -245,7 +267,10 @@ def test_the_command_runs_the_notebook_for_this_machine_alone(tmp_path, monkeypa
     assert command.main(["plan", path, *more]) == 0
     assert ran[1][1][place] != arguments[place]
     assert arguments[-3:] == ["--", "--file", f"path:{path}"]
-    assert ("--headless" in arguments) == bool(more)
+    # Marimo opens no browser: the address would be on a command line, which every user of the machine sees.
+    assert "--headless" in arguments
+    assert len(told) == (0 if more else 2)
+    assert more or (arguments[arguments.index("--port") + 1], arguments[place]) == (str(told[0][0]), told[0][1])
     assert "4000" in arguments or not more
 
 

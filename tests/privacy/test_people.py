@@ -97,6 +97,29 @@ def test_one_person_changes_the_number_of_people_who_are_cut_by_one(bounds, name
         assert gaussian.asks[0].query.claim.rate ** 2 / 2 == gaussian.loss.value == Fraction(1, 8)
 
 
+@pytest.mark.parametrize("most", [1, 2, 5])
+@pytest.mark.parametrize("names", [["len"], ["people", "sum"], list(OUTPUTS)], ids=",".join)
+@pytest.mark.parametrize("bounds", [{"max_rows": 1}, {"max_groups": 1, "max_rows_per_group": 1}], ids=str)
+def test_one_person_changes_the_number_of_rows_that_are_cut_by_the_public_number(bounds, names, most):
+    """By enumeration: no more than what the noise is calibrated to, and by as much where rows allow it."""
+
+    def query(relation, **loss):
+        private = dpp.protect("p", neighboring_relation=relation, **bounds).group_by(KEYS)
+        return private.agg(**{name: OUTPUTS[name] for name in names}).n_rows_cut(most, **loss)
+
+    found = every(query(RELATIONS[0], epsilon=1))
+    for relation in RELATIONS:
+        moved = set()
+        for pair in neighbours(found, relation):
+            a, b = (sum(weight for counts in each for _, weight in counts) for each in pair)
+            moved.add(abs(a - b))
+        assert max(moved) <= most
+        assert most > 1 or max(moved) == most
+        pure, gaussian = query(relation, epsilon=Fraction(1, 2)), query(relation, rho=Fraction(1, 8))
+        assert pure.asks[0].query.claim.rate * most == pure.loss.value == Fraction(1, 2)
+        assert (gaussian.asks[0].query.claim.rate * most) ** 2 / 2 == gaussian.loss.value == Fraction(1, 8)
+
+
 # --- bounds ---
 
 

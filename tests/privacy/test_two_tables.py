@@ -192,10 +192,21 @@ def loss(query: PrivateQuery, one: bytes, other: bytes) -> float:
     return float(max(ratios.max(axis=1).sum(), (-ratios).max(axis=1).sum()))
 
 
+def _right(frame: PrivateFrame, **bounds: int) -> PrivateFrame:
+    return dpp.protect("p", neighboring_relation=frame.protection.neighboring_relation, **bounds)
+
+
 MADE: dict[str, Callable[[PrivateFrame], PrivateFrame]] = {
     **{f"private, {how}": lambda f, how=how: f.join(private(), on="p", how=how) for how in HOWS},
     **{f"private, {how}, two columns": lambda f, how=how: f.join(private(), on=["p", "k"], how=how) for how in HOWS},
     **{f"owned, {how}": lambda f, how=how: f.join(dpp.owned(), left_on="x", right_on="k", how=how) for how in HOWS},
+    # No bound of the left frame holds then: each person has one row there, and one on the right.
+    "private, bounded": lambda f: (
+        f.group_by("p")
+        .agg(pl.col("k", "x").min())
+        .join(_right(f, max_rows=1).select(k2="k", x2="plan"), on="p", how="inner")
+        .select(k="k2", x="x2")
+    ),
     "explode": lambda f: f.explode("x"),
     "unpivot": lambda f: f.with_columns(y=pl.col("x") + 1).unpivot(["x", "y"], index="k", value_name="x"),
     "unique": lambda f: f.unique(),
@@ -208,6 +219,7 @@ ADDED = [
     ([(0, 0), (1, 0)], []),
     ([(0, 0), (1, 1), (0, 2), (0, 2)], [(0, 2), (0, 2)]),
     ([], [(0, 0)]),
+    ([(0, 0)], [(0, 0), (1, 1), *[(0, 2)] * 300]),
 ]
 # None of them has more rows than the bounds keep, so that only the person's own are chosen at random.
 MANY = [(f"{n} {group}", group) for n in range(40) for group in range(GROUPS)]
@@ -253,7 +265,7 @@ def test_one_person_of_both_tables_costs_at_most_the_loss(step: str, counts: str
 def test_a_person_in_the_place_of_another_costs_at_most_the_loss(step: str) -> None:
     frame = dpp.protect("p", max_rows=3, neighboring_relation="replace_one")
     other = dpp.protect("p", neighboring_relation="replace_one")
-    steps = {name: made for name, made in MADE.items() if not name.startswith("private")}
+    steps = {name: made for name, made in MADE.items() if not name.startswith("private") or "bounded" in name}
     made = steps.get(
         step, lambda frame: frame.join(other, on=["p", "k"][: 1 + ("two" in step)], how=step.split(", ")[1])
     )

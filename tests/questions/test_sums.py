@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 import dp_polars as dpp
+from dp_polars._base.numbers import show
 from dp_polars._codes.codings import Units
 from dp_polars._codes.multiples import in_steps
 from tests.helpers.noised import record
@@ -260,14 +261,13 @@ def test_arguments(make, error, words):
 @pytest.mark.parametrize(
     ("dtype", "arguments", "words"),
     [
-        (pl.Float64, (0, 1), "step must be given for a column of type Float64.*Hint: step=0.01"),
+        (pl.Float64, (0, math.pi), "step must be given where no power of ten divides the bounds, got 0 and 3.14.*Hint"),
         (pl.String, (0, 1), "values must be numbers or booleans, got a column of type String"),
         (pl.Date, (0, 1), "values must be numbers or booleans"),
         (pl.Int64, (0, Decimal("0.5")), "must be values that a column of type Int64 can hold"),
         (pl.Decimal(9, 2), (0, Decimal("0.005")), "must be values that a column"),
         (pl.Int64, (0, 3, 1.5), "step must be a whole multiple, or a whole part"),
         (pl.Int64, (0, 2**31), "a value must be at most 2\\*\\*30 steps"),
-        (pl.Decimal(9, 6), (0, 2000), "a value must be at most 2\\*\\*30 steps"),
         (pl.Int64, (0, 2**65, 2**65), "step must be at most 2\\*\\*62 times the last digit"),
         (pl.Decimal(38, 10), (0, 10**9, 1), "below 2\\*\\*63 times the last digit.*Hint: cast"),
         (pl.Decimal(38, 10), (-(10**9), 0, 1), "below 2\\*\\*63 times the last digit.*Hint: cast"),
@@ -301,3 +301,51 @@ def test_a_scale_beyond_64_bits_is_refused_before_it_is_charged():
     assert budget.spent == 0
     # In coarse steps a large sum is small.
     assert dpp.sum("x", 0, 2**60, step=2**31, epsilon=1).query.claim.rate == Fraction(1, 2**60)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bounds", "step"),
+    [
+        (pl.Float64, (0, 10), Fraction(1, 10**5)),
+        (pl.Float32, (0, 9.99), Fraction(1, 10**6)),
+        (pl.Float64, (-1, 1), Fraction(1, 10**6)),
+        (pl.Float64, (0, 10**6), 1),
+        (pl.Float64, (0, 999_999), Fraction(1, 10)),
+        (pl.Float64, (-5, 0.12345678), Fraction(1, 10**8)),  # finer, so that the bounds are multiples
+        (pl.Float64, (10**9, 10**9 + 1), 1),  # larger, so that sums fit into 62 bits
+        (pl.Float64, (0, 10**12), 10**6),
+        (pl.Decimal(20, 2), (0, 100), Fraction(1, 100)),  # the last digit, where it does
+        (pl.Decimal(38, 12), (0, 100), Fraction(1, 10**4)),
+        (pl.Decimal(9, 6), (0, 2000), Fraction(1, 10**3)),
+        (pl.Int64, (0, 100), 1),
+    ],
+)
+def test_the_step_by_default(dtype, bounds, step):
+    for ask in (dpp.sum, dpp.mean, dpp.var, dpp.std):
+        query = ask("x", *bounds, epsilon=1).query
+        assert query.known_step(dtype if isinstance(dtype, pl.DataType) else dtype()) == step
+        said = ask("x", *bounds, step=Fraction(step), epsilon=1).query
+        column = dtype if isinstance(dtype, pl.DataType) else dtype()
+        assert query.units(column) == said.units(column)
+        assert query.noise(column) == said.noise(column)
+    note = pl.DataFrame({"x": []}, {"x": dtype}).dp.protect(None).agg(dpp.sum("x", *bounds, epsilon=1)).explain()
+    rounds = dtype != pl.Int64 and step != Fraction(1, 100)
+    assert (f"Values count in steps of {show(Fraction(step))}, by default" in note["note"].item()) == rounds
+
+
+def test_the_step_by_default_is_that_of_a_persons_total():
+    query = dpp.sum("x", 0, 10, per_person=(0, 500), epsilon=1).query
+    assert query.known_step(pl.Float64()) == Fraction(1, 10**4)
+    frame = pl.DataFrame({"p": [1] * 90 + [2], "x": [9.87654321] * 90 + [0.5]})
+    query = frame.dp.protect("p").agg(dpp.sum("x", 0, 10, per_person=(0, 500), epsilon=10**8))
+    assert query.release().item() == pytest.approx(500.5, abs=1e-3)
+
+
+@given(st.lists(st.floats(-3, 5), min_size=1, max_size=40), st.sampled_from([None, 0.5, 0.125]))
+@settings(max_examples=60, deadline=None)
+def test_ranges_and_errors_of_means_hold_what_rounding_does(values, step):
+    query = pl.DataFrame({"x": values}).dp.protect(None).agg(dpp.mean("x", -3, 5, step, epsilon=10**8))
+    found, low, high = query.release(ranges=True).row(0)
+    true = math.fsum(values) / len(values)
+    assert low - 1e-12 <= true <= high + 1e-12
+    assert abs(found - true) <= query.asks[0].query.error_among(len(values), 0.05, pl.Float64()) + 1e-12

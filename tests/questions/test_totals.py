@@ -125,7 +125,8 @@ def test_explain_and_the_ledger_say_what_is_clipped():
     assert row["error_95"] == noise_bound(noise, 0.05) / 2  # in halves
     assert row["error_95"] == pytest.approx(30, abs=0.5)  # 10·ln 20
     assert row["note"].startswith(
-        "Drops rows beyond max_groups=1 of a person; clips a person's total to -2 … 10. "
+        "Drops rows beyond max_groups=1 of a person, so it is only of kept rows; people with more count less; "
+        "clips a person's total to -2 … 10. "
         "The error is that of the noise alone."
     )
     query.release()

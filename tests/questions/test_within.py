@@ -82,7 +82,7 @@ def test_weights_err_in_whole_steps_and_are_bounded_where_the_step_is_not_known(
 @pytest.mark.parametrize("loss", [{"epsilon": 8}, {"rho": 4}], ids=str)
 def test_the_error_of_a_mean_by_enumeration(loss):
     """All sums of some rows, and all noise that is as likely as it says: the largest error, and no more."""
-    query = dpp.mean("x", -4, 4, step=2, **loss).query
+    query = dpp.mean("x", -2, 2, step=1, **loss).query
     off, by = (noise_bound(claim, 0.025) for claim in query.noise())
     assert by > 0
     attained = 0
@@ -90,14 +90,14 @@ def test_the_error_of_a_mean_by_enumeration(loss):
         bound = query.error_among(rows, 0.05)
         totals = np.arange(-4 * rows, 4 * rows + 1)  # in halves of a step: from −4 to 4 a row
         worst = max(
-            np.abs(query.of_totals([totals + x, np.full(len(totals), rows + y)]) - totals / rows).max()
+            np.abs(query.of_totals([totals + x, np.full(len(totals), rows + y)]) - totals / rows / 2).max()
             for x, y in itertools.product(range(-off, off + 1), range(-by, by + 1))
         )
         assert worst <= bound + 1e-9
         attained += worst > bound - 1e-9
     assert attained > 30
     # Where all of it may be noise, nothing is known.
-    assert query.error_among(1, 0.05) == 8
+    assert query.error_among(1, 0.05) == 4
 
 
 def test_more_rows_have_smaller_errors_and_so_has_a_larger_loss():

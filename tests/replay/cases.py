@@ -147,6 +147,8 @@ class Case:
             elif self.has_further:
                 named = {} if private._budget is None else {"dataset": "further"}
                 others = {"budget": private._budget, "neighboring_relation": self.relation, **named}
+                if self.step == "bounded private join":
+                    others["max_rows"] = 1 + self.salt % 2
                 table = dpp.protect("p", **others) if further is None else further.dp.protect("p", **others)
             private = OF_PEOPLE_STEPS[self.step](private, table)
         (way, which, loss), *_ = self.asked
@@ -268,7 +270,7 @@ def cases(draw: st.DrawFn, way: str, kinds: Collection[str], units: Collection[s
 
 @st.composite
 def _bounds(draw: st.DrawFn, way: str) -> dict[str, int]:
-    if way in OF_PEOPLE and way != "n_cut":
+    if way in OF_PEOPLE and way not in ("n_cut", "n_rows_cut"):
         return {}
     names = ("max_rows", "max_groups", "max_rows_per_group")
     bounds = {name: draw(st.integers(1, 3)) for name in names if draw(st.booleans())}

@@ -69,6 +69,7 @@ _CHOICES = [
     ("_engines.polars_engine", "count_people", "_sorted"),
     ("_engines.polars_bounds", "keep", "_keep"),
     ("_engines.polars_people", "_bounded", "_bounded"),
+    ("_engines.polars_people", "_few_rows", "_few_rows"),
 ]
 _SQL = [("sql", "secrets", "_secrets")]
 # Spark: its secrets and stages, which run in other processes; what it is asked; and, over there, what is drawn for.
@@ -466,6 +467,28 @@ class Doors(AbstractContextManager["Doors"]):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(people, "random_few", few)
                 return bounded(lists, names, most, engine)
+
+        return each
+
+    def _few_rows(self, few_rows):
+        people = importlib.import_module("dp_polars._engines.polars_people")
+        random_few = people.random_few
+
+        def each(frame, unit, most):
+            def few(lengths, most, _):
+                words = (self._words("joined rows", n) for n in lengths.tolist())
+                chosen = [random_few(np.array([n]), most, own) for n, own in zip(lengths.tolist(), words, strict=True)]
+                return np.concatenate([np.empty(0, bool), *chosen])
+
+            def by_person(person):
+                places = person.to_frame("p").with_row_index("row").group_by("p").agg("row")["row"].to_list()
+                lengths = np.array([len(rows) for rows in places], np.int64)
+                return np.array([row for rows in places for row in sorted(rows)], np.int64), lengths
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(people, "random_few", few)
+                patch.setattr(people, "by_person", by_person)
+                return few_rows(frame.sort(pl.all()), unit, most)
 
         return each
 

@@ -114,7 +114,7 @@ def test_answers_follow_from_the_outputs_and_inputs_move_as_claimed(way, tmp_pat
 def test_steps_on_the_rows_of_people(step, tmp_path):
     # Coupled: a step may bring people over the bounds who were within them.
     # Of one row each, nobody can be cut.
-    ways = [way for way in WAYS if (way, step) != ("n_cut", "one row each")]
+    ways = [way for way in WAYS if (way[-3:], step) != ("cut", "one row each")]
     of_people = st.sampled_from(ways).flatmap(lambda way: cases(way, _PLAIN, _PLAIN))
     of_people = of_people.filter(lambda case: case.unit is not None and case.couples)
     check_cases(of_people.map(lambda case: replace(case, step=step)), 12, tmp_path)
