@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from dp_polars._base.extras import require
 from dp_polars._base.settings import is_deaf
-from dp_polars._draws.histograms import Histogram
 from dp_polars._engines.contract import Drawn, Engine, KeyWork, LocalEngine, Released
 from dp_polars._engines.outputs import AS_DRAWN
 from dp_polars._frames.cubes import CubeQuery, cube_from
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting.budgets import Budget
     from dp_polars._base.privacy_units import PrivacyUnit
+    from dp_polars._draws.histograms import Histogram
     from dp_polars._engines.contract import Tally, Work
     from dp_polars._engines.outputs import Output, Presentation, Ranges, Shown
     from dp_polars._frames.cube import Cube
@@ -257,7 +257,7 @@ def _collecting(frame: DataFrame, listed: Groups, work: Work) -> Callable[[], li
         for number in range(len(work.tallies)):
             part = cells.filter(pl.col("tally") == number)
             groups, codes, counts = (part[name].to_numpy() for name in ("group", "code", "count"))
-            found.append(Histogram.of_pairs(groups, codes, counts, work.groups))
+            found.append(work.histogram(groups, codes, counts))
         return found
 
     return count
