@@ -17,7 +17,8 @@ import polars as pl
 from dp_polars._base import column_types, progress
 from dp_polars._base.settings import deaf
 from dp_polars._codes.candidates import Categories
-from dp_polars._codes.encoding import category_encoder, code_dtype
+from dp_polars._codes.codings import CategoryCoding
+from dp_polars._codes.encoding import code_dtype
 from dp_polars._draws.histograms import Histogram
 from dp_polars._engines.bounding import Layout
 from dp_polars._engines.contract import LocalEngine, Product, Tally, UnreadableError, alike
@@ -309,10 +310,8 @@ def _numbered(rows: pl.LazyFrame, keys: Product) -> list[pl.Expr]:
     """Return the places of a row's keys among their values; their number where a key is not listed."""
     schema, found = rows.collect_schema(), []
     for i, values in enumerate(keys.values):
-        encode = category_encoder(Categories(values.alias("")), schema[values.name])
-        code = _by_row(
-            [pl.col(values.name)], lambda columns, encode=encode: encode(columns[0]), code_dtype(len(values))
-        )
+        coding = CategoryCoding(Categories(values.alias("")), schema[values.name])
+        code = _by_row([pl.col(values.name)], coding.encoder(), code_dtype(len(values)))
         found.append(code.alias(f"key {i}"))
     return found
 

@@ -459,7 +459,7 @@ class Cube:
                 for mask, mark in zip(masks, marks, strict=True)
             ]
         together = math.prod(self._sizes[axis] for axis in others)
-        found = []
+        found: list[_Sums] = []
         for mask in masks:
             cells = np.broadcast_to(np.where(mask, together, 0), counts.shape)
             found.append(_Drawn(_summed(np.where(mask, counts, 0), by), _summed(cells, by), self._plan.noises[0][1]))
@@ -485,7 +485,7 @@ class _Sums(ABC):
     #: The sums, shape (g,).
     values: NDArray[Any]
     #: With what probability a range of one of two sums may fail, so that both hold at 0.95.
-    beta_of_two: float
+    beta_of_two: ClassVar[float]
 
     @abstractmethod
     def off(self, beta: float) -> NDArray[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, overload
 
 import polars as pl
 
@@ -79,10 +79,15 @@ def product(columns: Sequence[pl.Series]) -> pl.DataFrame:
     return frame
 
 
-KeysT = TypeVar("KeysT", pl.DataFrame, Product)
+@overload
+def in_types_of(keys: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame: ...
 
 
-def in_types_of(keys: KeysT, schema: pl.Schema) -> KeysT:
+@overload
+def in_types_of(keys: pl.DataFrame | Product, schema: pl.Schema) -> pl.DataFrame | Product: ...
+
+
+def in_types_of(keys: pl.DataFrame | Product, schema: pl.Schema) -> pl.DataFrame | Product:
     """Return the keys in the types of the private columns that they group by; text where that is a Categorical."""
     if isinstance(keys, Product):
         return Product(tuple(in_types_of(values.to_frame(), schema).to_series() for values in keys.values))

@@ -11,7 +11,7 @@ from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import ONE_RELEASE
 from dp_polars._base.numbers import plural
 from dp_polars._engines.bounding import Limits
-from dp_polars._engines.contract import Engine, PerPerson, Released, Tally, Work
+from dp_polars._engines.contract import Engine, PerPerson, Product, Released, Tally, Work
 from dp_polars._engines.outputs import Output
 from dp_polars._frames import group_keys
 from dp_polars._frames.request import AnyRequest, Ask, Request
@@ -76,7 +76,7 @@ class PeopleRequest(Request):
     def _people(self, engine: Engine[Released]) -> tuple[PerPerson, Callable[[pl.LazyFrame], pl.LazyFrame]]:
         """Return which people are a row each, and the steps on the rows before."""
         proved = self.proved_on(engine, [] if self.keys is None else self.keys.columns)
-        keys = None if self.keys is None else group_keys.in_types_of(self.keys, proved.schemas[-1])
+        keys = None if self.keys is None else group_keys.in_types_of(_listed(self.keys), proved.schemas[-1])
         return PerPerson(self.protection.unit or (), keys), proved.rows
 
     def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:  # noqa: ARG002
@@ -102,6 +102,12 @@ class CutRequest(PeopleRequest):
     def by(cls, bounded: Request, terms: Terms) -> CutRequest:
         """Return the request; refuse one that loses nothing of anybody."""
         protection = bounded.protection
+        if isinstance(bounded.keys, Product):
+            msg = (
+                "n_cut: a cube must be asked for without tables, got one with some.\n\n"
+                "Hint: ask it of private.agg(dpp.len(…)) under the same bounds."
+            )
+            raise TypeError(msg)
         if protection.privacy_unit is None:
             msg = (
                 "n_cut: there must be a privacy unit, got None: every row is a person, and nobody is cut.\n\n"
@@ -123,4 +129,12 @@ class CutRequest(PeopleRequest):
 
     def _people(self, engine: Engine[Released]) -> tuple[PerPerson, Callable[[pl.LazyFrame], pl.LazyFrame]]:
         work = self.bounded.bind(engine)
-        return PerPerson(work.privacy_unit or (), work.keys, work.tallies), work.rows
+        return PerPerson(
+            work.privacy_unit or (), None if work.keys is None else _listed(work.keys), work.tallies
+        ), work.rows
+
+
+def _listed(keys: pl.DataFrame | Product) -> pl.DataFrame:
+    """Return keys that are listed: a product is a cube's alone."""
+    assert isinstance(keys, pl.DataFrame)
+    return keys

@@ -218,7 +218,7 @@ class Plan:
 def _bound(plan: Plan, axes: Axes, mask: bytes, beta: float) -> float:
     marks = np.frombuffer(mask, np.bool_).reshape(plan.shape(axes))
     # Each number is off by some units more, which are those of its rounding.
-    return weighted_bound(plan.law(axes, marks), beta) + int(marks.sum()) * 2 ** len(axes) / UNITS
+    return weighted_bound(plan.law(axes, marks), beta) + float(marks.sum()) * 2.0 ** len(axes) / UNITS
 
 
 def _residual(table: Floats) -> Floats:
