@@ -36,7 +36,9 @@ def test_a_cube_is_that_of_polars(spark, tmp_path):
         assert repr(cube) == repr(there)
         assert cube.counts(by="y").equals(there.counts(by="y"))
     budget = dpp.Budget(rho=10, path=tmp_path / "ledger.db")
-    kept = dpp.protect("p", max_groups=1, budget=budget, dataset="rows").cube(DIMENSIONS, rho=1, tables=[("g",), ("y",)])
+    kept = dpp.protect("p", max_groups=1, budget=budget, dataset="rows").cube(
+        DIMENSIONS, rho=1, tables=[("g",), ("y",)]
+    )
     first, again = (dpp.spark.release(kept, rows) for _ in range(2))
     assert first.to_frame().equals(again.to_frame())
     assert first.count() == again.count()

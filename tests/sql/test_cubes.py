@@ -60,7 +60,9 @@ def test_a_person_is_in_one_cell(engine):
 
 def test_answers_are_kept_and_ranges_are_left_out(engine, tmp_path):
     budget = dpp.Budget(rho=10, path=tmp_path / "ledger.db")
-    query = dpp.protect("p", max_groups=1, budget=budget, dataset="rows").cube(DIMENSIONS, epsilon=1, delta=1e-6, tables=[("g",), ("y",)])
+    query = dpp.protect("p", max_groups=1, budget=budget, dataset="rows").cube(
+        DIMENSIONS, epsilon=1, delta=1e-6, tables=[("g",), ("y",)]
+    )
     table = engine.table(ROWS)
     first, again = (dpp.sql.release(query, table) for _ in range(2))
     assert first.to_frame().equals(again.to_frame())
