@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, overload
 
@@ -35,8 +36,10 @@ if TYPE_CHECKING:
 T = TypeVar("T", float, "float | None")
 
 COUNT, SHARE = "count", "share"
+# The column in a file of what the numbers were that ranges are around.
+UNBIASED = "unbiased"
 #: What no dimension may be named: the columns of answers.
-TAKEN = (COUNT, *names_of_ends(COUNT), SHARE, *names_of_ends(SHARE))
+TAKEN = (COUNT, *names_of_ends(COUNT), SHARE, *names_of_ends(SHARE), UNBIASED)
 # The name in a file's metadata of what makes a cube of its rows.
 _CUBE_KEY = b"dp_polars.cube"
 # How many values of a dimension, and how many tables, `repr` shows.
@@ -76,6 +79,7 @@ class Cube:
     _tables: tuple[tuple[tuple[int, ...], pl.Series], ...]
     _plan: Plan
     _claim: str
+    _unbiased: tuple[pl.Series, ...] | None = None
 
     @property
     def dimensions(self) -> dict[str, pl.Series]:
@@ -298,10 +302,108 @@ class Cube:
         return table(self._dimensions, self._tables)
 
     @called
+    def nonnegative(self) -> Cube:
+        """Return the nearest cube in which no number of a table is negative: its answers still agree.
+
+        Nearest in least squares, weighted by the noise. Its numbers are *biased*: small ones are too large on average,
+        and so is the number of all. The ranges stay those of this cube, cut at 0 (the number without noise is not below
+        0): so each holds as often as before, and a number need not lie in the middle of it, or inside.
+
+        Returns
+        -------
+        Cube
+            Float64, at least 0. Where it would be 0, a number may be a few 2⁻¹⁶ above it.
+
+        Raises
+        ------
+        TypeError
+            If the cube was asked for without tables: the nearest one is then each count cut at 0, of which sums are
+            far too large.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> visits = pl.DataFrame({"ward": ["A", "A"] * 500, "year": [2024, 2025] * 500})
+        >>> dimensions = {"ward": ["A", "B"], "year": [2024, 2025]}
+        >>> query = visits.dp.protect(None).cube(
+        ...     dimensions, tables=[("ward",), ("ward", "year")], rho=0.1
+        ... )
+        >>> query.release().nonnegative().counts(by="ward")["count"].min() >= 0
+        True
+        """
+        if self._is_drawn:
+            msg = (
+                "nonnegative: the cube must have been asked for with tables: without, each count would be cut at 0, "
+                "and sums of them be far too large.\n\nHint: cube(dimensions, tables=[…], rho=…)."
+            )
+            raise TypeError(msg)
+        plan = self._plan
+        numbers = {axes: one.to_numpy().astype(np.float64).reshape(plan.shape(axes)) for axes, one in self._tables}
+        found = plan.nonnegative(numbers)
+        return self._with([pl.Series(found[axes].ravel() / UNITS) for axes, _ in self._tables])
+
+    @called
+    def whole(self) -> Cube:
+        """Return a cube of whole numbers that agree, for tables that form one tree: years in hospitals in countries.
+
+        Each number is rounded up or down, so that parts still add up to their sum. The ranges stay those of this cube,
+        cut at 0; a number may lie up to 1 further off than before. After `nonnegative` none is negative.
+
+        Returns
+        -------
+        Cube
+            Int64.
+
+        Raises
+        ------
+        ValueError
+            If of two tables neither has all dimensions of the other: no rounding may agree with both then.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> visits = pl.DataFrame({"ward": ["A", "B"] * 500, "year": [2024, 2025] * 500})
+        >>> dimensions = {"ward": ["A", "B"], "year": [2024, 2025]}
+        >>> query = visits.dp.protect(None).cube(
+        ...     dimensions, tables=[("ward",), ("ward", "year")], rho=0.1
+        ... )
+        >>> query.release().whole().counts(by="ward")["count"].dtype
+        Int64
+        """
+        if self._is_drawn:
+            return self
+        plan, names = self._plan, list(self.dimensions)
+        order = sorted(range(len(plan.tables)), key=lambda place: len(plan.tables[place]))
+        for one, other in itertools.pairwise(order):
+            small, large = plan.tables[one], plan.tables[other]
+            if not {*small} < {*large}:
+                apart = [tuple(names[axis] for axis in axes) for axes in (small, large)]
+                msg = (
+                    f"whole: of two tables one must have all dimensions of the other, got {apart[0]} and {apart[1]}: "
+                    "rounded numbers may agree with one of them alone.\n\nHint: keep the fractions, which agree."
+                )
+                raise ValueError(msg)
+        found: dict[int, pl.Series] = {}
+        above: tuple[tuple[int, ...], Ints] | None = None
+        for place in order:
+            axes, numbers = self._tables[place]
+            cells = numbers.to_numpy().reshape(plan.shape(axes))
+            cells = np.rint(cells).astype(np.int64) if above is None else _rounded_in(cells, axes, *above)
+            found[place], above = pl.Series(cells.ravel()), (axes, cells)
+        return self._with([found[place] for place in range(len(found))])
+
+    def _with(self, numbers: Sequence[pl.Series]) -> Cube:
+        """Return a cube of other numbers, with the ranges of this one."""
+        unbiased = self._unbiased or tuple(one for _, one in self._tables)
+        tables = tuple((axes, one) for (axes, _), one in zip(self._tables, numbers, strict=True))
+        return replace(self, _tables=tables, _unbiased=unbiased)
+
+    @called
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the cube into a Parquet file, with its claim: `read_cube` reads it, and `read_claim` the claim.
 
-        Its rows are those of `to_frame`. The file is written next to `path` and then renamed, so it is never
+        Its rows are those of `to_frame`; after `nonnegative` or `whole` there is a column "unbiased" of what the
+        numbers were. The file is written next to `path` and then renamed, so it is never
         incomplete. An existing one is replaced.
 
         Parameters
@@ -319,7 +421,7 @@ class Cube:
         if wide := [values.name for values in self._dimensions if values.dtype in (pl.Int128, pl.UInt128)]:
             msg = f"Cube.write can't write the dimension {wide[0]!r}: Parquet has no integers of 128 bits."
             raise TypeError(msg)
-        rows = self.to_frame().to_arrow()
+        rows = self._rows.to_arrow()
         plan = self._plan
         parts = [{"axes": axes, "mechanism": noise.mechanism, "rate": str(noise.rate)} for axes, noise in plan.noises]
         about = json.dumps({"sizes": plan.sizes, "tables": plan.tables, "histograms": parts}).encode()
@@ -333,7 +435,7 @@ class Cube:
             shown = ", ".join([*map(repr, values[:_SHOWN].to_list()), *["…"] * (len(values) > _SHOWN)])
             lines.append(f"  {values.name}: {plural(len(values), 'value')} ({shown})")
         claim = self.claim
-        lines += self._histogram_lines() if self._is_whole else self._table_lines()
+        lines += self._histogram_lines() if self._is_drawn else self._table_lines()
         asks = "count(…), counts(by=…), share(…), top(…), to_frame(), write(path)"
         return "\n".join([f"<Cube: {claim['protection']}, {claim['loss']}", *lines, f"  ask: {asks}>"])
 
@@ -345,14 +447,19 @@ class Cube:
         return tuple(map(len, self._dimensions))
 
     @property
-    def _is_whole(self) -> bool:
+    def _is_drawn(self) -> bool:
         """Whether there is one table of all dimensions, as it was drawn."""
-        return self._tables[0][1].dtype == pl.Int64
+        return self._tables[0][1].dtype == pl.Int64 and self._unbiased is None
+
+    @property
+    def _rows(self) -> pl.DataFrame:
+        """The rows of a file."""
+        return self.to_frame().with_columns([pl.concat(self._unbiased).alias(UNBIASED)] if self._unbiased else [])
 
     @property
     def _agrees(self) -> bool:
         """Whether what tables share is the same in each."""
-        if self._is_whole:
+        if self._is_drawn:
             return True
         seen: dict[tuple[int, ...], NDArray[Any]] = {}
         for axes, numbers in self._tables:
@@ -434,7 +541,8 @@ class Cube:
     def _sums(self, by: Sequence[int], masks: Sequence[Mask]) -> list[_Sums]:
         """Return the sum over the cells of each mask, for each combination of some dimensions."""
         needed = {axis for mask in masks for axis, size in enumerate(mask.shape) if size > 1} | set(by)
-        fit = [(axes, counts) for axes, counts in self._tables if needed <= {*axes}]
+        known = self._unbiased or tuple(one for _, one in self._tables)
+        fit = [(*one, middle) for one, middle in zip(self._tables, known, strict=True) if needed <= {*one[0]}]
         if not fit:
             names = tuple(name for axis, name in enumerate(self.dimensions) if axis in needed)
             msg = (
@@ -443,18 +551,24 @@ class Cube:
             )
             raise ValueError(msg)
         # Tables agree: so it does not matter which one.
-        axes, numbers = min(fit, key=lambda one: len(one[1]))
+        axes, numbers, around = min(fit, key=lambda one: len(one[1]))
         others = tuple(axis for axis in axes if axis not in needed)
         sizes = [size if axis in axes else 1 for axis, size in enumerate(self._sizes)]
         counts = numbers.to_numpy().reshape(sizes).sum(axis=others, keepdims=True)
-        if not self._is_whole:
+        if not self._is_drawn:
             left = [axis for axis in range(counts.ndim) if axis not in by]
             marks = [np.broadcast_to(mask, counts.shape).transpose([*by, *left]) for mask in masks]
             cells = math.prod(counts.shape[axis] for axis in by)
             others_of = tuple(axis for axis in left if axis in needed)
+            middle = around.to_numpy().reshape(sizes).sum(axis=others, keepdims=True)
             return [
                 _Fitted(
-                    _summed(np.where(mask, counts, 0), by), self._plan, tuple(by), others_of, mark.reshape(cells, -1)
+                    _summed(np.where(mask, counts, 0), by),
+                    None if self._unbiased is None else _summed(np.where(mask, middle, 0), by),
+                    self._plan,
+                    tuple(by),
+                    others_of,
+                    mark.reshape(cells, -1),
                 )
                 for mask, mark in zip(masks, marks, strict=True)
             ]
@@ -470,6 +584,19 @@ class Cube:
         names = (name, *names_of_ends(name))
         keys = product([self._dimensions[axis] for axis in by]) if by else pl.DataFrame()
         return keys.with_columns(pl.Series(one, values) for one, values in zip(names, numbers, strict=True))
+
+
+def _rounded_in(cells: Floats, axes: tuple[int, ...], others: tuple[int, ...], sums: Ints) -> Ints:
+    """Return cells rounded up or down, so that over all axes but `others` they add up to `sums`: their own, rounded."""
+    left = [place for place, axis in enumerate(axes) if axis not in others]
+    order = [*(axes.index(axis) for axis in others), *left]
+    turned = cells.transpose(order)
+    flat = turned.reshape(sums.size, -1)
+    found = np.floor(flat).astype(np.int64)
+    up = sums.reshape(-1, 1) - found.sum(axis=1, keepdims=True)
+    ranks = np.argsort(np.argsort(found - flat, axis=1, kind="stable"), axis=1)
+    found += ranks < up
+    return found.reshape(turned.shape).transpose(np.argsort(order))
 
 
 def _summed(cells: NDArray[Any], by: Sequence[int]) -> NDArray[Any]:
@@ -514,10 +641,12 @@ class _Drawn(_Sums):
 class _Fitted(_Sums):
     """Sums of cells of tables: for each combination of `by`, which cells of the other dimensions, shape (g, cells).
 
-    The law of a sum is the same for all combinations of `by` of which the same other cells are added up.
+    The law of a sum is the same for all combinations of `by` of which the same other cells are added up. `around` is
+    what the ranges are around, cut at 0, where that is not the values.
     """
 
-    values: Floats
+    values: NDArray[Any]
+    around: Floats | None
     plan: Plan
     by: tuple[int, ...]
     others: tuple[int, ...]
@@ -536,6 +665,12 @@ class _Fitted(_Sums):
             bound = self.plan.bound(axes, mask.reshape(shape).transpose(placed), beta)
             found.append(math.ceil(bound * UNITS) / UNITS)
         return np.array(found)[places.ravel()]
+
+    def ends(self, beta: float) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        if self.around is None:
+            return super().ends(beta)
+        off = self.off(beta)
+        return self.values, np.maximum(self.around - off, 0), np.maximum(self.around + off, 0)
 
 
 def _shares(part: _Sums, rest: _Sums) -> list[pl.Series]:
@@ -567,17 +702,20 @@ def table(dimensions: Sequence[pl.Series], tables: Sequence[tuple[Sequence[int],
 
 
 def cube_of(frame: pl.DataFrame, plan: Plan, claim: str) -> Cube:
-    """Return the cube whose `table` is a frame."""
-    tables, start = [], 0
+    """Return the cube whose `table` is a frame; there may be a column of what its numbers were."""
+    tables, start, unbiased = [], 0, list[pl.Series]()
     dimensions: dict[int, pl.Series] = {}
     for axes in plan.tables:
         cells = plan.cells(axes)
         part = frame[start : start + cells]
         tables.append((axes, part[COUNT].rechunk()))
+        if UNBIASED in part.columns:
+            unbiased.append(part[UNBIASED].rechunk())
         values = dimensions_of(part.select(frame.columns[axis] for axis in axes), plan.shape(axes))
         dimensions |= dict(zip(axes, values, strict=True))
         start += cells
-    return Cube(tuple(dimensions[axis] for axis in sorted(dimensions)), tuple(tables), plan, claim)
+    values = tuple(dimensions[axis] for axis in sorted(dimensions))
+    return Cube(values, tuple(tables), plan, claim, tuple(unbiased) or None)
 
 
 def dimensions_of(frame: pl.DataFrame, sizes: Sequence[int]) -> tuple[pl.Series, ...]:
@@ -633,10 +771,13 @@ def read_cube(path: str | os.PathLike[str]) -> Cube:
         )
         plan = Plan(tuple(about["sizes"]), tuple(map(axes_of, about["tables"])), noises)
         expected = sum(map(plan.cells, plan.tables))
-        if (frame.width, frame.height, frame.columns[-1]) == (len(plan.sizes) + 1, expected, COUNT):
+        columns = frame.columns[len(plan.sizes) :]
+        if columns in ([COUNT], [COUNT, UNBIASED]) and frame.height == expected:
             cube = cube_of(frame, plan, metadata[CLAIM_KEY].decode())
-            is_counts = frame[COUNT].dtype in (pl.Int64, pl.Float64) and not frame[COUNT].has_nulls()
-            if is_counts and cube._agrees and cube.to_frame().equals(frame):
+            is_counts = all(
+                frame[name].dtype in (pl.Int64, pl.Float64) and not frame[name].has_nulls() for name in columns
+            )
+            if is_counts and cube._agrees and cube._rows.equals(frame):
                 return cube
     msg = f"the file must have been written by Cube.write, and not changed since, got {str(path)!r}."
     raise ValueError(msg)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dp_polars._mechanisms.noise_sums import Noise, WeightedNoise, weighted_bound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from dp_polars._base.arrays import Ints
 
@@ -36,6 +36,9 @@ _LARGEST = 2.0**42
 _PARTS, _LEAST_SHARE = 1 << 16, 0.05
 # The mean variance is at most this much above the least one, as a share of it, or the steps are used up.
 _GAP, _STEPS = 1e-3, 2000
+# Up to when tables without negative numbers are looked for: until none is further below 0 than this share of its noise,
+# and the squared distance is known to this share of itself; or the steps are used up.
+_NEARLY, _DUAL_STEPS = 2e-3, 5000
 
 
 def below(tables: Iterable[Axes]) -> tuple[Axes, ...]:
@@ -124,15 +127,23 @@ class Plan:
         return math.prod(self.sizes[axis] for axis in axes)
 
     @cached_property
-    def _trust(self) -> dict[Axes, dict[int, float]]:
-        """For each residual, by how much each histogram that tells of it counts; together 1."""
+    def _precisions(self) -> dict[Axes, dict[int, float]]:
+        """For each residual, how exact it is in each histogram that tells of it: p_B/∏_{B∖C} n_i."""
         wanted, found = set(below(self.tables)), dict[Axes, dict[int, float]]()
         for place, (axes, noise) in enumerate(self.noises):
             for subset in _subsets(axes):
                 if subset in wanted:
                     rest = [axis for axis in axes if axis not in subset]
                     found.setdefault(subset, {})[place] = noise.precision / self.cells(rest)
-        return {subset: {place: one / sum(of.values()) for place, one in of.items()} for subset, of in found.items()}
+        return found
+
+    @cached_property
+    def _trust(self) -> dict[Axes, dict[int, float]]:
+        """For each residual, by how much each histogram that tells of it counts; together 1."""
+        return {
+            subset: {place: one / sum(of.values()) for place, one in of.items()}
+            for subset, of in self._precisions.items()
+        }
 
     def fitted(self, counts: Sequence[Ints]) -> dict[Axes, Ints]:
         """Return all tables below the wanted ones, in whole numbers of 1/`UNITS`: they agree exactly.
@@ -158,23 +169,91 @@ class Plan:
                 trust = self._trust.get(subset, {}).get(place)
                 if trust is not None:
                     sums[subset] = sums.get(subset, 0) + trust * of_subsets[subset].astype(np.float64)
-        residuals = {axes: _residual(total) for axes, total in sums.items()}
+        return self._rounded({axes: _residual(total) for axes, total in sums.items()})
+
+    def _table(self, axes: Axes, residuals: Mapping[Axes, Floats]) -> Floats:
+        """Return a table, the sum of the residuals of its subsets, spread evenly."""
+        table = np.zeros(self.shape(axes))
+        for subset in _subsets(axes):
+            if subset in residuals:
+                rest = [axis for axis in axes if axis not in subset]
+                spread = [self.sizes[axis] if axis in subset else 1 for axis in axes]
+                table = table + residuals[subset].reshape(spread) / self.cells(rest)
+        return table
+
+    def _rounded(self, residuals: Mapping[Axes, Floats]) -> dict[Axes, Ints]:
         rounded: dict[Axes, Ints] = {}
         for axes in below(self.tables):
-            shape, table = self.shape(axes), np.zeros(self.shape(axes))
-            for subset in _subsets(axes):
-                if subset in residuals:
-                    rest = [axis for axis in axes if axis not in subset]
-                    spread = [self.sizes[axis] if axis in subset else 1 for axis in axes]
-                    table = table + residuals[subset].reshape(spread) / self.cells(rest)
+            table = self._table(axes, residuals)
             for axis in range(len(axes)):
                 np.cumsum(table, axis=axis, out=table)
-            numbers = np.rint(np.clip(table, -_LARGEST, _LARGEST) * UNITS).astype(np.int64).reshape(shape)
+            numbers = np.rint(np.clip(table, -_LARGEST, _LARGEST) * UNITS).astype(np.int64)
             for place in range(len(axes)):
                 last = (slice(None),) * place + (-1,)
                 numbers[last] = rounded[axes[:place] + axes[place + 1 :]]
             rounded[axes] = numbers
         return {axes: _differences(numbers) for axes, numbers in rounded.items()}
+
+    def nonnegative(self, tables: Mapping[Axes, Floats]) -> dict[Axes, Ints]:
+        """Return the nearest tables without negative numbers, weighted by the noise, in units as `fitted`.
+
+        Their residuals are r_C + Σ_{A⊇C} R_C(μ_A)/(s_C·∏_{A∖C} n_i), s_C being how exact r_C is, and μ >= 0 where the
+        dual is largest: its gradient is minus the tables themselves. Accelerated steps (Beck & Teboulle 2009) come
+        close to it; what is still below 0 is mixed with even tables of the same total, as little as it takes.
+
+        Parameters
+        ----------
+        tables
+            All wanted tables, which agree.
+        """
+        largest = [axes for axes in self.tables if not any({*axes} < {*other} for other in self.tables)]
+        residuals = {
+            subset: _residual(tables[axes].sum(axis=_places_of(axes, subset)))
+            for axes in reversed(largest)
+            for subset in _subsets(axes)
+        }
+        trust = {subset: sum(self._precisions[subset].values()) for subset in residuals if subset in self._precisions}
+
+        def of(duals: Mapping[Axes, Floats]) -> dict[Axes, Floats]:
+            found = dict(residuals)
+            for axes, dual in duals.items():
+                for subset in _subsets(axes):
+                    if subset in trust:
+                        rest = _places_of(axes, subset)
+                        weight = trust[subset] * self.cells(axes[place] for place in rest)
+                        found[subset] = found[subset] + _residual(dual.sum(axis=rest)) / weight
+            return found
+
+        def steepness(subset: Axes) -> float:
+            above = [axes for axes in largest if {*subset} <= {*axes}]
+            return sum(1 / self.cells(axis for axis in axes if axis not in subset) for axes in above) / trust[subset]
+
+        step, start = 1 / max(map(steepness, trust)), {axes: self._table(axes, residuals) for axes in largest}
+        duals = {axes: np.zeros(self.shape(axes)) for axes in largest}
+        ahead, pace = duals, 1.0
+        enough = _NEARLY * math.sqrt(min(map(self.variance, largest)))
+        for _ in range(_DUAL_STEPS):
+            now = of(ahead)
+            found = {axes: self._table(axes, now) for axes in largest}
+            gap, distance = (sum(float((ahead[axes] * one[axes]).sum()) for axes in largest) for one in (found, start))
+            if min(float(table.min()) for table in found.values()) > -enough and gap <= _NEARLY * (gap - distance):
+                break
+            moved = {axes: np.maximum(ahead[axes] - step * found[axes], 0) for axes in largest}
+            faster = (1 + math.sqrt(1 + 4 * pace**2)) / 2
+            ahead = {axes: moved[axes] + (pace - 1) / faster * (moved[axes] - duals[axes]) for axes in largest}
+            duals, pace = moved, faster
+        now, mixed = of(ahead), 0.0
+        found = {axes: self._table(axes, now) for axes in largest}
+        # A rounded number is off by less than so many units.
+        margins = {axes: 2.0 ** (len(axes) + 1) / UNITS for axes in largest}
+        total = max(float(now[()]), *(2 * margins[axes] * self.cells(axes) for axes in largest))
+        for axes in largest:
+            even, least = total / self.cells(axes), float(found[axes].min())
+            if least < margins[axes]:
+                mixed = max(mixed, (margins[axes] - least) / (even - least))
+        now = {axes: (1 - mixed) * residual for axes, residual in now.items()}
+        now[()] = now[()] + mixed * total
+        return self._rounded(now)
 
     def bound(self, axes: Axes, mask: NDArray[np.bool_], beta: float) -> float:
         """Return how far the sum of some cells of a table is off, but for a probability of `beta` at most."""
@@ -185,7 +264,7 @@ class Plan:
         weights = mask.astype(np.float64)
         of_subsets: dict[Axes, Floats] = {}
         for subset in _subsets(axes):
-            rest = tuple(place for place, axis in enumerate(axes) if axis not in subset)
+            rest = _places_of(axes, subset)
             of_subsets[subset] = _residual(weights.sum(axis=rest) / self.cells(axes[place] for place in rest))
         found = []
         for place, (of, noise) in enumerate(self.noises):
@@ -203,13 +282,9 @@ class Plan:
         """Return the variance of a cell of a table, for noise that is not small."""
         found = 0.0
         for subset in _subsets(axes):
-            told = sum(
-                noise.precision / self.cells(axis for axis in of if axis not in subset)
-                for of, noise in self.noises
-                if {*subset} <= {*of}
-            )
             part = math.prod(1 - 1 / self.sizes[axis] for axis in subset)
             if part:
+                told = sum(self._precisions[subset].values())
                 found += part / told / self.cells(axis for axis in axes if axis not in subset) ** 2
         return found
 
@@ -219,6 +294,11 @@ def _bound(plan: Plan, axes: Axes, mask: bytes, beta: float) -> float:
     marks = np.frombuffer(mask, np.bool_).reshape(plan.shape(axes))
     # Each number is off by some units more, which are those of its rounding.
     return weighted_bound(plan.law(axes, marks), beta) + float(marks.sum()) * 2.0 ** len(axes) / UNITS
+
+
+def _places_of(axes: Axes, subset: Axes) -> Axes:
+    """Return the places of those axes that are not in a subset."""
+    return tuple(place for place, axis in enumerate(axes) if axis not in subset)
 
 
 def _residual(table: Floats) -> Floats:

@@ -282,6 +282,64 @@ def test_answers_are_kept(visits, tmp_path):
     assert budget.spent == 2
 
 
+# --- Without negative numbers, and whole ---
+
+
+@pytest.fixture(scope="module")
+def sparse(visits):
+    dimensions = {"hospital": ["A", "B", "C", "E"], "year": range(2020, 2025), "day": range(30)}
+    rows = visits.with_columns(day=pl.col("patient") % 20)[:600]
+    tables = [("hospital",), ("hospital", "year"), ("hospital", "year", "day")]
+    return rows.dp.protect(None).cube(dimensions, tables=tables, rho=0.05).release()
+
+
+def test_no_number_is_negative_and_answers_agree(sparse):
+    assert sparse.to_frame()["count"].min() < -3
+    found = sparse.nonnegative()
+    assert found.to_frame()["count"].min() >= 0
+    assert found.counts(by=["hospital", "year"])["count"].sum() == found.counts(by="day")["count"].sum()
+    assert found.count().value == found.counts(by="hospital")["count"].sum()
+    # Far nearer to the fit than counts that are cut at 0.
+    clipped = sparse.counts(by=["hospital", "year", "day"])["count"].clip(0).sum()
+    assert sparse.count().value < found.count().value < (sparse.count().value + clipped) / 2
+    before, after = (one.counts(by=["hospital", "day"]) for one in (sparse, found))
+    assert after["count_low"].equals(before["count_low"].clip(0))
+    assert after["count_high"].equals(before["count_high"].clip(0))
+    share = found.share(pl.col("hospital") == "E", by="year")
+    assert share["share"].is_between(0, 1).all()
+
+
+def test_whole_numbers_agree(sparse, cube):
+    for base in (sparse, sparse.nonnegative()):
+        found = base.whole()
+        assert found.to_frame().schema["count"] == pl.Int64
+        assert (found.to_frame()["count"] - base.to_frame()["count"]).abs().max() < 1
+        assert found.counts(by=["hospital", "year"])["count"].sum() == found.counts(by="hospital")["count"].sum()
+        parts = (
+            found.counts(by=["hospital", "year"]).group_by("hospital", maintain_order=True).agg(pl.col("count").sum())
+        )
+        assert parts.equals(found.counts(by="hospital").select("hospital", "count"))
+        assert (found.to_frame()["count"].min() >= 0) == (base is not sparse)
+        assert isinstance(found.count().value, int)
+    with pytest.raises(ValueError, match=r"whole: of two tables one must have all dimensions of the other"):
+        cube.whole()
+
+
+def test_other_numbers_are_written_and_read(sparse, tmp_path):
+    for number, one in enumerate((sparse.nonnegative(), sparse.whole(), sparse.nonnegative().whole())):
+        one.write(tmp_path / f"{number}.parquet")
+        again = dpp.read_cube(tmp_path / f"{number}.parquet")
+        assert again.to_frame().equals(one.to_frame())
+        assert again.counts(by="day").equals(one.counts(by="day"))
+
+
+def test_a_cube_as_it_was_drawn_is_not_cut_at_0(private):
+    drawn = private.cube(DIMENSIONS, epsilon=1).release()
+    with pytest.raises(TypeError, match="nonnegative: the cube must have been asked for with tables"):
+        drawn.nonnegative()
+    assert drawn.whole() is drawn
+
+
 # --- What is refused ---
 
 

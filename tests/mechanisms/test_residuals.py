@@ -180,3 +180,50 @@ def test_bounds_of_equal_weights_are_those_of_sums():
 
 def test_no_draws_are_not_off():
     assert weighted_bound([WeightedNoise.of(Noise(GAUSSIAN, Fraction(1)), np.zeros(4), 3)], 0.05) == 0
+
+
+# --- Without negative numbers ---
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tables"),
+    [
+        ((4, 3, 5), [(0, 1), (1, 2), (0,)]),
+        ((3, 4), [(0, 1), (0,), ()]),
+        ((5, 1, 6), [(0, 1, 2)]),
+        ((2,) * 5, [(0, 1, 2), (2, 3, 4), (0, 4)]),
+    ],
+    ids=str,
+)
+def test_no_nearer_tables_are_without_negative_numbers(sizes, tables):
+    plan, rng = planned(sizes, tables, 0.02), np.random.default_rng(7)
+    true = rng.poisson(1.5, math.prod(sizes)) * (rng.random(math.prod(sizes)) < 0.4)
+    counts = [
+        mapped(sizes, axes) @ true + np.rint(rng.normal(0, noise.precision**-0.5, plan.cells(axes)))
+        for axes, noise in plan.noises
+    ]
+    fitted = {axes: table / UNITS for axes, table in plan.fitted([one.astype(np.int64) for one in counts]).items()}
+    assert min(table.min() for table in fitted.values()) < -1
+    found = {axes: table / UNITS for axes, table in plan.nonnegative({axes: fitted[axes] for axes in tables}).items()}
+    assert min(table.min() for table in found.values()) >= 0
+    for axes, table in found.items():
+        for other in found:
+            if {*other} < {*axes}:
+                rest = tuple(place for place, axis in enumerate(axes) if axis not in other)
+                assert np.array_equal(table.sum(axis=rest), found[other])
+
+    def slope(change):
+        """The derivative of the squared distance, by all histograms that were drawn, towards a change of all tables."""
+        total = 0.0
+        for axes, noise in plan.noises:
+            total += noise.precision * float(((found[axes] - fitted[axes]) * change[axes]).sum())
+        return total
+
+    deviation = math.sqrt(max(plan.variance(axes) for axes in found))
+    for _ in range(400):
+        # A small table of people at random, on few combinations: no negative number, and all tables of it agree.
+        x = rng.exponential(1, math.prod(sizes)) * (rng.random(math.prod(sizes)) < rng.uniform(0.02, 1))
+        x *= rng.uniform(0, 2) * found[()].item() / max(x.sum(), 1e-9)
+        other = {axes: (mapped(sizes, axes) @ x).reshape(plan.shape(axes)) for axes in found}
+        size = sum(noise.precision * float(((other[a] - found[a]) ** 2).sum()) for a, noise in plan.noises) ** 0.5
+        assert slope({axes: other[axes] - found[axes] for axes in found}) > -0.05 * size * (1 + 1 / deviation)
