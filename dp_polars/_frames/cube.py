@@ -692,13 +692,15 @@ def _shares(part: _Sums, rest: _Sums) -> list[pl.Series]:
 
 def table(dimensions: Sequence[pl.Series], tables: Sequence[tuple[Sequence[int], pl.Series]]) -> pl.DataFrame:
     """Return the numbers of tables with their combinations; dimensions that one leaves out are null there."""
-    schema = pl.Schema({values.name: values.dtype for values in dimensions})
-    parts = []
-    for axes, counts in tables:
-        keys = product([dimensions[axis] for axis in axes]) if axes else pl.DataFrame({"": [0]})
-        nothing = [pl.lit(None, dtype).alias(name) for name, dtype in schema.items() if name not in keys.columns]
-        parts.append(keys.with_columns(nothing).select(schema.names()).with_columns(counts.alias(COUNT)))
-    return pl.concat(parts)
+    sizes, columns = [len(values) for values in dimensions], []
+    for axis, values in enumerate(dimensions):
+        places = []  # all tables at once, for a dimension takes Polars as long as a table
+        for axes, _ in tables:
+            along = [size if own == axis else 1 for own, size in ((own, sizes[own]) for own in axes)]
+            own = np.arange(sizes[axis]) if axis in axes else np.full(1, sizes[axis])
+            places.append(np.broadcast_to(own.reshape(along), [sizes[one] for one in axes]).ravel())
+        columns.append(values.extend_constant(None, 1).gather(np.concatenate(places)))
+    return pl.DataFrame([*columns, pl.concat([counts for _, counts in tables]).alias(COUNT)])
 
 
 def cube_of(frame: pl.DataFrame, plan: Plan, claim: str) -> Cube:
@@ -707,24 +709,17 @@ def cube_of(frame: pl.DataFrame, plan: Plan, claim: str) -> Cube:
     dimensions: dict[int, pl.Series] = {}
     for axes in plan.tables:
         cells = plan.cells(axes)
-        part = frame[start : start + cells]
-        tables.append((axes, part[COUNT].rechunk()))
-        if UNBIASED in part.columns:
-            unbiased.append(part[UNBIASED].rechunk())
-        values = dimensions_of(part.select(frame.columns[axis] for axis in axes), plan.shape(axes))
-        dimensions |= dict(zip(axes, values, strict=True))
+        tables.append((axes, frame[COUNT][start : start + cells].rechunk()))
+        if UNBIASED in frame.columns:
+            unbiased.append(frame[UNBIASED][start : start + cells].rechunk())
+        for place, axis in enumerate(axes):
+            if axis not in dimensions:
+                stride = plan.cells(axes[place + 1 :])
+                end = start + plan.sizes[axis] * stride
+                dimensions[axis] = frame.to_series(axis)[start:end].gather_every(stride)
         start += cells
     values = tuple(dimensions[axis] for axis in sorted(dimensions))
     return Cube(values, tuple(tables), plan, claim, tuple(unbiased) or None)
-
-
-def dimensions_of(frame: pl.DataFrame, sizes: Sequence[int]) -> tuple[pl.Series, ...]:
-    """Return the values of each dimension, from all their combinations, the last dimension running fastest."""
-    strides = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
-    return tuple(
-        frame.to_series(axis)[: size * stride].gather_every(stride)
-        for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True))
-    )
 
 
 @called
