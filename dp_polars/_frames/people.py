@@ -76,8 +76,8 @@ class PeopleRequest(Request):
     def _people(self, engine: Engine[Released]) -> tuple[PerPerson, Callable[[pl.LazyFrame], pl.LazyFrame]]:
         """Return which people are a row each, and the steps on the rows before."""
         proved = self.proved_on(engine, [] if self.keys is None else self.keys.columns)
-        keys = None if self.keys is None else group_keys.in_types_of(_listed(self.keys), proved.schemas[-1])
-        return PerPerson(self.protection.unit or (), keys), proved.rows
+        keys = None if self.keys is None else group_keys.in_types_of(self.keys, proved.schemas[-1])
+        return PerPerson(self.protection.unit or (), keys), proved.rows  # type: ignore[arg-type]  # no product
 
     def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:  # noqa: ARG002
         return "people"
@@ -129,12 +129,5 @@ class CutRequest(PeopleRequest):
 
     def _people(self, engine: Engine[Released]) -> tuple[PerPerson, Callable[[pl.LazyFrame], pl.LazyFrame]]:
         work = self.bounded.bind(engine)
-        return PerPerson(
-            work.privacy_unit or (), None if work.keys is None else _listed(work.keys), work.tallies
-        ), work.rows
-
-
-def _listed(keys: pl.DataFrame | Product) -> pl.DataFrame:
-    """Return keys that are listed: a product is a cube's alone."""
-    assert isinstance(keys, pl.DataFrame)
-    return keys
+        per_person = PerPerson(work.privacy_unit or (), work.keys, work.tallies)  # type: ignore[arg-type]  # no product
+        return per_person, work.rows
