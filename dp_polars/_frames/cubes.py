@@ -232,6 +232,11 @@ class CubeRequest(Request):
         parts = {field.name: getattr(work, field.name) for field in fields(work)}
         return CubeWork(**parts, plan=self.plan)
 
+    def explained_rows(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
+        # Rows are tables, not outputs; and Gaussian noise has no error in the other unit of a promise.
+        shown = replace(self, taken=None) if self.tables else self
+        return super(CubeRequest, shown).explained_rows(engine)
+
     def check_scale(self) -> None:
         """Refuse noise of which sums would have no room."""
         largest = _LARGEST_SCALE_OF_TABLES if self.tables else _LARGEST_SCALE
