@@ -180,7 +180,7 @@ class PerPerson:
 class Product:
     """All combinations of public values as keys, never made: group i is the i-th, the last column running fastest.
 
-    Of each tally only the groups that have rows come back: as the codes of one group (`Work.histogram`).
+    Only the groups that have rows come back for each tally: as the codes of one group (`Work.histogram`).
 
     Parameters
     ----------

@@ -186,7 +186,7 @@ def count(
         its own, and nothing has to be bounded.
     keys
         The public groups: the columns are named and typed as in `rows` (a Categorical there is text here), without
-        null, and row i is group i. None: one group. Of a `Product`, the groups that have rows are counted.
+        null, and row i is group i. None: one group. With a `Product`, the groups that have rows are counted.
     tallies
         What is counted, each by itself.
     engine

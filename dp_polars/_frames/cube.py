@@ -44,7 +44,7 @@ TAKEN = (COUNT, *names_of_ends(COUNT), SHARE, *names_of_ends(SHARE), UNBIASED)
 _CUBE_KEY = b"dp_polars.cube"
 # How many values of a dimension, and how many tables, `repr` shows.
 _SHOWN, _SHOWN_TABLES = 4, 12
-# Of how many numbers all ranges can hold together: the probability that one fails is above the errors of its sum.
+# How many ranges can hold together at most: what each may fail with is far above the error of its law.
 _MOST_TOGETHER = 500_000
 
 
@@ -173,11 +173,11 @@ class Cube:
             msg = f'ranges must be True or "all", got {given(ranges)}.'
             raise ValueError(msg)
         (counts,) = self._sums(axes, [self._mask(where)])
-        each = 1 if ranges is True else len(counts.values)
-        if each > _MOST_TOGETHER:
-            msg = f'ranges="all" must be of {_MOST_TOGETHER:,} numbers at most, got {each:,}.'
+        together = 1 if ranges is True else len(counts.values)
+        if together > _MOST_TOGETHER:
+            msg = f'ranges="all" must be of {_MOST_TOGETHER:,} numbers at most, got {together:,}.'
             raise ValueError(msg)
-        beta = BETA / each
+        beta = BETA / together
         return self._named(axes, COUNT, counts.ends(beta))
 
     @overload
@@ -658,9 +658,9 @@ class _Fitted(_Sums):
         shape = [self.plan.sizes[axis] for axis in (*self.by, *self.others)]
         distinct, places = np.unique(self.marks, axis=0, return_inverse=True)
         found = []
-        for own in distinct:
-            mask = np.zeros((math.prod(self.plan.sizes[axis] for axis in self.by), len(own)), np.bool_)
-            mask[0] = own
+        for marked in distinct:
+            mask = np.zeros((math.prod(self.plan.sizes[axis] for axis in self.by), len(marked)), np.bool_)
+            mask[0] = marked
             placed = np.argsort((*self.by, *self.others))
             bound = self.plan.bound(axes, mask.reshape(shape).transpose(placed), beta)
             found.append(math.ceil(bound * UNITS) / UNITS)
@@ -696,9 +696,9 @@ def table(dimensions: Sequence[pl.Series], tables: Sequence[tuple[Sequence[int],
     for axis, values in enumerate(dimensions):
         places = []  # all tables at once, for a dimension takes Polars as long as a table
         for axes, _ in tables:
-            along = [size if own == axis else 1 for own, size in ((own, sizes[own]) for own in axes)]
-            own = np.arange(sizes[axis]) if axis in axes else np.full(1, sizes[axis])
-            places.append(np.broadcast_to(own.reshape(along), [sizes[one] for one in axes]).ravel())
+            along = [sizes[one] if one == axis else 1 for one in axes]
+            numbers = np.arange(sizes[axis]) if axis in axes else np.full(1, sizes[axis])
+            places.append(np.broadcast_to(numbers.reshape(along), [sizes[one] for one in axes]).ravel())
         columns.append(values.extend_constant(None, 1).gather(np.concatenate(places)))
     return pl.DataFrame([*columns, pl.concat([counts for _, counts in tables]).alias(COUNT)])
 

@@ -52,7 +52,7 @@ _TABLES = "tables must be a list of tuples of names of dimensions"
 # Sums of as many cells as there may be then fit into 64 bits, but with a probability far below 2**-100; and into floats
 # as multiples of one over `UNITS`.
 _LARGEST_SCALE, _LARGEST_SCALE_OF_TABLES = 2**32, 2**20
-# A combination of all dimensions is numbered in 64 bits, and no table has so many subsets that they take minutes.
+# A combination of all dimensions is numbered in 64 bits, and tables have few enough subsets that these take seconds.
 _MOST_COMBINATIONS, _MOST_SUBSETS = 2**62, 2048
 # Tables of few cells are summed up together: their cells stay in the cache. Rows that a thread sums up at once.
 _CACHED, _SLICE = 1 << 17, 1 << 19
@@ -108,7 +108,7 @@ def _sums(codes: Ints, weights: Ints, sizes: Axes, tables: Sequence[Axes]) -> di
     is_one = bool((weights == 1).all())
 
     def add_up(start: int, stop: int) -> list[Ints]:
-        part, own = codes[start:stop], None if is_one else weights[start:stop]
+        part, part_weights = codes[start:stop], None if is_one else weights[start:stop]
         places = {axis: part // strides[axis] % sizes[axis] for axis in used}
         found = []
         for axes in wide:
@@ -117,7 +117,7 @@ def _sums(codes: Ints, weights: Ints, sizes: Axes, tables: Sequence[Axes]) -> di
                 cells *= sizes[axis]
                 cells += places[axis]
             # Sums of weights are exact as floats up to 2**53.
-            found.append(np.bincount(cells, own, math.prod(sizes[axis] for axis in axes)).astype(np.int64))
+            found.append(np.bincount(cells, part_weights, math.prod(sizes[axis] for axis in axes)).astype(np.int64))
         return found
 
     step = max([_SLICE, *(math.prod(sizes[axis] for axis in axes) for axes in wide)])

@@ -11,7 +11,7 @@ add up to at most φ(t)^m·(1 + ln N) there, also below `_TAIL`. Angles are belo
 rounding adds less than 1e-10. `_SLACK` covers all three.
 
 Where each draw counts a number of times of its own, the sum S is on no lattice. So a normal G is added, of a deviation
-s that is small beside that of S, with which φ falls fast: P(│S│ <= w + d) >= P(│S + G│ <= w) − P(│G│ > d). With
+s that is a small part of that of S, with which φ falls fast: P(│S│ <= w + d) >= P(│S + G│ <= w) − P(│G│ > d). With
 t = 2πj/L for j from 1 on,
 
     P_L(w) = 2w/L + Σ 2/(πj)·sin(wt)·exp(−(st)²/2)·∏ φ(c·t)
@@ -209,7 +209,7 @@ class WeightedNoise:
 def weighted_bound(draws: Sequence[WeightedNoise], beta: float) -> float:
     """Return a w with P(|S| > w) <= beta, S being the sum of all draws: at most 2 % above the smallest.
 
-    Of discrete Gaussians alone. `beta` is from 1e-5 to 0.5.
+    All draws are discrete Gaussian. `beta` is from 1e-5 to 0.5.
     """
     deviation = math.sqrt(sum(one.squares for one in draws))
     if not deviation:

@@ -32,7 +32,7 @@ Floats: TypeAlias = "NDArray[np.float64]"
 #: Numbers of tables are multiples of one over this. Floats hold them, and their sums, exactly up to 2**37.
 UNITS = 1 << 16
 _LARGEST = 2.0**42
-# Shares of a loss are parts of 2**16. What gets less than so much of an equal share is not drawn.
+# Shares of a loss are parts of 2**16. What gets less than this part of an equal share is not drawn.
 _PARTS, _LEAST_SHARE = 1 << 16, 0.05
 # The mean variance is at most this much above the least one, as a share of it, or the steps are used up.
 _GAP, _STEPS = 1e-3, 2000
@@ -244,7 +244,7 @@ class Plan:
             duals, pace = moved, faster
         now, mixed = of(ahead), 0.0
         found = {axes: self._table(axes, now) for axes in largest}
-        # A rounded number is off by less than so many units.
+        # A rounded number is off by less than this.
         margins = {axes: 2.0 ** (len(axes) + 1) / UNITS for axes in largest}
         total = max(float(now[()]), *(2 * margins[axes] * self.cells(axes) for axes in largest))
         for axes in largest:
@@ -284,8 +284,8 @@ class Plan:
         for subset in _subsets(axes):
             part = math.prod(1 - 1 / self.sizes[axis] for axis in subset)
             if part:
-                told = sum(self._precisions[subset].values())
-                found += part / told / self.cells(axis for axis in axes if axis not in subset) ** 2
+                exact = sum(self._precisions[subset].values())
+                found += part / exact / self.cells(axis for axis in axes if axis not in subset) ** 2
         return found
 
 

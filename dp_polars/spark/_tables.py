@@ -43,7 +43,7 @@ def distinct(spark: SparkSession, constants: pl.DataFrame, kinds: Iterable[DataT
 class Groups:
     """The public groups: the private columns of their keys, and their types; the keys with their numbers; how many.
 
-    Of a `Product` there are several tables, one for each column, and how far apart in them the numbers are.
+    A `Product` has several tables, one for each column, and how far apart in them the numbers are.
     """
 
     columns: Sequence[str]
