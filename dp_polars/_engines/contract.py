@@ -7,11 +7,14 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from itertools import count
+from math import prod
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
+import numpy as np
 import polars as pl
 
 from dp_polars._codes.codings import OneCode
+from dp_polars._draws.histograms import Histogram
 from dp_polars._engines.outputs import AS_DRAWN
 from dp_polars._questions.question import Evidence
 
@@ -19,7 +22,6 @@ if TYPE_CHECKING:
     from dp_polars._base.arrays import Ints
     from dp_polars._base.privacy_units import PrivacyUnit
     from dp_polars._codes.codings import Coding, Weighing
-    from dp_polars._draws.histograms import Histogram
     from dp_polars._engines.bounding import Limits
     from dp_polars._engines.outputs import Output, Presentation
     from dp_polars._questions.question import Columns
@@ -181,6 +183,46 @@ class PerPerson:
     cut: tuple[Tally, ...] = ()
 
 
+@dataclass(frozen=True, eq=False)
+class Product:
+    """All combinations of public values as keys, never made: group i is the i-th, the last column running fastest.
+
+    Only the groups that have rows come back for each tally: as the codes of one group (`Work.histogram`).
+
+    Parameters
+    ----------
+    values
+        The values of each key column, in the types of `Work.keys`.
+    """
+
+    values: tuple[pl.Series, ...]
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the key columns."""
+        return [one.name for one in self.values]
+
+    @property
+    def dtypes(self) -> list[pl.DataType]:
+        """Their types."""
+        return [one.dtype for one in self.values]
+
+    @property
+    def width(self) -> int:
+        """How many key columns there are."""
+        return len(self.values)
+
+    @property
+    def height(self) -> int:
+        """How many combinations there are."""
+        return prod(map(len, self.values))
+
+    @property
+    def strides(self) -> list[int]:
+        """How far apart two groups are that differ by one place in a column."""
+        return [prod(map(len, self.values[place + 1 :])) for place in range(self.width)]
+
+
 @dataclass(frozen=True)
 class Work:
     """A query on columns of known types: everything proved and typed, nothing read.
@@ -192,7 +234,8 @@ class Work:
         person of its own, and nothing is bounded.
     keys
         The public groups: row i is group i. The columns have the names and types of private ones (of a Categorical: its
-        text). They hold no null and repeat no row. None: one group.
+        text). They hold no null and repeat no row. None: one group. With a `Product` tallies have one code, and no
+        weights.
     tallies
         The histograms, each once: outputs that need the same one share it.
     outputs
@@ -206,7 +249,7 @@ class Work:
     """
 
     privacy_unit: PrivacyUnit | None
-    keys: pl.DataFrame | None
+    keys: pl.DataFrame | Product | None
     tallies: tuple[Tally, ...]
     outputs: tuple[Output, ...]
     rows: Callable[..., pl.LazyFrame]
@@ -222,9 +265,15 @@ class Work:
         """The types of the public keys and of the answers."""
         return [*([] if self.keys is None else self.keys.dtypes), *(output.dtype for output in self.outputs)]
 
+    def histogram(self, groups: Ints, codes: Ints, weights: Ints) -> Histogram:
+        """Return the histogram of pairs of a group and a code, in any order, each perhaps several times."""
+        if isinstance(self.keys, Product):
+            return Histogram.of_pairs(np.zeros(len(groups), np.int64), groups, weights, 1)
+        return Histogram.of_pairs(groups, codes, weights, self.groups)
+
     def assemble(self, histograms: Sequence[Histogram]) -> pl.DataFrame:
         """Draw for every output once, and return the keys and what was drawn; columns are named by their places."""
-        columns = [] if self.keys is None else self.keys.get_columns()
+        columns = self.keys.get_columns() if isinstance(self.keys, pl.DataFrame) else []
         for output in self.outputs:
             columns += output.drawn([histograms[tally] for tally in output.tallies])
         return pl.DataFrame([column.alias(str(place)) for place, column in enumerate(columns)])

@@ -7,7 +7,8 @@ person depends on that person's own rows and on fresh random words, never on any
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -17,10 +18,12 @@ from polars.exceptions import PanicException
 from dp_polars._base import column_types, progress
 from dp_polars._base.arrays import sorted_words
 from dp_polars._base.settings import deaf
+from dp_polars._codes.candidates import Categories
+from dp_polars._codes.codings import CategoryCoding
 from dp_polars._codes.encoding import code_dtype
 from dp_polars._draws.histograms import Histogram
 from dp_polars._engines.bounding import Layout
-from dp_polars._engines.contract import LocalEngine, Tally, UnreadableError, alike
+from dp_polars._engines.contract import LocalEngine, Product, Tally, UnreadableError, alike
 from dp_polars._engines.polars_arrays import count_rows, fit_arrays
 from dp_polars._engines.polars_bounds import Kind, added_up_cells, count_people, weight_name
 from dp_polars._engines.polars_people import Cut, one_row_per_person, people_by_key
@@ -168,7 +171,7 @@ def _columns(rows: _Rows) -> pl.Schema:
 def count(
     rows: pl.LazyFrame,
     privacy_unit: PrivacyUnit | None,
-    keys: pl.DataFrame | None,
+    keys: pl.DataFrame | Product | None,
     tallies: Sequence[Tally],
     *,
     engine: EngineType = "auto",
@@ -185,7 +188,7 @@ def count(
         its own, and nothing has to be bounded.
     keys
         The public groups: the columns are named and typed as in `rows` (a Categorical there is text here), without
-        null, and row i is group i. None: one group.
+        null, and row i is group i. None: one group. With a `Product`, the groups that have rows are counted.
     tallies
         What is counted, each by itself.
     engine
@@ -207,16 +210,28 @@ def count(
             more = count_people(frame, kinds, engine)
             # Nobody is in two parts.
             found = [added_up(cells, ["cell"], engine) for cells in zip(found, more, strict=True)] if found else more
-    elif fit_arrays(groups, tallies, together):
+    elif not isinstance(keys, Product) and fit_arrays(groups, tallies, together):
         histograms = count_rows(rows, keys, tallies, together, engine)
         return [histograms[number] for number in range(len(tallies))]
     else:
         found = _counted_by_row(_coded(rows, None, keys, tallies), kinds, engine)
+    if isinstance(keys, Product):
+        of_tally = {number: cells for kind, cells in zip(kinds, found, strict=True) for number in kind.numbers}
+        return [
+            _occupied(of_tally[number].select("cell", count=_weight(tally, number)))
+            for number, tally in enumerate(tallies)
+        ]
     return [
         _by_group(cells.select("cell", count=_weight(tally, number)), layouts[number], groups)
         for number, tally in enumerate(tallies)
         for cells in [next(cells for kind, cells in zip(kinds, found, strict=True) if number in kind.numbers)]
     ]
+
+
+def _occupied(cells: pl.DataFrame) -> Histogram:
+    """Return the histogram of the groups of a `Product` that have rows, which come once each."""
+    groups, counts = (column.to_numpy().astype(np.int64) for column in cells.sort("cell").get_columns())
+    return Histogram(groups, counts, np.array([len(groups)]))
 
 
 def _kinds(tallies: Sequence[Tally], layouts: Sequence[Layout]) -> list[Kind]:
@@ -266,13 +281,14 @@ def _weight(tally: Tally, number: int) -> pl.Expr:
 
 
 def _coded(
-    rows: pl.LazyFrame, privacy_unit: PrivacyUnit | None, keys: pl.DataFrame | None, tallies: Sequence[Tally]
+    rows: pl.LazyFrame, privacy_unit: PrivacyUnit | None, keys: pl.DataFrame | Product | None, tallies: Sequence[Tally]
 ) -> pl.LazyFrame:
     """Return the rows of listed groups that say something: `person`, `group`, codes and weights.
 
     Every histogram is counted from this one plan, so that Polars scans the rows once for all of them.
     """
-    columns, others = _made(tallies), own_keys(rows, keys)
+    columns = _made(tallies)
+    others = _numbered(rows, keys) if isinstance(keys, Product) else own_keys(rows, keys)
     if privacy_unit is not None:
         others.append(person_of(privacy_unit, rows.collect_schema()).alias("person"))
     if not columns and not others:
@@ -283,7 +299,23 @@ def _coded(
     sizes = {_code_name(tallies, number): tally.coding.size for number, tally in enumerate(tallies)}
     if None not in sizes:
         coded = coded.filter(pl.any_horizontal(pl.col(str(name)) < size for name, size in sizes.items()))
+    if isinstance(keys, Product):
+        names = [f"key {i}" for i in range(keys.width)]
+        listed = [pl.col(name) < len(values) for name, values in zip(names, keys.values, strict=True)]
+        places = zip(names, keys.strides, strict=True)
+        group = reduce(add, (pl.col(name).cast(pl.UInt64) * pl.lit(stride, pl.UInt64) for name, stride in places))
+        return coded.filter(listed).with_columns(group.alias("group")).drop(names)
     return coded if keys is None else with_groups(coded, keys)
+
+
+def _numbered(rows: pl.LazyFrame, keys: Product) -> list[pl.Expr]:
+    """Return the places of a row's keys among their values; their number where a key is not listed."""
+    schema, found = rows.collect_schema(), []
+    for i, values in enumerate(keys.values):
+        coding = CategoryCoding(Categories(values.alias("")), schema[values.name])
+        code = _by_row([pl.col(values.name)], coding.encoder(), code_dtype(len(values)))
+        found.append(code.alias(f"key {i}"))
+    return found
 
 
 def _made(tallies: Sequence[Tally]) -> dict[str, pl.Expr]:

@@ -1,16 +1,19 @@
-"""A released cube: noisy counts of all combinations of public values, which answer many questions for free."""
+"""A released cube: noisy counts of combinations of public values, which answer many questions for free."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, overload
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from dp_polars._base.calls import called
 from dp_polars._base.numbers import given, plural, positive_int
@@ -19,27 +22,30 @@ from dp_polars._engines.outputs import beta_of_each, names_of_ends
 from dp_polars._frames.claim_files import CLAIM_KEY
 from dp_polars._frames.group_keys import product
 from dp_polars._mechanisms.noise_sums import Noise, sum_bounds
+from dp_polars._mechanisms.residuals import UNITS, Plan
 from dp_polars._questions.measures import BETA
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
     from dp_polars._base.arrays import Ints
 
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]
 
-T = TypeVar("T", int, "float | None")
+T = TypeVar("T", float, "float | None")
 
 COUNT, SHARE = "count", "share"
+# The column in a file of what the numbers were that ranges are around.
+UNBIASED = "unbiased"
 #: What no dimension may be named: the columns of answers.
-TAKEN = (COUNT, *names_of_ends(COUNT), SHARE, *names_of_ends(SHARE))
+TAKEN = (COUNT, *names_of_ends(COUNT), SHARE, *names_of_ends(SHARE), UNBIASED)
 # The name in a file's metadata of what makes a cube of its rows.
 _CUBE_KEY = b"dp_polars.cube"
-# How many values of a dimension `repr` shows.
-_SHOWN = 4
+# How many values of a dimension, and how many tables, `repr` shows.
+_SHOWN, _SHOWN_TABLES = 4, 12
+# How many ranges can hold together at most: what each may fail with is far above the error of its law.
+_MOST_TOGETHER = 500_000
 
 
 class Number(NamedTuple, Generic[T]):
@@ -50,46 +56,30 @@ class Number(NamedTuple, Generic[T]):
     high: T
 
 
-@dataclass(frozen=True)
-class Histogram:
-    """Noisy counts of the combinations of some dimensions, and the law of the noise on each.
-
-    Parameters
-    ----------
-    axes
-        The positions of its dimensions, ascending.
-    noise
-        What was added to each count, independently.
-    counts
-        Int64: the count of each combination, the last dimension running fastest.
-    """
-
-    axes: tuple[int, ...]
-    noise: Noise
-    counts: pl.Series
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Cube:
-    """Noisy counts of all combinations of public values. Released by the query that `PrivateFrame.cube` makes.
+    """Noisy counts of combinations of public values. Released by the query that `PrivateFrame.cube` makes.
 
     It holds no private row: only what was released, and what is public. So every answer is free, as often as you like.
-    An answer is a sum of noisy counts, and its 95 % range is that of the sum of their noises, exactly: the number
-    without noise, of the rows that the bounds keep, lies in it with probability 0.95 at least. Counts may be negative.
+    Each comes with its 95 % range: the number without noise, of the rows that the bounds keep, lies in it with
+    probability 0.95 at least. Counts may be negative. What two answers share agrees exactly: parts add up to their sum.
 
-    Without marginals all answers agree with each other: parts add up to their sum. With marginals, each answer comes
-    from the one histogram whose sum has the least noise, and answers from different histograms may differ by that.
+    Without tables, an answer is a sum of noisy counts (Int64), and its range is that of the sum of their noises. With
+    tables, all answers come from one least-squares fit of all histograms that were drawn. They are Float64, multiples
+    of 2⁻¹⁶, so that adding them up is exact; their ranges are those of weighted sums of noise.
 
     Filters are Polars expressions over the dimensions. Several must all be true, and null is not true.
 
     Notes
     -----
-    Proof: :doc:`/proofs/cubes`.
+    Proof: :doc:`/proofs/cubes` and :doc:`/proofs/tables`.
     """
 
     _dimensions: tuple[pl.Series, ...]
-    _histograms: tuple[Histogram, ...]
+    _tables: tuple[tuple[tuple[int, ...], pl.Series], ...]
+    _plan: Plan
     _claim: str
+    _unbiased: tuple[pl.Series, ...] | None = None
 
     @property
     def dimensions(self) -> dict[str, pl.Series]:
@@ -103,7 +93,7 @@ class Cube:
         return claim
 
     @called
-    def count(self, *where: pl.Expr) -> Number[int]:
+    def count(self, *where: pl.Expr) -> Number[float]:
         """Return how many there are, where all filters are true.
 
         Parameters
@@ -119,7 +109,7 @@ class Cube:
         Raises
         ------
         TypeError, ValueError
-            If a filter is no Boolean expression over the dimensions.
+            If a filter is no Boolean expression over the dimensions, or no table has all of them.
 
         Examples
         --------
@@ -135,11 +125,11 @@ class Cube:
         Number(value=600, low=600, high=600)
         """
         (counts,) = self._sums((), [self._mask(where)])
-        value, low, high = (int(numbers[0]) for numbers in counts.ends(BETA))
+        value, low, high = (numbers[0].item() for numbers in counts.ends(BETA))
         return Number(value, low, high)
 
     @called
-    def counts(self, *where: pl.Expr, by: str | Sequence[str]) -> pl.DataFrame:
+    def counts(self, *where: pl.Expr, by: str | Sequence[str], ranges: Literal[True, "all"] = True) -> pl.DataFrame:
         """Return how many there are of each value of a dimension, or combination of several, where filters are true.
 
         Parameters
@@ -148,17 +138,19 @@ class Cube:
             As for `count`.
         by
             The name of a dimension, or several.
+        ranges
+            True: each range holds at 95 % by itself. "all": wider ones, which hold together with 95 %.
 
         Returns
         -------
         DataFrame
             A row for each combination, in the order of the values: the dimensions, and "count", "count_low" and
-            "count_high" (Int64). Each range holds at 95 % by itself.
+            "count_high" (Int64; with tables Float64).
 
         Raises
         ------
         TypeError, ValueError
-            If a filter is not over the dimensions, or `by` is no dimension.
+            If a filter is not over the dimensions, `by` is no dimension, or no table has all of them.
 
         Examples
         --------
@@ -177,8 +169,16 @@ class Cube:
         if not axes:
             msg = "by must name a dimension at least, got none.\n\nHint: count(…) is the number of all of them."
             raise ValueError(msg)
+        if not (ranges is True or (isinstance(ranges, str) and ranges == "all")):
+            msg = f'ranges must be True or "all", got {given(ranges)}.'
+            raise ValueError(msg)
         (counts,) = self._sums(axes, [self._mask(where)])
-        return self._named(axes, COUNT, counts.ends(BETA))
+        together = 1 if ranges is True else len(counts.values)
+        if together > _MOST_TOGETHER:
+            msg = f'ranges="all" must be of {_MOST_TOGETHER:,} numbers at most, got {together:,}.'
+            raise ValueError(msg)
+        beta = BETA / together
+        return self._named(axes, COUNT, counts.ends(beta))
 
     @overload
     def share(self, condition: pl.Expr, *where: pl.Expr, by: None = ...) -> Number[float | None]: ...
@@ -214,8 +214,9 @@ class Cube:
 
         Notes
         -----
-        What the condition is true of, and the rest, are sums of different cells, so their noises are independent. Each
-        has a range at √0.95, both hold at 0.95, and the ends of the share are the worst that both allow.
+        Without tables, what the condition is true of, and the rest, are sums of different cells, so their noises are
+        independent. Each has a range at √0.95, both hold at 0.95, and the ends of the share are the worst that both
+        allow. With tables their noises depend on each other, and each has a range at 0.975.
 
         Examples
         --------
@@ -294,15 +295,116 @@ class Cube:
         return counts[(ranked + values.shape[1] * np.arange(len(values))[:, None]).ravel()]
 
     def to_frame(self) -> pl.DataFrame:
-        """Return the noisy count of every combination of all dimensions, without ranges: `counts` gives them."""
-        return self._table(self._histograms[:1])
+        """Return the noisy count of every combination of each table, without ranges: `counts` gives them.
+
+        Dimensions that a table leaves out are null there.
+        """
+        return table(self._dimensions, self._tables)
+
+    @called
+    def nonnegative(self) -> Cube:
+        """Return the nearest cube in which no number of a table is negative: its answers still agree.
+
+        Nearest in least squares, weighted by the noise. Its numbers are *biased*: small ones are too large on average,
+        and so is the number of all. The ranges stay those of this cube, cut at 0 (the number without noise is not below
+        0): so each holds as often as before, and a number need not lie in the middle of it, or inside.
+
+        Returns
+        -------
+        Cube
+            Float64, at least 0. Where it would be 0, a number may be a few 2⁻¹⁶ above it.
+
+        Raises
+        ------
+        TypeError
+            If the cube was asked for without tables: the nearest one is then each count cut at 0, of which sums are
+            far too large.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> visits = pl.DataFrame({"ward": ["A", "A"] * 500, "year": [2024, 2025] * 500})
+        >>> dimensions = {"ward": ["A", "B"], "year": [2024, 2025]}
+        >>> query = visits.dp.protect(None).cube(
+        ...     dimensions, tables=[("ward",), ("ward", "year")], rho=0.1
+        ... )
+        >>> query.release().nonnegative().counts(by="ward")["count"].min() >= 0
+        True
+        """
+        if self._is_drawn:
+            msg = (
+                "nonnegative: the cube must have been asked for with tables: without, each count would be cut at 0, "
+                "and sums of them be far too large.\n\nHint: cube(dimensions, tables=[…], rho=…)."
+            )
+            raise TypeError(msg)
+        plan = self._plan
+        numbers = {axes: one.to_numpy().astype(np.float64).reshape(plan.shape(axes)) for axes, one in self._tables}
+        found = plan.nonnegative(numbers)
+        return self._with([pl.Series(found[axes].ravel() / UNITS) for axes, _ in self._tables])
+
+    @called
+    def whole(self) -> Cube:
+        """Return a cube of whole numbers that agree, for tables that form one tree: years in hospitals in countries.
+
+        Each number is rounded up or down, so that parts still add up to their sum. The ranges stay those of this cube,
+        cut at 0; a number may lie up to 1 further off than before. After `nonnegative` none is negative.
+
+        Returns
+        -------
+        Cube
+            Int64.
+
+        Raises
+        ------
+        ValueError
+            If of two tables neither has all dimensions of the other: no rounding may agree with both then.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> visits = pl.DataFrame({"ward": ["A", "B"] * 500, "year": [2024, 2025] * 500})
+        >>> dimensions = {"ward": ["A", "B"], "year": [2024, 2025]}
+        >>> query = visits.dp.protect(None).cube(
+        ...     dimensions, tables=[("ward",), ("ward", "year")], rho=0.1
+        ... )
+        >>> query.release().whole().counts(by="ward")["count"].dtype
+        Int64
+        """
+        if self._is_drawn:
+            return self
+        plan, names = self._plan, list(self.dimensions)
+        order = sorted(range(len(plan.tables)), key=lambda place: len(plan.tables[place]))
+        for one, other in itertools.pairwise(order):
+            small, large = plan.tables[one], plan.tables[other]
+            if not {*small} < {*large}:
+                apart = [tuple(names[axis] for axis in axes) for axes in (small, large)]
+                msg = (
+                    f"whole: of two tables one must have all dimensions of the other, got {apart[0]} and {apart[1]}: "
+                    "rounded numbers may agree with one of them alone.\n\nHint: keep the fractions, which agree."
+                )
+                raise ValueError(msg)
+        found: dict[int, pl.Series] = {}
+        above: tuple[tuple[int, ...], Ints] | None = None
+        for place in order:
+            axes, numbers = self._tables[place]
+            cells = numbers.to_numpy().reshape(plan.shape(axes))
+            cells = np.rint(cells).astype(np.int64) if above is None else _rounded_in(cells, axes, *above)
+            found[place], above = pl.Series(cells.ravel()), (axes, cells)
+        return self._with([found[place] for place in range(len(found))])
+
+    def _with(self, numbers: Sequence[pl.Series]) -> Cube:
+        """Return a cube of other numbers, with the ranges of this one."""
+        unbiased = self._unbiased or tuple(one for _, one in self._tables)
+        tables = tuple((axes, one) for (axes, _), one in zip(self._tables, numbers, strict=True))
+        return replace(self, _tables=tables, _unbiased=unbiased)
 
     @called
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the cube into a Parquet file, with its claim: `read_cube` reads it, and `read_claim` the claim.
 
-        Its rows are those of `to_frame`, and then those of the marginals, where dimensions that are left out are null.
-        The file is written next to `path` and then renamed, so it is never incomplete. An existing one is replaced.
+        Its rows are those of `to_frame`; after `nonnegative` or `whole` there is a column "unbiased" of what the
+        numbers were. The file is written next to `path` and then renamed, so it is never
+        incomplete. An existing one is replaced.
 
         Parameters
         ----------
@@ -319,15 +421,13 @@ class Cube:
         if wide := [values.name for values in self._dimensions if values.dtype in (pl.Int128, pl.UInt128)]:
             msg = f"Cube.write can't write the dimension {wide[0]!r}: Parquet has no integers of 128 bits."
             raise TypeError(msg)
-        table = self._table(self._histograms).to_arrow()
-        parts = [
-            {"axes": one.axes, "mechanism": one.noise.mechanism, "rate": str(one.noise.rate)}
-            for one in self._histograms
-        ]
-        about = json.dumps({"sizes": self._sizes, "histograms": parts}).encode()
-        metadata = {**(table.schema.metadata or {}), CLAIM_KEY: self._claim.encode(), _CUBE_KEY: about}
+        rows = self._rows.to_arrow()
+        plan = self._plan
+        parts = [{"axes": axes, "mechanism": noise.mechanism, "rate": str(noise.rate)} for axes, noise in plan.noises]
+        about = json.dumps({"sizes": plan.sizes, "tables": plan.tables, "histograms": parts}).encode()
+        metadata = {**(rows.schema.metadata or {}), CLAIM_KEY: self._claim.encode(), _CUBE_KEY: about}
         with replacing(expanded(path)) as file:
-            parquet.write_table(table.replace_schema_metadata(metadata), file)
+            parquet.write_table(rows.replace_schema_metadata(metadata), file)
 
     def __repr__(self) -> str:
         lines = []
@@ -335,10 +435,7 @@ class Cube:
             shown = ", ".join([*map(repr, values[:_SHOWN].to_list()), *["…"] * (len(values) > _SHOWN)])
             lines.append(f"  {values.name}: {plural(len(values), 'value')} ({shown})")
         claim = self.claim
-        for one, asked in zip(self._histograms, claim["columns"].items(), strict=True):
-            name, column = asked
-            noise = f"{one.noise.mechanism}, standard deviation {math.sqrt(one.noise.variance):.3g}"
-            lines.append(f"  {name}: {column['selects']}, {plural(len(one.counts), 'cell')}, {noise}")
+        lines += self._histogram_lines() if self._is_drawn else self._table_lines()
         asks = "count(…), counts(by=…), share(…), top(…), to_frame(), write(path)"
         return "\n".join([f"<Cube: {claim['protection']}, {claim['loss']}", *lines, f"  ask: {asks}>"])
 
@@ -349,8 +446,49 @@ class Cube:
     def _sizes(self) -> tuple[int, ...]:
         return tuple(map(len, self._dimensions))
 
-    def _table(self, histograms: Sequence[Histogram]) -> pl.DataFrame:
-        return table(self._dimensions, [(one.axes, one.counts) for one in histograms])
+    @property
+    def _is_drawn(self) -> bool:
+        """Whether there is one table of all dimensions, as it was drawn."""
+        return self._tables[0][1].dtype == pl.Int64 and self._unbiased is None
+
+    @property
+    def _rows(self) -> pl.DataFrame:
+        """The rows of a file."""
+        return self.to_frame().with_columns([pl.concat(self._unbiased).alias(UNBIASED)] if self._unbiased else [])
+
+    @property
+    def _agrees(self) -> bool:
+        """Whether what tables share is the same in each."""
+        if self._is_drawn:
+            return True
+        seen: dict[tuple[int, ...], NDArray[Any]] = {}
+        for axes, numbers in self._tables:
+            cells = numbers.to_numpy().reshape(self._plan.shape(axes))
+            for other, _ in self._tables:
+                shared = tuple(axis for axis in axes if axis in other)
+                sums = cells.sum(axis=tuple(place for place, axis in enumerate(axes) if axis not in shared))
+                if not np.array_equal(seen.setdefault(shared, sums), sums):
+                    return False
+        return True
+
+    def _histogram_lines(self) -> list[str]:
+        (column,) = self.claim["columns"].values()
+        return [f"  count: {column['selects']}, {self._drawn_as(self._plan.noises[0])}"]
+
+    def _table_lines(self) -> list[str]:
+        plan, names = self._plan, list(self.dimensions)
+        shown = [
+            f"  table by ({', '.join(names[axis] for axis in axes)}): {plural(plan.cells(axes), 'cell')}, standard "
+            f"deviation {math.sqrt(plan.variance(axes)):.3g}"
+            for axes in plan.tables[:_SHOWN_TABLES]
+        ]
+        more = len(plan.tables) - len(shown)
+        return [*shown, *[f"  and {plural(more, 'more table')}"] * (more > 0)]
+
+    def _drawn_as(self, drawn: tuple[tuple[int, ...], Noise]) -> str:
+        axes, noise = drawn
+        cells = plural(self._plan.cells(axes), "cell")
+        return f"{cells}, {noise.mechanism}, standard deviation {math.sqrt(noise.variance):.3g}"
 
     def _axes(self, name: str, names: str | Sequence[str] | None) -> tuple[int, ...]:
         """Return the positions of dimensions."""
@@ -401,22 +539,44 @@ class Cube:
         return true.reshape([size if axis in axes else 1 for axis, size in enumerate(self._sizes)])
 
     def _sums(self, by: Sequence[int], masks: Sequence[Mask]) -> list[_Sums]:
-        """Return the sum over the cells of each mask, for each combination of some dimensions.
-
-        All come from one histogram: of those that have all dimensions that matter, the one whose sums have the least
-        variance. How many cells a sum has is the same share of all cells in each, whatever the mask is.
-        """
+        """Return the sum over the cells of each mask, for each combination of some dimensions."""
         needed = {axis for mask in masks for axis, size in enumerate(mask.shape) if size > 1} | set(by)
-        fit = [one for one in self._histograms if needed <= set(one.axes)]
-        best = min(fit, key=lambda one: one.noise.variance * len(one.counts))
-        sizes = [size if axis in best.axes else 1 for axis, size in enumerate(self._sizes)]
-        others = tuple(axis for axis in best.axes if axis not in needed)
-        counts = best.counts.to_numpy().reshape(sizes).sum(axis=others, keepdims=True)
+        known = self._unbiased or tuple(one for _, one in self._tables)
+        fit = [(*one, middle) for one, middle in zip(self._tables, known, strict=True) if needed <= {*one[0]}]
+        if not fit:
+            names = tuple(name for axis, name in enumerate(self.dimensions) if axis in needed)
+            msg = (
+                f"a table must have all dimensions of a question, got {list(names)}, which none has.\n\n"
+                f"Hint: ask for another cube, with {names} among its tables."
+            )
+            raise ValueError(msg)
+        # Tables agree: so it does not matter which one.
+        axes, numbers, around = min(fit, key=lambda one: len(one[1]))
+        others = tuple(axis for axis in axes if axis not in needed)
+        sizes = [size if axis in axes else 1 for axis, size in enumerate(self._sizes)]
+        counts = numbers.to_numpy().reshape(sizes).sum(axis=others, keepdims=True)
+        if not self._is_drawn:
+            left = [axis for axis in range(counts.ndim) if axis not in by]
+            marks = [np.broadcast_to(mask, counts.shape).transpose([*by, *left]) for mask in masks]
+            cells = math.prod(counts.shape[axis] for axis in by)
+            others_of = tuple(axis for axis in left if axis in needed)
+            middle = around.to_numpy().reshape(sizes).sum(axis=others, keepdims=True)
+            return [
+                _Fitted(
+                    _summed(np.where(mask, counts, 0), by),
+                    None if self._unbiased is None else _summed(np.where(mask, middle, 0), by),
+                    self._plan,
+                    tuple(by),
+                    others_of,
+                    mark.reshape(cells, -1),
+                )
+                for mask, mark in zip(masks, marks, strict=True)
+            ]
         together = math.prod(self._sizes[axis] for axis in others)
-        found = []
+        found: list[_Sums] = []
         for mask in masks:
             cells = np.broadcast_to(np.where(mask, together, 0), counts.shape)
-            found.append(_Sums(_summed(np.where(mask, counts, 0), by), _summed(cells, by), best.noise))
+            found.append(_Drawn(_summed(np.where(mask, counts, 0), by), _summed(cells, by), self._plan.noises[0][1]))
         return found
 
     def _named(self, by: Sequence[int], name: str, numbers: Sequence[Ints | pl.Series]) -> pl.DataFrame:
@@ -426,31 +586,97 @@ class Cube:
         return keys.with_columns(pl.Series(one, values) for one, values in zip(names, numbers, strict=True))
 
 
-def _summed(cells: Ints, by: Sequence[int]) -> Ints:
+def _rounded_in(cells: Floats, axes: tuple[int, ...], others: tuple[int, ...], sums: Ints) -> Ints:
+    """Return cells rounded up or down, so that over all axes but `others` they add up to `sums`: their own, rounded."""
+    left = [place for place, axis in enumerate(axes) if axis not in others]
+    order = [*(axes.index(axis) for axis in others), *left]
+    turned = cells.transpose(order)
+    flat = turned.reshape(sums.size, -1)
+    found = np.floor(flat).astype(np.int64)
+    up = sums.reshape(-1, 1) - found.sum(axis=1, keepdims=True)
+    ranks = np.argsort(np.argsort(found - flat, axis=1, kind="stable"), axis=1)
+    found += ranks < up
+    return found.reshape(turned.shape).transpose(np.argsort(order))
+
+
+def _summed(cells: NDArray[Any], by: Sequence[int]) -> NDArray[Any]:
     """Return the sums over all axes but some, in the order of these, the last running fastest."""
     left = [axis for axis in range(cells.ndim) if axis not in by]
-    sums: Ints = cells.transpose([*by, *left]).reshape(*(cells.shape[axis] for axis in by), -1).sum(axis=-1)
+    sums: NDArray[Any] = cells.transpose([*by, *left]).reshape(*(cells.shape[axis] for axis in by), -1).sum(axis=-1)
     return sums.reshape(-1)
 
 
-@dataclass(frozen=True)
-class _Sums:
-    """Sums of noisy counts, of how many cells each is, and the noise of a cell; shape (g,)."""
+class _Sums(ABC):
+    """Sums of cells, and how far they are off."""
+
+    #: The sums, shape (g,).
+    values: NDArray[Any]
+    #: With what probability a range of one of two sums may fail, so that both hold at 0.95.
+    beta_of_two: ClassVar[float]
+
+    @abstractmethod
+    def off(self, beta: float) -> NDArray[Any]:
+        """Return how far each sum is off, but for a probability of `beta`."""
+
+    def ends(self, beta: float) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Return the sums and the ends of their ranges, each of which fails with probability `beta` at most."""
+        off = self.off(beta)
+        return self.values, self.values - off, self.values + off
+
+
+@dataclass(frozen=True, eq=False)
+class _Drawn(_Sums):
+    """Sums of noisy counts, of how many cells each is, shape (g,), and the noise of a cell."""
 
     values: Ints
     cells: Ints
     noise: Noise
+    beta_of_two: ClassVar[float] = beta_of_each(2)
 
-    def ends(self, beta: float) -> tuple[Ints, Ints, Ints]:
-        """Return the sums and the ends of their ranges, each of which fails with probability `beta` at most."""
-        off = sum_bounds(self.noise, self.cells, beta)
-        return self.values, self.values - off, self.values + off
+    def off(self, beta: float) -> Ints:
+        return sum_bounds(self.noise, self.cells, beta)
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted(_Sums):
+    """Sums of cells of tables: for each combination of `by`, which cells of the other dimensions, shape (g, cells).
+
+    The law of a sum is the same for all combinations of `by` of which the same other cells are added up. `around` is
+    what the ranges are around, cut at 0, where that is not the values.
+    """
+
+    values: NDArray[Any]
+    around: Floats | None
+    plan: Plan
+    by: tuple[int, ...]
+    others: tuple[int, ...]
+    marks: Mask
+    beta_of_two: ClassVar[float] = BETA / 2
+
+    def off(self, beta: float) -> Floats:
+        axes = tuple(sorted((*self.by, *self.others)))
+        shape = [self.plan.sizes[axis] for axis in (*self.by, *self.others)]
+        distinct, places = np.unique(self.marks, axis=0, return_inverse=True)
+        found = []
+        for marked in distinct:
+            mask = np.zeros((math.prod(self.plan.sizes[axis] for axis in self.by), len(marked)), np.bool_)
+            mask[0] = marked
+            placed = np.argsort((*self.by, *self.others))
+            bound = self.plan.bound(axes, mask.reshape(shape).transpose(placed), beta)
+            found.append(math.ceil(bound * UNITS) / UNITS)
+        return np.array(found)[places.ravel()]
+
+    def ends(self, beta: float) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        if self.around is None:
+            return super().ends(beta)
+        off = self.off(beta)
+        return self.values, np.maximum(self.around - off, 0), np.maximum(self.around + off, 0)
 
 
 def _shares(part: _Sums, rest: _Sums) -> list[pl.Series]:
     """Return the share that a part has of it and the rest, and the ends of its range."""
     ends = [
-        [np.maximum(numbers, 0).astype(np.float64) for numbers in one.ends(beta_of_each(2))] for one in (part, rest)
+        [np.maximum(numbers, 0).astype(np.float64) for numbers in one.ends(one.beta_of_two)] for one in (part, rest)
     ]
     (_, low, high), (_, rest_low, rest_high) = ends
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -464,39 +690,36 @@ def _shares(part: _Sums, rest: _Sums) -> list[pl.Series]:
     ]
 
 
-def table(dimensions: Sequence[pl.Series], histograms: Sequence[tuple[Sequence[int], pl.Series]]) -> pl.DataFrame:
-    """Return the counts of histograms with their combinations; dimensions that one leaves out are null there."""
-    schema = pl.Schema({values.name: values.dtype for values in dimensions})
-    parts = []
-    for axes, counts in histograms:
-        keys = product([dimensions[axis] for axis in axes]) if axes else pl.DataFrame({"": [0]})
-        nothing = [pl.lit(None, dtype).alias(name) for name, dtype in schema.items() if name not in keys.columns]
-        parts.append(keys.with_columns(nothing).select(schema.names()).with_columns(counts.alias(COUNT)))
-    return pl.concat(parts)
+def table(dimensions: Sequence[pl.Series], tables: Sequence[tuple[Sequence[int], pl.Series]]) -> pl.DataFrame:
+    """Return the numbers of tables with their combinations; dimensions that one leaves out are null there."""
+    sizes, columns = [len(values) for values in dimensions], []
+    for axis, values in enumerate(dimensions):
+        places = []  # all tables at once, for a dimension takes Polars as long as a table
+        for axes, _ in tables:
+            along = [sizes[one] if one == axis else 1 for one in axes]
+            numbers = np.arange(sizes[axis]) if axis in axes else np.full(1, sizes[axis])
+            places.append(np.broadcast_to(numbers.reshape(along), [sizes[one] for one in axes]).ravel())
+        columns.append(values.extend_constant(None, 1).gather(np.concatenate(places)))
+    return pl.DataFrame([*columns, pl.concat([counts for _, counts in tables]).alias(COUNT)])
 
 
-def cube_of(
-    frame: pl.DataFrame,
-    sizes: Sequence[int],
-    noises: Sequence[tuple[tuple[int, ...], Noise]],
-    claim: str,
-) -> Cube:
-    """Return the cube whose `table` is a frame: the histogram of all dimensions first."""
-    histograms, start = [], 0
-    for axes, noise in noises:
-        cells = math.prod(sizes[axis] for axis in axes)
-        histograms.append(Histogram(axes, noise, frame[COUNT][start : start + cells].rechunk()))
+def cube_of(frame: pl.DataFrame, plan: Plan, claim: str) -> Cube:
+    """Return the cube whose `table` is a frame; there may be a column of what its numbers were."""
+    tables, start, unbiased = [], 0, list[pl.Series]()
+    dimensions: dict[int, pl.Series] = {}
+    for axes in plan.tables:
+        cells = plan.cells(axes)
+        tables.append((axes, frame[COUNT][start : start + cells].rechunk()))
+        if UNBIASED in frame.columns:
+            unbiased.append(frame[UNBIASED][start : start + cells].rechunk())
+        for place, axis in enumerate(axes):
+            if axis not in dimensions:
+                stride = plan.cells(axes[place + 1 :])
+                end = start + plan.sizes[axis] * stride
+                dimensions[axis] = frame.to_series(axis)[start:end].gather_every(stride)
         start += cells
-    return Cube(dimensions_of(frame, sizes), tuple(histograms), claim)
-
-
-def dimensions_of(frame: pl.DataFrame, sizes: Sequence[int]) -> tuple[pl.Series, ...]:
-    """Return the values of each dimension, from all their combinations, the last dimension running fastest."""
-    strides = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
-    return tuple(
-        frame.to_series(axis)[: size * stride].gather_every(stride)
-        for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True))
-    )
+    values = tuple(dimensions[axis] for axis in sorted(dimensions))
+    return Cube(values, tuple(tables), plan, claim, tuple(unbiased) or None)
 
 
 @called
@@ -537,14 +760,19 @@ def read_cube(path: str | os.PathLike[str]) -> Cube:
     metadata = read.schema.metadata or {}
     if CLAIM_KEY in metadata and _CUBE_KEY in metadata:
         about = json.loads(metadata[_CUBE_KEY])
-        frame = pl.DataFrame(read)
-        noises = [(tuple(one["axes"]), Noise(one["mechanism"], Fraction(one["rate"]))) for one in about["histograms"]]
-        sizes = about["sizes"]
-        expected = sum(math.prod(sizes[axis] for axis in axes) for axes, _ in noises)
-        if (frame.width, frame.height, frame.columns[-1]) == (len(sizes) + 1, expected, COUNT):
-            cube = cube_of(frame, sizes, noises, metadata[CLAIM_KEY].decode())
-            is_counts = frame[COUNT].dtype == pl.Int64 and not frame[COUNT].has_nulls()
-            if is_counts and cube._table(cube._histograms).equals(frame):
+        frame, axes_of = pl.DataFrame(read), lambda one: tuple(one)
+        noises = tuple(
+            (tuple(one["axes"]), Noise(one["mechanism"], Fraction(one["rate"]))) for one in about["histograms"]
+        )
+        plan = Plan(tuple(about["sizes"]), tuple(map(axes_of, about["tables"])), noises)
+        expected = sum(map(plan.cells, plan.tables))
+        columns = frame.columns[len(plan.sizes) :]
+        if columns in ([COUNT], [COUNT, UNBIASED]) and frame.height == expected:
+            cube = cube_of(frame, plan, metadata[CLAIM_KEY].decode())
+            is_counts = all(
+                frame[name].dtype in (pl.Int64, pl.Float64) and not frame[name].has_nulls() for name in columns
+            )
+            if is_counts and cube._agrees and cube._rows.equals(frame):
                 return cube
     msg = f"the file must have been written by Cube.write, and not changed since, got {str(path)!r}."
     raise ValueError(msg)

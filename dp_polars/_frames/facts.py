@@ -19,6 +19,7 @@ from dp_polars._accounting.terms import in_words
 from dp_polars._base.digests import ipc_of, listed, sha256_of
 from dp_polars._base.numbers import as_fraction, plural
 from dp_polars._base.privacy_units import unit_of_text
+from dp_polars._engines.contract import Product
 from dp_polars._engines.polars_engine import PolarsEngine
 from dp_polars._frames import whole_cost
 from dp_polars._frames.keys import KeyRequest
@@ -229,7 +230,10 @@ def _type(dtype: pl.DataType) -> str:
     return str(dtype)
 
 
-def _keys(keys: pl.DataFrame) -> Facts:
+def _keys(keys: pl.DataFrame | Product) -> Facts:
+    if isinstance(keys, Product):
+        found = [f"{one.name}: {listed(one.to_frame())}" for one in keys.values]
+        return {"columns": keys.columns, "number": keys.height, "values": "; ".join(found)}
     return {"columns": keys.columns, "number": keys.height, "values": listed(keys)}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, overload
 
 import polars as pl
 
@@ -12,6 +12,7 @@ from dp_polars._base import column_types
 from dp_polars._base.numbers import given
 from dp_polars._base.public import unshared
 from dp_polars._codes.candidates import MOST, NO_FLOATS, Categories, size_of
+from dp_polars._engines.contract import Product
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,14 +59,15 @@ def public_keys(keys: PublicKeys) -> pl.DataFrame:
     return frame
 
 
-def columns_of(keys: Mapping[str, Values]) -> list[pl.Series]:
+def columns_of(keys: Mapping[str, Values], *, all_are_answered: bool = True) -> list[pl.Series]:
     """Return the public values of each column, whose combinations are keys."""
     if not keys:
         msg = "keys must name at least one column.\n\nHint: without groups, call agg on the private frame itself."
         raise ValueError(msg)
-    _check_size(math.prod(max(1, size_of(values)) for values in keys.values()))  # before any of them is built
+    whole = math.prod if all_are_answered else max
+    _check_size(whole([max(1, size_of(values)) for values in keys.values()]))  # before any of them is built
     columns = [_values(name, values) for name, values in keys.items()]
-    _check_size(math.prod(len(column) for column in columns))
+    _check_size(whole(list(map(len, columns))))
     return columns
 
 
@@ -77,8 +79,18 @@ def product(columns: Sequence[pl.Series]) -> pl.DataFrame:
     return frame
 
 
-def in_types_of(keys: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
+@overload
+def in_types_of(keys: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame: ...
+
+
+@overload
+def in_types_of(keys: pl.DataFrame | Product, schema: pl.Schema) -> pl.DataFrame | Product: ...
+
+
+def in_types_of(keys: pl.DataFrame | Product, schema: pl.Schema) -> pl.DataFrame | Product:
     """Return the keys in the types of the private columns that they group by; text where that is a Categorical."""
+    if isinstance(keys, Product):
+        return Product(tuple(in_types_of(values.to_frame(), schema).to_series() for values in keys.values))
     columns = {}
     for column in keys.get_columns():
         if column.name not in schema:

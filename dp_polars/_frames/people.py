@@ -11,7 +11,7 @@ from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import ONE_RELEASE
 from dp_polars._base.numbers import plural
 from dp_polars._engines.bounding import Limits
-from dp_polars._engines.contract import ROWS_CUT, Engine, PerPerson, Released, Tally, Work
+from dp_polars._engines.contract import ROWS_CUT, Engine, PerPerson, Product, Released, Tally, Work
 from dp_polars._engines.outputs import Output
 from dp_polars._frames import group_keys
 from dp_polars._frames.request import AnyRequest, Ask, Request
@@ -78,7 +78,7 @@ class PeopleRequest(Request):
         """Return which people are a row each, and the steps on the rows before."""
         proved = self.proved_on(engine, [] if self.keys is None else self.keys.columns)
         keys = None if self.keys is None else group_keys.in_types_of(self.keys, proved.schemas[-1])
-        return PerPerson(self.protection.unit or (), keys), proved.rows
+        return PerPerson(self.protection.unit or (), keys), proved.rows  # type: ignore[arg-type]  # no product
 
     def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:  # noqa: ARG002
         return "people"
@@ -104,6 +104,12 @@ class CutRequest(PeopleRequest):
     def by(cls, bounded: Request, terms: Terms, most: int | None = None) -> CutRequest:
         """Return the request; refuse one that loses nothing of anybody. `most` rows of a person are counted."""
         protection, call = bounded.protection, "n_cut" if most is None else "n_rows_cut"
+        if isinstance(bounded.keys, Product):
+            msg = (
+                f"{call}: a cube must be asked for without tables, got one with some.\n\n"
+                "Hint: ask it of private.agg(dpp.len(…)) under the same bounds."
+            )
+            raise TypeError(msg)
         if protection.privacy_unit is None:
             msg = (
                 f"{call}: there must be a privacy unit, got None: every row is a person, and nobody is cut.\n\n"
@@ -128,4 +134,5 @@ class CutRequest(PeopleRequest):
 
     def _people(self, engine: Engine[Released]) -> tuple[PerPerson, Callable[[pl.LazyFrame], pl.LazyFrame]]:
         work = self.bounded.bind(engine)
-        return PerPerson(work.privacy_unit or (), work.keys, work.tallies), work.rows
+        per_person = PerPerson(work.privacy_unit or (), work.keys, work.tallies)  # type: ignore[arg-type]  # no product
+        return per_person, work.rows

@@ -20,7 +20,7 @@ from dp_polars._base.callers import warn
 from dp_polars._base.progress import shown
 from dp_polars._base.settings import deaf
 from dp_polars._codes.codings import CategoryCoding
-from dp_polars._engines.contract import Engine, Released, UnreadableError, Work
+from dp_polars._engines.contract import Engine, Product, Released, UnreadableError, Work
 from dp_polars._engines.outputs import AS_DRAWN
 from dp_polars._frames.question_text import question_of
 
@@ -272,8 +272,9 @@ def prepare(
 def _check_public_values(work: Work, engine: Engine[Released]) -> None:
     """Refuse public keys and candidates of which two are one value to the engine: a row would count for both."""
     keys = work.keys if work.per_person is None else work.per_person.keys
-    if keys is not None:
-        _check_distinct(keys, "keys", engine)
+    for listed in [one.to_frame() for one in keys.values] if isinstance(keys, Product) else [keys]:
+        if listed is not None:
+            _check_distinct(listed, "keys", engine)
     seen: set[tuple[str, CategoryCoding]] = set()
     for output in work.outputs:
         cut = () if work.per_person is None else work.per_person.cut

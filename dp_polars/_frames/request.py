@@ -18,7 +18,7 @@ from dp_polars._accounting.claims import SAY_A_LOSS
 from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Within, in_words
 from dp_polars._base.column_types import float_of
 from dp_polars._base.numbers import as_fraction, flag, float_up, given, plural, positive_int, show
-from dp_polars._engines.contract import Engine, Released, Tally, Work
+from dp_polars._engines.contract import Engine, Product, Released, Tally, Work
 from dp_polars._engines.outputs import Output, Presentation, names_of_ends
 from dp_polars._frames import group_keys, whole_cost
 from dp_polars._frames.explained import Explained
@@ -124,7 +124,7 @@ class AnyRequest(ABC, Generic[AskedT]):
     """The steps, the public keys and the outputs, each with its claim. It never changes, and holds no private row."""
 
     recipe: Recipe
-    keys: pl.DataFrame | None
+    keys: pl.DataFrame | Product | None
     asks: tuple[Ask[AskedT], ...]
     taken: Taken | None = field(default=None, kw_only=True)
 

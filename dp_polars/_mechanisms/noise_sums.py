@@ -9,6 +9,16 @@ is the probability that S lies within ±w of a multiple of N. That is too large 
 Chernoff bound keeps below `_TAIL` by the choice of N. The terms beyond some j are left out: with sin(t/2) >= t/π they
 add up to at most φ(t)^m·(1 + ln N) there, also below `_TAIL`. Angles are below 10⁵, and powers of φ above exp(−32): so
 rounding adds less than 1e-10. `_SLACK` covers all three.
+
+Where each draw counts a number of times of its own, the sum S is on no lattice. So a normal G is added, of a deviation
+s that is a small part of that of S, with which φ falls fast: P(│S│ <= w + d) >= P(│S + G│ <= w) − P(│G│ > d). With
+t = 2πj/L for j from 1 on,
+
+    P_L(w) = 2w/L + Σ 2/(πj)·sin(wt)·exp(−(st)²/2)·∏ φ(c·t)
+
+is the probability that S + G lies within ±w of a multiple of L. That is too large by P(│S + G│ >= L − w) at most, which
+the choice of L keeps below `_TAIL`. Terms beyond s·t = `_FAR` add up to less than 1e-12, and rounding adds less than
+1e-10 (where φ is above exp(−30), its logarithm is off by less than 1e-11).
 """
 
 from __future__ import annotations
@@ -16,6 +26,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +34,7 @@ import numpy as np
 from dp_polars._mechanisms.noise import noise_bound_at
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from fractions import Fraction
 
     from numpy.typing import NDArray
@@ -41,6 +53,10 @@ _HIGHEST_RATE = 64.0
 _SMALL = 1
 # Standard deviations to each side of which a mean of many draws is off with a probability of about 0.05 (or a half).
 _NEAR = (1.8, 2.4)
+# The deviation of G, as a share of that of S; the part of β that G gets; where its terms end.
+_OF_NORMAL, _NORMAL_BETA, _FAR = 1 / 200, 1e-3, 7.5
+# Factors of draws whose characteristic functions are looked at together.
+_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
@@ -53,6 +69,11 @@ class Noise:
     @cached_property
     def _rate(self) -> float:
         return min(float(self.rate), _HIGHEST_RATE)
+
+    @property
+    def precision(self) -> float:
+        """One over the variance, of a discrete Gaussian that is not small: the square of the rate."""
+        return self._rate**2
 
     @cached_property
     def variance(self) -> float:
@@ -148,3 +169,63 @@ def _points(noise: Noise, number: int, period: int) -> int:
         value = float(noise.log_characteristic(np.array([middle * (2 * math.pi / period)]))[0])
         low, high = (low, middle) if number * value <= enough else (middle, high)
     return high
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedNoise:
+    """Draws of one discrete Gaussian that count `factors` times, shape (k,), and how many of each there are."""
+
+    noise: Noise
+    factors: Floats
+    numbers: Ints
+
+    @classmethod
+    def of(cls, noise: Noise, factors: Floats, repeated: int) -> WeightedNoise:
+        """Return draws with these factors, each repeated; equal factors together, but for 2**-40 of the largest."""
+        sizes = np.abs(factors)
+        largest = float(sizes.max(initial=0))
+        if not largest:
+            return cls(noise, np.empty(0), np.empty(0, np.int64))
+        _, first, numbers = np.unique(np.rint(sizes / largest * 2.0**40), return_index=True, return_counts=True)
+        return cls(noise, sizes[first], numbers * repeated)
+
+    @property
+    def squares(self) -> float:
+        """The sum of the squares of what bounds the deviation of each."""
+        return float(self.numbers @ self.factors**2) / self.noise.precision
+
+    def log_characteristic(self, t: Floats) -> Floats:
+        """Return ln φ(t) of the sum, for any t."""
+        found = np.zeros(len(t))
+        for start in range(0, len(self.factors), _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            angles = np.remainder(np.outer(self.factors[part], t), 2 * math.pi)
+            folded = np.minimum(angles, 2 * math.pi - angles)
+            logs = self.noise.log_characteristic(folded.ravel()).reshape(folded.shape)
+            found += self.numbers[part] @ logs
+        return found
+
+
+def weighted_bound(draws: Sequence[WeightedNoise], beta: float) -> float:
+    """Return a w with P(|S| > w) <= beta, S being the sum of all draws: at most 2 % above the smallest.
+
+    All draws are discrete Gaussian. `beta` is from 1e-5 to 0.5.
+    """
+    deviation = math.sqrt(sum(one.squares for one in draws))
+    if not deviation:
+        return 0.0
+    s, of_normal = deviation * _OF_NORMAL, _NORMAL_BETA * beta
+    most = math.sqrt(2 * math.log(2 / _TAIL) * (deviation**2 + s**2))  # subgaussian: Canonne, Kamath & Steinke 2020
+    period = 2 * most
+    j: Floats = np.arange(1.0, math.ceil(_FAR / s * period / (2 * math.pi)) + 1)
+    t = j * (2 * math.pi / period)
+    weights = np.exp(sum((one.log_characteristic(t) for one in draws), -((s * t) ** 2) / 2)) * (2 / math.pi) / j
+
+    def holds(w: float) -> bool:
+        return 2 * w / period + float(weights @ np.sin(w * t)) >= 1 - beta + of_normal + _SLACK
+
+    low, high = 0.0, most  # `high` holds always, by Chernoff's bound
+    while high - low > s / 16:
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high - NormalDist().inv_cdf(of_normal / 2) * s * (1 + 1e-6)

@@ -18,7 +18,7 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from dp_polars._codes.codings import CategoryCoding, OneCode, Units
-from dp_polars._engines.contract import gathered, reading_values
+from dp_polars._engines.contract import Product, gathered, reading_values
 from dp_polars._mechanisms.noise import LARGEST_VALUE
 from dp_polars._relational.arithmetic import code, doubled, integer, is_evidence, units
 from dp_polars._relational.dialects import cast, constant, ibis
@@ -99,7 +99,7 @@ def code_of(tally: Tally, table: Table, dialect: Dialect) -> tuple[Value | None,
     return column, found, value
 
 
-def columns_read(unit: PrivacyUnit | None, keys: pl.DataFrame | None, tallies: Sequence[Tally]) -> list[str]:
+def columns_read(unit: PrivacyUnit | None, keys: pl.DataFrame | Product | None, tallies: Sequence[Tally]) -> list[str]:
     """Return the columns that a statement reads, each once."""
     names = [
         *(unit or ()),
@@ -160,16 +160,24 @@ def _person_of(unit: Value, dialect: Dialect) -> Value:
     return unit
 
 
-def keys_of(table: Table, keys: pl.DataFrame | None, dialect: Dialect) -> dict[str, Value]:
+def keys_of(table: Table, keys: pl.DataFrame | Product | None, dialect: Dialect) -> dict[str, Value]:
     """Return the key columns of the rows, as `k0`, `k1` and so on."""
     names = [] if keys is None else keys.columns
     return {f"k{i}": comparable(table[name], table.schema()[name], dialect) for i, name in enumerate(names)}
 
 
-def in_groups(rows: Table, table: Table, keys: pl.DataFrame | None, dialect: Dialect) -> Table:
+def in_groups(rows: Table, table: Table, keys: pl.DataFrame | Product | None, dialect: Dialect) -> Table:
     """Put the number of a public group, `group`, in the place of its keys; rows of other keys are left out."""
     if keys is None:
         return rows.mutate(group=integer(0))
+    if isinstance(keys, Product):
+        group = integer(0)
+        for i, values in enumerate(keys.values):
+            rows = in_groups(rows.rename(k0=f"k{i}") if i else rows, table, values.to_frame(), dialect)
+            rows = rows.rename(**{f"place{i}": "group"})
+        for i, stride in enumerate(keys.strides):
+            group += rows[f"place{i}"] * integer(stride)
+        return rows.mutate(group=group).drop(*(f"place{i}" for i in range(keys.width)))
     for key in keys.get_columns():
         check_public(key)
     kinds = [table.schema()[name] for name in keys.columns]
@@ -343,7 +351,7 @@ class Rows:
 def rows_of_people(
     table: Table,
     unit: PrivacyUnit,
-    keys: pl.DataFrame | None,
+    keys: pl.DataFrame | Product | None,
     tallies: Sequence[Tally],
     dialect: Dialect,
     common: Common,

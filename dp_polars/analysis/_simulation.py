@@ -266,7 +266,7 @@ def _of_query(query: PrivateQuery, *tables: pl.LazyFrame) -> tuple[pl.DataFrame,
         unit = request.counts(output.query)
         parts = [Histograms(next(everything), next(bounded)) for _ in tallies]
         outputs.append(_output(output.name, output.query, output.types, unit, parts))
-    return pl.DataFrame() if work.keys is None else work.keys, outputs
+    return work.keys if isinstance(work.keys, pl.DataFrame) else pl.DataFrame(), outputs
 
 
 def request_of(query: PrivateQuery) -> Request:

@@ -106,7 +106,7 @@ def as_measurement(
     -------
     opendp.mod.Measurement
         From a LazyFrame or DataFrame to the DataFrame that `PrivateQuery.release` gives; of a cube to the count in
-        each cell, and then those of its marginals, where dimensions that are left out are null. The metric counts rows
+        each cell, or of each table, where dimensions that it leaves out are null. The metric counts rows
         (`symmetric_distance`, or `change_one_distance` under "replace_one"), or people where the query has a privacy
         unit (`symmetric_id_distance`, `change_one_id_distance`). The privacy map adds up what the outputs cost at that
         distance, exactly, and rounds up where no float64 is that number.

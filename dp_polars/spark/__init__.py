@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting.budgets import Budget
     from dp_polars._base.privacy_units import PrivacyUnit
+    from dp_polars._draws.histograms import Histogram
     from dp_polars._engines.contract import Tally, Work
     from dp_polars._engines.outputs import Output, Presentation, Ranges, Shown
     from dp_polars._frames.cube import Cube
@@ -268,7 +269,7 @@ def _collecting(frame: DataFrame, listed: Groups, work: Work) -> Callable[[], li
         for number in range(len(work.tallies)):
             part = cells.filter(pl.col("tally") == number)
             groups, codes, counts = (part[name].to_numpy() for name in ("group", "code", "count"))
-            found.append(Histogram.of_pairs(groups, codes, counts, work.groups))
+            found.append(work.histogram(groups, codes, counts))
         return found
 
     return count

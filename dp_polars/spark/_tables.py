@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from dp_polars._engines.contract import Product
 from dp_polars.spark._arithmetic import long, sf
 from dp_polars.spark._column_types import types
 
@@ -40,16 +41,25 @@ def distinct(spark: SparkSession, constants: pl.DataFrame, kinds: Iterable[DataT
 
 @dataclass(frozen=True)
 class Groups:
-    """The public groups: the private columns of their keys, and their types; the keys with their numbers; how many."""
+    """The public groups: the private columns of their keys, and their types; the keys with their numbers; how many.
+
+    A `Product` has several tables, one for each column, and how far apart in them the numbers are.
+    """
 
     columns: Sequence[str]
     types: Sequence[DataType]
     table: DataFrame
     number: int
+    factors: Sequence[tuple[Groups, int]] = ()
 
     @classmethod
-    def of(cls, frame: DataFrame, keys: pl.DataFrame | None) -> Groups:
+    def of(cls, frame: DataFrame, keys: pl.DataFrame | Product | None) -> Groups:
         """Return the groups with these keys. None: one group."""
+        if isinstance(keys, Product):
+            factors = [cls.of(frame, values.to_frame()) for values in keys.values]
+            kinds = [kind for one in factors for kind in one.types]
+            strided = list(zip(factors, keys.strides, strict=True))
+            return cls(keys.columns, kinds, factors[0].table, keys.height, strided)
         columns = [] if keys is None else keys.columns
         kinds = [frame.schema[name].dataType for name in columns]
         return cls(columns, kinds, key_table(frame.sparkSession, keys, kinds), 1 if keys is None else keys.height)
@@ -63,6 +73,12 @@ class Groups:
         """Put the number of the group in the place of its key; rows of other keys are left out."""
         if not self.columns:
             return rows.withColumn("group", long(0))
+        if self.factors:
+            group = long(0)
+            for i, (one, stride) in enumerate(self.factors):
+                rows = one.in_groups(rows.withColumnRenamed(f"k{i}", "k0")).withColumnRenamed("group", f"place{i}")
+                group = group + sf.col(f"place{i}") * long(stride)
+            return rows.withColumn("group", group).drop(*(f"place{i}" for i in range(len(self.factors))))
         table = sf.broadcast(self.table) if self.number <= _BROADCAST else self.table
         return rows.join(table, self.names).drop(*self.names)
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, overload
 
 from dp_polars._base.extras import require
 from dp_polars._base.settings import deaf
-from dp_polars._draws.histograms import Histogram
 from dp_polars._engines.contract import LocalEngine
 from dp_polars._frames.cubes import CubeQuery, cube_from
 from dp_polars._frames.publication import Publication
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from dp_polars._accounting.budgets import Budget
     from dp_polars._base.arrays import Ints
     from dp_polars._base.privacy_units import PrivacyUnit
+    from dp_polars._draws.histograms import Histogram
     from dp_polars._engines.contract import KeyWork, Work
     from dp_polars._engines.outputs import Ranges
     from dp_polars._frames.cube import Cube
@@ -331,5 +331,5 @@ class _SqlEngine(LocalEngine):
         found = []
         for part, name in places:
             here = (cells["part"] == part) & (cells[name] != ABSENT)
-            found.append(Histogram.of_pairs(cells["group"][here], cells["code"][here], cells[name][here], work.groups))
+            found.append(work.histogram(cells["group"][here], cells["code"][here], cells[name][here]))
         return found

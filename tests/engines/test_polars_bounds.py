@@ -35,7 +35,7 @@ from tests.helpers.tallies import as_frame, tally_of
 )
 def test_rows_of_a_person_come_together(people, most):
     groups = np.random.default_rng(0).integers(0, most, len(people), np.uint64, endpoint=True)
-    rows, lengths = polars_bounds._by_person(people.alias("person"), groups)
+    rows, lengths = polars_bounds.by_person(people.alias("person"), groups)
     assert sorted(rows.tolist()) == list(range(len(people)))
     whose = [{people[int(row)] for row in own} for own in np.split(rows, np.cumsum(lengths)[:-1]) if len(own)]
     assert all(len(own) == 1 for own in whose)

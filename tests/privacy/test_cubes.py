@@ -10,12 +10,13 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
+from dp_polars._engines.polars_engine import PolarsEngine
+from dp_polars._frames.release import prepare
 from tests.registry import RELATIONS
 
 DIMENSIONS = {"a": [0, 1], "b": [0, 1, 2]}
 SHAPE = (2, 3)
-MARGINALS = [("a",), ("b",), ()]
-AXES = [(0, 1), (0,), (1,), ()]
+TABLES = [("a", "b"), ("a",), ("b",), ()]
 BOUNDS = [
     {"max_rows": 3},
     {"max_groups": 2, "max_rows_per_group": 2},
@@ -43,7 +44,7 @@ def changes(bounds, relation):
 
 def costs(query, change, unit):
     """What each histogram loses to a change of the cells, by the law of its noise."""
-    for ask, axes in zip(query.asks, AXES, strict=False):
+    for ask, axes in zip(query.asks, query.request.drawn, strict=True):
         moved = change.sum(axis=tuple({0, 1} - set(axes)))
         claim = ask.query.claim
         if unit == "epsilon":
@@ -56,65 +57,86 @@ def costs(query, change, unit):
 
 @pytest.mark.parametrize("bounds", BOUNDS, ids=str)
 @pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("unit", ["epsilon", "rho"])
-@pytest.mark.parametrize("marginals", [None, MARGINALS], ids=["cells", "marginals"])
-def test_no_person_moves_a_histogram_by_more_than_its_share_and_one_by_nearly_all(bounds, relation, unit, marginals):
+@pytest.mark.parametrize(("unit", "tables"), [("epsilon", None), ("rho", None), ("rho", TABLES), ("rho", TABLES[1:])])
+def test_no_person_moves_a_histogram_by_more_than_its_share_and_one_by_nearly_all(bounds, relation, unit, tables):
     private = dpp.protect("p", **bounds, neighboring_relation=relation)
-    query = private.cube(DIMENSIONS, counts="rows", marginals=marginals, **{unit: 2})
-    share = Fraction(2, 4 if marginals else 1)
+    query = private.cube(DIMENSIONS, counts="rows", tables=tables, **{unit: 2})
     found = [list(costs(query, change, unit)) for change in changes(bounds, relation)]
     most = [max(own) for own in zip(*found, strict=True)]
-    assert query.loss.value == 2
+    shares = [ask.query.claim.loss.value for ask in query.asks]
+    assert sum(shares) == query.loss.value == 2
     # Of a dimension of three values, two spreads may have to share one: then a replacement moves it by less.
     least = Fraction(999, 1000) if relation == "add_or_remove_one" else Fraction(6, 10)
-    assert all(share * least < each <= share for each in most), most
-    assert most[0] > share * Fraction(999, 1000)
+    assert all(share * least < each <= share for share, each in zip(shares, most, strict=True)), most
     assert max(map(sum, found)) <= 2
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("unit", ["epsilon", "rho"])
-def test_people_are_in_one_cell(relation, unit):
+@pytest.mark.parametrize(("unit", "tables"), [("epsilon", None), ("rho", None), ("rho", TABLES)])
+def test_people_are_in_one_cell(relation, unit, tables):
     for private in (
         dpp.protect("p", max_groups=1, neighboring_relation=relation),
         dpp.protect("p", max_rows=1, neighboring_relation=relation),
         dpp.protect("p", neighboring_relation=relation).group_by("p").agg(pl.col("a", "b").min()),
         dpp.protect(None, neighboring_relation=relation),
     ):
-        query = private.cube(DIMENSIONS, marginals=MARGINALS, **{unit: 1})
+        query = private.cube(DIMENSIONS, tables=tables, **{unit: 1})
         found = [list(costs(query, change, unit)) for change in changes({"max_rows": 1}, relation)]
         most = [max(own) for own in zip(*found, strict=True)]
-        assert all(Fraction(999, 4000) < each <= Fraction(1, 4) for each in most), most
+        shares = [ask.query.claim.loss.value for ask in query.asks]
+        assert sum(shares) == 1
+        assert all(share * Fraction(999, 1000) < each <= share for share, each in zip(shares, most, strict=True)), most
 
 
-def test_the_bounds_hold_for_the_cells_and_for_every_marginal():
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+@pytest.mark.parametrize("tables", [TABLES, TABLES[1:]], ids=["with all", "without"])
+def test_the_bounds_hold_for_every_table(tables, engine):
     # One person everywhere, and many with one row each: whatever the bounds drop is dropped from all histograms.
     many = pl.DataFrame({"p": range(1, 7), "a": [0, 0, 0, 1, 1, 1], "b": [0, 1, 2, 0, 1, 2]})
     one = pl.concat([many.with_columns(p=pl.lit(0, pl.Int64))] * 5)
     for bounds in BOUNDS:
-        private = pl.concat([many, one]).dp.protect("p", **bounds)
-        cube = private.cube(DIMENSIONS, counts="rows", marginals=MARGINALS, epsilon=10**6).release()
-        cells = cube.to_frame()["count"].to_numpy().reshape(SHAPE) - 1
-        assert any((cells == kept).all() for kept in of_one_person(bounds))
-        assert cells.sum() == min(bounds.get("max_rows", 99), bounds.get("max_groups", 6) * cells.max())
-        for histogram, axes in zip(cube._histograms, AXES, strict=True):
-            sums = (cells + 1).sum(axis=tuple({0, 1} - set(axes)))
-            assert histogram.counts.to_list() == sums.ravel().tolist()
+        private = pl.concat([many, one]).lazy().dp.protect("p", **bounds)
+        query = private.cube(DIMENSIONS, counts="rows", tables=tables, rho=10**9)
+        for partitions in (None, 2):
+            cube = query.release(engine=engine, partitions=partitions)
+            left = cube.counts(by="a")["count"].to_numpy() - 3, cube.counts(by="b")["count"].to_numpy() - 2
+            assert any(
+                np.allclose(kept.sum(axis=1), left[0]) and np.allclose(kept.sum(axis=0), left[1])
+                for kept in of_one_person(bounds)
+            )
+            assert left[0].sum() == left[1].sum() == cube.count().value - 6
+            if ("a", "b") in tables:
+                cells = cube.counts(by=["a", "b"])["count"].to_numpy().reshape(SHAPE) - 1
+                assert any(np.allclose(cells, kept) for kept in of_one_person(bounds))
+                assert cells.sum() == min(bounds.get("max_rows", 99), bounds.get("max_groups", 6) * cells.max())
 
 
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
-def test_each_cell_of_each_histogram_has_noise_of_its_share(unit):
+def test_each_cell_has_noise_of_its_loss(unit):
     # Nobody is there, so all that is released is noise: against its exact law, by χ².
     nobody = pl.DataFrame({"a": [], "b": []}, schema={"a": pl.Int64, "b": pl.Int64})
-    dimensions = {"a": range(1500), "b": range(1500)}
-    private = nobody.dp.protect(None)
-    cube = private.cube(dimensions, marginals=[("a",), ("b",)], **{unit: 1.5}).release()
-    joint, *others = cube._histograms
-    marginal = pl.concat([one.counts for one in others])
-    for counts in (joint.counts, marginal):
-        assert _chi_square(counts, unit, 0.5) < 6
-        assert min(_chi_square(counts, unit, loss) for loss in (0.35, 0.65)) > 6  # negative controls: 0.7 and 1.3 of it
-    assert abs(np.corrcoef(joint.counts.to_numpy()[:-1], joint.counts.to_numpy()[1:])[0, 1]) < 0.005
+    cube = nobody.dp.protect(None).cube({"a": range(1000), "b": range(1000)}, **{unit: 0.5}).release()
+    counts = cube.to_frame()["count"]
+    assert _chi_square(counts, unit, 0.5) < 6
+    assert min(_chi_square(counts, unit, loss) for loss in (0.35, 0.65)) > 6  # negative controls: 0.7 and 1.3 of it
+    assert abs(np.corrcoef(counts.to_numpy()[:-1], counts.to_numpy()[1:])[0, 1]) < 0.005
+
+
+def test_each_cell_of_each_histogram_has_noise_of_its_share():
+    nobody = pl.DataFrame({"a": [], "b": []}, schema={"a": pl.Int64, "b": pl.Int64})
+    dimensions = {"a": range(700), "b": range(700)}
+    query = nobody.dp.protect(None).cube(dimensions, tables=[("a",), ("b",), ("a", "b")], weights=[1, 1, 50], rho=2)
+    work, run = prepare(query.request, PolarsEngine.of(nobody.lazy()))
+    drawn, start = run().drawn.to_series(), 0
+    for ask, axes in zip(query.asks, query.request.drawn, strict=True):
+        counts = drawn[start : start + work.plan.cells(axes)]
+        start += len(counts)
+        if len(counts) > 10**5:
+            loss = float(ask.query.claim.loss.value)
+            assert loss < 1.99
+            assert _chi_square(counts, "rho", loss) < 6
+            assert min(_chi_square(counts, "rho", loss * part) for part in (0.7, 1.3)) > 6
+    assert start == len(drawn) > 490_000
 
 
 def _chi_square(counts, unit, loss):

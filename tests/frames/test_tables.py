@@ -1,0 +1,388 @@
+"""Cubes of tables: answers that agree, their ranges, what they refuse, and what they carry."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import pickle
+import re
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+from pyarrow import parquet
+
+import dp_polars as dpp
+from dp_polars._frames import cubes
+from dp_polars.analysis import simulate
+from tests.registry import ENGINES
+
+DIMENSIONS = {"hospital": ["A", "B", "C"], "year": range(2020, 2025), "flu": [True, False], "age": range(4)}
+TABLES = [("hospital",), ("year", "hospital"), ("flu", "year"), ("age", "hospital", "flu")]
+SURE = {"rho": 10**7}
+YEAR = pl.col("year")
+
+
+@pytest.fixture(scope="module")
+def visits():
+    """Of 6,000 patients, one row each; some with null or unlisted values in a dimension."""
+    rng = np.random.default_rng(45)
+    return pl.DataFrame(
+        {
+            "patient": range(6000),
+            "hospital": rng.choice(["A", "B", "C", "D", None], 6000, p=[0.5, 0.3, 0.1, 0.05, 0.05]),
+            "year": rng.integers(2019, 2026, 6000),
+            "flu": rng.random(6000) < 0.2,
+            "age": rng.integers(0, 5, 6000),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def listed(visits):
+    known = [pl.col(name).is_in(list(values)) for name, values in DIMENSIONS.items()]
+    return visits.filter(*known)
+
+
+@pytest.fixture(scope="module")
+def private(visits):
+    return visits.dp.protect("patient", max_groups=1)
+
+
+@pytest.fixture(scope="module")
+def cube(private):
+    return private.cube(DIMENSIONS, tables=TABLES, rho=0.01).release()
+
+
+# --- What it answers ---
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("partitions", [None, 3])
+def test_tables_are_of_the_rows_that_have_a_listed_value_in_every_dimension(visits, listed, engine, partitions):
+    rows = visits.lazy()
+    for private in (rows.dp.protect("patient", max_groups=1), rows.dp.protect(None)):
+        sure = private.cube(DIMENSIONS, tables=TABLES, **SURE).release(engine=engine, partitions=partitions)
+        for by in ["hospital", ["flu", "age"], ["hospital", "year"], ["hospital", "flu", "age"]]:
+            names = [by] if isinstance(by, str) else by
+            keys = pl.DataFrame(itertools.product(*(DIMENSIONS[name] for name in names)), names, orient="row")
+            expected = listed.group_by(names).agg(count=pl.len().cast(pl.Float64))
+            expected = keys.join(expected, on=names, how="left", maintain_order="left").fill_null(0)
+            assert_frame_equal(sure.counts(by=by).select(*names, "count"), expected, check_exact=True)
+        assert sure.count(YEAR > 2022, pl.col("flu")).value == listed.filter(YEAR > 2022, pl.col("flu")).height
+        assert math.isclose(sure.share(pl.col("flu"), by="year")["share"][2], listed.filter(YEAR == 2022)["flu"].mean())
+        assert sure.top("age", pl.col("flu"), by="hospital").height == 3
+
+
+def test_what_two_answers_share_agrees_to_the_last_digit(cube):
+    whole = cube.count().value
+    for by in ("hospital", "year", "flu", "age", ["hospital", "year"], ["flu", "year"], ["age", "flu", "hospital"]):
+        assert cube.counts(by=by)["count"].sum() == whole
+    by_year = cube.counts(by=["hospital", "year"])
+    assert (
+        by_year.group_by("hospital", maintain_order=True)
+        .agg(pl.col("count").sum())
+        .equals(cube.counts(by="hospital").select("hospital", "count"))
+    )
+    ages = cube.counts(pl.col("age") > 1, by=["flu", "hospital"]).filter("flu")["count"].sum()
+    assert ages == cube.count(pl.col("flu"), pl.col("age") > 1).value
+    assert cube.count(YEAR == 2021).value + cube.count(YEAR != 2021).value == whole
+    frame = cube.to_frame()
+    assert frame.height == 3 + 15 + 10 + 24
+    assert frame.schema["count"] == pl.Float64
+    assert frame[3:18].select("hospital", "year", "count").equals(by_year.select("hospital", "year", "count"))
+    assert frame[:3]["year"].null_count() == 3
+
+
+def test_a_question_that_no_table_covers_is_refused_and_names_the_table(cube):
+    for ask in (
+        lambda: cube.counts(by=["year", "age"]),
+        lambda: cube.count(YEAR > 2021, pl.col("age") == 2),
+        lambda: cube.share(pl.col("age") == 2, by="year"),
+        lambda: cube.top("age", by="year"),
+    ):
+        with pytest.raises(ValueError, match=r"got \['year', 'age'\], which none has") as raised:
+            ask()
+        assert "with ('year', 'age') among its tables" in str(raised.value)
+
+
+def test_dimensions_may_have_more_combinations_than_fit_into_memory():
+    rng = np.random.default_rng(1)
+    values = rng.integers(0, 10, (5000, 12))
+    rows = pl.DataFrame({f"d{i}": values[:, i] for i in range(12)})
+    dimensions = {name: range(10) for name in rows.columns}
+    tables = list(itertools.combinations(rows.columns, 2))
+    for private in (rows.dp.protect(None), rows.with_row_index("p").dp.protect("p", max_groups=1)):
+        sure = private.cube(dimensions, tables=tables, **SURE).release()
+        for one in (("d0", "d11"), ("d4", "d5")):
+            found = sure.counts(by=one)["count"].to_numpy().reshape(10, 10)
+            expected = np.zeros((10, 10))
+            np.add.at(expected, tuple(values[:, int(name[1:])] for name in one), 1)
+            assert (found == expected).all()
+    with pytest.raises(ValueError, match=r"at most 2\*\*62 combinations"):
+        rows.dp.protect(None).cube({f"d{i}": range(50) for i in range(12)}, tables=tables, rho=1)
+
+
+def test_sums_over_dimensions_are_those_of_all_combinations():
+    rng = np.random.default_rng(2)
+    sizes, tables = (3, 70, 5, 2, 40, 6), [(0, 1), (1, 4), (2,), (), (0, 2, 3, 5), (1, 2, 4)]
+    codes = rng.integers(0, math.prod(sizes), 3000)
+    weights = rng.integers(1, 5, 3000)
+    for own in (weights, np.ones(3000, np.int64)):
+        every = np.bincount(codes, own, math.prod(sizes)).astype(np.int64).reshape(sizes)
+        for cached in (1, 1000, 1 << 17):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(cubes, "_CACHED", cached)
+                patch.setattr(cubes, "_SLICE", 1000)
+                found = cubes._sums(codes, own, sizes, tables)
+            for axes in tables:
+                assert np.array_equal(found[axes], every.sum(axis=tuple({*range(6)} - {*axes})))
+    nothing = cubes._sums(codes[:0], weights[:0], sizes, tables)
+    assert all(not table.any() for table in nothing.values())
+
+
+# --- What it costs ---
+
+
+def test_losses_are_parts_of_the_loss_and_are_charged_once(private, visits, tmp_path):
+    budget = dpp.Budget(rho=1, path=tmp_path / "ledger.db")
+    query = visits.dp.protect("patient", max_groups=1, budget=budget).cube(
+        DIMENSIONS, tables=TABLES, rho=Fraction(1, 7)
+    )
+    assert query.loss.value == sum(ask.query.claim.loss.value for ask in query.asks) == Fraction(1, 7)
+    assert {ask.query.claim.mechanism for ask in query.asks} == {"discrete_gaussian"}
+    query.release().counts(by="year")
+    assert budget.spent == Fraction(1, 7)
+    twice = query.scaled_to(rho=Fraction(2, 7))
+    assert twice.request.drawn == query.request.drawn
+    assert [one.query.claim.loss.value for one in twice.asks] == [2 * one.query.claim.loss.value for one in query.asks]
+
+
+def test_a_promise_is_shared_in_rho(private):
+    query = private.cube(DIMENSIONS, tables=TABLES, epsilon=1, delta=1e-6)
+    assert query.loss.unit == "rho"
+    assert 0.02 < query.loss.value < 0.0244
+    assert query.explain()["output"].to_list()[:4] == [
+        *("count by hospital", "count by hospital, year", "count by year, flu", "count by hospital, flu, age")
+    ]
+    assert "For epsilon=1, delta=1e-06 in all, the unit is rho" in query.explain()["note"][0]
+    whole = private.cube(DIMENSIONS, epsilon=1, delta=1e-6)
+    assert str(whole.loss) == "epsilon=1"
+
+
+def test_explain_has_the_error_of_each_table(private):
+    query = private.cube(DIMENSIONS, tables=TABLES, rho=0.01)
+    found = query.explain()
+    assert found["output"].to_list()[:2] == ["count by hospital", "count by hospital, year"]
+    assert found["groups"].to_list()[:4] == [3, 15, 10, 24]
+    released = query.release()
+    for name, error in found.select("output", "error_95").rows()[:4]:
+        counts = released.counts(by=name.removeprefix("count by ").split(", "))
+        assert np.allclose(counts["count_high"] - counts["count"], error, atol=2e-5)
+    assert math.isclose(found["rho"].sum(), 0.01)
+    weighed = private.cube(DIMENSIONS, tables=TABLES, weights=[100, 1, 1, 1], rho=0.01).explain()
+    assert weighed["error_95"][0] < 0.8 * found["error_95"][0]
+    statement = query.statement(name="Visits").to_markdown()
+    assert "count by hospital, year" in statement
+    assert "hospital: " in statement
+
+
+# --- Ranges ---
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rho", [0.001, 0.1, 1, 10])
+def test_ranges_hold_95_times_of_100(visits, rho):
+    dimensions = {"hospital": ["A", "B", "C"], "flu": [True, False], "day": range(50)}
+    rows = visits.with_columns(day=pl.col("patient") % 50)
+    tables = [("hospital", "flu"), ("day",), ("flu", "day")]
+    query = rows.dp.protect(None).cube(dimensions, tables=tables, rho=rho)
+    sure = rows.dp.protect(None).cube(dimensions, tables=tables, **SURE).release()
+    asks = [
+        lambda cube: cube.counts(by=["hospital", "flu"])[1],
+        lambda cube: cube.counts(by="day")[17],
+        lambda cube: cube.counts(pl.col("day") < 30, by="flu")[1],
+        lambda cube: cube.counts(by=["flu", "day"])[60],
+    ]
+    truths = [ask(sure)["count"].item() for ask in asks]
+    inside, releases = np.zeros(len(asks)), 2000
+    for _ in range(releases):
+        cube = query.release()
+        for i, ask in enumerate(asks):
+            (row,) = ask(cube).to_dicts()
+            inside[i] += row["count_low"] <= truths[i] <= row["count_high"]
+    share = inside / releases
+    # Three standard deviations of chance are 0.015. Where noise is hardly more than one, it has steps.
+    assert (share > 0.935).all(), share
+    assert (share < (0.97 if rho <= 1 else 1.01)).all(), share
+
+
+def test_all_ranges_hold_together_where_that_is_asked(cube, private):
+    each, together = (cube.counts(by=["hospital", "year"], ranges=ranges) for ranges in (True, "all"))
+    assert (together["count_high"] > each["count_high"]).all()
+    whole = private.cube(DIMENSIONS, epsilon=1).release()
+    one, many = (whole.counts(by="year", ranges=ranges) for ranges in (True, "all"))
+    assert (many["count_low"] < one["count_low"]).all()
+    for wrong in (False, "each", 1):
+        with pytest.raises(ValueError, match="ranges must be True or"):
+            cube.counts(by="year", ranges=wrong)
+
+
+def test_a_range_does_not_depend_on_the_order_of_by(cube):
+    names = ["hospital", "flu", "age"]
+    widths = set()
+    for by in itertools.permutations(names):
+        found = cube.counts(pl.col("age") > 1, pl.col("flu") | (pl.col("age") == 3), by=by).sort(names)
+        widths.add(tuple((found["count_high"] - found["count"]).to_list()))
+    assert len(widths) == 1
+    assert 0.0 in next(iter(widths))  # a combination that the filters leave out is known
+
+
+# --- What it carries ---
+
+
+def test_what_was_written_is_read(cube, tmp_path):
+    path = tmp_path / "cube.parquet"
+    cube.write(path)
+    for again in (dpp.read_cube(path), pickle.loads(pickle.dumps(cube))):
+        assert_frame_equal(again.to_frame(), cube.to_frame(), check_exact=True)
+        assert_frame_equal(again.counts(YEAR > 2021, by="flu"), cube.counts(YEAR > 2021, by="flu"), check_exact=True)
+        assert again.share(pl.col("flu")) == cube.share(pl.col("flu"))
+        assert repr(again) == repr(cube)
+        assert again.claim == cube.claim == dpp.read_claim(path)
+        assert {name: one.to_list() for name, one in again.dimensions.items()} == {
+            name: list(values) for name, values in DIMENSIONS.items()
+        }
+    assert "table by (hospital, year): 15 cells, standard deviation" in repr(cube)
+
+
+@pytest.mark.parametrize("change", ["values", "rows", "order", "one number"])
+def test_a_file_that_was_changed_is_refused(cube, tmp_path, change):
+    path = tmp_path / "cube.parquet"
+    cube.write(path)
+    stored = parquet.read_table(path)
+    frame = pl.DataFrame(stored)
+    frame = {
+        "values": frame.with_columns(hospital=pl.when(YEAR == 2020).then(pl.lit("Z")).otherwise("hospital")),
+        "rows": frame[:-1],
+        "order": frame.sort("count"),
+        "one number": frame.with_columns(count=pl.when(pl.int_range(pl.len()) == 7).then(0.0).otherwise("count")),
+    }[change]
+    parquet.write_table(frame.to_arrow().replace_schema_metadata(stored.schema.metadata), path)
+    with pytest.raises(ValueError, match=r"must have been written by Cube\.write"):
+        dpp.read_cube(path)
+
+
+def test_answers_are_kept(visits, tmp_path):
+    budget = dpp.Budget(rho=10, path=tmp_path / "ledger.db")
+    private = visits.dp.protect("patient", max_groups=1, budget=budget, dataset="visits")
+    first = private.cube(DIMENSIONS, tables=TABLES, rho=1).release()
+    again = private.cube(DIMENSIONS, tables=TABLES, rho=1).release()
+    assert again.to_frame().equals(first.to_frame())
+    assert budget.spent == 1
+    private.cube(DIMENSIONS, tables=TABLES[1:], rho=1).release()
+    assert budget.spent == 2
+
+
+# --- Without negative numbers, and whole ---
+
+
+@pytest.fixture(scope="module")
+def sparse(visits):
+    dimensions = {"hospital": ["A", "B", "C", "E"], "year": range(2020, 2025), "day": range(30)}
+    rows = visits.with_columns(day=pl.col("patient") % 20)[:600]
+    tables = [("hospital",), ("hospital", "year"), ("hospital", "year", "day")]
+    return rows.dp.protect(None).cube(dimensions, tables=tables, rho=0.05).release()
+
+
+def test_no_number_is_negative_and_answers_agree(sparse):
+    assert sparse.to_frame()["count"].min() < -3
+    found = sparse.nonnegative()
+    assert found.to_frame()["count"].min() >= 0
+    assert found.counts(by=["hospital", "year"])["count"].sum() == found.counts(by="day")["count"].sum()
+    assert found.count().value == found.counts(by="hospital")["count"].sum()
+    # Far nearer to the fit than counts that are cut at 0.
+    clipped = sparse.counts(by=["hospital", "year", "day"])["count"].clip(0).sum()
+    assert sparse.count().value < found.count().value < (sparse.count().value + clipped) / 2
+    before, after = (one.counts(by=["hospital", "day"]) for one in (sparse, found))
+    assert after["count_low"].equals(before["count_low"].clip(0))
+    assert after["count_high"].equals(before["count_high"].clip(0))
+    share = found.share(pl.col("hospital") == "E", by="year")
+    assert share["share"].is_between(0, 1).all()
+
+
+def test_whole_numbers_agree(sparse, cube):
+    for base in (sparse, sparse.nonnegative()):
+        found = base.whole()
+        assert found.to_frame().schema["count"] == pl.Int64
+        assert (found.to_frame()["count"] - base.to_frame()["count"]).abs().max() < 1
+        assert found.counts(by=["hospital", "year"])["count"].sum() == found.counts(by="hospital")["count"].sum()
+        parts = (
+            found.counts(by=["hospital", "year"]).group_by("hospital", maintain_order=True).agg(pl.col("count").sum())
+        )
+        assert parts.equals(found.counts(by="hospital").select("hospital", "count"))
+        assert (found.to_frame()["count"].min() >= 0) == (base is not sparse)
+        assert isinstance(found.count().value, int)
+    with pytest.raises(ValueError, match=r"whole: of two tables one must have all dimensions of the other"):
+        cube.whole()
+
+
+def test_other_numbers_are_written_and_read(sparse, tmp_path):
+    for number, one in enumerate((sparse.nonnegative(), sparse.whole(), sparse.nonnegative().whole())):
+        one.write(tmp_path / f"{number}.parquet")
+        again = dpp.read_cube(tmp_path / f"{number}.parquet")
+        assert again.to_frame().equals(one.to_frame())
+        assert again.counts(by="day").equals(one.counts(by="day"))
+
+
+def test_a_cube_as_it_was_drawn_is_not_cut_at_0(private):
+    drawn = private.cube(DIMENSIONS, epsilon=1).release()
+    with pytest.raises(TypeError, match="nonnegative: the cube must have been asked for with tables"):
+        drawn.nonnegative()
+    assert drawn.whole() is drawn
+
+
+# --- What is refused ---
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"tables": ("year",)}, TypeError, "tables must be a list of tuples"),
+        ({"tables": "year"}, TypeError, "tables must be a list of tuples"),
+        ({"tables": []}, ValueError, "at least one"),
+        ({"tables": [("age", "sex")]}, ValueError, "'sex'"),
+        ({"tables": [("year", "year")]}, ValueError, "a dimension twice"),
+        ({"tables": [("year", "age"), ("age", "year")]}, ValueError, "it twice"),
+        ({"tables": [("year",), ("hospital", "flu")]}, ValueError, "got 'age' in none"),
+        ({"tables": TABLES, "weights": [1, 2]}, ValueError, "one for each table"),
+        ({"tables": TABLES, "weights": [1, 2, 0, 1]}, ValueError, "weights"),
+        ({"tables": TABLES, "weights": 3}, TypeError, "weights must be a list"),
+        ({"weights": [1]}, TypeError, "left out without tables"),
+        ({"tables": TABLES, "epsilon": 1, "rho": None}, ValueError, "epsilon alone"),
+        ({"tables": TABLES, "delta": 1e-6}, TypeError, "delta must be left out with rho"),
+        ({"tables": TABLES, "rho": 1e-15}, ValueError, "2**20"),
+    ],
+)
+def test_wrong_arguments_are_refused(private, options, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        private.cube(DIMENSIONS, **{"rho": 1, **options})
+
+
+def test_too_many_subsets_or_cells_are_refused():
+    private = dpp.protect(None)
+    names = [f"d{i}" for i in range(13)]
+    with pytest.raises(ValueError, match="at most 2,048 subsets"):
+        private.cube({name: [0, 1] for name in names}, tables=[names], rho=1)
+    with pytest.raises(ValueError, match="at most 10,000,000 cells"):
+        private.cube({name: range(3000) for name in names[:3]}, tables=[names[:2], names[1:3]], rho=1)
+
+
+def test_what_tables_do_not_have(private, visits):
+    query = private.cube(DIMENSIONS, tables=TABLES, rho=1)
+    with pytest.raises(TypeError, match="without tables"):
+        simulate(query, visits, private=True)
+    with pytest.raises(TypeError, match="n_cut: a cube must be asked for without tables"):
+        query.n_cut(epsilon=1)
