@@ -108,7 +108,7 @@ def source_of(
             return _lazy(stream.read_all())
 
         # Anything else, a relation of DuckDB say, may have other rows each time.
-        is_lasting = type(frame).__module__.startswith(("pyarrow.", "pandas.")) and not is_reader
+        is_lasting = type(frame).__module__.partition(".")[0] in {"pyarrow", "pandas"} and not is_reader
         marked = (lambda: _lazy(pa.table(frame))) if is_lasting else None
         return Source(_lazy(stream.schema.empty_table()), read, (Reading(whose, memory=frame),), marked)
     msg = (

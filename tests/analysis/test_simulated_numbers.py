@@ -292,8 +292,6 @@ def test_too_few_is_an_answer(few):
 def test_what_expressions_can_not_know():
     with pytest.raises(ValueError, match="with a privacy unit, for a number of people"):
         analysis.simulate(dpp.n_people(epsilon=1), ROWS)
-    with pytest.raises(ValueError, match="step must be given"):
-        analysis.simulate(dpp.sum("x", 0, 1, epsilon=1), ROWS)
 
 
 def test_losses_of_numbers_are_those_of_queries_built_with_them():

@@ -47,7 +47,7 @@ def test_errors_are_those_of_explain_and_shares_of_the_largest_answer(amounts):
             "rows" if name in {"rows", "age", "total", "mean", "share", "deviation"} else "people"
         )
         if name in {"mean", "share", "deviation"}:
-            width = {"mean": 40, "share": 1, "deviation": 15}[name]
+            width = {"mean": 40, "share": 1, "deviation": 15 * math.sqrt(2)}[name]  # of two rows, by one less
             assert explained["error_95"] is None
             assert row["relative"] == pytest.approx(row["error_95"] / width)
         else:

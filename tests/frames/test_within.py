@@ -32,7 +32,7 @@ ASKED = {
     "sum of floats": (lambda **loss: dpp.sum("f", -1, 2, step=0.1, **loss), 49.9),
     "sum of people": (lambda **loss: dpp.sum("x", 0, 8, per_person=(0, 16), **loss), 240),
     "mean": (lambda **loss: dpp.mean("x", 0, 8, **loss), 0.5),
-    "mean of cents": (lambda **loss: dpp.mean("cents", 0, 9, step=0.5, **loss), 0.25),
+    "mean of cents": (lambda **loss: dpp.mean("cents", 0, 9, step=0.5, **loss), 0.3),
     "value_counts": (lambda **loss: dpp.value_counts("d", NAMES, **loss), 15),
     "mode": (lambda **loss: dpp.mode("d", **loss), 12),
     "mode by rows": (lambda **loss: dpp.mode("d", counts="rows", **loss), 40),

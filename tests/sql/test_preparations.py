@@ -9,7 +9,6 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._frames.request import only_counted
-from dp_polars._relational.steps import refuse_mixed_people
 from tests.helpers.needs import need
 from tests.helpers.runs import histograms_by
 from tests.helpers.tallies import as_frame
@@ -20,6 +19,7 @@ need("duckdb")
 
 import ibis  # noqa: E402
 
+from dp_polars._relational.steps import refuse_mixed_people  # noqa: E402
 from dp_polars.sql import _SqlEngine  # noqa: E402
 from tests.sql.preparations import MIXING, ORDINARY, TABLES  # noqa: E402
 
