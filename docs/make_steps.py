@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dp_polars import PrivateFrame
-from dp_polars._frames.refused import METHODS
-from dp_polars._rowwise import person_rules
-from dp_polars._rowwise.names import (
+from dp_polars._frames.frame import METHODS
+from dp_polars._steps import person_rules
+from dp_polars._steps.nodes import (
     FUNCTIONS,
     OF_CATEGORIES,
     OF_COLUMNS,
@@ -19,12 +19,12 @@ from dp_polars._rowwise.names import (
     OF_ONE_TYPE,
     ON_POLARS_1,
     OPERATORS,
+    TESTED,
     written,
 )
-from dp_polars._rowwise.preparations import KINDS
-from dp_polars._rowwise.rules import LISTED, NEEDS_POLARS_2, RAISING, UNLISTED, Rule
-from dp_polars._rowwise.spelling import SPELLINGS
-from dp_polars._rowwise.versions import TESTED
+from dp_polars._steps.preparations import KINDS
+from dp_polars._steps.rewriting import SPELLINGS
+from dp_polars._steps.rules import LISTED, NEEDS_POLARS_2, RAISING, UNLISTED, Rule
 
 PAGE = Path(__file__).parent / "steps.md"
 # What is too long to list in a table.

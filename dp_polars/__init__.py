@@ -15,55 +15,56 @@ if TYPE_CHECKING:
     from dp_polars import plot as plot
     from dp_polars import spark as spark
     from dp_polars import sql as sql
-    from dp_polars._accounting.amounts import BudgetExceededError as BudgetExceededError
-    from dp_polars._accounting.budgets import Budget as Budget
+    from dp_polars._accounting.budget import Budget as Budget
     from dp_polars._accounting.claims import Claim as Claim
-    from dp_polars._accounting.large import LargeLossWarning as LargeLossWarning
+    from dp_polars._accounting.terms import BudgetExceededError as BudgetExceededError
+    from dp_polars._accounting.terms import LargeLossWarning as LargeLossWarning
     from dp_polars._accounting.terms import Loss as Loss
-    from dp_polars._base.extras import MissingExtraError as MissingExtraError
-    from dp_polars._codes.grids import Grid as Grid
-    from dp_polars._codes.grids import grid as grid
-    from dp_polars._expressions.argmax import argmax as argmax
-    from dp_polars._expressions.argmax import argmin as argmin
-    from dp_polars._expressions.choices import median as median
-    from dp_polars._expressions.choices import mode as mode
-    from dp_polars._expressions.choices import quantile as quantile
+    from dp_polars._base.process import MissingExtraError as MissingExtraError
+    from dp_polars._bins.candidates import Grid as Grid
+    from dp_polars._bins.candidates import grid as grid
+    from dp_polars._expressions.best_rows import argmax as argmax
+    from dp_polars._expressions.best_rows import argmin as argmin
+    from dp_polars._expressions.best_rows import first_above as first_above
+    from dp_polars._expressions.choosing import median as median
+    from dp_polars._expressions.choosing import mode as mode
+    from dp_polars._expressions.choosing import quantile as quantile
+    from dp_polars._expressions.choosing import top_k as top_k
     from dp_polars._expressions.columns import col as col
-    from dp_polars._expressions.counts import count as count
-    from dp_polars._expressions.counts import len as len
-    from dp_polars._expressions.counts import n_people as n_people
-    from dp_polars._expressions.counts import null_count as null_count
-    from dp_polars._expressions.counts import value_counts as value_counts
-    from dp_polars._expressions.expressions import PrivateExpr as PrivateExpr
-    from dp_polars._expressions.first_above import first_above as first_above
+    from dp_polars._expressions.expression import PrivateExpr as PrivateExpr
+    from dp_polars._expressions.measuring import count as count
+    from dp_polars._expressions.measuring import len as len
+    from dp_polars._expressions.measuring import mean as mean
+    from dp_polars._expressions.measuring import n_people as n_people
+    from dp_polars._expressions.measuring import null_count as null_count
+    from dp_polars._expressions.measuring import share as share
+    from dp_polars._expressions.measuring import std as std
+    from dp_polars._expressions.measuring import sum as sum
+    from dp_polars._expressions.measuring import value_counts as value_counts
+    from dp_polars._expressions.measuring import var as var
     from dp_polars._expressions.namespace import PrivateNamespace as PrivateNamespace
-    from dp_polars._expressions.tops import top_k as top_k
-    from dp_polars._expressions.values import mean as mean
-    from dp_polars._expressions.values import share as share
-    from dp_polars._expressions.values import std as std
-    from dp_polars._expressions.values import sum as sum
-    from dp_polars._expressions.values import var as var
-    from dp_polars._frames.claim_files import read_claim as read_claim
     from dp_polars._frames.cube import Cube as Cube
     from dp_polars._frames.cube import Number as Number
     from dp_polars._frames.cube import read_cube as read_cube
-    from dp_polars._frames.cubes import CubeQuery as CubeQuery
-    from dp_polars._frames.entrance import protect as protect
+    from dp_polars._frames.cube_query import CubeQuery as CubeQuery
+    from dp_polars._frames.facts import read_claim as read_claim
     from dp_polars._frames.frame import PrivateFrame as PrivateFrame
-    from dp_polars._frames.owned import OwnedRows as OwnedRows
-    from dp_polars._frames.owned import owned as owned
+    from dp_polars._frames.joins import OwnedRows as OwnedRows
+    from dp_polars._frames.joins import owned as owned
+    from dp_polars._frames.protect import protect as protect
     from dp_polars._frames.publication import Publication as Publication
     from dp_polars._frames.publication import publication as publication
+    from dp_polars._frames.publication import statement as statement
     from dp_polars._frames.query import PrivateQuery as PrivateQuery
-    from dp_polars._frames.release import KeptAnswerWarning as KeptAnswerWarning
-    from dp_polars._frames.release import ReleaseError as ReleaseError
-    from dp_polars._frames.statements import statement as statement
     from dp_polars._mechanisms.noise import discrete_gaussian as discrete_gaussian
     from dp_polars._mechanisms.noise import discrete_laplace as discrete_laplace
     from dp_polars._mechanisms.selection import exponential_mechanism as exponential_mechanism
     from dp_polars._mechanisms.selection import permute_and_flip as permute_and_flip
-    from dp_polars._report import report as report
-    from dp_polars._statements.statement import Statement as Statement
+    from dp_polars._questions.statement import Statement as Statement
+    from dp_polars._release.release import KeptAnswerWarning as KeptAnswerWarning
+    from dp_polars._release.release import ReleaseError as ReleaseError
+    from dp_polars.publish.report import report as report
+
 
 __version__ = "0.1.0"
 
@@ -71,36 +72,77 @@ __version__ = "0.1.0"
 _ON_DEMAND = {"analysis": "numpy", "opendp": "opendp", "plot": "altair", "spark": "pyspark", "sql": "ibis"}
 # The public names, and where they are: what a process does not use, it does not load. Type checkers read them above.
 _HOMES = {
-    "_accounting.amounts": ("BudgetExceededError",),
-    "_accounting.budgets": ("Budget",),
+    "_accounting.budget": ("Budget",),
     "_accounting.claims": ("Claim",),
-    "_accounting.large": ("LargeLossWarning",),
-    "_accounting.terms": ("Loss",),
-    "_expressions.argmax": ("argmax", "argmin"),
-    "_expressions.choices": ("median", "mode", "quantile"),
+    "_accounting.terms": (
+        "BudgetExceededError",
+        "LargeLossWarning",
+        "Loss",
+    ),
+    "_base.process": ("MissingExtraError",),
+    "_bins.candidates": (
+        "Grid",
+        "grid",
+    ),
+    "_expressions.best_rows": (
+        "argmax",
+        "argmin",
+        "first_above",
+    ),
+    "_expressions.choosing": (
+        "median",
+        "mode",
+        "quantile",
+        "top_k",
+    ),
     "_expressions.columns": ("col",),
-    "_expressions.counts": ("count", "len", "n_people", "null_count", "value_counts"),
-    "_expressions.expressions": ("PrivateExpr",),
-    "_expressions.first_above": ("first_above",),
+    "_expressions.expression": ("PrivateExpr",),
+    "_expressions.measuring": (
+        "count",
+        "len",
+        "mean",
+        "n_people",
+        "null_count",
+        "share",
+        "std",
+        "sum",
+        "value_counts",
+        "var",
+    ),
     "_expressions.namespace": ("PrivateNamespace",),
-    "_expressions.tops": ("top_k",),
-    "_expressions.values": ("mean", "share", "std", "sum", "var"),
-    "_frames.claim_files": ("read_claim",),
-    "_frames.cube": ("Cube", "Number", "read_cube"),
-    "_frames.cubes": ("CubeQuery",),
-    "_frames.entrance": ("protect",),
+    "_frames.cube": (
+        "Cube",
+        "Number",
+        "read_cube",
+    ),
+    "_frames.cube_query": ("CubeQuery",),
+    "_frames.facts": ("read_claim",),
     "_frames.frame": ("PrivateFrame",),
-    "_frames.owned": ("OwnedRows", "owned"),
-    "_frames.publication": ("Publication", "publication"),
+    "_frames.joins": (
+        "OwnedRows",
+        "owned",
+    ),
+    "_frames.protect": ("protect",),
+    "_frames.publication": (
+        "Publication",
+        "publication",
+        "statement",
+    ),
     "_frames.query": ("PrivateQuery",),
-    "_frames.release": ("KeptAnswerWarning", "ReleaseError"),
-    "_frames.statements": ("statement",),
-    "_mechanisms.noise": ("discrete_gaussian", "discrete_laplace"),
-    "_mechanisms.selection": ("exponential_mechanism", "permute_and_flip"),
-    "_report": ("report",),
-    "_statements.statement": ("Statement",),
-    "_base.extras": ("MissingExtraError",),
-    "_codes.grids": ("Grid", "grid"),
+    "_mechanisms.noise": (
+        "discrete_gaussian",
+        "discrete_laplace",
+    ),
+    "_mechanisms.selection": (
+        "exponential_mechanism",
+        "permute_and_flip",
+    ),
+    "_questions.statement": ("Statement",),
+    "_release.release": (
+        "KeptAnswerWarning",
+        "ReleaseError",
+    ),
+    "publish.report": ("report",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME_OF)
@@ -114,7 +156,7 @@ def __getattr__(name: str) -> object:
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != _ON_DEMAND[name]:
                 raise
-            from dp_polars._base.extras import MissingExtraError
+            from dp_polars._base.process import MissingExtraError
 
             raise MissingExtraError(str(error)) from error
     if name in _HOME_OF:

@@ -55,7 +55,7 @@ def _plan(file: str | None, port: int | None, *, opens: bool) -> int:
             file=sys.stderr,
         )
         return 1
-    from dp_polars._planner.schema import schema_of
+    from dp_polars.publish.schema import schema_of
 
     if file is not None:
         try:

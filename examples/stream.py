@@ -31,8 +31,8 @@ import polars as pl
 
 import dp_polars as dpp
 from dp_polars import plot
-from dp_polars._base.words import system_words
-from dp_polars._mechanisms.thresholds import CountRuns, first_reached
+from dp_polars._base.rng import system_words
+from dp_polars._mechanisms.above_threshold import CountRuns, first_reached
 
 EPSILON = Fraction(1)
 # The part of epsilon that pays for the number of all rows, which the first guess needs.

@@ -26,8 +26,7 @@ from dp_polars._accounting.terms import (
     check_delta,
     check_relation,
 )
-from dp_polars._base.intervals import ball, precision, upper
-from dp_polars._base.numbers import Number, given, one_of, positive_fraction, positive_int, show
+from dp_polars._base.numbers import Number, ball, given, one_of, positive_fraction, positive_int, precision, show, upper
 
 # The better mechanism for a unit. At equal epsilon permute-and-flip is never worse than the exponential mechanism
 # (McKenna & Sheldon 2020, Theorem 2). At equal rho the exponential mechanism has the larger rate, because only it

@@ -1,37 +1,332 @@
-"""The ledger of a budget: one small SQLite database that processes share and that survives a crash.
-
-It has one `budget` row (what was promised, how much is spent), one `charges` row per charged output, and the answers
-that are kept. Every charge holds a digest of itself and of the one before; the `budget` row holds the last of these and
-one of its own. So a ledger damaged anywhere is an error rather than a smaller sum, and a charge reads one row only.
-
-SQLite alone does not keep it (https://www.sqlite.org/howtocorrupt.html): its locks are POSIX locks, which the
-system drops when *any* descriptor of the file is closed in the process, and its journal is named after the path. So
-every transaction holds a lock on a file next to the ledger, and a ledger with a second name is refused.
-"""
+"""The file of a budget: its rows, the answers that it keeps, its locks, and what no interruption may part."""
 
 from __future__ import annotations
 
+import _thread
+import hashlib
 import os
 import sqlite3
 import stat
+import threading
+import time
 from contextlib import closing, contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
-
-from dp_polars._accounting import kept
-from dp_polars._accounting.kept import digest as _digest
-from dp_polars._accounting.locks import deadline_from_now, held, lock, name_of, pause
-from dp_polars._accounting.uninterrupted import check_wanted
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
+
+
+T = TypeVar("T")
+
+# How long an interruption may wait: no signal ends a wait where its handler was set to go on (Polars sets one so).
+_GLANCE_SECONDS = 0.05
+
+
+class AbandonedError(RuntimeError):
+    """The thread that waited was interrupted: nobody hears of the result."""
+
+
+class _Call:
+    """A call in another thread: what came out of it, and whether anybody waits for it."""
+
+    def __init__(self) -> None:
+        self.outcome: list[tuple[object, BaseException | None]] = []
+        self.abandoned = False
+        self.ended = _thread.allocate_lock()
+        self.ended.acquire()
+
+    def run(self, function: Callable[[], object]) -> None:
+        _here.call = self
+        try:
+            self.outcome.append((function(), None))
+        except BaseException as error:
+            self.outcome.append((None, error))
+        finally:
+            self.ended.release()
+
+
+class _Here(threading.local):
+    call: _Call | None = None
+
+
+_here = _Here()
+
+
+def uninterrupted(function: Callable[[], T]) -> T:
+    """Return `function()`, or raise its error. Interrupted, the wait ends at once, and the call when it may.
+
+    Raises
+    ------
+    RuntimeError
+        If such a call asks for another one, as the finalizer of an object could: it would wait for itself.
+    """
+    if _here.call is not None:
+        msg = "A budget must not be used while the same thread uses one, as in the finalizer of an object."
+        raise RuntimeError(msg)
+    call = _Call()
+    try:
+        # Not threading.Thread, whose start waits in Python: interrupted there, it could leave the new thread waiting.
+        _thread.start_new_thread(call.run, (function,))
+        while not call.ended.acquire(timeout=_GLANCE_SECONDS):
+            pass
+    except BaseException:
+        call.abandoned = True
+        raise
+    result, error = call.outcome.pop()
+    if error is not None:
+        try:
+            raise error
+        finally:
+            del error  # whose traceback holds this frame
+    return result  # type: ignore[return-value]
+
+
+def check_wanted() -> None:
+    """Raise, where this is such a call, if nobody waits for it any longer."""
+    if _here.call is not None and _here.call.abandoned:
+        raise AbandonedError
+
+
+try:
+    import fcntl
+except ImportError:  # Windows: there SQLite's own locks belong to a handle, and closing another drops none
+    fcntl = None  # type: ignore[assignment]
+
+_BUSY_SECONDS = 60
+_PAUSE_SECONDS = 0.002
+
+# Code inside SQLite in this process holds this lock, and so does a fork: a child must not inherit an open ledger,
+# because its SQLite would believe that it holds the file's locks. No thread waits for another process with it.
+lock = threading.RLock()
+
+# The lock files that are open in this process.
+_descriptors: set[int] = set()
+
+
+def _after_fork_in_child() -> None:
+    """Close the lock files: if the parent dies, its child must not go on to hold its locks."""
+    while _descriptors:
+        os.close(_descriptors.pop())
+    lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=_after_fork_in_child)
+
+
+@contextmanager
+def held(path: Path, deadline: float) -> Iterator[None]:
+    """Hold the lock file next to the ledger: no thread and no process has another transaction.
+
+    The lock belongs to a descriptor that is opened here: neither closing the ledger nor another descriptor of the
+    lock drops it, and a crash does. The lock file is never deleted: a waiting process may have it open.
+    """
+    if fcntl is None:
+        yield
+        return
+    name = path.with_name(f"{path.name}-lock")
+    while True:
+        with lock:
+            number = _open_lock(name, path)
+            _descriptors.add(number)
+        try:
+            while not _has_locked(number, path):
+                pause(path, deadline)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(number), name.stat()):  # else somebody removed the file meanwhile
+                    yield
+                    return
+        finally:
+            # Explicitly: a child that was forked a moment ago may have a copy of the descriptor.
+            with suppress(OSError):
+                fcntl.flock(number, fcntl.LOCK_UN)
+            with lock:
+                _descriptors.discard(number)
+                os.close(number)
+
+
+def _open_lock(name: Path, path: Path) -> int:
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        with suppress(FileNotFoundError):
+            return os.open(name, flags)
+        try:
+            number = os.open(name, flags | os.O_CREAT | os.O_EXCL, 0o644)
+        except FileExistsError:
+            return os.open(name, flags)
+        with suppress(OSError):  # every user with read access to the ledger may lock it
+            found = path.stat()
+            if os.geteuid() == 0:
+                os.fchown(number, found.st_uid, found.st_gid)
+            os.fchmod(number, stat.S_IMODE(found.st_mode))
+    except OSError as error:
+        msg = (
+            f"{name_of(path)} could not be locked: {error}. Nothing was released.\n\n"
+            f"Hint: {str(name)!r} must be readable for all who use the ledger, like the ledger."
+        )
+        raise type(error)(msg) from error
+    return number
+
+
+def _has_locked(number: int, path: Path) -> bool:
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        msg = (
+            f"{name_of(path)} could not be locked: {error}. Nothing was released.\n\n"
+            "Hint: keep it on a local file system, which has locks (flock)."
+        )
+        raise OSError(msg) from error
+    return True
+
+
+def deadline_from_now() -> float:
+    """Return the time at which waiting for the ledger gives up."""
+    return time.monotonic() + _BUSY_SECONDS
+
+
+def pause(path: Path, deadline: float) -> None:
+    """Wait a moment; raise once the deadline is over, or if nobody waits for the charge any longer."""
+    check_wanted()
+    if time.monotonic() >= deadline:
+        msg = f"{name_of(path)} was busy for {_BUSY_SECONDS} seconds. Nothing was released."
+        raise TimeoutError(msg)
+    time.sleep(_PAUSE_SECONDS)
+
+
+def name_of(path: Path) -> str:
+    """Return what errors call the ledger."""
+    return f"The ledger {str(path)!r}"
+
+
+TABLES = [
+    """CREATE TABLE answers (
+    id INTEGER PRIMARY KEY, microseconds INTEGER, dataset TEXT, question TEXT, loss TEXT, source TEXT, text TEXT,
+    "key" TEXT, answer_digest TEXT, answer BLOB, digest TEXT)""",
+    "CREATE INDEX answers_by_key ON answers (key)",
+]
+
+
+DATASETS = """CREATE TABLE datasets (
+    id INTEGER PRIMARY KEY, about TEXT, "key" BLOB, "rows" TEXT, digest TEXT)"""
+
+
+class RowsOf(NamedTuple):
+    """Which rows in memory a data set stands for: their digest, and the key of it. They never leave the ledger."""
+
+    key: bytes
+    digest: str
+
+
+class Question(NamedTuple):
+    """What was asked.
+
+    Parameters
+    ----------
+    dataset
+        The name of the data set.
+    words
+        The outputs, for people.
+    loss
+        What a release costs one person, for people.
+    source
+        The mark of where the rows lie: see `Engine.mark`. It finds nothing, and is only compared.
+    text
+        All that decides the law of the answer: two questions with one text are the same.
+    """
+
+    dataset: str
+    words: str
+    loss: str
+    source: str
+    text: str
+
+
+class StoredAnswer(NamedTuple):
+    """An answer that is kept: when it was drawn, in microseconds of UTC, what was asked, and how long it is."""
+
+    microseconds: int
+    question: Question
+    size: int
+
+
+def digest_of_text(*values: Any) -> str:  # noqa: ANN401
+    """Return a short text of values that no other values have."""
+    return hashlib.sha256(ascii(values).encode()).hexdigest()
+
+
+def write(connection: sqlite3.Connection, microseconds: int, question: Question, answer: bytes) -> None:
+    """Keep an answer; the newest is the one that is found."""
+    (number,) = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM answers").fetchone()
+    values = (number, microseconds, *question, digest_of_text(question.text), hashlib.sha256(answer).hexdigest())
+    connection.execute(f"INSERT INTO answers VALUES (?{', ?' * 10})", (*values, answer, digest_of_text(*values)))
+
+
+def find(connection: sqlite3.Connection, text: str) -> tuple[StoredAnswer, bytes] | None:
+    """Return the newest answer to a question, if one is kept; raise if it is damaged."""
+    found = connection.execute(
+        "SELECT * FROM answers WHERE key = ? AND text = ? ORDER BY id DESC LIMIT 1", (digest_of_text(text), text)
+    ).fetchone()
+    if found is None:
+        return None
+    *values, answer, stored = found
+    if not isinstance(answer, bytes) or hashlib.sha256(answer).hexdigest() != values[-1]:
+        msg = f"answer {values[0]} does not fit its digest"
+        raise sqlite3.DatabaseError(msg)
+    return _checked(*values, len(answer), stored), answer
+
+
+def find_rows(connection: sqlite3.Connection, about: str) -> RowsOf | None:
+    """Return which rows a data set stands for, if that is known; raise if it is damaged."""
+    found = connection.execute("SELECT * FROM datasets WHERE about = ? ORDER BY id LIMIT 1", (about,)).fetchone()
+    return None if found is None else _checked_rows(*found)
+
+
+def note_rows(connection: sqlite3.Connection, about: str, rows: RowsOf) -> RowsOf:
+    """Note which rows a data set stands for, unless that is known; return what is."""
+    known = find_rows(connection, about)
+    if known is None:
+        (number,) = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM datasets").fetchone()
+        values = (number, about, *rows)
+        connection.execute("INSERT INTO datasets VALUES (?, ?, ?, ?, ?)", (*values, digest_of_text(*values)))
+    return known or rows
+
+
+def _checked_rows(number: int, about: str, key: bytes, rows: str, stored: str) -> RowsOf:
+    if digest_of_text(number, about, key, rows) != stored:
+        msg = f"data set {number} does not fit its digest"
+        raise sqlite3.DatabaseError(msg)
+    return RowsOf(key, rows)
+
+
+def read(connection: sqlite3.Connection) -> Iterator[StoredAnswer]:
+    """Yield what is kept, in the order in which it was; raise if it is damaged."""
+    names = "id, microseconds, dataset, question, loss, source, text, key, answer_digest, length(answer), digest"
+    for found in connection.execute(f"SELECT {names} FROM answers ORDER BY id"):
+        yield _checked(*found)
+    for found in connection.execute("SELECT * FROM datasets"):
+        _checked_rows(*found)
+
+
+def _checked(*found: Any) -> StoredAnswer:  # noqa: ANN401
+    *values, size, stored = found
+    number, microseconds, *asked, key, _ = values
+    question = Question(*asked)
+    if digest_of_text(*values) != stored or digest_of_text(question.text) != key:
+        msg = f"answer {number} does not fit its digest"
+        raise sqlite3.DatabaseError(msg)
+    return StoredAnswer(microseconds, question, size)
+
 
 _APPLICATION = 0x44505042  # "DPPB", as SQLite's application_id
 
 _VERSION = 6  # as SQLite's user_version; no other one is opened
 
 _TABLES = [
-    *kept.TABLES,
+    *TABLES,
     """CREATE TABLE budget (
     id INTEGER PRIMARY KEY, unit TEXT, total TEXT, name TEXT, privacy_unit TEXT, neighboring_relation TEXT,
     charges INTEGER, spent TEXT, last_digest TEXT, delta TEXT, spent_delta TEXT,
@@ -39,7 +334,7 @@ _TABLES = [
     """CREATE TABLE charges (
     id INTEGER PRIMARY KEY, microseconds INTEGER, what TEXT, mechanism TEXT, unit TEXT, loss TEXT, running_total TEXT,
     delta TEXT, running_delta TEXT, rho TEXT, running_divergence TEXT, unchecked INTEGER, digest TEXT)""",
-    kept.DATASETS,
+    DATASETS,
 ]
 
 
@@ -268,14 +563,14 @@ def check(connection: sqlite3.Connection, head: Head) -> None:
     if tables != _TABLES:
         msg = "its tables are not as they were made"
         raise sqlite3.DatabaseError(msg)
-    for _ in (*read_charges(connection, head), *kept.read(connection)):
+    for _ in (*read_charges(connection, head), *read(connection)):
         pass
 
 
 def read_head(connection: sqlite3.Connection) -> Head:
     """Return the `budget` row."""
     rows = connection.execute("SELECT * FROM budget").fetchall()
-    if len(rows) != 1 or rows[0][-1] != _digest(*rows[0][1:-1]):
+    if len(rows) != 1 or rows[0][-1] != digest_of_text(*rows[0][1:-1]):
         msg = "its sum does not fit the digest"
         raise sqlite3.DatabaseError(msg)
     return Head(*rows[0][1:-1])
@@ -287,7 +582,7 @@ def read_charges(connection: sqlite3.Connection, head: Head) -> Iterator[Charge]
     for number, (stored_number, *values, stored_digest) in enumerate(
         connection.execute("SELECT * FROM charges ORDER BY id"), 1
     ):
-        digest = _digest(digest, number, *values)
+        digest = digest_of_text(digest, number, *values)
         if (number, digest) != (stored_number, stored_digest):
             msg = f"charge {number} does not fit its digest"
             raise sqlite3.DatabaseError(msg)
@@ -301,7 +596,7 @@ def write_charges(connection: sqlite3.Connection, head: Head, charges: Iterable[
     """Append `charges`, and set `head` to what it says, with the new sum."""
     for charge in charges:
         number = head.charges + 1
-        digest = _digest(head.last_digest, number, *charge)
+        digest = digest_of_text(head.last_digest, number, *charge)
         _write(connection, "INSERT INTO charges", number, *charge, digest)
         head = head._replace(
             charges=number,
@@ -378,7 +673,7 @@ def _fill(connection: sqlite3.Connection, head: Head) -> None:
 
 
 def _write_head(connection: sqlite3.Connection, head: Head) -> None:
-    _write(connection, "REPLACE INTO budget", 1, *head, _digest(*head))
+    _write(connection, "REPLACE INTO budget", 1, *head, digest_of_text(*head))
 
 
 def _write(connection: sqlite3.Connection, into: str, *values: object) -> None:

@@ -13,8 +13,7 @@ from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from dp_polars._accounting.amounts import BudgetExceededError, Remaining, exact
-from dp_polars._accounting.conversions import (
+from dp_polars._accounting.costs import (
     EpsilonAt,
     best_order,
     delta_left,
@@ -22,6 +21,7 @@ from dp_polars._accounting.conversions import (
     epsilon_at,
     epsilon_of_divergence,
 )
+from dp_polars._accounting.terms import BudgetExceededError, Remaining, exact
 from dp_polars._base.numbers import float_up
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dp_polars._accounting.terms import Unit
 
     Ends: TypeAlias = tuple[datetime, datetime] | None
+
 
 # Significant decimals of the order less one, whose rounding hardly matters next to the best, and of the largest rho.
 _DIGITS_OF_ORDER, _DIGITS_OF_RHO = 5, 10

@@ -1,14 +1,22 @@
-"""Arguments that users give: numbers, as exact rationals, and words."""
+"""Numbers as users give them, and rigorous intervals of real ones."""
 
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from datetime import date, time, timedelta
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
-from typing import TypeAlias, TypeVar
+from threading import RLock
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flint import arb
+
 
 Number: TypeAlias = "int | float | Fraction | Decimal"
 Word = TypeVar("Word", bound=str)
@@ -123,3 +131,45 @@ def float_up(value: Fraction) -> float:
 def plural(number: int, noun: str) -> str:
     """Return a number of things: "1 grid point", "2,000 grid points"."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+# FLINT's precision is global to the process. A ball is right at any precision, so a race could only cost
+# accuracy, but a caller's own FLINT code must find the precision as it left it.
+_lock = RLock()
+
+
+@contextmanager
+def precision(bits: int) -> Iterator[None]:
+    """Compute with balls of `bits` bits inside the block."""
+    from flint import ctx
+
+    with _lock, ctx.workprec(bits):
+        yield
+
+
+def ball(value: Fraction | int) -> arb:
+    """Return the tightest ball around an exact rational at the current precision."""
+    from flint import arb, fmpq
+
+    return arb(fmpq(value.numerator, value.denominator))
+
+
+def ball_between(low: Fraction, high: Fraction) -> arb:
+    """Return a ball that holds every real from `low` to `high`."""
+    return ball(low).union(ball(high))
+
+
+def _exact(endpoint: arb) -> Fraction:
+    mantissa, exponent = endpoint.man_exp()
+    scale = Fraction(2) ** int(exponent)
+    return int(mantissa) * scale
+
+
+def lower(value: arb) -> Fraction:
+    """Return a rational that is not above any number of the ball."""
+    return _exact(value.lower())
+
+
+def upper(value: arb) -> Fraction:
+    """Return a rational that is not below any number of the ball."""
+    return _exact(value.upper())

@@ -10,15 +10,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dp_polars._expressions import argmax as argmax
-    from dp_polars._expressions import choices as choices
-    from dp_polars._expressions import counts as counts
-    from dp_polars._expressions import first_above as first_above
-    from dp_polars._expressions import tops as tops
-    from dp_polars._expressions import values as values
+    from dp_polars._expressions import best_rows as best_rows
+    from dp_polars._expressions import choosing as choosing
+    from dp_polars._expressions import measuring as measuring
 
 
-_ON_DEMAND = ("argmax", "choices", "counts", "first_above", "tops", "values")
+_ON_DEMAND = ("best_rows", "choosing", "measuring")
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dp_polars._statements.facts import loss_facts, output_facts, software
-from dp_polars._statements.known import checked
-from dp_polars._statements.statement import Statement
+from dp_polars._questions.statement import Statement
+from dp_polars._questions.statement_facts import checked, loss_facts, output_facts, software
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,5 +1,5 @@
-"""Private frames: the recipe of steps, protection, public keys, sources of rows, and the release.
+"""Private frames, as users write them: protect, steps, joins, queries, cubes, publications.
 
-Imports `_expressions`, `_engines` and below. Private rows come in by a source and are read by an engine, after the
-charge; a release is all that goes out.
+Begin with `frame.PrivateFrame`. Imports `_release`, the engines and below. Private rows come in by a source and are
+read by an engine, after the charge; a release is all that goes out.
 """

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from dp_polars._base.calls import called
+from dp_polars._base.process import called
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dp_polars._accounting.budgets import Budget
+    from dp_polars._accounting.budget import Budget
     from dp_polars._frames.frame import PrivateFrame
 
 
@@ -41,11 +41,11 @@ class FrameNamespace:
         unchecked: bool = False,
     ) -> PrivateFrame:
         """Take the frame's rows as private: see `dp_polars.protect`."""
-        from dp_polars._frames.entrance import recipe_of
         from dp_polars._frames.frame import PrivateFrame
-        from dp_polars._frames.protection import Protection
-        from dp_polars._frames.sources import source_of
-        from dp_polars._rowwise.files import identities
+        from dp_polars._frames.protect import recipe_of
+        from dp_polars._release.protection import Protection
+        from dp_polars._release.sources import source_of
+        from dp_polars._steps.scans import identities
 
         protection = Protection.of(privacy_unit, max_rows, max_groups, max_rows_per_group, neighboring_relation)
         recipe = recipe_of(protection, dataset, budget, unchecked)

@@ -15,23 +15,23 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dp_polars._base.calls import called
 from dp_polars._base.numbers import given, plural, positive_int
-from dp_polars._base.paths import expanded, replacing
-from dp_polars._engines.outputs import beta_of_each, names_of_ends
-from dp_polars._frames.claim_files import CLAIM_KEY
-from dp_polars._frames.group_keys import product
+from dp_polars._base.process import called, expanded, replacing
+from dp_polars._frames.facts import CLAIM_KEY
 from dp_polars._mechanisms.noise_sums import Noise, sum_bounds
 from dp_polars._mechanisms.residuals import UNITS, Plan
 from dp_polars._questions.measures import BETA
+from dp_polars._release.contract import beta_of_each, names_of_ends
+from dp_polars._release.request import product
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dp_polars._base.arrays import Ints
+    from dp_polars._base.rng import Ints
 
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]
+
 
 T = TypeVar("T", float, "float | None")
 

@@ -1,50 +1,106 @@
-"""The facts of a private query for its statement: what it asks, of whom, and what of it is public.
-
-Nothing here reads a row. The steps of the plan before `protect` are told by their kinds alone.
-"""
+"""What a statement says of a query, and claims in files."""
 
 from __future__ import annotations
 
+import json
 import math
+import os
 from datetime import UTC, datetime
 from fractions import Fraction
 from itertools import zip_longest
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
 from dp_polars._accounting.claims import mechanisms_of
 from dp_polars._accounting.terms import in_words
-from dp_polars._base.digests import ipc_of, listed, sha256_of
+from dp_polars._base.column_types import unit_of_text
 from dp_polars._base.numbers import as_fraction, plural
-from dp_polars._base.privacy_units import unit_of_text
-from dp_polars._engines.contract import Product
-from dp_polars._engines.polars_engine import PolarsEngine
-from dp_polars._frames import whole_cost
-from dp_polars._frames.keys import KeyRequest
-from dp_polars._frames.people import CutRequest, PeopleRequest
-from dp_polars._frames.person_steps import PersonGroups
-from dp_polars._frames.protection import OneRowEach
-from dp_polars._frames.recipe import EachColumn, Expressions, Join, Joining, Rename, with_further
-from dp_polars._frames.request import Request
-from dp_polars._rowwise.plan_words import steps_and_urls
-from dp_polars._statements.facts import NOT_RECORDED, loss_facts, number_facts, output_facts, software
-from dp_polars._statements.known import AT_DELTA, checked
-from dp_polars._statements.statement import Statement
+from dp_polars._base.process import expanded, ipc_of, listed, sha256_of
+from dp_polars._frames.of_people import CutRequest, KeyRequest, PeopleRequest
+from dp_polars._questions.statement import Statement
+from dp_polars._questions.statement_facts import (
+    AT_DELTA,
+    NOT_RECORDED,
+    checked,
+    loss_facts,
+    number_facts,
+    output_facts,
+    software,
+)
+from dp_polars._release import shares
+from dp_polars._release.contract import Product
+from dp_polars._release.pipeline import EachColumn, Expressions, Join, Joining, PersonGroups, Rename, with_further
+from dp_polars._release.protection import OneRowEach
+from dp_polars._release.request import Request
+from dp_polars._steps.plans import steps_and_urls
+from dp_polars.engines.polars.engine import PolarsEngine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dp_polars._accounting import ledger
-    from dp_polars._accounting.budgets import Budget
+    from dp_polars._accounting.budget import Budget
     from dp_polars._accounting.terms import Unit
     from dp_polars._base.numbers import Number
-    from dp_polars._frames.recipe import Origin
-    from dp_polars._frames.request import AnyRequest
-    from dp_polars._frames.step import Step
     from dp_polars._questions.question import Asked
-    from dp_polars._statements.facts import Facts
+    from dp_polars._questions.statement_facts import Facts
+    from dp_polars._release.contract import KeyWork, Work
+    from dp_polars._release.pipeline import Origin, Step
+    from dp_polars._release.request import AnyRequest
+
+
+#: The name in the file's metadata.
+CLAIM_KEY = b"dp_polars.claim"
+#: The name in the claim.
+STATEMENT = "statement"
+
+
+def refuse_wide_integers(work: Work | KeyWork) -> None:
+    """Refuse to write integers of 128 bits, for which Parquet has no type."""
+    wide = sorted({str(dtype) for dtype in work.released_types if dtype in (pl.Int128, pl.UInt128)})
+    if wide:
+        msg = (
+            f"sink_parquet can't write keys or answers of the type {wide[0]}: Parquet files have no such integers.\n\n"
+            "Hint: cast the column to pl.Int64 or pl.String before group_by, or use release()."
+        )
+        raise TypeError(msg)
+
+
+def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the privacy claim that a Parquet file written by `PrivateQuery.sink_parquet` carries.
+
+    Parameters
+    ----------
+    path
+        The file; `~` is the home folder.
+
+    Returns
+    -------
+    dict
+        `date` (ISO), `protection` (who is a person, and the bounds), `groups` (their number), `loss` (of one person to
+        the whole file) and `columns`: name -> `selects`, `mechanism`, `loss` (`unit`, `value`, None beyond all floats,
+        and the `exact` ratio), `delta` (of keys alone), `neighboring_relation`, `privacy_unit`,
+        `bounds` (name -> number, of those that the output has). `statement` is the `Statement` of the release; a file
+        of `Cube.write` has none, for `CubeQuery.statement` gives it.
+
+    Raises
+    ------
+    ValueError
+        If the file carries no claim.
+    """
+    from pyarrow import parquet
+
+    metadata = parquet.read_schema(expanded(path)).metadata or {}
+    if CLAIM_KEY not in metadata:
+        msg = f"the file must have been written by PrivateQuery.sink_parquet, got {str(path)!r} without a claim."
+        raise ValueError(msg)
+    claim: dict[str, Any] = json.loads(metadata[CLAIM_KEY])
+    if STATEMENT in claim:
+        claim[STATEMENT] = Statement(claim[STATEMENT])
+    return claim
+
 
 # What steps do, in words; of others the name of the method stands there.
 _STEPS = {
@@ -87,13 +143,13 @@ def statement_of(
         head, charges = budget.charged()
         asked = [charge.what for charge in charges if charge.mechanism in mechanisms_of("keys")]
         ledger = ledger_facts(budget, head, charges, [""] * len(charges), asked)
-    protection, loss = requests[0].protection, whole_cost.loss_of(claims)
+    protection, loss = requests[0].protection, shares.loss_of(claims)
     return Statement.of(
         {
             **software(),
             "state": state,
             "known": checked(known),
-            "loss": loss_facts(loss.unit, loss.value, whole_cost.delta_of(claims), at_delta),
+            "loss": loss_facts(loss.unit, loss.value, shares.delta_of(claims), at_delta),
             "promise": None if requests[0].taken is None else requests[0].taken.promise,
             "unit": unit_facts(protection.privacy_unit, protection.neighboring_relation),
             "releases": [{"name": name, **facts} for name, (_, facts) in releases.items()],

@@ -1,4 +1,4 @@
-"""One output for each column, where a private answer of `agg` is asked about several."""
+"""Outputs of `agg`: several columns in one, and filters as their last step."""
 
 from __future__ import annotations
 
@@ -8,13 +8,53 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from polars.exceptions import ComputeError
 
-from dp_polars._expressions.expressions import PrivateExpr
-from dp_polars._expressions.sharing import ours_of
-from dp_polars._rowwise import nodes
-from dp_polars._rowwise.names import OF_ALL_COLUMNS
+from dp_polars._expressions.expression import PrivateExpr
+from dp_polars._expressions.namespace import ours_of
+from dp_polars._steps import nodes
+from dp_polars._steps.nodes import OF_ALL_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+
+def read_by_row(
+    columns: Sequence[pl.Expr], output: str, *, counts_nulls: bool = False
+) -> tuple[tuple[pl.Expr, ...], bool]:
+    """Return the columns of an output, the first one without its last `filter`, and whether it had one.
+
+    No row is left out of a column: where the condition is false or null, the value is null, which every question
+    ignores before any bound. Weights of rows that are ignored do not count, so they need no filter. A question that
+    `counts_nulls` ignores what is not null instead.
+
+    Raises
+    ------
+    ValueError
+        If weights are filtered.
+    """
+    if any(_filtered(weights) is not None for weights in columns[1:]):
+        msg = (
+            f"Output {output!r}: weights must have no filter: what counts follows from the column alone.\n\n"
+            'Hint: filter the column, pl.col("x").filter(…).dp.mode(…, weights=pl.col("w")): other rows weigh nothing.'
+        )
+        raise ValueError(msg)
+    if not columns or (found := _filtered(columns[0])) is None:
+        return tuple(columns), False
+    value, condition = found
+    if counts_nulls:
+        is_counted = (condition & value.is_null()).fill_null(value=False)
+        return (pl.when(~is_counted).then(pl.lit(value=True)).otherwise(None),), True
+    # Without `otherwise`, Polars 1 could not read it back from a pickle.
+    return (pl.when(condition).then(value).otherwise(None), *columns[1:]), True
+
+
+def _filtered(column: pl.Expr) -> tuple[pl.Expr, pl.Expr] | None:
+    """Return what a column's last step filters, and by which condition; None where the last step is another."""
+    match column.meta.pop():
+        case [inner] if inner.meta.undo_aliases().meta.eq(column.meta.undo_aliases()):  # a name
+            return _filtered(inner)
+        case [condition, value] if value.filter(condition).meta.eq(column):
+            return value, condition
+    return None
 
 
 def outputs_of(

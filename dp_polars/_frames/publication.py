@@ -1,25 +1,29 @@
-"""A publication: several queries about the same people, with one promise, one charge, one statement and one report."""
+"""Publications of several queries, and statements of what was released."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
+from fractions import Fraction
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, Unpack
 
 import polars as pl
 
-from dp_polars._base.calls import called
-from dp_polars._base.numbers import given
-from dp_polars._frames import whole_cost
-from dp_polars._frames.cubes import CubeQuery
-from dp_polars._frames.facts import statement_of
+from dp_polars._accounting.budget import Budget
+from dp_polars._accounting.claims import mechanisms_of
+from dp_polars._base.numbers import Number, given
+from dp_polars._base.process import called
+from dp_polars._frames.cube_query import CubeQuery
+from dp_polars._frames.facts import ledger_facts, loss_of_ledger, statement_of, unit_facts
 from dp_polars._frames.joins import is_same_budget
 from dp_polars._frames.query import PrivateQuery, scaled, without_data
-from dp_polars._frames.release import release_all
-from dp_polars._frames.request import explained
-from dp_polars._rowwise.one_unit import refuse_two_units
-from dp_polars._statements.known import AT_DELTA, Known
+from dp_polars._questions.statement import Statement
+from dp_polars._questions.statement_facts import AT_DELTA, NOT_RECORDED, Known, checked, loss_facts, software
+from dp_polars._release import shares
+from dp_polars._release.release import charged_as, release_all
+from dp_polars._release.request import explained
+from dp_polars._steps.scans import refuse_two_units
 
 if TYPE_CHECKING:
     import os
@@ -29,14 +33,17 @@ if TYPE_CHECKING:
 
     from polars._typing import EngineType
 
-    from dp_polars._accounting.budgets import Budget
+    from dp_polars._accounting import ledger
+    from dp_polars._accounting.budget import Budget
     from dp_polars._accounting.claims import Claim
     from dp_polars._accounting.terms import Loss
     from dp_polars._base.numbers import Number
-    from dp_polars._engines.outputs import Presentation, Ranges
-    from dp_polars._frames.release import Part
-    from dp_polars._frames.sources import Opened, PrivateRows
-    from dp_polars._statements.statement import Statement
+    from dp_polars._questions.statement import Statement
+    from dp_polars._questions.statement_facts import Facts
+    from dp_polars._release.contract import Presentation, Ranges
+    from dp_polars._release.release import Part
+    from dp_polars._release.sources import Opened, PrivateRows
+
 
 ReleasedT = TypeVar("ReleasedT")
 
@@ -72,12 +79,12 @@ class Publication:
     @property
     def loss(self) -> Loss:
         """What one release of all queries costs one person: in rho if all are given in rho, or one has no epsilon."""
-        return whole_cost.loss_of(self._claims())
+        return shares.loss_of(self._claims())
 
     @property
     def delta(self) -> Fraction:
         """What one release spends of delta in addition to its loss: above 0 only for keys that nobody listed."""
-        return whole_cost.delta_of(self._claims())
+        return shares.delta_of(self._claims())
 
     @called
     def scaled_to(
@@ -297,7 +304,7 @@ class Publication:
         names = "\n".join(f"  {name}: {', '.join(map(str, query.asks))}" for name, query in self.queries.items())
         claims = self._claims()
         is_open = any(claim.is_open for claim in claims)
-        costs = "not known: publication.scaled_to(epsilon=1, delta=1e-6)" if is_open else whole_cost.in_words(claims)
+        costs = "not known: publication.scaled_to(epsilon=1, delta=1e-6)" if is_open else shares.in_words(claims)
         unit = self._first.protection.privacy_unit
         who = "one person per row" if unit is None else f"one person per {unit!r}"
         return f"<Publication: {who}\n{names}\n  costs: {costs}>"
@@ -383,3 +390,135 @@ def _refuse_other(first: str, one: PrivateQuery, name: str, other: PrivateQuery)
         with_rows, without = (first, name) if one.has_rows else (name, first)
         msg = f"publication: all queries must have rows, or none: {with_rows!r} has rows, {without!r} has none yet."
         raise ValueError(msg)
+
+
+@called
+def statement(
+    budget: Budget,
+    queries: Sequence[PrivateQuery | Publication] = (),
+    *,
+    at_delta: Number = AT_DELTA,
+    **known: Unpack[Known],
+) -> Statement:
+    r"""Return the privacy statement of all that a budget was charged for.
+
+    A ledger holds the unit, the relation, the sums, and of each output a text, its mechanism, its loss and the time.
+    Everything else is known of `queries` alone. Nothing is read of the rows, or charged. Where the budget is a promise
+    of (epsilon, delta), the statement is about this promise, and says what is charged of it.
+
+    Parameters
+    ----------
+    budget
+        Its ledger is read whole.
+    queries
+        The queries and publications that were released, once for each release. Each output must stand in the ledger, by
+        its text, mechanism and loss. What stands there and in no query is "not recorded".
+    at_delta
+        The δ at which the sum of all losses is also given as an ε.
+    **known
+        What only people know: see `PrivateQuery.statement`.
+
+    Returns
+    -------
+    Statement
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an output of a query is not in the ledger, a query has another privacy unit or relation than the ledger, the
+        ledger is damaged, or an argument is not as described.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> budget = dpp.Budget(epsilon=1, name="visits")
+    >>> visits = pl.DataFrame({"patient": [1, 1, 2]})
+    >>> query = visits.dp.protect("patient", budget=budget).agg(dpp.n_people(epsilon=0.5))
+    >>> released = query.release()
+    >>> dpp.statement(budget, [query]).facts["loss"]["exact"]
+    '1/2'
+    """
+    if not isinstance(budget, Budget):
+        msg = (
+            f"budget must be a Budget, got {given(budget)}.\n\nHint: one query without a budget has query.statement()."
+        )
+        raise TypeError(msg)
+    every: list[tuple[str | None, PrivateQuery]] = []
+    for query in queries:
+        if not isinstance(query, (PrivateQuery, Publication)):
+            msg = f"queries must be queries of private frames, got {given(query)}.\n\nHint: [private.agg(…)]."
+            raise TypeError(msg)
+        every += query.queries.items() if isinstance(query, Publication) else [(None, query)]
+    head, charges = budget.charged()
+    places = _places([name for name, _ in every])
+    recorded = _matched(every, places, budget, head, charges)
+    releases = [
+        {"name": "" if name is None else place, **query.described(at_delta)}
+        for (name, query), place in zip(every, places, strict=True)
+    ]
+    of_release = {place: one["asks"] for place, one in zip(places, releases, strict=True)}
+    asked_before = [
+        charge.what
+        for charge, where in zip(charges, recorded, strict=True)
+        if charge.mechanism in mechanisms_of("keys") or of_release.get(where, "answers") != "answers"
+    ]
+    unit: Facts = {"person": None, "why": "not known, for nothing is charged yet.", "relation": None, "notes": []}
+    if head.charges and head.neighboring_relation is not None:
+        unit = unit_facts(head.privacy_unit, head.neighboring_relation)
+    return Statement.of(
+        {
+            **software(),
+            "state": "charged",
+            "known": checked(known),
+            "loss": loss_facts(*loss_of_ledger(head), at_delta),
+            "promise": None,
+            "unit": unit,
+            "releases": releases,
+            "ledger": ledger_facts(budget, head, charges, recorded, asked_before),
+        }
+    )
+
+
+def _places(names: Sequence[str | None]) -> list[str]:
+    """Return what releases are called: as their queries in publications, with a number where two have one name."""
+    numbered = [f"release {number}" for number in range(1, len(names) + 1)]
+    return [
+        number if name is None else name if names.count(name) == 1 else f"{name} ({number})"
+        for name, number in zip(names, numbered, strict=True)
+    ]
+
+
+def _matched(
+    queries: Sequence[tuple[str | None, PrivateQuery]],
+    names: Sequence[str],
+    budget: Budget,
+    head: ledger.Head,
+    charges: Sequence[ledger.Charge],
+) -> list[str]:
+    """Return in which release the query of each charge stands; refuse an output that no charge is left for."""
+    recorded = [NOT_RECORDED] * len(charges)
+    left: dict[tuple[object, ...], list[int]] = {}
+    for place, one in reversed([*enumerate(charges)]):
+        key = (one.what, one.mechanism, (one.unit, Fraction(one.loss)), Fraction(one.delta))
+        left.setdefault(key, []).append(place)
+    for (name, query), of_release in zip(queries, names, strict=True):
+        promised = (query.protection.privacy_unit, query.protection.neighboring_relation)
+        if head.charges and promised != (head.privacy_unit, head.neighboring_relation):
+            msg = (
+                f"queries must have the privacy unit and the relation of the ledger, {head.privacy_unit!r} and "
+                f"{head.neighboring_relation!r}, got {promised[0]!r} and {promised[1]!r}."
+            )
+            raise ValueError(msg)
+        for ask in query.asks:
+            claim = ask.query.claim
+            places = left.get((charged_as(name, ask), claim.mechanism, budget.as_charged(claim), claim.delta), [])
+            if not places:
+                msg = (
+                    f"queries must have been charged to this budget: output {ask.name!r} ({ask}, {claim}) is not in "
+                    "the ledger, or not as often as it was given.\n\n"
+                    "Hint: budget.log() lists what is. Give each query once for each of its releases."
+                )
+                raise ValueError(msg)
+            recorded[places.pop()] = of_release
+    return recorded

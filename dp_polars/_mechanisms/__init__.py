@@ -1,4 +1,5 @@
-"""Exact draws: the race of score blocks, its exact path, and selection by scores of the caller's own.
+"""Exact draws: the race, noise, top k, above threshold, partition selection, and the histograms that they draw from.
 
-Imports `_accounting` and `_base`. Scores come in as arrays, and only what was drawn goes out.
+Begin with `drawing.Draw`. Imports `_accounting`, `_bins` and `_base`, and knows no question. Histograms come in, and
+only what was drawn goes out.
 """

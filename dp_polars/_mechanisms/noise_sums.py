@@ -40,9 +40,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dp_polars._accounting.terms import Mechanism
-    from dp_polars._base.arrays import Ints
+    from dp_polars._base.rng import Ints
 
     Floats = NDArray[np.float64]
+
 
 _TAIL = 1e-11
 _SLACK = 1e-9

@@ -1,17 +1,9 @@
-"""The race: score blocks and a rate in, one winner per group out.
-
-Every candidate gets an independent V uniform on (0, 1) and arrives at g(−log(1 − V))·exp(rate·gap), where g is the
-mechanism's (`laws.RacingLaw`); the first to arrive wins. A block of m candidates that share one score is one racer: the
-first of its m arrivals.
-
-Floats bound the arrival times from both sides and rule out the racers that provably come later. What they can't decide
-goes to `exact_race`. So every choice has exactly the probability that the formulas give.
-"""
+"""The race of score blocks: its laws, its exact path, and the race by floats with proved bounds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -19,15 +11,248 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_polars._base.arrays import lengths_from, run_starts
 from dp_polars._base.column_types import float_of
-from dp_polars._mechanisms import exact_race
-from dp_polars._mechanisms.laws import Floats
+from dp_polars._base.numbers import ball, ball_between, lower, precision, upper
+from dp_polars._base.rng import WordSource, lengths_from, run_starts, uniform_below
 
 if TYPE_CHECKING:
-    from dp_polars._base.arrays import Ints, SignedInts
-    from dp_polars._base.words import WordSource
-    from dp_polars._mechanisms.laws import RacingLaw
+    from flint import arb
+
+    from dp_polars._accounting.claims import Claim
+    from dp_polars._accounting.terms import Mechanism
+    from dp_polars._base.rng import Ints, SignedInts, WordSource
+
+
+Floats: TypeAlias = "NDArray[np.float64]"
+
+
+@dataclass(frozen=True)
+class RacingLaw:
+    """What a race must know of a mechanism.
+
+    The log-density of −log g(W) must not fall faster than a slope of 1. So a choice at the rate ε/R is ε-DP, with its
+    lead as well (`docs/proofs/leads.md`).
+
+    Parameters
+    ----------
+    values
+        g in float64, shape (n,): ascending, from 1 − exp(−w) up to w, off by at most 8 units in the last place; g(0) is
+        0. An infinite wait is allowed.
+    exact_value
+        g in interval arithmetic.
+    odds
+        The number of candidates -> c, so that an error of t or more has a probability of at most c·exp(−rate·t).
+    is_uniform
+        Whether g(W) = V. That saves the logarithm of V.
+    """
+
+    values: Callable[[Floats], Floats]
+    exact_value: Callable[[arb], arb]
+    odds: Callable[[int], float]
+    is_uniform: bool = False
+
+    def log_odds(self, k: int, beta: float) -> float:
+        """Return rate times an error that is reached with probability at most `beta`, with k candidates."""
+        return 0.0 if k == 1 else max(0.0, math.log(self.odds(k) / beta))
+
+
+def _flip(waits: Floats) -> Floats:
+    return -np.expm1(-waits)
+
+
+def _flip_exactly(wait: arb) -> arb:
+    return -(-wait).expm1()
+
+
+def _half_of_others(k: int) -> float:
+    # McKenna & Sheldon 2020: against each single candidate the chance is half its coin.
+    return (k - 1) / 2
+
+
+# A word that is no key here does not race: it raises KeyError.
+LAWS: dict[Mechanism, RacingLaw] = {
+    "permute_and_flip": RacingLaw(_flip, _flip_exactly, _half_of_others, is_uniform=True),
+    "exponential": RacingLaw(lambda waits: waits, lambda wait: wait, float),
+}
+
+
+def error_bound(k: int, beta: float, claim: Claim) -> float:
+    """Return an error that is reached with probability at most `beta`, in the units of the claim's range."""
+    return LAWS[claim.mechanism].log_odds(k, beta) / float(claim.rate)
+
+
+# A real number: how many bits of each uniform to use -> a ball that holds it.
+Real: TypeAlias = "Callable[[int], arb]"
+
+
+@dataclass
+class Uniform:
+    """A uniform real from 0 to 1 of which `bits` leading bits are drawn so far, as the integer `prefix`."""
+
+    prefix: int
+    bits: int
+    words: WordSource
+
+    def __call__(self, bits: int) -> arb:
+        while self.bits < bits:
+            self.prefix = self.prefix << 64 | int(self.words(1)[0])
+            self.bits += 64
+        scale = 1 << self.bits
+        return ball_between(Fraction(self.prefix, scale), Fraction(self.prefix + 1, scale))
+
+
+def first_arrival(
+    gap: Callable[[int], Fraction | int],
+    multiplicities: Sequence[int],
+    words_drawn: Mapping[int, int],
+    far: Sequence[int],
+    far_word: int | None,
+    rate: Fraction,
+    law: RacingLaw,
+    words: WordSource,
+) -> int:
+    """Return the position of the block that arrives first.
+
+    Parameters
+    ----------
+    gap, multiplicities
+        All blocks of one group, by position.
+    words_drawn
+        The first 64 bits of the uniform of each block that floats could not rule out, by position.
+    far
+        Positions of the blocks that were not raced one by one.
+    far_word
+        The first 64 bits of the uniform of all far candidates together; None where floats ruled them out.
+    """
+
+    def arrival(wait: Real, position: int) -> Real:
+        return _log_arrival(law, wait, rate * gap(position))
+
+    winner, best = -1, None
+    for position, word in words_drawn.items():
+        uniform = Uniform(word, 64, words)
+        time = arrival(wait_of(multiplicities[position], uniform), position)
+        if best is None or is_less(time, best):
+            winner, best = position, time
+    if not far or far_word is None or best is None:
+        return winner
+
+    # The far candidates arrive in the order of their waits, but no earlier than a wait allows at the smallest far gap:
+    # once that is too late, all of them are.
+    left = {position: multiplicities[position] for position in far}
+    nearest = min(far, key=gap)
+    wait = wait_of(sum(left.values()), Uniform(far_word, 64, words))
+    while is_less(arrival(wait, nearest), best):
+        position = _uniform_position(left, words)
+        time = arrival(wait, position)
+        if is_less(time, best):
+            winner, best = position, time
+        left[position] -= 1
+        if not any(left.values()):
+            break
+        wait = _next_wait(wait, sum(left.values()), Uniform(0, 0, words))
+    return winner
+
+
+def first_and_lead(
+    gap: Callable[[int], Fraction | int],
+    multiplicities: Sequence[int],
+    words_drawn: Mapping[int, int],
+    second_words: Mapping[int, int],
+    rate: Fraction,
+    unit: Fraction,
+    law: RacingLaw,
+    words: WordSource,
+) -> tuple[int, int | None]:
+    """Return the position of the first block, and by how many whole units it leads; None: there is no other.
+
+    Parameters
+    ----------
+    gap, multiplicities
+        All blocks of one group, by position.
+    words_drawn
+        The first 64 bits of the uniform of each block that may arrive first or second, by position.
+    second_words
+        Those of what comes second within a block, as far as they are drawn: they must not be drawn afresh.
+    unit
+        The unit of the lead, in that of the gaps.
+    """
+    uniforms = {position: Uniform(word, 64, words) for position, word in words_drawn.items()}
+    waits = {position: wait_of(multiplicities[position], uniform) for position, uniform in uniforms.items()}
+    times = {position: _log_arrival(law, wait, rate * gap(position)) for position, wait in waits.items()}
+    winner = _earliest(times)
+    first = times.pop(winner)
+    if multiplicities[winner] > 1:
+        uniform = Uniform(second_words[winner], 64, words) if winner in second_words else Uniform(0, 0, words)
+        after = _next_wait(waits[winner], multiplicities[winner] - 1, uniform)
+        times[-1] = _log_arrival(law, after, rate * gap(winner))
+    if not times:
+        return winner, None
+    second = times[_earliest(times)]
+    return winner, floor_of(lambda bits: (second(bits) - first(bits)) / ball(rate * unit))
+
+
+def _log_arrival(law: RacingLaw, wait: Real, exponent: Fraction) -> Real:
+    """Return the logarithm of an arrival time, from the wait."""
+    return lambda bits: law.exact_value(wait(bits)).log() + ball(exponent)
+
+
+def _earliest(times: Mapping[int, Real]) -> int:
+    """Return whose time is the first one."""
+    first, *others = times
+    for position in others:
+        if is_less(times[position], times[first]):
+            first = position
+    return first
+
+
+def wait_of(count: int, uniform: Uniform) -> Real:
+    """Return the shortest of `count` independent waits, as a function of one uniform."""
+    return lambda bits: -(-uniform(bits)).log1p() / count
+
+
+def _next_wait(wait: Real, count: int, uniform: Uniform) -> Real:
+    """Return the shortest of `count` independent waits that are known to be longer than `wait`."""
+    more = wait_of(count, uniform)
+    return lambda bits: wait(bits) + more(bits)
+
+
+def is_less(a: Real, b: Real) -> bool:
+    """Return whether a < b, with as many bits as that takes. They are equal with probability zero."""
+    bits = 64
+    while True:
+        with precision(2 * bits + 64):
+            x, y = a(bits), b(bits)
+            if x < y:
+                return True
+            if x > y:
+                return False
+        bits *= 2
+
+
+def floor_of(value: Real) -> int:
+    """Return the integer part, with as many bits as that takes. The number is an integer with probability zero."""
+    bits = 64
+    while True:
+        with precision(2 * bits + 64):
+            enclosure = value(bits)
+            if enclosure.is_finite():  # not so where all bits of a uniform are zero so far
+                floor = math.floor(lower(enclosure))
+                if floor == math.floor(upper(enclosure)):
+                    return floor
+        bits *= 2
+
+
+def _uniform_position(weights: Mapping[int, int], words: WordSource) -> int:
+    """Return a key with probability proportional to its weight, exactly."""
+    index = int(uniform_below(np.array([sum(weights.values())]), words)[0])
+    for position, weight in weights.items():
+        if index < weight:
+            return position
+        index -= weight
+    msg = "unreachable: an index below the sum of the weights lies in one of them"
+    raise AssertionError(msg)
+
 
 # Blocks whose coin exp(−rate·gap) is below exp(−FAR), less than 2**-64, are raced all together.
 FAR = 45.0
@@ -134,7 +359,7 @@ def race(blocks: Blocks, rate: Fraction, law: RacingLaw, words: WordSource) -> W
         gap, multiplicities = blocks.exact(group)
         is_far = np.ones(len(multiplicities), bool)
         is_far[:size] = ~_are_near(blocks.gaps[start : start + size], rate)
-        position = exact_race.first_arrival(
+        position = first_arrival(
             gap,
             multiplicities,
             {int(alive[i]) - start: int(drawn[i]) for i in np.flatnonzero(owner == group)},

@@ -24,7 +24,8 @@ from dp_polars._mechanisms.noise_sums import Noise, WeightedNoise, weighted_boun
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from dp_polars._base.arrays import Ints
+    from dp_polars._base.rng import Ints
+
 
 Axes: TypeAlias = "tuple[int, ...]"
 Floats: TypeAlias = "NDArray[np.float64]"

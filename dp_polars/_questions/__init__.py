@@ -1,4 +1,5 @@
-"""What one output asks: a frozen value that says which histograms it needs, what it may cost, and how it is drawn.
+"""What one output asks, as a frozen value: its histograms, its claim and how it is drawn; and how it is stated.
 
-Imports `_draws`, `_codes` and below, and knows no engine. Histograms, or rows of codes, come in; answers go out.
+Begin with `question.Query`. Imports `_mechanisms` and below, and knows no engine. Histograms, or rows of codes, come
+in; answers go out.
 """

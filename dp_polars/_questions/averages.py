@@ -1,21 +1,22 @@
-"""Means and shares of values that are clipped to public bounds, with noise; and what several draws give together."""
+"""Means, shares, variances and deviations."""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim
 from dp_polars._base.numbers import show
-from dp_polars._codes.codings import OneCode, Units
+from dp_polars._bins.binning import OneCode, Squares, Units
 from dp_polars._mechanisms.noise import check_scale, noise_bound
+from dp_polars._questions.measures import Clipped
 from dp_polars._questions.question import Evidence
-from dp_polars._questions.sums import Clipped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dp_polars._base.arrays import Ints
+    from dp_polars._base.rng import Ints
     from dp_polars._questions.question import HistogramQuery
 
 
@@ -226,3 +227,200 @@ class Share(Mean):
 
     def __str__(self) -> str:
         return "share of rows"
+
+
+@dataclass(frozen=True)
+class Variance(Average):
+    """The variance of values that are clipped to public bounds.
+
+    A third of the loss pays for each of a sum of distances from the middle of the bounds, a sum of their squares around
+    half of the largest (see `Squares`), and a count. One row adds at most H, T and 1 to them, in their units, or takes
+    that away: distances and squares have both signs.
+
+    Parameters
+    ----------
+    lower, upper, step, claim
+        See above.
+    ddof
+        What is taken from the noisy number of rows before it divides: 0 or 1. With 1, the variance of one row is 0.
+    """
+
+    claim: Claim
+    ddof: Literal[0, 1] = 1
+
+    def squares(self, *columns: pl.DataType) -> Squares:
+        """Return how the squares of the rows are weighed; of bounds alone, as if the step were that of integers."""
+        if columns:
+            units = self.units(*columns)
+            return Squares(units.lower, units.upper, units.step, doubled=True)
+        return Squares(
+            Fraction(0), Fraction(max(math.ceil((self.upper - self.lower) / self.known_step()), 1)), Fraction(1)
+        )
+
+    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
+        """Return what the histograms are of: distances, their squares, and rows with a value."""
+        return (
+            Evidence(OneCode(), self.units(*columns)),
+            Evidence(OneCode(), self.squares(*columns)),
+            Evidence(OneCode()),
+        )
+
+    def changes(self, *columns: pl.DataType) -> tuple[Fraction, ...]:
+        """Return what one row changes: the sum, in halves of a step, that of the squares, in theirs, and the count."""
+        steps = (self.upper - self.lower) / self.known_step(*columns)
+        return steps, Fraction(self.squares(*columns).largest), Fraction(1)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """No values between the bounds have a larger variance than h², with h half of their distance.
+
+        With ddof 1 it is that of two rows at most, 2·h²: n/(n − 1) falls with n.
+        """
+        return 0.0, float(self._shown((1 + self.ddof) * self._largest))
+
+    @property
+    def fewest(self) -> int:
+        """The least number of rows that have an answer."""
+        return 1 + self.ddof
+
+    @property
+    def _largest(self) -> float:
+        """The largest variance, with ddof 0."""
+        return float((self.upper - self.lower) / 2) ** 2
+
+    @property
+    def error_unit(self) -> str:
+        """What errors are measured in."""
+        return "the column's unit, squared"
+
+    def _shown(self, variance: Any) -> Any:  # noqa: ANN401
+        """Return what is shown in the place of a variance."""
+        return variance
+
+    def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> NDArray[np.float64]:
+        """Return mean squares less squared means, of distances from the middle; with ddof 1 times n/(n − 1)."""
+        variance = self._of_all(totals, *columns)
+        if self.ddof:
+            count = totals[-1]
+            variance = np.where(count > 1, variance * (count / np.maximum(count - 1, 1)), 0.0)
+            variance = np.minimum(variance, 2 * self._largest)
+        answers: NDArray[np.float64] = np.asarray(self._shown(variance), np.float64)
+        return answers
+
+    def _of_all(self, totals: Sequence[Any], *columns: pl.DataType) -> NDArray[np.float64]:
+        """Return the variances with ddof 0."""
+        (distance, squares, count), weighing = totals, self.squares(*columns)
+        number = np.maximum(count, 1)
+        of_squares = (squares / number + weighing.largest) * (2.0**weighing.shift / 2)
+        variance = (of_squares - (distance / number) ** 2) * self._half_step(*columns) ** 2
+        variances: NDArray[np.float64] = np.clip(variance, 0.0, self._largest)
+        return variances
+
+    def _extremes(
+        self, totals: Sequence[Ints], bounds: Sequence[int], *columns: pl.DataType
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the ends that a variance takes where each total is within its bound.
+
+        With S, Q and n for the totals, the sum, that of the squares (in units of q/2) and the count, it is a constant
+        plus (q/2)·Q·x − S²·x², with x = 1/n. That grows with Q, and falls with │S│; it is concave in x, with its top at
+        x = (q/2)·Q/(2·S²). So it is smallest at an end of x, and largest at the x that is nearest to the top. With ddof
+        1, n/(n − 1) falls with n: what is smallest goes with that of the most rows, what is largest with that of the
+        fewest.
+        """
+        (distance, squares, count), (off, of_squares, by) = totals, bounds
+        farthest, nearest = abs(distance) + off, np.maximum(abs(distance) - off, 0)
+        fewest, most_rows = np.maximum(count - by, 1), np.maximum(count + by, 1)
+        low, high = squares - of_squares, squares + of_squares
+        least = np.minimum.reduce([self._of_all([farthest, low, n], *columns) for n in (fewest, most_rows)])
+        slope = high * (2.0 ** self.squares(*columns).shift / 2)
+        # With infinity for a top beyond all numbers, or where there is none.
+        top = np.divide(2.0 * nearest * nearest, slope, out=np.full(len(count), np.inf), where=slope > 0)
+        most = self._of_all([nearest, high, np.clip(top, fewest, most_rows)], *columns)
+        if self.ddof:
+            least = least * (most_rows / np.maximum(most_rows - 1, 1))
+            most = most * (fewest / np.maximum(fewest - 1, 1))
+        return np.asarray(self._shown(least)), np.asarray(self._shown(most))
+
+    def _with_rounding(
+        self, least: NDArray[np.float64], most: NDArray[np.float64], *columns: pl.DataType
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return ends that are further apart by what rounding does.
+
+        Squares are rounded to the nearest q, which moves a variance by half of it. A deviation moves by at most what a
+        value does: it is a norm. With ddof 1, that is times n/(n − 1), or its root, which are at most 2.
+        """
+        of_squares, off = (1 + self.ddof) * self._of_squares(*columns), float(self.rounding(*columns))
+        off *= math.sqrt(1 + self.ddof)
+        if of_squares or off:
+            power = 2 if self._is_root else 1
+            least = np.maximum(np.sqrt(np.maximum(least**power - of_squares, 0.0)) - off, 0.0) ** (2 / power)
+            most = (np.sqrt(most**power + of_squares) + off) ** (2 / power)
+        return np.clip(least, *self.ends), np.clip(most, *self.ends)
+
+    def _of_squares(self, *columns: pl.DataType) -> float:
+        """Return how far the squares' own step may move a variance."""
+        shift = self.squares(*columns).shift
+        return 2.0**shift / 2 * self._half_step(*columns) ** 2 if shift else 0.0
+
+    def error_among(self, rows: int, beta: float, *columns: pl.DataType) -> float:
+        """Return an error in the answer's unit, in a group of at least `rows` rows.
+
+        Let n distances have the mean m and the mean square s, and let noise move their sum by x, that of the squares by
+        y·q/2 and n by z. With H the largest distance and T·q the largest square, the mean moves by
+        δ = (x − z·m)/(n + z), the mean square by (y·q/2 − z·(s − T·q/2))/(n + z), and the variance by the latter less
+        2·m·δ + δ². What z adds to this, but for δ², is z·(2·m² − s + T·q/2)/(n + z). Here s is at most T·q and at least
+        m² − q/2, and │m│ is at most H. So δ is at most (│x│ + H·│z│)/(n − │z│), and the variance moves by δ² and
+        (q/2·│y│ + 2·H·│x│ + (H² + (T + 1)·q/2)·│z│)/(n − │z│) at most. Roots of two numbers differ by the root of their
+        difference at most.
+
+        With ddof 1, the variance V becomes V·n/(n − 1). With m = n + z that moves by at most its own error times
+        m/(m − 1), and V, which is at most h², times 1/(m − 1) − 1/(n − 1) = −z/((m − 1)·(n − 1)). Then rounding adds as
+        in `_with_rounding`: a variance moves by off·(2·√V + off).
+        """
+        off, of_squares, by = (noise_bound(claim, beta / 3) for claim in self.noise(*columns))
+        if rows <= by + self.ddof:
+            return self.ends[1]
+        weighing, steps = self.squares(*columns), float(self.changes(*columns)[0])
+        unit, left = 2.0**weighing.shift / 2, rows - by
+        moved = (unit * of_squares + 2 * steps * off + (steps**2 + (weighing.largest + 1) * unit) * by) / left
+        moved = (moved + ((off + steps * by) / left) ** 2) * self._half_step(*columns) ** 2
+        factor = math.sqrt(rows / (rows - self.ddof))
+        if self.ddof:
+            moved = moved * left / (left - 1) + self._largest * by / ((left - 1) * (rows - 1))
+        moved, rounded = moved + factor**2 * self._of_squares(*columns), factor * float(self.rounding(*columns))
+        if self._is_root:
+            return min(math.sqrt(moved) + rounded, self.ends[1])
+        return min(moved + rounded * (2 * factor * math.sqrt(self._largest) + rounded), self.ends[1])
+
+    @property
+    def _is_root(self) -> bool:
+        """Whether the root of the variance is shown."""
+        return False
+
+    def __str__(self) -> str:
+        return f"variance of values from {show(self.lower)} to {show(self.upper)}{self._divisor}"
+
+    @property
+    def _divisor(self) -> str:
+        return "" if self.ddof else ", ddof=0"
+
+
+@dataclass(frozen=True)
+class Deviation(Variance):
+    """The standard deviation: the root of a variance."""
+
+    @property
+    def error_unit(self) -> str:
+        """What errors are measured in."""
+        return "the column's unit"
+
+    def _shown(self, variance: Any) -> Any:  # noqa: ANN401
+        """Return the root."""
+        return np.sqrt(variance)
+
+    @property
+    def _is_root(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return f"standard deviation of values from {show(self.lower)} to {show(self.upper)}{self._divisor}"

@@ -1,8 +1,9 @@
-"""Counts with noise: of rows, of people, and of every candidate."""
+"""Counts, sums, and measures of how many there are; and losses that follow from an error."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
@@ -12,22 +13,27 @@ import polars as pl
 
 from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import ALL
-from dp_polars._accounting.terms import check_relation
-from dp_polars._base.arrays import owners
-from dp_polars._codes.candidates import Categories
-from dp_polars._codes.codings import CategoryCoding, OneCode
+from dp_polars._accounting.terms import LARGEST, Loss, Within, check_relation
+from dp_polars._base import column_types
+from dp_polars._base.numbers import show
+from dp_polars._base.rng import owners
+from dp_polars._bins.binning import CategoryCoding, OneCode, Units
+from dp_polars._bins.candidates import Categories
+from dp_polars._bins.weights import check_held, check_size, in_steps, step_by_default, type_in_steps, units_of
 from dp_polars._mechanisms.noise import LARGEST_VALUE, add_noise, check_scale, noise_bound, noise_of
-from dp_polars._questions.lists import in_lists
-from dp_polars._questions.question import Evidence, HistogramQuery, OfCodes
+from dp_polars._questions.question import Evidence, HistogramQuery, OfCodes, in_lists
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
-    from dp_polars._accounting.terms import NeighboringRelation
-    from dp_polars._base.arrays import Ints
-    from dp_polars._codes.codings import Coding
-    from dp_polars._draws.histograms import Histogram
+    import polars as pl
+
+    from dp_polars._accounting.terms import NeighboringRelation, Unit
+    from dp_polars._base.rng import Ints
+    from dp_polars._bins.binning import Coding
+    from dp_polars._mechanisms.histograms import Histogram
+
 
 # The ends of a range hold the true number with a probability of 0.95.
 BETA = 0.05
@@ -313,3 +319,343 @@ def checked(query: MeasureT) -> MeasureT:
     for claim in query.noise():
         check_scale(claim)
     return query
+
+
+QueryT = TypeVar("QueryT", bound=HistogramQuery)
+
+# The losses that are tried: all numbers of four significant digits from 1e-30 to 1e30, by their places.
+_PER_DECADE = 9000
+_PLACES = range(-30 * _PER_DECADE, 30 * _PER_DECADE)
+
+
+def error_95(query: HistogramQuery, rows: int | None, *columns: pl.DataType) -> float | None:
+    """Return how far off an answer is at most with probability 0.95; None where that, or the loss, is not known.
+
+    In groups of at least `rows` rows; None: in every group.
+    """
+    if query.claim.is_open:
+        return None
+    if rows is not None:
+        return query.error_among(rows, BETA, *columns)
+    size = query.size_of(*columns)
+    return None if size is None else query.error(size, BETA, *columns)
+
+
+def check_within(query: HistogramQuery, within: Within) -> None:
+    """Refuse an accuracy that a question can't have, whatever the loss."""
+    if within.value == 0 and not query.is_count:
+        msg = (
+            "within must be greater than 0, got 0: no loss makes this answer surely right.\n\n"
+            "Hint: within=0 is for counts; a small number such as within=1 is for all others."
+        )
+        raise ValueError(msg)
+    if query.error_needs_rows and within.rows is None:
+        msg = (
+            "rows must be given with within: the fewer rows a group has, the further off is this answer.\n\n"
+            "Hint: rows=1000 is for groups of at least 1,000 rows with a value. Choose it from public knowledge."
+        )
+        raise TypeError(msg)
+
+
+def at_most(query: QueryT, unit: Unit) -> QueryT:
+    """Return the question at the largest loss in this unit that may be found for it, with the mechanism for that."""
+    largest = query.with_claim(replace(query.claim, loss=replace(query.claim.loss, value=Fraction(LARGEST))))
+    return largest.in_unit(unit)
+
+
+def with_loss_for(query: QueryT, within: Within, *columns: pl.DataType) -> QueryT:
+    """Return the question at the smallest loss of four significant digits whose `error_95` is at most `within`.
+
+    The loss has the unit of the question's claim. No error grows with the loss: a larger loss pays for a larger rate;
+    then noise is nearer to 0, and a candidate of a given gap is less likely. An error of several draws grows with each
+    of theirs. So the losses that suffice are all those from the smallest one on, which bisection finds.
+
+    Raises
+    ------
+    ValueError
+        If there is no such loss, or it is above 20, or the column's type must be known.
+    """
+    if query.left_to_column is not None and not columns:
+        msg = (
+            f"{query.left_to_column} must be given with {within}: the loss depends on it, and here only the column's "
+            f"type tells it.\n\nHint: give {query.left_to_column}=…, or ask a private frame that has data."
+        )
+        raise ValueError(msg)
+
+    def at(place: int) -> QueryT:
+        decade, digits = divmod(place, _PER_DECADE)
+        value = (1000 + digits) * Fraction(10) ** (decade - 3)
+        return query.with_claim(replace(query.claim, loss=Loss(value, query.claim.loss.unit)))
+
+    def error_at(place: int) -> float | None:
+        try:
+            return error_95(at(place), within.rows, *columns)
+        except ValueError:  # a rate too small, or noise that does not fit into 64 bits
+            return None
+
+    def suffices(place: int) -> bool:
+        error = error_at(place)
+        return error is not None and error <= float(within.value)
+
+    place = _PLACES[0] + bisect_left(_PLACES, True, key=suffices)
+    if place not in _PLACES:
+        msg = (
+            f"{within} is never reached: error_95 is {error_at(_PLACES[-1])} at least, however large the loss.\n\n"
+            "Hint: a larger within, or epsilon or rho."
+        )
+        raise ValueError(msg)
+    if place == _PLACES[0] or error_at(place - 1) is None:
+        msg = (
+            f"{within} must be smaller: every loss that can be drawn with reaches it (any does where there is one "
+            "candidate), so none is the smallest.\n\nHint: give epsilon or rho."
+        )
+        raise ValueError(msg)
+    found = at(place)
+    if found.claim.loss.value > LARGEST:
+        msg = (
+            f"{within} would take {found.claim.loss}: a loss above {LARGEST} protects nobody.\n\n"
+            "Hint: a larger within, or tighter bounds on a person's rows, groups or values."
+        )
+        raise ValueError(msg)
+    return found
+
+
+@dataclass(frozen=True)
+class Clipped(Total):
+    """A number of values that are clipped to public bounds and rounded to a public step.
+
+    Parameters
+    ----------
+    lower, upper
+        Exact.
+    step
+        Exact. None: the last digit of the column's type, or what `step_by_default` says.
+    """
+
+    lower: Fraction
+    upper: Fraction
+    step: Fraction | None
+
+    @property
+    def _clipped_to(self) -> tuple[tuple[Fraction, Fraction], ...]:
+        """All bounds, those by which a step is chosen first."""
+        return ((self.lower, self.upper),)
+
+    def units(self, *columns: pl.DataType) -> Units:
+        """Return the values in whole units of the step; a TypeError or ValueError where a column has none."""
+        (column,), step, ends = columns, self.step, self._clipped_to
+        if step is None:
+            step = step_by_default(ends[0][1] - ends[0][0], column, *ends)
+        return units_of(self.lower, self.upper, step, column)
+
+    def rounding(self, *columns: pl.DataType) -> Fraction:
+        """Return how far a value between the bounds may be from what it counts as.
+
+        A float is multiplied by a rounded factor, and the product is rounded, before it goes to the nearest step: with
+        at most 2³⁰ steps, that moves where it turns by less than 2⁻²⁰ of a step. A column of unknown type is one of
+        integers, if the step is 1.
+        """
+        step, tick = self.known_step(*columns), column_types.tick(columns[0]) if columns else None
+        is_exact = step == 1 if not columns else tick is not None and (tick / step).denominator == 1
+        return Fraction(0) if is_exact else step * (Fraction(1, 2) + Fraction(1, 2**20))
+
+    def of_values(self, *columns: pl.DataType) -> str | None:
+        """Return in which steps values count, where that rounds them."""
+        if not columns or not self.rounding(*columns):
+            return None
+        by = "by default" if self.step is None else "as asked"
+        return f"Values count in steps of {show(self.known_step(*columns))}, {by}: {self._rounded}."
+
+    @property
+    def _rounded(self) -> str:
+        """What rounding does to the answer."""
+        return "rounding moves the sum by at most half a step a row, in addition to the error"
+
+    def known_step(self, *columns: pl.DataType) -> Fraction:
+        """Return the step, or 1 if only the still unknown column type defines it (its last digit is at most 1)."""
+        return self.units(*columns).step if columns else self.step or Fraction(1)
+
+    @property
+    def left_to_column(self) -> str | None:
+        """The step: noise of the same scale in finer steps has a longer tail."""
+        return "step" if self.step is None else None
+
+    @property
+    def error_unit(self) -> str:
+        """What errors are measured in."""
+        return "the column's unit"
+
+    @property
+    def is_one_sided(self) -> bool:
+        """Whether no two values have different signs."""
+        return self.lower >= 0 or self.upper <= 0
+
+
+@dataclass(frozen=True)
+class Sum(Clipped, Multiple):
+    """The sum of values, clipped to public bounds, in units of a public step.
+
+    Parameters
+    ----------
+    lower, upper, step, claim
+        See above.
+    of_floats
+        Whether the step was given as a float or a Fraction: then the answer is a float.
+    """
+
+    of_floats: bool
+    claim: Claim
+
+    @property
+    def fixed_type(self) -> pl.DataType | None:
+        """Type of the answers; None where the column's type decides."""
+        return pl.Float64() if self.of_floats else None
+
+    def answer_type(self, *columns: pl.DataType) -> pl.DataType:
+        """Return the answer's type for a column's; a TypeError where that can't be."""
+        step = self.units(*columns).step
+        check_scale(self._in_steps(step))
+        return type_in_steps(step, *columns, of_floats=self.of_floats)
+
+    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
+        """Return what the histogram is of: the rows with a value, each weighing its units."""
+        return (Evidence(OneCode(), self.units(*columns)),)
+
+    @property
+    def largest(self) -> Fraction:
+        """The most that one row adds or takes away, in the column's unit."""
+        return max(abs(self.lower), abs(self.upper))
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether no row takes away."""
+        return self.lower >= 0
+
+    @property
+    def span(self) -> Fraction:
+        """The most that one row in the place of another changes, in the column's unit: one without a value adds 0."""
+        return max(self.upper, Fraction(0)) - min(self.lower, Fraction(0))
+
+    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
+        """Return what one row changes. In one group, a row that goes and one that comes change the same sum."""
+        return self.span if relation == "replace_one" and groups == 1 else super().range_of(relation, groups)
+
+    def _in_steps(self, step: Fraction) -> Claim:
+        """Return the claim of the noise in whole units of a step."""
+        return replace(self.claim, score_range=self.claim.score_range / step)
+
+    def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:
+        """Return the claim of the noise, in steps."""
+        return (self._in_steps(self.known_step(*columns)),)
+
+    def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
+        """Return whole units of the step as numbers of the answer's type."""
+        return in_steps(totals[0], self.units(*columns).step, self.answer_type(*columns))
+
+    def answer_step(self, *columns: pl.DataType) -> Fraction:
+        """Return the step."""
+        return self.units(*columns).step
+
+    def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
+        """Return an error in the column's unit; that of integers if only the still unknown type defines the step."""
+        step = self.known_step(*columns)
+        return float(noise_bound(self._in_steps(step), beta) * step)
+
+    def __str__(self) -> str:
+        return f"sum of values from {show(self.lower)} to {show(self.upper)}"
+
+
+@dataclass(frozen=True)
+class RowsCut(Sum):
+    """How many rows of people are left out, each person's clipped: a person changes it by `upper` at most."""
+
+    @classmethod
+    def of(cls, most: int, claim: Claim) -> RowsCut:
+        """Return the number of rows, up to `most` of each person."""
+        return cls(Fraction(0), Fraction(most), Fraction(1), of_floats=False, claim=claim)
+
+    def rounding(self, *columns: pl.DataType) -> Fraction:  # noqa: ARG002
+        """Return 0: rows are whole."""
+        return Fraction(0)
+
+    @property
+    def error_unit(self) -> str:
+        """What errors are measured in."""
+        return "rows"
+
+    def __str__(self) -> str:
+        return f"number of rows over a bound, up to {show(self.upper)} of a person"
+
+
+@dataclass(frozen=True)
+class SumOfPeople(Sum):
+    """The sum of people's totals: the values of one person in a group add up, and that total is clipped.
+
+    With [lo, hi] the bounds of a total, a person who comes or goes changes the sum of a group by at most
+    max(│lo│, │hi│), whatever rows they have: by their total, for a person without a value adds 0. Under "replace_one"
+    and in one group, the change is the difference of two numbers from {0} ∪ [lo, hi]. So all of it is as for a row of a
+    `Sum` from lo to hi.
+
+    Parameters
+    ----------
+    lowest, highest
+        Exact: lo and hi. They are whole multiples of the step.
+    """
+
+    lowest: Fraction
+    highest: Fraction
+
+    @property
+    def _clipped_to(self) -> tuple[tuple[Fraction, Fraction], ...]:
+        return (self.lowest, self.highest), (self.lower, self.upper)
+
+    def units(self, *columns: pl.DataType) -> Units:
+        """Return the values in whole units of the step, and the ends of totals; an error where a column has none."""
+        units, (column,) = super().units(*columns), columns
+        if self.step is None:
+            check_held(self.lowest, self.highest, units.step, column, "per_person")
+        check_size(replace(units, lower=self.lowest, upper=self.highest))
+        return replace(units, ends_of_person=(self.lowest, self.highest))
+
+    @property
+    def counts_people(self) -> bool:
+        """A person counts once."""
+        return True
+
+    @property
+    def bounds_people(self) -> bool:
+        """One person's effect on a group is that of their total."""
+        return True
+
+    @property
+    def needs_people(self) -> bool:
+        """It must be known who is a person."""
+        return True
+
+    @property
+    def is_one_sided(self) -> bool:
+        """Whether no two totals have different signs."""
+        return self.lowest >= 0 or self.highest <= 0
+
+    @property
+    def largest(self) -> Fraction:
+        """The most that one person adds or takes away, in the column's unit."""
+        return max(abs(self.lowest), abs(self.highest))
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether no person takes away."""
+        return self.lowest >= 0
+
+    @property
+    def span(self) -> Fraction:
+        """The most that one person in the place of another changes, in the column's unit."""
+        return max(self.highest, Fraction(0)) - min(self.lowest, Fraction(0))
+
+    @property
+    def clips(self) -> str:
+        """Which totals are clipped."""
+        return f"clips a person's total to {show(self.lowest)} … {show(self.highest)}"
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, per person from {show(self.lowest)} to {show(self.highest)}"

@@ -12,7 +12,7 @@ import polars as pl
 from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._base import column_types
-from dp_polars._mechanisms.key_selection import (
+from dp_polars._mechanisms.partition_selection import (
     GaussianThreshold,
     KeySelection,
     PartitionSelection,
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dp_polars._accounting.terms import NeighboringRelation, Unit
-    from dp_polars._base.arrays import Ints
+    from dp_polars._base.rng import Ints
+
 
 COUNT = "count"
 

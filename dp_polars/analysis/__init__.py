@@ -30,18 +30,20 @@ import numpy as np
 
 from dp_polars._base.column_types import float_of
 from dp_polars.analysis._laws import (
+    as_probability,
     block_log_factors,
     block_probabilities,
     blocks_of,
     checked_scores,
+    claim_of,
     mean_error,
+    rate_of,
     score_blocks,
     share_of_best,
 )
 from dp_polars.analysis._losses import loss_for_query
 from dp_polars.analysis._planning import accuracy, loss_for, loss_for_accuracy, worst_expected_error
 from dp_polars.analysis._profile import PrivacyProfile, compose, privacy_profile
-from dp_polars.analysis._rates import as_probability, claim_of, rate_of
 from dp_polars.analysis._simulation import simulate
 from dp_polars.analysis._sizes import best_by_gap, dropped, error_by_size, size_needed
 from dp_polars.analysis._synthetic import synthetic
@@ -51,7 +53,8 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting.terms import Mechanism
     from dp_polars._base.numbers import Number
-    from dp_polars.analysis._rates import Comparable
+    from dp_polars.analysis._laws import Comparable
+
 
 __all__ = [
     "PrivacyProfile",

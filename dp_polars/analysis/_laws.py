@@ -1,20 +1,19 @@
-"""The laws of the mechanisms: the probability of every score block, in float64.
-
-With coins p = exp(−rate·gap), permute-and-flip chooses candidate r with probability p_r·∫₀¹ ∏_{i≠r}(1 −
-p_i·t) dt (McKenna & Sheldon 2020, arXiv 2010.12603: t is the arrival time of the race), the exponential
-mechanism with probability p_r / Σp. Every term is positive, so nothing cancels; the recurrence of the
-paper's Appendix E breaks in float64 once Σp is above about 30.
-"""
+"""Laws of selection and of noise, and rates that reach a goal."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
+from dp_polars._accounting.claims import Claim, check_mechanism
+from dp_polars._accounting.terms import Loss, Mechanism, Unit
 from dp_polars._base.column_types import exact_numbers, gaps_between
+from dp_polars._base.numbers import Number, as_fraction
 from dp_polars._mechanisms.racing import exponents_of
 
 if TYPE_CHECKING:
@@ -23,7 +22,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from dp_polars._accounting.claims import Claim
     from dp_polars._base.column_types import Exact
+    from dp_polars._base.rng import Ints
+
 
 LAPLACE = "report_noisy_max_laplace"
 
@@ -229,3 +231,106 @@ def _log_product(
         log_f = np.where(v < 0, v - math.log(2), np.log1p(-np.exp(-np.abs(v)) / 2))
         result += (log_f * counts[chunk]).sum(axis=1)
     return result
+
+
+Comparable: TypeAlias = Mechanism | Literal["report_noisy_max_laplace"]
+
+
+def claim_of(
+    epsilon: Number | None, rho: Number | None, sensitivity: Number, monotonic: bool, mechanism: str | None
+) -> Claim:
+    """Return the claim of one release."""
+    return Claim.for_scores(Loss.of(epsilon=epsilon, rho=rho), mechanism, sensitivity, monotonic)
+
+
+def rate_of(
+    epsilon: Number | None, rho: Number | None, sensitivity: Number, monotonic: bool, mechanism: str | None
+) -> tuple[float, str]:
+    """Return λ and the mechanism, that for comparison included."""
+    name = check_comparable(mechanism, Loss.of(epsilon=epsilon, rho=rho).unit)
+    claim = claim_of(epsilon, rho, sensitivity, monotonic, charged_as(name))
+    return float(claim.rate), name
+
+
+def charged_as(mechanism: str) -> Mechanism:
+    """Return the mechanism of the claim. Report-noisy-max's noise has the scale 1/λ of pure DP."""
+    return check_mechanism("choice", None if mechanism == LAPLACE else mechanism, "epsilon")
+
+
+def check_comparable(mechanism: str | None, unit: Unit) -> str:
+    """Return the mechanism asked for, or the one that the unit chooses."""
+    if mechanism != LAPLACE:
+        return check_mechanism("choice", mechanism, unit)
+    if unit != "epsilon":
+        msg = f"mechanism {LAPLACE!r} must be given its loss as epsilon, got {unit}."
+        raise ValueError(msg)
+    return LAPLACE
+
+
+def as_probability(name: str, value: object) -> float:
+    """Return `value` as a float strictly between 0 and 1."""
+    probability = float(as_fraction(name, value))
+    if not 0 < probability < 1:
+        msg = f"{name} must lie strictly between 0 and 1 in float64, got {value!r}."
+        raise ValueError(msg)
+    return probability
+
+
+# Up to this scale every probability has an entry of its own. Beyond, a step of the table stands for several integers,
+# which changes no result by more than a few 1e-9 of it: the law is that of a rounded continuous one, to that.
+_FINEST = 4096
+# Scales from 0 -> the logarithm of the weight; and at how many scales nothing is left that a float64 can tell from 0.
+_LAWS: dict[str, tuple[Callable[[NDArray[np.float64]], NDArray[np.float64]], int]] = {
+    "discrete_laplace": (lambda z: -abs(z), 45),
+    "discrete_gaussian": (lambda z: -(z**2) / 2, 10),
+}
+
+
+class NoiseLaw:
+    """The noise X of a claim, for arrays of thresholds of any shape.
+
+    Parameters
+    ----------
+    claim
+        The claim of discrete Laplace or discrete Gaussian noise.
+    """
+
+    def __init__(self, claim: Claim) -> None:
+        scale = float(1 / claim.rate)
+        self._step = max(1.0, scale / _FINEST)
+        self._scale, (self._log_weights, reach) = scale / self._step, _LAWS[claim.mechanism]
+        self._index = np.arange(-1, np.ceil(reach * self._scale) + 2)
+        weights = self._weights(self._index[1:])
+        from_here_on = np.append(np.cumsum(weights[::-1])[::-1], 0)
+        self._total = 2 * from_here_on[0] - weights[0]
+        self._tails = from_here_on / self._total  # P(X > index)
+        self._excesses = np.cumsum(self._tails[:0:-1])[::-1]  # E(X − index)⁺, from index 0 on
+
+    def _weights(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        with np.errstate(over="ignore"):
+            weights: NDArray[np.float64] = np.exp(self._log_weights(x / self._scale))
+        return weights
+
+    def probability(self, x: Ints) -> NDArray[np.float64]:
+        """Return P(X = x)."""
+        probability: NDArray[np.float64] = self._weights(x / self._step) / (self._total * self._step)
+        return probability
+
+    def up_to(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return P(X <= x) for whole numbers."""
+        beyond = np.where(x < 0, -x - 1, x)  # the law is symmetric
+        tail = np.interp((beyond + 0.5) / self._step - 0.5, self._index, self._tails)
+        upto: NDArray[np.float64] = np.where(x < 0, tail, 1 - tail)
+        return upto
+
+    def excess(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return E(X − x)⁺ for real numbers. It is linear between two integers."""
+        above: NDArray[np.float64] = self._step * np.interp(abs(x) / self._step, self._index[1:], self._excesses)
+        above += np.maximum(-x, 0)  # E(X − x)⁺ − E(x − X)⁺ = −x
+        return above
+
+    def error(self, bias: Ints) -> NDArray[np.float64]:
+        """Return E|X + bias|."""
+        off: NDArray[np.float64] = abs(bias).astype(np.float64)
+        off += 2 * self.excess(off)
+        return off

@@ -14,27 +14,22 @@ import numpy as np
 import polars as pl
 
 from dp_polars._accounting.terms import Loss
-from dp_polars._base.arrays import offsets, owners, slices
 from dp_polars._base.numbers import as_fraction, given, show
-from dp_polars._codes.grids import Grid, distance_unit
-from dp_polars._draws.scores import Runs
-from dp_polars._engines.polars_engine import PolarsEngine
-from dp_polars._frames import whole_cost
+from dp_polars._base.rng import offsets, owners, slices
+from dp_polars._bins.candidates import Grid, distance_unit
 from dp_polars._frames.query import PrivateQuery
+from dp_polars._mechanisms.histograms import Runs
 from dp_polars._mechanisms.noise import check_scale
 from dp_polars._questions.averages import Mean
-from dp_polars._questions.choices import Choice, Quantile
-from dp_polars._questions.first_above import FirstAbove
-from dp_polars._questions.lists import ListQuery
+from dp_polars._questions.categories import Choice, Quantile
+from dp_polars._questions.extremes import FirstAbove
 from dp_polars._questions.measures import Measure, Multiple, Total, ValueCounts, noisy, totals_of
-from dp_polars.analysis._laws import block_probabilities
-from dp_polars.analysis._noise_laws import NoiseLaw
-from dp_polars.analysis._rates import as_probability
-from dp_polars.analysis._simulated_choices import Histograms
-from dp_polars.analysis._simulated_draws import DRAWS, share_within
-from dp_polars.analysis._simulated_numbers import cells_of_noise
-from dp_polars.analysis._simulated_thresholds import NEAR, law_of_first_above
+from dp_polars._questions.question import ListQuery
+from dp_polars._release.shares import epsilon_of
+from dp_polars.analysis._laws import NoiseLaw, as_probability, block_probabilities
+from dp_polars.analysis._simulated import DRAWS, NEAR, Histograms, cells_of_noise, law_of_first_above, share_within
 from dp_polars.analysis._simulation import public_tables, request_of
+from dp_polars.engines.polars.engine import PolarsEngine
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -42,15 +37,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dp_polars._accounting.claims import Claim
-    from dp_polars._base.arrays import Ints
     from dp_polars._base.numbers import Number
-    from dp_polars._codes.candidates import Ordered
-    from dp_polars._draws.histograms import Histogram
-    from dp_polars._draws.scores import Slots
+    from dp_polars._base.rng import Ints
+    from dp_polars._bins.candidates import Ordered
+    from dp_polars._mechanisms.histograms import Histogram, Slots
     from dp_polars._questions.question import Columns, HistogramQuery
 
     # At a claim, how probable it is for each group that its answer is near enough.
     Chances: TypeAlias = Callable[[Claim], NDArray[np.float64]]
+
 
 # Losses are looked for from 1e-6, which does as well as none, up to what still protects anybody.
 _SMALLEST, _LARGEST = -6, 20
@@ -188,7 +183,7 @@ def _epsilon_of_all(claims: Sequence[Claim], losses: Sequence[float | None]) -> 
         return [None] * len(losses)
     found = [(claim, as_fraction("loss", loss)) for claim, loss in zip(claims, losses, strict=True) if loss]
     at_losses = [claim.at_cost(Loss(loss, claim.loss.unit)) for claim, loss in found]
-    whole = whole_cost.epsilon_of(at_losses) if at_losses else 0
+    whole = epsilon_of(at_losses) if at_losses else 0
     return [float(show(as_fraction("epsilon", whole), 4, up=True))] * len(losses)
 
 

@@ -12,9 +12,17 @@ from dp_polars._accounting.claims import Claim, check_mechanism, range_of
 from dp_polars._accounting.costs import scaled_cost
 from dp_polars._accounting.terms import ONE_RELEASE, Loss, Mechanism, Unit, check_unit
 from dp_polars._base.numbers import Number, as_fraction, positive_fraction, positive_int
-from dp_polars._mechanisms.laws import LAWS, error_bound
-from dp_polars.analysis._laws import mean_error, score_blocks, share_of_best
-from dp_polars.analysis._rates import Comparable, as_probability, charged_as, check_comparable, claim_of
+from dp_polars._mechanisms.racing import LAWS, error_bound
+from dp_polars.analysis._laws import (
+    Comparable,
+    as_probability,
+    charged_as,
+    check_comparable,
+    claim_of,
+    mean_error,
+    score_blocks,
+    share_of_best,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -30,15 +30,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from dp_polars._accounting.claims import Claim, check_mechanism
-from dp_polars._accounting.conversions import (
-    delta_left,
-    float_above,
-    pure_epsilon,
-    renyi_delta,
-    renyi_epsilon,
-    zcdp_delta,
-    zcdp_epsilon,
-)
 from dp_polars._accounting.costs import (
     BOUNDED_RANGE_CURVE,
     HALF,
@@ -46,17 +37,33 @@ from dp_polars._accounting.costs import (
     PROOFS,
     PURE_CURVE,
     Curve,
+    delta_left,
+    float_above,
+    pure_epsilon,
+    renyi_delta,
+    renyi_epsilon,
     scaled_cost,
+    zcdp_delta,
+    zcdp_epsilon,
 )
 from dp_polars._accounting.terms import ONE_RELEASE, Mechanism, check_delta
-from dp_polars._base.extras import require
-from dp_polars._base.intervals import ball, precision
-from dp_polars._base.numbers import Number, as_fraction, float_up, given, positive_fraction, positive_int
+from dp_polars._base.numbers import (
+    Number,
+    as_fraction,
+    ball,
+    float_up,
+    given,
+    positive_fraction,
+    positive_int,
+    precision,
+)
+from dp_polars._base.process import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from flint import arb
+
 
 Release: TypeAlias = "Claim | tuple[Number, str]"
 Parts: TypeAlias = "tuple[tuple[Mechanism, Fraction, int], ...]"

@@ -1,8 +1,9 @@
-"""What a private query would answer on public rows, how often, and how wrong: exact, not sampled."""
+"""A query on public or synthetic rows: the exact law of its answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import os
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,37 +13,92 @@ import polars as pl
 from dp_polars._accounting.claims import NO_LOSS, Claim
 from dp_polars._accounting.terms import Loss
 from dp_polars._base import column_types
-from dp_polars._base.arrays import Ints, owners
 from dp_polars._base.numbers import given, kind_of_frame, positive_fraction
-from dp_polars._codes.grids import distance_unit
-from dp_polars._draws.histograms import Histogram
-from dp_polars._engines.bounding import Limits
-from dp_polars._engines.contract import Work
-from dp_polars._engines.polars_engine import PolarsEngine
-from dp_polars._engines.polars_rows import is_a_person
-from dp_polars._expressions.expressions import PrivateExpr, refuse_several
-from dp_polars._expressions.on_rows import refuse_bounds, refuse_unreached
-from dp_polars._frames.cubes import CubeRequest
+from dp_polars._base.rng import Ints, owners
+from dp_polars._bins.candidates import distance_unit
+from dp_polars._expressions.expression import PrivateExpr, refuse_bounds, refuse_several, refuse_unreached
+from dp_polars._frames.cube_query import CubeRequest
 from dp_polars._frames.query import PrivateQuery
-from dp_polars._frames.request import Request
-from dp_polars._questions.argmax import ArgMax, ArgMaxOfOwn
-from dp_polars._questions.choices import Choice, Quantile
-from dp_polars._questions.first_above import FirstAbove
-from dp_polars._questions.lists import ListQuery
+from dp_polars._mechanisms.histograms import Histogram
+from dp_polars._questions.categories import Choice, Quantile
+from dp_polars._questions.extremes import ArgMax, ArgMaxOfOwn, FirstAbove
 from dp_polars._questions.measures import Total, ValueCounts, totals_of
-from dp_polars._questions.question import Evidence, HistogramQuery
-from dp_polars.analysis._own_rows import refuse_own_rows
-from dp_polars.analysis._simulated_choices import Histograms, of_histograms, of_own_sensitivities, of_scores
-from dp_polars.analysis._simulated_draws import law_of_lists
-from dp_polars.analysis._simulated_numbers import law_of_counts, law_of_total
-from dp_polars.analysis._simulated_thresholds import law_of_first_above
+from dp_polars._questions.question import Evidence, HistogramQuery, ListQuery
+from dp_polars._release.contract import Work
+from dp_polars._release.protection import Limits
+from dp_polars._release.request import Request
+from dp_polars._steps.polars_rows import is_a_person
+from dp_polars._steps.scans import dataset_of, files_of_scan, kind_of, plan_nodes, serialized_scans
+from dp_polars.analysis._simulated import (
+    Histograms,
+    law_of_counts,
+    law_of_first_above,
+    law_of_lists,
+    law_of_total,
+    of_histograms,
+    of_own_sensitivities,
+    of_scores,
+)
+from dp_polars.engines.polars.engine import PolarsEngine
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
     from dp_polars._base.numbers import Number
+    from dp_polars._frames.query import PrivateQuery
     from dp_polars._questions.question import Columns, Query
-    from dp_polars.analysis._simulated_choices import AnswerBlocks
+    from dp_polars.analysis._simulated import AnswerBlocks
+
+
+def refuse_own_rows(call: str, query: PrivateQuery, tables: Sequence[pl.LazyFrame]) -> None:
+    """Refuse rows, or files, that the query protects: the result would show them.
+
+    Copies of rows are not recognised.
+    """
+    protected = {mark for plan in query._sources for mark in _marks(plan)}
+    if protected and any(not protected.isdisjoint(_marks(table)) for table in tables):
+        msg = (
+            f"{call} must be given public or synthetic rows, got the very ones that the query protects. The result is "
+            "not private: it shows true answers, or follows from them without noise.\n\n"
+            "Hint: give last year's published rows, or analysis.synthetic(schema, people=…, rows=…). Where the rows "
+            "are public themselves, or the result is for those alone who may see the rows: private=True."
+        )
+        raise ValueError(msg)
+
+
+def _marks(frame: pl.LazyFrame) -> Iterator[Hashable]:
+    """Yield what tells the sources of a plan from others: addresses of arrays, paths of files, pyarrow datasets."""
+    hidden = in_memory = False
+    try:
+        for plan in plan_nodes(frame):
+            kind = kind_of(plan)
+            hidden |= kind is None
+            if kind == "DataFrameScan":
+                in_memory = True
+                yield from _addresses(pl.DataFrame._from_pydf(plan.view_current_node().df))
+            elif kind == "Scan":
+                yield from map(_path, plan.view_current_node().paths)
+            elif kind == "PythonScan" and (dataset := dataset_of(plan.view_current_node().options[0])) is not None:
+                yield id(dataset)
+    except ValueError:  # a plan that Polars does not show is not one that `protect` has taken
+        return
+    if hidden and not in_memory:  # JSON would hold in full what is in memory
+        for scan in serialized_scans(frame) or ():
+            yield from map(_path, files_of_scan(scan))
+
+
+def _path(path: object) -> str:
+    return str(path) if "://" in str(path) else os.path.realpath(str(path))
+
+
+def _addresses(rows: pl.DataFrame) -> Iterator[int]:
+    """Yield where the arrays of a frame lie in memory: slices, and frames with more columns, share them."""
+    for column in rows:
+        if column.dtype not in (pl.Int128, pl.UInt128):  # which Arrow lacks
+            for chunk in column.get_chunks():
+                array = chunk.to_arrow(compat_level=pl.CompatLevel.newest())
+                yield from (buffer.address for buffer in array.buffers() if buffer is not None and buffer.size)
+
 
 # The columns of the result, after the keys.
 SIMULATED = [

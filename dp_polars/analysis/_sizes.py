@@ -12,24 +12,22 @@ import polars as pl
 
 from dp_polars._base.column_types import has_value
 from dp_polars._base.numbers import as_fraction, given, kind_of_frame, positive_fraction, positive_int
-from dp_polars._engines.polars_engine import PolarsEngine
-from dp_polars._engines.polars_rows import is_a_person
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.averages import Average
-from dp_polars._questions.measures import BETA
-from dp_polars._questions.modes import Mode
-from dp_polars._questions.of_categories import OfCategories
-from dp_polars._questions.sums import Sum
-from dp_polars._questions.within import error_95
+from dp_polars._questions.categories import Mode, OfCategories
+from dp_polars._questions.measures import BETA, Sum, error_95
+from dp_polars._steps.polars_rows import is_a_person
 from dp_polars.analysis._laws import block_probabilities
 from dp_polars.analysis._simulation import request_of
+from dp_polars.engines.polars.engine import PolarsEngine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dp_polars._base.numbers import Number
-    from dp_polars._frames.request import Ask
     from dp_polars._questions.question import Columns, HistogramQuery
+    from dp_polars._release.request import Ask
+
 
 # The largest group that is looked for.
 _MOST = 2**53

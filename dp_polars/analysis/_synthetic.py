@@ -12,14 +12,14 @@ import polars as pl
 
 from dp_polars._base import column_types
 from dp_polars._base.numbers import as_fraction, given, positive_int
-from dp_polars._codes.candidates import Categories, ordered
-from dp_polars._codes.grids import grid
+from dp_polars._bins.candidates import Categories, grid, ordered
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dp_polars._base.numbers import Number
-    from dp_polars._codes.candidates import Values
+    from dp_polars._bins.candidates import Values
+
 
 _SEED = 0
 _MOST_SKEW = 4

@@ -18,16 +18,13 @@ import polars as pl
 from dp_polars import analysis
 from dp_polars._accounting.terms import check_unit
 from dp_polars._base.column_types import float_of
-from dp_polars._base.extras import require
 from dp_polars._base.numbers import Number, positive_fraction, positive_int
-from dp_polars.analysis._laws import LAPLACE, checked_scores
-from dp_polars.analysis._rates import check_comparable
+from dp_polars._base.process import require
+from dp_polars.analysis._laws import LAPLACE, check_comparable, checked_scores
 from dp_polars.analysis._simulation import SIMULATED
-from dp_polars.plot import _charts, _panels
-from dp_polars.plot._answers import answers
-from dp_polars.plot._boxes import box
+from dp_polars.plot import _charts
+from dp_polars.plot._answers import answers, box, cube
 from dp_polars.plot._charts import lines
-from dp_polars.plot._cubes import cube
 from dp_polars.plot._plans import best_by_gap, dropped, error_by_size
 
 if TYPE_CHECKING:
@@ -36,10 +33,10 @@ if TYPE_CHECKING:
     import altair as alt
     from numpy.typing import ArrayLike, NDArray
 
-    from dp_polars._accounting.budgets import Budget
+    from dp_polars._accounting.budget import Budget
     from dp_polars._accounting.terms import Unit
     from dp_polars._base.column_types import Exact
-    from dp_polars.analysis._rates import Comparable
+    from dp_polars.analysis._laws import Comparable
 else:
     alt = require("altair", extra="plot")
 
@@ -62,7 +59,7 @@ _MECHANISMS = {
     "exponential": "exponential mechanism",
     LAPLACE: "report-noisy-max, Laplace noise",
     "first_above": "first above a threshold",
-    **_panels.NOISE,
+    **_charts.NOISE,
 }
 _BOTH: tuple[Comparable, ...] = ("permute_and_flip", "exponential")
 # Charges and groups that have a bar each; more are drawn as one line.
@@ -239,7 +236,7 @@ def probabilities(
         x=alt.X(
             "probability:Q",
             scale=alt.Scale(domain=[0, min(1.0, 1.15 * float(shares.max()))]),
-            axis=_charts.axis(f"probability of being chosen, {loss}", format="%", tickCount=8),
+            axis=_charts.axis_of(f"probability of being chosen, {loss}", format="%", tickCount=8),
         ),
         tooltip=["candidate", "mechanism", "probability"],
     )
@@ -322,10 +319,10 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
         if losses > 1:
             if part.height > losses:
                 note += f"; line and band: median and middle 80% of {part.height // losses:,} groups"
-            panels = _panels.over_losses(part, f"loss {symbol} of one person to this output")
+            panels = _charts.over_losses(part, f"loss {symbol} of one person to this output")
         else:
             note += f", {symbol} = {first['loss']:g}"
-            panels = _panels.over_shares(part) if part.height > _MOST_GROUPS else _panels.over_groups(part, keys)
+            panels = _charts.over_shares(part) if part.height > _MOST_GROUPS else _charts.over_groups(part, keys)
         rows.append(alt.HConcatChart(hconcat=panels, spacing=24, title=_charts.title(heading, note)))
     return alt.VConcatChart(vconcat=rows, spacing=28)
 
@@ -362,7 +359,7 @@ def budget(budget: Budget) -> alt.LayerChart:
     spent = log.item(-1, "running_total") if log.height else 0.0
     left = max(total - spent, 0.0)
     title = _charts.title(f"{symbol}: {spent:.4g} of {total:.4g} spent, {left:.4g} left")
-    summed = _charts.axis(f"privacy loss {symbol} of one person, added up")
+    summed = _charts.axis_of(f"privacy loss {symbol} of one person, added up")
     scale = alt.Scale(domain=[0, 1.08 * total], nice=False)
     steps = log.select("what", before=pl.col("running_total") - pl.col("loss"), after="running_total", loss="loss")
     edge = alt.Chart(pl.DataFrame({"total": [total], "label": ["the budget"]}))
@@ -372,7 +369,7 @@ def budget(budget: Budget) -> alt.LayerChart:
             alt.Chart(steps.with_columns(number=pl.int_range(1, pl.len() + 1)))
             .mark_line(interpolate="step-after", strokeWidth=2, color=_charts.COLORS[0])
             .encode(
-                x=alt.X("number:Q", axis=_charts.axis("charged outputs, in their order")),
+                x=alt.X("number:Q", axis=_charts.axis_of("charged outputs, in their order")),
                 y=alt.Y("after:Q", scale=scale, axis=summed),
                 tooltip=["number", "what", "after"],
             )

@@ -1,4 +1,4 @@
-"""Released answers with their ranges, as a figure that you can share."""
+"""Figures of what was released: answers, boxes, cubes."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 import polars as pl
 from polars import selectors as cs
 
-from dp_polars._base.extras import require
-from dp_polars._base.numbers import one_of, positive_int, show
-from dp_polars._engines.outputs import names_of_ends
-from dp_polars._frames.ends import with_ends
-from dp_polars._frames.keys import KeyRequest
+from dp_polars._base.numbers import given, one_of, plural, positive_int, show
+from dp_polars._base.process import require
+from dp_polars._expressions.expression import PrivateExpr, refuse_several
+from dp_polars._frames.cube import COUNT, SHARE, Cube
+from dp_polars._frames.of_people import KeyRequest
 from dp_polars._frames.query import PrivateQuery
-from dp_polars._questions.choices import QuantileWithInterval
+from dp_polars._questions.answer_lists import QuantileList
+from dp_polars._questions.categories import QuantileWithInterval
 from dp_polars._questions.measures import Total
-from dp_polars.plot import _charts, _panels
+from dp_polars._release.contract import names_of_ends
+from dp_polars._release.request import with_ends
+from dp_polars.plot import _charts
 
 if TYPE_CHECKING:
     import altair as alt
 
-    from dp_polars._frames.request import Ask
     from dp_polars._questions.question import Asked
+    from dp_polars._release.request import Ask
 else:
     alt = require("altair", extra="plot")
 
@@ -140,9 +143,9 @@ def _drawn(
         *(_as_words(ask, released).alias(ask.name) for ask in words),
     )
     texts = [ask.name for ask in words]
-    rows = [(points, texts)] if widest is None else _panels.in_rows(part, points, texts, widest)
+    rows = [(points, texts)] if widest is None else _charts.in_rows(part, points, texts, widest)
     notes = _notes(query, released, part.height, points, bare)
-    return notes, [_panels.answers(part, keys, *row) for row in rows]
+    return notes, [_charts.answers(part, keys, *row) for row in rows]
 
 
 def _is_on_a_line(ask: Ask[Asked], dtype: pl.DataType) -> bool:
@@ -204,3 +207,249 @@ def _notes(
         left_out.append(f"only {_MOST_LISTED} of a list: {', '.join(long)}")
     dropped = "ranges are of the noise alone: counts and sums are too low where people have more than the bounds keep"
     return [legend, left_out, [dropped] if query.request.drops() else []]
+
+
+if TYPE_CHECKING:
+    import altair as alt
+
+    from dp_polars._accounting.terms import Loss
+    from dp_polars._questions.question import Asked
+else:
+    alt = require("altair", extra="plot")
+
+_FIVE = ("low", "box_low", "middle", "box_high", "high")
+_COLUMNS = {3: _FIVE[1:4], 5: _FIVE}
+_HINT = "dp_polars.quantile(column, [0.25, 0.5, 0.75], …) is such an output, and so is one of five quantiles."
+
+
+def box(
+    released: pl.DataFrame, query: PrivateQuery | PrivateExpr, *, output: str | None = None, most: int = 30
+) -> alt.LayerChart:
+    """Plot released lists of three or five quantiles as boxes, a row per group: a figure that you can share.
+
+    Groups are sorted by the middle quantile, the largest first. Nothing but the release is shown, so the figure is as
+    private as that. A small group has a box as sharp as any other: also publish how many people it has.
+
+    Parameters
+    ----------
+    released
+        What the query released, or a part of its rows; one row per group.
+    query
+        What was asked: the query of a private frame, or the private expression of `group_by(…).agg(…)`.
+    output
+        The output that is shown. None: the only list of three or five quantiles.
+    most
+        How many groups are shown at most.
+
+    Returns
+    -------
+    altair.LayerChart
+        For each group a box from the second to the fourth quantile with a line at the third, and whiskers to the first
+        and the fifth. Three quantiles are a box from the first to the third, with a line at the second.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described, or the answers are no numbers, dates or datetimes.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> stays = pl.DataFrame({"ward": ["A", "B"] * 300, "days": [1, 5, 3, 9, 2, 2] * 100})
+    >>> five = dpp.quantile("days", [0.05, 0.25, 0.5, 0.75, 0.95], range(31), epsilon=2)
+    >>> chart = box(stays.group_by("ward").agg(five), five)
+    """
+    if not isinstance(released, pl.DataFrame):
+        msg = f"released must be a DataFrame, got {type(released).__name__}."
+        raise TypeError(msg)
+    shown = positive_int("most", most)
+    lists, others, loss, under = _outputs_of(query)
+    name = _the_output(lists, output)
+    if name not in released.columns or not released.height:
+        msg = f"released must be a release of this query, with a column {name!r} and a group in it."
+        raise ValueError(msg)
+    inner = lists[name].candidates.dtype
+    is_date = inner in (pl.Date, pl.Datetime)
+    if not (is_date or inner.is_numeric()):
+        msg = f"the answers must be lists of numbers, dates or datetimes, got lists of {inner}."
+        raise TypeError(msg)
+    keys = [column for column in released.columns if column not in others]
+    columns = _COLUMNS[lists[name].width]
+    numbers = [pl.col(name).list.get(i).alias(to) for i, to in enumerate(columns)]
+    drawn = released.select(*keys, *(number if is_date else number.cast(pl.Float64) for number in numbers))
+    drawn = drawn.sort("middle", descending=True, nulls_last=True, maintain_order=True).head(shown)
+    alphas = dict(zip(columns, map(show, lists[name].alphas), strict=True))
+    notes = [f"box: {alphas['box_low']} to {alphas['box_high']} quantiles · line: {alphas['middle']}"]
+    if columns == _FIVE:
+        notes[0] += f" · whiskers: {alphas['low']} and {alphas['high']}"
+    if shown < released.height:
+        notes[0] += f" · the first {shown} of {released.height:,} groups"
+    title = f"Private quantiles of {name} at {_charts.SYMBOLS[loss.unit]} = {float(loss.value):g}"
+    return _boxes(drawn, keys, columns, name, _charts.title(title, *notes, under), is_date=is_date)
+
+
+def _outputs_of(query: object) -> tuple[dict[str, QuantileList], set[str], Loss, str]:
+    """Return the lists of three or five quantiles, the names of all that is no key, the loss, and who is protected."""
+    if isinstance(query, PrivateQuery):
+        asks: dict[str, Asked] = {ask.name: ask.query for ask in query.asks}
+        others = {column for ask in query.asks for column in (ask.name, *names_of_ends(ask.name))}
+        loss, under = query.loss, query.request.promise
+    elif isinstance(query, PrivateExpr):
+        refuse_several(query)
+        name, claim = query.meta.output_name(), query.query.claim
+        asks, others, loss = {name: query.query}, {name}, claim.loss
+        under = f"{claim.neighboring_relation}, rows of one person: {claim.contributions.total}"
+    else:
+        msg = f"query must be a PrivateQuery or a PrivateExpr, got {type(query).__name__}."
+        raise TypeError(msg)
+    lists = {
+        name: query_of_output
+        for name, query_of_output in asks.items()
+        if isinstance(query_of_output, QuantileList) and query_of_output.width in _COLUMNS
+    }
+    return lists, others, loss, under
+
+
+def _the_output(lists: dict[str, QuantileList], output: str | None) -> str:
+    if output is not None and output not in lists:
+        msg = f"output must be a list of three or five quantiles of the query, got {given(output)}.\n\nHint: {_HINT}"
+        raise ValueError(msg)
+    if output is None and len(lists) != 1:
+        msg = f"query must have one list of three or five quantiles, got {len(lists)}.\n\nHint: " + (
+            f"output= one of {sorted(lists)}." if lists else _HINT
+        )
+        raise ValueError(msg)
+    return next(iter(lists)) if output is None else output
+
+
+def _boxes(
+    drawn: pl.DataFrame, keys: list[str], columns: tuple[str, ...], name: str, title: alt.TitleParams, *, is_date: bool
+) -> alt.LayerChart:
+    names = _charts.names_axis(_charts.labels(drawn, keys))
+    numbers = drawn.select(pl.int_range(pl.len()).alias("rank"), *columns)
+    ends: dict[str, Any] = {
+        "type": "temporal" if is_date else "quantitative",
+        "axis": _charts.axis_of(name, tickCount=6),
+        "scale": alt.Scale(zero=False, padding=10, nice=False),
+    }
+    base = alt.Chart(numbers).encode(y=alt.Y("rank:O", axis=names), tooltip=list(columns))
+    black: dict[str, Any] = {"color": "black", "opacity": 1}
+    whiskers = [base.mark_rule(strokeWidth=1.2, **black).encode(x=alt.X("low", **ends), x2="high")]
+    ticks = {"low": (1.2, 8), "high": (1.2, 8), "middle": (3.5, 16)}
+    lines = [
+        base.mark_tick(thickness=t, size=n, **black).encode(x=alt.X(at, **ends))
+        for at, (t, n) in ticks.items()
+        if at in columns
+    ]
+    boxes = base.mark_bar(stroke="black", strokeWidth=1, height={"band": 0.62}, color=_charts.PALE).encode(
+        x=alt.X("box_low", **ends), x2="box_high"
+    )
+    return alt.LayerChart(
+        layer=[*(whiskers if "low" in columns else []), boxes, *lines], width=420, height=alt.Step(26), title=title
+    )
+
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import altair as alt
+else:
+    alt = require("altair", extra="plot")
+
+_WIDTH, _HEIGHT, _IN_A_ROW = 220, 130, 3
+# Values with at most this number of characters are written upright.
+_SHORT = 7
+
+
+def cube(
+    cube: Cube,
+    along: str,
+    *where: pl.Expr,
+    by: str | Sequence[str] | None = None,
+    share: pl.Expr | None = None,
+    most: int = 12,
+) -> alt.FacetChart | alt.LayerChart:
+    """Plot a released cube as small multiples: counts, or shares, along a dimension. A figure that you can share.
+
+    Nothing but the release is shown, so the figure is as private as that.
+
+    Parameters
+    ----------
+    cube
+        What a query of `PrivateFrame.cube` released.
+    along
+        The dimension whose values lie along the x axis, in their order.
+    *where
+        Filters, as for `Cube.count`.
+    by
+        One or several others: a panel for each of their combinations. None: one panel.
+    share
+        A condition: shares for which it is true, in the place of counts.
+    most
+        How many panels are shown at most, the first ones.
+
+    Returns
+    -------
+    altair.FacetChart or LayerChart
+        A dot for each number, in a bar from one end of its 95 % range to the other. All panels have the same axes. The
+        title names who is protected and the loss, the subtitle what is left out.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described.
+
+    Examples
+    --------
+    >>> visits = pl.DataFrame(
+    ...     {"ward": ["A", "B"] * 500, "year": [2024] * 600 + [2025] * 400}
+    ... )
+    >>> private = visits.dp.protect(None)
+    >>> released = private.cube(
+    ...     {"ward": ["A", "B"], "year": [2024, 2025]}, epsilon=1
+    ... ).release()
+    >>> chart = cube(released, "year", by="ward")
+    """
+    if not isinstance(cube, Cube):
+        msg = f"cube must be a Cube, got {given(cube)}.\n\nHint: private.cube(…).release()."
+        raise TypeError(msg)
+    panels, name = [by] if isinstance(by, str) else list(by or ()), COUNT if share is None else SHARE
+    names = [*panels, along]
+    found = cube.counts(*where, by=names) if share is None else cube.share(share, *where, by=names)
+    places = cube.dimensions[along]
+    size, shown = len(places), positive_int("most", most)
+    every = found.height // size
+    found = found.head(shown * size).select(
+        panel=pl.concat_str([pl.col(panels).cast(pl.String)], separator=" · ") if panels else pl.lit(""),
+        place=pl.col(along).cast(pl.String),
+        number=name,
+        low=f"{name}_low",
+        high=f"{name}_high",
+    )
+    found = found.drop_nulls("number")  # shares of nothing
+    claim = cube.claim
+    counted = next(iter(claim["columns"].values()))["selects"]
+    notes = ["Bars: 95 % ranges of the noise alone, each by itself."]
+    if every > shown:
+        notes.append(f"The first {shown} of {plural(every, 'panel')}.")
+    title = _charts.title(f"{claim['protection']}, {claim['loss']}", *notes)
+    order = places.cast(pl.String).to_list()
+    is_short = max(map(len, order)) <= _SHORT
+    axis = _charts.axis_of(along, labelAngle=0 if is_short else -60, labelOverlap=True)
+    style = {"format": "%"} if name == SHARE else {"tickCount": 5}
+    what = counted if name == COUNT else f"share of the {counted}"
+    base = alt.Chart(found).encode(x=alt.X("place:O", sort=order, axis=axis))
+    bar = base.mark_rule(color=_charts.PALE, strokeWidth=4).encode(
+        y=alt.Y("low:Q", axis=_charts.axis_of(what, **style)), y2="high:Q"
+    )
+    dot = base.mark_circle(color=_charts.COLORS[0], size=36, opacity=1).encode(
+        y="number:Q", tooltip=["panel", "place", "number", "low", "high"]
+    )
+    chart = alt.LayerChart(layer=[bar, dot], data=found, width=_WIDTH if panels else 2 * _WIDTH, height=_HEIGHT)
+    if not panels:
+        return chart.properties(title=title)
+    listed = found["panel"].unique(maintain_order=True).to_list()
+    header = alt.Header(title=None, labelFontSize=12, labelFontWeight="bold", labelAnchor="start")
+    facet = alt.Facet("panel:N", sort=listed, header=header)
+    return chart.facet(facet, columns=min(_IN_A_ROW, len(listed))).properties(title=title)

@@ -11,6 +11,7 @@ from dp_polars.plot._charts import lines
 if TYPE_CHECKING:
     import altair as alt
 
+
 # Smaller shares are drawn there.
 _LEAST = 0.001
 

@@ -4,9 +4,8 @@ from fractions import Fraction
 
 import pytest
 
-from dp_polars._accounting.conversions import epsilon_at, pure_epsilon
-from dp_polars._base.intervals import ball, precision
-from dp_polars._base.numbers import as_fraction
+from dp_polars._accounting.costs import epsilon_at, pure_epsilon
+from dp_polars._base.numbers import as_fraction, ball, precision
 
 
 def test_a_delta_that_is_nearly_one_is_not_one():  # its logarithm would be 0

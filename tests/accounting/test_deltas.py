@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 
 from dp_polars import analysis
-from dp_polars._accounting.budgets import Budget, BudgetExceededError
+from dp_polars._accounting.budget import Budget, BudgetExceededError
 from dp_polars._accounting.claims import Claim
-from dp_polars._accounting.conversions import pure_epsilon, zcdp_delta
+from dp_polars._accounting.costs import pure_epsilon, zcdp_delta
 from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._base.numbers import show
 from tests.helpers.reference import pure_rho

@@ -15,8 +15,9 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars import _accounting
-from dp_polars._accounting import ledger, locks
-from dp_polars._accounting.budgets import Budget
+from dp_polars._accounting import ledger
+from dp_polars._accounting import ledger as locks
+from dp_polars._accounting.budget import Budget
 from tests.accounting.test_deltas import pay, pure
 
 TENTH = Fraction(1, 10)

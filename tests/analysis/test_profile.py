@@ -12,11 +12,10 @@ from hypothesis import given, settings
 
 import dp_polars as dpp
 from dp_polars import analysis
-from dp_polars._accounting import conversions
+from dp_polars._accounting import costs as conversions
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Contributions, Loss
-from dp_polars._base.intervals import ball, lower, precision, upper
-from dp_polars._base.numbers import as_fraction
+from dp_polars._base.numbers import as_fraction, ball, lower, precision, upper
 from dp_polars.analysis import _profile
 from dp_polars.analysis._profile import _rounded_losses
 from tests.helpers.needs import need

@@ -9,7 +9,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars import analysis
-from dp_polars.analysis import _simulated_draws as module
+from dp_polars.analysis import _simulated as module
 from tests.registry import MECHANISMS
 
 X = pl.col("x")

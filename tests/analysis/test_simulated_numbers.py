@@ -14,10 +14,10 @@ import dp_polars as dpp
 from dp_polars import analysis
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Contributions, Loss
-from dp_polars._frames.entrance import protect
+from dp_polars._frames.protect import protect
 from dp_polars._questions.measures import Count, Multiple, Total
-from dp_polars.analysis._noise_laws import NoiseLaw
-from dp_polars.analysis._simulated_numbers import law_of_total
+from dp_polars.analysis._laws import NoiseLaw
+from dp_polars.analysis._simulated import law_of_total
 from tests.statistical.goodness import fits
 
 DRAWS = 100_000

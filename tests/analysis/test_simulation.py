@@ -11,8 +11,8 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars import analysis
-from dp_polars._accounting.budgets import Budget
-from dp_polars._frames.entrance import protect
+from dp_polars._accounting.budget import Budget
+from dp_polars._frames.protect import protect
 from tests.helpers import reference
 from tests.registry import MECHANISMS
 from tests.statistical.goodness import fits, tally

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dp_polars._base.extras import require
+from dp_polars._base.process import require
 
 
 def test_a_module_that_is_there():

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from dp_polars._base.intervals import ball, ball_between, lower, precision, upper
+from dp_polars._base.numbers import ball, ball_between, lower, precision, upper
 
 
 @pytest.mark.parametrize("bits", [2, 53, 200])

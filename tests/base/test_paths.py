@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._base.paths import expanded
+from dp_polars._base.process import expanded
 
 
 @pytest.fixture

@@ -14,9 +14,10 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._base import progress
-from dp_polars._base.settings import deaf
-from dp_polars._engines import polars_engine, polars_rows
+from dp_polars._base import process as progress
+from dp_polars._base.process import deaf
+from dp_polars._steps import polars_rows
+from dp_polars.engines.polars import engine as polars_engine
 from tests.helpers.needs import need
 
 pytestmark = pytest.mark.timeout(60)  # what holds tqdm's lock would hang

@@ -1,4 +1,4 @@
-"""What every engine must do, as its contract says (`dp_polars/_engines/contract.py`), seen through whole releases.
+"""What every engine must do, as its contract says (`dp_polars/_release/contract.py`), seen through whole releases.
 
 To run it for an engine: derive a class named `Test…` from `Conformance` and say how the engine is made.
 """
@@ -28,13 +28,13 @@ from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._accounting.claims import Claim
-from dp_polars._engines.bounding import Limits
-from dp_polars._engines.contract import Engine
-from dp_polars._frames.release import prepare
-from dp_polars._mechanisms.key_selection import KeySelection
 from dp_polars._mechanisms.noise import noise_bound
+from dp_polars._mechanisms.partition_selection import KeySelection
 from dp_polars._questions.question import Evidence, HistogramQuery
 from dp_polars._questions.unlisted_keys import KeysThatAreThere
+from dp_polars._release.contract import Engine
+from dp_polars._release.protection import Limits
+from dp_polars._release.release import prepare
 from tests.engines.orders import (
     OF_GROUPS,
     OF_GROUPS_TOGETHER,

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cache
 from itertools import permutations
 
-from dp_polars._engines.bounding import Limits
+from dp_polars._release.protection import Limits
 from tests.statistical.goodness import fits
 
 # Rows of one person: group and code.

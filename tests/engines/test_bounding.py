@@ -8,10 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_polars._base import arrays
-from dp_polars._base.words import system_words
-from dp_polars._engines import bounding
-from dp_polars._engines.bounding import Asked, Layout, Limits, keep
+from dp_polars._base import rng as arrays
+from dp_polars._base.rng import system_words
+from dp_polars._release import protection as bounding
+from dp_polars._release.protection import Asked, Layout, Limits, keep
 from tests.engines.orders import SOME, SPREAD, TALLIES, TOGETHER, Bounded, follows, independent, joint_law, law
 
 COPIES = 8_000

@@ -13,11 +13,13 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
-from dp_polars._draws import drawing
-from dp_polars._draws.drawing import draw_groups
-from dp_polars._engines import polars_bounds, polars_engine, polars_rows
-from dp_polars._engines.bounding import Layout, Limits
-from dp_polars._engines.polars_engine import PolarsEngine, count
+from dp_polars._mechanisms import drawing
+from dp_polars._mechanisms.drawing import draw_groups
+from dp_polars._release.protection import Layout, Limits
+from dp_polars._steps import polars_rows
+from dp_polars.engines.polars import bounding as polars_bounds
+from dp_polars.engines.polars import engine as polars_engine
+from dp_polars.engines.polars.engine import PolarsEngine, count
 from tests.engines.orders import SPREAD, law
 from tests.helpers.runs import histograms_by
 from tests.helpers.tallies import as_frame, as_histogram, histogram, tally_of
@@ -100,13 +102,13 @@ def price_code(value):
     return None if math.isnan(value) else min(max(math.ceil(value - 0.5), 0), 10)
 
 
-BATCHES = {"polars_sums._MOST_COMBINATIONS": 0}
+BATCHES = {"arithmetic._MOST_COMBINATIONS": 0}
 WAYS = {
     "grouped": {},
     "arrays": BATCHES,
-    "small batches": {**BATCHES, "polars_arrays._SLICE_ROWS": 50, "polars_arrays._MOST_ROWS": 50},
-    "joined keys": {"polars_arrays._MOST_COMBINATIONS": 0},
-    "hashed": {"polars_arrays._MOST_COUNTERS": 0},
+    "small batches": {**BATCHES, "engine._SLICE_ROWS": 50, "engine._MOST_ROWS": 50},
+    "joined keys": {"engine._MOST_COMBINATIONS": 0},
+    "hashed": {"engine._MOST_COUNTERS": 0},
 }
 
 
@@ -114,7 +116,7 @@ WAYS = {
 def way(request, monkeypatch):
     """Each way in which rows are counted."""
     for name, value in WAYS[request.param].items():
-        monkeypatch.setattr(f"dp_polars._engines.{name}", value)
+        monkeypatch.setattr(f"dp_polars.engines.polars.{name}", value)
 
 
 QUERIES = {

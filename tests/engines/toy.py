@@ -1,4 +1,4 @@
-"""An engine in pure Python, written from nothing but the docstrings of `dp_polars/_engines/contract.py`.
+"""An engine in pure Python, written from nothing but the docstrings of `dp_polars/_release/contract.py`.
 
 It shows that they suffice. It is no example of a fast engine.
 """
@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from dp_polars._base.arrays import Ints
-from dp_polars._draws.histograms import Histogram
-from dp_polars._engines.bounding import Limits
-from dp_polars._engines.contract import (
+from dp_polars._base.rng import Ints
+from dp_polars._mechanisms.histograms import Histogram
+from dp_polars._release.contract import (
     GROUPS,
     ROWS,
     ROWS_CUT,
@@ -28,6 +27,7 @@ from dp_polars._engines.contract import (
     Tally,
     Work,
 )
+from dp_polars._release.protection import Limits
 from tests.helpers.by_hand import rows_cut
 
 Row = dict[str, Any]

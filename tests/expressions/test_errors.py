@@ -17,7 +17,7 @@ from polars.exceptions import ComputeError
 from polars.testing.parametric import series
 
 import dp_polars as dpp
-from dp_polars._expressions.on_rows import DrawRows
+from dp_polars._expressions.expression import DrawRows
 from tests.registry import ASKS, COLUMNS, COUNTED, ENGINES, ask
 
 X = pl.col("x")

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._expressions import expressions
+from dp_polars._expressions import expression as expressions
 from tests.helpers.by_hand import nearest_code
 from tests.registry import COLUMNS
 

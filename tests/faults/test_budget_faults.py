@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from polars.testing import assert_frame_equal
 
-from dp_polars._accounting.budgets import Budget
+from dp_polars._accounting.budget import Budget
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Contributions, Loss
 
@@ -219,7 +219,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_a_crash_while_the_name_is_given_leaves_a_ledger_or_none(tmp_path, when):
     code = """
 import os, signal, sys
-from dp_polars._accounting.budgets import Budget
+from dp_polars._accounting.budget import Budget
 link = os.link
 def crash(*names):
     if sys.argv[2] == "after":
@@ -262,7 +262,7 @@ def test_a_ledger_that_is_mounted_alone_is_refused(tmp_path):
     (inside / "ledger.db").touch()
     code = """
 import subprocess, sys
-from dp_polars._accounting.budgets import Budget
+from dp_polars._accounting.budget import Budget
 folder, source, target = sys.argv[1:]
 subprocess.run(["mount", "--bind", source, target], check=True)
 try:

@@ -16,13 +16,12 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars import analysis
-from dp_polars._accounting import conversions
-from dp_polars._base.intervals import ball, lower, precision, upper
-from dp_polars._base.numbers import as_fraction
-from dp_polars._draws.histograms import Histogram
-from dp_polars._mechanisms import key_selection
+from dp_polars._accounting import costs as conversions
+from dp_polars._base.numbers import as_fraction, ball, lower, precision, upper
+from dp_polars._mechanisms import partition_selection as key_selection
+from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noise import gaussian_noise, laplace_noise
-from dp_polars._rowwise.gate import row_by_row
+from dp_polars._steps.gate import row_by_row
 from dp_polars.opendp import make_selection
 from tests.helpers import reference
 from tests.helpers.needs import IS_OLD, need

@@ -8,7 +8,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
-from dp_polars._frames.ends import with_ends
+from dp_polars._release.request import with_ends
 
 ROWS = pl.DataFrame(
     {

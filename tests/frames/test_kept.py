@@ -24,15 +24,14 @@ from polars.testing import assert_frame_equal, assert_series_equal
 from pyarrow.dataset import dataset
 
 import dp_polars as dpp
-from dp_polars._accounting import kept
-from dp_polars._engines.outputs import Output
-from dp_polars._engines.polars_engine import PolarsEngine
-from dp_polars._frames import release as release_module
-from dp_polars._frames.question_text import _written, question_of
-from dp_polars._frames.request import Request
-from dp_polars._questions.modes import Mode
-from dp_polars._rowwise.files import mark_of_files
-from dp_polars._rowwise.marks import digest_of, mark_of, text_of_plan
+from dp_polars._accounting import ledger as kept
+from dp_polars._questions.categories import Mode
+from dp_polars._release import release as release_module
+from dp_polars._release.contract import Output
+from dp_polars._release.release import _written, question_of
+from dp_polars._release.request import Request
+from dp_polars._steps.scans import digest_of, mark_of, mark_of_files, text_of_plan
+from dp_polars.engines.polars.engine import PolarsEngine
 from tests.helpers.needs import IS_OLD
 
 ROWS = pl.DataFrame(
@@ -396,7 +395,7 @@ def test_one_draw_is_shown_in_every_way(budget):
 def test_what_can_not_be_shown_is_kept_all_the_same(budget, monkeypatch):
     """A full disk where the answer goes: it was paid for, so it is asked for once more for nothing."""
     with monkeypatch.context() as patch:
-        patch.setattr("dp_polars._engines.outputs.Shown.columns", lambda *_: 1 / 0)
+        patch.setattr("dp_polars._release.contract.Shown.columns", lambda *_: 1 / 0)
         with pytest.raises(dpp.ReleaseError):
             asked(budget).release()
     assert budget.spent == 0.125
@@ -893,7 +892,7 @@ def test_what_fails_is_charged_and_not_kept(budget, monkeypatch):
         raise RuntimeError(msg)
 
     with monkeypatch.context() as patch:
-        patch.setattr("dp_polars._engines.polars_engine.PolarsEngine._histograms", fail)
+        patch.setattr("dp_polars.engines.polars.engine.PolarsEngine._histograms", fail)
         with pytest.raises(dpp.ReleaseError):
             asked(budget).release()
     assert budget.spent == Fraction(1, 8)
@@ -909,7 +908,7 @@ def test_an_answer_that_can_not_be_kept_is_released_and_said(budget, monkeypatch
         msg = "the disk is full"
         raise OSError(msg)
 
-    target = {"pack": "dp_polars._engines.contract._DrawnHere.packed", "keep": "dp_polars._accounting.kept.write"}
+    target = {"pack": "dp_polars._release.contract._DrawnHere.packed", "keep": "dp_polars._accounting.ledger.write"}
     with monkeypatch.context() as patch:
         patch.setattr(target[where], fail)
         released = asked(budget).release()
@@ -939,7 +938,7 @@ EDITS = [
 def test_an_answer_that_was_changed_is_damage(budget, edit):
     asked(budget).release()
     with closing(sqlite3.connect(budget.path)) as connection, connection:
-        connection.create_function("digest_of", 1, kept.digest)
+        connection.create_function("digest_of", 1, kept.digest_of_text)
         connection.execute(edit)
     # That the bytes of an answer do not fit is found when it is asked for; all else when the ledger is opened.
     with pytest.raises(ValueError, match=r"(?s)ledger\.db' is damaged: .*Hint: a new ledger would"):

@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
-from dp_polars._codes.codings import OneCode
-from dp_polars._engines.bounding import Limits
-from dp_polars._engines.contract import Tally
-from dp_polars._engines.polars_engine import PolarsEngine
-from dp_polars._engines.polars_people import Cut
-from dp_polars._frames.release import release_by
-from dp_polars._frames.request import only_counted
+from dp_polars._bins.binning import OneCode
 from dp_polars._questions.question import Evidence
+from dp_polars._release.contract import Tally
+from dp_polars._release.protection import Limits
+from dp_polars._release.release import release_by
+from dp_polars._release.request import only_counted
+from dp_polars.engines.polars.engine import PolarsEngine
+from dp_polars.engines.polars.people import Cut
 from tests.engines.toy import ToyEngine
 from tests.helpers import by_hand
 from tests.registry import ENGINES, RELATIONS

@@ -9,8 +9,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
-from dp_polars._engines.outputs import beta_of_each
 from dp_polars._mechanisms.noise import noise_bound
+from dp_polars._release.contract import beta_of_each
 
 SURE = 10**9
 ROWS = pl.DataFrame(
@@ -239,7 +239,7 @@ def test_all_numbers_of_a_release_are_inside_as_often_as_is_said(loss, tmp_path)
     many = pl.DataFrame({"g": np.repeat(np.arange(cells), 30), "x": [3, 4] * (cells * 15)})
     budget = dpp.Budget(**{next(iter(loss)): 10}, path=tmp_path / "ledger.db")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dp_polars._engines.outputs.beta_of_each", lambda numbers: beta_of_each(numbers // releases))
+        patch.setattr("dp_polars._release.contract.beta_of_each", lambda numbers: beta_of_each(numbers // releases))
         every = many.dp.protect(None, budget=budget, dataset="many").group_by({"g": range(cells)}).agg(**asked)
         found = every.release(ranges="all")
     inside = pl.col("n_low").is_between(0, 30) & (pl.col("n_high") >= 30)

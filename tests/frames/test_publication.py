@@ -11,7 +11,7 @@ from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._accounting.terms import Loss
-from dp_polars._frames import release as releasing
+from dp_polars._release import release as releasing
 
 VISITS = pl.DataFrame(
     {
@@ -211,7 +211,7 @@ def test_where_one_query_fails_all_is_charged_once_and_nothing_is_kept(budget, m
 
 def test_answers_that_can_not_be_kept_are_kept_of_none(budget, monkeypatch, caplog):
     calls = []
-    from dp_polars._accounting import kept
+    from dp_polars._accounting import ledger as kept
 
     write = kept.write
 

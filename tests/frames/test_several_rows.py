@@ -13,7 +13,7 @@ import polars.selectors as cs
 import pytest
 
 import dp_polars as dpp
-from dp_polars._rowwise.trials import extremes
+from dp_polars._steps.trials import extremes
 
 ENGINES = ("in-memory", "streaming")
 NAN = float("nan")

@@ -15,9 +15,11 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
-from dp_polars._frames import recipe, refused, request
+from dp_polars._frames import frame as refused
 from dp_polars._frames.frame import PrivateGroupBy
-from dp_polars._rowwise import versions
+from dp_polars._release import pipeline as recipe
+from dp_polars._release import request
+from dp_polars._steps import nodes as versions
 from tests.helpers.needs import IS_OLD
 
 FRAME = pl.DataFrame(

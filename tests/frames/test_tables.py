@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 from pyarrow import parquet
 
 import dp_polars as dpp
-from dp_polars._frames import cubes
+from dp_polars._frames import cube_query as cubes
 from dp_polars.analysis import simulate
 from tests.registry import ENGINES
 

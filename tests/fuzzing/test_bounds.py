@@ -13,8 +13,7 @@ import hypothesis.strategies as st
 import polars as pl
 import pytest
 
-from dp_polars._engines.bounding import Limits
-from dp_polars._frames.protection import Protection
+from dp_polars._release.protection import Limits, Protection
 from tests.engines import test_conformance as suites
 from tests.engines.conformance import Conformance, protected
 from tests.fuzzing.exploring import explore

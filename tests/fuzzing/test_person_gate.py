@@ -11,8 +11,9 @@ import polars as pl
 import pytest
 from polars import selectors as cs
 
-from dp_polars._engines.polars_rows import NO_FILTER_IN_SCANS
-from dp_polars._frames import person_steps, recipe
+from dp_polars._release import pipeline as person_steps
+from dp_polars._release import pipeline as recipe
+from dp_polars._steps.polars_rows import NO_FILTER_IN_SCANS
 from tests.fuzzing.exploring import explore
 from tests.fuzzing.expressions import Case, cases
 from tests.helpers.needs import IS_OLD

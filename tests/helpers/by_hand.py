@@ -13,7 +13,7 @@ from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from dp_polars._engines.bounding import Limits
+    from dp_polars._release.protection import Limits
 
 CodeOf: TypeAlias = Callable[[Any], "int | None"]
 Row: TypeAlias = "dict[str, Any]"

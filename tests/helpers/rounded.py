@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 from flint import arb, ctx
 
-from dp_polars._base.intervals import ball
+from dp_polars._base.numbers import ball
 
 ULPS = 4
 # Half a unit in the last place, relative: of float64 and float32.

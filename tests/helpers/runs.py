@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dp_polars._frames import release
+from dp_polars._release import release
 
 if TYPE_CHECKING:
     import dp_polars as dpp
-    from dp_polars._draws.histograms import Histogram
-    from dp_polars._engines.contract import Engine, LocalEngine
+    from dp_polars._mechanisms.histograms import Histogram
+    from dp_polars._release.contract import Engine, LocalEngine
 
 
 def release_by(

@@ -5,10 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
-from dp_polars._base import words
-from dp_polars._draws import quantile_trees
-from dp_polars._expressions import expressions
-from dp_polars._questions import argmax, choices, first_above, modes, tops
+from dp_polars._base import rng as words
+from dp_polars._expressions import expression as expressions
+from dp_polars._mechanisms import quantile_trees
+from dp_polars._questions import (
+    answer_lists as tops,
+)
+from dp_polars._questions import (
+    categories as choices,
+)
+from dp_polars._questions import (
+    categories as modes,
+)
+from dp_polars._questions import (
+    extremes as argmax,
+)
+from dp_polars._questions import (
+    extremes as first_above,
+)
 
 
 @dataclass

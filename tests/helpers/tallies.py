@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from dp_polars._draws.histograms import Histogram
-from dp_polars._engines.bounding import Limits
-from dp_polars._engines.contract import Tally
+from dp_polars._mechanisms.histograms import Histogram
+from dp_polars._release.contract import Tally
+from dp_polars._release.protection import Limits
 
 SCHEMA = {"group": pl.Int64, "code": pl.Int64, "count": pl.Int64}
 

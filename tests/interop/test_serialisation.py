@@ -140,7 +140,7 @@ FORKS = """
     import os, warnings
     import numpy as np
     import dp_polars as dpp
-    from dp_polars._draws import drawing
+    from dp_polars._mechanisms import drawing
 
     warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads
     draw = dpp.median("x", dpp.grid(0, 2**52 - 1, step=1), epsilon=1e-300).query.draw()

@@ -12,8 +12,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._base.settings import deaf
-from dp_polars._base.threads import in_parallel
+from dp_polars._base.process import deaf, in_parallel
 
 POLARS = {
     "POLARS_MAX_THREADS": "3",
@@ -129,7 +128,7 @@ def test_worker_threads_are_deaf(parts):
 INTERRUPTED = """
 import signal
 import numpy as np
-from dp_polars._base.settings import _is_deaf, deaf
+from dp_polars._base.process import _is_deaf, deaf
 
 def interrupt(*_):
     raise KeyboardInterrupt

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from dp_polars._base.words import system_words
-from dp_polars._mechanisms import exact_race, racing
-from dp_polars._mechanisms.exact_race import first_arrival
-from dp_polars._mechanisms.laws import LAWS
-from dp_polars._mechanisms.racing import Blocks, race
+from dp_polars._base.rng import system_words
+from dp_polars._mechanisms import racing
+from dp_polars._mechanisms import racing as exact_race
+from dp_polars._mechanisms.racing import LAWS, Blocks, first_arrival, race
 from tests.helpers import reference
 from tests.registry import MECHANISMS
 from tests.statistical.goodness import check_sampler, fits, tally

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import dp_polars as dpp
-from dp_polars._base.words import system_words
-from dp_polars._mechanisms import integer_scores, racing
-from dp_polars._mechanisms.integer_scores import best_integer
-from dp_polars._mechanisms.laws import LAWS
+from dp_polars._base.rng import system_words
+from dp_polars._mechanisms import racing
+from dp_polars._mechanisms import selection as integer_scores
+from dp_polars._mechanisms.racing import LAWS
+from dp_polars._mechanisms.selection import best_integer
 from tests.helpers import reference
 from tests.registry import MECHANISMS
 from tests.statistical.goodness import check_sampler

@@ -10,8 +10,8 @@ import pytest
 from flint import arb, ctx
 
 from dp_polars._mechanisms import noise
-from dp_polars._mechanisms.exact_race import Uniform
-from dp_polars._mechanisms.inversion import DiscreteGaussian, DiscreteLaplace, Table, below, invert, table_for
+from dp_polars._mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Table, below, invert, table_for
+from dp_polars._mechanisms.racing import Uniform
 
 LAWS = [
     DiscreteLaplace(Fraction(1, 64)),

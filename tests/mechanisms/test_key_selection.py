@@ -11,10 +11,10 @@ from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_polars._base.intervals import ball, lower, precision, upper
-from dp_polars._base.words import system_words
-from dp_polars._mechanisms import key_selection
-from dp_polars._mechanisms.key_selection import (
+from dp_polars._base.numbers import ball, lower, precision, upper
+from dp_polars._base.rng import system_words
+from dp_polars._mechanisms import partition_selection as key_selection
+from dp_polars._mechanisms.partition_selection import (
     GaussianThreshold,
     PartitionSelection,
     delta_of_one_key,

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from dp_polars._base.words import system_words
-from dp_polars._mechanisms import exact_race, leading
-from dp_polars._mechanisms.laws import LAWS
-from dp_polars._mechanisms.leading import LARGEST_LEAD, race_with_lead
-from dp_polars._mechanisms.racing import Blocks
+from dp_polars._base.rng import system_words
+from dp_polars._mechanisms import noisy_gap as leading
+from dp_polars._mechanisms import racing as exact_race
+from dp_polars._mechanisms.noisy_gap import LARGEST_LEAD, race_with_lead
+from dp_polars._mechanisms.racing import LAWS, Blocks
 from tests.helpers import reference
 from tests.mechanisms.test_exact_race import tie
 from tests.registry import MECHANISMS

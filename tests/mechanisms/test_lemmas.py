@@ -18,11 +18,24 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from dp_polars._base.intervals import ball
-from dp_polars._draws import joint
-from dp_polars._mechanisms import key_selection, leading, noise, noise_sums, racing, thresholds
-from dp_polars._mechanisms.inversion import DiscreteGaussian, DiscreteLaplace
-from dp_polars._mechanisms.laws import LAWS
+from dp_polars._base.numbers import ball
+from dp_polars._mechanisms import (
+    above_threshold as thresholds,
+)
+from dp_polars._mechanisms import (
+    noise,
+    noise_sums,
+    racing,
+)
+from dp_polars._mechanisms import (
+    noisy_gap as leading,
+)
+from dp_polars._mechanisms import (
+    partition_selection as key_selection,
+)
+from dp_polars._mechanisms import top_k as joint
+from dp_polars._mechanisms.noise import DiscreteGaussian, DiscreteLaplace
+from dp_polars._mechanisms.racing import LAWS
 from tests.helpers import machine_checked, rounded
 from tests.helpers.rounded import U32, ULPS, DoneError, Rounded, Slack, U, min_of, worst
 

@@ -5,10 +5,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_polars._base.words import system_words
+from dp_polars._base.rng import system_words
 from dp_polars._mechanisms import racing
-from dp_polars._mechanisms.laws import LAWS
-from dp_polars._mechanisms.racing import Blocks, race
+from dp_polars._mechanisms.racing import LAWS, Blocks, race
 from tests.helpers.reference import floats, law
 from tests.registry import MECHANISMS
 from tests.statistical.goodness import fits

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flint import arb, ctx, fmpq
 
-from dp_polars._mechanisms.thresholds import CountRuns, first_reached
+from dp_polars._mechanisms.above_threshold import CountRuns, first_reached
 
 
 def exact(value):

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from dp_polars._accounting import costs
-from dp_polars._mechanisms import laws
+from dp_polars._mechanisms import racing as laws
 
 TOY = "toy"
 PROOF = costs.Proof("choice", costs.PURE_CURVE)

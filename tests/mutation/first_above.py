@@ -30,7 +30,7 @@ MUTANTS = [
         "a run is reached as seldom as one candidate", f"{_LAW}::test_answers_and_leads_have_their_joint_law"),
     _above("_Search.first", "_waits(of_thresholds).at(owner)", "_waits(of_runs)",
         "every run has a threshold of its own", f"{_LAW}::test_answers_and_leads_have_their_joint_law"),
-    _above("thresholds:_SLACK", "-40", "-70", "floats decide what they can't", _NEAR),
+    _above("_mechanisms/above_threshold:_SLACK", "-40", "-70", "floats decide what they can't", _NEAR),
     _above("_exact_place", "-number * hazard(bits)", "-hazard(bits)",
         "where floats can't decide, a run is reached as seldom as one candidate", _NEAR),
     _above("_exact_place", "number > 1", "False", "where floats can't decide, a run's first candidate is answered", _NEAR),

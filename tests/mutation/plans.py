@@ -3,83 +3,83 @@
 
 from tests.mutation.mutant import of
 
-_schema = of("planner/test_schema.py", needs="marimo")
-_plan = of("planner/test_plan.py", needs="altair vl_convert")
+_schema = of("publish/test_schema.py", needs="marimo")
+_plan = of("publish/test_plan.py", needs="altair vl_convert")
 _sizes = of("analysis/test_sizes.py")
 _planning = of("analysis/test_planning.py")
 _laws = of("analysis/test_analysis.py")
 _profile = of("analysis/test_profile.py", needs="dp_accounting")
 
-_FOOTER = "planner/test_schema.py::test_no_byte_before_the_footer_is_read"
-_CODE = "planner/test_plan.py::test_every_question_becomes_code_that_runs"
-_STEPS = "planner/test_plan.py::test_steps_and_usual_accuracies_follow_the_ends"
-_ENDS = "planner/test_plan.py::test_steps_follow_both_ends"
-_REFUSED = "planner/test_plan.py::test_what_does_not_fit_is_said_at_its_field"
-_PROMISE = "planner/test_plan.py::test_the_page_begins_with_the_promise"
-_UNIT = "planner/test_plan.py::test_the_likely_unit"
+_FOOTER = "publish/test_schema.py::test_no_byte_before_the_footer_is_read"
+_CODE = "publish/test_plan.py::test_every_question_becomes_code_that_runs"
+_STEPS = "publish/test_plan.py::test_steps_and_usual_accuracies_follow_the_ends"
+_ENDS = "publish/test_plan.py::test_steps_follow_both_ends"
+_REFUSED = "publish/test_plan.py::test_what_does_not_fit_is_said_at_its_field"
+_PROMISE = "publish/test_plan.py::test_the_page_begins_with_the_promise"
+_UNIT = "publish/test_plan.py::test_the_likely_unit"
 _SHARES = "analysis/test_sizes.py::test_errors_are_those_of_explain_and_shares_of_the_largest_answer"
 _TOP = "analysis/test_sizes.py::test_the_right_top_is_at_least_as_probable_as_that"
 _KEYS = "accounting/test_deltas.py::test_a_profile_has_what_keys_spend"
 
 MUTANTS = [
     # --- The planner reads no row
-    _schema("_planner:_footer", "file.seek(size - len(_END) - length)", "file.seek(0)", "the planner reads rows", _FOOTER),
-    _schema("_planner:_footer", "_MARK + file.read(length) + end", "(file.seek(0), file.read())[1]",
+    _schema("publish/schema:_footer", "file.seek(size - len(_END) - length)", "file.seek(0)", "the planner reads rows", _FOOTER),
+    _schema("publish/schema:_footer", "_MARK + file.read(length) + end", "(file.seek(0), file.read())[1]",
         "the planner reads the whole file", _FOOTER),
-    _plan("_planner/plan:_frame", "pl.LazyFrame(schema=plan.schema)", "pl.scan_parquet(plan.file)",
+    _plan("publish/plan:_frame", "pl.LazyFrame(schema=plan.schema)", "pl.scan_parquet(plan.file)",
         "the planner's query reads the file", _CODE),
-    _plan("_planner/plan:_frame", "**plan.bounds()", "", "the planner plans without the bounds", _CODE),
+    _plan("publish/plan:_frame", "**plan.bounds()", "", "the planner plans without the bounds", _CODE),
     # --- What the planner writes
-    _plan("_planner/plan:code_of", 'call("rows.dp.protect", plan.unit, budget=Written(None, "budget"), **plan.bounds(), dataset=stem)',
+    _plan("publish/plan:code_of", 'call("rows.dp.protect", plan.unit, budget=Written(None, "budget"), **plan.bounds(), dataset=stem)',
         'call("rows.dp.protect", plan.unit, budget=Written(None, "budget"), dataset=stem)',
         "the code has other bounds than the page", _CODE),
-    _plan("_planner/plan:code_of", "plan.unit", "None", "the code protects rows in the place of people", _CODE),
-    _plan("_planner/plan:code_of", "plan.public_keys()", '{name: "all" for name in plan.keys}', "the code asks for other groups", _CODE),
-    _plan("_planner/plan:_asked", "**plan.promise()", "epsilon=plan.epsilon, delta=plan.delta / 2",
+    _plan("publish/plan:code_of", "plan.unit", "None", "the code protects rows in the place of people", _CODE),
+    _plan("publish/plan:code_of", "plan.public_keys()", '{name: "all" for name in plan.keys}', "the code asks for other groups", _CODE),
+    _plan("publish/plan:_asked", "**plan.promise()", "epsilon=plan.epsilon, delta=plan.delta / 2",
         "the page promises another delta than the code", _CODE),
-    _plan("_planner/plan:_frame", "delta=plan.delta", "delta=plan.delta, keys_delta=0", "the page has a larger budget than the code", _CODE),
-    _plan("_planner/plan:draft", "not query.budget.has_room(query.request.claims)", "False",
+    _plan("publish/plan:_frame", "delta=plan.delta", "delta=plan.delta, keys_delta=0", "the page has a larger budget than the code", _CODE),
+    _plan("publish/plan:draft", "not query.budget.has_room(query.request.claims)", "False",
         "the code asks for more than its budget has",
-        "planner/test_plan.py::test_errors_that_cost_more_than_the_promise_have_no_code"),
+        "publish/test_plan.py::test_errors_that_cost_more_than_the_promise_have_no_code"),
     _plan("Plan.amount", '{"loss_share": whole}', "{}", "no answer gets a larger part",
-        "planner/test_plan.py::test_what_is_promised_is_shared_and_spent"),
+        "publish/test_plan.py::test_what_is_promised_is_shared_and_spent"),
     _plan("Plan.amount", '{"rows": self.rows} if question.ask in ("mean", "share") else {}', "{}",
         "the accuracy of a mean is that of another size", _CODE),
     _plan("Plan.named", "name in taken or name in self.keys", "name in taken", "an output hides a key",
-        "planner/test_plan.py::test_names_of_outputs_are_apart"),
-    _plan("_planner/plan:questions_of", "name == unit", "False", "the page asks for the most common person", _CODE),
+        "publish/test_plan.py::test_names_of_outputs_are_apart"),
+    _plan("publish/plan:questions_of", "name == unit", "False", "the page asks for the most common person", _CODE),
     _plan("Plan.steps", "high - low", "high", "the error of a mean is a share of its upper bound", _ENDS),
     _plan("Plan.steps", "max(abs(low), abs(high))", "high", "the error of a sum forgets its lower bound", _ENDS),
     _plan("Plan.usual", "self.rows / 10", "self.rows", "a usual error is as large as a group", _STEPS),
-    _plan("_planner/plan:_query", 'messages["cost"] = "\\n\\n".join(said)', "pass",
+    _plan("publish/plan:_query", 'messages["cost"] = "\\n\\n".join(said)', "pass",
         "nobody reads that a loss protects nobody",
-        "planner/test_plan.py::test_an_accuracy_that_nobody_can_afford_is_refused_at_its_slider"),
-    _plan("_planner/plan:_groups", "frame.group_by({name: listed}).agg(dpp.len())", "pass",
+        "publish/test_plan.py::test_an_accuracy_that_nobody_can_afford_is_refused_at_its_slider"),
+    _plan("publish/plan:_groups", "frame.group_by({name: listed}).agg(dpp.len())", "pass",
         "keys that don't fit are told at another field", _REFUSED),
     _plan("dropped_by_bounds", "round(people * rows_each)", "people", "each synthetic person has one row",
-        "planner/test_plan.py::test_bounds_are_tried_on_synthetic_people"),
-    _plan("_planner/plan:_synthetic_code", '{} if plan.unit is None else {"privacy_unit": plan.unit}', "{}",
-        "rows of the example have no people", "planner/test_plan.py::test_synthetic_rows_have_the_people_that_were_picked"),
-    _plan("_planner/schema:likely_unit", "dtype.is_integer()", "dtype.is_numeric()", "a measurement is taken for people", _UNIT),
+        "publish/test_plan.py::test_bounds_are_tried_on_synthetic_people"),
+    _plan("publish/plan:_synthetic_code", '{} if plan.unit is None else {"privacy_unit": plan.unit}', "{}",
+        "rows of the example have no people", "publish/test_plan.py::test_synthetic_rows_have_the_people_that_were_picked"),
+    _plan("publish/schema:likely_unit", "dtype.is_integer()", "dtype.is_numeric()", "a measurement is taken for people", _UNIT),
     # --- What its page says
-    _plan("_planner/page:costs", "whole_cost.in_words(query.request.claims)", "promised(plan)",
+    _plan("publish/page:costs", "in_words(query.request.claims)", "promised(plan)",
         "the page says that all of the promise is spent", _PROMISE),
-    _plan("_planner/page:shown", "name.isprintable()", "True", "two columns look alike",
-        "planner/test_plan.py::test_names_that_can_not_be_seen_are_quoted"),
-    _plan("_planner/page:message", "html.escape(messages[name])", "messages[name]", "a column's name is run as HTML",
-        "planner/test_plan.py::test_the_page_escapes_what_it_shows"),
-    _plan("_planner/page:outputs", "html.escape(cell)", "cell", "an output's name is run as HTML",
-        "planner/test_plan.py::test_the_page_escapes_what_it_shows"),
-    _plan("_planner/page:columns", "html.escape(str(dtype))", "str(dtype)", "a category is run as HTML",
-        "planner/test_plan.py::test_the_page_escapes_what_it_shows"),
-    _plan("_planner/page:figures", 'pl.col("probability") >= _SURE', 'pl.col("probability") >= 0.5',
-        "a lead is called sure that is not", "planner/test_plan.py::test_a_lead_is_sure_from_95_percent_on"),
-    _plan("_planner/page:dropped", 'pl.col("max_groups").eq_missing(chosen) & (pl.col("max_rows_per_group") == plan.max_rows_per_group)',
+    _plan("publish/page:shown", "name.isprintable()", "True", "two columns look alike",
+        "publish/test_plan.py::test_names_that_can_not_be_seen_are_quoted"),
+    _plan("publish/page:message", "html.escape(messages[name])", "messages[name]", "a column's name is run as HTML",
+        "publish/test_plan.py::test_the_page_escapes_what_it_shows"),
+    _plan("publish/page:outputs", "html.escape(cell)", "cell", "an output's name is run as HTML",
+        "publish/test_plan.py::test_the_page_escapes_what_it_shows"),
+    _plan("publish/page:columns", "html.escape(str(dtype))", "str(dtype)", "a category is run as HTML",
+        "publish/test_plan.py::test_the_page_escapes_what_it_shows"),
+    _plan("publish/page:figures", 'pl.col("probability") >= _SURE', 'pl.col("probability") >= 0.5',
+        "a lead is called sure that is not", "publish/test_plan.py::test_a_lead_is_sure_from_95_percent_on"),
+    _plan("publish/page:dropped", 'pl.col("max_groups").eq_missing(chosen) & (pl.col("max_rows_per_group") == plan.max_rows_per_group)',
         'pl.col("max_rows_per_group") == plan.max_rows_per_group', "what is dropped is told of other bounds",
-        "planner/test_plan.py::test_the_page_tells_what_its_own_bounds_drop"),
-    _plan("_planner/page:dropped", '"rows_dropped", "people_cut"', '"people_cut", "rows_dropped"',
+        "publish/test_plan.py::test_the_page_tells_what_its_own_bounds_drop"),
+    _plan("publish/page:dropped", '"rows_dropped", "people_cut"', '"people_cut", "rows_dropped"',
         "rows that are dropped are told as people",
-        "planner/test_plan.py::test_the_page_tells_what_its_own_bounds_drop"),
+        "publish/test_plan.py::test_the_page_tells_what_its_own_bounds_drop"),
     # --- How large a group must be
     _sizes("_largest_answer", "high - low", "high", "the error of a mean is a share of its upper end", _SHARES),
     _sizes("_largest_answer", "question.largest if isinstance(question, Sum) else Fraction(1)", "Fraction(1)",

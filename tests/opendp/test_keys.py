@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._mechanisms.key_selection import PartitionSelection
+from dp_polars._mechanisms.partition_selection import PartitionSelection
 from tests.helpers.needs import need
 
 need("opendp")

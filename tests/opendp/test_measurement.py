@@ -18,7 +18,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._accounting.terms import Contributions
-from dp_polars._frames.request import Request
+from dp_polars._release.request import Request
 from tests.helpers import reference
 from tests.helpers.needs import need
 from tests.opendp.tools import succeed

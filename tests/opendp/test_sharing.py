@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from dp_polars._expressions import sharing
+from dp_polars._expressions import namespace as sharing
 from dp_polars._expressions.namespace import PrivateNamespace
 from tests.helpers.needs import need
 from tests.opendp.tools import needs_frames, run, succeed
@@ -40,7 +40,7 @@ def check():
         dp.mode(["a"], epsilon=1), dp.median([1, 2], epsilon=1), dp.median([1, 2], rho=1),
         dp.quantile(0.9, [1, 2], epsilon=1), dp.argmax(sensitivity=1, epsilon=1), dp.argmin(sensitivity=1, rho=1),
     ):
-        assert type(private).__module__ == "dp_polars._expressions.expressions"
+        assert type(private).__module__ == "dp_polars._expressions.expression"
     for by_us, by_them in (
         (dp.median([1, 2]), theirs.DPExpr(pl.col("x")).median([1, 2])),
         (dp.median([1, 2], 3.0), theirs.DPExpr(pl.col("x")).median([1, 2], 3.0)),
@@ -70,7 +70,7 @@ def test_a_reloaded_package_of_ours_keeps_both():
     again = """
 import dp_polars._expressions.namespace
 for _ in range(2):
-    importlib.reload(dp_polars._expressions.sharing)
+    importlib.reload(dp_polars._expressions.namespace)
     importlib.reload(dp_polars._expressions.namespace)
     check()
     importlib.reload(theirs)

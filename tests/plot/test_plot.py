@@ -20,8 +20,8 @@ import itertools
 
 import dp_polars as dpp
 from dp_polars import analysis, plot
-from dp_polars._accounting.budgets import Budget
-from dp_polars._frames.entrance import protect
+from dp_polars._accounting.budget import Budget
+from dp_polars._frames.protect import protect
 from dp_polars.plot import _charts
 
 THREE = ["permute_and_flip", "exponential", "report_noisy_max_laplace"]

@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_polars._draws import drawing
-from dp_polars._draws.scores import CountScore, QuantileScore
+from dp_polars._mechanisms import drawing
+from dp_polars._mechanisms.histograms import CountScore, QuantileScore
 from dp_polars._mechanisms.racing import Winners
 
 

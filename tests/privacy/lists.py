@@ -1,6 +1,6 @@
 """Exact laws of lists of quantiles, by the definition: all digits of all rows, all answers of all levels.
 
-Nothing here is shared with `_draws/quantile_trees.py` but the shape of the tree, which is public.
+Nothing here is shared with `_mechanisms/quantile_trees.py` but the shape of the tree, which is public.
 """
 
 from __future__ import annotations

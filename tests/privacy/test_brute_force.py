@@ -14,11 +14,10 @@ import dp_polars as dpp
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.costs import laplace_rho
 from dp_polars._accounting.terms import Contributions, Loss
-from dp_polars._draws import drawing
-from dp_polars._draws.drawing import Draw
-from dp_polars._draws.scores import QuantileScore
-from dp_polars._mechanisms.laws import LAWS
-from dp_polars._mechanisms.racing import Winners
+from dp_polars._mechanisms import drawing
+from dp_polars._mechanisms.drawing import Draw
+from dp_polars._mechanisms.histograms import QuantileScore
+from dp_polars._mechanisms.racing import LAWS, Winners
 from dp_polars.analysis import privacy_loss
 from dp_polars.analysis._laws import block_log_factors
 from tests.helpers import reference

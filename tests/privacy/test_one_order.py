@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import dp_polars as dpp
-from dp_polars._frames.protection import Protection
+from dp_polars._release.protection import Protection
 from tests.engines.orders import Bounded, joint_law
 from tests.helpers.reference import floats, law
 

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dp_polars._mechanisms.laws import LAWS, error_bound
-from dp_polars._questions.argmax import own_sensitivities
+from dp_polars._mechanisms.racing import LAWS, error_bound
+from dp_polars._questions.extremes import own_sensitivities
 from tests.helpers import reference
 from tests.registry import MECHANISMS, V, X
 

@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 import pytest
 
 import dp_polars as dpp
-from dp_polars._rowwise.gate import row_by_row
+from dp_polars._steps.gate import row_by_row
 from tests.helpers.needs import IS_OLD
 from tests.registry import COLUMNS, ENGINES
 

@@ -11,9 +11,9 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._accounting.terms import Contributions
-from dp_polars._draws import joint
-from dp_polars._draws.histograms import Histogram
-from dp_polars._draws.ranking import Ranking
+from dp_polars._mechanisms import top_k as joint
+from dp_polars._mechanisms.histograms import Histogram
+from dp_polars._mechanisms.top_k import Ranking
 from tests.helpers.reference import bounded_range_rho
 from tests.helpers.top_k_laws import law_of
 from tests.registry import RELATIONS

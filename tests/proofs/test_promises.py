@@ -16,10 +16,9 @@ import numpy as np
 import pytest
 
 from dp_polars import analysis
-from dp_polars._accounting.budgets import Budget
+from dp_polars._accounting.budget import Budget
 from dp_polars._accounting.claims import Claim
-from dp_polars._accounting.conversions import divergence_for, zcdp_delta
-from dp_polars._accounting.costs import laplace_rho
+from dp_polars._accounting.costs import divergence_for, laplace_rho, zcdp_delta
 from dp_polars._accounting.promises import FREE, Cost, Promise
 from dp_polars._accounting.terms import Contributions, Loss
 

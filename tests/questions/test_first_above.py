@@ -14,8 +14,8 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars import analysis
-from dp_polars._draws.first_above import Search, count_runs, first_above_groups
-from dp_polars._draws.histograms import Histogram
+from dp_polars._mechanisms.above_threshold import Search, count_runs, first_above_groups
+from dp_polars._mechanisms.histograms import Histogram
 from tests.helpers.first_above_laws import log_law
 from tests.registry import RELATIONS, SURE, X
 

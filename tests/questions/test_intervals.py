@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 
 import dp_polars as dpp
-from dp_polars._draws.histograms import Histogram
-from dp_polars._mechanisms.laws import LAWS
+from dp_polars._mechanisms.histograms import Histogram
+from dp_polars._mechanisms.racing import LAWS
 from tests.helpers import reference
 from tests.privacy.datasets import all_counts, scores_of
 from tests.registry import MECHANISMS, RELATIONS

@@ -11,7 +11,7 @@ from flint import arb, ctx
 import dp_polars as dpp
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Contributions, Loss
-from dp_polars._draws.histograms import Histogram
+from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noise import LARGEST_VALUE, noise_bound
 from dp_polars._questions.measures import BETA, checked, noisy, totals_of
 

@@ -17,13 +17,11 @@ from hypothesis import given, settings
 
 import dp_polars as dpp
 from dp_polars._accounting.terms import Contributions
-from dp_polars._draws import quantile_trees
-from dp_polars._draws.cells import Cells
-from dp_polars._draws.histograms import Histogram
-from dp_polars._draws.quantile_trees import TreeDraw, digit_bits, levels_of, rows_off, tree
-from dp_polars._draws.scores import QuantileScore
-from dp_polars._mechanisms.laws import LAWS
-from dp_polars._questions.choices import Quantile
+from dp_polars._mechanisms import quantile_trees
+from dp_polars._mechanisms.histograms import Histogram, QuantileScore
+from dp_polars._mechanisms.quantile_trees import Cells, TreeDraw, digit_bits, levels_of, rows_off, tree
+from dp_polars._mechanisms.racing import LAWS
+from dp_polars._questions.categories import Quantile
 from tests.helpers.places import ROOT
 from tests.privacy.datasets import all_counts, as_rows, scores_of
 from tests.registry import MECHANISMS, RELATIONS
@@ -178,7 +176,7 @@ def test_answers_never_decrease_and_are_candidates(alphas, data):
 @pytest.mark.parametrize("size", [12, 10**6, 2**53])
 def test_at_a_large_loss_the_answers_are_the_true_ones(size, slices, monkeypatch):
     """Also of values that many rows have: their second digits cut them where the quantiles of a part need it."""
-    from dp_polars._draws import quantile_trees
+    from dp_polars._mechanisms import quantile_trees
 
     for name in slices:
         monkeypatch.setattr(quantile_trees, name, 100)

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 import dp_polars as dpp
 from dp_polars._accounting.terms import Contributions
-from dp_polars._codes.codings import Units
-from dp_polars._questions.argmax import ArgMax
-from dp_polars._questions.choices import Quantile
-from dp_polars._questions.modes import Mode
+from dp_polars._bins.binning import Units
+from dp_polars._questions.categories import Mode, Quantile
+from dp_polars._questions.extremes import ArgMax
 from dp_polars._questions.question import describe
 from tests.helpers.reference import bounded_range_rho
 

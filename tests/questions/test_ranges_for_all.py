@@ -19,20 +19,15 @@ import z3
 
 from dp_polars._accounting.claims import Claim, range_of
 from dp_polars._accounting.terms import Loss
-from dp_polars._codes.candidates import Categories, ordered
-from dp_polars._codes.units import Weights
-from dp_polars._draws.histograms import Histogram
-from dp_polars._draws.scores import CountScore, QuantileScore
-from dp_polars._mechanisms.own_sensitivities import _ExactGaps
-from dp_polars._questions.averages import Mean, Share
-from dp_polars._questions.choices import Quantile
-from dp_polars._questions.first_above import FirstAbove
-from dp_polars._questions.measures import Count, ValueCounts
-from dp_polars._questions.modes import Mode
-from dp_polars._questions.quantile_lists import QuantileList
-from dp_polars._questions.sums import Sum, SumOfPeople
-from dp_polars._questions.tops import TopK
-from dp_polars._questions.variances import Variance
+from dp_polars._bins.candidates import Categories, ordered
+from dp_polars._bins.weights import Weights
+from dp_polars._mechanisms.generalized_exponential import _ExactGaps
+from dp_polars._mechanisms.histograms import CountScore, Histogram, QuantileScore
+from dp_polars._questions.answer_lists import QuantileList, TopK
+from dp_polars._questions.averages import Mean, Share, Variance
+from dp_polars._questions.categories import Mode, Quantile
+from dp_polars._questions.extremes import FirstAbove
+from dp_polars._questions.measures import Count, Sum, SumOfPeople, ValueCounts
 from tests.helpers import machine_checked
 from tests.helpers.symbolic import Terms, integers, larger, smaller
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 
 import dp_polars as dpp
 from dp_polars._base.numbers import show
-from dp_polars._codes.codings import Units
-from dp_polars._codes.multiples import in_steps
+from dp_polars._bins.binning import Units
+from dp_polars._bins.weights import in_steps
 from tests.helpers.noised import record
 from tests.helpers.reference import pure_rho
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 import dp_polars as dpp
 from dp_polars import analysis
-from dp_polars._codes.codings import Squares
+from dp_polars._bins.binning import Squares
 from dp_polars._mechanisms.noise import noise_bound
 from tests.statistical.goodness import check_sampler
 

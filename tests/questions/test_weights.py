@@ -11,10 +11,9 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._draws.drawing import Draw, draw_groups
-from dp_polars._draws.histograms import Histogram
-from dp_polars._draws.scores import CountScore
-from dp_polars._mechanisms.laws import LAWS
+from dp_polars._mechanisms.drawing import Draw, draw_groups
+from dp_polars._mechanisms.histograms import CountScore, Histogram
+from dp_polars._mechanisms.racing import LAWS
 from dp_polars.analysis import simulate
 from tests.helpers import reference
 from tests.statistical.goodness import fits

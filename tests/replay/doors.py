@@ -22,7 +22,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dp_polars._engines.bounding import Stays
+from dp_polars._release.protection import Stays
 
 # 2026-01-01, in nanoseconds: all that is written down then is.
 _NOW = 1_767_225_600 * 10**9
@@ -30,7 +30,7 @@ _NOW = 1_767_225_600 * 10**9
 
 def _word(law: Any) -> str:
     """The mechanism that draws by a law."""
-    laws = importlib.import_module("dp_polars._mechanisms.laws").LAWS
+    laws = importlib.import_module("dp_polars._mechanisms.racing").LAWS
     return next(word for word, own in laws.items() if own is law)
 
 
@@ -40,52 +40,52 @@ def _word(law: Any) -> str:
 # makes what stands there instead of it.
 _PLACES = [
     # Mechanisms, each where all that follows from its output begins.
-    ("_questions.choices", "draw_groups", "_choice"),
-    ("_questions.choices", "draw_from_rows", "_choice_of_rows"),
-    ("_questions.modes", "lead_groups", "_lead"),
-    ("_questions.modes", "lead_from_rows", "_lead_of_rows"),
-    ("_questions.first_above", "first_above_groups", "_above"),
-    ("_questions.tops", "peel", "_rounds"),
-    ("_questions.tops", "draw_jointly", "_jointly"),
-    ("_draws.quantile_trees:TreeDraw", "groups", "_list"),
+    ("_questions.categories", "draw_groups", "_choice"),
+    ("_questions.categories", "draw_from_rows", "_choice_of_rows"),
+    ("_questions.categories", "lead_groups", "_lead"),
+    ("_questions.categories", "lead_from_rows", "_lead_of_rows"),
+    ("_questions.extremes", "first_above_groups", "_above"),
+    ("_questions.answer_lists", "peel", "_rounds"),
+    ("_questions.answer_lists", "draw_jointly", "_jointly"),
+    ("_mechanisms.quantile_trees:TreeDraw", "groups", "_list"),
     ("_questions.measures", "noise_of", "_noise"),
     ("_questions.measures", "add_noise", "_with_noise"),
-    ("_questions.argmax", "best_rows", "_row"),
-    ("_questions.argmax", "leading_rows", "_leading_row"),
-    ("_mechanisms.own_sensitivities:OwnSensitivities", "best", "_own_row"),
-    ("_mechanisms.key_selection:PartitionSelection", "draw", "_shown"),
-    ("_mechanisms.key_selection:GaussianThreshold", "draw", "_shown_with_number"),
+    ("_questions.extremes", "best_rows", "_row"),
+    ("_questions.extremes", "leading_rows", "_leading_row"),
+    ("_mechanisms.generalized_exponential:OwnSensitivities", "best", "_own_row"),
+    ("_mechanisms.partition_selection:PartitionSelection", "draw", "_shown"),
+    ("_mechanisms.partition_selection:GaussianThreshold", "draw", "_shown_with_number"),
     # What is drawn for: an output from its histograms, or keys.
-    ("_engines.outputs:Output", "drawn", "_output"),
+    ("_release.contract:Output", "drawn", "_output"),
     ("_questions.unlisted_keys:KeysThatAreThere", "drawn", "_keys"),
     # Time, and secrets that are part of what is asked.
-    ("_accounting.budgets", "time", "_time"),
-    ("_frames.request", "datetime", "_datetime"),
-    ("_rowwise.marks", "mark_of_files", "_mark"),  # inode numbers and times, which no two writes share
-    ("_engines.polars_rows", "os", "_os"),
+    ("_accounting.budget", "time", "_time"),
+    ("_release.request", "datetime", "_datetime"),
+    ("_steps.scans", "mark_of_files", "_mark"),  # inode numbers and times, which no two writes share
+    ("_steps.polars_rows", "os", "_os"),
 ]
 # Random choices of Polars' engine among a person's rows.
 _CHOICES = [
-    ("_engines.polars_engine", "count_people", "_sorted"),
-    ("_engines.polars_bounds", "keep", "_keep"),
-    ("_engines.polars_people", "_bounded", "_bounded"),
-    ("_engines.polars_people", "_few_rows", "_few_rows"),
+    ("engines.polars.engine", "count_people", "_sorted"),
+    ("engines.polars.bounding", "keep", "_keep"),
+    ("engines.polars.people", "_bounded", "_bounded"),
+    ("engines.polars.people", "_few_rows", "_few_rows"),
 ]
 _SQL = [("sql", "secrets", "_secrets")]
 # Spark: its secrets and stages, which run in other processes; what it is asked; and, over there, what is drawn for.
 _SPARK = [
     ("spark", "fresh_seed", "_seed"),
-    ("spark._people", "fresh_seed", "_seed"),
+    ("engines.spark.people", "fresh_seed", "_seed"),
     # By Spark's own estimate of how many rows there are: it decides where they are counted, never what.
-    ("spark._counting", "_are_few", "_few"),
+    ("engines.spark.counting", "_are_few", "_few"),
     ("spark", "drawing", "_stage"),
-    ("spark._people", "selecting", "_stage"),
+    ("engines.spark.people", "selecting", "_stage"),
     ("spark", "_published", "_planned"),
     ("spark", "_collected", "_planned"),
 ]
-_WORKERS = [("spark._workers", "_histogram", "_listed")]
+_WORKERS = [("engines.spark.workers", "_histogram", "_listed")]
 # Bytes of people's rows that Polars groups at once, where more become parts: those of a few rows.
-PARTITION_BYTES = ("dp_polars._engines.polars_engine._PARTITION_BYTES", 150)
+PARTITION_BYTES = ("dp_polars.engines.polars.engine._PARTITION_BYTES", 150)
 
 
 def known_dialects() -> dict[str, Any]:
@@ -449,7 +449,7 @@ class Doors(AbstractContextManager["Doors"]):
         return each
 
     def _bounded(self, bounded):
-        people = importlib.import_module("dp_polars._engines.polars_people")
+        people = importlib.import_module("dp_polars.engines.polars.people")
         random_few = people.random_few
 
         def each(lists, names, most, engine):
@@ -471,7 +471,7 @@ class Doors(AbstractContextManager["Doors"]):
         return each
 
     def _few_rows(self, few_rows):
-        people = importlib.import_module("dp_polars._engines.polars_people")
+        people = importlib.import_module("dp_polars.engines.polars.people")
         random_few = people.random_few
 
         def each(frame, unit, most):
@@ -551,7 +551,7 @@ class Doors(AbstractContextManager["Doors"]):
 
 def _histogram(codes, lengths, size):
     """The histogram of rows, group after group."""
-    histogram = importlib.import_module("dp_polars._draws.histograms").Histogram
+    histogram = importlib.import_module("dp_polars._mechanisms.histograms").Histogram
     return histogram.of_rows(codes, None, lengths, size)
 
 

@@ -12,10 +12,10 @@ from tests.spark.tools import DDL, MARKS, ddl, need_spark, on_both, to_polars, t
 
 need_spark()
 
-from pyspark import cloudpickle  # noqa: E402
+from pyspark import cloudpickle
 
-import dp_polars.spark  # noqa: E402
-from dp_polars.spark import _SparkEngine  # noqa: E402
+import dp_polars.spark
+from dp_polars.spark import _SparkEngine
 
 pytestmark = MARKS
 

@@ -7,14 +7,15 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
-from dp_polars._engines.bounding import Limits
+from dp_polars._release.protection import Limits
 from tests.helpers.tallies import tally_of
 from tests.spark.tools import MARKS, need_spark, on_both, to_polars, to_spark
 
 need_spark()
 
-import dp_polars.spark  # noqa: E402
-from dp_polars.spark import _counting, _tables  # noqa: E402
+import dp_polars.spark
+from dp_polars.engines.spark import counting as _counting
+from dp_polars.engines.spark import rows as _tables
 
 pytestmark = [*MARKS, on_both, pytest.mark.usefixtures("few_tasks")]
 

@@ -10,13 +10,13 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
-from dp_polars._mechanisms.key_selection import PartitionSelection
+from dp_polars._mechanisms.partition_selection import PartitionSelection
 from tests.spark.tools import MARKS, need_spark, on_both, partitions_of, to_polars, to_spark
 from tests.statistical.goodness import fits
 
 need_spark()
 
-import dp_polars.spark  # noqa: E402
+import dp_polars.spark
 
 pytestmark = MARKS
 

@@ -17,7 +17,7 @@ from tests.spark.tools import DDL, MARKS, ddl, need_spark, to_polars, to_spark
 
 need_spark()
 
-from pyspark import cloudpickle  # noqa: E402
+from pyspark import cloudpickle
 
 pytestmark = MARKS
 

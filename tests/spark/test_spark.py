@@ -30,11 +30,11 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
-from dp_polars._codes.codings import Squares, Units
-from dp_polars._engines import polars_engine
-from dp_polars._engines.bounding import Limits
-from dp_polars._engines.outputs import Output
-from dp_polars._questions.choices import Quantile
+from dp_polars._bins.binning import Squares, Units
+from dp_polars._questions.categories import Quantile
+from dp_polars._release.contract import Output
+from dp_polars._release.protection import Limits
+from dp_polars.engines.polars import engine as polars_engine
 from tests.engines.orders import Bounded, follows, joint_law
 from tests.helpers import reference
 from tests.helpers.places import ROOT
@@ -59,14 +59,34 @@ from tests.statistical.goodness import check_sampler
 
 need_spark()
 
-import pyspark.errors  # noqa: E402
-from pyspark import cloudpickle  # noqa: E402
-from pyspark.sql import Window  # noqa: E402
-from pyspark.sql import functions as sf  # noqa: E402
+import pyspark.errors
+from pyspark import cloudpickle
+from pyspark.sql import Window
+from pyspark.sql import functions as sf
 
-import dp_polars.spark  # noqa: E402
-from dp_polars.spark import _arithmetic, _bounding, _column_types, _counting, _sending, _tables, _workers  # noqa: E402
-from dp_polars.spark._preparations import text_of_frame  # noqa: E402
+import dp_polars.spark
+from dp_polars.engines.spark import (
+    arithmetic as _arithmetic,
+)
+from dp_polars.engines.spark import (
+    bounding as _bounding,
+)
+from dp_polars.engines.spark import (
+    counting as _counting,
+)
+from dp_polars.engines.spark import (
+    rows as _tables,
+)
+from dp_polars.engines.spark import (
+    types as _column_types,
+)
+from dp_polars.engines.spark import (
+    workers as _sending,
+)
+from dp_polars.engines.spark import (
+    workers as _workers,
+)
+from dp_polars.engines.spark.rows import text_of_frame
 
 # What the driver draws is in `test_driver.py`.
 pytestmark = [*MARKS, pytest.mark.usefixtures("on_executors")]

@@ -11,7 +11,7 @@ from tests.spark.tools import CONNECT, MARKS, need_spark, on_both, to_polars, to
 
 need_spark()
 
-import dp_polars.spark  # noqa: E402
+import dp_polars.spark
 
 pytestmark = [*MARKS, on_both]
 

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._frames.request import only_counted
+from dp_polars._release.request import only_counted
 from tests.fuzzing.exploring import explore
 from tests.replay.cases import ONLY_KINDS, WAYS, cases
 from tests.sql.tools import DUCKDB, MARKS, need_ibis
@@ -25,7 +25,7 @@ import sqlglot  # noqa: E402
 from ibis.backends.sql import compilers  # noqa: E402
 from ibis.expr import operations as ops  # noqa: E402
 
-from dp_polars._relational import dialects  # noqa: E402
+from dp_polars.engines.sql import dialects  # noqa: E402
 from dp_polars.sql import _SqlEngine  # noqa: E402
 
 pytestmark = MARKS

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._engines.bounding import Limits
-from dp_polars._frames.request import only_counted
+from dp_polars._release.protection import Limits
+from dp_polars._release.request import only_counted
 from tests.helpers.runs import histograms_by, release_by
 from tests.helpers.tallies import as_frame
 from tests.sql.tools import MARKS, histograms_of, need_ibis, untested
@@ -19,8 +19,8 @@ need_ibis()
 
 import ibis  # noqa: E402
 
-from dp_polars._relational import counting, dialects  # noqa: E402
-from dp_polars._relational.dialects import Statement  # noqa: E402
+from dp_polars.engines.sql import counting, dialects  # noqa: E402
+from dp_polars.engines.sql.dialects import Statement  # noqa: E402
 from dp_polars.sql import _SqlEngine  # noqa: E402
 
 pytestmark = MARKS

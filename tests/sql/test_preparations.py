@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import dp_polars as dpp
-from dp_polars._frames.request import only_counted
+from dp_polars._release.request import only_counted
 from tests.helpers.needs import need
 from tests.helpers.runs import histograms_by
 from tests.helpers.tallies import as_frame
@@ -19,7 +19,7 @@ need("duckdb")
 
 import ibis  # noqa: E402
 
-from dp_polars._relational.steps import refuse_mixed_people  # noqa: E402
+from dp_polars.engines.sql.reading import refuse_mixed_people  # noqa: E402
 from dp_polars.sql import _SqlEngine  # noqa: E402
 from tests.sql.preparations import MIXING, ORDINARY, TABLES  # noqa: E402
 

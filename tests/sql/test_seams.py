@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._frames.request import only_counted
+from dp_polars._release.request import only_counted
 from tests.helpers.runs import histograms_by
 from tests.helpers.tallies import as_frame
 from tests.sql.conftest import datafusion
@@ -21,7 +21,7 @@ need_ibis()
 
 import ibis  # noqa: E402
 
-from dp_polars._relational import dialects  # noqa: E402
+from dp_polars.engines.sql import dialects  # noqa: E402
 from dp_polars.sql import _SqlEngine  # noqa: E402
 
 pytestmark = MARKS

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._frames.request import only_counted
+from dp_polars._release.request import only_counted
 from tests.helpers.runs import histograms_by
 from tests.helpers.tallies import as_frame
 from tests.sql.tools import MARKS, histograms_of, need_ibis, to_sqlite
@@ -22,7 +22,7 @@ need_ibis()
 
 import ibis  # noqa: E402
 
-from dp_polars._relational import sqlite  # noqa: E402
+from dp_polars.engines.sql import sqlite  # noqa: E402
 from dp_polars.sql import _SqlEngine  # noqa: E402
 
 pytestmark = MARKS

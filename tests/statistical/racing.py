@@ -6,8 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dp_polars._mechanisms.laws import LAWS
-from dp_polars._mechanisms.racing import Blocks, race
+from dp_polars._mechanisms.racing import LAWS, Blocks, race
 
 
 def draw_blocks(scores, multiplicities, rate, mechanism, words, *, draws, left_out=0):

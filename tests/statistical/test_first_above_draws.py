@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._draws.first_above import Search, first_above_groups
-from dp_polars._draws.histograms import Histogram
-from dp_polars._mechanisms import thresholds
+from dp_polars._mechanisms import above_threshold as thresholds
+from dp_polars._mechanisms.above_threshold import Search, first_above_groups
+from dp_polars._mechanisms.histograms import Histogram
 from tests.helpers.first_above_laws import log_law
 from tests.registry import X
 from tests.statistical.goodness import check_sampler, fits, tally

@@ -6,11 +6,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_polars._draws import drawing
-from dp_polars._draws.drawing import Draw, draw_from_rows, draw_from_runs
-from dp_polars._draws.scores import Runs
-from dp_polars._mechanisms import racing
-from dp_polars._mechanisms.laws import LAWS
+from dp_polars._mechanisms import drawing, racing
+from dp_polars._mechanisms.drawing import Draw, draw_from_rows, draw_from_runs
+from dp_polars._mechanisms.histograms import Runs
+from dp_polars._mechanisms.racing import LAWS
 from tests.helpers import reference
 from tests.privacy.datasets import score_of, scores_of
 from tests.registry import MECHANISMS

@@ -11,11 +11,10 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._base.words import system_words
-from dp_polars._mechanisms import leading
-from dp_polars._mechanisms.laws import LAWS
-from dp_polars._mechanisms.leading import race_with_lead
-from dp_polars._mechanisms.racing import Blocks
+from dp_polars._base.rng import system_words
+from dp_polars._mechanisms import noisy_gap as leading
+from dp_polars._mechanisms.noisy_gap import race_with_lead
+from dp_polars._mechanisms.racing import LAWS, Blocks
 from dp_polars._mechanisms.selection import leading_rows
 from tests.helpers import reference
 from tests.registry import MECHANISMS, X

@@ -5,11 +5,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_polars._draws import cells, drawing
-from dp_polars._draws.histograms import Histogram
-from dp_polars._draws.quantile_trees import TreeDraw, tree
-from dp_polars._mechanisms import racing
-from dp_polars._mechanisms.laws import LAWS
+from dp_polars._mechanisms import drawing, racing
+from dp_polars._mechanisms import quantile_trees as cells
+from dp_polars._mechanisms.histograms import Histogram
+from dp_polars._mechanisms.quantile_trees import TreeDraw, tree
+from dp_polars._mechanisms.racing import LAWS
 from tests.privacy.lists import law_of_list
 from tests.registry import MECHANISMS
 from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from dp_polars._base.words import system_words
+from dp_polars._base.rng import system_words
 from dp_polars._mechanisms import noise
-from dp_polars._mechanisms.exact_race import Uniform
-from dp_polars._mechanisms.inversion import Table, invert
-from dp_polars._mechanisms.noise import gaussian_noise, laplace_noise
+from dp_polars._mechanisms.noise import Table, gaussian_noise, invert, laplace_noise
+from dp_polars._mechanisms.racing import Uniform
 from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 import dp_polars as dpp
-from dp_polars._base import words
+from dp_polars._base import rng as words
 from tests.statistical.goodness import fits, tally
 
 GROUPS, FAR = 5000, 2

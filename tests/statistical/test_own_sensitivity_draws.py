@@ -8,9 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dp_polars._base.words import system_words
-from dp_polars._mechanisms.laws import LAWS
-from dp_polars._mechanisms.racing import Blocks, race
+from dp_polars._base.rng import system_words
+from dp_polars._mechanisms.racing import LAWS, Blocks, race
 from tests.helpers import reference
 from tests.registry import MECHANISMS, V, X
 from tests.statistical.goodness import check_sampler

@@ -5,8 +5,9 @@ from fractions import Fraction
 import pytest
 from flint import arb
 
-from dp_polars._base.words import system_words
-from dp_polars._mechanisms import exact_race, racing
+from dp_polars._base.rng import system_words
+from dp_polars._mechanisms import racing
+from dp_polars._mechanisms import racing as exact_race
 from tests.helpers import reference
 from tests.registry import MECHANISMS
 from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally

@@ -7,15 +7,14 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._draws import joint
-from dp_polars._draws.drawing import Draw
-from dp_polars._draws.joint import draw_jointly
-from dp_polars._draws.ranking import peel
-from dp_polars._draws.scores import CountScore
 from dp_polars._mechanisms import racing
-from dp_polars._mechanisms.laws import LAWS
-from tests.draws.test_ranking import histogram_of
+from dp_polars._mechanisms import top_k as joint
+from dp_polars._mechanisms.drawing import Draw
+from dp_polars._mechanisms.histograms import CountScore
+from dp_polars._mechanisms.racing import LAWS
+from dp_polars._mechanisms.top_k import draw_jointly, peel
 from tests.helpers.top_k_laws import in_rounds, law_of, lists
+from tests.mechanisms.test_ranking import histogram_of
 from tests.statistical.goodness import check_sampler, fits, tally
 
 pytestmark = pytest.mark.slow

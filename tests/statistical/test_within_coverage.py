@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._draws.scores import QuantileScore
+from dp_polars._mechanisms.histograms import QuantileScore
 
 pytestmark = pytest.mark.slow
 

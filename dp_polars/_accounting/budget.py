@@ -1,0 +1,689 @@
+"""The budget: its arguments, what it may still pay for, and what it paid for."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sqlite3
+import time
+import weakref
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import polars as pl
+
+from dp_polars._accounting import ledger
+from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.ledger import lock, name_of, uninterrupted
+from dp_polars._accounting.promises import FREE, Cost, Promise, Sums, sum_of
+from dp_polars._accounting.terms import BudgetExceededError, Loss, check_delta, exact, stored, warn_if_large
+from dp_polars._base.numbers import given, show
+from dp_polars._base.process import called, caller, expanded, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from fractions import Fraction
+    from types import CodeType
+
+    import polars as pl
+
+    from dp_polars._accounting.costs import EpsilonAt
+    from dp_polars._accounting.ledger import Charge, Question, RowsOf, StoredAnswer
+    from dp_polars._accounting.terms import NeighboringRelation, Remaining, Unit
+    from dp_polars._base.numbers import Number
+
+
+# Names of budgets in memory, for as long as the process lives: their objects may be gone.
+_taken: set[str] = set()
+# What made budgets without a name or a path, by the text of the cell and the function in it.
+_runs: dict[tuple[str, str], list[CodeType]] = {}
+
+
+def take_name(name: str | None) -> None:
+    """Give a budget in memory its name; refuse one that a budget in memory had before."""
+    with lock:
+        if name in _taken:
+            msg = (
+                f"a Budget without a path must have a name that none had before in this process, got {name!r} again: "
+                "what the other has spent would be forgotten, as where a cell of a notebook runs again.\n\n"
+                "Hint: give it a path, which keeps what was spent."
+            )
+            raise ValueError(msg)
+        if name is not None:
+            _taken.add(name)
+
+
+def notice_again() -> None:
+    """Warn where a cell of a notebook makes a budget in memory that it made before: each of them starts full.
+
+    A cell is code that is in no file, but whose text Python has. It runs again where the same text is compiled anew. So
+    a loop, or a function that is called again, may make several.
+    """
+    code = caller().f_code
+    text = "".join(linecache.getlines(code.co_filename))
+    if not text or os.path.exists(code.co_filename):  # noqa: PTH110  # False for whatever is no path
+        return
+    with lock:
+        runs = _runs.setdefault((text, code.co_qualname), [])
+        is_new = all(run is not code for run in runs)
+        runs += [code] * is_new
+    if is_new and len(runs) > 1:
+        msg = (
+            f"this cell has made {len(runs)} budgets that have neither a name nor a path: each starts full, and what "
+            "the others have spent is forgotten.\n\n"
+            "Hint: give it a path, which keeps what was spent. With a name alone, the second one is an error."
+        )
+        warn(msg, UserWarning)
+
+
+def total_delta(delta: object) -> Fraction:
+    """Return the delta of a budget, above 0 and below 1."""
+    checked = check_delta(delta)
+    if not checked > 0:
+        msg = (
+            f"delta must be greater than 0 and below 1, got {delta!r}.\n\n"
+            "Hint: leave it out of a promise in epsilon alone, and of a budget in rho whose releases spend none."
+        )
+        raise ValueError(msg)
+    return checked
+
+
+def keys_delta_of(keys_delta: object, delta: Fraction | None, unit: Unit) -> Fraction | None:
+    """Return the part of a promise's delta that keys may spend: a half unless said. None: it is no promise of both."""
+    if delta is not None and unit == "epsilon":
+        checked = delta / 2 if keys_delta is None else check_delta(keys_delta, "keys_delta")
+        if checked > delta:
+            msg = f"keys_delta must be at most delta={exact(delta)}, of which it is a part, got {keys_delta!r}."
+            raise ValueError(msg)
+        return checked
+    if keys_delta is not None:
+        msg = (
+            f"keys_delta must be left out of a budget in {unit}{'' if delta is None else ' with a delta'}, got "
+            f"{given(keys_delta)}: it is the part of a promise of epsilon and delta that keys may spend.\n\n"
+            "Hint: Budget(epsilon=…, delta=…, keys_delta=…)."
+        )
+        raise TypeError(msg)
+    return None
+
+
+def absolute(path: str | os.PathLike[str]) -> Path:
+    """Return where a ledger lies, in a folder that is there."""
+    given = os.fspath(path)
+    if not isinstance(given, str):
+        msg = f"path must be a string or a path-like object of strings, got {path!r}."
+        raise TypeError(msg)
+    target = expanded(given)
+    folder = target.parent
+    if not folder.is_dir():
+        msg = f"path must be in an existing folder, got {given!r}.\n\nHint: create the folder first."
+        raise FileNotFoundError(msg)
+    return folder.resolve() / target.name
+
+
+_WHEN = pl.col("when").cast(pl.Datetime("us", "UTC"))
+
+
+def frame_of_charges(charges: Iterable[Charge], order: Fraction) -> pl.DataFrame:
+    """Return one row per charge. Polars prints the first four columns and the last four."""
+    rows = [
+        (
+            *(one.microseconds, one.what, float(Fraction(one.loss))),
+            None if one.running_total is None else float(Fraction(one.running_total)),
+            *(one.loss, one.delta, None if one.rho is None else float(Fraction(one.running_divergence) / order)),
+            *(bool(one.unchecked), one.unit, one.mechanism),
+            *(float(Fraction(one.delta)), float(Fraction(one.running_delta))),
+        )
+        for one in charges
+    ]
+    schema = {
+        "when": pl.Int64,
+        "what": pl.String,
+        "loss": pl.Float64,
+        "running_total": pl.Float64,
+        "exact_loss": pl.String,
+        "exact_delta": pl.String,
+        "running_rho": pl.Float64,
+        "unchecked": pl.Boolean,
+        "unit": pl.String,
+        "mechanism": pl.String,
+        "delta": pl.Float64,
+        "running_delta": pl.Float64,
+    }
+    return pl.DataFrame(rows, schema, orient="row").with_columns(_WHEN)
+
+
+def frame_of_answers(answers: Iterable[StoredAnswer]) -> pl.DataFrame:
+    """Return one row per answer that is kept."""
+    rows = [
+        (
+            *(one.microseconds, one.question.dataset, one.question.words, one.question.loss),
+            *(one.size, one.question.source, one.question.text),
+        )
+        for one in answers
+    ]
+    schema = {
+        "when": pl.Int64,
+        "dataset": pl.String,
+        "question": pl.String,
+        "loss": pl.String,
+        "bytes": pl.Int64,
+        "source": pl.String,
+        "text": pl.String,
+    }
+    return pl.DataFrame(rows, schema, orient="row").with_columns(_WHEN)
+
+
+T = TypeVar("T")
+
+
+class Budget:
+    """The most that one person may lose to all releases together, and the ledger of what was lost so far.
+
+    Losses are exact rationals and add up, also where a later question depends on an earlier answer. A charge is on disk
+    before its mechanism runs. So a crash can lose budget, but it never leaves a release unpaid. The first charge fixes
+    the privacy unit and the neighbouring relation of all later ones.
+
+    Parameters
+    ----------
+    epsilon, rho
+        The total: exactly one of them, a number above 0 (int, float, Fraction or Decimal; a float is the decimal that
+        it prints as). In epsilon alone, it is pure DP, and a release without an epsilon is refused. With a delta, it is
+        a promise of (epsilon, delta), which takes releases in either unit and any mixture. In rho, it is
+        zero-concentrated DP.
+    delta
+        Above 0 and below 1. With epsilon, the δ of the promise: it pays for keys that nobody listed, and for the
+        releases that are added up in rho. With rho, it is for keys alone. None: no release may spend any.
+    keys_delta
+        The part of a promise's δ that keys may spend, from 0 to `delta`. None: a half. With all of it, only releases
+        with an epsilon fit. Only with epsilon and delta.
+    path
+        The file of the ledger (string or path-like; `~` is the home folder), on a local file system. It is made where
+        there is none; otherwise it must have the same total, unit, deltas and name. Any number of processes may use it
+        at once. A file `<path>-lock` stays next to it. A ledger with two names (hard links, a mount of the file alone)
+        is refused. Without a path the ledger lives in this process only, and copies of it are refused.
+    name
+        A name for people. Left out, an existing ledger keeps its own. Without a path it may be given once in a process.
+        With neither, a cell of a notebook that runs again makes a full budget, and a UserWarning says so.
+
+    Attributes
+    ----------
+    unit
+        "epsilon" or "rho", in which the total was given.
+    total
+        An exact `Fraction`, in `unit`.
+    delta
+        The total δ, an exact `Fraction`, or None.
+    keys_delta
+        What of δ keys may spend: an exact `Fraction`, or None where the budget has no δ.
+    path
+        The absolute `Path` of the ledger, or None.
+    name
+        The name, or None.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described, or if the file is no ledger, is damaged or belongs to another budget. The
+        file is then left as it is.
+    OSError
+        If the ledger can't be created, read or written: no such folder, no permission, a full disk.
+
+    Notes
+    -----
+    The digests in the ledger find accidents, not forgers. An older copy put back in its place is found only
+    by a process that has seen the newer one.
+
+    A promise of (epsilon, delta) keeps two sums: of epsilons, and of Rényi divergences of one order, which was fixed
+    when the budget was made; whatever is pure adds its epsilon there at most. A release is allowed while one of them
+    fits, and the deltas of keys fit their part. Each may be chosen after earlier answers were seen.
+
+    Proof: :doc:`/proofs/promises`; of sums in one unit :doc:`/proofs/composition`.
+
+    References
+    ----------
+    Sums bound the loss of questions that are chosen as one goes along: Rogers, Roth, Ullman & Vadhan 2016
+    (arXiv 1605.08294) for epsilon, Feldman & Zrnic 2021 (arXiv 2008.11193) for rho and for divergences of one order,
+    Whitehouse, Ramdas, Rogers & Wu 2023 (arXiv 2203.05481, Theorem 1) for rho and delta, which is approximate zCDP.
+    Privacy loss distributions compose to less, but must know all losses beforehand.
+
+    Examples
+    --------
+    >>> Budget(epsilon=1)
+    Budget(epsilon=1, spent=0, remaining=1)
+    >>> Budget(rho=0.5, delta=1e-6)
+    Budget(rho=0.5, delta=0.000001, spent=0 (delta 0), remaining=0.5 (delta 0.000001))
+    >>> promise = Budget(epsilon=3, delta=1e-6)
+    >>> promise.remaining.epsilon
+    Fraction(3, 1)
+    >>> round(float(promise.remaining.rho), 4)
+    0.1757
+    """
+
+    unit: Unit
+    total: Fraction
+    delta: Fraction | None = None
+    keys_delta: Fraction | None = None
+    path: Path | None
+    name: str | None
+
+    @called
+    def __init__(
+        self,
+        *,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        delta: Number | None = None,
+        keys_delta: Number | None = None,
+        path: str | os.PathLike[str] | None = None,
+        name: str | None = None,
+    ) -> None:
+        loss = Loss.of(epsilon=epsilon, rho=rho)
+        if not loss.value < 2**1000:
+            msg = f"{loss.unit} must be less than 2**1000, got {show(loss.value)}."
+            raise ValueError(msg)
+        if not isinstance(name, str | None):
+            msg = f"name must be a string or None, got {name!r}."
+            raise TypeError(msg)
+        self.unit, self.total, self.name = loss.unit, loss.value, name
+        self.delta = None if delta is None else total_delta(delta)
+        for_keys = keys_delta_of(keys_delta, self.delta, self.unit)
+        self.keys_delta = self.delta if for_keys is None else for_keys
+        self.path = None if path is None else absolute(path)
+        self._account: Sums | Promise = Sums(self.unit, self.total, self.delta)
+        if self.delta is not None and for_keys is not None:
+            self._account = Promise.of(self.total, self.delta, for_keys)
+        self._seen = FREE  # what was spent when the ledger was last read
+        self._process = os.getpid()
+        self._memory: sqlite3.Connection | None = None
+        head = _head_of(self._account, name)
+        warn_if_large(loss)
+        uninterrupted(partial(self._make, head))
+        self._check()
+        if self.name is None and self.path is None:
+            notice_again()
+
+    @property
+    def spent(self) -> Fraction:
+        """What all charges so far cost together, as an exact `Fraction` in `unit`: the total less what remains."""
+        return self.total - self.remaining
+
+    @property
+    def remaining(self) -> Remaining:
+        """What is left of the total, as an exact `Fraction` in `unit`.
+
+        Its attributes `epsilon` and `rho` are the largest losses that still fit. A promise of (epsilon, delta) has
+        both: what was released without an epsilon leaves less of it, too.
+        """
+        return self._account.remaining(self._left())
+
+    @property
+    def spent_delta(self) -> Fraction:
+        """What all charges so far spent of delta: an exact `Fraction`, 0 where the budget has none."""
+        return self._in_ledger(lambda _, head: _spent(head)).delta
+
+    @property
+    def remaining_delta(self) -> Fraction:
+        """What is left of `keys_delta`: an exact `Fraction`, 0 where the budget has no delta."""
+        return self._left().delta
+
+    @property
+    def promise(self) -> Promise | None:
+        """The promise of (epsilon, delta), with the largest rho that fits into all of it; None for other budgets."""
+        return self._account if isinstance(self._account, Promise) else None
+
+    @property
+    def total_text(self) -> str:
+        """The arguments that make a budget of this total."""
+        return str(self._account)
+
+    def has_room(self, claims: Iterable[Claim]) -> bool:
+        """Return whether a release with these claims would fit now. Nothing is charged."""
+        claims, left = list(claims), self._left()
+        return all(map(self._takes, claims)) and self._account.fits(sum_of(map(self._account.cost, claims)), left)
+
+    def as_charged(self, claim: Claim) -> tuple[Unit, Fraction] | None:
+        """Return the loss that the ledger has for a claim; None if it takes none such."""
+        if not self._takes(claim):
+            return None
+        unit, loss, _ = self._account.written(claim)
+        return unit, loss
+
+    def _takes(self, claim: Claim) -> bool:
+        """Return whether there is a loss in the unit of the total, or a promise of both."""
+        return claim.has_epsilon or self.unit == "rho" or self.promise is not None
+
+    def _left(self) -> Cost:
+        return self._account.left(self._in_ledger(lambda _, head: _spent(head)))
+
+    def epsilon_at(self, delta: Number) -> EpsilonAt:
+        """Return what the budget means in (epsilon, delta)-DP, by the tightest proof for its sums.
+
+        Parameters
+        ----------
+        delta
+            0 or more, below 1: the δ of the whole statement. What the budget spends of δ counts towards it.
+
+        Returns
+        -------
+        EpsilonAt
+            `spent` and `total`, floats rounded up: an ε for what was charged so far, and one for the whole budget. For
+            a budget in rho they come from the best order (Canonne, Kamath & Steinke 2020, arXiv 2004.00010,
+            Corollary 13), and are infinite at δ = 0. For a budget in epsilon they are its ε at δ = 0, and at other δ
+            that of randomized response, a little less. For a promise of (epsilon, delta), `total` is its ε at its δ and
+            above, and `spent` the least that its sums prove. They are infinite where δ is below what the budget spends
+            of it.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `delta` is not as described.
+
+        Notes
+        -----
+        `total` holds however the questions were chosen. `spent` describes the charges so far as if they had been fixed
+        beforehand. Where they were, `dp_polars.analysis.compose` of their claims may prove less.
+
+        Examples
+        --------
+        >>> budget = Budget(rho=0.5)
+        >>> round(budget.epsilon_at(1e-6).total, 2)
+        5.22
+        """
+        return self.epsilon_of(*self.charged(), check_delta(delta))
+
+    def log(self) -> pl.DataFrame:
+        """Return what was charged, one row per output, in the order of charging.
+
+        Returns
+        -------
+        DataFrame
+            Columns `when` (Datetime in UTC: the computer's clock at the charge, which may have been set back
+            in between), `what` (String), `loss` and `running_total` (Float64), `exact_loss` and `exact_delta` (String,
+            such as "1/10"), `running_rho` (Float64), `unchecked` (Boolean: whether the table was taken so, see
+            `dp_polars.protect`), `unit` and `mechanism` (String), `delta` and `running_delta` (Float64, 0 for all but
+            keys). It holds nothing of the private rows.
+
+            With a promise of (epsilon, delta), each loss is in the unit it was asked in, `running_total` is the sum
+            of epsilons (null once a release had none), and `running_rho` that of the divergences, over their order.
+            `running_rho` is null for other budgets.
+        """
+        charges = self._in_ledger(lambda connection, head: list(ledger.read_charges(connection, head)))
+        return frame_of_charges(charges, Fraction(1) if self.promise is None else self.promise.order)
+
+    def answers(self) -> pl.DataFrame:
+        """Return which answers are kept, in the order in which they were drawn: see `dp_polars.protect`, `dataset`.
+
+        Returns
+        -------
+        DataFrame
+            Columns `when` (Datetime in UTC), `dataset`, `question` (the outputs in words), `loss` (of one release),
+            `bytes` (Int64, the size of the answer), `source` (where the rows lay: the kind of source, and for files a
+            digest of their paths, inode numbers and times of change) and `text`: all that decides the law of the
+            answer, with digests of what is long. It holds nothing of the private rows.
+        """
+        return frame_of_answers(self._in_ledger(lambda connection, _: list(ledger.read(connection))))
+
+    def charged(self) -> tuple[ledger.Head, list[ledger.Charge]]:
+        """Return all that the ledger holds of charges, read whole at one moment; a ValueError if it is damaged."""
+
+        def read(connection: sqlite3.Connection, head: ledger.Head) -> tuple[ledger.Head, list[ledger.Charge]]:
+            ledger.check(connection, head)
+            return head, list(ledger.read_charges(connection, head))
+
+        return self._in_ledger(read)
+
+    def epsilon_of(self, head: ledger.Head, charges: Iterable[ledger.Charge], delta: Fraction) -> EpsilonAt:
+        """Return what the ledger means at a delta, as it was read at one moment."""
+        rho = sum((Fraction(one.rho) for one in charges if one.rho is not None), Fraction(0))
+        return self._account.epsilon_at(delta, _spent(head), rho)
+
+    def kept(self, question: Question) -> tuple[StoredAnswer, bytes] | None:
+        """Return the newest answer that is kept to a question, as bytes, if there is one."""
+        return self._in_ledger(lambda connection, _: ledger.find(connection, question.text))
+
+    def keep(self, answers: Iterable[tuple[Question, bytes]]) -> None:
+        """Keep answers to questions, all or none, once they are paid and drawn; durable when this returns."""
+        now, pairs = time.time_ns() // 1000, list(answers)
+
+        def write(connection: sqlite3.Connection, _: ledger.Head) -> None:
+            for question, answer in pairs:
+                ledger.write(connection, now, question, answer)
+
+        self._in_ledger(write)
+
+    def rows_of(self, about: str) -> RowsOf | None:
+        """Return which rows in memory a data set stands for, if that is known."""
+        return self._in_ledger(lambda connection, _: ledger.find_rows(connection, about))
+
+    def note_rows(self, about: str, rows: RowsOf) -> RowsOf:
+        """Note which rows a data set stands for, unless that is known; return what is."""
+        return self._in_ledger(lambda connection, _: ledger.note_rows(connection, about, rows))
+
+    def charge(
+        self,
+        entries: Sequence[tuple[str, Claim]],
+        *,
+        privacy_unit: str | None,
+        neighboring_relation: NeighboringRelation,
+        unchecked: bool = False,
+    ) -> None:
+        """Pay for all `entries` (what is released, its claim) or for none; durable when this returns.
+
+        `unchecked` says that the table was taken unchecked: see `dp_polars.protect`.
+
+        Raises
+        ------
+        BudgetExceededError
+            If too little is left.
+        TypeError, ValueError
+            If an entry is no claim with a loss above 0, if it spends a delta and the budget has none, if unit or
+            relation are not those of the first charge, or if the ledger is damaged or has another name.
+        OSError
+            If the ledger can't be locked (TimeoutError, where it stays busy), read or written.
+
+        Notes
+        -----
+        Nothing is charged where an error is raised, with two exceptions, in which budget may be lost: an OSError that
+        says "the charge may be in" the ledger, because the disk failed at the end, and an interruption (such as
+        KeyboardInterrupt), which may come when all is written. Wherever it comes, the budget can be used at once.
+        """
+        for what, claim in entries:
+            self._check_entry(what, claim, neighboring_relation)
+        uninterrupted(partial(self._pay, entries, privacy_unit, neighboring_relation, int(unchecked)))
+
+    def _pay(
+        self,
+        entries: Sequence[tuple[str, Claim]],
+        privacy_unit: str | None,
+        neighboring_relation: NeighboringRelation,
+        unchecked: int,
+    ) -> None:
+        now = time.time_ns() // 1000
+        with self._transaction() as (connection, head):
+            costs = [self._account.cost(claim) for _, claim in entries]  # by the order that the ledger has
+            requested = sum_of(costs)
+            for number in requested:
+                _text(number)  # a number too long to keep is too long for the messages below
+            first = (head.privacy_unit, head.neighboring_relation)
+            if head.charges and first != (privacy_unit, neighboring_relation):
+                msg = (
+                    f"{self._where()} must be charged for privacy_unit={first[0]!r} and "
+                    f"neighboring_relation={first[1]!r}, as at first, "
+                    f"got {privacy_unit!r} and {neighboring_relation!r}.\n\n"
+                    "Hint: losses of different units or relations do not add up. Keep a budget for each."
+                )
+                raise ValueError(msg)
+            spent = _spent(head)
+            left = self._account.left(spent)
+            if not self._account.fits(requested, left):
+                raise self._refusal(requested, left, connection, head)
+            charges = []
+            for (what, claim), cost in zip(entries, costs, strict=True):
+                spent = spent.plus(cost)
+                unit, loss, rho = self._account.written(claim)
+                charges.append(
+                    ledger.Charge(
+                        *(now, what, claim.mechanism, unit, stored(loss), _text(spent.loss), stored(cost.delta)),
+                        *(stored(spent.delta), _text(rho), stored(spent.divergence), unchecked),
+                    )
+                )
+            head = head._replace(privacy_unit=privacy_unit, neighboring_relation=neighboring_relation)
+            ledger.write_charges(connection, head, charges)
+        self._seen = self._seen if _fallen(spent, self._seen) else spent
+
+    def _refusal(
+        self, requested: Cost, left: Cost, connection: sqlite3.Connection, head: ledger.Head
+    ) -> BudgetExceededError:
+        """Return the error that says by how much too little is left."""
+        path = ends = None
+        if self.path is not None:
+            path, times = str(self.path), [one.microseconds for one in ledger.read_charges(connection, head)]
+            ends = (_moment(times[0]), _moment(times[-1])) if times else None
+        return self._account.refusal(requested, left, path, ends)
+
+    def _check_entry(self, what: object, claim: object, relation: NeighboringRelation) -> None:
+        """Raise unless the claim can be charged here."""
+        if not (isinstance(what, str) and isinstance(claim, Claim)):
+            msg = f"entries must be pairs of a string and a Claim, got {(what, claim)!r}."
+            raise TypeError(msg)
+        if claim.neighboring_relation not in (None, relation):
+            msg = (
+                f"The claim of {what!r} must be for neighboring_relation={relation!r}, "
+                f"got {claim.neighboring_relation!r}."
+            )
+            raise ValueError(msg)
+        if claim.delta and self.delta is None:
+            msg = (
+                f"{self._where()} must have a delta for {what!r}, which spends delta={exact(claim.delta)}. "
+                f"Nothing was charged.\n\nHint: Budget({self.unit}=…, delta=…)."
+            )
+            raise ValueError(msg)
+
+    def __repr__(self) -> str:
+        left = self._left()
+        remaining = self._account.remaining(left)
+        used, rest = [f"spent={exact(self.total - remaining)}"], [f"remaining={exact(remaining)}"]
+        others = [] if self.promise is None or remaining.rho is None else [f"rho {exact(remaining.rho)}"]
+        if self.keys_delta is not None:
+            used.append(f"(delta {exact(self.keys_delta - left.delta)})")
+            rest.append(f"({', '.join([*others, f'delta {exact(left.delta)}'])})")
+        text = f"{self._account}, {' '.join(used)}, {' '.join(rest)}"
+        if self.path is not None:
+            text += f", path={str(self.path)!r}"
+        if self.name is not None:
+            text += f", name={self.name!r}"
+        return f"Budget({text})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.path is None:
+            msg = (
+                "A Budget without a path must not be copied or pickled: two copies could spend it twice.\n\n"
+                "Hint: give it a path, which copies and processes share."
+            )
+            raise TypeError(msg)
+        return self.__dict__.copy()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._check()  # the ledger must be there: a new one would have nothing spent
+
+    def _where(self) -> str:
+        return "The budget" if self.path is None else name_of(self.path)
+
+    def _check(self) -> None:
+        self._in_ledger(ledger.check)
+
+    def _make(self, head: ledger.Head) -> None:
+        """Make the ledger where there is none."""
+        if self.path is None:
+            take_name(self.name)
+            self._memory = ledger.in_memory(head)
+            weakref.finalize(self, self._memory.close)
+        elif not os.path.lexists(self.path):
+            ledger.create(self.path, head)
+
+    def _in_ledger(self, use: Callable[[sqlite3.Connection, ledger.Head], T]) -> T:
+        """Return what `use` makes of the open ledger and its head; what it writes is committed."""
+
+        def transact() -> T:
+            with self._transaction() as (connection, head):
+                return use(connection, head)
+
+        return uninterrupted(transact)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[tuple[sqlite3.Connection, ledger.Head]]:
+        """Open the ledger, yield it with its head, and commit; on any error roll back. Only in `uninterrupted`."""
+        with ledger.clear_errors(self._where()), self._opened() as connection:
+            yield connection, self._head(connection)
+
+    def _opened(self) -> AbstractContextManager[sqlite3.Connection]:
+        if self.path is not None:
+            return ledger.transaction(self.path)  # opened anew each time: forks and threads share no open file
+        if self._memory is None or self._process != os.getpid():
+            msg = (
+                "A Budget without a path must be used by the process that made it: a forked copy could "
+                "spend it once more.\n\nHint: give it a path, which processes share."
+            )
+            raise RuntimeError(msg)
+        return ledger.transaction_in_memory(self._memory)
+
+    def _head(self, connection: sqlite3.Connection) -> ledger.Head:
+        """Read the head of the ledger; raise unless it is this budget's, and no older than it was."""
+        head = ledger.read_head(connection)
+        account, spent = _account_of(head), _spent(head)
+        if account.terms != self._account.terms:
+            msg = (
+                f"{self._where()} must be opened with its own total, {account}, got {self._account}.\n\n"
+                "Hint: a ledger's total can't be changed. What was spent stays lost in addition to a new budget."
+            )
+            raise ValueError(msg)
+        if self.name not in (None, head.name):
+            msg = f"{self._where()} must be opened with its own name, {head.name!r}, got {self.name!r}."
+            raise ValueError(msg)
+        fallen = _fallen(spent, self._seen)
+        if fallen is not None:
+            msg = f"it has {exact(fallen[0])} spent, and had {'more' if fallen[1] is None else exact(fallen[1])} before"
+            raise sqlite3.DatabaseError(msg)
+        # A promise has the order that it was made with.
+        self.name, self._account, self._seen = head.name, account, spent
+        return head
+
+
+def _head_of(account: Sums | Promise, name: str | None) -> ledger.Head:
+    """Return what a new ledger says."""
+    if isinstance(account, Sums):
+        return ledger.Head(account.unit, stored(account.total), name, delta=_text(account.delta))
+    head = ledger.Head("epsilon", stored(account.epsilon), name, delta=stored(account.delta))
+    return head._replace(keys_delta=stored(account.keys_delta), order=stored(account.order), rho=stored(account.rho))
+
+
+def _account_of(head: ledger.Head) -> Sums | Promise:
+    total, delta = Fraction(head.total), None if head.delta is None else Fraction(head.delta)
+    if delta is None or head.keys_delta is None or head.order is None or head.rho is None:
+        return Sums("rho" if head.unit == "rho" else "epsilon", total, delta)
+    return Promise(total, delta, *map(Fraction, (head.keys_delta, head.order, head.rho)))
+
+
+def _spent(head: ledger.Head) -> Cost:
+    loss = None if head.spent is None else Fraction(head.spent)
+    return Cost(loss, Fraction(head.spent_divergence), Fraction(head.spent_delta))
+
+
+def _fallen(now: Cost, before: Cost) -> tuple[Fraction, Fraction | None] | None:
+    """Return a sum that fell, as it is and was: an older ledger has taken this one's place."""
+    sums = zip(now, before, strict=True)
+    return next(((one, was) for one, was in sums if one is not None and (was is None or one < was)), None)
+
+
+def _text(number: Fraction | None) -> str | None:
+    return None if number is None else stored(number)
+
+
+def _moment(microseconds: int) -> datetime:
+    return datetime.fromtimestamp(microseconds // 10**6, UTC)

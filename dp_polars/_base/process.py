@@ -1,0 +1,376 @@
+"""What a process sets, does and says: threads, progress, extras, paths, callers, calls and digests."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import secrets
+import stat
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar, copy_context
+from functools import partial, wraps
+from importlib import import_module
+from io import BytesIO
+from pathlib import Path
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import numpy as np
+import polars as pl
+
+if TYPE_CHECKING:
+    import inspect
+    from collections.abc import Callable, Iterator
+    from io import BufferedRandom
+    from types import FrameType
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_is_deaf = ContextVar("_is_deaf", default=False)
+
+
+class _WhereDeaf(type):
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return _is_deaf.get()
+
+
+class _AnyWarning(Warning, metaclass=_WhereDeaf):
+    """Every warning in what `deaf` runs, none elsewhere."""
+
+
+_FILTER = ("ignore", None, _AnyWarning, None, 0)
+# Where filters change, Python repeats what it says once for each line. So this one is there from the start.
+warnings.simplefilter("ignore", _AnyWarning)
+
+
+def _enter() -> None:
+    if [*warnings.filters[:1]] != [_FILTER]:  # others may have taken it away
+        warnings.simplefilter("ignore", _AnyWarning)
+    _is_deaf.set(True)
+    np.seterr(all="ignore")
+
+
+def is_deaf() -> bool:
+    """Whether this runs in what `deaf` runs."""
+    return _is_deaf.get()
+
+
+def deaf(function: Callable[P, T]) -> Callable[P, T]:
+    """Return a function during which nothing warns, and no float raises, in this thread.
+
+    It runs in a context of its own. What is set there goes with it, wherever an interruption comes.
+    """
+
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return copy_context().run(_deafly, partial(function, *args, **kwargs))
+
+    return run
+
+
+def _deafly(function: Callable[[], T]) -> T:
+    errors = np.geterr()
+    try:
+        _enter()
+        return function()
+    finally:
+        np.seterr(**errors)  # NumPy 1 keeps them for the thread
+
+
+def in_parallel(work: Callable[[int, int], T], parts: Sequence[tuple[int, int]]) -> list[T]:
+    """Return the results of all parts in their order, worked on by as many threads as Polars has: deaf ones."""
+    work = deaf(work)
+    if len(parts) == 1:
+        return [work(*parts[0])]
+    with ThreadPoolExecutor(pl.thread_pool_size()) as pool:
+        return list(pool.map(lambda part: work(*part), parts))
+
+
+# Until a line is shown, and between two of its states.
+_SECONDS = 1.0
+_line: ContextVar[_Line | None] = ContextVar("_line", default=None)
+
+
+@contextmanager
+def shown(step: str) -> Iterator[None]:
+    """Show, after a second, which step the block is at; it is one step unless `at` says otherwise."""
+    if not (is_terminal() or _is_notebook()):
+        yield
+        return
+    line = _Line(step)
+    token = _line.set(line)
+    try:
+        line.start()
+        yield
+    finally:
+        _line.reset(token)
+        line.end()
+
+
+def at(step: int, of: int) -> None:
+    """Say which step the release is at: numbers that follow from the query alone, but for parts on a terminal."""
+    line = _line.get()
+    if line is not None:
+        line.at, line.of = step, of
+
+
+def is_terminal() -> bool:
+    """Return whether standard error is a terminal."""
+    with suppress(Exception):
+        return sys.stderr is not None and sys.stderr.isatty()
+    return False
+
+
+def _is_notebook() -> bool:
+    with suppress(Exception):
+        return hasattr(sys.modules["IPython"].get_ipython(), "kernel")
+    return False
+
+
+class _Line:
+    """A line on the screen, from a thread of its own. Nothing that fails there fails the release."""
+
+    def __init__(self, step: str) -> None:
+        self._step, self.at, self.of = step, 1, 1
+        self._done, self._lock, self._start = Event(), Lock(), time.monotonic()
+        self._bar: Any = None
+
+    def start(self) -> None:
+        """Begin to look at the clock."""
+        with suppress(Exception):  # where no thread is to be had
+            Thread(target=deaf(self._tell), name="dp_polars progress", daemon=True).start()
+
+    def end(self) -> None:
+        """Clear the line for good."""
+        self._done.set()
+        with self._lock, suppress(Exception):
+            if self._bar is not None:
+                self._bar.close()
+
+    def _tell(self) -> None:
+        while not self._done.wait(_SECONDS):
+            with self._lock, suppress(Exception):
+                if not self._done.is_set():
+                    self._bar = self._bar or _bar(self._start)
+                    self._bar.total, self._bar.n = self.of, self.at - 1
+                    self._bar.set_description(f"release: {self._step} {self.at} of {self.of}")
+
+
+def _bar(start: float) -> Any:  # noqa: ANN401
+    """Return tqdm's bar, where it is installed, of a work that began a while ago."""
+    try:
+        bars = import_module("tqdm")
+    except ImportError:
+        return _Text(start)
+    bar = bars.tqdm(total=1, file=_Screen(), leave=False, position=0, bar_format="{desc} [{elapsed}]")
+    bar.start_t -= time.monotonic() - start
+    return bar
+
+
+class _Screen:
+    """Standard error, but nothing raises there: tqdm would hold its lock for good, and all that need it would wait."""
+
+    def __init__(self) -> None:
+        self._stream = sys.stderr
+        self.encoding = getattr(self._stream, "encoding", None)
+
+    def write(self, text: str) -> None:
+        with suppress(Exception):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with suppress(Exception):
+            self._stream.flush()
+
+
+class _Text:
+    """What a line needs of tqdm's bar, in plain text."""
+
+    def __init__(self, start: float) -> None:
+        self._start, self._screen, self._width = start, _Screen(), 0
+
+    def set_description(self, text: str) -> None:
+        text += f" [{time.monotonic() - self._start:.0f} s]"
+        print(f"\r{text:<{self._width}}", end="", file=self._screen, flush=True)
+        self._width = len(text)
+
+    def close(self) -> None:
+        print("\r" + " " * self._width, end="\r", file=self._screen, flush=True)
+
+
+class MissingExtraError(AttributeError):
+    """A part of this package is asked for by its name (`dp_polars.spark`), and its extra is not installed.
+
+    The message has the command that installs it. `import dp_polars.spark` raises a ModuleNotFoundError instead, as any
+    import of what is missing.
+    """
+
+
+def require(module: str, *, extra: str) -> Any:  # noqa: ANN401
+    """Import a module of an optional extra, or say how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not module.startswith(error.name):
+            raise
+        package = module.partition(".")[0]
+        msg = f"the package {package} must be installed for this.\n\nHint: pip install 'dp-polars[{extra}]'"
+        raise ModuleNotFoundError(msg, name=error.name) from error
+
+
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """Return a path in which a leading `~` is the home folder, as in Polars' own functions."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        msg = f"path must begin with an existing home folder, got {os.fspath(path)!r}."
+        raise FileNotFoundError(msg) from None
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BufferedRandom]:
+    """Open a new file that takes the place of the one at `path` when the block ends, whole; not if the block raises.
+
+    It has the mode of the file that was there, or that of any new file. A link stays, and leads to the new file. Where
+    Linux has files without a name, it has none until it is whole, so that a process that is killed leaves nothing but,
+    between two calls, a whole file next to `path`. Elsewhere such a file may be left, whole or not.
+    """
+    target = Path(os.path.realpath(path))
+    found = None
+    with suppress(FileNotFoundError):  # a name that is too long is an error now, not when all is written
+        found = target.stat()
+    if found is not None and not stat.S_ISREG(found.st_mode):
+        msg = f"path must be a file, or nothing yet, got {str(path)!r}: a device, a pipe or the like."
+        raise ValueError(msg)
+    mode = None if found is None else stat.S_IMODE(found.st_mode)
+    name = target.with_name(f".{target.name[:50]}-{secrets.token_hex(8)}")  # no name has more than 255 bytes
+    descriptor = _unnamed(target.parent, 0o666 if mode is None else mode)
+    is_named = descriptor is None
+    if descriptor is None:
+        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode)
+    try:
+        with os.fdopen(descriptor, "w+b") as file:
+            if mode is not None:  # the process may mask some of it
+                os.fchmod(descriptor, mode)
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+            if not is_named:
+                # Without a folder Python would make a link to the link in /proc.
+                os.link(_place(descriptor), name, src_dir_fd=descriptor, follow_symlinks=True)
+        name.replace(target)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            name.unlink()
+        raise
+
+
+def _unnamed(folder: Path, mode: int) -> int | None:
+    """Return a new file of a folder that has no name; None where there are none, or they could not get one."""
+    with suppress(AttributeError, OSError):
+        descriptor = os.open(folder, os.O_RDWR | os.O_TMPFILE, mode)
+        if _place(descriptor).exists():
+            return descriptor
+        os.close(descriptor)
+    return None
+
+
+def _place(descriptor: int) -> Path:
+    return Path(f"/proc/self/fd/{descriptor}")
+
+
+def caller() -> FrameType:
+    """Return the frame that called this package, however deep in it we are."""
+    return _caller()[0]
+
+
+def _caller() -> tuple[FrameType, int]:
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "dp_polars":
+        frame, level = frame.f_back, level + 1
+    return frame, level
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn at the line that called this package, however deep in it we are: Python's filters then know that line."""
+    warnings.warn(message, category, stacklevel=_caller()[1])
+
+
+def called(function: Callable[P, T]) -> Callable[P, T]:
+    """Let a function say how it is called, where its arguments do not fit: Python names inner classes then."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise  # not of this call, but of what the function did
+        raise TypeError(_misfit(function, args, kwargs))
+
+    return call
+
+
+def _misfit(function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> str:
+    import inspect
+
+    signature = inspect.signature(function)
+    *_, owner, name = ["", *function.__qualname__.split(".")]
+    name = owner if name == "__init__" else name
+    ways = {parameter.name: _way(parameter) for parameter in signature.parameters.values()}
+    way = f"{name}({', '.join(filter(None, ways.values()))})"
+    if next(iter(ways)) == "column":
+        way += f", or column.dp.{name}({', '.join(filter(None, [*ways.values()][1:]))})"
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        return f"{name}: {error}.\n\nHint: {way}."
+    return f"{name}: the arguments do not fit.\n\nHint: {way}."
+
+
+def _way(parameter: inspect.Parameter) -> str:
+    """Return how an argument is given; nothing for one that is seldom given."""
+    if parameter.name == "self":
+        return ""
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        return "…"
+    is_required = parameter.default is parameter.empty
+    if parameter.kind is parameter.KEYWORD_ONLY:
+        return f"{parameter.name}=…" if is_required or parameter.name == "epsilon" else ""
+    return parameter.name if is_required else f"{parameter.name}=…"
+
+
+# Frames of up to this many rows are listed in full.
+_MOST = 50
+
+
+def ipc_of(frame: pl.DataFrame) -> bytes:
+    """Return a frame as Arrow IPC, the same bytes however its values lie in memory."""
+    file = BytesIO()
+    frame.rechunk().write_ipc(file, compat_level=pl.CompatLevel.oldest())
+    return file.getvalue()
+
+
+def sha256_of(data: bytes) -> str:
+    """Return the SHA-256 of bytes, in hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def listed(frame: pl.DataFrame) -> str:
+    """Return the rows of a public frame: all of them, or the first and the last ones with a digest of all."""
+    if frame.height <= _MOST:
+        return ", ".join(_words(frame))
+    ends = f"{', '.join(_words(frame.head(3)))}, …, {_words(frame.tail(1))[0]}"
+    return f"{ends} ({frame.height:,} in all; SHA-256 of them as Arrow IPC: {sha256_of(ipc_of(frame))})"
+
+
+def _words(frame: pl.DataFrame) -> list[str]:
+    return [str(row[0]) if len(row) == 1 else f"({', '.join(map(str, row))})" for row in frame.rows()]

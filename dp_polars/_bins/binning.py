@@ -1,0 +1,639 @@
+"""The bin of each row: codings, and their encoders on Polars."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from dp_polars._base import column_types
+from dp_polars._base.process import in_parallel
+from dp_polars._base.rng import difference
+from dp_polars._bins.candidates import OF_ITS_TYPE, Grid, Points
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dp_polars._base.rng import Ints
+    from dp_polars._bins.candidates import Categories, Ordered
+
+
+Codes: TypeAlias = "NDArray[np.unsignedinteger]"
+Encoder: TypeAlias = Callable[[pl.Series], Codes]
+
+_CHUNK = 1 << 17  # values whose temporaries stay in the cache
+_TEXTS = 1 << 19  # values whose text is looked up at once
+_PART = 1 << 20  # values that one thread takes at a time
+_WIDEST_TABLE = 1 << 20
+# Relative: a float is taken for the decimal that it prints as, at most half a unit in the last place away, so a
+# value this little above the middle of two candidates is a tie.
+_TIE = 2.0**-51
+_TOO_WIDE = "candidates of a quantile must span less than 2**63 units of the column's type."
+
+
+def code_dtype(size: int) -> np.dtype[np.unsignedinteger]:
+    """Return the smallest unsigned type that holds the codes 0 … size."""
+    return np.dtype(np.min_scalar_type(size))
+
+
+def category_encoder(categories: Categories, dtype: pl.DataType) -> Encoder:
+    """Return the encoder of a mode's column: a value outside the candidates is ignored."""
+    values = categories.for_column(dtype)
+    size, out = len(values), code_dtype(len(values))
+    if column_types.family(dtype) == "text":
+        enum = pl.Enum(values.cast(pl.String))
+
+        def encode_text(column: pl.Series) -> Codes:
+            physical = column.cast(enum, strict=False).to_physical()
+            codes: Codes = physical.cast(column_types.from_numpy_dtype(out)).fill_null(size).to_numpy()
+            return codes
+
+        if dtype == enum:  # codes as they are
+            return encode_text
+        encode_part = encode_text if dtype == pl.String else partial(_by_category, encode=encode_text)
+        return lambda column: _by_chunks(column, encode_part, out, _TEXTS)
+
+    wanted = column_types.integers(values)
+    order = np.argsort(wanted, kind="stable")
+    ascending, rank = wanted[order], order.astype(out)
+    lowest = ascending[:1]
+    beyond = int(difference(ascending[-1:], lowest)[0]) + 1
+    if beyond <= _WIDEST_TABLE:
+        table = np.full(beyond + 1, size, out)
+        table[difference(ascending, lowest).view(np.int64)] = rank
+
+        def look_up(column: NDArray[np.integer]) -> Codes:
+            # Everything below the lowest one wraps to somewhere far above.
+            offset = difference(column, lowest)
+            found: Codes = table[np.minimum(offset, np.uint64(beyond), out=offset).view(np.int64)]
+            return found
+    else:
+
+        def look_up(column: NDArray[np.integer]) -> Codes:
+            position = np.minimum(np.searchsorted(ascending, column), size - 1)
+            return np.where(ascending[position] == column, rank[position], out.type(size))
+
+    return lambda column: _without_nulls(_by_chunks(column_types.integers(column), look_up, out), column, size)
+
+
+def _by_category(column: pl.Series, *, encode: Encoder) -> Codes:
+    """Return the codes of a Categorical or an Enum: text is looked up once for each category, not for each row."""
+    physical = column.to_physical()
+    most = physical.max()
+    if not isinstance(most, int) or not most < len(column):
+        return encode(column)
+    category = (physical.fill_null(most + 1) if physical.null_count() else physical).to_numpy().astype(np.intp)
+    somewhere = np.zeros(most + 2, np.intp)
+    somewhere[category] = np.arange(len(column))  # a row of each category that is there
+    codes: Codes = encode(column.gather(somewhere))[category]
+    return codes
+
+
+def ordered_encoder(candidates: Ordered, dtype: pl.DataType) -> Encoder:
+    """Return the encoder of a quantile's column: each value goes to its nearest candidate, ties down.
+
+    Null and NaN are ignored. Between two integer-like types (integers, decimals, times) it is exact; where floats take
+    part it is exact to the rounding of the floats.
+    """
+    column, of_candidates = column_types.family(dtype), column_types.family(candidates.dtype)
+    if column in (None, "text", "boolean") or column != of_candidates:
+        msg = f"candidates of type {candidates.dtype} can't be a quantile of a column of type {dtype}."
+        if column == "text":
+            msg += "\n\nHint: cast the column, or give it its type where it is read."
+        elif dtype.is_temporal():
+            msg += OF_ITS_TYPE
+        raise TypeError(msg)
+    size, out = candidates.size, code_dtype(candidates.size)
+    unit = column_types.tick(dtype)
+    exact = isinstance(candidates, Grid) or column_types.tick(candidates.dtype) is not None
+    if unit is not None and exact:
+        nearest = _nearest_of_integers(candidates, unit, dtype)
+        if nearest is not None:
+            return lambda values: _without_nulls(_by_chunks(column_types.integers(values), nearest, out), values, size)
+    if column != "number":
+        raise ValueError(_TOO_WIDE)
+    of_floats = _nearest_of_floats(candidates)
+    return lambda values: _by_chunks(column_types.floats(values), of_floats, out)
+
+
+@dataclass(frozen=True)
+class IntegerSteps:
+    """The way from physical integers to the nearest points of a grid, ties down, all within 64 signed bits.
+
+    The code of x is floor(((clip(x, low, high) − low)·whole + shift) / stride), clipped to the codes.
+    """
+
+    low: int
+    high: int
+    whole: int
+    shift: int
+    stride: int
+    ends_are_points: bool  # low and high are the first and the last point: nothing is left to clip
+
+
+@dataclass(frozen=True)
+class FloatSteps:
+    """The way from floats to the nearest points of a grid: ceil((x − start)·per_step − 0.5), clipped to the codes."""
+
+    start: float
+    per_step: float
+
+    @classmethod
+    def of(cls, grid: Grid) -> FloatSteps:
+        """Return the way to the points of this grid; ties, up to the rounding of the floats, go down."""
+        return cls(float(grid.start), float(1 / grid.step) * (1 - _TIE))
+
+
+def grid_steps(candidates: Ordered, dtype: pl.DataType) -> IntegerSteps | FloatSteps | None:
+    """Return how the codes that `ordered_encoder` gives follow by arithmetic; None where they don't."""
+    if not isinstance(candidates, Grid):
+        return None
+    unit = column_types.tick(dtype)
+    if unit is None:
+        return FloatSteps.of(candidates)
+    steps = _integer_steps(candidates, unit, _physical(dtype))
+    # What doesn't fit into 64 bits is found by floats, as in the encoder.
+    return FloatSteps.of(candidates) if steps is None and dtype.is_integer() else steps
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """The way from values to the nearest of some points, ties down: the code is `below` + how many values are less.
+
+    The values are in ascending order: physical integers of the column, or floats, and then so is what is compared.
+    """
+
+    below: int
+    values: NDArray[Any]
+
+
+def thresholds(points: Points, dtype: pl.DataType) -> Thresholds:
+    """Return how the codes that `ordered_encoder` gives follow by comparing; a ValueError where they don't."""
+    unit = column_types.tick(dtype)
+    if unit is not None and column_types.tick(points.dtype) is not None:
+        found = _integer_thresholds(points, unit, dtype)
+        if found is not None:
+            return found
+    if column_types.family(dtype) != "number":
+        raise ValueError(_TOO_WIDE)
+    return _float_thresholds(points)
+
+
+def _physical(dtype: pl.DataType) -> np.dtype[np.integer]:
+    return column_types.integers(pl.Series([], dtype=dtype)).dtype
+
+
+def _integer_steps(grid: Grid, unit: Fraction, dtype: np.dtype[np.integer]) -> IntegerSteps | None:
+    info = np.iinfo(dtype)
+    start, step = grid.start / unit, grid.step / unit
+    whole = math.lcm(start.denominator, step.denominator)
+    first, stride = int(start * whole), int(step * whole)
+    last = first + stride * (grid.size - 1)
+    low = min(max(first // whole, info.min), info.max)
+    high = min(max(-(-last // whole), info.min), info.max)
+    # The nearest point, ties down, is floor((x·whole − first + ceil(stride/2) − 1) / stride).
+    shift = low * whole - first + (stride + 1) // 2 - 1
+    if (high - low) * whole + abs(shift) + stride >= 2**63:
+        return None
+    return IntegerSteps(low, high, whole, shift, stride, whole == 1 and low == first)
+
+
+def _nearest_of_integers(
+    candidates: Ordered, unit: Fraction, column: pl.DataType
+) -> Callable[[NDArray[np.integer]], NDArray[np.integer]] | None:
+    """Return the exact way from physical integers to codes; None where it does not fit into 64 bits."""
+    if isinstance(candidates, Points):
+        found = _integer_thresholds(candidates, unit, column)
+        if found is None:
+            return None
+        reachable, below = found.values, found.below
+        return lambda x: np.searchsorted(reachable, x) + below
+
+    dtype = _physical(column)
+    steps = _integer_steps(candidates, unit, dtype)
+    if steps is None:
+        return None
+    low, whole, shift, stride = steps.low, steps.whole, steps.shift, steps.stride
+
+    def nearest(x: NDArray[np.integer]) -> NDArray[np.integer]:
+        x = np.clip(x, low, steps.high)
+        if dtype == np.uint64:
+            x -= np.uint64(low)
+        x = x.astype(np.int64, copy=False)
+        if dtype != np.uint64 and low:
+            x -= low
+        if whole != 1:
+            x *= whole
+        if shift:
+            x += shift
+        if stride != 1:
+            x //= stride
+        return x if steps.ends_are_points else np.clip(x, 0, candidates.size - 1, out=x)
+
+    return nearest
+
+
+def _integer_thresholds(points: Points, unit: Fraction, column: pl.DataType) -> Thresholds | None:
+    """Return the exact thresholds of physical integers; None where they don't fit into 64 bits."""
+    dtype = _physical(column)
+    info = np.iinfo(dtype)
+    physical = column_types.integers(points.values)
+    ratio = (column_types.tick(points.dtype) or Fraction(1)) / unit
+    # An integer lies above the middle of two candidates where it lies above the floor of that.
+    if ratio == 1 and physical.dtype == dtype:
+        middles = (physical[:-1] & physical[1:]) + ((physical[:-1] ^ physical[1:]) >> 1)
+    else:
+        middles = (
+            (physical[:-1].astype(object) + physical[1:].astype(object)) * ratio.numerator // (2 * ratio.denominator)
+        )
+    if column_types.is_wide(column) and ((middles < info.min) | (middles >= info.max)).any():
+        return None
+    below = int(np.count_nonzero(middles < info.min))
+    return Thresholds(below, np.minimum(middles[below:], info.max).astype(dtype))
+
+
+def _float_thresholds(points: Points) -> Thresholds:
+    """Return the middles of points as floats."""
+    values = column_types.floats(points.values)
+    middles = values[:-1] / 2 + values[1:] / 2
+    return Thresholds(0, middles + np.abs(middles) * _TIE)
+
+
+def _nearest_of_floats(candidates: Ordered) -> Callable[[NDArray[np.float64]], NDArray[np.generic]]:
+    """Return the way from floats to codes; NaN, which is ignored, goes to `size`."""
+    size = candidates.size
+    if isinstance(candidates, Points):
+        middles = _float_thresholds(candidates).values
+        return lambda x: np.where(np.isnan(x), size, np.searchsorted(middles, x))
+
+    steps = FloatSteps.of(candidates)
+
+    def nearest(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        with np.errstate(over="ignore"):  # infinite: beyond the ends
+            x = x - steps.start
+            x *= steps.per_step
+        x -= 0.5
+        np.ceil(x, out=x)
+        np.clip(x, 0, size - 1, out=x)
+        return np.fmin(x, size, out=x)  # of a NaN and a number, the number
+
+    return nearest
+
+
+def _by_chunks(values: Any, encode: Callable[[Any], NDArray[Any]], out: np.dtype[Any], rows: int = _CHUNK) -> Codes:  # noqa: ANN401
+    """Return the codes of a column, or of an array, chunk by chunk; threads take the next chunk in turn."""
+    codes = np.empty(len(values), out)
+
+    def encode_part(start: int, stop: int) -> None:
+        for begin in range(start, stop, rows):
+            part = slice(begin, min(begin + rows, stop))
+            codes[part] = encode(values[part])
+
+    in_parallel(encode_part, [(a, min(a + _PART, len(values))) for a in range(0, len(values), _PART)])
+    return codes
+
+
+def _without_nulls(codes: Codes, column: pl.Series, size: int) -> Codes:
+    if column.null_count():
+        codes[column.is_null().to_numpy()] = size
+    return codes
+
+
+_INT64 = np.iinfo(np.int64)
+
+
+class Coding(ABC):
+    """Row by row from the columns that a query reads to codes below `size`; `size` itself is ignored."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Number of codes."""
+
+    @abstractmethod
+    def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
+        """Return what gives every row its code; made once, for many batches of rows."""
+
+    def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr | None:  # noqa: ARG002
+        """Return the codes as Polars' own arithmetic, equal on every value of these types. None: there is none."""
+        return None
+
+
+class Weighing(ABC):
+    """Row by row from the columns that a query reads to integer weights; arbitrary ones for rows that are ignored."""
+
+    @property
+    @abstractmethod
+    def largest(self) -> int:
+        """The largest weight of a row, or minus the smallest."""
+
+    @property
+    def of_person(self) -> tuple[int, int]:
+        """Where people count: the ends to which the sum of a person's weights, in a group and code, is clipped."""
+        return -self.largest, self.largest
+
+    @abstractmethod
+    def weigher(self) -> Callable[[Sequence[pl.Series]], Ints]:
+        """Return what gives every row its weight; made once, for many batches of rows."""
+
+    def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr | None:  # noqa: ARG002
+        """Return the weights as Polars' own arithmetic, equal on every value of these types; null where there is none.
+
+        None: there is no such expression.
+        """
+        return None
+
+
+@dataclass(frozen=True)
+class CategoryCoding(Coding):
+    """The position of the value among categories; null and other values are ignored.
+
+    Without `column`, the type of the values, there is no encoder.
+    """
+
+    categories: Categories
+    column: pl.DataType | None = None
+
+    @property
+    def values(self) -> pl.Series:
+        """The values that the codes stand for, in the type of the answer."""
+        return self.categories.for_column(self.column)
+
+    @cached_property
+    def size(self) -> int:
+        return len(self.values)
+
+    def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
+        return _of_one_column(category_encoder(self.categories, _known(self.column)))
+
+
+@dataclass(frozen=True)
+class NearestCoding(Coding):
+    """The position of the candidate that is nearest to the value, ties down; null and NaN are ignored.
+
+    Without `column`, the type of the values, there is no encoder.
+    """
+
+    candidates: Ordered
+    column: pl.DataType | None = None
+
+    @property
+    def size(self) -> int:
+        return self.candidates.size
+
+    @property
+    def steps(self) -> IntegerSteps | FloatSteps | None:
+        """The codes as arithmetic, for engines that have no arrays; None where they are no arithmetic."""
+        return grid_steps(self.candidates, _known(self.column))
+
+    @property
+    def thresholds(self) -> Thresholds | None:
+        """The codes as comparisons, for engines that have no arrays; None for a grid, whose points are never made."""
+        return None if isinstance(self.candidates, Grid) else thresholds(self.candidates, _known(self.column))
+
+    def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
+        return _of_one_column(ordered_encoder(self.candidates, _known(self.column)))
+
+
+@dataclass(frozen=True)
+class OneCode(Coding):
+    """One code for every row that has a value, or for every row where no column is read.
+
+    With `nulls`, for every row that is null instead: NaN is no null.
+    """
+
+    nulls: bool = False
+
+    @property
+    def size(self) -> int:
+        """One."""
+        return 1
+
+    def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
+        """Return what gives every row its code."""
+        is_ignored = pl.Series.is_not_null if self.nulls else _is_missing
+        return lambda columns: is_ignored(columns[0]).to_numpy().astype(np.uint8)
+
+    def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr:
+        """Return the codes as Polars' own arithmetic."""
+        return (~self.counts(columns, types)).cast(pl.UInt8)
+
+    def counts(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr:
+        """Return whether a row counts."""
+        if not columns:
+            return pl.lit(value=True)
+        return columns[0].is_null() if self.nulls else column_types.has_value(columns[0], types[0])
+
+
+def _is_missing(column: pl.Series) -> pl.Series:
+    missing = column.is_null()
+    return missing | column.is_nan().fill_null(value=False) if column.dtype.is_float() else missing
+
+
+@dataclass(frozen=True)
+class Units(Weighing):
+    """Values clipped to public bounds, in whole units of a public step: the nearest one, ties to even.
+
+    Parameters
+    ----------
+    lower, upper, step
+        Exact. The bounds are whole multiples of the step.
+    doubled
+        Whether the weight is the distance from the middle of the bounds, in halves of a step.
+    column
+        Which of the columns that the query reads holds the values. Null and NaN are 0.
+    ends_of_person
+        Exact: what `of_person` is, in multiples of the step. None: as for every weighing.
+    """
+
+    lower: Fraction
+    upper: Fraction
+    step: Fraction
+    doubled: bool = False
+    column: int = 0
+    ends_of_person: tuple[Fraction, Fraction] | None = None
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The bounds, in steps."""
+        return int(self.lower / self.step), int(self.upper / self.step)
+
+    @property
+    def of_person(self) -> tuple[int, int]:
+        if self.ends_of_person is None:
+            return super().of_person
+        low, high = (int(end / self.step) for end in self.ends_of_person)
+        return low, high
+
+    @property
+    def largest(self) -> int:
+        if self.doubled:
+            return int((self.upper - self.lower) / self.step)
+        return int(max(abs(self.lower), abs(self.upper)) / self.step)
+
+    def ticks(self, tick: Fraction) -> int:
+        """Return how many steps one last digit spans, at least 1.
+
+        If that is beyond the bounds, any larger number is returned: the value is clipped anyway.
+        """
+        return min(int(tick / self.step), 2**31)
+
+    def weigher(self) -> Callable[[Sequence[pl.Series]], Ints]:
+        """Return what gives every row its weight."""
+        low, high = self.ends
+
+        def weigh(columns: Sequence[pl.Series]) -> Ints:
+            weights: Ints = self.of_units(np.clip(self._units(columns[self.column], low, high), low, high))
+            return weights
+
+        return weigh
+
+    def of_units(self, units: Any, constant: Callable[[int], Any] = int) -> Any:  # noqa: ANN401
+        """Return the weights of values in whole units, by the operators of an array or of an expression.
+
+        `constant` makes a number of 64 bits of theirs.
+        """
+        if not self.doubled:
+            return units
+        return units * constant(2) - constant(sum(self.ends))
+
+    def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr | None:
+        """Return the weights as Polars' own arithmetic: the steps of `weigher`, so that each value rounds alike.
+
+        Values are clipped before anything can overflow, and no value raises. Null and NaN give null.
+        """
+        column, dtype = columns[self.column], types[self.column]
+        low, high = self.ends
+        if dtype.is_float():
+            # One product, rounded to the nearest float, and then to the nearest whole number, both with ties to even.
+            ratio = column.cast(pl.Float64) * pl.lit(float(1 / self.step), pl.Float64)
+            inside = ratio.clip(pl.lit(float(low), pl.Float64), pl.lit(float(high), pl.Float64))
+            units = inside.round(mode="half_to_even").cast(pl.Int64, strict=False)  # only NaN becomes null
+        else:
+            whole = self._whole(column, dtype, low, high)
+            if whole is None:
+                return None
+            units = whole.clip(_int64(low), _int64(high))
+        weights: pl.Expr = self.of_units(units, _int64)
+        return weights
+
+    def _whole(self, column: pl.Expr, dtype: pl.DataType, low: int, high: int) -> pl.Expr | None:
+        """Return `_units` of a type without floats, as an expression."""
+        tick = column_types.tick(dtype)
+        if tick is None:
+            return None
+        per_step, steps = self.step / tick, self.ticks(tick)
+        ends = (low // steps, -(-high // steps)) if per_step < 1 else (low * int(per_step), high * int(per_step))
+        if dtype == pl.UInt64 and max(ends) > _INT64.max:
+            return None  # half of them are beyond int64
+        bounds = _within(_INT64, *ends)
+        physical = column.to_physical()
+        if dtype == pl.UInt64 or column_types.is_wide(dtype):
+            wide = pl.Int128() if dtype == pl.Decimal else dtype
+            unsigned = wide.is_unsigned_integer()
+            physical = physical.clip(*(pl.lit(max(end, 0) if unsigned else end, wide) for end in bounds))
+        inside = physical.cast(pl.Int64).clip(*map(_int64, bounds))
+        if per_step <= 1:
+            return inside * _int64(steps) if per_step < 1 else inside
+        per = _int64(int(per_step))
+        whole, rest = inside // per, inside % per
+        return whole + (_int64(2) * rest + whole % _int64(2) > per).cast(pl.Int64)
+
+    def _units(self, column: pl.Series, low: int, high: int) -> Ints:
+        """Return the nearest whole units, exactly where the column holds no floats.
+
+        For a value beyond the bounds any number beyond them is returned: it is clipped anyway.
+
+        The step is a whole multiple or a whole part of a column's last digit, and the bounds are at most 2**62 of that.
+        """
+        tick = column_types.tick(column.dtype)
+        if tick is None:
+            # A warning would reveal a value. Infinite ones are beyond the bounds, NaN is ignored.
+            with np.errstate(over="ignore", invalid="ignore"):
+                ratio = column_types.floats(column) * float(1 / self.step)
+                rounded: Ints = np.nan_to_num(np.rint(np.clip(ratio, low, high))).astype(np.int64)
+            return rounded
+        physical = column_types.integers(column)
+        per_step = self.step / tick  # physical units in a step, or one over the steps in such a unit
+        if per_step < 1:
+            steps = self.ticks(tick)
+            inside = np.clip(physical, *_within(np.iinfo(physical.dtype), low // steps, -(-high // steps)))
+            finer: Ints = inside.astype(np.int64) * steps
+            return finer
+        per = int(per_step)
+        inside = np.clip(physical, *_within(np.iinfo(physical.dtype), low * per, high * per))
+        if per == 1:  # after clipping, within int64
+            exact: Ints = inside.astype(np.int64)
+            return exact
+        # 64 bits hold `per`. Unsigned integers stay unsigned, because half of them are beyond int64.
+        wide = inside.astype(np.uint64 if physical.dtype == np.uint64 else np.int64)
+        whole, rest = (part.astype(np.int64) for part in np.divmod(wide, per))
+        nearest: Ints = whole + (2 * rest + whole % 2 > per)
+        return nearest
+
+
+# The largest square, in units of their step: it is held as twice that, less the largest.
+_MOST_SQUARES = 30
+
+
+@dataclass(frozen=True)
+class Squares(Units):
+    """Squares of the distances from the middle of the bounds, around half of the largest one. They are `doubled`.
+
+    With H steps between the bounds, a distance d has −H to H halves of a step. d² is rounded to whole multiples of
+    q = 2**shift, the nearest one, ties up: the smallest q with which there are at most 2**30 of them. So d² becomes t
+    from 0 to T, and the weight is 2t − T, from −T to T. All numbers on the way are below 2**61. Up to H = 2**15 nothing
+    is rounded; beyond, d² is off by at most q/2, which is less than H²/2**30.
+    """
+
+    @property
+    def shift(self) -> int:
+        """The power of 2 whose multiples squares become: q = 2**shift."""
+        steps = super().largest
+        return ((steps * steps - 1) >> _MOST_SQUARES).bit_length()
+
+    @property
+    def half(self) -> int:
+        """What is added to a square before it is rounded down."""
+        return (1 << self.shift) >> 1
+
+    @property
+    def largest(self) -> int:
+        steps = super().largest
+        return (steps * steps + self.half) >> self.shift
+
+    def of_units(self, units: Any, constant: Callable[[int], Any] = int) -> Any:  # noqa: ANN401
+        """Return the weights of values in whole units: see `Units.of_units`."""
+        distances = super().of_units(units, constant)
+        squares = distances * distances
+        if self.shift:
+            squares = (squares + constant(self.half)) // constant(1 << self.shift)
+        return squares * constant(2) - constant(self.largest)
+
+
+def _int64(value: int) -> pl.Expr:
+    return pl.lit(value, pl.Int64)
+
+
+def _within(info: np.iinfo[Any], low: int, high: int) -> tuple[int, int]:
+    """Return bounds that an integer type can hold."""
+    return min(max(low, info.min), info.max), min(max(high, info.min), info.max)
+
+
+def _of_one_column(encoder: Encoder) -> Callable[[Sequence[pl.Series]], Codes]:
+    return lambda columns: encoder(columns[0])
+
+
+def _known(column: pl.DataType | None) -> pl.DataType:
+    if column is None:
+        msg = "unreachable: rows are coded where their type is known"
+        raise AssertionError(msg)
+    return column

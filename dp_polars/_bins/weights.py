@@ -1,0 +1,263 @@
+"""What a row weighs: units, multiples of a step, and clamping."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from dp_polars._base import column_types
+from dp_polars._base.numbers import Number, as_fraction, given, show
+from dp_polars._bins.binning import Units
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dp_polars._base.rng import Ints
+
+
+_MOST_PLACES = 38
+# Floats hold the multiples of such a step, and its quotients with the floats of columns.
+_LARGEST_TERM = 2**900
+
+
+def check_terms(name: str, step: Fraction) -> None:
+    """Refuse a step that is a ratio of too large integers; messages call it `name`."""
+    if not max(step.numerator, step.denominator) <= _LARGEST_TERM:
+        msg = f"{name} must be a ratio of integers of at most 2**900, got {show(step)}."
+        raise ValueError(msg)
+
+
+def type_in_steps(step: Fraction, column: pl.DataType, *, of_floats: bool) -> pl.DataType:
+    """Return the type of multiples of a step for a column's; a ValueError where it can't hold the step itself.
+
+    `of_floats`: the step was given as a float or Fraction.
+    """
+    if of_floats or column.is_float():
+        return pl.Float64()
+    scale = max(_places(step), column.scale if isinstance(column, pl.Decimal) else 0)
+    dtype = pl.Decimal(38, scale) if isinstance(column, pl.Decimal) or scale else pl.Int64()
+    if not step * 10**scale < (10**38 if isinstance(dtype, pl.Decimal) else 2**63):
+        msg = f"step must be a number that {dtype} holds, got {show(step)}."
+        raise ValueError(msg)
+    return dtype
+
+
+def in_steps(units: Ints, step: Fraction, dtype: pl.DataType) -> pl.Series:
+    """Return whole units of a step as numbers of a type; what it can't hold becomes its largest, or smallest."""
+    if dtype.is_float():
+        if max(step.numerator, step.denominator) > 2**53:
+            return pl.Series(units * float(step))
+        # Both are exact floats where they are below 2**53, so the quotient is the float nearest to the number.
+        return pl.Series(units * float(step.numerator) / float(step.denominator))
+    scale = dtype.scale if isinstance(dtype, pl.Decimal) else None
+    digits = int(step * 10 ** (scale or 0))
+    most = min((2**63 if scale is None else 10**38) // digits, 2**63) - 1
+    numbers = pl.Series(np.clip(units, -most, most))
+    if scale is None:
+        return numbers * digits
+    import pyarrow as pa  # takes a third as long to import as this package: only decimals need it
+
+    whole = numbers.cast(pl.Decimal(38, 0)) * Decimal(digits)
+    # The same 128 bits with a point among them: Polars' own arithmetic runs out of digits on the way.
+    return pl.Series(whole.to_arrow().view(pa.decimal128(38, scale)))
+
+
+def _places(step: Fraction) -> int:
+    """Return the decimal places of a step that is a decimal."""
+    places = next((n for n in range(_MOST_PLACES + 1) if (step * 10**n).denominator == 1), None)
+    if places is None:
+        msg = f"step must have at most {_MOST_PLACES} decimal places for such a column, got {show(step)}."
+        raise ValueError(msg)
+    return places
+
+
+# The largest value, in units of the step: the sum of 2**32 rows then fits into 62 bits.
+_MOST_UNITS = 2**30
+# Steps by default are a millionth of the bounds' distance, or less.
+_DIGITS = 6
+# Floats hold all arithmetic on bounds and steps of this size.
+_LARGEST = 2**500
+
+
+def units_of(
+    lower: Fraction, upper: Fraction, step: Fraction | None, column: pl.DataType, ends: str = "lower and upper"
+) -> Units:
+    """Return the weights of a column's values; a TypeError or ValueError where it has none. `ends` names the bounds."""
+    tick = column_types.tick(column)
+    if column_types.family(column) not in ("number", "boolean"):
+        msg = (
+            f"values must be numbers or booleans, got a column of type {column}.\n\n"
+            "Hint: make numbers of them first, pl.col(…).cast(pl.Float64), say; of dates ask for a median."
+        )
+        raise TypeError(msg)
+    if step is None:
+        if tick is None:
+            msg = (
+                f"step must be given for a column of type {column}.\n\n"
+                "Hint: step=0.01 adds values up in hundredths. Choose it from public knowledge."
+            )
+            raise ValueError(msg)
+        step = tick
+        check_held(lower, upper, step, column, ends)
+    if tick is not None and (step / tick).denominator != 1 and (tick / step).denominator != 1:
+        msg = f"step must be a whole multiple, or a whole part, of the last digit of {column}, got {show(step)}."
+        raise ValueError(msg)
+    units = Units(lower, upper, step)
+    check_size(units)
+    if tick is not None:
+        _check_digits(units, step / tick, column, ends)
+    return units
+
+
+def step_by_default(span: Fraction, column: pl.DataType, *ends: tuple[Fraction, Fraction]) -> Fraction | None:
+    """Return the step of values that were given none; None: the last digit of the column's type, or none at all.
+
+    For floats, and Decimals whose last digit is too fine, it is the power of ten at or below a millionth of `span`: a
+    larger one where sums would not fit into 62 bits, a smaller one where the bounds, `ends`, are no multiples.
+    """
+    tick = column_types.tick(column)
+    if not column.is_float() and not (isinstance(column, pl.Decimal) and tick is not None and not _fit(tick, ends)):
+        return None
+    step = Fraction(10) ** (math.floor(math.log10(span)) - _DIGITS)
+    while step * 10**_DIGITS > span:  # the logarithm is a float
+        step /= 10
+    step = step if tick is None else max(step, tick)
+    while not _fit(step, ends):
+        step *= 10
+    finer = step
+    while _fit(finer, ends) and (tick is None or finer >= tick):
+        if all((end / finer).denominator == 1 for pair in ends for end in pair):
+            return finer
+        finer /= 10
+    msg = (
+        f"step must be given where no power of ten divides the bounds, got {' and '.join(map(show, ends[0]))}.\n\n"
+        "Hint: round the bounds outward, or give a step of which they are multiples."
+    )
+    raise ValueError(msg)
+
+
+def _fit(step: Fraction, ends: Iterable[tuple[Fraction, Fraction]]) -> bool:
+    """Return whether sums of values between these bounds fit into 62 bits, in such steps."""
+    return all(max(abs(low), abs(high), high - low) <= _MOST_UNITS * step for low, high in ends)
+
+
+def check_held(lower: Fraction, upper: Fraction, digit: Fraction, column: pl.DataType, ends: str) -> None:
+    """Refuse bounds, called `ends`, that are no whole multiples of the last digit of a column's type."""
+    if any((end / digit).denominator != 1 for end in (lower, upper)):
+        msg = f"{ends} must be values that a column of type {column} can hold."
+        raise ValueError(msg)
+
+
+def _check_digits(units: Units, per_step: Fraction, column: pl.DataType, ends: str) -> None:
+    """Refuse what 64 bits don't hold on the way from the column's digits to whole steps."""
+    if not per_step <= 2**62:
+        msg = f"step must be at most 2**62 times the last digit of {column}, got {show(units.step)}."
+        raise ValueError(msg)
+    if column_types.is_wide(column) and not units.largest * per_step < 2**63:
+        msg = (
+            f"{ends} must be below 2**63 times the last digit of {column}, got values from {show(units.lower)} to "
+            f"{show(units.upper)}.\n\nHint: cast the column to a type with fewer digits, or to a float, first."
+        )
+        raise ValueError(msg)
+
+
+def check_size(units: Units) -> None:
+    """Refuse bounds that are more than 2**30 steps from zero, or apart: sums would not fit into 64 bits."""
+    if not max(Fraction(units.largest), (units.upper - units.lower) / units.step) <= _MOST_UNITS:
+        msg = (
+            "a value must be at most 2**30 steps, so that sums fit into 64 bits, got values from "
+            f"{show(units.lower)} to {show(units.upper)} in steps of {show(units.step)}.\n\nHint: take a wider step."
+        )
+        raise ValueError(msg)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What rows weigh in a choice: a column's values, clipped to [0, `most`], in whole units of a public step.
+
+    Parameters
+    ----------
+    most
+        Exact.
+    step
+        Exact. None: the last digit of the column's type.
+    """
+
+    most: Fraction
+    step: Fraction | None
+
+    @classmethod
+    def of(cls, most: Number, step: Number | None) -> Weights:
+        """Return the weights of these arguments."""
+        exact, width = as_fraction("max_weight", most), None if step is None else as_fraction("step", step)
+        if not exact > 0:
+            msg = f"max_weight must be greater than 0, got {most!r}."
+            raise ValueError(msg)
+        check_bounds(Fraction(0), exact, width, "max_weight")
+        return cls(exact, width)
+
+    def units(self, column: pl.DataType) -> Units:
+        """Return the weights of the second column that is read; a TypeError or ValueError where it has none."""
+        try:
+            units = units_of(Fraction(0), self.most, self.step, column, "max_weight")
+        except TypeError:
+            msg = f"weights must be numbers or booleans, got a column of type {column}."
+            raise TypeError(msg) from None
+        return replace(units, column=1)
+
+
+def bounds_of(lower: Number, upper: Number, step: Number | None) -> tuple[Fraction, Fraction, Fraction | None]:
+    """Return the exact bounds and step of a sum."""
+    low, high = as_fraction("lower", lower), as_fraction("upper", upper)
+    width = None if step is None else as_fraction("step", step)
+    if not low < high:
+        msg = f"lower must be below upper, got lower={lower!r} and upper={upper!r}."
+        raise ValueError(msg)
+    check_bounds(low, high, width, "lower and upper")
+    return low, high, width
+
+
+def ends_of_person(per_person: object, step: Fraction | None) -> tuple[Fraction, Fraction]:
+    """Return the exact bounds of a person's total."""
+    if not isinstance(per_person, (tuple, list)) or len(per_person) != 2:
+        msg = (
+            f"per_person must be a pair (lo, hi) or None, got {given(per_person)}.\n\n"
+            "Hint: per_person=(0, 500) clips the total of a person in a group to 0 … 500."
+        )
+        raise TypeError(msg)
+    low, high = (as_fraction(f"per_person[{i}]", end) for i, end in enumerate(per_person))
+    if not low < high:
+        msg = (
+            f"per_person must be (lo, hi) with lo below hi, got ({show(low)}, {show(high)}).\n\n"
+            "Hint: per_person=(0, 500) clips the total of a person in a group to 0 … 500."
+        )
+        raise ValueError(msg)
+    check_bounds(low, high, step, "per_person")
+    return low, high
+
+
+def check_bounds(low: Fraction, high: Fraction, step: Fraction | None, ends: str) -> None:
+    """Refuse bounds, called `ends`, that are no whole multiples of the step, or too large."""
+    if not max(abs(low), abs(high)) <= _LARGEST:
+        msg = f"{ends} must be at most 2**500, got more."
+        raise ValueError(msg)
+    if step is None:
+        return
+    if not step > 0:
+        msg = f"step must be greater than 0, got {show(step)}."
+        raise ValueError(msg)
+    if not step * _LARGEST >= 1:
+        msg = "step must be at least 2**-500, got less."
+        raise ValueError(msg)
+    check_terms("step", step)
+    if any((end / step).denominator != 1 for end in (low, high)):
+        got = " and ".join(show(end) for end in (low, high) if end)
+        msg = f"{ends} must be whole multiples of step, got {got} in steps of {show(step)}.\n\nHint: round outward."
+        raise ValueError(msg)
+    check_size(Units(low, high, step))

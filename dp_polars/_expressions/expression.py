@@ -1,0 +1,544 @@
+"""Private expressions, and how Polars runs them on rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias, Unpack
+
+import numpy as np
+import polars as pl
+from polars.expr.name import ExprNameNameSpace
+
+from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Within, warn_if_large
+from dp_polars._base.column_types import from_numpy_dtype
+from dp_polars._base.numbers import given
+from dp_polars._base.process import deaf
+from dp_polars._bins.binning import code_dtype
+from dp_polars._questions.measures import Total, check_within, with_loss_for
+from dp_polars._questions.question import HistogramQuery, OfCodes, Query, describe
+from dp_polars._questions.statement_facts import AT_DELTA, Known
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from polars._typing import IntoExpr, WindowMappingStrategy
+
+    from dp_polars._accounting.terms import Terms
+    from dp_polars._base.numbers import Number
+    from dp_polars._questions.statement import Statement
+
+
+# What a draw gives where only the column's type names the candidates (Enum, Boolean).
+_ONE_ANSWER = {"text": pl.String(), "flag": pl.Boolean(), "whole": pl.Int64(), "real": pl.Float64()}
+_LISTS = {"texts": pl.List(pl.String), "flags": pl.List(pl.Boolean)}
+NAMED_BY_COLUMN = pl.Struct({**_ONE_ANSWER, **_LISTS})
+# The same with a lead, whose type the column's may tell too.
+LED_BY_COLUMN = pl.Struct({**_ONE_ANSWER, "lead_text": pl.String, "lead_whole": pl.Int64, "lead_real": pl.Float64})
+
+
+def _field_of(dtype: pl.DataType) -> str:
+    """Return the field that holds answers of a type."""
+    if isinstance(dtype, pl.List):
+        return "flags" if dtype.inner == pl.Boolean else "texts"
+    if dtype == pl.Boolean:
+        return "flag"
+    return "real" if dtype.is_float() else "whole" if dtype.is_integer() else "text"
+
+
+def _fields_of(dtype: pl.DataType, query: Query) -> list[tuple[str, pl.DataType]]:
+    """Return which fields of a draw hold the answers, and of which type, where the column's type tells them."""
+    if not (query.has_lead and isinstance(dtype, pl.Struct)):
+        return [(_field_of(dtype), dtype)]
+    answer, lead = pl.Schema(dtype.to_schema()).dtypes()
+    return [(_field_of(answer), answer), (f"lead_{_field_of(lead)}", lead)]
+
+
+_NO_PEOPLE = (
+    "it must be asked of a private frame that knows who is a person.\n\n"
+    'Hint: frame.dp.protect("patient", max_groups=1).agg(…).'
+)
+_NO_INTERVAL = (
+    "an interval must be asked of a private frame: a plain expression has one column of answers, and the ends of an "
+    "interval are two more.\n\n"
+    'Hint: frame.dp.protect("patient", max_rows=…).agg(…); or leave interval out.'
+)
+
+
+def refuse_bounds(bounds: Bounds) -> None:
+    """Refuse bounds where nobody knows who is a person."""
+    if bounds.given:
+        msg = (
+            f"{', '.join(bounds.given)} must be left out here: a person's rows are bounded on private frames only, for "
+            "a plain frame does not know who is a person.\n\n"
+            'Hint: frame.dp.protect("patient").agg(…), or contributions=… for the most rows that one person has.'
+        )
+        raise TypeError(msg)
+
+
+def refuse_open(query: Query) -> None:
+    """Refuse a question whose loss nobody said: a plain expression has no other outputs to share one with."""
+    if query.claim.is_open:
+        msg = (
+            "a loss must be given here, got none: only the outputs of a private frame share a promise.\n\n"
+            "Hint: epsilon=1.0 is for pure differential privacy, rho=0.1 for zero-concentrated, and within=10 says how "
+            'wrong the answer may be. Or frame.dp.protect("patient").agg(…).scaled_to(epsilon=1, delta=1e-6).'
+        )
+        raise ValueError(msg)
+
+
+def refuse_unreached(within: Within | None) -> None:
+    """Refuse a question for which there is no loss on a plain frame."""
+    if within is not None and within.unreached is not None:
+        raise ValueError(within.unreached)
+
+
+# The only field of `AnswerType` where there is an answer; otherwise the message is its name.
+ANSWER = "answer"
+
+
+def raise_if_message(field_name: str) -> str:
+    """Raise the message of `AnswerType`, if there is one.
+
+    A message travels as a field name: Polars loses what a UDF raises while a schema is resolved, but it passes on what
+    a function that renames fields raises, and such a function sees field names only.
+    """
+    if field_name != ANSWER:
+        raise TypeError(field_name)
+    return field_name
+
+
+class _OnRows(ABC):
+    """What Polars calls with columns, in threads of its own."""
+
+    def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
+        return deaf(self.of)(series)
+
+    @abstractmethod
+    def of(self, series: Sequence[pl.Series]) -> pl.Series:
+        """Return what becomes of the columns."""
+
+
+@dataclass(frozen=True)
+class AnswerType(_OnRows):
+    """Says, from two dummy rows of the columns' types, what type the answer has, or why there can't be one."""
+
+    query: Query
+    bounds: Bounds = NO_BOUNDS
+    reads_column: bool = True
+    within: Within | None = None
+
+    def of(self, series: Sequence[pl.Series]) -> pl.Series:
+        column = series[0]
+        try:
+            if self.query.needs_people:
+                raise TypeError(_NO_PEOPLE)
+            if self.query.has_interval:
+                raise TypeError(_NO_INTERVAL)
+            refuse_bounds(self.bounds)
+            refuse_unreached(self.within)
+            refuse_open(self.query)
+            answer = self.query.answer_type(*(source.dtype for source in series if self.reads_column))
+            if self.query.fixed_type is None:
+                answer = pl.Struct(dict(_fields_of(answer, self.query)))
+            schema = {ANSWER: answer}
+        except (TypeError, ValueError) as error:
+            where = f"column {column.name!r}, " if self.reads_column else ""
+            message = f"{where}{self.query}: {error}".removesuffix(".")  # Polars ends it
+            schema = {message: pl.Boolean()}
+        return pl.Series(column.name, [None] * len(column), dtype=pl.Struct(schema))
+
+
+@dataclass(frozen=True)
+class Encode(_OnRows):
+    """Values -> codes, row by row."""
+
+    query: OfCodes
+
+    def of(self, series: Sequence[pl.Series]) -> pl.Series:
+        coding = self.query.coding(*(column.dtype for column in series))
+        return pl.Series(series[0].name, coding.encoder()(series))
+
+
+@dataclass(frozen=True)
+class DrawCodes(_OnRows):
+    """Codes of the rows of each group, a column of lists -> answers of the query's own type."""
+
+    query: OfCodes
+
+    def of(self, series: Sequence[pl.Series]) -> pl.Series:
+        codes, lengths = _flatten(series[0])
+        return self.query.answers_of_codes(codes.to_numpy(), None, lengths)
+
+
+@dataclass(frozen=True)
+class DrawRows(_OnRows):
+    """Rows of each group, columns of lists -> answers of the query's own type."""
+
+    query: Query
+
+    def of(self, series: Sequence[pl.Series]) -> pl.Series:
+        columns, lengths = zip(*map(_flatten, series), strict=True)
+        if any((other != lengths[0]).any() for other in lengths[1:]):
+            msg = (
+                "the columns of one question must have a value for every row, got one that has more or fewer.\n\n"
+                "Hint: filter both, the column and its weights, by the same condition."
+            )
+            raise ValueError(msg)
+        return _raw(self.query.answers_of_rows(columns, lengths[0]), self.query)
+
+
+@dataclass(frozen=True)
+class Weigh(_OnRows):
+    """Values -> weights in one histogram, row by row; 0 for rows that do not count."""
+
+    query: Total
+    part: int
+
+    def of(self, series: Sequence[pl.Series]) -> pl.Series:
+        evidence = self.query.evidence(*(column.dtype for column in series))[self.part]
+        codes, weights = evidence.of_rows(series)
+        weights = (codes == 0) * (1 if weights is None else weights)
+        return pl.Series(series[0].name, weights.astype(np.int64))
+
+
+@dataclass(frozen=True)
+class DrawTotals(_OnRows):
+    """Sums of weights of each group, and a value for the column's type -> answers of the query's own type."""
+
+    query: Total
+
+    def of(self, series: Sequence[pl.Series]) -> pl.Series:
+        parts = self.query.parts
+        totals = [total.fill_null(0).to_numpy() for total in series[:parts]]
+        types = [column.dtype for column in series[parts:]]
+        (answers,) = self.query.presented(self.query.drawn_of_totals(totals, *types), None, *types)
+        return _raw(answers, self.query)
+
+
+def _raw(answers: pl.Series, query: Query) -> pl.Series:
+    """Return answers in the type that a draw has, which is fixed when the expression is built."""
+    if query.fixed_type is not None:
+        return answers.cast(query.fixed_type)
+    raw = (LED_BY_COLUMN if query.has_lead else NAMED_BY_COLUMN).to_schema()
+    columns = answers.struct.unnest().get_columns() if query.has_lead else [answers]
+    drawn = {}
+    for (name, _), column in zip(_fields_of(answers.dtype, query), columns, strict=True):
+        drawn[name] = column.cast(raw[name])
+    fields = [drawn.get(name, pl.lit(None, dtype)).alias(name) for name, dtype in raw.items()]
+    return pl.select(pl.struct(fields)).to_series()
+
+
+def _flatten(lists: pl.Series) -> tuple[pl.Series, NDArray[np.int64]]:
+    """Return the values of a column of lists, one after the other, and how many each list has."""
+    return lists.explode(empty_as_null=False), lists.list.len().to_numpy().astype(np.int64)
+
+
+IntoColumn: TypeAlias = "pl.Expr | str"
+_State: TypeAlias = "tuple[bytes, Query, tuple[pl.Expr, ...] | None, Bounds, Within | None, pl.Expr | None]"
+
+
+class PrivateExpr(pl.Expr):
+    """A private answer as a Polars expression, as the methods of `.dp` return it: every evaluation is a release.
+
+    It is a `polars.Expr` and works wherever one does. `alias`, `over` and `name.*` keep the class; every other
+    operation gives a plain `Expr`. You may do anything with a private *answer* at no further cost. But a query that
+    names the expression twice, as in `p - p`, may draw twice and then costs twice: collect it first.
+
+    Asked about several columns, as `pl.col("a", "b")` or a selector, it is one output for each of them in the `agg` of
+    a private frame, each with the whole loss. A plain frame refuses it: Polars raises a ComputeError.
+
+    Attributes
+    ----------
+    query
+        What is asked, with its privacy claim.
+    bounds
+        What it overrides of the bounds of `protect`: for private frames only.
+    within
+        How wrong the answer may be, where that was asked for in the place of a loss; `agg` of a private frame finds
+        the loss anew. None: the loss was given.
+    """
+
+    query: Query
+    bounds: Bounds
+    within: Within | None
+    _columns: tuple[pl.Expr, ...] | None
+    _named: pl.Expr | None
+
+    @classmethod
+    def _of(
+        cls,
+        expr: pl.Expr,
+        query: Query,
+        columns: tuple[pl.Expr, ...] | None,
+        bounds: Bounds,
+        within: Within | None,
+        named: pl.Expr | None = None,
+    ) -> PrivateExpr:
+        private = cls.__new__(cls)
+        private._pyexpr, private.query, private._columns, private.bounds = expr._pyexpr, query, columns, bounds
+        private.within, private._named = within, named
+        return private
+
+    @property
+    def columns(self) -> tuple[pl.Expr, ...] | None:
+        """What is asked about, where it is still known; None after `over`."""
+        return self._columns
+
+    @property
+    def named(self) -> pl.Expr | None:
+        """What is asked about, under the names of the answers, where that is several columns; else None."""
+        return self._named
+
+    def of_column(self, column: pl.Expr, name: str) -> PrivateExpr:
+        """Return the same question about one column, where several are asked about."""
+        one = _drawn(self.query, [column], self.bounds, self.within)
+        return self._with(one.alias(name), _columns=(column,), _named=None)
+
+    def alias(self, name: str) -> PrivateExpr:
+        """Rename the answer."""
+        return self._renamed(lambda expr: expr.alias(name))
+
+    def _renamed(self, rename: Callable[[pl.Expr], pl.Expr]) -> PrivateExpr:
+        named = None if self._named is None else rename(self._named)
+        return self._with(rename(pl.Expr._from_pyexpr(self._pyexpr)), _named=named)
+
+    def _with(self, expr: pl.Expr, **changes: object) -> PrivateExpr:
+        """Return another expression that knows all that this one knows, but for the changes."""
+        private = type(self).__new__(type(self))
+        vars(private).update(vars(self), **changes, _pyexpr=expr._pyexpr)
+        return private
+
+    def over(
+        self,
+        partition_by: IntoExpr | Iterable[IntoExpr] | None = None,
+        *more_exprs: IntoExpr,
+        order_by: IntoExpr | Iterable[IntoExpr] | None = None,
+        descending: bool = False,
+        nulls_last: bool = False,
+        mapping_strategy: WindowMappingStrategy = "group_to_rows",
+    ) -> PrivateExpr:
+        """Draw one answer per group and give it to each of its rows: see `polars.Expr.over`."""
+        refuse_several(self)
+        windowed = super().over(
+            partition_by,
+            *more_exprs,
+            order_by=order_by,
+            descending=descending,
+            nulls_last=nulls_last,
+            mapping_strategy=mapping_strategy,
+        )
+        return self._with(windowed, _columns=None)
+
+    @property
+    def name(self) -> PrivateName:
+        """The namespace that renames: see `polars.Expr.name`."""
+        return PrivateName(self)
+
+    def statement(self, *, at_delta: Number = AT_DELTA, **known: Unpack[Known]) -> Statement:
+        """Return the privacy statement of one evaluation, which says what a plain expression can't know.
+
+        It knows its question, its loss and its mechanism; neither who is a person, nor the data, the groups, the rest
+        of the query, how often it is evaluated, or a budget. The query of a private frame knows all that:
+        `PrivateQuery.statement` has the same arguments.
+
+        Examples
+        --------
+        >>> import dp_polars as dpp
+        >>> statement = dpp.median("age", range(121), epsilon=1).statement(name="Median age")
+        >>> statement.facts["unit"]["why"]
+        'not known, for a plain expression does not know whose a row is.'
+        """
+        from dp_polars._expressions.statements import statement_of_expression
+
+        name = "several columns" if self._named is not None else self.meta.output_name()
+        return statement_of_expression(name, self.query, self.bounds, self.within, known, at_delta)
+
+    def __repr__(self) -> str:
+        return f"<PrivateExpr\n{self._described()}>"
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{self._described()}</pre>"
+
+    def _described(self) -> str:
+        bounds, within = str(self.bounds), self.within
+        if within is not None and within.unreached is not None:
+            text = f"selects:   {self.query}\nloss:      found by agg of a private frame, from {within}"
+        else:
+            text = describe(self.query) + ("" if within is None else f"\nasked:     {within}")
+        several = "\ncolumns:   several, one output for each, in agg of a private frame" * (self._named is not None)
+        return text + (f"\nbounds:    {bounds}" if bounds else "") + several
+
+    def __getstate__(self) -> _State:  # type: ignore[override]
+        return super().__getstate__(), self.query, self._columns, self.bounds, self.within, self._named
+
+    def __setstate__(self, state: _State) -> None:  # type: ignore[override]
+        plain, self.query, self._columns, self.bounds, self.within, self._named = state
+        super().__setstate__(plain)
+
+
+class PrivateName(ExprNameNameSpace):
+    """Polars' renaming namespace, for expressions that stay private expressions."""
+
+    def __init__(self, expr: PrivateExpr) -> None:
+        super().__init__(expr)
+        self._private = expr
+
+    def keep(self) -> PrivateExpr:
+        """Keep the name of the root column."""
+        return self._private._renamed(lambda expr: expr.name.keep())
+
+    def map(self, function: Callable[[str], str]) -> PrivateExpr:
+        """Rename by a function of the root's name."""
+        return self._private._renamed(lambda expr: expr.name.map(function))
+
+    def prefix(self, prefix: str) -> PrivateExpr:
+        """Add a prefix to the root's name."""
+        return self._private._renamed(lambda expr: expr.name.prefix(prefix))
+
+    def suffix(self, suffix: str) -> PrivateExpr:
+        """Add a suffix to the root's name."""
+        return self._private._renamed(lambda expr: expr.name.suffix(suffix))
+
+    def to_lowercase(self) -> PrivateExpr:
+        """Make the root's name lower case."""
+        return self._private._renamed(lambda expr: expr.name.to_lowercase())
+
+    def to_uppercase(self) -> PrivateExpr:
+        """Make the root's name upper case."""
+        return self._private._renamed(lambda expr: expr.name.to_uppercase())
+
+    def replace(self, pattern: str, value: str, *, literal: bool = False) -> PrivateExpr:
+        """Replace in the root's name."""
+        return self._private._renamed(lambda expr: expr.name.replace(pattern, value, literal=literal))
+
+
+def on_terms(query: HistogramQuery, terms: Terms, *columns: IntoColumn, name: str | None = None) -> PrivateExpr:
+    """Return the private expression that asks `query` on these terms: see `as_expression`.
+
+    Asked by `within`, it has the loss that a plain frame takes. Where there is none, a private frame may find one.
+    """
+    asked, within = query.on(terms), terms.within
+    if within is not None:
+        check_within(asked, within)
+        try:
+            asked = with_loss_for(asked, within)
+        except ValueError as error:
+            within = replace(within, unreached=str(error))
+    return as_expression(asked, *columns, name=name, bounds=terms.bounds, within=within)
+
+
+def as_expression(
+    query: Query,
+    *columns: IntoColumn,
+    name: str | None = None,
+    bounds: Bounds = NO_BOUNDS,
+    within: Within | None = None,
+) -> PrivateExpr:
+    """Return the private expression that asks `query` about columns; it is named like the first one, or `name`."""
+    exprs = [_column(column) for column in columns]
+    warn_if_large(query.claim.loss)
+    if not any(expr.meta.has_multiple_outputs() for expr in exprs):
+        answer = _drawn(query, exprs, bounds, within)
+        return answer if name is None else answer.alias(name)
+    if len(exprs) > 1 or not isinstance(query, HistogramQuery):
+        raise ValueError(_ONE_OUTPUT)
+    # One answer per column: for `agg` of private frames. Where Polars resolves its type, it is refused.
+    refused = pl.lit(None, pl.Struct({_ONE_OUTPUT.removesuffix("."): pl.Boolean})).name.map_fields(raise_if_message)
+    return PrivateExpr._of(refused, query, tuple(exprs), bounds, within, exprs[0])
+
+
+def _drawn(query: Query, exprs: list[pl.Expr], bounds: Bounds, within: Within | None) -> PrivateExpr:
+    """Return the private expression about columns of one output each, named like the first one."""
+    if query.claim.is_open:  # there is nothing in it that draws
+        refused = deaf(_checked)(exprs, query, bounds, within)
+        return PrivateExpr._of(refused, query, tuple(exprs), bounds, within)
+    raw = query.fixed_type or (LED_BY_COLUMN if query.has_lead else NAMED_BY_COLUMN)
+    # All groups in one call: imploded, each group is one row of a column of lists.
+    if isinstance(query, Total):
+        # Sums need no lists. The column's first value is passed on for its type only.
+        parts = (Weigh(query, part) for part in range(query.parts))
+        totals = [pl.map_batches(exprs, weigh, pl.Int64, is_elementwise=True).sum() for weigh in parts] if exprs else []
+        inputs = [*totals, *(expr.first() for expr in exprs)] if exprs else [pl.len().cast(pl.Int64)]
+        drawn = pl.map_batches(inputs, DrawTotals(query), raw, is_elementwise=True)
+    elif len(exprs) == 1 and exprs[0].meta.is_column() and isinstance(query, OfCodes) and query.fixed_size:
+        # Codes implode faster than values. But below a node that changes the length (a filter), Polars would encode
+        # group by group.
+        code_type = from_numpy_dtype(code_dtype(query.fixed_size))
+        codes = pl.map_batches(exprs, Encode(query), code_type, is_elementwise=True)
+        drawn = pl.map_batches([codes.implode()], DrawCodes(query), raw, is_elementwise=True)
+    else:
+        drawn = pl.map_batches([expr.implode() for expr in exprs], DrawRows(query), raw, is_elementwise=True)
+    # The type of a UDF must be fixed: Polars would keep one that it resolved on an earlier frame. The outermost node
+    # must be native: engines may evaluate a bare UDF several times, and OpenDP aborts on one.
+    answer = deaf(_as_answer)(drawn.first(), exprs, query, bounds, within)  # `pl.dtype_of` is unstable to Polars
+    return PrivateExpr._of(answer, query, tuple(exprs), bounds, within)
+
+
+def where_true(where: IntoColumn | None) -> tuple[pl.Expr, ...]:
+    """Return a column that has values only where a condition is true; none without a condition."""
+    if where is None:
+        return ()
+    condition = condition_of("where", where, 'where=pl.col("age") >= 65')
+    # Polars gives a constant one row: so it is some column that is filtered, and has a value in every row.
+    return (pl.col(condition.meta.root_names()[0]).is_null().filter(condition),)
+
+
+def condition_of(name: str, given_as: IntoColumn, example: str) -> pl.Expr:
+    """Return a condition about the columns of a row, of an argument called `name`, by itself or by its column."""
+    condition = pl.col(given_as) if isinstance(given_as, str) else given_as
+    is_one = isinstance(condition, pl.Expr) and not condition.meta.has_multiple_outputs()
+    if not is_one or isinstance(condition, PrivateExpr) or not condition.meta.root_names():
+        msg = f"{name} must be one condition that reads columns, got {given(given_as)}.\n\nHint: {example}."
+        raise TypeError(msg)
+    return condition
+
+
+_ONE_OUTPUT = (
+    "the expression must have one output: with several, each column would be a release of its own.\n\n"
+    'Hint: name the column, as in pl.col("name"). In the agg of a private frame several columns are several outputs, '
+    "each with the whole loss, but not with weights."
+)
+
+
+def refuse_several(expr: PrivateExpr) -> None:
+    """Refuse an expression about several columns where there can be one answer only."""
+    if expr.named is not None:
+        raise ValueError(_ONE_OUTPUT)
+
+
+def _column(column: IntoColumn) -> pl.Expr:
+    expr = pl.col(column) if isinstance(column, str) else column
+    if not isinstance(expr, pl.Expr):
+        msg = f"the column must be a name or a Polars expression, got {type(column).__name__}."
+        raise TypeError(msg)
+    if isinstance(expr, PrivateExpr):
+        msg = "the expression must not be a private answer itself: ask about the column."
+        raise TypeError(msg)
+    return expr
+
+
+def _checked(columns: Sequence[pl.Expr], query: Query, bounds: Bounds, within: Within | None) -> pl.Expr:
+    """Return a struct of the answer's type, or what raises where a plain expression can't have an answer."""
+    schema = pl.map_batches(list(columns) or [pl.lit(0)], AnswerType(query, bounds, bool(columns), within))
+    # Errors of a UDF are lost in a schema; those of a function that renames fields are passed on.
+    return schema.name.map_fields(raise_if_message)
+
+
+def _as_answer(
+    drawn: pl.Expr, columns: Sequence[pl.Expr], query: Query, bounds: Bounds, within: Within | None
+) -> pl.Expr:
+    """Cast what was drawn to the type of the answer, which may depend on the columns', and check that type."""
+    checked = _checked(columns, query, bounds, within)
+    answer = drawn.cast(pl.dtype_of(checked.struct.field(ANSWER)), strict=False)
+    if query.fixed_type is not None:
+        return answer
+    if query.has_lead:  # named once only: an expression that is named twice may be drawn twice
+        return answer.struct.rename_fields(["answer", "lead"])
+    # The name of the only field must not become the answer's: that is the column's, or its root's after `name.keep`.
+    name = columns[0].meta.output_name(raise_if_undetermined=False)
+    only = answer.struct[0]
+    return only.name.keep() if name is None else only.alias(name)

@@ -1,0 +1,524 @@
+"""The question whose answer is a cube: a count in each combination of public values, or tables over some of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Literal, NoReturn, cast
+
+import numpy as np
+import polars as pl
+
+from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import Contributions, Loss, Terms, warn_if_large
+from dp_polars._base.numbers import given, one_of, plural, positive_fraction
+from dp_polars._base.process import called, in_parallel
+from dp_polars._bins.candidates import MOST
+from dp_polars._frames.cube import COUNT, TAKEN, Cube, cube_of, table
+from dp_polars._frames.query import PrivateQuery
+from dp_polars._mechanisms.histograms import Histogram
+from dp_polars._mechanisms.noise_sums import Noise
+from dp_polars._mechanisms.residuals import UNITS, Plan, below, shares_of_loss
+from dp_polars._questions.measures import BETA, Count
+from dp_polars._release.contract import AS_DRAWN, Engine, Presentation, Product, Released, Work
+from dp_polars._release.request import Ask, Request, columns_of, product
+
+if TYPE_CHECKING:
+    from polars._typing import EngineType
+
+    from dp_polars._accounting.budget import Budget
+    from dp_polars._base.numbers import Number
+    from dp_polars._base.rng import Ints
+    from dp_polars._bins.candidates import Values
+    from dp_polars._mechanisms.residuals import Axes
+    from dp_polars._questions.question import Asked, Columns, HistogramQuery
+    from dp_polars._release.pipeline import Recipe
+    from dp_polars._release.request import AnyRequest
+    from dp_polars._release.sources import PrivateRows
+
+
+_SEVERAL_CELLS = (
+    'cube: counts="people" must be asked where a person is in one cell: an answer adds up cells, and would count a '
+    "person once for each of theirs.\n\n"
+    'Hint: protect(…, max_groups=1) keeps one random cell of each person; or counts="rows", with bounds on their rows.'
+)
+_TABLES = "tables must be a list of tuples of names of dimensions"
+# Sums of as many cells as there may be then fit into 64 bits, but with a probability far below 2**-100; and into floats
+# as multiples of one over `UNITS`.
+_LARGEST_SCALE, _LARGEST_SCALE_OF_TABLES = 2**32, 2**20
+# A combination of all dimensions is numbered in 64 bits, and tables have few enough subsets that these take seconds.
+_MOST_COMBINATIONS, _MOST_SUBSETS = 2**62, 2048
+# Tables of few cells are summed up together: their cells stay in the cache. Rows that a thread sums up at once.
+_CACHED, _SLICE = 1 << 17, 1 << 19
+_NOTHING = Plan((), (), ())
+
+
+@dataclass(frozen=True)
+class CubeWork(Work):
+    """The work of a cube: one histogram of all combinations that have rows, from which those that are drawn follow.
+
+    Parameters
+    ----------
+    plan
+        What is drawn, and for which tables.
+    """
+
+    plan: Plan = _NOTHING
+
+    def assemble(self, histograms: Sequence[Histogram]) -> pl.DataFrame:
+        """Draw once for each cell of each histogram: in one column, one after the other."""
+        drawn: list[pl.Series] = []
+        if not isinstance(self.keys, Product):
+            drawn += self.outputs[0].drawn([histograms[self.outputs[0].tallies[0]]])
+        else:
+            cells = histograms[self.outputs[0].tallies[0]]
+            sums = _sums(cells.codes, cells.weights, self.plan.sizes, [axes for axes, _ in self.plan.noises])
+            for output, (axes, _) in zip(self.outputs, self.plan.noises, strict=True):
+                groups = np.flatnonzero(sums[axes])
+                of_groups = sums[axes].ravel()[groups]
+                histogram = Histogram.of_cells(groups, np.zeros_like(groups), of_groups, sums[axes].size)
+                drawn += output.drawn([histogram])
+        return pl.DataFrame({"0": pl.concat(drawn, rechunk=True)})
+
+    def presented(self, drawn: pl.DataFrame, presentation: Presentation) -> pl.DataFrame:  # noqa: ARG002
+        """Return the combinations of each table with its numbers, as `cube.table` has them."""
+        counts = drawn.to_series()
+        if not isinstance(self.keys, Product):
+            return cast("pl.DataFrame", self.keys).with_columns(counts.alias(COUNT))
+        found, start = [], 0
+        for axes, _ in self.plan.noises:
+            found.append(counts[start : start + self.plan.cells(axes)].to_numpy())
+            start += self.plan.cells(axes)
+        tables = self.plan.fitted(found)
+        parts = [(axes, pl.Series(tables[axes].ravel() / UNITS, dtype=pl.Float64)) for axes in self.plan.tables]
+        return table(self.keys.values, parts)
+
+
+def _sums(codes: Ints, weights: Ints, sizes: Axes, tables: Sequence[Axes]) -> dict[Axes, Ints]:
+    """Return the sums of combinations, given by their numbers, over all dimensions but those of each table."""
+    strides = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+    wide = _together(sizes, tables)
+    used = sorted({axis for axes in wide for axis in axes})
+    is_one = bool((weights == 1).all())
+
+    def add_up(start: int, stop: int) -> list[Ints]:
+        part, part_weights = codes[start:stop], None if is_one else weights[start:stop]
+        places = {axis: part // strides[axis] % sizes[axis] for axis in used}
+        found = []
+        for axes in wide:
+            cells = np.zeros(len(part), np.int64)
+            for axis in axes:
+                cells *= sizes[axis]
+                cells += places[axis]
+            # Sums of weights are exact as floats up to 2**53.
+            found.append(np.bincount(cells, part_weights, math.prod(sizes[axis] for axis in axes)).astype(np.int64))
+        return found
+
+    step = max([_SLICE, *(math.prod(sizes[axis] for axis in axes) for axes in wide)])
+    parts = in_parallel(
+        add_up, [(start, min(start + step, len(codes))) for start in range(0, max(len(codes), 1), step)]
+    )
+    found: dict[Axes, Ints] = {}
+    for axes, *of_parts in zip(wide, *parts, strict=True):
+        sums = sum(of_parts[1:], of_parts[0]).reshape([sizes[axis] for axis in axes])
+        for one in tables:
+            if one not in found and {*one} <= {*axes}:
+                found[one] = sums.sum(axis=tuple(place for place, axis in enumerate(axes) if axis not in one))
+    return {one: np.asarray(found[one]) for one in tables}
+
+
+def _together(sizes: Axes, tables: Sequence[Axes]) -> list[Axes]:
+    """Return few tables, not much larger, of which all others are sums."""
+    left, found = sorted(tables, key=len, reverse=True), []
+    while left:
+        axes = {*left[0]}
+        while True:
+            cells = math.prod(sizes[axis] for axis in axes)
+            room = [axis for axis, size in enumerate(sizes) if axis not in axes and cells * size <= _CACHED]
+            gains = {axis: sum({*one} <= axes | {axis} for one in left) for axis in room}
+            more = max(room, key=lambda axis: (gains[axis], -sizes[axis]), default=None)
+            if more is None or gains[more] == len(left) == sum({*one} <= axes for one in left):
+                break
+            axes.add(more)
+        found.append(tuple(sorted(axes)))
+        left = [one for one in left if not {*one} <= axes]
+    return found
+
+
+@dataclass(frozen=True)
+class CubeRequest(Request):
+    """A count in each combination, or the tables over some of the dimensions; each output is one histogram.
+
+    Parameters
+    ----------
+    sizes
+        How many values each dimension has.
+    tables
+        The positions of the dimensions of each table that is wanted. None: one table, of all of them, as it is drawn.
+    drawn
+        Those of each output.
+    """
+
+    sizes: tuple[int, ...] = ()
+    tables: tuple[tuple[int, ...], ...] = ()
+    drawn: tuple[tuple[int, ...], ...] = ()
+
+    @classmethod
+    def over(cls, recipe: Recipe, columns: Sequence[pl.Series], query: Count) -> CubeRequest:
+        """Return the request of a count in each combination of all dimensions."""
+        keys, sizes = product(columns), tuple(map(len, columns))
+        axes = tuple(range(len(sizes)))
+        ask = Ask(COUNT, (), _of_table(recipe, sizes, axes, query))
+        return cls(recipe, keys, (ask,), sizes, (), (axes,))
+
+    @classmethod
+    def of_tables(
+        cls, recipe: Recipe, columns: Sequence[pl.Series], weights: Mapping[Axes, Fraction], query: Count
+    ) -> CubeRequest:
+        """Return the request of tables: which histograms are drawn, and how exactly, follows from public numbers.
+
+        The losses of all histograms are whole parts of the loss, and add up to it.
+        """
+        sizes, tables = tuple(map(len, columns)), tuple(weights)
+        asked = {axes: _of_table(recipe, sizes, axes, query) for axes in below(tables)}
+        precision = {axes: Noise(one.claim.mechanism, one.claim.rate).precision for axes, one in asked.items()}
+        parts = shares_of_loss(sizes, {axes: float(one) for axes, one in weights.items()}, precision)
+        whole, asks = sum(parts.values()), []
+        for axes, part in parts.items():
+            loss = Loss(query.claim.loss.value * Fraction(part, whole), query.claim.loss.unit)
+            of_part = query.with_claim(replace(query.claim, loss=loss))
+            asks.append(Ask(_name(columns, axes), (), _of_table(recipe, sizes, axes, of_part)))
+        return cls(recipe, Product(tuple(columns)), tuple(asks), sizes, tables, tuple(parts))
+
+    @property
+    def plan(self) -> Plan:
+        """What is drawn, and for which tables."""
+        noises = (Noise(ask.query.claim.mechanism, ask.query.claim.rate) for ask in self.asks)
+        return Plan(self.sizes, self.tables or self.drawn, tuple(zip(self.drawn, noises, strict=True)))
+
+    @property
+    def cells(self) -> Request:
+        """The count in each cell, as any other output."""
+        if self.tables:
+            msg = (
+                "a cube must be asked for without tables here: its answers are fitted to several histograms.\n\n"
+                "Hint: query.explain() has the error of each table."
+            )
+            raise TypeError(msg)
+        return Request(self.recipe, self.keys, self.asks)
+
+    @property
+    def about(self) -> str:
+        return plural(len(self.tables), "table") if self.tables else plural(self.groups, "cell")
+
+    def presentation(self, ranges: object = False, min_people: object = None, sure: object = False) -> Presentation:
+        if super().presentation(ranges, None, False) != AS_DRAWN or min_people is not None or sure is not False:
+            msg = (
+                "ranges, min_people and sure must be left out of the release of a cube: each of its answers has a "
+                "range.\n\nHint: cube.counts(by=…) has count_low and count_high."
+            )
+            raise ValueError(msg)
+        return AS_DRAWN
+
+    def bind(self, engine: Engine[Released]) -> CubeWork:
+        self.check_scale()
+        work = super().bind(engine)
+        parts = {field.name: getattr(work, field.name) for field in fields(work)}
+        return CubeWork(**parts, plan=self.plan)
+
+    def explained_rows(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
+        # Rows are tables, not outputs; and Gaussian noise has no error in the other unit of a promise.
+        shown = replace(self, taken=None) if self.tables else self
+        return super(CubeRequest, shown).explained_rows(engine)
+
+    def check_scale(self) -> None:
+        """Refuse noise of which sums would have no room."""
+        largest = _LARGEST_SCALE_OF_TABLES if self.tables else _LARGEST_SCALE
+        if any(ask.query.claim.rate * largest < 1 for ask in self.asks):
+            exponent = largest.bit_length() - 1
+            msg = f"cube: the noise must have a scale of at most 2**{exponent}, got more for {self.loss}."
+            raise ValueError(msg)
+
+    def cube(self, released: pl.DataFrame) -> Cube:
+        """Return the cube of what `CubeWork.presented` gave."""
+        return cube_of(released, self.plan, json.dumps(self.claim_for_json()))
+
+    def _errors(self, ask: Ask[HistogramQuery], types: Columns) -> dict[str, object]:
+        return super()._errors(ask, types) | {"groups": self.plan.cells(self.drawn[self.asks.index(ask)])}
+
+    def _explanations(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
+        if not self.tables:
+            return super()._explanations(engine)
+        plan, columns = self.plan, cast("Product", self.keys).values
+        asks, rows = dict(zip(self.drawn, self.asks, strict=True)), []
+        for axes in [*self.tables, *(one for one in self.drawn if one not in self.tables)]:
+            one = np.zeros(plan.shape(axes), np.bool_)
+            one.flat[0] = True
+            ask = asks.get(axes, self.asks[0])
+            row = self._explained(ask) | self._errors(ask, ()) | {"output": _name(columns, axes)}
+            if axes not in asks:
+                row |= {"mechanism": None, "rate": None, "rho": 0.0}
+            why = [] if axes in asks else ["Not drawn: it follows from the others."]
+            why += [] if axes in self.tables else ["Drawn for the tables above."]
+            note = " ".join([*why, str(row["note"])])
+            rows.append(row | {"error_95": plan.bound(axes, one, BETA), "groups": plan.cells(axes), "note": note})
+        return rows
+
+
+def _name(columns: Sequence[pl.Series], axes: Axes) -> str:
+    names = ", ".join(columns[axis].name for axis in axes)
+    return f"count by {names}" if names else "count of all"
+
+
+def _of_table(recipe: Recipe, sizes: Axes, axes: Axes, query: Count) -> Count:
+    """Return the count in each combination of some dimensions, under the bounds.
+
+    It is of the rows that are kept in all combinations. A person has T of them, at most m in one combination; so at
+    most T, and at most m for each combination that a count adds up, in one count. That is its own spread: in rho T²
+    where all meet, not k·m² + r².
+    """
+    protection, every = recipe.calibration, math.prod(sizes)
+    groups = math.prod(sizes[axis] for axis in axes)
+    bounds = protection.contributions(query, every)
+    if query.counts_people and bounds.total > 1:
+        raise ValueError(_SEVERAL_CELLS)
+    bounds = Contributions(bounds.total, min(bounds.total, bounds.per_group * (every // groups)))
+    return query.under(bounds, protection.neighboring_relation, groups)
+
+
+class CubeQuery(PrivateQuery):
+    """A cube of a private frame, asked for but not yet released. Made by `PrivateFrame.cube`.
+
+    It is a `PrivateQuery`, but for its release: a `Cube`.
+    """
+
+    @called
+    def release(  # type: ignore[override]  # what a cube answers is no frame, and its ranges come with the answers
+        self,
+        frame: PrivateRows | tuple[PrivateRows, ...] | None = None,
+        *,
+        engine: EngineType = "auto",
+        partitions: int | None = None,
+        fresh: bool = False,
+        unchecked: bool = False,
+    ) -> Cube:
+        """Release the cube once, charged to the budget before a row is read.
+
+        Parameters
+        ----------
+        frame, engine, partitions, fresh, unchecked
+            As for `PrivateQuery.release`.
+
+        Returns
+        -------
+        Cube
+            What answers questions at no further cost.
+
+        Raises
+        ------
+        BudgetExceededError, ReleaseError, TypeError, ValueError
+            As for `PrivateQuery.release`.
+        """
+        query = self.handed_over(unchecked)
+        return cube_from(query.request, query._released(frame, AS_DRAWN, engine, partitions, fresh))
+
+    def sink_parquet(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
+        """Raise: a cube is released, and then written."""
+        msg = "a cube must be released, and then written.\n\nHint: query.release().write(path)."
+        raise TypeError(msg)
+
+
+def cube_from(request: AnyRequest[Asked], released: pl.DataFrame) -> Cube:
+    """Return the cube of what an engine released for the request of one."""
+    return cast("CubeRequest", request).cube(released)
+
+
+class Cubes:
+    """The method of a private frame that asks for a cube."""
+
+    _recipe: Recipe
+    _sources: tuple[pl.LazyFrame, ...]
+    _budget: Budget | None
+
+    @called
+    def cube(
+        self,
+        dimensions: Mapping[str, Values],
+        *,
+        counts: Literal["people", "rows"] = "people",
+        tables: Sequence[Sequence[str]] | None = None,
+        weights: Sequence[Number] | None = None,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        delta: Number | None = None,
+    ) -> CubeQuery:
+        r"""Ask for a cube: noisy counts of combinations, from which many questions are answered for free.
+
+        Pure DP (epsilon), zCDP (rho) or (epsilon, delta)-DP for one person, charged once. The released `Cube` answers
+        filters, roll-ups, shares and rankings over its dimensions at no further cost.
+
+        Parameters
+        ----------
+        dimensions
+            Name of a column -> its public values, as for `group_by`. Never take them from the data. Rows with null, or
+            a value that is not listed, in one of them are left out of all tables. Without `tables`, there are at most
+            10⁷ combinations, and with them 2⁶².
+        counts
+            "people" needs `max_groups=1` in `protect`, or people of one row each: an answer adds up cells, and so it
+            would count a person once for each of their cells. "rows" needs bounds on a person's rows, as `dpp.len`.
+        tables
+            The tables that are wanted, each over some of the dimensions: `[("hospital",), ("hospital", "year")]`; `()`
+            is the number of all. Which histograms are drawn for them, and how exactly, makes their mean variance as
+            small as it can be; all answers come from one fit, and what two of them share agrees exactly. The noise is
+            discrete Gaussian, so the loss is in rho, or a promise. None: one table of all dimensions, as it is drawn.
+        weights
+            How much the mean variance of each table matters, above 0. None: equally.
+        epsilon, rho
+            The loss, exactly one of them. With `tables` epsilon needs a delta.
+        delta
+            With epsilon: the cube keeps (epsilon, delta)-differential privacy, as by `PrivateQuery.scaled_to`.
+
+        Returns
+        -------
+        CubeQuery
+            Its `release` gives a `Cube`. A cell is a group: `max_groups` bounds in how many cells a person counts.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not as described, a dimension is named like a column of the answers ("count", "share", and
+            their ends), or people are counted who may be in several cells.
+
+        Notes
+        -----
+        With T rows of a person in all and m in a combination of all dimensions at most, T of them may be in one cell of
+        a table, though not more than m for each combination that it adds up: its noise is calibrated to that.
+
+        Proof: :doc:`/proofs/cubes` and :doc:`/proofs/tables`.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import dp_polars as dpp
+        >>> visits = pl.DataFrame(
+        ...     {
+        ...         "patient": range(1000),
+        ...         "ward": ["A", "B"] * 500,
+        ...         "flu": [True] * 200 + [False] * 800,
+        ...     }
+        ... )
+        >>> private = visits.dp.protect("patient", max_groups=1)
+        >>> cube = private.cube(
+        ...     {"ward": ["A", "B"], "flu": [True, False]}, epsilon=50
+        ... ).release()
+        >>> cube.count(pl.col("flu")).value
+        200
+        >>> cube.share(pl.col("flu"), by="ward").rows()
+        [('A', 0.2, 0.2, 0.2), ('B', 0.2, 0.2, 0.2)]
+        """
+        one_of("counts", counts, ("people", "rows"))
+        if not isinstance(dimensions, Mapping):
+            msg = (
+                "cube: dimensions must be a dict, column -> its public values, got "
+                f'{given(dimensions)}.\n\nHint: cube({{"hospital": ["A", "B"], "year": range(2015, 2026)}}, epsilon=1).'
+            )
+            raise TypeError(msg)
+        columns = columns_of(dimensions, all_are_answered=tables is None)
+        names = [column.name for column in columns]
+        if taken := [name for name in names if name in TAKEN]:
+            msg = f"cube: no dimension may be named like a column of its answers, got {taken}.\n\nHint: rename it."
+            raise ValueError(msg)
+        wanted = None if tables is None else _wanted(tables, weights, columns)
+        if wanted is None and weights is not None:
+            msg = "cube: weights must be left out without tables: they are of tables."
+            raise TypeError(msg)
+        loss = Loss.of(epsilon=epsilon, rho=rho)
+        if wanted is not None and loss.unit == "epsilon":
+            if delta is None:
+                msg = (
+                    "cube: tables must have a loss in rho, or a promise, got epsilon alone: their noise is Gaussian."
+                    "\n\n"
+                    "Hint: epsilon=1, delta=1e-6; or leave tables out, where all combinations are few."
+                )
+                raise ValueError(msg)
+            loss = Loss(Fraction(1), "rho")
+        protection = self._recipe.calibration
+        # Where every row is a person, rows are people.
+        what: Literal["people", "rows"] = "rows" if protection.privacy_unit is None else counts
+        terms = Terms.at(loss, mechanism=None if wanted is None else "discrete_gaussian")
+        query = Count(what, Claim.on(terms, "number"))
+        if wanted is None:
+            request = CubeRequest.over(self._recipe, columns, query)
+        else:
+            request = CubeRequest.of_tables(self._recipe, columns, wanted, query)
+        if delta is None:
+            request.check_scale()
+            warn_if_large(request.loss)
+        asked = CubeQuery(request, self._sources, self._budget)
+        return asked if delta is None else asked.scaled_to(epsilon=epsilon, rho=rho, delta=delta)
+
+
+def _wanted(tables: object, weights: object, columns: Sequence[pl.Series]) -> dict[Axes, Fraction]:
+    """Return the positions of the dimensions of each table, ascending, and how much it matters."""
+    names = [column.name for column in columns]
+    if not isinstance(tables, (list, tuple)) or not all(isinstance(one, (list, tuple)) for one in tables):
+        msg = f'cube: {_TABLES}, got {given(tables)}.\n\nHint: [("hospital",), ("hospital", "year")].'
+        raise TypeError(msg)
+    found: list[Axes] = []
+    for one in tables:
+        if unknown := [name for name in one if name not in names]:
+            msg = f"cube: {_TABLES}, which are {names}, got {given(unknown[0])}."
+            raise ValueError(msg)
+        axes = tuple(sorted({names.index(name) for name in one}))
+        if len(axes) < len(one) or axes in found:
+            msg = f"cube: {_TABLES}, got {'a dimension' if len(axes) < len(one) else 'it'} twice: {tuple(one)}."
+            raise ValueError(msg)
+        found.append(axes)
+    if not found:
+        msg = f"cube: {_TABLES}, at least one, got none."
+        raise ValueError(msg)
+    if unused := [name for axis, name in enumerate(names) if not any(axis in axes for axes in found)]:
+        msg = (
+            f"cube: each dimension must be in one of the tables, got {unused[0]!r} in none.\n\n"
+            "Hint: leave it out; a filter keeps the rows of some of its values."
+        )
+        raise ValueError(msg)
+    sizes = [len(column) for column in columns]
+    _check_room(sizes, found)
+    if weights is None:
+        return dict.fromkeys(found, Fraction(1))
+    if not isinstance(weights, (list, tuple)):
+        msg = f"cube: weights must be a list of numbers, got {given(weights)}.\n\nHint: one for each table: [1, 3]."
+        raise TypeError(msg)
+    if len(weights) != len(found):
+        msg = f"cube: weights must be {plural(len(found), 'number')}, one for each table, got {len(weights)}."
+        raise ValueError(msg)
+    return dict(zip(found, (positive_fraction("cube: weights", one) for one in weights), strict=True))
+
+
+def _check_room(sizes: Sequence[int], tables: Sequence[Axes]) -> None:
+    """Refuse more than can be held."""
+    if math.prod(sizes) > _MOST_COMBINATIONS:
+        msg = (
+            f"cube: the dimensions must have at most 2**62 combinations, got {math.prod(sizes):.3g}.\n\n"
+            "Hint: list fewer values, or leave a dimension out."
+        )
+        raise ValueError(msg)
+    widest = max(map(len, tables))
+    subsets = below(tables) if 2**widest <= _MOST_SUBSETS else ()
+    if not 1 <= len(subsets) <= _MOST_SUBSETS:
+        msg = (
+            f"cube: tables must have at most {_MOST_SUBSETS:,} subsets of their dimensions together, got more.\n\n"
+            "Hint: fewer tables, or tables over fewer dimensions."
+        )
+        raise ValueError(msg)
+    cells = sum(math.prod(sizes[axis] for axis in axes) for axes in subsets)
+    if cells > MOST:
+        msg = (
+            f"cube: tables and their subsets must have at most {MOST:,} cells together, got {cells:,}.\n\n"
+            "Hint: list fewer values, or fewer tables."
+        )
+        raise ValueError(msg)

@@ -1,0 +1,580 @@
+"""Steps of a private frame as methods: on one row, and on several rows of one person."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
+from typing import TYPE_CHECKING, ClassVar, Concatenate, Literal, ParamSpec, TypeVar, get_args
+
+import polars as pl
+from polars import selectors as cs
+
+from dp_polars._base.column_types import as_arguments, shown
+from dp_polars._base.numbers import given, one_of
+from dp_polars._release.pipeline import (
+    EachColumn,
+    Expressions,
+    Recipe,
+    Rename,
+    Step,
+    Unnest,
+    expressions_of,
+    free_names,
+)
+from dp_polars._steps.nodes import is_opaque
+from dp_polars._steps.whole_numbers import compared, has_order, nested_of_one_kind, of_one_kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Self
+
+    from polars._typing import (
+        ColumnNameOrSelector,
+        FillNullStrategy,
+        PolarsDataType,
+        PythonDataType,
+        SelectorType,
+        UniqueKeepStrategy,
+    )
+
+    from dp_polars._base.column_types import PrivacyUnit
+    from dp_polars._release.pipeline import Run
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Which columns a constant fills, by its type.
+_FILLED: tuple[tuple[type | tuple[type, ...], SelectorType], ...] = (
+    (bool, cs.boolean()),
+    ((int, float), cs.numeric()),
+    (str, cs.string(include_categorical=True)),
+    (dt.datetime, cs.datetime()),
+    (dt.date, cs.date()),
+    (dt.time, cs.time()),
+    (dt.timedelta, cs.duration()),
+    (object, cs.all()),
+)
+
+
+class RowSteps:
+    """The methods of Polars' frames that work on each row alone, with the names and parameters of Polars."""
+
+    _recipe: Recipe
+
+    if TYPE_CHECKING:
+
+        def _after(self, step: Step) -> Self: ...
+
+        def collect_schema(self) -> pl.Schema: ...
+
+    def _then(
+        self, method: Literal["filter", "select", "with_columns"], exprs: tuple[pl.Expr, ...], call: str = ""
+    ) -> Self:
+        return self._after(Expressions(method, exprs, call))
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns after all steps: see `collect_schema`."""
+        return self.collect_schema().names()
+
+    @property
+    def schema(self) -> pl.Schema:
+        """The names and types of the columns after all steps: see `collect_schema`."""
+        return self.collect_schema()
+
+    def with_columns_seq(self, *exprs: pl.Expr | str, **named: object) -> Self:
+        """Add or replace columns, row by row: `with_columns` under its other name."""
+        return self._then("with_columns", expressions_of(exprs, named, strings=True), "with_columns_seq")
+
+    def select_seq(self, *exprs: pl.Expr | str, **named: object) -> Self:
+        """Keep or make columns, row by row: `select` under its other name."""
+        return self._then("select", expressions_of(exprs, named, strings=True), "select_seq")
+
+    def remove(self, *predicates: pl.Expr | str | bool, **constraints: object) -> Self:
+        """Drop the rows for which all predicates are true; keep those for which one is null.
+
+        Parameters, result and errors are those of `filter`.
+        """
+        equal = tuple(pl.col(name) == pl.lit(value) for name, value in constraints.items())
+        true = (*expressions_of(predicates, {}, strings=True), *equal)
+        return self._then("filter", (~reduce(and_, true).fill_null(value=False),) if true else (), "remove")
+
+    def drop(self, *columns: ColumnNameOrSelector | Collection[ColumnNameOrSelector], strict: bool = True) -> Self:
+        """Leave columns out. The privacy unit stays, even if a selector covers it.
+
+        Parameters
+        ----------
+        *columns
+            Names or selectors.
+        strict
+            Whether a name without a column is an error.
+
+        Returns
+        -------
+        PrivateFrame
+
+        Raises
+        ------
+        ValueError
+            If the privacy unit is named.
+        """
+        gone = self._but_the_unit(selector("drop", columns, strict=strict), columns, "drop")
+        return self._then("select", (cs.all() - gone,), "drop")
+
+    def rename(self, mapping: Mapping[str, str] | Callable[[str], str], *, strict: bool = True) -> Self:
+        """Give columns other names.
+
+        Parameters
+        ----------
+        mapping
+            Old name -> new name, or a function of names.
+        strict
+            Whether an old name without a column is an error.
+
+        Returns
+        -------
+        PrivateFrame
+
+        Raises
+        ------
+        ValueError
+            If the privacy unit would get another name, or another column its name.
+        """
+        if not (isinstance(mapping, Mapping) or callable(mapping)):
+            msg = f"rename: mapping must be a dict of names or a function of them, got {given(mapping)}."
+            raise TypeError(msg)
+        return self._after(Rename(mapping if callable(mapping) else dict(mapping), strict))
+
+    def cast(
+        self,
+        dtypes: Mapping[ColumnNameOrSelector | PolarsDataType, PolarsDataType | PythonDataType]
+        | PolarsDataType
+        | PythonDataType,
+        *,
+        strict: bool = True,  # noqa: ARG002
+    ) -> Self:
+        """Convert columns to other types. What does not fit becomes null.
+
+        Parameters
+        ----------
+        dtypes
+            Names, selectors or types of columns -> their new types; or one type for all. The privacy unit keeps its
+            type, where it is not named.
+        strict
+            Ignored: an error would reveal that a row has a value that does not fit.
+
+        Returns
+        -------
+        PrivateFrame
+
+        Raises
+        ------
+        ValueError
+            If the privacy unit is named, or a cast is not row by row.
+        """
+        pairs = dtypes.items() if isinstance(dtypes, Mapping) else [(cs.all(), dtypes)]
+        casts = []
+        for key, dtype in pairs:
+            columns = key if isinstance(key, str) or cs.is_selector(key) else cs.by_dtype(key)
+            casts.append((self._but_the_unit(selector("cast", columns), columns, "cast"), (dtype,)))
+        return self._after(EachColumn("cast", tuple(casts)))
+
+    def drop_nulls(self, subset: ColumnNameOrSelector | Collection[ColumnNameOrSelector] | None = None) -> Self:
+        """Keep the rows that have no null.
+
+        Parameters
+        ----------
+        subset
+            The columns that are looked at; None: all.
+
+        Returns
+        -------
+        PrivateFrame
+        """
+        columns = cs.all() if subset is None else selector("drop_nulls", subset)
+        return self._then("filter", (pl.all_horizontal(columns.is_not_null()),), "drop_nulls")
+
+    def drop_nans(self, subset: ColumnNameOrSelector | Collection[ColumnNameOrSelector] | None = None) -> Self:
+        """Keep the rows that have no NaN; nulls stay.
+
+        Parameters
+        ----------
+        subset
+            The columns that are looked at; None: all of floats.
+
+        Returns
+        -------
+        PrivateFrame
+        """
+        columns = cs.float() if subset is None else selector("drop_nans", subset)
+        return self._then("filter", (~pl.any_horizontal(columns.is_nan().fill_null(value=False)),), "drop_nans")
+
+    def fill_null(
+        self,
+        value: object = None,
+        strategy: FillNullStrategy | None = None,
+        limit: int | None = None,
+        *,
+        matches_supertype: bool = True,
+    ) -> Self:
+        """Replace nulls, but not those of the privacy unit, whose rows are dropped.
+
+        Parameters
+        ----------
+        value
+            A constant, which fills the columns of its kind (numbers fill columns of all numbers), or an expression,
+            which fills all.
+        strategy, limit
+            Refused: they take values from other rows.
+        matches_supertype
+            Whether a number also fills columns of other numeric types than Int64 (of an int) or Float64.
+
+        Returns
+        -------
+        PrivateFrame
+
+        Raises
+        ------
+        ValueError
+            If the expression is not row by row, or does not fit all columns.
+        """
+        columns = next(columns for kinds, columns in _FILLED if isinstance(value, kinds))
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and not matches_supertype:
+            columns = cs.by_dtype(pl.Int64 if isinstance(value, int) else pl.Float64)
+        return self._after(EachColumn("fill_null", ((self._but_the_unit(columns), (value, strategy, limit)),)))
+
+    def fill_nan(self, value: float | pl.Expr | None) -> Self:
+        """Replace NaN in all columns of floats but the privacy unit.
+
+        Parameters
+        ----------
+        value
+            A number, null or an expression.
+
+        Returns
+        -------
+        PrivateFrame
+        """
+        return self._after(EachColumn("fill_nan", ((self._but_the_unit(cs.float()), (value,)),)))
+
+    def unnest(
+        self,
+        columns: ColumnNameOrSelector | Collection[ColumnNameOrSelector],
+        *more_columns: ColumnNameOrSelector,
+        separator: str | None = None,
+    ) -> Self:
+        """Put the fields of structs in their place, as columns.
+
+        Parameters
+        ----------
+        columns, *more_columns
+            Names or selectors of structs.
+        separator
+            What stands between the struct's name and the field's; None: the field's name alone.
+
+        Returns
+        -------
+        PrivateFrame
+
+        Raises
+        ------
+        ValueError
+            If the privacy unit is named, or a field has its name.
+        """
+        named = (columns, more_columns)
+        structs = self._but_the_unit(selector("unnest", named), named, "unnest")
+        return self._after(Unnest(structs, separator))
+
+    def pipe(self, function: Callable[Concatenate[Self, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return what a function makes of the private frame: `function(frame, *args, **kwargs)`."""
+        return function(self, *args, **kwargs)
+
+    def _but_the_unit(self, columns: SelectorType, named: object = (), call: str = "") -> SelectorType:
+        """Return the columns without the privacy unit; refuse them if it is named."""
+        unit = self._recipe.protection.unit or ()
+        if any(isinstance(name, str) and name in unit for name in _flat(named)):
+            msg = (
+                f"{call}: the privacy unit {shown(unit)} must stay as it is.\n\n"
+                "Hint: leave it out. It never appears in an answer unless you ask for it."
+            )
+            raise ValueError(msg)
+        return columns - cs.by_name(*unit, require_all=False) if unit else columns
+
+
+def _flat(columns: object) -> list[object]:
+    if isinstance(columns, (str, pl.Expr)) or not isinstance(columns, Collection):
+        return [columns]
+    return [item for column in columns for item in _flat(column)]
+
+
+def selector(call: str, columns: object, *, strict: bool = True) -> SelectorType:
+    """Return names and selectors as one selector."""
+    flat = _flat(columns)
+    for column in flat:
+        if not isinstance(column, str) and not cs.is_selector(column):
+            msg = f"{call}: columns must be names or selectors, got {given(column)}."
+            raise TypeError(msg)
+    names = [column for column in flat if isinstance(column, str)]
+    selectors = [column for column in flat if not isinstance(column, str)]
+    return reduce(or_, selectors, cs.by_name(*names, require_all=strict))
+
+
+_Keep = Literal["first", "last", "any", "none"]
+_KEEP: tuple[_Keep, ...] = get_args(_Keep)
+
+
+@dataclass(frozen=True)
+class Explode(Step):
+    """A row for each element of a list."""
+
+    name: ClassVar[str] = "explode"
+    multiplies: ClassVar[bool] = True
+
+    column: SelectorType
+    empty_as_null: bool
+    keep_nulls: bool
+
+    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
+        return self.column.as_expr(), self.empty_as_null, self.keep_nulls
+
+    def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
+        names = cs.expand_selector(schema, self.column)
+        if len(names) != 1:
+            msg = (
+                f"explode: one column must be named, got {list(names)}: of several, lists of different lengths would "
+                "raise an error, which would tell that a row has them.\n\nHint: explode one after the other."
+            )
+            raise ValueError(msg)
+        (name,) = names
+        if name in (unit or ()) or not isinstance(schema[name], (pl.List, pl.Array)):
+            what = "the privacy unit" if name in (unit or ()) else f"one of the type {schema[name]}"
+            msg = f"explode: the column {name!r} must be one of lists or arrays, got {what}."
+            raise TypeError(msg)
+        flags = {"empty_as_null": self.empty_as_null, "keep_nulls": self.keep_nulls}
+        return lambda rows: rows.explode(name, **flags)
+
+
+@dataclass(frozen=True)
+class Unpivot(Step):
+    """A row for each of some columns."""
+
+    name: ClassVar[str] = "unpivot"
+    multiplies: ClassVar[bool] = True
+
+    on: SelectorType
+    index: SelectorType
+    variable_name: str
+    value_name: str
+
+    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
+        return self.on.as_expr(), self.index.as_expr(), self.variable_name, self.value_name
+
+    def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
+        unit = unit or ()
+        stays = [name for name in schema if name in unit or name in cs.expand_selector(schema, self.index)]
+        on = [name for name in cs.expand_selector(schema, self.on) if name not in unit]
+        types = {schema[name] for name in on}
+        if len(types) != 1:
+            got = f"columns of {', '.join(sorted(map(str, types)))}" if types else "no column"
+            msg = (
+                f"unpivot: the columns of `on` must be of one type, got {got}.\n\n"
+                "Hint: cast them first; or name the columns that stay, as index."
+            )
+            raise TypeError(msg)
+        left = [*stays, self.variable_name, self.value_name]
+        if len({*left}) < len(left):
+            msg = f"unpivot: variable_name, value_name and the columns that stay must be different, got {left}."
+            raise ValueError(msg)
+        # Polars fails, depending on what is read later, where a new column is named like one of `on`.
+        variable, value = free_names(2, schema)
+        names = {variable: self.variable_name, value: self.value_name}
+        return lambda rows: rows.unpivot(on, index=stays, variable_name=variable, value_name=value).rename(names)
+
+
+@dataclass(frozen=True)
+class Unique(Step):
+    """Rows that are equal in some columns, the privacy unit among them: one of them, or none."""
+
+    name: ClassVar[str] = "unique"
+
+    subset: SelectorType
+    keep: _Keep
+
+    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
+        return self.subset.as_expr(), self.keep
+
+    def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
+        names = list(cs.expand_selector(schema, self.subset))
+        unit = unit or ()
+        if not {*unit} <= {*names}:
+            msg = (
+                f"unique: the columns must include the privacy unit {shown(unit)}, or rows of several people are "
+                f"compared, got {names}.\n\nHint: subset=[{as_arguments(unit)}, …]."
+            )
+            raise ValueError(msg)
+        nested = [name for name in names if schema[name].is_nested() or is_opaque(schema[name])]
+        if nested:
+            msg = (
+                f"unique: columns must not be nested, nor Extensions or Objects, got {nested}: engines compare the "
+                "floats in them differently.\n\nHint: leave them out, or take them apart first."
+            )
+            raise TypeError(msg)
+        if self.keep == "none" or len(names) == len(schema):
+            # Rows that are equal are the same to the bit then, whichever of them stays.
+            floats = [of_one_kind(name, schema[name]) for name in names if schema[name].is_float()]
+            return lambda rows: rows.with_columns(floats).unique(names, keep=self.keep)
+        return self._one_of_each(schema, names)
+
+    def _one_of_each(self, schema: pl.Schema, names: Sequence[str]) -> Run:
+        """Return what keeps one of the rows that are equal in these columns: the first or the last by all others."""
+        others = [name for name in schema if name not in names]
+        without = [name for name in others if not has_order(schema[name])]
+        if without:
+            msg = (
+                f"unique: keep={self.keep!r} must tell rows apart by all other columns, and {without} have no order: "
+                "which row stays would follow from the order of the frame, and that depends on other people's rows."
+                '\n\nHint: select the columns that you need first; or keep="none".'
+            )
+            raise TypeError(msg)
+        # Rows that are equal in all columns are the same to the bit then.
+        kinds = [nested_of_one_kind(name, dtype) for name, dtype in schema.items()]
+        by = free_names(len(others) + 1, schema)
+        order = [compared(name, schema[name]).alias(new) for name, new in zip(others, by, strict=False)]
+        place = pl.int_range(pl.len()).over(names, order_by=by[:-1])
+        wanted = pl.len().over(names).cast(pl.Int64) - 1 if self.keep == "last" else 0
+
+        def run(rows: pl.LazyFrame) -> pl.LazyFrame:
+            rows = rows.with_columns(kind for kind in kinds if kind is not None).with_columns(order)
+            return rows.with_columns(place.alias(by[-1])).filter(pl.col(by[-1]) == wanted).drop(by)
+
+        return run
+
+
+class SeveralRows(RowSteps):
+    """The methods of Polars' frames that may change how many rows a person has, with the names of Polars."""
+
+    def explode(
+        self,
+        columns: ColumnNameOrSelector | Iterable[ColumnNameOrSelector],
+        *,
+        empty_as_null: bool = False,
+        keep_nulls: bool = True,
+    ) -> Self:
+        """Make a row for each element of a list. The bounds of `protect` count the rows that come out.
+
+        Parameters
+        ----------
+        columns
+            One column of lists or arrays.
+        empty_as_null
+            Whether an empty list is a row with null; False: it has none.
+        keep_nulls
+            Whether null is a row with null; False: it has none.
+
+        Returns
+        -------
+        PrivateFrame
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there is no privacy unit, or the column is not one of lists.
+        """
+        self._refuse_without_unit("explode")
+        for flag in (empty_as_null, keep_nulls):
+            if not isinstance(flag, bool):
+                msg = f"explode: empty_as_null and keep_nulls must be True or False, got {given(flag)}."
+                raise TypeError(msg)
+        return self._after(Explode(selector("explode", columns), empty_as_null, keep_nulls))
+
+    def unpivot(
+        self,
+        on: ColumnNameOrSelector | Sequence[ColumnNameOrSelector] | None = None,
+        *,
+        index: ColumnNameOrSelector | Sequence[ColumnNameOrSelector] | None = None,
+        variable_name: str | None = None,
+        value_name: str | None = None,
+    ) -> Self:
+        """Make a row for each of some columns. The bounds of `protect` count the rows that come out.
+
+        Parameters
+        ----------
+        on
+            The columns whose values become rows, all of one type; None: all but those of `index`.
+        index
+            The columns that stay, and the privacy unit in any case.
+        variable_name, value_name
+            The names of the new columns, "variable" and "value" if left out: whence a value is, and the value.
+
+        Returns
+        -------
+        PrivateFrame
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there is no privacy unit or it is named in `on`, the columns are of several types, or names repeat.
+        """
+        self._refuse_without_unit("unpivot")
+        for name in (variable_name, value_name):
+            if name is not None and not isinstance(name, str):
+                msg = f"unpivot: variable_name and value_name must be names, got {given(name)}."
+                raise TypeError(msg)
+        stays = cs.empty() if index is None else selector("unpivot", index)
+        columns = cs.all() - stays if on is None else self._but_the_unit(selector("unpivot", on), on, "unpivot")
+        return self._after(
+            Unpivot(
+                columns,
+                stays,
+                "variable" if variable_name is None else variable_name,
+                "value" if value_name is None else value_name,
+            )
+        )
+
+    def unique(
+        self,
+        subset: ColumnNameOrSelector | Sequence[ColumnNameOrSelector] | None = None,
+        *,
+        keep: UniqueKeepStrategy = "any",
+        maintain_order: bool = False,  # noqa: ARG002
+    ) -> Self:
+        """Keep one of a person's rows that are equal in some columns; or none that has an equal.
+
+        Why it is the same one in any order of the rows: see :doc:`/proofs/whole-numbers`.
+
+        Parameters
+        ----------
+        subset
+            The columns that are compared, the privacy unit among them; None: all. -0.0 equals 0.0, NaN equals NaN and
+            null equals null.
+        keep
+            "none": rows that have an equal go, all of them. Otherwise one of equal rows stays: the first in the order
+            of the other columns, or the last with "last".
+        maintain_order
+            Ignored: a private frame has no order.
+
+        Returns
+        -------
+        PrivateFrame
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there is no privacy unit or it is not compared; if a compared column is nested; or if another one has
+            no order and one of equal rows would stay.
+        """
+        self._refuse_without_unit("unique")
+        columns = cs.all() if subset is None else selector("unique", subset)
+        return self._after(Unique(columns, one_of("keep", keep, _KEEP)))
+
+    def _refuse_without_unit(self, call: str) -> None:
+        if self._recipe.protection.privacy_unit is None:
+            msg = (
+                f"{call}: a private frame must have a privacy unit, or every row would be a person of its own "
+                "afterwards.\n\nHint: name the column that tells people apart, in protect."
+            )
+            raise ValueError(msg)

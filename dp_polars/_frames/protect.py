@@ -1,0 +1,112 @@
+"""Where private queries begin: `protect`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dp_polars._accounting.budget import Budget
+from dp_polars._base.numbers import flag, given
+from dp_polars._base.process import called
+from dp_polars._frames.frame import PrivateFrame
+from dp_polars._release.pipeline import Recipe
+from dp_polars._release.protection import Protection
+
+
+@called
+def protect(
+    privacy_unit: str | Sequence[str] | None,
+    *,
+    budget: Budget | None = None,
+    max_rows: int | None = None,
+    max_groups: int | None = None,
+    max_rows_per_group: int | None = None,
+    neighboring_relation: str = "add_or_remove_one",
+    dataset: str | None = None,
+    unchecked: bool = False,
+) -> PrivateFrame:
+    r"""Begin a private query without data: a recipe whose `release(frame)` takes the rows later.
+
+    On data it is the method `.dp.protect` of a LazyFrame or a DataFrame, with the same arguments.
+
+    Parameters
+    ----------
+    privacy_unit
+        The column that tells people apart; null and NaN in it are dropped. Or a list of columns, in any order: each
+        combination of their values is one "person", such as a month of a patient, and what is promised is promised to
+        that month alone. A null or NaN in one of them drops the row. None: every row is another person.
+    budget
+        What every release is charged to, before a row is read. None: nothing is recorded.
+    max_rows, max_groups, max_rows_per_group
+        How much of one person may count in one output: rows in all, groups, rows in each group. Enforced by keeping a
+        random subset of that person's rows. Modes count distinct people, so that only the number of a person's groups
+        matters to them; quantiles need a bound on rows. An output may override each bound: `dpp.len(max_rows=20, …)`.
+    neighboring_relation
+        "add_or_remove_one" (person) or "replace_one".
+    dataset
+        A name for these very rows, such as "visits 2026-11". Then `budget`, which must have a path, keeps every
+        released answer, and the same question about the same name gives that answer again and costs nothing. You
+        promise that the name stands for the same rows for good: for other rows the kept answer would be wrong, though
+        no leak. What made the rows belongs to the data set: another plan under the same name is drawn and charged, and
+        what runs Python code is not kept. Other rows in memory are refused, and a `KeptAnswerWarning` says where files
+        have changed. `release(fresh=True)` draws and pays anew. Another version of Polars or of this package may take a
+        question for another one: then it is charged. None: nothing is kept.
+    unchecked
+        Whether to leave out the look at what made the rows, for steps that it can't follow. "I know that each person's
+        rows follow from that person's": where they don't, one person changes the rows of others, and the loss has no
+        bound. It stands in the claim, the ledger, the statement and the report.
+
+    Returns
+    -------
+    PrivateFrame
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described, or, on data, if the frame's plan visibly mixes people (an aggregation or a
+        window without the unit, unique, head or slice …); if, without a privacy unit, it may make several rows of one
+        or read a file twice; or if Polars can't find out the columns (what it says may quote a row, and is not shown).
+
+    Notes
+    -----
+    The data set is the table that is handed over; neighbours are two such tables, one without the rows of one person.
+    What stays the caller's word: that keys, candidates and bounds are public, and that what made the table carries
+    nothing of others into a person's rows.
+
+    Proof: :doc:`/proofs/contributions`.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> visits = pl.DataFrame(
+    ...     {"patient": range(100), "ward": ["A", "B"] * 50, "age": [30, 60] * 50}
+    ... )
+    >>> query = (
+    ...     visits.dp.protect("patient", max_rows=1)
+    ...     .group_by({"ward": ["A", "B", "C"]})
+    ...     .agg(pl.col("age").dp.median(range(121), epsilon=1))
+    ... )
+    >>> query.release()["ward"].to_list()
+    ['A', 'B', 'C']
+    """
+    protection = Protection.of(privacy_unit, max_rows, max_groups, max_rows_per_group, neighboring_relation)
+    return PrivateFrame(recipe_of(protection, dataset, budget, unchecked), (), budget)
+
+
+def recipe_of(protection: Protection, dataset: object, budget: object, unchecked: object) -> Recipe:
+    """Return a recipe without steps; refuse a data set that is no name, and a budget that keeps nothing."""
+    recipe = Recipe(protection, unchecked=flag("unchecked", unchecked))
+    if dataset is None:
+        return recipe
+    if not isinstance(dataset, str) or not dataset:
+        msg = f"dataset must be a name or None, got {given(dataset)}."
+        raise TypeError(msg)
+    if not isinstance(budget, Budget) or budget.path is None:
+        what = "none" if budget is None else "one without a path"
+        msg = (
+            f"budget must have a path where dataset is given, for its ledger keeps the answers, got {what}.\n\n"
+            'Hint: budget=dp_polars.Budget(epsilon=1, path="visits-budget.db").'
+        )
+        raise ValueError(msg)
+    return replace(recipe, dataset=dataset)

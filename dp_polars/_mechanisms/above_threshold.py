@@ -1,0 +1,261 @@
+"""The first candidate above a threshold, for every group."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from dp_polars._base.numbers import ball
+from dp_polars._base.rng import WordSource, owners, positions, run_starts, slices, system_words
+from dp_polars._mechanisms.drawing import of_parts
+from dp_polars._mechanisms.noisy_gap import LARGEST_LEAD
+from dp_polars._mechanisms.racing import CHUNK, V_STEP, Floats, Uniform, floor_of, is_less, leading_bits, wait_of
+
+if TYPE_CHECKING:
+    from flint import arb
+    from numpy.typing import NDArray
+
+    from dp_polars._base.rng import Ints, WordSource
+    from dp_polars._mechanisms.histograms import Histogram
+    from dp_polars._mechanisms.racing import Real
+
+
+# At a larger rate floats could overflow. A lower one is as private, and at this one as certain.
+_LARGEST_RATE = Fraction(2**900)
+# What a threshold may be: no count is larger.
+LARGEST_THRESHOLD = 2**62
+# How far floats are off, relative, with room to spare: each of them follows by a few operations, and NumPy's exp, log1p
+# and expm1 are accurate to 4 units in the last place. T − q is computed as a whole number, which is exact, and less
+# than one more, which adds an absolute error below 2**-51; λ·(T + z − q) is a sum of two floats, whose errors are
+# relative to both. What p is off follows from that, for exp(−x) has at most the slope 1.
+_SLACK = 2.0**-40
+
+
+@dataclass(frozen=True)
+class CountRuns:
+    """Candidates in their order, by runs of one count; flat, group after group.
+
+    Parameters
+    ----------
+    counts, multiplicities
+        Shape (n,): the count, at most 2**62, and how many candidates in a row have it, at least 1.
+    sizes
+        Shape (g,): runs of each group.
+    """
+
+    counts: Ints
+    multiplicities: Ints
+    sizes: Ints
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What reached the threshold first in each group; shape (g,) each.
+
+    Parameters
+    ----------
+    runs, places
+        The position in the flat runs, and which candidate of the run it is, from 0; −1 and 0 where none did.
+    leads
+        How many whole units it was above, at most LARGEST_LEAD; −1 where none reached it.
+    """
+
+    runs: Ints
+    places: Ints
+    leads: Ints
+
+
+@dataclass(frozen=True)
+class _Between:
+    """What floats know of numbers: bounds from both sides, shape (n,)."""
+
+    low: Floats
+    high: Floats
+
+    def at(self, positions: Ints) -> _Between:
+        return _Between(self.low[positions], self.high[positions])
+
+    def floors(self) -> tuple[Ints, NDArray[np.bool_]]:
+        """Return the whole parts, at most LARGEST_LEAD, and whether they are certain."""
+        low, high = (np.floor(np.clip(bound, 0, 2.0**62)) for bound in (self.low, self.high))
+        decided = low == high  # not so of a bound that is no number
+        whole = np.zeros(len(low), np.int64)
+        whole[decided] = np.minimum(low[decided].astype(np.int64), LARGEST_LEAD)
+        return whole, decided
+
+
+def first_reached(runs: CountRuns, threshold: Fraction, rate: Fraction, words: WordSource) -> Reached:
+    """Return what reaches the threshold first in each group."""
+    return _Search(runs, threshold, min(rate, _LARGEST_RATE), words).first()
+
+
+@dataclass(frozen=True)
+class _Search:
+    """All that the draw of some groups is made of."""
+
+    runs: CountRuns
+    threshold: Fraction
+    rate: Fraction
+    words: WordSource
+
+    @np.errstate(divide="ignore", invalid="ignore", over="ignore")  # infinite bounds, and undecided where they meet
+    def first(self) -> Reached:
+        """Draw what reaches the threshold first."""
+        groups, owner = len(self.runs.sizes), owners(self.runs.sizes)
+        of_thresholds, of_runs, of_leads = (self.words(n) for n in (groups, len(owner), groups))
+        missing = self._missing(_waits(of_thresholds).at(owner))
+        hazards, m, v = _hazards(missing), self.runs.multiplicities, leading_bits(of_runs)
+        reach_low, reach_high = _chance(hazards.low * m) * (1 - _SLACK), _chance(hazards.high * m) * (1 + _SLACK)
+        possible = np.flatnonzero(v <= reach_high)
+        heads = run_starts(owner[possible])
+        first, drawn_for = possible[heads], owner[possible[heads]]
+
+        found, places, leads = np.full(groups, -1), np.zeros(groups, np.int64), np.full(groups, -1)
+        of_first = hazards.at(first)
+        waits = _waits(of_runs[first])
+        places_found, are_whole = _Between(waits.low / of_first.high, waits.high / of_first.low).floors()
+        is_only = m[first] == 1
+        more, are_certain = self._leads(_waits(of_leads[drawn_for]), missing.at(first)).floors()
+        are_certain &= (are_whole | is_only) & (v[first] + V_STEP <= reach_low[first])
+        found[drawn_for], places[drawn_for], leads[drawn_for] = first, np.where(is_only, 0, places_found), more
+
+        stops = np.append(heads[1:], len(possible))
+        for i in np.flatnonzero(~are_certain).tolist():
+            group, runs = int(drawn_for[i]), possible[heads[i] : stops[i]].tolist()
+            uniforms = {run: Uniform(int(of_runs[run]), 64, self.words) for run in runs}
+            of_group = (Uniform(int(drawn[group]), 64, self.words) for drawn in (of_thresholds, of_leads))
+            found[group], places[group], leads[group] = self._exactly(uniforms, *of_group)
+        return Reached(found, places, leads)
+
+    def _missing(self, waits: _Between) -> _Between:
+        """Return λ·(T + z − q) of each run, from λ·z."""
+        whole, rate = math.floor(self.threshold), float(self.rate)
+        part = float(self.threshold - whole)
+        gaps = (whole - self.runs.counts) + part
+        slack, gaps = (abs(gaps) + (part > 0)) * (rate * _SLACK), gaps * rate
+        return _Between(waits.low * (1 - _SLACK) + gaps - slack, waits.high * (1 + _SLACK) + gaps + slack)
+
+    def _leads(self, waits: _Between, missing: _Between) -> _Between:
+        """Return by how many whole units the answers are above, and less than one more, from fresh waits."""
+        rate = float(self.rate)
+        low, high = waits.low + np.maximum(-missing.high, 0), waits.high + np.maximum(-missing.low, 0)
+        return _Between(low / rate * (1 - _SLACK), high / rate * (1 + _SLACK))
+
+    def _exactly(self, uniforms: dict[int, Uniform], of_threshold: Uniform, of_lead: Uniform) -> tuple[int, int, int]:
+        """Return the run, the place in it and the lead of one group; `uniforms` are those of runs that may be first."""
+        z, more = wait_of(1, of_threshold), wait_of(1, of_lead)
+        for run, uniform in uniforms.items():
+            missing = _plus(z, self.rate * (self.threshold - int(self.runs.counts[run])))
+            is_above = is_less(missing, _zero)
+            place = 0 if is_above else _exact_place(missing, int(self.runs.multiplicities[run]), uniform)
+            if place is not None:
+                lead = floor_of(_over(more, missing if is_above else _zero, self.rate))
+                return run, place, min(lead, LARGEST_LEAD)
+        return -1, 0, -1
+
+
+def _waits(drawn: NDArray[np.uint64]) -> _Between:
+    """Return bounds of −log(1 − V), standard exponential variables."""
+    v = leading_bits(drawn)
+    return _Between(-np.log1p(-v) * (1 - _SLACK), -np.log1p(-(v + V_STEP)) * (1 + _SLACK))
+
+
+def _hazards(missing: _Between) -> _Between:
+    """Return bounds of h = −log(1 − p), p = exp(−max(0, missing)): infinite where nothing is missing."""
+    low = np.exp(-np.maximum(missing.high, 0)) * (1 - _SLACK)
+    high = np.minimum(np.exp(-np.maximum(missing.low, 0)) * (1 + _SLACK), 1)
+    return _Between(-np.log1p(-low) * (1 - _SLACK), -np.log1p(-high) * (1 + _SLACK))
+
+
+def _chance(hazard: Floats) -> Floats:
+    """Return the probability of what has a hazard."""
+    chance: Floats = -np.expm1(-hazard)
+    return chance
+
+
+def _zero(_: int) -> arb:
+    return ball(0)
+
+
+def _plus(value: Real, constant: Fraction) -> Real:
+    return lambda bits: value(bits) + ball(constant)
+
+
+def _over(more: Real, missing: Real, rate: Fraction) -> Real:
+    return lambda bits: (more(bits) - missing(bits)) / ball(rate)
+
+
+def _exact_place(missing: Real, number: int, uniform: Uniform) -> int | None:
+    """Return which of a run's candidates is the first one to reach the threshold; None: no one does."""
+
+    def hazard(bits: int) -> arb:
+        return -(-(-missing(bits)).exp()).log1p()
+
+    if not is_less(uniform, lambda bits: -(-number * hazard(bits)).expm1()):
+        return None
+    drawn = wait_of(1, uniform)
+    return floor_of(lambda bits: drawn(bits) / hazard(bits)) if number > 1 else 0
+
+
+# One code per group, and how many whole rows it is above: −1 for both where no candidate reaches the threshold.
+Above: TypeAlias = "tuple[Ints, Ints]"
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is looked for: the first of how many candidates with a count above which threshold, at which rate."""
+
+    size: int
+    threshold: Fraction
+    rate: Fraction
+    words: Callable[[], WordSource] = system_words
+
+
+def first_above_groups(search: Search, histogram: Histogram) -> Above:
+    """Return one code and its lead per group, shape (g,) each."""
+    parts = of_parts(lambda part: _of_part(search, part), histogram)
+    nothing = np.empty(0, np.int64)
+    codes, leads = zip((nothing, nothing), *parts, strict=True)
+    return np.concatenate(codes), np.concatenate(leads)
+
+
+def _of_part(search: Search, histogram: Histogram) -> Above:
+    codes, leads, words = np.empty_like(histogram.sizes), np.empty_like(histogram.sizes), search.words()
+    for first, last in slices(histogram.sizes, CHUNK, CHUNK):
+        begins, runs = count_runs(histogram.part(first, last), search.size)
+        reached = first_reached(runs, search.threshold, search.rate, words)
+        codes[first:last] = np.where(reached.runs < 0, -1, begins[reached.runs] + reached.places)
+        leads[first:last] = reached.leads
+    return codes, leads
+
+
+def count_runs(histogram: Histogram, size: int) -> tuple[Ints, CountRuns]:
+    """Return the runs of candidates with one count, in the order of their codes, and the first code of each.
+
+    Only occupied codes are looked at: all those between two of them are one run of count 0.
+    """
+    groups = len(histogram.sizes)
+    # For each group its occupied codes, and before, between and after them the others, of which there may be none.
+    entries = 2 * histogram.sizes + 1
+    ends = np.cumsum(entries)
+    at = np.repeat(ends - entries, histogram.sizes) + 2 * positions(0, histogram.sizes) + 1
+    first, counts = np.zeros(int(entries.sum()), np.int64), np.zeros(int(entries.sum()), np.int64)
+    first[at], counts[at], first[at + 1] = histogram.codes, histogram.weights, histogram.codes + 1
+    m = np.ones_like(first)
+    rests = np.ones(len(first), bool)
+    rests[at] = False
+    upto = np.append(first[1:], 0)
+    upto[ends - 1] = size
+    m[rests] = (upto - first)[rests]
+    some = np.flatnonzero(m > 0)
+    owner = owners(entries)[some]
+    heads = run_starts(owner, counts[some])
+    starts = some[heads]
+    sizes = np.bincount(owner[heads], minlength=groups)
+    multiplicities = np.add.reduceat(m[some], heads) if len(heads) else m
+    return first[starts], CountRuns(counts[starts], multiplicities, sizes)

@@ -1,0 +1,404 @@
+"""From codes or scores of many groups to one drawn answer per group, in slices of whole groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from dp_polars._base.process import in_parallel
+from dp_polars._base.rng import (
+    Ints,
+    SignedInts,
+    WordSource,
+    begin_runs,
+    lengths_from,
+    offsets,
+    owners,
+    positions,
+    slices,
+    starts,
+    system_words,
+    uniform_below,
+)
+from dp_polars._mechanisms import histograms
+from dp_polars._mechanisms.histograms import Runs, Score, Slots
+from dp_polars._mechanisms.racing import FAR, Blocks, ExactBlocks, race
+
+if TYPE_CHECKING:
+    from dp_polars._bins.binning import Codes
+    from dp_polars._mechanisms.histograms import Histogram
+    from dp_polars._mechanisms.racing import RacingLaw
+
+
+T = TypeVar("T")
+
+# Rows, and cells of a dense histogram, that a thread works on before it takes the next: enough that two threads seldom
+# wait for the interpreter, few enough that memory stays small.
+_SLICE_ROWS = 1 << 21
+_SLICE_CELLS = 1 << 19
+# Rows of a histogram, and groups with or without rows, that a thread works on before it takes the next. Smaller
+# histograms use smaller slices (1/8 of the rows, at least _FEWEST_ROWS), so that every thread gets work.
+_GROUPS_ROWS, _FEWEST_ROWS = 1 << 19, 1 << 17
+_GROUPS = 1 << 19
+# A dense histogram is faster up to this number of candidates for each occupied one.
+_DENSE_UP_TO = 5
+# Rows or cells whose temporaries stay in the cache.
+_CHUNK = 1 << 17
+# The number of rows in a group from which `_ranked_of_many` is faster, and how many of them it samples.
+_LONG, _SAMPLE = 1 << 15, 1 << 12
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How to draw: of how many candidates, by which score, at which rate."""
+
+    size: int
+    score: Score
+    rate: Fraction
+    law: RacingLaw
+    words: Callable[[], WordSource] = system_words
+
+
+def draw_from_rows(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
+    """Return one code per group.
+
+    Parameters
+    ----------
+    codes
+        Shape (n,): the codes of all rows, group after group; `draw.size` is ignored.
+    lengths
+        Shape (g,): rows of each group; they add up to n.
+    """
+    dense = is_dense(draw, codes, lengths)
+    parts = of_row_slices(partial(_draw_dense if dense else _draw_sparse, draw), draw, codes, lengths)
+    return np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def is_dense(draw: Draw, codes: Codes, lengths: Ints) -> bool:
+    """Return whether a dense histogram, which costs its cells, is faster than a sparse one, a sort of the rows."""
+    return len(lengths) * (draw.size + 1) <= len(codes) + _SLICE_CELLS
+
+
+def of_row_slices(work: Callable[[Codes, Ints], T], draw: Draw, codes: Codes, lengths: Ints) -> list[T]:
+    """Return the results of some work on the rows of whole groups, slice by slice, in their order."""
+    most = max(1, _SLICE_CELLS // (draw.size + 1)) if is_dense(draw, codes, lengths) else _SLICE_ROWS
+    bounds = offsets(lengths)
+    return in_parallel(
+        lambda a, b: work(codes[bounds[a] : bounds[b]], lengths[a:b]), list(slices(lengths, _SLICE_ROWS, most))
+    )
+
+
+def _draw_dense(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
+    """Draw with a counter for every candidate of every group."""
+    return _draw_from_gaps(draw, gaps_of_rows(draw, codes, lengths))
+
+
+def gaps_of_rows(draw: Draw, codes: Codes, lengths: Ints) -> SignedInts:
+    """Return the gaps of all candidates of every group, shape (g, size)."""
+    dtype = histograms.gap_dtype(int(lengths.max()), draw.score.unit)
+    gaps = np.empty((len(lengths), draw.size), dtype)
+    done = 0
+    for a, b in slices(lengths, _CHUNK, max(1, _CHUNK // draw.size)):
+        rows = lengths[a:b].sum()
+        counts = _count(codes[done : done + rows], lengths[a:b], draw.size)
+        gaps[a:b] = draw.score.dense_gaps(counts.astype(dtype))
+        done += rows
+    return gaps
+
+
+def _draw_from_gaps(draw: Draw, gaps: SignedInts) -> Ints:
+    """Draw from the gaps of all candidates of every group, shape (g, size)."""
+    blocks = blocks_of_gaps(gaps)
+    return race(blocks, draw.rate, draw.law, draw.words()).blocks - blocks.starts
+
+
+def blocks_of_gaps(gaps: SignedInts) -> Blocks:
+    """Return a block for every candidate of every group, from their gaps, shape (g, size)."""
+
+    def exact(group: int) -> ExactBlocks:
+        return gaps[group].tolist().__getitem__, [1] * gaps.shape[1]
+
+    return Blocks(gaps.ravel(), np.arange(len(gaps)) * gaps.shape[1], exact)
+
+
+def _count(codes: Codes, lengths: Ints, size: int) -> Ints:
+    """Return the counts of the codes below `size`, shape (g, size)."""
+    groups, width = len(lengths), size + 1
+    if groups == 1:
+        total = np.zeros(width, np.int64)
+        for start in range(0, len(codes), _CHUNK):
+            total += np.bincount(codes[start : start + _CHUNK], minlength=width)
+        return total[None, :size]
+    cells = np.repeat(np.arange(groups) * width, lengths)
+    np.add(cells, codes, out=cells, casting="unsafe")  # uint64 codes would make floats
+    return np.bincount(cells, minlength=groups * width).reshape(groups, width)[:, :size]
+
+
+def _draw_sparse(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
+    """Draw with counters for the occupied candidates only, found by sorting."""
+    begins = starts(lengths)
+    missing = int(begins.max() + lengths.max()) + 1 - len(codes)
+    dtype: type[np.signedinteger] = np.int32 if draw.size < 2**31 - 1 else np.int64
+    padded = np.concatenate([codes, np.full(missing, draw.size, codes.dtype)], dtype=dtype, casting="unsafe")
+
+    def rows_of(groups: Ints) -> SignedInts:
+        return _rectangle(padded, begins[groups], lengths[groups], draw.size)
+
+    if draw.score.ranks is not None:  # faster: only the rows near the quantile are sorted
+        return _draw_by_ranks(draw, draw.score.ranks, lengths, rows_of)
+    drawn = np.empty(len(lengths), np.int64)
+    for groups in _of_like_length(lengths):
+        drawn[groups] = _draw_from_blocks(draw, _runs(np.sort(rows_of(groups), axis=1), draw.size))
+    return drawn
+
+
+def _draw_by_ranks(draw: Draw, alpha: Fraction, lengths: Ints, rows_of: Callable[[Ints], SignedInts]) -> Ints:
+    """Draw quantiles from the rows of the ranks that are near enough to matter."""
+    drawn = np.empty(len(lengths), np.int64)
+    waiting: list[tuple[Ints, Slots, Ints]] = []
+
+    def draw_waiting() -> None:
+        groups, slots, left_out = zip(*waiting, strict=True)
+        order = np.concatenate(groups)
+
+        def complete(position: int) -> Slots:
+            rows = np.sort(rows_of(order[[position]]), axis=1)
+            return histograms.slots_of_ranks(rows, 0, _totals(rows, draw.size), draw.size, alpha)
+
+        first, offset = draw_from_slots(draw, Slots.concatenate(slots), np.concatenate(left_out), complete)
+        drawn[order] = first + offset
+        waiting.clear()
+
+    far = far_gap(draw, alpha)
+    for groups in _of_like_length(lengths, 2 * far // alpha.denominator + 4):
+        waiting.append((groups, *_near_slots(rows_of(groups), draw.size, alpha, far)))
+        if sum(len(slots.gaps) for _, slots, _ in waiting) >= _CHUNK:
+            draw_waiting()
+    if waiting:
+        draw_waiting()
+    return drawn
+
+
+def _of_like_length(lengths: Ints, ranks: int | None = None) -> Iterator[Ints]:
+    """Yield all groups in batches of about the same length, which make rectangles without many gaps.
+
+    A batch may be larger where only a few ranks of each group are looked at closely.
+    """
+    if len(lengths) * (int(lengths.max()) + 1) <= _CHUNK:
+        yield np.arange(len(lengths))
+        return
+    order, done = np.argsort(-lengths, kind="stable"), 0
+    while done < len(order):
+        width = int(lengths[order[done]]) + 1
+        most = _CHUNK // width if ranks is None else min(_CHUNK // min(ranks, width), 4 * _CHUNK // width)
+        batch = order[done : done + max(1, most)]
+        yield batch
+        done += len(batch)
+
+
+def _rectangle(codes: SignedInts, begins: Ints, lengths: Ints, fill: int) -> SignedInts:
+    """Return the rows of some groups as a matrix, filled up to one more than the longest has.
+
+    Each group's start must be followed by at least that number of codes.
+    """
+    width = int(lengths.max()) + 1
+    rows = sliding_window_view(codes, width)[begins]
+    rows.ravel()[positions(np.arange(0, rows.size, width) + lengths, width - lengths)] = fill
+    return rows
+
+
+def _totals(rows: SignedInts, size: int) -> Ints:
+    """Return how many rows of each group count."""
+    totals: Ints = np.add.reduce((rows < size).view(np.uint8), axis=1, dtype=np.int64)
+    return totals
+
+
+def _near_slots(rows: SignedInts, size: int, alpha: Fraction, far: int) -> tuple[Slots, Ints]:
+    """Return slots of the quantiles, and how many codes they leave out, all with a gap of at least `far`."""
+    totals = _totals(rows, size)
+    first, last = near_ranks(totals, alpha, far)
+    low, high = int(first.min()), min(int(last.max()) + 1, rows.shape[1])
+    if rows.shape[1] < _LONG:
+        rows = _ranked(rows, low, high)
+    else:
+        rows = np.stack([_ranked_of_many(row, low, high) for row in rows])
+    left_out = np.maximum(size - 1 - rows[:, -1], 0).astype(np.int64)
+    if low:
+        left_out += rows[:, 0]
+    return histograms.slots_of_ranks(rows, low, totals, size, alpha), left_out
+
+
+def _ranked(rows: SignedInts, low: int, high: int) -> SignedInts:
+    """Return each group's rows of the ranks from `low` up to, without, `high`, ascending. Reorders its argument."""
+    if low:
+        rows.partition(low, axis=1)
+        rows = rows[:, low:]
+    if high - low < rows.shape[1]:
+        rows.partition(high - low - 1, axis=1)
+        rows = rows[:, : high - low]
+    rows.sort(axis=1)
+    return rows
+
+
+def _ranked_of_many(rows: SignedInts, low: int, high: int) -> SignedInts:
+    """Return what `_ranked` returns, for one long group; the time hardly depends on how many rows are equal.
+
+    NumPy's partition takes 50 times as long where most are equal. Two rows that lie around these ranks are guessed
+    from a sample, and only the rows between the two are sorted.
+    """
+    sample = np.sort(rows[:: len(rows) // _SAMPLE])
+    # A rank estimated from the sample is off by about the root of its size, so the guess rarely fails; then we sort.
+    stride, margin = len(rows) / len(sample), math.isqrt(len(sample)) * 2
+    a, b = (
+        sample[min(max(int(rank / stride) + m, 0), len(sample) - 1)] for rank, m in ((low, -margin), (high, margin))
+    )
+    below = int(np.count_nonzero(rows < a))
+    if below > low or int(np.count_nonzero(rows <= b)) < high:
+        return np.sort(rows)[low:high]
+    lowest = min(int(np.count_nonzero(rows == a)), high - below)
+    between = np.sort(rows[np.flatnonzero((rows > a) & (rows < b))])[: max(high - below - lowest, 0)]
+    highest = max(high - below - lowest - len(between), 0)
+    return np.concatenate([np.full(lowest, a), between, np.full(highest, b)])[low - below :]
+
+
+def far_gap(draw: Draw, alpha: Fraction) -> int:
+    """Return the gap from which candidates are far. It is at most 2**62/den: no group has a larger gap."""
+    return min(math.ceil(Fraction(FAR) / draw.rate), 2**62 // alpha.denominator)
+
+
+def near_ranks(totals: Ints, alpha: Fraction, far: int) -> tuple[Ints, Ints]:
+    """Return, for each group, ranks outside which every candidate's gap is at least `far`."""
+    num, den = alpha.numerator, alpha.denominator
+    low = np.maximum((num * totals - far) // den - 1, 0)
+    high = np.minimum((num * totals + far) // den + 2, totals)
+    return low, high
+
+
+def _runs(rows: SignedInts, size: int) -> Runs:
+    """Return the histogram of sorted rows, shape (g, n)."""
+    new = begin_runs(rows)
+    at = np.flatnonzero(new)
+    codes, counts = rows.ravel()[at], lengths_from(at, rows.size)
+    occupied = codes < size
+    new &= rows < size
+    sizes = new.sum(axis=1)
+    return Runs.of_counts(codes[occupied].astype(np.int64), counts[occupied], sizes)
+
+
+def draw_groups(draw: Draw, histogram: Histogram) -> Ints:
+    """Return one code per group, shape (g,); that of a group without rows is uniform."""
+    parts = of_group_slices(partial(draw_from_runs, draw), histogram)
+    return np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def of_group_slices(work: Callable[[Runs], T], histogram: Histogram) -> list[T]:
+    """Return the results of some work on whole groups of a histogram, slice by slice, in their order."""
+    return of_parts(lambda part: work(Runs.of_counts(part.codes, part.weights, part.sizes)), histogram)
+
+
+def of_parts(work: Callable[[Histogram], T], histogram: Histogram, draws: int = 1) -> list[T]:
+    """Return the results of `work`, which makes `draws` draws per group, on slices of whole groups, in their order."""
+    rows = min(_GROUPS_ROWS, max(_FEWEST_ROWS, len(histogram.codes) // 8))
+    parts = slices(histogram.sizes, max(1, rows // draws), max(1, _GROUPS // draws))
+    return in_parallel(lambda first, last: work(histogram.part(first, last)), list(parts))
+
+
+def draw_from_runs(draw: Draw, runs: Runs) -> Ints:
+    """Return one code per group, drawn from the histogram."""
+    if draw.score.ranks is not None:
+        drawn = _draw_near_runs(draw, draw.score.ranks, runs)
+        if drawn is not None:
+            return drawn
+    groups = len(runs.sizes)
+    if 0 < groups * draw.size <= _DENSE_UP_TO * len(runs.codes):
+        weights = runs.upto - runs.below
+        # Differences of counts are no larger than the counts. A sum of weights may not fit into 64 bits.
+        most = weights if draw.score.ranks is None else runs.totals
+        counts = np.zeros((groups, draw.size), histograms.gap_dtype(int(most.max()), draw.score.unit))
+        counts[owners(runs.sizes), runs.codes] = weights
+        return _draw_from_gaps(draw, draw.score.dense_gaps(counts))
+    return _draw_from_blocks(draw, runs)
+
+
+def _draw_near_runs(draw: Draw, alpha: Fraction, runs: Runs) -> Ints | None:
+    """Draw quantiles from the runs near enough to matter; None where these are not far fewer than all.
+
+    A run is near where it has a row of a rank that `near_ranks` lists.
+    """
+    ends, before = np.cumsum(runs.sizes), starts(runs.totals)
+    first, last = near_ranks(runs.totals, alpha, far_gap(draw, alpha))
+    if not (first.any() or (last < runs.totals).any()):
+        return None
+    running = runs.upto if len(ends) == 1 else runs.upto + np.repeat(before, runs.sizes)
+    start = np.searchsorted(running, before + first, side="right")
+    stop = np.minimum(np.searchsorted(running, before + last, side="right") + 1, ends)
+    sizes = stop - start
+    if 2 * sizes.sum() >= len(runs.codes):
+        return None
+    at = positions(start, sizes)
+    near_runs = Runs(runs.codes[at], runs.below[at], runs.upto[at], sizes, runs.totals)
+    # Where nothing is cut off, any valid index will do.
+    low = np.where(first > 0, runs.codes[np.minimum(start, len(runs.codes) - 1)], 0)
+    high = np.where(last < runs.totals, runs.codes[stop - 1] + 1, draw.size)
+
+    def complete(group: int) -> Slots:
+        part = slice(ends[group] - runs.sizes[group], ends[group])
+        whole = Runs(runs.codes[part], runs.below[part], runs.upto[part], runs.sizes[[group]], runs.totals[[group]])
+        return draw.score.slots(whole, draw.size)
+
+    slots = histograms.quantile_slots(near_runs, draw.size, alpha, low, high)
+    code, offset = draw_from_slots(draw, slots, low + (draw.size - high), complete)
+    return code + offset
+
+
+def _draw_from_blocks(draw: Draw, runs: Runs) -> Ints:
+    """Draw from the score blocks of a histogram, however few of its candidates are occupied."""
+    first, offset = draw_from_slots(draw, draw.score.slots(runs, draw.size))
+    chosen, rest = first + offset, first < 0
+    if rest.any():
+        chosen[rest] = runs.nth_unoccupied(offset)[rest]
+    return chosen
+
+
+def draw_from_slots(
+    draw: Draw, slots: Slots, left_out: Ints | None = None, complete: Callable[[int], Slots] | None = None
+) -> tuple[Ints, Ints]:
+    """Return, for each group, the first code of the slot drawn, and how far after it the code drawn lies.
+
+    Parameters
+    ----------
+    left_out
+        Shape (g,): how many codes the slots leave out, all with a gap of at least FAR/rate. None: none.
+    complete
+        Group -> all of its slots. Needed where codes are left out.
+    """
+    begins = starts(slots.sizes)
+
+    def all_slots(group: int) -> Slots:
+        """Return all slots of a group: those of `slots` first, then the ones left out."""
+        raced = slots.part(slice(begins[group], begins[group] + slots.sizes[group]))
+        if complete is None:
+            return raced
+        whole = complete(group)
+        is_left_out = (whole.multiplicities > 0) & ~np.isin(whole.first, raced.first[raced.multiplicities > 0])
+        return Slots.concatenate([raced, whole.part(is_left_out)])
+
+    def exact(group: int) -> ExactBlocks:
+        whole = all_slots(group)
+        return whole.gaps.tolist().__getitem__, whole.multiplicities.tolist()
+
+    words = draw.words()
+    blocks = Blocks(slots.gaps, begins, exact, slots.multiplicities, left_out)
+    winners = race(blocks, draw.rate, draw.law, words)
+    first, count = (column[winners.blocks].astype(np.int64) for column in (slots.first, slots.multiplicities))
+    for group, position in winners.left_out.items():
+        whole = all_slots(group)
+        first[group], count[group] = whole.first[position], whole.multiplicities[position]
+    return first, uniform_below(count, words)

@@ -1,0 +1,445 @@
+"""Histograms of weights by group and code, and the scores of candidates in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_polars._accounting.costs import ALL
+from dp_polars._base.process import in_parallel
+from dp_polars._base.rng import (
+    Ints,
+    SignedInts,
+    lengths_from,
+    offsets,
+    owners,
+    positions,
+    reduced,
+    run_starts,
+    slices,
+    starts,
+)
+
+if TYPE_CHECKING:
+    from dp_polars._accounting.terms import NeighboringRelation
+
+
+# Rows, and cells of a dense histogram, that a thread works on before it takes the next.
+_SLICE_ROWS = 1 << 20
+_SLICE_CELLS = 1 << 19
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Σ weight of each (group, code) that has rows, ordered by group and then by code.
+
+    Parameters
+    ----------
+    codes, weights
+        Shape (n,): the code, and its weight (rows, people, or units of a public step).
+    sizes
+        Shape (g,): how many codes of each public group are here (may be 0).
+    """
+
+    codes: Ints
+    weights: Ints
+    sizes: Ints
+
+    @classmethod
+    def of_cells(
+        cls, groups: NDArray[np.integer], codes: NDArray[np.integer], weights: NDArray[np.integer], number: int
+    ) -> Histogram:
+        """Return the histogram of pairs that are sorted by group and code."""
+        sizes = np.bincount(groups, minlength=number)
+        return cls(codes.astype(np.int64), weights.astype(np.int64), sizes)
+
+    @classmethod
+    def of_pairs(cls, groups: Ints, codes: Ints, weights: Ints | None, number: int) -> Histogram:
+        """Return the histogram of pairs in any order; the weights (None: ones) of equal pairs add up."""
+        order = np.lexsort((codes, groups))
+        groups, codes = groups[order], codes[order]
+        first = run_starts(groups, codes)
+        totals = lengths_from(first, len(order)) if weights is None else np.add.reduceat(weights[order], first)
+        return cls.of_cells(groups[first], codes[first], totals, number)
+
+    @classmethod
+    def of_rows(cls, codes: NDArray[np.integer], weights: Ints | None, lengths: Ints, size: int) -> Histogram:
+        """Return the histogram of rows, group after group; rows with the code `size` are ignored."""
+        if weights is not None:
+            counts = np.flatnonzero(codes < size)
+            return cls.of_pairs(owners(lengths)[counts], codes[counts].astype(np.int64), weights[counts], len(lengths))
+        dense = len(lengths) * (size + 1) <= len(codes) + _SLICE_CELLS
+        most = max(1, _SLICE_CELLS // (size + 1)) if dense else _SLICE_ROWS
+        count = cls._of_few_codes if dense else cls._of_many_codes
+        bounds = offsets(lengths)
+        parts = in_parallel(
+            lambda a, b: count(codes[bounds[a] : bounds[b]], lengths[a:b], size),
+            list(slices(lengths, _SLICE_ROWS, most)),
+        )
+        return cls.joined(parts)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Histogram]) -> Histogram:
+        """Return the histogram of the groups of all parts."""
+        nothing = np.empty(0, np.int64)
+        return cls(
+            *(np.concatenate([nothing, *(getattr(part, name) for part in parts)]) for name in cls.__dataclass_fields__)
+        )
+
+    @classmethod
+    def _of_few_codes(cls, codes: NDArray[np.integer], lengths: Ints, size: int) -> Histogram:
+        """Count with a counter for every code of every group."""
+        cells = np.bincount(_cells(codes, lengths, size), minlength=len(lengths) * (size + 1))
+        counts = cells.reshape(len(lengths), size + 1)[:, :size]
+        groups, occupied = np.nonzero(counts)
+        return cls.of_cells(groups, occupied, counts[groups, occupied], len(lengths))
+
+    @classmethod
+    def _of_many_codes(cls, codes: NDArray[np.integer], lengths: Ints, size: int) -> Histogram:
+        """Count by sorting."""
+        if not len(lengths) * (size + 1) < 2**63:
+            counts = np.flatnonzero(codes < size)
+            return cls.of_pairs(owners(lengths)[counts], codes[counts].astype(np.int64), None, len(lengths))
+        cells = np.sort(_cells(codes, lengths, size))
+        first = run_starts(cells)
+        groups, occupied = np.divmod(cells[first], size + 1)
+        counted = occupied < size
+        return cls.of_cells(groups[counted], occupied[counted], lengths_from(first, len(cells))[counted], len(lengths))
+
+    def with_code(self, code: int, weight: int) -> Histogram:
+        """Return the histogram with one more code, above all others, of the same weight in every group."""
+        ends = np.cumsum(self.sizes)
+        codes, weights = np.insert(self.codes, ends, code), np.insert(self.weights, ends, weight)
+        return Histogram(codes, weights, self.sizes + 1)
+
+    def with_rows_at(self, code: int, rows: int) -> Histogram:
+        """Return the histogram with more rows of one code in every group; no other code is below it, or none above."""
+        at = np.cumsum(self.sizes) if code else starts(self.sizes)
+        groups = np.insert(owners(self.sizes), at, np.arange(len(self.sizes)))
+        codes, weights = np.insert(self.codes, at, code), np.insert(self.weights, at, rows)
+        if not len(codes):
+            return self
+        first = run_starts(groups, codes)
+        return self.of_cells(groups[first], codes[first], np.add.reduceat(weights, first), len(self.sizes))
+
+    @property
+    def totals(self) -> Ints:
+        """The total weight of each group, shape (g,)."""
+        return np.diff(offsets(self.weights)[offsets(self.sizes)])
+
+    def repeated(self, times: int) -> Histogram:
+        """Return the histogram of `times` copies of all groups, one copy after the other."""
+        return Histogram(*(np.tile(column, times) for column in (self.codes, self.weights, self.sizes)))
+
+    def part(self, first: int, last: int) -> Histogram:
+        """Return the groups from `first` up to `last`."""
+        ends = offsets(self.sizes)
+        rows = slice(ends[first], ends[last])
+        return Histogram(self.codes[rows], self.weights[rows], self.sizes[first:last])
+
+
+def _cells(codes: NDArray[np.integer], lengths: Ints, size: int) -> Ints:
+    """Return a number for the group and code of each row, ascending with the group and then with the code."""
+    cells = np.repeat(np.arange(len(lengths)) * (size + 1), lengths)
+    # NumPy adds int64 and uint64 as floats, whatever type the result has, and so rounds cells from 2**53 on.
+    cells += codes.view(np.int64) if codes.dtype == np.uint64 else codes
+    return cells
+
+
+def _excess(rows: SignedInts, total: SignedInts, alpha: Fraction) -> SignedInts:
+    """Return by how much `rows` exceeds the share α of all rows, in units of 1/den rows."""
+    return alpha.denominator * rows - alpha.numerator * total
+
+
+def _gap(below: SignedInts, upto: SignedInts, out: SignedInts | None = None) -> SignedInts:
+    """Return the gap from the excess of the rows below, and of those up to the candidate."""
+    gap = np.add(below, 1, out=out)
+    np.maximum(gap, 0, out=gap)
+    return np.maximum(gap, -upto, out=gap)
+
+
+def gap_dtype(rows: int, unit: int) -> type[np.signedinteger]:
+    """Return a type that holds the gaps, in units of 1/unit rows, of a group of `rows` rows."""
+    return np.int32 if rows * unit < 2**31 - 1 else np.int64
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A sparse histogram: the occupied codes of each group, ascending.
+
+    Parameters
+    ----------
+    codes, below, upto
+        Shape (n,): the code, the group's rows strictly below it, and at or below it.
+    sizes
+        Shape (g,): occupied codes of each group (may be 0).
+    totals
+        Shape (g,): rows of each group.
+    """
+
+    codes: Ints
+    below: Ints
+    upto: Ints
+    sizes: Ints
+    totals: Ints
+
+    @classmethod
+    def of_counts(cls, codes: Ints, counts: Ints, sizes: Ints) -> Runs:
+        """Return the complete histogram with these counts, given by group and ascending code."""
+        running = offsets(counts)
+        edges = running[offsets(sizes)]
+        totals = np.diff(edges)
+        if len(sizes) == 1:  # nothing is before it
+            return cls(codes, running[:-1], running[1:], sizes, totals)
+        before = np.repeat(edges[:-1], sizes)
+        return cls(codes, running[:-1] - before, running[1:] - before, sizes, totals)
+
+    def nth_unoccupied(self, n: Ints) -> Ints:
+        """Return, for each group, the n-th code (from 0) that has no run."""
+        owner = owners(self.sizes)
+        passed = owner[self.codes - positions(0, self.sizes) <= n[owner]]
+        return n + np.bincount(passed, minlength=len(self.sizes))
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Score blocks by group: `gaps`, `first` code and `multiplicities` of shape (n,), `sizes` of shape (g,).
+
+    A slot is the codes from `first` on; where `first` is −1, all codes of the group that no other slot names.
+    """
+
+    gaps: SignedInts
+    first: SignedInts
+    multiplicities: SignedInts
+    sizes: Ints
+
+    def part(self, slots: slice | NDArray[np.bool_]) -> Slots:
+        """Return some slots of one group."""
+        m = self.multiplicities[slots]
+        return Slots(self.gaps[slots], self.first[slots], m, np.array([len(m)]))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Slots]) -> Slots:
+        """Return the slots of all groups of all parts."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__))
+
+
+def quantile_slots(
+    runs: Runs, size: int, alpha: Fraction, low: Ints | int = 0, high: Ints | int | None = None
+) -> Slots:
+    """Return a slot for each occupied code and for each stretch between them.
+
+    `low` and `high` cut the codes of each group to those from `low` up to, without, `high`; the runs must lie there.
+    """
+    # An entry is a stretch and the run after it; the last one of a group has no run.
+    ends = np.cumsum(runs.sizes + 1)
+    heads, lasts = ends - runs.sizes - 1, ends - 1
+    at = positions(heads, runs.sizes)
+    total = np.repeat(runs.totals, runs.sizes + 1)
+    code, below, upto = np.empty_like(total), np.empty_like(total), np.empty_like(total)
+    code[at], below[at], upto[at] = runs.codes, runs.below, runs.upto
+    code[lasts], below[lasts], upto[lasts] = size if high is None else high, runs.totals, runs.totals
+
+    gaps, first, m = (np.empty((len(code), 2), np.int64) for _ in range(3))
+    below, upto = _excess(below, total, alpha), _excess(upto, total, alpha)
+    gaps[:, 0] = _gap(below, below)
+    gaps[:, 1] = _gap(below, upto)
+    gaps[heads[runs.totals == 0], 0] = 0  # where nobody is, all candidates are as good
+    first[1:, 0], first[:, 1] = code[:-1], code
+    first[:, 0] += 1
+    first[heads, 0] = low
+    m[:, 0], m[:, 1] = code, 1
+    m[:, 0] -= first[:, 0]
+    m[lasts, 1] = 0
+    not_empty = m.ravel() > 0
+    sizes = np.add.reduceat(not_empty, 2 * heads, dtype=np.int64)
+    return Slots(gaps.ravel()[not_empty], first.ravel()[not_empty], m.ravel()[not_empty], sizes)
+
+
+def merged_quantile_slots(runs: Runs, alpha: Fraction, low: Ints, high: Ints) -> Slots:
+    """Return `quantile_slots` with neighbouring slots of one gap merged: half as many. Some are empty.
+
+    Below the quantile an occupied code has the gap of the stretch after it, beyond it that of the stretch before it:
+    below, L rows are under the stretch, which are the rows up to the code. So a slot goes from one occupied code to the
+    next. `low` and `high` are as for `quantile_slots`; the runs must include that of the quantile, if there is one.
+    """
+    owner, entries = owners(runs.sizes), runs.sizes + 2
+    # For each group: the stretch before the first run, the runs, the stretch after the last one.
+    ends = np.cumsum(entries)
+    heads, tails = ends - entries, ends - 1
+    aim = alpha.numerator * runs.totals
+    of_run = aim[owner]
+    below, upto = alpha.denominator * runs.below - of_run, alpha.denominator * runs.upto - of_run
+    at = np.arange(len(owner)) + 2 * owner + 1
+    gaps, first, stop = (np.empty(len(owner) + 2 * len(aim), np.int64) for _ in range(3))
+    gaps[at], first[at] = _gap(below, upto), runs.codes
+    stop[at] = runs.codes + 1
+    first[heads], stop[tails] = low, high
+    some = runs.sizes > 0
+    begins, lasts = starts(runs.sizes)[some], np.cumsum(runs.sizes)[some] - 1
+    stop[heads], first[tails] = high, high  # in a group without rows: everything, and nothing
+    stop[heads[some]], first[tails[some]] = runs.codes[begins], runs.codes[lasts] + 1
+    gaps[heads], gaps[tails] = 0, 1
+    gaps[heads[some]], gaps[tails[some]] = np.maximum(-below[begins], 0), upto[lasts] + 1
+    left, right = at[upto < 0], at[below >= 0]
+    stop[left], first[right] = first[left + 1], stop[right - 1]
+    return Slots(gaps, first, stop - first, entries)
+
+
+def slots_of_ranks(codes: SignedInts, low: int, totals: Ints, size: int, alpha: Fraction) -> Slots:
+    """Return a slot for each row of some ranks and for each stretch of codes before one, also for empty stretches.
+
+    Among the rows of one code, all slots but one are empty.
+
+    Parameters
+    ----------
+    codes
+        Shape (g, ranks), signed: the group's rows from rank `low` on, ascending; `size` beyond the last one.
+    totals
+        Shape (g,): rows of each group. The middle of each lies within the ranks listed.
+    """
+    groups, ranks = codes.shape
+    dtype = gap_dtype(max(low + ranks, int(totals.max())) + 1, alpha.denominator)
+    # By how much the rows up to one before each row, and so on up to the last row, are more than α of all.
+    excess = _excess(np.arange(low, low + ranks + 1, dtype=dtype), totals.astype(dtype)[:, None], alpha)
+    below, upto = excess[:, :-1], excess[:, 1:]
+    gaps = np.empty((groups, 2, ranks), dtype)
+    _gap(below, below, out=gaps[:, 0])
+    _gap(below, upto, out=gaps[:, 1])
+    gaps[totals == 0] = 0  # where nobody is, all candidates are as good
+
+    first, m = np.empty_like(gaps, codes.dtype), np.empty_like(gaps, codes.dtype)
+    first[:, 0, 0] = codes[:, 0] if low else 0
+    np.add(codes[:, :-1], 1, out=first[:, 0, 1:])
+    first[:, 1] = codes
+    np.subtract(codes, first[:, 0], out=m[:, 0])
+    np.maximum(m[:, 0], 0, out=m[:, 0])
+    # Among equal rows left of the middle the last one stands for all, among those right of it the first one, and among
+    # those around it the one in the middle: then the gap of the row is the gap of the candidate.
+    left, right = upto < 0, below >= 0
+    differs = codes[:, 1:] != codes[:, :-1]
+    stands = ~(left | right)
+    stands[:, :-1] |= left[:, :-1] & differs
+    stands[:, 1:] |= right[:, 1:] & differs
+    stands &= codes < size
+    m[:, 1] = stands
+    return Slots(gaps.ravel(), first.ravel(), m.ravel(), np.full(groups, 2 * ranks))
+
+
+class Score(Protocol):
+    """How good a candidate is: all that the kernel, the claim and the simulation need to know about it."""
+
+    @property
+    def unit(self) -> int:
+        """Gaps are integers in units of 1/unit rows; none is above the rows of its group times `unit`."""
+
+    @property
+    def of_people(self) -> bool:
+        """Whether `range` also bounds one *person's* effect, however many rows, if they count once per candidate."""
+
+    @property
+    def ranks(self) -> Fraction | None:
+        """α, where a gap follows from the distance to the rank α·N, so that only rows near it matter; else None."""
+
+    def range(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
+        """Return R of one row, in the gaps' units, over `groups` groups; None: their number is not known."""
+
+    def same_group(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
+        """Return R of a row that is replaced by another one of its group, as a share of `range`."""
+
+    def dense_gaps(self, counts: SignedInts) -> SignedInts:
+        """Return the gaps of all candidates of some groups from their counts, both of shape (g, size)."""
+
+    def slots(self, runs: Runs, size: int) -> Slots:
+        """Return the score blocks of some groups."""
+
+
+@dataclass(frozen=True)
+class CountScore:
+    """The count of a candidate: of rows, or of people."""
+
+    unit = 1
+    of_people = True
+    ranks = None
+
+    def range(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
+        """Return R of one row: it moves one count by one; a replacement moves two of them, apart."""
+        return Fraction(1 if relation == "add_or_remove_one" else 2)
+
+    def same_group(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
+        """Return 1: two counts of one group move apart as far."""
+        return ALL
+
+    def dense_gaps(self, counts: SignedInts) -> SignedInts:
+        best: SignedInts = counts.max(axis=1, keepdims=True)
+        return best - counts
+
+    def slots(self, runs: Runs, size: int) -> Slots:
+        """Return a slot for each occupied code, and one for all others of the group (its `first` is −1)."""
+        counts = runs.upto - runs.below
+        best = np.zeros(len(runs.sizes), np.int64)
+        best[runs.sizes > 0] = reduced(np.maximum, counts, runs.sizes)
+        has_rest = size > runs.sizes
+        rest = np.cumsum(runs.sizes)[has_rest]
+        return Slots(
+            np.insert(np.repeat(best, runs.sizes) - counts, rest, best[has_rest]),
+            np.insert(runs.codes, rest, -1),
+            np.insert(np.ones_like(counts), rest, (size - runs.sizes)[has_rest]),
+            runs.sizes + has_rest,
+        )
+
+
+@dataclass(frozen=True)
+class QuantileScore:
+    """How far a candidate is from being the lower α-quantile, in units of 1/den rows; 0 where it is."""
+
+    alpha: Fraction
+    of_people = False
+
+    @property
+    def unit(self) -> int:
+        return self.alpha.denominator
+
+    @property
+    def ranks(self) -> Fraction:
+        return self.alpha
+
+    def range(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
+        """Return R of one row, with α = num/den.
+
+        A row moves num·N − den·A by num or num − den, and likewise den·L − num·N + 1; so a score moves by at most
+        max(num, den − num), and two of them apart by twice that. A replacement removes one row and adds another. In two
+        groups that is twice as much.
+
+        In one group it leaves N as it is, if both rows count. Then A and L of a candidate move by at most one row, both
+        in one direction, and a score moves by at most den: two scores by at most 2·den. Where only one of the two rows
+        counts (null, filtered, another key), it is a mere removal or addition: 2·max(num, den − num) < 2·den. A person
+        of m rows that becomes one of m others is a chain of at most m such steps, so R·m holds for people.
+        """
+        one = 2 * max(self.alpha.numerator, self.alpha.denominator - self.alpha.numerator)
+        if relation == "add_or_remove_one":
+            return Fraction(one)
+        return Fraction(2 * self.alpha.denominator if groups == 1 else 2 * one)
+
+    def same_group(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
+        """Return R of a replacement in one group as a share of `range`: see there."""
+        return ALL if relation == "add_or_remove_one" else self.range(relation, 1) / self.range(relation, groups)
+
+    def dense_gaps(self, counts: SignedInts) -> SignedInts:
+        upto = np.cumsum(counts, axis=1, dtype=counts.dtype)
+        total = upto[:, -1:]
+        upto = _excess(upto, total, self.alpha)
+        below = upto - self.alpha.denominator * counts
+        gaps = _gap(below, upto)
+        gaps[total[:, 0] == 0] = 0  # where nobody is, all candidates are as good
+        return gaps
+
+    def slots(self, runs: Runs, size: int) -> Slots:
+        return quantile_slots(runs, size, self.alpha)

@@ -1,0 +1,283 @@
+"""Choices that come with how far they lead: permute-and-flip with a noisy gap."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from dp_polars._base.column_types import float_of
+from dp_polars._base.rng import WordSource, owners, run_starts, slices, starts, uniform_below
+from dp_polars._mechanisms import racing
+from dp_polars._mechanisms.drawing import blocks_of_gaps, gaps_of_rows, is_dense, of_group_slices, of_row_slices
+from dp_polars._mechanisms.histograms import Histogram
+from dp_polars._mechanisms.racing import CHUNK, V_STEP, Blocks, ExactBlocks, Floats, exponents_of, leading_bits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dp_polars._base.rng import Ints, SignedInts, WordSource
+    from dp_polars._bins.binning import Codes
+    from dp_polars._mechanisms.drawing import Draw
+    from dp_polars._mechanisms.histograms import Runs
+    from dp_polars._mechanisms.racing import RacingLaw
+
+
+LARGEST_LEAD = 2**62 - 1
+
+# How far the logarithm of an arrival time is off, with room to spare. A racing value, from the leading bits of V, is
+# off by at most 2**-48 relative (a few NumPy functions, accurate to 4 units in the last place). Its logarithm is off by
+# as much, plus 2**-51 of itself: it is at most 150, so 2**-43 in all. rate·gap is off by at most 40 units of 2**-53
+# relative or 2**-46 (`Blocks.gaps`), and the sum of both by one more.
+_SLACK = 2.0**-40
+_RELATIVE_SLACK = 2.0**-46
+# A bound from below of rate·gap where its float is infinite.
+_LARGEST_EXPONENT = 2.0**1023
+
+
+@dataclass(frozen=True)
+class Leaders:
+    """The winner of each group, shape (g,) each.
+
+    Parameters
+    ----------
+    blocks
+        Positions in the flat blocks.
+    leads
+        How many whole units the winner was ahead of the next candidate, at most LARGEST_LEAD; −1 if there was no other.
+    """
+
+    blocks: Ints
+    leads: Ints
+
+
+@dataclass(frozen=True)
+class _Times:
+    """What floats know of the logarithms of arrival times: bounds from both sides, shape (n,)."""
+
+    low: Floats
+    high: Floats
+
+
+def race_with_lead(blocks: Blocks, rate: Fraction, unit: Fraction, law: RacingLaw, words: WordSource) -> Leaders:
+    """Return the block that arrives first, for each group, and its lead in whole units, given in those of the gaps.
+
+    No candidate may be left out of the blocks.
+    """
+    one_race = _Race(blocks, blocks.sizes(), rate, unit, law, words)
+    winners, leads = np.empty_like(one_race.sizes), np.empty_like(one_race.sizes)
+    for first, last in slices(one_race.sizes, CHUNK, CHUNK):
+        winners[first:last], leads[first:last] = one_race.of_groups(first, last)
+    return Leaders(winners, leads)
+
+
+@dataclass(frozen=True)
+class _Race:
+    """All that a race is made of; `sizes` are the numbers of blocks of each group."""
+
+    blocks: Blocks
+    sizes: Ints
+    rate: Fraction
+    unit: Fraction
+    law: RacingLaw
+    words: WordSource
+
+    def of_groups(self, first: int, last: int) -> tuple[Ints, Ints]:
+        """Return the winners and the leads of the groups from `first` up to `last`."""
+        blocks, sizes, law = self.blocks, self.sizes[first:last], self.law
+        begin, begins = int(blocks.starts[first]), starts(sizes)
+        part = slice(begin, begin + int(sizes.sum()))
+        m = None if blocks.multiplicities is None else blocks.multiplicities[part]
+        exponents, drawn = exponents_of(blocks.gaps[part], self.rate), self.words(part.stop - begin)
+
+        # Those that may be first or second, by group and by the earliest time that they may have.
+        candidates = _first_two(exponents, drawn, m, sizes, law)
+        owner = owners(sizes)[candidates]
+        heads = run_starts(owner)
+        times = _log_times(drawn[candidates], exponents[candidates], None if m is None else m[candidates], law)
+        order = np.lexsort((times.low, owner))
+        candidates, times = candidates[order], _Times(times.low[order], times.high[order])
+        next_low, next_high = (np.minimum.reduceat(_without(bound, heads), heads) for bound in (times.low, times.high))
+        certain = times.high[heads] < next_low
+
+        # What comes second within the winner's block.
+        winners, seconds = candidates[heads], np.zeros(len(sizes), np.uint64)
+        winners_m = np.ones(len(sizes), np.int64) if m is None else m[winners].astype(np.int64)
+        several = np.flatnonzero(winners_m > 1)
+        seconds[several] = self.words(len(several))
+        at = winners[several]
+        second = _log_second_times(drawn[at], seconds[several], exponents[at], winners_m[several], law)
+        next_low[several] = np.minimum(next_low[several], second.low)
+        next_high[several] = np.minimum(next_high[several], second.high)
+
+        between = _Times(next_low - times.high[heads], next_high - times.low[heads])
+        leads = _whole_units(between, float_of(self.rate * self.unit))
+        has_one = (sizes if m is None else np.add.reduceat(m, begins, dtype=np.int64)) == 1
+        certain &= has_one | (leads >= 0)
+        leads[has_one] = -1
+        stops = np.append(heads[1:], len(candidates))
+        for group in np.flatnonzero(~certain).tolist():
+            listed = candidates[heads[group] : stops[group]]
+            drawn_words = dict(zip((listed - begins[group]).tolist(), drawn[listed].tolist(), strict=True))
+            position, leads[group] = self._exactly(first + group, drawn_words, int(seconds[group]))
+            winners[group] = begins[group] + position
+        return begin + winners, leads
+
+    def _exactly(self, group: int, drawn: dict[int, int], second: int) -> tuple[int, int]:
+        """Return the winner's position in its group and its lead; `second` is the word of the first one listed."""
+        gap, multiplicities = self.blocks.exact(group)
+        guess = next(iter(drawn))
+        words_drawn = {position: word for position, word in drawn.items() if multiplicities[position]}
+        position, lead = racing.first_and_lead(
+            gap, multiplicities, words_drawn, {guess: second}, self.rate, self.unit, self.law, self.words
+        )
+        return position, -1 if lead is None else min(lead, LARGEST_LEAD)
+
+
+def _first_two(exponents: Floats, drawn: NDArray[np.uint64], m: SignedInts | None, sizes: Ints, law: RacingLaw) -> Ints:
+    """Return the positions of all blocks that may arrive first or second in their groups, ascending."""
+    begins, low = starts(sizes), _lower_log_times(drawn, exponents, m, law)
+    # Both of the two blocks that may arrive earliest have arrived by then.
+    latest = np.full(len(sizes), -math.inf)
+    rest = low
+    for _ in range(2):
+        least = np.minimum.reduceat(rest, begins)
+        at = np.flatnonzero(rest == np.repeat(least, sizes))
+        at = at[run_starts(owners(sizes)[at])]
+        m_at = None if m is None else m[at]
+        np.maximum(latest, _log_times(drawn[at], exponents[at], m_at, law).high, out=latest)
+        rest = _without(rest, at)
+    return np.flatnonzero(low <= np.repeat(latest, sizes))
+
+
+def _without(times: Floats, positions: Ints) -> Floats:
+    """Return the times, infinite at some positions."""
+    rest = times.copy()
+    rest[positions] = math.inf
+    return rest
+
+
+def _whole_units(leads: _Times, unit: float) -> Ints:
+    """Return leads in whole units, given their bounds in multiples of 1/rate; −1 where floats can't tell."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        low, high = leads.low / unit * (1 - _RELATIVE_SLACK), leads.high / unit * (1 + _RELATIVE_SLACK)
+        low, high = (np.floor(np.clip(bound, 0, 2.0**62)) for bound in (low, high))
+        decided = low == high  # not so of a bound that is no number
+    whole = np.full(len(low), -1, np.int64)
+    whole[decided] = np.minimum(low[decided].astype(np.int64), LARGEST_LEAD)
+    return whole
+
+
+def _lower_log_times(drawn: NDArray[np.uint64], exponents: Floats, m: SignedInts | None, law: RacingLaw) -> Floats:
+    """Return bounds from below of the logarithms of arrival times; infinite for a block without candidates."""
+    return _bound(leading_bits(drawn), exponents, m, law, -1)
+
+
+def _log_times(drawn: NDArray[np.uint64], exponents: Floats, m: SignedInts | None, law: RacingLaw) -> _Times:
+    """Return bounds of the logarithms of arrival times that are as sharp as the bits drawn."""
+    v = leading_bits(drawn)
+    return _Times(*(_bound(v + i * V_STEP, exponents, m, law, sign) for i, sign in ((0, -1), (1, 1))))
+
+
+def _bound(v: Floats, exponents: Floats, m: SignedInts | None, law: RacingLaw, sign: int) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if m is None and law.is_uniform:
+            return _widened(v, exponents, m, sign)
+        waits = -np.log1p(-v)
+        return _widened(law.values(waits if m is None else waits / m), exponents, m, sign)
+
+
+def _log_second_times(
+    drawn: NDArray[np.uint64], seconds: NDArray[np.uint64], exponents: Floats, m: Ints, law: RacingLaw
+) -> _Times:
+    """Return bounds of the logarithms of the second arrival times of blocks of several candidates.
+
+    With m candidates the first one waits −log(1 − V)/m, and the second one −log(1 − V′)/(m − 1) longer.
+    """
+    v, other = leading_bits(drawn), leading_bits(seconds)
+    with np.errstate(divide="ignore"):
+        waits = (-np.log1p(-(v + i)) / m - np.log1p(-(other + i)) / (m - 1) for i in (0.0, V_STEP))
+        low, high = (law.values(wait) for wait in waits)
+    return _Times(_widened(low, exponents, None, -1), _widened(high, exponents, None, 1))
+
+
+def _widened(value: Floats, exponents: Floats, m: SignedInts | None, sign: int) -> Floats:
+    """Return a bound of the logarithm of the arrival time: from below (`sign` −1) or above (1)."""
+    if sign < 0:
+        exponents = np.minimum(exponents, _LARGEST_EXPONENT)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        bound = np.log(value)
+        bound += sign * _SLACK
+        bound += exponents * (1 + sign * _RELATIVE_SLACK)
+    if m is not None:
+        bound[m == 0] = math.inf
+    return bound
+
+
+# One code per group, and the lead in rows: −1 where there is no other candidate.
+Led: TypeAlias = "tuple[Ints, Ints]"
+
+
+def type_with_lead(answer: pl.DataType, lead: pl.DataType) -> pl.Struct:
+    """Return the type of answers that come with their lead."""
+    return pl.Struct({"answer": answer, "lead": lead})
+
+
+def with_lead(answers: pl.Series, leads: pl.Series, is_alone: NDArray[np.bool_]) -> pl.Series:
+    """Return answers with their leads; null where there was no other candidate."""
+    shown = leads.zip_with(pl.Series(~is_alone), pl.Series([None], dtype=leads.dtype))
+    return pl.DataFrame({"answer": answers, "lead": shown}).to_struct()
+
+
+def lead_from_rows(draw: Draw, codes: Codes, lengths: Ints) -> Led:
+    """Return one code and its lead per group, from the codes of its rows; `draw.size` is ignored."""
+    if not is_dense(draw, codes, lengths):
+        return lead_groups(draw, Histogram.of_rows(codes, None, lengths, draw.size))
+
+    def of_slice(codes: Codes, lengths: Ints) -> Led:
+        blocks = blocks_of_gaps(gaps_of_rows(draw, codes, lengths))
+        leaders = _race(draw, blocks, draw.words())
+        return leaders.blocks - blocks.starts, leaders.leads
+
+    return _joined(of_row_slices(of_slice, draw, codes, lengths))
+
+
+def lead_groups(draw: Draw, histogram: Histogram) -> Led:
+    """Return one code and its lead per group; that of a group without rows is uniform."""
+    return _joined(of_group_slices(partial(_lead_from_runs, draw), histogram))
+
+
+def _lead_from_runs(draw: Draw, runs: Runs) -> Led:
+    """Return one code and its lead per group, from all scores of some groups."""
+    slots = draw.score.slots(runs, draw.size)
+    begins = starts(slots.sizes)
+
+    def exact(group: int) -> ExactBlocks:
+        group_slots = slots.part(slice(begins[group], begins[group] + slots.sizes[group]))
+        return group_slots.gaps.tolist().__getitem__, group_slots.multiplicities.tolist()
+
+    words = draw.words()
+    leaders = _race(draw, Blocks(slots.gaps, begins, exact, slots.multiplicities), words)
+    first, count = (column[leaders.blocks].astype(np.int64) for column in (slots.first, slots.multiplicities))
+    offset = uniform_below(count, words)
+    # Where the winner is one of those without rows, they have no first code.
+    return np.where(first < 0, runs.nth_unoccupied(offset), first + offset), leaders.leads
+
+
+def _race(draw: Draw, blocks: Blocks, words: WordSource) -> Leaders:
+    """Return the winners with their leads in whole rows."""
+    return race_with_lead(blocks, draw.rate, Fraction(draw.score.unit), draw.law, words)
+
+
+def _joined(parts: Sequence[Led]) -> Led:
+    codes, leads = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for part_codes, part_leads in parts:
+        codes.append(part_codes)
+        leads.append(part_leads)
+    return np.concatenate(codes), np.concatenate(leads)

@@ -1,0 +1,349 @@
+"""The top k candidates: in rounds, and jointly."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dp_polars._base.rng import (
+    Ints,
+    lengths_from,
+    offsets,
+    owners,
+    positions,
+    run_starts,
+    slices,
+    starts,
+    uniform_below,
+)
+from dp_polars._mechanisms import racing
+from dp_polars._mechanisms.histograms import Histogram
+from dp_polars._mechanisms.racing import LAWS, V_STEP, Blocks, ExactBlocks, exponents_of, leading_bits, race
+
+if TYPE_CHECKING:
+    from dp_polars._base.rng import WordSource
+    from dp_polars._mechanisms.drawing import Draw
+    from dp_polars._mechanisms.histograms import Histogram
+    from dp_polars._mechanisms.racing import Floats
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """All candidates of some groups in *levels* of one count, the highest first; equal ones in no order that matters.
+
+    The *place* of a candidate is its position in this order, from 0. Those without rows are the last level of a group.
+
+    Parameters
+    ----------
+    histogram
+        The histogram that is ranked, without zeros.
+    ranked
+        Shape (n,): the occupied codes, by group and place.
+    size
+        Number of candidates.
+    counts, multiplicities, above
+        Shape (l,): the count of each level, how many candidates have it, and how many of the group have more.
+    levels
+        Shape (g,): levels of each group.
+    """
+
+    histogram: Histogram
+    ranked: Ints
+    size: int
+    counts: Ints
+    multiplicities: Ints
+    above: Ints
+    levels: Ints
+
+    @classmethod
+    def of(cls, histogram: Histogram, size: int) -> Ranking:
+        """Return the ranking of `size` candidates by a histogram of counts, none of them negative."""
+        histogram = _without_zeros(histogram)
+        counts, sizes = histogram.weights, histogram.sizes
+        owner = owners(sizes)
+        order = stable_order(owner, counts.max(initial=0) - counts)
+        counts = counts[order]
+        first = run_starts(owner, counts) if len(counts) else np.empty(0, np.int64)
+        levels = np.bincount(owner[first], minlength=len(sizes))
+        rest, has_rest = np.cumsum(levels), sizes < size
+        last, unoccupied = rest[has_rest], (size - sizes)[has_rest]
+        return cls(
+            histogram,
+            histogram.codes[order],
+            size,
+            np.insert(counts[first], last, 0),
+            np.insert(lengths_from(first, len(counts)), last, unoccupied),
+            np.insert(first - starts(sizes)[owner[first]], last, sizes[has_rest]),
+            levels + has_rest,
+        )
+
+    def part(self, first: int, last: int) -> Ranking:
+        """Return the groups from `first` up to `last`."""
+        ends, rows = offsets(self.levels), offsets(self.histogram.sizes)
+        levels = slice(ends[first], ends[last])
+        return Ranking(
+            self.histogram.part(first, last),
+            self.ranked[rows[first] : rows[last]],
+            self.size,
+            self.counts[levels],
+            self.multiplicities[levels],
+            self.above[levels],
+            self.levels[first:last],
+        )
+
+    def codes_at(self, places: Ints) -> Ints:
+        """Return the codes of the candidates at these places, shape (g, k)."""
+        sizes = self.histogram.sizes[:, None]
+        begins = starts(self.histogram.sizes)[:, None]
+        codes = np.empty_like(places)
+        occupied = places < sizes
+        codes[occupied] = self.ranked[(begins + places)[occupied]]
+        group, _ = at = np.nonzero(~occupied)
+        # The n-th code (from 0) without rows comes after the occupied ones that have at most n such codes before them.
+        nth, width = (places - sizes)[at], self.size + 1
+        without_rows = self.histogram.codes - positions(0, self.histogram.sizes)
+        cells = owners(self.histogram.sizes) * width + without_rows
+        codes[at] = nth + np.searchsorted(cells, group * width + nth, side="right") - begins[group, 0]
+        return codes
+
+
+def counts_at(histogram: Histogram, codes: Ints) -> Ints:
+    """Return the counts of these codes, shape (g, k)."""
+    width = 1 + max(int(histogram.codes.max(initial=0)), int(codes.max(initial=0)))
+    cells = owners(histogram.sizes) * width + histogram.codes
+    wanted = np.arange(len(codes))[:, None] * width + codes
+    at = np.minimum(np.searchsorted(cells, wanted), max(len(cells) - 1, 0))
+    if not len(cells):
+        return np.zeros_like(codes)
+    return np.where(cells[at] == wanted, histogram.weights[at], 0)
+
+
+def _without_zeros(histogram: Histogram) -> Histogram:
+    occupied = histogram.weights > 0
+    if occupied.all():
+        return histogram
+    sizes = np.bincount(owners(histogram.sizes)[occupied], minlength=len(histogram.sizes))
+    return Histogram(histogram.codes[occupied], histogram.weights[occupied], sizes)
+
+
+def stable_order(groups: Ints, keys: Ints) -> Ints:
+    """Return the stable order by group and key; groups ascend already, and no key is negative."""
+    if not len(keys):
+        return np.empty(0, np.int64)
+    width, bits = int(keys.max()) + 1, len(keys).bit_length()
+    if (int(groups[-1]) + 1) * width >> 63 - bits:
+        return np.lexsort((keys, groups))
+    # One integer holds group, key and position: a sort of integers takes a fraction of the time.
+    packed = (groups * width + keys) << bits | np.arange(len(keys))
+    packed.sort()
+    packed &= (1 << bits) - 1
+    return packed
+
+
+def peel(draw: Draw, histogram: Histogram, k: int) -> Ints:
+    """Return k distinct codes per group, shape (g, k): each one drawn from those that are left.
+
+    k rounds with the draw's rate. By the exponential mechanism that is the law of the first k arrivals of one race
+    (one-shot Gumbel: Durfee & Rogers 2019, arXiv 1905.04273).
+    """
+    ranking, words = Ranking.of(histogram, draw.size), draw.words()
+    begins, left = starts(ranking.levels), ranking.multiplicities.copy()
+    places = np.empty((len(ranking.levels), k), np.int64)
+    for turn in range(k if len(begins) else 0):
+        best = np.maximum.reduceat(np.where(left > 0, ranking.counts, -1), begins)
+        # The gap of a level that is used up means nothing: a block without candidates never wins.
+        gaps = np.maximum(np.repeat(best, ranking.levels) - ranking.counts, 0)
+
+        def exact(group: int, gaps: Ints = gaps) -> ExactBlocks:
+            levels = slice(begins[group], begins[group] + ranking.levels[group])
+            return gaps[levels].tolist().__getitem__, left[levels].tolist()
+
+        won = race(Blocks(gaps, begins, exact, left), draw.rate, draw.law, words).blocks
+        places[:, turn] = free_place(places[:, :turn], ranking.above[won], uniform_below(left[won], words))
+        left[won] -= 1
+    return ranking.codes_at(places)
+
+
+def free_place(taken: Ints, first: Ints, n: Ints) -> Ints:
+    """Return, for each group, the n-th place (from 0) from `first` on that is not taken; `taken` has shape (g, t)."""
+    n = n + first - (taken < first[:, None]).sum(axis=1)
+    # How many free places lie before each taken one.
+    free_before = np.sort(taken, axis=1) - np.arange(taken.shape[1])
+    place: Ints = n + (free_before <= n[:, None]).sum(axis=1)
+    return place
+
+
+# Steps whose temporaries are held at a time, unless one group has more.
+_STEPS = 1 << 19
+# What each term of an arrival time may be off by, relative, with room to spare: NumPy's log and log1p are accurate to 4
+# units in the last place.
+_SLACK = 2.0**-46
+# What a logarithm may be off by, relative: 16 times as much.
+_LOG_SLACK = 2.0**-46
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """The blocks of some groups: in each group the block of error 0 first, then its steps by error.
+
+    Parameters
+    ----------
+    ranks, levels
+        Shape (n,): the rank t from 0, and the level of its count among those of the ranking; −1 for error 0.
+    errors
+        Shape (n,).
+    sizes
+        Shape (g,): blocks of each group.
+    top
+        Shape (g, k): the counts c_j.
+    """
+
+    ranking: Ranking
+    ranks: Ints
+    levels: Ints
+    errors: Ints
+    sizes: Ints
+    top: Ints
+
+    @classmethod
+    def of(cls, ranking: Ranking, k: int) -> _Steps:
+        """Return the blocks of these groups."""
+        groups, begins = len(ranking.levels), starts(ranking.levels)
+        # The level of each rank. Ranks descend, so that the last rank comes first among equal errors.
+        ranks = np.arange(k - 1, -1, -1)
+        width = ranking.size + 1
+        cells = owners(ranking.levels) * width + ranking.above
+        level_of_rank = np.searchsorted(cells, np.arange(groups)[:, None] * width + ranks, side="right") - 1
+        below = begins[:, None] + ranking.levels[:, None] - 1 - level_of_rank
+        levels = positions(level_of_rank.ravel() + 1, below.ravel())
+        errors = np.repeat(ranking.counts[level_of_rank].ravel(), below.ravel()) - ranking.counts[levels]
+        owner = np.repeat(np.arange(groups), below.sum(axis=1))
+        order = stable_order(owner, errors)
+        sizes = below.sum(axis=1)
+        # Error 0 comes before the others.
+        zero = starts(sizes)
+        ranks = np.insert(np.repeat(np.tile(ranks, groups), below.ravel())[order], zero, -1)
+        return cls(
+            ranking,
+            ranks,
+            np.insert(levels[order], zero, -1),
+            np.insert(errors[order], zero, 0),
+            sizes + 1,
+            ranking.counts[level_of_rank[:, ::-1]],
+        )
+
+    @cached_property
+    def owner(self) -> Ints:
+        """Group of each block."""
+        return owners(self.sizes)
+
+    def log_multiplicities(self) -> tuple[Floats, float]:
+        """Return ln Q of each block, and how much they may be off.
+
+        Running products are sums of whole numbers, ln n in units of 2**-bits: what several steps multiply cancels, so
+        the error is that of k logarithms, and not one for each step.
+        """
+        k, size = self.top.shape[1], self.ranking.size
+        bits = 61 - math.ceil(k * math.log(size + 1) + 1).bit_length()
+        logs = np.log(np.maximum(np.arange(size + 1), 1))
+        units = np.rint(np.ldexp(logs, bits)).astype(np.int64)
+        is_zero = self.ranks < 0
+        # A factor's candidates before and after the step, less those that the ranks before take.
+        before = np.where(is_zero, 1, self.ranking.above[self.levels] - self.ranks)
+        added = np.where(is_zero, 1, self.ranking.multiplicities[self.levels])
+        factors = np.where(is_zero, 0, units[np.where(is_zero, 1, before + added)] - units[before])
+        begins = starts(self.sizes)
+        running = np.cumsum(factors) - factors  # modulo 2**64: differences are right
+        at_first = _at_least(self.ranking, self.top) - np.arange(k)
+        running += np.repeat(units[at_first].sum(axis=1) - running[begins], self.sizes)
+        # For n up to `size`, what a float's ln is off by, and half a unit for the rounding.
+        off = (k + 2) * (2.0**-bits + _LOG_SLACK * math.log(size + 1))
+        return np.ldexp(running.astype(np.float64), -bits) + logs[added] - logs[before], off
+
+    def multiplicity(self, block: int) -> int:
+        """Return Q of one block, exactly."""
+        group, rank_of_step = int(self.owner[block]), int(self.ranks[block])
+        part = self.ranking.part(group, group + 1)
+        (widths,), _ = _widths(part, self.top[[group]], self.ranks[[block]], self.errors[[block]])
+        return math.prod(width if rank == rank_of_step else width - rank for rank, width in enumerate(widths.tolist()))
+
+
+def _widths(ranking: Ranking, top: Ints, ranks: Ints, errors: Ints) -> tuple[Ints, Ints]:
+    """Return how many candidates each element of one block per group may be, with used ones, and their first place.
+
+    Both are of shape (g, k).
+    """
+    above, upto = (_at_least(ranking, top - errors[:, None] + more) for more in (1, 0))
+    rank, ranks_of_steps = np.arange(top.shape[1]), ranks[:, None]
+    first = np.where(rank == ranks_of_steps, above, 0)
+    return np.where(rank < ranks_of_steps, above, upto) - first, first
+
+
+def _at_least(ranking: Ranking, counts: Ints) -> Ints:
+    """Return how many candidates of each group have such a count or a higher one, shape (g, k)."""
+    owner, begins = owners(ranking.levels), starts(ranking.levels)
+    columns = [
+        np.add.reduceat(np.where(ranking.counts >= column[owner], ranking.multiplicities, 0), begins)
+        for column in counts.T
+    ]
+    return np.stack(columns, axis=1)
+
+
+def draw_jointly(draw: Draw, histogram: Histogram, k: int) -> Ints:
+    """Return k distinct codes per group, shape (g, k), by one exponential mechanism on all sequences of them."""
+    ranking, words = Ranking.of(histogram, draw.size), draw.words()
+    codes = [np.empty((0, k), np.int64)]
+    for first, last in slices(ranking.levels, max(1, _STEPS // k), len(ranking.levels)):
+        part = ranking.part(first, last)
+        steps = _Steps.of(part, k)
+        codes.append(part.codes_at(_places(steps, _race(steps, draw, words), words)))
+    return np.concatenate(codes)
+
+
+def _race(steps: _Steps, draw: Draw, words: WordSource) -> Ints:
+    """Return the block drawn of each group: the first to arrive at ln(−ln(1 − V)) + rate·error − ln Q."""
+    drawn, begins = words(len(steps.errors)), starts(steps.sizes)
+    v = leading_bits(drawn)
+    with np.errstate(divide="ignore"):  # infinite at either end, and rightly so
+        low, high = np.log(-np.log1p(-v)), np.log(-np.log1p(-(v + V_STEP)))
+    # Clipped where it is late beyond all doubt: the block of error 0 arrives long before.
+    exponents = np.minimum(exponents_of(steps.errors, draw.rate), 1e300)
+    logs, off = steps.log_multiplicities()
+    most = steps.top.shape[1] * math.log(draw.size + 1)
+    slack = (exponents + (most + 64)) * _SLACK + off
+    low += exponents - logs - slack
+    high += exponents - logs + slack
+    possible = np.flatnonzero(low <= np.repeat(np.minimum.reduceat(high, begins), steps.sizes))
+    owner = steps.owner[possible]
+    winners = np.empty(len(begins), np.int64)
+    winners[owner] = possible
+    for group in np.flatnonzero(np.bincount(owner) > 1).tolist():
+        blocks = possible[owner == group].tolist()
+        won = racing.first_arrival(
+            steps.errors[blocks].tolist().__getitem__,
+            [steps.multiplicity(block) for block in blocks],
+            {position: int(drawn[block]) for position, block in enumerate(blocks)},
+            [],
+            None,
+            draw.rate,
+            LAWS["exponential"],
+            words,
+        )
+        winners[group] = blocks[won]
+    return winners
+
+
+def _places(steps: _Steps, blocks: Ints, words: WordSource) -> Ints:
+    """Return the places of a uniform sequence of one block per group, shape (g, k): element by element."""
+    ranks, top = steps.ranks[blocks], steps.top
+    widths, first = _widths(steps.ranking, top, ranks, steps.errors[blocks])
+    places = np.empty_like(top)
+    for rank in range(top.shape[1]):
+        # Elements before this one lie among the candidates that it may be, but for the one that attains the error.
+        free = widths[:, rank] - np.where(ranks == rank, 0, rank)
+        places[:, rank] = free_place(places[:, :rank], first[:, rank], uniform_below(free, words))
+    return places

@@ -1,0 +1,369 @@
+"""Lists of quantiles, and the top k."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from dp_polars._accounting.claims import Claim, check_rate
+from dp_polars._base.numbers import Number, show
+from dp_polars._base.rng import Ints, owners, starts
+from dp_polars._bins.binning import Coding, NearestCoding
+from dp_polars._bins.candidates import Categories, Grid, Ordered, distance_unit
+from dp_polars._bins.weights import Weights
+from dp_polars._mechanisms.drawing import Draw, of_parts
+from dp_polars._mechanisms.histograms import CountScore
+from dp_polars._mechanisms.noise import noise_bound
+from dp_polars._mechanisms.quantile_trees import Node, TreeDraw, digit_bits, rows_off, tree
+from dp_polars._mechanisms.racing import LAWS
+from dp_polars._mechanisms.top_k import Ranking, counts_at, draw_jointly, peel
+from dp_polars._questions.categories import OfCategories, as_alpha
+from dp_polars._questions.measures import counts_at_loss
+from dp_polars._questions.question import ListQuery, Mistakes, in_lists
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from dp_polars._accounting.terms import Mechanism, NeighboringRelation, Unit
+    from dp_polars._base.rng import Ints
+    from dp_polars._mechanisms.histograms import Histogram
+    from dp_polars._questions.question import HistogramQuery
+
+
+# Quantiles that are asked for at once.
+Alphas: TypeAlias = "Sequence[Number] | NDArray[np.floating]"
+
+# For a quantile of a part of the rows. With it, the gaps of 2**38 rows fit into 62 bits.
+_LARGEST_DENOMINATOR = 2**24
+_MOST_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class QuantileList(ListQuery):
+    """The candidates nearest to several lower quantiles of each group, ascending.
+
+    The claim's draws are the levels of the tree (`_draws/quantile_trees.py`). A row is in one part of each level, and
+    moves the score of its draw by R of that draw at most. Such a draw has the rate λ/R, λ being the claim's: so a level
+    costs one row what a draw costs whose range is 1, and the claim's range is 1, or 2 under "replace_one".
+
+    Parameters
+    ----------
+    alphas
+        Strictly ascending, between 0 and 1.
+    """
+
+    alphas: tuple[Fraction, ...]
+    candidates: Ordered
+    claim: Claim
+
+    def __post_init__(self) -> None:
+        for node in () if self.claim.is_open else self.root.nodes():
+            check_rate(self.claim.rate / node.score_range, self.claim.loss)
+
+    @property
+    def root(self) -> Node:
+        """The tree of the quantiles."""
+        return tree(self.alphas)
+
+    @property
+    def width(self) -> int:
+        return len(self.alphas)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether answers lie on a line: each of a list does."""
+        return True
+
+    @property
+    def counts_people(self) -> bool:
+        """Whether a person counts once: rows count, as for one quantile."""
+        return False
+
+    @property
+    def bounds_people(self) -> bool:
+        """Whether the range also bounds one person's effect."""
+        return False
+
+    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
+        """Return the range of every draw, whose rates are for scores of range 1.
+
+        A replacement removes one row and adds another, perhaps in another part: each of the two moves the scores of its
+        draw by half of this at most. Two such draws cost no more than one that both rows move, for costs are convex.
+        """
+        return Fraction(1 if relation == "add_or_remove_one" else 2)
+
+    @property
+    def fixed_type(self) -> pl.DataType:
+        """Type of the answers."""
+        return pl.List(self.candidates.dtype)
+
+    def answer_type(self, *columns: pl.DataType) -> pl.DataType:
+        """Return the answer's type; a TypeError where a column has none."""
+        self.coding(*columns).encoder()
+        return self.fixed_type
+
+    def coding(self, *columns: pl.DataType) -> Coding:
+        """Return the codes of rows: each value counts as its nearest candidate."""
+        return NearestCoding(self.candidates, *columns)
+
+    def draw_codes(self, histogram: Histogram, *columns: pl.DataType) -> Ints:  # noqa: ARG002
+        """Draw the codes of each group's list."""
+        size = self.candidates.size
+        law = LAWS[self.claim.mechanism]
+        return TreeDraw(self.root, size, digit_bits(size), self.claim.rate, law).groups(histogram)
+
+    def true_codes(self, histogram: Histogram, *columns: pl.DataType) -> Ints:  # noqa: ARG002
+        """Return the codes of the lower quantiles."""
+        found = np.zeros((len(histogram.sizes), self.width), np.int64)
+        some = histogram.sizes > 0
+        running, totals = np.cumsum(histogram.weights), histogram.totals
+        for i, alpha in enumerate(self.alphas):
+            ranks = -(-alpha.numerator * totals // alpha.denominator)
+            found[some, i] = histogram.codes[np.searchsorted(running, starts(totals) + ranks)[some]]
+        return found
+
+    def mistakes(self, codes: Ints, histogram: Histogram, *columns: pl.DataType) -> Mistakes:
+        """Return how far the answers are from the true ones, and by how many rows they miss, each on average."""
+        true = self.true_codes(histogram, *columns)
+        below, upto = (self._rows(histogram, ends) for ends in (codes, codes + 1))
+        misses = np.zeros(codes.shape)
+        for i, alpha in enumerate(self.alphas):
+            num, den = alpha.numerator, alpha.denominator
+            aim = num * histogram.totals
+            # The gap of the score (`QuantileScore`), in rows.
+            misses[:, i] = np.maximum(np.maximum(aim - den * upto[:, i], den * below[:, i] - aim + 1), 0) / den
+        if isinstance(self.candidates, Grid):
+            distances = abs(self.candidates.distances(codes - true))
+        else:
+            places = self.candidates.places()
+            distances = abs(places[codes] - places[true])
+        right, ranks = (misses == 0).all(axis=1), misses.mean(axis=1)
+        return Mistakes(right, distances.mean(axis=1), distances.max(axis=1), ranks)
+
+    @staticmethod
+    def _rows(histogram: Histogram, codes: Ints) -> Ints:
+        """Return how many rows of each group lie below codes of shape (g, width)."""
+        groups, width = codes.shape
+        # Ranks of codes are small numbers, so that a group and a rank fit into 64 bits.
+        _, ranks = np.unique(np.concatenate([histogram.codes, codes.ravel()]), return_inverse=True)
+        ranks = ranks.ravel()
+        number, size = len(histogram.codes), int(ranks.max(initial=0)) + 1
+        cells = owners(histogram.sizes) * size + ranks[:number]
+        asked = np.repeat(np.arange(groups) * size, width) + ranks[number:]
+        upto = np.append(0, np.cumsum(histogram.weights))[np.searchsorted(cells, asked)].reshape(groups, width)
+        return upto - starts(histogram.totals)[:, None]
+
+    def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:  # noqa: ARG002
+        """Return the lists of candidates."""
+        return in_lists(self.candidates.take(codes.ravel()), self.width)
+
+    @property
+    def distance_unit(self) -> str:
+        """What distances between the candidates are measured in."""
+        return distance_unit(self.candidates.dtype)[0]
+
+    def error(self, size: int, beta: float, *columns: pl.DataType) -> float:  # noqa: ARG002
+        """Return by how many rows all answers of a list miss at most, with a probability of at least 1 − `beta`."""
+        return rows_off(self.root, size, self.claim.rate, LAWS[self.claim.mechanism], beta)
+
+    def __str__(self) -> str:
+        shown = ", ".join(show(alpha) for alpha in self.alphas)
+        if self.width > _MOST_SHOWN:
+            shown = f"{self.width} from {show(self.alphas[0])} to {show(self.alphas[-1])}"
+        return f"quantiles ({shown}) on {self.candidates}"
+
+
+def as_alphas(alphas: Alphas) -> tuple[Fraction, ...]:
+    """Return the quantiles of a list, as exact fractions, which must ascend."""
+    if isinstance(alphas, np.ndarray) and alphas.ndim != 1:
+        msg = f"alpha must be a number or a list of numbers, got an array of {alphas.ndim} dimensions."
+        raise TypeError(msg)
+    exact = tuple(as_alpha(f"alpha[{i}]", alpha) for i, alpha in enumerate(alphas))
+    if not exact:
+        msg = "alpha must be a number or a list of at least one, got an empty list."
+        raise ValueError(msg)
+    for before, after in pairwise(exact):
+        if before == after:
+            msg = (
+                f"alpha must not repeat, got {show(after)} more than once.\n\n"
+                "Hint: the loss is shared by all of a list, so asking twice makes every answer worse."
+            )
+            raise ValueError(msg)
+        if before > after:
+            msg = (
+                f"alpha must be ascending, got {show(before)} before {show(after)}.\n\n"
+                "Hint: answers come in the order of the list, and never decrease: sort it."
+            )
+            raise ValueError(msg)
+    for node in tree(exact).nodes():
+        if not node.alpha.denominator <= _LARGEST_DENOMINATOR:
+            msg = (
+                "alpha must be a list of fractions whose ratios of differences have a denominator of at most "
+                f"{_LARGEST_DENOMINATOR:,}, got {node.alpha.denominator:,}.\n\n"
+                "Hint: round them all to two or three decimals."
+            )
+            raise ValueError(msg)
+    return exact
+
+
+# In pure DP, one joint draw beats k rounds from this k on. On evenly spread counts, the largest count missed is about
+# 2·k/ε on average by a joint draw, and k·(1 + 1/2 + … + 1/k)/ε in rounds, however many candidates there are.
+# `docs/design.md` has the trials.
+JOINT_FROM = 5
+
+
+@dataclass(frozen=True)
+class TopK(OfCategories, ListQuery):
+    """The k most common of the candidates, best first, by people where they are known, or by rows.
+
+    In rounds: k draws without replacement, each at its share of the loss and with the R of a mode.
+
+    `joint`: one draw among all lists (`joint.py`), by the score −max_j (c_j − c(s_j)), c_j the j-th highest count. It
+    has R = 2; if k is 1, R = 1. `docs/proofs/top-k.md` proves both.
+
+    With weights, read sums for counts and `weights.most` for 1.
+
+    `is_asked` says whether the mechanism was asked for, or chosen here.
+    """
+
+    k: int
+    candidates: Categories
+    claim: Claim
+    of_people: bool = True
+    joint: bool = False
+    is_asked: bool = False
+    weights: Weights | None = None
+
+    def __post_init__(self) -> None:
+        if self.claim.draws != (1 if self.joint else self.k) or (self.joint and self.claim.mechanism != "exponential"):
+            msg = f"claim must be of the draws that are made, got {self.claim.draws} of {self.claim.mechanism}."
+            raise ValueError(msg)
+
+    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
+        """Return R of one row, or person, in each draw."""
+        # The joint score of one candidate is that of a mode.
+        return CountScore().range(relation) * (2 if self.joint and self.k > 1 else 1) * self.most
+
+    @property
+    def fixed_type(self) -> pl.DataType | None:
+        """Type of the lists, by that of the candidates."""
+        return None if self.candidates.values is None else pl.List(self.candidates.values.dtype)
+
+    def answer_type(self, *columns: pl.DataType) -> pl.DataType:
+        """Return the lists' type for a column's; a TypeError or ValueError where there are none."""
+        values = self.values(*columns)
+        check_number(self.k, len(values))
+        self.step(*columns)
+        return pl.List(values.dtype)
+
+    @property
+    def width(self) -> int:
+        """How many answers a list has."""
+        return self.k
+
+    def draw_codes(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
+        """Draw the codes of each group's list, shape (g, k)."""
+        rate = self.claim.rate_in(self.step(*columns))
+        draw = Draw(self.coding(*columns).size, CountScore(), rate, LAWS[self.claim.mechanism])
+        drawn = draw_jointly if self.joint else peel
+        parts = of_parts(lambda part: drawn(draw, part, self.k), histogram, self.k)
+        return np.concatenate([np.empty((0, self.k), np.int64), *parts])
+
+    def true_codes(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
+        """Return the codes of each group's k most common candidates, shape (g, k), the first of equal ones first."""
+        ranking = Ranking.of(histogram, self.coding(*columns).size)
+        return ranking.codes_at(np.tile(np.arange(self.k), (len(histogram.sizes), 1)))
+
+    def mistakes(self, codes: Ints, histogram: Histogram, *columns: pl.DataType) -> Mistakes:
+        """Return the largest count, or weight, that each list misses: how far a j-th answer is below the j-th best."""
+        best = counts_at(histogram, self.true_codes(histogram, *columns))
+        missed = (best - counts_at(histogram, codes)).max(axis=1)
+        wrong = missed * float(self.step(*columns))
+        return Mistakes(missed == 0, wrong, wrong)
+
+    @property
+    def distance_unit(self) -> str | None:
+        """What mistakes are measured in. None: rows, or people."""
+        return self.error_unit
+
+    def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:
+        """Return the lists of candidates that codes stand for."""
+        return in_lists(self.values(*columns).gather(codes.ravel()), self.k)
+
+    def in_unit(self, unit: Unit) -> TopK:
+        """Return the question with a loss of the same number in a unit; that may change rounds to one joint draw."""
+        claim = self.claim.in_unit(unit)
+        if self.is_asked or unit == self.claim.loss.unit:
+            return replace(self, claim=claim)
+        joint = is_joint(self.k, unit)
+        mechanism: Mechanism = "exponential" if joint else claim.mechanism
+        return replace(self, joint=joint, claim=replace(claim, mechanism=mechanism, draws=1 if joint else self.k))
+
+    def error(self, size: int, beta: float, *columns: pl.DataType) -> float:
+        """Return a largest count missed, max_j (c_j − c(s_j)), that is exceeded with probability at most `beta`.
+
+        In rounds, that is no more than the largest gap of a round, for the best of what is left has c_j or more: a
+        union bound over the rounds. In a joint draw, each of the size!/(size − k)! lists that errs by t or more has a
+        probability of at most exp(−λt), because one list has no error.
+        """
+        if self.joint:
+            lists = math.lgamma(size + 1) - math.lgamma(size - self.k + 1)
+            bound = max(0.0, lists - math.log(beta)) / float(self.claim.rate) if size > 1 else 0.0
+            return self.missed(bound, *columns)
+        odds = LAWS[self.claim.mechanism].odds
+        wrong = sum(odds(size - j) for j in range(self.k) if size - j > 1)
+        bound = max(0.0, math.log(wrong / beta)) / float(self.claim.rate) if wrong else 0.0
+        return self.missed(bound, *columns)
+
+    def alternative(self, *columns: pl.DataType) -> HistogramQuery | None:
+        """Return the counts of all candidates at the same loss: any ranking of them is free. None: there are none."""
+        if self.weights is not None or (self.candidates.values is None and not columns):
+            return None
+        return counts_at_loss(self.claim, self.values(*columns))
+
+    def note(self, size: int, alternative: HistogramQuery | None) -> str | None:
+        """Return why this mechanism was chosen, and whether to rank noisy counts instead."""
+        notes = []
+        if alternative is not None:
+            # The j-th highest noisy count is at least c_j − a where the noise of the k best is at least −a, and b is
+            # where that of none is more.
+            noise = alternative.claim
+            ranked = float(noise_bound(noise, 0.05 / self.k) + noise_bound(noise, 0.05 / size))
+            if ranked < self.error(size, 0.05):
+                most = noise.contributions.per_group
+                notes.append(
+                    f"Better: value_counts, sorted. One person counts for at most {most} of the candidates of a group, "
+                    f"so at the same loss its top {self.k} has an error_95 of {ranked:.3g}."
+                )
+        if not self.is_asked and self.claim.loss.unit == "epsilon":
+            one_draw = 2 / float(self.claim.rate) * (self.k / 2 if self.joint else 1)
+            rounds = one_draw / 2 * sum(1 / n for n in range(1, self.k + 1))
+            drawn = f"One joint draw, for k >= {JOINT_FROM}" if self.joint else f"Rounds, for k < {JOINT_FROM}"
+            notes.append(
+                f"{drawn}: on evenly spread counts the error is about {one_draw:.3g} by a joint draw, {rounds:.3g} in "
+                "rounds."
+            )
+        return " ".join(notes) or None
+
+    def __str__(self) -> str:
+        return f"top {self.k} of {self.candidates}{self.how}" + (", jointly" if self.joint else "")
+
+
+def is_joint(k: int, unit: Unit) -> bool:
+    """Return whether the top k are drawn jointly, where no mechanism was asked for."""
+    return unit == "epsilon" and k >= JOINT_FROM
+
+
+def check_number(k: int, size: int) -> None:
+    """Refuse a list of more candidates than there are."""
+    if not k <= size:
+        msg = f"k must be at most the number of candidates, {size:,}, got {k:,}."
+        raise ValueError(msg)

@@ -1,0 +1,472 @@
+"""Choices among categories and numbers: modes and quantiles."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from dp_polars._accounting.claims import Claim
+from dp_polars._base.numbers import as_fraction, given, one_of, show
+from dp_polars._bins.binning import CategoryCoding, Coding, NearestCoding
+from dp_polars._bins.candidates import Categories, Ordered, ordered
+from dp_polars._bins.weights import Weights, in_steps
+from dp_polars._mechanisms.drawing import Draw, draw_from_rows, draw_groups
+from dp_polars._mechanisms.histograms import CountScore, QuantileScore
+from dp_polars._mechanisms.noisy_gap import lead_from_rows, lead_groups, type_with_lead, with_lead
+from dp_polars._mechanisms.racing import LAWS, error_bound
+from dp_polars._questions.question import Evidence, HistogramQuery, OfCodes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Self
+
+    import polars as pl
+
+    from dp_polars._accounting.terms import NeighboringRelation, Terms
+    from dp_polars._base.numbers import Number
+    from dp_polars._base.rng import Ints
+    from dp_polars._bins.binning import Codes, Coding
+    from dp_polars._bins.candidates import Categories, Values
+    from dp_polars._mechanisms.drawing import Draw
+    from dp_polars._mechanisms.histograms import Histogram, Score
+    from dp_polars._mechanisms.noisy_gap import Led
+    from dp_polars._questions.question import Columns, HistogramQuery
+
+
+_LARGEST_DENOMINATOR = 10_000
+# The most public rows at an end: with as many private ones, gaps fit into 62 bits.
+_MOST_ROWS = 2**40
+# What floats may have rounded off the bound of an error is far less than this share of it.
+_ROUNDING = 1 + Fraction(1, 2**40)
+
+
+class Choice(OfCodes):
+    """One candidate of each group, by a score: one draw."""
+
+    @property
+    @abstractmethod
+    def score(self) -> Score:
+        """How good a candidate is."""
+
+    @abstractmethod
+    def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:
+        """Return the candidates that the codes stand for; in the column's type, if that is given, for a mode."""
+
+    def step(self, *columns: pl.DataType) -> Fraction:  # noqa: ARG002
+        """Return what a weight of one stands for: a row or a person; with weights, one step, in their unit."""
+        return Fraction(1)
+
+    @property
+    def counts_people(self) -> bool:
+        return self.score.of_people
+
+    @property
+    def bounds_people(self) -> bool:
+        return self.score.of_people
+
+    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
+        return self.score.range(relation, groups)
+
+    def same_group_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
+        return self.score.same_group(relation, groups)
+
+    def draw(self, *columns: pl.DataType) -> Draw:
+        """Return what the kernel needs to know."""
+        rate = self.claim.rate_in(self.step(*columns))
+        return Draw(self.coding(*columns).size, self.score, rate, LAWS[self.claim.mechanism])
+
+    def scored(self, histogram: Histogram, *columns: pl.DataType) -> Histogram:  # noqa: ARG002
+        """Return the histogram that is drawn from: with what has a constant score, if there is such a candidate."""
+        return histogram
+
+    def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
+        (histogram,) = histograms
+        codes = draw_groups(self.draw(*columns), self.scored(histogram, *columns))
+        return (self.named(codes, *columns),)
+
+    def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
+        if weights is not None:
+            return super().answers_of_codes(codes, weights, lengths, columns)
+        return self.named(draw_from_rows(self.draw(*columns), codes, lengths), *columns)
+
+    def error(self, size: int, beta: float, *columns: pl.DataType) -> float:  # noqa: ARG002
+        """Return an error that is exceeded with probability at most `beta`, in rows or people."""
+        return error_bound(size, beta, self.claim) / self.score.unit
+
+
+@dataclass(frozen=True)
+class Quantile(Choice):
+    """The candidate nearest to the lower α-quantile."""
+
+    alpha: Fraction
+    candidates: Ordered
+    claim: Claim
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether answers lie on a line."""
+        return True
+
+    @property
+    def score(self) -> Score:
+        return QuantileScore(self.alpha)
+
+    @property
+    def fixed_type(self) -> pl.DataType:
+        return self.candidates.dtype
+
+    def answer_type(self, *columns: pl.DataType) -> pl.DataType:
+        self.coding(*columns).encoder()
+        return self.candidates.dtype
+
+    def coding(self, *columns: pl.DataType) -> Coding:
+        return NearestCoding(self.candidates, *columns)
+
+    def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:  # noqa: ARG002
+        return self.candidates.take(codes)
+
+    def __str__(self) -> str:
+        name = "median" if self.alpha == Fraction(1, 2) else f"{show(self.alpha)}-quantile"
+        return f"{name} on {self.candidates}"
+
+
+@dataclass(frozen=True)
+class QuantileWithInterval(Quantile):
+    """A quantile and two ends that hold the true one, each drawn at a third of the loss.
+
+    The low end is the α-quantile of the rows and `a` more, public ones, that equal the first candidate; the high end
+    that of the rows and `b` more that equal the last one. So the ranks that are aimed at, among the private rows, are
+    αN − (1 − α)·a and αN + α·b, and R stays what it is: neighbours with the same public rows are neighbours.
+
+    Let q be the lower α-quantile of the N rows. The rows below a candidate after q are αN or more, and with the public
+    ones α(N + a) + (1 − α)·a: in units of 1/den rows, the low end lies after q only if its draw has a gap of
+    (den − num)·a + 1 or more. A candidate before q has less than αN rows at or below it, so the high end lies before q
+    only if its draw has a gap of num·b + 1 or more. `a` and `b` are such that each has a probability of at most
+    (1 − `probability`)/2. A shift of the rank alone does not do: where αN is smaller, no candidate is low enough,
+    and one after q is hardly worse than the best.
+
+    What is released is the smallest and the largest of the three codes, and the answer as it was drawn: if the ends
+    hold q, these hold it too, and the answer lies between them.
+
+    Parameters
+    ----------
+    probability
+        That the ends hold the true quantile: above 1/2 and below 1.
+    """
+
+    probability: Fraction
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether two ends are drawn with every answer."""
+        return True
+
+    def with_claim(self, claim: Claim) -> Self:
+        """Return the same question with another claim, if the public rows that it needs can be counted."""
+        query = super().with_claim(claim)
+        if not (claim.is_open or max(query.public_rows) <= _MOST_ROWS):
+            msg = (
+                f"interval must be asked for with a larger loss than {claim.loss}: its ends would miss by more than "
+                "2**40 rows."
+            )
+            raise ValueError(msg)
+        return query
+
+    @property
+    def public_rows(self) -> tuple[int, int]:
+        """How many rows are added at the first candidate, for the low end, and at the last one, for the high end."""
+        bound = error_bound(self.candidates.size, float(1 - self.probability) / 2, self.claim)
+        num, den = self.alpha.numerator, self.alpha.denominator
+        below, above = (math.ceil(Fraction(bound) * _ROUNDING / part) for part in (den - num, num))
+        return max(1, below), max(1, above)
+
+    def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
+        (histogram,) = histograms
+        draw, (below, above) = self.draw(*columns), self.public_rows
+        answers = draw_groups(draw, histogram)
+        ends = [
+            draw_groups(draw, histogram.with_rows_at(0, below)),
+            draw_groups(draw, histogram.with_rows_at(draw.size - 1, above)),
+        ]
+        low, high = np.minimum.reduce([answers, *ends]), np.maximum.reduce([answers, *ends])
+        return self.named(answers), self.named(low), self.named(high)
+
+    def drawn_types(self, *columns: pl.DataType) -> tuple[pl.DataType, ...]:
+        return (self.answer_type(*columns),) * 3
+
+    def presented(
+        self,
+        drawn: Sequence[pl.Series],
+        beta: float | None,  # noqa: ARG002
+        *columns: pl.DataType,  # noqa: ARG002
+    ) -> tuple[pl.Series, ...]:
+        return tuple(drawn)
+
+    def note(self, size: int, alternative: HistogramQuery | None) -> str:  # noqa: ARG002
+        """Return what the ends cost."""
+        bound = error_bound(size, 0.05, replace(self.claim, draws=1)) / self.score.unit
+        return (
+            "Three draws share the loss equally, for the answer and both ends: error_95 is of each, and "
+            f"{bound:.3g} without the interval."
+        )
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, and ends that hold it with probability {show(self.probability)}"
+
+
+def ask_quantile(alpha: object, candidates: Values, terms: Terms, interval: object = None) -> Quantile:
+    """Return the quantile of these arguments, with an interval if that is asked for."""
+    exact, probability = as_alpha("alpha", alpha), None if interval is None else _as_probability(interval)
+    values = ordered(candidates)
+    if probability is None:
+        return Quantile(exact, values, Claim.on(terms, "choice")).on(terms)
+    return QuantileWithInterval(exact, values, Claim.on(terms, "choice", draws=3), probability).on(terms)
+
+
+def _as_probability(value: object) -> Fraction:
+    """Return with which probability an interval holds, as an exact fraction."""
+    exact = as_fraction("interval", value)
+    if not Fraction(1, 2) < exact < 1:
+        msg = (
+            f"interval must be a probability strictly between 0.5 and 1, got {value!r}.\n\n"
+            "Hint: interval=0.95 gives ends that hold the true quantile with probability 0.95."
+        )
+        raise ValueError(msg)
+    if not exact.denominator <= _LARGEST_DENOMINATOR:
+        msg = (
+            f"interval must be a fraction with a denominator of at most {_LARGEST_DENOMINATOR:,}, got {value!r}.\n\n"
+            "Hint: round it to four decimals."
+        )
+        raise ValueError(msg)
+    return exact
+
+
+def as_alpha(name: str, value: object, parts: int = 1) -> Fraction:
+    """Return which quantile is asked for, as an exact fraction; what is left of 1 may be divided into parts."""
+    exact = as_fraction(name, value)
+    if not 0 < exact < 1:
+        msg = (
+            f"{name} must lie strictly between 0 and 1, got {value!r}.\n\n"
+            "Hint: 0.5 is the median, 0.9 the 90th percentile."
+        )
+        raise ValueError(msg)
+    largest = _LARGEST_DENOMINATOR // parts
+    if not exact.denominator <= largest:
+        msg = (
+            f"{name} must be a fraction with a denominator of at most {largest:,}, got {value!r}.\n\n"
+            f"Hint: round it to {'four' if parts == 1 else 'three'} decimals."
+        )
+        raise ValueError(msg)
+    return exact
+
+
+class OfPeopleOrRows(OfCodes):
+    """A question about candidates that people have, or rows: `of_people` says which."""
+
+    of_people: bool
+
+    @property
+    def counts_people(self) -> bool:
+        """Whether a person counts once for each candidate, where it is known who they are."""
+        return self.of_people
+
+    @property
+    def bounds_people(self) -> bool:
+        """Whether the range also bounds one person's effect on a group."""
+        return self.of_people
+
+
+class OfCategories(OfPeopleOrRows):
+    """A question about candidates that people have, or rows, or that weigh something.
+
+    With `weights`, R is that of counts times their largest, `weights.most`. A row adds at most that to one candidate.
+    Where people count, a person's sum for a candidate in a group is clipped to [0, most]: so one person more adds
+    between 0 and `most` to every sum, whatever the rows, where without weights it is 0 or 1 to every count. Loss and
+    rate are in the unit of the weights; histograms count whole steps, hence `step` in the rate of a draw.
+    """
+
+    candidates: Categories
+    weights: Weights | None
+
+    @property
+    def most(self) -> Fraction:
+        """The most that one row, or person, adds to a candidate."""
+        return most_of(self.weights)
+
+    def values(self, *columns: pl.DataType) -> pl.Series:
+        """Return the candidates; in the column's type, if that is given."""
+        return self.candidates.for_column(columns[0] if columns else None)
+
+    def coding(self, *columns: pl.DataType) -> Coding:
+        """Return the codes of rows: positions of candidates."""
+        return CategoryCoding(self.candidates, *columns[:1])
+
+    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
+        """Return what the histogram is of: the candidates, each row with its weight."""
+        weighing = None if self.weights is None or not columns else self.weights.units(columns[1])
+        return (Evidence(self.coding(*columns), weighing),)
+
+    def step(self, *columns: pl.DataType) -> Fraction:
+        """Return what a weight of one stands for: a row or a person; with weights, one step, in their unit."""
+        return Fraction(1) if self.weights is None else self.weights.units(columns[1]).step
+
+    def missed(self, bound: float, *columns: pl.DataType) -> float:
+        """Return the largest error below a bound, which is reached with the probability that `error` may have.
+
+        Errors are differences of two counts, or sums of weights: whole steps. A bound stays what it is where the step
+        is not known yet.
+        """
+        step = self.step(*columns) if columns or self.weights is None else self.weights.step
+        steps = bound / float(step or 1)
+        return float((math.ceil(steps) - 1) * step) if step is not None and 0 < steps < 2**53 else bound
+
+    @property
+    def left_to_column(self) -> str | None:
+        """The candidates, or the step of the weights: in finer steps, errors have a longer tail."""
+        return "step" if self.weights is not None and self.weights.step is None else super().left_to_column
+
+    @property
+    def clips(self) -> str | None:
+        """The weights of a person for a candidate, together."""
+        return None if self.weights is None else f"clips a person's weights to {show(self.most)}"
+
+    @property
+    def error_unit(self) -> str | None:
+        """What errors are measured in, where that is not rows or people."""
+        return None if self.weights is None else "the weights' unit"
+
+    @property
+    def how(self) -> str:
+        """How candidates are compared, where that is not by people."""
+        return ("" if self.of_people else " by rows") + (
+            "" if self.weights is None else f" by weights of up to {show(self.weights.most)}"
+        )
+
+
+def most_of(weights: Weights | None) -> Fraction:
+    """Return the most that one row, or person, adds to a candidate."""
+    return Fraction(1) if weights is None else weights.most
+
+
+def weights_of(max_weight: Number | None, step: Number | None, *, weighted: bool) -> Weights | None:
+    """Return the weights of these arguments, if there are any."""
+    if not weighted:
+        for name, value in (("max_weight", max_weight), ("step", step)):
+            if value is not None:
+                msg = f"{name} must be left out where there are no weights, got {given(value)}."
+                raise TypeError(msg)
+        return None
+    if max_weight is None:
+        msg = (
+            "max_weight must be given where there are weights: it bounds what one row, or one person, can change.\n\n"
+            "Hint: choose it from public knowledge; larger weights count as max_weight."
+        )
+        raise TypeError(msg)
+    return Weights.of(max_weight, step)
+
+
+def counts_people_of(counts: str) -> bool:
+    """Return whether people are counted, from the word for people or rows."""
+    return one_of("counts", counts, ("people", "rows"), "'people' or 'rows'") == "people"
+
+
+# The largest `too_few`, in steps: together with a sum of weights, which is at most 2**62, it fits into 64 bits.
+_MOST_STEPS = 2**61
+
+
+@dataclass(frozen=True)
+class Mode(OfCategories, Choice):
+    """The candidate that the most people have, or the most rows, or that weighs most.
+
+    `too_few` is the constant score of one more candidate, whose answer is null. Under "add_or_remove_one" a row (or a
+    person) moves the others in one direction and this one not at all, so R stays what it is: a replacement is two such
+    moves. In a lead it counts like any other candidate.
+    """
+
+    candidates: Categories
+    claim: Claim
+    of_people: bool = True
+    too_few: int | None = None
+    weights: Weights | None = None
+
+    @property
+    def fixed_type(self) -> pl.DataType | None:
+        """Type of the answers; None where only the column's type names the candidates."""
+        return None if self.candidates.values is None else self._with_lead(self.candidates.values.dtype)
+
+    def answer_type(self, *columns: pl.DataType) -> pl.DataType:
+        """Return the answer's type for a column's; a TypeError where that can't be."""
+        answer, constant, step = self.values(*columns).dtype, self.too_few, self.step(*columns)
+        if constant is not None and (constant / step).denominator != 1:
+            msg = f"too_few must be a whole multiple of the step of the weights, got {constant}."
+            raise ValueError(msg)
+        if constant is not None and not constant / step <= _MOST_STEPS:
+            msg = f"too_few must be at most 2**61 steps of the weights, got {constant} in steps of {show(step)}."
+            raise ValueError(msg)
+        return self._with_lead(answer)
+
+    def _with_lead(self, answer: pl.DataType) -> pl.DataType:
+        """Return the type of the answers: rows and people are whole numbers, sums of weights floats."""
+        return type_with_lead(answer, pl.Int64() if self.weights is None else pl.Float64()) if self.has_lead else answer
+
+    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
+        return super().range_of(relation, groups) * self.most
+
+    def draw(self, *columns: pl.DataType) -> Draw:
+        """Return what the kernel needs to know; the candidate for too few comes last."""
+        draw = super().draw(*columns)
+        return draw if self.too_few is None else replace(draw, size=draw.size + 1)
+
+    def scored(self, histogram: Histogram, *columns: pl.DataType) -> Histogram:
+        """Return the histogram that is drawn from; the candidate for too few comes last."""
+        if self.too_few is None:
+            return histogram
+        return histogram.with_code(self.coding(*columns).size, int(self.too_few / self.step(*columns)))
+
+    def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:
+        """Return the candidates that the codes stand for; null for too few."""
+        values = self.values(*columns)
+        if self.too_few is None:
+            return values.gather(codes)
+        size = len(values)
+        named = values.gather(np.minimum(codes, size - 1))
+        return named.zip_with(pl.Series(codes < size), pl.Series([None], dtype=named.dtype))
+
+    def _led(self, led: Led, *columns: pl.DataType) -> pl.Series:
+        """Return what was drawn with its lead."""
+        codes, leads = led
+        in_units = pl.Series(leads) if self.weights is None else in_steps(leads, self.step(*columns), pl.Float64())
+        return with_lead(self.named(codes, *columns), in_units, leads < 0)
+
+    def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
+        """Draw one answer per group from its histogram, also for groups without rows."""
+        if not self.has_lead:
+            return super().drawn(histograms, *columns)
+        (histogram,) = histograms
+        return (self._led(lead_groups(self.draw(*columns), self.scored(histogram, *columns)), *columns),)
+
+    def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
+        """Draw one answer per group from the codes of its rows."""
+        if self.too_few is None and self.has_lead and weights is None:
+            return self._led(lead_from_rows(self.draw(*columns), codes, lengths), *columns)
+        if self.too_few is None:
+            return super().answers_of_codes(codes, weights, lengths, columns)
+        return HistogramQuery.answers_of_codes(self, codes, weights, lengths, columns)
+
+    def error(self, size: int, beta: float, *columns: pl.DataType) -> float:
+        """Return an error that is exceeded with probability at most `beta`: in rows, people or the weights' unit."""
+        return self.missed(super().error(size if self.too_few is None else size + 1, beta, *columns), *columns)
+
+    @property
+    def score(self) -> Score:
+        return CountScore()
+
+    def __str__(self) -> str:
+        or_too_few = "" if self.too_few is None else f", or fewer than {self.too_few}"
+        return f"mode of {self.candidates}{self.how}{or_too_few}{', and its lead' if self.has_lead else ''}"

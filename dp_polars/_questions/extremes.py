@@ -1,0 +1,294 @@
+"""The best row by a score, and the first candidate above a threshold."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from dp_polars._accounting.claims import Claim
+from dp_polars._base import column_types
+from dp_polars._base.numbers import as_fraction, positive_fraction, show
+from dp_polars._base.rng import offsets, starts, system_words
+from dp_polars._bins.binning import CategoryCoding, Coding, NearestCoding
+from dp_polars._bins.candidates import Categories, Grid
+from dp_polars._bins.weights import in_steps, type_in_steps
+from dp_polars._mechanisms.above_threshold import LARGEST_THRESHOLD, Search, first_above_groups
+from dp_polars._mechanisms.generalized_exponential import MOST_ROWS, OwnSensitivities
+from dp_polars._mechanisms.noise import noise_bound
+from dp_polars._mechanisms.noisy_gap import type_with_lead, with_lead
+from dp_polars._mechanisms.racing import LAWS
+from dp_polars._mechanisms.selection import best_rows, leading_rows
+from dp_polars._questions.categories import OfPeopleOrRows
+from dp_polars._questions.measures import counts_at_loss
+from dp_polars._questions.question import HistogramQuery, Query
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dp_polars._accounting.terms import NeighboringRelation
+    from dp_polars._base.rng import Ints
+    from dp_polars._mechanisms.histograms import Histogram
+
+
+_INTEGERS = [pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64]
+
+
+@dataclass(frozen=True)
+class ArgMax(Query):
+    """The row with the highest (or lowest) score, by scores of the caller's own.
+
+    Parameters
+    ----------
+    claim, lowest
+        Its claim, and whether the lowest score is the best.
+    lead_step
+        The unit of the lead. None: the last digit of the scores' type.
+    of_floats
+        Whether `lead_step` was given as a float or a Fraction: then leads are floats.
+    """
+
+    claim: Claim
+    lowest: bool = False
+    lead_step: Fraction | None = None
+    of_floats: bool = False
+
+    @property
+    def fixed_type(self) -> pl.DataType | None:
+        """Type of the answer, a row's position; with a lead, the scores' type decides."""
+        return None if self.has_lead else pl.UInt32()
+
+    def answer_type(self, *columns: pl.DataType) -> pl.DataType:
+        (scores,) = columns
+        _check_numbers("scores", scores)
+        if not self.has_lead:
+            return pl.UInt32()
+        return type_with_lead(pl.UInt32(), type_in_steps(self._step(scores), scores, of_floats=self.of_floats))
+
+    def _step(self, scores: pl.DataType) -> Fraction:
+        """Return the unit of the lead; a ValueError where it must be given."""
+        step = column_types.tick(scores) if self.lead_step is None else self.lead_step
+        if step is None:
+            msg = (
+                f"lead_step must be given for scores of type {scores}.\n\n"
+                "Hint: lead_step=0.01 rounds the lead down to hundredths. Choose it from public knowledge."
+            )
+            raise ValueError(msg)
+        return step
+
+    def answers_of_rows(self, columns: Sequence[pl.Series], lengths: Ints) -> pl.Series:
+        """Draw the position of one row per group; null where no row has a finite score."""
+        (values,) = columns
+        self.answer_type(*(column.dtype for column in columns))
+        scores, offered = column_types.exact_values(values), column_types.are_finite(values)
+        tick = column_types.tick(values.dtype) or Fraction(1)
+        rate, law, words = self.claim.rate * tick, LAWS[self.claim.mechanism], system_words()
+        if not self.has_lead:
+            chosen = best_rows(scores, lengths, rate, law, words, offered=offered, lowest=self.lowest)
+            return _as_positions(chosen)
+        step = self._step(values.dtype)
+        chosen, leads = leading_rows(
+            scores, lengths, rate, step / tick, law, words, offered=offered, lowest=self.lowest
+        )
+        in_type = in_steps(leads, step, type_in_steps(step, values.dtype, of_floats=self.of_floats))
+        return with_lead(_as_positions(chosen), in_type, leads < 0)
+
+    def __str__(self) -> str:
+        return f"row with the {'lowest' if self.lowest else 'highest'} score{', and its lead' if self.has_lead else ''}"
+
+
+@dataclass(frozen=True)
+class ArgMaxOfOwn(Query):
+    """The row with the highest (or lowest) score, where each row's score has a public sensitivity of its own."""
+
+    claim: Claim
+    lowest: bool = False
+
+    @property
+    def fixed_type(self) -> pl.DataType:
+        """Type of the answer, a row's position."""
+        return pl.UInt32()
+
+    def answer_type(self, *columns: pl.DataType) -> pl.DataType:
+        scores, sensitivities = columns
+        _check_numbers("scores", scores)
+        _check_numbers("sensitivities", sensitivities)
+        return pl.UInt32()
+
+    def answers_of_rows(self, columns: Sequence[pl.Series], lengths: Ints) -> pl.Series:
+        """Draw the position of one row per group; null where no row has a finite score and sensitivity."""
+        self.answer_type(*(column.dtype for column in columns))
+        scores, sensitivities = columns
+        rows, counts, eligible = own_sensitivities(scores, sensitivities, lengths, lowest=self.lowest)
+        groups = np.flatnonzero(counts)
+        chosen = np.full(len(lengths), -1, np.int64)
+        if len(groups):
+            best = eligible.best(self.claim.rate, LAWS[self.claim.mechanism], system_words())
+            chosen[groups] = rows[best] - starts(lengths)[groups]
+        return _as_positions(chosen)
+
+    def __str__(self) -> str:
+        return f"row with the {'lowest' if self.lowest else 'highest'} score, by sensitivities of their own"
+
+
+def own_sensitivities(
+    scores: pl.Series, sensitivities: pl.Series, lengths: Ints, *, lowest: bool
+) -> tuple[Ints, Ints, OwnSensitivities]:
+    """Return the rows that may win, how many each group has, and their scores with their sensitivities.
+
+    A row may win whose score is finite, and whose sensitivity is finite and above 0. A ValueError where a group has too
+    many of them.
+    """
+    numbers, weights = column_types.exact_values(scores), column_types.exact_values(sensitivities)
+    is_there = column_types.are_finite(scores) & column_types.are_finite(sensitivities)
+    rows = np.flatnonzero(is_there & (weights > 0).astype(bool))
+    counts = np.diff(np.searchsorted(rows, offsets(lengths)))
+    if not counts.max(initial=0) <= MOST_ROWS:
+        msg = (
+            f"a group must have at most {MOST_ROWS:,} rows with a sensitivity of their own, got {counts.max():,}: each "
+            "is compared with all others.\n\nHint: offer fewer rows, or give one sensitivity for all of them."
+        )
+        raise ValueError(msg)
+    ticks = [column_types.tick(column.dtype) or Fraction(1) for column in (scores, sensitivities)]
+    eligible = OwnSensitivities(numbers[rows], weights[rows], counts[counts > 0], ticks[1] / ticks[0], lowest)
+    return rows, counts, eligible
+
+
+def _check_numbers(name: str, column: pl.DataType) -> None:
+    is_wide = column.is_integer() and column not in _INTEGERS
+    if column_types.family(column) != "number" or is_wide:
+        msg = f"{name} must be integers of at most 64 bits, floats or decimals, got {column}."
+        raise TypeError(msg)
+
+
+def _as_positions(chosen: Ints) -> pl.Series:
+    return pl.Series(chosen).cast(pl.UInt32, strict=False)  # −1, no score offered, becomes null
+
+
+@dataclass(frozen=True)
+class FirstAbove(OfPeopleOrRows):
+    """The first candidate, in the order of the codes, with a count of at least about `threshold`; null if none has.
+
+    Let λ be the rate, and let a group lose i rows (or people) and get j. Then its answers on both sides, with their
+    leads, differ by a loss of at most λ·(i + 2j) one way and λ·(2i + j) the other way: `docs/proofs/first-above.md`.
+    So R is 2 for a row that comes or goes, and 3 for one that takes the place of another, in the same group or in
+    another one. A person who counts once for each candidate moves all counts of a group by 0 or 1 in one direction,
+    and is as one row.
+    """
+
+    threshold: Fraction
+    candidates: Categories | Grid
+    claim: Claim
+    of_people: bool = True
+
+    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
+        """Return R of one row, or person: see the class."""
+        return Fraction(2 if relation == "add_or_remove_one" else 3)
+
+    def coding(self, *columns: pl.DataType) -> Coding:
+        """Return the codes of rows: positions of candidates; of a grid, of the nearest one."""
+        if isinstance(self.candidates, Grid):
+            return NearestCoding(self.candidates, *columns)
+        return CategoryCoding(self.candidates, *columns)
+
+    def _values_type(self, *columns: pl.DataType) -> pl.DataType:
+        """Return the candidates' type; a TypeError where a column has none of that."""
+        if isinstance(self.candidates, Grid):
+            if columns:
+                self.coding(*columns).encoder()
+            return self.candidates.dtype
+        return self.candidates.for_column(columns[0] if columns else None).dtype
+
+    def _with_lead(self, answer: pl.DataType) -> pl.DataType:
+        return type_with_lead(answer, pl.Int64()) if self.has_lead else answer
+
+    @property
+    def fixed_type(self) -> pl.DataType | None:
+        """Type of the answers; None where only the column's type names the candidates."""
+        if isinstance(self.candidates, Categories) and self.candidates.values is None:
+            return None
+        return self._with_lead(self._values_type())
+
+    def answer_type(self, *columns: pl.DataType) -> pl.DataType:
+        """Return the answer's type for a column's; a TypeError where that can't be."""
+        return self._with_lead(self._values_type(*columns))
+
+    def search(self, *columns: pl.DataType) -> Search:
+        """Return what the kernel needs to know."""
+        return Search(self.coding(*columns).size, self.threshold, self.claim.rate)
+
+    def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:
+        """Return the candidates that the codes stand for; null for −1."""
+        of_some = codes.clip(0)
+        if isinstance(self.candidates, Grid):
+            values = self.candidates.take(of_some)
+        else:
+            values = self.candidates.for_column(columns[0] if columns else None).gather(of_some)
+        return values.zip_with(pl.Series(codes >= 0), pl.Series([None], dtype=values.dtype))
+
+    def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
+        """Draw one answer per group from its histogram, also for groups without rows."""
+        (histogram,) = histograms
+        codes, leads = first_above_groups(self.search(*columns), histogram)
+        named = self.named(codes, *columns)
+        return (with_lead(named, pl.Series(leads), codes < 0) if self.has_lead else named,)
+
+    def errors(self, size: int, beta: float) -> tuple[float, float]:
+        """Return how far above T a candidate may be that was passed over, and how far below it the answer.
+
+        Each is exceeded with probability at most `beta`. The first candidate with a count of T + t or more is passed
+        over only if ν − z < −t, which has the probability exp(−λt)/2; and if any such candidate is passed over, it is,
+        as the candidates are passed in their order. One with a count of T − t or less is the answer only if ν − z >= t,
+        which is as rare; that is so of any of them with at most `size` times that probability.
+        """
+        above, below = (max(0.0, math.log(number / (2 * beta))) / float(self.claim.rate) for number in (1, size))
+        return above, below
+
+    def error(self, size: int, beta: float, *columns: pl.DataType) -> float:  # noqa: ARG002
+        """Return the larger one of both errors."""
+        return max(self.errors(size, beta))
+
+    def alternative(self, *columns: pl.DataType) -> HistogramQuery | None:
+        """Return the counts of all candidates at the same loss: which one is the first above is then free to see."""
+        if isinstance(self.candidates, Grid) or (self.candidates.values is None and not columns):
+            return None
+        return counts_at_loss(self.claim, self.candidates.for_column(columns[0] if columns else None))
+
+    def note(self, size: int, alternative: HistogramQuery | None) -> str:
+        """Return what both errors are, and whether to look at noisy counts instead."""
+        above, below = self.errors(size, 0.05)
+        notes = []
+        if alternative is not None:
+            noise = alternative.claim
+            if noise_bound(noise, 0.05 / size) < self.error(size, 0.05):
+                notes.append(
+                    f"Better: value_counts. One person counts for at most {noise.contributions.per_group} of the "
+                    f"candidates of a group, so at the same loss none of its {size:,} counts is off by more than "
+                    f"{noise_bound(noise, 0.05 / size):.3g}, with probability 0.95, and they show all of them."
+                )
+        more, less = (show(as_fraction("error", bound), 3, up=True) for bound in (above, below))
+        notes.append(
+            f"Passes over no candidate with {more} more than the threshold, and answers none with over {less} less: "
+            "each with probability 0.95."
+        )
+        return " ".join(notes)
+
+    def __str__(self) -> str:
+        by_rows = "" if self.of_people else " by rows"
+        return (
+            f"first of {self.candidates} above {show(self.threshold)}{by_rows}"
+            f"{', and its lead' if self.has_lead else ''}"
+        )
+
+
+def as_threshold(value: object) -> Fraction:
+    """Return a threshold of counts, exactly."""
+    exact = positive_fraction("threshold", value)
+    if not exact <= LARGEST_THRESHOLD:
+        msg = f"threshold must be at most 2**62, got {value!r}: no count is larger."
+        raise ValueError(msg)
+    return exact

@@ -1,0 +1,610 @@
+"""The statement of a release, and its texts for people and registries."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from dp_polars._accounting.claims import mechanisms_of
+from dp_polars._base.numbers import as_fraction, plural, show
+from dp_polars._questions.statement_facts import FIELDS, NOT_RECORDED, TO_BE_STATED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from dp_polars._questions.statement_facts import Facts, Field
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of texts under headers."""
+
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def lines(self) -> list[str]:
+        """Return each row as a text."""
+        return [
+            "; ".join(f"{header}: {cell}" for header, cell in zip(self.headers, row, strict=True) if cell)
+            for row in self.rows
+        ]
+
+
+Part: TypeAlias = "str | Table"
+
+_STATES = {
+    "planned": "Planned: a query does not know whether it was released.",
+    "released": "Released into the file that carries this statement.",
+    "published": "Released, with the page that this statement stands on.",
+    "charged": "Charged: everything that the ledger holds was paid for before a row was read.",
+    "asked": "A plain expression: every evaluation is a release, and nothing counts them.",
+}
+_MECHANISMS = {
+    "permute_and_flip": "Permute-and-flip (McKenna & Sheldon 2020, arXiv 2010.12603): one candidate of each group.",
+    "exponential": "The exponential mechanism, with its bounded range: one candidate of each group.",
+    "discrete_laplace": "Discrete Laplace noise on whole numbers (Ghosh, Roughgarden & Sundararajan 2009).",
+    "discrete_gaussian": "Discrete Gaussian noise on whole numbers (Canonne, Kamath & Steinke 2020, arXiv 2004.00010).",
+    "partition_selection": "Optimal partition selection (Desfontaines et al. 2022, arXiv 2006.03684): which keys are "
+    "shown.",
+    "discrete_gaussian_threshold": "Discrete Gaussian noise on numbers of people, and a threshold: which keys are "
+    "shown.",
+    "first_above": "Online selection with exponential noise on each count and on the threshold: the first candidate "
+    "above the threshold.",
+}
+_RELATIONS = {
+    "add_or_remove_one": "Two data sets are neighbours if one is the other without all rows of {person}.",
+    "replace_one": "Two data sets are neighbours if all rows of {person} in one are replaced by those of another one.",
+}
+_NOT_KNOWN = "Not known"
+_UNCHECKED = (
+    "taken unchecked (unchecked=True). That each person's rows follow from that person's is what its owner says: it "
+    "was not looked at."
+)
+
+
+def stated(facts: Facts, field: Field) -> list[Part]:
+    """Return what stands in a field: what the package knows, then what people say, or that it is to be stated."""
+    known = facts["known"].get(field.name, field.usual)
+    found: list[Part] = list(_OF_FIELD[field.name](facts)) if field.name in _OF_FIELD else []
+    if known is not None:
+        return [*found, *map(str, known if isinstance(known, list) else [known])]
+    if found and field.name not in _ALSO_PEOPLES:
+        return found
+    if field.kind in ("text", "texts"):
+        return [*found, f"{_ALSO_PEOPLES.get(field.name, '')}{TO_BE_STATED}"]
+    return found
+
+
+def tier_of(facts: Facts) -> int:
+    """Return the highest tier all of whose fields are stated."""
+    if "tier" in facts["known"]:
+        return int(facts["known"]["tier"])
+    lacking = [
+        field.tier
+        for field in FIELDS
+        if field.tier is not None
+        and (not (parts := stated(facts, field)) or any(str(part).endswith(TO_BE_STATED) for part in parts))
+    ]
+    return max(1, min(lacking, default=4) - 1)
+
+
+def state_of(facts: Facts) -> str:
+    """Return whether it was released."""
+    return _STATES[facts["state"]]
+
+
+def amount(loss: Facts) -> str:
+    """Return a loss exactly."""
+    text = f"{loss['unit']} = {_exactly(loss)}"
+    return f"{text}, delta = {_exactly(loss['delta'])}" if loss["delta"]["exact"] != "0" else text
+
+
+def _exactly(number: Facts) -> str:
+    """Return a number as a decimal or a short ratio; a long ratio stands behind what it is about."""
+    text = str(number["text"])
+    return f"{text} (exactly {number['exact']})" if text.startswith("about ") else text
+
+
+def _releases(facts: Facts) -> Iterator[tuple[str, Facts]]:
+    """Yield what begins a text about each release, and the release: its name in a publication, or its number."""
+    many = len(facts["releases"]) > 1
+    for number, release in enumerate(facts["releases"], 1):
+        name = release.get("name") or (f"Release {number}" if many else "")
+        yield f"{name}: " if name else "", release
+
+
+def _of_each(facts: Facts, texts: Callable[[Facts], Iterable[str]]) -> Iterator[str]:
+    """Yield texts about all releases: once what all have in common, the rest after the names of those that it is of."""
+    found: dict[str, list[str]] = {}
+    releases = list(_releases(facts))
+    for begin, release in releases:
+        for text in dict.fromkeys(texts(release)):
+            found.setdefault(text, []).append(begin)
+    for text, begins in found.items():
+        names = ", ".join(begin.removesuffix(": ") for begin in begins)
+        is_of_all = len(begins) == len(releases)
+        yield text if is_of_all else f"{names}: {text}"
+
+
+def _variant(facts: Facts) -> Iterator[Part]:
+    if facts["loss"] is not None:
+        yield facts["loss"]["variant"]
+
+
+def _domain(facts: Facts) -> Iterator[Part]:
+    if facts["state"] == "asked":
+        yield f"{_NOT_KNOWN}: the data, for a plain expression has none."
+        return
+    yield "Every data set with the columns below is in the domain, whatever its rows are, and however many."
+    yield (
+        "That keys, candidates and bounds are public, and that one person's rows do not depend on another's, is the "
+        "word of those who asked."
+    )
+    yield from _of_each(facts, _columns)
+    yield from _of_each(facts, lambda one: [] if one["keys"] is None else [_keys(one["keys"])])
+    yield from _unrecorded(facts, "Columns and keys")
+
+
+def _columns(release: Facts) -> Iterator[str]:
+    for number, table in enumerate(release["tables"], 1):
+        name = f"Table {number}" if len(release["tables"]) > 1 else "The table"
+        if table["columns"] is None:
+            yield f"{name}: columns are {_NOT_KNOWN.lower()}, for no data are bound."
+        else:
+            columns = ", ".join(f"{column} ({dtype})" for column, dtype in table["columns"].items())
+            yield f"{name} has the columns {columns}."
+
+
+def _keys(keys: Facts) -> str:
+    return f"{plural(keys['number'], 'public group')}, by {', '.join(keys['columns'])}: {keys['values']}."
+
+
+def _unprotected(facts: Facts) -> Iterator[Part]:
+    yield (
+        "The questions themselves: names and losses of outputs, bounds, steps after protect, and names and types of "
+        "columns."
+    )
+    yield from _of_each(facts, _public)
+    if facts["state"] == "asked":
+        yield f"{_NOT_KNOWN}: what else the query releases in which the expression stands, its groups among it."
+    yield from _unrecorded(facts, "Keys, candidates, bounds, joined public frames and files")
+    yield "How long a release takes, and how much memory."
+
+
+def _public(release: Facts) -> Iterator[str]:
+    if release["keys"] is not None:
+        yield f"Keys. {_keys(release['keys'])} They are public, or were released before."
+    for output in release["outputs"]:
+        if output["candidates"] is not None:
+            yield f"Candidates of {output['name']}: {output['candidates']}."
+    if release["bounds"]:
+        yield f"Bounds on what counts of a person: {_bounds(release['bounds'])}."
+    for frame in release["public_frames"]:
+        yield f"A public frame that is joined: {frame}."
+    for table in release["tables"]:
+        if table["files"] is not None:
+            yield f"Files, by name: {table['files']}."
+
+
+def _bounds(bounds: Facts) -> str:
+    return ", ".join(f"{name}={value}" for name, value in bounds.items())
+
+
+def _unit(facts: Facts) -> Iterator[Part]:
+    unit = facts["unit"]
+    yield f"One person: {unit['why'] if unit['person'] is None else unit['person'] + '.'}"
+
+
+def _unit_details(facts: Facts) -> Iterator[Part]:
+    unit = facts["unit"]
+    if unit["relation"] is None:
+        yield f"{_NOT_KNOWN}: which data sets are neighbours."
+    else:
+        yield f"{_RELATIONS[unit['relation']].format(person='one person')} ({unit['relation']})"
+    yield from unit["notes"]
+    yield from _of_each(facts, lambda one: [one["protection"]])
+
+
+def _loss(facts: Facts) -> Iterator[Part]:
+    if facts["loss"] is not None:
+        yield amount(facts["loss"])
+
+
+def _loss_details(facts: Facts) -> Iterator[Part]:
+    loss = facts["loss"]
+    if loss is None:
+        yield f"{_NOT_KNOWN}: {facts['no_loss']}"
+        return
+    what = "one evaluation" if facts["state"] == "asked" else "all that is stated here"
+    if facts["promise"] is not None:
+        yield f"All that is stated here keeps the promise of {facts['promise']}, by the loss that follows."
+    yield f"One person loses {amount(loss)} to {what}."
+    if loss["definition"]:
+        yield loss["definition"]
+    yield loss["means"]
+    at = loss["at_delta"]
+    shown = f"no finite ε at δ = {at['text']}"
+    if at["epsilon"] is not None:
+        shown = f"ε = {show(as_fraction('epsilon', at['epsilon']), 4, up=True)} at δ = {at['text']}"
+    yield f"As (ε, δ)-DP it is {shown}."
+    if facts["ledger"] is not None and facts["state"] == "charged":
+        ledger = facts["ledger"]
+        yield (
+            "This is the promise of the budget. It holds however the questions and their losses were chosen. What was "
+            f"charged so far is {amount(ledger['spent'])}, if they were fixed beforehand."
+            if ledger["is_promise"]
+            else f"The budget is {amount(ledger['total'])} in all. That bound holds however the questions were "
+            "chosen; the sum so far is the loss of questions, and of losses, that were fixed beforehand."
+        )
+
+
+def _model(facts: Facts) -> Iterator[Part]:  # noqa: ARG001
+    yield (
+        "Those who run the release read the rows as they are, and are trusted with them. Only drawn answers leave; "
+        "those who see these need not be trusted."
+    )
+
+
+def _post_processing(facts: Facts) -> Iterator[Part]:  # noqa: ARG001
+    yield (
+        "Ranges, and groups that are left out because their noisy number of people is small, follow from what was "
+        "drawn and from public values. They cost nothing."
+    )
+
+
+def _composition(facts: Facts) -> Iterator[Part]:
+    if facts["state"] == "asked":
+        yield (
+            f"{_NOT_KNOWN}: how often the expression is evaluated, for how many groups, and what else is asked. Each "
+            "evaluation costs its loss, and no budget adds them up."
+        )
+        return
+    yield "Losses add up, over outputs and over releases, also where a question depends on an earlier answer."
+    yield "The loss of an output is that of one person over all groups together."
+    for release, one in _releases(facts):
+        outputs = " + ".join(amount(output["loss"]) for output in one["outputs"])
+        yield f"{release}{outputs} cost {amount(one['loss'])} in all."
+    if any(output["mechanism"] in mechanisms_of("keys") for _, one in _releases(facts) for output in one["outputs"]):
+        yield "The δ is for keys that nobody listed: one of a single person is shown with that probability at most."
+    ledger = facts["ledger"]
+    if ledger is None:
+        yield "No budget: what else was released of the same people is not recorded."
+        return
+    yield (
+        f"A budget of {amount(ledger['total'])} pays before a row is read. Charged when this was written: "
+        f"{amount(ledger['spent'])}, by {plural(ledger['charges'], 'output')}."
+    )
+    if ledger["is_promise"]:
+        yield (
+            "A release is allowed while the sum of all ε, or the sum of Rényi divergences of one order, is within what "
+            "proves this promise. The order was fixed before the first charge."
+        )
+    if ledger["delta_for"]:
+        of_keys = "The part of its δ that keys may spend" if ledger["is_promise"] else "Its δ"
+        yield f"{of_keys} was spent by {', '.join(ledger['delta_for'])}: by keys that nobody listed."
+    yield f"SHA-256 of the ledger's last entry: {ledger['digest'] or 'none, for nothing is charged'}."
+    if ledger["entries"]:
+        rows = tuple(
+            (one["when"], one["what"], one["mechanism"], amount(one["loss"]), one["recorded"])
+            for one in ledger["entries"]
+        )
+        yield Table(("charged", "output", "mechanism", "loss", "its query"), rows)
+
+
+def _before(facts: Facts) -> Iterator[Part]:
+    yield from _of_each(facts, _steps)
+    ledger = facts["ledger"]
+    if ledger is not None and (unchecked := [one["what"] for one in ledger["entries"] if one["unchecked"]]):
+        yield f"In the ledger, the table of {', '.join(unchecked)} was {_UNCHECKED}"
+    if ledger is not None and ledger["asked_before"]:
+        yield f"Keys and bounds that were asked of the rows, and charged: {'; '.join(ledger['asked_before'])}."
+    if facts["state"] == "asked":
+        yield f"{_NOT_KNOWN}: the steps of the query in which the expression stands."
+    yield from _unrecorded(facts, "Steps")
+
+
+def _steps(release: Facts) -> Iterator[str]:
+    for table in release["tables"]:
+        kinds = table["before"]
+        if kinds is None:
+            yield f"Steps before protect: {_NOT_KNOWN.lower()}, for no data are bound, or files are gone."
+        elif kinds:
+            yield f"Steps before protect, of these kinds: {', '.join(kinds)}. What they say is not shown."
+        else:
+            yield "No step before protect."
+    if release["unchecked"]:
+        yield f"The table was {_UNCHECKED}"
+    if release["steps"] is not None:
+        steps = "; ".join(release["steps"])
+        yield f"Steps after protect, each on the rows of one person: {steps}." if steps else "No step after protect."
+
+
+def _mechanisms(facts: Facts) -> Iterator[Part]:
+    rows = [
+        (
+            *(release + output["name"], output["selects"], output["mechanism"], amount(output["loss"])),
+            *(_rate(output), _error(output), output.get("note") or ""),
+        )
+        for release, one in _releases(facts)
+        for output in one["outputs"]
+    ]
+    if rows:
+        yield Table(("output", "what is asked", "mechanism", "loss", "rate", "error", "note"), tuple(rows))
+    used = {output["mechanism"] for _, one in _releases(facts) for output in one["outputs"]}
+    used |= {one["mechanism"] for one in (facts["ledger"] or {"entries": []})["entries"] if facts["state"] == "charged"}
+    yield from (text for name, text in _MECHANISMS.items() if name in used)
+    versions = facts["versions"]
+    yield (
+        f"By dp_polars {versions['dp_polars']} with Polars {versions['polars']} and Python {versions['python']}, on "
+        f"{facts['date']}."
+    )
+    yield (
+        "Every draw is exact: losses, rates and sums are rational or whole numbers, and where floats can't decide a "
+        "draw, more digits do. Random words are AES-256 in counter mode under a key of the operating system."
+    )
+    yield (
+        "Time is not protected: nobody who must not see the rows may time a release, or watch the terminal. A message "
+        "of an error never holds a value of a row."
+    )
+
+
+def _rate(output: Facts) -> str:
+    rate = f"rate {output['rate']:.4g}"
+    if output["scale"] is not None:
+        what = "standard deviation" if "gaussian" in output["mechanism"] else "scale"
+        rate += f", {what} {output['scale']:.4g}"
+    draws = f", {output['draws']} draws" if output["draws"] > 1 else ""
+    return f"{rate}, range {output['score_range']}{draws}"
+
+
+def _error(output: Facts) -> str:
+    if output.get("error_95") is None:
+        return "depends on rows that are private: see the note" if output.get("note") else "not known without data"
+    return f"at most {output['error_95']:.4g} ({output['error_unit']}) with 95 %"
+
+
+def _unrecorded(facts: Facts, what: str) -> Iterator[Part]:
+    """Yield that a ledger holds none of this, for outputs whose query was not given."""
+    ledger = facts["ledger"]
+    if facts["state"] == "charged" and ledger is not None and ledger["unrecorded"]:
+        yield f"{what} of {plural(ledger['unrecorded'], 'output')} in the ledger: {NOT_RECORDED}."
+
+
+_OF_FIELD = {
+    "variant_name": _variant,
+    "data_domain": _domain,
+    "unprotected_quantities": _unprotected,
+    "privacy_unit": _unit,
+    "privacy_parameters": _loss,
+    "privacy_unit_details": _unit_details,
+    "privacy_parameters_details": _loss_details,
+    "model_name_details": _model,
+    "post_processing": _post_processing,
+    "composition": _composition,
+    "preprocessing_and_hyperparameter_tuning": _before,
+    "mechanisms": _mechanisms,
+}
+# Fields of which people know a part that the package can't: what it begins with.
+_ALSO_PEOPLES = {
+    "post_processing": "What is done with the answers afterwards: ",
+    "preprocessing_and_hyperparameter_tuning": "How bounds, keys and losses were chosen, and what was looked at: ",
+    "mechanisms": "How the rows are secured, and who may read them: ",
+}
+
+
+_HEADINGS = {
+    "basic": "The release",
+    "dp_variant": "What is promised, about which data",
+    "privacy_loss": "Who is protected, and how much",
+    "deployment_model": "Who sees what",
+    "accounting": "How losses add up",
+    "implementation": "How it was computed",
+    "administrative": "This record",
+}
+# Characters that Markdown reads as marks; an underscore within a word is none.
+_MARKS = re.compile(r"[\\`*\[\]#|~$<>]|&(?=[#\w]+;)|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+# Characters that YAML must not hold as they are, or reads as ends of lines.
+_UNPRINTED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+
+
+@dataclass(frozen=True)
+class Statement:
+    r"""What was done for privacy, for those who publish, sign and review a release. It never changes.
+
+    Made by `PrivateQuery.statement`, `PrivateExpr.statement` and `dp_polars.statement`; `read_claim` finds the one that
+    a file carries. It says whom the release protects and how much, what is not protected, and how each number was
+    drawn. What the package does not know stands there as "TO BE STATED", "not known" or "not recorded".
+
+    Nothing in it depends on a private row, or on what the steps before `protect` say.
+
+    Attributes
+    ----------
+    written
+        All facts as JSON.
+
+    Examples
+    --------
+    >>> import dp_polars as dpp
+    >>> query = dpp.protect("patient", max_groups=1).agg(dpp.n_people(epsilon=0.5))
+    >>> statement = query.statement(name="Patients", publication_date="2026-11-23")
+    >>> statement.facts["loss"]["exact"]
+    '1/2'
+    >>> print(statement.to_yaml().splitlines()[5])
+        name: "Patients"
+    """
+
+    written: str
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Statement:
+        """Return the statement of these facts."""
+        return cls(json.dumps(facts))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """All facts, as a new mapping of texts, numbers, lists and mappings."""
+        facts: dict[str, Any] = json.loads(self.written)
+        return facts
+
+    def to_markdown(self) -> str:
+        """Return the statement as a page of Markdown, with every text of keys, names and arguments escaped."""
+        lines = [f"# {_for_markdown(self._title)}", "", _for_markdown(state_of(self.facts))]
+        for heading, fields in self._sections():
+            lines += ["", f"## {heading}"]
+            for label, parts in fields:
+                lines += ["", f"**{label}**"]
+                for part in parts:
+                    lines += _markdown_table(part) if isinstance(part, Table) else ["", _for_markdown(part)]
+        return "\n".join(lines) + "\n"
+
+    def to_html(self) -> str:
+        """Return the statement as a `<section>` of HTML, with every text of keys, names and arguments escaped.
+
+        It needs nothing else: no style, no script, no network.
+        """
+        lines = ['<section class="dp-statement">', f"<h2>{html.escape(self._title)}</h2>"]
+        lines.append(f"<p>{html.escape(state_of(self.facts))}</p>")
+        for heading, fields in self._sections():
+            lines += [f"<h3>{heading}</h3>", "<dl>"]
+            for label, parts in fields:
+                lines.append(f"<dt>{label}</dt>")
+                lines += [f"<dd>{_html(part)}</dd>" for part in parts]
+            lines.append("</dl>")
+        return "\n".join([*lines, "</section>"]) + "\n"
+
+    def to_yaml(self) -> str:
+        """Return the statement as an entry of the public registry of deployments, by its schema.
+
+        Raises
+        ------
+        ValueError
+            If a field that the schema requires takes no blank, and has no value: a date or an enumeration.
+
+        Notes
+        -----
+        A text that is missing is "TO BE STATED"; an enumeration that is missing is left out. `tier` is the highest one
+        all of whose fields are stated, if it was not given.
+        """
+        return "\n".join(_yaml(self._record())) + "\n"
+
+    def __repr__(self) -> str:
+        facts = self.facts
+        lines = {
+            "about": self._title,
+            "state": state_of(facts),
+            "loss": "not known" if facts["loss"] is None else f"{amount(facts['loss'])}, {facts['loss']['variant']}",
+            "protects": " ".join(map(str, stated(facts, _field("privacy_unit")))),
+            "outputs": ", ".join(output["name"] for one in facts["releases"] for output in one["outputs"]) or "none",
+            "open": ", ".join(self._open()) or "nothing",
+        }
+        return "<Statement\n" + "\n".join(f"{key + ':':<10}{text}" for key, text in lines.items()) + ">"
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    @property
+    def _title(self) -> str:
+        return f"Privacy statement: {self.facts['known'].get('name', TO_BE_STATED)}"
+
+    def _open(self) -> list[str]:
+        """Return the fields that are to be stated."""
+        facts = self.facts
+        return [
+            field.name
+            for field in FIELDS
+            if field.section != "record"
+            and (not (parts := stated(facts, field)) or str(parts[-1]).endswith(TO_BE_STATED))
+            and field.kind != "fact"
+        ]
+
+    def _sections(self) -> Iterator[tuple[str, list[tuple[str, list[Part]]]]]:
+        """Yield each heading, and the fields below it: their labels, and what stands in them."""
+        facts = self.facts
+        for section, heading in _HEADINGS.items():
+            fields = ((field, stated(facts, field)) for field in FIELDS if field.section == section)
+            yield heading, [(field.label, parts or ["Not stated"]) for field, parts in fields]
+
+    def _record(self) -> dict[str, Any]:
+        """Return the entry of the registry."""
+        facts = self.facts
+        sections: dict[str, dict[str, Any]] = {}
+        for field in FIELDS:
+            value = tier_of(facts) if field.name == "tier" else _value(facts, field)
+            if value is not None:
+                sections.setdefault(field.section, {})[field.name] = value
+            elif field.is_required:
+                hint = f"one of {list(field.words)}" if field.words else "such as '2026-11-23'"
+                msg = (
+                    f"to_yaml: {field.name} must be stated, for the registry requires it.\n\n"
+                    f"Hint: statement({field.name}=…), {hint}."
+                )
+                raise ValueError(msg)
+        return {**sections.pop("record"), "deployment": sections}
+
+
+def _field(name: str) -> Field:
+    return next(field for field in FIELDS if field.name == name)
+
+
+def _value(facts: Mapping[str, Any], field: Field) -> object:
+    """Return what a field of the registry has, as the schema wants it; None where it is left out."""
+    facts = dict(facts)
+    if field.name == "privacy_parameters":
+        return _parameters(facts)
+    parts = stated(facts, field)
+    if field.kind == "texts":
+        return [str(part) for part in parts]
+    texts = ["\n".join(f"- {line}" for line in part.lines()) if isinstance(part, Table) else part for part in parts]
+    return "\n\n".join(texts) or None
+
+
+def _parameters(facts: Mapping[str, Any]) -> dict[str, float] | None:
+    """Return the loss as floats that are no less; None where it is not known."""
+    loss = facts["loss"]
+    if loss is None:
+        return None
+    found = {loss["unit"]: loss["value"], **({"delta": loss["delta"]["value"]} if loss["delta"]["value"] else {})}
+    return {name: value for name, value in found.items() if value is not None} or None
+
+
+def _yaml(value: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+    """Yield the lines of a mapping; texts stand in quotes, so that no date and no "no" is taken for another type."""
+    for name, one in value.items():
+        if isinstance(one, dict):
+            yield f"{indent}{name}:"
+            yield from _yaml(one, f"{indent}  ")
+        elif isinstance(one, list):
+            yield f"{indent}{name}:"
+            yield from (f"{indent}  - {_scalar(text)}" for text in one)
+        else:
+            yield f"{indent}{name}: {_scalar(one)}"
+
+
+def _scalar(value: object) -> str:
+    if isinstance(value, str):
+        return _UNPRINTED.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
+    text = repr(value)
+    # YAML 1.1 takes 1e-06 for a text.
+    return text.replace("e", ".0e") if "e" in text and "." not in text else text
+
+
+def _for_markdown(text: str) -> str:
+    """Return a text for Markdown, on one line, that shows as it is."""
+    return _MARKS.sub(lambda found: f"\\{found[0]}", " ".join(text.split()))
+
+
+def _markdown_table(table: Table) -> list[str]:
+    rows = [table.headers, tuple("---" for _ in table.headers), *(map(_for_markdown, row) for row in table.rows)]
+    return ["", *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def _html(part: Part) -> str:
+    if not isinstance(part, Table):
+        return html.escape(part)
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in part.headers)
+    rows = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in part.rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"

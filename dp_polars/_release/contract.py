@@ -1,0 +1,630 @@
+"""The contract of an engine, its work, and the outputs that are made of its histograms."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from io import BytesIO
+from itertools import count
+from math import prod
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeAlias, TypeVar
+
+import numpy as np
+import polars as pl
+
+from dp_polars._bins.binning import OneCode
+from dp_polars._mechanisms.histograms import Histogram
+from dp_polars._questions.measures import BETA
+from dp_polars._questions.question import Evidence
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dp_polars._base.column_types import PrivacyUnit
+    from dp_polars._base.rng import Ints
+    from dp_polars._bins.binning import Coding, Weighing
+    from dp_polars._mechanisms.histograms import Histogram
+    from dp_polars._questions.question import Columns, HistogramQuery
+    from dp_polars._questions.unlisted_keys import KeysThatAreThere
+    from dp_polars._release.protection import Limits
+
+
+#: Whether numbers come with their ranges, each of them at 95 %, or all of them together.
+Ranges: TypeAlias = "bool | Literal['all']"
+
+
+def names_of_ends(output: str) -> tuple[str, str]:
+    """Return the columns that hold the ends of an output's range."""
+    return f"{output}_low", f"{output}_high"
+
+
+@dataclass(frozen=True)
+class Output:
+    """One answer: its name, what is asked, of columns of which types, and the positions of its tallies."""
+
+    name: str
+    query: HistogramQuery
+    types: Columns
+    tallies: tuple[int, ...]
+
+    @property
+    def dtype(self) -> pl.DataType:
+        """Type of the answers."""
+        return self.query.answer_type(*self.types)
+
+    @property
+    def drawn_types(self) -> tuple[pl.DataType, ...]:
+        """Types of the columns of `drawn`."""
+        return self.query.drawn_types(*self.types)
+
+    def names(self, *, ranges: bool) -> list[str]:
+        """Return the columns that are shown: the answers, and the ends of their ranges."""
+        return [self.name, *(names_of_ends(self.name) if self.query.has_ends(ranges=ranges) else ())]
+
+    def drawn(self, histograms: Sequence[Histogram]) -> tuple[pl.Series, ...]:
+        """Draw once for each group: see `HistogramQuery.drawn`."""
+        return self.query.drawn(histograms, *self.types)
+
+
+@dataclass(frozen=True)
+class Presentation:
+    """How a release is shown.
+
+    Parameters
+    ----------
+    ranges
+        Whether numbers come with the ends of their 95 % ranges; "all": of ranges that all hold with 95 %.
+    people
+        The output that counts the people of a group. None: every group is shown.
+    min_people
+        The other outputs of groups with fewer people are null.
+    sure
+        Whether it is the lower end of the range that must be as large.
+    """
+
+    ranges: Ranges = False
+    people: str | None = None
+    min_people: int = 1
+    sure: bool = False
+
+    def of(self, outputs: Sequence[Output], groups: int) -> Shown:
+        """Return the presentation of the outputs, for this number of groups."""
+        numbers = groups * sum(
+            output.query.answer_width(*output.types) for output in outputs if output.query.has_ranges
+        )
+        return Shown(tuple(outputs), self, beta_of_each(numbers) if self.ranges == "all" else BETA)
+
+
+#: As it was drawn: without ranges, every group.
+AS_DRAWN = Presentation()
+
+
+def beta_of_each(numbers: int) -> float:
+    """Return how often each of independent ranges may fail so that all of them hold with 95 %; rounded down."""
+    return BETA if numbers <= 1 else -math.expm1(math.log1p(-BETA) / numbers) * (1 - 2.0**-40)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How outputs are shown.
+
+    Parameters
+    ----------
+    outputs
+        In their order.
+    presentation
+        What was asked for.
+    beta
+        How often each range fails, at most.
+    """
+
+    outputs: tuple[Output, ...]
+    presentation: Presentation
+    beta: float = BETA
+
+    @property
+    def names(self) -> list[list[str]]:
+        """The columns of each output."""
+        return [output.names(ranges=bool(self.presentation.ranges)) for output in self.outputs]
+
+    def columns(self, drawn: Sequence[pl.Series]) -> list[list[pl.Series]]:
+        """Return the columns of each output, of what was drawn for all of them, one after the other."""
+        left, beta = list(drawn), self.beta if self.presentation.ranges else None
+        parts = [[left.pop(0) for _ in output.drawn_types] for output in self.outputs]
+        shown = []
+        for output, part, names in zip(self.outputs, parts, self.names, strict=True):
+            columns = output.query.presented(part, beta, *output.types)
+            shown.append([column.alias(name) for column, name in zip(columns, names, strict=True)])
+        if self.presentation.people is None:
+            return shown
+        at = [output.name for output in self.outputs].index(self.presentation.people)
+        enough = self._number(at, parts[at]) >= self.presentation.min_people
+        return [part if place == at else [_only(enough, one) for one in part] for place, part in enumerate(shown)]
+
+    def _number(self, at: int, drawn: Sequence[pl.Series]) -> pl.Series:
+        """Return the number of people that counts: what was drawn, or the lower end of its range."""
+        output = self.outputs[at]
+        columns = output.query.presented(drawn, self.beta if self.presentation.sure else None, *output.types)
+        return columns[1 if self.presentation.sure else 0]
+
+
+def _only(shown: pl.Series, column: pl.Series) -> pl.Series:
+    """Return a column that is null where it is not shown."""
+    return column.zip_with(shown, pl.Series(column.name, [None], column.dtype))
+
+
+Released = TypeVar("Released")
+
+_OF_VALUES = Evidence(OneCode())
+
+
+class UnreadableError(Exception):
+    """Private rows can't even be opened. That, and why, depends on the rows: the release is charged, and fails."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """One histogram to make: what is read, how a row is counted, and what counts of a person at most.
+
+    Parameters
+    ----------
+    columns
+        Row-by-row expressions of the private rows, one output each. For engines that run no expressions they are plain
+        columns, called `names`.
+    types
+        Their types; of plain columns, as `Engine.schema` gave them.
+    evidence
+        How a row is counted. `coding.encoder()` takes one Series per column, of these `types`, and returns one code per
+        row, also for null; `coding.size` is the code of a row that is ignored. `weighing.weigher()` takes the same and
+        returns one integer per row. None: one each. Where no column is read, every row has the code 0.
+    limits
+        The most that counts of one person's rows.
+    people
+        Whether distinct people are counted per code, rather than rows.
+    """
+
+    columns: tuple[pl.Expr, ...]
+    types: Columns
+    evidence: Evidence
+    limits: Limits
+    people: bool
+
+    @property
+    def names(self) -> list[str]:
+        """The names of plain columns."""
+        return [column.meta.root_names()[0] for column in self.columns]
+
+    @property
+    def coding(self) -> Coding:
+        """Columns -> code; a row without a code is ignored."""
+        return self.evidence.coding
+
+    @property
+    def weighing(self) -> Weighing | None:
+        """Columns -> weight. None: one each."""
+        return self.evidence.weighing
+
+    def counts_like(self, other: Tally) -> bool:
+        """Return whether another histogram is of the same rows and codes, though perhaps of other weights."""
+        is_alike = (self.coding, self.limits, self.people) == (other.coding, other.limits, other.people)
+        return is_alike and self.reads_like(other)
+
+    def reads_like(self, other: Tally) -> bool:
+        """Return whether another histogram is of the same columns."""
+        return (
+            self.types == other.types
+            and len(self.columns) == len(other.columns)
+            and all(map(_is_the_same, self.columns, other.columns))
+        )
+
+    @property
+    def by_person(self) -> bool:
+        """Whether it matters whose a row is, where there is a privacy unit."""
+        return self.people or not self.limits.everything
+
+    @property
+    def reading_order(self) -> tuple[bool, bool]:
+        """Sorts tallies: what asks only whether a column has a value comes last, since another one may tell it."""
+        return isinstance(self.coding, OneCode), self.weighing is None
+
+
+def _is_the_same(one: pl.Expr, two: pl.Expr) -> bool:
+    """Return whether two expressions are the same but for their names; to `meta.eq` alone, 0.0 is -0.0."""
+    one, two = one.meta.undo_aliases(), two.meta.undo_aliases()
+    return one.meta.eq(two) and one.meta.serialize() == two.meta.serialize()
+
+
+def reading_values(
+    tallies: Sequence[Tally], taken: Collection[str], put: Callable[[str, str], None]
+) -> tuple[Tally, ...]:
+    """Return the tallies, for engines that run no expressions: those that count nulls read a further column instead.
+
+    `put` is called with the name of the new column, which is none of `taken` in any case, and that of the old one: the
+    new one must have a value (an integer) exactly where the old one is null.
+    """
+    names: dict[str, str] = {}
+    used = {name.lower() for name in taken}  # to most engines, names of other case are the same
+
+    def read(tally: Tally) -> Tally:
+        if tally.coding != OneCode(nulls=True):
+            return tally
+        name = tally.names[0]
+        if name not in names:
+            names[name] = next(free for i in count() if (free := f"null{i}") not in {*used, *names.values()})
+            put(names[name], name)
+        return replace(tally, columns=(pl.col(names[name]),), types=(pl.Int64(),), evidence=_OF_VALUES)
+
+    return tuple(map(read, tallies))
+
+
+def alike(tallies: Sequence[Tally]) -> list[list[int]]:
+    """Return the positions of tallies that differ in their weights alone, together: they keep the same rows."""
+    return gathered(tallies, Tally.counts_like)
+
+
+def gathered(tallies: Sequence[Tally], goes_with: Callable[[Tally, Tally], bool]) -> list[list[int]]:
+    """Return the positions of tallies, together where one goes with the first of the others."""
+    found: list[list[int]] = []
+    for number, tally in enumerate(tallies):
+        together = next((numbers for numbers in found if goes_with(tally, tallies[numbers[0]])), None)
+        if together is None:
+            found.append([number])
+        else:
+            together.append(number)
+    return found
+
+
+#: Columns of rows that stand for people: how many rows each has, in how many groups, and the most in one of them.
+ROWS, GROUPS, ROWS_IN_GROUP = "rows", "groups", "rows in group"
+#: And, of people who are cut, how many rows the limits leave out.
+ROWS_CUT = "rows cut"
+#: More rows of one person, in a group and in all, count as these: so that no arithmetic on them leaves 64 bits.
+MOST_IN_GROUP, MOST_IN_ALL = 1 << 30, 1 << 32
+
+
+@dataclass(frozen=True)
+class PerPerson:
+    """What the private rows are replaced by before anything else: one row for each person, of numbers.
+
+    Their columns are `ROWS`, `GROUPS` and `ROWS_IN_GROUP`, of Int64. Only rows of listed groups count, and a person
+    without any has no row here. With `cut` there is `ROWS_CUT`, too: for the tally that loses most, how many rows are
+    left out. Let `limits.rows_per_group` leave s rows in k groups. Then `limits.groups` random ones of more groups keep
+    s·groups/k on average, to the nearest whole number (ties up), and `limits.rows` at most that many. Where people
+    count, a row is one code in one group.
+
+    Parameters
+    ----------
+    privacy_unit
+        The columns that tell people apart, sorted: each combination of values is one person.
+    keys
+        Public groups, as of `Work`. None: one group.
+    cut
+        If any, only those people have a row here of whom the limits of at least one of these tallies leave out
+        something that is evidence for it, or whose weights in a group and code are clipped together
+        (`Weighing.of_person`). That follows from numbers of rows, codes and groups, and from sums: no order is drawn.
+    """
+
+    privacy_unit: PrivacyUnit
+    keys: pl.DataFrame | None = None
+    cut: tuple[Tally, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """All combinations of public values as keys, never made: group i is the i-th, the last column running fastest.
+
+    Only the groups that have rows come back for each tally: as the codes of one group (`Work.histogram`).
+
+    Parameters
+    ----------
+    values
+        The values of each key column, in the types of `Work.keys`.
+    """
+
+    values: tuple[pl.Series, ...]
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the key columns."""
+        return [one.name for one in self.values]
+
+    @property
+    def dtypes(self) -> list[pl.DataType]:
+        """Their types."""
+        return [one.dtype for one in self.values]
+
+    @property
+    def width(self) -> int:
+        """How many key columns there are."""
+        return len(self.values)
+
+    @property
+    def height(self) -> int:
+        """How many combinations there are."""
+        return prod(map(len, self.values))
+
+    @property
+    def strides(self) -> list[int]:
+        """How far apart two groups are that differ by one place in a column."""
+        return [prod(map(len, self.values[place + 1 :])) for place in range(self.width)]
+
+
+@dataclass(frozen=True)
+class Work:
+    """A query on columns of known types: everything proved and typed, nothing read.
+
+    Parameters
+    ----------
+    privacy_unit
+        The columns that tell people apart, sorted: each combination of values is one person. None: every row is a
+        person of its own, and nothing is bounded.
+    keys
+        The public groups: row i is group i. The columns have the names and types of private ones (of a Categorical: its
+        text). They hold no null and repeat no row. None: one group. With a `Product` tallies have one code, and no
+        weights.
+    tallies
+        The histograms, each once: outputs that need the same one share it.
+    outputs
+        What is drawn from them.
+    rows
+        The steps, for engines that run expressions: they take rows of the columns of `Engine.schema`, and then the rows
+        of those of `Engine.joined_schemas`, one argument each.
+    per_person
+        Whether, and how, the rows are first replaced by one for each person, with the columns that `PerPerson` names;
+        `privacy_unit` and `keys` are then None. Only for engines that say so (`Engine.counts_per_person`).
+    """
+
+    privacy_unit: PrivacyUnit | None
+    keys: pl.DataFrame | Product | None
+    tallies: tuple[Tally, ...]
+    outputs: tuple[Output, ...]
+    rows: Callable[..., pl.LazyFrame]
+    per_person: PerPerson | None = None
+
+    @property
+    def groups(self) -> int:
+        """Number of public groups."""
+        return 1 if self.keys is None else self.keys.height
+
+    @property
+    def released_types(self) -> list[pl.DataType]:
+        """The types of the public keys and of the answers."""
+        return [*([] if self.keys is None else self.keys.dtypes), *(output.dtype for output in self.outputs)]
+
+    def histogram(self, groups: Ints, codes: Ints, weights: Ints) -> Histogram:
+        """Return the histogram of pairs of a group and a code, in any order, each perhaps several times."""
+        if isinstance(self.keys, Product):
+            return Histogram.of_pairs(np.zeros(len(groups), np.int64), groups, weights, 1)
+        return Histogram.of_pairs(groups, codes, weights, self.groups)
+
+    def assemble(self, histograms: Sequence[Histogram]) -> pl.DataFrame:
+        """Draw for every output once, and return the keys and what was drawn; columns are named by their places."""
+        columns = self.keys.get_columns() if isinstance(self.keys, pl.DataFrame) else []
+        for output in self.outputs:
+            columns += output.drawn([histograms[tally] for tally in output.tallies])
+        return pl.DataFrame([column.alias(str(place)) for place, column in enumerate(columns)])
+
+    def presented(self, drawn: pl.DataFrame, presentation: Presentation) -> pl.DataFrame:
+        """Return what `assemble` gave as it is shown: the keys and the answers, by their names."""
+        names = [] if self.keys is None else self.keys.columns
+        columns = drawn.get_columns()
+        keys = [column.alias(name) for column, name in zip(columns, names, strict=False)]
+        shown = presentation.of(self.outputs, self.groups).columns(columns[len(names) :])
+        # By their names: of a list of columns, Polars would name that without a name itself.
+        return pl.DataFrame({column.name: column for column in [*keys, *(one for part in shown for one in part)]})
+
+
+@dataclass(frozen=True)
+class KeyWork:
+    """Keys to find among the private rows, where nobody listed them: everything proved and typed, nothing read.
+
+    Parameters
+    ----------
+    privacy_unit
+        The columns that tell people apart, as of `Work`. None: every row is a person of its own, with one key.
+    types
+        The key columns, and the types in which keys are released: those of `Engine.schema`, text for a Categorical.
+    most
+        For how many keys a person counts, at most. 1 where every row is a person.
+    question
+        What draws, once, from the numbers of people.
+    rows
+        The steps, as of `Work`.
+    """
+
+    privacy_unit: PrivacyUnit | None
+    types: pl.Schema
+    most: int
+    question: KeysThatAreThere
+    rows: Callable[..., pl.LazyFrame]
+
+    @property
+    def released_types(self) -> list[pl.DataType]:
+        """The types of the keys."""
+        return self.types.dtypes()
+
+    def assemble(self, keys: pl.DataFrame, people: Ints) -> pl.DataFrame:
+        """Draw for each key once, and return those that are shown, sorted, in memory of their own.
+
+        Parameters
+        ----------
+        keys
+            Columns as in `types`: each key that somebody has, once, without null; in any order.
+        people
+            Shape (n,): how many people have each of them.
+        """
+        return self.question.released(keys, people)
+
+    def presented(self, drawn: pl.DataFrame, presentation: Presentation) -> pl.DataFrame:  # noqa: ARG002
+        """Return the keys as they are: there is one way to show them."""
+        return drawn
+
+
+class Drawn(ABC, Generic[Released]):
+    """What a release drew: nothing more is ever drawn for it, however often it is shown."""
+
+    @abstractmethod
+    def packed(self) -> bytes:
+        """Return what was drawn as Arrow IPC, to be kept."""
+
+    @abstractmethod
+    def presented(self) -> Released:
+        """Return what was drawn as it is shown. Nothing that is not shown leaves the engine."""
+
+
+class Engine(ABC, Generic[Released]):
+    """Private rows in one place, and what answers a query there.
+
+    A release calls `schema`, `prepare` and `distinct`, charges the budget, and then calls what `prepare` returned,
+    once. The duties:
+
+    1. **Before the charge** (`schema`, `prepare`, `distinct`) no row is read. Their errors are free and depend on
+       public things only: names, types, the query. `schema` is asked for the columns of tallies and keys; that the
+       privacy unit is a column too, `prepare` must see to, unless expressions are run (a release then knows it from
+       `schema`).
+    2. **Evidence first.** A run leaves out rows whose person is null or NaN in a column of the unit, rows of keys that
+       are not listed (null equals no key), and, in each tally, rows whose code is `coding.size`. -0.0 and 0.0 are one
+       person. People differ where one column of the unit does: ("a", "bc") is not ("ab", "c").
+    3. **Then bounds, by one order.** Each release gives every person a random number for each of their groups and one
+       for each of their rows. These numbers depend on that person's own rows and on fresh random words alone, never on
+       another person's rows or on the order of rows; those of groups are never made from those of rows. All tallies
+       use the same numbers. Where people are counted (`people`), rows of a person with the same group and code are one
+       from here on: its number is the smallest of theirs, its weight the sum of theirs, clipped to
+       `weighing.of_person`. `limits` looks only at rows that are evidence for its tally. It keeps the groups with the
+       smallest numbers, in each of them the rows with the smallest numbers, and of what is left the rows with the
+       smallest numbers; None is no bound. So one pass over each person's rows serves all tallies.
+    4. **Then counting.** The weight of a code in a group is the sum of the weights of what stays there: without a
+       weighing the number of rows, or of distinct people (`people`). Where `Work.privacy_unit` is None, every row is a
+       person.
+    5. **The same codes.** A row has the code that `coding.encoder()` gives it, and the weight of `weighing.weigher()`,
+       whatever arithmetic found it.
+    6. **One draw.** Every public group is drawn exactly once for each output, also one without rows, and also where a
+       task is run again. `Work.assemble` does it for histograms that are at hand. What was drawn (`Drawn`) is kept as
+       it is, and shown as a `Presentation` asks, which draws nothing more.
+    7. **No words about rows.** Nothing is printed or logged. A run of several steps, of a number that follows from the
+       query alone, says by `progress.at` which one it is at, to a person who waits. A run may raise anything: a
+       release replaces it by one fixed message, and the charge stays.
+    8. **Keys** (`KeyWork`) are combinations of values in the key columns. Rows whose person is null or NaN are left
+       out, and rows with a null in a key. Then a person's rows with the same key are one, and `KeyWork.most` of that
+       person's keys stay: a random subset as in 3. A key's number is that of the people who have it then. Every key
+       that somebody has is drawn for exactly once, and only those that are shown leave the engine: neither the order of
+       the released rows nor where they lie may tell of others. `KeyWork.assemble` does all of that where keys and
+       numbers are at hand.
+    9. **People as rows** (`Work.per_person`). Rows whose person is null or NaN are left out, and where groups are
+       listed, rows of other keys. Each person that is left is one row; with `PerPerson.cut`, each that is cut.
+    10. **What is equal here is equal to us.** A row has one key and one code. Public keys and candidates are compared
+        with columns in a type that tells all of them apart: a key between two values of a coarser column equals no row.
+        `distinct` says how many the engine tells apart. A release asks it about every list, and refuses one of which
+        two are the same here: a row would count for both.
+    """
+
+    #: Whether row-by-row steps and expressions, which are Polars', can be run.
+    runs_expressions: ClassVar[bool] = False
+    #: Whether `Work.per_person` is done.
+    counts_per_person: ClassVar[bool] = False
+    #: What the private rows are, for hints: "the Spark DataFrame".
+    rows_are: ClassVar[str] = "the private rows"
+    #: What a run does once or several times, for a person who waits (`_base.progress`).
+    step: ClassVar[str] = "scan"
+
+    def joined_schemas(self) -> tuple[pl.Schema, ...]:
+        """Return the columns of the private tables that are joined, in the order of the joins. Reads no row."""
+        return ()
+
+    def preparation(self) -> str | None:
+        """Return a public text of what made the rows: names, constants, files. None: there is none, as of Python code.
+
+        Answers are kept for one text alone, and none where it is None. An engine that sees nothing of it says so by "".
+        """
+        return ""
+
+    def digest_of_rows(self, key: bytes) -> str | None:  # noqa: ARG002
+        """Return a keyed digest of rows that lie in memory: "" where none do, None where they have none."""
+        return ""
+
+    def mark(self) -> str:
+        """Return where the private rows lie. It is public, kept with an answer, and compared when that is returned.
+
+        So it must say nothing that depends on a row: no size, no number of rows. Here it is the kind of source alone.
+        """
+        return self.rows_are.removeprefix("the ")
+
+    @abstractmethod
+    def schema(self, columns: Collection[str]) -> pl.Schema:
+        """Return the Polars types that tell the same values apart, of at least these columns.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a column is missing, or of a type that can't be asked about.
+        UnreadableError
+            If the rows can't be opened.
+        """
+
+    @abstractmethod
+    def prepare(self, work: Work | KeyWork, presentation: Presentation = AS_DRAWN) -> Callable[[], Drawn[Released]]:
+        """Refuse what can't be released here, and return what is called once, after the charge. Reads nothing itself.
+
+        What that drew is shown as the public keys, then one column per output, as `presentation` has it; of a `KeyWork`
+        as the keys that are shown, sorted, and their noisy numbers if asked.
+        """
+
+    @abstractmethod
+    def distinct(self, constants: pl.DataFrame) -> int:
+        """Return how many rows of public constants differ, as rows are compared with them. Called after `prepare`.
+
+        It looks at the constants alone: no private row is read.
+
+        Parameters
+        ----------
+        constants
+            Public keys, or in one column candidates, without null; named like the private columns whose values are
+            compared with them, and typed as in `Work.keys`.
+        """
+
+    @abstractmethod
+    def unpacked(self, answer: bytes, work: Work | KeyWork, presentation: Presentation) -> Drawn[Released]:
+        """Return what `Drawn.packed` was asked of, also in another process; to be shown in any way."""
+
+
+class LocalEngine(Engine[pl.DataFrame]):
+    """An engine whose histograms, and keys, come to this process and are drawn here."""
+
+    def prepare(self, work: Work | KeyWork, presentation: Presentation = AS_DRAWN) -> Callable[[], Drawn[pl.DataFrame]]:
+        """Return what counts, and then draws."""
+        if isinstance(work, KeyWork):
+            count_people = self.prepare_people_by_key(work)
+            return lambda: _DrawnHere(work.assemble(*count_people()), work, presentation)
+        count = self.prepare_histograms(work)
+        return lambda: _DrawnHere(work.assemble(count()), work, presentation)
+
+    @abstractmethod
+    def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
+        """Return what makes the histogram of each tally, in their order, each with a size for every public group."""
+
+    @abstractmethod
+    def prepare_people_by_key(self, work: KeyWork) -> Callable[[], tuple[pl.DataFrame, Ints]]:
+        """Return what finds every key that somebody has, once, in any order, and the number of people who have it."""
+
+    def unpacked(self, answer: bytes, work: Work | KeyWork, presentation: Presentation) -> Drawn[pl.DataFrame]:
+        """Return what was drawn, from Arrow IPC."""
+        return _DrawnHere(pl.read_ipc(BytesIO(answer)), work, presentation)
+
+
+@dataclass(frozen=True)
+class _DrawnHere(Drawn[pl.DataFrame]):
+    """What was drawn in this process."""
+
+    drawn: pl.DataFrame
+    work: Work | KeyWork
+    presentation: Presentation
+
+    def packed(self) -> bytes:
+        file = BytesIO()
+        self.drawn.write_ipc(file)
+        return file.getvalue()
+
+    def presented(self) -> pl.DataFrame:
+        return self.work.presented(self.drawn, self.presentation)

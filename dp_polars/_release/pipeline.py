@@ -1,0 +1,679 @@
+"""The steps of a private frame, from its columns to those that are asked about, proved once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast, get_args
+
+import polars as pl
+from polars import selectors as cs
+
+from dp_polars._base.column_types import as_arguments, shown, unshared
+from dp_polars._base.numbers import given, kind_of_frame, one_of, plural
+from dp_polars._expressions.expression import PrivateExpr
+from dp_polars._steps.gate import adds_floats, fitting, one_output_each, refuse_patterns, row_by_row
+from dp_polars._steps.nodes import is_opaque, parts_of
+from dp_polars._steps.person_gate import Taken, looks_at_people, of_groups, over_people
+from dp_polars._steps.person_rules import refuse_company
+from dp_polars._steps.polars_rows import by_name, is_a_person
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+    from polars._typing import SelectorType
+
+    from dp_polars._base.column_types import PrivacyUnit
+    from dp_polars._release.protection import Protection
+    from dp_polars._steps.scans import Identity
+
+
+# A step on rows of the columns that it was proved on; a join of private rows takes those of its sources, too.
+Run: TypeAlias = Callable[..., pl.LazyFrame]
+
+
+class Step(ABC):
+    """A step on private rows, which makes what comes of one person's rows from these alone."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The method that the user called, for the repr."""
+
+    @property
+    def looks_at_order(self) -> bool:
+        """Whether the order of the columns may decide what comes out."""
+        return False
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether several rows may come of one."""
+        return False
+
+    def leaves_one_row(self, unit: PrivacyUnit | None, *, before: bool) -> bool:  # noqa: ARG002
+        """Return whether every person has one row at most after it; `before`: they had one at most before."""
+        return before and not self.multiplies
+
+    def adds_floats(self, schema: pl.Schema, unit: PrivacyUnit | None) -> bool:  # noqa: ARG002
+        """Return whether it adds up a person's floats, which count to the nearest 2⁻⁴⁰."""
+        return False
+
+    @abstractmethod
+    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:
+        """Return all that decides what the step does to the columns that are live."""
+
+    @abstractmethod
+    def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
+        """Return what runs this step on rows of these columns; an error where it must not be run."""
+
+
+@dataclass(frozen=True)
+class PersonGroups(Step):
+    """One row for each person, or for each value of further columns that a person has."""
+
+    name: ClassVar[str] = "group_by"
+
+    keys: tuple[str, ...]
+    expressions: tuple[pl.Expr, ...]
+
+    @property
+    def looks_at_order(self) -> bool:
+        """Whether the order of the columns may decide what comes out."""
+        return any(expr.meta.has_multiple_outputs() for expr in self.expressions)
+
+    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
+        return self.keys, *self.expressions
+
+    def leaves_one_row(self, unit: PrivacyUnit | None, *, before: bool) -> bool:
+        return before or {*self.keys} == {*(unit or ())}
+
+    def adds_floats(self, schema: pl.Schema, unit: PrivacyUnit | None) -> bool:
+        return of_groups(self.expressions, schema, unit or (), self.keys, self.name).adds_floats
+
+    def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
+        """Return what runs this step; an error where it looks at more than one person's rows, or at their order."""
+        keys, unit = list(self.keys), unit or ()
+        taken = of_groups(self.expressions, schema, unit, keys, self.name)
+        person = is_a_person(unit, schema)
+
+        def run(rows: pl.LazyFrame) -> pl.LazyFrame:
+            # Nobody is a group, or two, of their own: these are fewer than their rows.
+            groups = taken.groups(rows, keys).filter(person)
+            # After with_columns, so that a constant has as many rows as the frame.
+            return groups.with_columns(taken.outputs).select(
+                *keys, *(expr.meta.output_name() for expr in taken.outputs)
+            )
+
+        refuse_company(run, schema, unit, self.name)
+        return run
+
+
+def windows(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: PrivacyUnit | None, call: str) -> tuple[Taken, Run]:
+    """Return expressions with windows taken apart, and what makes the columns that they need."""
+    taken = over_people(exprs, schema, unit, call)
+    person = is_a_person(unit or (), schema)
+    return taken, lambda rows: taken.before(rows.filter(person))
+
+
+def person_keys(names: Sequence[object], unit: PrivacyUnit | None) -> tuple[tuple[str, ...], tuple[pl.Expr, ...]]:
+    """Return the columns of `group_by`, the unit first, and those to make; refuse other things, or none of the unit."""
+    wrong = [name for name in names if not isinstance(name, (str, pl.Expr)) or _has_several(name)]
+    if wrong:
+        msg = (
+            "group_by must be given names of columns, the privacy unit among them, or public keys: a dict or a frame "
+            f"alone; got {given(wrong[0])} among names.\n\nHint: make a column with with_columns in the step before."
+        )
+        raise TypeError(msg)
+    computed = tuple(key for key in names if isinstance(key, pl.Expr) and not key.meta.is_column())
+    keys = tuple(key.meta.output_name() if isinstance(key, pl.Expr) else str(key) for key in names)
+    if unit is None or not {*unit} <= {*keys}:
+        way = "" if unit is None else f"group_by({as_arguments(unit)}) gives one row for each person. "
+        msg = (
+            f"group_by: names of columns must include the privacy unit, got {list(keys)}: which groups there are would "
+            f"tell of people.\n\nHint: {way}To ask about groups, list them, group_by({{{keys[0]!r}: […]}}), or find "
+            f"them with keys({keys[0]!r}, …)."
+        )
+        raise ValueError(msg)
+    if len(set(keys)) < len(keys):
+        msg = f"group_by must be given each column once, got {list(keys)}."
+        raise ValueError(msg)
+    return (*unit, *(name for name in keys if name not in unit)), computed
+
+
+def _has_several(key: object) -> bool:
+    """Return whether an expression has several outputs, or none whose name is known."""
+    return isinstance(key, pl.Expr) and (
+        key.meta.has_multiple_outputs() or key.meta.output_name(raise_if_undetermined=False) is None
+    )
+
+
+JoinHow: TypeAlias = Literal["left", "inner", "semi", "anti"]
+_HOW: tuple[JoinHow, ...] = get_args(JoinHow)
+#: Joins that bring no column, and never two rows of one.
+ONLY_FILTERS = frozenset({"semi", "anti"})
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where rows come from: the name of the data, if any, and what its files were when they were protected.
+
+    `keys` are the columns that say whose a row is; None where every row is a person. Owned rows belong to all who name
+    them by these. `unchecked`: whether what made the rows is not looked at.
+    """
+
+    dataset: str | None = None
+    files: tuple[Identity, ...] = ()
+    keys: tuple[str, ...] | None = None
+    is_owned: bool = False
+    unchecked: bool = False
+
+
+class Joining(Step):
+    """A step that brings in private rows of further sources."""
+
+    @property
+    @abstractmethod
+    def origins(self) -> tuple[Origin, ...]:
+        """Where the further rows come from."""
+
+    @property
+    def further_steps(self) -> tuple[Step, ...]:
+        """The steps on the further rows alone."""
+        return ()
+
+    @property
+    def most(self) -> int | None:
+        """How many of a person's further rows stay, before they meet the others; None: all that there are."""
+        return None
+
+    @abstractmethod
+    def further(self, *sources: pl.Schema) -> Proved:
+        """Return the steps on the further rows alone, proved on the columns of their sources."""
+
+    @abstractmethod
+    def joined(self, schema: pl.Schema, further: pl.Schema, unit: PrivacyUnit | None) -> Callable[..., pl.LazyFrame]:
+        """Return what joins rows of these columns with the further ones; an error where these don't fit."""
+
+    def proved(self, schema: pl.Schema, unit: PrivacyUnit | None, *sources: pl.Schema) -> Run:
+        """Return what runs this step; it takes the rows, and those of each further source."""
+        right = self.further(*sources)
+        join = self.joined(schema, right.schemas[-1], unit)
+        return lambda rows, *others: join(rows, right.rows(*others))
+
+
+@dataclass(frozen=True)
+class Expressions(Step):
+    """A filter, a select or a with_columns. `call` is what the user wrote, if that is another method.
+
+    Those of a `group_by` are keys, and replace no column: what comes after reads the columns that were there.
+    """
+
+    method: Literal["filter", "select", "with_columns"]
+    expressions: tuple[pl.Expr, ...]
+    call: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.call or self.method
+
+    @property
+    def looks_at_order(self) -> bool:
+        """Whether the order of the columns may decide what comes out, as of concat_str(pl.all())."""
+        return any(expr.meta.has_multiple_outputs() for expr in self.expressions)
+
+    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
+        return self.method, self.call, *self.expressions
+
+    def adds_floats(self, schema: pl.Schema, unit: PrivacyUnit | None) -> bool:
+        exprs = one_output_each(self.expressions, schema, self.name)
+        if looks_at_people(exprs):
+            return over_people(exprs, schema, unit, self.name).adds_floats
+        return any(adds_floats(expr, schema, self.name) for expr in exprs)
+
+    def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
+        """Return what runs this step; an error where it is not row by row, or touches the privacy unit."""
+        exprs = one_output_each(self.expressions, schema, self.name)
+        if not looks_at_people(exprs):
+            proved = [row_by_row(expr, schema, self.name) for expr in exprs]
+            return self._run(proved, pl.LazyFrame(schema=schema), unit)
+        taken, before = windows(exprs, schema, unit, self.name)
+        after = self._run(taken.outputs, before(pl.LazyFrame(schema=schema)), unit)
+
+        def run(rows: pl.LazyFrame) -> pl.LazyFrame:
+            return after(before(rows)).drop(taken.temporary, strict=False)
+
+        refuse_company(run, schema, unit or (), self.name)
+        return run
+
+    def _run(self, proved: Sequence[pl.Expr], frame: pl.LazyFrame, unit: PrivacyUnit | None) -> Run:
+        """Return what runs expressions that were proved; an error where they touch the privacy unit."""
+        call = self.name
+        if self.method == "filter":
+            return lambda rows: rows.filter(*proved)
+        outputs = [frame.select(expr).collect_schema().names() for expr in proved]
+        for expr, names in zip(proved, outputs, strict=True):
+            if unit is not None and not {*unit}.isdisjoint(names) and not _is_selection(expr):
+                msg = (
+                    f"{call}: an expression must not change the privacy unit {shown(unit)}.\n\n"
+                    f"Hint: give the new column another name, or leave the unit out: pl.exclude({shown(unit)})."
+                )
+                raise ValueError(msg)
+        if call == "group_by" and (taken := {*frame.collect_schema()} & {name for names in outputs for name in names}):
+            msg = (
+                f"group_by: the name of a key must be that of no column, got {min(taken)!r}: what is computed of the "
+                "groups reads that column.\n\nHint: give the key a name of its own: "
+                'pl.col("day").dt.month().alias("month").'
+            )
+            raise ValueError(msg)
+        if self.method == "with_columns":
+            return lambda rows: rows.with_columns(*proved)
+        names = [name for output in outputs for name in output]
+        if unit is None and not names:
+            msg = "select: at least one column must stay, or the rows are lost with the columns."
+            raise ValueError(msg)
+        left = [*(name for name in unit or () if name not in names), *names]
+        # After with_columns, so that a constant has as many rows as the frame.
+        return lambda rows: rows.with_columns(*proved).select(left)
+
+
+@dataclass(frozen=True)
+class EachColumn(Step):
+    """A method of expressions on every column of some selectors, each proved by itself."""
+
+    method: str
+    columns: tuple[tuple[SelectorType, tuple[Any, ...]], ...]
+
+    @property
+    def name(self) -> str:
+        return self.method
+
+    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
+        return self.method, *(getattr(columns.as_expr(), self.method)(*given) for columns, given in self.columns)
+
+    def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
+        """Return what runs this step; where a column is selected twice, the last one counts."""
+        frame, exprs = pl.LazyFrame(schema=schema), {}
+        for columns, arguments in self.columns:
+            for name in frame.select(columns).collect_schema().names():
+                exprs[name] = getattr(cs.by_name(name), self.method)(*arguments)
+        return Expressions("with_columns", tuple(exprs.values()), self.method).proved(schema, unit)
+
+
+@dataclass(frozen=True)
+class Rename(Step):
+    """Other names for columns."""
+
+    name: ClassVar[str] = "rename"
+    mapping: Mapping[str, str] | Callable[[str], str]
+    strict: bool
+
+    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:
+        return self.strict, *(self._renamed(sorted(live())) if callable(self.mapping) else self.mapping).items()
+
+    def _renamed(self, names: Sequence[str]) -> Mapping[str, str]:
+        return {name: self.mapping(name) for name in names} if callable(self.mapping) else self.mapping
+
+    def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
+        """Return what runs this step; an error where the privacy unit's name goes, or comes twice."""
+        mapping = self._renamed(schema.names())
+        if unit is not None and any(old != new and not {old, new}.isdisjoint(unit) for old, new in mapping.items()):
+            msg = (
+                f"rename: the privacy unit {shown(unit)} must keep its name, and no other column may have it.\n\n"
+                "Hint: rename it before `protect`."
+            )
+            raise ValueError(msg)
+        return lambda rows: rows.rename(mapping, strict=self.strict)
+
+
+@dataclass(frozen=True)
+class Unnest(Step):
+    """Fields of structs as columns."""
+
+    name: ClassVar[str] = "unnest"
+    structs: SelectorType
+    separator: str | None
+
+    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
+        return self.separator, self.structs.as_expr()
+
+    def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:  # noqa: ARG002
+        """Return what runs this step; an error where a column is no struct, or a field is named like a column."""
+        names = pl.LazyFrame(schema=schema).select(self.structs).collect_schema().names()
+        with fitting(self.name):
+            pl.LazyFrame(schema=schema).unnest(names, separator=self.separator).collect_schema()
+        structs = [(name, field.name) for name in names for field in cast("pl.Struct", schema[name]).fields]
+        fields = [field if self.separator is None else f"{name}{self.separator}{field}" for name, field in structs]
+        taken = [*(name for name in schema if name not in names), *fields]
+        repeated = sorted({name for name in taken if taken.count(name) > 1})
+        if repeated:
+            msg = (
+                f"unnest: fields must be named unlike each other and unlike the columns, got several named {repeated}."
+                "\n\nHint: rename the columns first, or pass a separator."
+            )
+            raise ValueError(msg)
+        return lambda rows: rows.unnest(names, separator=self.separator)
+
+
+@dataclass(frozen=True)
+class Join(Step):
+    """A join with a public frame that has each key at most once."""
+
+    name: ClassVar[str] = "join"
+    public: pl.DataFrame
+    left_on: tuple[str, ...]
+    right_on: tuple[str, ...]
+    how: JoinHow
+
+    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
+        return self.public, self.left_on, self.right_on, self.how
+
+    def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
+        """Return what runs this step; an error where the public frame does not fit the columns."""
+        refuse_missing(self.left_on, schema, "private frame")
+        others = {*self.public.columns} - {
+            left for left, right in zip(self.left_on, self.right_on, strict=True) if left == right
+        }
+        if unit is not None and self.how not in ONLY_FILTERS and not others.isdisjoint(unit):
+            msg = f"the public frame of a join must not have a column named like the privacy unit, {shown(unit)}."
+            raise ValueError(msg)
+        public, left_on, right_on = self.public.lazy(), list(self.left_on), list(self.right_on)
+        return lambda rows: rows.join(public, left_on=left_on, right_on=right_on, how=self.how)
+
+
+@dataclass(frozen=True)
+class Proved:
+    """Steps that were proved, each once, on the columns that it finds: the first of `schemas`, then the next one.
+
+    `sources` has, for each step, the columns of the further sources that it reads.
+    """
+
+    schemas: tuple[pl.Schema, ...]
+    runs: tuple[Run, ...] = ()
+    sources: tuple[tuple[pl.Schema, ...], ...] = ()
+
+    @property
+    def of_sources(self) -> tuple[pl.Schema, ...]:
+        """The columns of all sources, in their order."""
+        return self.schemas[0], *(schema for schemas in self.sources for schema in schemas)
+
+    def then(self, step: Step, unit: PrivacyUnit | None, *sources: pl.Schema) -> Proved:
+        """Return these steps and one more, proved on the columns after them and on those of its further sources."""
+        schema = self.schemas[-1]
+        run = step.proved(schema, unit, *sources) if isinstance(step, Joining) else step.proved(schema, unit)
+        after = run(*(pl.LazyFrame(schema=columns) for columns in (schema, *sources))).collect_schema()
+        refuse_patterns(after)
+        return Proved((*self.schemas, after), (*self.runs, run), (*self.sources, sources))
+
+    def rows(self, *frames: pl.LazyFrame, first: int = 0) -> pl.LazyFrame:
+        """Return the rows after all steps, or those from `first` on; refuse columns that nothing proved.
+
+        `frames` are the rows before the first of these steps, and then those of all further sources of the steps.
+        """
+        rows, *others = frames
+        steps = list(zip(self.runs, self.sources, strict=True))[first:]
+        known = [self.schemas[first], *(schema for _, sources in steps for schema in sources)]
+        if [frame.collect_schema() for frame in frames] != known:
+            msg = "The rows must have the columns that they had before they were read."
+            raise TypeError(msg)
+        left = iter(others)
+        for run, sources in steps:
+            rows = run(rows, *islice(left, len(sources)))
+        return rows
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Who is protected and how, the row-by-row steps so far, and the name of the data whose answers are kept.
+
+    `files` says what the files were when they were protected, `unchecked` whether what made the rows is not looked at.
+    `proof` is of these steps on the columns that they were
+    last proved on; it is in no pickle.
+    """
+
+    protection: Protection
+    steps: tuple[Step, ...] = ()
+    dataset: str | None = None
+    files: tuple[Identity, ...] = ()
+    unchecked: bool = False
+    proof: Proved | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def calibration(self) -> Protection:
+        """How much of a person may count in outputs: one row, where the steps leave each person at most one."""
+        one_row = False
+        for step in self.steps:
+            one_row = step.leaves_one_row(self.protection.unit, before=one_row)
+        return self.protection.of_one_row() if one_row else self.protection
+
+    @property
+    def adds_floats(self) -> bool:
+        """Whether a step adds up a person's floats, so far as the columns are known."""
+        schemas = () if self.proof is None else self.proof.schemas
+        return any(
+            step.adds_floats(schema, self.protection.unit) for step, schema in zip(self.steps, schemas, strict=False)
+        )
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What joins leave out of a person's rows before they meet, in words."""
+        mosts = [step.most for step in with_further(self.steps) if isinstance(step, Joining)]
+        return tuple(
+            f"Before a join, {plural(most, 'random row')} of a person at most {'stays' if most == 1 else 'stay'} on "
+            "its other side."
+            for most in dict.fromkeys(mosts)
+            if most is not None
+        )
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """Where the rows come from: the first ones, then those of each join."""
+        joins = (step for step in self.steps if isinstance(step, Joining))
+        first = Origin(self.dataset, self.files, self.protection.unit, unchecked=self.unchecked)
+        return first, *(origin for join in joins for origin in join.origins)
+
+    @property
+    def datasets(self) -> tuple[str, ...] | None:
+        """The names of all data that the rows come from; None where one has none, and no answer is kept."""
+        names = [origin.dataset for origin in self.origins]
+        return None if None in names else tuple(name for name in names if name is not None)
+
+    @property
+    def is_unchecked(self) -> bool:
+        """Whether some of the rows are taken without a look at what made them."""
+        return any(origin.unchecked for origin in self.origins)
+
+    def one_frame_each(self, frames: object) -> tuple[object, ...]:
+        """Return what was given for the rows of each origin; refuse another number of frames."""
+        number = len(self.origins)
+        given = frames if isinstance(frames, tuple) else (frames,)
+        if len(given) != number or (number == 1 and isinstance(frames, tuple)):
+            wanted = "one frame" if number == 1 else f"a tuple of {number} frames, in the order of the joins"
+            got = f"a tuple of {len(given)}" if isinstance(frames, tuple) else "one"
+            msg = f"the query must be given {wanted}, got {got}."
+            raise TypeError(msg)
+        return given
+
+    def then(self, step: Step, *sources: pl.Schema) -> Recipe:
+        """Return the recipe with one more step, proved on its further sources if the other steps are."""
+        proof = None if self.proof is None else self.proof.then(step, self.protection.unit, *sources)
+        return replace(self, steps=(*self.steps, step), proof=proof)
+
+    def proved(self, *sources: pl.Schema) -> Proved:
+        """Return all steps, proved on columns of all sources; what is proved already is not proved again."""
+        if self.proof is not None and self.proof.of_sources == sources:
+            return self.proof
+        schema, *others = sources
+        unit = self.protection.unit
+        for name in unit or ():
+            if name not in schema:
+                msg = f"the frame must have the privacy unit {name!r} as a column, got the columns {list(schema)}."
+                raise ValueError(msg)
+            if is_opaque(schema[name]):
+                msg = (
+                    f"the privacy unit {name!r} must not be or hold an Extension or Objects, got {schema[name]}.\n\n"
+                    "Hint: take its storage before protect: with_columns(pl.col(…).ext.storage())."
+                )
+                raise TypeError(msg)
+            if schema[name].is_nested() and pl.Categorical in list(parts_of(schema[name])):
+                # Polars may tell them apart by their numbers, which can be others in the next scan.
+                msg = (
+                    f"the privacy unit {name!r} must not hold Categoricals inside a nested type, got {schema[name]}."
+                    "\n\nHint: cast them to pl.String before protect."
+                )
+                raise TypeError(msg)
+        refuse_patterns(schema)
+        proof, left = Proved((schema,)), iter(others)
+        for step in self.steps:
+            further = len(step.origins) if isinstance(step, Joining) else 0
+            proof = proof.then(step, unit, *islice(left, further))
+        return proof
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "proof": None}
+
+
+def with_further(steps: Iterable[Step]) -> Iterator[Step]:
+    """Yield steps, and those on the other side of joins of private rows."""
+    for step in steps:
+        if isinstance(step, Joining):
+            yield from with_further(step.further_steps)
+        yield step
+
+
+def expressions_of(exprs: Sequence[object], named: Mapping[str, object], *, strings: bool) -> tuple[pl.Expr, ...]:
+    """Return positional and named arguments as expressions, the named ones under their names."""
+    flat: list[object] = []
+    for expr in exprs:
+        flat.extend(expr if isinstance(expr, (list, tuple, Iterator)) else [expr])
+    flat = [pl.lit(expr) if isinstance(expr, bool) else expr for expr in flat]
+    arguments = [pl.col(expr) if strings and isinstance(expr, str) else expr for expr in flat]
+    for name, value in named.items():
+        expr = pl.col(value) if strings and isinstance(value, str) else value
+        arguments.append((expr if isinstance(expr, pl.Expr) else pl.lit(expr)).alias(name))
+    for expr in arguments:
+        if isinstance(expr, PrivateExpr):
+            msg = (
+                "steps on a private frame must be plain expressions, got a private answer.\n\nHint: ask for it in the "
+                "agg of a private frame, or of its public groups. group_by(unit).agg(…) makes such a frame: "
+                "group_by(unit).agg(total=pl.col('x').sum()).agg(pl.col('total').dp.median(…))."
+            )
+            raise TypeError(msg)
+        if not isinstance(expr, pl.Expr):
+            msg = (
+                f"steps on a private frame must be Polars expressions such as pl.col('x') > 3, got {given(expr)}."
+                "\n\nHint: compute it of the columns of the row; or join a public table: frame.join(public, on=…)."
+            )
+            raise TypeError(msg)
+    return tuple(expr for expr in arguments if isinstance(expr, pl.Expr))
+
+
+def join_keys(on: object, left_on: object, right_on: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the columns of both sides of a join; refuse what names none, or not as many on one side."""
+    if (on is None) == (left_on is None) or (left_on is None) != (right_on is None):
+        msg = (
+            "join: the keys must be given as `on`, or as `left_on` and `right_on`.\n\n"
+            "Hint: join on the privacy unit, or a public table on a column."
+        )
+        raise TypeError(msg)
+    left, right = (
+        (_key_names("on", on),) * 2
+        if on is not None
+        else (_key_names("left_on", left_on), _key_names("right_on", right_on))
+    )
+    if len(left) != len(right):
+        msg = f"join: left_on and right_on must name as many columns, got {len(left)} and {len(right)}."
+        raise ValueError(msg)
+    return left, right
+
+
+def join_how(how: object) -> JoinHow:
+    """Return how frames are joined, checked."""
+    try:
+        return one_of("how", how, _HOW, '"left", "inner", "semi" or "anti"')
+    except ValueError as error:
+        msg = (
+            f'{error}\n\nHint: "left" keeps all rows of this frame. Rows of the other frame alone are nobody\'s here: '
+            "join the released answers to a public frame that has them."
+        )
+        raise ValueError(msg) from None
+
+
+def free_names(number: int, taken: Collection[str]) -> list[str]:
+    """Return names for columns that are none of these."""
+    prefix = "key"
+    while any(name.startswith(prefix) for name in taken):
+        prefix += "_"
+    return [f"{prefix}{i}" for i in range(number)]
+
+
+def refuse_missing(names: Iterable[str], columns: Iterable[str], frame: str) -> None:
+    """Refuse join columns that a frame does not have."""
+    columns = list(columns)
+    for name in names:
+        if name not in columns:
+            msg = f"the {frame} must have the join column {name!r}, got the columns {columns}."
+            raise ValueError(msg)
+
+
+def join_of(public: object, on: object, left_on: object, right_on: object, how: object) -> Join:
+    """Return the join with a public frame; an error where its keys repeat and would multiply rows."""
+    left, right = join_keys(on, left_on, right_on)
+    kind = join_how(how)
+    if isinstance(public, pl.LazyFrame):
+        public = public.collect(engine=by_name("auto"))
+    if not isinstance(public, pl.DataFrame):
+        msg = (
+            "a private frame must be joined with a public DataFrame or LazyFrame, another private frame or owned rows, "
+            f"got {kind_of_frame(public)}"
+        )
+        raise TypeError(msg)
+    public = unshared(public)
+    missing = [name for name in right if name not in public.columns]
+    if missing:
+        argument = "on" if right_on is None else "right_on"
+        msg = f"{argument} must name columns of the public frame, {public.columns}, got {missing}."
+        raise ValueError(msg)
+    if kind in ONLY_FILTERS:
+        public = public.select(*dict.fromkeys(right)).unique()
+    elif public.select(right).is_duplicated().any():
+        msg = (
+            f"the public frame must have every key of {list(right)} at most once: a repeated one would multiply the "
+            "rows of a person.\n\nHint: aggregate it first, or use unique(subset=…). If its rows are about people, it "
+            "is not public: protect it, too, or join dp_polars.owned(…)."
+        )
+        raise ValueError(msg)
+    for name in right:
+        key = public[name]
+        if is_opaque(key.dtype):
+            msg = (
+                f"join: the key {name!r} must not be or hold an Extension or Objects, got {key.dtype}.\n\n"
+                "Hint: take the storage of both in the step before: with_columns(pl.col(…).ext.storage())."
+            )
+            raise TypeError(msg)
+        is_nan = key.dtype.is_float() and key.is_nan().any()
+        if is_nan or (key.dtype.is_nested() and any(part.is_float() for part in parts_of(key.dtype))):
+            what = "NaN" if is_nan else f"{key.dtype}, which may hold NaN"
+            msg = (
+                f"join: the key {name!r} of the public frame must not be {what}: whether it equals a private NaN "
+                "depends on the number of rows.\n\nHint: leave NaN out, public.drop_nans(…), and join by fields or "
+                "elements."
+            )
+            raise ValueError(msg)
+    # Null equals nothing. On Polars 1 a null list or struct equals one or not by how many rows there are.
+    return Join(public.drop_nulls([*right]), left, right, kind)
+
+
+def _key_names(argument: str, names: object) -> tuple[str, ...]:
+    keys = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, (list, tuple)) else ()
+    if not keys or not all(isinstance(name, str) for name in keys):
+        msg = f"{argument} must be the name of a column or a list of names, got {given(names)}."
+        raise TypeError(msg)
+    return keys
+
+
+def _is_selection(expr: pl.Expr) -> bool:
+    """Return whether the outputs are columns as they are, under their own names."""
+    # On Polars 1.36 an alias counts as a selection too; its node is told by its name.
+    return expr.meta.is_column_selection() and 'Alias"' not in expr.meta.serialize(format="json")

@@ -1,0 +1,543 @@
+"""What one person may contribute: the protection of a frame, and the bounds on a person's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from dp_polars._accounting.terms import Contributions, check_relation, in_words
+from dp_polars._base.column_types import PrivacyUnit, privacy_unit_of, shown, text_of
+from dp_polars._base.numbers import kind_of_frame, positive_int
+from dp_polars._base.rng import Ints, begin_runs, lengths_from, owners, run_starts, sorted_words, system_words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dp_polars._accounting.terms import Bounds, NeighboringRelation
+    from dp_polars._base.rng import WordSource
+    from dp_polars._questions.question import HistogramQuery
+
+
+Marks = NDArray[np.bool_]
+
+# Places of a table for each row, up to which pairs are numbered by it, not by sorting.
+_PAIRS_PER_ROW = 4
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most that counts of one person's rows in one output; None: all of them.
+
+    Parameters
+    ----------
+    rows
+        Rows in all. Not for counts of people.
+    groups
+        Groups in all.
+    rows_per_group
+        Rows in each group. Not for counts of people.
+    """
+
+    rows: int | None = None
+    groups: int | None = None
+    rows_per_group: int | None = None
+
+    @property
+    def everything(self) -> bool:
+        """Whether there is no bound."""
+        return self == Limits()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How groups and codes are laid out in cells."""
+
+    group_bits: int
+    code_bits: int
+
+    @classmethod
+    def of(cls, groups: int, size: int, where: str = "") -> Layout:
+        """Return the layout for this many groups and for codes below `size`; `where` begins the error."""
+        layout = cls(max(groups - 1, 0).bit_length(), (size - 1).bit_length())
+        if not layout.bits <= 64:
+            msg = (
+                f"{where}groups times candidates must fit into 64 bits, got {groups:,} groups and {size:,} candidates."
+                "\n\n"
+                "Hint: take fewer groups, or a wider step between the candidates."
+            )
+            raise ValueError(msg)
+        return layout
+
+    @property
+    def bits(self) -> int:
+        """Bits of a cell."""
+        return self.group_bits + self.code_bits
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What one tally keeps of people's rows.
+
+    Parameters
+    ----------
+    limits
+        The bounds.
+    evidence
+        Shape (n,): the rows that say something. None: all of them.
+    codes
+        Shape (n,), where people count: rows of a person with the same group and code are one. None: rows count.
+    """
+
+    limits: Limits
+    evidence: Marks | None = None
+    codes: NDArray[np.integer] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Stays:
+    """What stays for a tally.
+
+    Parameters
+    ----------
+    rows
+        Ascending places of the rows that stay; where people count, of one row for each group and code of a person.
+    whose
+        Shape (n,), where people count: a number below n for the person, the group and the code of each row that is
+        evidence; -1 for other rows.
+    """
+
+    rows: Ints
+    whose: Ints | None = None
+
+
+def keep(
+    lengths: Ints, groups: NDArray[np.integer], tallies: Sequence[Asked], words: WordSource | None = None
+) -> list[Stays]:
+    """Return what stays for each tally, by one order of each person's groups and one of each person's rows.
+
+    Both are uniformly random, independent of each other, and chosen by words of that person's own. A tally keeps, of
+    its evidence, the first `limits.groups` groups, in each the first `limits.rows_per_group` rows, and of these the
+    first `limits.rows`. Where people count, a code comes where its first row does. Orders are drawn only where a bound
+    binds.
+
+    Parameters
+    ----------
+    lengths
+        Shape (p,): rows of each person; they add up to n.
+    groups
+        Shape (n,): the group of each row, person after person, and of each person group after group.
+    tallies
+        What is kept.
+    """
+    words = words or system_words()
+    people, owner = len(lengths), owners(lengths)
+    pair, person = _runs(owner, begin_runs(owner) | begin_runs(groups))
+    views = [_View.of(asked, pair, len(person)) for asked in tallies]
+    over_groups, over_rows, over_pair = np.zeros(people, bool), np.zeros(people, bool), np.zeros(len(person), bool)
+    for limits, counts in ((view.limits, view.counts) for view in views):
+        if limits.groups is not None:
+            over_groups |= np.bincount(person[counts > 0], minlength=people) > limits.groups
+        if limits.rows_per_group is not None:
+            over_pair |= counts > limits.rows_per_group
+        if limits.rows is not None:
+            most = counts if limits.rows_per_group is None else np.minimum(counts, limits.rows_per_group)
+            over_rows |= np.bincount(person, most, people) > limits.rows
+    by_group = _Order.drawn(over_groups[person], person, words)
+    if over_rows.any():
+        by_row = _Order.drawn((over_pair | over_rows[person])[pair], person[pair], words)
+        by_pair = by_row.within(pair)
+    else:  # only the order within each pair is looked at
+        by_row = by_pair = _Order.drawn(over_pair[pair], pair, words)
+    return [view.stays(pair, by_group, by_pair, by_row) for view in views]
+
+
+@dataclass(frozen=True, eq=False)
+class _Order:
+    """Some items one after the other, those of one label together."""
+
+    items: Ints
+    first: Ints  # where each label begins
+
+    @classmethod
+    def drawn(cls, some: Marks, labels: Ints, words: WordSource) -> _Order:
+        """Return the marked items by label, which ascends already, in a random order where it is equal."""
+        items = np.flatnonzero(some)
+        labels = labels[items]
+        return cls(items[_shuffle(labels, words)], run_starts(labels))
+
+    def within(self, labels: Ints) -> _Order:
+        """Return the same items by another label, in the same order where it is equal."""
+        keys = labels[self.items].view(np.uint64)
+        order, ascending = _placed(keys << _place_bits(keys))
+        return _Order(self.items[order], run_starts(ascending))
+
+    def keep_first(self, marks: Marks, most: int | None) -> None:
+        """Take all marks away from the items of each label but the first `most` ones."""
+        if most is None:
+            return
+        along = marks[self.items]
+        ranks = np.cumsum(along, dtype=np.int64)
+        ranks -= np.repeat(ranks[self.first] - along[self.first], lengths_from(self.first, len(ranks)))
+        marks[self.items] = along & (ranks <= most)
+
+
+@dataclass(frozen=True, eq=False)
+class _View:
+    """What is evidence for a tally: the rows, how many count in each pair, and where people count, whose each is."""
+
+    limits: Limits
+    marks: Marks  # where people count, one row of each group and code of a person
+    counts: Ints
+    whose: Ints | None = None
+
+    @classmethod
+    def of(cls, asked: Asked, pair: Ints, pairs: int) -> _View:
+        rows = np.arange(len(pair)) if asked.evidence is None else np.flatnonzero(asked.evidence)
+        owner = pair if asked.evidence is None else pair[rows]
+        if asked.codes is None:
+            marks = np.ones(len(pair), bool) if asked.evidence is None else asked.evidence.copy()
+            return cls(asked.limits, marks, np.bincount(owner, minlength=pairs))
+        numbers, of_numbers = _numbered(owner, asked.codes[rows], pairs)
+        marks, last, whose = np.zeros(len(pair), bool), np.empty(len(of_numbers), np.int64), numbers
+        last[numbers] = rows
+        marks[last] = True
+        if asked.evidence is not None:
+            whose = np.full(len(pair), -1)
+            whose[rows] = numbers
+        return cls(asked.limits, marks, np.bincount(of_numbers, minlength=pairs), whose)
+
+    def stays(self, pair: Ints, by_group: _Order, by_pair: _Order, by_row: _Order) -> Stays:
+        """Return what the bounds leave."""
+        marks = self.marks
+        if self.whose is not None and (self.limits.rows, self.limits.rows_per_group) != (None, None):
+            marks = self._first(self.whose, by_row)
+        if self.limits.groups is not None and len(by_group.items):
+            groups = self.counts > 0
+            by_group.keep_first(groups, self.limits.groups)
+            marks &= groups[pair]
+        by_pair.keep_first(marks, self.limits.rows_per_group)
+        by_row.keep_first(marks, self.limits.rows)
+        return Stays(np.flatnonzero(marks), self.whose)
+
+    def _first(self, whose: Ints, by_row: _Order) -> Marks:
+        """Mark the first row of each group and code of a person; where no order was drawn, the one that is marked."""
+        marks, first = np.zeros(len(whose), bool), np.empty(whose.max(initial=-1) + 1, np.int64)
+        for order in (np.flatnonzero(self.marks), by_row.items[::-1]):  # where it is written to again, the last stays
+            seen = order[whose[order] >= 0]
+            first[whose[seen]] = seen
+        marks[first] = True
+        return marks
+
+
+def random_few(lengths: Ints, most: int, words: WordSource) -> Marks:
+    """Return which items stay, shape (n,): `most` random ones of each owner who has more, all of the others'."""
+    owner = owners(lengths)
+    stays = np.ones(len(owner), bool)
+    _Order.drawn((lengths > most)[owner], owner, words).keep_first(stays, most)
+    return stays
+
+
+def _numbered(owner: Ints, labels: NDArray[np.integer], owners: int) -> tuple[Ints, Ints]:
+    """Return a number for each pair of an owner and a label, shape (n,), and the owner of each number, ascending.
+
+    Owners ascend already.
+    """
+    size = int(labels.max(initial=0)) + 1
+    if size == 1:
+        return _runs(owner, begin_runs(owner))
+    if owners * size <= _PAIRS_PER_ROW * len(owner):
+        at = owner * size
+        at += labels.astype(np.int64)
+        is_there = np.zeros(owners * size, bool)
+        is_there[at] = True
+        return (np.cumsum(is_there) - 1)[at], np.flatnonzero(is_there) // size
+    bits = (size - 1).bit_length()
+    if bits + owners.bit_length() > 64:  # only then: it is another sort
+        labels = np.unique(labels, return_inverse=True)[1]
+        bits = _bits(labels)
+    keys = (owner.view(np.uint64) << np.uint64(bits)) | labels.astype(np.uint64)
+    places = _place_bits(owner)
+    has_room = bits + owners.bit_length() + int(places) <= 64
+    order = _placed(keys << places)[0] if has_room else np.argsort(keys)
+    numbers = np.empty(len(owner), np.int64)
+    numbers[order], of_numbers = _runs(owner[order], begin_runs(keys[order]))
+    return numbers, of_numbers
+
+
+def _runs(owner: Ints, begins: Marks) -> tuple[Ints, Ints]:
+    """Return the number of each run, row by row, and the owner of each run."""
+    return np.cumsum(begins) - 1, owner[np.flatnonzero(begins)]
+
+
+def _shuffle(labels: Ints, words: WordSource) -> Ints:
+    """Return an order of the items by their labels, exactly uniform where these are equal."""
+    bits = np.uint64(64 - max(_bits(labels), 1))
+    keys = labels.view(np.uint64) << bits
+    keys |= words(len(labels)) >> (np.uint64(64) - bits)
+    order, ascending = _placed(keys)
+    is_new = begin_runs(ascending)
+    if is_new.all():
+        return order
+    # Too few bits for some: they are labels that share a number now, and get more.
+    return order[_shuffle(np.cumsum(is_new) - 1, words)]
+
+
+def _placed(keys: NDArray[np.uint64]) -> tuple[Ints, NDArray[np.uint64]]:
+    """Return the order of the keys by all but their last bits, which make room for the place, and these in that order.
+
+    It is one sort of one word.
+    """
+    places = _place_bits(keys)
+    words = sorted_words((keys >> places << places) | np.arange(len(keys), dtype=np.uint64))
+    return (words & ((np.uint64(1) << places) - np.uint64(1))).view(np.int64), words >> places
+
+
+def _place_bits(items: NDArray[np.integer]) -> np.uint64:
+    return np.uint64(max(len(items) - 1, 0).bit_length())
+
+
+def _bits(labels: NDArray[np.integer]) -> int:
+    return int(labels.max(initial=0)).bit_length()
+
+
+_BOUNDS = ("max_rows", "max_groups", "max_rows_per_group")
+
+
+@dataclass(frozen=True)
+class Protection:
+    """Who a person is, and how much of a person's data may count.
+
+    Parameters
+    ----------
+    unit
+        The columns whose values together tell people apart; None: every row is another person.
+    max_rows, max_groups, max_rows_per_group
+        How much of one person counts in one output: rows in all, groups, and rows in each group. None: not bounded.
+    """
+
+    unit: PrivacyUnit | None
+    max_rows: int | None
+    max_groups: int | None
+    max_rows_per_group: int | None
+    neighboring_relation: NeighboringRelation
+
+    @property
+    def privacy_unit(self) -> str | None:
+        """The privacy unit as a text: the name of one column, or several as JSON."""
+        return text_of(self.unit)
+
+    @classmethod
+    def of(
+        cls,
+        privacy_unit: str | Sequence[str] | None,
+        max_rows: int | None,
+        max_groups: int | None,
+        max_rows_per_group: int | None,
+        neighboring_relation: str,
+    ) -> Protection:
+        """Return the protection of these arguments of `protect`."""
+        unit = privacy_unit_of(privacy_unit)
+        bounds = {"max_rows": max_rows, "max_groups": max_groups, "max_rows_per_group": max_rows_per_group}
+        checked = {name: positive_int(name, value) for name, value in bounds.items() if value is not None}
+        if unit is None and checked:
+            msg = (
+                f"{', '.join(checked)} must be left out where privacy_unit is None: every row is a person.\n\n"
+                "Hint: name the column that tells people apart."
+            )
+            raise ValueError(msg)
+        rows, groups, per_group = map(checked.get, _BOUNDS)
+        return cls(unit, rows, groups, per_group, check_relation(neighboring_relation))
+
+    def of_output(self, bounds: Bounds) -> Protection:
+        """Return the protection with the bounds of an output, which override these one by one."""
+        if self.privacy_unit is None and bounds.given:
+            msg = (
+                f"{', '.join(bounds.given)} must be left out where privacy_unit is None: every row is a person.\n\n"
+                "Hint: in protect, name the column that tells people apart."
+            )
+            raise ValueError(msg)
+        rows, groups, per_group = ({**self.bounds, **bounds.given}.get(name) for name in _BOUNDS)
+        return Protection(self.unit, rows, groups, per_group, self.neighboring_relation)
+
+    @property
+    def bounds(self) -> dict[str, int]:
+        """The bounds that there are, by name."""
+        bounds = {name: getattr(self, name) for name in _BOUNDS}
+        return {name: value for name, value in bounds.items() if value is not None}
+
+    @property
+    def rows_in_all(self) -> int | None:
+        """How many rows of a person the bounds leave, whatever the groups are; None: no bound says."""
+        known = [] if self.max_rows is None else [self.max_rows]
+        if self.max_groups is not None and self.max_rows_per_group is not None:
+            known.append(self.max_groups * self.max_rows_per_group)
+        return min(known, default=None)
+
+    def bounds_of(self, query: HistogramQuery) -> dict[str, int]:
+        """Return the bounds that matter to an output, by name."""
+        bounds = self.bounds
+        if self._bounds_groups_only(query):
+            bounds.pop("max_rows_per_group", None)
+        return bounds
+
+    def of_one_row(self) -> OneRowEach:
+        """Return the protection of people of whom each has at most one row."""
+        return OneRowEach(self.unit, None, None, None, self.neighboring_relation)
+
+    def counts_people(self, query: HistogramQuery) -> bool:
+        """Return whether the output counts distinct people rather than rows."""
+        return self.privacy_unit is not None and query.counts_people
+
+    def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:
+        """Return what the output counts."""
+        return "people" if self.privacy_unit is None or self.counts_people(query) else "rows"
+
+    def _bounds_groups_only(self, query: HistogramQuery) -> bool:
+        """Return whether only the number of a person's groups matters."""
+        return self.counts_people(query) and query.bounds_people
+
+    def contributions(self, query: HistogramQuery, groups: int) -> Contributions:
+        """Return the contribution bounds used to calibrate `query` over this number of public groups."""
+        if query.needs_people and self.privacy_unit is None:
+            msg = (
+                f"privacy_unit must be given for a {query}.\n\n"
+                "Hint: in protect, name the column that tells people apart."
+            )
+            raise ValueError(msg)
+        if self.privacy_unit is None:
+            return Contributions(1, 1)
+        in_groups = min(self.max_groups or groups, groups)
+        if self._bounds_groups_only(query):
+            return Contributions(min(self.max_rows or in_groups, in_groups), 1)
+        per_group = self.max_rows_per_group or self.max_rows
+        if self.counts_people(query) and query.fixed_size is not None:  # a person counts once for each candidate
+            per_group = min(per_group or query.fixed_size, query.fixed_size)
+        if per_group is None:
+            msg = (
+                f"the rows of one person must be bounded for a {query}.\n\n"
+                "Hint: give protect, or this output, max_rows, or max_rows_per_group (with max_groups where there are "
+                "many groups)."
+            )
+            raise ValueError(msg)
+        total = min(self.max_rows or in_groups * per_group, in_groups * per_group)
+        return Contributions(total, min(per_group, total))
+
+    def limits(self, query: HistogramQuery, groups: int) -> Limits:
+        """Return what must be enforced so that no person exceeds `contributions`."""
+        if self.privacy_unit is None:
+            return Limits()
+        bounds = self.contributions(query, groups)
+        if self._bounds_groups_only(query):
+            return Limits(groups=bounds.total if bounds.total < groups else None)
+        in_groups = min(self.max_groups or groups, groups)
+        return Limits(
+            rows=bounds.total if bounds.total < in_groups * bounds.per_group else None,
+            groups=in_groups if in_groups < groups else None,
+            # Where a person may have no more rows in all than in one group, the bound on all of them will do.
+            rows_per_group=bounds.per_group
+            if in_groups * bounds.per_group <= bounds.total or bounds.per_group < bounds.total
+            else None,
+        )
+
+    def dropping(self, query: HistogramQuery, groups: int) -> dict[str, int]:
+        """Return the bounds, by name, beyond which a person may have rows, which are then dropped."""
+        limits, bounds = self.limits(query, groups), self.bounds
+        # A person counts once for each candidate, so a bound of all of them drops nothing.
+        is_all = self.counts_people(query) and limits.rows_per_group == query.fixed_size
+        enforced = {
+            "max_rows": limits.rows,
+            "max_groups": limits.groups,
+            "max_rows_per_group": None if is_all else limits.rows_per_group,
+        }
+        # What no bound of its own says is said by that of all rows.
+        names = {
+            name if bounds.get(name) == value else "max_rows" for name, value in enforced.items() if value is not None
+        }
+        return {name: value for name, value in bounds.items() if name in names}
+
+    def with_bounds(self, released: object) -> Protection:
+        """Return the same protection with the bounds in a released frame; refuse one that there is already."""
+        found = _bounds_in(released)
+        taken = self.bounds
+        repeated = [name for name in found if name in taken]
+        if repeated:
+            msg = (
+                f"with_bounds: released must hold no bound that protect has already, got {', '.join(repeated)}.\n\n"
+                f"Hint: leave it out of protect, or out of the frame: released.drop({repeated[0]!r})."
+            )
+            raise ValueError(msg)
+        every = {**dict.fromkeys(_BOUNDS), **taken, **found}
+        return Protection.of(self.unit, **every, neighboring_relation=self.neighboring_relation)
+
+    @property
+    def keys_per_person(self) -> int:
+        """For how many keys that nobody listed one person may count."""
+        if self.privacy_unit is None:
+            return 1
+        bounds = [bound for bound in (self.max_groups, self.max_rows) if bound is not None]
+        if not bounds:
+            msg = (
+                "keys: max_groups must be given where there is a privacy unit, got None: nobody knows how many keys "
+                "there are.\n\nHint: protect(…, max_groups=3) keeps 3 random keys of a person who has more."
+            )
+            raise ValueError(msg)
+        return min(bounds)
+
+    def __str__(self) -> str:
+        if self.unit is None:
+            return f"one person per row, {self.neighboring_relation}"
+        bounds = [in_words(self.bounds)] if self.bounds else []
+        return ", ".join([f"one person per {shown(self.unit)}", self.neighboring_relation, *bounds])
+
+
+def _bounds_in(released: object) -> dict[str, int]:
+    """Return the bounds in a frame of one row, by name."""
+    hint = "Hint: with_bounds(private.bounds(keys, epsilon=0.1).release()), or give the bounds to protect."
+    if not isinstance(released, pl.DataFrame):
+        msg = f"with_bounds: released must be a DataFrame, got {kind_of_frame(released)}"
+        raise TypeError(msg if "Hint" in msg else f"{msg}\n\n{hint}")
+    others = [name for name in released.columns if name not in _BOUNDS]
+    if others or not released.width:
+        msg = f"with_bounds: released must have columns of {list(_BOUNDS)} alone, got {others or 'none'}.\n\n{hint}"
+        raise ValueError(msg)
+    if released.height != 1:
+        msg = f"with_bounds: released must have one row.\n\n{hint}"
+        raise ValueError(msg)
+    try:
+        return {name: positive_int(f"with_bounds: {name}", released[name].item()) for name in released.columns}
+    except (TypeError, ValueError) as error:
+        msg = f"{error}\n\n{hint}"
+        raise type(error)(msg) from None
+
+
+@dataclass(frozen=True)
+class OneRowEach(Protection):
+    """The protection of people of whom each has at most one row: a count of rows counts people, and drops none."""
+
+    def of_output(self, bounds: Bounds) -> Protection:
+        super().of_output(bounds)
+        return self
+
+    def counts_people(self, query: HistogramQuery) -> bool:
+        return super().counts_people(query) and query.clips is not None
+
+    def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:  # noqa: ARG002
+        return "people"
+
+    def contributions(self, query: HistogramQuery, groups: int) -> Contributions:  # noqa: ARG002
+        return Contributions(1, 1)
+
+    def limits(self, query: HistogramQuery, groups: int) -> Limits:  # noqa: ARG002
+        return Limits()
+
+    @property
+    def keys_per_person(self) -> int:
+        return 1
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, one row each"

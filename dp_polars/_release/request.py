@@ -1,0 +1,755 @@
+"""What is asked of private rows: keys of groups, outputs with their bounds, and the ends of their ranges."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
+
+import numpy as np
+import polars as pl
+from polars import selectors as cs
+
+from dp_polars._accounting.claims import SAY_A_LOSS
+from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Within, in_words
+from dp_polars._base import column_types
+from dp_polars._base.column_types import float_of, unshared
+from dp_polars._base.numbers import as_fraction, flag, float_up, given, plural, positive_int, show
+from dp_polars._bins.candidates import MOST, NO_FLOATS, Categories, size_of
+from dp_polars._questions.measures import BETA, Count, Multiple, at_most, error_95, with_loss_for
+from dp_polars._questions.question import Asked, HistogramQuery
+from dp_polars._release import shares
+from dp_polars._release.contract import Engine, Output, Presentation, Product, Released, Tally, Work, names_of_ends
+from dp_polars._release.explained import Explained
+from dp_polars._release.pipeline import Proved
+from dp_polars._release.protection import OneRowEach
+from dp_polars._steps.gate import row_by_row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Self
+
+    from dp_polars._accounting.claims import Claim
+    from dp_polars._accounting.terms import Loss, Unit
+    from dp_polars._bins.candidates import Values
+    from dp_polars._questions.question import Asked, Columns
+    from dp_polars._release.contract import KeyWork
+    from dp_polars._release.pipeline import Recipe
+    from dp_polars._release.protection import Protection
+    from dp_polars._release.shares import Taken
+
+
+# Column -> its public values (their cross product), or a frame of combinations (also an Arrow table).
+PublicKeys: TypeAlias = "Mapping[str, Values] | pl.DataFrame | object"
+
+
+def public_keys(keys: PublicKeys) -> pl.DataFrame:
+    """Return the combinations, one per row, in their given order."""
+    if isinstance(keys, Mapping):
+        return product(columns_of(keys))
+    if hasattr(keys, "release"):
+        msg = (
+            f"group_by: keys must be released first, got {given(keys)}: until then nobody may know which there are.\n\n"
+            'Hint: group_by(frame.keys("ward", …).release()), whose loss is charged by itself.'
+        )
+        raise TypeError(msg)
+    if isinstance(keys, (pl.LazyFrame, pl.Series)) or not (
+        isinstance(keys, pl.DataFrame) or hasattr(keys, "__arrow_c_stream__")
+    ):
+        msg = (
+            "group_by: keys must be a dict (column -> public values) or a DataFrame of combinations, got "
+            f"{given(keys)}: groups that are read off the rows would tell who is there.\n\n"
+            'Hint: say which values there may be: group_by({"ward": ["A", "B"]}); or find them, frame.keys("ward", …)'
+            '.release(). Names of columns, the privacy unit among them, stand alone: group_by("patient", "ward").'
+        )
+        raise TypeError(msg)
+    frame = unshared(keys if isinstance(keys, pl.DataFrame) else column_types.of_arrow("keys", keys, pl.DataFrame))
+    if not (frame.height >= 1 and frame.width >= 1):
+        msg = f"keys must have at least one column and one combination, got {frame.shape}."
+        raise ValueError(msg)
+    _check_size(frame.height)
+    if frame.null_count().sum_horizontal().item():
+        msg = "keys must not contain null."
+        raise ValueError(msg)
+    if frame.is_duplicated().any():
+        msg = "keys must not repeat a combination."
+        raise ValueError(msg)
+    for column in frame.get_columns():
+        _values(column.name, column.unique())
+    return frame
+
+
+def columns_of(keys: Mapping[str, Values], *, all_are_answered: bool = True) -> list[pl.Series]:
+    """Return the public values of each column, whose combinations are keys."""
+    if not keys:
+        msg = "keys must name at least one column.\n\nHint: without groups, call agg on the private frame itself."
+        raise ValueError(msg)
+    whole = math.prod if all_are_answered else max
+    _check_size(whole([max(1, size_of(values)) for values in keys.values()]))  # before any of them is built
+    columns = [_values(name, values) for name, values in keys.items()]
+    _check_size(whole(list(map(len, columns))))
+    return columns
+
+
+def product(columns: Sequence[pl.Series]) -> pl.DataFrame:
+    """Return all combinations of the values of columns, the last one running fastest."""
+    frame = columns[0].to_frame()
+    for column in columns[1:]:
+        frame = frame.join(column.to_frame(), how="cross", maintain_order="left_right")
+    return frame
+
+
+@overload
+def in_types_of(keys: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame: ...
+
+
+@overload
+def in_types_of(keys: pl.DataFrame | Product, schema: pl.Schema) -> pl.DataFrame | Product: ...
+
+
+def in_types_of(keys: pl.DataFrame | Product, schema: pl.Schema) -> pl.DataFrame | Product:
+    """Return the keys in the types of the private columns that they group by; text where that is a Categorical."""
+    if isinstance(keys, Product):
+        return Product(tuple(in_types_of(values.to_frame(), schema).to_series() for values in keys.values))
+    columns = {}
+    for column in keys.get_columns():
+        if column.name not in schema:
+            msg = f"the frame must have the key column {column.name!r}, got the columns {list(schema)}."
+            raise ValueError(msg)
+        dtype = schema[column.name]
+        if dtype.is_float():
+            raise TypeError(NO_FLOATS.format(f"the key column {column.name!r}", dtype))
+        key_type = column_types.released(dtype)
+        try:
+            columns[column.name] = column if column.dtype == key_type else _cast(column, key_type)
+        except TypeError:
+            msg = f"keys of column {column.name!r} must be values of its type, {dtype}, got {column.dtype}."
+            raise TypeError(msg) from None
+    return pl.DataFrame(columns)
+
+
+def _cast(column: pl.Series, dtype: pl.DataType) -> pl.Series:
+    """Return a column of keys as values of a type; a TypeError where one is none."""
+    distinct = column.unique(maintain_order=True)
+    translated = Categories(distinct).for_column(dtype)
+    return (
+        column.to_frame("given")
+        .join(pl.DataFrame({"given": distinct, "held": translated}), on="given", how="left", maintain_order="left")
+        .get_column("held")
+        .alias(column.name)
+    )
+
+
+def _check_size(combinations: int) -> None:
+    if not combinations <= MOST:
+        msg = (
+            f"keys must have at most {MOST:,} combinations, got {combinations:,}: every one of them is answered.\n\n"
+            "Hint: list fewer values, or give the combinations that you want as a DataFrame."
+        )
+        raise ValueError(msg)
+
+
+def _values(name: object, values: Values) -> pl.Series:
+    if not isinstance(name, str):
+        msg = f"keys must name columns by strings, got {given(name)}."
+        raise TypeError(msg)
+    series = Categories.of(values, f"keys of column {name!r}").values
+    if series is None or series.dtype.is_float():
+        found = "None" if series is None else str(series.dtype)
+        msg = f"keys of column {name!r} must be text, integers, booleans, decimals or times, got {found}."
+        raise TypeError(msg)
+    return series.alias(name)
+
+
+AskedT = TypeVar("AskedT", bound=Asked, covariant=True)
+
+_ADDS_FLOATS = (
+    "Floats of a person, or of a list, count to the nearest 2⁻⁴⁰ in sums and means; one beyond ±2⁵⁴, or no number, "
+    "makes that null."
+)
+
+# Polars prints the first four columns and the last four: they are what a reader wants.
+_EXPLAINED = {
+    **dict.fromkeys(["output", "selects"], pl.String),
+    "error_95": pl.Float64,
+    **dict.fromkeys(["error_unit", "mechanism"], pl.String),
+    "candidates": pl.Int64,
+    **dict.fromkeys(["neighboring_relation", "privacy_unit", "bounds"], pl.String),
+    **dict.fromkeys(["score_range", "rate", "delta"], pl.Float64),
+    "groups": pl.Int64,
+    **dict.fromkeys(["epsilon", "rho"], pl.Float64),
+    "note": pl.String,
+}
+# What stands in the place of a cost where an output has no loss.
+_OPEN = "Nothing can be released yet: query.scaled_to(epsilon=1, delta=1e-6) shares one promise over all outputs."
+# For groups of how many rows the error of a mean is said.
+_ROWS = (1000, 100)
+
+# What to write where an engine runs no filter, by what is counted.
+_IN_SQL = {
+    "rows": ': CASE WHEN condition THEN 1 END, and ask dpp.count("column")',
+    "people": ': CASE WHEN condition THEN 1 ELSE 0 END, and ask dpp.sum("column", 0, 1, per_person=(0, 1))',
+    "values": ": CASE WHEN condition THEN value END",
+    "nulls": ': CASE WHEN condition AND value IS NULL THEN 1 END, and ask dpp.count("column")',
+}
+
+
+@dataclass(frozen=True)
+class Ask(Generic[AskedT]):
+    """One output of a private query: its name, the columns that are asked about, what is asked, and its bounds.
+
+    Where it is `filtered`, it has been seen to that the first column is null in rows that don't count. `within` is how
+    wrong the answer may be, where the loss follows from that. Where it did, but the loss is another one now, `among` is
+    what `rows` was.
+    """
+
+    name: str
+    columns: tuple[pl.Expr, ...]
+    query: AskedT
+    bounds: Bounds = NO_BOUNDS
+    filtered: bool = False
+    within: Within | None = None
+    among: int | None = None
+
+    @property
+    def rows(self) -> int | None:
+        """For groups of at least how many rows `explain` gives an error; None: for every group."""
+        return self.among if self.within is None else self.within.rows
+
+    @property
+    def selects(self) -> str:
+        """What is asked, in words."""
+        return f"{self.query}, where a condition is true" if self.filtered else str(self.query)
+
+    def with_claim(self, claim: Claim) -> Ask[AskedT]:
+        """Return the same output with another claim; errors name it."""
+        with self.named():
+            return replace(self, query=self.query.with_claim(claim), within=None, among=self.rows)
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Let errors name the output."""
+        try:
+            yield
+        except ValueError as error:
+            msg = f"Output {self.name!r}: {error}"
+            raise ValueError(msg) from None
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.selects}" + (f" ({self.bounds})" if self.bounds.given else "")
+
+
+@dataclass(frozen=True)
+class AnyRequest(ABC, Generic[AskedT]):
+    """The steps, the public keys and the outputs, each with its claim. It never changes, and holds no private row."""
+
+    recipe: Recipe
+    keys: pl.DataFrame | Product | None
+    asks: tuple[Ask[AskedT], ...]
+    taken: Taken | None = field(default=None, kw_only=True)
+
+    @property
+    def protection(self) -> Protection:
+        """Who is protected, and by which bounds."""
+        return self.recipe.calibration
+
+    @property
+    def groups(self) -> int:
+        """Number of public groups that are answered."""
+        return 1 if self.keys is None else self.keys.height
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """The claim of each output."""
+        return tuple(ask.query.claim for ask in self.asks)
+
+    @property
+    def readers(self) -> tuple[Ask[AskedT], ...]:
+        """The outputs that read columns of the rows."""
+        return self.asks
+
+    @property
+    def reads(self) -> tuple[pl.Expr, ...]:
+        """What is read of the rows after all steps: the privacy unit, the keys, and what is asked about."""
+        return *self._unit_and_keys(), *(column for ask in self.readers for column in ask.columns)
+
+    @property
+    def loss(self) -> Loss:
+        """What one release of all outputs costs one person: in rho if all are given in rho, or one has no epsilon."""
+        return shares.loss_of(self.claims)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an output has no loss yet."""
+        return any(claim.is_open for claim in self.claims)
+
+    def refuse_open(self, call: str) -> None:
+        """Refuse outputs without a loss where there must be one."""
+        if names := [ask.name for ask in self.asks if ask.query.claim.is_open]:
+            msg = f"{call}: every output must have a loss, got none for {', '.join(map(repr, names))}.\n\n{SAY_A_LOSS}"
+            raise ValueError(msg)
+
+    @property
+    def delta(self) -> Fraction:
+        """What one release spends of delta in addition to its loss."""
+        return sum((ask.query.claim.delta for ask in self.asks), Fraction(0))
+
+    @property
+    @abstractmethod
+    def about(self) -> str:
+        """What the outputs are about."""
+
+    @abstractmethod
+    def bind(self, engine: Engine[Released]) -> Work | KeyWork:
+        """Return the work on the engine's columns: everything proved and typed, nothing read."""
+
+    def presentation(self, ranges: object = False, min_people: object = None, sure: object = False) -> Presentation:
+        """Return how a release is shown, of arguments that a caller gave; a TypeError or ValueError for wrong ones."""
+        if not isinstance(ranges, (bool, np.bool_)) and not (isinstance(ranges, str) and ranges == "all"):
+            msg = (
+                f'ranges must be True, False or "all", got {given(ranges)}.\n\n'
+                'Hint: True gives each number a 95 % range; "all" gives wider ones, which all hold with 95 %.'
+            )
+            raise (ValueError if isinstance(ranges, str) else TypeError)(msg)
+        sure = flag("sure", sure)
+        shown = Presentation("all" if ranges == "all" else bool(ranges))
+        if min_people is None:
+            if sure:
+                msg = (
+                    "sure must be left out without min_people: it says how that is compared.\n\n"
+                    "Hint: release(min_people=20, sure=True)."
+                )
+                raise ValueError(msg)
+            return shown
+        least = positive_int("min_people", min_people)
+        return replace(shown, people=self._people_output(), min_people=least, sure=sure)
+
+    def _people_output(self) -> str:
+        """Return which output counts the people of each group."""
+        msg = (
+            f"min_people must be left out of a query for {self.asks[0].name}: it counts no people of groups.\n\n"
+            "Hint: private.group_by(keys).agg(people=dpp.n_people(…), …).release(min_people=…)."
+        )
+        raise ValueError(msg)
+
+    def explain(self, engine: Engine[Released] | None) -> pl.DataFrame:
+        """Return what a release would cost, and how good it would be; an engine tells the types of the columns.
+
+        `error_95` is exact. Rounded for people, it could pass the error that was asked for, or be no bound.
+        """
+        return Explained(explained([("", self, engine)]).drop("query"))
+
+    def explained_rows(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
+        """Return the rows of `explain`, without what is said of the whole release and of another unit."""
+        rows = self._explanations(engine)
+        for row in rows:
+            row["note"] = " ".join([str(row["note"]), *self.recipe.left_out])
+        if self.recipe.adds_floats:
+            rows[0]["note"] = f"{rows[0]['note']} {_ADDS_FLOATS}"
+        return rows
+
+    @abstractmethod
+    def _explanations(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
+        """Return the rows of `explain`."""
+
+    def drops(self) -> bool:
+        """Return whether bounds can drop rows of an output, or groups of a person, or clip totals."""
+        return False
+
+    def bounds_of(self, ask: Ask[Any]) -> dict[str, int]:  # noqa: ARG002
+        """Return the bounds on a person's rows that an output has, by name."""
+        return {}
+
+    @property
+    def promise(self) -> str:
+        """Who is protected, and by which bounds, those of outputs among them."""
+        of_outputs = [f"{ask.name}: {ask.bounds}" for ask in self.asks if ask.bounds.given]
+        return " · ".join([str(self.protection), *of_outputs])
+
+    def handed_over(self, *, unchecked: object) -> Self:
+        """Return the same request for rows that are taken unchecked, if they are."""
+        is_unchecked = flag("unchecked", unchecked) and not self.recipe.unchecked
+        return replace(self, recipe=replace(self.recipe, unchecked=True)) if is_unchecked else self
+
+    def with_claims(self, claims: Sequence[Claim]) -> Self:
+        """Return the same request with another claim for each output: of other losses, never of other bounds."""
+        asks = zip(self.asks, claims, strict=True)
+        return self.with_asks(ask.with_claim(claim) for ask, claim in asks)
+
+    def with_asks(self, asks: Iterable[Ask[AskedT]], taken: Taken | None = None) -> Self:
+        """Return the same request with its outputs at other losses, and why they are in this unit."""
+        return replace(self, asks=tuple(asks), taken=taken)
+
+    def typed(self, engine: Engine[Released] | None) -> list[tuple[Ask[AskedT], Columns]]:
+        """Return the outputs, each with the types of its columns as far as they are known."""
+        types = self.types(engine)
+        return [(ask, types.get(ask.name, ())) for ask in self.asks]
+
+    def types(self, engine: Engine[Released] | None) -> dict[str, Columns]:  # noqa: ARG002
+        """Return the types of the columns of every output, by its name; none without an engine."""
+        return {}
+
+    def _explained(self, ask: Ask[AskedT]) -> dict[str, object]:
+        """Return what `explain` says of every kind of output."""
+        claim = ask.query.claim
+        return {
+            "output": ask.name,
+            "selects": ask.selects,
+            "mechanism": None if claim.is_open and not claim.is_asked else claim.mechanism,
+            "neighboring_relation": self.protection.neighboring_relation,
+            "privacy_unit": self.protection.privacy_unit,
+            "bounds": in_words(self.bounds_of(ask)) or None,
+            "score_range": float(claim.score_range),
+            "rate": None if claim.is_open else float(claim.rate),
+            "delta": float_up(claim.delta),
+            "epsilon": float_up(claim.cost("epsilon")) if claim.has_epsilon and not claim.is_open else None,
+            "rho": None if claim.is_open else float_up(claim.cost("rho")),
+        }
+
+    def claim_for_json(self) -> dict[str, object]:
+        """Return the claim as JSON takes it: what `read_claim` returns."""
+        columns = {}
+        for ask in self.asks:
+            claim = ask.query.claim
+            value = float_of(claim.loss.value)
+            columns[ask.name] = {
+                "selects": ask.selects,
+                "mechanism": claim.mechanism,
+                "loss": {
+                    "unit": claim.loss.unit,
+                    "value": value if math.isfinite(value) else None,  # JSON has no word for infinity
+                    "exact": str(claim.loss.value),
+                },
+                **({"delta": float_up(claim.delta)} if claim.delta else {}),
+                "neighboring_relation": self.protection.neighboring_relation,
+                "privacy_unit": self.protection.privacy_unit,
+                "bounds": self.bounds_of(ask),
+            }
+        return {
+            "date": datetime.now(UTC).date().isoformat(),
+            "protection": str(self.protection),
+            "groups": self.groups,
+            "loss": str(self.loss),
+            **({"unchecked": True} if self.recipe.is_unchecked else {}),
+            "columns": columns,
+        }
+
+    def proved_on(self, engine: Engine[Released], names: Iterable[str]) -> Proved:
+        """Return the steps, proved on the engine's columns; `names` are those that are read.
+
+        Where the engine runs no expressions, a request with some is refused.
+        """
+        if engine.runs_expressions:
+            return self.recipe.proved(engine.schema(dict.fromkeys(names)), *engine.joined_schemas())
+        self._refuse_expressions(engine)
+        return Proved((engine.schema(dict.fromkeys(names)),))
+
+    def _unit_and_keys(self) -> tuple[pl.Expr, ...]:
+        """Return the columns of the privacy unit and of the keys."""
+        names = dict.fromkeys([*(self.protection.unit or ()), *([] if self.keys is None else self.keys.columns)])
+        return tuple(cs.by_name(name).as_expr() for name in names)
+
+    def _refuse_expressions(self, engine: Engine[Released]) -> None:
+        """Refuse steps, and outputs about anything but a column as it is."""
+        if self.recipe.steps:
+            msg = (
+                "query must not have row operations (filter, with_columns, select, join): they are Polars expressions."
+                f"\n\nHint: do them on {engine.rows_are} first, row by row."
+            )
+            raise TypeError(msg)
+        for ask, column in ((one, column) for one in self.asks for column in one.columns):
+            names = column.meta.root_names()
+            if len(names) != 1 or not column.meta.undo_aliases().meta.eq(pl.col(names[0])):
+                how = _IN_SQL.get(getattr(ask.query, "counted", ""), _IN_SQL["values"]) if ask.filtered else ""
+                msg = (
+                    f"Output {ask.name!r} must be asked of a column as it is: Polars expressions can't be run here.\n\n"
+                    f"Hint: make the column on {engine.rows_are} first, row by row{how}."
+                )
+                raise TypeError(msg)
+
+
+def explained(
+    requests: Sequence[tuple[str, AnyRequest[Any], Engine[Released] | None]],
+) -> pl.DataFrame:
+    """Return what one release of several requests would cost, and how good it would be, each under its name."""
+    rows = []
+    for name, request, engine in requests:
+        for number, row in enumerate(request.explained_rows(engine)):
+            if request.taken is not None:
+                note = request.taken.note(number, needs_rows=row["error_95"] is None)
+                row["note"] = " ".join(filter(None, [str(row["note"]), note]))
+            rows.append({"query": name, **row})
+    of_all, claims = [], [claim for _, request, _ in requests for claim in request.claims]
+    taken = requests[0][1].taken
+    if taken is not None:
+        of_all.append(taken.words)
+    of_all += [_OPEN] if any(claim.is_open for claim in claims) else shares.notes(claims)
+    rows[0]["note"] = " ".join([str(rows[0]["note"]), *of_all])
+    return Explained(rows, {"query": pl.String, **_EXPLAINED})
+
+
+@dataclass(frozen=True)
+class Request(AnyRequest[HistogramQuery]):
+    """Answers about columns, for each public group, or for all rows together."""
+
+    @classmethod
+    def of(
+        cls,
+        recipe: Recipe,
+        keys: pl.DataFrame | None,
+        asks: Iterable[Ask[HistogramQuery]],
+        unit: Unit = "epsilon",
+        engine: Engine[Released] | None = None,
+    ) -> Request:
+        """Return the request of these outputs, under the bounds that the recipe protects people by.
+
+        Where outputs are asked `within` an error, their losses are found in `unit`; an engine tells the types of the
+        columns.
+        """
+        groups = 1 if keys is None else keys.height
+        asks = [_asked_in(ask, unit) for ask in asks]
+        request = cls(recipe, keys, tuple(replace(ask, query=_under(recipe.calibration, ask, groups)) for ask in asks))
+        if all(ask.within is None for ask in request.asks):
+            return request
+        types = request.types(engine)
+        found = tuple(replace(ask, query=_within(ask, types.get(ask.name, ()))) for ask in request.asks)
+        return replace(request, asks=found)
+
+    @property
+    def about(self) -> str:
+        return "one group" if self.keys is None else plural(self.groups, "public group")
+
+    def presentation(self, ranges: object = False, min_people: object = None, sure: object = False) -> Presentation:
+        shown = super().presentation(ranges, min_people, sure)
+        self._check_names_of_ends(ranges=bool(shown.ranges))
+        return shown
+
+    def _people_output(self) -> str:
+        counts = {
+            what: [
+                ask.name
+                for ask in self.asks
+                if isinstance(ask.query, Count) and ask.query.counted == what and not ask.columns
+            ]
+            for what in ("people", "rows")
+        }
+        names = counts["people"]
+        if not names and self.protection.counts(Count("rows", self.asks[0].query.claim)) == "people":
+            names = counts["rows"]  # every row is a person
+        if len(names) != 1:
+            msg = (
+                "min_people must be given where exactly one output counts the people of a group, got "
+                f"{f'{len(names)}: {names}' if names else 'none'}.\n\n"
+                "Hint: one dpp.n_people(…) without where in agg (where every row is a person, dpp.len(…))."
+            )
+            raise ValueError(msg)
+        return names[0]
+
+    def bind(self, engine: Engine[Released]) -> Work:
+        names = [name for ask in self.asks for column in ask.columns for name in column.meta.root_names()]
+        proved = self.proved_on(engine, names + ([] if self.keys is None else self.keys.columns))
+        schema = proved.schemas[-1]
+        keys = None if self.keys is None else in_types_of(self.keys, schema)
+        self._check_names_of_ends(ranges=False)
+        rows = pl.LazyFrame(schema=schema)
+        tallies: list[Tally] = []
+        outputs = []
+        for ask in self.asks:
+            what = f"The column of output {ask.name!r}" + ", its filter read as pl.when(…).then(…)" * ask.filtered
+            columns = tuple(row_by_row(column, schema, what) for column in ask.columns)
+            types = tuple(rows.select(column).collect_schema().dtypes()[0] for column in columns)
+            try:
+                ask.query.answer_type(*types)
+                needed = ask.query.evidence(*types)
+            except (TypeError, ValueError) as error:
+                msg = f"Output {ask.name!r}: {error}"
+                raise type(error)(msg) from None
+            protection = self.protection_of(ask)
+            limits, people = protection.limits(ask.query, self.groups), protection.counts_people(ask.query)
+            positions = tuple(_place(tallies, Tally(columns, types, piece, limits, people)) for piece in needed)
+            outputs.append(Output(ask.name, ask.query, types, positions))
+        return Work(self.protection.unit, keys, tuple(tallies), tuple(outputs), proved.rows)
+
+    def _explanations(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
+        return [self._explained(ask) | self._errors(ask, types) for ask, types in self.typed(engine)]
+
+    def types(self, engine: Engine[Released] | None) -> dict[str, Columns]:
+        """Return the types of the columns of every output, by its name; none without an engine."""
+        return {} if engine is None else {output.name: output.types for output in self.bind(engine).outputs}
+
+    def protection_of(self, ask: Ask[HistogramQuery]) -> Protection:
+        """Return the protection of an output, with its own bounds."""
+        return self.protection.of_output(ask.bounds)
+
+    def bounds_of(self, ask: Ask[HistogramQuery]) -> dict[str, int]:
+        return self.protection_of(ask).bounds_of(ask.query)
+
+    def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:
+        """Return what an output counts."""
+        return self.protection.counts(query)
+
+    def drops(self) -> bool:
+        return any(self._dropping(ask) or self._clips(ask) for ask in self.asks)
+
+    def _dropping(self, ask: Ask[HistogramQuery]) -> dict[str, int]:
+        """Return the bounds under which rows of an output are dropped, by name."""
+        return self.protection_of(ask).dropping(ask.query, self.groups)
+
+    def _clips(self, ask: Ask[HistogramQuery]) -> str | None:
+        """Return what is clipped of a person's rows together; None: nothing."""
+        return ask.query.clips if self.protection.counts_people(ask.query) else None
+
+    def _errors(self, ask: Ask[HistogramQuery], types: Columns) -> dict[str, object]:
+        """Return what `explain` says of how good an answer is."""
+        size = ask.query.size_of(*types)
+        return {
+            "error_95": error_95(ask.query, ask.rows, *types),
+            "error_unit": ask.query.error_unit or self.counts(ask.query),
+            "candidates": size,
+            "groups": self.groups,
+            "note": " ".join(self._notes(ask, size, types)),
+        }
+
+    def _notes(self, ask: Ask[HistogramQuery], size: int | None, types: Columns) -> Iterator[str]:
+        """Yield what should be known of an output before its release, the most important thing first.
+
+        Each note begins with what it says: where Polars prints a frame, it shows 30 characters or so.
+        """
+        is_open = ask.query.claim.is_open
+        note = None if size is None or is_open else ask.query.note(size, self._alternative(ask, types))
+        lost, dropping = [], self._dropping(ask)
+        if dropping:
+            so = (
+                "which makes it too low"
+                if ask.query.adds_up
+                else "so it is only of kept rows; people with more count less"
+            )
+            lost.append(f"drops rows beyond {in_words(dropping)} of a person, {so}")
+        if (clips := self._clips(ask)) is not None:
+            lost.append(clips)
+        what = "; ".join(lost) or f"no {'further ' * bool(self.recipe.left_out)}row is dropped"
+        error = f"{what[0].upper()}{what[1:]}. The error is that of the noise alone."
+        if is_open:
+            yield f"{str(ask.query.claim).capitalize()}: so no error is known."
+        if isinstance(self.protection, OneRowEach):
+            yield "Each person has one row here: the bounds of protect do nothing."
+        if ask.query.error_needs_rows and ask.rows is None and not is_open:
+            many, some = (_rounded(ask.query.error_among(rows, BETA, *types)) for rows in _ROWS)
+            yield f"{_ROWS[0]:,} rows: ±{many}; {_ROWS[1]}: ±{some}."
+        if ask.rows is not None:
+            yield f"error_95 is for {ask.rows:,} rows or more."
+        if self._grows(ask):
+            yield f"Noise grows with all {self.groups:,} groups: give max_groups."
+        yield from filter(None, [error, note] if lost else [note, error])
+        if (most := dropping.get("max_groups", self.groups)) < self.groups:
+            yield f"A person in all {self.groups:,} listed groups counts in {most / self.groups:.0%} of them."
+        if (values := ask.query.of_values(*types)) is not None:
+            yield values
+
+    def _grows(self, ask: Ask[HistogramQuery]) -> bool:
+        """Return whether one more group would add noise to an output, for no bound says in how many a person counts."""
+        protection, groups = self.protection_of(ask), self.groups
+        if protection.max_groups is not None or groups == 1:
+            return False
+        now, then = (protection.contributions(ask.query, number).total for number in (groups, groups + 1))
+        return now < then
+
+    def _alternative(self, ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery | None:
+        """Return what may answer an output better, under this protection; None where that lacks a bound."""
+        with suppress(ValueError):  # also where the other noise would be too wide for whole numbers
+            other = ask.query.alternative(*types)
+            return other and _under(self.protection, replace(ask, query=other), self.groups)
+        return None
+
+    def _check_names_of_ends(self, *, ranges: bool) -> None:
+        """Refuse names that the ends of ranges would repeat."""
+        taken = [ask.name for ask in self.asks] + ([] if self.keys is None else self.keys.columns)
+        ends = {end for ask in self.asks if ask.query.has_ends(ranges=ranges) for end in names_of_ends(ask.name)}
+        repeated = sorted(ends.intersection(taken))
+        if repeated:
+            msg = (
+                f"outputs and keys must not be named like the ends of a range, got {repeated}.\n\n"
+                f"Hint: rename them{', or leave ranges=True out' * ranges}."
+            )
+            raise ValueError(msg)
+
+
+def only_counted(request: AnyRequest[Asked]) -> frozenset[str]:
+    """Return the columns of which it only matters whether there is a value: these may be of any type."""
+    counted: set[str] = set()
+    others = set(() if request.keys is None else request.keys.columns)
+    for ask in request.readers:
+        names = {name for column in ask.columns for name in column.meta.root_names()}
+        (counted if isinstance(ask.query, Count) else others).update(names)
+    return frozenset(counted - others)
+
+
+def _asked_in(ask: Ask[HistogramQuery], unit: Unit) -> Ask[HistogramQuery]:
+    """Return an output whose loss is yet to be found, in a unit; any other one as it is."""
+    if ask.within is not None:
+        return replace(ask, query=at_most(ask.query, unit))
+    return replace(ask, query=ask.query.in_unit(unit)) if ask.query.claim.is_open else ask
+
+
+def _under(protection: Protection, ask: Ask[HistogramQuery], groups: int) -> HistogramQuery:
+    """Return the question of an output under the bounds of a protection; errors name the output."""
+    with ask.named():
+        bounds = protection.of_output(ask.bounds).contributions(ask.query, groups)
+        return ask.query.under(bounds, protection.neighboring_relation, groups)
+
+
+def _within(ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery:
+    """Return the question of an output at the loss that it takes; errors name the output."""
+    if ask.within is None:
+        return ask.query
+    with ask.named():
+        return with_loss_for(ask.query, ask.within, *types)
+
+
+def _rounded(error: float | None) -> str:
+    """Return an error in three significant digits, rounded up."""
+    return "?" if error is None else show(as_fraction("error", error), 3, up=True)
+
+
+def _place(tallies: list[Tally], tally: Tally) -> int:
+    """Return the position of a tally among those that there are, or of a new one."""
+    for position, placed in enumerate(tallies):
+        if tally.counts_like(placed) and tally.weighing == placed.weighing:
+            return position
+    tallies.append(tally)
+    return len(tallies) - 1
+
+
+def with_ends(released: pl.DataFrame, asks: Iterable[Ask[Asked]]) -> pl.DataFrame:
+    """Return a release with the ends of the 95 % ranges of counts and sums, where it has none.
+
+    How far noise goes is public, so nothing is drawn. Means and value counts get none: how far a mean may be off
+    depends on its noisy count, which is not shown, and value counts are lists.
+
+    Parameters
+    ----------
+    released
+        What a query released, with or without ranges, or a part of its rows.
+    asks
+        Its outputs: `PrivateQuery.asks`.
+
+    Returns
+    -------
+    DataFrame
+        The same, and `NAME_low` and `NAME_high`, Float64, at the end; null where the answer is.
+    """
+    ends = []
+    for ask in asks:
+        names = names_of_ends(ask.name)
+        if isinstance(ask.query, Multiple) and not set(names) <= set(released.columns):
+            answers = released[ask.name]
+            off = ask.query.error(1, BETA, answers.dtype) or 0.0
+            ends += [
+                (answers.cast(pl.Float64) + sign * off).alias(name) for sign, name in zip((-1, 1), names, strict=True)
+            ]
+    return released.with_columns(ends)

@@ -1,0 +1,186 @@
+"""Private rows as they are given: a plan to know the columns by, and what reads the rows later."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, TypeAlias
+from weakref import WeakSet
+
+import polars as pl
+
+from dp_polars._base.numbers import kind_of_frame
+from dp_polars._steps.plans import files_of, preparation_of, reading_of_arrow, refuse_rewritten_files
+from dp_polars._steps.polars_rows import collected
+from dp_polars._steps.scans import Reading, Whose, holds_rows, refuse_repeated_files, refuse_two_units
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    import pyarrow as pa
+
+    from dp_polars._release.pipeline import Origin
+    from dp_polars._steps.scans import Identity
+
+
+# A frame of private rows: also a pyarrow dataset, and anything that speaks Arrow's C stream.
+PrivateRows: TypeAlias = "pl.LazyFrame | pl.DataFrame | object"
+
+# Readers that a release has read. What others took from one can't be known without looking for rows.
+_READ: WeakSet[object] = WeakSet()
+
+
+# Sources that several queries read, each by the identity of its frame, and whose its rows are.
+Opened: TypeAlias = "dict[tuple[int, tuple[str, ...] | None, bool, bool], Source]"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Private rows that are not read yet; `unread` is None where they could not be opened.
+
+    `marked` is what tells these rows from others, and may be read at any time; None where nothing does.
+    """
+
+    unread: pl.LazyFrame | None
+    read: Callable[[], pl.LazyFrame]
+    readings: tuple[Reading, ...] = ()
+    marked: Callable[[], pl.LazyFrame] | None = None
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return files_of(self.readings)
+
+    def refuse_rewritten_files(self, known: tuple[Identity, ...] | None) -> None:
+        """Refuse a plan whose files are others than they were, at `protect` or when their columns were found out."""
+        if self.unread is not None:
+            refuse_rewritten_files(self.unread, self.files, known)
+
+
+def source_of(
+    frame: PrivateRows, keys: tuple[str, ...] | None, *, is_owned: bool = False, unchecked: bool = False
+) -> Source:
+    """Return private rows without reading them; refuse a plan whose steps look at rows of several people.
+
+    `keys` are the columns that say whose a row is; None where every row is a person.
+    """
+    if isinstance(frame, pl.DataFrame):
+        frame = frame.lazy()
+    if isinstance(frame, pl.LazyFrame):
+        plan, preparation = frame, preparation_of(frame, keys, is_owned=is_owned, unchecked=unchecked)
+        if not preparation.varies:
+            return Source(plan, lambda: plan, preparation.readings, lambda: plan)
+        # A release reads its rows more than once: sums of floats, picks and ties must be the same each time.
+        return Source(plan, lambda: collected([plan], "auto")[0].lazy(), preparation.readings, lambda: plan)
+    whose = Whose(keys, is_owned=is_owned)
+    datasets = sys.modules.get("pyarrow.dataset")  # who has a dataset has imported it
+    if datasets is not None and isinstance(frame, datasets.Dataset):
+        reading = reading_of_arrow(frame, whose)
+        if keys is None:
+            refuse_repeated_files(reading.files)
+        dataset = pl.scan_pyarrow_dataset(frame)
+        return Source(dataset, lambda: dataset, (reading,), lambda: dataset)
+    if hasattr(frame, "__arrow_c_stream__") and not isinstance(frame, pl.Series):
+        import pyarrow as pa
+
+        is_reader = isinstance(frame, pa.RecordBatchReader)
+        if is_reader and frame in _READ:
+            msg = (
+                "private rows must be there to be read, got a RecordBatchReader that a release has read: it holds none "
+                "any more.\n\nHint: release its read_all(), a Table, which can be read again."
+            )
+            raise ValueError(msg)
+        try:
+            stream = pa.RecordBatchReader.from_stream(frame)
+        except Exception:  # pandas and DuckDB convert, or run, here: their messages hold values
+            stream = None
+        if stream is not None and not stream.schema.names:
+            msg = "release: a table without columns loses the number of its rows.\n\nHint: leave one column in."
+            raise ValueError(msg)
+        if stream is None:  # that it failed says something of the rows, so the engine says so after the charge
+            return Source(None, pl.LazyFrame)
+
+        def read() -> pl.LazyFrame:
+            if is_reader:
+                _READ.add(frame)
+            return _lazy(stream.read_all())
+
+        # Anything else, a relation of DuckDB say, may have other rows each time.
+        is_lasting = type(frame).__module__.partition(".")[0] in {"pyarrow", "pandas"} and not is_reader
+        marked = (lambda: _lazy(pa.table(frame))) if is_lasting else None
+        return Source(_lazy(stream.schema.empty_table()), read, (Reading(whose, memory=frame),), marked)
+    msg = (
+        "private rows must be a LazyFrame, a DataFrame, a pyarrow dataset or an object with Arrow's C stream, got "
+        f"{kind_of_frame(frame)}"
+    )
+    raise TypeError(msg)
+
+
+def schemas_of(sources: Iterable[pl.LazyFrame]) -> tuple[pl.Schema, ...]:
+    """Return the columns of private rows, of each source."""
+    return tuple(source.collect_schema() for source in sources)
+
+
+def sources_of(frames: Iterable[PrivateRows], origins: Iterable[Origin], opened: Opened | None = None) -> list[Source]:
+    """Return the rows of several tables without reading them.
+
+    Refuse a reader that would have to be read twice, and a table whose rows would belong to several people. What is
+    `opened`, by the identity of the frame, is for other queries of one publication, too: it is read once.
+    """
+    frames = list(frames)
+    once = [id(frame) for frame in frames if type(frame).__name__ == "RecordBatchReader"]
+    if len({*once}) < len(once):
+        msg = (
+            "every table must have rows of its own, got one RecordBatchReader twice: it gives its rows once.\n\n"
+            "Hint: release its read_all(), a Table, which can be read again."
+        )
+        raise ValueError(msg)
+    sources = [
+        _source_of(frame, of) if opened is None else _opened(frame, of, opened)
+        for frame, of in zip(frames, origins, strict=True)
+    ]
+    refuse_two_units([source.readings for source in sources], "join")
+    return sources
+
+
+def _source_of(frame: PrivateRows, origin: Origin) -> Source:
+    return source_of(frame, origin.keys, is_owned=origin.is_owned, unchecked=origin.unchecked)
+
+
+def _opened(frame: PrivateRows, origin: Origin, opened: Opened) -> Source:
+    """Return rows that several queries of one publication may read."""
+    key = id(frame), origin.keys, origin.is_owned, origin.unchecked
+    if key not in opened:
+        source = _source_of(frame, origin)
+        opened[key] = replace(source, read=cache(source.read))
+    return opened[key]
+
+
+class WithoutRows:
+    """What may be bound to private rows, under `_sources`, and is pickled only without them. It never changes.
+
+    `_sources` are the rows of every origin of a recipe, in their order; empty where they are yet to come.
+    """
+
+    _sources: tuple[pl.LazyFrame, ...]
+
+    def __getstate__(self) -> dict[str, object]:
+        if any(map(holds_rows, self._sources)):
+            msg = (
+                f"a {type(self).__name__} must be bound to no rows in memory to be pickled: they would all be in the "
+                "pickle.\n\nHint: build the query without data, dp_polars.protect(…), and give the rows to "
+                "release(frame); or protect a scan of files."
+            )
+            raise TypeError(msg)
+        return self.__dict__.copy()
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        return self
+
+
+def _lazy(table: pa.Table) -> pl.LazyFrame:
+    return pl.DataFrame(table).lazy()

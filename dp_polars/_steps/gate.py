@@ -1,0 +1,453 @@
+"""The row gate: an expression is taken if each row's value follows from that row, lists by their elements."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager, suppress
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import polars as pl
+from polars.exceptions import ComputeError, PolarsError
+
+from dp_polars._steps import nodes, rewriting, rules, trials
+from dp_polars._steps.nodes import SETS, names, written
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from polars._typing import PolarsDataType
+
+    from dp_polars._steps.nodes import Step
+    from dp_polars._steps.rules import Rule
+
+
+Tree: TypeAlias = Any  # an expression as JSON
+
+# Functions of a list's own elements by the types that they take, and whether they give one value for each element, for
+# some, or one. Sums of floats are rounded by their order, and those of Decimals overflow.
+_OF_ALL = {
+    **dict.fromkeys(names("count first last len null_count"), "one"),
+    **dict.fromkeys(names("reverse shift"), "each"),
+    **dict.fromkeys(names("drop_nulls filter slice unique"), "some"),
+}
+_OF_NUMBERS = {"max": "one", "min": "one", "rank": "each"}  # floats, too
+_OF_EXACT = {
+    **_OF_NUMBERS,
+    **dict.fromkeys(names("all any n_unique"), "one"),
+    **dict.fromkeys(names("cum_count cum_max cum_min diff is_duplicated is_first_distinct is_unique sort"), "each"),
+}
+_OF_INTEGERS = {"cum_sum": "each", "sum": "one"}
+TAKEN = frozenset({*_OF_ALL, *_OF_EXACT, *_OF_INTEGERS})
+
+
+class Body:
+    """An expression on the elements of a list, as steps that are row by row and functions in between.
+
+    `parts` are the steps, each on columns; `refused` says what else there is. `together` puts all in place again.
+    """
+
+    def __init__(self, step: Step) -> None:
+        dtype: Any = step.inputs[0].dtypes()[0]
+        self.columns: dict[str, Any] = {"element": dtype.inner}
+        self.made: dict[str, Tree] = {"element": "Element"}
+        self.lengths = {"element": "each"}  # whether a column has one value for each element, for some, or one
+        self.parts: list[Step] = []
+        self.refused, self.rewritten = "", False
+        self.whole = self.part(self.lowered(deepcopy(step.tree["Eval"]["evaluation"])))
+        if (
+            not self.refused
+            and self.length(self.whole) == "one"
+            and step.name == "list.eval"
+            and not _columns(self.whole)
+        ):
+            self.refused = "no element is in it"
+
+    def lowered(self, tree: Tree) -> Tree:
+        """Return an expression with columns in place of elements and of functions of a list."""
+        function = _function(tree)
+        if function is None:
+            match tree:
+                case "Element" | {"Column": ""}:
+                    return {"Column": "element"}
+                case {"Column": _} | {"Selector": _}:
+                    self.refused = "a column of the frame"
+                case {"Literal": _}:
+                    return tree
+                case dict():
+                    return {key: self.lowered(value) for key, value in tree.items()}
+                case list():
+                    return [self.lowered(value) for value in tree]
+            return tree
+        name, places = function
+        if name == "len" and not places:
+            return self.column(tree, "one", pl.get_index_type())
+        trees = [place[key] for place, key in places]
+        inputs = [self.part(self.lowered(item)) for item in trees]
+        if self.refused:
+            return tree
+        types = [self.type(item) for item in inputs]
+        length = _OF_ALL.get(name)
+        if length is None and _is_exact(types[0]):
+            length = _OF_EXACT.get(name)
+        if length is None and types[0].is_float():
+            length = _OF_NUMBERS.get(name)
+        if name == "rank" and tree["Function"]["function"]["Rank"]["options"]["method"] in {"Ordinal", "Random"}:
+            length = None
+        if length is None and types[0].is_integer():
+            length = _OF_INTEGERS.get(name)
+        if length is None or any(self.length(item) != "each" for item in inputs):
+            self.refused = f"{name} of {types[0]}"
+            return tree
+        for (place, key), item in zip(places, inputs, strict=True):
+            place[key] = item
+        if name == "unique" and tree["Function"]["function"] != {"Unique": True}:
+            tree["Function"]["function"], self.rewritten = {"Unique": True}, True  # in the order of the list
+        dtype = pl.LazyFrame(schema=self.columns).select(nodes.without_nan(tree)).collect_schema().dtypes()[0]
+        return self.column(tree, length, dtype)
+
+    def part(self, tree: Tree) -> Tree:
+        """Note what is to be proved row by row."""
+        if not self.refused:
+            lengths = sorted(self.lengths[name] for name in _columns(tree) if self.lengths[name] != "one")
+            if len(set(lengths)) > 1 or lengths.count("some") > 1:
+                self.refused = "lists of several lengths"
+            elif tree not in ({"Column": name} for name in self.columns):
+                self.parts.append(nodes.read(tree, pl.LazyFrame(schema=self.columns)))
+        return tree
+
+    def column(self, tree: Tree, length: str, dtype: PolarsDataType) -> Tree:
+        name = f"made {len(self.made)}"
+        self.columns[name], self.lengths[name], self.made[name] = dtype, length, tree
+        return {"Column": name}
+
+    def type(self, tree: Tree) -> pl.DataType:
+        return pl.LazyFrame(schema=self.columns).select(nodes.without_nan(tree)).collect_schema().dtypes()[0]
+
+    def length(self, tree: Tree) -> str:
+        return next((self.lengths[name] for name in _columns(tree) if self.lengths[name] != "one"), "one")
+
+    def together(self) -> Tree:
+        """Return the whole expression, with the elements and functions again in place of the columns."""
+
+        def put(tree: Tree) -> Tree:
+            match tree:
+                case {"Column": str(name)}:
+                    return "Element" if name == "element" else put(self.made[name])
+                case dict():
+                    return {key: put(value) for key, value in tree.items()}
+                case list():
+                    return [put(value) for value in tree]
+            return tree
+
+        return put(self.whole)
+
+
+def _function(tree: Tree) -> tuple[str, list[tuple[Any, str | int]]] | None:
+    """Return the name of a function of a list's elements, and where its inputs stand; None for any other."""
+    match tree:
+        case "Len":
+            return "len", []
+        case {"Agg": {**kinds}}:
+            (kind,) = kinds
+            value: Any = kinds[kind]
+            is_deep = isinstance(value, dict) and "input" in value
+            return nodes.function_name(str(kind)), [(value, "input") if is_deep else (tree["Agg"], str(kind))]
+        case {"Filter": {"input": _, "by": _} as place}:
+            return "filter", [(place, "input"), (place, "by")]
+        case {"Sort": {"expr": _} as place}:
+            return "sort", [(place, "expr")]
+        case {"Slice": {"input": _, "offset": {"Literal": _}, "length": {"Literal": _}} as place}:
+            return "slice", [(place, "input")]
+        case {"Function": {"input": inputs, "function": function}}:
+            name = nodes.function_of(function)[0]
+            is_public = all(isinstance(item, dict) and "Literal" in item for item in inputs[1:])
+            if name in TAKEN and is_public:
+                return name, [(inputs, 0)]
+    return None
+
+
+def _is_exact(dtype: pl.DataType) -> bool:
+    return dtype.is_integer() or dtype.is_temporal() or dtype in (pl.Boolean, pl.String)
+
+
+def _columns(tree: Tree) -> set[str]:
+    match tree:
+        case {"Column": str(name)}:
+            return {name}
+        case dict():
+            return set().union(*map(_columns, tree.values()))
+        case list():
+            return set().union(*map(_columns, tree))
+    return set()
+
+
+_ONE_BY_ONE = "\n\nHint: name the columns one by one."
+
+
+def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
+    """Return an expression that gives each row its own result and raises on none; refuse any other.
+
+    Parameters
+    ----------
+    expr
+        The expression, of one output: see `one_output_each`.
+    frame_schema
+        The columns of the private frame.
+    what
+        Where the expression stands, to begin messages with: "filter".
+
+    Returns
+    -------
+    Expr
+        `expr` itself, or an equivalent that yields null where it would raise: see lenient.py. Dates beyond the years
+        1 to 9999 are moved to these. Float division is rounded correctly, as it is where a row is alone in its
+        chunk. An expression of constants alone stays one (a `select` of nothing else has one row).
+
+    Raises
+    ------
+    TypeError
+        If `expr` is not an expression.
+    ValueError
+        If a part of it is not known to be row by row, or raises on some value of the types that it is given; or if a
+        column is named like a pattern.
+    polars.exceptions.PolarsError
+        What Polars says of the schema: a column that is not there, types that don't fit.
+    """
+    if not isinstance(expr, pl.Expr):
+        msg = f"{what}: a step must be a Polars expression, got {type(expr).__name__}."
+        raise TypeError(msg)
+    refuse_patterns(frame_schema)
+    frame = pl.LazyFrame(schema={name: trials.apart_type(dtype) for name, dtype in frame_schema.items()})
+    tree, step = _read(expr, frame, what)
+    gate = _ExpressionGate(what)
+    names_categories = step.tree != tree
+    try:
+        with fitting(what):
+            gate.walk(step)
+            if len(step.dtypes()) != 1:
+                msg = f"{what}: an expression must have one output here, got {len(step.dtypes())}.{_ONE_BY_ONE}"
+                raise ValueError(msg)
+            if gate.rewritten:
+                expr = in_full(trials.home(step.tree), what)
+            tried = nodes.without_nan(step.tree) if names_categories else expr
+            frame.select(tried).collect_schema()
+    except _RaisesError as error:
+        failure = trials.failure_on(frame.collect(engine="in-memory"), nodes.without_nan(trials.apart(tree)))
+        if failure is None:
+            raise ValueError(*error.args) from None
+        msg = f"{what}: the expression must be one that Polars can run: {failure}"
+        if "not supported for dtype `str`" in str(failure):
+            msg += "\n\nHint: make dates, times or numbers of the texts first: pl.col(…).str.to_date(strict=False)."
+        raise ValueError(msg) from None
+    if step.kind == "column":  # as it is, it raises on nothing
+        return expr
+    failure = trials.failure_on(trials.made_up(frame_schema), tried)
+    if failure is not None:
+        msg = f"{what}: the expression must be one that Polars can run, got on synthetic rows: {failure}"
+        raise ValueError(msg)
+    return expr
+
+
+def adds_floats(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> bool:
+    """Return whether a row-by-row expression adds up floats, which count to the nearest 2⁻⁴⁰: those of a list."""
+    frame = pl.LazyFrame(schema={name: trials.apart_type(dtype) for name, dtype in frame_schema.items()})
+    with suppress(PolarsError, ValueError):  # `row_by_row` says what is wrong
+        return rules.adds_floats(_read(expr, frame, what)[1])
+    return False
+
+
+@contextmanager
+def fitting(what: str) -> Iterator[None]:
+    """Say of what Polars refuses that the expression does not fit the columns."""
+    try:
+        yield
+    except PolarsError as error:
+        msg = f"{what}: the expression must fit the columns: {str(error).partition(chr(10))[0]}"
+        raise type(error)(msg) from None
+
+
+def refuse_patterns(names: Iterable[str]) -> None:
+    """Refuse columns whose name Polars takes for a pattern: where one is named, those that fit it would be meant."""
+    for name in names:
+        if name == "*" or (name.startswith("^") and name.endswith("$")):
+            msg = (
+                f"no column of private rows must be named like a pattern, got {name!r}: Polars would take the columns "
+                "that fit it.\n\nHint: rename it before `protect`."
+            )
+            raise ValueError(msg)
+
+
+class _RaisesError(ValueError):
+    """A step raises on some value, or on all."""
+
+
+class Gate:
+    """Refuses an expression in which a row's result may depend on another row."""
+
+    listed: tuple[Rule, ...] = rules.LISTED
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def refusal(self, step: Step, rule: Rule, details: str = "") -> ValueError:
+        """Return the error that says what is refused, why, and what to write instead."""
+        if step.kind == "unknown" and step.parameters:
+            details = f" ({step.parameters})"
+        return ValueError(rule.message(self.what, shown(step), details))
+
+    def walk(self, step: Step) -> None:
+        """Refuse a step for which there is a rule, and its inputs first of all."""
+        if step.kind in {"column", "literal"}:
+            return
+        self.refuse_by(
+            (*rules.NAMED, rules.NEEDS_POLARS_2) if rules.is_spelled_on_polars_2(step) else rules.UNLISTED, step
+        )
+        sets = SETS.get(step.name, ())
+        for place, value in enumerate(step.inputs):
+            # A Series of several lists has one for each row by its place.
+            if value.kind != "series" or place not in sets or (step.name == "is_in" and not rules.is_set(value)):
+                self.walk(value)
+        self.refuse_by((rules.NEEDS_POLARS_2,), step)
+        if step.varies:
+            self.refuse_by(self.listed, step)
+        self.prove(step)
+
+    def refuse_by(self, table: tuple[Rule, ...], step: Step) -> None:
+        """Refuse a step by the first rule of a table that does."""
+        for rule in table:
+            if rule.refuses(step):
+                raise self.refusal(step, rule)
+
+    def prove(self, step: Step) -> None:
+        """Do what is left to do with a step that no rule refuses."""
+
+
+class _ExpressionGate(Gate):
+    """Refuses also what raises on a value in a row, and rewrites what need not."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.rewritten = False
+
+    def walk(self, step: Step) -> None:
+        """Walk a step in other words, where there are some that need no refusal."""
+        tree = None
+        with suppress(PolarsError):  # the walk says what is wrong
+            tree = None if rules.NEEDS_POLARS_2.refuses(step) else rewriting.spelled_out(step)
+        if tree is None or step.frame is None:
+            super().walk(step)
+            return
+        rewriting.put(step.tree, tree)
+        self.rewritten = True
+        self.walk(nodes.read(step.tree, step.frame))
+
+    def prove(self, step: Step) -> None:
+        if step.name == "a name":
+            return
+        rewrite = None
+        if step.varies:
+            if step.name in {"list.agg", "list.eval"}:
+                self.prove_elements(step)
+            self.rewritten |= rewriting.before_trial(step)
+            rewrite = rewriting.narrowing(step)
+        failure = trials.failure(step, rewrite)
+        if failure is not None:
+            rule = next(rule for rule in rules.RAISING if rule.refuses(step))
+            raise _RaisesError(*self.refusal(step, rule, f" ({failure})").args)
+        if not step.varies:
+            return
+        if trials.depends_on_company(*_as_run(step, rewrite)):
+            raise self.refusal(step, rules.COMPANY)
+        if rewrite is not None:
+            rewriting.put(step.tree, rewrite(step.tree))
+            self.rewritten = True
+        else:
+            self.rewritten |= rewriting.after_trial(step)
+
+    def prove_elements(self, step: Step) -> None:
+        """Prove what an expression does to the elements of a row's own list."""
+        body = Body(step)
+        if body.refused:
+            raise self.refusal(step, rules.OWN_LIST, f" ({body.refused})")
+        for part in body.parts:
+            inner = _ExpressionGate(self.what)
+            inner.walk(part)
+            self.rewritten |= inner.rewritten
+        step.tree["Eval"]["evaluation"] = body.together()
+        self.rewritten |= body.rewritten
+
+
+def _as_run(
+    step: Step, rewrite: Callable[[dict[str, Any]], dict[str, Any]] | None
+) -> tuple[tuple[PolarsDataType, ...], str]:
+    """Return the types of the columns of a step, and the step on these alone as JSON, as it will be run."""
+    tree, dtypes = trials.on_columns(step)
+    if rewrite is not None:
+        return tuple(dtypes), json.dumps(rewrite(tree))
+    frame = pl.LazyFrame(schema={f"{n}": dtype for n, dtype in enumerate(dtypes)})
+    as_run = nodes.read(deepcopy(tree), frame)  # it is rewritten
+    rewriting.after_trial(as_run)
+    return tuple(dtypes), json.dumps(as_run.tree)
+
+
+def one_output_each(exprs: Iterable[pl.Expr], schema: pl.Schema, what: str) -> list[pl.Expr]:
+    """Return expressions of several outputs as one for each, in their order."""
+    frame = pl.LazyFrame(schema={name: trials.apart_type(dtype) for name, dtype in schema.items()})
+    singles: list[pl.Expr] = []
+    for expr in exprs:
+        if not isinstance(expr, pl.Expr) or not expr.meta.has_multiple_outputs():
+            singles.append(expr)
+            continue
+        tree, _ = _read(expr, frame, what)
+        try:
+            found = frame.select(nodes.without_nan(trials.apart(tree))).collect_schema()
+        except PolarsError:  # `row_by_row` says what is wrong
+            singles.append(expr)
+            continue
+        with fitting(what):
+            several = [in_full(item, what) for item in rewriting.each_output(tree, frame)]
+            types = [frame.select(_apart(item)).collect_schema() for item in several]
+        if [pair for item in types for pair in item.items()] != [*found.items()]:
+            msg = f"{what}: an expression must have an output for each column that it selects, got {expr}.{_ONE_BY_ONE}"
+            raise ValueError(msg)
+        singles += several
+    return singles
+
+
+def _apart(expr: pl.Expr) -> pl.Expr:
+    return nodes.without_nan(trials.apart(json.loads(expr.meta.serialize(format="json"))))
+
+
+def shown(step: Step) -> str:
+    """Return how a user may have written a step."""
+    ways = written(step.name)
+    if step.name == "str.strptime":
+        ways = [f"str.to_{step.dtypes()[0].base_type().__name__.lower()}"]
+    first, *others = (way if way.startswith("a ") else f"`{way}`" for way in ways)
+    return f"{first} (or {', '.join(others)})" if others else first
+
+
+def _read(expr: pl.Expr, frame: pl.LazyFrame, what: str) -> tuple[Any, Step]:
+    """Return an expression as JSON, and its steps on Categories of our own."""
+    try:
+        tree = json.loads(expr.meta.serialize(format="json"))
+        return tree, nodes.read(trials.apart(tree), frame)
+    except (ComputeError, RecursionError) as error:
+        msg = (
+            f"{what}: the expression must be one that can be inspected, got a Python function or a very deep one "
+            f"({type(error).__name__}).\n\nHint: write it with native expressions, in several steps."
+        )
+        raise ValueError(msg) from None
+
+
+def in_full(tree: dict[str, Any], what: str) -> pl.Expr:
+    """Return the expression that JSON stands for; refuse what JSON can't hold."""
+    expr = nodes.write(tree)
+    if expr is None:
+        msg = (
+            f"{what}: the expression must have no NaN, infinity or very long float next to a cast or a division.\n\n"
+            "Hint: give the cast or division a step of its own, a with_columns before this one."
+        )
+        raise ValueError(msg)
+    return expr

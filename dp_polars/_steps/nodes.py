@@ -1,0 +1,431 @@
+"""Expressions as trees of nodes, and the names of Polars' functions, by what is known of them."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+from polars.exceptions import ComputeError
+
+from dp_polars._base.process import warn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from polars._typing import PolarsDataType
+    from polars.datatypes import DataTypeClass
+
+
+TESTED = ("1.36.1", "2.1.x")
+_NEWEST = (2, 1)
+
+
+@cache
+def warn_if_untested(version: str) -> None:
+    """Warn once in a process if Polars is newer than what was tested."""
+    if tuple(int(part) for part in version.split(".")[:2]) > _NEWEST:
+        msg = (
+            f"private frames were tested on Polars {' and '.join(TESTED)}, this is {version}: a step may have changed "
+            "there, so that a row's result depends on other rows.\n\n"
+            "Hint: use a tested version for what you publish, or a newer dp_polars."
+        )
+        warn(msg, UserWarning)
+
+
+# Where Polars keeps functions, in its serialized expressions and in its plans.
+_NAMESPACES = {
+    "Array": "arr.",
+    "Binary": "bin.",
+    "Bitwise": "bitwise_",
+    "Boolean": "",
+    "Business": "dt.",
+    "Categorical": "cat.",
+    "Extension": "ext.",
+    "List": "list.",
+    "Pow": "",
+    "String": "str.",
+    "Struct": "struct.",
+    "Temporal": "dt.",
+    "Trigonometry": "",
+}
+_FUNCTION_NAMES = {"atan2": "arctan2", "generic": "pow", "round_sf": "round_sig_figs", "z_fill": "zfill"}
+_OPERATOR_NAMES = {
+    "Plus": "+",
+    "Minus": "-",
+    "Multiply": "*",
+    "TrueDivide": "/",
+    "FloorDivide": "//",
+    "Modulus": "%",
+    "Eq": "==",
+    "NotEq": "!=",
+    "Lt": "<",
+    "LtEq": "<=",
+    "Gt": ">",
+    "GtEq": ">=",
+    "EqValidity": "eq_missing",
+    "NotEqValidity": "ne_missing",
+    "And": "&",
+    "LogicalAnd": "&",
+    "Or": "|",
+    "LogicalOr": "|",
+    "Xor": "^",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """A node of an expression, in words that a serialized expression and a plan have in common.
+
+    Its `kind` is "column", "literal", "series", "operator", "cast", "function", "other" (names, when-then:
+    only their inputs matter) or "unknown". `dtypes` resolves the types of the result. `tree` is the serialized
+    node, which may be rewritten, on the columns of `frame`; a plan has neither. For a step of a plan, `strict` says
+    whether it raises on what does not fit.
+    """
+
+    kind: str
+    name: str
+    inputs: Sequence[Step]
+    dtypes: Callable[[], Sequence[PolarsDataType]]
+    parameters: Any = None
+    tree: Any = None
+    strict: bool = False
+    frame: pl.LazyFrame | None = None
+
+    @cached_property
+    def varies(self) -> bool:
+        """Whether it has one value per row, not one in all."""
+        return self.kind == "column" or any(value.varies for value in self.inputs)
+
+
+def operator_name(name: str) -> str:
+    """Return an operator as one writes it; a plan's begins with "Operator."."""
+    name = name.removeprefix("Operator.")
+    return _OPERATOR_NAMES.get(name, name)
+
+
+def function_name(name: str, namespace: str | None = None) -> str:
+    """Return a function's name as the lists have it."""
+    boundary = r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
+    snake = re.sub(boundary, "_", name).lower().replace("arc_", "arc")
+    snake = _FUNCTION_NAMES.get(snake, snake)
+    if namespace is None:
+        return snake
+    namespace = re.sub("(Expr|Function)$", "", namespace)
+    return _NAMESPACES.get(namespace, f"{namespace.lower()}.") + snake
+
+
+def read(tree: Any, frame: pl.LazyFrame) -> Step:  # noqa: ANN401
+    """Return the steps of an expression serialized as JSON, on the columns of `frame`."""
+
+    def step(kind: str, name: str, *inputs: object, parameters: object = None) -> Step:
+        steps = [read(value, frame) for value in inputs]
+        return Step(kind, name, steps, dtypes, parameters, tree, frame=frame)
+
+    @cache
+    def dtypes() -> Sequence[PolarsDataType]:
+        return frame.select(without_nan(tree)).collect_schema().dtypes()
+
+    match tree:
+        case {"Column": _} | {"Selector": _}:
+            return step("column", "a column")
+        case {"Literal": {"Dyn": _} | {"Scalar": _}}:
+            return step("literal", "a literal")
+        case {"Literal": {"Series": _}}:
+            return step("series", "a Series")
+        case {"Alias": [value, _]} | {"KeepName": value} | {"RenameAlias": {"expr": value}}:
+            return step("other", "a name", value)
+        case {"Ternary": {"predicate": predicate, "truthy": truthy, "falsy": falsy}}:
+            return step("other", "when", predicate, truthy, falsy)
+        case {"BinaryExpr": {"left": left, "op": str(operator), "right": right}}:
+            return step("operator", operator_name(operator), left, right)
+        case {"Cast": {"expr": value, "dtype": {"Literal": _}}}:
+            return step("cast", "cast", value)
+        case {"Function": {"input": inputs, "function": function}}:
+            name, parameters = function_of(function)
+            return step("function", name, *inputs, parameters=parameters)
+        case {"Eval": {"expr": value, "evaluation": evaluation, "variant": "List" | "ListAgg" as variant}}:
+            return step("function", _method_of_lists(evaluation, variant), value)
+        case {"Eval": {"expr": value, "variant": "ArrayAgg" | {"Array": _}}}:
+            return step("function", "arr.eval", value)
+        case {"StructEval": {"expr": value, "evaluation": _}}:
+            return step("function", "struct.with_fields", value)
+        case {"AnonymousFunction": _}:
+            return step("unknown", "a Python function")
+        case {"Agg": {**kinds}} | {**kinds}:
+            return step("unknown", function_name(str(next(iter(kinds)))))
+        case _:
+            return step("unknown", function_name(str(tree)))
+
+
+def write(tree: dict[str, Any]) -> pl.Expr | None:
+    """Return the expression that JSON stands for, None where JSON can't hold it: it has no NaN and no infinity."""
+    try:
+        expr = _parse(json.dumps(tree))
+    except ComputeError:
+        return None
+    return expr if json.loads(expr.meta.serialize(format="json")) == tree else None
+
+
+def bases(*steps: Step) -> set[DataTypeClass]:
+    """Return the classes of the types of the steps' results, nested ones among them."""
+    return {part.base_type() for step in steps for dtype in step.dtypes() for part in parts_of(dtype)}
+
+
+def parts_of(dtype: PolarsDataType) -> Iterator[PolarsDataType]:
+    """Yield a type, and those nested in it."""
+    yield dtype
+    if isinstance(dtype, (pl.List, pl.Array)):
+        yield from parts_of(dtype.inner)
+    if isinstance(dtype, pl.Struct):
+        for field in dtype.fields:
+            yield from parts_of(field.dtype)
+    if isinstance(dtype, pl.BaseExtension):
+        yield from parts_of(dtype.ext_storage())
+
+
+def is_opaque(dtype: PolarsDataType) -> bool:
+    """Return whether a type is or holds one of which nothing is known: an Extension, an Object."""
+    return any(isinstance(part, (pl.BaseExtension, pl.Object)) for part in parts_of(dtype))
+
+
+def function_of(function: Any) -> tuple[str, Any]:  # noqa: ANN401
+    """Return the name and the parameters of a serialized function."""
+    if isinstance(function, str):
+        return function_name(function), None
+    ((key, inner),) = function.items()
+    if re.sub("(Expr|Function)$", "", key) in _NAMESPACES:
+        if isinstance(inner, str):
+            return function_name(inner, key), None
+        ((variant, parameters),) = inner.items()
+        name = function_name(variant, key)
+        return name, parameters[1]["format"] if name == "str.strptime" else parameters
+    if key == "Bin":  # breaks, or else as many bins of the data's range, quantiles or ranks
+        by_breaks = "Breaks" in inner["method"].get("Intervals", {}).get("spec", {})
+        return "bin_intervals" if by_breaks else "bin_quantiles", None
+    return function_name(key), inner
+
+
+def _method_of_lists(evaluation: object, variant: str) -> str:
+    """Return which method of lists Polars 2 spells as an evaluation over a row's own elements."""
+    match evaluation:
+        case {"Function": {"input": ["Element"], "function": "Reverse"}}:
+            return "list.reverse"
+        case {"Function": {"input": ["Element"], "function": {"Boolean": {"Any": _}}}}:
+            return "list.any"
+        case {"Function": {"input": ["Element"], "function": {"Boolean": {"All": _}}}}:
+            return "list.all"
+        case {"Agg": {"NUnique": "Element"}}:
+            return "list.n_unique"
+        case {"Agg": {"Item": _}}:
+            return "list.item"
+        case _:
+            return "list.eval" if variant == "List" else "list.agg"
+
+
+def without_nan(tree: object) -> pl.Expr:
+    """Return the expression that JSON stands for, with 0 where JSON could not hold a NaN or an infinity."""
+    return _parse(re.sub(r'\{"Float(16|32|64|)": null\}', r'{"Float\1": 0.0}', json.dumps(tree)))
+
+
+def _parse(text: str) -> pl.Expr:
+    return pl.Expr.deserialize(io.BytesIO(text.encode()), format="json")
+
+
+def names(text: str) -> frozenset[str]:
+    """Return the names in a text."""
+    return frozenset(text.split())
+
+
+DIVISIONS = names("/ // %")
+ARITHMETIC = DIVISIONS | names("+ - *")
+COMPARISONS = names("== != < <= > >=")
+OPERATORS = ARITHMETIC | COMPARISONS | names("eq_missing ne_missing & | ^")
+
+# Functions of several columns of the same row.
+OF_COLUMNS = names(
+    """
+    all_horizontal any_horizontal arctan2 as_struct coalesce fill_null is_between is_close is_in
+    max_horizontal mean_horizontal min_horizontal sum_horizontal
+    arr.concat arr.contains bin.contains bin.ends_with bin.starts_with dt.business_day_count dt.combine
+    dt.datetime_function dt.duration list.concat list.contains list.set_operation str.concat_horizontal
+    str.ends_with str.format str.starts_with str.strip_prefix str.strip_suffix
+    """
+)
+# Those of them that make one column of all that are selected; the others make one of each.
+OF_ALL_COLUMNS = names(
+    """
+    all_horizontal any_horizontal arr.concat as_struct coalesce list.concat max_horizontal mean_horizontal
+    min_horizontal str.concat_horizontal sum_horizontal
+    """
+)
+# Functions of one column: their further inputs must be public constants.
+OF_ONE_COLUMN = names(
+    """
+    abs arccos arccosh arcsin arcsinh arctan arctanh bin_intervals bitwise_count_ones bitwise_count_zeros
+    bitwise_leading_ones bitwise_leading_zeros bitwise_trailing_ones bitwise_trailing_zeros cbrt ceil clip
+    cos cosh cot cut degrees erf erfc exp floor hash is_finite is_infinite is_nan is_not_nan is_not_null
+    is_null log log1p negate not pow radians reinterpret replace replace_strict round round_sig_figs sign sin
+    sinh sqrt tan tanh to_physical truncate
+    arr.arg_max arr.arg_min arr.count_matches arr.get arr.join arr.length arr.max arr.median arr.min
+    arr.shift arr.sort arr.std arr.sum arr.to_list arr.to_struct arr.var
+    bin.base64_decode bin.base64_encode bin.get bin.head bin.hex_decode bin.hex_encode bin.reinterpret
+    bin.size bin.slice bin.tail
+    cat.ends_with cat.len_bytes cat.len_chars cat.slice cat.starts_with
+    dt.add_business_day dt.base_utc_offset dt.cast_time_unit dt.century dt.convert_time_zone dt.date dt.day
+    dt.days_in_month dt.dst_offset dt.hour dt.is_business_day dt.is_leap_year dt.iso_year dt.microsecond
+    dt.millennium dt.millisecond dt.minute dt.month dt.month_end dt.month_start dt.nanosecond dt.offset_by
+    dt.ordinal_day dt.quarter dt.replace_time_zone dt.round dt.second dt.time dt.time_stamp dt.to_string
+    dt.total_days dt.total_hours dt.total_microseconds dt.total_milliseconds dt.total_minutes
+    dt.total_nanoseconds dt.total_seconds dt.truncate dt.week dt.week_day dt.year
+    ext.storage
+    list.agg list.all list.any list.arg_max list.arg_min list.count_matches list.drop_nulls list.eval list.gather
+    list.gather_every list.get list.join list.length list.max list.median list.min list.n_unique
+    list.reverse list.shift list.slice list.sort list.std list.sum list.to_array list.to_struct list.var
+    str.base64_decode str.base64_encode str.contains str.contains_any str.count_matches str.escape_regex
+    str.extract str.extract_all str.extract_groups str.extract_many str.find str.find_many str.head
+    str.hex_decode str.hex_encode str.json_path_match str.len_bytes str.len_chars str.lowercase str.normalize
+    str.pad_end str.pad_start str.replace str.replace_many str.reverse str.slice str.split str.split_exact
+    str.split_n str.strip_chars str.strip_chars_end str.strip_chars_start str.strptime str.tail str.titlecase
+    str.to_decimal str.to_integer str.uppercase str.zfill
+    struct.field_by_name struct.prefix_fields struct.rename_fields struct.select_fields
+    struct.suffix_fields
+    """
+)
+# Those of them that may have other parameters in each row.
+OF_ROWS_PARAMETERS = names("list.gather list.get list.shift list.slice str.head str.slice str.split str.tail")
+FUNCTIONS = OF_COLUMNS | OF_ONE_COLUMN
+TAKEN = {"operator": OPERATORS, "function": FUNCTIONS, "cast": names("cast"), "other": frozenset({"a name", "when"})}
+
+# What Polars 1 takes, and of which kinds of values. Numbers are integers of up to 64 bits and floats of 32 or 64. Its
+# casts and functions of other types look at whole columns.
+NUMBERS, TEXTS, BOOLEANS = names("number"), names("text"), names("boolean")
+PLAIN, ANY = NUMBERS | TEXTS | BOOLEANS, names("any")
+ON_POLARS_1 = {
+    ARITHMETIC | names("negate"): NUMBERS,
+    COMPARISONS | names("eq_missing ne_missing fill_null is_in when"): PLAIN,
+    names("& | ^ not all_horizontal any_horizontal"): BOOLEANS,
+    names("cast"): PLAIN,
+    names("is_nan is_not_nan"): NUMBERS,
+    names("is_null is_not_null"): ANY,
+    names(
+        """
+        str.concat_horizontal str.contains str.contains_any str.count_matches str.ends_with str.escape_regex
+        str.extract str.find str.head str.len_bytes str.len_chars str.lowercase str.normalize str.pad_end str.pad_start
+        str.replace str.replace_many str.reverse str.slice str.starts_with str.strip_chars str.strip_chars_end
+        str.strip_chars_start str.strip_prefix str.strip_suffix str.tail str.titlecase str.uppercase str.zfill
+        """
+    ): TEXTS,
+}
+# The inputs of these are all of one kind there, and their columns all of one type.
+OF_ONE_TYPE = OPERATORS | names("fill_null is_in when")
+
+# The inputs of functions that may be a Series, because they are taken as a set or a mapping.
+SETS = {
+    "dt.add_business_day": {2},
+    "dt.business_day_count": {2},
+    "dt.is_business_day": {1},
+    "is_in": {1},
+    "replace": {1, 2},
+    "replace_strict": {1, 2},
+}
+# A category's number is that of its first appearance in any row. These functions look at its text only.
+OF_CATEGORIES = names(
+    """
+    as_struct coalesce ext.storage fill_null is_in is_not_null is_null replace replace_strict
+    cat.ends_with cat.len_bytes cat.len_chars cat.slice cat.starts_with list.concat list.contains list.get
+    list.length str.concat_horizontal str.format struct.field_by_name struct.select_fields
+    """
+)
+# What Extension types and Objects are taken in: they are carried, counted, and opened.
+OF_OPAQUE = names("ext.storage is_not_null is_null struct.field_by_name")
+# Functions that may land on a local time that a clock change leaves out or has twice.
+OF_CLOCKS = names("dt.add_business_day dt.combine dt.month_end dt.month_start dt.offset_by dt.round dt.truncate")
+# Functions of several columns, nested ones too, that convert none to the type of another.
+OF_MIXED_TYPES = names("arr.contains as_struct is_in list.contains")
+OF_TEXTS = names("str.concat_horizontal str.format")
+OF_SIGNED_ZEROS = names("arctan2 cot pow") | OF_TEXTS
+
+# How users write the steps that Polars calls otherwise.
+_WRITTEN = {
+    "arr.concat": "pl.concat_arr",
+    "arr.length": "arr.len",
+    "arg_where": "arg_true",
+    "as_struct": "pl.struct",
+    "bin.base64_decode": "bin.decode",
+    "bin.base64_encode": "bin.encode",
+    "bin.hex_decode": "bin.decode",
+    "bin.hex_encode": "bin.encode",
+    "bin_quantiles": "bin_quantiles, bin_intervals without breaks",
+    "coalesce": "pl.coalesce",
+    "correlation": "pl.corr",
+    "dt.add_business_day": "dt.add_business_days",
+    "dt.business_day_count": "pl.business_day_count",
+    "dt.datetime_function": "pl.datetime, pl.date, pl.time",
+    "dt.duration": "pl.duration",
+    "dt.time_stamp": "dt.timestamp, dt.epoch",
+    "dt.to_string": "dt.to_string, dt.strftime",
+    "dt.week_day": "dt.weekday",
+    "eval": "cumulative_eval",
+    "fill_null_with_strategy": "forward_fill, backward_fill, fill_null(strategy=…)",
+    "first_non_null": "first(ignore_nulls=True)",
+    "fold_horizontal": "pl.fold",
+    "gather": "gather, get",
+    "last_non_null": "last(ignore_nulls=True)",
+    "list.concat": "pl.concat_list, list.concat",
+    "list.eval": "list.eval, list.filter, list.unique",
+    "list.get": "list.get, list.first, list.last",
+    "list.length": "list.len",
+    "list.set_operation": "list.set_union, list.set_difference, list.set_intersection, list.set_symmetric_difference",
+    "list.slice": "list.slice, list.head, list.tail",
+    "log": "log, log10",
+    "negate": "neg",
+    "not": "~",
+    "pow": "pow, **",
+    "q_cut": "qcut",
+    "random": "sample, shuffle",
+    "range": "pl.int_range",
+    "range.int_range": "pl.int_range",
+    "row_index": "with_row_index",
+    "rleid": "rle_id",
+    "rolling_expr": "rolling_…",
+    "rolling_expr_by": "rolling_…_by",
+    "set_sorted_flag": "set_sorted",
+    "shift_and_fill": "shift(fill_value=…)",
+    "slice": "slice, head, tail, limit",
+    "str.base64_decode": "str.decode",
+    "str.base64_encode": "str.encode",
+    "str.concat_horizontal": "pl.concat_str",
+    "str.concat_vertical": "str.join",
+    "str.format": "pl.format",
+    "str.hex_decode": "str.decode",
+    "str.hex_encode": "str.encode",
+    "str.lowercase": "str.to_lowercase",
+    "str.replace": "str.replace, str.replace_all",
+    "str.split_n": "str.splitn",
+    "str.strptime": "str.to_datetime, str.to_date, str.to_time, str.strptime",
+    "str.titlecase": "str.to_titlecase",
+    "str.uppercase": "str.to_uppercase",
+    "struct.field_by_name": "struct.field",
+    "struct.select_fields": "struct.field",
+    "top_k": "top_k, bottom_k",
+    "top_k_by": "top_k_by, bottom_k_by",
+    "Distinct": "unique",
+    "ExtContext": "with_context",
+    "GroupBy": "group_by",
+    "HConcat": "a horizontal concat",
+    "Join": "join",
+    "MergeSorted": "merge_sorted",
+    "PythonScan": "a Python source",
+    "Slice": "head, tail, slice",
+    "hint_sorted": "set_sorted",
+}
+
+
+def written(name: str) -> list[str]:
+    """Return how users write a step: one or several ways."""
+    return _WRITTEN.get(name, name).split(", ")

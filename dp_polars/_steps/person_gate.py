@@ -1,0 +1,1082 @@
+"""Person by person: the proof that a step makes what it gives of one person's own rows, whatever their order.
+
+An expression is taken apart. What is computed from each row goes through the row gate, into columns of its own; so does
+what is computed from what each person has. In between stand single functions of single columns, for which there is a
+table of rules (person_rules.py). So nothing new has to be proved of row-by-row steps, and a function of a person's rows
+meets nothing but a column, whose values were made one of a kind first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
+
+import polars as pl
+from polars.exceptions import ComputeError
+
+from dp_polars._base.column_types import as_arguments
+from dp_polars._base.column_types import shown as shown_unit
+from dp_polars._steps import nodes, person_rules, trials, whole_numbers
+from dp_polars._steps.gate import adds_floats, fitting, in_full, row_by_row, shown
+from dp_polars._steps.nodes import FUNCTIONS, Step, is_opaque
+from dp_polars._steps.rewriting import SPELLINGS, filled
+from dp_polars._steps.whole_numbers import nested_of_one_kind, of_one_kind
+
+if TYPE_CHECKING:
+    from polars._typing import PolarsDataType, QuantileMethod
+
+    from dp_polars._base.column_types import PrivacyUnit
+    from dp_polars._steps.rules import Rule
+
+
+Tree: TypeAlias = Any  # an expression as JSON
+# Returns a serialized function of another column.
+_Of: TypeAlias = Callable[[Tree], Tree]
+
+# Polars 2 gives the first or the last of equal values, by whether it knows the whole column to be sorted. Polars 1
+# does not look at that; there a comparison in a descending group has its nulls elsewhere by other rows.
+IS_POLARS_1 = pl.__version__.startswith("1.")
+_FLAGS = ("descending", "nulls_last")
+_FOLLOW_ORDER = (
+    '"ArgMax"',
+    '"ArgMin"',
+    '"TopK"',
+    '"MaxBy"',
+    '"MinBy"',
+    '"IsFirstDistinct"',
+    '"IsLastDistinct"',
+    '"RLEID"',
+    '"PctChange"',
+    '"Ordinal"',
+)
+_MICROSECONDS_PER_DAY = 86_400 * 10**6
+_ENDS = {} if IS_POLARS_1 else {"arg_max": pl.Expr.max, "arg_min": pl.Expr.min}
+
+
+@dataclass(frozen=True)
+class _Order:
+    """Columns that rows are sorted by, and how."""
+
+    columns: tuple[str, ...]
+    descending: tuple[bool, ...]
+    nulls_last: tuple[bool, ...]
+
+
+_ANY_ORDER = _Order((), (), ())
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A part of an expression, on columns that hold what the functions in it give.
+
+    `is_one`: there is one value for each person. `order` is the one in which the rows stand, if any; `along`: what a
+    row has follows from that, too. `where` is the column that says which rows there are, if not all.
+    """
+
+    tree: Tree
+    is_one: bool = True
+    order: _Order | None = None
+    along: bool = False
+    where: str | None = None
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Rows that one function sees: by which columns, in which order, and whether one row comes out for all of them."""
+
+    keys: tuple[str, ...]
+    constant: frozenset[str]
+    order: _Order | None = None
+    is_row: bool = False
+
+
+@dataclass
+class Taken:
+    """Expressions taken apart.
+
+    `rows` are the columns of the frame whose equal values are made the same to the bit, also in the rows that go on.
+    `levels` are columns to make first, each on those before it. `finals` are one value for each group, `late` what
+    comes of them; `outputs` what is left, row by row. `temporary` are the columns that were made.
+    """
+
+    rows: list[pl.Expr] = field(default_factory=list)
+    number: str = ""  # of each row: any, but no two rows have one
+    levels: list[list[pl.Expr]] = field(default_factory=list)
+    finals: list[pl.Expr] = field(default_factory=list)
+    late: list[pl.Expr] = field(default_factory=list)
+    outputs: list[pl.Expr] = field(default_factory=list)
+    temporary: list[str] = field(default_factory=list)
+    adds_floats: bool = False
+
+    def before(self, rows: pl.LazyFrame) -> pl.LazyFrame:
+        """Return the rows with the columns that are made first."""
+        rows = rows.with_columns(self.rows) if self.rows else rows
+        rows = rows.with_row_index(self.number) if self.number else rows
+        for level in self.levels:
+            rows = rows.with_columns(level)
+        return rows
+
+    def groups(self, rows: pl.LazyFrame, keys: Sequence[str]) -> pl.LazyFrame:
+        """Return one row for each group, with what the outputs are made of."""
+        groups = self.before(rows).group_by(keys).agg(self.finals)
+        for expr in self.late:
+            groups = groups.with_columns(expr)
+        return groups
+
+
+class _AgainError(Exception):
+    """What must be known before an expression is taken apart."""
+
+
+def _taken(make: Callable[[_Apart], None], schema: pl.Schema, unit: PrivacyUnit | None, call: str) -> Taken:
+    """Return what is taken apart; it begins again where an order must tell more rows apart."""
+    needs: set[str] = set()
+    while True:
+        apart = _Apart(schema, unit, call, frozenset(needs))
+        try:
+            make(apart)
+        except _AgainError as again:
+            needs.add(*again.args)
+        else:
+            return apart.taken
+
+
+def looks_at_people(exprs: Iterable[pl.Expr]) -> bool:
+    """Return whether one of the expressions has a window."""
+    try:
+        return any('"Over":' in expr.meta.serialize(format="json") for expr in exprs)
+    except (ComputeError, RecursionError):  # the row gate says what is wrong
+        return False
+
+
+def over_people(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: PrivacyUnit | None, call: str) -> Taken:
+    """Take expressions apart that have one value for each row, with `over(unit, …)` in them.
+
+    Parameters
+    ----------
+    exprs
+        The expressions, of one or several outputs.
+    schema
+        The columns of the private frame.
+    unit
+        The columns that tell people apart. None: no window is taken.
+    call
+        The method that the user called.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a window leaves the unit out, if what it computes does not follow from the person's rows in any order, or if
+        the rest of an expression is not row by row.
+    """
+
+    def make(apart: _Apart) -> None:
+        outputs = []
+        read = [apart.read(expr, [*schema]) for expr in exprs]
+        apart.prepare(tree for tree, _ in read)
+        for expr, (tree, names) in zip(exprs, read, strict=True):
+            if looks_at_people([expr]):
+                outputs += [(apart.windows(single), name) for single, name in apart.single(tree, names)]
+            else:
+                outputs.append((tree, ""))
+        apart.finish(outputs, apart.schema)
+
+    return _taken(make, schema, unit, call)
+
+
+def of_groups(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: PrivacyUnit, keys: Sequence[str], call: str) -> Taken:
+    """Take expressions apart that have one value for each group of rows with the same keys, the unit among them.
+
+    Parameters and errors are those of `over_people`. The outputs are on the keys and the finals.
+    """
+
+    def make(apart: _Apart) -> None:
+        apart.check_keys(keys)
+        read = [apart.read(expr, [name for name in schema if name not in keys]) for expr in exprs]
+        apart.prepare(tree for tree, _ in read)
+        floats = [of_one_kind(name, schema[name]) for name in keys if schema[name].is_float()]
+        if floats:
+            apart.taken.levels.append(floats)
+            apart.after |= dict.fromkeys((expr.meta.output_name() for expr in floats), 1)
+        group = _Group(tuple(keys), frozenset(keys), is_row=True)
+        outputs, taken = [], list(keys)
+        for tree, names in read:
+            for single, name in apart.single(tree, names):
+                outputs.append((apart.of_group(single, group), name))
+                taken.append(name)
+        repeated = sorted({name for name in taken if taken.count(name) > 1})
+        if repeated:
+            msg = (
+                f"{call}: outputs must be named unlike each other and unlike the keys, got several named {repeated}."
+                "\n\nHint: use alias, or agg(name=…)."
+            )
+            raise ValueError(msg)
+        apart.finish(outputs, {name: apart.schema[name] for name in (*keys, *apart.finals)})
+
+    return _taken(make, schema, unit, call)
+
+
+class _Apart:
+    """Takes the expressions of one step apart."""
+
+    def __init__(self, schema: pl.Schema, unit: PrivacyUnit | None, call: str, needs: frozenset[str]) -> None:
+        self.columns, self.unit, self.call, self.needs = schema, unit, call, needs
+        self.schema: dict[str, PolarsDataType] = dict(schema)
+        self.taken = Taken()
+        self.finals: list[str] = []
+        self.behind: list[str] = []  # the columns that go behind each order, so that rows that tie are the same
+        self.follows_order = False  # whether a column was made that follows an order
+        self.after: dict[str, int] = {}  # column -> after how many levels it is there
+        self.found: dict[str, str] = {}  # what was made -> its column
+        self.prefix = "of a person "
+        while any(name.startswith(self.prefix) for name in schema):
+            self.prefix += "and "
+
+    # --- Orders in which rows tie only if they are the same
+
+    def prepare(self, trees: Iterable[Tree]) -> None:
+        """Find the columns that an order must tell rows apart by, and make their equal values the same to the bit.
+
+        For one value of each person these are the columns that are read; for a value of each row all of the frame, as
+        a later step may read any. Rows that tie in an order that ends with them are the same in all that is read.
+        """
+        ordered = [tree for tree in trees if _has_order(tree)]
+        read = {name for tree in ordered for name in _names_in(tree)}
+        self.behind = [name for name in self.columns if name in read or "all columns" in self.needs]
+        kinds = ((name, nested_of_one_kind(name, self.columns[name])) for name in self.behind)
+        self.taken.rows = [expr for _, expr in kinds if expr is not None]
+        if "numbers" in self.needs:
+            self.taken.number = self.place("UInt32")
+
+    def place(self, kind: str) -> str:
+        """Return the name of a column that is made of the rows as they are."""
+        name = f"{self.prefix}{len(self.schema)}"
+        self.schema[name] = getattr(pl, kind)()
+        self.taken.temporary.append(name)
+        return name
+
+    def need(self, what: str) -> None:
+        """Begin again, if this was not known to be needed."""
+        if what not in self.needs:
+            raise _AgainError(what)
+
+    def whole_order(self, order: _Order, step: str, group: _Group, *, along: bool) -> _Order:
+        """Return an order in which rows tie only if they are the same in all that is read.
+
+        Several values that follow an order must find rows that are the same in one and the same order: that of their
+        number, which is any.
+        """
+        further = [self.in_order(name, step) for name in self.behind if name not in group.constant]
+        if along:
+            if self.follows_order:
+                self.need("numbers")
+            further += [self.taken.number] if self.taken.number else []
+        further = [name for name in further if name not in order.columns]
+        down, last = ((flags[:1] or (False,)) * len(further) for flags in (order.descending, order.nulls_last))
+        return _Order((*order.columns, *further), order.descending + down, order.nulls_last + last)
+
+    def follow(self, expr: pl.Expr, value: _Value, name: str, group: _Group, *keys: str) -> str:
+        """Return the column of what has a value for each row that follows an order."""
+        order = self.whole_order(value.order or _ANY_ORDER, name, group, along=True)
+        keys = (*self.keys_of(value, group), *keys)
+        self.follows_order = True
+        return self.make(_over(expr, keys, self.one_way(order, value, group, keys)))
+
+    def one_way(self, order: _Order, value: _Value, group: _Group, keys: tuple[str, ...]) -> _Order:
+        """Return an order of a value, by ranks if it has several directions."""
+        ways = {*zip(order.descending, order.nulls_last, strict=True)}
+        # On Polars 1 a window of several columns has nulls elsewhere than one of a single column, and than `sort_by`.
+        is_of_several = value.order == group.order and value.order is not None and len(value.order.columns) > 1
+        if len(ways) < 2 and (not IS_POLARS_1 or is_of_several or ways <= {(False, False)}):
+            return order
+        ranks = []
+        for name, down, last in zip(order.columns, order.descending, order.nulls_last, strict=True):
+            rank = self.make(pl.col(name).rank("dense", descending=down).over(keys))
+            ranks.append(self.make(pl.col(rank).fill_null(2**32 - 1 if last else 0)))
+        flags = (False,) * len(ranks)
+        return _Order(tuple(ranks), flags, flags)
+
+    def in_order(self, name: str, step: str) -> str:
+        """Return the column that values of this one are compared by: of Categoricals, their texts."""
+        dtype = self.schema.get(name, pl.Null())
+        if not whole_numbers.has_order(dtype):
+            self.refuse(person_rules.NO_ORDER_OF_VALUES, _named(step), f" ({name!r} of {dtype})")
+        by = whole_numbers.compared(name, dtype)
+        return name if by.meta.is_column() else self.make(by)
+
+    # --- Expressions, and those of one output each
+
+    def read(self, expr: pl.Expr, names: Sequence[str]) -> tuple[Tree, list[str]]:
+        """Return an expression whose selectors name the columns that they select among these, and its outputs."""
+        try:
+            tree = json.loads(expr.meta.serialize(format="json"))
+        except (ComputeError, RecursionError):
+            row_by_row(expr, self.columns, self.call)  # which says what is wrong
+            raise
+        if trials.apart(tree) != tree:
+            # The step is tried as it is, and that must not add to the Categories of the private rows.
+            self.refuse(person_rules.NAMES_CATEGORIES, _named("cast"))
+        apart = {name: trials.apart_type(dtype) for name, dtype in self.columns.items()}
+        among = pl.LazyFrame(schema={name: apart[name] for name in names})
+        with fitting(self.call):
+            tree = _each(tree, "Selector", lambda selector: _by_name(among, selector))
+            return tree, pl.LazyFrame(schema=apart).select(nodes.without_nan(tree)).collect_schema().names()
+
+    def single(self, tree: Tree, names: Sequence[str]) -> Iterator[tuple[Tree, str]]:
+        """Yield the expressions of one output each, and the names of these."""
+        selected = [node["ByName"]["names"] for node in _nodes(tree, "Selector")]
+        if any(len(columns) not in {1, len(names)} for columns in selected) or (len(names) > 1 and not selected):
+            msg = (
+                f"{self.call}: an expression about the rows of one person must have as many outputs as its selectors "
+                "have columns.\n\nHint: name the columns one by one."
+            )
+            raise ValueError(msg)
+        for place, name in enumerate(names):
+            yield _each(tree, "Selector", partial(_column_at, place)), name
+
+    def finish(self, outputs: Sequence[tuple[Tree, str]], schema: dict[str, PolarsDataType]) -> None:
+        """Prove what is left of the outputs, row by row."""
+        for tree, name in outputs:
+            expr = self.row_by_row(tree, schema)
+            self.taken.outputs.append(expr if not name or tree == {"Column": name} else expr.alias(name))
+
+    # --- Groups
+
+    def check_keys(self, keys: Sequence[str]) -> None:
+        """Refuse groups of which one may hold rows of several people, and keys that may not be told apart."""
+        call = f"{self.call}: the columns of over" if self.call != "group_by" else "group_by: the columns"
+        if self.unit is None or not {*self.unit} <= {*keys}:
+            if self.unit is None:
+                hint, why = "name the column that tells people apart in protect.", "there must be a privacy unit"
+            else:
+                hint = f"over({as_arguments(self.unit)}, …)."
+                why = f"{call} must include the privacy unit {shown_unit(self.unit)}"
+            got = [name if name in self.columns else "an expression" for name in keys]
+            msg = f"{why}, got {got}: rows of several people would be taken together.\n\nHint: {hint}"
+            raise ValueError(msg)
+        for name in keys:
+            if name not in self.schema:
+                msg = f"{call} must be columns of the frame, got {name!r}."
+                raise ValueError(msg)
+            if self.schema[name].is_nested() or is_opaque(self.schema[name]):
+                msg = (
+                    f"{call} must not be lists, arrays, structs, Extensions or Objects, got {name!r} of "
+                    f"{self.schema[name]}.\n\nHint: take a field, an element or the storage in the step before."
+                )
+                raise TypeError(msg)
+
+    def windows(self, tree: Tree) -> Tree:
+        """Return an expression of one value for each row, with a column in place of each window's functions."""
+        return _each(self.with_names(tree), "Over", self.window)
+
+    def with_names(self, tree: Tree) -> Tree:
+        """Return an expression in which the fields of structs have names of their own, whatever their inputs become."""
+        match tree:
+            case {"Function": {"input": inputs, "function": "AsStruct" as function}}:
+                named = [{"Alias": [self.with_names(of), self.output_name(of)]} for of in inputs]
+                return {"Function": {"input": named, "function": function}}
+            case {"Literal": _}:
+                return tree
+            case dict():
+                return {key: self.with_names(value) for key, value in tree.items()}
+            case list():
+                return [self.with_names(value) for value in tree]
+        return tree
+
+    def window(self, node: Tree) -> Tree:
+        if node["mapping"] != "GroupsToRows":
+            self.refuse(person_rules.NOT_BY_ROWS, _named("over"))
+        keys = [self.key_of(key) for key in node["partition_by"] if not _is_constant(key)]
+        self.check_keys(keys)
+        floats = {name for name in keys if self.schema[name].is_float()}
+        columns = tuple(self.make(of_one_kind(name, self.schema[name])) if name in floats else name for name in keys)
+        group = _Group(columns, frozenset(keys) - floats)
+        order = None if node["order_by"] is None else self.order_of_window(*node["order_by"], group=group)
+        group = replace(group, order=order)
+        value = self.lower(node["function"], group)
+        if not value.is_one and (value.order != order or value.where is not None):
+            self.refuse(person_rules.SORTED_ROWS, _named("sort_by"))
+        if value.along:
+            self.need("all columns")
+        return value.tree
+
+    def order_of_window(self, by: Tree, options: Tree, *, group: _Group) -> _Order:
+        """Return the order of a window; Polars has several columns as one."""
+        columns, descending, last = [by], [options["descending"]], [options["nulls_last"]]
+        match by:
+            case {"Function": {"input": several, "function": {"RowEncode": {"Ordered": encoded}}}}:
+                columns, descending, last = several, encoded["descending"], encoded["nulls_last"]
+            case {"Function": {"input": several, "function": "AsStruct"}}:
+                columns = several
+        return self.order(columns, (descending, last), "over", group)
+
+    def order(
+        self, columns: Sequence[Tree], flags: Sequence[list[bool]], step: str, group: _Group, where: str | None = None
+    ) -> _Order:
+        """Return an order by these columns, or by expressions, of the rows that there are."""
+        names = []
+        for tree in columns:
+            by = self.lower(tree, replace(group, order=None, is_row=False), inside=True)
+            if by.order is not None or (not by.is_one and by.where != where):
+                self.refuse(person_rules.MIXED_ORDERS, _named(step))
+            names.append(self.in_order(self.column(by), step))
+        several = len(names)
+        return _Order(tuple(names), *((tuple(given) * several)[:several] for given in flags))
+
+    def key_of(self, tree: Tree) -> str:
+        """Return the column of a window's key; of an expression, one that is made, whatever it is named."""
+        match tree:
+            case {"Column": str(name)}:
+                return name
+        return self.make(row_by_row(in_full(tree, self.call), self.columns, self.call))
+
+    def refuse(self, rule: Rule, step: Step, details: str = "") -> NoReturn:
+        """Raise what a rule says of a step."""
+        raise ValueError(rule.message(self.call, shown(step), details))
+
+    # --- One expression of one group
+
+    def of_group(self, tree: Tree, group: _Group) -> Tree:
+        """Return an output of a group: one value, or a list of values in an order."""
+        value = self.lower(tree, group)
+        if value.is_one:
+            return value.tree
+        if value.order is None:
+            self.refuse(person_rules.SEVERAL, _named("a group's expression"))
+        return {"Column": self.final(self.in_its_order(value, "sort_by", group))}
+
+    def lower(self, tree: Tree, group: _Group, *, inside: bool = False) -> _Value:
+        """Return an expression on columns in place of its functions of a group; `inside` one of them."""
+        match tree:
+            case {"Column": str(name)} if name in group.constant:
+                return _Value(tree, is_one=not inside, order=group.order if inside else None)
+            case {"Column": str()}:
+                return _Value(tree, is_one=False, order=group.order)
+            case {"Literal": _}:
+                return _Value(tree)
+            case {"Alias": [value, _]} | {"KeepName": value} | {"RenameAlias": {"expr": value}}:
+                return self.lower(value, group, inside=inside)
+            case {"Sort": {"expr": value, "options": options}}:
+                return self.sorted(value, None, options, group)
+            case {"SortBy": {"expr": value, "by": by, "sort_options": options}}:
+                return self.sorted(value, by, options, group)
+            case {"Filter": {"input": value, "by": condition}}:
+                return self.filtered(value, condition, group)
+            case {"Slice": {"input": value, "offset": offset, "length": length}}:
+                return self.sliced(value, self.constant(offset, "slice"), self.constant(length, "slice"), group)
+            case {
+                "Gather": {
+                    "expr": value,
+                    "idx": {"Function": {"input": [by], "function": "ArgMax" | "ArgMin" as end}},
+                    "returns_scalar": True,
+                }
+            }:
+                return self.most("max_by" if end == "ArgMax" else "min_by", value, by, group, inside=inside)
+            case {"Gather": {"expr": value, "idx": place, "returns_scalar": True}}:
+                return self.got(value, self.constant(place, "gather"), group, inside=inside)
+            case {"Function": {"input": [value, number], "function": {"TopK": {"descending": smallest}}}}:
+                in_order = {"Sort": {"expr": value, "options": {"descending": not smallest, "nulls_last": True}}}
+                return self.sliced(in_order, 0, self.constant(number, "top_k"), group)
+            case {"Function": {"input": [begin, end], "function": {"Range": {"IntRange": {"step": 1}}}}}:
+                return self.numbers(tree, begin, end, group)
+            case "Len":
+                return self.function("len", (), None, lambda _: tree, group, inside=inside)
+            case {"Agg": {**kinds}}:
+                ((kind, of),) = kinds.items()
+                return self.aggregate(str(kind), of, group, inside=inside)
+            case {"Function": {"input": inputs, "function": function}}:
+                name, parameters = nodes.function_of(function)
+                if name in person_rules.IN_OTHER_WORDS:
+                    if self.lower(inputs[0], group, inside=True).order is None:
+                        self.refuse(person_rules.NO_ORDER, _named(name))
+                    words = person_rules.IN_OTHER_WORDS[name](*(pl.col(f"{n}") for n in range(len(inputs))))
+                    return self.lower(filled(words, inputs), group, inside=inside)
+                if name in person_rules.SHORTER:
+                    return self.shorter(name, inputs[0], group)
+                if name in person_rules.BY:
+                    return self.most(name, inputs[0], inputs[1], group, inside=inside)
+                if name not in FUNCTIONS and name not in SPELLINGS:
+                    write = _of_function(inputs[1:], function)
+                    return self.function(name, inputs, parameters, write, group, inside=inside)
+                names = map(self.output_name, inputs) if name == "as_struct" else ()
+                return self.combined(tree, inputs, group, inside=inside, names=tuple(names))
+            case {"BinaryExpr": {"left": left, "right": right}}:
+                return self.combined(tree, [left, right], group, inside=inside)
+            case {"Ternary": {"predicate": predicate, "truthy": truthy, "falsy": falsy}}:
+                return self.combined(tree, [predicate, truthy, falsy], group, inside=inside)
+            case {"Cast": {"expr": value}} | {"Eval": {"expr": value}}:
+                return self.combined(tree, [value], group, inside=inside)
+        kind = tree if isinstance(tree, str) else str(next(iter(tree)))
+        return self.refuse_function(_named(nodes.function_name(kind)))
+
+    def output_name(self, tree: Tree) -> str:
+        """Return how the output of an expression is named."""
+        return in_full(tree, self.call).meta.output_name()
+
+    def combined(
+        self, tree: Tree, inputs: Sequence[Tree], group: _Group, *, inside: bool, names: Sequence[str] = ()
+    ) -> _Value:
+        """Return a step that looks at each row alone, or at what each person has; the row gate proves it later.
+
+        `names` are those of the inputs, where they matter: a struct's fields are named like them.
+        """
+        values = [self.lower(value, group, inside=inside) for value in inputs]
+        rows = [value for value in values if not value.is_one]
+        if len({(value.order, value.where) for value in rows}) > 1:
+            self.refuse(person_rules.MIXED_ORDERS, _named("a group's expression"))
+        first = rows[0] if rows else _Value(None)
+        trees = [value.tree for value in values]
+        named = [{"Alias": list(pair)} for pair in zip(trees, names, strict=True)] if names else trees
+        written = trials.with_inputs(tree, named)
+        return _Value(written, not rows, first.order, any(value.along for value in rows), first.where)
+
+    def sorted(self, tree: Tree, by: Sequence[Tree] | None, options: Tree, group: _Group) -> _Value:
+        """Return the rows in an order of their own."""
+        value, step = self.lower(tree, group, inside=True), _named("sort" if by is None else "sort_by")
+        if value.order is not None and by is not None:
+            self.refuse(person_rules.MIXED_ORDERS, step)
+        if value.is_one:
+            self.refuse(person_rules.ONE_ALREADY, step)
+        if by is None:  # in another order they may have stood before
+            order = _Order((self.in_order(self.column(value), step.name),), *((options[flag],) for flag in _FLAGS))
+        else:
+            order = self.order(by, [options[flag] for flag in _FLAGS], step.name, group, value.where)
+        return replace(value, order=order)
+
+    # --- Some of a person's rows
+
+    def filtered(self, tree: Tree, condition: Tree, group: _Group) -> _Value:
+        """Return the rows for which a condition holds."""
+        value, holds = (self.lower(part, group, inside=True) for part in (tree, condition))
+        if value.is_one:
+            self.refuse(person_rules.ONE_ALREADY, _named("filter"))
+        if not holds.is_one and (holds.order, holds.where) != (value.order, value.where):
+            self.refuse(person_rules.MIXED_ORDERS, _named("filter"))
+        column = self.column(holds)
+        if self.schema[column] not in {pl.Boolean, pl.Null}:
+            self.refuse(person_rules.NO_CONDITION, _named("filter"), f" (by {self.schema[column]})")
+        return self.some(value, pl.col(column).cast(pl.Boolean), along=holds.along)
+
+    def some(self, value: _Value, holds: pl.Expr, *, along: bool = False) -> _Value:
+        """Return those of a value's rows for which a condition holds, too."""
+        holds = holds.fill_null(value=False)
+        where = self.make(holds if value.where is None else holds & pl.col(value.where))
+        return replace(value, where=where, along=value.along or along)
+
+    def shorter(self, name: str, tree: Tree, group: _Group) -> _Value:
+        """Return the rows without nulls or NaN, one of equal values each, or the most frequent ones."""
+        value = self.lower(tree, group, inside=True)
+        if value.is_one:
+            self.refuse(person_rules.ONE_ALREADY, _named(name))
+        column = pl.col(self.checked(name, value))
+        if name == "drop_nulls":
+            return self.some(value, column.is_not_null())
+        if name == "drop_nans":
+            is_float = self.schema[column.meta.output_name()].is_float()
+            return self.some(value, column.is_nan().fill_null(value=False).not_()) if is_float else value
+        # One of the rows with equal values. Their other columns may differ, and a later order looks at these where it
+        # ties: so it is the first one by the columns that are read. Without an order any will do.
+        one = self.one_kind(column.meta.output_name())
+        keys = (*self.keys_of(value, group), one)
+        order = self.whole_order(_ANY_ORDER, name, group, along=False)
+        holds = pl.col(self.make(_over(pl.int_range(pl.len()), keys, order))) == 0
+        if name == "mode":
+            number = self.make(pl.len().over(keys))
+            holds &= pl.col(number) == pl.col(self.make(pl.col(number).max().over(self.keys_of(value, group))))
+        return self.some(_Value({"Column": one}, is_one=False, where=value.where), holds)
+
+    def checked(self, name: str, value: _Value) -> str:
+        """Return the column of a value that a function may be given."""
+        column = self.column(value)
+        of = Step("column", "a column", (), lambda: [self.schema[column]])
+        self.refuse_by_rule(Step("function", name, (of,), list))
+        return column
+
+    def sliced(self, tree: Tree, offset: int, length: int | None, group: _Group) -> _Value:
+        """Return some of the rows in an order, by their place."""
+        value = self.lower(tree, group, inside=True)
+        place = self.place_of(value, "slice", group)
+        begin: pl.Expr | int = offset
+        if offset < 0:
+            begin = pl.col(self.make(pl.len().over(self.keys_of(value, group)))).cast(pl.Int64) + offset
+        holds = place >= begin
+        return self.some(value, holds if length is None else holds & (place < begin + length), along=True)
+
+    def place_of(self, value: _Value, name: str, group: _Group) -> pl.Expr:
+        """Return the place of each row in the order of a value, from 0 on."""
+        if value.is_one:
+            self.refuse(person_rules.ONE_ALREADY, _named(name))
+        if value.order is None:
+            self.refuse(person_rules.NO_ORDER, _named(name))
+        return pl.col(self.follow(pl.int_range(pl.len()), value, name, group))
+
+    def numbers(self, tree: Tree, begin: Tree, end: Tree, group: _Group) -> _Value:
+        """Return the numbers of the rows in the order of a window, from any number on."""
+        first, rest = self.constant(begin, "range.int_range"), end
+        match end:
+            case {"BinaryExpr": {"left": "Len", "op": "Plus", "right": right}}:
+                first, rest = first - self.constant(right, "range.int_range"), "Len"
+        if first != 0 or rest != "Len":
+            self.refuse_function(_named("range.int_range"))
+        if group.order is None:
+            self.refuse(person_rules.NO_ORDER, _named("range.int_range"))
+        value = _Value(None, is_one=False, order=group.order)
+        return replace(
+            value,
+            tree={"Column": self.follow(in_full(tree, self.call), value, "range.int_range", group)},
+            along=True,
+        )
+
+    def got(self, tree: Tree, place: int, group: _Group, *, inside: bool) -> _Value:
+        """Return the value at a place of an order; null if there are fewer."""
+        value = self.lower(tree, group, inside=True)
+        if value.is_one:
+            self.refuse(person_rules.ONE_ALREADY, _named("gather"))
+        if value.order is None:
+            self.refuse(person_rules.NO_ORDER, _named("gather"))
+        return self.hold(self.in_its_order(value, "gather", group).slice(place, 1).first(), group, inside=inside)
+
+    def most(self, name: str, tree: Tree, by: Tree, group: _Group, *, inside: bool) -> _Value:
+        """Return the value where another one is largest or smallest; of several, the least in the order of rows."""
+        value, other = (self.lower(part, group, inside=True) for part in (tree, by))
+        if value.is_one or other.is_one:
+            self.refuse(person_rules.ONE_ALREADY, _named(name))
+        if (other.order, other.where) != (value.order, value.where) or value.order is not None:
+            self.refuse(person_rules.MIXED_ORDERS, _named(name))
+        column = self.checked(name, other)
+        if self.schema[column].is_float():
+            column = self.one_kind(column, nan=None)
+        order = _Order((column,), (name == "max_by",), (True,))
+        value = self.some(replace(value, order=order), pl.col(column).is_not_null())
+        return self.hold(self.in_its_order(value, name, group).first(), group, inside=inside)
+
+    def in_its_order(self, value: _Value, name: str, group: _Group) -> pl.Expr:
+        """Return the rows of a value that there are, in its order."""
+        column, order = pl.col(self.column(value)), value.order
+        if value.where is not None:
+            column = column.filter(pl.col(value.where))
+        if order is None:
+            return column
+        whole = self.whole_order(order, name, group, along=value.along)
+        if not whole.columns:  # all rows are the same then
+            return column
+        nested = [name for name in whole.columns if self.schema[name].is_nested()]
+        if IS_POLARS_1 and (nested or value.where is not None):
+            self.refuse(person_rules.ORDER_ON_POLARS_1, _named(name), f" ({nested or 'filtered'})")
+        by: list[pl.Expr] = [pl.col(name) for name in whole.columns]
+        if value.where is not None:
+            by = [name.filter(pl.col(value.where)) for name in by]
+        return column.sort_by(by, descending=list(whole.descending), nulls_last=list(whole.nulls_last))
+
+    def keys_of(self, value: _Value, group: _Group) -> tuple[str, ...]:
+        """Return the columns by which the rows of a value are told from those of others, and from those left out."""
+        return group.keys if value.where is None else (*group.keys, value.where)
+
+    def constant(self, tree: Tree, name: str) -> Any:  # noqa: ANN401
+        """Return a number that is given as a constant."""
+        if any(True for kind in ("Column", "Selector") for _ in _nodes(tree, kind)):
+            self.refuse(person_rules.PARAMETERS, _named(name))
+        return pl.select(in_full(tree, self.call)).item()
+
+    def one_kind(self, column: str, nan: float | None = float("nan")) -> str:
+        """Return a column whose equal values are the same to the bit."""
+        dtype = self.schema[column]
+        return self.make(of_one_kind(column, dtype, nan)) if dtype.is_float() else column
+
+    # --- Functions of a group
+
+    def aggregate(self, kind: str, of: Tree, group: _Group, *, inside: bool) -> _Value:
+        """Return what Polars calls an aggregation."""
+        name, parameters, more = nodes.function_name(kind), None, []
+        place = next((place for place in ("input", "expr") if isinstance(of, dict) and place in of), None)
+        value = of if place is None else of[place]
+        if kind == "Count":
+            name = "len" if of["include_nulls"] else "count"
+        elif kind == "Quantile":
+            more, parameters = [of["quantile"]], of
+        elif kind in {"Std", "Var"}:
+            value, parameters = of
+        elif place is not None:
+            parameters = of
+
+        def write(column: Tree) -> Tree:
+            return {"Agg": {kind: column if place is None else {**of, place: column}}}
+
+        return self.function(name, [value, *more], parameters, write, group, inside=inside)
+
+    def function(
+        self, name: str, inputs: Sequence[Tree], parameters: object, write: _Of, group: _Group, *, inside: bool
+    ) -> _Value:
+        """Return the column that holds what a function of a group gives."""
+        if name not in person_rules.TAKEN:
+            self.refuse_function(Step("unknown", name, (), list, parameters))
+        value = self.lower(inputs[0], group, inside=True) if inputs else _Value(None, is_one=False)
+        frame = pl.LazyFrame(schema=self.schema)
+        more = [nodes.read(tree, frame) for tree in inputs[1:]]
+        bare = Step("function", name, (), list, parameters)
+        if value.is_one:
+            self.refuse(person_rules.ONE_ALREADY, bare)
+        column = self.column(value) if inputs else ""
+        of = Step("column", "a column", (), lambda: [self.schema[column]])
+        step = Step("function", name, [of, *more] if inputs else (), list, parameters)
+        self.refuse_by_rule(step)
+        if name in person_rules.FIRST_OF_ORDER | person_rules.ALONG_ORDER and value.order is None:
+            self.refuse(person_rules.NO_ORDER, bare)
+        if name in person_rules.ONE_FOR_EACH_ROW:
+            tree = {"Column": self.of_each_row(step, column, write, value, group)}
+            ordered = name in person_rules.ALONG_ORDER | person_rules.FIRST_OF_EQUAL or person_rules.is_ordinal(step)
+            return replace(value, tree=tree, along=value.along or ordered)
+        if name in person_rules.FIRST_OF_ORDER:
+            return self.of_order(name, column, write, value, group, inside=inside)
+        return self.of_any_order(step, column, write, value, group, inside=inside)
+
+    def of_each_row(self, step: Step, column: str, write: _Of, value: _Value, group: _Group) -> str:
+        """Return the column of a function that has a value for each row."""
+        name, keys = step.name, self.keys_of(value, group)
+        if name in person_rules.OF_EQUAL:
+            equal = self.one_kind(column)
+            number = self.make(pl.len().over(*keys, equal))
+            if name in person_rules.FIRST_OF_EQUAL:
+                place = pl.col(self.follow(pl.int_range(pl.len()), value, name, group, equal))
+                return self.make(place == (0 if name == "is_first_distinct" else pl.col(number).cast(pl.Int64) - 1))
+            return self.make(pl.col(number) > 1 if name == "is_duplicated" else pl.col(number) == 1)
+        if name == "cum_sum":
+            return self.running_sum(column, write, value, group)
+        if name == "rolling_expr":
+            return self.rolling(column, step.parameters, write, value, group)
+        if name in person_rules.ALONG_ORDER or person_rules.is_ordinal(step):
+            kind = self.one_kind(column, nan=None) if name == "rank" else column
+            return self.follow(self.written(name, kind, write), value, name, group)
+        return self.make(self.written(name, self.one_kind(column, nan=None), write).over(keys))
+
+    def running_sum(self, column: str, write: _Of, value: _Value, group: _Group) -> str:
+        """Return the column of sums up to each row; null for all rows of a group in which a value is beyond."""
+        dtype = self.schema[column]
+        if not (dtype.is_float() or dtype.is_decimal()):
+            number, back = self.as_integers(column)
+            total = self.follow(self.written("cum_sum", number, write), value, "cum_sum", group)
+            return total if back is None else self.make(pl.col(total).cast(back))
+        number, is_beyond = self.whole(column, is_sum=True)
+        total = self.follow(self.written("cum_sum", number, write), value, "cum_sum", group)
+        found = whole_numbers.sum_of(pl.col(total), dtype) if dtype.is_float() else pl.col(total)
+        return self.unless_beyond(found, is_beyond, value, group)
+
+    def rolling(self, column: str, parameters: Any, write: _Of, value: _Value, group: _Group) -> str:  # noqa: ANN401
+        """Return the column of sums or means of the last rows up to each; null as in `running_sum`."""
+        dtype, options = self.schema[column], parameters["options"]
+        number, is_beyond = self.whole(column, is_sum=False)
+
+        def of_last(expr: pl.Expr) -> pl.Expr:
+            total = self.follow(pl.col(self.make(expr)).cum_sum(), value, "rolling_expr", group)
+            before = pl.col(total).shift(options["window_size"], fill_value=0)
+            return pl.col(total) - pl.col(self.follow(before, value, "rolling_expr", group))
+
+        total = of_last(pl.col(number).fill_null(0))
+        count = of_last(pl.col(number).is_not_null().cast(pl.Int64))
+        if parameters["function"] == "Mean":
+            found = whole_numbers.mean_of(total, count, dtype)
+        else:
+            found = whole_numbers.sum_of(total, dtype) if dtype.is_float() else total
+        (planned,) = self.types(self.written("rolling_expr", column, write), of_group=False)
+        found = pl.when(count >= options["min_periods"]).then(found.cast(planned, strict=False))
+        return self.unless_beyond(found, is_beyond, value, group)
+
+    def unless_beyond(self, found: pl.Expr, is_beyond: str | None, value: _Value, group: _Group) -> str:
+        """Return the column of what is found; null for all rows of a group in which a value is beyond."""
+        if is_beyond is None:
+            return self.make(found)
+        any_beyond = pl.col(self.make(pl.col(is_beyond).any().over(self.keys_of(value, group))))
+        return self.make(pl.when(any_beyond.not_()).then(found))
+
+    def of_order(self, name: str, column: str, write: _Of, value: _Value, group: _Group, *, inside: bool) -> _Value:
+        """Return a function that follows an order and has one value."""
+        if name in _ENDS and (self.schema[column].is_float() or value.where is not None):
+            column = self.one_kind(column, nan=None)
+        value = replace(value, tree={"Column": column})
+        # An order of the window itself is left to Polars, which may know nulls in it otherwise than sort_by does.
+        of_window = value.order == group.order
+        rows = self.in_its_order(replace(value, order=None) if of_window else value, name, group)
+        if name in _ENDS:
+            there = pl.col(column) if value.where is None else pl.col(column).filter(pl.col(value.where))
+            expr = (rows == _ENDS[name](there)).arg_true().first()
+        else:
+            expr = in_full(write(json.loads(rows.meta.serialize(format="json"))), self.call)
+        if not of_window:
+            return self.hold(expr, group, inside=inside)
+        order = self.whole_order(value.order or _ANY_ORDER, name, group, along=value.along)
+        order = self.one_way(order, value, group, group.keys)
+        return _Value({"Column": self.make(_over(expr, group.keys, order))})
+
+    def of_any_order(
+        self, step: Step, column: str, write: _Of, value: _Value, group: _Group, *, inside: bool
+    ) -> _Value:
+        """Return a function that has one value, whatever the order of the rows."""
+        name, where = step.name, value.where
+        if where is not None and name in {"len", "null_count", "has_nulls"}:
+            holds = pl.col(where) if name == "len" else pl.col(where) & pl.col(column).is_null()
+            counted = pl.col(self.make(holds))
+            return self.hold(counted.any() if name == "has_nulls" else counted.sum(), group, inside=inside)
+        given = step.parameters if isinstance(step.parameters, dict) else {}
+        ignores = name in person_rules.WITHOUT_NULLS or given.get("ignore_nulls", False)
+        if where is not None and ignores:
+            column, where = self.make(pl.when(pl.col(where)).then(pl.col(column))), None
+        dtype = self.schema.get(column)
+        if dtype is not None:
+            if name in person_rules.ADDED and person_rules.is_added_whole(name, dtype):
+                return self.added(name, column, step.parameters, group, inside=inside)
+            if name in person_rules.MIDDLES and (dtype.is_float() or dtype.is_decimal()):
+                return self.middle(step, column, group, inside=inside)
+            if name == "sum":
+                column, back = self.as_integers(column)
+                found = self.hold(self.written(name, column, write), group, inside=inside)
+                return found if back is None else self.then(_column(found).cast(back), group, inside=inside)
+            if name in {"max", "min", "n_unique"}:
+                column = self.one_kind(column, nan=float("nan") if name == "n_unique" else None)
+        rows = pl.col(column) if where is None else pl.col(column).filter(pl.col(where))
+        expr = in_full(write(json.loads(rows.meta.serialize(format="json"))), self.call)
+        return self.hold(expr, group, inside=inside)
+
+    def as_integers(self, column: str) -> tuple[str, PolarsDataType | None]:
+        """Return integers that add up in any order, and the type that their sum has in the end, if another one."""
+        dtype = self.schema[column]
+        if dtype in {pl.Boolean, pl.Int64, pl.UInt64, pl.Int128}:
+            return column, None
+        return self.make(pl.col(column).cast(pl.Int64)), dtype if dtype == pl.Duration else None
+
+    def whole(self, column: str, *, is_sum: bool) -> tuple[str, str | None]:
+        """Return a column as whole numbers, and one that says what is beyond these, if anything may be."""
+        dtype, value = self.schema[column], pl.col(column)
+        is_beyond = whole_numbers.is_beyond(value, dtype)
+        self.taken.adds_floats |= dtype.is_float()
+        if is_sum and isinstance(dtype, pl.Decimal):
+            number = whole_numbers.decimals(value, dtype)
+        else:
+            number = whole_numbers.whole(value, dtype)
+        return self.make(number), None if is_beyond is None else self.make(is_beyond)
+
+    def added(self, name: str, column: str, parameters: Any, group: _Group, *, inside: bool) -> _Value:  # noqa: ANN401
+        """Return a sum, mean, variance or standard deviation, by whole numbers."""
+        dtype, instant = self.schema[column], None
+        if dtype.is_temporal():
+            instant = pl.Datetime("us") if dtype == pl.Date else dtype
+            scale = _MICROSECONDS_PER_DAY if dtype == pl.Date else 1
+            column = self.make(pl.col(column).to_physical().cast(pl.Int128) * scale)
+            dtype = pl.Int64()  # so far as what they may be is concerned
+            number, is_beyond = column, None
+        else:
+            number, is_beyond = self.whole(column, is_sum=name == "sum")
+        hold = partial(self.held, group=group, inside=inside)
+        total, count = hold(pl.col(number).sum()), hold(pl.col(number).count()) if name != "sum" else None
+        if count is None:
+            found = whole_numbers.sum_of(pl.col(total), dtype) if dtype.is_float() else pl.col(total)
+        elif name == "mean":
+            found = whole_numbers.mean_of(pl.col(total), pl.col(count), dtype)
+        else:
+            found = self.variance(number, dtype, parameters, group, hold)
+            found = found.sqrt() if name == "std" else found
+        if instant is not None:
+            found = found.cast(pl.Int64, strict=False).cast(instant)
+        if is_beyond is not None:
+            found = pl.when(pl.col(hold(pl.col(is_beyond).any())).not_()).then(found)
+        return self.then(found, group, inside=inside)
+
+    def variance(
+        self, number: str, dtype: PolarsDataType, ddof: int, group: _Group, hold: Callable[[pl.Expr], str]
+    ) -> pl.Expr:
+        """Return the variance of a column of whole numbers: by their distances from the mean."""
+        over, value = list(group.keys), pl.col(number)
+        total, count = (pl.col(self.make(of.over(over))) for of in (value.sum(), value.count()))
+        distance = self.make(value - whole_numbers.centre_of(total, count))
+        size = pl.col(self.make(pl.col(distance).abs()))
+        largest = pl.col(self.make(size.max().over(over)))
+        share = pl.col(self.make(whole_numbers.share_of(pl.col(distance), largest)))
+        square = pl.col(self.make(share * share))
+        squares, shares, size, count = (
+            pl.col(hold(expr)) for expr in (square.sum(), share.sum(), size.max(), value.count())
+        )
+        return whole_numbers.variance_of(squares, shares, size, count, ddof, dtype)
+
+    def middle(self, step: Step, column: str, group: _Group, *, inside: bool) -> _Value:
+        """Return a quantile of floats, from two of them as they are, by one formula."""
+        dtype, method, share = self.schema[column], "Midpoint", 0.5
+        if step.name == "quantile":
+            method, share = step.parameters["method"], self.constant(step.inputs[1].tree, "quantile")
+        if dtype.is_decimal():
+            column, dtype = self.make(pl.col(column).cast(pl.Float64)), pl.Float64()
+        value = pl.col(self.one_kind(column))
+        hold = partial(self.held, group=group, inside=inside)
+        if method not in {"Midpoint", "Linear"}:
+            way = cast("QuantileMethod", method.lower())
+            return self.then(pl.col(hold(value.quantile(share, way))).cast(dtype), group, inside=inside)
+        low, high = (pl.col(hold(value.quantile(share, way))) for way in ("lower", "higher"))
+        part: pl.Expr | float = 0.5
+        if method == "Linear":
+            place = (pl.col(hold(value.count())).cast(pl.Float64) - 1) * share
+            part = place - place.floor()
+        between = pl.when(low == high).then(low).otherwise(low * (1 - part) + high * part)
+        return self.then(between.cast(dtype), group, inside=inside)
+
+    def written(self, name: str, column: str, write: _Of) -> pl.Expr:
+        """Return a function of a column."""
+        if name in _ENDS:
+            return (pl.col(column) == _ENDS[name](pl.col(column))).arg_true().first()
+        return in_full(write({"Column": column}), self.call)
+
+    def hold(self, expr: pl.Expr, group: _Group, *, inside: bool) -> _Value:
+        """Return one value for each group."""
+        return _Value({"Column": self.held(expr, group=group, inside=inside)})
+
+    def held(self, expr: pl.Expr, *, group: _Group, inside: bool) -> str:
+        if group.is_row and not inside:
+            return self.final(expr)
+        return self.make(_over(expr, group.keys, None))
+
+    def then(self, expr: pl.Expr, group: _Group, *, inside: bool) -> _Value:
+        """Return what is computed from one value for each group, by expressions of our own."""
+        if not (group.is_row and not inside):
+            return _Value({"Column": self.make(expr)})
+        name = self.named(expr)
+        self.taken.late.append(expr.alias(name))
+        self.finals.append(name)
+        return _Value({"Column": name})
+
+    def refuse_function(self, step: Step) -> NoReturn:
+        """Refuse a function that is not taken."""
+        self.refuse_by_rule(step)
+        self.refuse(person_rules.UNKNOWN, step)
+
+    def refuse_by_rule(self, step: Step) -> None:
+        for rule in person_rules.REFUSED:
+            if rule.refuses(step):
+                self.refuse(rule, step)
+
+    # --- Columns that are made
+
+    def column(self, value: _Value) -> str:
+        """Return the column of a value; one that is made for it, if it is none."""
+        match value.tree:
+            case {"Column": str(name)}:
+                if name not in self.schema:
+                    row_by_row(pl.col(name), self.columns, self.call)  # which says that it is not there
+                return name
+        return self.make(self.row_by_row(value.tree, self.schema))
+
+    def row_by_row(self, tree: Tree, schema: dict[str, PolarsDataType]) -> pl.Expr:
+        """Return what the row gate makes of an expression on these columns."""
+        expr = in_full(tree, self.call)
+        self.taken.adds_floats |= adds_floats(expr, pl.Schema(schema), self.call)
+        return row_by_row(expr, pl.Schema(schema), self.call)
+
+    def make(self, expr: pl.Expr) -> str:
+        """Return the column that holds this expression of columns that there are."""
+        text = expr.meta.serialize(format="json")
+        if text not in self.found:
+            level = max((self.after.get(name, 0) for name in _nodes(json.loads(text), "Column")), default=0)
+            name = self.named(expr)
+            if level == len(self.taken.levels):
+                self.taken.levels.append([])
+            self.taken.levels[level].append(expr.alias(name))
+            self.after[name] = level + 1
+            self.taken.temporary.append(name)
+            self.found[text] = name
+        return self.found[text]
+
+    def final(self, expr: pl.Expr) -> str:
+        """Return the column that holds this function of a group."""
+        text = "final " + expr.meta.serialize(format="json")
+        if text not in self.found:
+            self.found[text] = self.named(expr, of_group=True)
+            self.taken.finals.append(expr.alias(self.found[text]))
+            self.finals.append(self.found[text])
+        return self.found[text]
+
+    def named(self, expr: pl.Expr, *, of_group: bool = False) -> str:
+        """Return a new name for a column, whose type is then known."""
+        name = f"{self.prefix}{len(self.schema)}"
+        with fitting(self.call):
+            # As of a group: a column is a list there.
+            (self.schema[name],) = self.types(expr, of_group=of_group)
+        return name
+
+    def types(self, expr: pl.Expr, *, of_group: bool) -> Sequence[PolarsDataType]:
+        frame = pl.LazyFrame(schema=self.schema)
+        if of_group:
+            return frame.group_by(pl.lit(0).alias("")).agg(expr.alias("of")).collect_schema().dtypes()[1:]
+        return frame.select(expr).collect_schema().dtypes()
+
+
+def _named(name: str) -> Step:
+    """Return a step that is told by its name alone."""
+    return Step("unknown", name, (), list)
+
+
+def _over(expr: pl.Expr, keys: Sequence[str], order: _Order | None) -> pl.Expr:
+    if order is None or not order.columns:  # all rows are the same then
+        return expr.over(keys)
+    descending, nulls_last = order.descending[0], order.nulls_last[0]
+    return expr.over(keys, order_by=list(order.columns), descending=descending, nulls_last=nulls_last)
+
+
+def _of_function(more: Sequence[Tree], function: Tree) -> _Of:
+    return lambda column: {"Function": {"input": [column, *more], "function": function}}
+
+
+def _has_order(tree: Tree) -> bool:
+    """Return whether an expression may follow an order of rows."""
+    kinds = ("Sort", "SortBy")
+    return (
+        any(True for kind in kinds for _ in _nodes(tree, kind))
+        or any(node["order_by"] is not None for node in _nodes(tree, "Over"))
+        or any(word in json.dumps(tree) for word in _FOLLOW_ORDER)
+    )
+
+
+def _names_in(tree: Tree) -> Iterator[str]:
+    yield from _nodes(tree, "Column")
+    for selector in _nodes(tree, "Selector"):
+        yield from selector["ByName"]["names"]
+
+
+def _column(value: _Value) -> pl.Expr:
+    return pl.col(value.tree["Column"])
+
+
+def _is_constant(tree: Tree) -> bool:
+    return isinstance(tree, dict) and "Literal" in tree
+
+
+def _nodes(tree: Tree, kind: str) -> Iterator[Tree]:
+    """Yield what the nodes of a kind hold: of "Column" the names."""
+    if isinstance(tree, dict):
+        if kind in tree:
+            yield tree[kind]
+        tree = [] if "Literal" in tree else list(tree.values())
+    if isinstance(tree, list):
+        for value in tree:
+            yield from _nodes(value, kind)
+
+
+def _column_at(place: int, selector: Tree) -> Tree:
+    """Return one column of a selector of names; its only one, if it has one."""
+    names = selector["ByName"]["names"]
+    return {"Column": names[place if len(names) > 1 else 0]}
+
+
+def _each(tree: Tree, kind: str, change: Callable[[Tree], Tree]) -> Tree:
+    """Return a serialized expression in which each node of a kind, but for those within such a one, is changed."""
+    if isinstance(tree, list):
+        return [_each(value, kind, change) for value in tree]
+    if not isinstance(tree, dict) or "Literal" in tree:
+        return tree
+    if kind in tree:
+        return change(tree[kind])
+    return {key: _each(value, kind, change) for key, value in tree.items()}
+
+
+def _by_name(frame: pl.LazyFrame, selector: Tree) -> Tree:
+    """Return the selector of the columns of a frame that another one selects, by name."""
+    names = frame.select(nodes.without_nan({"Selector": selector})).collect_schema().names()
+    return {"Selector": {"ByName": {"names": names, "strict": True}}}

@@ -1,0 +1,568 @@
+"""Plans before `protect`: their steps, the words for them, and what visibly mixes people."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+import polars as pl
+
+from dp_polars._steps import nodes
+from dp_polars._steps import preparations as kinds
+from dp_polars._steps.nodes import names
+from dp_polars._steps.preparations import Origin, Read, Seen, Step, followed, refuse_mixing
+from dp_polars._steps.scans import (
+    REMOTE,
+    Reading,
+    Whose,
+    columns_of_scans,
+    dataset_of,
+    files_of_arrow,
+    files_of_scan,
+    holds_python_or_memory,
+    identities,
+    kind_of,
+    names_of_csv,
+    plan_nodes,
+    read_anew,
+    refuse_repeated_files,
+    refuse_two_units,
+    serialized,
+    serialized_scans,
+    visited,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from dp_polars._steps.preparations import Kind
+    from dp_polars._steps.scans import Identity
+
+
+_REDUCTIONS = names(
+    "agg_groups all any approx_n_unique approx_quantile arg_max arg_min arg_unique bin_quantiles bitwise_and "
+    "bitwise_or bitwise_xor cat.get_categories corr correlation cov entropy has_nulls hist index_of is_duplicated "
+    "is_empty is_sorted is_unique kurtosis max_by min_by mode n_unique null_count product q_cut qcut quantile "
+    "search_sorted skew str.concat_vertical top_k top_k_by unique unique_counts value_counts"
+)
+_PLACES = names(
+    "append arg_sort arg_where argwhere arr.explode concat cum_count cum_max cum_min cum_prod cum_sum diff drop_nans "
+    "drop_nulls extend_constant fill_null_with_strategy gather_every interpolate interpolate_by is_first_distinct "
+    "is_last_distinct pct_change peak_max peak_min random range.date_range range.datetime_range range.int_range "
+    "range.linear_space range.time_range rank reverse rle rle_id sample shift shuffle"
+)
+#: Takes one of several rows, and not always the same one.
+ASOF = "`join_asof`"
+_RUNNING = ("ewm", "rolling", "random")
+_PICKS = frozenset({"Explode", "Filter", "Gather", "Rolling", "Slice", "Sort", "SortBy"})
+# Functions that take a whole Series as a constant.
+_OF_SERIES = frozenset({"is_in", "replace", "replace_strict", "str.contains_any", "str.replace_many"})
+_PYTHON = ("anonymous", "python", "fold", "apply", "reduce")
+_SAME_ROWS = frozenset({"Cache", "Filter", "SimpleProjection", "Sort", "Union", "MergeSorted"})
+_MAPS = frozenset({"explode", "hint", "hint_sorted", "rechunk", "unnest", "unpivot"})
+# Stands for the columns of an expression that Polars does not show.
+_UNSEEN = frozenset(["\0"])
+# What Polars 1 does not show of functions that look at other rows.
+_HIDDEN = ("corr", "ewm", "explode", "extract_many", "find_many", "qcut", "random", "rolling")
+
+
+def kind_of_function(name: str, parameters: Sequence[object] = ()) -> Kind | None:
+    """Return what a function mixes, by its name in a plan; None where it looks at its own row alone."""
+    if name == "fill_null_with_strategy" and [*parameters[:1]] in (["zero"], ["one"]):
+        return None
+    if name in _REDUCTIONS:
+        return kinds.REDUCTION
+    return kinds.PLACE if name in _PLACES or name.startswith(_RUNNING) else None
+
+
+class _Made(NamedTuple):
+    """What an expression is made of: columns, what mixes, and the words that say how."""
+
+    columns: frozenset[str] = frozenset()
+    seen: tuple[Seen, ...] = ()
+    text: str = ""
+    column: str | None = None
+
+
+@dataclass
+class Plan:
+    """A plan that is read as steps; `sources` are the plan's nodes without inputs, in the order of `Step.source`."""
+
+    view: Any
+    hidden: bool
+    shown: set[str]
+    sources: list[int]
+
+    @classmethod
+    def of(cls, frame: pl.LazyFrame) -> tuple[Plan, Step]:
+        """Return a plan with its last step; sources are numbers."""
+        plan = cls(visited(frame), hidden=False, shown=set(), sources=[])
+        return plan, plan.step(plan.view.get_node())
+
+    def step(self, number: int) -> Step:
+        """Return a node as a step."""
+        self.view.set_node(number)
+        columns, inputs = list(self.view.get_schema()), self.view.get_inputs()
+        try:
+            node, said = self.view.view_current_node(), ""
+        except NotImplementedError as error:
+            node, said = None, str(error).lower()
+        if not inputs:
+            self.sources.append(number)
+            return Step(columns, seen=tuple(_of_scan(node)), source=len(self.sources) - 1)
+        kind, exprs = type(node).__name__, self.view.get_exprs()
+        below = tuple(map(self.step, inputs))
+        self.view.set_node(inputs[0])  # whose columns the expressions are on
+        if "asof join" in said or kind == "Join":
+            return self._join(node, columns, below)
+        if kind == "GroupBy":
+            return self._group_by(node, columns, below)
+        parts = {expr.output_name: self._made(expr.node) for expr in exprs}
+        same = {name: Origin(0, frozenset([name])) for name in columns if name in below[0].columns}
+        seen, several = [one for value in parts.values() for one in value.seen], ""
+        if kind in {"HStack", "Select"}:
+            of = {
+                name: Origin(0, value.columns, "" if value.column else value.text)
+                for name, value in parts.items()
+                if not value.seen
+            }
+            others = {} if kind == "Select" else {name: one for name, one in same.items() if name not in parts}
+            same = others | of
+        elif kind == "MapFunction" or "hint" in said:
+            name, *more = node.function if node is not None else ("hint",)
+            changed = [*more[0]] if name in {"explode", "unnest"} else []
+            same = {name: origin for name, origin in same.items() if name not in changed}
+            if name == "unpivot":
+                same = {name: origin for name, origin in same.items() if name in more[0]}
+            several = f"`{name}`" if name in {"explode", "unpivot"} else ""
+            if name not in _MAPS:
+                seen.append(Seen(kinds.PLACE if name == "row_index" else kinds.UNKNOWN, f"`{name}`"))
+        elif kind == "Distinct":
+            seen.append(Seen(kinds.DISTINCT, "`unique`", frozenset(node.options[1] or columns)))
+            if node.options[3] is not None:
+                seen.append(Seen(kinds.PLACE, "`unique` with a slice"))
+        elif kind in {"Slice", "HConcat", "ExtContext"}:
+            seen.append(
+                Seen(kinds.PLACE, {"Slice": "`head`, `limit`, `tail` or `slice`"}.get(kind, "a horizontal concat"))
+            )
+        elif kind not in _SAME_ROWS:
+            is_python = any(word in said for word in _PYTHON)
+            seen.append(
+                Seen(kinds.PYTHON, "a Python function")
+                if is_python
+                else Seen(kinds.UNKNOWN, f"a step ({said or kind})")
+            )
+        if kind == "Sort" and node.slice is not None:
+            seen.append(Seen(kinds.PLACE, "`top_k` or `bottom_k`"))
+        return Step(columns, below, same, tuple(seen), several=several)
+
+    def _group_by(self, node: Any, columns: list[str], below: tuple[Step, ...]) -> Step:  # noqa: ANN401
+        keys = {expr.output_name: self._made(expr.node) for expr in node.keys}
+        inner = [self._made(expr.node) for expr in node.aggs]
+        seen = [Seen(kinds.AGGREGATION, "`group_by`", frozenset().union(*(key.columns for key in keys.values())))]
+        seen += [one for key in keys.values() for one in key.seen] + _of_python(inner)
+        if node.options.slice is not None:
+            seen.append(Seen(kinds.PLACE, "`head` of groups"))
+        of = {
+            name: Origin(0, key.columns, "" if key.column else key.text) for name, key in keys.items() if not key.seen
+        }
+        return Step(columns, below, of, tuple(seen))
+
+    def _join(self, node: Any, columns: list[str], below: tuple[Step, ...]) -> Step:  # noqa: ANN401
+        left, right = ([*step.columns] for step in below)
+        origins = {name: Origin(0, frozenset([name])) for name in columns if name in left}
+        if node is None:  # join_asof: what it goes `by` is left out on the right
+            new, dropped, known = columns[len(left) :], set[str](), set[str]()
+            for name in right:
+                if new and (new[0] == name or (name in left and new[0].startswith(name))):
+                    origins[new.pop(0)] = Origin(1, frozenset([name]))
+                else:
+                    dropped.add(name)
+            known = dropped & {*left}
+            return Step(columns, below, origins, pairs=[(name, name) for name in sorted(known)], several=ASOF)
+        how, _, piece, suffix, coalesced, *_ = node.options
+        pairs, seen = [], list[Seen]()
+        for expr, other in zip(node.left_on, node.right_on, strict=True):
+            self.view.set_node(node.input_left)
+            one = self._made(expr.node)
+            self.view.set_node(node.input_right)
+            two = self._made(other.node)
+            seen += [*one.seen, *two.seen]
+            if one.column and two.column:
+                pairs.append((one.column, two.column))
+        if how == "Right" and coalesced:
+            origins = {name: of for name, of in origins.items() if name not in {one for one, _ in pairs}}
+        for name in columns:
+            if name not in origins:
+                origin = name if name in right else name.removesuffix(suffix or "")
+                origins[name] = Origin(1, frozenset([origin]))
+        if piece is not None:
+            seen.append(Seen(kinds.PLACE, "`head` of a join"))
+        if isinstance(how, tuple):  # join_asof
+            pairs += zip(how[4] or (), how[5] or (), strict=True)
+        several = "" if how in ("Semi", "Anti") else ASOF if isinstance(how, tuple) else "`join`"
+        return Step(columns, below, origins, tuple(seen), pairs, several=several)
+
+    def _made(self, number: int, *, is_constant: bool = False) -> _Made:
+        """Return what an expression is made of."""
+        try:
+            view = self.view.view_expression(number)
+        except NotImplementedError as error:
+            said = str(error).lower()
+            if any(word in said for word in _PYTHON):
+                return _Made(seen=(Seen(kinds.PYTHON, "a Python function"),))
+            if said.startswith(_HIDDEN):
+                return _Made(seen=(Seen(kinds.PLACE, f"`{said}`"),))
+            self.hidden = True
+            return _Made(_UNSEEN, text=f"hidden {number}")
+        kind = type(view).__name__
+        match kind:
+            case "Column":
+                return _Made(frozenset([view.name]), text=f"{view.name!r}", column=str(view.name))
+            case "Literal":
+                is_series = type(view.value).__name__ == "PySeries" and not is_constant
+                return _Made(seen=(Seen(kinds.PLACE, "a Series"),) if is_series else (), text=f"{view.value!r}")
+            case "Len":
+                return _Made(seen=(Seen(kinds.REDUCTION, "`len`"),))
+            case "Window":
+                return self._window(view)
+            case "StructField" | "Element":
+                return _Made(_UNSEEN)
+        name, inputs, parameters = _parts(kind, view)
+        of_series = name in _OF_SERIES or (kind == "Agg" and name == "implode") or is_constant
+        parts = [self._made(value, is_constant=of_series) for value in inputs]
+        columns = frozenset[str]().union(*(part.columns for part in parts))
+        seen = [one for part in parts for one in part.seen]
+        text = f"{kind} {name} {parameters} ({', '.join(part.text for part in parts)})"
+        if kind == "Function":
+            self.shown.add(name)
+            mixes = kind_of_function(name, parameters)
+        elif kind in {"BinaryExpr", "Cast", "StructEval", "Ternary"}:
+            mixes = None
+        else:
+            mixes = kinds.REDUCTION if kind == "Agg" else kinds.PLACE if kind in _PICKS else kinds.UNKNOWN
+        if mixes is not None and (columns or seen or mixes is not kinds.REDUCTION):
+            seen.append(Seen(mixes, f"`{name or nodes.function_name(kind)}`"))
+        return _Made(columns, tuple(seen), text)
+
+    def _window(self, view: Any) -> _Made:  # noqa: ANN401
+        inner = self._made(view.function)
+        keys = [self._made(number) for number in view.partition_by]
+        by = frozenset(key.column for key in keys if key.column is not None)
+        columns = inner.columns.union(*(key.columns for key in keys))
+        # An order among all rows is another one in each person's rows, as soon as it goes by other people's.
+        order = [] if view.order_by is None else self._made(view.order_by).seen
+        seen = Seen(kinds.WINDOW, "`over`", by), *order, *_of_python([inner])
+        return _Made(columns, seen, f"over {inner.text} {sorted(by)}")
+
+
+def _parts(kind: str, view: Any) -> tuple[str, list[int], Sequence[object]]:  # noqa: ANN401
+    """Return the name of what an expression does, the numbers of its inputs, and its parameters."""
+    match kind:
+        case "Function":
+            data = view.function_data  # of dt.replace no tuple
+            function, *parameters = data if isinstance(data, tuple) else (data,)
+            namespace, _, variant = str(function).rpartition(".")  # "StringFunction.Contains" or "abs"
+            return nodes.function_name(variant, namespace or None), list(view.input), parameters
+        case "Agg":
+            return str(view.name), list(view.arguments), [view.options]
+        case "BinaryExpr":
+            return str(view.op), [view.left, view.right], []
+        case "Ternary":
+            return "when", [view.predicate, view.truthy, view.falsy], []
+        case "Cast":
+            return "cast", [view.expr], [str(view.dtype), view.options]
+        case "StructEval":
+            return "struct", [view.expr, *(expr.node for expr in view.evaluation)], []
+    inputs = [getattr(view, name) for name in ("expr", "input") if hasattr(view, name)]
+    return "", inputs, []
+
+
+def _of_python(parts: Sequence[_Made]) -> list[Seen]:
+    """Return the Python functions and the windows among what is seen: nothing else matters among one person's rows."""
+    return [one for value in parts for one in value.seen if one.kind in (kinds.PYTHON, kinds.WINDOW)]
+
+
+def _of_scan(node: Any) -> Iterator[Seen]:  # noqa: ANN401
+    """Yield what a scan of files does by the places of rows."""
+    if type(node).__name__ == "Scan":
+        yield from of_rows(node.file_options.n_rows, node.file_options.row_index)
+
+
+def of_rows(n_rows: object, row_index: object) -> Iterator[Seen]:
+    """Yield what a scan does by the places of rows."""
+    if n_rows is not None:
+        yield Seen(kinds.PLACE, "a scan with n_rows")
+    if row_index is not None:
+        yield Seen(kinds.PLACE, "a scan with a row index")
+
+
+def hidden_mixing(tree: object, unit: Sequence[str], shown: set[str], *, inside: bool = False) -> Iterator[Seen]:
+    """Yield what mixes in expressions that Polars does not show, in the JSON of a plan."""
+    if isinstance(tree, list):
+        for value in tree:
+            yield from hidden_mixing(value, unit, shown, inside=inside)
+    if not isinstance(tree, dict):
+        return
+    for key, value in tree.items():
+        match key, value:
+            case "GroupBy", {"input": below, "keys": keys}:
+                yield from hidden_mixing([below, keys], unit, shown)
+                yield from _in_one_persons_rows(value.get("aggs"), unit)
+            case "Over", {"partition_by": list()}:
+                yield from _in_one_persons_rows({key: value} if inside else value["function"], unit)
+            case "Function", {"input": inputs, "function": function}:
+                name, more = nodes.function_of(function)
+                if name == "range":
+                    name = nodes.function_name(next(iter(more)), "range")
+                is_hidden = inside or name not in shown
+                if is_hidden and (mixes := kind_of_function(name)) is not None:
+                    yield Seen(mixes, f"`{name}`")
+                yield from hidden_mixing(inputs, unit, shown, inside=is_hidden)
+            case "Eval", {"expr": of}:  # what is done in the list of a row is that row's
+                yield from hidden_mixing(of, unit, shown, inside=True)
+                yield from _in_one_persons_rows(value.get("evaluation"), unit)
+            case "StructEval", {"expr": of, "evaluation": fields}:
+                yield from hidden_mixing([of, fields], unit, shown, inside=True)
+            case ("Agg" | "Len" | "AnonymousFunction") | (
+                "AnonymousAgg" | "Explode" | "Filter" | "Gather" | "Rolling" | "Slice" | "Sort" | "SortBy"
+            ), _ if inside:
+                yield Seen(kinds.REDUCTION if key in {"Agg", "Len"} else kinds.PLACE, f"`{nodes.function_name(key)}`")
+            case _:
+                yield from hidden_mixing(value, unit, shown, inside=inside)
+
+
+def _in_one_persons_rows(tree: object, unit: Sequence[str]) -> Iterator[Seen]:
+    """Yield what mixes even there, in the JSON of an expression: Python functions, and windows by other keys."""
+    if isinstance(tree, list):
+        for value in tree:
+            yield from _in_one_persons_rows(value, unit)
+    if not isinstance(tree, dict):
+        return
+    for key, value in tree.items():
+        if key == "AnonymousFunction":
+            yield Seen(kinds.PYTHON, "a Python function")
+        by = value.get("partition_by") if key == "Over" and isinstance(value, dict) else None
+        if by is not None and not {*unit} <= {one.get("Column") for one in by if isinstance(one, dict)}:
+            yield Seen(kinds.WINDOW, "`over`")
+        yield from _in_one_persons_rows(value, unit)
+
+
+# Nodes that a plan shows -> what their step is called.
+_KINDS = {
+    "Filter": "filter",
+    "GroupBy": "group_by",
+    "HStack": "with_columns",
+    "Join": "join",
+    "Select": "select",
+    "SimpleProjection": "select",
+    "Sort": "sort",
+    "Union": "concat",
+}
+_WORDLESS = ("explode", "rechunk", "unnest", "unpivot")
+# None: a source that Polars does not show.
+_SOURCES = (None, "Cache", "DataFrameScan", "PythonScan")
+
+
+def steps_and_urls(frame: pl.LazyFrame) -> tuple[list[str] | None, list[str]]:
+    """Return the kinds of a plan's steps, sorted, each once, and the names of files that it reads from URLs.
+
+    It returns no literal, no column and no number of steps, and no query of a URL, which may hold a password. The
+    kinds are None where files are gone without which Polars shows no plan.
+    """
+    kinds, urls = set[str](), list[str]()
+    try:
+        for plan in plan_nodes(frame):
+            kind = kind_of(plan)
+            if kind == "MapFunction":
+                name = plan.view_current_node().function[0]
+                kinds.add(name if name in _WORDLESS else "another step")
+            elif kind == "Scan":
+                paths = map(str, plan.view_current_node().paths)
+                urls += [PurePosixPath(urlsplit(path).path).name for path in paths if REMOTE.match(path)]
+            elif kind not in _SOURCES:
+                kinds.add(_KINDS.get(str(kind), "another step"))
+    except (ValueError, OSError, pl.exceptions.PolarsError):
+        return None, urls
+    return sorted(kinds), urls
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What a plan reads, and whether it may give other rows each time: then it is run once, and kept."""
+
+    readings: tuple[Reading, ...]
+    varies: bool
+
+
+def preparation_of(
+    frame: pl.LazyFrame,
+    keys: tuple[str, ...] | None = None,
+    call: str = "protect",
+    *,
+    is_owned: bool = False,
+    unchecked: bool = False,
+) -> Preparation:
+    """Return what a plan reads; refuse one that visibly mixes people.
+
+    Parameters
+    ----------
+    frame
+        The plan. It is not run on its rows; what it holds in memory is neither copied nor read.
+    keys
+        The columns that say whose a row is: the privacy unit, or for owned rows those of their join. Empty: not known
+        yet, so that the plan must be looked at again. None: every row is a person.
+    call
+        What the user called, to begin messages with.
+    is_owned
+        Whether the rows belong to all who name them.
+    unchecked
+        Whether not to look for what mixes people.
+
+    Raises
+    ------
+    ValueError
+        If the plan visibly mixes people, a file is not there, or its columns can't be found out.
+    """
+    plan, step = Plan.of(frame)
+    readings, seen = _readings(frame, plan)
+    seen += _hidden_steps(frame, plan, keys or ())
+    if seen:
+        step = Step(
+            step.columns, (step,), {name: kinds.Origin(0, frozenset([name])) for name in step.columns}, tuple(seen)
+        )
+    if not all(one.columns for one in step.every):
+        msg = f"{call}: a plan without columns loses the number of its rows.\n\nHint: leave one column in."
+        raise ValueError(msg)
+    if unchecked or keys == ():
+        reads = followed(step, keys)
+    else:
+        reads = refuse_mixing(step, keys, call, lambda one, other: _may_be_one(readings, one, other))
+    if keys is None and not unchecked:
+        refuse_repeated_files(files_of(readings))
+    varies = any(one.seen or one.several == ASOF for one in step.every) or any(
+        reading.memory is None and not reading.files for reading in readings
+    )
+    found = tuple(_with_unit(readings, read, is_owned=is_owned) for read in reads)
+    if keys and not unchecked and not is_owned and {*keys} <= {*step.columns}:
+        refuse_two_units([[reading] for reading in found], call)
+    return Preparation(found, varies)
+
+
+def files_of(readings: Sequence[Reading]) -> tuple[str, ...]:
+    """Return the files of the tables that a plan reads."""
+    return tuple(file for reading in readings for file in reading.files)
+
+
+def refuse_rewritten_files(
+    frame: pl.LazyFrame, files: Sequence[str], known: tuple[Identity, ...] | None = None
+) -> None:
+    """Refuse a plan if its files are others than before: in what they are, or in their columns.
+
+    `known` is what they were at `protect`. Polars may have found out a plan's columns long before, and reads some files
+    by the places of the columns. What is in memory is not serialized, so such a plan's columns are not compared.
+    """
+    is_another = known is not None and identities(files) != known
+    if not is_another and files and not holds_python_or_memory(frame):
+        is_another = columns_of_scans(read_anew(frame)) != columns_of_scans(frame)
+    if is_another:
+        msg = (
+            "release: a file that was rewritten may have other rows, or other columns, than when it was looked at "
+            "(since it was scanned, or since `protect`; another mode, or another link to it, looks the same).\n\n"
+            "Hint: scan it anew and protect that."
+        )
+        raise ValueError(msg)
+
+
+def reading_of_arrow(dataset: Any, whose: Whose) -> Reading:  # noqa: ANN401
+    """Return what a pyarrow dataset reads."""
+    files = tuple(files_of_arrow(dataset))
+    return Reading(whose, files, None if files else dataset, names_of_csv(dataset))
+
+
+def _may_be_one(readings: Sequence[Reading], one: object, other: object) -> bool:
+    assert isinstance(one, int)
+    assert isinstance(other, int)
+    return one == other or readings[one].may_be_one_with(readings[other])
+
+
+def _with_unit(readings: Sequence[Reading], read: Read, *, is_owned: bool) -> Reading:
+    """Return a source with whose its rows are."""
+    assert isinstance(read.source, int)
+    unit, columns, computed_by = read.unit, None, None
+    if unit is not None:
+        computed_by = unit.computed_by or None
+        columns = tuple(name for of in unit.columns for name in sorted(of))
+    return replace(readings[read.source], whose=Whose(columns, computed_by, is_owned, read.is_of_facts))
+
+
+def _readings(frame: pl.LazyFrame, plan: Plan) -> tuple[list[Reading], list[Seen]]:
+    """Return the sources of a plan, and what scans that Polars does not show do by the places of rows."""
+    readings, hidden = list[Reading](), list[int]()
+    seen = list[Seen]()
+    for number in plan.sources:
+        plan.view.set_node(number)
+        try:
+            node = plan.view.view_current_node()
+        except NotImplementedError:
+            hidden.append(len(readings))
+            readings.append(Reading(Whose(None)))
+            continue
+        readings.append(_reading(node, plan.view.get_schema()))
+        if type(node).__name__ == "Scan":
+            _check_files(node.paths)
+            seen += _of_csv(json.loads(node.scan_type[1])) if node.scan_type[0] == "csv" else []
+    if hidden:  # IPC; Hive before Polars 2
+        scans = serialized_scans(frame)
+        if scans is None:
+            return readings, [*seen, Seen(kinds.UNKNOWN, "a scan")]
+        files = []
+        for scan in scans:
+            options = scan["unified_scan_args"]
+            seen += of_rows(options["pre_slice"], options["row_index"])
+            files.append(tuple(files_of_scan(scan)))
+        # Polars may have made one scan of several: then each may read all files.
+        if len(files) != len(hidden):
+            files = [tuple(file for several in files for file in several)] * len(hidden)
+        for place, of in zip(hidden, files, strict=True):
+            readings[place] = replace(readings[place], files=of)
+    return readings, seen
+
+
+def _reading(node: Any, columns: Iterable[str]) -> Reading:  # noqa: ANN401
+    """Return what a source reads."""
+    whose = Whose(None)
+    match type(node).__name__:
+        case "Scan":
+            order = tuple(columns) if node.scan_type[0] == "csv" else ()
+            return Reading(whose, tuple(map(str, node.paths)), order=order)
+        case "DataFrameScan":
+            return Reading(whose, memory=pl.DataFrame._from_pydf(node.df))
+    dataset = dataset_of(node.options[0])
+    return Reading(whose) if dataset is None else reading_of_arrow(dataset, whose)
+
+
+def _check_files(paths: Sequence[object]) -> None:
+    """Say that a file is not there before anything is paid for it."""
+    for path in map(str, paths):
+        if not re.search(r"://|[*?\[]", path) and not Path(path).exists():
+            msg = f"the plan must read files that exist, got {path!r}."
+            raise FileNotFoundError(msg)
+
+
+def _of_csv(options: dict[str, Any]) -> list[Seen]:
+    """Return what a scan of a CSV file does by the places of rows; what stands above a header is none."""
+    skips = ["skip_rows_after_header", *(() if options["has_header"] else ("skip_rows", "skip_lines"))]
+    return [Seen(kinds.PLACE, f"a scan with {name}") for name in skips if options[name]]
+
+
+def _hidden_steps(frame: pl.LazyFrame, plan: Plan, keys: tuple[str, ...]) -> list[Seen]:
+    """Return what mixes in expressions that Polars does not show."""
+    if not plan.hidden:
+        return []
+    tree = serialized(frame)
+    return [Seen(kinds.UNKNOWN, "an expression")] if tree is None else [*hidden_mixing(tree, keys, plan.shown)]

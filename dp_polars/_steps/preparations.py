@@ -1,0 +1,342 @@
+"""What visibly mixes people in the table that is handed over: one table of kinds, and one walk, for all engines.
+
+The data set is the table that is handed to `protect`, or to a release; what made it is its owner's preparation. This
+looks for slips alone: steps that carry something of other people into a person's rows. A reader of each engine's plans
+makes a `Step` of each node (`_rowwise/plans.py`, `_relational/steps.py`); everything else is said and decided here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from dp_polars._base.column_types import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from dp_polars._base.column_types import PrivacyUnit
+
+
+_UNCHECKED = "If you know that each person's rows follow from that person's: unchecked=True."
+_AFTER = "do it after `protect`"
+_WHY = "so one person could change what stands in another's rows"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a step does that mixes people, and both ways on."""
+
+    does: str
+    hint: str
+
+
+AGGREGATION = Kind(
+    f"combines rows of several people, {_WHY}",
+    "group by {unit}, too, and leave it as it is; or ask after `protect`: group_by(public keys).agg(…)",
+)
+WINDOW = Kind(
+    f"looks at rows of several people, {_WHY}",
+    f"take one person's rows: over {{unit}}, which stays as it is; or {_AFTER}, by public keys",
+)
+REDUCTION = Kind(
+    f"combines all rows, {_WHY}",
+    f"take it of one person's rows, over {{unit}}; use a public constant, for example last year's mean; or {_AFTER}",
+)
+PLACE = Kind(
+    f"picks or fills by the place among all rows, {_WHY}",
+    "take it of one person's rows, by {unit}; filter by what the row itself holds; or bound each person's rows by "
+    "`protect`: max_rows, max_groups",
+)
+DISTINCT = Kind(
+    f"compares the rows of several people and keeps one of them, {_WHY}",
+    "include {unit} in the columns that are compared; or bound each person's rows by `protect`",
+)
+PYTHON = Kind(
+    f"is Python code that may look at all rows, {_WHY}",
+    f"use the engine's own expressions; or {_AFTER}",
+)
+SAME_SOURCE = Kind(
+    f"brings in what was made of other people's rows of the same table, {_WHY}",
+    "join it on {unit}; make it by {unit}; or publish it first, and join the published table",
+)
+BESIDE = Kind(
+    f"brings in a table about people, by other columns than {{unit}}, {_WHY}",
+    "join it on {unit}, or leave that column out of it; or join private frames after `protect`",
+)
+RANDOM = Kind(
+    "draws at random, and a row may be drawn several times: a person would count for more than the bounds",
+    "keep a part by a hash, or write the drawn rows to a table first",
+)
+TWO_UNITS = Kind(
+    f"has other columns as {{unit}} each time: a row belongs to several people, {_WHY}",
+    "take the same columns for the unit wherever the table is read",
+)
+UNKNOWN = Kind(
+    f"can't be looked into, and may combine rows of several people, {_WHY}",
+    f"leave it out; or {_AFTER}",
+)
+# Without a privacy unit every row is a person.
+SEVERAL = Kind("makes several rows of one, where every row is a person", "name the privacy unit")
+TWICE = Kind(
+    "may read a row twice: they must be known to be different where every row is a person",
+    "name each file once, without links to it, or name the privacy unit",
+)
+
+#: The kinds by what users write, for the page.
+KINDS = {
+    "`group_by` without the unit": AGGREGATION,
+    "`over` without the unit": WINDOW,
+    "sums, means, quantiles and other reductions of a column": REDUCTION,
+    "`head`, `limit`, `tail`, `slice`, `sample`, `n_rows`, row numbers, ranks, shifts, running values, fills": PLACE,
+    "`unique` of columns without the unit": DISTINCT,
+    "`map_batches`, `map_elements`, `map_groups`": PYTHON,
+    "`join` with a table made of the same rows, but on the unit": SAME_SOURCE,
+    "`join` with a table that has a column of the unit's name, by others": BESIDE,
+    "any other step": UNKNOWN,
+    "`explode`, `unpivot` and `join` without a unit": SEVERAL,
+    "a file that is named twice, without a unit": TWICE,
+}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What looks at several rows: its kind, how users write it, and the columns of the first input that it goes by.
+
+    Rows come together where they agree in all `keys`. None: all rows do.
+    """
+
+    kind: Kind
+    what: str
+    keys: frozenset[str] | None = None
+
+
+class Origin(NamedTuple):
+    """Where a column comes from: the number of an input, and the columns there that it is computed from, row by row.
+
+    `text` says by what, if the column does not pass as it is: two columns of one text have the same values.
+    """
+
+    place: int
+    columns: frozenset[str]
+    text: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A node of a plan, in words that all engines share.
+
+    Parameters
+    ----------
+    columns
+        The names of the columns of what comes out.
+    inputs
+        The steps that it reads from.
+    origins
+        Where columns of the output come from. Left out is what does not follow from a row of one input. The place
+        is 0 for a union, whose inputs have the same columns.
+    seen
+        What looks at several rows.
+    pairs
+        The columns (left, right) that a join makes equal in what comes out; None where it is no join.
+    source
+        What a step without inputs reads: whatever `is_same` of `refuse_mixing` compares.
+    several
+        How users write it, if it may make several rows of one.
+    join
+        How users write what brings the second input in.
+    """
+
+    columns: Sequence[str]
+    inputs: tuple[Step, ...] = ()
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    seen: tuple[Seen, ...] = ()
+    pairs: Sequence[tuple[str, str]] | None = None
+    source: object = None
+    several: str = ""
+    join: str = "`join`"
+
+    @property
+    def every(self) -> Iterator[Step]:
+        """The step and all below it."""
+        yield self
+        for step in self.inputs:
+            yield from step.every
+
+    def first(self, name: str) -> tuple[Step, str]:
+        """Return which column a column is a copy of, through steps on one table."""
+        of = self.origins.get(name) if len(self.inputs) == 1 else None
+        if of is None or of.text or len(of.columns) > 1 or not of.columns <= {*self.inputs[0].columns}:
+            return self, name
+        return self.inputs[0].first(*of.columns)
+
+    @property
+    def sources(self) -> list[object]:
+        """What is read."""
+        return [step.source for step in self.every if not step.inputs]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The columns of a step that say whose its rows are, and by what texts the unit is computed of them."""
+
+    columns: tuple[frozenset[str], ...]
+    computed_by: tuple[str, ...] = ()
+
+    @property
+    def all(self) -> frozenset[str]:
+        """All of these columns."""
+        return frozenset[str]().union(*self.columns)
+
+    def below(self, step: Step, place: int) -> Unit | None:
+        """Return the same for an input of the step; None where nothing there says whose a row is."""
+        found, texts, there = list[frozenset[str]](), list[str](), {*step.inputs[place].columns}
+        for of in self.columns:
+            columns = frozenset[str]()
+            for name in sorted(of):
+                origin = step.origins.get(name, Origin(place, frozenset()))
+                names = origin.columns
+                if origin.place != place and step.pairs is not None:  # the other side has what is equal to it
+                    pairs = {pair[origin.place]: pair[place] for pair in step.pairs}
+                    names = frozenset(pairs.get(one, "") for one in names) if {*names} <= {*pairs} else frozenset()
+                if not names or not names <= there:
+                    return None
+                columns |= names
+                texts += [origin.text] if origin.text else []
+            found.append(columns)
+        return Unit(tuple(found), (*self.computed_by, *texts))
+
+
+@dataclass(frozen=True)
+class Read:
+    """A source that a preparation reads; `unit` is None where nothing says whose its rows are.
+
+    `is_of_facts`: whether it is joined to people's rows by other columns than the privacy unit.
+    """
+
+    source: object
+    unit: Unit | None
+    is_of_facts: bool = False
+
+
+def refuse_mixing(
+    step: Step, unit: PrivacyUnit | None, call: str, is_same: Callable[[object, object], bool]
+) -> list[Read]:
+    """Refuse a preparation that visibly mixes people, and return what it reads.
+
+    Parameters
+    ----------
+    step
+        The last step, whose rows are handed over.
+    unit
+        The columns that say whose a row is; None where every row is a person. That they are not there is said later.
+    call
+        What the user called, to begin messages with.
+    is_same
+        Whether two sources may be one table.
+
+    Raises
+    ------
+    ValueError
+        If it mixes people.
+    """
+    walk = _Walk(call, unit, is_same)
+    if unit is None:
+        walk.check_rows(step)
+    elif not {*unit} <= {*step.columns}:
+        return followed(step, None)
+    else:
+        walk.check(step, Unit(tuple(frozenset([name]) for name in unit)))
+        walk.check_facts()
+    return walk.reads
+
+
+def followed(step: Step, unit: PrivacyUnit | None) -> list[Read]:
+    """Return what a preparation reads that is taken unchecked, and whose the rows are."""
+    walk = _Walk("", unit, lambda *_: False, is_checked=False)
+    walk.check(step, Unit(tuple(frozenset([name]) for name in unit)) if unit and {*unit} <= {*step.columns} else None)
+    walk.check_facts()
+    return walk.reads
+
+
+def refuse(call: str, kind: Kind, what: str, unit: PrivacyUnit | None) -> NoReturn:
+    """Refuse what was seen; the message says why it matters, and the ways on."""
+    by = "the privacy unit" if unit is None else f"the privacy unit {shown(unit)}"
+    does, hint = (text.replace("{unit}", by) for text in (kind.does, kind.hint))
+    msg = f"{call}: {what} {does}.\n\nHint: {hint}. {_UNCHECKED}"
+    raise ValueError(msg)
+
+
+class _Walk:
+    def __init__(
+        self,
+        call: str,
+        unit: PrivacyUnit | None,
+        is_same: Callable[[object, object], bool],
+        *,
+        is_checked: bool = True,
+    ) -> None:
+        self.call, self.unit, self.is_same, self.is_checked = call, unit, is_same, is_checked
+        self.reads: list[Read] = []
+        # A table that is joined by other columns, what it is joined to, and how.
+        self.facts: list[tuple[Step, Step, str]] = []
+
+    def check(self, step: Step, unit: Unit | None) -> None:
+        """Refuse the step, or one below it; `unit` says whose the rows are that come out of it."""
+        below = [None if unit is None else unit.below(step, place) for place in range(len(step.inputs))]
+        self._check_seen(step, below[0] if below else None)
+        if not step.inputs:
+            self.reads.append(Read(step.source, unit))
+        is_known = any(of is not None for of in below)
+        for place, (one, of) in enumerate(zip(step.inputs, below, strict=True)):
+            if step.pairs is not None and unit is not None and is_known and of is None:
+                names = unit.all.union(*(other.all for other in below if other is not None))
+                names -= {
+                    pair[place] for pair in step.pairs if pair[1 - place] in names
+                }  # of a unit of several columns
+                self._check_beside(one, names, step.join, is_left=place == 0)
+                self.facts.append((one, step.inputs[1 - place], step.join))
+            else:
+                self.check(one, of)
+
+    def _check_beside(self, table: Step, names: frozenset[str], join: str, *, is_left: bool) -> None:
+        """Refuse a table about people that is joined by other columns: on the left one that has lost its unit."""
+        for one in table.every if is_left else [table]:
+            if not names.isdisjoint(one.columns):
+                self._refuse(BESIDE, join)
+
+    def check_facts(self) -> None:
+        """Refuse a table that is made of the rows it is joined to, or of several rows of another one about people."""
+        of_people = [read.source for read in self.reads]
+        for table, rows, join in self.facts:
+            mixes = any(one.seen for one in table.every)
+            beside = rows.sources if mixes else []
+            if any(self.is_same(one, other) for one in table.sources for other in (*of_people, *beside)):
+                self._refuse(SAME_SOURCE, join)
+            if mixes and any(not {*(self.unit or ())}.isdisjoint(one.columns) for one in table.every if not one.inputs):
+                self._refuse(BESIDE, join)
+            self.reads += [Read(source, None, is_of_facts=True) for source in table.sources]
+
+    def check_rows(self, step: Step) -> None:
+        """Refuse what brings rows together, or makes several of one, where every row is a person."""
+        for one in step.every:
+            self._check_seen(one, None)
+            if one.several:
+                self._refuse(SEVERAL, one.several)
+        sources = step.sources
+        if any(self.is_same(one, other) for place, one in enumerate(sources) for other in sources[:place]):
+            self._refuse(TWICE, "a table that is read twice")
+        self.reads += [Read(source, None) for source in sources]
+
+    def _check_seen(self, step: Step, unit: Unit | None) -> None:
+        for one in step.seen:
+            if unit is None or one.keys is None:
+                self._refuse(one.kind, one.what)
+            elif not unit.all <= one.keys:
+                names, keys = ({*map(step.inputs[0].first, of)} for of in (unit.all, one.keys))
+                if not names <= keys:
+                    self._refuse(one.kind, one.what)
+
+    def _refuse(self, kind: Kind, what: str) -> None:
+        if self.is_checked:
+            refuse(self.call, kind, what, self.unit)

@@ -1,0 +1,667 @@
+"""Steps made safe: other words for the same step, and null where a value would raise."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cache, reduce
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+import polars as pl
+
+from dp_polars._steps import nodes, rules, trials, whole_numbers
+from dp_polars._steps.nodes import ARITHMETIC, COMPARISONS, DIVISIONS, OF_ALL_COLUMNS, OF_CLOCKS, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from polars._typing import Ambiguous, PolarsDataType, TimeUnit
+
+    JsonTree = dict[str, Any]
+
+
+Tree: TypeAlias = Any  # an expression as JSON
+# Returns a step in other words, of its inputs; None where it stays as it is.
+Spelling: TypeAlias = Callable[[Step, Sequence[pl.Expr]], "pl.Expr | None"]
+
+_MIRRORED = {"==": "Eq", "!=": "NotEq", "<": "Gt", "<=": "GtEq", ">": "Lt", ">=": "LtEq"}
+# Intervals that are as long in every time zone, and those that fit into an hour.
+_OF_HOURS = re.compile(r"-?(\d+(h|m|s|ms|us|ns))+")
+_OF_AN_HOUR = re.compile(r"1h|(\d+(m|s|ms|us|ns))+")
+_PARTS = ("year", "month", "day", "hour", "minute", "second", "microsecond")
+
+
+def spelled_out(step: Step) -> Tree | None:
+    """Return a step in other words, as JSON; None where it stays as it is."""
+    spelling = SPELLINGS.get(step.name)
+    if step.frame is None or not step.varies:
+        return None
+    tree = _of_one_type(step)
+    if tree is None and spelling is not None:
+        inputs = [tree for value in step.inputs for tree in outputs_of(value)]
+        result = spelling(step, [pl.col(f"{n}") for n in range(len(inputs))])
+        tree = None if result is None else filled(result, inputs)
+    if tree is None:
+        return None
+    name, other = (_name(item, step.frame) for item in (step.tree, tree))
+    return tree if name == other else {"Alias": [tree, name]}
+
+
+def filled(expr: pl.Expr, inputs: Sequence[Tree]) -> Tree:
+    """Return an expression on columns named 0, 1, … with these in place of them, as JSON."""
+
+    def fill(tree: Tree) -> Tree:
+        match tree:
+            case {"Column": str(name)}:
+                return deepcopy(inputs[int(name)])
+            case dict():
+                return {key: fill(value) for key, value in tree.items()}
+            case list():
+                return [fill(value) for value in tree]
+        return tree
+
+    return fill(json.loads(expr.meta.serialize(format="json")))
+
+
+def outputs_of(step: Step) -> list[Tree]:
+    """Return an expression of several outputs as one for each."""
+    return (
+        [step.tree]
+        if not step.varies or step.frame is None or len(step.dtypes()) == 1
+        else each_output(step.tree, step.frame)
+    )
+
+
+def only_type(step: Step) -> Any:  # noqa: ANN401
+    """Return the type of a step of one output."""
+    (dtype,) = step.dtypes()
+    return dtype
+
+
+def each_output(tree: Tree, frame: pl.LazyFrame) -> list[Tree]:
+    """Return an expression of several outputs as one for each, as JSON."""
+
+    def several(tree: Tree) -> list[Tree]:
+        match tree:
+            case {"Selector": _}:
+                names = frame.select(nodes.without_nan(tree)).collect_schema().names()
+                return [{"Column": name} for name in names]
+            case {"Function": {"input": [_], "function": function}} if (
+                nodes.function_of(function)[0] == "struct.select_fields"
+            ):
+                names = frame.select(nodes.without_nan(tree)).collect_schema().names()
+                return [filled(pl.col("0").struct.field(name), tree["Function"]["input"]) for name in names]
+            case {"Function": {"input": inputs, "function": function} as node} if (
+                nodes.function_of(function)[0] in OF_ALL_COLUMNS
+            ):
+                return [{"Function": {**node, "input": [item for value in inputs for item in several(value)]}}]
+            case dict():
+                values = {key: several(value) for key, value in tree.items()}
+                return [dict(zip(values, item, strict=True)) for item in _together([*values.values()])]
+            case list():
+                return [list(item) for item in _together([several(value) for value in tree])]
+        return [tree]
+
+    return several(tree)
+
+
+def _together(parts: list[list[Tree]]) -> list[tuple[Tree, ...]]:
+    """Return the outputs of parts of which some have several, the others one."""
+    most = max((len(outputs) for outputs in parts if len(outputs) != 1), default=1)
+    if any(len(outputs) not in {1, most} for outputs in parts):
+        return []
+    return [tuple(outputs[n if len(outputs) > 1 else 0] for outputs in parts) for n in range(most)]
+
+
+def _name(tree: Tree, frame: pl.LazyFrame) -> str:
+    return frame.select(nodes.without_nan(tree)).collect_schema().names()[0]
+
+
+# --- Types
+
+
+def _of_one_type(step: Step) -> Tree | None:
+    """Return the step with its constants of the type that its columns have, where Polars would convert the columns."""
+    if step.name not in {"when", "fill_null", "coalesce"} | COMPARISONS:
+        return None
+    places = range(1 if step.name == "when" else 0, len(step.inputs))
+    types = {dtype for place in places if step.inputs[place].varies for dtype in step.inputs[place].dtypes()}
+    if len(types) != 1:
+        return None
+    (dtype,) = types
+    if not (dtype.is_nested() or (isinstance(dtype, pl.Enum) and step.name not in COMPARISONS)):
+        return None
+    others = [
+        place
+        for place in places
+        if not step.inputs[place].varies and set(step.inputs[place].dtypes()) - {dtype, pl.Null()}
+    ]
+    if not others or any(step.inputs[place].kind == "series" for place in others):
+        return None
+    inputs = [value.tree for value in step.inputs]
+    for place in others:
+        inputs[place] = filled(pl.col("0").cast(dtype), [inputs[place]])
+    return trials.with_inputs(step.tree, inputs)
+
+
+def _cast(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+    """Cast lists, arrays and structs by their elements and fields."""
+    (value,), source, target = inputs, only_type(step.inputs[0]), only_type(step)
+    match source, target:
+        case pl.Array(), pl.List() | pl.Array():
+            return value.arr.to_list().cast(target)
+        case pl.List(), pl.Array():
+            return value.cast(pl.List(target.inner)).list.to_array(target.size)
+        case pl.List(), pl.List():
+            return value if source == target else value.list.eval(pl.element().cast(target.inner))
+        case pl.Struct(), pl.Struct():
+            known = {field.name for field in source.fields}
+            fields = [
+                (value.struct.field(name).cast(dtype) if name in known else pl.lit(None, dtype)).alias(name)
+                for name, dtype in target.to_schema().items()
+            ]
+            return pl.when(value.is_not_null()).then(pl.struct(fields))
+    return None
+
+
+# --- Operators
+
+
+def _operator(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+    left, right = step.inputs
+    if step.name in COMPARISONS and right.varies and not left.varies:
+        # Polars 2.1 raises where the column is one value.
+        tree = {"BinaryExpr": {"left": {"Column": "1"}, "op": _MIRRORED[step.name], "right": {"Column": "0"}}}
+        return nodes.without_nan(tree)
+    if step.name != "/":
+        return None
+    types: list[Any] = [dtype for value in (left, right) for dtype in value.dtypes()]
+    if all(isinstance(dtype, pl.Duration) for dtype in types):
+        per_unit = {"ms": 1_000_000, "us": 1_000, "ns": 1}
+        units = [
+            value.to_physical().cast(pl.Int128) * per_unit[dtype.time_unit]
+            for value, dtype in zip(inputs, types, strict=True)
+        ]
+        ratio: pl.Expr = units[0].cast(pl.Float64) / units[1].cast(pl.Float64)
+        return ratio
+    return None
+
+
+# --- Several columns
+
+
+def _sum_horizontal(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+    """Add up in the order in which the columns are given: Polars does it by the number of threads."""
+    dtype = only_type(step)
+    types = [dtype for value in step.inputs for dtype in value.dtypes()]
+    if not (dtype.is_float() or isinstance(dtype, pl.Decimal)) or not all(
+        item.is_numeric() or item == pl.Boolean for item in types
+    ):
+        return None
+    ignores = step.parameters["ignore_nulls"]
+    wide = pl.Decimal(38, dtype.scale) if isinstance(dtype, pl.Decimal) else dtype
+    numbers = [
+        (value.fill_null(pl.lit(0).cast(item)) if ignores else value).cast(wide)
+        for value, item in zip(inputs, types, strict=True)
+    ]
+    return reduce(lambda total, number: total + number, numbers)
+
+
+def _mean_horizontal(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+    dtype = only_type(step)
+    if not dtype.is_float() or pl.String in nodes.bases(*step.inputs):
+        return None
+    numbers = [value.cast(dtype) for value in inputs]
+    if not step.parameters["ignore_nulls"]:
+        return reduce(lambda total, number: total + number, numbers) / pl.lit(float(len(numbers)), dtype)
+    total = reduce(lambda total, number: total + number, [number.fill_null(0) for number in numbers])
+    count = reduce(lambda total, one: total + one, [value.is_not_null().cast(dtype) for value in inputs])
+    return pl.when(count > 0).then(total / count)
+
+
+def _largest_horizontal(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+    dtype = only_type(step)
+    if not dtype.is_float() or len(inputs) < 2:
+        return None
+    lists = pl.concat_list([value.cast(dtype) for value in inputs]).list
+    return lists.max() if step.name == "max_horizontal" else lists.min()
+
+
+def _clip(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+    """Clip by columns: a null there bounds nothing."""
+    if not rules.parameters_vary(step):
+        return None
+    value, *bounds = inputs
+    dtype = only_type(step)
+    typed = [bound.cast(dtype) for bound in bounds]
+    clipped = value
+    if step.parameters["has_max"]:
+        clipped = pl.when(value > typed[-1]).then(typed[-1]).otherwise(value)
+    if step.parameters["has_min"]:
+        clipped = pl.when(value < typed[0]).then(typed[0]).otherwise(clipped)
+    return pl.when(value.is_nan()).then(value).otherwise(clipped) if dtype.is_float() else clipped
+
+
+def _replace_strict(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+    """Give null where there is no value for one, and the row's own default where it is a column."""
+    value, old, new, *default = inputs
+    if default and not step.inputs[3].varies:
+        return None
+    found = again(step, [value, old, new, pl.lit(None)])
+    if not default:
+        return found
+    return pl.when(value.is_in(old, nulls_equal=True)).then(found).otherwise(default[0].cast(step.dtypes()[0]))
+
+
+# --- Lists
+
+
+def _list_sum(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+    dtype, (value,) = only_type(step.inputs[0]), inputs
+    inner = dtype.inner
+    if inner.is_float():
+        wholes = value.list.eval(whole_numbers.whole(pl.element(), inner)).list.sum()
+        return _unless_beyond(value, inner, whole_numbers.sum_of(wholes, inner))
+    return None
+
+
+def _list_mean(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+    dtype, (value,) = only_type(step.inputs[0]), inputs
+    inner = dtype.inner
+    if not whole_numbers.has_whole_numbers(inner):
+        return None
+    total = value.list.eval(whole_numbers.whole(pl.element(), inner)).list.sum()
+    count = value.list.drop_nulls().list.len()
+    return _unless_beyond(value, inner, whole_numbers.mean_of(total, count, inner))
+
+
+def _unless_beyond(value: pl.Expr, inner: PolarsDataType, result: pl.Expr) -> pl.Expr:
+    """Return the result, null where a list has an element that is too large to be added."""
+    is_beyond = whole_numbers.is_beyond(pl.element(), inner)
+    if is_beyond is None:
+        return result
+    return pl.when(value.list.eval(is_beyond).list.any().not_()).then(result)
+
+
+def _list_diff(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+    n, nulls = step.parameters["n"], step.parameters["null_behavior"]
+    (value,) = inputs
+    result = value.list.eval(pl.element() - pl.element().shift(n))
+    return result if nulls == "Ignore" else result.list.slice(n) if n >= 0 else None
+
+
+def _list_item(_: Step, inputs: Sequence[pl.Expr]) -> pl.Expr:
+    (value,) = inputs
+    return pl.when(value.list.len() == 1).then(value.list.first())
+
+
+def _of_array(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr:
+    """Do to an array what is done to lists."""
+    dtype = only_type(step.inputs[0])
+    lists = inputs[0].arr.to_list()
+    if step.name != "arr.eval":
+        result: pl.Expr = getattr(lists.list, step.name.removeprefix("arr."))()
+        return result
+    variant, body = step.tree["Eval"]["variant"], step.tree["Eval"]["evaluation"]
+    kind = "ListAgg" if variant == "ArrayAgg" else "List"
+    result = nodes.without_nan(
+        {"Eval": {"expr": json.loads(lists.meta.serialize(format="json")), "evaluation": body, "variant": kind}}
+    )
+    match variant:
+        case {"Array": {"as_list": False}}:
+            return result.list.to_array(dtype.size)
+    return result
+
+
+# --- Structs
+
+
+def _with_fields(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+    (value,), dtype = inputs, only_type(step.inputs[0])
+    if not isinstance(dtype, pl.Struct):
+        return None
+
+    def of_row(tree: Tree) -> Tree:
+        match tree:
+            case {"Field": [str(name)]}:
+                return json.loads(value.struct.field(name).meta.serialize(format="json"))
+            case dict():
+                return {key: of_row(part) for key, part in tree.items()}
+            case list():
+                return [of_row(part) for part in tree]
+        return tree
+
+    fields = {field.name: value.struct.field(field.name) for field in dtype.fields}
+    for body in step.tree["StructEval"]["evaluation"]:
+        if _nodes(body, {"Column", "Selector"}):
+            return None
+        result = nodes.without_nan(of_row(body))
+        name = pl.LazyFrame(schema={"0": dtype}).select(result).collect_schema().names()[0]
+        fields[name] = result.alias(name)
+    return pl.when(value.is_not_null()).then(pl.struct(*fields.values()))
+
+
+def _nodes(tree: Tree, kinds: set[str]) -> bool:
+    """Return whether one of these kinds of nodes is in an expression."""
+    match tree:
+        case dict():
+            return not kinds.isdisjoint(tree) or any(_nodes(value, kinds) for value in tree.values())
+        case list():
+            return any(_nodes(value, kinds) for value in tree)
+    return False
+
+
+# --- Dates and times
+
+
+def _dt_replace(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+    value, *given, _ = inputs
+    dtype = only_type(step)
+    parts = {}
+    for name, part, source in zip(_PARTS, given, step.inputs[1:], strict=False):
+        if source.dtypes() == [pl.Null()]:
+            parts[name] = getattr(value.dt, name)() if dtype != pl.Date or name in _PARTS[:3] else pl.lit(0)
+        else:
+            parts[name] = (
+                pl.coalesce(part.cast(pl.Int64), getattr(value.dt, name)().cast(pl.Int64)) if source.varies else part
+            )
+    if dtype == pl.Date:
+        return pl.date(parts["year"], parts["month"], parts["day"])
+    if not isinstance(dtype, pl.Datetime):
+        return None
+    ambiguous = step.inputs[-1].tree
+    match ambiguous:
+        case {"Literal": {"Scalar": {"String": "earliest" | "latest" | "raise" | "null" as word}}}:
+            result = pl.datetime(**parts, time_unit=dtype.time_unit, time_zone=dtype.time_zone, ambiguous=word)
+        case _:
+            return None
+    if dtype.time_unit == "ns":
+        result = result + pl.duration(nanoseconds=value.dt.nanosecond() % 1000, time_unit="ns")
+    return result
+
+
+def _by_the_clock(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+    """Work on the local time as it is written, and give null where the clock leaves the result out.
+
+    The clock has some times twice: the one of the same offset is taken, or else the first.
+    """
+    if not rules.starts_local(step):
+        return None
+    value = inputs[0]
+    dtype = only_type(step.inputs[0])
+    interval = step.inputs[1].tree.get("Literal", {}).get("Scalar", {}).get("String", "") if step.inputs[1:] else ""
+    if step.name == "dt.offset_by" and _OF_HOURS.fullmatch(interval):
+        return again(step, [value.dt.convert_time_zone("UTC"), *inputs[1:]]).dt.convert_time_zone(dtype.time_zone)
+    naive = again(step, [value.dt.replace_time_zone(None), *inputs[1:]])
+    if step.name in {"dt.round", "dt.truncate"} and _OF_AN_HOUR.fullmatch(interval):
+        moment = (naive - _offset(value)).cast(pl.Datetime(dtype.time_unit))
+        return moment.dt.replace_time_zone("UTC").dt.convert_time_zone(dtype.time_zone)
+    first, second = (
+        naive.dt.replace_time_zone(dtype.time_zone, ambiguous=which, non_existent="null")
+        for which in ("earliest", "latest")
+    )
+    return pl.when(_offset(second) == _offset(value)).then(second).otherwise(first)
+
+
+def _offset(value: pl.Expr) -> pl.Expr:
+    return value.dt.base_utc_offset() + value.dt.dst_offset()
+
+
+def again(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr:
+    """Return the step itself on other inputs."""
+    trees = [json.loads(value.meta.serialize(format="json")) for value in inputs]
+    return nodes.without_nan(trials.with_inputs(step.tree, trees))
+
+
+def _strptime(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+    """Parse a local time as it is written, and give null where the clock leaves it out."""
+    if step.parameters is None or not rules.parses_local(step):
+        return None
+    dtype = only_type(step)
+    if not isinstance(dtype, pl.Datetime) or dtype.time_zone is None:
+        return None
+    word = step.inputs[1].tree["Literal"]["Scalar"]["String"]
+    naive = inputs[0].str.to_datetime(step.parameters, time_unit=dtype.time_unit, strict=False)
+    return naive.dt.replace_time_zone(
+        dtype.time_zone, ambiguous="null" if word == "raise" else word, non_existent="null"
+    )
+
+
+def _add_business_days(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+    """Give null where the first day is none of business."""
+    if step.parameters["roll"] != "Raise":
+        return _by_the_clock(step, inputs)
+    value, days, holidays = inputs
+    step.tree["Function"]["function"]["Business"]["AddBusinessDay"]["roll"] = "Forward"
+    is_one = {"Business": {"IsBusinessDay": {"week_mask": step.parameters["week_mask"]}}}
+    trees = [json.loads(item.meta.serialize(format="json")) for item in (value, holidays)]
+    there_is = nodes.without_nan({"Function": {"input": trees, "function": is_one}})
+    return again(step, [pl.when(there_is).then(value), days, holidays])
+
+
+SPELLINGS: dict[str, Spelling] = {
+    **dict.fromkeys(ARITHMETIC | COMPARISONS, _operator),
+    **dict.fromkeys(OF_CLOCKS, _by_the_clock),
+    "arr.sum": _of_array,
+    "dt.add_business_day": _add_business_days,
+    "arr.eval": _of_array,
+    "arr.mean": _of_array,
+    "cast": _cast,
+    "clip": _clip,
+    "dt.replace": _dt_replace,
+    "list.diff": _list_diff,
+    "list.item": _list_item,
+    "list.mean": _list_mean,
+    "list.sum": _list_sum,
+    "max_horizontal": _largest_horizontal,
+    "mean_horizontal": _mean_horizontal,
+    "min_horizontal": _largest_horizontal,
+    "replace_strict": _replace_strict,
+    "str.strptime": _strptime,
+    "struct.with_fields": _with_fields,
+    "sum_horizontal": _sum_horizontal,
+}
+
+
+@dataclass(frozen=True)
+class Switch:
+    """Where a function is told to give null for what does not fit: in its serialized parameters, and in a plan's."""
+
+    path: Sequence[int | str]
+    null: object
+    place: int = 0
+
+
+SWITCHES = {
+    **dict.fromkeys(("arr.get", "bin.get", "list.gather", "list.get"), Switch((), True)),
+    **dict.fromkeys(("bin.base64_decode", "bin.hex_decode", "str.base64_decode", "str.hex_decode"), Switch((), False)),
+    "str.strptime": Switch((1, "strict"), False, place=1),
+    "str.to_integer": Switch(("strict",), False),
+}
+_UNITS: dict[str, TimeUnit] = {"Milliseconds": "ms", "Microseconds": "us", "Nanoseconds": "ns"}
+
+
+def before_trial(step: Step) -> bool:
+    """Rewrite what a step does with values that don't fit; return whether anything was changed."""
+    changed = False
+    if step.kind == "cast":
+        changed = _set(step.tree["Cast"], "options", "NonStrict", unless="Overflowing")
+    elif step.name in SWITCHES:
+        ((_, place),) = step.tree["Function"]["function"].items()
+        path = [*place, *SWITCHES[step.name].path]
+        for key in path[:-1]:
+            place = place[key]
+        changed = _set(place, path[-1], SWITCHES[step.name].null)
+    elif step.name == "dt.replace_time_zone":
+        ambiguous, zone = step.tree["Function"]["input"][1], step.tree["Function"]["function"]["TemporalExpr"]
+        changed = _set(zone["ReplaceTimeZone"], 1, "Null")
+        match ambiguous:
+            case {"Literal": {"Scalar": {"String": "raise"} as scalar}}:
+                changed = _set(scalar, "String", "null")
+    if rules.is_bounded(step):
+        for value in rules.varying(step):
+            changed |= _bound_dates(value)
+    return changed
+
+
+def narrowing(step: Step) -> Callable[[JsonTree], JsonTree] | None:
+    """Return what gives a step only values that it takes, and null for the others; None where it takes all.
+
+    What it makes has the step in it: it is not walked again, but tried as a whole.
+    """
+    if step.name == "dt.datetime_function":
+        return null_where_there_is_none
+    narrow = _NARROWED.get("operator" if step.name in ARITHMETIC else step.name)
+    template = narrow(step, [pl.col(f"{n}") for n in range(len(step.inputs))]) if narrow else None
+    return None if template is None else lambda tree: filled(template, trials.inputs_of(tree))
+
+
+def _fitting_operands(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+    """Give an operator Decimals of which the result has room; half a millionth of the room is left empty."""
+    dtype = step.dtypes()[0]
+    if not isinstance(dtype, pl.Decimal) or trials.failure(step) is None:
+        return None
+    room = 10.0 ** (38 - dtype.scale) * (1 - 2**-20)
+    left, right = (value.cast(pl.Float64).abs() for value in inputs)
+    if step.name in DIVISIONS:
+        fits = (right > 0) & (left < right * room)
+    else:
+        fits = (left * right if step.name == "*" else left + right) < room
+    return again(step, [pl.when(fits).then(inputs[0]), inputs[1]])
+
+
+def _fitting_decimals(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+    """Cast floats to Decimals where these have room."""
+    (value,), dtype = inputs, only_type(step)
+    if not isinstance(dtype, pl.Decimal) or not rules.is_float(step.inputs[0]):
+        return None
+    room = 10.0 ** (dtype.precision - dtype.scale)
+    most = min(room - 10.0**-dtype.scale, room * (1 - 2**-40))
+    return again(step, [pl.when(value.cast(pl.Float64).abs() <= most).then(value)])
+
+
+def _lists_that_add_up(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+    (value,), dtype = inputs, only_type(step.inputs[0])
+    if not isinstance(dtype.inner, pl.Decimal):
+        return None
+    is_beyond = whole_numbers.is_beyond(pl.element(), dtype.inner)
+    fits = value if is_beyond is None else pl.when(value.list.eval(is_beyond).list.any().not_()).then(value)
+    return again(step, [fits.list.eval(whole_numbers.decimals(pl.element(), dtype.inner))])
+
+
+def _lists_of_the_size(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr:
+    (value,) = inputs
+    return again(step, [pl.when(value.list.len() == step.parameters).then(value)])
+
+
+_NARROWED = {
+    "operator": _fitting_operands,
+    "cast": _fitting_decimals,
+    "list.sum": _lists_that_add_up,
+    "list.to_array": _lists_of_the_size,
+}
+
+
+def after_trial(step: Step) -> bool:
+    """Rewrite where a row's float would depend on the other rows; return whether anything was changed."""
+    divisor = step.inputs[1] if step.name in DIVISIONS else None
+    if divisor is not None and rules.divides_floats(step):
+        # A full column as divisor, so that Polars divides, and never multiplies by a reciprocal: a column, too, may
+        # be known to be one value (a literal, a Hive key).
+        _set_zeros(divisor.tree, step.inputs[0], step)
+    elif divisor is not None and divisor.varies and rules.is_float(divisor):
+        _set_zeros(divisor.tree, divisor, divisor)
+    elif rules.shows_zeros(step):
+        floats = [value for value in rules.varying(step) if rules.is_float(value)]
+        for value in floats:
+            _set_zeros(value.tree, value, value)
+        return bool(floats)
+    else:
+        return False
+    return True
+
+
+def null_where_there_is_none(tree: JsonTree) -> JsonTree:
+    """Return `pl.datetime` of the same parts that gives null, where the one given raises: there is no such time."""
+    *parts, ambiguous = tree["Function"]["input"]
+    options = tree["Function"]["function"]["TemporalExpr"]["DatetimeFunction"]
+    zone = options["time_zone"]
+    template = _datetime(options["time_unit"], zone and zone["inner"], ambiguous["Literal"]["Scalar"]["String"])
+    return cast("JsonTree", filled(pl.Expr.deserialize(io.StringIO(template), format="json"), parts))
+
+
+@cache
+def _datetime(time_unit: str, time_zone: str | None, ambiguous: Ambiguous | Literal["raise"]) -> str:
+    """Return the serialized expression on columns named by the places of the parts."""
+    unit = _UNITS[time_unit]
+    year, month, day, hour, minute, second, microsecond = (
+        pl.col(f"{place}").cast(pl.Int64, strict=False) for place in range(7)
+    )
+    is_leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
+    last_day = pl.when(month != 2).then(30 + (month + month // 8) % 2).when(is_leap).then(29).otherwise(28)
+    there_is = (
+        year.is_between(*((1678, 2261) if unit == "ns" else (1, 9999)))
+        & month.is_between(1, 12)
+        & day.is_between(1, last_day)
+        & hour.is_between(0, 23)
+        & minute.is_between(0, 59)
+        & second.is_between(0, 59)
+        & microsecond.is_between(0, 999_999)
+    )
+    parts = (pl.when(there_is).then(year), month, day, hour, minute, second, microsecond)
+    moment = pl.datetime(*parts, time_unit=unit)
+    if time_zone is not None:
+        moment = moment.dt.replace_time_zone(
+            time_zone, ambiguous="null" if ambiguous == "raise" else ambiguous, non_existent="null"
+        )
+    return moment.meta.serialize(format="json")
+
+
+def _bound_dates(value: Step) -> bool:
+    """Make dates stay where no function panics on them."""
+    dtypes = value.dtypes()
+    ends = [_constant(end, dtypes[0]) for end in trials.bounds(dtypes[0]) or ()] if dtypes else []
+    if ends:
+        clip = {"Clip": {"has_min": True, "has_max": True}}
+        put(value.tree, {"Function": {"input": [dict(value.tree), *ends], "function": clip}})
+    return bool(ends)
+
+
+def _set_zeros(tree: JsonTree, column: Step, typed: Step) -> None:
+    """Add zeros, which are a full column where `column` is one, and make −0 to 0 on every path.
+
+    Polars' own x + 0 and 0 − x give 0 or −0 for the same x, by whether the row is alone in its chunk.
+    """
+    zero = {"Literal": {"Dyn": {"Float": 0.0}}}
+    negative = _operator_tree(_cast_tree(dict(column.tree), "Float64"), "Lt", zero)
+    zeros = _operator_tree(_cast_tree(negative, str(typed.dtypes()[0])), "Multiply", zero)
+    put(tree, _operator_tree(dict(tree), "Plus", zeros))
+
+
+def _set(place: Any, key: str | int, value: object, *, unless: object = None) -> bool:  # noqa: ANN401
+    if place[key] in (value, unless):
+        return False
+    place[key] = value
+    return True
+
+
+def put(tree: JsonTree, other: JsonTree) -> None:
+    """Put another expression in place of one."""
+    tree.clear()
+    tree.update(other)
+
+
+def _operator_tree(left: object, name: str, right: object) -> dict[str, object]:
+    return {"BinaryExpr": {"left": left, "op": name, "right": right}}
+
+
+def _cast_tree(value: object, dtype: str) -> dict[str, object]:
+    return {"Cast": {"expr": value, "dtype": {"Literal": dtype}, "options": "NonStrict"}}
+
+
+def _constant(value: int, dtype: PolarsDataType) -> Any:  # noqa: ANN401
+    return json.loads(pl.lit(value, dtype=pl.Int64).cast(dtype).meta.serialize(format="json"))

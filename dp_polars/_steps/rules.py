@@ -1,0 +1,553 @@
+"""The rules of the row gate, and the conditions under which they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import polars as pl
+
+from dp_polars._steps import nodes, trials
+from dp_polars._steps.nodes import (
+    ANY,
+    ARITHMETIC,
+    COMPARISONS,
+    DIVISIONS,
+    FUNCTIONS,
+    OF_CATEGORIES,
+    OF_COLUMNS,
+    OF_MIXED_TYPES,
+    OF_ONE_COLUMN,
+    OF_ONE_TYPE,
+    OF_OPAQUE,
+    OF_ROWS_PARAMETERS,
+    OF_SIGNED_ZEROS,
+    OF_TEXTS,
+    ON_POLARS_1,
+    OPERATORS,
+    SETS,
+    TAKEN,
+    Step,
+    bases,
+    is_opaque,
+    names,
+    parts_of,
+)
+from dp_polars._steps.whole_numbers import has_floats
+
+# What adds up a row's own list.
+_ADDS = names("arr.mean arr.sum list.mean list.sum")
+# The kinds of values that Polars 1 takes.
+_KINDS: dict[object, str] = {
+    pl.Boolean: "boolean",
+    pl.String: "text",
+    **dict.fromkeys((pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64), "number"),
+    **dict.fromkeys((pl.Float32, pl.Float64), "number"),
+}
+
+
+def always(_: Step) -> bool:
+    return True
+
+
+def is_float(step: Step) -> bool:
+    """Return whether a step's result is a float, or one of its columns is."""
+    return any(dtype.is_float() for dtype in step.dtypes())
+
+
+def divides_floats(step: Step) -> bool:
+    """Return whether a step divides a column to floats, whose last bit depends on how Polars does it."""
+    return step.kind == "operator" and step.name in DIVISIONS and step.inputs[0].varies and is_float(step)
+
+
+def shows_zeros(step: Step) -> bool:
+    """Return whether a step shows the sign of a zero: also where it makes a text of a number among texts."""
+    return step.name in OF_SIGNED_ZEROS or (step.name != "as_struct" and pl.String in bases(step))
+
+
+def is_bounded(step: Step) -> bool:
+    """Return whether dates that go into a step are moved to where no function panics on them."""
+    return step.kind != "operator" and step.name not in {"a name", "is_null", "is_not_null"}
+
+
+def is_unlisted(step: Step) -> bool:
+    return step.name not in TAKEN.get(step.kind, ())
+
+
+def is_spelled_on_polars_2(step: Step) -> bool:
+    """Return whether a step is none of Polars 1 here, but may be said in other steps on Polars 2."""
+    of_rows = step.name.startswith(("arr.", "list.")) or step.name in {"dt.replace", "struct.with_fields"}
+    return of_rows and is_unlisted(step) and needs_polars_2(step)
+
+
+def needs_polars_2(step: Step) -> bool:
+    """Return whether a step is not on the short list of Polars 1, if that is what runs."""
+    if not pl.__version__.startswith("1.") or step.name == "a name":
+        return False
+    taken = next((kinds for steps, kinds in ON_POLARS_1.items() if step.name in steps), None)
+    if taken is None or taken == ANY:
+        return taken is None
+    values = step.inputs[1:] if step.name == "when" else step.inputs
+    if step.name in OF_ONE_COLUMN and parameters_vary(step):
+        return True
+    if step.name.startswith("str."):  # whose further inputs may be numbers
+        values = varying(step)
+    kinds = {_KINDS.get(base) for base in bases(*values) - {pl.Null, pl.List}}
+    types = {dtype for value in values if value.varies for dtype in value.dtypes()}
+    is_mixed = step.name in OF_ONE_TYPE and (len(kinds) > 1 or len(types) > 1)
+    return (
+        is_mixed
+        or not kinds <= taken
+        or any(pl.List in map(type, value.dtypes()) for value in step.inputs if value.varies)
+        or not all(dtype.base_type() in _KINDS for dtype in step.dtypes())
+    )
+
+
+def looks_into_the_opaque(step: Step) -> bool:
+    """Return whether a step does more with an Extension or Object than to carry and to count it."""
+    types = [dtype for value in step.inputs for dtype in value.dtypes()]
+    return step.name not in OF_OPAQUE and any(map(is_opaque, types))
+
+
+def varying(step: Step) -> list[Step]:
+    return [value for value in step.inputs if value.varies]
+
+
+def parameters_vary(step: Step) -> bool:
+    if step.name in OF_ROWS_PARAMETERS or (step.name == "str.contains" and step.parameters["literal"]):
+        return False
+    return any(value.varies for value in step.inputs[1:])
+
+
+def parameters_are_structs(step: Step) -> bool:
+    return pl.Struct in bases(*step.inputs[1:])
+
+
+def converts_nested(step: Step) -> bool:
+    others = {0} if step.name == "when" else SETS.get(step.name, set())
+    values = [value for place, value in enumerate(step.inputs) if place not in others]
+    types = {dtype for value in values for dtype in value.dtypes() if dtype != pl.Null}
+    return len(types) > 1 and any(dtype.is_nested() for dtype in types)
+
+
+def holds_floats(step: Step) -> bool:
+    return any(dtype.is_nested() for dtype in step.dtypes()) and any(base.is_float() for base in bases(step))
+
+
+def input_holds_floats(step: Step) -> bool:
+    return any(map(holds_floats, step.inputs))
+
+
+def takes_nested(step: Step) -> bool:
+    return any(dtype.is_nested() for value in step.inputs for dtype in value.dtypes())
+
+
+def takes_floats(step: Step) -> bool:
+    return any(map(is_float, step.inputs))
+
+
+def has_few_categories(step: Step) -> bool:
+    """Return whether there may be no room for a category that a step adds, also in a nested type."""
+    # The result's type is not known where there is no room: to plan such a step adds the category.
+    values = [step] if step.kind == "cast" else step.inputs
+    parts = [part for value in values for dtype in value.dtypes() for part in parts_of(dtype)]
+    return any(isinstance(part, pl.Categorical) and part.categories.physical() != pl.UInt32 for part in parts)
+
+
+def adds_floats(step: Step) -> bool:
+    """Return whether floats of a row's own lists are added up."""
+    if step.name in _ADDS and any(has_floats(dtype) for dtype in step.inputs[0].dtypes()):
+        return True
+    return any(map(adds_floats, step.inputs))
+
+
+def has_lists(step: Step) -> bool:
+    return all(isinstance(dtype, (pl.List, pl.Array)) for dtype in step.dtypes())
+
+
+def is_set(series: Step) -> bool:
+    """Return whether a Series is a set of values: the values themselves, or one list of them."""
+    return not has_lists(series) or pl.select(nodes.without_nan(series.tree)).height == 1
+
+
+def looks_up_rows(step: Step) -> bool:
+    value, among = step.inputs[:2]
+    return among.varies and (has_lists(value) or not has_lists(among))
+
+
+def does_not_fit_the_array(step: Step) -> bool:
+    array, value = step.inputs if step.name == "arr.contains" else (step.inputs[1], step.inputs[0])
+    pairs = [
+        (kind.inner, of_value) for kind in array.dtypes() if isinstance(kind, pl.Array) for of_value in value.dtypes()
+    ]
+    return not all(inner == of_value or (inner.is_integer() and of_value.is_integer()) for inner, of_value in pairs)
+
+
+def has_no_format(step: Step) -> bool:
+    return step.parameters is None
+
+
+def is_local(step: Step) -> bool:
+    return any(isinstance(dtype, pl.Datetime) and dtype.time_zone not in {None, "UTC"} for dtype in step.dtypes())
+
+
+def starts_local(step: Step) -> bool:
+    return is_local(step.inputs[0])
+
+
+def parses_local(step: Step) -> bool:
+    return is_local(step) and "%z" not in step.parameters
+
+
+def ambiguous_is_no_word(step: Step) -> bool:
+    match step.inputs[-1].tree:
+        case None | {"Literal": {"Scalar": {"String": _}}}:
+            return False
+    return True
+
+
+def takes_category(step: Step) -> bool:
+    return pl.Categorical in bases(*varying(step))
+
+
+def replaces_categories_by_number(step: Step) -> bool:
+    """Return whether values that are no texts stand for, or become, categories."""
+    _, old, *others = step.inputs
+    values = [old] if pl.Categorical in bases(step.inputs[0]) else []
+    values += others if pl.Categorical in bases(step) else []
+    return not bases(*values) <= {pl.Categorical, pl.Enum, pl.String, pl.Null, pl.List}
+
+
+def casts_category(step: Step) -> bool:
+    types = bases(step, *step.inputs)
+    return pl.Categorical in types and not types <= {pl.Categorical, pl.Enum, pl.String, pl.Null}
+
+
+def guesses_times(step: Step) -> bool:
+    types = bases(step, *step.inputs)
+    return pl.String in types and bool(types & {pl.Date, pl.Datetime, pl.Time}) and pl.String not in bases(step)
+
+
+def casts_nested(step: Step) -> bool:
+    return bool(bases(step, *step.inputs) & {pl.List, pl.Array, pl.Struct})
+
+
+def may_not_fit(step: Step) -> bool:
+    return not trials.fits(*step.inputs[0].dtypes(), *step.dtypes(), strict=step.strict)
+
+
+def is_strict(step: Step) -> bool:
+    return step.strict
+
+
+def has_no_default(step: Step) -> bool:
+    return len(step.inputs) < 4
+
+
+def holds_decimals(step: Step) -> bool:
+    return step.kind == "operator" and pl.Decimal in bases(step)
+
+
+def divides_by_a_constant(step: Step) -> bool:
+    return divides_floats(step) and not step.inputs[1].varies
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A reason to refuse a step, and the way out.
+
+    Attributes
+    ----------
+    steps
+        The names of the steps that it is about; none: all.
+    why
+        What the step does, said after its name, and what follows from it.
+    instead
+        What to write.
+    where
+        Which of these steps are refused.
+    condition
+        The same in words, for the documentation.
+    """
+
+    steps: frozenset[str]
+    why: str
+    instead: str
+    where: Callable[[Step], bool] = always
+    condition: str = ""
+
+    def refuses(self, step: Step) -> bool:
+        """Return whether the step is refused for this reason."""
+        return (not self.steps or step.name in self.steps) and self.where(step)
+
+    def message(self, call: str, step: str, details: str = "") -> str:
+        """Return the error of a user's call: what is refused, why, and what to write instead."""
+        return f"{call}: {step} {self.why}{details}.\n\nHint: {self.instead}"
+
+
+# The table.
+
+PEOPLE = "so one person could change another's result"
+COMBINES = f"combines several rows, {PEOPLE}"
+_CONSTANT = "use a public constant, for example last year's mean; after `protect`, of one person's rows: over(unit)."
+BOUNDS = "leave it out: `protect` bounds how many rows of a person count, and a mode counts each person once."
+LAST_BIT = f"rounds a row's last bit differently where the row is alone in its chunk, {PEOPLE}"
+_CATEGORY = f"may take a category's number, which other rows decide, {PEOPLE}"
+CLOCKS = "raises on a local time that a clock change leaves out, and the error would tell that a row has it"
+RAISES = "raises on some values, and the error would tell that a row has one"
+
+_TOO_MANY = "raises where the rows hold too many categories, and the error would tell that they do"
+_NO_FEW = "cast the Categorical to pl.String first, or use pl.Categorical."
+
+# Steps that are not taken, whatever they are given. The last one is for what no other names.
+UNLISTED: tuple[Rule, ...] = (
+    Rule(
+        names(
+            """
+            approx_n_unique approx_quantile arg_max arg_min bitwise_and bitwise_or bitwise_xor correlation count entropy
+            all any has_nulls hist implode is_empty is_sorted kurtosis len max max_by mean median min
+            min_by mode n_unique null_count product quantile skew std sum var str.concat_vertical
+            """
+        ),
+        COMBINES,
+        _CONSTANT,
+    ),
+    Rule(
+        names("over rolling rolling_expr rolling_expr_by eval ewm_mean ewm_mean_by ewm_std ewm_var"),
+        COMBINES,
+        "take one person's rows, after `protect`: with_columns(pl.col('x').max().over(unit)); or group by public keys: "
+        "group_by({…}).agg(…).",
+    ),
+    Rule(
+        names(
+            """
+            arg_sort arg_where bottom_k cum_count cum_max cum_min cum_prod cum_sum diff first gather gather_every
+            index_of item last lower_bound pct_change peak_max peak_min range range.int_range rank reverse rle rleid
+            search_sorted set_sorted_flag shift slice sort sort_by top_k top_k_by upper_bound
+            """
+        ),
+        f"depends on the place of a row among the others, {PEOPLE}",
+        "leave it out: use what depends on the row and on constants alone.",
+    ),
+    Rule(
+        names("fill_null_with_strategy interpolate interpolate_by"),
+        f"fills a row from the others, {PEOPLE}",
+        "fill with a constant: fill_null(0).",
+    ),
+    Rule(
+        names(
+            "arg_unique is_duplicated is_first_distinct is_last_distinct is_unique unique unique_counts value_counts"
+        ),
+        f"compares a row with the others, {PEOPLE}",
+        BOUNDS,
+    ),
+    Rule(
+        names("append drop_nans drop_nulls explode filter repeat_by reshape"),
+        "changes the number of rows",
+        "filter the frame: frame.filter(…), frame.drop_nulls(…); or filter last: (x + 1).filter(…).dp.mean(…) in agg; "
+        "explode the frame: frame.explode(…).",
+    ),
+    Rule(
+        names("bin_quantiles q_cut"),
+        f"takes its breaks from the rows, {PEOPLE}",
+        "cut at public breaks: bin_intervals([…]), which Polars 1 calls cut([…]).",
+    ),
+    Rule(names("random list.sample"), "draws at random, for all rows together", "keep a part by hash() % 10 == 0."),
+    Rule(
+        frozenset({"a Python function", "fold_horizontal"}),
+        "can't be inspected, and may combine rows",
+        "write it with native expressions.",
+    ),
+    Rule(
+        frozenset({"a step that Polars does not show"}),  # in a plan
+        "can't be inspected, and may combine rows",
+        "leave it out, or do it after `protect`, with native expressions.",
+    ),
+    Rule(
+        frozenset({"a Series"}),
+        "has values of its own for the rows by their place",
+        "pass a single value, or a list where a set is meant: is_in([1, 2]).",
+    ),
+    Rule(
+        names("str.json_decode struct.json_encode"),
+        "is not by row for all types, or raises on some values",
+        "use str.json_path_match for texts, and pl.format on the fields of structs.",
+    ),
+    Rule(
+        frozenset(),
+        "is not known to look at its own row alone",
+        "use what depends on the row and on constants alone; the page Steps of a private frame lists what is taken.",
+        is_unlisted,
+        "any step that is not listed as taken",
+    ),
+)
+
+# Those that name steps.
+NAMED = UNLISTED[:-1]
+
+# The worst holes were on Polars 1 alone.
+NEEDS_POLARS_2 = Rule(
+    frozenset(),
+    "needs Polars 2",
+    "install Polars 2; the page Steps of a private frame lists the few steps that Polars 1 takes.",
+    needs_polars_2,
+    "any step that is not on the short list above, on Polars 1",
+)
+
+# What a trial on extreme rows finds: each row by itself, twice, before and after nulls.
+COMPANY = Rule(
+    frozenset(),
+    f"gives a row another result alone than among others, {PEOPLE}",
+    "cast its columns to one type in the step before.",
+)
+
+# What `list.eval` can't do to a row's own list.
+OWN_LIST = Rule(
+    frozenset({"list.agg", "list.eval"}),
+    "takes row-by-row steps on pl.element(), and single functions that follow from a list's own elements",
+    "use list.sum, list.mean, list.var, list.std, list.median for floats, and another list.eval for what comes after.",
+)
+
+# Steps that are taken, but not in every way.
+LISTED: tuple[Rule, ...] = (
+    Rule(
+        frozenset(),
+        f"looks into a type that only its owner knows: categories' numbers may show, {PEOPLE}, or a value raise",
+        'take the storage of an Extension first: pl.col("place").ext.storage(); columns of Objects are only carried '
+        "along: take what you need of them before `protect`.",
+        looks_into_the_opaque,
+        "any step on Extension types or Objects but `is_null`, `is_not_null`, `ext.storage` and `struct.field`",
+    ),
+    Rule(
+        names("cast coalesce fill_null replace replace_strict when"),
+        _TOO_MANY,
+        _NO_FEW,
+        has_few_categories,
+        "on Categoricals of 8 or 16 bits, also in nested types; `cast` to them",
+    ),
+    Rule(
+        OPERATORS | {"when"} | (OF_COLUMNS - OF_MIXED_TYPES),
+        f"converts a whole column to a nested type, {PEOPLE}",
+        "give a constant the column's very type: pl.lit(value, dtype=…).",
+        converts_nested,
+        "on lists, arrays or structs of different types",
+    ),
+    Rule(
+        ARITHMETIC,
+        LAST_BIT,
+        "take elements from lists with list.get, and fields from structs.",
+        holds_floats,
+        "with floats in lists, arrays or structs",
+    ),
+    Rule(
+        OF_ONE_COLUMN,
+        "takes a parameter from the rows",
+        "pass it as a constant; choose among constants by pl.when.",
+        parameters_vary,
+        "with a parameter that is a column",
+    ),
+    Rule(
+        OF_ONE_COLUMN,
+        "takes no struct as a parameter",  # Polars 2.1 hangs on one in str.zfill
+        "pass a single value or a list.",
+        parameters_are_structs,
+        "with a parameter that is a struct",
+    ),
+    Rule(
+        names("arctan2"),
+        "takes numbers only",  # Polars 2.1 crashes on a struct
+        "take elements from lists with list.get, and fields from structs.",
+        takes_nested,
+        "of lists, arrays or structs",
+    ),
+    Rule(
+        names("is_in"),
+        f"looks a value up in other rows, {PEOPLE}",
+        "pass a list, or a column of lists.",
+        looks_up_rows,
+        "in a column",
+    ),
+    Rule(
+        names("str.strptime"),
+        f"guesses its format from other rows, {PEOPLE}",
+        'pass the format: str.to_date("%Y-%m-%d").',
+        has_no_format,
+        "without a format",
+    ),
+    Rule(
+        names("reinterpret"),
+        f"treats NaN or −0 differently where the row is alone in its chunk, {PEOPLE}",
+        "cast to the integers that you mean.",
+        takes_floats,
+        "on floats",
+    ),
+    Rule(
+        OF_TEXTS,
+        "shows the signs of zeros in nested types, which other rows may decide",
+        "give its fields or elements.",
+        input_holds_floats,
+        "on lists, arrays or structs of floats",
+    ),
+    Rule(
+        names("arr.contains is_in"),
+        RAISES,
+        "give values of the array's very type.",
+        does_not_fit_the_array,
+        "in an array of another type",
+    ),
+    Rule(
+        FUNCTIONS - OF_CATEGORIES,
+        _CATEGORY,
+        "cast the Categorical to pl.String first.",
+        takes_category,
+        "on a Categorical",
+    ),
+    Rule(
+        names("replace replace_strict"),
+        _CATEGORY,
+        "give texts for categories, or cast the Categorical to pl.String first.",
+        replaces_categories_by_number,
+        "of categories by or with what is no text",
+    ),
+    Rule(
+        names("cast"),
+        _CATEGORY,
+        "cast the Categorical to pl.String first.",
+        casts_category,
+        "between a Categorical and anything but texts and Enums",
+    ),
+    Rule(
+        names("cast"),
+        "guesses a format",
+        "use str.to_datetime(format).",
+        guesses_times,
+        "of a text to a date or time",
+    ),
+    Rule(
+        names("cast"),
+        "is not by row for all nested types",
+        "cast fields or elements.",
+        casts_nested,
+        "of lists, arrays or structs",
+    ),
+    Rule(
+        names("dt.datetime_function dt.replace_time_zone"),
+        CLOCKS,
+        'pass ambiguous="earliest".',
+        ambiguous_is_no_word,
+        "with a column as `ambiguous`",
+    ),
+)
+
+# Steps that raise on some value, found by a trial on extreme values of the types that they are given.
+RAISING = tuple(
+    Rule(steps, RAISES, instead)
+    for steps, instead in [
+        (ARITHMETIC, "cast Decimals to pl.Float64 first; take elements from lists with list.get."),
+        (COMPARISONS, "put the column before the constant; compare an Enum as cast(pl.String)."),
+        (names("dt.add_business_day"), 'pass roll="forward" or roll="backward".'),
+        (names("pow"), "give the exponent as a number, not a negative one for integers."),
+        (names("replace_strict"), "pass default=None."),
+        (frozenset[str](), "give it only values that fit: clip numbers, or cast to a wider type, in the step before."),
+    ]
+)

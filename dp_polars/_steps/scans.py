@@ -1,0 +1,576 @@
+"""What a plan reads: its views, files and scans, whose rows they are, and the marks of what is read."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import stat
+from dataclasses import dataclass
+from itertools import combinations, pairwise, product
+from pathlib import Path
+from posixpath import normpath
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import polars as pl
+from polars import exceptions
+from polars.exceptions import PanicException, PolarsError
+
+from dp_polars._base import column_types
+from dp_polars._steps import nodes
+from dp_polars._steps.nodes import parts_of
+from dp_polars._steps.preparations import TWICE, refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+
+# How the bytes of a frame begin in JSON.
+_BEGIN = b'"df":['
+# What resolving a schema raises about paths, names and types, which are public. Everything else may quote a row.
+_PUBLIC_ERRORS = (
+    FileNotFoundError,
+    PermissionError,
+    exceptions.ColumnNotFoundError,
+    exceptions.DuplicateError,
+    exceptions.InvalidOperationError,
+    exceptions.SchemaError,
+    exceptions.SchemaFieldNotFoundError,
+    exceptions.StructFieldNotFoundError,
+)
+
+
+def visited(frame: pl.LazyFrame) -> Any:  # noqa: ANN401
+    """Return the plan as Polars shows it. This resolves the schema once and for all: Polars keeps it."""
+    # The optimizer would hide steps: a head on a frame in memory becomes a shorter frame.
+    unoptimized = pl.QueryOptFlags.none()._pyoptflags
+    try:
+        # Polars 2.1 never returns from a visit to what Python resolves.
+        unresolved = re.search(r"^\s*PythonDataset SCAN \[", frame._ldf.describe_plan(), re.MULTILINE)
+        if unresolved is None:
+            return frame._ldf.with_optimizations(unoptimized).visit()
+    except _PUBLIC_ERRORS:
+        raise
+    except (Exception, exceptions.PanicException):
+        unresolved = None
+    if unresolved is not None:
+        msg = (
+            "protect: a Delta or Iceberg table shows its files only when Polars reads it (in `pl.scan_delta` or "
+            "`pl.scan_iceberg`).\n\nHint: scan it through Arrow: "
+            "pl.scan_pyarrow_dataset(DeltaTable(…).to_pyarrow_dataset()) for Delta, "
+            "release(table.scan().to_arrow_batch_reader()) for Iceberg."
+        )
+        raise ValueError(msg)
+    # Raised here, where no exception with private values is its context.
+    msg = (
+        "the columns of private rows must be known before the rows are read, but Polars could not find them out. Its "
+        "message may hold values of rows and is not shown.\n\n"
+        "Hint: check that the path names files of the right format, and give the schema: "
+        'pl.scan_ndjson("visits.ndjson", schema={"age": pl.Int64}).'
+    )
+    raise ValueError(msg)
+
+
+def holds_rows(frame: pl.LazyFrame) -> bool:
+    """Return whether a plan that passed the gate has rows in memory: whether anything in it is not a scan of files."""
+    hidden = False
+    for plan in plan_nodes(frame):
+        kind = kind_of(plan)
+        hidden |= kind is None
+        if kind == "DataFrameScan" or (
+            kind == "PythonScan"
+            and type(dataset_of(plan.view_current_node().options[0])).__name__ != "FileSystemDataset"
+        ):
+            return True
+    if not hidden:
+        return False
+    scans = serialized_scans(frame)
+    return scans is None or any(set(scan["sources"]) != {"Paths"} for scan in scans)
+
+
+def columns_of_scans(frame: pl.LazyFrame) -> list[list[tuple[str, pl.DataType]]]:
+    """Return the columns of each source of a plan, in their order."""
+    return [list(plan.get_schema().items()) for plan in plan_nodes(frame) if not plan.get_inputs()]
+
+
+def holds_python_or_memory(frame: pl.LazyFrame) -> bool:
+    """Return whether a plan has a source that is read by Python, or rows in memory."""
+    return bool({kind_of(plan) for plan in plan_nodes(frame)} & {"DataFrameScan", "PythonScan"})
+
+
+def plan_nodes(frame: pl.LazyFrame) -> Iterator[Any]:
+    """Yield the plan as Polars shows it, at one node after the other."""
+    plan = visited(frame)
+    waiting = [plan.get_node()]
+    while waiting:
+        plan.set_node(waiting.pop())
+        waiting += plan.get_inputs()
+        yield plan
+
+
+def kind_of(plan: Any) -> str | None:  # noqa: ANN401
+    """Return what a node is; None for a scan of IPC files, or of what is in memory."""
+    try:
+        return type(plan.view_current_node()).__name__
+    except NotImplementedError:
+        return None
+
+
+def read_anew(frame: pl.LazyFrame) -> pl.LazyFrame:
+    """Return the same plan, which holds no rows, without what Polars found out of its files."""
+    return pl.LazyFrame.deserialize(io.BytesIO(frame.serialize()))
+
+
+def module_of(function: object) -> str:
+    """Return the module of a function, also of a partial one."""
+    return str(getattr(getattr(function, "func", function), "__module__", ""))
+
+
+def dataset_of(function: Any) -> object:  # noqa: ANN401
+    """Return the pyarrow dataset that a Python source reads, None if it is no such source of Polars."""
+    return function.args[0] if module_of(function) == "polars.io.pyarrow_dataset.anonymous_scan" else None
+
+
+def serialized(frame: pl.LazyFrame) -> Any:  # noqa: ANN401
+    """Return a plan as JSON shows it, without the rows that it holds in memory; None if JSON can't hold the plan."""
+    file = _WithoutRows()
+    try:
+        frame._ldf.serialize_json(file)
+    except exceptions.ComputeError:
+        return None
+    return _as_written(json.loads(file.getvalue()))
+
+
+def _as_written(tree: Any) -> Any:  # noqa: ANN401
+    """Return a plan's JSON without a wrapper that says what was found out of it already."""
+    if isinstance(tree, dict):
+        if tree.keys() == {"IR"} and "dsl" in tree["IR"]:
+            return _as_written(tree["IR"]["dsl"])
+        return {key: _as_written(value) for key, value in tree.items()}
+    return [*map(_as_written, tree)] if isinstance(tree, list) else tree
+
+
+class _WithoutRows(io.BytesIO):
+    """Takes a plan as JSON, and leaves the bytes of frames out: `"df":[255,…]`."""
+
+    _is_in_rows = False
+    _held = b""
+
+    def write(self, text: Any) -> int:  # noqa: ANN401  # bytes
+        number, text = len(text), self._held + bytes(text)
+        self._held = b""
+        while text:
+            if self._is_in_rows:
+                _, end, text = text.partition(b"]")
+                self._is_in_rows = not end
+                continue
+            # In a text, quotes are escaped.
+            before, begin, text = text.partition(_BEGIN)
+            super().write(before if begin else before[: -len(_BEGIN)])
+            if begin:
+                super().write(b'"df":null')
+                self._is_in_rows = True
+            else:
+                self._held = before[-len(_BEGIN) :]
+        return number
+
+    def getvalue(self) -> bytes:
+        return super().getvalue() + self._held
+
+
+def serialized_scans(frame: pl.LazyFrame) -> list[Any] | None:
+    """Return every scan of a plan as JSON shows it; None if JSON can't hold the plan."""
+    tree = serialized(frame)
+    return None if tree is None else list(_scans(tree))
+
+
+def _scans(tree: object) -> Iterator[Any]:
+    """Yield every scan of a serialized plan."""
+    if isinstance(tree, dict):
+        if "unified_scan_args" in tree:
+            yield tree
+        tree = list(tree.values())
+    if isinstance(tree, list):
+        for value in tree:
+            yield from _scans(value)
+
+
+Identity: TypeAlias = "tuple[str, int, int, int, int, int]"
+
+REMOTE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+# Stores of objects without links: two keys of one bucket are two objects.
+_STORES = frozenset({"abfs", "abfss", "adl", "az", "azure", "gcs", "gs", "s3", "s3a"})
+
+
+def refuse_repeated_files(files: Sequence[str]) -> None:
+    """Refuse files, as paths or URLs, of which two may be one: its rows would count twice.
+
+    Local files are told apart by their numbers in the file system, which sees through links and ways of writing a
+    path. Files elsewhere are taken for different where they are different objects of one bucket. One name can't
+    repeat by itself.
+    """
+    if not are_different(files):
+        refuse("protect", TWICE, "a scan of several files", None)
+
+
+def are_different(files: Sequence[str]) -> bool:
+    """Return whether no two of these files, as paths or URLs, may be one."""
+    if any(map(REMOTE.match, files)):
+        return len(files) == 1 or _are_different_objects(files)
+    return _are_different_files(files)
+
+
+def identities(files: Iterable[str]) -> tuple[Identity, ...]:
+    """Return what each local file is: its path, its number in the file system, its size, and when it was changed.
+
+    A file that was rewritten, or replaced, is another one. Nothing is known about files elsewhere.
+    """
+    return tuple(
+        (str(path.absolute()), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        for file in files
+        if not REMOTE.match(file)
+        for path, status in _local(file)
+    )
+
+
+def _local(file: str) -> list[tuple[Path, os.stat_result]]:
+    """Return the local files that a path or a URL may name."""
+    paths = {file}
+    if file.lower().startswith("file:"):  # Polars decodes some of them, depending on its version
+        from urllib.request import url2pathname  # brings a client of the network along
+
+        paths = {re.sub("^file:(//)?", "", file, flags=re.IGNORECASE), url2pathname(urlsplit(file).path)}
+    return [(path, path.stat()) for path in map(Path, sorted(paths)) if path.exists()]
+
+
+def _are_different_files(files: Sequence[str]) -> bool:
+    seen: set[tuple[object, ...]] = set()
+    for file in files:
+        found = _local(file)
+        if any(stat.S_ISDIR(status.st_mode) for _, status in found) or (not found and len(files) > 1):
+            return False
+        # Some file systems of Windows number nothing.
+        identity = {
+            (status.st_dev, status.st_ino) if status.st_ino else (os.path.normcase(path.resolve()),)
+            for path, status in found
+        }
+        if identity & seen:
+            return False
+        seen |= identity
+    return True
+
+
+def mark_of_files(files: Iterable[str]) -> str:
+    """Return a digest that changes where local files were replaced or changed; it has only the names of remote ones.
+
+    The size of a file is left out: it depends on its rows, and the mark is public.
+    """
+    files = tuple(files)
+    marks: set[tuple[object, ...]] = {(file,) for file in files if REMOTE.match(file)}
+    marks |= {(path, inode, changed) for path, _, inode, _, changed, _ in identities(files)}
+    return hashlib.sha256(ascii(sorted(marks, key=ascii)).encode()).hexdigest()
+
+
+def _are_different_objects(files: Sequence[str]) -> bool:
+    parts = [urlsplit(file) for file in files]
+    if len({(part.scheme, part.netloc) for part in parts}) > 1 or parts[0].scheme not in _STORES:
+        return False
+    if any(re.search(r"[*?\[{#]", file) for file in files):
+        return False
+    keys = sorted(normpath("/" + unquote(part.path).lstrip("/")).rstrip("/") + "/" for part in parts)
+    return not any(after.startswith(before) for before, after in pairwise(keys))  # the same, or in a folder
+
+
+def files_of_scan(scan: dict[str, Any]) -> list[str]:
+    """Return the files of a serialized scan, its patterns and folders resolved where they are local."""
+    sources, options = scan["sources"], scan["unified_scan_args"]
+    files = []
+    for path in sources.get("Paths", []):
+        name = next(iter(path.values()))  # {"inner": …}, or before Polars 2 {"Local": …} or {"Cloud": {"uri": …}}
+        files.append(name["uri"] if isinstance(name, dict) else name)
+    if not files or any(map(REMOTE.match, files)):
+        return files + ["memory://"] * len(sources.get("Buffers", []))
+    # With a schema nothing is read, and the format does not matter.
+    same = pl.scan_parquet(
+        files,
+        schema={"": pl.Null},
+        glob=options["glob"],
+        hidden_file_prefix=options["hidden_file_prefix"],
+        hive_partitioning=False,
+    )
+    return list(map(str, visited(same).view_current_node().paths))
+
+
+def files_of_arrow(dataset: Any) -> list[str]:  # noqa: ANN401
+    """Return the files of a pyarrow dataset as paths or URLs."""
+    if type(dataset).__name__ == "InMemoryDataset":
+        return []
+    files = []
+    for fragment in dataset.get_fragments():
+        system, path = getattr(fragment, "filesystem", None), getattr(fragment, "path", "")
+        while system is not None and system.type_name == "subtree":
+            system, path = system.base_fs, f"{system.base_path}/{path}"
+        kind = "memory" if system is None else system.type_name.rpartition("+")[2]  # "py::fsspec+s3"
+        if kind not in {"local", "file"}:
+            path = f"{kind if kind in _STORES else 'unknown'}://{path}"
+        files.append(path)
+    return files
+
+
+def names_of_csv(dataset: Any) -> tuple[str, ...]:  # noqa: ANN401
+    """Return the names that a pyarrow dataset gives to the columns of its CSV files; none where the files have them."""
+    scan = getattr(getattr(dataset, "format", None), "default_fragment_scan_options", None)
+    return tuple(getattr(getattr(scan, "read_options", None), "column_names", ()))
+
+
+_COMPARISONS = frozenset({"==", "<", "<=", ">", ">="})
+
+
+def may_filter_scans(rows: pl.LazyFrame) -> bool:
+    """Return whether each filter of a plan may be moved into a scan: it compares plainly, and stands right above one.
+
+    Polars moves filters through other steps, and rewrites them there: so one that stands elsewhere keeps all where they
+    are. A plan without filters has none to move.
+    """
+    plan = visited(rows)
+    return _is_safe(plan, plan.get_node())
+
+
+def _is_safe(plan: Any, number: int, *, filtered: bool = False) -> bool:  # noqa: ANN401
+    """Return the same of what is below a node; `filtered` says that a filter stands right above it."""
+    plan.set_node(number)
+    try:
+        node = plan.view_current_node()
+    except NotImplementedError:
+        return False
+    kind, inputs, exprs = type(node).__name__, plan.get_inputs(), plan.get_exprs()
+    if filtered and not (kind == "Filter" or (kind == "Scan" and node.scan_type[0] == "parquet")):
+        return False
+    if kind == "Filter":
+        plan.set_node(inputs[0])  # whose columns the expression is on
+        if not all(_is_plain(plan, expr.node) for expr in exprs):
+            return False
+    return all(_is_safe(plan, value, filtered=kind == "Filter") for value in inputs)
+
+
+def _is_plain(plan: Any, number: int) -> bool:  # noqa: ANN401
+    """Return whether an expression compares columns with constants of their types, once or more often."""
+    try:
+        view = plan.view_expression(number)
+    except NotImplementedError:
+        return False
+    if type(view).__name__ != "BinaryExpr":
+        return False
+    operator = nodes.operator_name(str(view.op))
+    if operator == "&":
+        return _is_plain(plan, view.left) and _is_plain(plan, view.right)
+    kinds = {type(plan.view_expression(side)).__name__ for side in (view.left, view.right)}
+    types = [plan.get_dtype(side) for side in (view.left, view.right)]
+    return operator in _COMPARISONS and kinds == {"Column", "Literal"} and types[0] == types[1] and _has_order(types[0])
+
+
+def _has_order(dtype: pl.DataType) -> bool:
+    return dtype in (pl.Date, pl.String) or (dtype.is_integer() and not column_types.is_wide(dtype))
+
+
+_ESTIMATE = re.compile(r"ESTIMATED ROWS: \d+")
+# What a plan's JSON says of Python code.
+_PYTHON = ('"AnonymousFunction":', '"OpaquePython":', '"callback":')
+
+
+def mark_of(frame: pl.LazyFrame) -> str:
+    """Return the kinds of sources of a plan that passed the gate, and what tells its files from others.
+
+    It reads no row, and never the sizes of files: they depend on rows, and the mark is public.
+    """
+    plan = visited(frame)
+    waiting, kinds, files, hidden = [plan.get_node()], set(), [], False
+    while waiting:
+        plan.set_node(waiting.pop())
+        inputs = plan.get_inputs()
+        waiting += inputs
+        if inputs:
+            continue
+        try:
+            node = plan.view_current_node()
+        except NotImplementedError:  # a scan of IPC files, or of what is in memory
+            hidden = True
+            continue
+        kind, found = type(node).__name__, []
+        if kind == "Scan":
+            found = list(map(str, node.paths))
+        elif kind == "PythonScan":
+            dataset = dataset_of(node.options[0])
+            found = [] if dataset is None else files_of_arrow(dataset)
+            if dataset is None:
+                kinds.add(module_of(node.options[0]))
+                continue
+        kinds.add("files" if found else "memory")
+        files += found
+    if hidden:
+        for scan in serialized_scans(frame) or ():
+            in_files = bool(scan["sources"].get("Paths"))
+            kinds.add("files" if in_files else "memory")
+            files += files_of_scan(scan) if in_files else []
+    return " and ".join(sorted(kinds)) + (f" {mark_of_files(files)}" if files else "")
+
+
+def text_of_plan(frame: pl.LazyFrame) -> str | None:
+    """Return a digest of a plan: of its steps, constants and files, and of what is in memory the columns alone.
+
+    None where it has no text: it runs Python code, or JSON can't hold it.
+    """
+    found, shown = [], ""
+    for plan in plan_nodes(frame):
+        found.append((kind_of(plan), plan.get_schema()))
+        if found[-1][0] == "PythonScan" and dataset_of(plan.view_current_node().options[0]) is None:
+            return None
+    if len(found) == 1 and found[0][0] == "DataFrameScan":
+        tree: Any = sorted((name, str(dtype)) for name, dtype in found[0][1].items())
+    else:
+        tree = serialized(frame)
+        # JSON has one word for infinities and NaN. How many rows Polars takes a file to have is left out.
+        shown = _ESTIMATE.sub("", frame._ldf.describe_plan())
+    text = json.dumps([tree, shown])
+    if tree is None or any(word in text for word in _PYTHON):
+        return None
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def digest_of(frames: Iterable[pl.LazyFrame], key: bytes) -> str | None:
+    """Return a keyed digest of all rows that plans hold in memory; "" without any, None where it can't be told.
+
+    It takes no notice of the order of the rows: that of a `group_by`, say, is another one each time.
+    """
+    found = [
+        _sums(pl.DataFrame._from_pydf(plan.view_current_node().df), key)
+        for frame in frames
+        for plan in plan_nodes(frame)
+        if kind_of(plan) == "DataFrameScan"
+    ]
+    if None in found:
+        return None
+    return hashlib.blake2b(repr(found).encode(), key=key, digest_size=32).hexdigest() if found else ""
+
+
+def _sums(rows: pl.DataFrame, key: bytes) -> tuple[int, ...] | None:
+    """Return the number of rows, and two sums of hashes of them under the key."""
+    texts = [pl.col(name).cast(pl.String) for name, dtype in rows.schema.items() if isinstance(dtype, pl.Categorical)]
+    nested = [dtype for dtype in rows.dtypes if not isinstance(dtype, pl.Categorical)]
+    if any(isinstance(part, (pl.Categorical, pl.Object)) for dtype in nested for part in parts_of(dtype)):
+        return None  # categories are numbered anew by each process
+    seeds = np.frombuffer(hashlib.blake2b(key, digest_size=16).digest(), np.uint64)
+    try:
+        compared = rows.with_columns(texts).select(sorted(rows.columns))
+        sums = [int(compared.hash_rows(int(seed)).to_numpy().sum(dtype=np.uint64)) for seed in seeds]
+    except (PolarsError, PanicException):
+        return None
+    return rows.height, *sums
+
+
+@dataclass(frozen=True)
+class Whose:
+    """The columns that say whose a row is, in the order of the privacy unit.
+
+    `computed_by`: by what texts the unit is computed of them, if it is. None: nothing says whose a row is, or it is not
+    known yet; `is_of_facts`: because the table is joined to people's rows by other columns.
+    """
+
+    columns: tuple[str, ...] | None
+    computed_by: object = None
+    is_owned: bool = False
+    is_of_facts: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """One place where a table is read: its files, or a frame, an Arrow table or a dataset in memory.
+
+    `order` are the columns of a CSV file in their order, where the reader may have named them.
+    """
+
+    whose: Whose
+    files: tuple[str, ...] = ()
+    memory: Any = None
+    order: tuple[str, ...] = ()
+
+    def may_be_one_with(self, other: Reading) -> bool:
+        """Return whether both may read one table."""
+        if self.files and other.files:
+            return not are_different([*dict.fromkeys(self.files), *dict.fromkeys(other.files)])
+        if self.memory is None or other.memory is None:
+            return False
+        return self.memory is other.memory or not _all_places(self.memory).isdisjoint(_all_places(other.memory))
+
+    def has_unit_of(self, other: Reading) -> bool:
+        """Return whether the same columns say whose a row is, if both read one table."""
+        one, two = self.whose, other.whose
+        if one.is_of_facts or two.is_of_facts:
+            return one.is_of_facts and two.is_of_facts
+        if one.is_owned or two.is_owned:  # an owned row belongs to all who name it
+            return one.is_owned and two.is_owned
+        if one.columns is None or two.columns is None or one.computed_by != two.computed_by:
+            return False
+        if len(one.columns) != len(two.columns):
+            return False
+        return all(map(self._is_column_of, [other] * len(one.columns), one.columns, two.columns))
+
+    def _is_column_of(self, other: Reading, name: str, of_other: str) -> bool:
+        """Return whether a column is one of another reading, where names may be others: in memory, or of a CSV file."""
+        if self.order or other.order:
+            return any(pair == (name, of_other) for pair in zip(self.order, other.order, strict=False))
+        places, others = _places(self.memory, name), _places(other.memory, of_other)
+        return not places.isdisjoint(others) if places and others else name == of_other
+
+
+def refuse_two_units(places: Iterable[Sequence[Reading]], call: str) -> None:
+    """Refuse a table that is read at two of these places if other columns are the privacy unit there."""
+    for one, other in (pair for several in combinations(places, 2) for pair in product(*several)):
+        if not one.has_unit_of(other) and one.may_be_one_with(other):
+            msg = (
+                f"{call}: a table that is read twice has one privacy unit: otherwise a row belongs to several people, "
+                "and goes with each of them.\n\nHint: take the same columns for the unit, unchanged, wherever the "
+                "table is read; rows of the table that is protected can't be owned rows, or be joined by other columns."
+            )
+            raise ValueError(msg)
+
+
+def _places(table: Any, name: str) -> frozenset[int]:  # noqa: ANN401
+    """Return where the values of a column begin in memory, which is also where those of a slice do.
+
+    Where it is null is left out: columns that differ in their values may share that. Nested columns are no unit: all of
+    them counts.
+    """
+    if isinstance(table, pl.DataFrame) and table.schema[name] in (pl.Int128, pl.UInt128):  # Arrow has no such type
+        # Where a slice of it begins: it is taken for another column.
+        return frozenset(piece._s.as_single_ptr() for piece in table.get_column(name).get_chunks() if len(piece))
+    pieces = [] if table is None else _pieces(table, name)
+    buffers = (piece.buffers()[1 : None if piece.type.num_fields else 2] for piece in pieces if len(piece))
+    return frozenset(buffer.address for several in buffers for buffer in several if buffer)
+
+
+def _all_places(table: Any) -> frozenset[int]:  # noqa: ANN401
+    names = table.columns if isinstance(table, pl.DataFrame) else getattr(_of_arrow(table), "column_names", ())
+    return frozenset[int]().union(*(_places(table, name) for name in names))
+
+
+def _of_arrow(table: Any) -> Any:  # noqa: ANN401
+    """Return the table of a dataset in memory, without a copy; anything else as it is."""
+    return table.to_table() if type(table).__name__ == "InMemoryDataset" else table
+
+
+def _pieces(table: Any, name: str) -> list[Any]:  # noqa: ANN401
+    """Return the pieces of a column as Arrow has them, without a copy; none of a type that Arrow does not have."""
+    if not isinstance(table, pl.DataFrame):
+        table = _of_arrow(table)
+        column = table.column(name) if hasattr(table, "column_names") else None
+        return [] if column is None else list(getattr(column, "chunks", [column]))
+    column = table.get_column(name)
+    if column.dtype == pl.Object:
+        return []
+    column = column.to_physical() if isinstance(column.dtype, pl.Categorical) else column
+    return [piece.to_arrow(compat_level=pl.CompatLevel.newest()) for piece in column.get_chunks()]

@@ -1,0 +1,653 @@
+"""The laws of simulated answers: choices, thresholds, lists and numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from dp_polars._base import column_types
+from dp_polars._base.rng import Ints, offsets, owners, reduced, slices, starts
+from dp_polars._bins.candidates import Grid
+from dp_polars._mechanisms.above_threshold import count_runs
+from dp_polars._mechanisms.histograms import Histogram, Runs
+from dp_polars._mechanisms.noise import check_scale, noise_bound
+from dp_polars._mechanisms.racing import LAWS
+from dp_polars._questions.averages import Mean, Variance
+from dp_polars._questions.categories import Quantile
+from dp_polars._questions.extremes import own_sensitivities
+from dp_polars._questions.measures import Multiple
+from dp_polars._questions.question import Mistakes
+from dp_polars.analysis._laws import NoiseLaw, block_probabilities
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dp_polars._accounting.claims import Claim
+    from dp_polars._accounting.terms import Mechanism
+    from dp_polars._base.rng import Ints
+    from dp_polars._bins.candidates import Ordered
+    from dp_polars._mechanisms.histograms import Histogram
+    from dp_polars._questions.categories import Choice
+    from dp_polars._questions.extremes import FirstAbove
+    from dp_polars._questions.measures import Measure, Total, ValueCounts
+    from dp_polars._questions.question import Columns, ListQuery
+
+    Floats = NDArray[np.float64]
+
+
+# Slightly less, so that rounding does not decide a share that is met exactly (as in uniform laws).
+_SHARES = (0.05 * (1 - 1e-12), 0.95 * (1 - 1e-12))
+
+
+class Histograms(NamedTuple):
+    """The histogram of all rows, and that of the rows that count."""
+
+    everything: Histogram
+    bounded: Histogram
+
+
+@dataclass(frozen=True)
+class AnswerBlocks:
+    """All answers of every group, from the lowest to the highest, in blocks that the mechanism can't tell apart.
+
+    Parameters
+    ----------
+    gaps, errors
+        Shape (n,): best score minus score as the mechanism sees it, and how much worse than the best the answer truly
+        is.
+    distances
+        Shape (n,): how far the answers are from the true one, on average, where they lie on a line. None: they don't.
+    multiplicities
+        Shape (n,): answers in the block.
+    sizes
+        Shape (g,): blocks of each group, at least one.
+    answer
+        Block of each group, and position in it, shape (g,) each -> the answers.
+    counted, left_out
+        Shape (g,): rows or people that count, and those that don't: the bounds dropped them, or they have no person.
+    has_truth
+        Shape (g,): whether the group has a true answer.
+    """
+
+    gaps: NDArray[np.float64]
+    errors: NDArray[np.float64]
+    distances: NDArray[np.float64] | None
+    multiplicities: Ints
+    sizes: Ints
+    answer: Callable[[Ints, Ints], pl.Series]
+    counted: Ints
+    left_out: Ints
+    has_truth: NDArray[np.bool_]
+
+    def law(self, rate: Fraction, mechanism: Mechanism) -> pl.DataFrame:
+        """Return the law of the answers at a rate, a row per group."""
+        ends = np.cumsum(self.sizes)
+        starts = ends - self.sizes
+        law = np.empty(len(self.gaps))
+        ranges = np.empty((len(starts), 2, 2), np.int64)
+        for group, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+            part = slice(start, end)
+            law[part] = block_probabilities(self.gaps[part], self.multiplicities[part], rate, mechanism)
+            ranges[group] = [_at_share(share, law[part], self.multiplicities[part]) for share in _SHARES]
+        ranges[:, :, 0] += starts[:, None]
+        right = self.errors == 0
+        first_right = np.minimum.reduceat(np.where(right, np.arange(len(law)), len(law)), starts)
+        of_scores = _mean(law, self.errors, starts)
+        # Where the answers lie on a line, it tells most how far they are from the true one on it.
+        on_the_line = None if self.distances is None else _mean(law, self.distances, starts)
+        return pl.DataFrame(
+            {
+                "true_answer": self.answer(first_right, np.zeros_like(first_right)),
+                "probability_true": np.minimum(np.add.reduceat(np.where(right, law, 0), starts), 1),
+                "expected_error": of_scores if on_the_line is None else on_the_line,
+                "expected_rank_error": None if on_the_line is None else of_scores,
+                "answer_5": self.answer(*ranges[:, 0].T),
+                "answer_95": self.answer(*ranges[:, 1].T),
+            },
+            schema_overrides={"expected_rank_error": pl.Float64},
+        ).with_columns(
+            pl.when(pl.Series(self.has_truth)).then(pl.col(name)).alias(name)
+            for name in ("true_answer", "probability_true", "expected_error", "expected_rank_error")
+        )
+
+
+def _mean(law: NDArray[np.float64], errors: NDArray[np.float64], starts: Ints) -> NDArray[np.float64]:
+    """Return the mean of each group. An error that overflows has probability 0."""
+    wrong: NDArray[np.float64] = np.multiply(law, errors, out=np.zeros_like(law), where=law > 0)
+    return np.add.reduceat(wrong, starts)
+
+
+def of_histograms(question: Choice, types: Columns, scored: Histograms, counts: Histograms) -> AnswerBlocks:
+    """Return the blocks of a mode or a quantile, from the weights that are scored, and from the rows or people.
+
+    `bounded`, the histogram after the bounds, is part of `everything`.
+    """
+    everything, bounded = scored
+    groups = len(everything.sizes)
+    counted = counts.bounded.totals
+    left_out = counts.everything.totals - counted
+    everything, bounded = question.scored(everything, *types), question.scored(bounded, *types)
+    codes, truly, sizes = everything.codes, everything.weights, everything.sizes
+    seen = np.zeros_like(truly)
+    seen[positions_of(everything, bounded)] = bounded.weights
+    draw = question.draw(*types)
+    all_runs, bounded_runs = (Runs.of_counts(codes, weights, sizes) for weights in (truly, seen))
+    true_slots, slots = (draw.score.slots(runs, draw.size) for runs in (all_runs, bounded_runs))
+    errors = true_slots.gaps.astype(np.float64) * float(question.step(*types) / draw.score.unit)
+    # In a group without rows after the bounds, all candidates are equally good.
+    gaps = np.where(np.repeat(bounded_runs.totals == 0, slots.sizes), 0, slots.gaps)
+    owner = owners(slots.sizes)
+    order, distances = np.arange(len(errors)), None
+    if isinstance(question, Quantile):
+        right = np.flatnonzero(errors == 0)
+        true_codes = slots.first[right[np.searchsorted(owner[right], np.arange(groups))]]
+        distances = _distances(question.candidates, slots.first, slots.multiplicities, true_codes[owner])
+    else:  # from the worst to the best
+        order = np.lexsort((slots.first, -errors, owner))
+    first = slots.first[order]
+
+    def answer(block: Ints, position: Ints) -> pl.Series:
+        start = first[block]
+        return question.named(np.where(start >= 0, start + position, all_runs.nth_unoccupied(position)), *types)
+
+    return AnswerBlocks(
+        gaps[order].astype(np.float64),
+        errors[order],
+        distances,
+        slots.multiplicities[order],
+        slots.sizes,
+        answer,
+        counted,
+        left_out,
+        all_runs.totals > 0,
+    )
+
+
+def _distances(candidates: Ordered, first: Ints, multiplicities: Ints, true: Ints) -> NDArray[np.float64]:
+    """Return how far the candidates from `first` on are from the true one, on average; it is not inside a block."""
+    if isinstance(candidates, Grid):
+        return abs(candidates.distances(first + (multiplicities - 1) / 2 - true))
+    places = candidates.places()
+    upto = np.append(0.0, np.cumsum(places))
+    return abs((upto[first + multiplicities] - upto[first]) / multiplicities - places[true])
+
+
+def positions_of(everything: Histogram, part: Histogram) -> Ints:
+    """Return where the pairs of a part stand in the whole."""
+    bits = np.uint64(int(everything.codes.max(initial=0)).bit_length())
+
+    def cells(histogram: Histogram) -> NDArray[np.uint64]:
+        return owners(histogram.sizes).astype(np.uint64) << bits | histogram.codes.astype(np.uint64)
+
+    return np.searchsorted(cells(everything), cells(part))
+
+
+def of_scores(values: pl.Series, lengths: Ints, lowest: bool) -> AnswerBlocks:
+    """Return the blocks of an argmax, a row each. A group that offers no score has one block, whose answer is null."""
+    numbers = column_types.exact_values(values)
+    rows = np.flatnonzero(column_types.are_finite(values))
+    gaps = _from_the_best(numbers[rows], _counts(rows, lengths), lowest)
+    return _of_rows(rows, lengths, gaps, gaps * float(column_types.tick(values.dtype) or 1))
+
+
+def of_own_sensitivities(
+    values: pl.Series, sensitivities: pl.Series, lengths: Ints, lowest: bool
+) -> Callable[[Claim], AnswerBlocks]:
+    """Return what gives, at a claim, the blocks of an argmax of rows with sensitivities of their own."""
+    rows, counts, rows_offered = own_sensitivities(values, sensitivities, lengths, lowest=lowest)
+    errors = _from_the_best(rows_offered.scores, counts, lowest) * float(column_types.tick(values.dtype) or 1)
+
+    def blocks(claim: Claim) -> AnswerBlocks:
+        gaps = rows_offered.gaps(claim.rate, LAWS[claim.mechanism]) if len(rows) else errors
+        return _of_rows(rows, lengths, gaps, errors)
+
+    return blocks
+
+
+def _counts(rows: Ints, lengths: Ints) -> Ints:
+    """Return how many of these rows each group has."""
+    return np.diff(np.searchsorted(rows, offsets(lengths)))
+
+
+def _from_the_best(numbers: column_types.Exact, counts: Ints, lowest: bool) -> NDArray[np.float64]:
+    """Return how far each row's number is from the best one of its group."""
+    best = np.repeat(reduced(np.minimum if lowest else np.maximum, numbers, counts), counts[counts > 0])
+    high, low = (numbers, best) if lowest else (best, numbers)
+    return column_types.gaps_between(high, low).astype(np.float64)  # an infinite one has probability 0
+
+
+def _of_rows(rows: Ints, lengths: Ints, gaps: NDArray[np.float64], errors: NDArray[np.float64]) -> AnswerBlocks:
+    """Return a block for each of the rows that may win."""
+    counted = _counts(rows, lengths)
+    owner = owners(counted)
+    position = rows - starts(lengths)[owner]
+    nothing = np.flatnonzero(counted == 0)
+    owner, position = np.append(owner, nothing), np.append(position, np.full(len(nothing), -1))
+    gaps, errors = np.append(gaps, np.zeros(len(nothing))), np.append(errors, np.zeros(len(nothing)))
+    order = np.lexsort((position, -errors, owner))
+    placed = position[order]
+
+    def answer(block: Ints, _: Ints) -> pl.Series:
+        return pl.Series(placed[block]).cast(pl.UInt32, strict=False)  # −1 becomes null
+
+    one, nobody = np.ones(len(placed), np.int64), np.zeros_like(counted)
+    return AnswerBlocks(
+        gaps[order], errors[order], None, one, np.maximum(counted, 1), answer, counted, nobody, counted > 0
+    )
+
+
+def _at_share(share: float, law: NDArray[np.float64], multiplicities: Ints) -> tuple[int, int]:
+    """Return the block, and the place in it, of the first answer that a given share of the draws does not exceed."""
+    upto = np.cumsum(law)
+    block = min(int(np.searchsorted(upto, share)), len(law) - 1)
+    missing, size = share - (upto[block] - law[block]), int(multiplicities[block])
+    return block, min(max(math.ceil(missing / law[block] * size) - 1, 0), size - 1)
+
+
+_FAR, _WIDTH = 45.0, 1.0
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
+# Runs times nodes that are held at once.
+_THRESHOLD_CELLS = 1 << 18
+
+
+# What says how probable near answers are: no column of `simulate`.
+NEAR = "probability_near"
+
+
+def law_of_first_above(
+    question: FirstAbove, types: Columns, histograms: Histograms, within: float = 0
+) -> Callable[[Claim], pl.DataFrame]:
+    """Return what gives the law of the answers at a claim, a row per group: the columns of `simulate` that it fills.
+
+    An answer's error is how far it is below the threshold, or one before it is above, whichever is more: 0 of the true
+    answer. It is measured on all rows, also those that the bounds drop. `NEAR` is how probable the true answer is, and
+    any other one whose error is at most `within`, where that is above 0.
+    """
+    everything, bounded = histograms
+    search = question.search(*types)
+    counts = np.zeros((len(everything.codes) + 1, 2), np.int64)  # of all rows, and of those that count; the last: none
+    counts[:-1, 0] = everything.weights
+    counts[positions_of(everything, bounded), 1] = bounded.weights
+    pairs, labels = np.unique(counts, axis=0, return_inverse=True)
+    labels = labels.ravel()
+    # Runs of candidates that are alike in both; those without rows have the first label, which is (0, 0).
+    first, runs = count_runs(Histogram(everything.codes, labels[:-1], everything.sizes), search.size)
+    truly, seen = pairs[runs.counts].T
+    bounds = offsets(runs.sizes)
+
+    def law(claim: Claim) -> pl.DataFrame:
+        parts = [slice(begin, end) for begin, end in pairwise(bounds)]
+        groups = [
+            _of_group(
+                *(first[part], runs.multiplicities[part], truly[part], seen[part]), search.threshold, claim.rate, within
+            )
+            for part in parts
+        ]
+        columns = list(zip(*groups, strict=True)) or [()] * 6
+        true, low, high = (question.named(np.array(columns[i], np.int64), *types) for i in (0, 3, 4))
+        numbers = {"probability_true": columns[1], "expected_error": columns[2], NEAR: columns[5]}
+        return pl.DataFrame(
+            {
+                "true_answer": true,
+                **{name: np.array(column, np.float64) for name, column in numbers.items()},
+                "answer_5": low,
+                "answer_95": high,
+            }
+        )
+
+    return law
+
+
+def _of_group(
+    first: Ints, m: Ints, truly: Ints, seen: Ints, threshold: Fraction, rate: Fraction, within: float
+) -> tuple[int, float, float, int, int, float]:
+    """Return the true code, how probable it is, the mean error, the codes at both ends of the range, and `NEAR`.
+
+    −1 is the code of no candidate.
+    """
+    aim, least = float(threshold), math.ceil(threshold)
+    # The first one of a run that truly reaches the threshold is apart: only it is right.
+    parts = np.where((truly >= least) & (m > 1), 2, 1)
+    are_later = np.zeros(int(parts.sum()), bool)
+    are_later[np.cumsum(parts)[parts == 2] - 1] = True
+    first, m, truly, seen, parts = (np.repeat(column, parts) for column in (first, m, truly, seen, parts))
+    first = first + are_later
+    m = np.where(parts == 1, m, np.where(are_later, m - 1, 1))
+
+    integral = _Integral.of(np.multiply(aim - seen, float(rate), dtype=np.float64), m)
+    law = integral.law()
+    passed = np.maximum.accumulate(np.append(0.0, truly - aim))
+    errors = np.maximum(passed, np.append(aim - truly, 0.0))
+    reached = np.append(truly >= least, True)
+    right = int(np.argmax(reached))
+    codes = np.append(first, -1)
+    ends = (integral.at_share(share, law) for share in _SHARES)
+    low, high = (int(codes[run]) + place for run, place in ends)
+    is_near = errors <= within if within else np.arange(len(law)) == right
+    chances = min(float(law[right]), 1.0), min(float(law[is_near].sum()), 1.0)
+    return int(codes[right]), chances[0], float(law @ errors), low, high, chances[1]
+
+
+@dataclass(frozen=True)
+class _Integral:
+    """Where the integrand is looked at, with which weights; λ·(T − q) and the multiplicity of each run."""
+
+    nodes: Floats
+    weights: Floats
+    missing: Floats
+    m: Ints
+
+    @classmethod
+    def of(cls, missing: Floats, m: Ints) -> _Integral:
+        kinks = np.maximum.accumulate(-missing)
+        kinks = np.unique(kinks[(kinks > 0) & (kinks < _FAR)])
+        ends = np.union1d(np.arange(0, _FAR + _WIDTH, _WIDTH), kinks)
+        half = np.diff(ends)[:, None] / 2
+        nodes = (ends[:-1, None] + half * (1 + _NODES)).ravel()
+        return cls(nodes, (half * _WEIGHTS).ravel() * np.exp(-nodes), missing, m)
+
+    def _log_passed(self, nodes: Floats, runs: slice) -> Floats:
+        """Return the log of the chance that one candidate is passed over, shape (runs, nodes)."""
+        with np.errstate(divide="ignore"):  # −inf where nothing is missing
+            return np.log1p(-np.exp(-np.maximum(self.missing[runs, None] + nodes, 0)))
+
+    def law(self) -> Floats:
+        """Return how probable each run is, and last that none reaches the threshold."""
+        law, rest = np.zeros(len(self.m)), 0.0
+        step = max(1, _THRESHOLD_CELLS // len(self.m))
+        for start in range(0, len(self.nodes), step):
+            part = slice(start, start + step)
+            passed = self._log_passed(self.nodes[part], slice(None)) * self.m[:, None]
+            before = np.exp(np.cumsum(np.vstack([np.zeros((1, passed.shape[1])), passed]), axis=0))
+            law += (before[:-1] * -np.expm1(passed)) @ self.weights[part]
+            rest += float(before[-1] @ self.weights[part])
+        return np.append(law, rest)
+
+    def at_share(self, share: float, law: Floats) -> tuple[int, int]:
+        """Return the run, and the place in it, of the first answer that a given share of the draws does not exceed."""
+        upto = np.cumsum(law)
+        run = min(int(np.searchsorted(upto, share)), len(self.m))
+        if run == len(self.m) or self.m[run] == 1:
+            return run, 0
+        before, step = np.zeros(len(self.nodes)), max(1, _THRESHOLD_CELLS // len(self.nodes))
+        for start in range(0, run, step):
+            part = slice(start, min(start + step, run))
+            before += (self._log_passed(self.nodes, part) * self.m[part, None]).sum(axis=0)
+        before, passed = np.exp(before) * self.weights, self._log_passed(self.nodes, slice(run, run + 1))[0]
+        missing = share - (upto[run - 1] if run else 0.0)
+        low, high = 1, int(self.m[run])  # how many of the run's candidates are enough
+        while low < high:
+            middle = (low + high) // 2
+            enough = float(before @ -np.expm1(passed * middle)) >= missing
+            low, high = (low, middle) if enough else (middle + 1, high)
+        return run, low - 1
+
+
+# Draws of each list. Their mean is off by some 7 % of the standard deviation of one draw.
+DRAWS = 200
+# The most draws that exceed either end of a range.
+_BEYOND = DRAWS // 20
+# Rows of copied histograms, and answers, that are held at once.
+_DRAWN_CELLS = 1 << 20
+
+
+def law_of_lists(
+    question: ListQuery, types: Columns, everything: Histogram, bounded: Histogram
+) -> Callable[[Claim], pl.DataFrame]:
+    """Return what estimates how good the lists are at a claim, from `DRAWS` draws, a row per group.
+
+    Parameters
+    ----------
+    question
+        Says how a list is drawn, and how wrong it is (`ListQuery.mistakes`).
+    everything, bounded
+        The histogram of all rows, which a list is compared with, and of those that count, from which it is drawn.
+    """
+
+    def law(claim: Claim) -> pl.DataFrame:
+        asked = question.with_claim(claim)
+        most = max(1, _DRAWN_CELLS // (DRAWS * question.width))
+        sizes = np.maximum(everything.sizes, bounded.sizes)
+        parts = [
+            _of_part(asked, types, everything.part(first, last), bounded.part(first, last))
+            for first, last in slices(sizes, _DRAWN_CELLS // DRAWS, most)
+        ]
+        return pl.concat(parts) if parts else _of_part(asked, types, everything, bounded)
+
+    return law
+
+
+def _of_part(question: ListQuery, types: Columns, everything: Histogram, bounded: Histogram) -> pl.DataFrame:
+    """Return the row of each group: the columns of `simulate` that its law fills."""
+    codes, mistakes = _draws(question, types, everything, bounded)
+    right, wrong, _, ranks = mistakes
+    if question.is_ordered:  # each answer of a list lies on a line of its own
+        ends = np.sort(codes, axis=0)[[_BEYOND, DRAWS - 1 - _BEYOND]]
+    else:  # from the worst list to the best
+        order = np.argsort(-wrong, axis=0, kind="stable")[[_BEYOND, DRAWS - 1 - _BEYOND]]
+        ends = np.take_along_axis(codes, order[:, :, None], axis=0)
+    return pl.DataFrame(
+        {
+            "true_answer": question.named(question.true_codes(everything, *types), *types),
+            "probability_true": right.mean(axis=0),
+            "expected_error": wrong.mean(axis=0),
+            "expected_rank_error": None if ranks is None else ranks.mean(axis=0),
+            "answer_5": question.named(ends[0], *types),
+            "answer_95": question.named(ends[1], *types),
+        },
+        schema_overrides={"expected_rank_error": pl.Float64},
+    ).with_columns(
+        pl.when(pl.Series(everything.totals > 0)).then(pl.col(name)).alias(name)
+        for name in ("true_answer", "probability_true", "expected_error", "expected_rank_error")
+    )
+
+
+def share_within(question: ListQuery, types: Columns, histogram: Histogram, within: float) -> NDArray[np.float64]:
+    """Return in which share of `DRAWS` draws all answers of a group are this near to the true ones, shape (g,)."""
+    most = max(1, _DRAWN_CELLS // (DRAWS * question.width))
+    parts = [histogram.part(*ends) for ends in slices(histogram.sizes, _DRAWN_CELLS // DRAWS, most)]
+    mistakes = [_draws(question, types, part, part)[1] for part in parts]
+    return np.concatenate([np.empty(0), *((part.worst <= within).mean(axis=0) for part in mistakes)])
+
+
+def _draws(question: ListQuery, types: Columns, everything: Histogram, bounded: Histogram) -> tuple[Ints, Mistakes]:
+    """Return `DRAWS` lists of each group, shape (draws, g, width), and how wrong they are, shape (draws, g)."""
+    groups, drawn, mistakes = len(bounded.sizes), [], []
+    copies = min(
+        DRAWS, max(1, _DRAWN_CELLS // max(1, len(bounded.codes), len(everything.codes), groups * question.width))
+    )
+    for start in range(0, DRAWS, copies):
+        number = min(copies, DRAWS - start)
+        drawn.append(question.draw_codes(bounded.repeated(number), *types))
+        mistakes.append(question.mistakes(drawn[-1], everything.repeated(number), *types))
+    right, wrong, worst = (
+        np.concatenate([getattr(batch, name) for batch in mistakes]).reshape(DRAWS, groups)
+        for name in ("right", "wrong", "worst")
+    )
+    ranks = [batch.ranks for batch in mistakes if batch.ranks is not None]
+    of_ranks = np.concatenate(ranks).reshape(DRAWS, groups) if ranks else None
+    return np.concatenate(drawn).reshape(DRAWS, groups, question.width), Mistakes(right, wrong, worst, of_ranks)
+
+
+# Both ends of a range are exceeded with this probability.
+_END = 0.05
+# Noisy counts that a mean's law is added up over.
+_CELLS = 2049
+# The same for each of the three draws of a variance, on either side of 0.
+_FEW_CELLS = 48
+
+
+def law_of_total(
+    question: Total, types: Columns, truly: list[Ints], bounded: list[Ints]
+) -> Callable[[Claim], pl.DataFrame]:
+    """Return what gives the law of a count, a sum or a mean at a claim, a row per group.
+
+    Parameters
+    ----------
+    truly, bounded
+        For each histogram, the sum of weights of each group, shape (g,): of all rows, and of those that count.
+    """
+    if isinstance(question, Mean):
+        return lambda claim: _of_mean(question.with_claim(claim), types, truly, bounded)
+    if isinstance(question, Variance):
+        return lambda claim: _of_variance(question.with_claim(claim), types, truly, bounded)
+    if not isinstance(question, Multiple):
+        msg = f"simulate: the law of a {type(question).__name__} is not known."
+        raise TypeError(msg)
+    step = float(question.answer_step(*types))
+
+    def law(claim: Claim) -> pl.DataFrame:
+        noise, noisy = _noise(question.with_claim(claim), types)
+        bound, bias = noise_bound(noise, 2 * _END), bounded[0] - truly[0]
+        return pl.DataFrame(
+            {
+                "true_answer": question.named(truly, *types),
+                "probability_true": noisy.probability(bias),
+                "expected_error": noisy.error(bias) * step,
+                "answer_5": question.named([bounded[0] - bound], *types),
+                "answer_95": question.named([bounded[0] + bound], *types),
+            }
+        )
+
+    return law
+
+
+def law_of_counts(question: ValueCounts, types: Columns, truly: Ints, bounded: Ints) -> Callable[[Claim], pl.DataFrame]:
+    """Return what gives the law of the counts of all candidates at a claim, a row per group.
+
+    Parameters
+    ----------
+    truly, bounded
+        The counts of all candidates, group after group: of all rows, and of those that count.
+    """
+    size = question.coding(*types).size
+
+    def law(claim: Claim) -> pl.DataFrame:
+        noise, noisy = _noise(question.with_claim(claim), types)
+        bound, bias = noise_bound(noise, 2 * _END), bounded - truly
+        return pl.DataFrame(
+            {
+                "true_answer": question.named(truly, *types),
+                "probability_true": noisy.probability(bias).reshape(-1, size).prod(axis=1),
+                "expected_error": noisy.error(bias).reshape(-1, size).mean(axis=1),
+                "answer_5": question.named(bounded - bound, *types),
+                "answer_95": question.named(bounded + bound, *types),
+            }
+        )
+
+    return law
+
+
+def _noise(question: Measure, types: Columns) -> tuple[Claim, NoiseLaw]:
+    (claim,) = question.noise(*types)
+    check_scale(claim)
+    return claim, NoiseLaw(claim)
+
+
+def _of_mean(question: Mean, types: Columns, truly: list[Ints], bounded: list[Ints]) -> pl.DataFrame:
+    """Return the law of a mean: given the noisy count, it is a line in the noise of the sum, cut at the bounds."""
+    claims = question.noise(*types)
+    for claim in claims:
+        check_scale(claim)
+    noisy = NoiseLaw(claims[0])
+    low, high = float(question.lower), float(question.upper)
+    middle, unit = (low + high) / 2, float(question.units(*types).step) / 2
+    off, shares = cells_of_noise(claims[1])
+    true = question.named(truly, *types).to_numpy()
+    ends, errors = np.empty((len(true), 2)), np.empty(len(true))
+    for group, (distance, count) in enumerate(zip(*(part.tolist() for part in bounded), strict=True)):
+        per_unit = np.maximum(count + off, 1) / unit
+
+        def noise_at(mean: Any, per_unit: Any = per_unit, distance: int = distance) -> Any:  # noqa: ANN401
+            """Return the noise of the sum, for each noisy count, at which the mean is this one before it is cut."""
+            return (mean - middle) * per_unit - distance
+
+        def up_to(means: NDArray[np.float64], noise_at: Any = noise_at) -> NDArray[np.float64]:  # noqa: ANN401
+            upto: NDArray[np.float64] = noisy.up_to(np.floor(noise_at(means[:, None]))) @ shares
+            return upto
+
+        ends[group] = _quantiles(up_to, low, high)
+        at, at_low, at_high = noise_at(true[group]), noise_at(low), noise_at(high)
+        above = noisy.excess(at) - noisy.excess(at_high)
+        below = noisy.excess(-at) - noisy.excess(-at_low)
+        errors[group] = ((above + below) / per_unit) @ shares
+    return _law_of_groups(true, errors, ends, truly[-1])
+
+
+def _law_of_groups(
+    true: NDArray[np.float64], errors: NDArray[np.float64], ends: NDArray[np.float64], counts: Ints
+) -> pl.DataFrame:
+    """Return the law of a number that a group without values lacks."""
+    return pl.DataFrame(
+        {
+            "true_answer": true,
+            "probability_true": pl.Series([None] * len(true), dtype=pl.Float64),
+            "expected_error": errors,
+            "answer_5": ends[:, 0],
+            "answer_95": ends[:, 1],
+        }
+    ).with_columns(
+        pl.when(pl.Series(counts > 0)).then(pl.col(name)).alias(name) for name in ("true_answer", "expected_error")
+    )
+
+
+def _of_variance(question: Variance, types: Columns, truly: list[Ints], bounded: list[Ints]) -> pl.DataFrame:
+    """Return the law of a variance, or of its root: from all combinations of what the noise of its three draws is."""
+    claims = question.noise(*types)
+    for claim in claims:
+        check_scale(claim)
+    (off, *of_off), (by, *of_by), (more, *of_more) = (_coarse_cells(claim) for claim in claims)
+    noise = [part.ravel() for part in np.meshgrid(off, by, more, indexing="ij")]
+    law = np.einsum("i,j,k->ijk", *of_off, *of_by, *of_more).ravel()
+    true = question.of_totals(truly, *types)
+    ends, errors = np.empty((len(true), 2)), np.empty(len(true))
+    for group, totals in enumerate(zip(*(part.tolist() for part in bounded), strict=True)):
+        answers = question.of_totals([total + part for total, part in zip(totals, noise, strict=True)], *types)
+        errors[group] = law @ abs(answers - true[group])
+        order = np.argsort(answers)
+        upto = np.cumsum(law[order])
+        ends[group] = answers[order[np.searchsorted(upto, [_END, 1 - _END])]]
+    return _law_of_groups(true, errors, ends, truly[-1])
+
+
+def _coarse_cells(claim: Claim) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return means of the noise in stretches, and their probabilities: wider ones far from 0."""
+    law, reach = NoiseLaw(claim), noise_bound(claim, 1e-9)
+    ends = np.unique(np.ceil(reach * np.linspace(0, 1, _FEW_CELLS + 1) ** 2))  # each stretch ends with one of these
+    upto, above = law.up_to(ends), law.excess(ends)
+    beyond = above + ends * (1 - upto)  # E(X; X > end)
+    shares = np.append(-np.diff(1 - upto), 1 - upto[-1])
+    means = np.append(-np.diff(beyond), beyond[-1]) / np.where(shares > 0, shares, 1)
+    middle = 2 * upto[0] - 1  # P(X = 0)
+    return np.concatenate([-means[::-1], [0.0], means]), np.concatenate([shares[::-1], [middle], shares])
+
+
+def cells_of_noise(claim: Claim) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return values of the noise of a count, and their probabilities: one each, or the middles of even stretches."""
+    reach = noise_bound(claim, 1e-9)
+    width = -(-(2 * reach + 1) // _CELLS)
+    first = np.arange(-reach, reach + 1, width).astype(np.float64)
+    law = NoiseLaw(claim)
+    shares = law.up_to(first + width - 1) - law.up_to(first - 1)
+    return first + (width - 1) / 2, shares / shares.sum()
+
+
+def _quantiles(
+    up_to: Callable[[NDArray[np.float64]], NDArray[np.float64]], low: float, high: float
+) -> NDArray[np.float64]:
+    """Return the first values that are not exceeded with these probabilities, by bisection."""
+    shares = np.array([_END, 1 - _END])
+    below, above = np.full(2, low), np.full(2, high)
+    above[up_to(below) >= shares] = low
+    for _ in range(50):
+        middle = (below + above) / 2
+        enough = up_to(middle) >= shares
+        above, below = np.where(enough, middle, above), np.where(enough, below, middle)
+    return above

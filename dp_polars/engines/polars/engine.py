@@ -1,0 +1,580 @@
+"""The engine of Polars: histograms of rows and of people, in this process."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from functools import partial, reduce
+from operator import add
+from threading import Lock
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from polars.exceptions import PanicException
+
+from dp_polars._base import column_types, process
+from dp_polars._base.process import deaf, in_parallel
+from dp_polars._base.rng import sorted_words
+from dp_polars._bins.binning import CategoryCoding, category_encoder, code_dtype
+from dp_polars._bins.candidates import Categories
+from dp_polars._mechanisms.histograms import Histogram
+from dp_polars._release.contract import LocalEngine, Product, Tally, UnreadableError, alike
+from dp_polars._release.protection import Layout
+from dp_polars._steps.polars_rows import (
+    ANY_FILTER,
+    NO_FILTER_IN_SCANS,
+    added_up,
+    by_name,
+    collected,
+    in_parts,
+    is_a_person,
+    listed,
+    own_keys,
+    person_of,
+    with_groups,
+)
+from dp_polars._steps.scans import digest_of, mark_of, may_filter_scans, text_of_plan
+from dp_polars.engines.polars.arithmetic import grouped
+from dp_polars.engines.polars.bounding import Kind, added_up_cells, count_people, weight_name
+from dp_polars.engines.polars.people import Cut, one_row_per_person, people_by_key
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from polars._typing import EngineType
+
+    from dp_polars._base.column_types import PrivacyUnit
+    from dp_polars._base.rng import Ints
+    from dp_polars._bins.binning import Encoder, Weighing
+    from dp_polars._release.contract import KeyWork, Work
+
+
+# Counters in all, of eight bytes.
+_MOST_COUNTERS = 1 << 23
+# Combinations of values of several key columns, in a table of their groups.
+_MOST_COMBINATIONS = 1 << 22
+# Rows that a thread counts at once: at least, since their temporaries stay in the cache; and at most, since the sums of
+# their weights, each at most 2**30 (`_codes/units.py`), are then exact as floats.
+_SLICE_ROWS, _MOST_ROWS = 1 << 17, 1 << 21
+
+_Numbering: TypeAlias = Callable[[pl.DataFrame], "NDArray[np.integer]"]
+
+
+def fit_arrays(groups: int, tallies: Sequence[Tally], together: Sequence[Sequence[int]]) -> bool:
+    """Return whether there is room for the counters of tallies, given by `alike`; public sizes alone decide it."""
+    counters = 0
+    for tally_numbers in together:
+        weighed = sum(tallies[number].weighing is not None for number in tally_numbers)
+        counters += _cells(groups, tallies[tally_numbers[0]].coding.size) * (1 + weighed)
+    return counters <= _MOST_COUNTERS
+
+
+def _cells(groups: int, size: int) -> int:
+    """Return how many cells there are: one more group and one more code take up rows of neither."""
+    return (groups + 1) * (size + 1)
+
+
+def count_rows(
+    rows: pl.LazyFrame,
+    keys: pl.DataFrame | None,
+    tallies: Sequence[Tally],
+    together: Sequence[Sequence[int]],
+    engine: EngineType,
+) -> dict[int, Histogram]:
+    """Return the histogram of rows of each tally that `together` names, by its position, all by one scan."""
+    groups = 1 if keys is None else keys.height
+    counts = [_Counts(groups, numbers, [tallies[number] for number in numbers]) for numbers in together]
+    group_of = None if keys is None else _numbering(keys, rows.collect_schema())
+    is_joined = keys is not None and group_of is None
+    filters_scans = not is_joined and may_filter_scans(rows)  # nothing is filtered here
+    optimizations = ANY_FILTER if filters_scans else NO_FILTER_IN_SCANS
+    # In memory, Polars would hold a column for every weight.
+    plan = grouped(rows, keys, tallies, together) if by_name(engine) == "streaming" and not is_joined else None
+    if plan is not None:
+        sums = plan.collect(engine="streaming", optimizations=optimizations)
+        group = None if group_of is None else group_of(sums)
+        for counters in counts:
+            counters.add_sums(sums, group)
+        return {number: histogram for counters in counts for number, histogram in counters.histograms()}
+    plain_keys = [] if keys is None else [pl.col(name).alias(f"key {i}") for i, name in enumerate(keys.columns)]
+    columns = [pl.lit(0, pl.UInt8).alias("row"), *(own_keys(rows, keys) if is_joined else plain_keys)]
+    columns += [column for counters in counts for column in counters.columns]
+    # A constant gets as many rows as the frame.
+    plan = rows.with_columns(columns).select(expr.meta.output_name() for expr in columns)
+    if keys is not None and is_joined:
+        plan, group_of = plan.join(listed(keys), on=[f"key {i}" for i in range(keys.width)]), _joined
+    step = min(max(_SLICE_ROWS, *(counters.cells for counters in counts)), _MOST_ROWS)
+
+    @deaf
+    def count_batch(batch: pl.DataFrame) -> None:
+        def count_slice(start: int, stop: int) -> None:
+            part = batch[start:stop]
+            group = None if group_of is None else group_of(part)
+            for counters in counts:
+                counters.add(part, group)
+
+        in_parallel(count_slice, [(start, start + step) for start in range(0, batch.height, step)])
+
+    # Lazy: Polars 1.36 takes no notice of the optimizations that it is given here.
+    sink = plan.sink_batches(count_batch, chunk_size=step * pl.thread_pool_size(), maintain_order=False, lazy=True)
+    sink.collect(engine=by_name(engine), optimizations=optimizations)
+    return {number: histogram for counters in counts for number, histogram in counters.histograms()}
+
+
+class _Counts:
+    """The rows of each cell, a group and a code, and the sums of their weights, for tallies that are alike."""
+
+    def __init__(self, groups: int, numbers: Sequence[int], tallies: Sequence[Tally]) -> None:
+        self._groups, self._numbers, self._size = groups, numbers, tallies[0].coding.size
+        self.cells = _cells(groups, self._size)
+        self.columns = [column.alias(f"column {numbers[0]} {i}") for i, column in enumerate(tallies[0].columns)]
+        self._encode = tallies[0].coding.encoder()
+        self._weigh = [None if tally.weighing is None else tally.weighing.weigher() for tally in tallies]
+        self._rows = np.zeros(self.cells, np.int64)
+        self._sums = [None if weigh is None else np.zeros(self.cells, np.int64) for weigh in self._weigh]
+        self._lock = Lock()
+
+    def add(self, batch: pl.DataFrame, group: NDArray[np.integer] | None) -> None:
+        """Count some rows, of these groups."""
+        values = [batch[column.meta.output_name()] for column in self.columns]
+        cells = self._cells_of(values, batch.height, group)
+        rows = np.bincount(cells, minlength=self.cells)
+        sums = [
+            None if weigh is None else np.bincount(cells, weigh(values), self.cells).astype(np.int64)
+            for weigh in self._weigh
+        ]
+        with self._lock:
+            self._rows += rows
+            for total, more in zip(self._sums, sums, strict=True):
+                if total is not None and more is not None:
+                    total += more
+
+    def add_sums(self, sums: pl.DataFrame, group: NDArray[np.integer] | None) -> None:
+        """Count rows that `polars_sums` has added up."""
+        first = self._numbers[0]
+        # One code, where nothing is grouped by a column.
+        values = [sums[name] for name in [f"column {first} 0"] if name in sums.columns]
+        cells = self._cells_of(values, sums.height, group)
+        np.add.at(self._rows, cells, sums[f"rows {first}"].to_numpy())
+        for number, total in zip(self._numbers, self._sums, strict=True):
+            if total is not None:
+                np.add.at(total, cells, sums[f"weight {number}"].to_numpy())
+
+    def _cells_of(self, values: Sequence[pl.Series], height: int, group: NDArray[np.integer] | None) -> Ints:
+        cells = np.zeros(height, np.int64) if group is None else group.astype(np.int64) * (self._size + 1)
+        if values:  # otherwise every row has the code 0
+            cells += self._encode(values).astype(np.int64, copy=False)
+        return cells
+
+    def histograms(self) -> list[tuple[int, Histogram]]:
+        """Return the histogram of each tally, and its position."""
+        rows = self._rows.reshape(self._groups + 1, self._size + 1)
+        rows[self._groups], rows[:, self._size] = 0, 0
+        sizes, cells = np.count_nonzero(rows, axis=1)[: self._groups], np.flatnonzero(self._rows != 0)
+        codes = cells - np.repeat(np.arange(self._groups) * (self._size + 1), sizes)
+        return [
+            (number, Histogram(codes, (self._rows if sums is None else sums)[cells], sizes))
+            for number, sums in zip(self._numbers, self._sums, strict=True)
+        ]
+
+
+def _numbering(keys: pl.DataFrame, schema: pl.Schema) -> _Numbering | None:
+    """Return what gives rows the number of their group, or the number of groups; None if a table has no room."""
+    distinct = [column.unique(maintain_order=True).alias("") for column in keys]
+    sizes = [len(values) + 1 for values in distinct]
+    if keys.width > 1 and math.prod(sizes) > _MOST_COMBINATIONS:
+        return None
+    of_keys, of_rows = (
+        [category_encoder(Categories(values), dtype) for values, dtype in zip(distinct, types, strict=True)]
+        for types in (keys.dtypes, [schema[name] for name in keys.columns])
+    )
+
+    def combination(encoders: Sequence[Encoder], columns: Sequence[pl.Series]) -> Ints:
+        number = np.zeros(len(columns[0]), np.int64)
+        for column, encode, size in zip(columns, encoders, sizes, strict=True):
+            number *= size
+            number += encode(column).astype(np.int64, copy=False)
+        return number
+
+    if keys.width == 1:
+        return lambda batch: of_rows[0](batch["key 0"])
+    table = np.full(math.prod(sizes), keys.height)
+    table[combination(of_keys, keys.get_columns())] = np.arange(keys.height)
+    return lambda batch: table[combination(of_rows, [batch[f"key {i}"] for i in range(keys.width)])]
+
+
+def _joined(batch: pl.DataFrame) -> NDArray[np.integer]:
+    return batch["group"].to_numpy()
+
+
+# What rows of people may take at once, as they are grouped: their codes, their weights, and whose they are.
+_PARTITION_BYTES = 1 << 30
+# The person of a row, the number of its group, its place among the person's rows, and what Polars groups these by.
+_BYTES_OF_ROW = 24
+# Cells for each occupied one up to which they are put in order by their places, not by sorting.
+_CELLS_PER_COUNT = 8
+
+# A plan to know the columns by, None where the rows could not be opened; and what opens the rows, after the charge.
+_Rows: TypeAlias = "tuple[pl.LazyFrame | None, Callable[[], pl.LazyFrame]]"
+
+
+class PolarsEngine(LocalEngine):
+    """Rows in a frame, a file or a stream, counted by Polars in this process.
+
+    Parameters
+    ----------
+    unread
+        A plan to know the columns by. None: the rows could not be opened.
+    read
+        What opens the rows, after the charge.
+    engine
+        Polars' engine.
+    partitions
+        In how many parts people are counted, one after the other, each by a scan of the rows. None: as many as
+        give parts of about 1 GiB each; the rows are counted first for that. This and the sizes of the public
+        arguments are all that the plan depends on.
+    joined
+        The same as `unread` and `read` for each further table that the steps join, in the order of the joins.
+    marked
+        What tells the rows of each source from others; None where nothing does, as of a stream. Left out: what is read.
+    """
+
+    runs_expressions = True
+    counts_per_person = True
+
+    def __init__(
+        self,
+        unread: pl.LazyFrame | None,
+        read: Callable[[], pl.LazyFrame],
+        engine: EngineType = "auto",
+        partitions: int | None = None,
+        *,
+        joined: Sequence[_Rows] = (),
+        marked: Sequence[Callable[[], pl.LazyFrame] | None] | None = None,
+    ) -> None:
+        self._sources, self._engine, self._partitions = ((unread, read), *joined), engine, partitions
+        self._marked = [read for _, read in self._sources] if marked is None else marked
+
+    @classmethod
+    def of(cls, *sources: pl.LazyFrame) -> PolarsEngine:
+        """Return the engine of plans that need not be opened."""
+        first, *others = ((source, lambda source=source: source) for source in sources)
+        return cls(*first, joined=others)
+
+    def mark(self) -> str:
+        """Return whether the rows lie in memory or in files, and of files in which ones; table by table."""
+        return "; ".join("" if unread is None else mark_of(unread) for unread, _ in self._sources)
+
+    def preparation(self) -> str | None:
+        """Return a digest of the plans, without the rows that they hold in memory; None where they have no text."""
+        plans = zip(self._sources, self._marked, strict=True)
+        texts = [None if unread is None or of is None else text_of_plan(unread) for (unread, _), of in plans]
+        return None if None in texts else " ".join(map(str, texts))
+
+    def digest_of_rows(self, key: bytes) -> str | None:
+        """Return a keyed digest of the rows in memory; None where they are not in memory."""
+        try:
+            return digest_of([of() for of in self._marked if of is not None], key)
+        except (Exception, PanicException):  # of a conversion: the release fails of it, too
+            return None
+
+    def schema(self, columns: Collection[str]) -> pl.Schema:  # noqa: ARG002
+        """Return the types of the columns of the first table."""
+        return _columns(self._sources[0])
+
+    def joined_schemas(self) -> tuple[pl.Schema, ...]:
+        """Return the types of the columns of each table that is joined."""
+        return tuple(map(_columns, self._sources[1:]))
+
+    def distinct(self, constants: pl.DataFrame) -> int:
+        """Return how many rows differ: they are compared in the types that they have."""
+        return constants.n_unique()
+
+    def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
+        """Refuse groups and candidates whose cells don't fit into one integer."""
+        for output in work.outputs:
+            for tally in output.tallies:
+                Layout.of(work.groups, work.tallies[tally].coding.size, f"Output {output.name!r}: ")
+        return partial(self._histograms, work)
+
+    def prepare_people_by_key(self, work: KeyWork) -> Callable[[], tuple[pl.DataFrame, Ints]]:
+        """Return what counts the people of each key."""
+        # Grouping by many keys is what Polars' streaming engine does best, so that is "auto" here.
+        engine = "streaming" if self._engine == "auto" else self._engine
+
+        def find() -> tuple[pl.DataFrame, Ints]:
+            sources = self._read()
+            parts = 1 if work.privacy_unit is None else self._parts(sources, 2 * _BYTES_OF_ROW)
+            return people_by_key(work.rows(*sources), work, engine, parts)
+
+        return find
+
+    def _histograms(self, work: Work) -> list[Histogram]:
+        """Return the histogram of each tally, all from one scan of the rows (or one for each part of the people)."""
+        sources = self._read()
+        rows = work.rows(*sources)
+        if work.per_person is not None:
+            rows = one_row_per_person(rows, work.per_person, _cuts(work.per_person.cut))
+        is_grouped = work.privacy_unit is not None and any(tally.by_person for tally in work.tallies)
+        partitions = self._parts(sources, _BYTES_OF_ROW + _bytes_of_row(work.tallies)) if is_grouped else 1
+        return count(rows, work.privacy_unit, work.keys, work.tallies, engine=self._engine, partitions=partitions)
+
+    def _read(self) -> list[pl.LazyFrame]:
+        return [read() for _, read in self._sources]
+
+    def _parts(self, sources: Sequence[pl.LazyFrame], row: int) -> int:
+        """Return in how many parts people are counted, where each row takes `row` bytes."""
+        if self._partitions is not None:
+            return self._partitions
+        process.at(1, 2)
+        numbers = collected([source.select(pl.len()) for source in sources], self._engine)
+        process.at(2, 2)
+        total = sum(number.item() for number in numbers)  # what a join makes of them is not known before it is run
+        return -(-total * row // _PARTITION_BYTES) or 1
+
+
+def _columns(rows: _Rows) -> pl.Schema:
+    unread, _ = rows
+    if unread is None:
+        raise UnreadableError
+    return unread.collect_schema()
+
+
+def count(
+    rows: pl.LazyFrame,
+    privacy_unit: PrivacyUnit | None,
+    keys: pl.DataFrame | Product | None,
+    tallies: Sequence[Tally],
+    *,
+    engine: EngineType = "auto",
+    partitions: int = 1,
+) -> list[Histogram]:
+    """Return the histogram of each tally.
+
+    Parameters
+    ----------
+    rows
+        The private rows.
+    privacy_unit
+        The columns that say whose a row is; rows where one is null or NaN are left out. None: every row is a person of
+        its own, and nothing has to be bounded.
+    keys
+        The public groups: the columns are named and typed as in `rows` (a Categorical there is text here), without
+        null, and row i is group i. None: one group. With a `Product`, the groups that have rows are counted.
+    tallies
+        What is counted, each by itself.
+    engine
+        Polars' engine.
+    partitions
+        In how many parts people are counted, one after the other. Rows that need not be told apart by person are
+        counted by themselves, once.
+    """
+    groups = 1 if keys is None else keys.height
+    if privacy_unit is not None:
+        rows = rows.filter(is_a_person(privacy_unit, rows.collect_schema()))
+    layouts = [Layout.of(groups, tally.coding.size) for tally in tallies]
+    kinds = _kinds(tallies, layouts)
+    together = [kind.numbers for kind in kinds]
+    found: list[pl.DataFrame] = []
+    if privacy_unit is not None and any(tally.by_person for tally in tallies):
+        for part in in_parts(rows, privacy_unit, partitions):
+            (frame,) = collected([_coded(part, privacy_unit, keys, tallies)], engine)
+            more = count_people(frame, kinds, engine)
+            # Nobody is in two parts.
+            found = [added_up(cells, ["cell"], engine) for cells in zip(found, more, strict=True)] if found else more
+    elif not isinstance(keys, Product) and fit_arrays(groups, tallies, together):
+        histograms = count_rows(rows, keys, tallies, together, engine)
+        return [histograms[number] for number in range(len(tallies))]
+    else:
+        found = _counted_by_row(_coded(rows, None, keys, tallies), kinds, engine)
+    if isinstance(keys, Product):
+        of_tally = {number: cells for kind, cells in zip(kinds, found, strict=True) for number in kind.numbers}
+        return [
+            _occupied(of_tally[number].select("cell", count=_weight(tally, number)))
+            for number, tally in enumerate(tallies)
+        ]
+    return [
+        _by_group(cells.select("cell", count=_weight(tally, number)), layouts[number], groups)
+        for number, tally in enumerate(tallies)
+        for cells in [next(cells for kind, cells in zip(kinds, found, strict=True) if number in kind.numbers)]
+    ]
+
+
+def _occupied(cells: pl.DataFrame) -> Histogram:
+    """Return the histogram of the groups of a `Product` that have rows, which come once each."""
+    groups, counts = (column.to_numpy().astype(np.int64) for column in cells.sort("cell").get_columns())
+    return Histogram(groups, counts, np.array([len(groups)]))
+
+
+def _kinds(tallies: Sequence[Tally], layouts: Sequence[Layout]) -> list[Kind]:
+    """Return tallies, those that are alike together."""
+    return [
+        Kind(
+            tuple(numbers),
+            tuple(tallies[number] for number in numbers),
+            layouts[numbers[0]],
+            _code_name(tallies, numbers[0]),
+            {number: name for number in numbers if (name := _weight_name(tallies, number)) is not None},
+        )
+        for numbers in alike(tallies)
+    ]
+
+
+def _counted_by_row(coded: pl.LazyFrame, kinds: Sequence[Kind], engine: EngineType) -> list[pl.DataFrame]:
+    """Return the cells of each kind, without regard to people."""
+    if len(kinds) > 1:
+        # The rows are read once. Polars itself must not share the scan: see `NO_FILTER_IN_SCANS`.
+        coded = collected([coded], engine)[0].lazy()
+    plans, finds = zip(*(added_up_cells(coded, [kind], [kind.is_evidence]) for kind in kinds), strict=True)
+    return [find(cells) for (find,), cells in zip(finds, collected(plans, engine), strict=True)]
+
+
+def _code_name(tallies: Sequence[Tally], number: int) -> str | None:
+    """Return the column that holds a tally's codes: one for all of the same coding. None: every code is 0."""
+    tally = tallies[number]
+    if not tally.columns:
+        return None
+    same = (i for i, other in enumerate(tallies) if other.coding == tally.coding and other.reads_like(tally))
+    return f"code {next(same)}"
+
+
+def _weight_name(tallies: Sequence[Tally], number: int) -> str | None:
+    """Return the column that holds a tally's weights: one for all of the same weighing. None: every weight is 1."""
+    tally = tallies[number]
+    if tally.weighing is None:
+        return None
+    same = (i for i, other in enumerate(tallies) if other.weighing == tally.weighing and other.reads_like(tally))
+    return weight_name(next(same))
+
+
+def _weight(tally: Tally, number: int) -> pl.Expr:
+    """Return the column that holds the sums of a tally's weights."""
+    return pl.col("rows" if tally.weighing is None else weight_name(number))
+
+
+def _coded(
+    rows: pl.LazyFrame, privacy_unit: PrivacyUnit | None, keys: pl.DataFrame | Product | None, tallies: Sequence[Tally]
+) -> pl.LazyFrame:
+    """Return the rows of listed groups that say something: `person`, `group`, codes and weights.
+
+    Every histogram is counted from this one plan, so that Polars scans the rows once for all of them.
+    """
+    columns = _made(tallies)
+    others = _numbered(rows, keys) if isinstance(keys, Product) else own_keys(rows, keys)
+    if privacy_unit is not None:
+        others.append(person_of(privacy_unit, rows.collect_schema()).alias("person"))
+    if not columns and not others:
+        others.append(pl.lit(0, pl.UInt8).alias("row"))
+    # A constant gets as many rows as the frame.
+    coded = rows.with_columns(*columns.values(), *others)
+    coded = coded.select(*columns, *(expr.meta.output_name() for expr in others))
+    sizes = {_code_name(tallies, number): tally.coding.size for number, tally in enumerate(tallies)}
+    if None not in sizes:
+        coded = coded.filter(pl.any_horizontal(pl.col(str(name)) < size for name, size in sizes.items()))
+    if isinstance(keys, Product):
+        names = [f"key {i}" for i in range(keys.width)]
+        listed = [pl.col(name) < len(values) for name, values in zip(names, keys.values, strict=True)]
+        places = zip(names, keys.strides, strict=True)
+        group = reduce(add, (pl.col(name).cast(pl.UInt64) * pl.lit(stride, pl.UInt64) for name, stride in places))
+        return coded.filter(listed).with_columns(group.alias("group")).drop(names)
+    return coded if keys is None else with_groups(coded, keys)
+
+
+def _numbered(rows: pl.LazyFrame, keys: Product) -> list[pl.Expr]:
+    """Return the places of a row's keys among their values; their number where a key is not listed."""
+    schema, found = rows.collect_schema(), []
+    for i, values in enumerate(keys.values):
+        coding = CategoryCoding(Categories(values.alias("")), schema[values.name])
+        code = _by_row([pl.col(values.name)], coding.encoder(), code_dtype(len(values)))
+        found.append(code.alias(f"key {i}"))
+    return found
+
+
+def _made(tallies: Sequence[Tally]) -> dict[str, pl.Expr]:
+    """Return codes and weights, row by row; under names of our own, so that no column's name can be in the way."""
+    columns: dict[str, pl.Expr] = {}
+    for number, tally in enumerate(tallies):
+        code, weight = _code_name(tallies, number), _weight_name(tallies, number)
+        if code is not None and code not in columns:
+            exact = tally.coding.expression(tally.columns, tally.types)
+            if exact is None:
+                exact = _by_row(tally.columns, tally.coding.encoder(), code_dtype(tally.coding.size))
+            columns[code] = exact.alias(code)
+        if weight is not None and tally.weighing is not None and weight not in columns:
+            exact, dtype = tally.weighing.expression(tally.columns, tally.types), _weight_dtype(tally.weighing)
+            if exact is None:
+                exact = _by_row(tally.columns, tally.weighing.weigher(), dtype)
+            columns[weight] = exact.fill_null(0).cast(column_types.from_numpy_dtype(dtype)).alias(weight)
+    return columns
+
+
+def _cuts(tallies: Sequence[Tally]) -> list[Cut]:
+    """Return tallies with what their rows count by."""
+    columns = _made(tallies)
+
+    def of(name: str | None) -> pl.Expr | None:
+        return None if name is None else columns[name]
+
+    return [Cut(tally, of(_code_name(tallies, i)), of(_weight_name(tallies, i))) for i, tally in enumerate(tallies)]
+
+
+def _weight_dtype(weighing: Weighing) -> np.dtype[np.signedinteger]:
+    return np.dtype(np.int32 if weighing.largest < 1 << 31 else np.int64)
+
+
+def _bytes_of_row(tallies: Sequence[Tally]) -> int:
+    """Return what the codes and weights of a row take."""
+    columns: dict[str | None, int] = {}
+    for number, tally in enumerate(tallies):
+        columns[_code_name(tallies, number)] = code_dtype(tally.coding.size).itemsize
+        if tally.weighing is not None:
+            columns[_weight_name(tallies, number)] = _weight_dtype(tally.weighing).itemsize
+    columns.pop(None, None)
+    return sum(columns.values())
+
+
+def _by_row(
+    columns: Sequence[pl.Expr],
+    function: Callable[[Sequence[pl.Series]], NDArray[np.generic]],
+    dtype: np.dtype[np.generic],
+) -> pl.Expr:
+    """Return an integer for every row, from what NumPy makes of columns."""
+    return pl.map_batches(
+        list(columns) or [pl.lit(0)],
+        deaf(lambda values: pl.Series(function(values).astype(dtype, copy=False))),
+        column_types.from_numpy_dtype(dtype),
+        is_elementwise=True,
+    )
+
+
+def _by_group(histogram: pl.DataFrame, layout: Layout, groups: int) -> Histogram:
+    """Return the histogram with the cells taken apart, sorted."""
+    cells: NDArray[np.integer]
+    if 1 << layout.bits <= _CELLS_PER_COUNT * histogram.height:
+        every = np.zeros(1 << layout.bits, np.int64)
+        is_there = np.zeros(1 << layout.bits, bool)
+        at = histogram["cell"].to_numpy()
+        every[at], is_there[at] = histogram["count"].to_numpy(), True
+        cells = np.flatnonzero(is_there)
+        counts = every[cells]
+    else:
+        cells, counts = _sorted(histogram, layout)
+    if layout.group_bits:
+        group_numbers = (cells >> layout.code_bits).astype(np.int64)
+        return Histogram.of_cells(group_numbers, cells & ((1 << layout.code_bits) - 1), counts, groups)
+    # With one group there is nothing to take apart.
+    return Histogram(cells.astype(np.int64), counts, np.array([len(cells)]))
+
+
+def _sorted(histogram: pl.DataFrame, layout: Layout) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
+    """Return the cells in ascending order, and their counts."""
+    cells, counts = histogram["cell"].to_numpy(), histogram["count"].to_numpy()
+    bits = int(counts.max(initial=0)).bit_length()
+    if layout.bits + bits <= 64 and counts.min(initial=0) >= 0:  # both in one word, which sorts several times as fast
+        words = cells.astype(np.uint64) << np.uint64(bits)
+        words |= counts.astype(np.uint64)
+        words = sorted_words(words)
+        return words >> np.uint64(bits), (words & np.uint64((1 << bits) - 1)).astype(np.int64)
+    order = np.argsort(cells)
+    return cells[order], counts[order]

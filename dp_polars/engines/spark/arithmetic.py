@@ -1,0 +1,162 @@
+"""Codes, weights and their sums as Spark's own arithmetic, equal to that of the encoders on every row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import astuple
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from dp_polars._base import column_types
+from dp_polars._base.process import require
+from dp_polars._bins.binning import FloatSteps, NearestCoding, OneCode, Squares, Units
+from dp_polars._mechanisms.noise import LARGEST_VALUE
+from dp_polars.engines.spark.types import spark_types
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, WindowSpec
+
+    from dp_polars._bins.binning import Coding
+    from dp_polars._release.contract import Tally
+
+
+sf = require("pyspark.sql.functions", extra="spark")
+
+# Digits after the point up to which Spark holds a decimal of 64 bits times the power of ten that makes it whole.
+_MOST_DIGITS = 17
+# Bits of a weight that are added up apart from the others.
+_LOW_BITS = 16
+# The physical integers of columns that are no integers.
+_PHYSICAL: dict[pl.DataType, Callable[[Column], Column]] = {
+    pl.Date(): sf.unix_date,
+    pl.Datetime("us", "UTC"): sf.unix_micros,
+}
+
+
+def long(number: int) -> Column:
+    """Return a constant of 64 bits."""
+    return sf.lit(number).cast("long")
+
+
+def clip(number: Column, low: int, high: int) -> Column:
+    """Return what lies within the bounds; null becomes the largest."""
+    return sf.greatest(long(low), sf.least(number, long(high)))
+
+
+def is_evidence(value: Column, kind: spark_types.DataType) -> Column:
+    """Return whether there is a value."""
+    return value.isNotNull() & ~sf.isnan(value) if is_float(kind) else value.isNotNull()
+
+
+def is_float(kind: spark_types.DataType) -> bool:
+    """Return whether a column may hold NaN and -0.0."""
+    return isinstance(kind, (spark_types.FloatType, spark_types.DoubleType))
+
+
+def code(coding: Coding, value: Column) -> Column | None:
+    """Return the code of a value that is there. None: only a list, or Python, has it."""
+    if isinstance(coding, OneCode):
+        return long(0)
+    return _code_by_steps(coding, value) if isinstance(coding, NearestCoding) else None
+
+
+def _code_by_steps(coding: NearestCoding, value: Column) -> Column | None:
+    """Return the code of a value as Spark's own arithmetic; None where only Python has it."""
+    steps, dtype = coding.steps, coding.column
+    last = coding.size - 1
+    if isinstance(steps, FloatSteps):
+        place = (value.cast("double") - sf.lit(steps.start)) * sf.lit(steps.per_step) - sf.lit(0.5)
+        # Clipped before it becomes an integer: beyond 64 bits Spark would raise.
+        return sf.ceil(sf.greatest(sf.lit(0.0), sf.least(place, sf.lit(float(last))))).cast("long")
+    if steps is None or dtype is None or not (dtype in _PHYSICAL or dtype.is_integer()):
+        return None
+    low, high, whole, shift, stride = (long(number) for number in astuple(steps)[:5])
+    physical = _PHYSICAL[dtype](value) if dtype in _PHYSICAL else value
+    place = (sf.greatest(low, sf.least(physical.cast("long"), high)) - low) * whole + shift
+    # `div` rounds towards 0, not down: below 0, that is clipped anyway.
+    return sf.greatest(sf.lit(0), sf.least(sf.call_function("div", place, stride), sf.lit(last))).cast("long")
+
+
+def weighs_exactly(tally: Tally) -> bool:
+    """Whether Spark's arithmetic gives each row its weight."""
+    if tally.weighing is None:
+        return True
+    if not isinstance(tally.weighing, Units):
+        return False
+    dtype = tally.types[tally.weighing.column]
+    return not (isinstance(dtype, pl.Decimal) and dtype.scale > _MOST_DIGITS)
+
+
+def units_of(tally: Tally) -> Units:
+    """Return how rows are weighed, of a tally that `weighs_exactly`."""
+    if not isinstance(tally.weighing, Units):
+        msg = "unreachable: such weights are refused"
+        raise AssertionError(msg)
+    return tally.weighing
+
+
+def units(weighing: Units, value: Column, dtype: pl.DataType) -> Column:
+    """Return the weight of a value that is there, before it is doubled: the arithmetic of `Units.weigher`."""
+    low, high = weighing.ends
+    return clip(_nearest(weighing, value, dtype, low, high), low, high)
+
+
+def doubled(weighing: Units, number: Column) -> Column:
+    """Return the weight, of what `units` gave: the arithmetic of `of_units`."""
+    distance = Units.of_units(weighing, number, long)
+    if not isinstance(weighing, Squares):
+        return distance
+    square = sf.shiftright(distance * distance + long(weighing.half), weighing.shift)
+    return long(2) * square - long(weighing.largest)
+
+
+def _nearest(weighing: Units, value: Column, dtype: pl.DataType, low: int, high: int) -> Column:
+    """Return how many whole units are nearest to a value, ties to even.
+
+    If that is beyond the bounds, any number beyond them is returned: the caller clips it.
+    """
+    tick = column_types.tick(dtype)
+    if tick is None:
+        # `rint` breaks ties as NumPy's does. Clipped before it becomes an integer: NaN is taken for the largest.
+        ratio = value.cast("double") * sf.lit(float(1 / weighing.step))
+        return sf.rint(sf.greatest(sf.lit(float(low)), sf.least(ratio, sf.lit(float(high))))).cast("long")
+    per_step = weighing.step / tick
+    if per_step < 1:
+        steps = weighing.ticks(tick)
+        return clip(_digits(value, dtype, low // steps, -(-high // steps)), low // steps, -(-high // steps)) * steps
+    per = int(per_step)
+    physical = _digits(value, dtype, low * per, high * per)
+    rest = sf.pmod(physical, long(per))
+    whole = sf.call_function("div", physical - rest, long(per))
+    return whole + (long(2) * rest + sf.pmod(whole, long(2)) > long(per)).cast("long")
+
+
+def _digits(value: Column, dtype: pl.DataType, low: int, high: int) -> Column:
+    """Return a value in units of its last digit, clipped to bounds of at most 2**62 of them."""
+    if not isinstance(dtype, pl.Decimal):
+        return clip(value.cast("long"), low, high)
+    most = 10**dtype.precision - 1
+    ends = [sf.lit(Decimal(min(max(end, -most), most)).scaleb(-dtype.scale)) for end in (low, high)]
+    kind = spark_types.DecimalType(dtype.precision, dtype.scale)
+    clipped = sf.greatest(ends[0].cast(kind), sf.least(value, ends[1].cast(kind)))
+    # Up to 19 + `_MOST_DIGITS` + 2 = 38 digits: Spark rounds no product of that many.
+    digits = clipped.cast(spark_types.DecimalType(19, dtype.scale)) * sf.lit(Decimal(10**dtype.scale))
+    return digits.cast("long")
+
+
+def total(weight: Column, window: WindowSpec | None = None) -> Column:
+    """Return Σ weight, clamped to ±LARGEST_VALUE: exactly, for weights of at most 2**31 of fewer than 2**45 rows.
+
+    Null where all weights are.
+
+    Spark's sum of that many weights may leave 64 bits: whether it raised, or wrapped around, would depend on the rows.
+    The sums of their high bits and of their low bits don't. Clamping the former changes no sum that is not clamped
+    anyway.
+    """
+    parts = [sf.sum(part) for part in (sf.shiftright(weight, _LOW_BITS), weight.bitwiseAND(long(2**_LOW_BITS - 1)))]
+    high, low = parts if window is None else [part.over(window) for part in parts]
+    together = clip(high, -(2 ** (63 - _LOW_BITS)), 2 ** (62 - _LOW_BITS)) * long(2**_LOW_BITS) + low
+    # Null, the sum of no weights, must stay so: clipped, it would be the largest.
+    return sf.when(high.isNotNull(), clip(together, -LARGEST_VALUE, LARGEST_VALUE))

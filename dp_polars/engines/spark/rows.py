@@ -1,0 +1,306 @@
+"""Rows of Spark's tables as columns of types that are known."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from dp_polars._bins.binning import CategoryCoding, OneCode
+from dp_polars._release.contract import Product, reading_values
+from dp_polars.engines.spark.arithmetic import clip, code, doubled, is_evidence, is_float, long, sf, units, units_of
+from dp_polars.engines.spark.types import spark_types
+
+if TYPE_CHECKING:
+    import polars as pl
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+    from dp_polars._base.column_types import PrivacyUnit
+    from dp_polars._release.contract import Tally
+
+
+# Functions in other languages, rows in memory, chance and clocks, as Spark's classes and messages name them.
+_NO_TEXT = re.compile(
+    r'"class": ?"[^"]*(?:UDF|UDAF|RDD|LocalRelation|Python|Pandas|MapElements|MapPartitions|TypedFilter|Aggregator'
+    r'|Rand\w*|Uuid|Shuffle|Current\w+|Now|LocalTimestamp)"'
+    r'|"(?:commonInlineUserDefined\w+|pythonUdf|javaUdf|\w*[lL]ocalRelation)": ?\{'
+    r'|"functionName": ?"(?:rand\w*|uuid|shuffle|now|current_\w+|localtimestamp)"'
+)
+_NUMBER = re.compile(r'(?<=[^\\]"planId": ")\d+')
+
+
+def text_of_frame(frame: DataFrame) -> str | None:
+    """Return a digest of what made a frame, and of the files that it reads; None where it has no text.
+
+    It reads no row. Numbers that Spark gives to columns and plans count by their order alone.
+    """
+    if hasattr(frame, "_jdf"):
+        plan = frame._jdf.queryExecution().analyzed()
+        # Neither text has everything: the short one leaves columns out, the tree a character after LIKE.
+        tree, shown = plan.toJSON(), re.sub(r"#\d+L?", "#", plan.toString())
+        text = json.dumps([_renamed(json.loads(tree), {}), shown])
+    else:
+        from google.protobuf.json_format import MessageToJson
+
+        numbers: dict[str, int] = {}
+        tree = MessageToJson(frame._plan.to_proto(frame.sparkSession.client))
+        text = _NUMBER.sub(lambda found: str(numbers.setdefault(found[0], len(numbers))), tree)
+    if _NO_TEXT.search(tree):
+        return None
+    return hashlib.sha256(json.dumps([text, sorted(frame.inputFiles())]).encode()).hexdigest()
+
+
+def _renamed(tree: Any, ids: dict[tuple[int, str], int]) -> Any:  # noqa: ANN401  # what JSON holds
+    """Return a tree whose columns are numbered in the order in which they stand in it."""
+    if isinstance(tree, dict):
+        if {"id", "jvmId"} <= tree.keys():
+            return ids.setdefault((tree["id"], tree["jvmId"]), len(ids))
+        return {key: _renamed(value, ids) for key, value in tree.items()}
+    return [_renamed(value, ids) for value in tree] if isinstance(tree, list) else tree
+
+
+# Public tables up to this size go to every executor, so that the private rows need not be sorted for the join.
+_BROADCAST = 1 << 17
+
+
+def key_table(spark: SparkSession, keys: pl.DataFrame | None, kinds: Iterable[DataType]) -> DataFrame:
+    """Return the public keys in columns `k0`, `k1`, … of these types, and each one's number, `group`."""
+    numbers = pl.DataFrame({"group": pl.arange(1 if keys is None else keys.height, eager=True)})
+    named = [] if keys is None else [column.alias(f"k{i}") for i, column in enumerate(keys.get_columns())]
+    schema = spark_types.StructType(
+        [spark_types.StructField(f"k{i}", kind) for i, kind in enumerate(kinds)]
+        + [spark_types.StructField("group", spark_types.LongType())]
+    )
+    return spark.createDataFrame(pl.DataFrame([*named, *numbers.get_columns()]).to_arrow(), schema)
+
+
+def distinct(spark: SparkSession, constants: pl.DataFrame, kinds: Iterable[DataType]) -> int:
+    """Return how many rows of constants differ to Spark, in these types."""
+    table = key_table(spark, constants, kinds).drop("group")
+    if constants.height <= _BROADCAST:
+        table = table.coalesce(1)  # no shuffle
+    return int(table.distinct().count())
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The public groups: the private columns of their keys, and their types; the keys with their numbers; how many.
+
+    A `Product` has several tables, one for each column, and how far apart in them the numbers are.
+    """
+
+    columns: Sequence[str]
+    types: Sequence[DataType]
+    table: DataFrame
+    number: int
+    factors: Sequence[tuple[Groups, int]] = ()
+
+    @classmethod
+    def of(cls, frame: DataFrame, keys: pl.DataFrame | Product | None) -> Groups:
+        """Return the groups with these keys. None: one group."""
+        if isinstance(keys, Product):
+            factors = [cls.of(frame, values.to_frame()) for values in keys.values]
+            kinds = [kind for one in factors for kind in one.types]
+            strided = list(zip(factors, keys.strides, strict=True))
+            return cls(keys.columns, kinds, factors[0].table, keys.height, strided)
+        columns = [] if keys is None else keys.columns
+        kinds = [frame.schema[name].dataType for name in columns]
+        return cls(columns, kinds, key_table(frame.sparkSession, keys, kinds), 1 if keys is None else keys.height)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of keys in rows that are not yet `in_groups`."""
+        return [f"k{i}" for i in range(len(self.columns))]
+
+    def in_groups(self, rows: DataFrame) -> DataFrame:
+        """Put the number of the group in the place of its key; rows of other keys are left out."""
+        if not self.columns:
+            return rows.withColumn("group", long(0))
+        if self.factors:
+            group = long(0)
+            for i, (one, stride) in enumerate(self.factors):
+                rows = one.in_groups(rows.withColumnRenamed(f"k{i}", "k0")).withColumnRenamed("group", f"place{i}")
+                group = group + sf.col(f"place{i}") * long(stride)
+            return rows.withColumn("group", group).drop(*(f"place{i}" for i in range(len(self.factors))))
+        table = sf.broadcast(self.table) if self.number <= _BROADCAST else self.table
+        return rows.join(table, self.names).drop(*self.names)
+
+
+def with_columns(rows: DataFrame, columns: dict[str, Column]) -> DataFrame:
+    """Add columns, if any: Spark Connect takes no empty list of them."""
+    return rows.withColumns(columns) if columns else rows
+
+
+def with_codes(rows: DataFrame, values: str, code: str, categories: pl.Series, kind: DataType) -> DataFrame:
+    """Add the codes of values, of this type, that are among the categories; null for others."""
+    table = pl.DataFrame({values: categories, code: pl.arange(len(categories), eager=True)}).to_arrow()
+    schema = spark_types.StructType(
+        [spark_types.StructField(values, kind), spark_types.StructField(code, spark_types.LongType())]
+    )
+    codes = rows.sparkSession.createDataFrame(table, schema)
+    return rows.join(sf.broadcast(codes) if len(categories) <= _BROADCAST else codes, values, "left")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A tally and the columns that it reads, which tallies share.
+
+    Parameters
+    ----------
+    number
+        The position of the tally among those of the release.
+    has
+        A column that is null where a row is no evidence. None: every row is evidence. Where codes are not all 0, it
+        holds them.
+    values
+        The type of the values that it holds instead, where these are to be coded when they are counted.
+    units
+        The weight of a row before it is doubled. None: one each.
+    keeps
+        The column that says which rows stay. Tallies that differ in their weights alone share it.
+    """
+
+    number: int
+    tally: Tally
+    has: str | None
+    values: DataType | None
+    units: str | None
+    keeps: str
+
+    @property
+    def code(self) -> str | None:
+        """The column of codes. None: 0 in every row."""
+        return None if isinstance(self.tally.coding, OneCode) else self.has
+
+    @property
+    def is_evidence(self) -> Column:
+        """Whether a row is evidence."""
+        return sf.expr("true") if self.has is None else sf.col(self.has).isNotNull()
+
+    @property
+    def together(self) -> str | None:
+        """The column of what a person weighs in a group and code, where people are weighed."""
+        return f"weight{self.number}" if self.tally.people and self.units is not None else None
+
+    @property
+    def of_person(self) -> Column:
+        """What is left of `together`, clipped."""
+        return clip(sf.col(self.together), *units_of(self.tally).of_person)
+
+    @property
+    def of_row(self) -> Column:
+        """The weight of a row."""
+        return long(1) if self.units is None else doubled(units_of(self.tally), sf.col(self.units))
+
+    @property
+    def weight(self) -> Column:
+        """What is added up."""
+        return self.of_row if self.together is None else self.of_person
+
+
+def evidence(
+    rows: DataFrame, privacy_unit: PrivacyUnit | None, key_columns: Sequence[str], values: Mapping[str, Column]
+) -> DataFrame:
+    """Return the rows of somebody: the columns `person0`, …, `k0`, …, and those of `values`."""
+    kinds = rows.schema
+    chosen = [_typed(kinds, name).alias(f"k{i}") for i, name in enumerate(key_columns)]
+    chosen += [column.alias(name) for name, column in values.items()]
+    if privacy_unit is None:
+        return rows.select(*chosen)
+    people = dict(zip(person_of(privacy_unit), privacy_unit, strict=True))
+    somebody = [is_evidence(sf.col(of), kinds[name].dataType) for of, name in people.items()]
+    rows = rows.select(*chosen, *(_one_zero(kinds, name).alias(of) for of, name in people.items()))
+    for is_somebody in somebody:
+        rows = rows.filter(is_somebody)
+    return rows
+
+
+def person_of(privacy_unit: PrivacyUnit | None) -> list[str]:
+    """Return which columns of `evidence` say whose rows are. They are hashed one after the other, as Spark does."""
+    return [f"person{i}" for i, _ in enumerate(privacy_unit or ())]
+
+
+def read(
+    frame: DataFrame,
+    privacy_unit: PrivacyUnit | None,
+    groups: Groups,
+    tallies: Mapping[int, Tally],
+    *,
+    looks_up: bool = True,
+) -> tuple[DataFrame, list[Asked]]:
+    """Return the evidence, and where each of the tallies, by their numbers, has its columns.
+
+    Without `looks_up` values stand in the place of codes that a list of categories has.
+    """
+    nulls: dict[str, Column] = {}
+    kinds = frame.schema
+
+    def put(new: str, old: str) -> None:
+        nulls[new] = sf.when(sf.col(quoted(old)).isNull(), long(0))
+
+    tallies = dict(zip(tallies, reading_values([*tallies.values()], kinds.names, put), strict=True))
+    names = dict.fromkeys(name for tally in tallies.values() for name in tally.names)
+    values = {name: f"value{i}" for i, name in enumerate(names)}
+    columns = {new: nulls[name] if name in nulls else _one_zero(kinds, name) for name, new in values.items()}
+    types_of = {name: spark_types.LongType() if name in nulls else kinds[name].dataType for name in names}
+    rows = evidence(frame, privacy_unit, groups.columns, columns)
+    chosen: dict[str, Column] = {}
+    lists: dict[str, tuple[str, pl.Series, DataType]] = {}
+    places: dict[object, str] = {}
+    asked = []
+    for number in sorted(tallies, key=lambda number: tallies[number].reading_order):
+        tally = tallies[number]
+        has: str | None = None
+        weight: str | None = None
+        of = [values[name] for name in tally.names]
+        there = [is_evidence(sf.col(values[name]), types_of[name]) for name in tally.names]
+        if tally.weighing is not None:
+            weighing = units_of(tally)
+            i = weighing.column
+            tells = isinstance(tally.coding, OneCode) and i == 0
+            weight = places.setdefault((of[i], weighing.lower, weighing.upper, weighing.step, tells), f"units{number}")
+            found = sf.when(there[i], units(weighing, sf.col(of[i]), tally.types[i]))
+            chosen[weight] = found if tells else found.otherwise(long(0))
+            if tells:
+                places.setdefault(of[0], weight)
+        uncoded: DataType | None = None
+        if of:
+            has = places.setdefault(
+                of[0] if isinstance(tally.coding, OneCode) else (of[0], tally.coding), f"code{number}"
+            )
+            known = code(tally.coding, sf.col(of[0]))
+            if looks_up and isinstance(tally.coding, CategoryCoding):
+                lists[has] = of[0], tally.coding.values, types_of[tally.names[0]]
+            elif known is None:
+                uncoded = types_of[tally.names[0]]
+            if has not in chosen and has not in lists:
+                chosen[has] = sf.when(there[0], sf.col(of[0]) if known is None else known)
+                places.setdefault(of[0], has)
+        same = has, isinstance(tally.coding, OneCode) if tally.people else None, tally.limits
+        asked.append(Asked(number, tally, has, uncoded, weight, places.setdefault(same, f"keeps{number}")))
+    rows = with_columns(rows, chosen)
+    for name, (value, categories, kind) in lists.items():
+        rows = with_codes(rows, value, name, categories, kind)
+    return rows.drop(*values.values()), sorted(asked, key=lambda one: one.number)
+
+
+def _typed(kinds: StructType, name: str) -> Column:
+    """Return a column as the type that was looked at: a frame of Spark Connect is analysed anew whenever it runs."""
+    return sf.col(quoted(name)).cast(kinds[name].dataType)
+
+
+def _one_zero(kinds: StructType, name: str) -> Column:
+    """Return a column in which -0.0 is 0.0, in hashes too."""
+    column, kind = _typed(kinds, name), kinds[name].dataType
+    return column + sf.lit(0.0).cast(kind) if is_float(kind) else column
+
+
+def quoted(name: str) -> str:
+    """Return a name of a column as Spark reads it, whatever it holds."""
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,289 @@
+"""What executors run, and how it is sent to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeAlias
+from weakref import WeakSet
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dp_polars._base.column_types import is_wide
+from dp_polars._base.process import deaf
+from dp_polars._mechanisms.histograms import Histogram
+from dp_polars._questions.unlisted_keys import COUNT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from dp_polars._base.rng import Ints
+    from dp_polars._bins.binning import Coding
+    from dp_polars._questions.unlisted_keys import KeysThatAreThere
+    from dp_polars._release.contract import Output, Shown
+
+
+Stage: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
+
+VERSION: str = import_module("dp_polars").__version__
+MARKER = -1
+COUNTED = ["group", "tally", "code", "count"]
+# Rows that are drawn at once: Spark's batches of 10,000 would cost mostly overhead.
+_ROWS = 1 << 18
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One output, and the types that its answers, and what is drawn for it, get in Spark."""
+
+    output: Output
+    dtype: pl.DataType
+    drawn: tuple[pl.DataType, ...]
+
+    @property
+    def width(self) -> int:
+        """How many numbers or candidates a group's answer has."""
+        return self.output.query.answer_width(*self.output.types)
+
+
+def versions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Return which version of this package a task has: Spark looks for this function by its name, as for all others."""
+    for batch in batches:
+        yield pa.RecordBatch.from_pydict({"version": [VERSION] * batch.num_rows})
+
+
+def encoding(codings: Mapping[int, tuple[str, Coding, pl.DataType]]) -> Stage:
+    """Return the stage from (group, tally, code, count, values …) to (group, tally, code, count).
+
+    `codings` says of which tallies the codes are found here: in which column their values are, how they are coded, and
+    their type. Values that are ignored are left out. Those of one code are added up as far as they come together: where
+    they are many more than candidates, that is most of them.
+    """
+
+    def encode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        encoders = {tally: coding.encoder() for tally, (_, coding, _) in codings.items()}
+        for rows in _in_chunks(batches, _ROWS):
+            coded = rows.filter(pc.invert(pc.is_in(rows["tally"], pa.array(list(codings), pa.int64()))))
+            # All batches must have one schema, also by what may be null.
+            yield from pa.table({name: coded[name] for name in COUNTED}).to_batches()
+            for tally, (name, coding, column) in codings.items():
+                part = rows.filter(pc.equal(rows["tally"], tally))
+                values = part[name]
+                if isinstance(column, pl.Datetime) and column.time_zone is not None:
+                    values = values.cast(
+                        pa.timestamp("us", column.time_zone)
+                    )  # the session's zone may be none of Polars'
+                codes = encoders[tally]([pl.Series(values).cast(column)])
+                numbers = {other: part[other] for other in ("group", "tally", "count")}
+                found = pl.LazyFrame({**numbers, "code": codes}).filter(pl.col("code") < coding.size)
+                counted = found.group_by("group", "tally", "code").agg(pl.col("count").sum())
+                yield from counted.collect(engine="in-memory").cast(pl.Int64).to_arrow().to_batches()
+
+    return _deaf(encode)
+
+
+def selecting(question: KeysThatAreThere, types: pl.Schema) -> Stage:
+    """Return the stage from (k0, k1, …, people) to the keys that are shown, with their noisy numbers if asked."""
+
+    def select(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in _in_chunks(batches, _ROWS):
+            *keys, people = rows.combine_chunks().columns
+            # The values matter only where types are wide.
+            wide = [pl.Series(key) for key, dtype in zip(keys, types.dtypes(), strict=True) if is_wide(dtype)]
+            shown, noisy = question.drawn(wide, _numpy(people))
+            names = list(types)
+            if question.counts:
+                keys, names = [*keys, pa.chunked_array([noisy])], [*names, COUNT]
+            yield from pa.table(keys, names=names).filter(pa.array(shown)).to_batches()
+
+    return _deaf(select)
+
+
+def drawing(answers: Sequence[Answer], names: Sequence[str]) -> Stage:
+    """Return the stage from a histogram, sorted by group, to one row per group: its key, and what is drawn for it.
+
+    `names` are those of the columns.
+    """
+    widest = max(answer.width for answer in answers)
+
+    def draw(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for histogram in whole_groups(batches):
+            for part in _parts(histogram, max(1, _ROWS // widest)):
+                yield pa.RecordBatch.from_arrays(_draw(part, answers), names=list(names))
+
+    return _deaf(draw)
+
+
+def presenting(answers: Sequence[Answer], shown: Shown, names: Sequence[str]) -> Stage:
+    """Return the stage from what `drawing` gave, or a part of it, to the same rows as they are shown.
+
+    `names` are those of the key columns and of the answers.
+    """
+
+    def present(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.num_rows:
+                columns = batch.columns
+                keys = len(columns) - sum(len(answer.drawn) for answer in answers)
+                drawn = [pl.Series(column.cast(_in_utc(column.type))) for column in columns[keys:]]
+                columns = columns[:keys]
+                for answer, found in zip(answers, shown.columns(drawn), strict=True):
+                    columns += [in_arrow(column, answer.dtype) for column in found]
+                yield pa.RecordBatch.from_arrays(columns, names=list(names))
+
+    return _deaf(present)
+
+
+def _deaf(stage: Stage) -> Stage:
+    """Return a stage that is deaf while it works, and not while Spark does: a generator would be so in between, too."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        results = stage(batches)
+        while True:
+            batch = deaf(next)(results, None)
+            if batch is None:
+                return
+            yield batch
+
+    return run
+
+
+def _parts(histogram: pa.Table, most_groups: int) -> Iterator[pa.Table]:
+    """Yield the histogram in tables of whole groups, `most_groups` in each but the last."""
+    groups = _numpy(histogram["group"])
+    starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1]))[::most_groups].tolist()
+    for start, stop in zip(starts, [*starts[1:], len(groups)], strict=True):
+        yield histogram.slice(start, stop - start)
+
+
+def whole_groups(batches: Iterable[pa.RecordBatch], most_rows: int = _ROWS) -> Iterator[pa.Table]:
+    """Yield the rows in tables of whole groups, many at once: Spark's batches end anywhere.
+
+    What is held of a group that goes on and on is added up whenever it has doubled.
+    """
+    held: list[pa.Table] = []  # the last group so far
+    for rows in _in_chunks(batches, most_rows):
+        groups = _numpy(rows["group"])
+        last = int(np.searchsorted(groups, groups[-1]))
+        if last == 0 and held and held[0]["group"][0].as_py() == groups[0]:
+            held.append(rows)
+            if sum(part.num_rows for part in held) > 2 * max(most_rows, held[0].num_rows):
+                held = [_added_up(pa.concat_tables(held))]
+            continue
+        if held or last:
+            yield pa.concat_tables([*held, rows.slice(0, last)])
+        held = [rows.slice(last)]
+    if held:
+        yield pa.concat_tables(held)
+
+
+def _added_up(histogram: pa.Table) -> pa.Table:
+    """Return the rows of one group with each code once."""
+    is_marker = pc.equal(histogram["tally"], MARKER)
+    counted = histogram.filter(pc.invert(is_marker)).group_by(COUNTED[:3]).aggregate([("count", "sum")])
+    counted = counted.rename_columns(COUNTED)
+    together = pa.concat_tables([histogram.filter(is_marker), counted], promote_options="default")
+    return together.cast(histogram.schema)  # a sum may be null, Spark's columns may not
+
+
+def _in_chunks(batches: Iterable[pa.RecordBatch], most_rows: int) -> Iterator[pa.Table]:
+    """Yield the rows in tables of at least `most_rows`, but for the last one."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        if batch.num_rows:
+            held.append(batch)
+        if sum(part.num_rows for part in held) >= most_rows:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _draw(histogram: pa.Table, answers: Sequence[Answer]) -> list[pa.Array]:
+    """Return the keys of all groups of the table, and what is drawn for them."""
+    groups, tallies, codes, counts = (_numpy(histogram[name]) for name in COUNTED)
+    markers = np.flatnonzero(tallies == MARKER)
+    listed = groups[markers]
+    columns = [column.combine_chunks() for column in histogram.drop_columns(COUNTED).take(markers).columns]
+    for answer in answers:
+        counted = []
+        for tally in answer.output.tallies:
+            places = np.flatnonzero(tallies == tally)
+            counted.append(_histogram(groups[places], codes[places], counts[places], listed))
+        columns += map(in_arrow, answer.output.drawn(counted), answer.drawn)
+    return columns
+
+
+def in_arrow(column: pl.Series, dtype: pl.DataType) -> pa.Array:
+    """Return a column as Spark reads it: it has no lists with 64-bit offsets."""
+    found = column.cast(dtype).to_arrow()
+    return found.cast(pa.list_(found.type.value_type)) if column.dtype == pl.List else found
+
+
+def _in_utc(kind: pa.DataType) -> pa.DataType:
+    """Return a type with times in UTC: the session's zone may be none of Polars'."""
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz and "UTC")
+    if pa.types.is_list(kind):
+        return pa.list_(_in_utc(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _in_utc(field.type)) for field in kind.fields])
+    return kind
+
+
+def _histogram(groups: Ints, codes: Ints, counts: Ints, listed: Ints) -> Histogram:
+    """Return the histogram of one tally, in the order of the groups listed, which ascend."""
+    if not np.isin(groups, listed).all():
+        msg = "Every group must come with its key: Spark has divided one between two tasks."
+        raise RuntimeError(msg)
+    # A code has a row from each task that encoded it.
+    return Histogram.of_pairs(np.searchsorted(listed, groups), codes, counts, len(listed))
+
+
+def _numpy(column: pa.ChunkedArray) -> Ints:
+    array: Ints = column.to_numpy()
+    return array
+
+
+# Rows of constants, over as many tasks as Spark takes: enough for one on each executor.
+_PROBED = 1024
+
+_ready: WeakSet[SparkSession] = WeakSet()
+
+
+def mapped(rows: DataFrame, stage: Stage, schema: StructType | str) -> DataFrame:
+    """Plan what a stage makes of rows.
+
+    Raises
+    ------
+    RuntimeError
+        If tasks over constants show that the executors lack this package. They run once for a session, before the
+        charge. An executor that comes later with another Python fails on private rows.
+    """
+    if rows.sparkSession not in _ready:
+        _check(rows.sparkSession)
+        _ready.add(rows.sparkSession)
+    return rows.mapInArrow(stage, schema)
+
+
+def _check(spark: SparkSession) -> None:
+    """Refuse executors that have not this version of the package."""
+    try:
+        found = set(spark.range(_PROBED).mapInArrow(versions, "version string").toArrow()["version"].to_pylist())
+    except Exception as error:  # of constants alone, so it may be shown
+        msg = f"a task that imports dp_polars failed on Spark's executors.{_HINT}"
+        raise RuntimeError(msg) from error
+    if found != {VERSION}:
+        msg = f"Spark's executors must have dp_polars {VERSION}, got {', '.join(sorted(found))}.{_HINT}"
+        raise RuntimeError(msg)
+
+
+_HINT = (
+    "\n\nHint: install the same version where PYSPARK_PYTHON points to on every executor; in a notebook on Databricks, "
+    "by %pip install. Nothing was charged."
+)

@@ -1,0 +1,272 @@
+"""Codes and weights of rows as SQL arithmetic, which agrees with the encoders of `_codes` on every row.
+
+Nothing here raises on a value, nor leaves a type, in whatever order an engine takes conditions and columns: values are
+clipped to public bounds before anything else is done with them. The caller leaves out NaN and null.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from dp_polars._base import column_types
+from dp_polars._bins.binning import FloatSteps, IntegerSteps, NearestCoding, OneCode, Squares, Units
+from dp_polars.engines.sql.dialects import cast, constant, ibis
+
+if TYPE_CHECKING:
+    from dp_polars._bins.binning import Coding, Thresholds
+    from dp_polars.engines.sql.dialects import Dialect, Value
+
+
+# A list of points is a tree of comparisons in the SQL text: Ibis needs half a millisecond for each.
+_MOST_POINTS = 4096
+# Digits after the point up to which DuckDB holds a decimal of 64 bits times the power of ten that makes it whole.
+_MOST_PLACES = 18
+_INT64 = np.iinfo(np.int64)
+_EPOCH = dt.datetime(1970, 1, 1)
+_LAST_MICROSECOND = 86_400 * 10**6 - 1
+
+
+def code(coding: Coding, value: Value, dtype: pl.DataType | None, dialect: Dialect) -> Value | None:
+    """Return the code of a value; None where it must be looked up in a list.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the engine's arithmetic is not known to give the code of every value.
+    """
+    if isinstance(coding, OneCode):
+        return integer(0)
+    if not isinstance(coding, NearestCoding) or dtype is None:
+        return None
+    steps, last = coding.steps, coding.size - 1
+    if isinstance(steps, IntegerSteps):
+        place = physical(value, dtype, steps.low, steps.high, dialect) - integer(steps.low)
+        if steps.whole != 1:
+            place = place * integer(steps.whole)
+        if steps.shift:
+            place = place + integer(steps.shift)
+        if steps.stride != 1:
+            # Towards 0, not down: below 0, that is clipped anyway.
+            place = dialect.divide(place, integer(steps.stride))
+        # Times are microseconds, and may lie just beyond ends that are nanoseconds.
+        return place if steps.ends_are_points and dtype != pl.Time else _clip(place, integer(0), integer(last))
+    if isinstance(steps, FloatSteps):
+        low, high = _ends(steps, last)
+        double = dialect.double
+        place = (_clip(_double(value, dtype), double(low), double(high)) - double(steps.start)) * double(steps.per_step)
+        return _clip((place - double(0.5)).ceil(), integer(0), integer(last))
+    thresholds = coding.thresholds
+    if thresholds is None:
+        msg = f"a grid must be given in units of a column of type {dtype}: neither 64 bits nor floats give its codes."
+        raise TypeError(msg)
+    return _by_comparing(thresholds, value, dtype, dialect)
+
+
+def units(weighing: Units, value: Value, dtype: pl.DataType, dialect: Dialect, otherwise: int = 0) -> Value:
+    """Return how many units of its step a value weighs, before that is doubled; `otherwise` for null and NaN.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the engine has no arithmetic for it.
+    """
+    low, high = weighing.ends
+    tick = column_types.tick(dtype)
+    if tick is None:
+        found = _units_of_floats(weighing, _double(value, dtype), low, high, dialect)
+    elif weighing.step < tick:
+        steps = weighing.ticks(tick)
+        found = physical(value, dtype, low // steps, -(-high // steps), dialect) * integer(steps)
+    else:
+        per = int(weighing.step / tick)
+        found = _nearest(physical(value, dtype, low * per, high * per, dialect), per, dialect)
+    if not (dtype.is_integer() and weighing.step == tick):  # of which the physical integer is clipped to these bounds
+        found = _clip(found, integer(low), integer(high))
+    return ibis.ifelse(is_evidence(value, dialect), found, integer(otherwise))
+
+
+def doubled(weighing: Units, number: Value, dialect: Dialect) -> Value:
+    """Return the weight of a row from its units: the arithmetic of `of_units`."""
+    distance = Units.of_units(weighing, number, integer)
+    if not isinstance(weighing, Squares):
+        return distance
+    square = distance * distance
+    if weighing.shift:
+        square = dialect.divide(square + integer(weighing.half), integer(1 << weighing.shift))
+    return square * integer(2) - integer(weighing.largest)
+
+
+def integer(number: int) -> Value:
+    """Return a constant of 64 bits."""
+    return constant(number, "int64")
+
+
+def is_evidence(value: Value, dialect: Dialect) -> Value:
+    """Return whether a value is neither null nor NaN."""
+    kind = value.type()
+    if kind.is_floating() and dialect.nan_in_floats:
+        return value.notnull() & ~value.isnan()
+    if kind.is_decimal() and dialect.nan_in_decimals:
+        return value.notnull() & (value != constant("NaN", kind))
+    return value.notnull()
+
+
+def _clip(number: Value, low: Value, high: Value) -> Value:
+    """Return a number clipped to bounds. NaN gives the upper one: engines that have NaN order it after all numbers."""
+    return ibis.greatest(low, ibis.least(number, high))
+
+
+def _double(value: Value, dtype: pl.DataType) -> Value:
+    """Return the float of a number; of an integer the nearest one, ties to even, as every engine does."""
+    if not (dtype.is_float() or dtype.is_integer()):
+        msg = (
+            f"candidates of a column of type {dtype} must be of such a type too: engines make floats of it in ways of "
+            "their own.\n\nHint: give Decimals, or cast the column to a float in Ibis first."
+        )
+        raise TypeError(msg)
+    return cast(value, "float64")
+
+
+def physical(value: Value, dtype: pl.DataType, low: int, high: int, dialect: Dialect) -> Value:
+    """Return the physical integer of a value, clipped to as much of the bounds as 64 bits hold."""
+    low, high = (min(max(end, int(_INT64.min)), int(_INT64.max)) for end in (low, high))
+    if dtype == pl.Boolean:
+        return _clip(ibis.ifelse(value, integer(1), integer(0)), integer(low), integer(high))
+    ticks = dialect.ticks if dtype.is_temporal() else None
+    if dtype.is_integer() or ticks is not None:
+        # As cases, whose range DuckDB knows: it then counts in an array. It knows no range of `greatest`.
+        number, least, most = cast(value, "int64") if ticks is None else ticks(value), integer(low), integer(high)
+        return ibis.cases((number < least, least), (number > most, most), else_=number)
+    if isinstance(dtype, pl.Decimal):
+        return _of_decimals(value, dtype.scale, low, high)
+    if dtype == pl.Time:
+        return _of_times(value, low // 1000, -(-high // 1000)) * integer(1000)
+    day = 86_400 * 10**6
+    per_unit = day if dtype == pl.Date else 1
+    try:
+        first, last = (_EPOCH + dt.timedelta(microseconds=end * per_unit) for end in (low, high))
+    except OverflowError:
+        msg = "candidates of times must lie in the years 1 to 9999."
+        raise ValueError(msg) from None
+    if dtype == pl.Date:
+        return cast(_clip(value, *(constant(str(end.date()), "date") for end in (first, last))).epoch_days(), "int64")
+    ends = (constant(end.isoformat(" ", "microseconds"), "timestamp") for end in (first, last))
+    return _of_timestamps(_clip(value, *ends))
+
+
+def _of_decimals(value: Value, places: int, low: int, high: int) -> Value:
+    if places > _MOST_PLACES:
+        msg = (
+            f"decimals that are ordered or added up must have at most {_MOST_PLACES} digits after the point, got "
+            f"{places}.\n\nHint: cast the column in Ibis first."
+        )
+        raise TypeError(msg)
+    ends = (constant(f"{Decimal(end).scaleb(-places):f}", f"decimal(38, {places})") for end in (low, high))
+    clipped = cast(_clip(value, *ends), f"decimal(19, {places})")
+    return cast(clipped * constant(10**places, "decimal(19, 0)"), "int64")
+
+
+def _of_timestamps(value: Value) -> Value:
+    """Return microseconds since 1970. Whole seconds are exact also where an engine gives floats."""
+    seconds = cast(value.truncate("s").epoch_seconds(), "int64")
+    return seconds * integer(10**6) + cast(value.microsecond(), "int64")
+
+
+def _of_times(value: Value, low: int, high: int) -> Value:
+    """Return microseconds of the day. DuckDB and Postgres have a 24:00:00, which no Python time is."""
+    within = (min(max(end, 0), _LAST_MICROSECOND) for end in (low, high))
+    ends = ((_EPOCH + dt.timedelta(microseconds=end)).time().isoformat("microseconds") for end in within)
+    clipped = _clip(value, *(constant(end, "time") for end in ends))
+    seconds = cast(clipped.hour(), "int64") * integer(3600) + cast(clipped.minute(), "int64") * integer(60)
+    return (seconds + cast(clipped.second(), "int64")) * integer(10**6) + cast(clipped.microsecond(), "int64")
+
+
+def _ends(steps: FloatSteps, last: int) -> tuple[float, float]:
+    """Return floats at and below which the code is 0, and at and above which it is the last.
+
+    Between them no product is too large for a float, nor so small that Postgres would raise for it.
+    """
+
+    def place(x: float) -> float:
+        return math.ceil((x - steps.start) * steps.per_step - 0.5)
+
+    low = steps.start + 0.25 / steps.per_step
+    high = steps.start + (last + 1) / steps.per_step
+    while place(high) < last:
+        high += max(abs(high), 1 / steps.per_step) * 2.0**-50
+    return low if place(low) <= 0 else steps.start, high
+
+
+def _by_comparing(thresholds: Thresholds, value: Value, dtype: pl.DataType, dialect: Dialect) -> Value:
+    """Return how many thresholds a value is above, by a balanced tree of comparisons."""
+    values, below = thresholds.values, thresholds.below
+    if len(values) >= _MOST_POINTS:
+        given = below + len(values) + 1
+        msg = (
+            f"candidates without a regular step must be at most {_MOST_POINTS:,} in SQL, got {given:,}."
+            "\n\nHint: take a grid: dp_polars.grid(…)."
+        )
+        raise ValueError(msg)
+    if not len(values):
+        return integer(below)
+    are_floats = values.dtype.kind == "f"
+    place = (
+        _double(value, dtype) if are_floats else physical(value, dtype, int(values[0]), int(values[-1]) + 1, dialect)
+    )
+    constants = [dialect.double(point) if are_floats else integer(point) for point in values.tolist()]
+
+    def tree(first: int, end: int) -> Value:
+        """Return the code of a value that is above the first thresholds, and not above those from `end` on."""
+        if first == end:
+            return integer(below + first)
+        middle = (first + end) // 2
+        return ibis.ifelse(place > constants[middle], tree(middle + 1, end), tree(first, middle))
+
+    return tree(0, len(values))
+
+
+def _nearest(number: Value, per: int, dialect: Dialect) -> Value:
+    """Return an integer in whole units of `per`: the nearest one, ties to even."""
+    if per == 1:
+        return number
+    one, by = integer(1), integer(per)
+    # Quotients and remainders are rounded towards 0.
+    rest = dialect.remainder(number, by)
+    is_below = rest < integer(0)
+    whole = dialect.divide(number, by) - ibis.ifelse(is_below, one, integer(0))
+    rest = ibis.ifelse(is_below, rest + by, rest)
+    is_odd = dialect.remainder(whole, integer(2)) != integer(0)
+    is_up = (rest > by - rest) | ((rest == by - rest) & is_odd)
+    return whole + ibis.ifelse(is_up, one, integer(0))
+
+
+def _units_of_floats(weighing: Units, value: Value, low: int, high: int, dialect: Dialect) -> Value:
+    """Return floats in whole units of the step: the nearest one, ties to even, whatever ROUND does with ties.
+
+    Beyond the bounds nothing is multiplied, and what is near 0 is 0: Postgres raises for products that are too large or
+    too small.
+    """
+    double = dialect.double
+    per_unit = float(1 / weighing.step)
+    first, last = float(low * weighing.step), float(high * weighing.step)
+    while first * per_unit > low:
+        first = math.nextafter(first, -math.inf)
+    while last * per_unit < high:
+        last = math.nextafter(last, math.inf)
+    small = float(weighing.step / 4)
+    inside = _clip(value, double(first), double(last))
+    inside = ibis.ifelse(inside.abs() < double(small), double(0.0), inside)
+    ratio = _clip(inside * double(per_unit), double(low), double(high))
+    # Adding 2**52 and taking it away rounds a float to the nearest integer, ties to even; larger ones are integers.
+    large = 2.0**52
+    if max(-low, high) <= large / 2:
+        return cast(ratio + double(1.5 * large) - double(1.5 * large), "int64")
+    size = ratio.abs()
+    whole = cast(ibis.ifelse(size < double(large), size + double(large) - double(large), size), "int64")
+    return ibis.ifelse(ratio < double(0.0), -whole, whole)

@@ -1,0 +1,598 @@
+"""From rows to histograms, as one SELECT: the duties of an engine (`_engines/contract.py`).
+
+Which of a person's groups and rows count is decided by numbers that all outputs share: hashes of the person, of what
+the rows say, and of a secret that is drawn for each release. The bounds hold for every secret and every hash: only how
+evenly rows are chosen rests on them.
+
+What is held of a row is what the tallies read: its person, its group, a code for each column that is coded, and a
+weight for each that is added up. All but the person are integers, `ABSENT` where the row is no evidence. Nothing of
+this raises for a value, so it does not matter when an engine leaves rows out.
+"""
+
+from __future__ import annotations
+
+import operator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import TYPE_CHECKING
+
+from dp_polars._bins.binning import CategoryCoding, OneCode, Units
+from dp_polars._mechanisms.noise import LARGEST_VALUE
+from dp_polars._release.contract import Product, gathered, reading_values
+from dp_polars.engines.sql.arithmetic import code, doubled, integer, is_evidence, units
+from dp_polars.engines.sql.dialects import cast, constant, ibis
+from dp_polars.engines.sql.rows import check_public, comparable, public_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    import polars as pl
+
+    from dp_polars._base.column_types import PrivacyUnit
+    from dp_polars._bins.binning import Coding, Weighing
+    from dp_polars._release.contract import Tally, Work
+    from dp_polars._release.protection import Limits
+    from dp_polars.engines.sql.dialects import Common, Dialect, Table, Value
+
+
+#: What stands where a tally has nothing in a cell, or a row is no evidence: no number is so far from 0.
+ABSENT = -(2**63)
+# Orders of groups and of rows are made with secrets of their own.
+_OF_GROUPS, _OF_ROWS = 0, 1
+
+
+@dataclass(frozen=True)
+class Counted:
+    """All histograms of a release.
+
+    Parameters
+    ----------
+    table
+        Rows of integers: `part`, `group`, `code` and numbers, which are sums of weights, of rows or of people. A part
+        is one grouping. A pair of a group and a code may come in several rows of a part, which add up.
+    places
+        The part of each tally, and the name of its numbers.
+    """
+
+    table: Table
+    places: Sequence[tuple[int, str]]
+
+
+def histograms(table: Table, work: Work, dialect: Dialect, common: Common) -> Counted:
+    """Return the histograms of all tallies, all of them from the same rows.
+
+    Where no tally is bounded, each grouping is the native query itself. Otherwise all are made from one expression of
+    bounded rows, which is computed once. Sums of weights are exact and then clamped to ±LARGEST_VALUE, which is
+    what their noise is added to.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the engine is not known to give the codes or weights of every row.
+    """
+    make = _natively if all(tally.limits.everything for tally in work.tallies) else _bounded
+    parts, places = [], dict[int, tuple[int, str]]()
+    for part, (counted, numbers) in enumerate(make(table, work, dialect, common)):
+        parts.append((part, counted, len(numbers)))
+        places |= {tally: (part, f"number{place}") for place, tally in enumerate(numbers)}
+    width = max(numbers for *_, numbers in parts)
+    absent = [{f"number{i}": integer(ABSENT) for i in range(numbers, width)} for *_, numbers in parts]
+    columns = ["part", "group", "code", *(f"number{i}" for i in range(width))]
+    tables = [
+        counted.mutate(part=integer(part), **more).select(columns)
+        for (part, counted, _), more in zip(parts, absent, strict=True)
+    ]
+    return Counted(reduce(lambda one, other: one.union(other), tables), [places[i] for i in range(len(work.tallies))])
+
+
+# --- What is read ---------------------------------------------------------------------------------------------------
+
+
+def code_of(tally: Tally, table: Table, dialect: Dialect) -> tuple[Value | None, Value | None, Value | None]:
+    """Return the column that is coded, its code, and its value where the code must be looked up in a list."""
+    column = table[tally.names[0]] if tally.columns else None
+    found = code(tally.coding, column, tally.types[0] if tally.columns else None, dialect)
+    if found is None and not (isinstance(tally.coding, CategoryCoding) and tally.columns):
+        msg = "candidates must be a list or a grid."
+        raise TypeError(msg)
+    value = comparable(column, column.type(), dialect) if found is None and column is not None else None
+    return column, found, value
+
+
+def columns_read(unit: PrivacyUnit | None, keys: pl.DataFrame | Product | None, tallies: Sequence[Tally]) -> list[str]:
+    """Return the columns that a statement reads, each once."""
+    names = [
+        *(unit or ()),
+        *(() if keys is None else keys.columns),
+        *(name for tally in tallies for name in tally.names),
+    ]
+    return [*dict.fromkeys(names)]
+
+
+def _reading_values(table: Table, tallies: Sequence[Tally]) -> tuple[Table, Sequence[Tally]]:
+    """Return tallies that count values, and the table with the columns for those that counted nulls."""
+    found: dict[str, Value] = {}
+
+    def put(new: str, old: str) -> None:
+        found[new] = ibis.ifelse(table[old].isnull(), integer(0), ibis.null("int64"))
+
+    tallies = reading_values(tallies, table.columns, put)
+    return table.mutate(**found) if found else table, tallies
+
+
+def units_of(tally: Tally) -> Units:
+    """Return how rows are weighed."""
+    if not isinstance(tally.weighing, Units):
+        msg = "rows must be added up by one column of numbers."
+        raise TypeError(msg)
+    return tally.weighing
+
+
+def _weight_of(tally: Tally, table: Table, dialect: Dialect, otherwise: int = 0) -> Value:
+    """Return the weight of a row before it is doubled; `otherwise` where it has none."""
+    weighing = units_of(tally)
+    return units(weighing, table[tally.names[weighing.column]], tally.types[weighing.column], dialect, otherwise)
+
+
+def people_of(table: Table, unit: PrivacyUnit, dialect: Dialect) -> dict[str, Value]:
+    """Return the columns of a privacy unit, as `person0`, `person1` and so on."""
+    return {f"person{i}": _person_of(table[name], dialect) for i, name in enumerate(unit)}
+
+
+def person_in(rows: Table) -> list[str]:
+    """Return which columns of rows are those of `people_of`."""
+    return [name for name in rows.columns if name.startswith("person")]
+
+
+def is_somebody(table: Table, unit: PrivacyUnit, dialect: Dialect) -> list[Value]:
+    """Return what must hold of somebody's rows."""
+    return [is_evidence(table[name], dialect) for name in unit]
+
+
+def _person_of(unit: Value, dialect: Dialect) -> Value:
+    """Return a column of a privacy unit, so that equal values are the same ones, in hashes too."""
+    kind = unit.type()
+    if kind.is_string():
+        return dialect.binary(unit)
+    if kind.is_floating():  # -0.0 is 0.0, also where it is less to the engine
+        zero = constant("0", kind)
+        return ibis.ifelse(unit.abs() == zero, zero, unit)
+    return unit
+
+
+def keys_of(table: Table, keys: pl.DataFrame | Product | None, dialect: Dialect) -> dict[str, Value]:
+    """Return the key columns of the rows, as `k0`, `k1` and so on."""
+    names = [] if keys is None else keys.columns
+    return {f"k{i}": comparable(table[name], table.schema()[name], dialect) for i, name in enumerate(names)}
+
+
+def in_groups(rows: Table, table: Table, keys: pl.DataFrame | Product | None, dialect: Dialect) -> Table:
+    """Put the number of a public group, `group`, in the place of its keys; rows of other keys are left out."""
+    if keys is None:
+        return rows.mutate(group=integer(0))
+    if isinstance(keys, Product):
+        group = integer(0)
+        for i, values in enumerate(keys.values):
+            rows = in_groups(rows.rename(k0=f"k{i}") if i else rows, table, values.to_frame(), dialect)
+            rows = rows.rename(**{f"place{i}": "group"})
+        for i, stride in enumerate(keys.strides):
+            group += rows[f"place{i}"] * integer(stride)
+        return rows.mutate(group=group).drop(*(f"place{i}" for i in range(keys.width)))
+    for key in keys.get_columns():
+        check_public(key)
+    kinds = [table.schema()[name] for name in keys.columns]
+    listed = public_table(keys.get_columns(), kinds, table.get_backend(), dialect)
+    names, public_names = [f"k{i}" for i in range(keys.width)], [f"p{i}" for i in range(keys.width)]
+    rows = rows.inner_join(listed, [rows[one] == listed[other] for one, other in zip(names, public_names, strict=True)])
+    return rows.rename(group="number").drop(*names, *public_names)
+
+
+def _candidates(tally: Tally, table: Table, dialect: Dialect) -> Table:
+    """Return the candidates of a list as `p0`, with their codes as `number`."""
+    values = tally.coding.values  # type: ignore[attr-defined]
+    check_public(values)
+    return public_table([values], [table.schema()[tally.names[0]]], table.get_backend(), dialect)
+
+
+def any_of(conditions: Iterable[Value]) -> Value:
+    """Return whether at least one condition holds."""
+    return reduce(operator.or_, conditions)
+
+
+# --- Sums and numbers -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Number:
+    """What a tally adds up in each cell: of the rows for which `counts` is true (None: of all)."""
+
+    counts: Value | None
+    weight: Value | None = None
+    person: Value | None = None  # distinct ones
+
+
+def _counted(rows: Table, by: Sequence[str], numbers: Sequence[_Number], dialect: Dialect) -> Table:
+    """Return the cells that there are, with `number0`, `number1` and so on."""
+    found = {f"number{i}": _found(rows, number, dialect) for i, number in enumerate(numbers)}
+    return rows.group_by(list(by)).aggregate(**found)
+
+
+def _found(rows: Table, number: _Number, dialect: Dialect) -> Value:
+    some = cast(rows.count(where=number.counts), "int64")
+    total = some
+    if number.person is not None:
+        total = cast(number.person.nunique(where=number.counts), "int64")
+    elif number.weight is not None:
+        weight = number.weight
+        weight = weight if number.counts is None else ibis.ifelse(number.counts, weight, integer(0))
+        total = dialect.total(weight, LARGEST_VALUE)
+    return total if number.counts is None else ibis.ifelse(some > 0, total, integer(ABSENT))
+
+
+def _of_person(weight: Value, weighing: Weighing, dialect: Dialect) -> Value:
+    """Return the sum of a person's weights, clipped to `weighing.of_person`."""
+    low, high = weighing.of_person
+    return ibis.greatest(ibis.least(dialect.total(weight, LARGEST_VALUE), integer(high)), integer(low))
+
+
+# --- Without bounds -------------------------------------------------------------------------------------------------
+
+
+def _natively(table: Table, work: Work, dialect: Dialect, common: Common) -> list[tuple[Table, list[int]]]:
+    """Count before anything else is done: what comes after that sees only its result."""
+    groupings = gathered(work.tallies, partial(_goes_with, several=len(work.privacy_unit or ()) > 1))
+    if len(groupings) > 1:
+        table = common.read_again(table, columns_read(work.privacy_unit, work.keys, work.tallies))
+    return [(_native(table, work, numbers, dialect), numbers) for numbers in groupings]
+
+
+def _goes_with(tally: Tally, other: Tally, *, several: bool) -> bool:
+    """Return whether two histograms are of one grouping; `several`: people are told apart by several columns."""
+    if any(one.people and (one.weighing is not None or several) for one in (tally, other)):
+        return False
+    one, two = ((None, OneCode()) if isinstance(one.coding, OneCode) else _read(one) for one in (tally, other))
+    return one == two
+
+
+def _read(tally: Tally) -> tuple[str | None, Coding]:
+    """Return what says which code a row has."""
+    return tally.names[0] if tally.columns else None, tally.coding
+
+
+def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> Table:
+    table, tallies = _reading_values(table, [work.tallies[number] for number in numbers])
+    chosen, needed = keys_of(table, work.keys, dialect), []
+    by = list(chosen)
+    people = [tally.people and work.privacy_unit is not None for tally in tallies]
+    if work.privacy_unit is not None:
+        needed += is_somebody(table, work.privacy_unit, dialect)
+        if any(people):
+            chosen |= people_of(table, work.privacy_unit, dialect)
+    is_one = len({_read(tally)[0] for tally in tallies}) == 1
+    for i, (number, tally) in enumerate(zip(numbers, tallies, strict=True)):
+        with _asked(_outputs(work)[number]):
+            column, found, value = code_of(tally, table, dialect)
+            listed = None if value is None else _candidates(tally, table, dialect)
+            if tally.weighing is not None:
+                chosen[f"weight{i}"] = doubled(units_of(tally), _weight_of(tally, table, dialect), dialect)
+        if column is not None and is_one:
+            needed.append(is_evidence(column, dialect))
+        elif column is not None:
+            chosen[f"counts{i}"] = is_evidence(column, dialect)
+        name = "code" if value is None else "value"
+        chosen[name] = found if value is None else value
+    by.append(name)
+    rows = (table.filter(needed) if needed else table).select(**chosen)
+    person = person_in(rows)
+    if people[0] and tallies[0].weighing is not None:  # a grouping of its own
+        clipped = _of_person(rows["weight0"], tallies[0].weighing, dialect)
+        rows, people = rows.group_by([*person, *by]).aggregate(weight0=clipped), [False]
+    elif len(person) > 1:  # a grouping of its own, too
+        rows, people = rows.distinct(), [False]
+    sums = [
+        _Number(
+            rows[f"counts{i}"] if f"counts{i}" in chosen else None,
+            rows[f"weight{i}"] if f"weight{i}" in chosen else None,
+            rows[person[0]] if people[i] else None,
+        )
+        for i in range(len(numbers))
+    ]
+    rows = in_groups(_counted(rows, by, sums, dialect), table, work.keys, dialect)
+    if listed is not None:
+        rows = rows.inner_join(listed, [rows["value"] == listed["p0"]]).rename(code="number")
+    return rows
+
+
+@contextmanager
+def _asked(output: str | None) -> Iterator[None]:
+    """Let errors in this context name the output."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        msg = f"Output {output!r}: {error}"
+        raise type(error)(error if output is None else msg) from None
+
+
+def _outputs(work: Work) -> list[str | None]:
+    """Return an output that needs the tally, for each of them."""
+    return [
+        next((output.name for output in work.outputs if number in output.tallies), None)
+        for number in range(len(work.tallies))
+    ]
+
+
+# --- With bounds ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows in listed groups: the columns of `people_of`, `group` and those that are named here.
+
+    Parameters
+    ----------
+    table
+        Without rows that are evidence for nothing.
+    codes
+        The code of each tally, or what is there where the code is 0; None: 0 in every row.
+    weights
+        The weight of each tally before it is doubled; None: one each.
+    """
+
+    table: Table
+    codes: tuple[str | None, ...]
+    weights: tuple[str | None, ...]
+
+    @property
+    def says(self) -> list[str]:
+        """All that any output reads of a row, but its person and group."""
+        return [*dict.fromkeys(name for name in (*self.codes, *self.weights) if name is not None)]
+
+
+def rows_of_people(
+    table: Table,
+    unit: PrivacyUnit,
+    keys: pl.DataFrame | Product | None,
+    tallies: Sequence[Tally],
+    dialect: Dialect,
+    common: Common,
+    outputs: Sequence[str | None] = (),
+) -> Rows:
+    """Return the rows of somebody in a listed group that are evidence for at least one tally."""
+    table, tallies = _reading_values(table, tallies)
+    chosen = {**people_of(table, unit, dialect), **keys_of(table, keys, dialect)}
+    codes, weights = dict[int, str | None](), dict[int, str | None]()
+    places: dict[object, str] = {}
+    lists: dict[str, Table] = {}
+    for number in sorted(range(len(tallies)), key=lambda n: tallies[n].reading_order):
+        tally = tallies[number]
+        with _asked(outputs[number] if outputs else None):
+            column, found, value = code_of(tally, table, dialect)
+            has_value = column is not None and is_evidence(column, dialect)
+            if tally.weighing is not None:
+                weighing = units_of(tally)
+                of = tally.names[weighing.column]
+                tells = isinstance(tally.coding, OneCode) and weighing.column == 0
+                weight = places.setdefault(
+                    (of, weighing.lower, weighing.upper, weighing.step, tells), f"weight{number}"
+                )
+                weights[number] = weight
+                chosen[weight] = _weight_of(tally, table, dialect, ABSENT if tells else 0)
+                if tells:
+                    places.setdefault(of, weight)
+            if column is None:
+                codes[number] = None
+                continue
+            read = tally.names[0] if isinstance(tally.coding, OneCode) else _read(tally)
+            codes[number] = name = places.setdefault(read, f"code{number}")
+            if value is not None:
+                chosen[name], lists[name] = value, _candidates(tally, table, dialect)
+            elif name not in chosen:
+                chosen[name] = ibis.ifelse(has_value, found, integer(ABSENT))
+                places.setdefault(tally.names[0], name)
+    rows = table.filter(is_somebody(table, unit, dialect)).select(**chosen)
+    rows = in_groups(rows, table, keys, dialect)
+    for name, listed in lists.items():
+        rows = rows.left_join(listed, [rows[name] == listed["p0"]]).drop(name, "p0")
+        rows = rows.mutate(**{name: ibis.coalesce(rows["number"], integer(ABSENT))}).drop("number")
+    ordered = [tuple(names.get(number) for number in range(len(tallies))) for names in (codes, weights)]
+    known = [name for name in dict.fromkeys(ordered[0]) if name is not None]
+    if None not in ordered[0]:
+        rows = rows.filter(any_of(has(rows, name) for name in known))
+    return Rows(common.once(rows), *ordered)
+
+
+def has(rows: Table, name: str) -> Value:
+    """Return whether a row is evidence for the tallies of this column."""
+    return rows[name] != integer(ABSENT)
+
+
+def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list[tuple[Table, list[int]]]:
+    """Count what the bounds leave of the rows of people."""
+    tallies = work.tallies
+    rows = rows_of_people(table, work.privacy_unit or (), work.keys, tallies, dialect, common, _outputs(work))
+    bounds: dict[tuple[str | None, Limits], int] = {}  # by which code, and what stays -> number
+    for name, tally in zip(rows.codes, tallies, strict=True):
+        bounds.setdefault((name, tally.limits), len(bounds))
+    split = _split(rows, bounds, dialect, common)
+    # By which code, of the rows that are evidence for what (None: for anything), and whether people count.
+    groupings: dict[tuple[str | None, str | None, bool], list[int]] = {}
+    for number, tally in enumerate(tallies):
+        by = None if isinstance(tally.coding, OneCode) else rows.codes[number]
+        groupings.setdefault((by, rows.codes[number] if tally.people else by, tally.people), []).append(number)
+
+    def bounds_of(numbers: Iterable[int]) -> dict[tuple[str | None, Limits], int]:
+        of = {(rows.codes[number], tallies[number].limits) for number in numbers}
+        return {bound: number for bound, number in bounds.items() if bound in of}
+
+    counts_rows = bounds_of(number for number, tally in enumerate(tallies) if not tally.people)
+    split = common.once(split[0]) if len(groupings) > 1 else split[0], common.once(split[1])
+    of_rows = _first(*split, counts_rows, rows.says)
+    if sum(not people for *_, people in groupings) > 1:
+        of_rows = common.once(of_rows)
+    parts = []
+    for (name, only, people), numbers in groupings.items():
+        weights = {number: _weight(tallies[number], rows.weights[number], dialect) for number in numbers}
+        if people:
+            loose, tight = (_one_each(part, name, only, numbers, tallies, weights, dialect) for part in split)
+            found = _first(
+                loose, tight, {(None, limits): i for (_, limits), i in bounds_of(numbers).items()}, _named(name)
+            )
+            weights = {n: weight and _column(f"weight{n}") for n, weight in weights.items()}
+        else:
+            found = of_rows if name is None else of_rows.filter(has(of_rows, name))
+        sums = []
+        for number in numbers:
+            code_name, limits = rows.codes[number], tallies[number].limits
+            counts = [found[f"keeps{bounds[code_name, limits]}"]]
+            counts += [has(found, one) for one in _named(code_name) if only is None]
+            weight = weights[number]
+            sums.append(_Number(reduce(operator.and_, counts), weight and weight(found)))
+        counted = _counted(found, ["group", *_named(name)], sums, dialect)
+        parts.append((counted.mutate(code=integer(0)) if name is None else counted.rename(code=name), numbers))
+    return parts
+
+
+def _named(name: str | None) -> list[str]:
+    return [] if name is None else [name]
+
+
+def _column(name: str) -> Callable[[Table], Value]:
+    return lambda rows: rows[name]
+
+
+def _weight(tally: Tally, name: str | None, dialect: Dialect) -> Callable[[Table], Value] | None:
+    """Return what gives the weight of a row; None: one each."""
+    return None if name is None else lambda rows: doubled(units_of(tally), rows[name], dialect)
+
+
+def _split(
+    rows: Rows, bounds: Mapping[tuple[str | None, Limits], int], dialect: Dialect, common: Common
+) -> tuple[Table, Table]:
+    """Return the rows that all bounds let by, and those that are ranked, with `place` and `copy`, their numbers.
+
+    The latter are all rows of a person in groups with more than the smallest bound on them, or in all groups where the
+    person has more groups or rows than the smallest bound on these. `stays0` and so on say whether a bound lets
+    their group stay; `even`, whether all rows that are ranked with a row are evidence for everything.
+    """
+    person = person_in(rows.table)
+    pair = [*person, "group"]
+    pairs, crowds = rows.table.group_by(pair), []
+    codes = {i: name for (name, limits), i in bounds.items() if limits.groups is not None and name is not None}
+    seen = {f"has{i}": rows.table.count(where=has(rows.table, name)) for i, name in codes.items()}
+    names = dict.fromkeys(name for name, _ in bounds if name is not None)
+    full = [has(rows.table, name) for name in names]
+    seen["full"] = rows.table.count(where=reduce(operator.and_, full) if full else None)
+    pairs = pairs.aggregate(rows=cast(rows.table.count(), "int64"), **seen)
+    smallest = {
+        what: min(most)
+        for what in ("rows_per_group", "groups", "rows")
+        if (most := [getattr(limits, what) for _, limits in bounds if getattr(limits, what) is not None])
+    }
+    if "groups" in smallest or "rows" in smallest:
+        sums = {"in_all": cast(pairs["rows"].sum(), "int64"), "even": (pairs["rows"] == pairs["full"]).all()}
+        people = pairs.group_by(person).aggregate(groups=pairs.count(), **sums)
+        pairs = people.inner_join(pairs, person)
+        columns = {"groups": "groups", "rows": "in_all"}
+        crowds = [pairs[column] > smallest[what] for what, column in columns.items() if what in smallest]
+    else:
+        pairs = pairs.mutate(even=pairs["rows"] == pairs["full"])
+    if "rows_per_group" in smallest:
+        crowds.append(pairs["rows"] > smallest["rows_per_group"])
+    crowded = pairs.filter(any_of(crowds))
+    if "groups" in smallest:
+        place = dialect.order([crowded[name] for name in person], [crowded["group"]], common.secret ^ _OF_GROUPS)
+        crowded = crowded.mutate(place=place)
+        until = ibis.cumulative_window(group_by=person, order_by=["place", "group"])
+        every = len(bounds) == 1  # of the rows is evidence for it
+        crowded = crowded.mutate(
+            **{
+                f"stays{i}": _place(None if every or i not in codes else crowded[f"has{i}"] > 0, until) <= limits.groups
+                for (_, limits), i in bounds.items()
+                if limits.groups is not None
+            }
+        )
+    stays = [name for name in crowded.columns if name.startswith("stays")]
+    crowded = common.once(crowded.select(*pair, "even", *stays))
+    loose = rows.table.anti_join(crowded, pair)
+    tight = crowded.inner_join(rows.table, pair).select(*rows.table.columns, "even", *stays)
+    if len(stays) == len(bounds):
+        tight = tight.filter(any_of(tight[name] for name in stays))
+    if "rows" in smallest or "rows_per_group" in smallest:
+        # Equal rows are told apart by a number. Which gets which does not matter: they say the same.
+        says = ["group", *rows.says]
+        tight = dialect.copies(tight, [*person, *says])
+        says.append("copy")
+        owner, said = ([tight[name] for name in names] for names in (person, says))
+        tight = tight.mutate(place=dialect.order(owner, said, common.secret ^ _OF_ROWS))
+    return loose, tight
+
+
+def _one_each(
+    rows: Table,
+    name: str | None,
+    only: str | None,
+    numbers: Sequence[int],
+    tallies: Sequence[Tally],
+    weights: Mapping[int, Callable[[Table], Value] | None],
+    dialect: Dialect,
+) -> Table:
+    """Return one row for each person, group and code, with the number of the first of its rows, and clipped weights."""
+    rows = rows if only is None else rows.filter(has(rows, only))
+    found = {"count": rows.count()}
+    for number in numbers:
+        weighing, weight = tallies[number].weighing, weights[number]
+        if weighing is not None and weight is not None:
+            found[f"weight{number}"] = _of_person(weight(rows), weighing, dialect)
+    if "place" in rows.columns:
+        found["place"] = rows["place"].min()
+    stays = [name_of for name_of in rows.columns if name_of.startswith("stays")]
+    return rows.group_by([*person_in(rows), "group", *_named(name), *stays]).aggregate(**found)
+
+
+def _first(loose: Table, tight: Table, bounds: Mapping[tuple[str | None, Limits], int], says: Sequence[str]) -> Table:
+    """Return rows of which `keeps0`, `keeps1`, … say whether a bound keeps those that are evidence for it."""
+    columns = [name for name in loose.columns if name in tight.columns]
+    flags = [f"keeps{i}" for i in bounds.values()]
+    shared = {limits: i for (_, limits), i in bounds.items()}
+    if len(shared) < len(bounds):
+        # What keeps the same of rows that are evidence for everything is ranked once: windows are what takes long.
+        even = _marked(tight.filter(tight["even"]), {(None, limits): i for limits, i in shared.items()}, says)
+        even = even.mutate(**{f"keeps{i}": even[f"keeps{shared[limits]}"] for (_, limits), i in bounds.items()})
+        tight = _marked(tight.filter(~tight["even"]), bounds, says)
+        tight = tight.select(*columns, *flags).union(even.select(*columns, *flags))
+    else:
+        tight = _marked(tight, bounds, says)
+    loose = loose.mutate(**dict.fromkeys(flags, ibis.literal(value=True))).select(*columns, *flags)
+    return loose.union(tight.select(*columns, *flags))
+
+
+def _marked(tight: Table, bounds: Mapping[tuple[str | None, Limits], int], says: Sequence[str]) -> Table:
+    order_by = ["place", "group", *says, *(["copy"] if "copy" in tight.columns else [])]
+    keeps = {}
+    for (name, limits), i in bounds.items():
+        counts = [] if name is None else [has(tight, name)]
+        counts += [] if limits.groups is None else [tight[f"stays{i}"]]
+        keeps[f"keeps{i}"] = reduce(operator.and_, counts) if counts else ibis.literal(value=True)
+    tight = tight.mutate(**keeps)
+    for what, owner in (("rows_per_group", [*person_in(tight), "group"]), ("rows", person_in(tight))):
+        most = {of: most for of in bounds if (most := getattr(of[1], what)) is not None}
+        if most:
+            if len(bounds) == 1:
+                tight = tight.filter(tight[name] for name in keeps)
+            until = ibis.cumulative_window(group_by=owner, order_by=order_by)
+            at = {}
+            for name, limits in most:
+                # Where all rows of the owner stay or go until here, their number in the order is that among these.
+                is_whole = limits.groups is limits.rows_per_group is None or what == "rows_per_group"
+                every = len(bounds) == 1 or (name is None and is_whole)
+                at[name, limits] = _place(None if every else tight[f"keeps{bounds[name, limits]}"], until)
+            tight = tight.mutate(
+                **{f"keeps{bounds[of]}": tight[f"keeps{bounds[of]}"] & (at[of] <= most[of]) for of in most}
+            )
+    return tight
+
+
+def _place(counts: Value | None, until: Value) -> Value:
+    """Return how many rows of a window count until here (None: all), by what takes engines the least time."""
+    return ibis.row_number().over(until) + 1 if counts is None else cast(counts, "int32").sum().over(until)

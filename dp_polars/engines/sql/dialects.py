@@ -1,0 +1,567 @@
+"""What the engines do in ways of their own: integer division, text, hashes, what a column's type is called.
+
+Ibis divides integers as floats on most engines, and tells nothing of collations; so the tested engines have words here.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from dp_polars._base.process import require
+from dp_polars.engines.sql.lenient import lenient
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    import polars as pl
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+
+ibis: Any = require("ibis", extra="sql")
+_errors: Any = require("ibis.common.exceptions", extra="sql")
+_ops: Any = require("ibis.expr.operations", extra="sql")
+_identifier: Any = require("sqlglot.expressions", extra="sql").to_identifier
+
+# A column or a scalar, a table, a connection of Ibis, which has no types of its own for mypy here.
+Value: TypeAlias = Any
+Table: TypeAlias = Any
+Backend: TypeAlias = Any
+
+
+def cast(value: Value, dtype: Value) -> Value:
+    """Return a CAST that is written out even where Ibis would drop it: of an enum to text, of a wide sum."""
+    return _ops.Cast(value, to=ibis.dtype(dtype)).to_expr()
+
+
+def constant(number: float | str, dtype: Value) -> Value:
+    """Return a constant of a type, as a cast of its text: so it is rounded correctly, and no sign is an operator.
+
+    Without quotes, DuckDB takes 0.1 for a decimal, which it turns into another float; Postgres takes
+    -9223372036854775808 for one of more than 64 bits. For floats that SQLite reads exactly see `Dialect.double`.
+    """
+    return ibis.literal(number if isinstance(number, str) else repr(number)).cast(dtype)
+
+
+def function(name: str, takes: Sequence[str | None], gives: str) -> Callable[..., Value]:
+    """Return a function that the engine has, by the types of its arguments (None: any) and of its result."""
+
+    def of_any(*arguments: Value) -> Value: ...
+
+    names = [f"argument{i}" for i in range(len(takes))]
+    one_each = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    of_any.__signature__ = Signature(one_each)  # type: ignore[attr-defined]
+    engine_function: Callable[..., Value] = ibis.udf.scalar.builtin(of_any, name=name, signature=(tuple(takes), gives))
+    return engine_function
+
+
+_divide = function("divide", ("int64", "int64"), "int64")
+_int8div = function("int8div", ("int64", "int64"), "int64")
+_encode = function("encode", ("string",), "binary")
+_round = function("round", (None, "int32"), "decimal")  # Ibis has no word for decimals of any digits
+_hash = function("hash", (None,), "uint64")
+_xor = function("xor", ("uint64", "uint64"), "uint64")
+_hash_text = function("hashtextextended", ("string", "int64"), "int64")
+
+
+def _order_duckdb(person: Sequence[Value], says: Sequence[Value], secret: int) -> Value:
+    place = _hash(_xor(_hash(person[0]), constant(secret, "uint64")))
+    for value in (*person[1:], *says):
+        place = _hash(_xor(place, _hash(value)))
+    return place
+
+
+def _order_postgres(person: Sequence[Value], says: Sequence[Value], secret: int) -> Value:
+    # Texts, since Postgres folds an integer of 64 bits into 32 before it hashes that. The hash of a short text under a
+    # seed is not even in its upper half: some orders of four rows came twice as often as others. That of its hash is.
+    seed = constant(secret - 2**63, "int64")
+    place = _hash_text(cast(person[0], "string"), seed)
+    for value in (*person[1:], *says):
+        place = _hash_text(cast(value, "string"), place)
+    return _hash_text(cast(place, "string"), seed)
+
+
+def _order(digest: Callable[[Value], Value], person: Sequence[Value], says: Sequence[Value], secret: int) -> Value:
+    # Integers come before the person, whose text may hold anything: a person's rows have different texts. Those of
+    # several keys may be equal: then the keys themselves tell their order. Columns of a person are hashed in turn,
+    # since ("a", "bc") and ("ab", "c") would be one text.
+    text = ibis.literal(f"{secret}:")
+    for value in says:
+        text = text + cast(value, "string") + ibis.literal(":")
+    for value in person:
+        text = digest(text + cast(value, "string"))
+    return text
+
+
+# What makes the MD5 digest of a text, one function after the other, where Ibis has no word for it.
+_DIGESTS = {"bigquery": ["md5", "to_hex"], "snowflake": ["md5"], "trino": ["to_utf8", "md5", "to_hex"]}
+
+
+def _digest(name: str, text: Value) -> Value:
+    if name not in _DIGESTS:
+        return text.hexdigest("md5")
+    for step in _DIGESTS[name]:
+        text = function(step, (None,), "string")(text)
+    return text
+
+
+class Common:
+    """Tables that one statement names: each is computed once, and so the same wherever it is named.
+
+    Engines would compute some of them again, and Ibis itself writes some of them twice: rows that the caller draws at
+    random would be two samples.
+
+    Parameters
+    ----------
+    secret
+        The random bits of the statement, 64 of them. They are in the names, too, so that no table of the database has
+        such a name: it would not be read then.
+    is_prepared
+        Whether the rows may differ each time that they are read, as sums of floats do in their last bits.
+    """
+
+    def __init__(self, secret: int, *, is_prepared: bool = False) -> None:
+        self.secret, self.is_prepared = secret, is_prepared
+        self.tables: dict[str, Table] = {}
+
+    def read_again(self, table: Table, columns: Collection[str]) -> Table:
+        """Return the rows for a statement that reads these columns several times: each time the same."""
+        if not self.is_prepared:
+            return table
+        rows = self.once(table.select(*columns) if columns else table)
+        return _ops.DatabaseTable(rows.get_name(), rows.schema(), table.get_backend()).to_expr()
+
+    def once(self, table: Table) -> Table:
+        """Return the name of a table."""
+        name = f"dp_polars_{self.secret:016x}_{len(self.tables)}"
+        self.tables[name] = table
+        return ibis.table(table.schema(), name=name)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A SELECT of integers, and of texts where keys are found.
+
+    Parameters
+    ----------
+    table
+        As Ibis has it.
+    sql
+        As it is sent.
+    named
+        The tables that it names, each with its SELECT, in the order in which they name each other.
+    last
+        The SELECT itself, without them.
+    tables
+        Those that it names, as Ibis has them.
+    """
+
+    table: Table
+    sql: str
+    named: Sequence[tuple[str, str]]
+    last: str
+    tables: Sequence[Table]
+
+    @classmethod
+    def of(cls, backend: Backend, table: Table, dialect: Dialect, common: Common | None = None) -> Statement:
+        """Return what Ibis makes of a table expression; a TypeError where the engine has no words for it."""
+        tables = {} if common is None else common.tables
+        try:
+            named = [(name, dialect.compile(backend, one)) for name, one in tables.items()]
+            last = dialect.compile(backend, table)
+        except _errors.IbisError as error:
+            found = re.search(r"'(\w+)' operation", str(error))  # which Ibis has no word for on this engine
+            raise TypeError(lacks(backend.name, found[1] if found else str(error))) from None
+        # Snowflake takes a name without quotes for another one.
+        quoted = [(_identifier(name, quoted=True).sql(backend.dialect), one) for name, one in named]
+        texts = ", ".join(f"{name} {dialect.once} ({one})" for name, one in quoted)
+        sql = f"WITH {texts} SELECT * FROM ({last}) AS counted" if named else last
+        return cls(table, sql, named, last, tuple(tables.values()))
+
+    def prepare(self, backend: Backend, dialect: Dialect) -> None:
+        """Let the engine find out whether it can run this; a TypeError, with the name of what it lacks, if not."""
+        try:
+            dialect.prepare(backend, self.sql)
+        except Exception as error:
+            # Its own words quote the statement, and so the secret.
+            missing = self._missing(backend, dialect)
+            raise TypeError(lacks(backend.name, missing) if missing else _must_know(backend.name, error)) from None
+
+    def _missing(self, backend: Backend, dialect: Dialect) -> str | None:
+        """Return the first function by name that the engine can't run with nulls; None: it can run each."""
+        for table in (*self.tables, self.table):
+            for node in table.op().find(_ops.ScalarUDF):
+                constants = [
+                    arg if isinstance(arg, _ops.Literal) else _ops.Literal(None, arg.dtype.copy(nullable=True))
+                    for arg in node.args
+                ]
+                asked = type(node)(*constants).to_expr().name("found").as_table()
+                try:
+                    dialect.prepare(backend, dialect.compile(backend, asked))
+                except Exception:
+                    return f"function {node.__func_name__!r}"
+        return None
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The names of what is selected."""
+        columns: Sequence[str] = self.table.columns
+        return columns
+
+    @property
+    def is_of_integers(self) -> bool:
+        """Whether no text is selected."""
+        return all(kind.is_integer() for kind in self.table.schema().types)
+
+
+def lacks(name: str, missing: str) -> str:
+    """Return what an error says of an engine that lacks something."""
+    return f"{name} must know all that a release needs, but has no {missing}."
+
+
+def _must_know(name: str, error: Exception) -> str:
+    return f"{name} must know all that a release needs, got {type(error).__name__}."
+
+
+def _compile(backend: Backend, table: Table) -> str:
+    sql: str = backend.compile(table, limit=None)
+    return sql
+
+
+def _double(number: float) -> Value:
+    return constant(float(number), "float64")
+
+
+def _remainder(number: Value, by: Value) -> Value:
+    return number % by
+
+
+def _total(numbers: Value, largest: int) -> Value:
+    # DuckDB and Postgres add up in more than 64 bits.
+    ends = (constant(end, "int64") for end in (-largest, largest))
+    return cast(ibis.greatest(next(ends), ibis.least(numbers.sum(), next(ends))), "int64")
+
+
+def _copies(rows: Table, says: Sequence[str]) -> Table:
+    return rows.mutate(copy=ibis.row_number().over(group_by=says))
+
+
+def _copies_duckdb(rows: Table, _: Sequence[str]) -> Table:
+    # Rows that agree in what they say agree in all columns. To group them is faster than a window.
+    distinct = rows.group_by(rows.columns).aggregate(copies=rows.count())
+    return distinct.mutate(copy=ibis.range(distinct["copies"]).unnest()).drop("copies")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The ways of one engine.
+
+    Parameters
+    ----------
+    name
+        As Ibis calls it.
+    types
+        What it calls the types of columns that can be asked about, each with what Ibis must take it for. The
+        engine tells the same of their values apart as Polars does. Ibis calls padded, case-insensitive and enumerated
+        text a string, integers of 128 bits decimals, and guesses the types of what it computes.
+    unit_types
+        More types that a privacy unit may have.
+    way_out
+        What to do with a column of another type.
+    describe
+        Connection, table, columns -> what the engine calls their types. Reads no row.
+    prepare
+        Connection, SELECT -> an error where the engine can't run it. Reads no row, and no statistics of rows: it only
+        finds what the names mean.
+    divide
+        Integers of 64 bits, a positive divisor -> the quotient towards 0, exactly.
+    binary
+        Text -> what is equal only where the text is, byte by byte.
+    order
+        Columns of the person, values, a secret of 64 bits -> what puts a person's rows in a random order: hashes of
+        each, one after the other, so that no order is left of one in the next.
+    fetch
+        Connection, statement -> what it gives: int64, or objects where it is text, or the bytes of one.
+    oldest
+        The oldest version that has all that is asked for.
+    nan_in_decimals
+        Whether a decimal may be NaN.
+    nan_in_floats
+        Whether a float may be NaN.
+    admit
+        Connection, rows -> these rows, in which every column holds values of its own type, or null. An error where
+        that can't be made sure. Reads no row.
+    double
+        A float -> a constant that is this very float.
+    remainder
+        Integers of 64 bits, a positive divisor -> the remainder that the quotient of `divide` leaves.
+    total
+        Integers of 64 bits, the largest total -> their exact sum, but at most so far from 0. No row makes it raise.
+    compile
+        Connection, rows -> the SELECT of them.
+    ticks
+        Dates and times -> the integers that they are in Polars: days, microseconds, nanoseconds of the day. No value
+        raises. None: Ibis takes them apart.
+    copies
+        Rows, all their columns that say anything -> the rows with numbers, `copy`, that tell equal rows apart.
+    once
+        How a statement begins a table that it names, and that is to be computed once.
+    cast
+        Values, a type -> the values in it, without an error where the engine has such a cast.
+    fields
+        Connection, texts of the columns of a list -> a table with a row for each, and its columns, in the statement
+        itself. None: one text is split and unnested.
+    """
+
+    name: str
+    types: dict[str, str]
+    unit_types: frozenset[str]
+    way_out: str
+    describe: Callable[[Backend, Table, Collection[str]], dict[str, str]]
+    prepare: Callable[[Backend, str], None]
+    divide: Callable[[Value, Value], Value]
+    binary: Callable[[Value], Value]
+    order: Callable[[Sequence[Value], Sequence[Value], int], Value]
+    fetch: Callable[[Backend, Statement], dict[str, NDArray[Any]]]
+    oldest: tuple[int, int] = (0, 0)
+    nan_in_decimals: bool = False
+    nan_in_floats: bool = True
+    admit: Callable[[Backend, Table], Table] = lambda _, table: table
+    double: Callable[[float], Value] = _double
+    remainder: Callable[[Value, Value], Value] = _remainder
+    total: Callable[[Value, int], Value] = _total
+    compile: Callable[[Backend, Table], str] = _compile
+    ticks: Callable[[Value], Value] | None = None
+    copies: Callable[[Table, Sequence[str]], Table] = _copies
+    once: str = "AS MATERIALIZED"
+    cast: Callable[[Value, Value], Value] = cast
+    fields: Callable[[Backend, Sequence[pl.Series]], tuple[Table, Sequence[Value]]] | None = None
+
+    def settled(self, backend: Backend, table: Table, columns: Collection[str]) -> Table:
+        """Return the rows with these columns in the types that Ibis has for them, where it guesses another family.
+
+        A truncated date is a timestamp to DuckDB, and a sum of integers has more than 64 bits there. Decimals of any
+        size are floats: nothing of that raises.
+        """
+        settled = {}
+        for name, kind in self.describe(backend, table, columns).items():
+            value, family, guessed = table[name], self.types.get(kind.partition("(")[0]), table[name].type()
+            if family == "floating" and guessed.is_decimal():
+                settled[name] = cast(value, "float64")
+            elif family == "decimal" and guessed.is_decimal() and guessed.precision is None:
+                ends = (constant(f"{sign}1e300", "decimal") for sign in ("-", ""))
+                rounded = ibis.greatest(next(ends), ibis.least(_round(value, constant(300, "int32")), next(ends)))
+                is_number = value != constant("NaN", "decimal") if self.nan_in_decimals else value.notnull()
+                settled[name] = ibis.ifelse(is_number, cast(rounded, "float64"), ibis.null("float64"))
+            elif (guessed.is_date() and kind.lower().startswith("timestamp")) or (
+                guessed.is_signed_integer() and family != "integer"
+            ):
+                settled[name] = self.cast(value, guessed)
+        return table.mutate(**settled) if settled else table
+
+    def check_version(self, version: str) -> None:
+        """Refuse versions that are too old."""
+        numbers = [int(number) for number in re.findall(r"\d+", version)[:2]]
+        if not tuple(numbers) >= self.oldest:
+            msg = f"{self.name} must be of version {'.'.join(map(str, self.oldest))} or newer, got {version}."
+            raise ValueError(msg)
+
+
+def _describe_duckdb(backend: Backend, table: Table, columns: Collection[str]) -> dict[str, str]:
+    if not columns:
+        return {}
+    try:
+        found = backend.raw_sql(f"DESCRIBE {backend.compile(table.select(*columns), limit=None)}").fetchall()
+    except Exception as error:
+        if type(error).__name__ != "FatalException":
+            raise
+        found = None
+    if found is None:  # raised here: the error says what the earlier one was, which may hold values of rows
+        msg = "the database can't be asked any more: DuckDB has failed on an earlier statement.\n\nHint: connect anew."
+        raise RuntimeError(msg)
+    return {row[0]: row[1] for row in found}
+
+
+def _prepare_duckdb(backend: Backend, sql: str) -> None:
+    backend.raw_sql(f"DESCRIBE {sql}").fetchall()
+
+
+def _fetch_duckdb(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
+    found = backend.raw_sql(statement.sql).fetchnumpy()
+    return {name: found[name] for name in statement.columns}
+
+
+def _describe_postgres(backend: Backend, table: Table, columns: Collection[str]) -> dict[str, str]:
+    """Return the types' own names, `NAME(COLLATION)` where a text's collation takes different texts for equal.
+
+    The join has no rows of the table: it can't be met.
+    """
+    renamed = {f"c{i}": table[name] for i, name in enumerate(columns)}
+    texts = {f"c{i}" for i, name in enumerate(columns) if table.schema()[name].is_string()}
+    described = [f"pg_catalog.pg_typeof(r.{name})::text" for name in renamed]
+    described += [
+        "(SELECT n.collname::text FROM pg_catalog.pg_collation AS n WHERE NOT n.collisdeterministic "
+        f"AND n.oid = pg_catalog.pg_collation_for(r.{name} || '')::regcollation)"
+        for name in texts
+    ]
+    settings = ("server_encoding", "client_encoding", "standard_conforming_strings")
+    described += [f"current_setting('{name}')" for name in settings]
+    sql = f"SELECT {', '.join(described)}"
+    if columns:
+        rows = backend.compile(table.select(**renamed), limit=None)
+        sql += f" FROM (SELECT 1 AS one) AS o LEFT JOIN ({rows}) AS r ON FALSE"
+    with backend.begin() as cursor:
+        (row,) = cursor.execute(sql).fetchall()
+    if row[-len(settings) :] != ("UTF8", "UTF8", "on"):
+        msg = f"the database must have the settings {settings} of ('UTF8', 'UTF8', 'on'), got {row[-len(settings) :]}."
+        raise ValueError(msg)
+    collations = dict(zip(texts, row[len(columns) :], strict=False))
+    return {
+        name: kind if collations.get(f"c{i}") is None else f'text with the collation "{collations[f"c{i}"]}"'
+        for i, (name, kind) in enumerate(zip(columns, row, strict=False))
+    }
+
+
+def _prepare_postgres(backend: Backend, sql: str) -> None:
+    name = f"dp_polars_{secrets.token_hex(8)}"
+    with backend.begin() as cursor:
+        cursor.execute(f"PREPARE {name} AS {sql}")
+        cursor.execute(f"DEALLOCATE {name}")
+
+
+def _fetch_postgres(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
+    # Not by Ibis' batches: for a cursor Postgres uses one process only.
+    with backend.begin() as cursor:
+        return by_column(statement, cursor.execute(statement.sql).fetchall())
+
+
+def by_column(statement: Statement, rows: Sequence[tuple[Any, ...]]) -> dict[str, NDArray[Any]]:
+    """Return the rows that a driver gives as columns."""
+    found = np.array(rows, np.int64 if statement.is_of_integers else object)
+    found = found.reshape(len(rows), len(statement.columns)).T
+    return dict(zip(statement.columns, found, strict=True))
+
+
+def _fetch(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
+    table = _ops.SQLQueryResult(statement.sql, statement.table.schema(), backend).to_expr()
+    return by_arrow(statement, backend.to_pyarrow(table, limit=None))
+
+
+def by_arrow(statement: Statement, found: pa.Table) -> dict[str, NDArray[Any]]:
+    """Return the columns of an Arrow table."""
+    columns = {name: found[name].to_numpy() for name in statement.columns}
+    return {name: values if values.dtype == object else values.astype(np.int64) for name, values in columns.items()}
+
+
+def types_of(**families: str) -> dict[str, str]:
+    """Return type -> what Ibis must take it for."""
+    return {kind: family for family, kinds in families.items() for kind in kinds.split(", ")}
+
+
+DUCKDB = Dialect(
+    name="duckdb",
+    types=types_of(
+        boolean="BOOLEAN",
+        integer="TINYINT, SMALLINT, INTEGER, BIGINT",
+        floating="FLOAT, DOUBLE",
+        decimal="DECIMAL",
+        string="VARCHAR, ENUM",
+        date="DATE",
+        time="TIME",
+        timestamp="TIMESTAMP",
+    ),
+    unit_types=frozenset(
+        {
+            *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT", "UHUGEINT", "BLOB", "UUID"),
+            *("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE"),
+        }
+    ),
+    way_out="cast it in Ibis first.",
+    describe=_describe_duckdb,
+    prepare=_prepare_duckdb,
+    divide=_divide,
+    # A BLOB has no collation, neither its column's nor the session's.
+    binary=lambda text: _encode(cast(text, "string")),
+    order=_order_duckdb,
+    fetch=_fetch_duckdb,
+    copies=_copies_duckdb,
+    admit=lenient,
+    cast=lambda value, dtype: _ops.TryCast(value, to=dtype).to_expr(),
+    # Before, what a statement names twice was read twice: rows that the caller draws at random were two samples.
+    oldest=(1, 4),
+)
+POSTGRES = Dialect(
+    name="postgres",
+    types=types_of(
+        boolean="boolean",
+        integer="smallint, integer, bigint",
+        floating="real, double precision",
+        decimal="numeric",
+        string="text, character varying",
+        date="date",
+        time="time without time zone",
+        timestamp="timestamp without time zone",
+    ),
+    unit_types=frozenset({"uuid", "bytea", "timestamp with time zone"}),
+    way_out='ask about a view in which it is cast: CAST(column AS text) COLLATE "C", for a text.',
+    describe=_describe_postgres,
+    prepare=_prepare_postgres,
+    divide=_int8div,
+    binary=lambda text: text,  # collations that take other texts for equal are refused
+    order=_order_postgres,
+    fetch=_fetch_postgres,
+    oldest=(13, 0),
+    nan_in_decimals=True,
+)
+
+
+def _divide_exactly(number: Value, by: Value) -> Value:
+    """Return the quotient that belongs to the remainder of `%`, by floats: exact up to 2**51.
+
+    Engines round the remainders of negative numbers towards 0 or down: `_nearest` takes either.
+    """
+    return cast(((number - number % by) / by).round(), "int64")
+
+
+def _ticks_by_difference(value: Value) -> Value:
+    """Return the ticks of dates and times.
+
+    Ibis would ask BigQuery for the UNIX_SECONDS of a DATETIME, which has none, and Snowflake for a remainder, which is
+    negative there before 1970.
+    """
+    kind = value.type()
+    if kind.is_date():
+        return value.delta(constant("1970-01-01", "date"), unit="day")
+    if kind.is_time():
+        return value.delta(constant("00:00:00", "time"), unit="microsecond") * constant(1000, "int64")
+    return value.delta(constant("1970-01-01 00:00:00", "timestamp"), unit="microsecond")
+
+
+def unknown(name: str) -> Dialect:
+    """Return the ways of an engine that is not tested: Ibis' own, whatever they are."""
+    # Sums of 64 bits may wrap around, or raise. BigQuery has no other decimals as wide.
+    wide = "decimal(38, 9)" if name == "bigquery" else "decimal(38, 0)"
+    return Dialect(
+        name=name,
+        types={},
+        unit_types=frozenset(),
+        way_out="",
+        describe=lambda *_: {},
+        # Which is how Ibis finds the types of what it selects.
+        prepare=lambda backend, sql: backend.sql(sql),
+        divide=_divide_exactly,
+        binary=lambda text: text,
+        order=partial(_order, partial(_digest, name)),
+        fetch=_fetch,
+        total=lambda numbers, largest: _total(cast(numbers, wide), largest),
+        once="AS",
+        ticks=_ticks_by_difference if name in {"bigquery", "snowflake"} else None,
+    )

@@ -1,0 +1,193 @@
+"""People and their keys, as SELECTs: how many have each key, and how many rows or groups each of them has."""
+
+from __future__ import annotations
+
+import datetime as dt
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from dp_polars._bins.binning import OneCode
+from dp_polars._mechanisms.noise import LARGEST_VALUE
+from dp_polars._release.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
+from dp_polars.engines.sql.arithmetic import doubled, integer, is_evidence, physical
+from dp_polars.engines.sql.counting import (
+    any_of,
+    columns_read,
+    has,
+    in_groups,
+    is_somebody,
+    keys_of,
+    people_of,
+    person_in,
+    rows_of_people,
+    units_of,
+)
+from dp_polars.engines.sql.dialects import cast, constant, ibis
+from dp_polars.engines.sql.rows import comparable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from dp_polars._base.rng import Ints
+    from dp_polars._release.contract import KeyWork, PerPerson, Tally
+    from dp_polars.engines.sql.counting import Rows
+    from dp_polars.engines.sql.dialects import Common, Dialect, Table, Value
+
+
+_PEOPLE = "people"
+# Databases have more times than public keys may be: only these are keys.
+_TIMES: dict[pl.DataType, tuple[str, object, object]] = {
+    pl.Date(): ("date", dt.date.min, dt.date.max),
+    pl.Datetime("us"): ("timestamp", dt.datetime.min, dt.datetime.max),
+    pl.Time(): ("time", dt.time.min, dt.time.max),
+}
+
+
+def one_row_per_person(table: Table, per_person: PerPerson, dialect: Dialect, common: Common) -> Table:
+    """Return one row for each person, with numbers of rows and groups: see `Engine`, duty 9."""
+    unit, keys = per_person.privacy_unit, per_person.keys
+    if per_person.cut:
+        table = common.read_again(table, columns_read(unit, keys, per_person.cut))
+    rows = table.filter(is_somebody(table, unit, dialect))
+    rows = rows.select(**people_of(table, unit, dialect), **keys_of(table, keys, dialect))
+    rows = in_groups(rows, table, keys, dialect)
+    by_group = rows.group_by(rows.columns).aggregate(**{ROWS: cast(rows.count(), "int64")})
+    numbers = {ROWS: by_group[ROWS].sum(), GROUPS: by_group.count(), ROWS_IN_GROUP: by_group[ROWS].max()}
+    person = person_in(rows)
+    people = by_group.group_by(person).aggregate(**{name: cast(value, "int64") for name, value in numbers.items()})
+    if per_person.cut:
+        held = rows_of_people(table, unit, keys, per_person.cut, dialect, common)
+        cut = [_cut(held, number, tally, dialect) for number, tally in enumerate(per_person.cut)]
+        every = reduce(lambda one, other: one.union(other), cut)
+        of_most = every.group_by(person).aggregate(**{ROWS_CUT: cast(every[ROWS_CUT].max(), "int64")})
+        people = people.inner_join(of_most, person)
+    return people.drop(*person)
+
+
+def _cut(held: Rows, number: int, tally: Tally, dialect: Dialect) -> Table:
+    """Return the people of whom a tally leaves something out, or whose weights it clips together, and how many rows."""
+    name, weight = held.codes[number], held.weights[number]
+    rows = held.table if name is None else held.table.filter(has(held.table, name))
+    person = person_in(rows)
+    by, is_clipped = [*person, "group"], ibis.literal(value=False)
+    if tally.people:
+        cells = rows.group_by([*by, *([] if name is None or isinstance(tally.coding, OneCode) else [name])])
+        if weight is not None:
+            low, high = units_of(tally).of_person
+            total = dialect.total(doubled(units_of(tally), rows[weight], dialect), LARGEST_VALUE)
+            is_clipped = (total < integer(low)) | (total > integer(high))
+        rows = cells.aggregate(clipped=ibis.ifelse(is_clipped, integer(1), integer(0)))
+    else:
+        rows = rows.mutate(clipped=integer(0))
+    pairs = rows.group_by(by).aggregate(rows=cast(rows.count(), "int64"), clipped=rows["clipped"].max())
+    limits = tally.limits
+    counted = ibis.least(pairs["rows"], integer(MOST_IN_GROUP))
+    remaining = counted if limits.rows_per_group is None else ibis.least(counted, integer(limits.rows_per_group))
+    most = {"groups": limits.groups, "in_group": limits.rows_per_group, "in_all": limits.rows, "clipped": 0}
+    people = pairs.group_by(person).aggregate(
+        groups=pairs.count(),
+        in_group=pairs["rows"].max(),
+        in_all=pairs["rows"].sum(),
+        clipped=pairs["clipped"].max(),
+        total=cast(counted.sum(), "int64"),
+        remaining=cast(remaining.sum(), "int64"),
+    )
+    over = [people[what] > bound for what, bound in most.items() if bound is not None]
+    total, remaining = (ibis.least(people[name], integer(MOST_IN_ALL)) for name in ("total", "remaining"))
+    if limits.groups is not None:
+        groups = cast(people["groups"], "int64")
+        on_average = dialect.divide(integer(2 * limits.groups) * remaining + groups, integer(2) * groups)
+        remaining = ibis.ifelse(groups > integer(limits.groups), on_average, remaining)
+    if limits.rows is not None:
+        remaining = ibis.least(remaining, integer(limits.rows))
+    return people.filter(any_of(over)).select(*person, **{ROWS_CUT: total - remaining})
+
+
+def people_by_key(table: Table, work: KeyWork, secret: int, dialect: Dialect) -> Table:
+    """Return every key that somebody has as `k0`, `k1`, …, integers or texts, and how many have it: duty 8."""
+    chosen, needed = {}, []
+    for i, (name, dtype) in enumerate(work.types.items()):
+        chosen[f"k{i}"] = _told_apart(table[name], dtype, dialect)
+        needed += _conditions(table[name], dtype, dialect)
+    names = list(chosen)
+    if work.privacy_unit is None:
+        rows = table.filter(needed).select(**chosen)
+    else:
+        person = people_of(table, work.privacy_unit, dialect)
+        rows = table.filter(*is_somebody(table, work.privacy_unit, dialect), *needed).select(**person, **chosen)
+        rows = _few(rows.distinct(), names, work.most, secret, dialect)
+    counted = rows.group_by(names).aggregate(**{_PEOPLE: cast(rows.count(), "int64")})
+    sent = {f"k{i}": _sent(counted[f"k{i}"], dtype) for i, dtype in enumerate(work.types.dtypes())}
+    return counted.select(**sent, **{_PEOPLE: counted[_PEOPLE]})
+
+
+def _few(rows: Table, by: Sequence[str], most: int, secret: int, dialect: Dialect) -> Table:
+    """Keep the first `most` keys of each person in a random order; `by` breaks ties of the hashes."""
+    person = person_in(rows)
+    place = dialect.order([rows[name] for name in person], [rows[name] for name in by], secret)
+    numbered = rows.mutate(rank=ibis.row_number().over(group_by=person, order_by=[place, *by]))
+    return numbered.filter(numbered["rank"] < most).drop("rank")
+
+
+def in_polars(found: Mapping[str, NDArray[np.generic]], types: pl.Schema) -> tuple[pl.DataFrame, Ints]:
+    """Return the keys that `people_by_key` has found in their own types, and their numbers of people.
+
+    Keys that a type can't hold are left out, which is a rule on the key alone: Ibis guesses the types of what it
+    computes.
+    """
+    keys = [_of_type(name, found[f"k{i}"], dtype) for i, (name, dtype) in enumerate(types.items())]
+    is_key = ~pl.DataFrame([key.is_null() for key in keys]).max_horizontal()
+    people: Ints = np.asarray(found[_PEOPLE], np.int64)
+    return pl.DataFrame(keys).filter(is_key), people[is_key.to_numpy()]
+
+
+def _conditions(value: Value, dtype: pl.DataType, dialect: Dialect) -> list[Value]:
+    """Return what must hold of a value that is a key: there is one, and Polars has it."""
+    conditions = [is_evidence(value, dialect)]
+    if dtype in _TIMES:
+        kind, *ends = _TIMES[dtype]
+        values = (value, *(constant(str(end), kind) for end in ends))
+        number, first, last = (comparable(one, one.type(), dialect) for one in values)
+        conditions += [number >= first, number <= last]
+    return conditions
+
+
+def _told_apart(value: Value, dtype: pl.DataType, dialect: Dialect) -> Value:
+    """Return what is equal only where the key is: integers, but for texts and decimals."""
+    if dtype in _TIMES:
+        low, high = pl.Series(_TIMES[dtype][1:], dtype=dtype).to_physical().to_list()
+        return physical(value, dtype, low, high, dialect)
+    if dtype == pl.Boolean:
+        return physical(value, dtype, 0, 1, dialect)
+    return cast(value, "int64") if dtype.is_integer() else comparable(value, value.type(), dialect)
+
+
+def _sent(value: Value, dtype: pl.DataType) -> Value:
+    """Return how a key travels: as a text, or the bytes of one, where it is no integer."""
+    return cast(value, "string") if dtype.is_decimal() else value
+
+
+def _of_type(name: str, found: NDArray[np.generic], dtype: pl.DataType) -> pl.Series:
+    """Return keys as they have travelled in their type; null where it can't hold them."""
+    if dtype == pl.String:
+        return pl.Series(name, list(map(_text, found.tolist())), dtype)
+    if not isinstance(dtype, pl.Decimal):
+        return pl.Series(name, found.astype(np.int64)).cast(dtype, strict=False)
+    texts = pl.Series(name, found.tolist(), pl.String)
+    is_exact = texts.str.contains(rf"^-?\d+(\.\d{{0,{dtype.scale}}}0*)?$")
+    return texts.set(~is_exact, None).cast(dtype, strict=False)
+
+
+def _text(found: str | bytes | bytearray | None) -> str | None:
+    """Return a text by itself or by its bytes; None where these are none: an error would tell of them."""
+    if not isinstance(found, (bytes, bytearray)):
+        return found
+    try:
+        return found.decode()
+    except UnicodeDecodeError:
+        return None

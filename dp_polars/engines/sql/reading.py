@@ -1,0 +1,317 @@
+"""Ibis expressions, read as the steps that `_rowwise/preparations.py` looks at. Nothing is rewritten, no row is read.
+
+A view, a file and a query in text are tables: what made them is not visible.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from dp_polars._base.process import require
+from dp_polars._steps import preparations as kinds
+from dp_polars._steps.preparations import Origin, Seen, Step
+from dp_polars._steps.scans import Reading, Whose
+from dp_polars.engines.sql.types import must_have
+
+if TYPE_CHECKING:
+    from dp_polars._base.column_types import PrivacyUnit
+
+
+_ops: Any = require("ibis.expr.operations", extra="sql")
+
+# A relation or a value of Ibis, which has no types of its own for mypy here.
+Node: TypeAlias = Any
+# A column before a step -> its name there; None: it is of another relation.
+_Names: TypeAlias = Callable[[Node], str | None]
+
+_TABLES = (_ops.PhysicalTable, _ops.SQLQueryResult, _ops.SQLStringView, _ops.DummyTable)
+_BY_ROW = (
+    *(_ops.AliasedRelation, _ops.DropColumns, _ops.DropNull, _ops.FillNull, _ops.Filter, _ops.Project),
+    *(_ops.Reference, _ops.Sort, _ops.TableUnnest),
+)
+_OF_SEVERAL = (_ops.Analytic, _ops.Reduction, _ops.WindowFunction)
+_RANDOM = (_ops.RandomScalar, _ops.RandomUUID)
+# What may come otherwise each time that it is computed: in the last bit of a sum, or in which of equal rows is first.
+_VARYING = (*_OF_SEVERAL, *_RANDOM, _ops.Limit, _ops.Sample, _ops.SQLQueryResult, _ops.SQLStringView)
+# Joins that take one of several partners.
+_ONE_OF_SEVERAL = frozenset({"any_inner", "any_left", "asof"})
+_ONE_PARTNER = _ONE_OF_SEVERAL | {"anti", "semi"}
+_BUILTIN = require("ibis.expr.operations.udf", extra="sql").InputType.BUILTIN
+_LEFT_ALONE = frozenset({"anti", "semi"})
+
+
+def refuse_mixed_people(table: Any, unit: PrivacyUnit | None) -> list[Node]:  # noqa: ANN401
+    """Refuse a table expression that visibly mixes people; return the columns of texts by which it tells them apart.
+
+    The engine must not take two of their values for one.
+
+    Raises
+    ------
+    ValueError
+        If a step visibly mixes people, or if the columns of the unit are not there.
+    """
+    for name in unit or ():
+        must_have(table, name, "the privacy unit")
+    reader = _Reader()
+    try:
+        last = reader.step(table.op())
+        reads = kinds.refuse_mixing(last, unit, "table", reader.is_same)
+    except RecursionError:
+        kinds.refuse("table", kinds.UNKNOWN, "a very deep expression", unit)
+    people = [read for read in reads if not read.is_of_facts]
+    for number, one in enumerate(people):
+        for other in people[:number]:
+            if unit and (one.unit is None or one.unit != other.unit) and reader.is_same(one.source, other.source):
+                kinds.refuse("table", kinds.TWO_UNITS, "a table that is read twice", unit)
+    found: list[tuple[Node, Any]] = [(read.source, read.unit) for read in people if read.unit]
+    columns = [table_read.fields[name] for table_read, of in found for name in sorted(of.all)]
+    brings_together = any(step.seen or step.pairs for step in last.every)
+    return [column for column in dict.fromkeys(columns) if column.dtype.is_string()] if brings_together else []
+
+
+def differs_between_runs(table: Any) -> bool:  # noqa: ANN401
+    """Return whether rows may differ each time that they are read."""
+    joins = table.op().find(_ops.JoinLink)
+    return bool(table.op().find(_VARYING)) or any(join.how in _ONE_OF_SEVERAL for join in joins)
+
+
+def has_text(table: Any) -> bool:  # noqa: ANN401
+    """Return whether the SQL of an expression says all of what made the rows: no Python, clock, chance or memory."""
+    parts = table.op().find((_ops.Impure, _ops.InMemoryTable))
+    return all(getattr(part, "__input_type__", None) is _BUILTIN for part in parts)
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.known: dict[Node, Step] = {}  # a part may stand in an expression many times
+        self.memory: list[Reading] = []
+
+    def step(self, node: Node) -> Step:
+        if node not in self.known:
+            self.known[node] = self._step(node)
+        return self.known[node]
+
+    def _step(self, node: Node) -> Step:
+        columns = [*node.fields]
+        if isinstance(node, _TABLES):
+            cached = _cached(node)
+            return Step(columns, source=node) if cached is None else self.step(cached)
+        if isinstance(node, _ops.JoinChain):
+            return self.join(node)
+        if isinstance(node, _ops.Set):
+            together = not isinstance(node, _ops.Union) or node.distinct
+            return Step(
+                columns,
+                (self.step(node.left), self.step(node.right)),
+                {name: Origin(0, frozenset([name])) for name in columns},
+                (Seen(kinds.DISTINCT, shown(node), frozenset(columns)),) if together else (),
+            )
+        below, named, seen = self.step(node.parent), _names_of(node.parent), None
+        if isinstance(node, _ops.Aggregate):
+            keys = _named(_fields(node.groups.values()), named)
+            seen = Seen(kinds.AGGREGATION if node.groups else kinds.REDUCTION, shown(node), keys or None)
+            return self.made(below, columns, {name: [one] for name, one in node.groups.items()}, named, node, seen)
+        if isinstance(node, _ops.Distinct):
+            seen = Seen(kinds.DISTINCT, shown(node), frozenset(columns))
+        elif not isinstance(node, _BY_ROW):
+            seen = Seen(kinds.PLACE, shown(node))
+        return self.made(below, columns, {name: _made_of(node, name) for name in columns}, named, node, seen)
+
+    def made(
+        self,
+        below: Step,
+        columns: Sequence[str],
+        values: Mapping[str, Sequence[Node]],
+        named: _Names,
+        node: Node,
+        seen: Seen | None = None,
+    ) -> Step:
+        """Return a step on each row of another one, or on groups of them."""
+        found, several = [seen] if seen else [], shown(node) if isinstance(node, _ops.TableUnnest) else ""
+        parts = _parts(child for child in node.__children__ if isinstance(child, _ops.Value))
+        in_windows = {part.func for part in parts if isinstance(part, _ops.WindowFunction)}
+        for part in parts:
+            if isinstance(part, (_ops.Analytic, _ops.Reduction)) and part not in in_windows:
+                found += [] if isinstance(node, _ops.Aggregate) else [Seen(kinds.REDUCTION, shown(part))]
+            if isinstance(part, _ops.Subquery):
+                below = self.looked_up(below, part, named)
+            elif isinstance(part, _ops.Unnest):
+                several = shown(part)
+            else:
+                found += _seen(part, named)
+        origins = {name: _origin(given, named) for name, given in values.items()}
+        return Step(
+            columns, (below,), {name: one for name, one in origins.items() if one}, tuple(found), None, None, several
+        )
+
+    def looked_up(self, below: Step, node: Node, named: _Names) -> Step:
+        """Return rows of which values are looked up in another relation: as a join that adds no column."""
+        table, pairs = node.rel, list[tuple[str, str]]()
+        if isinstance(node, _ops.InSubquery):
+            (column,) = table.fields
+            name = named(node.needle) if isinstance(node.needle, _ops.Field) else None
+            is_one = name is not None and _is_of_one_type(node.needle, table.fields[column])
+            pairs = [(name, column)] if is_one and name else []
+        elif isinstance(node, _ops.ExistsSubquery) and isinstance(table, _ops.Filter):
+            table, pairs = table.parent, _pairs(table.predicates, named, _names_of(table.parent))
+        return _joined(below, self.step(table), below.columns, {}, pairs, join=shown(node))
+
+    def join(self, node: Node) -> Step:
+        """Return a join of several tables as joins of two. Columns of later tables get other names where they must."""
+        below, names = self.step(node.first), {(node.first, name): name for name in node.first.fields}
+        joined = {node.first}
+        for number, link in enumerate(node.rest, start=1):
+            right, renamed = self.step(link.table), dict[str, str]()
+            if link.how not in _LEFT_ALONE:
+                renamed = {f"{name} of {number}" if name in below.columns else name: name for name in right.columns}
+
+            def named(field: Node, names: Mapping[Any, str] = dict(names)) -> str | None:
+                return names.get((field.rel, field.name))
+
+            pairs = _pairs(link.predicates, named, _names_of(link.table))
+            several = "" if link.how in _ONE_PARTNER else shown(node)
+            below = _joined(below, right, [*below.columns, *renamed], renamed, pairs, several)
+            names |= {(link.table, name): new for new, name in renamed.items()}
+            joined.add(link.table)
+        values = {name: [value] for name, value in node.values.items()}
+        return self.made(below, [*values], values, lambda field: names.get((field.rel, field.name)), node)
+
+    # --- Tables
+
+    def is_same(self, one: Node, other: Node) -> bool:
+        """Return whether two tables may be one."""
+        return not self._keys(one).isdisjoint(self._keys(other))
+
+    def _keys(self, node: Node) -> frozenset[object]:
+        if isinstance(node, _ops.SQLStringView):  # a text about other tables
+            return frozenset[object]([node]).union(*map(self._keys, self.step(node.parent).sources))
+        if isinstance(node, _ops.InMemoryTable):
+            memory = Reading(Whose(()), memory=node.data.obj)
+            number = next((i for i, one in enumerate(self.memory) if one.may_be_one_with(memory)), len(self.memory))
+            self.memory += [memory] if number == len(self.memory) else []
+            return frozenset([number])
+        # To Ibis, one table under two namespaces is two, or in two cases, of which some engines see one.
+        return frozenset([node.name.casefold() if isinstance(node, _ops.PhysicalTable) else node])
+
+
+def _joined(
+    left: Step,
+    right: Step,
+    columns: Sequence[str],
+    renamed: Mapping[str, str],
+    pairs: Sequence[tuple[str, str]],
+    several: str = "",
+    join: str = "`.join(…)`",
+) -> Step:
+    """Return a join of two; `renamed` are the columns of the right one that come out."""
+    origins = {name: Origin(0, frozenset([name])) for name in left.columns}
+    origins |= {new: Origin(1, frozenset([name])) for new, name in renamed.items()}
+    return Step(columns, (left, right), origins, (), pairs, None, several, join)
+
+
+def _pairs(predicates: Sequence[Node], left: _Names, right: _Names) -> list[tuple[str, str]]:
+    """Return the columns that a join says are equal, of one type."""
+    found, predicates = list[tuple[str, str]](), [*predicates]
+    for predicate in predicates:  # which grows
+        if isinstance(predicate, _ops.And):
+            predicates += [predicate.left, predicate.right]
+        elif isinstance(predicate, _ops.Equals):
+            sides = (predicate.left, predicate.right)
+            if all(isinstance(side, _ops.Field) for side in sides) and _is_of_one_type(*sides):
+                names = ((left(one), right(other)) for one, other in (sides, sides[::-1]))
+                found += [(one, other) for one, other in names if one is not None and other is not None]
+    return found
+
+
+def _is_of_one_type(left: Node, right: Node) -> bool:
+    """Return whether two columns are equal where the values in them are, if the engine has one type of texts."""
+    one, other = (value.dtype.copy(nullable=True) for value in (left, right))
+    return bool(one == other or (one.is_integer() and other.is_integer()) or (one.is_string() and other.is_string()))
+
+
+def _seen(part: Node, named: _Names) -> list[Seen]:
+    """Return what looks at several rows in a part of a value."""
+    if isinstance(part, _ops.WindowFunction):
+        keys = _named((key for key in part.group_by if isinstance(key, _ops.Field)), named)
+        kind = kinds.WINDOW if part.group_by or part.order_by else kinds.REDUCTION
+        return [Seen(kind, shown(part.func), keys or None)]
+    if isinstance(part, (_ops.ScalarUDF, _ops.AggUDF)) and part.__input_type__ is not _BUILTIN:
+        return [Seen(kinds.PYTHON, f"`{part.__func_name__}(…)`")]
+    if isinstance(part, _RANDOM):
+        return [Seen(kinds.RANDOM, shown(part))]
+    return [Seen(kinds.PLACE, shown(part))] if isinstance(part, _ops.RowID) else []
+
+
+def _origin(values: Sequence[Node], named: _Names) -> Origin | None:
+    """Return the columns that a column is computed from; None if it does not follow from its row."""
+    if any(isinstance(part, (*_OF_SEVERAL, *_RANDOM, _ops.Subquery, _ops.Unnest)) for part in _parts(values)):
+        return None
+    columns = _named(_fields(values), named)
+    is_plain = all(isinstance(value, _ops.Field) for value in values)
+    return Origin(0, columns, "" if is_plain else ", ".join(value.name for value in values)) if columns else None
+
+
+def _made_of(node: Node, name: str) -> list[Node]:
+    """Return the values of which a step on each row makes a column."""
+    if isinstance(node, _ops.Project):
+        return [node.values[name]]
+    if isinstance(node, _ops.TableUnnest) and name in {node.column_name, node.offset}:
+        return []
+    if isinstance(node, _ops.FillNull):
+        given = node.replacements if isinstance(node.replacements, _ops.Value) else node.replacements.get(name)
+        return [node.parent.fields[name], *([given] if isinstance(given, _ops.Value) else [])]
+    return [node.parent.fields[name]]
+
+
+def _names_of(relation: Node) -> _Names:
+    return lambda field: field.name if field.rel == relation else None
+
+
+def _parts(values: Iterable[Node]) -> list[Node]:
+    return [*dict.fromkeys(part for value in values for part in value.find(_ops.Node, filter=_ops.Value))]
+
+
+def _named(fields: Iterable[Node], named: _Names) -> frozenset[str]:
+    return frozenset(name for field in fields if (name := named(field)) is not None)
+
+
+def _fields(values: Iterable[Node]) -> list[Node]:
+    return [part for part in _parts(values) if isinstance(part, _ops.Field)]
+
+
+def _cached(node: Node) -> Node | None:
+    """Return what made a table that Ibis caches; None for another one."""
+    if not isinstance(node, _ops.DatabaseTable):
+        return None
+    return getattr(getattr(node.source, "_cache_name_to_entry", {}).get(node.name), "orig_op", None)
+
+
+# How users write what is not written as it is called.
+_SHOWN = {
+    "Aggregate": "`.aggregate(…)`",
+    "CountStar": "`.count()`",
+    "DenseRank": "`ibis.dense_rank()`",
+    "ExistsSubquery": "`.any()` of another table",
+    "InSubquery": "`.isin(…)` of another table",
+    "JoinChain": "`.join(…)`",
+    "Limit": "`.limit(…)` (or head)",
+    "MinRank": "`ibis.rank()`",
+    "NTile": "`ibis.ntile(…)`",
+    "RandomScalar": "`ibis.random()`",
+    "RandomUUID": "`ibis.uuid()`",
+    "RowID": "`.rowid()`",
+    "RowNumber": "`ibis.row_number()`",
+    "ScalarSubquery": "a reduction inside an expression",
+    "StandardDev": "`.std()`",
+    "TableUnnest": "`.unnest(…)`",
+    "Variance": "`.var()`",
+}
+
+
+def shown(node: Node) -> str:
+    """Return how a user may have written a step."""
+    kind = type(node).__name__
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind).lower()
+    return _SHOWN.get(kind, f"`.{words}(…)`")

@@ -1,0 +1,446 @@
+"""OpenDP's modules, and wrappers that expose our draws as OpenDP user measurements."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from dp_polars._accounting.claims import Claim, check_mechanism
+from dp_polars._accounting.costs import scaled_cost
+from dp_polars._accounting.terms import Contributions, Loss
+from dp_polars._base.column_types import shown
+from dp_polars._base.numbers import Number, kind_of_frame, nearest_float_up, positive_fraction
+from dp_polars._base.process import deaf, require
+from dp_polars._base.rng import system_words
+from dp_polars._expressions.expression import PrivateExpr
+from dp_polars._frames.protect import protect
+from dp_polars._frames.query import PrivateQuery, refuse_joins
+from dp_polars._mechanisms.racing import LAWS
+from dp_polars._mechanisms.selection import best_rows
+from dp_polars._questions.question import of_histogram
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from opendp.mod import Domain, Measure, Measurement, Metric
+
+    from dp_polars._accounting.terms import Unit
+
+
+domains, measurements, measures, metrics, mod = (
+    require(f"opendp.{name}", extra="opendp") for name in ("domains", "measurements", "measures", "metrics", "mod")
+)
+
+
+_UNITS: tuple[Unit, ...] = ("epsilon", "rho")
+
+
+def assert_features() -> None:
+    """Raise OpenDP's error, which has the call that enables them, unless the features of user measurements are."""
+    mod.assert_features("contrib", "honest-but-curious")
+
+
+def loss_unit(measure: Measure, *, has_delta: bool = False) -> Unit:
+    """Return our word for the unit of one of OpenDP's measures: of a loss with a delta, or without."""
+    for unit in _UNITS:
+        if measure == measure_of(unit, has_delta=has_delta):
+            return unit
+    if has_delta:
+        msg = (
+            "output_measure must be approximate(max_divergence()) or approximate(zero_concentrated_divergence()) for a "
+            f"query that spends a delta, got {measure}."
+        )
+        raise ValueError(msg)
+    msg = (
+        f"output_measure must be max_divergence() or zero_concentrated_divergence(), got {measure}.\n\n"
+        "Hint: OpenDP's make_approximate and make_zCDP_to_approxDP go from there to delta."
+    )
+    raise ValueError(msg)
+
+
+def measure_of(unit: Unit, *, has_delta: bool) -> Measure:
+    """Return OpenDP's measure of losses in a unit, with a delta or without."""
+    of_loss: Measure = measures.max_divergence() if unit == "epsilon" else measures.zero_concentrated_divergence()
+    approximate: Measure = measures.approximate(of_loss)
+    return approximate if has_delta else of_loss
+
+
+def make_measurement(
+    domain: Domain,
+    metric: Metric,
+    measure: Measure,
+    draw: Callable[[Any], object],
+    cost: Callable[[Fraction], Fraction],
+    output_type: str,
+    delta: Callable[[Fraction], Fraction] | None = None,
+) -> Measurement:
+    """Return a measurement that draws by `draw` and costs `cost` at a distance, and also `delta`."""
+
+    def function(data: object) -> object:
+        try:
+            return draw(data)
+        except Exception:
+            raise  # of arguments and schemas, or a ReleaseError: OpenDP prints them in full
+        except BaseException as error:
+            # An interrupt, or a panic of Polars: passing through OpenDP's library it would end the process.
+            stopped = type(error).__name__
+        msg = f"The release was stopped by {stopped}; nothing was released."
+        raise RuntimeError(msg)
+
+    def privacy_map(d_in: float) -> float | tuple[float, float]:
+        if not 0 <= d_in < math.inf:
+            msg = f"d_in must be finite and not negative, got {d_in!r}."
+            raise ValueError(msg)
+        distance = Fraction(d_in)
+        loss = nearest_float_up(cost(distance))
+        return loss if delta is None else (loss, nearest_float_up(min(delta(distance), Fraction(1))))
+
+    measurement: Measurement = measurements.make_user_measurement(
+        domain, metric, measure, function, privacy_map, TO=output_type
+    )
+    return measurement
+
+
+__all__ = [
+    "as_measurement",
+    "frame_domain",
+    "make_private_query",
+    "make_selection",
+    "register",
+    "then_selection",
+]
+
+_AnyQuery: TypeAlias = "PrivateQuery | PrivateExpr"
+
+_DOMAIN = "dp_polars: Polars frames"
+_ONE = Contributions(1, 1)
+
+
+def __dir__() -> list[str]:
+    """List what is public, for completion."""
+    return __all__
+
+
+def frame_domain() -> Domain:
+    """Return the domain of `as_measurement`: all LazyFrames and DataFrames.
+
+    All such domains are equal, so that measurements of different queries, and OpenDP's own after a transformation
+    from this domain, go into one composition. Which columns a query needs is checked when it is invoked.
+
+    Returns
+    -------
+    opendp.mod.Domain
+        A user domain.
+
+    Raises
+    ------
+    OpenDPException
+        If the features "contrib" and "honest-but-curious" are not enabled; the message has the call that does it.
+    """
+    assert_features()
+    domain: Domain = domains.user_domain(_DOMAIN, _is_frame)
+    return domain
+
+
+def as_measurement(
+    query: _AnyQuery, *, input_domain: Domain | None = None, output_measure: Measure | None = None
+) -> Measurement:
+    r"""Make an OpenDP measurement that releases a private query.
+
+    Parameters
+    ----------
+    query
+        A `PrivateQuery` that `dp_polars.protect(…)` made without data and without a budget of its own; or, on frames of
+        one row per person, a mode, median or quantile (`PrivateExpr`) without `contributions`.
+    input_domain
+        None: `frame_domain()`. Or the domain of an OpenDP context over a LazyFrame (`context.accountant.input_domain`;
+        OpenDP wants its own version of Polars there): then it goes with OpenDP's Polars queries.
+    output_measure
+        `max_divergence()` (epsilon) or `zero_concentrated_divergence()` (rho); `approximate(…)` of one of them for a
+        query that spends a delta. None: that in which the query's loss is given.
+
+    Returns
+    -------
+    opendp.mod.Measurement
+        From a LazyFrame or DataFrame to the DataFrame that `PrivateQuery.release` gives; of a cube to the count in
+        each cell, or of each table, where dimensions that it leaves out are null. The metric counts rows
+        (`symmetric_distance`, or `change_one_distance` under "replace_one"), or people where the query has a privacy
+        unit (`symmetric_id_distance`, `change_one_id_distance`). The privacy map adds up what the outputs cost at that
+        distance, exactly, and rounds up where no float64 is that number.
+
+    Raises
+    ------
+    OpenDPException
+        If the features "contrib" and "honest-but-curious" are not enabled; the message has the call that does it.
+    TypeError, ValueError
+        If an argument is not as described, or the query has no loss in that measure (a Gaussian has no epsilon). On
+        invocation, as an OpenDPException: if the data is no frame, or has other
+        columns than the query needs; never with a value of a row.
+
+    Notes
+    -----
+    At distance d, for rate λ, range R and T rows in all, in k full groups of m and one of r: epsilon is dλRT; rho is
+    kb(dλRm) + b(dλRr) for the exponential mechanism, b(x) = y − 1 − ln y with y = x/(exp(x) − 1) (bounded range), and
+    kf(dλRm) + f(dλRr) for permute-and-flip, f(x) = x + exp(−x) − 1 (that of the Laplace mechanism; both: Harrison &
+    Manurangsi 2026, arXiv 2510.25746). That permute-and-flip has a bounded range (Ding et al. 2021, arXiv 2105.07260,
+    Proposition 8) is false. Discrete Laplace noise, a lead, a first above a threshold and keys cost x·tanh(x/2) in a
+    group, Gaussian noise x²/2. Under "replace_one" rho may differ: :doc:`/proofs/spreads` has all formulas.
+
+    A loss such as 0.3 is 3/10 in this package, and the nearest float64, slightly less, in OpenDP. The measurement then
+    runs at the smaller loss, so that exact splits of a budget fit.
+
+    Examples
+    --------
+    >>> import opendp.prelude as dp
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> from dp_polars.opendp import as_measurement
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> query = dpp.protect(None).agg(pl.col("age").dp.median(range(121), epsilon=0.5))
+    >>> measurement = as_measurement(query)
+    >>> measurement.map(2)
+    1.0
+    >>> measurement(pl.DataFrame({"age": [40] * 1000})).item()
+    40
+    """
+    private = _unbound(query)
+    space = frame_domain() if input_domain is None else input_domain, _metric(private)
+    return make_private_query(*space, private, private.loss.value, output_measure)
+
+
+def make_private_query(
+    input_domain: Domain,
+    input_metric: Metric,
+    query: _AnyQuery,
+    loss: Number,
+    output_measure: Measure | None = None,
+) -> Measurement:
+    """Make the measurement of `as_measurement` with another loss; each output keeps its share of it.
+
+    After `register()` a context's query can end in it: `context.query().private_query(query, 0.5)`, or without the
+    loss, which OpenDP then searches for.
+
+    Parameters
+    ----------
+    input_domain
+        `frame_domain()` or the domain of a context over a LazyFrame.
+    input_metric
+        That of the query: see `as_measurement`.
+    query, output_measure
+        As for `as_measurement`.
+    loss
+        What one person loses to all outputs together, in the unit of `query.loss`.
+
+    Returns
+    -------
+    opendp.mod.Measurement
+
+    Raises
+    ------
+    OpenDPException, TypeError, ValueError
+        As for `as_measurement`; also if the metric is not the query's.
+    """
+    assert_features()
+    private = _at_loss(_unbound(query), positive_fraction("loss", loss))
+    metric = _metric(private)
+    if input_metric != metric:
+        msg = (
+            f"input_metric must be {metric}, which is what {private.protection} means, got {input_metric}.\n\n"
+            "Hint: unit_of(contributions=…) counts rows, with identifier=… people of that column, and changes=… is for "
+            'neighboring_relation="replace_one".'
+        )
+        raise ValueError(msg)
+    if input_domain != frame_domain() and not isinstance(input_domain, mod.LazyFrameDomain):
+        msg = f"input_domain must be frame_domain() or a LazyFrameDomain, got {input_domain}."
+        raise ValueError(msg)
+    has_delta = private.delta > 0
+    unit = private.loss.unit if output_measure is None else loss_unit(output_measure, has_delta=has_delta)
+
+    def release(frame: object) -> pl.DataFrame:
+        if not _is_frame(frame):
+            msg = f"the data must be a LazyFrame or a DataFrame, got {kind_of_frame(frame)}"
+            raise TypeError(msg)
+        return private.release(frame)
+
+    def cost(distance: Fraction) -> Fraction:
+        return sum((ask.query.claim.cost(unit, distance) for ask in private.asks), Fraction(0))
+
+    cost(Fraction(1))  # refused here, not when the map is asked: a Gaussian has no epsilon
+
+    def delta(distance: Fraction) -> Fraction:
+        return sum((ask.query.claim.delta_of(distance) for ask in private.asks), Fraction(0))
+
+    measure = measure_of(unit, has_delta=has_delta)
+    return make_measurement(
+        input_domain, input_metric, measure, release, cost, "ExtrinsicObject", delta if has_delta else None
+    )
+
+
+def make_selection(
+    input_domain: Domain, input_metric: Metric, output_measure: Measure, scale: float, negate: bool = False
+) -> Measurement:
+    r"""Make a measurement that takes a vector of scores and selects the position of the highest one.
+
+    It has the parameters and the law of OpenDP's `make_noisy_max`, and samples by this package. Its map is the same in
+    epsilon, and tighter in rho.
+
+    Parameters
+    ----------
+    input_domain
+        `vector_domain(atom_domain(T))` of integers, or of floats with `nan=False`.
+    input_metric
+        `linf_distance(T, monotonic=…)`: by how much one score can change; monotonic: all in one direction.
+    output_measure
+        `max_divergence()` draws by permute-and-flip, `zero_concentrated_divergence()` by the exponential mechanism.
+    scale
+        The noise's scale 1/λ: the coin of a candidate is exp(−gap/scale). Greater than 0 (OpenDP takes 0 for no
+        privacy).
+    negate
+        Whether to select the lowest score.
+
+    Returns
+    -------
+    opendp.mod.Measurement
+        From a list or array of scores, at least one, to a position. Infinite scores count as the largest floats, as in
+        OpenDP. With R = d (monotonic) or 2d at distance d, the map is x = R/scale in epsilon and y − 1 − ln y in rho,
+        y = x/(exp(x) − 1).
+
+    Raises
+    ------
+    OpenDPException
+        If a domain, metric or measure is not as described, or the features are not enabled.
+    TypeError, ValueError
+        If `scale` is not a number greater than 0.
+
+    Notes
+    -----
+    McKenna & Sheldon 2020 (arXiv 2010.12603); Harrison & Manurangsi 2026 (arXiv 2510.25746). OpenDP's own map in rho is
+    x²/8, a little more.
+
+    Examples
+    --------
+    >>> import opendp.prelude as dp
+    >>> from dp_polars.opendp import then_selection
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> space = dp.vector_domain(dp.atom_domain(T=int)), dp.linf_distance(T=int)
+    >>> selection = space >> then_selection(dp.max_divergence(), scale=2.0)
+    >>> selection.map(1)
+    1.0
+    >>> selection([0, 100, 3])
+    1
+    """
+    assert_features()
+    exact_scale = positive_fraction("scale", scale)
+    measurements.make_noisy_max(input_domain, input_metric, output_measure, float(scale), negate)  # checks them all
+    unit = loss_unit(output_measure)
+    mechanism = check_mechanism("choice", None, unit)
+    is_monotonic = input_metric == metrics.linf_distance(T=input_metric.distance_type, monotonic=True)
+    score_range = Fraction(1 if is_monotonic else 2)
+    loss = Loss(scaled_cost(unit, mechanism, score_range / exact_scale, _ONE), unit)
+    claim = Claim.of(loss, mechanism, score_range, _ONE, None)  # of rate 1/scale
+    # NumPy's own guess of a type would round large integers.
+    dtype = {"i": np.int64, "u": np.uint64, "f": np.float64}[str(input_metric.distance_type)[0]]
+    largest = np.finfo(np.float64).max
+
+    @deaf
+    def select(values: Any) -> int:  # noqa: ANN401
+        scores: Any = np.asarray(values, dtype)
+        if not len(scores):
+            msg = "the vector of scores must not be empty."
+            raise ValueError(msg)
+        if dtype is np.float64:
+            # A change of clipped scores is at most that of the scores; refusing them would depend on the data.
+            scores = np.nan_to_num(scores, nan=-largest, posinf=largest, neginf=-largest)
+        lengths = np.array([len(scores)])
+        return int(best_rows(scores, lengths, claim.rate, LAWS[mechanism], system_words(), lowest=negate)[0])
+
+    return make_measurement(
+        input_domain, input_metric, output_measure, select, lambda distance: claim.cost(unit, distance), "usize"
+    )
+
+
+def then_selection(output_measure: Measure, scale: float, negate: bool = False) -> Any:  # noqa: ANN401
+    """Make `make_selection` for `input_space >> then_selection(…)`: domain and metric come from there."""
+    return mod._PartialConstructor(lambda domain, metric: make_selection(domain, metric, output_measure, scale, negate))
+
+
+def register() -> None:
+    """Add `.private_query(query, loss)` and `.selection(measure, scale)` to queries of OpenDP's Context API.
+
+    The last number may be left out in a context with a known loss: OpenDP searches for the best one. Calling this
+    twice changes nothing. It imports `opendp.context`, and with it OpenDP's Polars extra.
+    """
+    context = require("opendp.context", extra="opendp")
+    for constructor in (make_private_query, make_selection):
+        if constructor.__name__.removeprefix("make_") not in context.constructors:
+            context.register(constructor)
+
+
+def _unbound(query: _AnyQuery) -> PrivateQuery:
+    """Return a query that takes its data later. Raise if OpenDP can't account for it."""
+    if isinstance(query, PrivateQuery):
+        if query.has_rows or query.budget is not None:
+            msg = (
+                "query must have no data and no budget of its own: OpenDP gives the one and keeps the other.\n\n"
+                "Hint: begin with dp_polars.protect(…) instead of frame.dp.protect(…), without budget."
+            )
+            raise ValueError(msg)
+        refuse_joins(query)
+        unit = query.protection.unit or ()
+        if len(unit) > 1:
+            msg = (
+                f"query must have a privacy unit of one column, got {shown(unit)}: OpenDP knows one identifier.\n\n"
+                f"Hint: protect({unit[0]!r}, …) or another one of them; or release the query without OpenDP."
+            )
+            raise ValueError(msg)
+        return query
+    if not isinstance(query, PrivateExpr):
+        msg = f"query must be a PrivateQuery or a PrivateExpr, got {type(query).__name__}."
+        raise TypeError(msg)
+    asked = of_histogram(query.query, "query", "make_selection, after an OpenDP transformation that makes the scores.")
+    if asked.claim.contributions.total != 1:
+        msg = (
+            "query must be given without contributions: the privacy map takes the distance in rows.\n\n"
+            "Hint: OpenDP's unit_of(contributions=…) says how many rows a person has; or name the person's column: "
+            "dp_polars.protect(…)."
+        )
+        raise ValueError(msg)
+    return protect(None, neighboring_relation=str(asked.claim.neighboring_relation)).agg(query)
+
+
+def _at_loss(query: PrivateQuery, loss: Fraction) -> PrivateQuery:
+    """Return the query with its loss scaled to `loss`, or to the float64 next to it where that is less."""
+    total = query.loss
+    factor = _at_most_its_float(loss) / total.value
+    # The deltas stay, but for the same hair.
+    hair = _at_most_its_float(query.delta) / query.delta if query.delta else Fraction(1)
+    claims = [ask.query.claim for ask in query.asks]
+    shares = [replace(total, value=claim.cost(total.unit) * factor) for claim in claims]
+    pairs = zip(claims, shares, strict=True)
+    scaled = [replace(claim, loss=share, delta=claim.delta * hair) for claim, share in pairs]
+    return PrivateQuery(query.request.with_claims(scaled), (), None)
+
+
+def _at_most_its_float(value: Fraction) -> Fraction:
+    """Return an exact rational, or the float64 next to it where that is less: what OpenDP takes the number for."""
+    return min(value, Fraction(float(value)))
+
+
+def _metric(query: PrivateQuery) -> Metric:
+    """Return what OpenDP calls the neighbouring relation and the privacy unit of a query."""
+    relation = query.protection.neighboring_relation
+    (unit,) = query.protection.unit or (None,)
+    name = "symmetric" if relation == "add_or_remove_one" else "change_one"
+    metric: Metric = (
+        getattr(metrics, f"{name}_distance")() if unit is None else getattr(metrics, f"{name}_id_distance")(unit)
+    )
+    return metric
+
+
+def _is_frame(value: object) -> bool:
+    return isinstance(value, (pl.LazyFrame, pl.DataFrame))

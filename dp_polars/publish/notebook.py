@@ -1,0 +1,256 @@
+"""The planner: a thin view of `dp_polars._planner`. Run it with `python -m dp_polars plan FILE`."""
+
+from __future__ import annotations
+
+import marimo
+
+app = marimo.App(width="full", app_title="Plan a private release")
+
+with app.setup:
+    from functools import partial
+    from html import escape
+
+    import marimo as mo
+
+    from dp_polars.publish import page
+    from dp_polars.publish.plan import (
+        DELTAS,
+        EPSILONS,
+        PARTS,
+        Plan,
+        draft,
+        field_of,
+        own_values,
+        questions_of,
+        short,
+        usual_questions,
+    )
+    from dp_polars.publish.schema import DEMO, DEMO_PICKS, likely_unit, schema_of
+
+    EACH = "every row is another person"
+    slider = partial(mo.ui.slider, show_value=True, full_width=True)
+
+
+@app.cell
+def _():
+    path = mo.cli_args().get("file")
+    file = None if path is None else path.removeprefix("path:")
+    try:
+        schema, fault = (DEMO if file is None else schema_of(file)), ""
+    except ValueError as error:
+        schema, fault = None, f"<div style='white-space: pre-line'>{escape(str(error))}</div>"
+    mo.stop(schema is None, mo.callout(mo.Html(fault), kind="danger"))
+    # What was picked before: fields that are drawn anew begin with it.
+    picked = dict(DEMO_PICKS) if file is None else {}
+    texts_changed, set_texts_changed = mo.state(0)
+    picks_changed, set_picks_changed = mo.state(0)
+
+    def remember(key, value, changed=set_picks_changed):
+        """Return the value that a field begins with, and what remembers another one.
+
+        Such fields are no `mo.ui.dictionary`: of two changes at once it would lose the first.
+        """
+        picked[key] = value
+
+        def on_change(new):
+            picked[key] = new
+            changed(lambda number: number + 1)
+
+        return {"value": value, "on_change": on_change, "full_width": True}
+
+    return file, picked, picks_changed, remember, schema, set_texts_changed, texts_changed
+
+
+@app.cell
+def _(schema):
+    likely = likely_unit(schema)
+    unit = mo.ui.dropdown(
+        options={**{page.shown(name): name for name in schema}, EACH: EACH},
+        value=None if likely is None else page.shown(likely),
+        full_width=True,
+    )
+    return (unit,)
+
+
+@app.cell
+def _(picked, schema, unit):
+    who = {None: ..., EACH: None}.get(unit.value, unit.value)
+    others = {page.shown(name): name for name, dtype in schema.items() if name != who and page.may_group(dtype)}
+    by = [title for title, name in others.items() if name in picked.get("groups", ())]
+    # Without a limit marimo offers to pick all: of 200 columns, some hundred questions.
+    groups = mo.ui.multiselect(options=others, value=by, full_width=True, max_selections=5)
+    return groups, who
+
+
+@app.cell
+def _(groups, picked, schema, who):
+    asks = {page.shown(title): question for title, question in questions_of(schema, who, groups.value).items()}
+    usual = usual_questions(asks, picked.get("questions", ()))
+    questions = mo.ui.multiselect(options=asks, value=usual, full_width=True, max_selections=30)
+    return asks, questions
+
+
+@app.cell
+def _(groups, picked, remember, schema):
+    key_fields = {
+        name: mo.ui.text_area(
+            **remember(f"key {name}", picked.get(f"key {name}", own_values(schema[name]))),
+            placeholder="public values, one a line; or 1..12",
+            rows=4,
+        )
+        for name in groups.value
+    }
+    return (key_fields,)
+
+
+@app.cell
+def _(picked, questions, remember, schema, set_texts_changed):
+    def value_field(name):
+        example, rows = page.example(schema[name])
+        first = picked.get(f"value {name}", own_values(schema[name]))
+        make = mo.ui.text if rows is None else partial(mo.ui.text_area, rows=rows)
+        return make(**remember(f"value {name}", first, set_texts_changed), placeholder=example)
+
+    asked_columns = dict.fromkeys(q.column for q in questions.value if q.column is not None and q.ask != "share")
+    value_fields = {name: value_field(name) for name in asked_columns}
+    return (value_fields,)
+
+
+@app.cell
+def _():
+    max_groups = slider(steps=[1, 2, 3, 4, 5, 7, 10, 15, 20], value=2)
+    max_rows = slider(steps=page.BOUNDS, value=2)
+    rows_each = slider(steps=[1, 1.5, 2, 3, 5, 10, 20, 50], value=3)
+    skew = slider(start=0, stop=1.5, step=0.1, value=0.5)
+    smallest = slider(steps=[20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 50_000, 100_000], value=500)
+    relative = slider(steps=[1, 2, 5, 10, 20, 50], value=10)
+    by_error = mo.ui.switch(value=False, label="say how wrong each may be instead")
+    epsilon = slider(steps=EPSILONS, value=1)
+    delta = mo.ui.dropdown(options={short(one): one for one in DELTAS}, value="1e-6", full_width=True)
+    return by_error, delta, epsilon, max_groups, max_rows, relative, rows_each, skew, smallest
+
+
+@app.cell
+def _(by_error, file, picked, questions, remember, schema, smallest, texts_changed, value_fields):
+    texts_changed()
+    values = {name: picked[f"value {name}"] for name in value_fields}
+    measured = Plan(schema, file, values=values, rows=smallest.value)
+
+    how = "within" if by_error.value else "share"
+
+    def amount(question):
+        steps, usual = (measured.steps(question), measured.usual(question)) if by_error.value else (PARTS, 1)
+        moved = f"{how} {field_of(question)}"
+        value = picked[moved] if picked.get(moved) in steps else usual
+        return mo.ui.slider(steps=steps, show_value=True, **remember(moved, value))
+
+    amounts = {question: amount(question) for question in questions.value}
+    return amounts, how, measured
+
+
+@app.cell
+def _(
+    amounts, asks, delta, epsilon, groups, how, key_fields, max_groups, max_rows, measured, picked, picks_changed, who
+):
+    picked["groups"], picked["questions"] = groups.value, [name for name, q in asks.items() if q in amounts]
+    picks_changed()
+    plan = Plan(
+        measured.schema,
+        measured.file,
+        who,
+        {name: picked[f"key {name}"] for name in key_fields},
+        measured.values,
+        {question: picked[f"{how} {field_of(question)}"] for question in amounts},
+        how == "within",
+        epsilon.value,
+        delta.value,
+        max_groups.value,
+        max_rows.value,
+        measured.rows,
+    )
+    drafted = draft(plan)
+    return drafted, plan
+
+
+@app.cell
+def _(delta, drafted, epsilon, groups, key_fields, questions, unit, value_fields):
+    wrong = drafted.messages
+    picks = [
+        page.section(
+            "What do you promise, for all answers together?",
+            page.fielded("ε (epsilon): the smaller, the better protected", epsilon),
+            page.fielded("δ (delta): far below one over the number of people", delta),
+            number=1,
+        ),
+        page.section(
+            "Who is protected?",
+            page.fielded("The column that tells people apart", unit, page.message(wrong, "unit")),
+            number=2,
+        ),
+        page.section(
+            "For which groups?",
+            page.fielded("Columns (none: one group of all rows)", groups, page.message(wrong, "keys")),
+            *page.each_fielded("Public values of", "key", key_fields, wrong),
+            number=3,
+        ),
+        page.section(
+            "What do you want to publish?",
+            page.fielded("Questions", questions, page.message(wrong, "questions")),
+            *page.each_fielded("Public values, or ends, of", "value", value_fields, wrong),
+            page.quiet("Take them from what you know, never from the rows.") if value_fields else "",
+            number=4,
+        ),
+    ]
+    return (picks,)
+
+
+@app.cell
+def _(amounts, by_error, drafted, max_groups, max_rows, plan, rows_each, skew, smallest):
+    rows_of_person = "Rows in each group, at most (max_rows_per_group)" if plan.keys else "Rows, at most (max_rows)"
+    # What is not wanted is hidden and not left out: fields that move up would be taken for others.
+    parts = [
+        page.section(
+            "How much of one person counts?",
+            f"<div{' hidden' * (not plan.keys)}>{page.fielded('Groups, at most (max_groups)', max_groups)}</div>",
+            page.fielded(rows_of_person, max_rows),
+            page.quiet("Smaller bounds cost less and drop more. Try them on synthetic people:"),
+            page.fielded("Rows of a person, on average", rows_each),
+            page.fielded("People with many rows: from 0 (none) to 1.5 (they have most of the rows)", skew),
+            page.dropped(plan, drafted, rows_each.value, skew.value),
+            number=5,
+            hidden=plan.unit is None,
+        ),
+        page.section(
+            "Which answers matter more?",
+            page.quiet(
+                "With probability 95 %, an answer is no further off. Its loss follows from that, and has to fit."
+                if plan.by_error
+                else "Each answer gets a part of the promise: a larger part, a smaller error."
+            ),
+            *page.shares(plan, drafted, amounts),
+            f"<div{' hidden' * (not plan.by_error)}>",
+            page.fielded("Rows of the smallest group that matters, about", smallest),
+            f"</div>{by_error}",
+            number=5 if plan.unit is None else 6,
+        ),
+    ]
+    return (parts,)
+
+
+@app.cell
+def _(drafted, parts, picked, picks, plan, relative):
+    code = mo.md(f"```python\n{drafted.code}```").text
+    download = mo.download(drafted.code.encode(), "release.py", label="release.py")
+
+    def show(figures):
+        seen = page.seen(plan, drafted, relative, f"<div class='dp-code'>{code}</div>{download}", figures)
+        mo.output.replace(mo.Html(page.whole(plan, drafted, [*picks, *parts], seen)))
+
+    # The numbers come first, with the figures from before: to draw takes longer than to calculate.
+    show(picked.get("figures", ""))
+    picked["figures"] = "".join(page.figures(drafted))
+    show(picked["figures"])
+
+
+if __name__ == "__main__":
+    app.run()

@@ -1,0 +1,324 @@
+"""The planner's page: parts of it in HTML, with every text escaped."""
+
+from __future__ import annotations
+
+import html
+import math
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import polars as pl
+
+from dp_polars import plot
+from dp_polars._base.column_types import family
+from dp_polars._base.numbers import as_fraction, show
+from dp_polars._release.shares import in_words
+from dp_polars.analysis import best_by_gap, error_by_size, size_needed
+from dp_polars.plot._charts import svg_of
+from dp_polars.publish.plan import dropped_by_bounds, field_of, short, title_of, values_field_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import altair as alt
+
+    from dp_polars._frames.query import PrivateQuery
+    from dp_polars.publish.plan import Draft, Plan, Question
+
+
+BOUNDS = [1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50]
+# Lines that one figure can tell apart, and its width in pixels: with axes two fit next to each other.
+_MOST_LINES, _WIDTH = 6, 215
+_SIZES = [factor * 10**power for power in range(1, 5) for factor in (1, 2, 5)] + [10**5]
+_SURE = 0.95
+
+STYLE = """
+.dp-planner { --line: #8884; font-size: .95rem; line-height: 1.45; overflow-wrap: break-word; max-width: 1240px;
+  margin: 0 auto; display: grid; grid-template-columns: minmax(0, 25rem) minmax(0, 1fr); gap: 1rem 1.5rem; }
+.dp-planner header { grid-column: 1 / -1; }
+.dp-planner .dp-title { font-size: 1.5rem; line-height: 1.2; margin-bottom: .2rem; font-weight: 700; }
+.dp-planner .dp-head { font-size: 1.02rem; margin-bottom: .35rem; font-weight: 650; }
+.dp-planner .dp-head b { color: #0072B2; margin-right: .35rem; }
+.dp-planner p { margin: .2rem 0 .4rem; }
+.dp-planner .dp-quiet { color: #5a6270; font-size: .86rem; }
+.dp-planner section { border: 1px solid var(--line); border-radius: .5rem; padding: .8rem .9rem; margin-bottom: .8rem; }
+.dp-planner .dp-field { display: block; margin: .55rem 0 .2rem; }
+.dp-planner .dp-field:focus-within, .dp-planner marimo-switch:focus-within { outline: 2px solid #0072B2;
+  outline-offset: 2px; border-radius: .2rem; }
+.dp-planner marimo-slider { overflow-wrap: normal; word-break: keep-all; }
+.dp-planner .dp-name { font-weight: 600; font-size: .88rem; display: block; margin-bottom: .1rem; }
+.dp-planner .dp-wrong { border-left: 3px solid #D55E00; background: #D55E0014; padding: .3rem .6rem;
+  margin: .25rem 0 .5rem; white-space: pre-line; font-size: .86rem; overflow-wrap: anywhere; }
+.dp-planner .dp-scroll { overflow-x: auto; }
+.dp-planner header .dp-scroll { max-height: 20rem; }
+.dp-planner header td:last-child { overflow-wrap: anywhere; }
+.dp-planner table { border-collapse: collapse; width: 100%; font-size: .86rem; }
+.dp-planner th, .dp-planner td { text-align: right; padding: .25rem .35rem; border-bottom: 1px solid var(--line); }
+.dp-planner th:first-child, .dp-planner td:first-child { text-align: left; overflow-wrap: anywhere; min-width: 5rem; }
+.dp-planner th { font-weight: 600; vertical-align: bottom; }
+.dp-planner .dp-cost { display: flex; flex-wrap: wrap; gap: .2rem 1rem; align-items: baseline; }
+.dp-planner .dp-cost strong { font-size: 1.4rem; }
+.dp-planner .dp-figures { display: flex; flex-wrap: wrap; gap: .8rem 1rem; }
+.dp-planner figure { margin: 0; background: white; color: black; max-width: 100%; width: 19rem; flex: 1 1 16rem; }
+.dp-planner figcaption { font-weight: 600; font-size: .88rem; margin-bottom: .3rem; }
+.dp-planner figure svg { display: block; max-width: 100%; height: auto; }
+.dp-planner mark { background: #F0E442; color: black; padding: 0 .2rem; }
+.dp-planner summary { cursor: pointer; font-weight: 600; }
+.dp-planner pre { white-space: pre; overflow-x: auto; font-size: .78rem !important; margin: .3rem 0; }
+.dp-planner .dp-statement { font-size: .86rem; margin: .6rem 0 0; max-height: 30rem; overflow: auto; }
+.dp-planner .dp-part { font-size: 1rem; font-weight: 650; margin-top: .8rem; }
+.dp-planner .dp-statement dt { font-weight: 600; margin-top: .5rem; }
+.dp-planner .dp-statement dd { margin-left: .8rem; }
+.dp-planner .dp-bar { display: none; }
+@media (min-width: 901px) {
+  .dp-planner .dp-seen { position: sticky; top: 0; align-self: start; max-height: 100vh; overflow-y: auto; }
+}
+@media (max-width: 900px) {
+  .dp-planner { grid-template-columns: minmax(0, 1fr); gap: 0; }
+  .dp-planner .dp-bar { display: block; position: sticky; bottom: 0; background: #0072B2; color: white; z-index: 2;
+    padding: .35rem .8rem; border-radius: .5rem .5rem 0 0; font-weight: 600; }
+}
+@media (max-width: 500px) {
+  .dp-planner section { padding: .7rem .6rem; }
+  .dp-planner .dp-wide { display: none; }
+}
+"""
+
+
+def shown(name: str) -> str:
+    """Return a name as readers see it: quoted where signs of it can't be seen."""
+    return name if name.isprintable() and name == name.strip(" '\"") != "" else repr(name)
+
+
+def heading(text: str, number: int | None = None) -> str:
+    """Return the heading of a section: no element of headings, which the notebook would list at its side."""
+    before = "" if number is None else f"<b>{number}</b>"
+    return f'<div class="dp-head" role="heading" aria-level="2">{before}{html.escape(text)}</div>'
+
+
+def section(title: str, *parts: str, number: int | None = None, hidden: bool = False) -> str:
+    """Return a part of the page with its heading."""
+    return f"<section{' hidden' * hidden}>{heading(title, number)}{''.join(parts)}</section>"
+
+
+def quiet(text: str) -> str:
+    """Return a sentence that explains a field."""
+    return f'<p class="dp-quiet">{html.escape(text)}</p>'
+
+
+def _note(text: str) -> str:
+    """Return what stands in small letters below a field or a figure; nothing of an empty text."""
+    return f'<div class="dp-quiet">{html.escape(text)}</div>' if text else ""
+
+
+def message(messages: Mapping[str, str], *fields: str) -> str:
+    """Return what the package says of these fields."""
+    return "".join(
+        f'<div class="dp-wrong" role="alert">{html.escape(messages[name])}</div>' for name in fields if name in messages
+    )
+
+
+def fielded(name: str, element: object, wrong: str = "", note: str = "") -> str:
+    """Return a field with its name above it, and with what is wrong below.
+
+    Every element has a tag of its own. Otherwise a field that is drawn in the place of another one would keep what that
+    one showed.
+    """
+    drawn = f"{element}"
+    tag = f"dp-{crc32(drawn.encode()):08x}"
+    above, below = f'<span class="dp-name">{html.escape(name)}</span>', f"{_note(note)}{wrong}"
+    return f'<{tag} class="dp-field">{above}{drawn}{below}</{tag}>'
+
+
+def each_fielded(before: str, kind: str, fields: Mapping[str, object], wrong: Mapping[str, str]) -> Iterator[str]:
+    """Yield the fields of columns."""
+    for name, field in fields.items():
+        yield fielded(f"{before} {shown(name)}", field, message(wrong, f"{kind} {name}"))
+
+
+def shares(plan: Plan, drafted: Draft, fields: Mapping[Question, object]) -> Iterator[str]:
+    """Yield the fields of which part of the promise answers get, or of how far off they may be; each with the other."""
+    found = {one["output"]: one for one in drafted.explained}
+    for name, question in plan.named().items():
+        wanted = plan.questions[question]
+        unit = {"mean": "", "sum": "", "share": "", "median": " rows", "len": " rows"}.get(question.ask, " people")
+        what = f"off by at most {wanted:,g}{unit}" if plan.by_error else f"{wanted:g} part{'s' * (wanted != 1)}"
+        note = "" if name not in found else _cost_of(found[name]) if plan.by_error else f"error: {_error(found[name])}"
+        if values_field_of(question) in drafted.messages and name not in found:
+            note = f"not asked yet: see the public values of {shown(question.column or name)}"
+        yield fielded(f"{shown(name)}: {what}", fields[question], message(drafted.messages, field_of(question)), note)
+
+
+def _cost_of(output: Mapping[str, Any]) -> str:
+    return f"costs ε = {_number(output['epsilon'])}"
+
+
+def _error(output: Mapping[str, Any]) -> str:
+    """Return how far off an answer is, at most, with probability 95 %."""
+    if output["error_95"] is None:
+        return "by size"
+    unit = "" if output["error_unit"] == "the column's unit" else f" {output['error_unit']}"
+    return f"± {_number(output['error_95'])}{unit}"
+
+
+def may_group(dtype: pl.DataType) -> bool:
+    """Return whether a column of this type is offered for groups: whether its values can be typed."""
+    return family(dtype) not in (None, "duration")
+
+
+def example(dtype: pl.DataType) -> tuple[str, int | None]:
+    """Return an example of public values of a type, and how many lines their field has; None: one alone."""
+    if dtype == pl.Time:
+        return "one time a line", None
+    if dtype.is_temporal():
+        return "for example 2026-01-01..2026-12-31", None
+    if dtype.is_integer():
+        return "for example 0..120; or values, one a line", 1
+    return ("for example 0..120, or 0..30 by 0.5", None) if dtype.is_numeric() else ("public values, one a line", 4)
+
+
+def columns(schema: pl.Schema) -> str:
+    """Return the names and types of columns, folded."""
+    rows = "".join(
+        f"<tr><td>{html.escape(shown(name))}</td><td>{html.escape(str(dtype))}</td></tr>"
+        for name, dtype in schema.items()
+    )
+    number = f"{len(schema)} column{'s' * (len(schema) != 1)}"
+    return f'<details><summary>{number}</summary><div class="dp-scroll"><table>{rows}</table></div></details>'
+
+
+def promised(plan: Plan) -> str:
+    """Return what all answers together promise."""
+    return f"ε = {short(plan.epsilon)}, δ = {short(plan.delta)}"
+
+
+def costs(plan: Plan, drafted: Draft, query: PrivateQuery) -> str:
+    """Return what all answers together promise, and in which unit, or what they cost of it."""
+    taken = query.request.taken
+    why = f"These errors cost {in_words(query.request.claims)} of it." if taken is None else taken.words
+    return (
+        f'<div class="dp-cost"><strong>{promised(plan)}</strong></div>'
+        '<p class="dp-quiet">This is what all answers together promise to each person: the smaller, the better '
+        f"protected.</p>{quiet(why)}{message(drafted.messages, 'cost')}"
+    )
+
+
+def outputs(drafted: Draft, query: PrivateQuery, relative: float) -> str:
+    """Return a table: what each output costs, how far off it is, and how large a group must be."""
+    needed = size_needed(query, relative)
+    rows = []
+    for one, size in zip(drafted.explained, needed.iter_rows(named=True), strict=True):
+        least = "?" if size["size"] is None else f"{size['size']:,} {size['size_unit']}"
+        epsilon = "–" if one["epsilon"] is None else _number(one["epsilon"])
+        cells = [f"<td>{html.escape(cell)}</td>" for cell in (shown(one["output"]), least, _error(one), epsilon)]
+        rows.append(f'<tr>{"".join(cells)}<td class="dp-wide">{_number(one["rho"])}</td></tr>')
+    head = "<th>output</th><th>a group must have</th><th>error</th><th>ε</th><th class='dp-wide'>ρ</th>"
+    return f'<div class="dp-scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def figures(drafted: Draft) -> Iterator[str]:
+    """Yield the figures of a query: its errors by the size of a group, and the right top by its lead."""
+    query = drafted.query
+    if query is None:
+        return
+    errors = _first(error_by_size(query, _SIZES))
+    if errors["relative"].count():
+        yield figure("How far off, by the size of a group", plot.error_by_size(errors, width=_WIDTH))
+    modes = [row for row in drafted.explained if row["selects"].startswith("mode of")]
+    if modes:
+        step = math.ceil(max(row["error_95"] or 1 for row in modes) / 20)
+        gaps = _first(best_by_gap(query, range(0, 41 * step, step)))
+        sure = gaps.filter(pl.col("probability") >= _SURE).group_by("output", maintain_order=True).first()
+        said = [
+            f"{one['output']} is right in 95 % of releases if the top one leads by {one['gap']:,.0f} {one['gap_unit']}."
+            for one in sure.rows(named=True)
+        ]
+        yield figure("Is the top one right? By how far it leads", plot.best_by_gap(gaps, width=_WIDTH), " ".join(said))
+
+
+def _first(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of the first outputs, as many as one figure can tell apart, under names that can be drawn."""
+    first = frame.filter(pl.col("output").is_in(frame["output"].unique(maintain_order=True)[:_MOST_LINES].to_list()))
+    return first.with_columns(pl.Series("output", map(shown, first["output"]), pl.String))
+
+
+def figure(title: str, chart: alt.LayerChart, note: str = "") -> str:
+    """Return a chart as an SVG with a title."""
+    return f"<figure><figcaption>{html.escape(title)}</figcaption>{svg_of(chart)}{_note(note)}</figure>"
+
+
+def dropped(plan: Plan, drafted: Draft, rows_each: float, skew: float) -> str:
+    """Return a figure of what bounds drop of the rows of synthetic people, and what the plan's drop."""
+    if plan.unit is None:
+        return quiet("Each person has one row here: no row is dropped.")
+    if "unit" in drafted.messages:
+        return quiet("No synthetic people can be made: see the column that tells people apart.")
+    most = 1 if drafted.query is None else drafted.query.request.groups
+    chosen = plan.max_groups if plan.keys else None
+    tried = [None] if chosen is None else sorted({chosen, *(groups for groups in (1, 2, 3, 5) if groups <= most)})
+    try:
+        frame = dropped_by_bounds(
+            plan, people=1000, rows_each=rows_each, skew=skew, max_groups=tried, max_rows_per_group=BOUNDS
+        )
+    except (TypeError, ValueError) as error:
+        return quiet(f"No synthetic people can be made: {error}")
+    at_bounds = pl.col("max_groups").eq_missing(chosen) & (pl.col("max_rows_per_group") == plan.max_rows_per_group)
+    rows, people = frame.filter(at_bounds).select("rows_dropped", "people_cut").row(0)
+    said = f"At your bounds: {rows:.0%} of these rows are dropped, and {people:.0%} of these people lose some."
+    return figure("What the bounds drop, of synthetic people", plot.dropped(frame, width=_WIDTH), said)
+
+
+def seen(plan: Plan, drafted: Draft, relative: Any, code: str, figures: str) -> str:  # noqa: ANN401
+    """Return what becomes of the fields: promise, sizes of groups, figures, code and statement."""
+    query = drafted.query
+    if query is None:
+        return section("There is no query yet", "<p>The messages at the fields say why.</p>")
+    parts = [
+        section("What is promised?", costs(plan, drafted, query)),
+        section(
+            "How many people must a group have?",
+            fielded(f"For an error of at most {relative.value} %", relative),
+            quiet(
+                "That is of the largest answer such a group may have: for counts its size, "
+                "for a mean the distance between its ends."
+            ),
+            outputs(drafted, query, relative.value / 100),
+        ),
+        section("How good is it?", f'<div class="dp-figures">{figures}</div>'),
+        section("The code", quiet("It runs as it stands."), code)
+        if drafted.code
+        else section("There is no code yet", quiet("The promise is too small for these errors.")),
+        section(
+            "The statement",
+            "<details><summary>A draft, with what is missing</summary>",
+            statement(query, f"Answers from {title_of(plan)}"),
+            "</details>",
+        ),
+    ]
+    return "".join(parts)
+
+
+def whole(plan: Plan, drafted: Draft, fields: list[str], seen: str) -> str:
+    """Return the page."""
+    read = "Only the names and types of its columns were read, and no row." if plan.file else "No file was read."
+    return (
+        f"<style>{STYLE}</style><div class='dp-planner'><header>"
+        "<div class='dp-title' role='heading' aria-level='1'>Plan a private release</div>"
+        f"<p>Of <strong>{html.escape(title_of(plan))}</strong>. {read}</p>"
+        f"{columns(plan.schema)}</header><div>{''.join(fields)}</div><div class='dp-seen'>{seen}</div>"
+        f"<div class='dp-bar'>{'no query yet' if drafted.query is None else promised(plan)}</div></div>"
+    )
+
+
+def statement(query: PrivateQuery, title: str) -> str:
+    """Return the draft of the statement, with what is missing marked."""
+    drafted = query.statement(name=title).to_html()
+    for level in ("2", "3"):  # no elements of headings: see `heading`
+        plain = f'<div role="heading" aria-level="{level}" class="dp-part">'
+        drafted = drafted.replace(f"<h{level}>", plain).replace(f"</h{level}>", "</div>")
+    return drafted.replace("TO BE STATED", "<mark>TO BE STATED</mark>")
+
+
+def _number(value: float) -> str:
+    """Return a number in four significant digits, rounded up."""
+    return f"{value:,.0f}" if value >= 1000 else show(as_fraction("number", value), 4, up=True)

@@ -1,0 +1,625 @@
+"""The plan that the planner writes, and its texts."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time
+from decimal import Decimal, InvalidOperation
+from functools import cached_property, partial
+from keyword import iskeyword
+from pathlib import PurePath
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from unicodedata import normalize
+
+import polars as pl
+
+import dp_polars as dpp
+from dp_polars._accounting.budget import Budget
+from dp_polars._base.column_types import family
+from dp_polars._bins.candidates import grid, size_of
+from dp_polars._release import shares
+from dp_polars.analysis import dropped, synthetic
+
+if TYPE_CHECKING:
+    from dp_polars._expressions.expression import PrivateExpr
+    from dp_polars._frames.frame import PrivateFrame, PrivateGroupBy
+    from dp_polars._frames.query import PrivateQuery
+
+
+# Characters of a line of code, so that it fits next to the fields.
+_WIDTH = 76
+# One text in quotes, as Python writes it.
+_QUOTED = re.compile(r"'([^'\\]|\\.)*'|\"([^\"\\]|\\.)*\"")
+# Two ends, and a step: 0..120, or 0..30 by 0.5.
+_RANGE = re.compile(r"\s*(?P<first>\S+?)\s*\.\.\s*(?P<last>\S+)(?:\s+(?:by|step)\s+(?P<step>\S+))?\s*")
+
+
+Code: TypeAlias = "str | Bracket"
+
+
+class Bracket(NamedTuple):
+    """Code in brackets, each part with what stands before it: in one line, or in lines of their own."""
+
+    begin: str
+    parts: list[tuple[str, Code]]
+    end: str
+
+    def __str__(self) -> str:
+        return f"{self.begin}{', '.join(f'{before}{code}' for before, code in self.parts)}{self.end}"
+
+
+class Written(NamedTuple):
+    """A value with the code that makes it."""
+
+    value: object
+    code: Code
+
+
+def public(value: object) -> object:
+    """Return a value without the code that makes it."""
+    return value.value if isinstance(value, Written) else value
+
+
+class Ends(NamedTuple):
+    """Two ends and a step that were typed; what is missing is None."""
+
+    first: object
+    last: object
+    step: object
+
+
+def as_code(value: object) -> Code:
+    """Return a value as Python writes it, text in double quotes."""
+    if isinstance(value, Written):
+        return value.code
+    if isinstance(value, str):
+        text = repr(value)
+        return text if '"' in value else f'"{text[1:-1]}"'
+    if isinstance(value, Decimal):
+        return f'Decimal("{value}")'
+    if isinstance(value, list):
+        return Bracket("[", [("", as_code(item)) for item in value], "]")
+    if isinstance(value, Mapping):
+        return Bracket("{", [(f"{as_code(name)}: ", as_code(item)) for name, item in value.items()], "}")
+    if isinstance(value, pl.Enum):
+        return call("pl.Enum", value.categories.to_list())
+    return f"pl.{value}" if isinstance(value, pl.DataType) else repr(value)
+
+
+def call(name: str, /, *arguments: object, **named: object) -> Bracket:
+    """Return the code of a call. Names that Python doesn't take, or takes for other ones, are those of a dict."""
+    parts = [("", as_code(item)) for item in arguments]
+    if all(key.isidentifier() and not iskeyword(key) and key == normalize("NFKC", key) for key in named):
+        return Bracket(f"{name}(", [*parts, *((f"{key}=", as_code(item)) for key, item in named.items())], ")")
+    return Bracket(f"{name}(", [*parts, ("**", as_code(named))], ")")
+
+
+def laid_out(code: Code, before: str = "", indent: str = "", after: str = "") -> str:
+    """Return code in lines that are no longer than they must be, with what stands before and after it."""
+    line = f"{indent}{before}{code}{after}"
+    if isinstance(code, str) or len(line) <= _WIDTH:
+        return line
+    deeper, lines = indent + " " * 4, [f"{indent}{before}{code.begin}"]
+    is_list = all(isinstance(part, str) and not prefix for prefix, part in code.parts)
+    for prefix, part in code.parts:
+        if is_list and len(lines) > 1 and len(lines[-1]) + len(part) + 2 <= _WIDTH:
+            lines[-1] += f" {part},"
+        else:
+            lines.append(laid_out(part, prefix, deeper, ","))
+    return "\n".join([*lines, f"{indent}{code.end}{after}"])
+
+
+def one(text: str, dtype: pl.DataType) -> object:
+    """Return the value of a line for a column of this type; the text itself where it is none, to be refused."""
+    text = text.strip()
+    if text in ("null", "None"):
+        return None
+    if _QUOTED.fullmatch(text):
+        try:
+            return str(ast.literal_eval(text))
+        except (SyntaxError, ValueError):
+            return text
+    for reader in _readers(dtype):
+        try:
+            return reader(text)
+        except (ValueError, InvalidOperation):
+            continue
+    return text
+
+
+def _readers(dtype: pl.DataType) -> tuple[Callable[[str], object], ...]:
+    if isinstance(dtype, pl.Decimal):
+        return (int, Decimal)
+    if dtype.is_numeric():
+        return (int, float)
+    of_type: dict[object, Callable[[str], object]] = {
+        pl.Boolean: _boolean,
+        pl.Date: date.fromisoformat,
+        pl.Datetime: partial(_datetime, zone=getattr(dtype, "time_zone", None)),
+        pl.Time: time.fromisoformat,
+    }
+    reader = of_type.get(dtype.base_type())
+    return () if reader is None else (reader,)
+
+
+def _datetime(text: str, zone: str | None) -> datetime:
+    read = datetime.fromisoformat(text)
+    return read.replace(tzinfo=UTC) if zone == "UTC" and read.tzinfo is None else read
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError
+    return text.lower() == "true"
+
+
+def ends(text: str, dtype: pl.DataType) -> Ends | None:
+    """Return the two ends that a text has, and its step; None where it has none."""
+    found = None if _is_text(dtype) else _RANGE.fullmatch(text)
+    if found is None:
+        return None
+    step = found["step"]
+    first, last = (one(found[end], dtype) for end in ("first", "last"))
+    return Ends(first, last, step if step is None or dtype.is_temporal() else one(step, dtype))
+
+
+def several(text: str, dtype: pl.DataType) -> object:
+    """Return the public values that a text has, one a line: a list, or what its ends stand for."""
+    found = ends(text, dtype)
+    if found is None:
+        return [one(line, dtype) for line in text.splitlines() if line.strip()]
+    first, last, step = found
+    if isinstance(first, int) and isinstance(last, int) and step is None:
+        return range(first, last + 1) if first else Written(range(last + 1), f"range({last + 1})")
+    step = ("1d" if dtype == pl.Date else 1) if step is None else step
+    points = grid(first, last, step=step)  # type: ignore[call-overload]  # it says what does not fit
+    return Written(points, call("dpp.grid", first, last, step=step))
+
+
+def _is_text(dtype: pl.DataType) -> bool:
+    return isinstance(dtype, (pl.String, pl.Categorical, pl.Enum))
+
+
+# What sliders go through: a promise, and which part of it an answer gets.
+EPSILONS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 4, 5, 7, 10, 15, 20)
+DELTAS = tuple(float(f"1e-{power}") for power in range(4, 13))
+PARTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 10, 20)
+# How far off answers may be: what sliders go through, in people or rows, and as shares of the largest answer. All have
+# as many steps: marimo takes a slider that is drawn in the place of another one for the same, at the same step.
+_COUNTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 2000, 5000, 10_000)
+_SHARES = tuple(count * 1e-4 for count in (*_COUNTS[3:16], 1000, 1200, 1500, 2000, 2500, 3000, 4000, 5000))
+_USUAL = 0.05
+# Ends that are further off are refused; sliders don't follow them.
+_FAR = 2.0**1000
+_K = 3
+
+
+class Question(NamedTuple):
+    """What is asked of a column, or of the rows themselves (None)."""
+
+    ask: str
+    column: str | None = None
+
+
+class _Kind(NamedTuple):
+    """A way to ask: how users read it, and of which columns."""
+
+    title: str
+    fits: Callable[[pl.DataType], bool] | None
+
+
+def _is_text_or_boolean(dtype: pl.DataType) -> bool:
+    return family(dtype) in ("text", "boolean")
+
+
+def _is_category(dtype: pl.DataType) -> bool:
+    return _is_text_or_boolean(dtype) or dtype.is_integer()
+
+
+def _has_median(dtype: pl.DataType) -> bool:
+    return family(dtype) is not None and not _is_text_or_boolean(dtype) and dtype != pl.Duration
+
+
+_KINDS = {
+    "n_people": _Kind("how many people", None),
+    "len": _Kind("how many rows", None),
+    "mode": _Kind("most common value", _is_category),
+    "value_counts": _Kind("how many have each value", _is_category),
+    "top_k": _Kind(f"top {_K} values", lambda dtype: _is_category(dtype) and dtype != pl.Boolean),
+    "median": _Kind("median", _has_median),
+    "mean": _Kind("mean", lambda dtype: dtype.is_numeric()),
+    "sum": _Kind("sum", lambda dtype: dtype.is_numeric()),
+    "share": _Kind("share that is true", lambda dtype: dtype == pl.Boolean),
+}
+
+
+def questions_of(schema: pl.Schema, unit: str | EllipsisType | None, keys: Collection[str] = ()) -> dict[str, Question]:
+    """Return all that can be asked of columns of these types, by how users read it.
+
+    Nothing is asked of `keys`, by which groups are made: all of a group has one value there.
+    """
+    asked = {
+        kind.title: Question(ask)
+        for ask, kind in _KINDS.items()
+        if kind.fits is None and not (unit is None and ask == "n_people")
+    }
+    for name, dtype in schema.items():
+        if name == unit or name in keys:
+            continue
+        fitting = ((ask, kind) for ask, kind in _KINDS.items() if kind.fits is not None and kind.fits(dtype))
+        asked |= {f"{name}: {kind.title}": Question(ask, name) for ask, kind in fitting}
+    return asked
+
+
+def usual_questions(asked: Mapping[str, Question], before: Iterable[str] = ()) -> list[str]:
+    """Return which questions are picked at first: those that were before, or how many people or rows there are."""
+    return [title for title in before if title in asked] or list(asked)[:1]
+
+
+def own_values(dtype: pl.DataType) -> str:
+    """Return the public values that a type names by itself, one a line."""
+    if isinstance(dtype, pl.Enum):
+        return "\n".join(dtype.categories)
+    return "false\ntrue" if dtype == pl.Boolean else ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was picked.
+
+    Parameters
+    ----------
+    schema
+        The types of the columns of the file.
+    file
+        Its path; None: rows are synthetic.
+    unit
+        The column that tells people apart; None: every row is another person; ...: nobody has said so yet.
+    keys, values
+        What was typed for the columns that groups are made by, and for those that are asked about: public values.
+    questions
+        What is asked, each with its part of the promise, or with how far off it may be.
+    by_error
+        Whether it is the latter.
+    epsilon, delta
+        What all answers together promise.
+    max_groups, max_rows_per_group
+        How much of one person counts.
+    rows
+        A public number of rows that the groups which matter have.
+    """
+
+    schema: pl.Schema
+    file: str | None = None
+    unit: str | EllipsisType | None = None
+    keys: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = field(default_factory=dict)
+    questions: Mapping[Question, object] = field(default_factory=dict)
+    by_error: bool = False
+    epsilon: float = 1
+    delta: float = 1e-6
+    max_groups: int = 1
+    max_rows_per_group: int = 1
+    rows: int = 200
+
+    def named(self) -> dict[str, Question]:
+        """Return the questions by the names of their outputs."""
+        taken: dict[str, Question] = {}
+        for question in self.questions:
+            short = {"n_people": "people", "len": "rows"}.get(question.ask, question.ask)
+            name = short if question.column is None else f"{question.column}_{short}"
+            while name in taken or name in self.keys:
+                name += "_"
+            taken[name] = question
+        return taken
+
+    def arguments(self, question: Question) -> tuple[list[object], dict[str, object]]:
+        """Return the arguments of a question, as they were typed, but for its part of the promise, or accuracy."""
+        ask, column = question
+        plain: list[object] = [] if column is None else [column]
+        named: dict[str, object] = {}
+        if column is not None and ask != "share":
+            text, dtype = self.values.get(column, ""), self.schema[column]
+            if ask in ("mean", "sum"):
+                found = ends(text, dtype)
+                low, high, step = (one(text, dtype) or None, None, None) if found is None else found
+                plain += [low, high]
+                named |= {} if step is None else {"step": step}
+            else:
+                values = several(text, dtype)
+                plain += [*([min(_K, size_of(public(values))) or 1] if ask == "top_k" else []), values]
+        return plain, named
+
+    def amount(self, question: Question) -> dict[str, object]:
+        """Return which part of the promise an answer gets, if that is not the usual one, or how far off it may be."""
+        wanted = self.questions[question]
+        whole = int(wanted) if isinstance(wanted, float) and wanted.is_integer() else wanted
+        if not self.by_error:
+            return {} if whole == 1 else {"loss_share": whole}
+        return {"within": whole} | ({"rows": self.rows} if question.ask in ("mean", "share") else {})
+
+    def promise(self) -> dict[str, float]:
+        """Return what all answers together promise, as `Budget` and `scaled_to` take it."""
+        return {"epsilon": self.epsilon, "delta": self.delta}
+
+    def bounds(self) -> dict[str, int]:
+        """Return the bounds on a person's rows, as `protect` takes them."""
+        if self.unit is None:
+            return {}
+        if not self.keys:
+            return {"max_rows": self.max_rows_per_group}
+        return {"max_groups": self.max_groups, "max_rows_per_group": self.max_rows_per_group}
+
+    def public_keys(self) -> dict[str, object]:
+        """Return the public values of the columns that groups are made by."""
+        return {name: several(text, self.schema[name]) for name, text in self.keys.items()}
+
+    def steps(self, question: Question) -> list[float]:
+        """Return how far off an answer may be, for a slider: from the best to the worst."""
+        largest: float = 1
+        if question.ask not in ("mean", "sum", "share"):
+            return [*_COUNTS]
+        if question.column is not None and question.ask != "share":
+            found = ends(self.values.get(question.column, ""), self.schema[question.column])
+            low, high = (0, 1) if found is None else found[:2]
+            if isinstance(low, (int, float)) and isinstance(high, (int, float)) and -_FAR <= low < high <= _FAR:
+                largest = high - low if question.ask == "mean" else max(abs(low), abs(high)) * self.rows
+        return [int(step) if step == int(step) else step for step in (float(f"{s * largest:.3g}") for s in _SHARES)]
+
+    def usual(self, question: Question) -> float:
+        """Return how far off an answer may be, where nobody has said so yet: a tenth of a group that matters."""
+        steps = self.steps(question)
+        goal = self.rows / 10 if question.ask not in ("mean", "sum", "share") else steps[_SHARES.index(_USUAL)]
+        return min(steps, key=lambda step: abs(step - goal))
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What becomes of a plan: a query where there can be one, what is wrong, field by field, and the code."""
+
+    query: PrivateQuery | None
+    messages: Mapping[str, str]
+    code: str = ""
+
+    @cached_property
+    def explained(self) -> list[dict[str, Any]]:
+        """What `explain` says of every output."""
+        return [] if self.query is None else self.query.explain().rows(named=True)
+
+
+def short(number: float) -> str:
+    """Return a number as people write it: 1e-6."""
+    return f"{number:g}".replace("e-0", "e-")
+
+
+def field_of(question: Question) -> str:
+    """Return the name of the field of a question."""
+    return f"question {question.ask} {question.column}"
+
+
+def values_field_of(question: Question) -> str:
+    """Return the name of the field of the public values that a question is about; its own where there are none."""
+    is_alone = question.column is None or question.ask == "share"
+    return field_of(question) if is_alone else f"value {question.column}"
+
+
+def draft(plan: Plan) -> Draft:
+    """Return the query of a plan, and what the package says of each field that it refuses. It reads no row."""
+    messages: dict[str, str] = {}
+    query = _query(plan, messages)
+    if query is None:
+        return Draft(None, messages)
+    if query.budget is not None and not query.budget.has_room(query.request.claims):
+        messages["cost"] = (
+            f"These errors cost {shares.in_words(query.request.claims)}, which is more than the promise.\n\n"
+            "Hint: a larger promise, larger errors, or smaller bounds."
+        )
+        return Draft(query, messages)
+    return Draft(query, messages, code_of(plan, query))
+
+
+def title_of(plan: Plan) -> str:
+    """Return what readers call the file of a plan."""
+    return "synthetic rows" if plan.file is None else PurePath(plan.file).name
+
+
+def _stem(plan: Plan) -> str:
+    return "synthetic" if plan.file is None else PurePath(plan.file).stem or "rows"
+
+
+def _query(plan: Plan, messages: dict[str, str]) -> PrivateQuery | None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        frame = _tried(messages, "unit", lambda: _frame(plan))
+        if frame is None:
+            return None
+        asked = _expressions(plan, messages)
+        groups = _groups(plan, frame, messages)
+        if groups is None:
+            return None
+        query = _asked(plan, groups, asked, messages)
+    said = dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, UserWarning))
+    if query is not None and said:
+        messages["cost"] = "\n\n".join(said)
+    return query
+
+
+def _tried(messages: dict[str, str], name: str, make: Callable[[], Any]) -> Any:  # noqa: ANN401
+    """Return what is made, or None: then the message of the package stands at the field."""
+    try:
+        return make()
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        messages[name] = str(error)
+    return None
+
+
+def _frame(plan: Plan) -> PrivateFrame:
+    if plan.unit is ...:
+        msg = "privacy_unit must be given, and none was.\n\nHint: pick the column that tells people apart."
+        raise ValueError(msg)
+    rows = pl.LazyFrame(schema=plan.schema)
+    budget = Budget(epsilon=plan.epsilon, delta=plan.delta)  # as that of the code, before anything is spent
+    frame: PrivateFrame = rows.dp.protect(plan.unit, budget=budget, **plan.bounds())  # type: ignore[attr-defined]
+    if plan.file is None and plan.unit is not None:
+        synthetic({plan.unit: plan.schema[plan.unit]}, people=1, rows=1)  # it says which people can't be made up
+    return frame
+
+
+def _expressions(plan: Plan, messages: dict[str, str]) -> dict[str, PrivateExpr]:
+    """Return the outputs whose arguments fit, by name."""
+    asked = {name: _fitting(plan, question, messages) for name, question in plan.named().items()}
+    return {name: expression for name, expression in asked.items() if expression is not None}
+
+
+def _fitting(
+    plan: Plan, question: Question, messages: dict[str, str], agg: Callable[[PrivateExpr], object] | None = None
+) -> PrivateExpr | None:
+    """Return the output of a question, and ask it; where it can't be asked at all, its public values don't fit."""
+
+    def asked(amount: Mapping[str, object]) -> PrivateExpr:
+        plain, named = plan.arguments(question)
+        expression: PrivateExpr = getattr(dpp, question.ask)(*map(public, plain), **named, **amount)
+        if agg is not None:
+            agg(expression)
+        return expression
+
+    if _tried(messages, values_field_of(question), lambda: asked({})) is None:
+        return None
+    expression: PrivateExpr | None = _tried(messages, field_of(question), lambda: asked(plan.amount(question)))
+    return expression
+
+
+def _groups(plan: Plan, frame: PrivateFrame, messages: dict[str, str]) -> PrivateFrame | PrivateGroupBy | None:
+    """Return what is asked: the frame, or its public groups."""
+    if not plan.keys:
+        return frame
+    found = {}
+    for name, text in plan.keys.items():
+
+        def values(name: str = name, text: str = text) -> object:
+            listed = public(several(text, plan.schema[name]))
+            frame.group_by({name: listed}).agg(dpp.len())  # it says what does not fit
+            return listed
+
+        found[name] = _tried(messages, f"key {name}", values)
+    if any(listed is None for listed in found.values()):
+        return None
+    groups: PrivateGroupBy | None = _tried(messages, "keys", lambda: frame.group_by(found))
+    return groups
+
+
+def _asked(
+    plan: Plan, groups: PrivateFrame | PrivateGroupBy, asked: dict[str, PrivateExpr], messages: dict[str, str]
+) -> PrivateQuery | None:
+    """Return the query of all outputs that can be asked; what is wrong with the others stands at their fields."""
+
+    def together(chosen: dict[str, PrivateExpr]) -> PrivateQuery:
+        query = groups.agg(**chosen)
+        if not plan.by_error:
+            query = query.scaled_to(**plan.promise())
+        query.request.presentation(ranges=True)
+        query.explain()
+        return query
+
+    if not asked:
+        if not plan.questions:
+            messages["questions"] = "Pick at least one question."
+        return None
+    try:
+        return together(asked)
+    except (TypeError, ValueError):
+        names = plan.named()
+        checked = {name: _fitting(plan, names[name], messages, partial(_one_of, together, name)) for name in asked}
+        good = {name: output for name, output in checked.items() if output is not None}
+    if not good:
+        return None
+    query: PrivateQuery | None = _tried(messages, "questions", lambda: together(good))
+    return query
+
+
+def _one_of(together: Callable[[dict[str, PrivateExpr]], object], name: str, output: PrivateExpr) -> object:
+    return together({name: output})
+
+
+def code_of(plan: Plan, query: PrivateQuery) -> str:
+    """Return a whole script that asks the query of the file, and releases it."""
+    stem, promise = _stem(plan), {name: Written(None, short(part)) for name, part in plan.promise().items()}
+    budget = call("dpp.Budget", **promise, path=f"{stem}-budget.db")
+    questions = plan.named()
+    outputs = {}
+    for ask in query.asks:
+        plain, named = plan.arguments(questions[ask.name])
+        named |= plan.amount(questions[ask.name])
+        outputs[ask.name] = Written(None, call(f"dpp.{questions[ask.name].ask}", *plain, **named))
+    protect = call("rows.dp.protect", plan.unit, budget=Written(None, "budget"), **plan.bounds(), dataset=stem)
+    steps = [protect, *([call(".group_by", plan.public_keys())] if plan.keys else []), call(".agg", **outputs)]
+    steps += [] if plan.by_error else [call(".scaled_to", **promise)]
+    as_it_is = {"glob": False} if any(sign in (plan.file or "") for sign in "*?[") else {}
+    scan = call("pl.scan_parquet", plan.file, **as_it_is)
+    source = _synthetic_code(plan) if plan.file is None else laid_out(scan, "rows = ")
+    body = "\n".join(
+        [
+            "# What all answers together promise. The file remembers what is spent of it.",
+            laid_out(budget, "budget = "),
+            source,
+            "query = (",
+            *(laid_out(step, indent="    ") for step in steps),
+            ")",
+            'shown = ["output", "error_95", "error_unit", "epsilon", "rho"]',
+            "with pl.Config(tbl_cols=-1, tbl_rows=-1, tbl_width_chars=160):",
+            "    print(query.explain().select(shown))",
+            "    # It is charged once: the same question about this data set is free.",
+            "    print(query.release(ranges=True))",
+        ]
+    )
+    standard = ["import datetime"] * ("datetime." in body) + ["from decimal import Decimal"] * ("Decimal(" in body)
+    imports = [*standard, ""] * bool(standard) + ["import polars as pl", "", "import dp_polars as dpp"]
+    imports += ["from dp_polars import analysis"] * (plan.file is None)
+    return "\n".join([*imports, "", body, ""])
+
+
+def _synthetic_code(plan: Plan) -> str:
+    """Return the code that makes synthetic rows of the schema, with those public values that its columns can hold."""
+
+    def held(name: str, text: str) -> object:
+        dtype = plan.schema[name]
+        listed = several(text, dtype)
+        synthetic({f"{name}_": pl.Int64(), name: dtype}, people=1, rows=1, values={name: public(listed)})
+        return listed
+
+    tried = {name: _tried({}, name, partial(held, name, text)) for name, text in {**plan.values, **plan.keys}.items()}
+    values = {name: listed for name, listed in tried.items() if listed is not None}
+    unit = {} if plan.unit is None else {"privacy_unit": plan.unit}
+    rows = call("analysis.synthetic", dict(plan.schema), people=5000, rows=15_000, values=values, **unit)
+    return laid_out(rows, "rows = ", after=".lazy()")
+
+
+def dropped_by_bounds(
+    plan: Plan,
+    *,
+    people: int,
+    rows_each: float,
+    skew: float,
+    max_groups: Sequence[int | None],
+    max_rows_per_group: list[int],
+) -> pl.DataFrame:
+    """Return what bounds drop of the rows of synthetic people: see `dp_polars.analysis.dropped`."""
+    if not isinstance(plan.unit, str):
+        msg = "privacy_unit must be given, for each person has one row otherwise: bounds drop nothing."
+        raise ValueError(msg)
+    columns = [name for name in plan.schema if name == plan.unit or name in plan.keys]
+    values = {name: public(listed) for name, listed in plan.public_keys().items()}
+    rows = synthetic(
+        {name: plan.schema[name] for name in columns},
+        people=people,
+        rows=round(people * rows_each),
+        values={name: listed for name, listed in values.items() if name != plan.unit},
+        privacy_unit=plan.unit,
+        skew=skew,
+    )
+    return dropped(rows, plan.unit, by=list(plan.keys), max_groups=max_groups, max_rows_per_group=max_rows_per_group)

@@ -1,0 +1,335 @@
+"""A page about a release for readers who never heard of differential privacy."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+
+import polars as pl
+
+from dp_polars._base.numbers import Number, as_fraction, given, plural, show
+from dp_polars._base.process import called, expanded, replacing
+from dp_polars._frames.of_people import KeyRequest
+from dp_polars._frames.publication import Publication
+from dp_polars._frames.query import PrivateQuery
+from dp_polars._questions.categories import QuantileWithInterval
+from dp_polars._questions.statement_facts import AT_DELTA, Known
+from dp_polars._release.contract import names_of_ends
+from dp_polars._release.request import with_ends
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import date
+    from pathlib import Path
+
+    from dp_polars._questions.statement import Statement
+
+
+# Rows of a release that the page shows.
+_MOST = 1000
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 62rem; margin: 0 auto; padding: 1rem; overflow-wrap: anywhere; }
+p, dd { max-width: 44rem; }
+.wide, figure, dd { overflow-x: auto; }
+table { border-collapse: collapse; margin: 1rem 0; overflow-wrap: break-word; font-size: .9rem; }
+th, td { border-bottom: 1px solid #8888; padding: .3rem .7rem; text-align: left; vertical-align: top; }
+th { border-bottom-width: 2px; }
+.range { font-size: .85em; white-space: nowrap; }
+figure { background: white; color-scheme: light; color: black; margin: 1rem 0; padding: .5rem; }
+figcaption { font-size: .9rem; margin-bottom: 1rem; position: sticky; left: 0; }
+figure svg { display: block; height: auto; margin-bottom: 1rem; }
+dt { font-weight: 600; margin-top: .8rem; }
+dd { margin: .2rem 0 .2rem 1rem; }
+dd:has(table) { max-width: none; }
+.dp-statement { border-top: 2px solid GrayText; margin-top: 2rem; }
+@media print {
+  :root { color-scheme: light; }
+  @page { margin: 1cm; }
+  body { max-width: none; padding: 0; font-size: 10pt; }
+  .wide, figure, dd { overflow: visible; }
+  table { font-size: 8pt; overflow-wrap: anywhere; }
+  th, td { padding: .2rem .4rem; }
+  .dp-statement th, .dp-statement td:nth-child(3) { overflow-wrap: normal; }
+  .dp-statement td { min-width: 3.5rem; }
+  figure svg { max-width: 100%; max-height: 26cm; }
+  tr, svg { break-inside: avoid; }
+  h1, h2, h3, dt { break-after: avoid; }
+  thead { display: table-header-group; }
+}
+"""
+
+
+class Section(NamedTuple):
+    """What a page shows of one query: its name in a publication, and what was released."""
+
+    name: str
+    query: PrivateQuery
+    released: pl.DataFrame
+
+
+@called
+def report(
+    released: pl.DataFrame | Mapping[str, pl.DataFrame],
+    query: PrivateQuery | Publication,
+    path: str | os.PathLike[str] = "report.html",
+    *,
+    at_delta: Number = AT_DELTA,
+    **known: Unpack[Known],
+) -> Path:
+    r"""Write a release as one page of HTML for everybody: tables, figures, what the numbers mean, and the statement.
+
+    The page needs no network. It shows the release, what follows from it, and the statement of the query, and no more:
+    it is as private as these. Every text of keys, names and arguments is escaped.
+
+    Parameters
+    ----------
+    released
+        What `query.release()` returned, or a part of its rows; with or without `ranges`. 1,000 rows are shown at most.
+        For a publication, the dict.
+    query
+        The query that was released, or the publication.
+    path
+        The file; `~` is the home folder. One that is there is replaced.
+    at_delta, **known
+        As for `PrivateQuery.statement`; `name` is the title.
+
+    Returns
+    -------
+    Path
+        The file. Its figures have the panels of `plot.answers`, below one another where they are too wide for a page;
+        without the extra `plot` the page has none, and says so.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `released` is no release of this query, or another argument is not as described.
+    OSError
+        If the file can't be written.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> visits = pl.DataFrame({"patient": range(90), "ward": ["A", "A", "B"] * 30})
+    >>> private = visits.dp.protect("patient", max_groups=1)
+    >>> query = private.group_by({"ward": ["A", "B"]}).agg(people=dpp.n_people(epsilon=1))
+    >>> report(query.release(), query, "report.html", name="People by ward").name
+    'report.html'
+    """
+    if not isinstance(query, (PrivateQuery, Publication)):
+        msg = f"query must be a PrivateQuery or a publication, got {given(query)}."
+        raise TypeError(msg)
+    if isinstance(query, Publication):
+        sections, last = _sections(released, query), query.last
+        statement = query.stated(known, at_delta, "published")
+        when = None if last is None or last.released is not released else last.when
+    else:
+        sections, when = [_section("", query, released)], None
+        statement = query.statement(at_delta=at_delta, **known)
+    lines = _page(sections, statement, html.escape(known.get("name", "Private answers")), when)
+    target = expanded(path)
+    with replacing(target) as file:
+        file.write("\n".join(lines).encode())
+    return target
+
+
+def _sections(released: object, publication: Publication) -> list[Section]:
+    """Return what was released of each query; refuse anything else."""
+    if not isinstance(released, Mapping) or released.keys() != publication.queries.keys():
+        names = list(publication.queries)
+        msg = f"released must be what publication.release() returned, a dict of {names}, got {given(released)}."
+        raise TypeError(msg)
+    return [_section(name, query, released[name]) for name, query in publication.queries.items()]
+
+
+def _section(name: str, query: PrivateQuery, released: object) -> Section:
+    if not isinstance(released, pl.DataFrame):
+        msg = f"released must be what query.release() returned, got {given(released)}."
+        raise TypeError(msg)
+    missing = [ask.name for ask in query.asks if ask.name not in released.columns and not _are_keys(query)]
+    if missing:
+        msg = f"released must be the release of this query, it lacks {missing}."
+        raise ValueError(msg)
+    return Section(name, query, released)
+
+
+def _page(sections: Sequence[Section], statement: Statement, title: str, when: date | None) -> Iterator[str]:
+    """Yield the lines of a page."""
+    facts = statement.facts
+    yield "<!DOCTYPE html>"
+    yield f'<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield f"<style>{_STYLE}</style></head><body>"
+    yield f"<h1>{title}</h1>"
+    if when is not None:
+        yield f"<p>Released on {when.isoformat()}.</p>"
+    yield (
+        "<p>These numbers are about people. Each was changed at random before it was published. That limits what "
+        "anybody can learn from them about one person. What counts as one person: "
+        f"{html.escape(facts['unit']['person'])}.</p>"
+    )
+    promise = facts["promise"] or _promise(facts["loss"])
+    yield f"<p>The promise of all numbers together is {html.escape(promise)}.</p>"
+    for name, query, released in sections:
+        if name:
+            yield f"<section><h2>{html.escape(name)}</h2>"
+        shown = released if _are_keys(query) else with_ends(released, query.asks)
+        yield from _table(shown, query)
+        yield _figure(released, query)
+        yield from (f"<p>{text}</p>" for text in _cut(query))
+        if name:
+            yield "</section>"
+    yield "<h2>What the numbers mean</h2>"
+    yield from (f"<p>{text}</p>" for text in _words([query for _, query, _ in sections]))
+    yield (
+        "<p>The rest of this page is the privacy statement. It is for experts who want to check what was done: it says "
+        "exactly how much the numbers can reveal about one person, and what is not protected.</p>"
+    )
+    yield statement.to_html()
+    yield "</body></html>"
+
+
+def _promise(loss: Mapping[str, Any]) -> str:
+    """Return what all numbers of the page promise together."""
+    at, delta = loss["at_delta"], loss["delta"]["text"]
+    if loss["unit"] == "epsilon":
+        more = "" if delta == "0" else f" and δ = {delta}"
+        return f"ε = {loss['text']}{more}"
+    if at["epsilon"] is None:
+        return f"ρ = {loss['text']}"
+    epsilon = show(as_fraction("epsilon", at["epsilon"]), 4, up=True)
+    return f"ε = {epsilon} and δ = {at['text']}"
+
+
+def _bounds(bounds: Mapping[str, int]) -> str:
+    """Return bounds on what counts of a person, for readers."""
+    of = {"max_rows": "row", "max_groups": "group", "max_rows_per_group": "row"}
+    where = {"max_rows": " in all", "max_rows_per_group": " in each group"}
+    return ", ".join(f"{plural(number, of[name])}{where.get(name, '')}" for name, number in bounds.items())
+
+
+def _cut(query: PrivateQuery) -> Iterator[str]:
+    """Yield what the bounds of a query cut, in HTML."""
+    if query.request.drops():
+        bounds = {_bounds(query.request.bounds_of(ask)): None for ask in query.asks}
+        said = "; or ".join(bound for bound in bounds if bound)
+        yield (
+            f"No more of one person counts than this: {said}."
+            if said
+            else "Totals of one person are cut off at a limit."
+        )
+
+
+def _are_keys(query: PrivateQuery) -> bool:
+    """Return whether a query asks which keys there are: its release has no column of its output's name."""
+    return isinstance(query.request, KeyRequest)
+
+
+def _table(shown: pl.DataFrame, query: PrivateQuery) -> Iterator[str]:
+    """Yield the release as a table: a number, and its range behind it."""
+    ends = {end for ask in query.asks for end in names_of_ends(ask.name)} & {*shown.columns}
+    columns = [name for name in shown.columns if name not in ends]
+    yield '<div class="wide"><table><thead><tr>'
+    yield "".join(f'<th scope="col">{html.escape(name)}</th>' for name in columns)
+    yield "</tr></thead><tbody>"
+    for row in shown.head(_MOST).iter_rows(named=True):
+        cells = []
+        for name in columns:
+            low, high = names_of_ends(name)
+            cells.append(f"<td>{_cell(row[name], row[low], row[high]) if low in ends else _cell(row[name])}</td>")
+        yield f"<tr>{''.join(cells)}</tr>"
+    yield "</tbody></table></div>"
+    if shown.height > _MOST:
+        yield f"<p>The first {_MOST:,} of {shown.height:,} rows are shown.</p>"
+
+
+def _cell(value: object, low: object = None, high: object = None) -> str:
+    """Return an answer with its range, or a key, in HTML; an answer of many parts has one line for each."""
+    if isinstance(value, list):
+        none = [None] * len(value)
+        ends = (low, high) if isinstance(low, list) and isinstance(high, list) else (none, none)
+        return "<br>".join(map(_cell, value, *ends))
+    if isinstance(value, dict) and "lead" not in value:  # of value counts: the value, and the range of its count
+        first, second = value.values()
+        counts = ([*end.values()][1] if isinstance(end, dict) else end for end in (low, high))
+        return f"{html.escape(_text(first))}: {_cell(second, *counts)}"
+    said = html.escape(_text(value))
+    if low is None or high is None:
+        return said
+    return f'{said} <span class="range">({html.escape(_text(low))} to {html.escape(_text(high))})</span>'
+
+
+def _text(value: object) -> str:
+    """Return an answer or a key for readers."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool | str):
+        return str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    if isinstance(value, dict):
+        answer, lead = map(_text, value.values())
+        return f"{answer} (ahead by {lead})"
+    return str(value)
+
+
+def _figure(released: pl.DataFrame, query: PrivateQuery) -> str:
+    """Return the figure as an SVG in the page, or why there is none."""
+    if not released.height or _are_keys(query):
+        return "<p>There is no figure, because this is a list of groups or has no rows.</p>"
+    if not (find_spec("altair") and find_spec("vl_convert")):
+        return "<p>There is no figure, because the extra <code>plot</code> of dp_polars is not installed.</p>"
+    from dp_polars.plot._answers import answers_of_a_page
+    from dp_polars.plot._charts import svg_of
+
+    notes, charts = answers_of_a_page(released, query)
+    caption = "<br>".join(html.escape(note[0].upper() + note[1:]) + "." for note in notes)
+    return f"<figure><figcaption>{caption}</figcaption>{''.join(map(svg_of, charts))}</figure>"
+
+
+def _words(queries: Sequence[PrivateQuery]) -> Iterator[str]:
+    """Yield what the numbers mean, and what they don't, in HTML."""
+    yield (
+        "<strong>The numbers are a little wrong, on purpose.</strong> Before a number was published, a random amount "
+        "was added to it or taken away. This is called noise, and it hides what any one person contributed. Where the "
+        "answer is one of several possible values, such as the most common one or a median, chance may have picked "
+        "another value that is nearly as good. The same question, asked again, would get slightly different answers."
+    )
+    yield (
+        "<strong>The range in brackets says how wrong a number may be.</strong> In at least 95 of 100 cases, the "
+        "number without noise lies in it. The range covers the noise alone. It does not cover mistakes in the data, or "
+        "people who are missing from the data."
+    )
+    asks = [ask for query in queries for ask in query.asks]
+    for ask in asks:
+        if isinstance(ask.query, QuantileWithInterval):
+            yield (
+                f"<strong>The range of {html.escape(ask.name)}</strong> holds the value without noise in at least "
+                f"{show(100 * ask.query.probability)} of 100 cases."
+            )
+    if any(ask.query.claim.lead for ask in asks):
+        yield (
+            "<strong>“Ahead by”</strong> says how far the answer was in front of the next best one. This number has "
+            "noise too. Where it is small, another answer may be the true best one."
+        )
+    if any(query.request.drops() for query in queries):
+        yield (
+            "<strong>Some data are not counted.</strong> So that no person has too much influence, only some of the "
+            "rows of a person with many rows are used, or a person's total is cut off at a limit. Where that happens, "
+            "counts and sums are too low, and the ranges do not show it."
+        )
+    yield (
+        "<strong>Small groups say little.</strong> The noise of a count is as large for ten people as for ten "
+        "thousand. A number that is smaller than the width of its range may come from nobody at all, and a count may "
+        "even be below 0. A dash (–) is an answer that is not shown, because the group seemed too small."
+    )
+    yield (
+        "<strong>What the numbers are not.</strong> No number is about a single person. A difference between two "
+        "numbers that is smaller than their ranges may be noise alone."
+    )

@@ -1,0 +1,559 @@
+"""Private queries on Spark: the same query, claim, budget and kernel, where the rows are."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
+
+import polars as pl
+import pyarrow as pa
+
+from dp_polars._base.process import deaf, is_deaf, require
+from dp_polars._frames.cube_query import CubeQuery, cube_from
+from dp_polars._frames.publication import Publication
+from dp_polars._frames.query import without_data
+from dp_polars._mechanisms.histograms import Histogram
+from dp_polars._release.contract import AS_DRAWN, Drawn, Engine, KeyWork, LocalEngine, Released
+from dp_polars._release.release import Part, release_by
+from dp_polars._release.request import only_counted
+from dp_polars.engines.spark.arithmetic import weighs_exactly
+from dp_polars.engines.spark.bounding import fresh_seed
+from dp_polars.engines.spark.counting import histograms, union
+from dp_polars.engines.spark.people import one_row_per_person, shown_keys
+from dp_polars.engines.spark.rows import Groups, distinct, text_of_frame
+from dp_polars.engines.spark.types import answer_type, made, polars_type, spark_type, spark_types
+from dp_polars.engines.spark.workers import Answer, drawing, in_arrow, mapped, presenting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+    from dp_polars._accounting.budget import Budget
+    from dp_polars._base.column_types import PrivacyUnit
+    from dp_polars._frames.cube import Cube
+    from dp_polars._frames.query import PrivateQuery
+    from dp_polars._mechanisms.histograms import Histogram
+    from dp_polars._release.contract import Output, Presentation, Ranges, Shown, Tally, Work
+
+
+__all__ = [
+    "release",
+]
+
+_sql: Any = require("pyspark.sql", extra="spark")
+_errors: Any = require("pyspark.errors", extra="spark")
+
+# Their errors quote rows, and these loggers tell of errors, some on stderr.
+for _logger in (
+    *map(
+        require("pyspark.logger", extra="spark").PySparkLogger.getLogger,
+        ("DataFrameQueryContextLogger", "SQLQueryContextLogger", "pyspark.sql.connect.logging"),
+    ),
+    *map(logging.getLogger, ("py4j.clientserver", "py4j.java_gateway")),
+):
+    _logger.addFilter(lambda _: not is_deaf())
+
+# Up to how many cells, of all groups and codes, the counts come to the driver, which draws: a second shuffle and Python
+# workers would take longer. It is what one task draws at once.
+_MOST_CELLS = 1 << 18
+# Where Arrow's schema holds Spark's.
+_TYPES = b"spark"
+# Where Spark keeps the type of a text column whose texts it pads, or whose length it checks.
+_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
+
+
+def __dir__() -> list[str]:
+    """List what is public, for completion."""
+    return __all__
+
+
+@overload
+def release(
+    query: CubeQuery, frame: DataFrame, *, budget: Budget | None = ..., fresh: bool = ..., unchecked: bool = ...
+) -> Cube: ...
+
+
+@overload
+def release(
+    query: Publication,
+    frame: DataFrame | Mapping[str, DataFrame],
+    *,
+    budget: Budget | None = ...,
+    path: str | os.PathLike[str] | None = ...,
+    ranges: Ranges = ...,
+    min_people: int | None = ...,
+    sure: bool = ...,
+    fresh: bool = ...,
+    unchecked: bool = ...,
+) -> dict[str, DataFrame]: ...
+
+
+@overload
+def release(
+    query: PrivateQuery,
+    frame: DataFrame,
+    *,
+    budget: Budget | None = ...,
+    path: str | os.PathLike[str] | None = ...,
+    ranges: Ranges = ...,
+    min_people: int | None = ...,
+    sure: bool = ...,
+    fresh: bool = ...,
+    unchecked: bool = ...,
+) -> DataFrame: ...
+
+
+def release(
+    query: PrivateQuery | Publication,
+    frame: DataFrame | Mapping[str, DataFrame],
+    *,
+    budget: Budget | None = None,
+    path: str | os.PathLike[str] | None = None,
+    ranges: Ranges = False,
+    min_people: int | None = None,
+    sure: bool = False,
+    fresh: bool = False,
+    unchecked: bool = False,
+) -> DataFrame | Cube | dict[str, DataFrame]:
+    """Release all outputs of a query once, from the rows of a Spark DataFrame, charged before a row is read.
+
+    Contribution bounds, distinct people, counts and sums are native Spark SQL; the executors draw, many groups at
+    once, with their own operating system's randomness. Where there are at most 262,144 cells, groups times
+    candidates, their counts come to the driver, which draws in the same way. Nothing draws an answer again: it is a
+    local frame, or on disk when this returns.
+
+    Parameters
+    ----------
+    query
+        Made by `dp_polars.protect(…)`, without data, by `agg` or another of the questions, such as `keys`; and
+        without row operations (filter, with_columns, select, join, and expressions inside `agg`): do those in Spark
+        first, row by row. Or a publication of such queries, which is charged as one: all or nothing.
+    frame
+        The private rows, of a classic session or of Spark Connect. They are the data set, and what made them is your
+        preparation, which we don't look at: a step that carries something of other people into a person's rows (a
+        `dropDuplicates`, a `limit`, a window over all rows) is not covered. A person, a key and a value are what Spark
+        holds for them, without collations. It is read up to twice, so it must be the same each time: where it has sums
+        of floats or picks, write it to a table first. For a publication, the frame of all its queries, or a dict of
+        them by their names.
+    budget
+        What is charged, where the query itself has none.
+    path
+        A folder that does not exist yet, for the answers as Parquet. None: a local frame where the driver draws,
+        otherwise a checkpoint in Spark's checkpoint directory (`spark.sparkContext.setCheckpointDir`, or
+        `spark.checkpoint.dir`). For a publication, each query has a folder in it, of its name; where one fails, the
+        folders of those before it stay.
+    ranges, min_people, sure
+        As for `PrivateQuery.release`: numbers come with the ends of their 95 % ranges, `NAME_low` and `NAME_high`, and
+        groups with few people are hidden.
+    fresh
+        As for `PrivateQuery.release`. What the query's budget keeps (`dataset` of `dp_polars.protect`) goes through the
+        driver, also when it is drawn; what is shown of it goes to `path`.
+    unchecked
+        As for `dp_polars.protect`. Nothing of a Spark frame is looked at; this is what the claim and the ledger say.
+
+    Returns
+    -------
+    DataFrame
+        The public keys, each once (in no order), then one column per output; of `keys`, those that are shown, sorted.
+        Modes have the column's type, quantiles the candidates' (unsigned integers a wider one). Counts are bigint,
+        means double, sums bigint, decimal or double, value counts an array of structs `value` and `count`.
+
+        A query of `cube` gives a `Cube`: the executors count, and the driver draws. `path`, `ranges`, `min_people` and
+        `sure` are left out then, and no checkpoint directory is needed.
+
+    Raises
+    ------
+    BudgetExceededError
+        If the budget has too little left. Nothing is charged then, and no row is read.
+    ReleaseError
+        If Spark fails on the private rows; the charge stays, and nothing is published.
+    RuntimeError
+        If the executors have not this version of the package, as far as they are there before the charge. Nothing is
+        charged then.
+    TypeError, ValueError
+        If the query or the frame is not as described, or there is no place for the answers. Nothing is charged then.
+    """
+    if isinstance(query, Publication):
+
+        def part(name: str, one: PrivateQuery, of: DataFrame) -> Part[DataFrame]:
+            _check(of)
+            if path is not None and not (name.isidentifier() and name[0] != "_"):
+                msg = f"names of queries must be identifiers, each for a folder in path, got {name!r}."
+                raise ValueError(msg)
+            shown = query.presentation(name, ranges, min_people, sure)
+            folder = None if path is None else f"{os.fspath(path).rstrip('/')}/{name}"
+            return Part(one.request, _SparkEngine(of, folder, only_counted(one.request)), shown, name=name)
+
+        return query.by_adapter(part, frame, budget, fresh=fresh, unchecked=unchecked)
+    request, payer = without_data(query, budget, unchecked=unchecked)
+    _check(frame)
+    presentation = request.presentation(ranges, min_people, sure)
+    if isinstance(query, CubeQuery):
+        if path is not None:
+            msg = "path must be left out for a cube, which comes to the driver.\n\nHint: cube.write(path)."
+            raise ValueError(msg)
+        here = _CubeEngine(frame, only_counted(request))
+        return cube_from(request, release_by(request, here, payer, presentation=presentation, fresh=fresh))
+    engine = _SparkEngine(frame, path, only_counted(request))
+    return release_by(request, engine, payer, presentation=presentation, fresh=fresh)
+
+
+def _check(frame: object) -> None:
+    """Refuse what is no frame of Spark."""
+    if not isinstance(frame, _sql.DataFrame) or frame.isStreaming:
+        kind = f"{type(frame).__module__}.{type(frame).__name__}"
+        msg = f"frame must be a batch DataFrame of a Spark session, got {kind}."
+        raise TypeError(msg)
+
+
+class _OnSpark(Engine[Released]):
+    """The rows of a Spark DataFrame."""
+
+    rows_are = "the Spark DataFrame"
+
+    def __init__(self, frame: DataFrame, only_counted: Collection[str] = ()) -> None:
+        self._frame, self._only_counted = frame, only_counted
+
+    def schema(self, columns: Collection[str]) -> pl.Schema:
+        """Return the Polars types of these columns."""
+        return pl.Schema(
+            {name: _type_of(self._frame, name, is_only_counted=name in self._only_counted) for name in columns}
+        )
+
+    @deaf
+    def preparation(self) -> str | None:
+        """Return what made the frame, as Spark shows it."""
+        try:
+            return text_of_frame(self._frame)
+        except Exception:  # of files that are gone, or a plan too deep: the release fails of it, or keeps nothing
+            return None
+
+    def distinct(self, constants: pl.DataFrame) -> int:
+        """Return how many rows of constants differ to Spark, in the types of the columns."""
+        kinds = [self._frame.schema[name].dataType for name in constants.columns]
+        return distinct(self._frame.sparkSession, constants, kinds)
+
+
+class _CubeEngine(_OnSpark[pl.DataFrame], LocalEngine):
+    """Native SQL counts and bounds; the counts of all groups come to the driver, which draws."""
+
+    def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
+        """Plan the counts as a lazy frame, everything typed and nothing read: to be run once, never shown."""
+        _check_unit(self._frame, work.privacy_unit)
+        return _collecting(self._frame, Groups.of(self._frame, work.keys), work)
+
+    def prepare_people_by_key(self, work: KeyWork) -> NoReturn:
+        """Raise: it counts the cells of cubes alone."""
+        raise NotImplementedError
+
+
+def _collecting(frame: DataFrame, listed: Groups, work: Work) -> Callable[[], list[Histogram]]:
+    """Return what has the counts of all groups come to the driver. Each cell comes once."""
+    parts = histograms(frame, work.privacy_unit, listed, work.tallies, fresh_seed(), to_driver=True)
+    planned = reduce(_sql.DataFrame.unionAll, parts)
+    _ = planned.schema  # analysed before the charge, by Spark Connect too: what it refuses is free
+
+    def count() -> list[Histogram]:
+        cells = _collected(planned)
+        found = []
+        for number in range(len(work.tallies)):
+            part = cells.filter(pl.col("tally") == number)
+            groups, codes, counts = (part[name].to_numpy() for name in ("group", "code", "count"))
+            found.append(work.histogram(groups, codes, counts))
+        return found
+
+    return count
+
+
+def _collected(counted: DataFrame) -> pl.DataFrame:
+    """Return counts as they come to the driver."""
+    return cast("pl.DataFrame", pl.from_arrow(counted.toArrow()))
+
+
+class _SparkEngine(_OnSpark["DataFrame"]):
+    """Native SQL counts and bounds, the executors draw, the answers land on disk."""
+
+    counts_per_person = True
+
+    def __init__(
+        self, frame: DataFrame, path: str | os.PathLike[str] | None, only_counted: Collection[str] = ()
+    ) -> None:
+        super().__init__(frame, only_counted)
+        self._target = None if path is None else _new_folder(frame.sparkSession, path)
+
+    def prepare(self, work: Work | KeyWork, presentation: Presentation = AS_DRAWN) -> Callable[[], Drawn[DataFrame]]:
+        """Plan the release as a lazy frame, everything typed and nothing read: to be run once, never shown."""
+        _check_unit(self._frame, work.privacy_unit)
+        published = partial(self._published, work=work, presentation=presentation)
+        if not self._comes_here(work) and self._target is None:
+            _check_checkpoints(self._frame.sparkSession)
+        if isinstance(work, KeyWork):
+            keys = shown_keys(self._frame, work)
+            self._check_names(keys.columns)
+            return lambda: _DrawnThere(keys, keys.schema, published)
+        draw, types = self._drawn(work)
+        self._check_names(self._shown(work, presentation)[-1].names)
+        return lambda: _DrawnThere(draw(), types, published)
+
+    def _comes_here(self, work: Work | KeyWork) -> bool:
+        """Whether the driver draws, by public numbers: of keys that nobody listed there are none."""
+        if isinstance(work, KeyWork):
+            return False
+        return work.groups * sum(tally.coding.size for tally in work.tallies) <= _MOST_CELLS
+
+    def _check_names(self, names: Sequence[str]) -> None:
+        """Refuse columns that a Parquet file can't have side by side."""
+        if self._target is None or len({name.lower() for name in names}) == len(names):
+            return
+        if self._frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
+            return
+        msg = (
+            f"keys and outputs must have names that differ by more than case, got {names}.\n\n"
+            "Hint: rename one, or set spark.sql.caseSensitive to true."
+        )
+        raise ValueError(msg)
+
+    def _drawn(self, work: Work) -> tuple[Callable[[], DataFrame | pa.Table], StructType]:
+        """Return what gives the keys and what is drawn for them, as a plan or here; columns are named by places."""
+        frame = self._frame
+        if work.per_person is not None:
+            _check_unit(frame, work.per_person.privacy_unit)
+            for tally in work.per_person.cut:
+                _check_weights(tally, "n_cut")
+            frame = one_row_per_person(frame, work.per_person)
+        groups = Groups.of(frame, work.keys)
+        kinds = self._kinds_of_keys(work)
+        answers = [_answer(output, work) for output in work.outputs]
+        for answer in answers:
+            for dtype, known in zip(answer.output.drawn_types, answer.drawn, strict=True):
+                kinds.append(self._kind(answer, dtype, known, work))
+        fields = _fields(map(str, range(len(kinds))), kinds)
+        if self._comes_here(work):
+            return partial(_drawn_here, work, _collecting(frame, groups, work), answers, fields.names), fields
+        found = histograms(frame, work.privacy_unit, groups, work.tallies, fresh_seed())
+        planned = mapped(union(groups, found), drawing(answers, fields.names), fields)
+        _ = planned.schema
+        return lambda: planned, fields
+
+    def _presented(
+        self, drawn: DataFrame | pa.Table, types: StructType, work: Work | KeyWork, presentation: Presentation
+    ) -> DataFrame:
+        """Return what is shown of what `_drawn` gave, as a plan; of keys there is one way to show them."""
+        if isinstance(work, KeyWork):
+            return self._here(drawn, types) if isinstance(drawn, pa.Table) else drawn
+        answers, shown, fields = self._shown(work, presentation)
+        stage = presenting(answers, shown, fields.names)
+        if not isinstance(drawn, pa.Table):
+            return drawn.mapInArrow(stage, fields)
+        batches = list(stage(drawn.combine_chunks().to_batches()))
+        return self._here(pa.Table.from_batches(batches) if batches else [], fields)
+
+    def _here(self, rows: pa.Table | list[Any], types: StructType) -> DataFrame:
+        """Return rows of this process as a frame, small ones in one task."""
+        frame = self._frame.sparkSession.createDataFrame(rows, schema=types)
+        return frame.coalesce(1) if len(rows) <= _MOST_CELLS else frame
+
+    def _shown(self, work: Work, presentation: Presentation) -> tuple[list[Answer], Shown, StructType]:
+        """Return what is shown of what is drawn, and as which columns."""
+        shown = presentation.of(work.outputs, work.groups)
+        names, kinds = [] if work.keys is None else work.keys.columns, self._kinds_of_keys(work)
+        answers = [_answer(output, work) for output in work.outputs]
+        for answer, of_answer in zip(answers, shown.names, strict=True):
+            names += of_answer
+            kinds += [self._kind(answer, answer.output.dtype, answer.dtype, work)] * len(of_answer)
+        return answers, shown, _fields(names, kinds)
+
+    def _published(
+        self, drawn: DataFrame | pa.Table, types: StructType, work: Work | KeyWork, presentation: Presentation
+    ) -> DataFrame:
+        shown = self._presented(drawn, types, work, presentation)
+        # Rows of this process: nothing draws them again.
+        return shown if self._target is None and isinstance(drawn, pa.Table) else _published(shown, self._target)
+
+    def _kinds_of_keys(self, work: Work) -> list[DataType]:
+        return [self._frame.schema[name].dataType for name in ([] if work.keys is None else work.keys.columns)]
+
+    def _kind(self, answer: Answer, dtype: pl.DataType, known: pl.DataType, work: Work) -> DataType:
+        """Return the Spark type of a column: where it has values of the private one, its own, narrower than Polars'."""
+        # People as rows have numbers alone.
+        columns = [] if work.per_person else work.tallies[answer.output.tallies[0]].names
+        inner = dtype.inner if isinstance(dtype, pl.List) else dtype
+        named = made(inner.fields[0].dtype if isinstance(inner, pl.Struct) else inner)
+        if not columns or named != answer.output.types[0]:
+            return spark_type(known)
+        return spark_type(known, (named, self._frame.schema[columns[0]].dataType))
+
+    def unpacked(self, answer: bytes, work: Work | KeyWork, presentation: Presentation) -> Drawn[DataFrame]:
+        """Return what was drawn, from Arrow IPC."""
+        table = pa.ipc.open_stream(answer).read_all()
+        types = spark_types.StructType.fromJson(json.loads(table.schema.metadata[_TYPES]))
+        return _DrawnThere(table, types, partial(self._published, work=work, presentation=presentation))
+
+
+def _drawn_here(
+    work: Work, count: Callable[[], list[Histogram]], answers: Sequence[Answer], names: Sequence[str]
+) -> pa.Table:
+    """Draw on the driver, and return the rows that `drawing` would give."""
+    drawn = work.assemble(count())
+    known = [dtype for answer in answers for dtype in answer.drawn]
+    keys = drawn.width - len(known)
+    columns = [column.to_arrow() for column in drawn.get_columns()[:keys]]
+    columns += map(in_arrow, drawn.get_columns()[keys:], known)
+    return pa.table(columns, names=names)
+
+
+class _DrawnThere(Drawn["DataFrame"]):
+    """What was drawn on the driver, or is drawn by executors when it is packed or shown first.
+
+    Parameters
+    ----------
+    drawn
+        The keys and what is drawn: rows, or a plan, of which each run would draw anew. What was packed is rows.
+    types
+        The types of these columns in Spark.
+    published
+        What shows such rows of such types, from disk.
+    """
+
+    def __init__(
+        self,
+        drawn: DataFrame | pa.Table,
+        types: StructType,
+        published: Callable[[DataFrame | pa.Table, StructType], DataFrame],
+    ) -> None:
+        self._drawn, self._types, self._published = drawn, types, published
+
+    def packed(self) -> bytes:
+        """Return what was drawn as Arrow IPC, which carries Spark's own types: it goes through the driver."""
+        rows = self._drawn if isinstance(self._drawn, pa.Table) else self._drawn.toArrow()
+        self._drawn = rows
+        table = rows.replace_schema_metadata({_TYPES: self._types.json()})
+        file = pa.BufferOutputStream()
+        with pa.ipc.new_stream(file, table.schema) as stream:
+            stream.write_table(table)
+        packed: bytes = file.getvalue().to_pybytes()
+        return packed
+
+    def presented(self) -> DataFrame:
+        """Return what is shown, from disk: one run, where it was not packed."""
+        return self._published(self._drawn, self._types)
+
+
+def _fields(names: Iterable[str], kinds: Iterable[DataType]) -> StructType:
+    """Return columns of these names and types."""
+    return spark_types.StructType(
+        [spark_types.StructField(name, kind) for name, kind in zip(names, kinds, strict=True)]
+    )
+
+
+def _check_unit(frame: DataFrame, unit: PrivacyUnit | None) -> None:
+    """Refuse a privacy unit that is no column, or that Spark compares by a collation."""
+    for name in unit or ():
+        if name not in frame.columns:
+            msg = f"the frame must have the privacy unit {name!r} as a column, got the columns {frame.columns}."
+            raise ValueError(msg)
+        kind = frame.schema[name].dataType.simpleString()
+        if "collate" in kind:  # Spark would take several people for one, and bound them as one
+            msg = f"the privacy unit {name!r} must have no collation, got {kind}."
+            raise TypeError(msg)
+
+
+def _answer(output: Output, work: Work) -> Answer:
+    """Return what is drawn for one output, and as which type."""
+    for tally in output.tallies:
+        _check_weights(work.tallies[tally], f"Output {output.name!r}")
+    known = answer_type(output.dtype)
+    if known is None:
+        msg = (
+            f"Output {output.name!r}: candidates must have a type that Spark has, got {output.dtype}.\n\n"
+            "Hint: cast them; times to microseconds."
+        )
+        raise TypeError(msg)
+    # Whole numbers, lists of them, or answers: Spark has all that an answer can be made of.
+    drawn = tuple(answer_type(dtype) or dtype for dtype in output.drawn_types)
+    return Answer(output, known, drawn)
+
+
+def _check_weights(tally: Tally, asked: str) -> None:
+    """Refuse numbers that Spark's arithmetic can't add up as Polars does."""
+    if not weighs_exactly(tally):
+        msg = (
+            f"{asked}: decimals that are added up must have at most 17 digits after the point, got a column of type "
+            f"{tally.types[-1]}.\n\nHint: cast it in Spark first, to the digits of the step."
+        )
+        raise TypeError(msg)
+
+
+def _type_of(frame: DataFrame, name: str, *, is_only_counted: bool) -> pl.DataType:
+    """Return the Polars type of a column, or Binary where only matters whether there is a value."""
+    if name not in frame.columns:
+        msg = f"the frame must have the column {name!r}, got the columns {frame.columns}."
+        raise ValueError(msg)
+    kind = frame.schema[name].dataType
+    if is_only_counted:
+        return pl.Binary()  # in the place of whatever it is
+    dtype = polars_type(kind)
+    declared = frame.schema[name].metadata.get(_DECLARED, "")
+    if declared.startswith("char("):
+        msg = f"the column {name!r} must not be padded text, got {declared}.\n\nHint: rtrim it in Spark first."
+        raise TypeError(msg)
+    if dtype is None:
+        msg = (
+            f"the column {name!r} must be text without a collation, a number, a boolean, a date, a timestamp or a "
+            f"day-time interval, got {kind.simpleString()}."
+        )
+        raise TypeError(msg)
+    return dtype
+
+
+def _check_checkpoints(spark: SparkSession) -> None:
+    """Refuse answers that executors draw where there is no checkpoint directory for them."""
+    context, folder = getattr(spark, "sparkContext", None), None
+    if context is not None:
+        folder = context.getCheckpointDir()
+    else:  # on Spark Connect; a server may keep its settings to itself
+        with contextlib.suppress(_errors.PySparkException):
+            folder = spark.conf.get("spark.checkpoint.dir", None)
+    if folder is None:
+        msg = (
+            f"path must be given where executors draw (beyond {_MOST_CELLS:,} cells, and for keys that nobody listed) "
+            'and Spark has no checkpoint directory.\n\nHint: release(…, path="s3://…/released"), or '
+            'spark.sparkContext.setCheckpointDir("…") (on Spark Connect spark.checkpoint.dir, set when its server '
+            "starts): on storage that all executors reach."
+        )
+        raise ValueError(msg)
+
+
+def _new_folder(spark: SparkSession, path: str | os.PathLike[str]) -> str:
+    """Return the folder of the answers, which must not exist yet."""
+    target = os.fspath(path)
+    if set(target) & set("{}[]*?\\"):  # which Spark would read as a pattern, of other folders too
+        msg = f"path must have none of the characters {{}}[]*?\\, got {target!r}."
+        raise ValueError(msg)
+    if target.startswith("~"):
+        msg = f"path must not begin with ~, got {target!r}: to Spark that is a folder.\n\nHint: write the path out."
+        raise ValueError(msg)
+    try:
+        _ = spark.read.format("binaryFile").load(target).schema  # which has one of its own: no file is read
+    except _errors.AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            return target
+        raise
+    msg = f"path must be a folder that does not exist yet, got {target!r}."
+    raise ValueError(msg)
+
+
+def _published(drawn: DataFrame, target: str | None) -> DataFrame:
+    """Run the release once and return its answers from disk. One attempt of each task gets there."""
+    if target is None:
+        return drawn.checkpoint(eager=True)
+    # The committer that moves nothing into the folder before all tasks are done.
+    writer = drawn.write.option("mapreduce.fileoutputcommitter.algorithm.version", "1")
+    writer.mode("error").parquet(target)
+    return drawn.sparkSession.read.schema(drawn.schema).parquet(target)

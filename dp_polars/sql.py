@@ -1,0 +1,334 @@
+"""Private queries in a database, by Ibis: histograms are made where the rows are, by SQL, and drawn from here."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any, overload
+
+from dp_polars._base.process import deaf, require
+from dp_polars._frames.cube_query import CubeQuery, cube_from
+from dp_polars._frames.publication import Publication
+from dp_polars._frames.query import without_data
+from dp_polars._release.contract import LocalEngine
+from dp_polars._release.release import Part, release_by
+from dp_polars._release.request import only_counted
+from dp_polars.engines.sql.counting import ABSENT, columns_read, histograms
+from dp_polars.engines.sql.datafusion import DATAFUSION
+from dp_polars.engines.sql.dialects import DUCKDB, POSTGRES, Common, Statement, cast, unknown
+from dp_polars.engines.sql.people import in_polars, one_row_per_person, people_by_key
+from dp_polars.engines.sql.reading import differs_between_runs, has_text, refuse_mixed_people
+from dp_polars.engines.sql.rows import public_table
+from dp_polars.engines.sql.sqlite import SQLITE
+from dp_polars.engines.sql.types import check_types, must_have, schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    import polars as pl
+    from ibis.expr.types import Table
+
+    from dp_polars._accounting.budget import Budget
+    from dp_polars._base.column_types import PrivacyUnit
+    from dp_polars._base.rng import Ints
+    from dp_polars._frames.cube import Cube
+    from dp_polars._frames.query import PrivateQuery
+    from dp_polars._mechanisms.histograms import Histogram
+    from dp_polars._questions.question import Asked
+    from dp_polars._release.contract import KeyWork, Ranges, Work
+    from dp_polars._release.request import AnyRequest
+
+
+__all__ = [
+    "release",
+]
+
+_ibis: Any = require("ibis", extra="sql")
+
+TESTED = {dialect.name: dialect for dialect in (DATAFUSION, DUCKDB, POSTGRES, SQLITE)}
+_SECRET_BITS = 64
+_TEXTS = ["a", "A", "a ", "á", "a\u0301"]  # what collations take for one
+
+
+def __dir__() -> list[str]:
+    """List what is public, for completion."""
+    return __all__
+
+
+@overload
+def release(
+    query: CubeQuery,
+    table: Table,
+    *,
+    budget: Budget | None = ...,
+    fresh: bool = ...,
+    untested: bool = ...,
+    unchecked: bool = ...,
+) -> Cube: ...
+
+
+@overload
+def release(
+    query: Publication,
+    table: Table | Mapping[str, Table],
+    *,
+    budget: Budget | None = ...,
+    ranges: Ranges = ...,
+    min_people: int | None = ...,
+    sure: bool = ...,
+    fresh: bool = ...,
+    untested: bool = ...,
+    unchecked: bool = ...,
+) -> dict[str, pl.DataFrame]: ...
+
+
+@overload
+def release(
+    query: PrivateQuery,
+    table: Table,
+    *,
+    budget: Budget | None = ...,
+    ranges: Ranges = ...,
+    min_people: int | None = ...,
+    sure: bool = ...,
+    fresh: bool = ...,
+    untested: bool = ...,
+    unchecked: bool = ...,
+) -> pl.DataFrame: ...
+
+
+def release(
+    query: PrivateQuery | Publication,
+    table: Table | Mapping[str, Table],
+    *,
+    budget: Budget | None = None,
+    ranges: Ranges = False,
+    min_people: int | None = None,
+    sure: bool = False,
+    fresh: bool = False,
+    untested: bool = False,
+    unchecked: bool = False,
+) -> pl.DataFrame | Cube | dict[str, pl.DataFrame]:
+    """Release all outputs of a query once, from the rows of an Ibis table, charged before a row is read.
+
+    The database makes all histograms by one SELECT: codes, contribution bounds, distinct people, counts and sums
+    are its own SQL. Only histograms travel; the draw is made here, exactly, and no noise is ever made by SQL. Nothing
+    is created in the database: the right to read suffices.
+
+    Parameters
+    ----------
+    query
+        Made by `dp_polars.protect(…)`, without data, by `agg` or another of the questions, such as `keys`; and
+        without row operations (filter, with_columns, select, join, and expressions inside `agg`): do those in Ibis
+        first, row by row. Or a publication of such queries, which is charged as one: all or nothing.
+    table
+        The private rows: an Ibis table expression of DuckDB, Postgres, SQLite or DataFusion. It is the data set, and
+        what made it is your preparation; one that visibly mixes people is refused. A view, a file and a query in text
+        are not looked into. A person, a key and a value are what the database holds for them; in SQLite, null where
+        that is of another type than the column. For a publication, the table of all its queries, or a dict of them
+        by their names.
+    budget
+        What is charged, where the query itself has none.
+    ranges, min_people, sure
+        As for `PrivateQuery.release`: numbers come with the ends of their 95 % ranges, `NAME_low` and `NAME_high`, and
+        groups with few people are hidden.
+    fresh
+        As for `PrivateQuery.release`: whether to draw anew, and charge, where the query's budget keeps an answer.
+    untested
+        Whether to take other engines that Ibis speaks to. What one of them lacks is named before the charge. Whether
+        they divide, round and compare as the tested ones is then your word: where they don't, a person may count for
+        more than what is charged.
+    unchecked
+        As for `dp_polars.protect`: whether to take any steps in Ibis.
+
+    Returns
+    -------
+    DataFrame
+        The public keys, each once and in their given order, then one column per output, as `PrivateQuery.release` has
+        it; of `keys`, those that are shown, sorted. A query of `cube` gives a `Cube`; `ranges`, `min_people` and `sure`
+        are left out then. A publication gives a dict of frames.
+
+    Raises
+    ------
+    BudgetExceededError
+        If the budget has too little left. Nothing is charged then, and no row is read.
+    ReleaseError
+        If the database fails on the private rows; the charge stays, and nothing is published.
+    TypeError, ValueError
+        If the query or the table is not as described, the expression visibly mixes people, or the engine is not one of
+        the tested ones. Nothing is charged then.
+
+    Notes
+    -----
+    Which of a person's rows count is decided by the engine's own hashes of them and of 64 random bits of this release,
+    which are part of the statement. The bounds hold whatever these bits are.
+
+    Examples
+    --------
+    >>> import dp_polars as dpp
+    >>> import ibis
+    >>> con = ibis.duckdb.connect()
+    >>> visits = con.sql("SELECT range AS patient, 'flu' AS diagnosis FROM range(1000)")
+    >>> query = dpp.protect("patient").agg(
+    ...     dpp.mode("diagnosis", ["flu", "measles"], epsilon=1)
+    ... )
+    >>> dpp.sql.release(query, visits).item()
+    'flu'
+    """
+
+    def engine_of(request: AnyRequest[Asked], one: Any) -> _SqlEngine:  # noqa: ANN401
+        engine = _SqlEngine(one, only_counted(request), request.protection.unit or (), untested=untested)
+        if not request.recipe.is_unchecked:
+            for column in refuse_mixed_people(one, request.protection.unit):
+                engine.refuse_coarse(column)
+        return engine
+
+    if isinstance(query, Publication):
+
+        def part(name: str, one: PrivateQuery, of: Any) -> Part[pl.DataFrame]:  # noqa: ANN401
+            shown = query.presentation(name, ranges, min_people, sure)
+            return Part(one.request, engine_of(one.request, of), shown, name=name)
+
+        return query.by_adapter(part, table, budget, fresh=fresh, unchecked=unchecked)
+    request, payer = without_data(query, budget, unchecked=unchecked)
+    engine = engine_of(request, table)
+    presentation = request.presentation(ranges, min_people, sure)
+    released = release_by(request, engine, payer, presentation=presentation, fresh=fresh)
+    return cube_from(request, released) if isinstance(query, CubeQuery) else released
+
+
+class _SqlEngine(LocalEngine):
+    """The rows of an Ibis table: one SELECT for all histograms.
+
+    Parameters
+    ----------
+    table, untested
+        As for `release`.
+    only_counted
+        Columns of which only matters whether there is a value.
+    unit
+        Columns that say whose a row is, which stay as they are.
+    """
+
+    rows_are = "the Ibis table"
+    step = "statement"
+    counts_per_person = True
+
+    def __init__(
+        self, table: Table, only_counted: Collection[str] = (), unit: PrivacyUnit = (), *, untested: bool = False
+    ) -> None:
+        if not isinstance(table, _ibis.Table):
+            kind = f"{type(table).__module__}.{type(table).__name__}"
+            msg = f"table must be an Ibis table, got {kind}.\n\nHint: ibis.duckdb.connect(…).table(…)."
+            raise TypeError(msg)
+        self._backend: Any = table.get_backend()
+        name = self._backend.name
+        if name not in TESTED and not untested:
+            msg = (
+                f"table must be of one of the tested engines {sorted(TESTED)}, got {name!r}: others may divide, round "
+                "or compare in ways of their own.\n\nHint: untested=True takes it all the same."
+            )
+            raise ValueError(msg)
+        self._dialect = TESTED.get(name) or unknown(name)
+        self._source = table
+        self._table: Any = self._dialect.admit(self._backend, table)
+        self._only_counted, self._unit = only_counted, unit
+
+    def mark(self) -> str:
+        """Return what the database is."""
+        return str(self._dialect.name)
+
+    @deaf  # what drivers warn of may tell of rows
+    def preparation(self) -> str | None:
+        """Return a digest of the SQL of the steps: names, constants and texts, on this engine."""
+        if not has_text(self._source):
+            return None
+        return hashlib.sha256(self._dialect.compile(self._backend, self._source).encode()).hexdigest()
+
+    def schema(self, columns: Collection[str]) -> pl.Schema:
+        """Return the Polars types of these columns."""
+        self._settle(columns)
+        return schema_of(self._table, columns, self._only_counted)
+
+    @deaf  # what drivers warn of may tell of rows
+    def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
+        """Write the statements, everything typed and nothing read: to be run once, never shown."""
+        per_person, table = work.per_person, self._table
+        common = Common(secrets.randbits(_SECRET_BITS), is_prepared=differs_between_runs(self._source))
+        bounds = work if per_person is None else per_person
+        tallies = work.tallies if per_person is None else per_person.cut
+        self._check(bounds.privacy_unit, columns_read(None, bounds.keys, tallies))
+        if per_person is not None:
+            table = one_row_per_person(table, per_person, self._dialect, common)
+        counted = histograms(table, work, self._dialect, common)
+        statement = Statement.of(self._backend, counted.table, self._dialect, common)
+        statement.prepare(self._backend, self._dialect)
+        return partial(self._histograms, work, counted.places, statement)
+
+    @deaf  # what drivers warn of may tell of rows
+    def prepare_people_by_key(self, work: KeyWork) -> Callable[[], tuple[pl.DataFrame, Ints]]:
+        """Write the statement, everything typed and nothing read: to be run once, never shown."""
+        self._check(work.privacy_unit, list(work.types))
+        counted = people_by_key(self._table, work, secrets.randbits(_SECRET_BITS), self._dialect)
+        statement = Statement.of(self._backend, counted, self._dialect)
+        statement.prepare(self._backend, self._dialect)
+        return lambda: in_polars(self._dialect.fetch(self._backend, statement), work.types)
+
+    @deaf  # what drivers warn of may tell of rows
+    def _settle(self, names: Collection[str]) -> None:
+        """Give columns the types that Ibis has for them."""
+        self._backend._run_pre_execute_hooks(self._source)  # what Ibis itself holds as tables
+        names = {*names} & {*self._table.columns} - {*self._only_counted, *self._unit}
+        self._table = self._dialect.settled(self._backend, self._table, sorted(names))
+
+    def _check(self, unit: PrivacyUnit | None, names: Collection[str]) -> None:
+        """Refuse columns that are not there, or of types that compare values in a way of their own."""
+        unit = unit or ()
+        for name in unit:
+            must_have(self._table, name, "the privacy unit")
+        names = [*(name for name in names if name not in self._only_counted), *unit]
+        self._dialect.check_version(self._backend.version)
+        self._settle(names)
+        found = self._dialect.describe(self._backend, self._table, list(dict.fromkeys(names)))
+        check_types(self._dialect, self._table, found, unit)
+
+    @deaf  # what drivers warn of may tell of rows
+    def distinct(self, constants: pl.DataFrame) -> int:
+        """Return how many rows of constants differ to the database, in the types that rows are compared in."""
+        kinds = [self._table.schema()[name] for name in constants.columns]
+        listed = public_table(constants.get_columns(), kinds, self._backend, self._dialect)
+        return self._number(listed.drop("number").distinct())
+
+    @deaf  # what drivers warn of may tell of rows
+    def refuse_coarse(self, column: Any) -> None:  # noqa: ANN401
+        """Refuse a column of texts, of which the engine takes two for one where steps compare them. Reads no row."""
+        table = column.rel.to_expr()
+        self._backend._run_pre_execute_hooks(table)  # what Ibis itself holds as tables
+        found = self._dialect.describe(self._backend, table, [column.name])
+        check_types(self._dialect, table, found, (column.name,))
+        none = table.select(column.name).filter(_ibis.literal(value=False))
+        texts = [_ibis.literal(text).cast(column.dtype).name(column.name).as_table() for text in _TEXTS]
+        # SQLite takes the collation of the first table.
+        compared = reduce(_ibis.union, [none, *texts]).group_by(column.name).aggregate()
+        if self._number(compared) < len(_TEXTS):
+            msg = (
+                f"table: the privacy unit {column.name!r} must be compared byte by byte where steps bring rows "
+                f"together, but the engine takes some of {_TEXTS!a} for one.\n\nHint: a column without a collation."
+            )
+            raise ValueError(msg)
+
+    def _number(self, rows: Any) -> int:  # noqa: ANN401
+        """Return how many rows there are, of constants alone."""
+        counted = rows.aggregate(count=cast(rows.count(), "int64"))
+        statement = Statement.of(self._backend, counted, self._dialect)
+        return int(self._dialect.fetch(self._backend, statement)["count"][0])
+
+    def _histograms(self, work: Work, places: Sequence[tuple[int, str]], statement: Statement) -> list[Histogram]:
+        """Run the statement of all tallies."""
+        cells = self._dialect.fetch(self._backend, statement)
+        found = []
+        for part, name in places:
+            here = (cells["part"] == part) & (cells[name] != ABSENT)
+            found.append(work.histogram(cells["group"][here], cells["code"][here], cells[name][here]))
+        return found

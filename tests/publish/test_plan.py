@@ -1,0 +1,684 @@
+"""From what was picked to a query, to messages at fields, and to code that runs as it stands."""
+
+import datetime as dt
+import os
+import re
+import subprocess
+import sys
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from dp_polars import analysis
+from tests.helpers.needs import need
+
+need("altair")
+need("vl_convert")
+
+from dp_polars.publish import page
+from dp_polars.publish.plan import (
+    DELTAS,
+    EPSILONS,
+    PARTS,
+    Draft,
+    Plan,
+    Question,
+    Written,
+    as_code,
+    call,
+    draft,
+    dropped_by_bounds,
+    ends,
+    field_of,
+    laid_out,
+    one,
+    own_values,
+    questions_of,
+    several,
+    short,
+    usual_questions,
+    values_field_of,
+)
+from dp_polars.publish.schema import DEMO, DEMO_PICKS, likely_unit
+
+SCHEMA = pl.Schema(
+    {
+        "patient": pl.Int64(),
+        "ward": pl.Enum(["north", "south"]),
+        "diagnosis": pl.String(),
+        "kind": pl.Categorical(),
+        "age": pl.Int16(),
+        "days": pl.Float64(),
+        "cost": pl.Decimal(12, 2),
+        "smoker": pl.Boolean(),
+        "admitted": pl.Date(),
+        "seen": pl.Datetime("us", "UTC"),
+        "class": pl.Int8(),
+        'it\'s "odd" {x}': pl.String(),
+        "tags": pl.List(pl.String()),
+    }
+)
+VALUES = {
+    "ward": own_values(SCHEMA["ward"]),
+    "diagnosis": "flu\nit's \"none\"\n'null'",
+    "kind": "a b c\nd",
+    "age": "0..120",
+    "days": "0..30 by 0.5",
+    "cost": "0..500 by 0.01",
+    "smoker": own_values(SCHEMA["smoker"]),
+    "admitted": "2026-01-01..2026-12-31",
+    "seen": "2026-01-01..2026-12-31 by 1d",
+    "class": "1..5",
+    'it\'s "odd" {x}': "back\\slash\n{brace}",
+}
+
+
+def rows(height=600):
+    """Rows of that schema, with nulls and with values and groups that nobody listed."""
+    number = pl.int_range(height, eager=True)
+    odd = 'it\'s "odd" {x}'
+    frame = pl.DataFrame(
+        {
+            "patient": number // 3,
+            "ward": ["north", "south", None] * (height // 3),
+            "diagnosis": ["flu", 'it\'s "none"', "cancer"] * (height // 3),
+            "kind": ["a b c", "d"] * (height // 2),
+            "age": number % 99,
+            "days": (number % 61) / 2,
+            "cost": number % 700,
+            "smoker": number % 2 == 0,
+            "admitted": [dt.date(2026, 3, 1) + dt.timedelta(int(day) % 200) for day in number],
+            "seen": [dt.datetime(2026, 3, 1) + dt.timedelta(int(day) % 200) for day in number],
+            "class": number % 5 + 1,
+            odd: ["back\\slash", "{brace}", "x"] * (height // 3),
+            "tags": [["x"]] * height,
+        }
+    )
+    return frame.cast({name: dtype for name, dtype in SCHEMA.items() if name != "tags"})
+
+
+def run(code, folder):
+    script = folder / "release.py"
+    script.write_text(code, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    return subprocess.run(
+        [sys.executable, "-W", "error", script.name],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    ).stdout
+
+
+def full(file="visits.parquet", **picked):
+    """Everything that can be asked of the columns of that schema."""
+    plan = Plan(SCHEMA, file, "patient", {"ward": VALUES["ward"]}, VALUES, max_groups=2, max_rows_per_group=2, rows=500)
+    questions = dict.fromkeys(questions_of(SCHEMA, "patient").values(), 1)
+    return Plan(**{**vars(plan), "questions": questions, **picked})
+
+
+def by_error(questions, **picked):
+    """The same, of questions with how far off each may be."""
+    return full(questions=questions, by_error=True, **picked)
+
+
+@pytest.mark.parametrize("wants_errors", [False, True])
+def test_every_question_becomes_code_that_runs(tmp_path, wants_errors):
+    plan = full()
+    assert len(plan.questions) == 37
+    if wants_errors:
+        plan = by_error({asked: plan.usual(asked) for asked in plan.questions}, epsilon=20)
+    else:
+        plan = full(questions={asked: PARTS[number % len(PARTS)] for number, asked in enumerate(plan.questions)})
+    drafted = draft(plan)
+    assert drafted.messages == {}
+    rows().write_parquet(tmp_path / "visits.parquet")
+    said = run(drafted.code, tmp_path)
+    # What the page promises is what the code asks: losses, errors, keys.
+    asked = {}
+    exec(drafted.code.split("shown =")[0].replace('"visits', f'"{tmp_path}/visits'), asked)
+    columns = ["output", "selects", "error_95", "epsilon", "rho", "bounds"]
+    assert asked["query"].explain().select(columns).equals(drafted.query.explain().select(columns))
+    assert f"shape: ({len(plan.questions)}, 5)" in said
+    # A second run is free: the ledger keeps the answers.
+    assert run(drafted.code, tmp_path) == said
+    assert all(len(line) <= 100 for line in drafted.code.splitlines())
+
+
+@pytest.mark.parametrize("unit", ["patient", 'it\'s "odd" {x}', None])
+@pytest.mark.parametrize("epsilon", EPSILONS[::7])
+@pytest.mark.parametrize("delta", DELTAS[::4])
+def test_what_is_promised_is_shared_and_spent(tmp_path, unit, epsilon, delta):
+    asked = {Question("len"): 1, Question("mode", "ward"): 2, Question("median", "admitted"): 0.5}
+    file = 'it\'s "odd".parquet'
+    plan = Plan(SCHEMA, file, unit, {}, VALUES, asked, epsilon=epsilon, delta=delta)
+    drafted = draft(plan)
+    assert drafted.messages == {}
+    claims = {ask.name: ask.query.claim for ask in drafted.query.asks}
+    costs = [claims[name].cost(drafted.query.loss.unit) for name in ("rows", "ward_mode", "admitted_median")]
+    assert costs == pytest.approx([float(costs[0]) * part for part in (1, 2, 0.5)])
+    promise = drafted.query.budget.promise
+    assert (promise.epsilon, promise.delta) == (Fraction(str(epsilon)), Fraction(str(delta)))
+    assert drafted.query.loss.value == (promise.rho if drafted.query.loss.unit == "rho" else promise.epsilon)
+    assert drafted.query.budget.has_room(claims.values())
+    assert f"scaled_to(epsilon={epsilon:g}, delta={short(delta)})" in drafted.code
+    if (epsilon, delta) == (1, 1e-8):
+        rows().write_parquet(tmp_path / file)
+        assert "shape: (1, " in run(drafted.code, tmp_path)
+
+
+def test_errors_that_cost_more_than_the_promise_have_no_code():
+    wanted = {Question("n_people"): 5, Question("mode", "ward"): 20}
+    drafted = draft(by_error(wanted))
+    assert "which is more than the promise" in drafted.messages["cost"]
+    assert "There is no code yet" in page.seen(by_error(wanted), drafted, Relative(), "", "")
+    assert drafted.code == ""
+    assert [ask.name for ask in drafted.query.asks] == ["people", "ward_mode"]
+    enough = draft(by_error(wanted, epsilon=3))
+    assert enough.messages == {}
+    assert "scaled_to" not in enough.code
+    assert "dpp.Budget(epsilon=3, delta=1e-6, " in enough.code
+    assert "n_people(within=5)" in enough.code
+
+
+def test_synthetic_rows_need_no_file(tmp_path):
+    plan = Plan(DEMO, None, "patient", {"ward": own_values(DEMO["ward"])}, {"age": "0..120"}, max_groups=2)
+    asked = {
+        Question("n_people"): 20,
+        Question("median", "age"): 50,
+        Question("len"): 20,
+        Question("share", "smoker"): 0.1,
+    }
+    drafted = draft(Plan(**{**vars(plan), "questions": asked, "by_error": True, "epsilon": 5}))
+    assert drafted.messages == {}
+    assert "shape: (4, " in run(drafted.code, tmp_path)
+
+
+def test_synthetic_rows_have_the_people_that_were_picked(tmp_path):
+    asked = {Question("n_people"): 20, Question("len"): 20}
+    drafted = draft(Plan(DEMO, None, "diagnosis", {}, {}, asked))
+    assert 'privacy_unit="diagnosis"' in drafted.code
+    assert "shape: (2, " in run(drafted.code, tmp_path)
+    people = {}
+    exec(drafted.code.split("query =")[0].replace("synthetic-budget", f"{tmp_path}/other"), people)
+    assert people["rows"].collect()["diagnosis"].n_unique() == 5000
+
+
+def test_names_that_can_not_be_seen_are_quoted():
+    names = ["", " a", "a\nb", "\u202ea", "'a'", "é b.c"]
+    shown = [page.shown(name) for name in names]
+    assert [name == seen for name, seen in zip(names, shown, strict=True)] == [False] * 5 + [True]
+    assert all(seen.isprintable() for seen in shown)
+    assert len(set(shown)) == len(names)
+
+
+def test_groups_may_have_a_person_in_each_row(tmp_path):
+    asked = {Question("len"): 20, Question("mode", "diagnosis"): 50}
+    drafted = draft(full(unit=None, questions=asked))
+    assert drafted.messages == {}
+    assert 'protect(None, budget=budget, dataset="visits")' in drafted.code
+    rows().write_parquet(tmp_path / "visits.parquet")
+    assert "shape: (2, " in run(drafted.code, tmp_path)
+
+
+def test_names_of_outputs_are_apart():
+    plan = full(keys={"ward": "north\nsouth", "kind": "d"})
+    names = [*plan.named()]
+    assert len(names) == len({*names, *plan.keys}) - 2
+    clash = Plan(
+        pl.Schema({"people": pl.Int64(), "rows": pl.Boolean()}),
+        "f.parquet",
+        "people",
+        {"rows": "true\nfalse"},
+        {},
+        {Question("n_people"): 10, Question("len"): 10},
+        max_rows_per_group=1,
+    )
+    assert [*clash.named()] == ["people", "rows_"]
+    assert draft(clash).messages == {}
+
+
+@pytest.mark.parametrize(
+    ("picked", "where", "said"),
+    [
+        ({"unit": "person"}, "unit", "the frame must have the privacy unit 'person' as a column, got the columns"),
+        ({"keys": {"ward": "north\nnull"}}, "key ward", "keys of column 'ward' must not contain null"),
+        ({"keys": {"ward": "north\neast"}}, "key ward", "keys of column 'ward' must be values of its type"),
+        ({"keys": {"age": "x"}}, "key age", "keys of column 'age' must be values of its type, Int16, got String"),
+        ({"keys": {"diagnosis": ""}}, "key diagnosis", "keys of column 'diagnosis' must not be empty"),
+        ({"keys": {"class": "1\n1"}}, "key class", "must not repeat, got 1 more than once"),
+        ({"values": {"diagnosis": ""}}, "value diagnosis", "candidates must not be empty"),
+        (
+            {"values": {"class": "x"}},
+            "value class",
+            "can't be categories of a column of type Int8",
+        ),
+        ({"values": {"age": "young"}}, "value age", "candidates of a quantile must be numbers"),
+        ({"values": {}}, "value days", "lower must be a number"),
+        ({"values": {"days": "0..x"}}, "value days", "upper must be a number"),
+        ({"values": {"days": "30..0 by 1"}}, "value days", "lower must be below upper"),
+        (
+            {"values": {"days": "0..3.14159265358979"}},
+            "value days",
+            "step must be given where no power of ten divides the bounds",
+        ),
+        ({"values": {"age": "0..120 by 0"}}, "value age", "step must be"),
+    ],
+)
+def test_what_does_not_fit_is_said_at_its_field(picked, where, said):
+    questions = [
+        Question("n_people"),
+        Question("mode", "diagnosis"),
+        Question("mode", "class"),
+        Question("median", "age"),
+        Question("mean", "days"),
+        Question("sum", "days"),
+    ]
+    fine = full()
+    values = {**VALUES, "class": "1..5", **picked.get("values", {})}
+    if picked.get("values") == {}:
+        values = {}
+    plan = full(**{**picked, "values": values, "questions": {asked: fine.questions[asked] for asked in questions}})
+    drafted = draft(plan)
+    assert said in drafted.messages[where]
+    if where.startswith(("unit", "key")):
+        assert (drafted.query, drafted.code) == (None, "")
+    else:  # the others are asked all the same
+        assert "people" in [ask.name for ask in drafted.query.asks]
+        left_out = {name for name, asked in plan.named().items() if values_field_of(asked) in drafted.messages}
+        assert {ask.name for ask in drafted.query.asks} == {*plan.named()} - left_out
+        assert left_out
+        assert not any(name in drafted.code for name in left_out)
+
+
+def test_an_accuracy_that_nobody_can_afford_is_refused_at_its_slider():
+    # Half of its step is 0.25.
+    drafted = draft(by_error({Question("n_people"): 50, Question("mean", "days"): 0.2501}))
+    assert "a loss above 20 protects nobody" in drafted.messages[field_of(Question("mean", "days"))]
+    assert [ask.name for ask in drafted.query.asks] == ["people"]
+    assert "protects nobody" in draft(full(epsilon=30)).messages["cost"]
+
+
+def test_nothing_picked_is_no_query():
+    assert draft(full(questions={})) == draft(full(questions={}, keys={}))
+    assert draft(full(questions={})) == Draft(None, {"questions": "Pick at least one question."})
+
+
+def test_steps_and_usual_accuracies_follow_the_ends():
+    plan = full()
+    assert plan.usual(Question("n_people")) == 50
+    assert plan.steps(Question("mean", "age"))[12] == plan.usual(Question("mean", "age")) == 6
+    assert plan.steps(Question("sum", "age"))[12] == 120 * 500 * 0.05
+    assert plan.usual(Question("share", "smoker")) == 0.05
+    assert full(values={}).steps(Question("mean", "age"))[-1] == 0.5
+    for question in plan.questions:
+        steps = plan.steps(question)
+        assert steps == sorted(set(steps))
+        assert plan.usual(question) in steps
+        assert len(steps) == 21
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype", "value"),
+    [
+        ("null", pl.String(), None),
+        ("None", pl.Int8(), None),
+        ("'null'", pl.String(), "null"),
+        ("'broken", pl.String(), "'broken"),
+        (r"'a\'b'", pl.String(), "a'b"),
+        (" a b ", pl.String(), "a b"),
+        ("3", pl.String(), "3"),
+        ("3", pl.Int8(), 3),
+        ("3.5", pl.Float32(), 3.5),
+        ("3.50", pl.Decimal(8, 2), Decimal("3.50")),
+        ("x", pl.Int8(), "x"),
+        ("True", pl.Boolean(), True),
+        ("no", pl.Boolean(), "no"),
+        ("2026-02-03", pl.Date(), dt.date(2026, 2, 3)),
+        ("2026-02-30", pl.Date(), "2026-02-30"),
+        ("2026-02-03 04:05", pl.Datetime(), dt.datetime(2026, 2, 3, 4, 5)),
+        ("2026-02-03", pl.Datetime("ms", "UTC"), dt.datetime(2026, 2, 3, tzinfo=dt.UTC)),
+        ("04:05", pl.Time(), dt.time(4, 5)),
+        ("1h", pl.Duration(), "1h"),
+    ],
+)
+def test_a_line_is_a_value_of_the_type_or_the_text_itself(text, dtype, value):
+    read = one(text, dtype)
+    assert (read, type(read)) == (value, type(value))
+
+
+def test_two_ends_are_a_range_or_a_grid():
+    assert several("1..3", pl.Int8()) == range(1, 4)
+    assert several("0..120", pl.Float64()) == Written(range(121), "range(121)")
+    points = several("0..1 by 0.25", pl.Float64())
+    assert str(points.code) == "dpp.grid(0, 1, step=0.25)"
+    assert points.value == dpp.grid(0, 1, step=0.25)
+    assert ends("-5..-1.5 step 0.5", pl.Float64()) == (-5, -1.5, 0.5)
+    assert several("0..3", pl.String()) == ["0..3"]
+    assert several("a\n\n b \n", pl.String()) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "plain",
+        "it's",
+        'a "quote"',
+        "both ' and \"",
+        "back\\slash\n\t\0",
+        "\u2028 é {x}",
+        "",
+        ["a, b", 'c"'],
+        {"a b": [1, None]},
+    ],
+)
+def test_code_of_a_value_is_that_value(value):
+    assert eval(laid_out(as_code(value))) == value
+    many = [value] * 40
+    broken = laid_out(as_code(many), "x = ")
+    assert eval(broken.removeprefix("x = ")) == many
+
+
+def test_calls_take_any_names():
+    asked = laid_out(call("dict", **{"class": "a" * 40, "b c": "b" * 40}))
+    assert eval(asked) == {"class": "a" * 40, "b c": "b" * 40}
+    assert str(call("f", 1, x="y")) == 'f(1, x="y")'
+
+
+def test_bounds_are_tried_on_synthetic_people():
+    frame = dropped_by_bounds(full(), people=300, rows_each=5, skew=1, max_groups=[1, 2], max_rows_per_group=[1, 50])
+    assert frame["rows_dropped"].is_between(0, 1).all()
+    assert frame.filter(max_groups=1, max_rows_per_group=1)["rows_dropped"].item() > 0.5
+    with pytest.raises(ValueError, match="privacy_unit must be given"):
+        dropped_by_bounds(full(unit=None), people=3, rows_each=1, skew=0, max_groups=[1], max_rows_per_group=[1])
+
+
+class Relative:
+    """As a slider."""
+
+    value = 10
+
+
+def test_a_plan_without_a_unit_says_that_none_was_given():
+    drafted = draft(full(unit=...))
+    assert drafted.query is None
+    assert [*drafted.messages] == ["unit"]
+    assert drafted.messages["unit"].startswith("privacy_unit must be given, and none was.")
+    assert "There is no query yet" in page.seen(full(unit=...), drafted, Relative(), "", "")
+    assert "No synthetic people can be made" in page.dropped(full(unit=...), drafted, 3, 0)
+    assert [*page.figures(drafted)] == []
+    assert "no query yet" in page.whole(full(unit=...), drafted, [], "")
+    assert "how many people" in questions_of(SCHEMA, ...)
+
+
+def test_what_was_picked_stays_where_it_can_be_asked():
+    asked = questions_of(SCHEMA, None)
+    assert usual_questions(asked) == ["how many rows"]
+    assert usual_questions(questions_of(SCHEMA, "patient")) == ["how many people"]
+    assert usual_questions(asked, ["how many people", "age: median"]) == ["age: median"]
+    demo = questions_of(DEMO, likely_unit(DEMO))
+    assert usual_questions(demo, DEMO_PICKS["questions"]) == DEMO_PICKS["questions"]
+
+
+def test_the_page_says_what_the_bounds_drop():
+    said = page.dropped(full(max_rows_per_group=50), draft(full()), 1, 0)
+    assert "At your bounds: 0% of these rows are dropped" in said
+    assert "Each person has one row here" in page.dropped(full(unit=None), draft(full(unit=None)), 3, 0)
+
+
+def test_the_page_says_what_each_answer_gets():
+    ward, people = Question("mode", "ward"), Question("n_people")
+    fields = {people: "", ward: ""}
+    first, second = page.shares(plan := full(questions={people: 1, ward: 2}), draft(plan), fields)
+    assert "people: 1 part<" in first
+    assert "error: ± 18 people" in first
+    assert "ward_mode: 2 parts" in second
+    first, second = page.shares(plan := by_error({people: 20, ward: 30}), draft(plan), fields)
+    assert "people: off by at most 20 people" in first
+    assert "costs ε = 0.2921" in first
+    assert "ward_mode: off by at most 30 people" in second
+    (not_asked,) = page.shares(plan := full(questions={ward: 1}, values={}), draft(plan), {ward: ""})
+    assert "not asked yet: see the public values of ward" in not_asked
+
+
+@pytest.mark.parametrize(
+    ("dtype", "text", "lines"),
+    [
+        (pl.Time(), "one time a line", None),
+        (pl.Date(), "2026-01-01..", None),
+        (pl.Int8(), "0..120; or values", 1),
+        (pl.Float64(), "by 0.5", None),
+        (pl.String(), "public values, one a line", 4),
+    ],
+)
+def test_fields_of_public_values_have_an_example(dtype, text, lines):
+    example, height = page.example(dtype)
+    assert text in example
+    assert height == lines
+
+
+def test_the_page_escapes_what_it_shows():
+    evil = "<script>alert(1)</script>"
+    schema = pl.Schema({"patient": pl.Int64(), evil: pl.Enum([evil, "b"])})
+    asked = {Question("mode", evil): 20, Question("n_people"): 20}
+    plan = Plan(schema, evil, "patient", {evil: own_values(schema[evil])}, {evil: own_values(schema[evil])}, asked)
+    drafted = draft(plan)
+    shown = [
+        page.columns(schema),
+        page.message({"unit": evil}, "unit"),
+        page.fielded(evil, "", note=evil),
+        page.outputs(drafted, drafted.query, 0.1),
+        *page.figures(drafted),
+        page.seen(plan, drafted, Relative(), "", ""),
+        page.whole(plan, drafted, [], ""),
+        page.quiet(evil),
+        *page.each_fielded("", "value", {evil: ""}, {f"value {evil}": evil}),
+        next(page.shares(plan, drafted, dict.fromkeys(asked, ""))),
+        page.statement(drafted.query, evil),
+    ]
+    assert not any("<script>" in part for part in shown)
+    assert all("&lt;script&gt;" in part for part in shown)
+    assert "<mark>TO BE STATED</mark>" in shown[-1]
+
+
+def test_the_page_says_what_a_group_must_have():
+    drafted = draft(by_error({Question("n_people"): 20, Question("mode", "ward"): 30}))
+    assert "<td>200 people</td>" in page.outputs(drafted, drafted.query, 0.1)
+
+
+def test_the_page_begins_with_the_promise():
+    plan = full(questions={Question("n_people"): 1, Question("mode", "ward"): 1}, epsilon=0.5, delta=1e-9)
+    drafted = draft(plan)
+    said = page.costs(plan, drafted, drafted.query)
+    assert "<strong>ε = 0.5, δ = 1e-9</strong>" in said
+    assert "in all, the unit is epsilon: errors are 0." in said
+    assert "ε = 0.5, δ = 1e-9</div>" in page.whole(plan, drafted, [], "")
+    for other, words in (
+        (full(epsilon=2), "in all, the unit is rho: errors are 0."),
+        (by_error({Question("n_people"): 20}), "These errors cost epsilon=0.2921"),
+    ):
+        drafted = draft(other)
+        assert words in page.costs(other, drafted, drafted.query)
+    assert [short(number) for number in (1, 0.5, 1e-4, 1e-6, 1e-12)] == ["1", "0.5", "0.0001", "1e-6", "1e-12"]
+
+
+@pytest.mark.parametrize(
+    ("names", "unit"),
+    [
+        (["ward", "Patient"], "Patient"),
+        (["ward", "customer_id", "id"], "customer_id"),
+        (["id", "age"], "id"),
+        (["ward", "age"], None),
+        (["new_patient_code", "n"], "new_patient_code"),
+    ],
+)
+def test_the_likely_unit(names, unit):
+    assert likely_unit(pl.Schema(dict.fromkeys(names, pl.Int64()))) == unit
+    assert likely_unit(pl.Schema(dict.fromkeys(names, pl.Float64()))) is None
+
+
+def test_the_notebook_is_where_the_command_looks_for_it():
+    assert (Path(dpp.__file__).parent / "_planner" / "notebook.py").is_file()
+
+
+def test_steps_follow_both_ends():
+    plan = full(values={"age": "20..120", "days": "-40..30 by 0.5"})
+    assert plan.steps(Question("mean", "age"))[12] == 100 * 0.05
+    assert plan.steps(Question("sum", "days"))[12] == 40 * 500 * 0.05
+
+
+def test_a_lead_is_sure_from_95_percent_on():
+    drafted = draft(by_error({Question("mode", "diagnosis"): 20}))
+    (said,) = re.findall(
+        r"is right in 95 % of releases if the top one leads by ([\d,]+) people\.", "".join(page.figures(drafted))
+    )
+    lead = int(said.replace(",", ""))
+    less, enough = analysis.best_by_gap(drafted.query, [lead - 2, lead])["probability"]
+    assert less < 0.95 <= enough
+
+
+def test_the_page_tells_what_its_own_bounds_drop(monkeypatch):
+    bounds = [(1, 1, 0.61, 0.72), (2, 1, 0.43, 0.54), (None, 1, 0.3, 0.4), (2, 3, 0.1, 0.2)]
+    names = ["max_groups", "max_rows_per_group", "rows_dropped", "people_cut"]
+    frame = pl.DataFrame(bounds, names, orient="row")
+    monkeypatch.setattr(page, "dropped_by_bounds", lambda *_, **__: frame)
+    for groups, each, rows_dropped, people_cut in bounds:
+        plan = full(max_groups=groups, max_rows_per_group=each)
+        said = page.dropped(plan, draft(plan), rows_each=3, skew=1)
+        assert f"{rows_dropped:.0%} of these rows are dropped, and {people_cut:.0%} of these people" in said
+
+
+def test_bounds_are_those_that_protect_takes():
+    assert full(unit=None).bounds() == {}
+    assert full(max_groups=3).bounds() == {"max_groups": 3, "max_rows_per_group": 2}
+    assert full(keys={}, max_rows_per_group=7).bounds() == {"max_rows": 7}
+
+
+@pytest.mark.parametrize(
+    ("names", "unit"), [(["patient_weight", "customer_id"], "customer_id"), (["id", "customer"], "customer")]
+)
+def test_the_likeliest_unit_is_not_the_first(names, unit):
+    assert likely_unit(pl.Schema(dict.fromkeys(names, pl.Int64()))) == unit
+
+
+def test_skew_makes_bounds_drop_more():
+    picked = {"people": 300, "rows_each": 20, "max_groups": [2], "max_rows_per_group": [10]}
+    even, uneven = (dropped_by_bounds(full(), skew=skew, **picked)["rows_dropped"].item() for skew in (0, 2))
+    assert uneven > 2 * even
+
+
+def test_a_group_must_be_as_large_as_the_goal_wants():
+    drafted = draft(by_error({Question("n_people"): 20}))
+    assert "<td>400 people</td>" in page.outputs(drafted, drafted.query, 0.05)
+
+
+@pytest.mark.parametrize("last", ["1e999", "inf", "1e308", "9" * 400])
+def test_sliders_do_not_follow_ends_that_are_refused(last):
+    days = [Question("mean", "days"), Question("sum", "days")]
+    plan = full(values={"days": f"0..{last} by 0.5"})
+    assert [plan.steps(question)[-1] for question in days] == [0.5, 0.5]
+    drafted = draft(full(values={"days": f"0..{last} by 0.5"}, questions={Question("len"): 20, days[0]: 0.5}))
+    assert drafted.messages["value days"]
+    assert [ask.name for ask in drafted.query.asks] == ["rows"]
+
+
+@pytest.mark.parametrize("text", ["'a', 'b'", "'a', {[]: 1}", "'a'" + " + 'a'" * 20_000, "'a' 'b'"])
+def test_only_one_text_stands_in_quotes(text):
+    assert one(text, pl.String()) == text
+
+
+def test_only_warnings_of_the_package_stand_at_the_cost(recwarn):
+    plan = full(values={"diagnosis": "'C:\\dir'\nb"}, questions={Question("mode", "diagnosis"): 50})
+    assert draft(plan).messages == {}
+    said = draft(full(epsilon=30)).messages["cost"].split("\n\n")
+    assert "epsilon=30 protects nobody" in said[0]
+    assert len({text for text in said if "protects nobody" in text}) == sum("protects nobody" in text for text in said)
+
+
+@pytest.mark.parametrize(
+    ("values", "refused"),
+    [
+        ({"age": "120..0 by 1"}, True),
+        ({"age": "0..120", "diagnosis": "a\na"}, True),
+        ({"age": "young"}, True),
+        ({"age": "0..120000"}, False),  # as candidates they will do
+    ],
+)
+def test_synthetic_rows_have_no_values_that_do_not_fit(tmp_path, values, refused):
+    asked = {Question("len"): 20, Question("median", "age"): 50, Question("mode", "diagnosis"): 50}
+    values = {"diagnosis": "flu\nasthma", **values}
+    drafted = draft(Plan(DEMO, None, "patient", {"ward": own_values(DEMO["ward"])}, values, asked, max_groups=2))
+    assert bool(drafted.messages) == refused
+    assert f"shape: ({len(asked) - refused}, 5)" in run(drafted.code, tmp_path)
+
+
+def test_people_that_can_not_be_made_up_are_refused_where_rows_are_synthetic():
+    asked = {Question("len"): 20}
+    drafted = draft(Plan(DEMO, None, "ward", {}, {}, asked))
+    assert drafted.query is None
+    assert "values must be given for the privacy unit 'ward'" in drafted.messages["unit"]
+    assert draft(Plan(DEMO, "visits.parquet", "ward", {}, {}, asked)).messages == {}
+
+
+def test_outputs_have_the_names_that_are_shown():
+    names = ["µg_mean", "ﬁ_mean", "fi_mean"]  # Python reads the first two as other names
+    asked = laid_out(call("dict", **dict.fromkeys(names, 1)))
+    assert [*eval(asked)] == names
+    assert str(call("f", é_mean=1)) == "f(é_mean=1)"
+
+
+@pytest.mark.parametrize("name", ["visits[1].parquet", "all*.parquet", "what?.parquet"])
+def test_the_name_of_a_file_is_no_pattern(tmp_path, name):
+    drafted = draft(full(name, questions={Question("len"): 20}))
+    rows().write_parquet(tmp_path / name)
+    (tmp_path / re.sub(r"[*?]|\[1\]", "1", name)).write_text("the pattern would take this one as well")
+    assert "shape: (2, " in run(drafted.code, tmp_path)
+    assert "glob" not in draft(full(questions={Question("len"): 20})).code
+
+
+def test_figures_quote_names_whose_signs_cannot_be_seen():
+    name = "a\x02\u2028b"
+    schema = pl.Schema({"patient": pl.Int64(), name: pl.String()})
+    plan = Plan(schema, "f.parquet", "patient", {}, {name: "x\ny"}, {Question("mode", name): 20})
+    drawn = "".join(page.figures(draft(plan)))
+    assert "_mode" in drawn
+    assert "a\\x02\\u2028b" in drawn
+
+
+@pytest.mark.parametrize("name", ["^a.*$", "*"])
+def test_a_column_that_is_named_like_a_pattern_is_refused(name):
+    plan = Plan(pl.Schema({name: pl.Int64(), "b": pl.Int8()}), "f.parquet", name, {}, {}, {Question("len"): 20})
+    drafted = draft(plan)
+    assert "named like a pattern" in drafted.messages["unit"]
+    assert "No synthetic people can be made" in page.dropped(plan, drafted, 3, 0.5)
+
+
+def test_columns_whose_values_can_not_be_typed_are_not_offered_for_groups():
+    assert page.may_group(pl.Datetime("us", "UTC"))
+    refused = [pl.Duration(), pl.Null(), pl.Binary(), pl.List(pl.Int8), pl.Struct({"a": pl.Int8})]
+    assert not any(map(page.may_group, refused))
+
+
+def test_the_page_says_what_was_read():
+    file, synthetic = (full(name, questions={}) for name in ("visits.parquet", None))
+    assert "Only the names and types of its columns were read" in page.whole(file, draft(file), [], "")
+    assert "No file was read" in page.whole(synthetic, draft(synthetic), [], "")
+
+
+@pytest.mark.parametrize("text", ["0..1", "1..2", "1\n2"])
+def test_no_more_top_values_are_asked_for_than_there_are(text):
+    drafted = draft(full(values={"class": text}, questions={Question("top_k", "class"): 1}))
+    assert drafted.messages == {}
+    assert 'dpp.top_k("class", 2, ' in drafted.code
+
+
+def test_nothing_is_asked_of_a_column_that_makes_the_groups():
+    schema = pl.Schema({"p": pl.Int64, "ward": pl.String, "x": pl.String})
+    asked = {question.column for question in questions_of(schema, "p", ["ward"]).values()}
+    assert asked == {None, "x"}
+    assert {question.column for question in questions_of(schema, "p").values()} == {None, "ward", "x"}

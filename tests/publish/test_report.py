@@ -1,0 +1,194 @@
+"""Reports: one page without a network, for everybody, in which every text is escaped."""
+
+import re
+from decimal import Decimal
+from fractions import Fraction
+from html.parser import HTMLParser
+
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from dp_polars._release.request import with_ends
+from tests.helpers.needs import is_here
+
+NASTY = ["<script>alert(1)</script>", "</svg><img src=x onerror=y>", "a & b"]
+ROWS = pl.DataFrame({"patient": range(90), "ward": NASTY * 30, "days": [1, 5, 3] * 30})
+
+
+class Reader(HTMLParser):
+    """Collects the tags, their attributes and the texts of a page, and sees to it that all are closed."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags, self.attributes, self.texts, self.open = [], [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def read(path):
+    reader = Reader()
+    reader.feed(path.read_text(encoding="utf-8"))
+    assert reader.open == []
+    return reader
+
+
+def asked(**bounds):
+    private = ROWS.dp.protect("patient", **{"max_groups": 1, "max_rows_per_group": 1, **bounds})
+    return private.group_by({"ward": NASTY}).agg(
+        people=dpp.n_people(epsilon=10_000),
+        stay=pl.col("days").dp.median(range(31), interval=0.75, epsilon=10_000),
+        top=pl.col("ward").dp.mode(NASTY, lead=True, epsilon=10_000).alias("<b>"),
+        counts=pl.col("days").dp.value_counts([1, 3], epsilon=10_000),
+        mean=pl.col("days").dp.mean(0, 9, epsilon=10_000),
+    )
+
+
+def test_a_page_that_is_whole_and_escaped(tmp_path):
+    query = asked()
+    released = query.release(ranges=True)
+    path = dpp.report(released, query, tmp_path / "page.html", name=NASTY[0], actors="<i>who</i>")
+    reader = read(path)
+    assert path == tmp_path / "page.html"
+    assert not {"script", "img", "i", "b", "link", "iframe"} & {*reader.tags}
+    drawn = is_here("altair") and is_here("vl_convert")
+    assert reader.tags.count("figure") == drawn
+    assert reader.tags.count("svg") == 3 * drawn  # two, two and one of the outputs stand side by side
+    # No network: no attribute is a URL but the names of SVG's own words.
+    urls = [(name, value) for name, value in reader.attributes if re.search("//|url\\(", value or "")]
+    assert all(name.startswith("xmlns") for name, _ in urls), urls
+    texts = " ".join(reader.texts)
+    for said in (
+        NASTY[0],
+        "30",
+        "(30 to 30)",
+        "ahead by",
+        "1: 30  (30 to 30) 3: 0  (0 to 0)",
+        "noise",
+        "Privacy statement",
+        "<i>who</i>",
+        "What counts as one person: all rows with one value of 'patient'.",
+        "at least 75 of 100",
+    ):
+        assert said in texts, said
+    assert "@media print" in texts
+
+
+def test_no_name_and_no_value_is_run_as_html(tmp_path):
+    """Every text that a caller can choose, or that keys and candidates hold, is an `i` of its own."""
+    rows = ROWS.select(pl.col("patient").alias("<i>unit"), pl.lit("<i>key").alias("<i>of"), days="days")
+    private = rows.dp.protect("<i>unit", max_groups=1, max_rows_per_group=1)
+    query = private.group_by({"<i>of": ["<i>key", "<i>other"]}).agg(
+        pl.col("days").dp.median(range(31), interval=0.75, epsilon=10_000).alias("<i>interval"),
+        pl.col("<i>of").dp.value_counts(["<i>key", "<i>candidate"], epsilon=10_000).alias("<i>counts"),
+        pl.col("<i>of").dp.mode(["<i>key"], lead=True, epsilon=10_000).alias("<i>mode"),
+        dpp.len(epsilon=10_000).alias("<i>len"),
+    )
+    reader = read(dpp.report(query.release(ranges=True), query, tmp_path / "page.html", name="<i>title"))
+    assert "i" not in reader.tags
+    texts = " ".join(reader.texts)
+    for word in ("unit", "of", "key", "other", "candidate", "interval", "counts", "mode", "len", "title"):
+        assert f"<i>{word}" in texts
+
+
+@pytest.mark.parametrize("delta", ["1e-7", "1e-9"])
+def test_ranges_and_delta_are_those_of_the_query(tmp_path, delta):
+    """Also where a release has no ranges: those of counts follow from the noise, low end first."""
+    query = ROWS.dp.protect("patient", max_groups=1).agg(people=dpp.n_people(rho=Fraction(1, 10_000)))
+    released = query.release()
+    number, low, high = with_ends(released, query.asks).row(0)
+    assert low < number < high
+    path = dpp.report(released, query, tmp_path / "page.html", at_delta=Decimal(delta))
+    assert f"{number:,} ({low:,.4g} to {high:,.4g})" in " ".join(" ".join(read(path).texts).split())
+    page = path.read_text(encoding="utf-8")
+    assert query.statement(at_delta=Decimal(delta)).to_html() in page
+    assert query.statement().to_html() not in page
+
+
+def test_a_lead_is_explained(tmp_path):
+    for lead in (False, True):
+        query = ROWS.dp.protect("patient", max_rows=1).agg(dpp.mode("days", [1, 3, 5], lead=lead, epsilon=1))
+        page = dpp.report(query.release(), query, tmp_path / "page.html").read_text(encoding="utf-8")
+        assert ("how far the answer was in front of the next best one" in page) == lead
+
+
+def test_rows_that_are_dropped_are_told(tmp_path):
+    for bounds, told in (({}, True), ({"max_groups": 3, "max_rows_per_group": None}, False)):
+        private = ROWS.dp.protect("patient", **{"max_groups": 1, **bounds})
+        query = private.group_by({"ward": NASTY}).agg(people=dpp.n_people(epsilon=1))
+        page = dpp.report(query.release(), query, tmp_path / "page.html").read_text(encoding="utf-8")
+        assert ("Some data are not counted" in page) == told
+
+
+def test_few_people_keys_and_no_rows(tmp_path):
+    query = asked()
+    page = dpp.report(query.release(min_people=40), query, tmp_path / "a.html").read_text(encoding="utf-8")
+    assert "<td>–</td>" in page
+    keys = ROWS.dp.protect("patient", max_groups=1).keys("ward", epsilon=10, delta=1e-3)
+    for released in (keys.release(), keys.release().clear()):
+        reader = read(dpp.report(released, keys, tmp_path / "b.html"))
+        assert "this is a list of groups" in " ".join(reader.texts)
+
+
+def test_figures_hold_no_characters_that_an_svg_lacks(tmp_path):
+    """The drawing would end the process."""
+    odd = ["a\x02b", "a\ufffeb", "a\u2028b", "a\x0b\x1fb"]
+    private = ROWS.with_columns(ward=pl.lit(odd[0])).dp.protect("patient", max_groups=1, max_rows_per_group=1)
+    top = {one + "_top": pl.col("ward").dp.mode(odd, epsilon=10_000) for one in odd}
+    query = private.group_by({"ward": odd}).agg(**{odd[1]: dpp.n_people(epsilon=1), odd[3]: dpp.len(epsilon=1)}, **top)
+    page = dpp.report(query.release(), query, tmp_path / "page.html").read_text(encoding="utf-8")
+    drawn = "".join(re.findall("<svg.*?</svg>", page, re.DOTALL))
+    assert (">a\ufffdb<" in drawn) == (is_here("altair") and is_here("vl_convert"))
+    assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]", drawn)
+
+
+def test_without_the_extra_there_is_no_figure(tmp_path, monkeypatch):
+    monkeypatch.setattr("dp_polars.publish.report.find_spec", lambda _: None)
+    query = asked()
+    reader = read(dpp.report(query.release(), query, tmp_path / "page.html"))
+    assert "svg" not in reader.tags
+    assert "is not installed" in " ".join(reader.texts)
+
+
+def test_long_releases_are_cut_and_say_so(tmp_path):
+    query = dpp.protect(None).group_by({"ward": range(1200)}).agg(n=dpp.len(epsilon=1))
+    released = query.release(pl.DataFrame({"ward": [1]}))
+    page = dpp.report(released, query, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "The first 1,000 of 1,200 rows are shown." in page
+    assert page.count("<tr>") < 1100
+
+
+def test_what_is_no_release_is_refused(tmp_path):
+    query = asked()
+    released = query.release()
+    for arguments, error, said in (
+        ((released.drop("mean"), query), ValueError, "it lacks"),
+        ((released, released), TypeError, "query must be a PrivateQuery"),
+        ((3, query), TypeError, "released must be what"),
+    ):
+        with pytest.raises(error, match=said):
+            dpp.report(*arguments, tmp_path / "page.html")
+    with pytest.raises(TypeError, match="'nmae' must be left out"):
+        dpp.report(released, query, tmp_path / "page.html", nmae="x")
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_querys_release_is_refused_without_a_figure_too(tmp_path, monkeypatch):
+    monkeypatch.setattr("dp_polars.publish.report.find_spec", lambda _: None)
+    query = asked()
+    with pytest.raises(ValueError, match=r"it lacks \['mean'\]"):
+        dpp.report(query.release().drop("mean"), query, tmp_path / "page.html")
