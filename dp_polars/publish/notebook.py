@@ -1,4 +1,4 @@
-"""The planner: a thin view of `dp_polars._planner`. Run it with `python -m dp_polars plan FILE`."""
+"""The planner: a thin view of `dp_polars.publish`. Run it with `python -m dp_polars plan FILE`."""
 
 from __future__ import annotations
 

@@ -523,7 +523,7 @@ def test_the_likely_unit(names, unit):
 
 
 def test_the_notebook_is_where_the_command_looks_for_it():
-    assert (Path(dpp.__file__).parent / "_planner" / "notebook.py").is_file()
+    assert (Path(dpp.__file__).parent / "publish" / "notebook.py").is_file()
 
 
 def test_steps_follow_both_ends():

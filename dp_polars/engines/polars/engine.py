@@ -55,7 +55,7 @@ _MOST_COUNTERS = 1 << 23
 # Combinations of values of several key columns, in a table of their groups.
 _MOST_COMBINATIONS = 1 << 22
 # Rows that a thread counts at once: at least, since their temporaries stay in the cache; and at most, since the sums of
-# their weights, each at most 2**30 (`_codes/units.py`), are then exact as floats.
+# their weights, each at most 2**30 (`_bins/weights.py`), are then exact as floats.
 _SLICE_ROWS, _MOST_ROWS = 1 << 17, 1 << 21
 
 _Numbering: TypeAlias = Callable[[pl.DataFrame], "NDArray[np.integer]"]

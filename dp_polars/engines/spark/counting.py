@@ -1,4 +1,4 @@
-"""From rows to histograms on Spark, as native SQL: the duties of an engine (`_engines/contract.py`)."""
+"""From rows to histograms on Spark, as native SQL: the duties of an engine (`_release/contract.py`)."""
 
 from __future__ import annotations
 

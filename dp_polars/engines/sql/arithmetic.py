@@ -1,4 +1,4 @@
-"""Codes and weights of rows as SQL arithmetic, which agrees with the encoders of `_codes` on every row.
+"""Codes and weights of rows as SQL arithmetic, which agrees with the encoders of `_bins` on every row.
 
 Nothing here raises on a value, nor leaves a type, in whatever order an engine takes conditions and columns: values are
 clipped to public bounds before anything else is done with them. The caller leaves out NaN and null.

@@ -1,4 +1,4 @@
-"""From rows to histograms, as one SELECT: the duties of an engine (`_engines/contract.py`).
+"""From rows to histograms, as one SELECT: the duties of an engine (`_release/contract.py`).
 
 Which of a person's groups and rows count is decided by numbers that all outputs share: hashes of the person, of what
 the rows say, and of a secret that is drawn for each release. The bounds hold for every secret and every hash: only how

@@ -1,4 +1,4 @@
-"""Ibis expressions, read as the steps that `_rowwise/preparations.py` looks at. Nothing is rewritten, no row is read.
+"""Ibis expressions, read as the steps that `_steps/preparations.py` looks at. Nothing is rewritten, no row is read.
 
 A view, a file and a query in text are tables: what made them is not visible.
 """
