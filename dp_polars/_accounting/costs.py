@@ -167,7 +167,7 @@ BOUNDED_RANGE_CURVE = Curve(bounded_range_rho, Fraction(1, 8))
 PURE_CURVE = Curve(pure_rho, is_convex=False)
 GAUSSIAN_CURVE = Curve(gaussian_rho, is_pure=False)
 
-# A word that is no key here is no mechanism. What a choice's race must know besides: `_mechanisms/laws.py`.
+# A word that is no key here is no mechanism. What a choice's race must know besides: `_mechanisms/racing.py`.
 PROOFS: dict[Mechanism, Proof] = {
     "permute_and_flip": Proof("choice", LAPLACE_CURVE),
     "exponential": Proof("choice", BOUNDED_RANGE_CURVE),

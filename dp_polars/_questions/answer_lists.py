@@ -226,7 +226,7 @@ class TopK(OfCategories, ListQuery):
 
     In rounds: k draws without replacement, each at its share of the loss and with the R of a mode.
 
-    `joint`: one draw among all lists (`joint.py`), by the score −max_j (c_j − c(s_j)), c_j the j-th highest count. It
+    `joint`: one draw among all lists (`top_k.py`), by the score −max_j (c_j − c(s_j)), c_j the j-th highest count. It
     has R = 2; if k is 1, R = 1. `docs/proofs/top-k.md` proves both.
 
     With weights, read sums for counts and `weights.most` for 1.
