@@ -53,6 +53,15 @@ class TestSpark(Conformance):
     def to_polars(self, released):
         return to_polars(released)
 
+    # Rows that come from memory by a Python function have no text, and so no kept answers: these are given one.
+    def test_a_kept_answer_is_what_was_released(self, tmp_path, notes, monkeypatch):
+        monkeypatch.setattr(_SparkEngine, "preparation", lambda _: "visits")
+        super().test_a_kept_answer_is_what_was_released(tmp_path, notes)
+
+    def test_what_is_kept_is_shown_in_every_way_for_nothing(self, tmp_path, notes, monkeypatch):
+        monkeypatch.setattr(_SparkEngine, "preparation", lambda _: "visits")
+        super().test_what_is_kept_is_shown_in_every_way_for_nothing(tmp_path, notes)
+
     @on_both
     def test_a_huge_loss_gives_the_true_answers_and_ranges_of_polars(self, tmp_path):
         """Also into a file, and where a group comes in several batches."""

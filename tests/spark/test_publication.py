@@ -46,7 +46,9 @@ def test_each_query_has_its_frame_and_its_folder(spark, tmp_path, request, where
 
 
 def test_it_is_charged_as_one_and_kept_for_each(spark, few_tasks, tmp_path):
-    frame, budget = to_spark(spark, VISITS), dpp.Budget(epsilon=1, delta=1e-6, path=tmp_path / "ledger.db")
+    VISITS.write_parquet(tmp_path / "visits.parquet")
+    frame = spark.read.parquet(str(tmp_path / "visits.parquet"))
+    budget = dpp.Budget(epsilon=1, delta=1e-6, path=tmp_path / "ledger.db")
     asked = publication(budget, "visits").scaled_to(epsilon=1, delta=1e-6)
     released = {name: to_polars(one) for name, one in dpp.spark.release(asked, frame).items()}
     again = {name: to_polars(one) for name, one in dpp.spark.release(asked, frame).items()}
