@@ -480,7 +480,7 @@ class Doors(AbstractContextManager["Doors"]):
                 chosen = [random_few(np.array([n]), most, own) for n, own in zip(lengths.tolist(), words, strict=True)]
                 return np.concatenate([np.empty(0, bool), *chosen])
 
-            def by_person(person):
+            def by_person(person, groups):
                 places = person.to_frame("p").with_row_index("row").group_by("p").agg("row")["row"].to_list()
                 lengths = np.array([len(rows) for rows in places], np.int64)
                 return np.array([row for rows in places for row in sorted(rows)], np.int64), lengths
