@@ -15,7 +15,7 @@ settings.register_profile(
 settings.load_profile("no deadline")
 
 
-# Suites of many alike cases: the quick run tries one of so many, always the same ones, and `-m ''` all.
+# Suites of many alike cases: of so many the quick run tries one, always the same one, and `-m ''` all.
 THINNED = {
     "tests/engines/test_conformance.py": 4,
     "tests/frames/test_pipelines.py": 3,
@@ -24,6 +24,8 @@ THINNED = {
     "tests/mechanisms/test_leading.py": 5,
     "tests/privacy/test_released.py": 4,
     "tests/questions/test_sums.py": 3,
+    "tests/spark/test_conformance.py": 3,
+    "tests/sql/test_conformance.py": 3,
     "tests/steps/test_person_gate.py": 3,
 }
 
@@ -33,7 +35,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         file = item.nodeid.partition("::")[0]
         if crc32(item.nodeid.encode()) % THINNED.get(file, 1):
-            item.add_marker("slow")
+            item.add_marker("alike")
 
 
 def pytest_addoption(parser):
