@@ -60,10 +60,10 @@ if TYPE_CHECKING:
     from dp_polars._mechanisms.noise import discrete_laplace as discrete_laplace
     from dp_polars._mechanisms.selection import exponential_mechanism as exponential_mechanism
     from dp_polars._mechanisms.selection import permute_and_flip as permute_and_flip
+    from dp_polars._publish.report import report as report
     from dp_polars._questions.statement import Statement as Statement
     from dp_polars._release.release import KeptAnswerWarning as KeptAnswerWarning
     from dp_polars._release.release import ReleaseError as ReleaseError
-    from dp_polars.publish.report import report as report
 
 
 __version__ = "0.1.0"
@@ -142,7 +142,7 @@ _HOMES = {
         "KeptAnswerWarning",
         "ReleaseError",
     ),
-    "publish.report": ("report",),
+    "_publish.report": ("report",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME_OF)

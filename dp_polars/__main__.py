@@ -55,7 +55,7 @@ def _plan(file: str | None, port: int | None, *, opens: bool) -> int:
             file=sys.stderr,
         )
         return 1
-    from dp_polars.publish.schema import schema_of
+    from dp_polars._publish.schema import schema_of
 
     if file is not None:
         try:
@@ -66,7 +66,7 @@ def _plan(file: str | None, port: int | None, *, opens: bool) -> int:
     if port is not None and (why := _taken(port)):
         print(f"--port must be one that is free, got {port}: {why}.", file=sys.stderr)
         return 1
-    notebook = Path(__file__).parent / "publish" / "notebook.py"
+    notebook = Path(__file__).parent / "_publish" / "notebook.py"
     command = ["marimo", "run", str(notebook), "--host", "127.0.0.1"]
     # The token is in the address. Without it, any page in the browser, or user of the machine, could ask what it shows.
     # The one of `--token` is Python's hash of the notebook: PYTHONHASHSEED would give it away.

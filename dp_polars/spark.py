@@ -13,6 +13,13 @@ import polars as pl
 import pyarrow as pa
 
 from dp_polars._base.process import deaf, is_deaf, require
+from dp_polars._engines.spark.arithmetic import weighs_exactly
+from dp_polars._engines.spark.bounding import fresh_seed
+from dp_polars._engines.spark.counting import histograms, union
+from dp_polars._engines.spark.people import one_row_per_person, shown_keys
+from dp_polars._engines.spark.rows import Groups, distinct, text_of_frame
+from dp_polars._engines.spark.types import answer_type, made, polars_type, spark_type, spark_types
+from dp_polars._engines.spark.workers import Answer, drawing, in_arrow, mapped, presenting
 from dp_polars._frames.cube_query import CubeQuery, cube_from
 from dp_polars._frames.publication import Publication
 from dp_polars._frames.query import without_data
@@ -20,13 +27,6 @@ from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._release.contract import AS_DRAWN, Drawn, Engine, KeyWork, LocalEngine, Released
 from dp_polars._release.release import Part, release_by
 from dp_polars._release.request import only_counted
-from dp_polars.engines.spark.arithmetic import weighs_exactly
-from dp_polars.engines.spark.bounding import fresh_seed
-from dp_polars.engines.spark.counting import histograms, union
-from dp_polars.engines.spark.people import one_row_per_person, shown_keys
-from dp_polars.engines.spark.rows import Groups, distinct, text_of_frame
-from dp_polars.engines.spark.types import answer_type, made, polars_type, spark_type, spark_types
-from dp_polars.engines.spark.workers import Answer, drawing, in_arrow, mapped, presenting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

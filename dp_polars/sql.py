@@ -8,20 +8,20 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, overload
 
 from dp_polars._base.process import deaf, require
+from dp_polars._engines.sql.counting import ABSENT, columns_read, histograms
+from dp_polars._engines.sql.datafusion import DATAFUSION
+from dp_polars._engines.sql.dialects import DUCKDB, POSTGRES, Common, Statement, cast, unknown
+from dp_polars._engines.sql.people import in_polars, one_row_per_person, people_by_key
+from dp_polars._engines.sql.reading import differs_between_runs, has_text, refuse_mixed_people
+from dp_polars._engines.sql.rows import public_table
+from dp_polars._engines.sql.sqlite import SQLITE
+from dp_polars._engines.sql.types import check_types, must_have, schema_of
 from dp_polars._frames.cube_query import CubeQuery, cube_from
 from dp_polars._frames.publication import Publication
 from dp_polars._frames.query import without_data
 from dp_polars._release.contract import LocalEngine
 from dp_polars._release.release import Part, release_by
 from dp_polars._release.request import only_counted
-from dp_polars.engines.sql.counting import ABSENT, columns_read, histograms
-from dp_polars.engines.sql.datafusion import DATAFUSION
-from dp_polars.engines.sql.dialects import DUCKDB, POSTGRES, Common, Statement, cast, unknown
-from dp_polars.engines.sql.people import in_polars, one_row_per_person, people_by_key
-from dp_polars.engines.sql.reading import differs_between_runs, has_text, refuse_mixed_people
-from dp_polars.engines.sql.rows import public_table
-from dp_polars.engines.sql.sqlite import SQLITE
-from dp_polars.engines.sql.types import check_types, must_have, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

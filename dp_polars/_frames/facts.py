@@ -18,6 +18,7 @@ from dp_polars._accounting.terms import in_words
 from dp_polars._base.column_types import unit_of_text
 from dp_polars._base.numbers import as_fraction, plural
 from dp_polars._base.process import expanded, ipc_of, listed, sha256_of
+from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.of_people import CutRequest, KeyRequest, PeopleRequest
 from dp_polars._questions.statement import Statement
 from dp_polars._questions.statement_facts import (
@@ -35,7 +36,6 @@ from dp_polars._release.pipeline import EachColumn, Expressions, Join, Joining, 
 from dp_polars._release.protection import OneRowEach
 from dp_polars._release.request import Request
 from dp_polars._steps.plans import steps_and_urls
-from dp_polars.engines.polars.engine import PolarsEngine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,6 +12,7 @@ from polars.dataframe.group_by import GroupBy
 from dp_polars._accounting.budget import Budget
 from dp_polars._accounting.terms import warn_if_large
 from dp_polars._base.numbers import plural
+from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._frames.cube_query import Cubes
 from dp_polars._frames.joins import (
@@ -47,7 +48,6 @@ from dp_polars._release.sources import WithoutRows, schemas_of, sources_of
 from dp_polars._steps.nodes import names, warn_if_untested
 from dp_polars._steps.plans import preparation_of
 from dp_polars._steps.rules import BOUNDS, PEOPLE, Rule
-from dp_polars.engines.polars.engine import PolarsEngine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

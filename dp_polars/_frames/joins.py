@@ -9,6 +9,7 @@ import polars as pl
 
 from dp_polars._base.column_types import as_arguments, shown
 from dp_polars._base.numbers import flag, given, kind_of_frame, plural
+from dp_polars._engines.polars.people import few_of_each
 from dp_polars._release.pipeline import ONLY_FILTERS, Joining, Origin, Proved, Recipe, free_names, refuse_missing
 from dp_polars._release.protection import OneRowEach
 from dp_polars._release.sources import WithoutRows
@@ -17,7 +18,6 @@ from dp_polars._steps.nodes import is_opaque
 from dp_polars._steps.plans import files_of, preparation_of
 from dp_polars._steps.polars_rows import compared, is_a_person
 from dp_polars._steps.scans import identities
-from dp_polars.engines.polars.people import few_of_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

@@ -17,6 +17,7 @@ from dp_polars._accounting.promises import Promise
 from dp_polars._accounting.terms import Loss, Terms, exact, warn_if_large
 from dp_polars._base.numbers import as_fraction, flag, given, one_of, positive_int, show
 from dp_polars._base.process import called, expanded, replacing
+from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.facts import CLAIM_KEY, STATEMENT, facts_of_request, refuse_wide_integers, statement_of
 from dp_polars._frames.of_people import CutRequest, PeopleRequest
 from dp_polars._questions.measures import BETA, at_most, error_95, with_loss_for
@@ -27,7 +28,6 @@ from dp_polars._release.release import Part, prepare, release_all
 from dp_polars._release.request import Request
 from dp_polars._release.shares import Taken, cost, scaled_claims
 from dp_polars._release.sources import Opened, PrivateRows, Source, WithoutRows, sources_of
-from dp_polars.engines.polars.engine import PolarsEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

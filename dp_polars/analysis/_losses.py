@@ -17,6 +17,7 @@ from dp_polars._accounting.terms import Loss
 from dp_polars._base.numbers import as_fraction, given, show
 from dp_polars._base.rng import offsets, owners, slices
 from dp_polars._bins.candidates import Grid, distance_unit
+from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms.histograms import Runs
 from dp_polars._mechanisms.noise import check_scale
@@ -29,7 +30,6 @@ from dp_polars._release.shares import epsilon_of
 from dp_polars.analysis._laws import NoiseLaw, as_probability, block_probabilities
 from dp_polars.analysis._simulated import DRAWS, NEAR, Histograms, cells_of_noise, law_of_first_above, share_within
 from dp_polars.analysis._simulation import public_tables, request_of
-from dp_polars.engines.polars.engine import PolarsEngine
 
 if TYPE_CHECKING:
     from typing import TypeAlias

@@ -16,6 +16,7 @@ from dp_polars._base import column_types
 from dp_polars._base.numbers import given, kind_of_frame, positive_fraction
 from dp_polars._base.rng import Ints, owners
 from dp_polars._bins.candidates import distance_unit
+from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._expressions.expression import PrivateExpr, refuse_bounds, refuse_several, refuse_unreached
 from dp_polars._frames.cube_query import CubeRequest
 from dp_polars._frames.query import PrivateQuery
@@ -39,7 +40,6 @@ from dp_polars.analysis._simulated import (
     of_own_sensitivities,
     of_scores,
 )
-from dp_polars.engines.polars.engine import PolarsEngine
 
 if TYPE_CHECKING:
     from fractions import Fraction

@@ -12,6 +12,7 @@ import polars as pl
 
 from dp_polars._base.column_types import has_value
 from dp_polars._base.numbers import as_fraction, given, kind_of_frame, positive_fraction, positive_int
+from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.averages import Average
 from dp_polars._questions.categories import Mode, OfCategories
@@ -19,7 +20,6 @@ from dp_polars._questions.measures import BETA, Sum, error_95
 from dp_polars._steps.polars_rows import is_a_person
 from dp_polars.analysis._laws import block_probabilities
 from dp_polars.analysis._simulation import request_of
-from dp_polars.engines.polars.engine import PolarsEngine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

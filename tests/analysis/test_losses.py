@@ -13,9 +13,9 @@ import dp_polars as dpp
 from dp_polars import analysis
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Loss
+from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._questions.measures import Total
 from dp_polars.analysis import _losses
-from dp_polars.engines.polars.engine import PolarsEngine
 from tests.helpers import reference
 from tests.helpers.first_above_laws import log_law
 from tests.registry import ASKS, COLUMNS, COUNTED, NUMBERS, WEIGHT

@@ -16,8 +16,8 @@ import pytest
 import dp_polars as dpp
 from dp_polars._base import process as progress
 from dp_polars._base.process import deaf
+from dp_polars._engines.polars import engine as polars_engine
 from dp_polars._steps import polars_rows
-from dp_polars.engines.polars import engine as polars_engine
 from tests.helpers.needs import need
 
 pytestmark = pytest.mark.timeout(60)  # what holds tqdm's lock would hang

@@ -27,7 +27,7 @@ import polars as pl
 import pyarrow.parquet
 
 import dp_polars as dpp
-from dp_polars.engines.polars.engine import PolarsEngine
+from dp_polars._engines.polars.engine import PolarsEngine
 from tests.helpers.runs import histograms_by
 
 MODE = dpp.mode("value", range(100), epsilon=1)

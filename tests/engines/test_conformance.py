@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dp_polars.engines.polars import engine as polars_arrays
-from dp_polars.engines.polars.engine import PolarsEngine
+from dp_polars._engines.polars import engine as polars_arrays
+from dp_polars._engines.polars.engine import PolarsEngine
 from tests.engines.conformance import Conformance
 from tests.engines.toy import ToyEngine
 

@@ -7,11 +7,11 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
+from dp_polars._engines.polars import bounding as polars_bounds
+from dp_polars._engines.polars import engine as polars_engine
+from dp_polars._engines.polars.engine import count
 from dp_polars._release.protection import Limits
 from dp_polars._steps import polars_rows
-from dp_polars.engines.polars import bounding as polars_bounds
-from dp_polars.engines.polars import engine as polars_engine
-from dp_polars.engines.polars.engine import count
 from tests.helpers.tallies import as_frame, tally_of
 
 

@@ -13,13 +13,13 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
+from dp_polars._engines.polars import bounding as polars_bounds
+from dp_polars._engines.polars import engine as polars_engine
+from dp_polars._engines.polars.engine import PolarsEngine, count
 from dp_polars._mechanisms import drawing
 from dp_polars._mechanisms.drawing import draw_groups
 from dp_polars._release.protection import Layout, Limits
 from dp_polars._steps import polars_rows
-from dp_polars.engines.polars import bounding as polars_bounds
-from dp_polars.engines.polars import engine as polars_engine
-from dp_polars.engines.polars.engine import PolarsEngine, count
 from tests.engines.orders import SPREAD, law
 from tests.helpers.runs import histograms_by
 from tests.helpers.tallies import as_frame, as_histogram, histogram, tally_of
@@ -116,7 +116,7 @@ WAYS = {
 def way(request, monkeypatch):
     """Each way in which rows are counted."""
     for name, value in WAYS[request.param].items():
-        monkeypatch.setattr(f"dp_polars.engines.polars.{name}", value)
+        monkeypatch.setattr(f"dp_polars._engines.polars.{name}", value)
 
 
 QUERIES = {

@@ -12,10 +12,10 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
+from dp_polars._engines.polars import arithmetic as polars_sums
+from dp_polars._engines.polars import engine as polars_arrays
+from dp_polars._engines.polars.engine import count_rows
 from dp_polars._release.contract import alike
-from dp_polars.engines.polars import arithmetic as polars_sums
-from dp_polars.engines.polars import engine as polars_arrays
-from dp_polars.engines.polars.engine import count_rows
 from tests.helpers.tallies import as_frame, tally_of
 
 ROWS = 3000

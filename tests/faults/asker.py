@@ -12,7 +12,7 @@ import sys
 import polars as pl
 
 import dp_polars as dpp
-from dp_polars.engines.polars.engine import PolarsEngine
+from dp_polars._engines.polars.engine import PolarsEngine
 
 
 def asked(budget, number):

@@ -9,8 +9,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
+from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars.analysis import simulate
-from dp_polars.engines.polars.engine import PolarsEngine
 from tests.registry import ASKS, LOSS, NUMBERS, OF_NO_COLUMN, OWN_BOUNDS
 
 X = pl.col("x")

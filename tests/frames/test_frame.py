@@ -23,7 +23,7 @@ from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._base.numbers import as_fraction
-from dp_polars.engines.polars import engine as polars_engine
+from dp_polars._engines.polars import engine as polars_engine
 from tests.helpers.needs import need
 from tests.helpers.shared_memory import texts_in_memory_of_ones_own
 

@@ -15,9 +15,9 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
+from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._release.release import question_of
 from dp_polars.analysis import simulate
-from dp_polars.engines.polars.engine import PolarsEngine
 from tests.helpers.needs import need
 
 HOWS = ("inner", "left", "semi", "anti")

@@ -25,13 +25,13 @@ from pyarrow.dataset import dataset
 
 import dp_polars as dpp
 from dp_polars._accounting import ledger as kept
+from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._questions.categories import Mode
 from dp_polars._release import release as release_module
 from dp_polars._release.contract import Output
 from dp_polars._release.release import _written, question_of
 from dp_polars._release.request import Request
 from dp_polars._steps.scans import digest_of, mark_of, mark_of_files, text_of_plan
-from dp_polars.engines.polars.engine import PolarsEngine
 from tests.helpers.needs import IS_OLD
 
 ROWS = pl.DataFrame(
@@ -892,7 +892,7 @@ def test_what_fails_is_charged_and_not_kept(budget, monkeypatch):
         raise RuntimeError(msg)
 
     with monkeypatch.context() as patch:
-        patch.setattr("dp_polars.engines.polars.engine.PolarsEngine._histograms", fail)
+        patch.setattr("dp_polars._engines.polars.engine.PolarsEngine._histograms", fail)
         with pytest.raises(dpp.ReleaseError):
             asked(budget).release()
     assert budget.spent == Fraction(1, 8)

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars.engines.polars.engine import PolarsEngine
+from dp_polars._engines.polars.engine import PolarsEngine
 from tests.helpers.reference import pure_rho
 
 SURE = 10**9

@@ -15,13 +15,13 @@ from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._bins.binning import OneCode
+from dp_polars._engines.polars.engine import PolarsEngine
+from dp_polars._engines.polars.people import Cut
 from dp_polars._questions.question import Evidence
 from dp_polars._release.contract import Tally
 from dp_polars._release.protection import Limits
 from dp_polars._release.release import release_by
 from dp_polars._release.request import only_counted
-from dp_polars.engines.polars.engine import PolarsEngine
-from dp_polars.engines.polars.people import Cut
 from tests.engines.toy import ToyEngine
 from tests.helpers import by_hand
 from tests.registry import ENGINES, RELATIONS

@@ -11,10 +11,10 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
+from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.frame import PersonGroupBy, PrivateGroupBy
 from dp_polars._release.protection import Limits
 from dp_polars.analysis import simulate
-from dp_polars.engines.polars.engine import PolarsEngine
 from tests.helpers.needs import IS_OLD, need
 
 VISITS = pl.DataFrame(

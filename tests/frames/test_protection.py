@@ -15,8 +15,8 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._accounting.terms import Contributions
+from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._release.protection import Asked, Protection, keep
-from dp_polars.engines.polars.engine import PolarsEngine
 from tests.engines.conformance import protected
 from tests.helpers.runs import histograms_by
 

@@ -12,11 +12,11 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
+from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._release.protection import OneRowEach
 from dp_polars._steps import person_rules as person_trials
 from dp_polars._steps import polars_rows
 from dp_polars.analysis import simulate
-from dp_polars.engines.polars.engine import PolarsEngine
 from tests.helpers.needs import need
 
 UNIT = ["month", "patient"]

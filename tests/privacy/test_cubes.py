@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
+from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._release.release import prepare
-from dp_polars.engines.polars.engine import PolarsEngine
 from tests.registry import RELATIONS
 
 DIMENSIONS = {"a": [0, 1], "b": [0, 1, 2]}

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars.engines.polars.engine import PolarsEngine
+from dp_polars._engines.polars.engine import PolarsEngine
 from tests.helpers.reference import floats, law
 from tests.registry import RELATIONS, quantile_scores
 

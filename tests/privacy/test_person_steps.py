@@ -14,9 +14,9 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
+from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.frame import PrivateFrame
 from dp_polars._questions.categories import Mode
-from dp_polars.engines.polars.engine import PolarsEngine
 from tests.helpers.reference import floats, law
 
 pytestmark = pytest.mark.slow

@@ -16,9 +16,9 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
+from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.categories import Mode
-from dp_polars.engines.polars.engine import PolarsEngine
 from tests.helpers.reference import bounded_range_rho, floats, law
 
 pytestmark = pytest.mark.slow

@@ -19,8 +19,8 @@ from tests.helpers.needs import need
 need("altair")
 need("vl_convert")
 
-from dp_polars.publish import page
-from dp_polars.publish.plan import (
+from dp_polars._publish import page
+from dp_polars._publish.plan import (
     DELTAS,
     EPSILONS,
     PARTS,
@@ -43,7 +43,7 @@ from dp_polars.publish.plan import (
     usual_questions,
     values_field_of,
 )
-from dp_polars.publish.schema import DEMO, DEMO_PICKS, likely_unit
+from dp_polars._publish.schema import DEMO, DEMO_PICKS, likely_unit
 
 SCHEMA = pl.Schema(
     {
@@ -523,7 +523,7 @@ def test_the_likely_unit(names, unit):
 
 
 def test_the_notebook_is_where_the_command_looks_for_it():
-    assert (Path(dpp.__file__).parent / "publish" / "notebook.py").is_file()
+    assert (Path(dpp.__file__).parent / "_publish" / "notebook.py").is_file()
 
 
 def test_steps_follow_both_ends():

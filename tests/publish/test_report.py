@@ -157,7 +157,7 @@ def test_figures_hold_no_characters_that_an_svg_lacks(tmp_path):
 
 
 def test_without_the_extra_there_is_no_figure(tmp_path, monkeypatch):
-    monkeypatch.setattr("dp_polars.publish.report.find_spec", lambda _: None)
+    monkeypatch.setattr("dp_polars._publish.report.find_spec", lambda _: None)
     query = asked()
     reader = read(dpp.report(query.release(), query, tmp_path / "page.html"))
     assert "svg" not in reader.tags
@@ -188,7 +188,7 @@ def test_what_is_no_release_is_refused(tmp_path):
 
 
 def test_another_querys_release_is_refused_without_a_figure_too(tmp_path, monkeypatch):
-    monkeypatch.setattr("dp_polars.publish.report.find_spec", lambda _: None)
+    monkeypatch.setattr("dp_polars._publish.report.find_spec", lambda _: None)
     query = asked()
     with pytest.raises(ValueError, match=r"it lacks \['mean'\]"):
         dpp.report(query.release().drop("mean"), query, tmp_path / "page.html")

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dp_polars import __main__ as command
-from dp_polars.publish import schema as planner_schema
-from dp_polars.publish.schema import schema_of
+from dp_polars._publish import schema as planner_schema
+from dp_polars._publish.schema import schema_of
 from tests.helpers.needs import IS_OLD
 
 TYPES = {"patient": pl.Int64, "ward": pl.Enum(["A", "B"]), "kind": pl.Categorical(), "tags": pl.List(pl.Int8)}

@@ -66,26 +66,26 @@ _PLACES = [
 ]
 # Random choices of Polars' engine among a person's rows.
 _CHOICES = [
-    ("engines.polars.engine", "count_people", "_sorted"),
-    ("engines.polars.bounding", "keep", "_keep"),
-    ("engines.polars.people", "_bounded", "_bounded"),
-    ("engines.polars.people", "_few_rows", "_few_rows"),
+    ("_engines.polars.engine", "count_people", "_sorted"),
+    ("_engines.polars.bounding", "keep", "_keep"),
+    ("_engines.polars.people", "_bounded", "_bounded"),
+    ("_engines.polars.people", "_few_rows", "_few_rows"),
 ]
 _SQL = [("sql", "secrets", "_secrets")]
 # Spark: its secrets and stages, which run in other processes; what it is asked; and, over there, what is drawn for.
 _SPARK = [
     ("spark", "fresh_seed", "_seed"),
-    ("engines.spark.people", "fresh_seed", "_seed"),
+    ("_engines.spark.people", "fresh_seed", "_seed"),
     # By Spark's own estimate of how many rows there are: it decides where they are counted, never what.
-    ("engines.spark.counting", "_are_few", "_few"),
+    ("_engines.spark.counting", "_are_few", "_few"),
     ("spark", "drawing", "_stage"),
-    ("engines.spark.people", "selecting", "_stage"),
+    ("_engines.spark.people", "selecting", "_stage"),
     ("spark", "_published", "_planned"),
     ("spark", "_collected", "_planned"),
 ]
-_WORKERS = [("engines.spark.workers", "_histogram", "_listed")]
+_WORKERS = [("_engines.spark.workers", "_histogram", "_listed")]
 # Bytes of people's rows that Polars groups at once, where more become parts: those of a few rows.
-PARTITION_BYTES = ("dp_polars.engines.polars.engine._PARTITION_BYTES", 150)
+PARTITION_BYTES = ("dp_polars._engines.polars.engine._PARTITION_BYTES", 150)
 
 
 def known_dialects() -> dict[str, Any]:
@@ -449,7 +449,7 @@ class Doors(AbstractContextManager["Doors"]):
         return each
 
     def _bounded(self, bounded):
-        people = importlib.import_module("dp_polars.engines.polars.people")
+        people = importlib.import_module("dp_polars._engines.polars.people")
         random_few = people.random_few
 
         def each(lists, names, most, engine):
@@ -471,7 +471,7 @@ class Doors(AbstractContextManager["Doors"]):
         return each
 
     def _few_rows(self, few_rows):
-        people = importlib.import_module("dp_polars.engines.polars.people")
+        people = importlib.import_module("dp_polars._engines.polars.people")
         random_few = people.random_few
 
         def each(frame, unit, most):

@@ -11,14 +11,14 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._bins.binning import Units
+from dp_polars._engines.polars import bounding as polars_bounds
+from dp_polars._engines.polars import engine as polars_engine
+from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.measures import Count
 from dp_polars._release import contract
 from dp_polars._release.protection import Limits, Protection
 from dp_polars._steps import polars_rows
-from dp_polars.engines.polars import bounding as polars_bounds
-from dp_polars.engines.polars import engine as polars_engine
-from dp_polars.engines.polars.engine import PolarsEngine
 from tests.fuzzing.exploring import explore
 from tests.registry import ASKS, COLUMNS, NUMBERS, OF_CONDITIONS, OF_FRAMES, OF_NO_COLUMN, UNITS
 from tests.replay.cases import cases

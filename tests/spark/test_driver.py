@@ -14,8 +14,8 @@ from tests.spark.tools import MARKS, need_spark, on_both, to_polars, to_spark
 need_spark()
 
 import dp_polars.spark
-from dp_polars.engines.spark import counting as _counting
-from dp_polars.engines.spark import rows as _tables
+from dp_polars._engines.spark import counting as _counting
+from dp_polars._engines.spark import rows as _tables
 
 pytestmark = [*MARKS, on_both, pytest.mark.usefixtures("few_tasks")]
 

@@ -31,10 +31,10 @@ from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._bins.binning import Squares, Units
+from dp_polars._engines.polars import engine as polars_engine
 from dp_polars._questions.categories import Quantile
 from dp_polars._release.contract import Output
 from dp_polars._release.protection import Limits
-from dp_polars.engines.polars import engine as polars_engine
 from tests.engines.orders import Bounded, follows, joint_law
 from tests.helpers import reference
 from tests.helpers.places import ROOT
@@ -65,28 +65,28 @@ from pyspark.sql import Window
 from pyspark.sql import functions as sf
 
 import dp_polars.spark
-from dp_polars.engines.spark import (
+from dp_polars._engines.spark import (
     arithmetic as _arithmetic,
 )
-from dp_polars.engines.spark import (
+from dp_polars._engines.spark import (
     bounding as _bounding,
 )
-from dp_polars.engines.spark import (
+from dp_polars._engines.spark import (
     counting as _counting,
 )
-from dp_polars.engines.spark import (
+from dp_polars._engines.spark import (
     rows as _tables,
 )
-from dp_polars.engines.spark import (
+from dp_polars._engines.spark import (
     types as _column_types,
 )
-from dp_polars.engines.spark import (
+from dp_polars._engines.spark import (
     workers as _sending,
 )
-from dp_polars.engines.spark import (
+from dp_polars._engines.spark import (
     workers as _workers,
 )
-from dp_polars.engines.spark.rows import text_of_frame
+from dp_polars._engines.spark.rows import text_of_frame
 
 # What the driver draws is in `test_driver.py`.
 pytestmark = [*MARKS, pytest.mark.usefixtures("on_executors")]

@@ -25,7 +25,7 @@ import sqlglot  # noqa: E402
 from ibis.backends.sql import compilers  # noqa: E402
 from ibis.expr import operations as ops  # noqa: E402
 
-from dp_polars.engines.sql import dialects  # noqa: E402
+from dp_polars._engines.sql import dialects  # noqa: E402
 from dp_polars.sql import _SqlEngine  # noqa: E402
 
 pytestmark = MARKS

@@ -19,8 +19,8 @@ need_ibis()
 
 import ibis  # noqa: E402
 
-from dp_polars.engines.sql import counting, dialects  # noqa: E402
-from dp_polars.engines.sql.dialects import Statement  # noqa: E402
+from dp_polars._engines.sql import counting, dialects  # noqa: E402
+from dp_polars._engines.sql.dialects import Statement  # noqa: E402
 from dp_polars.sql import _SqlEngine  # noqa: E402
 
 pytestmark = MARKS

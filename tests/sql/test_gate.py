@@ -23,9 +23,9 @@ import ibis.expr.operations as ops  # noqa: E402
 import pyarrow as pa  # noqa: E402
 from ibis.common.exceptions import IbisError  # noqa: E402
 
+from dp_polars._engines.sql import dialects  # noqa: E402
+from dp_polars._engines.sql.reading import _Reader, differs_between_runs, refuse_mixed_people  # noqa: E402
 from dp_polars._steps import preparations as kinds  # noqa: E402
-from dp_polars.engines.sql import dialects  # noqa: E402
-from dp_polars.engines.sql.reading import _Reader, differs_between_runs, refuse_mixed_people  # noqa: E402
 
 pytestmark = MARKS
 

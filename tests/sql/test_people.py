@@ -17,8 +17,8 @@ from tests.sql.tools import MARKS, TYPES, histograms_of, need_ibis
 
 need_ibis()
 
-from dp_polars.engines.sql import people as people_in_sql  # noqa: E402
-from dp_polars.engines.sql.dialects import Statement  # noqa: E402
+from dp_polars._engines.sql import people as people_in_sql  # noqa: E402
+from dp_polars._engines.sql.dialects import Statement  # noqa: E402
 from dp_polars.sql import _SqlEngine  # noqa: E402
 
 pytestmark = MARKS

@@ -19,7 +19,7 @@ need("duckdb")
 
 import ibis  # noqa: E402
 
-from dp_polars.engines.sql.reading import refuse_mixed_people  # noqa: E402
+from dp_polars._engines.sql.reading import refuse_mixed_people  # noqa: E402
 from dp_polars.sql import _SqlEngine  # noqa: E402
 from tests.sql.preparations import MIXING, ORDINARY, TABLES  # noqa: E402
 

@@ -21,7 +21,7 @@ need_ibis()
 
 import ibis  # noqa: E402
 
-from dp_polars.engines.sql import dialects  # noqa: E402
+from dp_polars._engines.sql import dialects  # noqa: E402
 from dp_polars.sql import _SqlEngine  # noqa: E402
 
 pytestmark = MARKS

@@ -10,8 +10,8 @@ import polars.selectors as cs
 import pyarrow as pa
 import pytest
 
+from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._release.request import only_counted
-from dp_polars.engines.polars.engine import PolarsEngine
 from tests.helpers.needs import need
 from tests.helpers.tallies import as_frame
 from tests.registry import COLUMNS, UNITS

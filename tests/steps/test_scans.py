@@ -11,10 +11,10 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
+from dp_polars._engines.polars import engine as polars_arrays
+from dp_polars._engines.polars.engine import count_rows
 from dp_polars._steps.polars_rows import ANY_FILTER, NO_FILTER_IN_SCANS
 from dp_polars._steps.scans import may_filter_scans
-from dp_polars.engines.polars import engine as polars_arrays
-from dp_polars.engines.polars.engine import count_rows
 from tests.helpers.needs import IS_OLD
 from tests.helpers.tallies import as_frame, tally_of
 

@@ -18,11 +18,11 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from dp_polars._bins.binning import CategoryCoding, OneCode, Units
+from dp_polars._engines.sql.arithmetic import code, doubled, integer, is_evidence, units
+from dp_polars._engines.sql.dialects import cast, constant, ibis
+from dp_polars._engines.sql.rows import check_public, comparable, public_table
 from dp_polars._mechanisms.noise import LARGEST_VALUE
 from dp_polars._release.contract import Product, gathered, reading_values
-from dp_polars.engines.sql.arithmetic import code, doubled, integer, is_evidence, units
-from dp_polars.engines.sql.dialects import cast, constant, ibis
-from dp_polars.engines.sql.rows import check_public, comparable, public_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from dp_polars._base.column_types import PrivacyUnit
     from dp_polars._bins.binning import Coding, Weighing
+    from dp_polars._engines.sql.dialects import Common, Dialect, Table, Value
     from dp_polars._release.contract import Tally, Work
     from dp_polars._release.protection import Limits
-    from dp_polars.engines.sql.dialects import Common, Dialect, Table, Value
 
 
 #: What stands where a tally has nothing in a cell, or a row is no evidence: no number is so far from 0.

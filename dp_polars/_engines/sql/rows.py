@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from dp_polars.engines.sql.dialects import ibis
-from dp_polars.engines.sql.types import MICROSECONDS
+from dp_polars._engines.sql.dialects import ibis
+from dp_polars._engines.sql.types import MICROSECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dp_polars.engines.sql.dialects import Backend, Dialect, Table, Value
+    from dp_polars._engines.sql.dialects import Backend, Dialect, Table, Value
 
 
 # Code points for private use, of which some are in no text.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dp_polars._engines.spark.arithmetic import sf
+from dp_polars._engines.spark.bounding import Window, any_of, fresh_seed, one_each
+from dp_polars._engines.spark.rows import Groups, evidence, person_of, quoted, read
+from dp_polars._engines.spark.types import spark_types
+from dp_polars._engines.spark.workers import mapped, selecting
 from dp_polars._questions.unlisted_keys import COUNT
 from dp_polars._release.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
-from dp_polars.engines.spark.arithmetic import sf
-from dp_polars.engines.spark.bounding import Window, any_of, fresh_seed, one_each
-from dp_polars.engines.spark.rows import Groups, evidence, person_of, quoted, read
-from dp_polars.engines.spark.types import spark_types
-from dp_polars.engines.spark.workers import mapped, selecting
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

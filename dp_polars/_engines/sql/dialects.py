@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from dp_polars._base.process import require
-from dp_polars.engines.sql.lenient import lenient
+from dp_polars._engines.sql.lenient import lenient
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

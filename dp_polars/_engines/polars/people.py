@@ -11,6 +11,7 @@ import polars as pl
 
 from dp_polars._base.process import deaf
 from dp_polars._base.rng import system_words
+from dp_polars._engines.polars.bounding import by_person
 from dp_polars._release.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
 from dp_polars._release.protection import random_few
 from dp_polars._steps.polars_rows import (
@@ -24,7 +25,6 @@ from dp_polars._steps.polars_rows import (
     person_of,
     with_groups,
 )
-from dp_polars.engines.polars.bounding import by_person
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

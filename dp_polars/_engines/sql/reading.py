@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dp_polars._base.process import require
+from dp_polars._engines.sql.types import must_have
 from dp_polars._steps import preparations as kinds
 from dp_polars._steps.preparations import Origin, Seen, Step
 from dp_polars._steps.scans import Reading, Whose
-from dp_polars.engines.sql.types import must_have
 
 if TYPE_CHECKING:
     from dp_polars._base.column_types import PrivacyUnit

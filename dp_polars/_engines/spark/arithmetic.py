@@ -12,8 +12,8 @@ import polars as pl
 from dp_polars._base import column_types
 from dp_polars._base.process import require
 from dp_polars._bins.binning import FloatSteps, NearestCoding, OneCode, Squares, Units
+from dp_polars._engines.spark.types import spark_types
 from dp_polars._mechanisms.noise import LARGEST_VALUE
-from dp_polars.engines.spark.types import spark_types
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, WindowSpec

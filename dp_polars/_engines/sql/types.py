@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from dp_polars._base.column_types import PrivacyUnit
-    from dp_polars.engines.sql.dialects import Dialect
+    from dp_polars._engines.sql.dialects import Dialect
 
 
 dt: Any = require("ibis.expr.datatypes", extra="sql")

@@ -19,6 +19,9 @@ from dp_polars._base.process import deaf, in_parallel
 from dp_polars._base.rng import sorted_words
 from dp_polars._bins.binning import CategoryCoding, category_encoder, code_dtype
 from dp_polars._bins.candidates import Categories
+from dp_polars._engines.polars.arithmetic import grouped
+from dp_polars._engines.polars.bounding import Kind, added_up_cells, count_people, weight_name
+from dp_polars._engines.polars.people import Cut, one_row_per_person, people_by_key
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._release.contract import LocalEngine, Product, Tally, UnreadableError, alike
 from dp_polars._release.protection import Layout
@@ -36,9 +39,6 @@ from dp_polars._steps.polars_rows import (
     with_groups,
 )
 from dp_polars._steps.scans import digest_of, mark_of, may_filter_scans, text_of_plan
-from dp_polars.engines.polars.arithmetic import grouped
-from dp_polars.engines.polars.bounding import Kind, added_up_cells, count_people, weight_name
-from dp_polars.engines.polars.people import Cut, one_row_per_person, people_by_key
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

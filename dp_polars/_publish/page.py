@@ -12,10 +12,10 @@ import polars as pl
 from dp_polars import plot
 from dp_polars._base.column_types import family
 from dp_polars._base.numbers import as_fraction, show
+from dp_polars._publish.plan import dropped_by_bounds, field_of, short, title_of, values_field_of
 from dp_polars._release.shares import in_words
 from dp_polars.analysis import best_by_gap, error_by_size, size_needed
 from dp_polars.plot._charts import svg_of
-from dp_polars.publish.plan import dropped_by_bounds, field_of, short, title_of, values_field_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import altair as alt
 
     from dp_polars._frames.query import PrivateQuery
-    from dp_polars.publish.plan import Draft, Plan, Question
+    from dp_polars._publish.plan import Draft, Plan, Question
 
 
 BOUNDS = [1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50]

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from dp_polars._bins.binning import CategoryCoding
-from dp_polars.engines.spark.arithmetic import long, sf, total
-from dp_polars.engines.spark.bounding import any_of, bounded
-from dp_polars.engines.spark.rows import person_of, read, with_codes
-from dp_polars.engines.spark.workers import MARKER, encoding, mapped
+from dp_polars._engines.spark.arithmetic import long, sf, total
+from dp_polars._engines.spark.bounding import any_of, bounded
+from dp_polars._engines.spark.rows import person_of, read, with_codes
+from dp_polars._engines.spark.workers import MARKER, encoding, mapped
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from dp_polars._base.column_types import PrivacyUnit
+    from dp_polars._engines.spark.rows import Asked, Groups
     from dp_polars._release.contract import Tally
-    from dp_polars.engines.spark.rows import Asked, Groups
 
 
 # The most cells of a group that its rows are taken to spread over.

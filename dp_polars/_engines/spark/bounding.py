@@ -13,13 +13,13 @@ from operator import or_
 from typing import TYPE_CHECKING
 
 from dp_polars._base.process import require
-from dp_polars.engines.spark.arithmetic import long, sf, total
-from dp_polars.engines.spark.rows import with_columns
+from dp_polars._engines.spark.arithmetic import long, sf, total
+from dp_polars._engines.spark.rows import with_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
 
-    from dp_polars.engines.spark.rows import Asked
+    from dp_polars._engines.spark.rows import Asked
 
 
 Window = require("pyspark.sql", extra="spark").Window

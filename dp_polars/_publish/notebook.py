@@ -1,4 +1,4 @@
-"""The planner: a thin view of `dp_polars.publish`. Run it with `python -m dp_polars plan FILE`."""
+"""The planner: a thin view of `dp_polars._publish`. Run it with `python -m dp_polars plan FILE`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ with app.setup:
 
     import marimo as mo
 
-    from dp_polars.publish import page
-    from dp_polars.publish.plan import (
+    from dp_polars._publish import page
+    from dp_polars._publish.plan import (
         DELTAS,
         EPSILONS,
         PARTS,
@@ -25,7 +25,7 @@ with app.setup:
         short,
         usual_questions,
     )
-    from dp_polars.publish.schema import DEMO, DEMO_PICKS, likely_unit, schema_of
+    from dp_polars._publish.schema import DEMO, DEMO_PICKS, likely_unit, schema_of
 
     EACH = "every row is another person"
     slider = partial(mo.ui.slider, show_value=True, full_width=True)

@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from dp_polars._base.process import require
-from dp_polars.engines.sql.dialects import Dialect, by_column, cast, constant, function, ibis
+from dp_polars._engines.sql.dialects import Dialect, by_column, cast, constant, function, ibis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-    from dp_polars.engines.sql.dialects import Backend, Statement, Table, Value
+    from dp_polars._engines.sql.dialects import Backend, Statement, Table, Value
 
 
 _ops: Any = require("ibis.expr.operations", extra="sql")

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from dp_polars._base.process import require
-from dp_polars.engines.sql.dialects import Dialect, by_arrow, cast, constant, function, ibis, types_of
+from dp_polars._engines.sql.dialects import Dialect, by_arrow, cast, constant, function, ibis, types_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from numpy.typing import NDArray
 
-    from dp_polars.engines.sql.dialects import Backend, Statement, Table, Value
+    from dp_polars._engines.sql.dialects import Backend, Statement, Table, Value
 
 
 _sql: Any = require("sqlglot.expressions", extra="sql")

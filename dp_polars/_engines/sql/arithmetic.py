@@ -16,11 +16,11 @@ import polars as pl
 
 from dp_polars._base import column_types
 from dp_polars._bins.binning import FloatSteps, IntegerSteps, NearestCoding, OneCode, Squares, Units
-from dp_polars.engines.sql.dialects import cast, constant, ibis
+from dp_polars._engines.sql.dialects import cast, constant, ibis
 
 if TYPE_CHECKING:
     from dp_polars._bins.binning import Coding, Thresholds
-    from dp_polars.engines.sql.dialects import Dialect, Value
+    from dp_polars._engines.sql.dialects import Dialect, Value
 
 
 # A list of points is a tree of comparisons in the SQL text: Ibis needs half a millisecond for each.

@@ -10,10 +10,8 @@ import numpy as np
 import polars as pl
 
 from dp_polars._bins.binning import OneCode
-from dp_polars._mechanisms.noise import LARGEST_VALUE
-from dp_polars._release.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
-from dp_polars.engines.sql.arithmetic import doubled, integer, is_evidence, physical
-from dp_polars.engines.sql.counting import (
+from dp_polars._engines.sql.arithmetic import doubled, integer, is_evidence, physical
+from dp_polars._engines.sql.counting import (
     any_of,
     columns_read,
     has,
@@ -25,8 +23,10 @@ from dp_polars.engines.sql.counting import (
     rows_of_people,
     units_of,
 )
-from dp_polars.engines.sql.dialects import cast, constant, ibis
-from dp_polars.engines.sql.rows import comparable
+from dp_polars._engines.sql.dialects import cast, constant, ibis
+from dp_polars._engines.sql.rows import comparable
+from dp_polars._mechanisms.noise import LARGEST_VALUE
+from dp_polars._release.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dp_polars._base.rng import Ints
+    from dp_polars._engines.sql.counting import Rows
+    from dp_polars._engines.sql.dialects import Common, Dialect, Table, Value
     from dp_polars._release.contract import KeyWork, PerPerson, Tally
-    from dp_polars.engines.sql.counting import Rows
-    from dp_polars.engines.sql.dialects import Common, Dialect, Table, Value
 
 
 _PEOPLE = "people"

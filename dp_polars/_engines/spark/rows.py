@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from dp_polars._bins.binning import CategoryCoding, OneCode
+from dp_polars._engines.spark.arithmetic import clip, code, doubled, is_evidence, is_float, long, sf, units, units_of
+from dp_polars._engines.spark.types import spark_types
 from dp_polars._release.contract import Product, reading_values
-from dp_polars.engines.spark.arithmetic import clip, code, doubled, is_evidence, is_float, long, sf, units, units_of
-from dp_polars.engines.spark.types import spark_types
 
 if TYPE_CHECKING:
     import polars as pl
