@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from dp_polars._accounting.terms import Unit
 
 
-domains, measurements, measures, metrics, mod = (
-    require(f"opendp.{name}", extra="opendp") for name in ("domains", "measurements", "measures", "metrics", "mod")
-)
+_domains: Any = require("opendp.domains", extra="opendp")
+_measurements: Any = require("opendp.measurements", extra="opendp")
+_measures: Any = require("opendp.measures", extra="opendp")
+_metrics: Any = require("opendp.metrics", extra="opendp")
+_mod: Any = require("opendp.mod", extra="opendp")
 
 
 _UNITS: tuple[Unit, ...] = ("epsilon", "rho")
@@ -42,7 +44,7 @@ _UNITS: tuple[Unit, ...] = ("epsilon", "rho")
 
 def assert_features() -> None:
     """Raise OpenDP's error, which has the call that enables them, unless the features of user measurements are."""
-    mod.assert_features("contrib", "honest-but-curious")
+    _mod.assert_features("contrib", "honest-but-curious")
 
 
 def loss_unit(measure: Measure, *, has_delta: bool = False) -> Unit:
@@ -65,8 +67,8 @@ def loss_unit(measure: Measure, *, has_delta: bool = False) -> Unit:
 
 def measure_of(unit: Unit, *, has_delta: bool) -> Measure:
     """Return OpenDP's measure of losses in a unit, with a delta or without."""
-    of_loss: Measure = measures.max_divergence() if unit == "epsilon" else measures.zero_concentrated_divergence()
-    approximate: Measure = measures.approximate(of_loss)
+    of_loss: Measure = _measures.max_divergence() if unit == "epsilon" else _measures.zero_concentrated_divergence()
+    approximate: Measure = _measures.approximate(of_loss)
     return approximate if has_delta else of_loss
 
 
@@ -100,7 +102,7 @@ def make_measurement(
         loss = nearest_float_up(cost(distance))
         return loss if delta is None else (loss, nearest_float_up(min(delta(distance), Fraction(1))))
 
-    measurement: Measurement = measurements.make_user_measurement(
+    measurement: Measurement = _measurements.make_user_measurement(
         domain, metric, measure, function, privacy_map, TO=output_type
     )
     return measurement
@@ -143,7 +145,7 @@ def frame_domain() -> Domain:
         If the features "contrib" and "honest-but-curious" are not enabled; the message has the call that does it.
     """
     assert_features()
-    domain: Domain = domains.user_domain(_DOMAIN, _is_frame)
+    domain: Domain = _domains.user_domain(_DOMAIN, _is_frame)
     return domain
 
 
@@ -255,7 +257,7 @@ def make_private_query(
             'neighboring_relation="replace_one".'
         )
         raise ValueError(msg)
-    if input_domain != frame_domain() and not isinstance(input_domain, mod.LazyFrameDomain):
+    if input_domain != frame_domain() and not isinstance(input_domain, _mod.LazyFrameDomain):
         msg = f"input_domain must be frame_domain() or a LazyFrameDomain, got {input_domain}."
         raise ValueError(msg)
     has_delta = private.delta > 0
@@ -336,10 +338,10 @@ def make_selection(
     """
     assert_features()
     exact_scale = positive_fraction("scale", scale)
-    measurements.make_noisy_max(input_domain, input_metric, output_measure, float(scale), negate)  # checks them all
+    _measurements.make_noisy_max(input_domain, input_metric, output_measure, float(scale), negate)  # checks them all
     unit = loss_unit(output_measure)
     mechanism = check_mechanism("choice", None, unit)
-    is_monotonic = input_metric == metrics.linf_distance(T=input_metric.distance_type, monotonic=True)
+    is_monotonic = input_metric == _metrics.linf_distance(T=input_metric.distance_type, monotonic=True)
     score_range = Fraction(1 if is_monotonic else 2)
     loss = Loss(scaled_cost(unit, mechanism, score_range / exact_scale, _ONE), unit)
     claim = Claim.of(loss, mechanism, score_range, _ONE, None)  # of rate 1/scale
@@ -366,7 +368,9 @@ def make_selection(
 
 def then_selection(output_measure: Measure, scale: float, negate: bool = False) -> Any:  # noqa: ANN401
     """Make `make_selection` for `input_space >> then_selection(…)`: domain and metric come from there."""
-    return mod._PartialConstructor(lambda domain, metric: make_selection(domain, metric, output_measure, scale, negate))
+    return _mod._PartialConstructor(
+        lambda domain, metric: make_selection(domain, metric, output_measure, scale, negate)
+    )
 
 
 def register() -> None:
@@ -437,7 +441,7 @@ def _metric(query: PrivateQuery) -> Metric:
     (unit,) = query.protection.unit or (None,)
     name = "symmetric" if relation == "add_or_remove_one" else "change_one"
     metric: Metric = (
-        getattr(metrics, f"{name}_distance")() if unit is None else getattr(metrics, f"{name}_id_distance")(unit)
+        getattr(_metrics, f"{name}_distance")() if unit is None else getattr(_metrics, f"{name}_id_distance")(unit)
     )
     return metric
 

@@ -364,8 +364,12 @@ class BudgetExceededError(ValueError):
         self.remaining = remaining
         self.short_by: Fraction = max(requested - remaining, Fraction(0))
         self.unit = unit
-        self.requested_rho, self.remaining_rho, self.short_by_rho = *rhos, _short_by(*rhos)
-        self.requested_delta, self.remaining_delta, self.short_by_delta = *deltas, _short_by(*deltas)
+        self.requested_rho: Fraction | None = requested_rho
+        self.remaining_rho: Fraction | None = remaining_rho
+        self.short_by_rho: Fraction | None = _short_by(*rhos)
+        self.requested_delta: Fraction | None = requested_delta
+        self.remaining_delta: Fraction | None = remaining_delta
+        self.short_by_delta: Fraction | None = _short_by(*deltas)
         self.ledger: str | None = ledger
         self.first_charge: datetime | None = None if charged is None else charged[0]
         self.last_charge: datetime | None = None if charged is None else charged[1]
