@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import secrets
+import json
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from dp_polars._base.process import deaf, require
 from dp_polars._engines.sql.counting import ABSENT, columns_read, histograms
 from dp_polars._engines.sql.datafusion import DATAFUSION
-from dp_polars._engines.sql.dialects import DUCKDB, POSTGRES, Common, Statement, cast, unknown
+from dp_polars._engines.sql.dialects import DUCKDB, POSTGRES, Common, Places, Statement, cast, unknown
 from dp_polars._engines.sql.people import in_polars, one_row_per_person, people_by_key
 from dp_polars._engines.sql.reading import differs_between_runs, has_text, refuse_mixed_people
 from dp_polars._engines.sql.rows import public_table
@@ -20,11 +20,11 @@ from dp_polars._frames.cube_query import CubeQuery, cube_from
 from dp_polars._frames.publication import Publication
 from dp_polars._frames.query import without_data
 from dp_polars._release.contract import LocalEngine
-from dp_polars._release.release import Part, release_by
+from dp_polars._release.release import Part, release_by, written
 from dp_polars._release.request import only_counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping
 
     import polars as pl
     from ibis.expr.types import Table
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from dp_polars._release.contract import KeyWork, Ranges, Work
     from dp_polars._release.request import AnyRequest
 
+    _Written: TypeAlias = tuple[Common, Any, Places]
+
 
 __all__ = [
     "release",
@@ -47,7 +49,8 @@ __all__ = [
 _ibis: Any = require("ibis", extra="sql")
 
 TESTED = {dialect.name: dialect for dialect in (DATAFUSION, DUCKDB, POSTGRES, SQLITE)}
-_SECRET_BITS = 64
+# Of statements that are kept, as Ibis takes longer to write one than an engine for a million rows.
+_MOST_WRITTEN, _LONGEST_WRITTEN = 32, 2**20
 _TEXTS = ["a", "A", "a ", "á", "a\u0301"]  # what collations take for one
 
 
@@ -233,6 +236,7 @@ class _SqlEngine(LocalEngine):
         self._dialect = TESTED.get(name) or unknown(name)
         self._source = table
         self._table: Any = self._dialect.admit(self._backend, table)
+        self._types: dict[str, str] | None = None  # the engine's own, of columns that are settled
         self._only_counted, self._unit = only_counted, unit
 
     def mark(self) -> str:
@@ -254,33 +258,73 @@ class _SqlEngine(LocalEngine):
     @deaf  # what drivers warn of may tell of rows
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
         """Write the statements, everything typed and nothing read: to be run once, never shown."""
-        per_person, table = work.per_person, self._table
-        common = Common(secrets.randbits(_SECRET_BITS), is_prepared=differs_between_runs(self._source))
-        bounds = work if per_person is None else per_person
-        tallies = work.tallies if per_person is None else per_person.cut
+        bounds = work if work.per_person is None else work.per_person
+        tallies = work.tallies if work.per_person is None else work.per_person.cut
         self._check(bounds.privacy_unit, columns_read(None, bounds.keys, tallies))
-        if per_person is not None:
-            table = one_row_per_person(table, per_person, self._dialect, common)
-        counted = histograms(table, work, self._dialect, common)
-        statement = Statement.of(self._backend, counted.table, self._dialect, common)
-        statement.prepare(self._backend, self._dialect)
-        return partial(self._histograms, work, counted.places, statement)
+
+        def write() -> _Written:
+            common, table = Common(is_prepared=differs_between_runs(self._source)), self._table
+            if work.per_person is not None:
+                table = one_row_per_person(table, work.per_person, self._dialect, common)
+            counted = histograms(table, work, self._dialect, common)
+            return common, counted.table, counted.places
+
+        statement, places = self._prepared(["histograms", *self._text_of_rows(), written(work, but="rows")], write)
+        return partial(self._histograms, work, places, statement)
 
     @deaf  # what drivers warn of may tell of rows
     def prepare_people_by_key(self, work: KeyWork) -> Callable[[], tuple[pl.DataFrame, Ints]]:
         """Write the statement, everything typed and nothing read: to be run once, never shown."""
         self._check(work.privacy_unit, list(work.types))
-        counted = people_by_key(self._table, work, secrets.randbits(_SECRET_BITS), self._dialect)
-        statement = Statement.of(self._backend, counted, self._dialect)
-        statement.prepare(self._backend, self._dialect)
+        statement, _ = self._prepared(
+            ["keys", *self._text_of_rows(), written(work, but="rows")],
+            lambda: (Common(), people_by_key(self._table, work, self._dialect), ()),
+        )
         return lambda: in_polars(self._dialect.fetch(self._backend, statement), work.types)
+
+    def _text_of_rows(self) -> tuple[str, str]:
+        """Return all of the rows that a statement about them depends on, beside their engine."""
+        return self._dialect.compile(self._backend, self._table), str(self._table.schema())
+
+    def _prepared(self, about: object, write: Callable[[], _Written]) -> tuple[Statement, Places]:
+        """Return what `write` writes `about` something, which the engine can run: it is asked each time."""
+        statement, places = self._once(about, write)
+
+        def tables() -> list[Any]:
+            common, table, _ = write()
+            return [*common.tables.values(), table]
+
+        statement.prepare(self._backend, self._dialect, tables)
+        return statement, places
+
+    def _once(self, about: object, write: Callable[[], _Written]) -> tuple[Statement, Places]:
+        """Return what `write` writes `about` something: written once, with a secret of its own each time."""
+        kept, key = self._dialect.written, hashlib.sha256(json.dumps(about).encode()).hexdigest()
+        found = kept.pop(key, None)
+        if found is None:
+            common, table, places = write()
+            found = Statement.of(self._backend, table, self._dialect, common), places
+        if len(found[0].sql) <= _LONGEST_WRITTEN:
+            kept[key] = found
+            for oldest in list(kept)[:-_MOST_WRITTEN]:
+                kept.pop(oldest, None)
+        return found[0].sealed(), found[1]
 
     @deaf  # what drivers warn of may tell of rows
     def _settle(self, names: Collection[str]) -> None:
-        """Give columns the types that Ibis has for them."""
+        """Find the engine's own types of columns, and give these the types that Ibis has for them."""
         self._backend._run_pre_execute_hooks(self._source)  # what Ibis itself holds as tables
-        names = {*names} & {*self._table.columns} - {*self._only_counted, *self._unit}
-        self._table = self._dialect.settled(self._backend, self._table, sorted(names))
+        known = {*self._only_counted, *(self._types or ())}
+        new = sorted({*names} & {*self._table.columns} - known)
+        if new or self._types is None:
+            types = self._dialect.describe(self._backend, self._table, new)
+            settled = self._dialect.settled(
+                self._table, {name: kind for name, kind in types.items() if name not in self._unit}
+            )
+            if settled:
+                self._table = self._table.mutate(**settled)
+                types |= self._dialect.describe(self._backend, self._table, list(settled))
+            self._types = (self._types or {}) | types
 
     def _check(self, unit: PrivacyUnit | None, names: Collection[str]) -> None:
         """Refuse columns that are not there, or of types that compare values in a way of their own."""
@@ -290,15 +334,20 @@ class _SqlEngine(LocalEngine):
         names = [*(name for name in names if name not in self._only_counted), *unit]
         self._dialect.check_version(self._backend.version)
         self._settle(names)
-        found = self._dialect.describe(self._backend, self._table, list(dict.fromkeys(names)))
+        types = self._types or {}
+        found = {name: types[name] for name in dict.fromkeys(names) if name in types}
         check_types(self._dialect, self._table, found, unit)
 
     @deaf  # what drivers warn of may tell of rows
     def distinct(self, constants: pl.DataFrame) -> int:
         """Return how many rows of constants differ to the database, in the types that rows are compared in."""
         kinds = [self._table.schema()[name] for name in constants.columns]
-        listed = public_table(constants.get_columns(), kinds, self._backend, self._dialect)
-        return self._number(listed.drop("number").distinct())
+
+        def rows() -> Any:  # noqa: ANN401
+            listed = public_table(constants.get_columns(), kinds, self._backend, self._dialect)
+            return listed.drop("number").distinct()
+
+        return self._number(["distinct", list(map(str, kinds)), written(constants)], rows)
 
     @deaf  # what drivers warn of may tell of rows
     def refuse_coarse(self, column: Any) -> None:  # noqa: ANN401
@@ -311,20 +360,24 @@ class _SqlEngine(LocalEngine):
         texts = [_ibis.literal(text).cast(column.dtype).name(column.name).as_table() for text in _TEXTS]
         # SQLite takes the collation of the first table.
         compared = reduce(_ibis.union, [none, *texts]).group_by(column.name).aggregate()
-        if self._number(compared) < len(_TEXTS):
+        if self._number(["coarse", self._dialect.compile(self._backend, none)], lambda: compared) < len(_TEXTS):
             msg = (
                 f"table: the privacy unit {column.name!r} must be compared byte by byte where steps bring rows "
                 f"together, but the engine takes some of {_TEXTS!a} for one.\n\nHint: a column without a collation."
             )
             raise ValueError(msg)
 
-    def _number(self, rows: Any) -> int:  # noqa: ANN401
+    def _number(self, about: object, constants: Callable[[], Any]) -> int:
         """Return how many rows there are, of constants alone."""
-        counted = rows.aggregate(count=cast(rows.count(), "int64"))
-        statement = Statement.of(self._backend, counted, self._dialect)
+
+        def write() -> _Written:
+            rows = constants()
+            return Common(), rows.aggregate(count=cast(rows.count(), "int64")), ()
+
+        statement, _ = self._once(about, write)
         return int(self._dialect.fetch(self._backend, statement)["count"][0])
 
-    def _histograms(self, work: Work, places: Sequence[tuple[int, str]], statement: Statement) -> list[Histogram]:
+    def _histograms(self, work: Work, places: Places, statement: Statement) -> list[Histogram]:
         """Run the statement of all tallies."""
         cells = self._dialect.fetch(self._backend, statement)
         found = []

@@ -61,10 +61,10 @@ def question_of(
         "datasets": datasets,
         "preparation": preparation,
         "request": _kind(request),
-        "protection": _written(request.protection),
-        "columns": _written([pl.Schema((name, schema[name]) for name in read), *proved.of_sources[1:]]),
-        "steps": _written(_parts(recipe.steps, proved, live)),
-        "work": _written(work, but="rows"),
+        "protection": written(request.protection),
+        "columns": written([pl.Schema((name, schema[name]) for name in read), *proved.of_sources[1:]]),
+        "steps": written(_parts(recipe.steps, proved, live)),
+        "work": written(work, but="rows"),
     }
     words = ", ".join(map(str, request.asks))
     loss = f"{request.loss}, delta={float(request.delta)!r}" if request.delta else str(request.loss)
@@ -99,7 +99,7 @@ def _read(request: AnyRequest[Asked], proved: Proved, first: int) -> list[str]:
     return [name for name in schema if found is None or name in found]
 
 
-def _written(value: object, but: str = "") -> Any:  # noqa: ANN401  # what JSON takes
+def written(value: object, but: str = "") -> Any:  # noqa: ANN401  # what JSON takes
     """Return a value as lists of strings, each with its kind, so that no two values are written alike."""
     kind = _kind(value)
     if value is None or isinstance(value, (bool, str)):
@@ -109,20 +109,20 @@ def _written(value: object, but: str = "") -> Any:  # noqa: ANN401  # what JSON 
     if isinstance(value, float):
         return [kind, value.hex()]
     if isinstance(value, (tuple, list)):
-        return [kind, [_written(one) for one in value]]
+        return [kind, [written(one) for one in value]]
     if isinstance(value, pl.DataType):
         return ["type", str(value), sha256_of(pl.LazyFrame(schema={"": value}).serialize())]
     if isinstance(value, pl.Schema):
-        return [kind, [[name, _written(dtype)] for name, dtype in value.items()]]
+        return [kind, [[name, written(dtype)] for name, dtype in value.items()]]
     if isinstance(value, pl.Expr):
         return ["expression", sha256_of(value.meta.serialize())]  # whichever class: pl.when(…).then(…) has its own
     if isinstance(value, pl.Series):
-        return [kind, value.name, len(value), _written(value.dtype), sha256_of(ipc_of(value.alias("").to_frame()))]
+        return [kind, value.name, len(value), written(value.dtype), sha256_of(ipc_of(value.alias("").to_frame()))]
     if isinstance(value, pl.DataFrame):
-        return [kind, value.height, _written(value.schema), sha256_of(ipc_of(value))]
+        return [kind, value.height, written(value.schema), sha256_of(ipc_of(value))]
     if is_dataclass(value) and not isinstance(value, type) and not _hidden(value):
         names = [field.name for field in fields(value) if field.compare and field.name != but]
-        return [kind, [[name, _written(getattr(value, name))] for name in names]]
+        return [kind, [[name, written(getattr(value, name))] for name in names]]
     msg = (
         f"a question whose answer is to be kept must consist of values that can be written down, got {kind}.\n\n"
         "Hint: leave dataset out of protect; then nothing is kept."

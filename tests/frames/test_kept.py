@@ -29,7 +29,7 @@ from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._questions.categories import Mode
 from dp_polars._release import release as release_module
 from dp_polars._release.contract import Output
-from dp_polars._release.release import _written, question_of
+from dp_polars._release.release import question_of, written
 from dp_polars._release.request import Request
 from dp_polars._steps.scans import digest_of, mark_of, mark_of_files, text_of_plan
 from tests.helpers.needs import IS_OLD
@@ -536,7 +536,7 @@ def test_where_values_lie_in_memory_is_no_part_of_the_text():
         pl.DataFrame({"k": ["x" * 50, *texts]})[1:],
         pl.DataFrame({"k": pl.Series(texts).set_sorted()}),
     ]
-    assert len({str(_written(frame)) for frame in frames}) == 1
+    assert len({str(written(frame)) for frame in frames}) == 1
 
 
 VALUES = [
@@ -573,7 +573,7 @@ VALUES = [
 
 
 def test_no_two_values_are_written_alike():
-    assert len({str(_written(value)) for value in VALUES}) == len(VALUES)
+    assert len({str(written(value)) for value in VALUES}) == len(VALUES)
 
 
 @dataclass
@@ -610,14 +610,14 @@ def test_what_can_not_be_written_down_is_refused(value):
     with pytest.raises(
         TypeError, match=r"(?s)must consist of values that can be written down, got .*Hint: leave dataset"
     ):
-        _written(value)
+        written(value)
 
 
 def test_what_follows_from_the_fields_is_not_hidden():
     one = Derives(1)
-    before = _written(one)
+    before = written(one)
     assert one.derived == 2
-    assert _written(one) == before
+    assert written(one) == before
 
 
 def test_a_question_that_hides_something_is_refused_before_it_is_charged(budget):

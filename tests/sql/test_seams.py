@@ -353,7 +353,7 @@ def test_orders_are_those_of_uniform_permutations(engine):
         ([table.p, table.p * 0 + 3], [table.v + 2**40]),
         ([table.p * 0 + 3, table.p.cast("string")], [table.v]),
     ]:
-        place = ibis.row_number().over(group_by=table.p, order_by=dialect.order(person, says, 2**63 + 12345))
+        place = ibis.row_number().over(group_by=table.p, order_by=dialect.order(person, says, str(2**62 + 12345)))
         statement = dialects.Statement.of(
             engine.reader, table.select("p", "v", place=dialects.cast(place, "int64")), dialect
         )

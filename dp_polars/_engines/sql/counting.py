@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from dp_polars._bins.binning import CategoryCoding, OneCode, Units
 from dp_polars._engines.sql.arithmetic import code, doubled, integer, is_evidence, units
-from dp_polars._engines.sql.dialects import cast, constant, ibis
+from dp_polars._engines.sql.dialects import OF_GROUPS, OF_ROWS, cast, constant, ibis
 from dp_polars._engines.sql.rows import check_public, comparable, public_table
 from dp_polars._mechanisms.noise import LARGEST_VALUE
 from dp_polars._release.contract import Product, gathered, reading_values
@@ -31,15 +31,13 @@ if TYPE_CHECKING:
 
     from dp_polars._base.column_types import PrivacyUnit
     from dp_polars._bins.binning import Coding, Weighing
-    from dp_polars._engines.sql.dialects import Common, Dialect, Table, Value
+    from dp_polars._engines.sql.dialects import Common, Dialect, Places, Table, Value
     from dp_polars._release.contract import Tally, Work
     from dp_polars._release.protection import Limits
 
 
 #: What stands where a tally has nothing in a cell, or a row is no evidence: no number is so far from 0.
 ABSENT = -(2**63)
-# Orders of groups and of rows are made with secrets of their own.
-_OF_GROUPS, _OF_ROWS = 0, 1
 
 
 @dataclass(frozen=True)
@@ -52,11 +50,11 @@ class Counted:
         Rows of integers: `part`, `group`, `code` and numbers, which are sums of weights, of rows or of people. A part
         is one grouping. A pair of a group and a code may come in several rows of a part, which add up.
     places
-        The part of each tally, and the name of its numbers.
+        Where the numbers of each tally are.
     """
 
     table: Table
-    places: Sequence[tuple[int, str]]
+    places: Places
 
 
 def histograms(table: Table, work: Work, dialect: Dialect, common: Common) -> Counted:
@@ -501,7 +499,7 @@ def _split(
         crowds.append(pairs["rows"] > smallest["rows_per_group"])
     crowded = pairs.filter(any_of(crowds))
     if "groups" in smallest:
-        place = dialect.order([crowded[name] for name in person], [crowded["group"]], common.secret ^ _OF_GROUPS)
+        place = dialect.order([crowded[name] for name in person], [crowded["group"]], OF_GROUPS)
         crowded = crowded.mutate(place=place)
         until = ibis.cumulative_window(group_by=person, order_by=["place", "group"])
         every = len(bounds) == 1  # of the rows is evidence for it
@@ -524,7 +522,7 @@ def _split(
         tight = dialect.copies(tight, [*person, *says])
         says.append("copy")
         owner, said = ([tight[name] for name in names] for names in (person, says))
-        tight = tight.mutate(place=dialect.order(owner, said, common.secret ^ _OF_ROWS))
+        tight = tight.mutate(place=dialect.order(owner, said, OF_ROWS))
     return loose, tight
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,7 +19,7 @@ from dp_polars._base.process import require
 from dp_polars._engines.sql.lenient import lenient
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import polars as pl
     import pyarrow as pa
@@ -35,6 +35,13 @@ _identifier: Any = require("sqlglot.expressions", extra="sql").to_identifier
 Value: TypeAlias = Any
 Table: TypeAlias = Any
 Backend: TypeAlias = Any
+#: The part of each tally in what is selected, and the name of its numbers.
+Places: TypeAlias = "Sequence[tuple[int, str]]"
+
+#: What stands in a text for the secrets of orders of groups and of rows until the text is sent: no number, so that a
+#: text that is sent without them fails.
+OF_GROUPS, OF_ROWS = secrets.token_hex(16), secrets.token_hex(16)
+_SECRET_BITS = 63  # of the integers of all engines
 
 
 def cast(value: Value, dtype: Value) -> Value:
@@ -72,24 +79,24 @@ _xor = function("xor", ("uint64", "uint64"), "uint64")
 _hash_text = function("hashtextextended", ("string", "int64"), "int64")
 
 
-def _order_duckdb(person: Sequence[Value], says: Sequence[Value], secret: int) -> Value:
+def _order_duckdb(person: Sequence[Value], says: Sequence[Value], secret: str) -> Value:
     place = _hash(_xor(_hash(person[0]), constant(secret, "uint64")))
     for value in (*person[1:], *says):
         place = _hash(_xor(place, _hash(value)))
     return place
 
 
-def _order_postgres(person: Sequence[Value], says: Sequence[Value], secret: int) -> Value:
+def _order_postgres(person: Sequence[Value], says: Sequence[Value], secret: str) -> Value:
     # Texts, since Postgres folds an integer of 64 bits into 32 before it hashes that. The hash of a short text under a
     # seed is not even in its upper half: some orders of four rows came twice as often as others. That of its hash is.
-    seed = constant(secret - 2**63, "int64")
+    seed = constant(secret, "int64")
     place = _hash_text(cast(person[0], "string"), seed)
     for value in (*person[1:], *says):
         place = _hash_text(cast(value, "string"), place)
     return _hash_text(cast(place, "string"), seed)
 
 
-def _order(digest: Callable[[Value], Value], person: Sequence[Value], says: Sequence[Value], secret: int) -> Value:
+def _order(digest: Callable[[Value], Value], person: Sequence[Value], says: Sequence[Value], secret: str) -> Value:
     # Integers come before the person, whose text may hold anything: a person's rows have different texts. Those of
     # several keys may be equal: then the keys themselves tell their order. Columns of a person are hashed in turn,
     # since ("a", "bc") and ("ab", "c") would be one text.
@@ -121,15 +128,12 @@ class Common:
 
     Parameters
     ----------
-    secret
-        The random bits of the statement, 64 of them. They are in the names, too, so that no table of the database has
-        such a name: it would not be read then.
     is_prepared
         Whether the rows may differ each time that they are read, as sums of floats do in their last bits.
     """
 
-    def __init__(self, secret: int, *, is_prepared: bool = False) -> None:
-        self.secret, self.is_prepared = secret, is_prepared
+    def __init__(self, *, is_prepared: bool = False) -> None:
+        self.is_prepared = is_prepared
         self.tables: dict[str, Table] = {}
 
     def read_again(self, table: Table, columns: Collection[str]) -> Table:
@@ -140,8 +144,8 @@ class Common:
         return _ops.DatabaseTable(rows.get_name(), rows.schema(), table.get_backend()).to_expr()
 
     def once(self, table: Table) -> Table:
-        """Return the name of a table."""
-        name = f"dp_polars_{self.secret:016x}_{len(self.tables)}"
+        """Return the name of a table: the secret is in it, so that no table of the database has such a name."""
+        name = f"dp_polars_{OF_GROUPS}_{len(self.tables)}"
         self.tables[name] = table
         return ibis.table(table.schema(), name=name)
 
@@ -152,23 +156,20 @@ class Statement:
 
     Parameters
     ----------
-    table
-        As Ibis has it.
     sql
-        As it is sent.
+        Its text, in which something stands for secrets until it is `sealed`.
+    types
+        What it selects, as Ibis has it.
     named
         The tables that it names, each with its SELECT, in the order in which they name each other.
     last
         The SELECT itself, without them.
-    tables
-        Those that it names, as Ibis has them.
     """
 
-    table: Table
     sql: str
+    types: Value
     named: Sequence[tuple[str, str]]
     last: str
-    tables: Sequence[Table]
 
     @classmethod
     def of(cls, backend: Backend, table: Table, dialect: Dialect, common: Common | None = None) -> Statement:
@@ -184,42 +185,56 @@ class Statement:
         quoted = [(_identifier(name, quoted=True).sql(backend.dialect), one) for name, one in named]
         texts = ", ".join(f"{name} {dialect.once} ({one})" for name, one in quoted)
         sql = f"WITH {texts} SELECT * FROM ({last}) AS counted" if named else last
-        return cls(table, sql, named, last, tuple(tables.values()))
+        return cls(sql, table.schema(), named, last)
 
-    def prepare(self, backend: Backend, dialect: Dialect) -> None:
-        """Let the engine find out whether it can run this; a TypeError, with the name of what it lacks, if not."""
+    def sealed(self, secret: int | None = None) -> Statement:
+        """Return it with a secret, which is drawn if it is not given: as it is sent, once."""
+        secret = secrets.randbits(_SECRET_BITS) if secret is None else secret
+
+        def with_secret(text: str) -> str:
+            return text.replace(OF_GROUPS, str(secret)).replace(OF_ROWS, str(secret ^ 1))
+
+        named = [(with_secret(name), with_secret(one)) for name, one in self.named]
+        return Statement(with_secret(self.sql), self.types, named, with_secret(self.last))
+
+    def prepare(self, backend: Backend, dialect: Dialect, written: Callable[[], Sequence[Table]]) -> None:
+        """Let the engine find out whether it can run this; a TypeError, with the name of what it lacks, if not.
+
+        `written` gives the tables, as Ibis has them, that the statement was made of.
+        """
         try:
             dialect.prepare(backend, self.sql)
         except Exception as error:
             # Its own words quote the statement, and so the secret.
-            missing = self._missing(backend, dialect)
+            missing = _missing(written(), backend, dialect)
             raise TypeError(lacks(backend.name, missing) if missing else _must_know(backend.name, error)) from None
-
-    def _missing(self, backend: Backend, dialect: Dialect) -> str | None:
-        """Return the first function by name that the engine can't run with nulls; None: it can run each."""
-        for table in (*self.tables, self.table):
-            for node in table.op().find(_ops.ScalarUDF):
-                constants = [
-                    arg if isinstance(arg, _ops.Literal) else _ops.Literal(None, arg.dtype.copy(nullable=True))
-                    for arg in node.args
-                ]
-                asked = type(node)(*constants).to_expr().name("found").as_table()
-                try:
-                    dialect.prepare(backend, dialect.compile(backend, asked))
-                except Exception:
-                    return f"function {node.__func_name__!r}"
-        return None
 
     @property
     def columns(self) -> Sequence[str]:
         """The names of what is selected."""
-        columns: Sequence[str] = self.table.columns
+        columns: Sequence[str] = self.types.names
         return columns
 
     @property
     def is_of_integers(self) -> bool:
         """Whether no text is selected."""
-        return all(kind.is_integer() for kind in self.table.schema().types)
+        return all(kind.is_integer() for kind in self.types.types)
+
+
+def _missing(tables: Sequence[Table], backend: Backend, dialect: Dialect) -> str | None:
+    """Return the first function by name that the engine can't run with nulls; None: it can run each."""
+    for table in tables:
+        for node in table.op().find(_ops.ScalarUDF):
+            constants = [
+                arg if isinstance(arg, _ops.Literal) else _ops.Literal(None, arg.dtype.copy(nullable=True))
+                for arg in node.args
+            ]
+            asked = type(node)(*constants).to_expr().name("found").as_table()
+            try:
+                dialect.prepare(backend, dialect.compile(backend, asked))
+            except Exception:
+                return f"function {node.__func_name__!r}"
+    return None
 
 
 def lacks(name: str, missing: str) -> str:
@@ -286,7 +301,7 @@ class Dialect:
     binary
         Text -> what is equal only where the text is, byte by byte.
     order
-        Columns of the person, values, a secret of 64 bits -> what puts a person's rows in a random order: hashes of
+        Columns of the person, values, the text of a secret -> what puts a person's rows in a random order: hashes of
         each, one after the other, so that no order is left of one in the next.
     fetch
         Connection, statement -> what it gives: int64, or objects where it is text, or the bytes of one.
@@ -319,6 +334,8 @@ class Dialect:
     fields
         Connection, texts of the columns of a list -> a table with a row for each, and its columns, in the statement
         itself. None: one text is split and unnested.
+    written
+        Statements by digests of what they are about, each with where its numbers are: they know no connection.
     """
 
     name: str
@@ -329,7 +346,7 @@ class Dialect:
     prepare: Callable[[Backend, str], None]
     divide: Callable[[Value, Value], Value]
     binary: Callable[[Value], Value]
-    order: Callable[[Sequence[Value], Sequence[Value], int], Value]
+    order: Callable[[Sequence[Value], Sequence[Value], str], Value]
     fetch: Callable[[Backend, Statement], dict[str, NDArray[Any]]]
     oldest: tuple[int, int] = (0, 0)
     nan_in_decimals: bool = False
@@ -345,14 +362,16 @@ class Dialect:
     cast: Callable[[Value, Value], Value] = cast
     fields: Callable[[Backend, Sequence[pl.Series]], tuple[Table, Sequence[Value]]] | None = None
 
-    def settled(self, backend: Backend, table: Table, columns: Collection[str]) -> Table:
-        """Return the rows with these columns in the types that Ibis has for them, where it guesses another family.
+    written: dict[str, tuple[Statement, Places]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def settled(self, table: Table, types: Mapping[str, str]) -> dict[str, Value]:
+        """Return columns in the types that Ibis has for them: those of `types` for which it guesses another family.
 
         A truncated date is a timestamp to DuckDB, and a sum of integers has more than 64 bits there. Decimals of any
         size are floats: nothing of that raises.
         """
         settled = {}
-        for name, kind in self.describe(backend, table, columns).items():
+        for name, kind in types.items():
             value, family, guessed = table[name], self.types.get(kind.partition("(")[0]), table[name].type()
             if family == "floating" and guessed.is_decimal():
                 settled[name] = cast(value, "float64")
@@ -365,7 +384,7 @@ class Dialect:
                 guessed.is_signed_integer() and family != "integer"
             ):
                 settled[name] = self.cast(value, guessed)
-        return table.mutate(**settled) if settled else table
+        return settled
 
     def check_version(self, version: str) -> None:
         """Refuse versions that are too old."""
@@ -451,7 +470,7 @@ def by_column(statement: Statement, rows: Sequence[tuple[Any, ...]]) -> dict[str
 
 
 def _fetch(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
-    table = _ops.SQLQueryResult(statement.sql, statement.table.schema(), backend).to_expr()
+    table = _ops.SQLQueryResult(statement.sql, statement.types, backend).to_expr()
     return by_arrow(statement, backend.to_pyarrow(table, limit=None))
 
 

@@ -23,7 +23,7 @@ from dp_polars._engines.sql.counting import (
     rows_of_people,
     units_of,
 )
-from dp_polars._engines.sql.dialects import cast, constant, ibis
+from dp_polars._engines.sql.dialects import OF_GROUPS, cast, constant, ibis
 from dp_polars._engines.sql.rows import comparable
 from dp_polars._mechanisms.noise import LARGEST_VALUE
 from dp_polars._release.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
@@ -108,7 +108,7 @@ def _cut(held: Rows, number: int, tally: Tally, dialect: Dialect) -> Table:
     return people.filter(any_of(over)).select(*person, **{ROWS_CUT: total - remaining})
 
 
-def people_by_key(table: Table, work: KeyWork, secret: int, dialect: Dialect) -> Table:
+def people_by_key(table: Table, work: KeyWork, dialect: Dialect) -> Table:
     """Return every key that somebody has as `k0`, `k1`, …, integers or texts, and how many have it: duty 8."""
     chosen, needed = {}, []
     for i, (name, dtype) in enumerate(work.types.items()):
@@ -120,16 +120,16 @@ def people_by_key(table: Table, work: KeyWork, secret: int, dialect: Dialect) ->
     else:
         person = people_of(table, work.privacy_unit, dialect)
         rows = table.filter(*is_somebody(table, work.privacy_unit, dialect), *needed).select(**person, **chosen)
-        rows = _few(rows.distinct(), names, work.most, secret, dialect)
+        rows = _few(rows.distinct(), names, work.most, dialect)
     counted = rows.group_by(names).aggregate(**{_PEOPLE: cast(rows.count(), "int64")})
     sent = {f"k{i}": _sent(counted[f"k{i}"], dtype) for i, dtype in enumerate(work.types.dtypes())}
     return counted.select(**sent, **{_PEOPLE: counted[_PEOPLE]})
 
 
-def _few(rows: Table, by: Sequence[str], most: int, secret: int, dialect: Dialect) -> Table:
+def _few(rows: Table, by: Sequence[str], most: int, dialect: Dialect) -> Table:
     """Keep the first `most` keys of each person in a random order; `by` breaks ties of the hashes."""
     person = person_in(rows)
-    place = dialect.order([rows[name] for name in person], [rows[name] for name in by], secret)
+    place = dialect.order([rows[name] for name in person], [rows[name] for name in by], OF_GROUPS)
     numbered = rows.mutate(rank=ibis.row_number().over(group_by=person, order_by=[place, *by]))
     return numbered.filter(numbered["rank"] < most).drop("rank")
 
