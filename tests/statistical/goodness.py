@@ -48,9 +48,9 @@ def _log_tail(x, d):
     return d - x + d * math.log(x / d)
 
 
-def fits(counts, law):
+def fits(counts, law, false_alarm=FALSE_ALARM):
     """Whether the counts may come from the law."""
-    return statistic(counts, law) < threshold(len(law))
+    return statistic(counts, law) < threshold(len(law), false_alarm)
 
 
 def tally(answers, law):
@@ -60,7 +60,7 @@ def tally(answers, law):
     return counts
 
 
-def check_sampler(draw, law, *, controls=CONTROLS):
+def check_sampler(draw, law, *, controls=CONTROLS, false_alarm=FALSE_ALARM):
     """The answers of `draw(1)` follow the law; those of a sampler at another rate (the `controls`) don't.
 
     Parameters
@@ -69,6 +69,6 @@ def check_sampler(draw, law, *, controls=CONTROLS):
         Factor of the rate (a Fraction) -> answers, shape (n,).
     """
     counts = tally(draw(Fraction(1)), law)
-    assert fits(counts, law), (counts, law)
+    assert fits(counts, law, false_alarm), (counts, law)
     for factor in controls:
-        assert not fits(tally(draw(factor), law), law), f"a sampler at {factor} of the rate passes"
+        assert not fits(tally(draw(factor), law), law, false_alarm), f"a sampler at {factor} of the rate passes"

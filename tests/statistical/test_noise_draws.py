@@ -12,7 +12,7 @@ from dp_polars._base.rng import system_words
 from dp_polars._mechanisms import noise
 from dp_polars._mechanisms.noise import Table, gaussian_noise, invert, laplace_noise
 from dp_polars._mechanisms.racing import Uniform
-from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally
+from tests.statistical.goodness import CONTROLS, FALSE_ALARM, check_sampler, fits, tally
 
 pytestmark = pytest.mark.slow
 
@@ -64,17 +64,27 @@ def gaussian_law(variance, cuts):
     return np.array(weights) / math.fsum(weights)
 
 
-def check_laplace(scale, draws=DRAWS, controls=CONTROLS):
+def check_laplace(scale, draws=DRAWS, controls=CONTROLS, false_alarm=FALSE_ALARM):
     cuts = edges(scale, draws)
     law = laplace_law(scale, cuts)
-    check_sampler(lambda factor: cells(laplace_noise(draws, scale * factor), cuts), law, controls=controls)
+    check_sampler(
+        lambda factor: cells(laplace_noise(draws, scale * factor), cuts),
+        law,
+        controls=controls,
+        false_alarm=false_alarm,
+    )
 
 
-def check_gaussian(variance, draws=DRAWS, controls=CONTROLS):
+def check_gaussian(variance, draws=DRAWS, controls=CONTROLS, false_alarm=FALSE_ALARM):
     """The factors are those of the deviation."""
     cuts = edges(Fraction(math.isqrt(math.floor(variance * 10**6)), 1000), draws)
     law = gaussian_law(variance, cuts)
-    check_sampler(lambda factor: cells(gaussian_noise(draws, variance * factor**2), cuts), law, controls=controls)
+    check_sampler(
+        lambda factor: cells(gaussian_noise(draws, variance * factor**2), cuts),
+        law,
+        controls=controls,
+        false_alarm=false_alarm,
+    )
 
 
 def test_the_laws_add_up_and_are_those_of_the_formulas():

@@ -27,6 +27,10 @@ ROWS = {
 @pytest.mark.parametrize("lowest", [False, True])
 @pytest.mark.parametrize("case", ROWS)
 def test_the_law(case, lowest, mechanism):
+    check_law(case, mechanism, lowest=lowest)
+
+
+def check_law(case, mechanism, *, lowest=False, draws=DRAWS, check=check_sampler):
     scores, own = ROWS[case]
     size, rate = len(scores), Fraction(1)
     # t as the docs have it, rounded to 20 bits.
@@ -38,14 +42,14 @@ def test_the_law(case, lowest, mechanism):
     law = reference.floats(reference.law(exact, rate=rate, mechanism=mechanism))
     expr = (X.dp.argmin if lowest else X.dp.argmax)(epsilon=2, sensitivity=V, mechanism=mechanism)
     assert expr.query.claim.rate == rate
-    frame = pl.DataFrame({"g": np.repeat(np.arange(DRAWS), size), "x": scores * DRAWS, "v": own * DRAWS})
+    frame = pl.DataFrame({"g": np.repeat(np.arange(draws), size), "x": scores * draws, "v": own * draws})
 
     def draw(factor):
         if factor == 1:
             return frame.group_by("g").agg(expr)["x"].to_numpy()
         # At another rate alone: another loss would change t as well.
-        flat = np.tile(np.array(gaps, float), DRAWS)
-        blocks = Blocks(flat, np.arange(DRAWS) * size, lambda _: (gaps.__getitem__, [1] * size))
+        flat = np.tile(np.array(gaps, float), draws)
+        blocks = Blocks(flat, np.arange(draws) * size, lambda _: (gaps.__getitem__, [1] * size))
         return race(blocks, rate * factor, LAWS[mechanism], system_words()).blocks % size
 
-    check_sampler(draw, law)
+    check(draw, law)
