@@ -15,27 +15,24 @@ settings.register_profile(
 settings.load_profile("no deadline")
 
 
-# Suites of many alike cases: of so many the quick run tries one, always the same one, and `-m ''` all.
-THINNED = {
-    "tests/engines/test_conformance.py": 4,
-    "tests/frames/test_pipelines.py": 3,
-    "tests/interop/test_contexts.py": 7,
-    "tests/mechanisms/test_exact_race.py": 3,
-    "tests/mechanisms/test_leading.py": 5,
-    "tests/privacy/test_released.py": 4,
-    "tests/questions/test_sums.py": 3,
-    "tests/spark/test_conformance.py": 3,
-    "tests/sql/test_conformance.py": 3,
-    "tests/steps/test_person_gate.py": 3,
-}
+# Of a test's cases the quick run tries so many, always the same ones; `-m ''` tries all. Of engines, a third.
+MOST_CASES = 4
+OF_ENGINES = {"spark", "sql"}
+# Tests of which each case is a mechanism or a question of its own.
+OF_EACH = {"test_quick_laws.py", "test_every_question.py"}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
+    cases = {}
     for item in items:
-        file = item.nodeid.partition("::")[0]
-        if crc32(item.nodeid.encode()) % THINNED.get(file, 1):
-            item.add_marker("alike")
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for alike in cases.values():
+        path = alike[0].path
+        most = max(MOST_CASES, len(alike) // 3 if path.parent.name in OF_ENGINES else 0)
+        if path.name not in OF_EACH:
+            for item in sorted(alike, key=lambda item: crc32(item.nodeid.encode()))[most:]:
+                item.add_marker("alike")
 
 
 def pytest_addoption(parser):
