@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any, overload
 
 from dp_polars._base.process import deaf, require
 from dp_polars._engines.sql.counting import ABSENT, columns_read, histograms
-from dp_polars._engines.sql.datafusion import DATAFUSION
-from dp_polars._engines.sql.dialects import DUCKDB, POSTGRES, Common, Statement, cast, unknown
+from dp_polars._engines.sql.dialects import DUCKDB, POSTGRES, Common, Statement, cast, compiled, unknown
 from dp_polars._engines.sql.people import in_polars, one_row_per_person, people_by_key
 from dp_polars._engines.sql.reading import differs_between_runs, has_text, refuse_mixed_people
 from dp_polars._engines.sql.rows import public_table
-from dp_polars._engines.sql.sqlite import SQLITE
 from dp_polars._engines.sql.types import check_types, must_have, schema_of
 from dp_polars._frames.cube_query import CubeQuery, cube_from
 from dp_polars._frames.publication import Publication
@@ -46,7 +44,7 @@ __all__ = [
 
 _ibis: Any = require("ibis", extra="sql")
 
-TESTED = {dialect.name: dialect for dialect in (DATAFUSION, DUCKDB, POSTGRES, SQLITE)}
+TESTED = {dialect.name: dialect for dialect in (DUCKDB, POSTGRES)}
 _SECRET_BITS = 64
 _TEXTS = ["a", "A", "a ", "á", "a\u0301"]  # what collations take for one
 
@@ -123,11 +121,9 @@ def release(
         without row operations (filter, with_columns, select, join, and expressions inside `agg`): do those in Ibis
         first, row by row. Or a publication of such queries, which is charged as one: all or nothing.
     table
-        The private rows: an Ibis table expression of DuckDB, Postgres, SQLite or DataFusion. It is the data set, and
-        what made it is your preparation; one that visibly mixes people is refused. A view, a file and a query in text
-        are not looked into. A person, a key and a value are what the database holds for them; in SQLite, null where
-        that is of another type than the column. For a publication, the table of all its queries, or a dict of them
-        by their names.
+        The private rows: an Ibis table expression of DuckDB or Postgres. It is the data set, and what made it is your
+        preparation; one that visibly mixes people is refused. A view, a file and a query in text are not looked into.
+        For a publication, the table of all its queries, or a dict of them by their names.
     budget
         What is charged, where the query itself has none.
     ranges, min_people, sure
@@ -227,7 +223,8 @@ class _SqlEngine(LocalEngine):
         if name not in TESTED and not untested:
             msg = (
                 f"table must be of one of the tested engines {sorted(TESTED)}, got {name!r}: others may divide, round "
-                "or compare in ways of their own.\n\nHint: untested=True takes it all the same."
+                "or compare in ways of their own.\n\nHint: where Polars reads its tables, as by pl.read_database, "
+                "release them there, by query.release(…); untested=True takes the engine all the same."
             )
             raise ValueError(msg)
         self._dialect = TESTED.get(name) or unknown(name)
@@ -244,7 +241,7 @@ class _SqlEngine(LocalEngine):
         """Return a digest of the SQL of the steps: names, constants and texts, on this engine."""
         if not has_text(self._source):
             return None
-        return hashlib.sha256(self._dialect.compile(self._backend, self._source).encode()).hexdigest()
+        return hashlib.sha256(compiled(self._backend, self._source).encode()).hexdigest()
 
     def schema(self, columns: Collection[str]) -> pl.Schema:
         """Return the Polars types of these columns."""
@@ -297,7 +294,7 @@ class _SqlEngine(LocalEngine):
     def distinct(self, constants: pl.DataFrame) -> int:
         """Return how many rows of constants differ to the database, in the types that rows are compared in."""
         kinds = [self._table.schema()[name] for name in constants.columns]
-        listed = public_table(constants.get_columns(), kinds, self._backend, self._dialect)
+        listed = public_table(constants.get_columns(), kinds, self._dialect)
         return self._number(listed.drop("number").distinct())
 
     @deaf  # what drivers warn of may tell of rows
@@ -309,7 +306,6 @@ class _SqlEngine(LocalEngine):
         check_types(self._dialect, table, found, (column.name,))
         none = table.select(column.name).filter(_ibis.literal(value=False))
         texts = [_ibis.literal(text).cast(column.dtype).name(column.name).as_table() for text in _TEXTS]
-        # SQLite takes the collation of the first table.
         compared = reduce(_ibis.union, [none, *texts]).group_by(column.name).aggregate()
         if self._number(compared) < len(_TEXTS):
             msg = (

@@ -58,9 +58,9 @@ def code(coding: Coding, value: Value, dtype: pl.DataType | None, dialect: Diale
         return place if steps.ends_are_points and dtype != pl.Time else _clip(place, integer(0), integer(last))
     if isinstance(steps, FloatSteps):
         low, high = _ends(steps, last)
-        double = dialect.double
-        place = (_clip(_double(value, dtype), double(low), double(high)) - double(steps.start)) * double(steps.per_step)
-        return _clip((place - double(0.5)).ceil(), integer(0), integer(last))
+        place = _clip(_double(value, dtype), floating(low), floating(high)) - floating(steps.start)
+        place = place * floating(steps.per_step)
+        return _clip((place - floating(0.5)).ceil(), integer(0), integer(last))
     thresholds = coding.thresholds
     if thresholds is None:
         msg = f"a grid must be given in units of a column of type {dtype}: neither 64 bits nor floats give its codes."
@@ -79,7 +79,7 @@ def units(weighing: Units, value: Value, dtype: pl.DataType, dialect: Dialect, o
     low, high = weighing.ends
     tick = column_types.tick(dtype)
     if tick is None:
-        found = _units_of_floats(weighing, _double(value, dtype), low, high, dialect)
+        found = _units_of_floats(weighing, _double(value, dtype), low, high)
     elif weighing.step < tick:
         steps = weighing.ticks(tick)
         found = physical(value, dtype, low // steps, -(-high // steps), dialect) * integer(steps)
@@ -107,10 +107,15 @@ def integer(number: int) -> Value:
     return constant(number, "int64")
 
 
+def floating(number: float) -> Value:
+    """Return a constant float."""
+    return constant(float(number), "float64")
+
+
 def is_evidence(value: Value, dialect: Dialect) -> Value:
     """Return whether a value is neither null nor NaN."""
     kind = value.type()
-    if kind.is_floating() and dialect.nan_in_floats:
+    if kind.is_floating():
         return value.notnull() & ~value.isnan()
     if kind.is_decimal() and dialect.nan_in_decimals:
         return value.notnull() & (value != constant("NaN", kind))
@@ -219,7 +224,7 @@ def _by_comparing(thresholds: Thresholds, value: Value, dtype: pl.DataType, dial
     place = (
         _double(value, dtype) if are_floats else physical(value, dtype, int(values[0]), int(values[-1]) + 1, dialect)
     )
-    constants = [dialect.double(point) if are_floats else integer(point) for point in values.tolist()]
+    constants = [floating(point) if are_floats else integer(point) for point in values.tolist()]
 
     def tree(first: int, end: int) -> Value:
         """Return the code of a value that is above the first thresholds, and not above those from `end` on."""
@@ -237,22 +242,21 @@ def _nearest(number: Value, per: int, dialect: Dialect) -> Value:
         return number
     one, by = integer(1), integer(per)
     # Quotients and remainders are rounded towards 0.
-    rest = dialect.remainder(number, by)
+    rest = number % by
     is_below = rest < integer(0)
     whole = dialect.divide(number, by) - ibis.ifelse(is_below, one, integer(0))
     rest = ibis.ifelse(is_below, rest + by, rest)
-    is_odd = dialect.remainder(whole, integer(2)) != integer(0)
+    is_odd = whole % integer(2) != integer(0)
     is_up = (rest > by - rest) | ((rest == by - rest) & is_odd)
     return whole + ibis.ifelse(is_up, one, integer(0))
 
 
-def _units_of_floats(weighing: Units, value: Value, low: int, high: int, dialect: Dialect) -> Value:
+def _units_of_floats(weighing: Units, value: Value, low: int, high: int) -> Value:
     """Return floats in whole units of the step: the nearest one, ties to even, whatever ROUND does with ties.
 
     Beyond the bounds nothing is multiplied, and what is near 0 is 0: Postgres raises for products that are too large or
     too small.
     """
-    double = dialect.double
     per_unit = float(1 / weighing.step)
     first, last = float(low * weighing.step), float(high * weighing.step)
     while first * per_unit > low:
@@ -260,13 +264,13 @@ def _units_of_floats(weighing: Units, value: Value, low: int, high: int, dialect
     while last * per_unit < high:
         last = math.nextafter(last, math.inf)
     small = float(weighing.step / 4)
-    inside = _clip(value, double(first), double(last))
-    inside = ibis.ifelse(inside.abs() < double(small), double(0.0), inside)
-    ratio = _clip(inside * double(per_unit), double(low), double(high))
+    inside = _clip(value, floating(first), floating(last))
+    inside = ibis.ifelse(inside.abs() < floating(small), floating(0.0), inside)
+    ratio = _clip(inside * floating(per_unit), floating(low), floating(high))
     # Adding 2**52 and taking it away rounds a float to the nearest integer, ties to even; larger ones are integers.
     large = 2.0**52
     if max(-low, high) <= large / 2:
-        return cast(ratio + double(1.5 * large) - double(1.5 * large), "int64")
+        return cast(ratio + floating(1.5 * large) - floating(1.5 * large), "int64")
     size = ratio.abs()
-    whole = cast(ibis.ifelse(size < double(large), size + double(large) - double(large), size), "int64")
-    return ibis.ifelse(ratio < double(0.0), -whole, whole)
+    whole = cast(ibis.ifelse(size < floating(large), size + floating(large) - floating(large), size), "int64")
+    return ibis.ifelse(ratio < floating(0.0), -whole, whole)

@@ -155,7 +155,7 @@ def _person_of(unit: Value, dialect: Dialect) -> Value:
     kind = unit.type()
     if kind.is_string():
         return dialect.binary(unit)
-    if kind.is_floating():  # -0.0 is 0.0, also where it is less to the engine
+    if kind.is_floating():  # -0.0 is 0.0, also where it is less to an engine, or another text
         zero = constant("0", kind)
         return ibis.ifelse(unit.abs() == zero, zero, unit)
     return unit
@@ -182,7 +182,7 @@ def in_groups(rows: Table, table: Table, keys: pl.DataFrame | Product | None, di
     for key in keys.get_columns():
         check_public(key)
     kinds = [table.schema()[name] for name in keys.columns]
-    listed = public_table(keys.get_columns(), kinds, table.get_backend(), dialect)
+    listed = public_table(keys.get_columns(), kinds, dialect)
     names, public_names = [f"k{i}" for i in range(keys.width)], [f"p{i}" for i in range(keys.width)]
     rows = rows.inner_join(listed, [rows[one] == listed[other] for one, other in zip(names, public_names, strict=True)])
     return rows.rename(group="number").drop(*names, *public_names)
@@ -192,7 +192,7 @@ def _candidates(tally: Tally, table: Table, dialect: Dialect) -> Table:
     """Return the candidates of a list as `p0`, with their codes as `number`."""
     values = tally.coding.values  # type: ignore[attr-defined]
     check_public(values)
-    return public_table([values], [table.schema()[tally.names[0]]], table.get_backend(), dialect)
+    return public_table([values], [table.schema()[tally.names[0]]], dialect)
 
 
 def any_of(conditions: Iterable[Value]) -> Value:

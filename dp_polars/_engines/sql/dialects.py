@@ -21,8 +21,6 @@ from dp_polars._engines.sql.lenient import lenient
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    import polars as pl
-    import pyarrow as pa
     from numpy.typing import NDArray
 
 
@@ -46,7 +44,7 @@ def constant(number: float | str, dtype: Value) -> Value:
     """Return a constant of a type, as a cast of its text: so it is rounded correctly, and no sign is an operator.
 
     Without quotes, DuckDB takes 0.1 for a decimal, which it turns into another float; Postgres takes
-    -9223372036854775808 for one of more than 64 bits. For floats that SQLite reads exactly see `Dialect.double`.
+    -9223372036854775808 for one of more than 64 bits.
     """
     return ibis.literal(number if isinstance(number, str) else repr(number)).cast(dtype)
 
@@ -156,18 +154,12 @@ class Statement:
         As Ibis has it.
     sql
         As it is sent.
-    named
-        The tables that it names, each with its SELECT, in the order in which they name each other.
-    last
-        The SELECT itself, without them.
     tables
         Those that it names, as Ibis has them.
     """
 
     table: Table
     sql: str
-    named: Sequence[tuple[str, str]]
-    last: str
     tables: Sequence[Table]
 
     @classmethod
@@ -175,8 +167,8 @@ class Statement:
         """Return what Ibis makes of a table expression; a TypeError where the engine has no words for it."""
         tables = {} if common is None else common.tables
         try:
-            named = [(name, dialect.compile(backend, one)) for name, one in tables.items()]
-            last = dialect.compile(backend, table)
+            named = [(name, compiled(backend, one)) for name, one in tables.items()]
+            last = compiled(backend, table)
         except _errors.IbisError as error:
             found = re.search(r"'(\w+)' operation", str(error))  # which Ibis has no word for on this engine
             raise TypeError(lacks(backend.name, found[1] if found else str(error))) from None
@@ -184,7 +176,7 @@ class Statement:
         quoted = [(_identifier(name, quoted=True).sql(backend.dialect), one) for name, one in named]
         texts = ", ".join(f"{name} {dialect.once} ({one})" for name, one in quoted)
         sql = f"WITH {texts} SELECT * FROM ({last}) AS counted" if named else last
-        return cls(table, sql, named, last, tuple(tables.values()))
+        return cls(table, sql, tuple(tables.values()))
 
     def prepare(self, backend: Backend, dialect: Dialect) -> None:
         """Let the engine find out whether it can run this; a TypeError, with the name of what it lacks, if not."""
@@ -205,7 +197,7 @@ class Statement:
                 ]
                 asked = type(node)(*constants).to_expr().name("found").as_table()
                 try:
-                    dialect.prepare(backend, dialect.compile(backend, asked))
+                    dialect.prepare(backend, compiled(backend, asked))
                 except Exception:
                     return f"function {node.__func_name__!r}"
         return None
@@ -231,17 +223,10 @@ def _must_know(name: str, error: Exception) -> str:
     return f"{name} must know all that a release needs, got {type(error).__name__}."
 
 
-def _compile(backend: Backend, table: Table) -> str:
+def compiled(backend: Backend, table: Table) -> str:
+    """Return the SELECT of rows."""
     sql: str = backend.compile(table, limit=None)
     return sql
-
-
-def _double(number: float) -> Value:
-    return constant(float(number), "float64")
-
-
-def _remainder(number: Value, by: Value) -> Value:
-    return number % by
 
 
 def _total(numbers: Value, largest: int) -> Value:
@@ -294,19 +279,11 @@ class Dialect:
         The oldest version that has all that is asked for.
     nan_in_decimals
         Whether a decimal may be NaN.
-    nan_in_floats
-        Whether a float may be NaN.
     admit
         Connection, rows -> these rows, in which every column holds values of its own type, or null. An error where
         that can't be made sure. Reads no row.
-    double
-        A float -> a constant that is this very float.
-    remainder
-        Integers of 64 bits, a positive divisor -> the remainder that the quotient of `divide` leaves.
     total
         Integers of 64 bits, the largest total -> their exact sum, but at most so far from 0. No row makes it raise.
-    compile
-        Connection, rows -> the SELECT of them.
     ticks
         Dates and times -> the integers that they are in Polars: days, microseconds, nanoseconds of the day. No value
         raises. None: Ibis takes them apart.
@@ -316,9 +293,6 @@ class Dialect:
         How a statement begins a table that it names, and that is to be computed once.
     cast
         Values, a type -> the values in it, without an error where the engine has such a cast.
-    fields
-        Connection, texts of the columns of a list -> a table with a row for each, and its columns, in the statement
-        itself. None: one text is split and unnested.
     """
 
     name: str
@@ -333,17 +307,12 @@ class Dialect:
     fetch: Callable[[Backend, Statement], dict[str, NDArray[Any]]]
     oldest: tuple[int, int] = (0, 0)
     nan_in_decimals: bool = False
-    nan_in_floats: bool = True
     admit: Callable[[Backend, Table], Table] = lambda _, table: table
-    double: Callable[[float], Value] = _double
-    remainder: Callable[[Value, Value], Value] = _remainder
     total: Callable[[Value, int], Value] = _total
-    compile: Callable[[Backend, Table], str] = _compile
     ticks: Callable[[Value], Value] | None = None
     copies: Callable[[Table, Sequence[str]], Table] = _copies
     once: str = "AS MATERIALIZED"
     cast: Callable[[Value, Value], Value] = cast
-    fields: Callable[[Backend, Sequence[pl.Series]], tuple[Table, Sequence[Value]]] | None = None
 
     def settled(self, backend: Backend, table: Table, columns: Collection[str]) -> Table:
         """Return the rows with these columns in the types that Ibis has for them, where it guesses another family.
@@ -440,11 +409,7 @@ def _prepare_postgres(backend: Backend, sql: str) -> None:
 def _fetch_postgres(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
     # Not by Ibis' batches: for a cursor Postgres uses one process only.
     with backend.begin() as cursor:
-        return by_column(statement, cursor.execute(statement.sql).fetchall())
-
-
-def by_column(statement: Statement, rows: Sequence[tuple[Any, ...]]) -> dict[str, NDArray[Any]]:
-    """Return the rows that a driver gives as columns."""
+        rows = cursor.execute(statement.sql).fetchall()
     found = np.array(rows, np.int64 if statement.is_of_integers else object)
     found = found.reshape(len(rows), len(statement.columns)).T
     return dict(zip(statement.columns, found, strict=True))
@@ -452,23 +417,19 @@ def by_column(statement: Statement, rows: Sequence[tuple[Any, ...]]) -> dict[str
 
 def _fetch(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
     table = _ops.SQLQueryResult(statement.sql, statement.table.schema(), backend).to_expr()
-    return by_arrow(statement, backend.to_pyarrow(table, limit=None))
-
-
-def by_arrow(statement: Statement, found: pa.Table) -> dict[str, NDArray[Any]]:
-    """Return the columns of an Arrow table."""
+    found = backend.to_pyarrow(table, limit=None)
     columns = {name: found[name].to_numpy() for name in statement.columns}
     return {name: values if values.dtype == object else values.astype(np.int64) for name, values in columns.items()}
 
 
-def types_of(**families: str) -> dict[str, str]:
+def _types_of(**families: str) -> dict[str, str]:
     """Return type -> what Ibis must take it for."""
     return {kind: family for family, kinds in families.items() for kind in kinds.split(", ")}
 
 
 DUCKDB = Dialect(
     name="duckdb",
-    types=types_of(
+    types=_types_of(
         boolean="BOOLEAN",
         integer="TINYINT, SMALLINT, INTEGER, BIGINT",
         floating="FLOAT, DOUBLE",
@@ -500,7 +461,7 @@ DUCKDB = Dialect(
 )
 POSTGRES = Dialect(
     name="postgres",
-    types=types_of(
+    types=_types_of(
         boolean="boolean",
         integer="smallint, integer, bigint",
         floating="real, double precision",
