@@ -50,7 +50,6 @@ _TEXTS = ["a", "A", "a ", "á", "a\u0301"]  # what collations take for one
 
 
 def __dir__() -> list[str]:
-    """List what is public, for completion."""
     return __all__
 
 
@@ -233,7 +232,6 @@ class _SqlEngine(LocalEngine):
         self._only_counted, self._unit = only_counted, unit
 
     def mark(self) -> str:
-        """Return what the database is."""
         return str(self._dialect.name)
 
     @deaf  # what drivers warn of may tell of rows
@@ -244,7 +242,6 @@ class _SqlEngine(LocalEngine):
         return hashlib.sha256(compiled(self._backend, self._source).encode()).hexdigest()
 
     def schema(self, columns: Collection[str]) -> pl.Schema:
-        """Return the Polars types of these columns."""
         self._settle(columns)
         return schema_of(self._table, columns, self._only_counted)
 
@@ -265,7 +262,6 @@ class _SqlEngine(LocalEngine):
 
     @deaf  # what drivers warn of may tell of rows
     def prepare_people_by_key(self, work: KeyWork) -> Callable[[], tuple[pl.DataFrame, Ints]]:
-        """Write the statement, everything typed and nothing read: to be run once, never shown."""
         self._check(work.privacy_unit, list(work.types))
         counted = people_by_key(self._table, work, secrets.randbits(_SECRET_BITS), self._dialect)
         statement = Statement.of(self._backend, counted, self._dialect)

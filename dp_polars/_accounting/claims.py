@@ -74,7 +74,6 @@ def check_mechanism(kind: Kind, mechanism: str | None, unit: Unit) -> Mechanism:
 
 
 def mechanisms_of(kind: Kind) -> tuple[Mechanism, ...]:
-    """Return the mechanisms that draw this."""
     return tuple(word for word, proof in PROOFS.items() if proof.kind == kind)
 
 
@@ -180,7 +179,6 @@ class Claim:
 
     @property
     def is_open(self) -> bool:
-        """Whether no loss is said yet."""
         return self.share is not None
 
     def _paid_rate(self) -> Fraction:
@@ -288,7 +286,6 @@ class Claim:
 
     @property
     def _kind(self) -> Kind:
-        """What kind of answer is drawn."""
         return PROOFS[self.mechanism].kind
 
     @property

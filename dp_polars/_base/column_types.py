@@ -130,12 +130,10 @@ def are_finite(values: pl.Series) -> NDArray[np.bool_]:
 
 
 def floats(values: pl.Series) -> NDArray[np.float64]:
-    """Return the values of a numeric column as float64, a null as NaN."""
     return values.cast(pl.Float64).to_numpy()
 
 
 def from_numpy_dtype(dtype: np.dtype[np.generic]) -> pl.DataType:
-    """Return the Polars type of a NumPy type."""
     return pl.Series(np.empty(0, dtype)).dtype
 
 

@@ -414,20 +414,16 @@ class OneCode(Coding):
 
     @property
     def size(self) -> int:
-        """One."""
         return 1
 
     def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
-        """Return what gives every row its code."""
         is_ignored = pl.Series.is_not_null if self.nulls else _is_missing
         return lambda columns: is_ignored(columns[0]).to_numpy().astype(np.uint8)
 
     def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr:
-        """Return the codes as Polars' own arithmetic."""
         return (~self.counts(columns, types)).cast(pl.UInt8)
 
     def counts(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr:
-        """Return whether a row counts."""
         if not columns:
             return pl.lit(value=True)
         return columns[0].is_null() if self.nulls else column_types.has_value(columns[0], types[0])
@@ -463,7 +459,6 @@ class Units(Weighing):
 
     @property
     def ends(self) -> tuple[int, int]:
-        """The bounds, in steps."""
         return int(self.lower / self.step), int(self.upper / self.step)
 
     @property
@@ -487,7 +482,6 @@ class Units(Weighing):
         return min(int(tick / self.step), 2**31)
 
     def weigher(self) -> Callable[[Sequence[pl.Series]], Ints]:
-        """Return what gives every row its weight."""
         low, high = self.ends
 
         def weigh(columns: Sequence[pl.Series]) -> Ints:
@@ -611,7 +605,6 @@ class Squares(Units):
         return (steps * steps + self.half) >> self.shift
 
     def of_units(self, units: Any, constant: Callable[[int], Any] = int) -> Any:  # noqa: ANN401
-        """Return the weights of values in whole units: see `Units.of_units`."""
         distances = super().of_units(units, constant)
         squares = distances * distances
         if self.shift:

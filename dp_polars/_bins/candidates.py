@@ -450,16 +450,13 @@ class Points(_Listed):
 
     @property
     def size(self) -> int:
-        """Number of candidates."""
         return len(self.values)
 
     @property
     def dtype(self) -> pl.DataType:
-        """Type of the answer."""
         return self.values.dtype
 
     def take(self, codes: NDArray[np.int64]) -> pl.Series:
-        """Return the candidates at the given positions."""
         return self.values.gather(codes)
 
     def places(self) -> NDArray[np.float64]:

@@ -97,7 +97,6 @@ def heading(text: str, number: int | None = None) -> str:
 
 
 def section(title: str, *parts: str, number: int | None = None, hidden: bool = False) -> str:
-    """Return a part of the page with its heading."""
     return f"<section{' hidden' * hidden}>{heading(title, number)}{''.join(parts)}</section>"
 
 
@@ -112,7 +111,6 @@ def _note(text: str) -> str:
 
 
 def message(messages: Mapping[str, str], *fields: str) -> str:
-    """Return what the package says of these fields."""
     return "".join(
         f'<div class="dp-wrong" role="alert">{html.escape(messages[name])}</div>' for name in fields if name in messages
     )
@@ -243,7 +241,6 @@ def _first(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def figure(title: str, chart: alt.LayerChart, note: str = "") -> str:
-    """Return a chart as an SVG with a title."""
     return f"<figure><figcaption>{html.escape(title)}</figcaption>{svg_of(chart)}{_note(note)}</figure>"
 
 

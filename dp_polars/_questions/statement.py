@@ -441,7 +441,6 @@ class Statement:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Statement:
-        """Return the statement of these facts."""
         return cls(json.dumps(facts))
 
     @property

@@ -434,7 +434,6 @@ class _Apart:
         return self.make(row_by_row(in_full(tree, self.call), self.columns, self.call))
 
     def refuse(self, rule: Rule, step: Step, details: str = "") -> NoReturn:
-        """Raise what a rule says of a step."""
         raise ValueError(rule.message(self.call, shown(step), details))
 
     # --- One expression of one group
@@ -920,7 +919,6 @@ class _Apart:
         return self.then(between.cast(dtype), group, inside=inside)
 
     def written(self, name: str, column: str, write: _Of) -> pl.Expr:
-        """Return a function of a column."""
         if name in _ENDS:
             return (pl.col(column) == _ENDS[name](pl.col(column))).arg_true().first()
         return in_full(write({"Column": column}), self.call)
@@ -944,7 +942,6 @@ class _Apart:
         return _Value({"Column": name})
 
     def refuse_function(self, step: Step) -> NoReturn:
-        """Refuse a function that is not taken."""
         self.refuse_by_rule(step)
         self.refuse(person_rules.UNKNOWN, step)
 

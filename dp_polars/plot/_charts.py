@@ -130,7 +130,6 @@ def lines(
 
 
 def along(points: pl.DataFrame, x: str, title: str, *, log: bool, width: int) -> alt.X:
-    """Return the x axis of a line."""
     style = {"values": _ticks(*_ends(points, x))} if log else {"tickCount": width // 60}
     return alt.X(x, type="quantitative", scale=scale_of(log), axis=axis_of(title, **style))
 
@@ -142,7 +141,6 @@ def scale_of(log: bool, domain: tuple[float, float] | None = None) -> alt.Scale:
 
 
 def axis_of(title: str, **style: Any) -> alt.Axis:  # noqa: ANN401
-    """Return an axis with a title."""
     return alt.Axis(title=title, **_AXIS, **{key: value for key, value in style.items() if value is not None})
 
 
@@ -169,7 +167,6 @@ def heading(text: str) -> alt.TitleParams:
 
 
 def svg_of(chart: alt.TopLevelMixin) -> str:
-    """Return a chart as an SVG; one that has not changed is not drawn again."""
     return _drawn(json.dumps(_drawable(chart.to_dict(validate=False))))
 
 
@@ -376,7 +373,6 @@ def _width(released: pl.DataFrame, name: str) -> int:
 
 
 def labels(part: pl.DataFrame, keys: list[str]) -> list[str]:
-    """Return the names of the groups."""
     text = pl.concat_str([pl.col(key).cast(pl.String) for key in keys], separator=", ") if keys else pl.lit("all rows")
     return part.select(text.alias("group"))["group"].to_list()
 

@@ -103,12 +103,10 @@ def doubled(weighing: Units, number: Value, dialect: Dialect) -> Value:
 
 
 def integer(number: int) -> Value:
-    """Return a constant of 64 bits."""
     return constant(number, "int64")
 
 
 def floating(number: float) -> Value:
-    """Return a constant float."""
     return constant(float(number), "float64")
 
 

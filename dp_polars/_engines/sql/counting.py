@@ -146,7 +146,6 @@ def person_in(rows: Table) -> list[str]:
 
 
 def is_somebody(table: Table, unit: PrivacyUnit, dialect: Dialect) -> list[Value]:
-    """Return what must hold of somebody's rows."""
     return [is_evidence(table[name], dialect) for name in unit]
 
 
@@ -196,7 +195,6 @@ def _candidates(tally: Tally, table: Table, dialect: Dialect) -> Table:
 
 
 def any_of(conditions: Iterable[Value]) -> Value:
-    """Return whether at least one condition holds."""
     return reduce(operator.or_, conditions)
 
 
@@ -403,7 +401,6 @@ def rows_of_people(
 
 
 def has(rows: Table, name: str) -> Value:
-    """Return whether a row is evidence for the tallies of this column."""
     return rows[name] != integer(ABSENT)
 
 

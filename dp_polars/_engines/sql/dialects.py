@@ -164,7 +164,6 @@ class Statement:
 
     @classmethod
     def of(cls, backend: Backend, table: Table, dialect: Dialect, common: Common | None = None) -> Statement:
-        """Return what Ibis makes of a table expression; a TypeError where the engine has no words for it."""
         tables = {} if common is None else common.tables
         try:
             named = [(name, compiled(backend, one)) for name, one in tables.items()]
@@ -204,13 +203,11 @@ class Statement:
 
     @property
     def columns(self) -> Sequence[str]:
-        """The names of what is selected."""
         columns: Sequence[str] = self.table.columns
         return columns
 
     @property
     def is_of_integers(self) -> bool:
-        """Whether no text is selected."""
         return all(kind.is_integer() for kind in self.table.schema().types)
 
 
@@ -224,7 +221,6 @@ def _must_know(name: str, error: Exception) -> str:
 
 
 def compiled(backend: Backend, table: Table) -> str:
-    """Return the SELECT of rows."""
     sql: str = backend.compile(table, limit=None)
     return sql
 
