@@ -141,14 +141,16 @@ def shares(plan: Plan, drafted: Draft, fields: Mapping[Question, object]) -> Ite
         wanted = plan.questions[question]
         unit = {"mean": "", "sum": "", "share": "", "median": " rows", "len": " rows"}.get(question.ask, " people")
         what = f"off by at most {wanted:,g}{unit}" if plan.by_error else f"{wanted:g} part{'s' * (wanted != 1)}"
-        note = "" if name not in found else _cost_of(found[name]) if plan.by_error else f"error: {_error(found[name])}"
+        note = (
+            ""
+            if name not in found
+            else f"costs ε = {_number(found[name]['epsilon'])}"
+            if plan.by_error
+            else f"error: {_error(found[name])}"
+        )
         if values_field_of(question) in drafted.messages and name not in found:
             note = f"not asked yet: see the public values of {shown(question.column or name)}"
         yield fielded(f"{shown(name)}: {what}", fields[question], message(drafted.messages, field_of(question)), note)
-
-
-def _cost_of(output: Mapping[str, Any]) -> str:
-    return f"costs ε = {_number(output['epsilon'])}"
 
 
 def _error(output: Mapping[str, Any]) -> str:

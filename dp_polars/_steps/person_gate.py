@@ -389,7 +389,7 @@ class _Apart:
     def window(self, node: Tree) -> Tree:
         if node["mapping"] != "GroupsToRows":
             self.refuse(person_rules.NOT_BY_ROWS, _named("over"))
-        keys = [self.key_of(key) for key in node["partition_by"] if not _is_constant(key)]
+        keys = [self.key_of(key) for key in node["partition_by"] if not (isinstance(key, dict) and "Literal" in key)]
         self.check_keys(keys)
         floats = {name for name in keys if self.schema[name].is_float()}
         columns = tuple(self.make(of_one_kind(name, self.schema[name])) if name in floats else name for name in keys)
@@ -1039,10 +1039,6 @@ def _names_in(tree: Tree) -> Iterator[str]:
 
 def _column(value: _Value) -> pl.Expr:
     return pl.col(value.tree["Column"])
-
-
-def _is_constant(tree: Tree) -> bool:
-    return isinstance(tree, dict) and "Literal" in tree
 
 
 def _nodes(tree: Tree, kind: str) -> Iterator[Tree]:

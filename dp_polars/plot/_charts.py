@@ -225,11 +225,6 @@ _WIDEST = 420
 _NUMBERS = 210
 
 
-def _row_height(groups: int) -> tuple[int, int]:
-    """Return the height of a group's row and the font size of its name."""
-    return (20, 12) if groups <= _MOST_HIGH_ROWS else (12, 10)
-
-
 def _end(values: NDArray[np.float64]) -> float | None:
     """Return where an axis ends, so that hopeless groups leave room for the others; None: at the largest value."""
     most, usual = float(values.max()), float(np.quantile(values, 0.75, method="lower"))
@@ -285,7 +280,7 @@ def over_groups(part: pl.DataFrame, keys: list[str]) -> list[Any]:
 
     A bar that is too long for the axis is cut; it has the colour of warnings, and its value ends in ».
     """
-    named, (height, font) = labels(part, keys), _row_height(part.height)
+    named, (height, font) = labels(part, keys), (20, 12) if part.height <= _MOST_HIGH_ROWS else (12, 10)
     part = part.with_row_index("rank")
     panels: list[Any] = []
     for column, title, scale, style in _measures(part):

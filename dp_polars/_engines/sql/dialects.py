@@ -184,7 +184,8 @@ class Statement:
         except Exception as error:
             # Its own words quote the statement, and so the secret.
             missing = self._missing(backend, dialect)
-            raise TypeError(lacks(backend.name, missing) if missing else _must_know(backend.name, error)) from None
+            msg = f"{backend.name} must know all that a release needs, got {type(error).__name__}."
+            raise TypeError(lacks(backend.name, missing) if missing else msg) from None
 
     def _missing(self, backend: Backend, dialect: Dialect) -> str | None:
         """Return the first function by name that the engine can't run with nulls; None: it can run each."""
@@ -216,10 +217,6 @@ def lacks(name: str, missing: str) -> str:
     return f"{name} must know all that a release needs, but has no {missing}."
 
 
-def _must_know(name: str, error: Exception) -> str:
-    return f"{name} must know all that a release needs, got {type(error).__name__}."
-
-
 def compiled(backend: Backend, table: Table) -> str:
     sql: str = backend.compile(table, limit=None)
     return sql
@@ -229,10 +226,6 @@ def _total(numbers: Value, largest: int) -> Value:
     # DuckDB and Postgres add up in more than 64 bits.
     ends = (constant(end, "int64") for end in (-largest, largest))
     return cast(ibis.greatest(next(ends), ibis.least(numbers.sum(), next(ends))), "int64")
-
-
-def _copies(rows: Table, says: Sequence[str]) -> Table:
-    return rows.mutate(copy=ibis.row_number().over(group_by=says))
 
 
 def _copies_duckdb(rows: Table, _: Sequence[str]) -> Table:
@@ -306,7 +299,9 @@ class Dialect:
     admit: Callable[[Backend, Table], Table] = lambda _, table: table
     total: Callable[[Value, int], Value] = _total
     ticks: Callable[[Value], Value] | None = None
-    copies: Callable[[Table, Sequence[str]], Table] = _copies
+    copies: Callable[[Table, Sequence[str]], Table] = lambda rows, says: rows.mutate(
+        copy=ibis.row_number().over(group_by=says)
+    )
     once: str = "AS MATERIALIZED"
     cast: Callable[[Value, Value], Value] = cast
 
@@ -353,10 +348,6 @@ def _describe_duckdb(backend: Backend, table: Table, columns: Collection[str]) -
         msg = "the database can't be asked any more: DuckDB has failed on an earlier statement.\n\nHint: connect anew."
         raise RuntimeError(msg)
     return {row[0]: row[1] for row in found}
-
-
-def _prepare_duckdb(backend: Backend, sql: str) -> None:
-    backend.raw_sql(f"DESCRIBE {sql}").fetchall()
 
 
 def _fetch_duckdb(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
@@ -443,7 +434,7 @@ DUCKDB = Dialect(
     ),
     way_out="cast it in Ibis first.",
     describe=_describe_duckdb,
-    prepare=_prepare_duckdb,
+    prepare=lambda backend, sql: backend.raw_sql(f"DESCRIBE {sql}").fetchall(),
     divide=_divide,
     # A BLOB has no collation, neither its column's nor the session's.
     binary=lambda text: _encode(cast(text, "string")),
