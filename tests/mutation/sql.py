@@ -22,7 +22,7 @@ _steps = of("sql/test_gate.py -k 'refused_by_name'", needs="ibis")
 MUTANTS = [
     _counting("_engines/sql/counting:_reading_values", "table[old].isnull()", "table[old].notnull()",
         "values are counted in the place of nulls", "sql/test_conformance.py::TestDuckDB -k codes_of_the_reference"),
-    _arithmetic("_engines/sql/arithmetic:doubled", "integer(weighing.half)", "integer(0)",
+    _arithmetic("Squares.of_units", "constant(self.half)", "constant(0)",
         "squares are rounded down in a database", "sql/test_arithmetic.py -k weights"),
     # --- What is kept of a person
     _counting("_marked", "at[of] <= most[of]", "at[of] <= most[of] + 1",

@@ -15,11 +15,11 @@ import numpy as np
 import polars as pl
 
 from dp_polars._base import column_types
-from dp_polars._bins.binning import FloatSteps, IntegerSteps, NearestCoding, OneCode, Squares, Units
+from dp_polars._bins.binning import FloatSteps, IntegerSteps, NearestCoding, OneCode
 from dp_polars._engines.sql.dialects import cast, constant, ibis
 
 if TYPE_CHECKING:
-    from dp_polars._bins.binning import Coding, Thresholds
+    from dp_polars._bins.binning import Coding, Thresholds, Units
     from dp_polars._engines.sql.dialects import Dialect, Value
 
 
@@ -46,14 +46,7 @@ def code(coding: Coding, value: Value, dtype: pl.DataType | None, dialect: Diale
         return None
     steps, last = coding.steps, coding.size - 1
     if isinstance(steps, IntegerSteps):
-        place = physical(value, dtype, steps.low, steps.high, dialect) - integer(steps.low)
-        if steps.whole != 1:
-            place = place * integer(steps.whole)
-        if steps.shift:
-            place = place + integer(steps.shift)
-        if steps.stride != 1:
-            # Towards 0, not down: below 0, that is clipped anyway.
-            place = dialect.divide(place, integer(steps.stride))
+        place = steps.place(physical(value, dtype, steps.low, steps.high, dialect), integer, dialect.divide)
         # Times are microseconds, and may lie just beyond ends that are nanoseconds.
         return place if steps.ends_are_points and dtype != pl.Time else _clip(place, integer(0), integer(last))
     if isinstance(steps, FloatSteps):
@@ -89,17 +82,6 @@ def units(weighing: Units, value: Value, dtype: pl.DataType, dialect: Dialect, o
     if not (dtype.is_integer() and weighing.step == tick):  # of which the physical integer is clipped to these bounds
         found = _clip(found, integer(low), integer(high))
     return ibis.ifelse(is_evidence(value, dialect), found, integer(otherwise))
-
-
-def doubled(weighing: Units, number: Value, dialect: Dialect) -> Value:
-    """Return the weight of a row from its units: the arithmetic of `of_units`."""
-    distance = Units.of_units(weighing, number, integer)
-    if not isinstance(weighing, Squares):
-        return distance
-    square = distance * distance
-    if weighing.shift:
-        square = dialect.divide(square + integer(weighing.half), integer(1 << weighing.shift))
-    return square * integer(2) - integer(weighing.largest)
 
 
 def integer(number: int) -> Value:

@@ -18,7 +18,7 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from dp_polars._bins.binning import CategoryCoding, OneCode, Units
-from dp_polars._engines.sql.arithmetic import code, doubled, integer, is_evidence, units
+from dp_polars._engines.sql.arithmetic import code, integer, is_evidence, units
 from dp_polars._engines.sql.dialects import cast, constant, ibis
 from dp_polars._engines.sql.rows import check_public, comparable, public_table
 from dp_polars._mechanisms.noise import LARGEST_VALUE
@@ -273,7 +273,9 @@ def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> T
             column, found, value = code_of(tally, table, dialect)
             listed = None if value is None else _candidates(tally, table, dialect)
             if tally.weighing is not None:
-                chosen[f"weight{i}"] = doubled(units_of(tally), _weight_of(tally, table, dialect), dialect)
+                chosen[f"weight{i}"] = units_of(tally).of_units(
+                    _weight_of(tally, table, dialect), integer, dialect.divide
+                )
         if column is not None and is_one:
             needed.append(is_evidence(column, dialect))
         elif column is not None:
@@ -460,7 +462,7 @@ def _column(name: str) -> Callable[[Table], Value]:
 
 def _weight(tally: Tally, name: str | None, dialect: Dialect) -> Callable[[Table], Value] | None:
     """Return what gives the weight of a row; None: one each."""
-    return None if name is None else lambda rows: doubled(units_of(tally), rows[name], dialect)
+    return None if name is None else lambda rows: units_of(tally).of_units(rows[name], integer, dialect.divide)
 
 
 def _split(

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from dp_polars._bins.binning import OneCode
-from dp_polars._engines.sql.arithmetic import doubled, integer, is_evidence, physical
+from dp_polars._engines.sql.arithmetic import integer, is_evidence, physical
 from dp_polars._engines.sql.counting import (
     any_of,
     columns_read,
@@ -79,7 +79,8 @@ def _cut(held: Rows, number: int, tally: Tally, dialect: Dialect) -> Table:
         cells = rows.group_by([*by, *([] if name is None or isinstance(tally.coding, OneCode) else [name])])
         if weight is not None:
             low, high = units_of(tally).of_person
-            total = dialect.total(doubled(units_of(tally), rows[weight], dialect), LARGEST_VALUE)
+            weights = units_of(tally).of_units(rows[weight], integer, dialect.divide)
+            total = dialect.total(weights, LARGEST_VALUE)
             is_clipped = (total < integer(low)) | (total > integer(high))
         rows = cells.aggregate(clipped=ibis.ifelse(is_clipped, integer(1), integer(0)))
     else:
