@@ -124,7 +124,6 @@ _ONE = Contributions(1, 1)
 
 
 def __dir__() -> list[str]:
-    """List what is public, for completion."""
     return __all__
 
 

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from dp_polars._base.process import deaf, require
 from dp_polars._engines.sql.counting import ABSENT, columns_read, histograms
-from dp_polars._engines.sql.datafusion import DATAFUSION
-from dp_polars._engines.sql.dialects import DUCKDB, POSTGRES, Common, Places, Statement, cast, unknown
+from dp_polars._engines.sql.dialects import DUCKDB, POSTGRES, Common, Places, Statement, cast, compiled, unknown
 from dp_polars._engines.sql.people import in_polars, one_row_per_person, people_by_key
 from dp_polars._engines.sql.reading import differs_between_runs, has_text, refuse_mixed_people
 from dp_polars._engines.sql.rows import public_table
-from dp_polars._engines.sql.sqlite import SQLITE
 from dp_polars._engines.sql.types import check_types, must_have, schema_of
 from dp_polars._frames.cube_query import CubeQuery, cube_from
 from dp_polars._frames.publication import Publication
@@ -48,14 +46,13 @@ __all__ = [
 
 _ibis: Any = require("ibis", extra="sql")
 
-TESTED = {dialect.name: dialect for dialect in (DATAFUSION, DUCKDB, POSTGRES, SQLITE)}
+TESTED = {dialect.name: dialect for dialect in (DUCKDB, POSTGRES)}
 # Of statements that are kept, as Ibis takes longer to write one than an engine for a million rows.
 _MOST_WRITTEN, _LONGEST_WRITTEN = 32, 2**20
 _TEXTS = ["a", "A", "a ", "á", "a\u0301"]  # what collations take for one
 
 
 def __dir__() -> list[str]:
-    """List what is public, for completion."""
     return __all__
 
 
@@ -126,11 +123,9 @@ def release(
         without row operations (filter, with_columns, select, join, and expressions inside `agg`): do those in Ibis
         first, row by row. Or a publication of such queries, which is charged as one: all or nothing.
     table
-        The private rows: an Ibis table expression of DuckDB, Postgres, SQLite or DataFusion. It is the data set, and
-        what made it is your preparation; one that visibly mixes people is refused. A view, a file and a query in text
-        are not looked into. A person, a key and a value are what the database holds for them; in SQLite, null where
-        that is of another type than the column. For a publication, the table of all its queries, or a dict of them
-        by their names.
+        The private rows: an Ibis table expression of DuckDB or Postgres. It is the data set, and what made it is your
+        preparation; one that visibly mixes people is refused. A view, a file and a query in text are not looked into.
+        For a publication, the table of all its queries, or a dict of them by their names.
     budget
         What is charged, where the query itself has none.
     ranges, min_people, sure
@@ -230,7 +225,8 @@ class _SqlEngine(LocalEngine):
         if name not in TESTED and not untested:
             msg = (
                 f"table must be of one of the tested engines {sorted(TESTED)}, got {name!r}: others may divide, round "
-                "or compare in ways of their own.\n\nHint: untested=True takes it all the same."
+                "or compare in ways of their own.\n\nHint: where Polars reads its tables, as by pl.read_database, "
+                "release them there, by query.release(…); untested=True takes the engine all the same."
             )
             raise ValueError(msg)
         self._dialect = TESTED.get(name) or unknown(name)
@@ -240,7 +236,6 @@ class _SqlEngine(LocalEngine):
         self._only_counted, self._unit = only_counted, unit
 
     def mark(self) -> str:
-        """Return what the database is."""
         return str(self._dialect.name)
 
     @deaf  # what drivers warn of may tell of rows
@@ -248,10 +243,9 @@ class _SqlEngine(LocalEngine):
         """Return a digest of the SQL of the steps: names, constants and texts, on this engine."""
         if not has_text(self._source):
             return None
-        return hashlib.sha256(self._dialect.compile(self._backend, self._source).encode()).hexdigest()
+        return hashlib.sha256(compiled(self._backend, self._source).encode()).hexdigest()
 
     def schema(self, columns: Collection[str]) -> pl.Schema:
-        """Return the Polars types of these columns."""
         self._settle(columns)
         return schema_of(self._table, columns, self._only_counted)
 
@@ -274,7 +268,6 @@ class _SqlEngine(LocalEngine):
 
     @deaf  # what drivers warn of may tell of rows
     def prepare_people_by_key(self, work: KeyWork) -> Callable[[], tuple[pl.DataFrame, Ints]]:
-        """Write the statement, everything typed and nothing read: to be run once, never shown."""
         self._check(work.privacy_unit, list(work.types))
         statement, _ = self._prepared(
             ["keys", *self._text_of_rows(), written(work, but="rows")],
@@ -284,7 +277,7 @@ class _SqlEngine(LocalEngine):
 
     def _text_of_rows(self) -> tuple[str, str]:
         """Return all of the rows that a statement about them depends on, beside their engine."""
-        return self._dialect.compile(self._backend, self._table), str(self._table.schema())
+        return compiled(self._backend, self._table), str(self._table.schema())
 
     def _prepared(self, about: object, write: Callable[[], _Written]) -> tuple[Statement, Places]:
         """Return what `write` writes `about` something, which the engine can run: it is asked each time."""
@@ -344,7 +337,7 @@ class _SqlEngine(LocalEngine):
         kinds = [self._table.schema()[name] for name in constants.columns]
 
         def rows() -> Any:  # noqa: ANN401
-            listed = public_table(constants.get_columns(), kinds, self._backend, self._dialect)
+            listed = public_table(constants.get_columns(), kinds, self._dialect)
             return listed.drop("number").distinct()
 
         return self._number(["distinct", list(map(str, kinds)), written(constants)], rows)
@@ -358,9 +351,8 @@ class _SqlEngine(LocalEngine):
         check_types(self._dialect, table, found, (column.name,))
         none = table.select(column.name).filter(_ibis.literal(value=False))
         texts = [_ibis.literal(text).cast(column.dtype).name(column.name).as_table() for text in _TEXTS]
-        # SQLite takes the collation of the first table.
         compared = reduce(_ibis.union, [none, *texts]).group_by(column.name).aggregate()
-        if self._number(["coarse", self._dialect.compile(self._backend, none)], lambda: compared) < len(_TEXTS):
+        if self._number(["coarse", compiled(self._backend, none)], lambda: compared) < len(_TEXTS):
             msg = (
                 f"table: the privacy unit {column.name!r} must be compared byte by byte where steps bring rows "
                 f"together, but the engine takes some of {_TEXTS!a} for one.\n\nHint: a column without a collation."

@@ -457,7 +457,6 @@ class Budget:
         self._in_ledger(write)
 
     def rows_of(self, about: str) -> RowsOf | None:
-        """Return which rows in memory a data set stands for, if that is known."""
         return self._in_ledger(lambda connection, _: ledger.find_rows(connection, about))
 
     def note_rows(self, about: str, rows: RowsOf) -> RowsOf:

@@ -74,7 +74,6 @@ def check_mechanism(kind: Kind, mechanism: str | None, unit: Unit) -> Mechanism:
 
 
 def mechanisms_of(kind: Kind) -> tuple[Mechanism, ...]:
-    """Return the mechanisms that draw this."""
     return tuple(word for word, proof in PROOFS.items() if proof.kind == kind)
 
 
@@ -171,7 +170,11 @@ class Claim:
         object.__setattr__(self, "delta", check_delta(self.delta))
         self._check_keys()
         self._check_same_group()
-        object.__setattr__(self, "rate", Fraction(0) if self.is_open else check_rate(self._paid_rate(), self.loss))
+        object.__setattr__(
+            self,
+            "rate",
+            Fraction(0) if self.is_open else check_rate(self._paid_x(self.loss) / self.score_range, self.loss),
+        )
 
     def __str__(self) -> str:
         if self.share is not None:
@@ -180,11 +183,7 @@ class Claim:
 
     @property
     def is_open(self) -> bool:
-        """Whether no loss is said yet."""
         return self.share is not None
-
-    def _paid_rate(self) -> Fraction:
-        return self._paid_x(self.loss) / self.score_range
 
     def _paid_x(self, loss: Loss) -> Fraction:
         """Return the largest rate times range of each draw that a loss pays for."""
@@ -288,7 +287,6 @@ class Claim:
 
     @property
     def _kind(self) -> Kind:
-        """What kind of answer is drawn."""
         return PROOFS[self.mechanism].kind
 
     @property

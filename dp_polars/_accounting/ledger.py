@@ -259,7 +259,6 @@ def digest_of_text(*values: Any) -> str:  # noqa: ANN401
 
 
 def write(connection: sqlite3.Connection, microseconds: int, question: Question, answer: bytes) -> None:
-    """Keep an answer; the newest is the one that is found."""
     (number,) = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM answers").fetchone()
     values = (number, microseconds, *question, digest_of_text(question.text), hashlib.sha256(answer).hexdigest())
     connection.execute(f"INSERT INTO answers VALUES (?{', ?' * 10})", (*values, answer, digest_of_text(*values)))

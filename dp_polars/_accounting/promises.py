@@ -93,12 +93,10 @@ class Promise:
         return text if 2 * self.keys_delta == self.delta else f"{text}, keys_delta={exact(self.keys_delta)}"
 
     def cost(self, claim: Claim) -> Cost:
-        """Return what one output costs."""
         loss, rho = claim.cost("epsilon") if claim.has_epsilon else None, claim.cost("rho")
         return Cost(loss, self.order * rho if loss is None else min(loss, self.order * rho), claim.delta)
 
     def written(self, claim: Claim) -> tuple[Unit, Fraction, Fraction | None]:
-        """Return the loss of an output as a ledger has it, in the unit that it was asked in, and its rho."""
         return claim.loss.unit, claim.loss.value, claim.cost("rho")
 
     def left(self, spent: Cost) -> Cost:
@@ -109,11 +107,9 @@ class Promise:
         return Cost(pure, divergence, self.keys_delta - spent.delta)
 
     def fits(self, cost: Cost, left: Cost) -> bool:
-        """Return whether something that costs this may be released."""
         return (_is_within(cost.loss, left.loss) or cost.divergence <= left.divergence) and cost.delta <= left.delta
 
     def remaining(self, left: Cost) -> Remaining:
-        """Return what is left, for people."""
         return Remaining(left.loss, left.divergence / self.order)
 
     def refusal(self, requested: Cost, left: Cost, path: str | None, charged: Ends) -> BudgetExceededError:
@@ -162,7 +158,6 @@ class Sums:
 
     @property
     def terms(self) -> tuple[object, ...]:
-        """What is added up."""
         return self.unit, self.total, self.delta
 
     def __str__(self) -> str:
@@ -170,11 +165,9 @@ class Sums:
         return total if self.delta is None else f"{total}, delta={exact(self.delta)}"
 
     def cost(self, claim: Claim) -> Cost:
-        """Return what one output costs."""
         return Cost(claim.cost(self.unit), Fraction(0), claim.delta)
 
     def written(self, claim: Claim) -> tuple[Unit, Fraction, Fraction | None]:
-        """Return the loss of an output as a ledger has it."""
         return self.unit, claim.cost(self.unit), None
 
     def left(self, spent: Cost) -> Cost:
@@ -182,11 +175,9 @@ class Sums:
         return Cost(self.total - (spent.loss or 0), Fraction(0), (self.delta or Fraction(0)) - spent.delta)
 
     def fits(self, cost: Cost, left: Cost) -> bool:
-        """Return whether something that costs this may be released."""
         return _is_within(cost.loss, left.loss) and cost.delta <= left.delta
 
     def remaining(self, left: Cost) -> Remaining:
-        """Return what is left, for people."""
         return Remaining(left.loss, None) if self.unit == "epsilon" else Remaining(None, left.loss)
 
     def refusal(self, requested: Cost, left: Cost, path: str | None, charged: Ends) -> BudgetExceededError:

@@ -98,11 +98,6 @@ def is_wide(dtype: pl.DataType) -> bool:
     return dtype in (pl.Int128, pl.UInt128, pl.Decimal)
 
 
-def fit_into_64_bits(values: pl.Series) -> bool:
-    """Return whether `integers` tells each of these values from every other one that the type can hold."""
-    return not is_wide(values.dtype) or bool(are_within_64_bits(values).all())
-
-
 def are_within_64_bits(values: pl.Series) -> NDArray[np.bool_]:
     """Return whether `integers` tells each of these values of a wide type from every other one that it can hold."""
     physical = integers(values)
@@ -130,12 +125,10 @@ def are_finite(values: pl.Series) -> NDArray[np.bool_]:
 
 
 def floats(values: pl.Series) -> NDArray[np.float64]:
-    """Return the values of a numeric column as float64, a null as NaN."""
     return values.cast(pl.Float64).to_numpy()
 
 
 def from_numpy_dtype(dtype: np.dtype[np.generic]) -> pl.DataType:
-    """Return the Polars type of a NumPy type."""
     return pl.Series(np.empty(0, dtype)).dtype
 
 

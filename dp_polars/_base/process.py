@@ -123,7 +123,6 @@ def at(step: int, of: int) -> None:
 
 
 def is_terminal() -> bool:
-    """Return whether standard error is a terminal."""
     with suppress(Exception):
         return sys.stderr is not None and sys.stderr.isatty()
     return False
@@ -360,7 +359,6 @@ def ipc_of(frame: pl.DataFrame) -> bytes:
 
 
 def sha256_of(data: bytes) -> str:
-    """Return the SHA-256 of bytes, in hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
 
 

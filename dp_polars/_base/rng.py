@@ -72,12 +72,10 @@ def ranks_of_marks(marks: NDArray[np.bool_]) -> Ints:
 
 
 def starts(lengths: Ints) -> Ints:
-    """Return where each group begins."""
     return np.cumsum(lengths) - lengths
 
 
 def owners(lengths: Ints) -> Ints:
-    """Return the group of each row."""
     return np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
 
 
@@ -128,7 +126,6 @@ def run_starts(*labels: NDArray[np.integer]) -> Ints:
 
 
 def run_lengths(labels: NDArray[np.integer]) -> Ints:
-    """Return the length of each run of equal labels."""
     return lengths_from(run_starts(labels), len(labels))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
+from operator import floordiv
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -137,6 +138,19 @@ class IntegerSteps:
     shift: int
     stride: int
     ends_are_points: bool  # low and high are the first and the last point: nothing is left to clip
+
+    def place(self, inside: Any, constant: Callable[[int], Any], divide: Callable[[Any, Any], Any]) -> Any:  # noqa: ANN401
+        """Return the codes of what is clipped to `low` and `high`, by the operators of an engine's columns.
+
+        Only the clipping to the codes is left, where the ends are no points. `constant` makes a number of 64 bits of
+        theirs; `divide` may go towards 0 or down: below 0, that is clipped anyway.
+        """
+        place = inside - constant(self.low)
+        if self.whole != 1:
+            place = place * constant(self.whole)
+        if self.shift:
+            place = place + constant(self.shift)
+        return place if self.stride == 1 else divide(place, constant(self.stride))
 
 
 @dataclass(frozen=True)
@@ -414,20 +428,16 @@ class OneCode(Coding):
 
     @property
     def size(self) -> int:
-        """One."""
         return 1
 
     def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
-        """Return what gives every row its code."""
         is_ignored = pl.Series.is_not_null if self.nulls else _is_missing
         return lambda columns: is_ignored(columns[0]).to_numpy().astype(np.uint8)
 
     def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr:
-        """Return the codes as Polars' own arithmetic."""
         return (~self.counts(columns, types)).cast(pl.UInt8)
 
     def counts(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr:
-        """Return whether a row counts."""
         if not columns:
             return pl.lit(value=True)
         return columns[0].is_null() if self.nulls else column_types.has_value(columns[0], types[0])
@@ -463,7 +473,6 @@ class Units(Weighing):
 
     @property
     def ends(self) -> tuple[int, int]:
-        """The bounds, in steps."""
         return int(self.lower / self.step), int(self.upper / self.step)
 
     @property
@@ -487,7 +496,6 @@ class Units(Weighing):
         return min(int(tick / self.step), 2**31)
 
     def weigher(self) -> Callable[[Sequence[pl.Series]], Ints]:
-        """Return what gives every row its weight."""
         low, high = self.ends
 
         def weigh(columns: Sequence[pl.Series]) -> Ints:
@@ -496,10 +504,15 @@ class Units(Weighing):
 
         return weigh
 
-    def of_units(self, units: Any, constant: Callable[[int], Any] = int) -> Any:  # noqa: ANN401
-        """Return the weights of values in whole units, by the operators of an array or of an expression.
+    def of_units(
+        self,
+        units: Any,  # noqa: ANN401
+        constant: Callable[[int], Any] = int,
+        divide: Callable[[Any, Any], Any] = floordiv,  # noqa: ARG002  # for squares
+    ) -> Any:  # noqa: ANN401
+        """Return the weights of values in whole units, by the operators of an array, of an expression or of a column.
 
-        `constant` makes a number of 64 bits of theirs.
+        `constant` makes a number of 64 bits of theirs, `divide` the quotient of two that are 0 or more.
         """
         if not self.doubled:
             return units
@@ -610,12 +623,16 @@ class Squares(Units):
         steps = super().largest
         return (steps * steps + self.half) >> self.shift
 
-    def of_units(self, units: Any, constant: Callable[[int], Any] = int) -> Any:  # noqa: ANN401
-        """Return the weights of values in whole units: see `Units.of_units`."""
+    def of_units(
+        self,
+        units: Any,  # noqa: ANN401
+        constant: Callable[[int], Any] = int,
+        divide: Callable[[Any, Any], Any] = floordiv,
+    ) -> Any:  # noqa: ANN401
         distances = super().of_units(units, constant)
         squares = distances * distances
         if self.shift:
-            squares = (squares + constant(self.half)) // constant(1 << self.shift)
+            squares = divide(squares + constant(self.half), constant(1 << self.shift))
         return squares * constant(2) - constant(self.largest)
 
 

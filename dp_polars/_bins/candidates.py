@@ -450,16 +450,13 @@ class Points(_Listed):
 
     @property
     def size(self) -> int:
-        """Number of candidates."""
         return len(self.values)
 
     @property
     def dtype(self) -> pl.DataType:
-        """Type of the answer."""
         return self.values.dtype
 
     def take(self, codes: NDArray[np.int64]) -> pl.Series:
-        """Return the candidates at the given positions."""
         return self.values.gather(codes)
 
     def places(self) -> NDArray[np.float64]:
@@ -596,7 +593,7 @@ def _check(values: pl.Series, name: str = "candidates") -> pl.Series:
 
 def _check_width(values: pl.Series, name: str = "candidates") -> pl.Series:
     """Return candidates; refuse 128-bit integers and decimals beyond 64 bits."""
-    if not column_types.fit_into_64_bits(values):
+    if column_types.is_wide(values.dtype) and not column_types.are_within_64_bits(values).all():
         msg = (
             f"{name} of type {values.dtype} must lie strictly between -2**63 and 2**63 - 1"
             f"{' multiples of the last digit' if isinstance(values.dtype, pl.Decimal) else ''}."

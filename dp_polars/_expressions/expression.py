@@ -296,7 +296,6 @@ class PrivateExpr(pl.Expr):
         return self._with(one.alias(name), _columns=(column,), _named=None)
 
     def alias(self, name: str) -> PrivateExpr:
-        """Rename the answer."""
         return self._renamed(lambda expr: expr.alias(name))
 
     def _renamed(self, rename: Callable[[pl.Expr], pl.Expr]) -> PrivateExpr:

@@ -448,12 +448,10 @@ class Cube:
 
     @property
     def _is_drawn(self) -> bool:
-        """Whether there is one table of all dimensions, as it was drawn."""
         return self._tables[0][1].dtype == pl.Int64 and self._unbiased is None
 
     @property
     def _rows(self) -> pl.DataFrame:
-        """The rows of a file."""
         return self.to_frame().with_columns([pl.concat(self._unbiased).alias(UNBIASED)] if self._unbiased else [])
 
     @property
@@ -619,7 +617,6 @@ class _Sums(ABC):
         """Return how far each sum is off, but for a probability of `beta`."""
 
     def ends(self, beta: float) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Return the sums and the ends of their ranges, each of which fails with probability `beta` at most."""
         off = self.off(beta)
         return self.values, self.values - off, self.values + off
 

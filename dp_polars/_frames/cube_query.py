@@ -243,7 +243,6 @@ class CubeRequest(Request):
             raise ValueError(msg)
 
     def cube(self, released: pl.DataFrame) -> Cube:
-        """Return the cube of what `CubeWork.presented` gave."""
         return cube_of(released, self.plan, json.dumps(self.claim_for_json()))
 
     def _errors(self, ask: Ask[HistogramQuery], types: Columns) -> dict[str, object]:
@@ -332,7 +331,6 @@ class CubeQuery(PrivateQuery):
 
 
 def cube_from(request: AnyRequest[Asked], released: pl.DataFrame) -> Cube:
-    """Return the cube of what an engine released for the request of one."""
     return cast("CubeRequest", request).cube(released)
 
 

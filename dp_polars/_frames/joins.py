@@ -196,7 +196,6 @@ def refuse_without_unit(unit: PrivacyUnit, left_on: Sequence[str], right_on: Seq
 
 
 def is_same_budget(left: Budget | None, right: Budget | None) -> bool:
-    """Return whether two budgets are one object, one ledger, or both none."""
     if left is None or right is None:
         return left is right
     return left is right or (left.path is not None and left.path == right.path)

@@ -36,7 +36,6 @@ class KeyRequest(AnyRequest[KeysThatAreThere]):
 
     @classmethod
     def of(cls, recipe: Recipe, question: KeysThatAreThere) -> KeyRequest:
-        """Return the request whose one output is all keys."""
         return cls(recipe, None, (Ask("keys", tuple(map(pl.col, question.columns)), question),))
 
     @property

@@ -296,7 +296,6 @@ class Publication:
         return write(self.last.released, self, path, at_delta=at_delta, **known)
 
     def stated(self, known: Known, at_delta: Number, state: Literal["planned", "published"]) -> Statement:
-        """Return the statement of all queries."""
         releases = {name: (query.request, query.described(at_delta)) for name, query in self.queries.items()}
         return statement_of(releases, self.budget, known, at_delta, state=state)
 

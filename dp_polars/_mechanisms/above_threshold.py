@@ -90,7 +90,6 @@ class _Between:
 
 
 def first_reached(runs: CountRuns, threshold: Fraction, rate: Fraction, words: WordSource) -> Reached:
-    """Return what reaches the threshold first in each group."""
     return _Search(runs, threshold, min(rate, _LARGEST_RATE), words).first()
 
 

@@ -76,12 +76,10 @@ class OwnSensitivities:
 
     @cached_property
     def begins(self) -> Ints:
-        """Where each group begins."""
         return starts(self.counts)
 
     @cached_property
     def best_scores(self) -> Exact:
-        """The best score of each group."""
         best: Exact = (np.minimum if self.lowest else np.maximum).reduceat(self.scores, self.begins)
         return best
 

@@ -137,7 +137,6 @@ class Histogram:
         return Histogram(*(np.tile(column, times) for column in (self.codes, self.weights, self.sizes)))
 
     def part(self, first: int, last: int) -> Histogram:
-        """Return the groups from `first` up to `last`."""
         ends = offsets(self.sizes)
         rows = slice(ends[first], ends[last])
         return Histogram(self.codes[rows], self.weights[rows], self.sizes[first:last])
@@ -219,13 +218,11 @@ class Slots:
     sizes: Ints
 
     def part(self, slots: slice | NDArray[np.bool_]) -> Slots:
-        """Return some slots of one group."""
         m = self.multiplicities[slots]
         return Slots(self.gaps[slots], self.first[slots], m, np.array([len(m)]))
 
     @classmethod
     def concatenate(cls, parts: Sequence[Slots]) -> Slots:
-        """Return the slots of all groups of all parts."""
         if len(parts) == 1:
             return parts[0]
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__))

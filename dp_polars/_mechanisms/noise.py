@@ -527,7 +527,6 @@ def _geometric(count: int, scale: Fraction, words: WordSource) -> _Whole:
 
 
 def _exact_floor(uniform: Uniform, scale: Fraction) -> int:
-    """Return ⌊−ln(uniform)·scale⌋."""
     return floor_of(lambda bits: -uniform(bits).log() * ball(scale))
 
 

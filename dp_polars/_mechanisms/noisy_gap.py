@@ -225,7 +225,6 @@ Led: TypeAlias = "tuple[Ints, Ints]"
 
 
 def type_with_lead(answer: pl.DataType, lead: pl.DataType) -> pl.Struct:
-    """Return the type of answers that come with their lead."""
     return pl.Struct({"answer": answer, "lead": lead})
 
 

@@ -122,7 +122,6 @@ class PartitionSelection(KeySelection):
         return 1 + floor_of(ratio)
 
     def draw(self, people: Ints) -> tuple[NDArray[np.bool_], None]:
-        """Draw once for each key: see `KeySelection.draw`."""
         return self.shown(people, system_words()), None
 
     def shown(self, people: Ints, words: WordSource) -> NDArray[np.bool_]:
@@ -140,8 +139,6 @@ class PartitionSelection(KeySelection):
         return shown
 
     def people_for(self, chance: float) -> int:
-        """Return from how many people on a key is shown with this probability at least."""
-
         def enough(people: int) -> bool:
             return people >= _NEVER or bool(self.floats(np.array([people]))[0] >= chance)
 
@@ -195,12 +192,10 @@ class GaussianThreshold(KeySelection):
     threshold: int
 
     def draw(self, people: Ints) -> tuple[NDArray[np.bool_], Ints]:
-        """Draw once for each key: see `KeySelection.draw`."""
         noisy = add_noise(np.minimum(people, LARGEST_VALUE), gaussian_noise(len(people), self.variance))
         return noisy >= self.threshold, noisy
 
     def people_for(self, chance: float) -> int:
-        """Return from how many people on a key is shown with this probability at least."""
         deviation = math.sqrt(self.variance)
 
         def enough(people: int) -> bool:

@@ -70,15 +70,12 @@ class Cells:
 
     @property
     def totals(self) -> Ints:
-        """Rows of each group."""
         return np.diff(offsets(self.counts)[offsets(self.sizes)])
 
     def at(self, positions: Ints | slice, sizes: Ints) -> Cells:
-        """Return some of the cells; `sizes` says how many belong to each group."""
         return Cells(self.codes[positions], self.bits[positions], self.counts[positions], sizes)
 
     def group(self, group: int) -> Cells:
-        """Return the cells of one group."""
         end = int(self.sizes[: group + 1].sum())
         return self.at(slice(end - int(self.sizes[group]), end), self.sizes[[group]])
 
@@ -177,7 +174,6 @@ class _Window:
         return _Window(*(getattr(self, name)[positions] for name in _COLUMNS))
 
     def wanted(self) -> Ints:
-        """Return how many rows of each cell are wanted."""
         upto = np.minimum(self.ranks + self.counts, self.high)
         wanted: Ints = np.maximum(upto - np.maximum(self.ranks, self.low), 0)
         return wanted
@@ -286,7 +282,6 @@ class Node:
 
     @property
     def depth(self) -> int:
-        """Number of levels from here on."""
         return 1 + max(0 if child is None else child.depth for child in (self.left, self.right))
 
     @property

@@ -312,7 +312,6 @@ class Blocks:
     left_out: Ints | None = None
 
     def sizes(self) -> Ints:
-        """Return the number of blocks of each group."""
         return lengths_from(self.starts, len(self.gaps))
 
 
@@ -472,7 +471,6 @@ def _are_near(gaps: GapArray, rate: Fraction) -> NDArray[np.bool_]:
 
 
 def exponents_of(gaps: GapArray, rate: Fraction | float) -> Floats:
-    """Return rate·gap."""
     with np.errstate(over="ignore"):  # infinite: far
         return np.multiply(gaps, float(rate), dtype=np.float64)
 

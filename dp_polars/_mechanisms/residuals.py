@@ -120,11 +120,9 @@ class Plan:
     noises: tuple[tuple[Axes, Noise], ...]
 
     def shape(self, axes: Axes) -> Axes:
-        """Return how many values some dimensions have."""
         return tuple(self.sizes[axis] for axis in axes)
 
     def cells(self, axes: Iterable[int]) -> int:
-        """Return how many combinations some dimensions have."""
         return math.prod(self.sizes[axis] for axis in axes)
 
     @cached_property

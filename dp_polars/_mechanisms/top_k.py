@@ -238,7 +238,6 @@ class _Steps:
 
     @cached_property
     def owner(self) -> Ints:
-        """Group of each block."""
         return owners(self.sizes)
 
     def log_multiplicities(self) -> tuple[Floats, float]:

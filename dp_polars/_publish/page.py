@@ -97,7 +97,6 @@ def heading(text: str, number: int | None = None) -> str:
 
 
 def section(title: str, *parts: str, number: int | None = None, hidden: bool = False) -> str:
-    """Return a part of the page with its heading."""
     return f"<section{' hidden' * hidden}>{heading(title, number)}{''.join(parts)}</section>"
 
 
@@ -112,7 +111,6 @@ def _note(text: str) -> str:
 
 
 def message(messages: Mapping[str, str], *fields: str) -> str:
-    """Return what the package says of these fields."""
     return "".join(
         f'<div class="dp-wrong" role="alert">{html.escape(messages[name])}</div>' for name in fields if name in messages
     )
@@ -143,14 +141,16 @@ def shares(plan: Plan, drafted: Draft, fields: Mapping[Question, object]) -> Ite
         wanted = plan.questions[question]
         unit = {"mean": "", "sum": "", "share": "", "median": " rows", "len": " rows"}.get(question.ask, " people")
         what = f"off by at most {wanted:,g}{unit}" if plan.by_error else f"{wanted:g} part{'s' * (wanted != 1)}"
-        note = "" if name not in found else _cost_of(found[name]) if plan.by_error else f"error: {_error(found[name])}"
+        note = (
+            ""
+            if name not in found
+            else f"costs ε = {_number(found[name]['epsilon'])}"
+            if plan.by_error
+            else f"error: {_error(found[name])}"
+        )
         if values_field_of(question) in drafted.messages and name not in found:
             note = f"not asked yet: see the public values of {shown(question.column or name)}"
         yield fielded(f"{shown(name)}: {what}", fields[question], message(drafted.messages, field_of(question)), note)
-
-
-def _cost_of(output: Mapping[str, Any]) -> str:
-    return f"costs ε = {_number(output['epsilon'])}"
 
 
 def _error(output: Mapping[str, Any]) -> str:
@@ -243,7 +243,6 @@ def _first(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def figure(title: str, chart: alt.LayerChart, note: str = "") -> str:
-    """Return a chart as an SVG with a title."""
     return f"<figure><figcaption>{html.escape(title)}</figcaption>{svg_of(chart)}{_note(note)}</figure>"
 
 

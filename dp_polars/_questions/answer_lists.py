@@ -70,7 +70,6 @@ class QuantileList(ListQuery):
 
     @property
     def root(self) -> Node:
-        """The tree of the quantiles."""
         return tree(self.alphas)
 
     @property
@@ -79,17 +78,14 @@ class QuantileList(ListQuery):
 
     @property
     def is_ordered(self) -> bool:
-        """Whether answers lie on a line: each of a list does."""
         return True
 
     @property
     def counts_people(self) -> bool:
-        """Whether a person counts once: rows count, as for one quantile."""
         return False
 
     @property
     def bounds_people(self) -> bool:
-        """Whether the range also bounds one person's effect."""
         return False
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
@@ -102,26 +98,21 @@ class QuantileList(ListQuery):
 
     @property
     def fixed_type(self) -> pl.DataType:
-        """Type of the answers."""
         return pl.List(self.candidates.dtype)
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
-        """Return the answer's type; a TypeError where a column has none."""
         self.coding(*columns).encoder()
         return self.fixed_type
 
     def coding(self, *columns: pl.DataType) -> Coding:
-        """Return the codes of rows: each value counts as its nearest candidate."""
         return NearestCoding(self.candidates, *columns)
 
     def draw_codes(self, histogram: Histogram, *columns: pl.DataType) -> Ints:  # noqa: ARG002
-        """Draw the codes of each group's list."""
         size = self.candidates.size
         law = LAWS[self.claim.mechanism]
         return TreeDraw(self.root, size, digit_bits(size), self.claim.rate, law).groups(histogram)
 
     def true_codes(self, histogram: Histogram, *columns: pl.DataType) -> Ints:  # noqa: ARG002
-        """Return the codes of the lower quantiles."""
         found = np.zeros((len(histogram.sizes), self.width), np.int64)
         some = histogram.sizes > 0
         running, totals = np.cumsum(histogram.weights), histogram.totals
@@ -162,12 +153,10 @@ class QuantileList(ListQuery):
         return upto - starts(histogram.totals)[:, None]
 
     def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:  # noqa: ARG002
-        """Return the lists of candidates."""
         return in_lists(self.candidates.take(codes.ravel()), self.width)
 
     @property
     def distance_unit(self) -> str:
-        """What distances between the candidates are measured in."""
         return distance_unit(self.candidates.dtype)[0]
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float:  # noqa: ARG002
@@ -248,13 +237,11 @@ class TopK(OfCategories, ListQuery):
             raise ValueError(msg)
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
-        """Return R of one row, or person, in each draw."""
         # The joint score of one candidate is that of a mode.
         return CountScore().range(relation) * (2 if self.joint and self.k > 1 else 1) * self.most
 
     @property
     def fixed_type(self) -> pl.DataType | None:
-        """Type of the lists, by that of the candidates."""
         return None if self.candidates.values is None else pl.List(self.candidates.values.dtype)
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
@@ -266,11 +253,9 @@ class TopK(OfCategories, ListQuery):
 
     @property
     def width(self) -> int:
-        """How many answers a list has."""
         return self.k
 
     def draw_codes(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
-        """Draw the codes of each group's list, shape (g, k)."""
         rate = self.claim.rate_in(self.step(*columns))
         draw = Draw(self.coding(*columns).size, CountScore(), rate, LAWS[self.claim.mechanism])
         drawn = draw_jointly if self.joint else peel
@@ -291,11 +276,9 @@ class TopK(OfCategories, ListQuery):
 
     @property
     def distance_unit(self) -> str | None:
-        """What mistakes are measured in. None: rows, or people."""
         return self.error_unit
 
     def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:
-        """Return the lists of candidates that codes stand for."""
         return in_lists(self.values(*columns).gather(codes.ravel()), self.k)
 
     def in_unit(self, unit: Unit) -> TopK:

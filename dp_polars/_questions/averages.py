@@ -33,11 +33,9 @@ class Average(Clipped):
 
     @property
     def fixed_type(self) -> pl.DataType:
-        """Type of the answers."""
         return pl.Float64()
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
-        """Return the answer's type; a TypeError where a column of this type has none."""
         for claim in self.noise(*columns):
             check_scale(claim)
         return pl.Float64()
@@ -48,7 +46,6 @@ class Average(Clipped):
 
     @property
     def fewest(self) -> int:
-        """The least number of rows that have an answer."""
         return 1
 
     @abstractmethod
@@ -57,7 +54,6 @@ class Average(Clipped):
 
     @property
     def parts(self) -> int:
-        """One histogram for each draw."""
         return len(self.changes())
 
     @property
@@ -82,7 +78,6 @@ class Average(Clipped):
         """Return the answers that totals stand for: arrays that go together, also of floats."""
 
     def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
-        """Return the answers that totals stand for."""
         return pl.Series(self.of_totals(totals, *columns))
 
     @property
@@ -104,7 +99,6 @@ class Average(Clipped):
         """Return the smallest and the largest answer for totals that are no further from these than bounds."""
 
     def presented(self, drawn: Sequence[pl.Series], beta: float | None, *columns: pl.DataType) -> tuple[pl.Series, ...]:
-        """Return the answers, and the ends of their ranges, from the noisy totals of each group."""
         numbers = [column.to_numpy() for column in drawn]
         answers = self.named(numbers, *columns)
         if beta is None:
@@ -149,7 +143,6 @@ class Mean(Average):
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The bounds."""
         return float(self.lower), float(self.upper)
 
     def _extremes(
@@ -199,7 +192,6 @@ class Share(Mean):
 
     @classmethod
     def of(cls, claim: Claim) -> Self:
-        """Return the share at a claim."""
         return cls(Fraction(0), Fraction(1), Fraction(1), claim)
 
     def units(self, *columns: pl.DataType) -> Units:
@@ -218,7 +210,6 @@ class Share(Mean):
 
     @property
     def error_unit(self) -> str:
-        """What errors are measured in."""
         return "shares"
 
     def note(self, size: int, alternative: HistogramQuery | None) -> str | None:  # noqa: ARG002
@@ -258,7 +249,6 @@ class Variance(Average):
         )
 
     def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
-        """Return what the histograms are of: distances, their squares, and rows with a value."""
         return (
             Evidence(OneCode(), self.units(*columns)),
             Evidence(OneCode(), self.squares(*columns)),
@@ -280,7 +270,6 @@ class Variance(Average):
 
     @property
     def fewest(self) -> int:
-        """The least number of rows that have an answer."""
         return 1 + self.ddof
 
     @property
@@ -290,7 +279,6 @@ class Variance(Average):
 
     @property
     def error_unit(self) -> str:
-        """What errors are measured in."""
         return "the column's unit, squared"
 
     def _shown(self, variance: Any) -> Any:  # noqa: ANN401
@@ -394,7 +382,6 @@ class Variance(Average):
 
     @property
     def _is_root(self) -> bool:
-        """Whether the root of the variance is shown."""
         return False
 
     def __str__(self) -> str:
@@ -411,11 +398,9 @@ class Deviation(Variance):
 
     @property
     def error_unit(self) -> str:
-        """What errors are measured in."""
         return "the column's unit"
 
     def _shown(self, variance: Any) -> Any:  # noqa: ANN401
-        """Return the root."""
         return np.sqrt(variance)
 
     @property

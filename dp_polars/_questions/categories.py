@@ -110,7 +110,6 @@ class Quantile(Choice):
 
     @property
     def is_ordered(self) -> bool:
-        """Whether answers lie on a line."""
         return True
 
     @property
@@ -164,7 +163,6 @@ class QuantileWithInterval(Quantile):
 
     @property
     def has_interval(self) -> bool:
-        """Whether two ends are drawn with every answer."""
         return True
 
     def with_claim(self, claim: Claim) -> Self:
@@ -273,12 +271,10 @@ class OfPeopleOrRows(OfCodes):
 
     @property
     def counts_people(self) -> bool:
-        """Whether a person counts once for each candidate, where it is known who they are."""
         return self.of_people
 
     @property
     def bounds_people(self) -> bool:
-        """Whether the range also bounds one person's effect on a group."""
         return self.of_people
 
 
@@ -304,7 +300,6 @@ class OfCategories(OfPeopleOrRows):
         return self.candidates.for_column(columns[0] if columns else None)
 
     def coding(self, *columns: pl.DataType) -> Coding:
-        """Return the codes of rows: positions of candidates."""
         return CategoryCoding(self.candidates, *columns[:1])
 
     def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
@@ -333,12 +328,10 @@ class OfCategories(OfPeopleOrRows):
 
     @property
     def clips(self) -> str | None:
-        """The weights of a person for a candidate, together."""
         return None if self.weights is None else f"clips a person's weights to {show(self.most)}"
 
     @property
     def error_unit(self) -> str | None:
-        """What errors are measured in, where that is not rows or people."""
         return None if self.weights is None else "the weights' unit"
 
     @property
@@ -397,11 +390,9 @@ class Mode(OfCategories, Choice):
 
     @property
     def fixed_type(self) -> pl.DataType | None:
-        """Type of the answers; None where only the column's type names the candidates."""
         return None if self.candidates.values is None else self._with_lead(self.candidates.values.dtype)
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
-        """Return the answer's type for a column's; a TypeError where that can't be."""
         answer, constant, step = self.values(*columns).dtype, self.too_few, self.step(*columns)
         if constant is not None and (constant / step).denominator != 1:
             msg = f"too_few must be a whole multiple of the step of the weights, got {constant}."
@@ -445,14 +436,12 @@ class Mode(OfCategories, Choice):
         return with_lead(self.named(codes, *columns), in_units, leads < 0)
 
     def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
-        """Draw one answer per group from its histogram, also for groups without rows."""
         if not self.has_lead:
             return super().drawn(histograms, *columns)
         (histogram,) = histograms
         return (self._led(lead_groups(self.draw(*columns), self.scored(histogram, *columns)), *columns),)
 
     def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
-        """Draw one answer per group from the codes of its rows."""
         if self.too_few is None and self.has_lead and weights is None:
             return self._led(lead_from_rows(self.draw(*columns), codes, lengths), *columns)
         if self.too_few is None:

@@ -81,7 +81,6 @@ class ArgMax(Query):
         return step
 
     def answers_of_rows(self, columns: Sequence[pl.Series], lengths: Ints) -> pl.Series:
-        """Draw the position of one row per group; null where no row has a finite score."""
         (values,) = columns
         self.answer_type(*(column.dtype for column in columns))
         scores, offered = column_types.exact_values(values), column_types.are_finite(values)
@@ -110,7 +109,6 @@ class ArgMaxOfOwn(Query):
 
     @property
     def fixed_type(self) -> pl.DataType:
-        """Type of the answer, a row's position."""
         return pl.UInt32()
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
@@ -186,7 +184,6 @@ class FirstAbove(OfPeopleOrRows):
     of_people: bool = True
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
-        """Return R of one row, or person: see the class."""
         return Fraction(2 if relation == "add_or_remove_one" else 3)
 
     def coding(self, *columns: pl.DataType) -> Coding:
@@ -208,13 +205,11 @@ class FirstAbove(OfPeopleOrRows):
 
     @property
     def fixed_type(self) -> pl.DataType | None:
-        """Type of the answers; None where only the column's type names the candidates."""
         if isinstance(self.candidates, Categories) and self.candidates.values is None:
             return None
         return self._with_lead(self._values_type())
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
-        """Return the answer's type for a column's; a TypeError where that can't be."""
         return self._with_lead(self._values_type(*columns))
 
     def search(self, *columns: pl.DataType) -> Search:
@@ -231,7 +226,6 @@ class FirstAbove(OfPeopleOrRows):
         return values.zip_with(pl.Series(codes >= 0), pl.Series([None], dtype=values.dtype))
 
     def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
-        """Draw one answer per group from its histogram, also for groups without rows."""
         (histogram,) = histograms
         codes, leads = first_above_groups(self.search(*columns), histogram)
         named = self.named(codes, *columns)

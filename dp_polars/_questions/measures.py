@@ -47,17 +47,14 @@ class Measure(HistogramQuery):
 
     @property
     def counts_people(self) -> bool:
-        """Whether a person counts once for each code, where it is known who they are."""
         return False
 
     @property
     def bounds_people(self) -> bool:
-        """Whether `range_of` also bounds one person's effect on a group."""
         return False
 
     @property
     def has_ranges(self) -> bool:
-        """Numbers have ranges."""
         return True
 
     @property
@@ -87,7 +84,6 @@ class Measure(HistogramQuery):
         return (self.claim,)
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
-        """Return an error that is exceeded with probability at most `beta`."""
         return float(noise_bound(self.claim, beta))
 
 
@@ -96,21 +92,17 @@ class Total(Measure):
 
     @property
     def is_ordered(self) -> bool:
-        """Whether answers lie on a line."""
         return True
 
     @property
     def fixed_size(self) -> int:
-        """One number."""
         return 1
 
     @property
     def parts(self) -> int:
-        """Number of histograms."""
         return 1
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
-        """Return what one row changes. In one group, a row that goes and one that comes change the same number."""
         return self.largest if groups == 1 and self.is_one_sided else super().range_of(relation, groups)
 
     @abstractmethod
@@ -122,11 +114,9 @@ class Total(Measure):
         return tuple(pl.Series(noisy(*one)) for one in zip(totals, self.noise(*columns), strict=True))
 
     def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
-        """Draw a whole number for each group and histogram, also for groups without rows."""
         return self.drawn_of_totals([totals_of(histogram) for histogram in histograms], *columns)
 
     def drawn_types(self, *columns: pl.DataType) -> tuple[pl.DataType, ...]:  # noqa: ARG002
-        """Return a whole number for each histogram."""
         return (pl.Int64(),) * self.parts
 
 
@@ -138,7 +128,6 @@ class Multiple(Total):
         """Return what a total of one is in the answer's unit."""
 
     def presented(self, drawn: Sequence[pl.Series], beta: float | None, *columns: pl.DataType) -> tuple[pl.Series, ...]:
-        """Return the totals in the answer's unit, and the ends of their ranges."""
         numbers, (claim,) = drawn[0].to_numpy(), self.noise(*columns)
         return tuple(self.named([numbers + off], *columns) for off in _offsets(claim, beta))
 
@@ -173,53 +162,42 @@ class Count(Multiple):
 
     @property
     def counts_people(self) -> bool:
-        """Whether a person counts once."""
         return self.counted == "people"
 
     @property
     def bounds_people(self) -> bool:
-        """Whether one person's effect on a group is at most 1: there is one code."""
         return self.counted == "people"
 
     @property
     def needs_people(self) -> bool:
-        """Whether it must be known who is a person."""
         return self.counted == "people"
 
     @property
     def adds_up(self) -> bool:
-        """Every row, or person, adds one."""
         return True
 
     @property
     def is_count(self) -> bool:
-        """Rows, values or people are counted."""
         return True
 
     @property
     def fixed_type(self) -> pl.DataType:
-        """Type of the answers."""
         return pl.Int64()
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:  # noqa: ARG002
-        """Return the answer's type."""
         return pl.Int64()
 
     def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:  # noqa: ARG002
-        """Return what the histogram is of: every row, every row with a value, or every null."""
         return (Evidence(OneCode(nulls=self.counted == "nulls")),)
 
     @property
     def largest(self) -> Fraction:
-        """One row, or person, adds one."""
         return Fraction(1)
 
     def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:  # noqa: ARG002
-        """Return the numbers."""
         return pl.Series(totals[0])
 
     def answer_step(self, *columns: pl.DataType) -> Fraction:  # noqa: ARG002
-        """Return one row, or person."""
         return Fraction(1)
 
     def __str__(self) -> str:
@@ -236,56 +214,45 @@ class ValueCounts(OfCodes, Measure):
 
     @property
     def counts_people(self) -> bool:
-        """Whether a person counts once for each candidate, where it is known who they are."""
         return True
 
     @property
     def is_count(self) -> bool:
-        """Rows or people are counted."""
         return True
 
     @property
     def fixed_type(self) -> pl.DataType | None:
-        """Type of the answers, by that of the candidates."""
         return self._type(None)
 
     def _type(self, column: pl.DataType | None) -> pl.DataType:
         return pl.List(pl.Struct({"value": self.candidates.for_column(column).dtype, "count": pl.Int64}))
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
-        """Return the answer's type for a column's; a TypeError where that can't be."""
         return self._type(*columns)
 
     def coding(self, *columns: pl.DataType) -> Coding:
-        """Return the codes of rows: positions of candidates."""
         return CategoryCoding(self.candidates, *columns)
 
     def answer_width(self, *columns: pl.DataType) -> int:
-        """Return how many counts a group's answer has."""
         return self.coding(*columns).size
 
     @property
     def largest(self) -> Fraction:
-        """One row adds one to one count."""
         return Fraction(1)
 
     @property
     def adds_up(self) -> bool:
-        """Every row adds one to a count."""
         return True
 
     def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
-        """Draw the counts of all candidates of each group."""
         (histogram,) = histograms
         counts = noisy(self.counts_of(histogram, *columns), self.claim)
         return (in_lists(pl.Series(counts), self.answer_width(*columns)),)
 
     def drawn_types(self, *columns: pl.DataType) -> tuple[pl.DataType, ...]:  # noqa: ARG002
-        """Return a list of counts."""
         return (pl.List(pl.Int64()),)
 
     def presented(self, drawn: Sequence[pl.Series], beta: float | None, *columns: pl.DataType) -> tuple[pl.Series, ...]:
-        """Return the counts with their candidates, and the ends of their ranges."""
         counts = drawn[0].explode().to_numpy()
         return tuple(self.named(counts + off, *columns) for off in _offsets(self.claim, beta))
 
@@ -482,12 +449,10 @@ class Clipped(Total):
 
     @property
     def error_unit(self) -> str:
-        """What errors are measured in."""
         return "the column's unit"
 
     @property
     def is_one_sided(self) -> bool:
-        """Whether no two values have different signs."""
         return self.lower >= 0 or self.upper <= 0
 
 
@@ -508,11 +473,9 @@ class Sum(Clipped, Multiple):
 
     @property
     def fixed_type(self) -> pl.DataType | None:
-        """Type of the answers; None where the column's type decides."""
         return pl.Float64() if self.of_floats else None
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
-        """Return the answer's type for a column's; a TypeError where that can't be."""
         step = self.units(*columns).step
         check_scale(self._in_steps(step))
         return type_in_steps(step, *columns, of_floats=self.of_floats)
@@ -523,12 +486,10 @@ class Sum(Clipped, Multiple):
 
     @property
     def largest(self) -> Fraction:
-        """The most that one row adds or takes away, in the column's unit."""
         return max(abs(self.lower), abs(self.upper))
 
     @property
     def adds_up(self) -> bool:
-        """Whether no row takes away."""
         return self.lower >= 0
 
     @property
@@ -545,15 +506,12 @@ class Sum(Clipped, Multiple):
         return replace(self.claim, score_range=self.claim.score_range / step)
 
     def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:
-        """Return the claim of the noise, in steps."""
         return (self._in_steps(self.known_step(*columns)),)
 
     def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
-        """Return whole units of the step as numbers of the answer's type."""
         return in_steps(totals[0], self.units(*columns).step, self.answer_type(*columns))
 
     def answer_step(self, *columns: pl.DataType) -> Fraction:
-        """Return the step."""
         return self.units(*columns).step
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
@@ -580,7 +538,6 @@ class RowsCut(Sum):
 
     @property
     def error_unit(self) -> str:
-        """What errors are measured in."""
         return "rows"
 
     def __str__(self) -> str:
@@ -619,7 +576,6 @@ class SumOfPeople(Sum):
 
     @property
     def counts_people(self) -> bool:
-        """A person counts once."""
         return True
 
     @property
@@ -629,32 +585,26 @@ class SumOfPeople(Sum):
 
     @property
     def needs_people(self) -> bool:
-        """It must be known who is a person."""
         return True
 
     @property
     def is_one_sided(self) -> bool:
-        """Whether no two totals have different signs."""
         return self.lowest >= 0 or self.highest <= 0
 
     @property
     def largest(self) -> Fraction:
-        """The most that one person adds or takes away, in the column's unit."""
         return max(abs(self.lowest), abs(self.highest))
 
     @property
     def adds_up(self) -> bool:
-        """Whether no person takes away."""
         return self.lowest >= 0
 
     @property
     def span(self) -> Fraction:
-        """The most that one person in the place of another changes, in the column's unit."""
         return max(self.highest, Fraction(0)) - min(self.lowest, Fraction(0))
 
     @property
     def clips(self) -> str:
-        """Which totals are clipped."""
         return f"clips a person's total to {show(self.lowest)} … {show(self.highest)}"
 
     def __str__(self) -> str:

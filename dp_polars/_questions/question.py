@@ -289,7 +289,6 @@ class HistogramQuery(Query):
         return self.presented(self.drawn([histogram], *columns), None, *columns)[0]
 
     def answers_of_rows(self, columns: Sequence[pl.Series], lengths: Ints) -> pl.Series:
-        """Draw one answer per group from its rows: see `Query.answers_of_rows`."""
         types = tuple(column.dtype for column in columns)
         (evidence,) = self.evidence(*types)
         return self.answers_of_codes(*evidence.of_rows(columns), lengths, types)
@@ -303,7 +302,6 @@ class OfCodes(HistogramQuery):
         """Return the codes of rows of such columns."""
 
     def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
-        """Return what the histogram is of: the candidates, each row weighing one."""
         return (Evidence(self.coding(*columns)),)
 
 
@@ -421,7 +419,6 @@ class ListQuery(OfCodes):
         return self.width
 
     def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
-        """Draw a list for each group from its histogram, also for groups without rows."""
         (histogram,) = histograms
         return (self.named(self.draw_codes(histogram, *columns), *columns),)
 

@@ -441,7 +441,6 @@ class Statement:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Statement:
-        """Return the statement of these facts."""
         return cls(json.dumps(facts))
 
     @property
@@ -497,7 +496,9 @@ class Statement:
             "about": self._title,
             "state": state_of(facts),
             "loss": "not known" if facts["loss"] is None else f"{amount(facts['loss'])}, {facts['loss']['variant']}",
-            "protects": " ".join(map(str, stated(facts, _field("privacy_unit")))),
+            "protects": " ".join(
+                map(str, stated(facts, next(field for field in FIELDS if field.name == "privacy_unit")))
+            ),
             "outputs": ", ".join(output["name"] for one in facts["releases"] for output in one["outputs"]) or "none",
             "open": ", ".join(self._open()) or "nothing",
         }
@@ -544,10 +545,6 @@ class Statement:
                 )
                 raise ValueError(msg)
         return {**sections.pop("record"), "deployment": sections}
-
-
-def _field(name: str) -> Field:
-    return next(field for field in FIELDS if field.name == name)
 
 
 def _value(facts: Mapping[str, Any], field: Field) -> object:

@@ -23,7 +23,6 @@ from dp_polars._bins.candidates import Grid
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dp_polars._accounting.claims import Claim
     from dp_polars._accounting.terms import Unit
     from dp_polars._base.numbers import Number
     from dp_polars._questions.question import Asked
@@ -276,18 +275,13 @@ def output_facts(name: str, query: Asked, selects: str, types: Sequence[pl.DataT
         "name": name,
         "selects": selects,
         "mechanism": claim.mechanism,
-        "loss": loss_of_claim(claim),
+        "loss": {"unit": claim.loss.unit, **number_facts(claim.loss.value), "delta": number_facts(claim.delta)},
         "rate": float(claim.rate),
         "scale": float(1 / claim.rate) if "discrete" in claim.mechanism else None,
         "score_range": str(claim.score_range),
         "draws": claim.draws,
         "candidates": _candidates(query, types),
     }
-
-
-def loss_of_claim(claim: Claim) -> Facts:
-    """Return what an output costs, exactly."""
-    return {"unit": claim.loss.unit, **number_facts(claim.loss.value), "delta": number_facts(claim.delta)}
 
 
 def _candidates(query: Asked, types: Sequence[pl.DataType]) -> str | None:

@@ -88,7 +88,6 @@ class KeysThatAreThere(Asked):
         return ("rho",) if self.counts else super().loss_units
 
     def with_claim(self, claim: Claim) -> Self:
-        """Return the same question with another claim, by which keys can be selected."""
         return super().with_claim(claim)._checked()
 
     def _checked(self) -> Self:

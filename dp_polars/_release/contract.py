@@ -51,12 +51,10 @@ class Output:
 
     @property
     def dtype(self) -> pl.DataType:
-        """Type of the answers."""
         return self.query.answer_type(*self.types)
 
     @property
     def drawn_types(self) -> tuple[pl.DataType, ...]:
-        """Types of the columns of `drawn`."""
         return self.query.drawn_types(*self.types)
 
     def names(self, *, ranges: bool) -> list[str]:
@@ -126,7 +124,6 @@ class Shown:
 
     @property
     def names(self) -> list[list[str]]:
-        """The columns of each output."""
         return [output.names(ranges=bool(self.presentation.ranges)) for output in self.outputs]
 
     def columns(self, drawn: Sequence[pl.Series]) -> list[list[pl.Series]]:
@@ -193,12 +190,10 @@ class Tally:
 
     @property
     def names(self) -> list[str]:
-        """The names of plain columns."""
         return [column.meta.root_names()[0] for column in self.columns]
 
     @property
     def coding(self) -> Coding:
-        """Columns -> code; a row without a code is ignored."""
         return self.evidence.coding
 
     @property
@@ -327,22 +322,18 @@ class Product:
 
     @property
     def columns(self) -> list[str]:
-        """The names of the key columns."""
         return [one.name for one in self.values]
 
     @property
     def dtypes(self) -> list[pl.DataType]:
-        """Their types."""
         return [one.dtype for one in self.values]
 
     @property
     def width(self) -> int:
-        """How many key columns there are."""
         return len(self.values)
 
     @property
     def height(self) -> int:
-        """How many combinations there are."""
         return prod(map(len, self.values))
 
     @property
@@ -385,12 +376,10 @@ class Work:
 
     @property
     def groups(self) -> int:
-        """Number of public groups."""
         return 1 if self.keys is None else self.keys.height
 
     @property
     def released_types(self) -> list[pl.DataType]:
-        """The types of the public keys and of the answers."""
         return [*([] if self.keys is None else self.keys.dtypes), *(output.dtype for output in self.outputs)]
 
     def histogram(self, groups: Ints, codes: Ints, weights: Ints) -> Histogram:
@@ -442,7 +431,6 @@ class KeyWork:
 
     @property
     def released_types(self) -> list[pl.DataType]:
-        """The types of the keys."""
         return self.types.dtypes()
 
     def assemble(self, keys: pl.DataFrame, people: Ints) -> pl.DataFrame:
@@ -593,7 +581,6 @@ class LocalEngine(Engine[pl.DataFrame]):
     """An engine whose histograms, and keys, come to this process and are drawn here."""
 
     def prepare(self, work: Work | KeyWork, presentation: Presentation = AS_DRAWN) -> Callable[[], Drawn[pl.DataFrame]]:
-        """Return what counts, and then draws."""
         if isinstance(work, KeyWork):
             count_people = self.prepare_people_by_key(work)
             return lambda: _DrawnHere(work.assemble(*count_people()), work, presentation)
@@ -609,7 +596,6 @@ class LocalEngine(Engine[pl.DataFrame]):
         """Return what finds every key that somebody has, once, in any order, and the number of people who have it."""
 
     def unpacked(self, answer: bytes, work: Work | KeyWork, presentation: Presentation) -> Drawn[pl.DataFrame]:
-        """Return what was drawn, from Arrow IPC."""
         return _DrawnHere(pl.read_ipc(BytesIO(answer)), work, presentation)
 
 

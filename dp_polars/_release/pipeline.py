@@ -80,7 +80,6 @@ class PersonGroups(Step):
 
     @property
     def looks_at_order(self) -> bool:
-        """Whether the order of the columns may decide what comes out."""
         return any(expr.meta.has_multiple_outputs() for expr in self.expressions)
 
     def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
@@ -93,7 +92,6 @@ class PersonGroups(Step):
         return of_groups(self.expressions, schema, unit or (), self.keys, self.name).adds_floats
 
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
-        """Return what runs this step; an error where it looks at more than one person's rows, or at their order."""
         keys, unit = list(self.keys), unit or ()
         taken = of_groups(self.expressions, schema, unit, keys, self.name)
         person = is_a_person(unit, schema)
@@ -316,7 +314,6 @@ class Rename(Step):
         return {name: self.mapping(name) for name in names} if callable(self.mapping) else self.mapping
 
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
-        """Return what runs this step; an error where the privacy unit's name goes, or comes twice."""
         mapping = self._renamed(schema.names())
         if unit is not None and any(old != new and not {old, new}.isdisjoint(unit) for old, new in mapping.items()):
             msg = (
@@ -339,7 +336,6 @@ class Unnest(Step):
         return self.separator, self.structs.as_expr()
 
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:  # noqa: ARG002
-        """Return what runs this step; an error where a column is no struct, or a field is named like a column."""
         names = pl.LazyFrame(schema=schema).select(self.structs).collect_schema().names()
         with fitting(self.name):
             pl.LazyFrame(schema=schema).unnest(names, separator=self.separator).collect_schema()

@@ -49,7 +49,6 @@ class Limits:
 
     @property
     def everything(self) -> bool:
-        """Whether there is no bound."""
         return self == Limits()
 
 
@@ -75,7 +74,6 @@ class Layout:
 
     @property
     def bits(self) -> int:
-        """Bits of a cell."""
         return self.group_bits + self.code_bits
 
 
@@ -366,7 +364,6 @@ class Protection:
 
     @property
     def bounds(self) -> dict[str, int]:
-        """The bounds that there are, by name."""
         bounds = {name: getattr(self, name) for name in _BOUNDS}
         return {name: value for name, value in bounds.items() if value is not None}
 
@@ -394,7 +391,6 @@ class Protection:
         return self.privacy_unit is not None and query.counts_people
 
     def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:
-        """Return what the output counts."""
         return "people" if self.privacy_unit is None or self.counts_people(query) else "rows"
 
     def _bounds_groups_only(self, query: HistogramQuery) -> bool:

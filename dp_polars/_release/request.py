@@ -260,12 +260,10 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     @property
     def groups(self) -> int:
-        """Number of public groups that are answered."""
         return 1 if self.keys is None else self.keys.height
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """The claim of each output."""
         return tuple(ask.query.claim for ask in self.asks)
 
     @property
@@ -285,7 +283,6 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     @property
     def is_open(self) -> bool:
-        """Whether an output has no loss yet."""
         return any(claim.is_open for claim in self.claims)
 
     def refuse_open(self, call: str) -> None:
@@ -450,7 +447,6 @@ class AnyRequest(ABC, Generic[AskedT]):
         return Proved((engine.schema(dict.fromkeys(names)),))
 
     def _unit_and_keys(self) -> tuple[pl.Expr, ...]:
-        """Return the columns of the privacy unit and of the keys."""
         names = dict.fromkeys([*(self.protection.unit or ()), *([] if self.keys is None else self.keys.columns)])
         return tuple(cs.by_name(name).as_expr() for name in names)
 
@@ -579,18 +575,15 @@ class Request(AnyRequest[HistogramQuery]):
         return [self._explained(ask) | self._errors(ask, types) for ask, types in self.typed(engine)]
 
     def types(self, engine: Engine[Released] | None) -> dict[str, Columns]:
-        """Return the types of the columns of every output, by its name; none without an engine."""
         return {} if engine is None else {output.name: output.types for output in self.bind(engine).outputs}
 
     def protection_of(self, ask: Ask[HistogramQuery]) -> Protection:
-        """Return the protection of an output, with its own bounds."""
         return self.protection.of_output(ask.bounds)
 
     def bounds_of(self, ask: Ask[HistogramQuery]) -> dict[str, int]:
         return self.protection_of(ask).bounds_of(ask.query)
 
     def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:
-        """Return what an output counts."""
         return self.protection.counts(query)
 
     def drops(self) -> bool:

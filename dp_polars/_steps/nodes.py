@@ -237,7 +237,6 @@ def _parse(text: str) -> pl.Expr:
 
 
 def names(text: str) -> frozenset[str]:
-    """Return the names in a text."""
     return frozenset(text.split())
 
 

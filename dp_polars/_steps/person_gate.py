@@ -389,7 +389,7 @@ class _Apart:
     def window(self, node: Tree) -> Tree:
         if node["mapping"] != "GroupsToRows":
             self.refuse(person_rules.NOT_BY_ROWS, _named("over"))
-        keys = [self.key_of(key) for key in node["partition_by"] if not _is_constant(key)]
+        keys = [self.key_of(key) for key in node["partition_by"] if not (isinstance(key, dict) and "Literal" in key)]
         self.check_keys(keys)
         floats = {name for name in keys if self.schema[name].is_float()}
         columns = tuple(self.make(of_one_kind(name, self.schema[name])) if name in floats else name for name in keys)
@@ -434,7 +434,6 @@ class _Apart:
         return self.make(row_by_row(in_full(tree, self.call), self.columns, self.call))
 
     def refuse(self, rule: Rule, step: Step, details: str = "") -> NoReturn:
-        """Raise what a rule says of a step."""
         raise ValueError(rule.message(self.call, shown(step), details))
 
     # --- One expression of one group
@@ -920,7 +919,6 @@ class _Apart:
         return self.then(between.cast(dtype), group, inside=inside)
 
     def written(self, name: str, column: str, write: _Of) -> pl.Expr:
-        """Return a function of a column."""
         if name in _ENDS:
             return (pl.col(column) == _ENDS[name](pl.col(column))).arg_true().first()
         return in_full(write({"Column": column}), self.call)
@@ -944,7 +942,6 @@ class _Apart:
         return _Value({"Column": name})
 
     def refuse_function(self, step: Step) -> NoReturn:
-        """Refuse a function that is not taken."""
         self.refuse_by_rule(step)
         self.refuse(person_rules.UNKNOWN, step)
 
@@ -1042,10 +1039,6 @@ def _names_in(tree: Tree) -> Iterator[str]:
 
 def _column(value: _Value) -> pl.Expr:
     return pl.col(value.tree["Column"])
-
-
-def _is_constant(tree: Tree) -> bool:
-    return isinstance(tree, dict) and "Literal" in tree
 
 
 def _nodes(tree: Tree, kind: str) -> Iterator[Tree]:

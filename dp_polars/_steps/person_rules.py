@@ -97,7 +97,6 @@ def is_added_whole(name: str, dtype: PolarsDataType) -> bool:
 
 
 def is_an_integer(dtype: PolarsDataType | None) -> bool:
-    """Return whether a type is an integer of at most 64 bits."""
     return dtype is not None and dtype.is_integer() and dtype not in {pl.Int128, pl.UInt128}
 
 

@@ -454,7 +454,6 @@ def preparation_of(
 
 
 def files_of(readings: Sequence[Reading]) -> tuple[str, ...]:
-    """Return the files of the tables that a plan reads."""
     return tuple(file for reading in readings for file in reading.files)
 
 
@@ -479,7 +478,6 @@ def refuse_rewritten_files(
 
 
 def reading_of_arrow(dataset: Any, whose: Whose) -> Reading:  # noqa: ANN401
-    """Return what a pyarrow dataset reads."""
     files = tuple(files_of_arrow(dataset))
     return Reading(whose, files, None if files else dataset, names_of_csv(dataset))
 

@@ -172,7 +172,6 @@ class Step:
 
     @property
     def sources(self) -> list[object]:
-        """What is read."""
         return [step.source for step in self.every if not step.inputs]
 
 
@@ -185,7 +184,6 @@ class Unit:
 
     @property
     def all(self) -> frozenset[str]:
-        """All of these columns."""
         return frozenset[str]().union(*self.columns)
 
     def below(self, step: Step, place: int) -> Unit | None:

@@ -277,7 +277,6 @@ class Rule:
     condition: str = ""
 
     def refuses(self, step: Step) -> bool:
-        """Return whether the step is refused for this reason."""
         return (not self.steps or step.name in self.steps) and self.where(step)
 
     def message(self, call: str, step: str, details: str = "") -> str:

@@ -126,7 +126,6 @@ def read_anew(frame: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def module_of(function: object) -> str:
-    """Return the module of a function, also of a partial one."""
     return str(getattr(getattr(function, "func", function), "__module__", ""))
 
 

@@ -80,7 +80,6 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """List what is public, for completion."""
     return __all__
 
 

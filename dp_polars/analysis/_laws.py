@@ -312,7 +312,6 @@ class NoiseLaw:
         return weights
 
     def probability(self, x: Ints) -> NDArray[np.float64]:
-        """Return P(X = x)."""
         probability: NDArray[np.float64] = self._weights(x / self._step) / (self._total * self._step)
         return probability
 

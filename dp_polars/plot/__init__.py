@@ -71,7 +71,6 @@ _BESIDE: dict[str, Any] = {"align": "left", "baseline": "middle", "dx": 4, "font
 
 
 def __dir__() -> list[str]:
-    """List what is public, for completion."""
     return __all__
 
 

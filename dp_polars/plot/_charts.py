@@ -130,7 +130,6 @@ def lines(
 
 
 def along(points: pl.DataFrame, x: str, title: str, *, log: bool, width: int) -> alt.X:
-    """Return the x axis of a line."""
     style = {"values": _ticks(*_ends(points, x))} if log else {"tickCount": width // 60}
     return alt.X(x, type="quantitative", scale=scale_of(log), axis=axis_of(title, **style))
 
@@ -142,7 +141,6 @@ def scale_of(log: bool, domain: tuple[float, float] | None = None) -> alt.Scale:
 
 
 def axis_of(title: str, **style: Any) -> alt.Axis:  # noqa: ANN401
-    """Return an axis with a title."""
     return alt.Axis(title=title, **_AXIS, **{key: value for key, value in style.items() if value is not None})
 
 
@@ -169,7 +167,6 @@ def heading(text: str) -> alt.TitleParams:
 
 
 def svg_of(chart: alt.TopLevelMixin) -> str:
-    """Return a chart as an SVG; one that has not changed is not drawn again."""
     return _drawn(json.dumps(_drawable(chart.to_dict(validate=False))))
 
 
@@ -228,11 +225,6 @@ _WIDEST = 420
 _NUMBERS = 210
 
 
-def _row_height(groups: int) -> tuple[int, int]:
-    """Return the height of a group's row and the font size of its name."""
-    return (20, 12) if groups <= _MOST_HIGH_ROWS else (12, 10)
-
-
 def _end(values: NDArray[np.float64]) -> float | None:
     """Return where an axis ends, so that hopeless groups leave room for the others; None: at the largest value."""
     most, usual = float(values.max()), float(np.quantile(values, 0.75, method="lower"))
@@ -288,7 +280,7 @@ def over_groups(part: pl.DataFrame, keys: list[str]) -> list[Any]:
 
     A bar that is too long for the axis is cut; it has the colour of warnings, and its value ends in ».
     """
-    named, (height, font) = labels(part, keys), _row_height(part.height)
+    named, (height, font) = labels(part, keys), (20, 12) if part.height <= _MOST_HIGH_ROWS else (12, 10)
     part = part.with_row_index("rank")
     panels: list[Any] = []
     for column, title, scale, style in _measures(part):
@@ -376,7 +368,6 @@ def _width(released: pl.DataFrame, name: str) -> int:
 
 
 def labels(part: pl.DataFrame, keys: list[str]) -> list[str]:
-    """Return the names of the groups."""
     text = pl.concat_str([pl.col(key).cast(pl.String) for key in keys], separator=", ") if keys else pl.lit("all rows")
     return part.select(text.alias("group"))["group"].to_list()
 

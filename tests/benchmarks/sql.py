@@ -1,8 +1,8 @@
 """Releases in a database beside the same queries without privacy: ratios of times in one run, and memory.
 
-    python tests/benchmarks/sql.py [--engine duckdb postgres datafusion] [--rows 10_000_000] [--repeat 3] [--only WORD]
+    python tests/benchmarks/sql.py [--engine duckdb postgres] [--rows 10_000_000] [--repeat 3] [--only WORD]
 
-DuckDB runs in this process, on a file in a temporary folder; so does DataFusion, on a Parquet file of the same rows.
+DuckDB runs in this process, on a file in a temporary folder.
 Postgres is a cluster of its own (tests/sql/conftest.py).
 Each turn runs the query without privacy and then the release. Memory is what this process has resident at most while a
 release runs, above what it had before the first; with DuckDB its engine is in it.
@@ -101,7 +101,7 @@ def peak() -> Iterator[list[int]]:
 
 def fetched(found: Any) -> object:
     """All rows that a query without privacy gives."""
-    return found.fetchall() if hasattr(found, "fetchall") else found.collect()
+    return found.fetchall()
 
 
 def measure(con: Any, rows: int, repeat: int, only: str) -> None:
@@ -141,18 +141,6 @@ def on_duckdb(rows: int) -> Iterator[Any]:
 
 
 @contextmanager
-def on_datafusion(rows: int) -> Iterator[Any]:
-    """A Parquet file."""
-    with tempfile.TemporaryDirectory() as folder, on_duckdb(rows) as con:
-        file = Path(folder) / "rows.parquet"
-        con.raw_sql(f"COPY rows TO '{file}'")
-        con.disconnect()
-        reader = ibis.datafusion.connect()
-        reader.read_parquet(file, table_name="rows")
-        yield reader
-
-
-@contextmanager
 def on_postgres(rows: int) -> Iterator[Any]:
     """A server of its own."""
     from tests.sql.conftest import Server
@@ -172,7 +160,7 @@ def on_postgres(rows: int) -> Iterator[Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    engines = {"duckdb": on_duckdb, "postgres": on_postgres, "datafusion": on_datafusion}
+    engines = {"duckdb": on_duckdb, "postgres": on_postgres}
     parser.add_argument("--engine", nargs="+", choices=engines, default=["duckdb", "postgres"])
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000])
     parser.add_argument("--repeat", type=int, default=3)

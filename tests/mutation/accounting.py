@@ -260,7 +260,7 @@ MUTANTS = [
         "a claim is about no known neighbours", "accounting/test_claims.py::test_every_field_of_a_claim_is_checked"),
     _claims("Claim.__post_init__", "check_delta(self.delta)", "self.delta",
         "a delta is NaN", "accounting/test_claims.py::test_deltas_that_are_none"),
-    _claims("Claim._paid_rate", "self._paid_x(self.loss) / self.score_range", "self._paid_x(self.loss)",
+    _claims("Claim.__post_init__", "self._paid_x(self.loss) / self.score_range", "self._paid_x(self.loss)",
         "the rate is that of a range of 1", "accounting/test_claims.py::test_the_rate_of_pure_dp_is_exact"),
     _claims("Claim._check_keys", "self.delta != 0", "False",
         "a delta is claimed that is not spent", "accounting/test_claims.py::test_keys_spend_a_delta_and_only_they"),

@@ -429,7 +429,9 @@ def test_a_row_weighs_on_spark_what_it_weighs_on_polars(spark, few_tasks, kind):
         rows.select(
             "value",
             *(
-                _arithmetic.doubled(units, _arithmetic.units(units, sf.col("value"), dtype)).alias(str(i))
+                units.of_units(
+                    _arithmetic.units(units, sf.col("value"), dtype), _arithmetic.long, _arithmetic.divide
+                ).alias(str(i))
                 for i, units in enumerate(asked)
             ),
         )

@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import sqlite3
 import subprocess
 import tempfile
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.needs import lack, need
-from tests.sql.tools import NUMBERS, TYPES, to_datafusion, to_duckdb, to_postgres, to_sqlite
+from tests.sql.tools import NUMBERS, TYPES, to_duckdb, to_postgres
 
 _WAYS = ["/usr/lib/postgresql", "/usr/local/pgsql", "/opt/homebrew/opt"]
 
@@ -116,16 +114,8 @@ def reader(server, owner):
     con.disconnect()
 
 
-def datafusion():
-    """A connection of Ibis to DataFusion, which must be there."""
-    import ibis
-
-    need("datafusion")
-    return ibis.datafusion.connect()
-
-
-@pytest.fixture(params=["duckdb", "postgres", "sqlite", "datafusion"])
-def engine(request, tmp_path):
+@pytest.fixture(params=["duckdb", "postgres"])
+def engine(request):
     """The name of an engine, and what makes a table there of a frame."""
     import ibis
 
@@ -133,16 +123,6 @@ def engine(request, tmp_path):
         con = ibis.duckdb.connect()
         yield Made("duckdb", con, con, lambda frame: to_duckdb(con, frame))
         con.disconnect()
-    elif request.param == "datafusion":
-        con = datafusion()
-        yield Made("datafusion", con, con, lambda frame: to_datafusion(con, frame))
-    elif request.param == "sqlite":
-        file = tmp_path / "clinic.db"
-        owner = ibis.sqlite.connect(file)
-        with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as con:
-            reader = type(owner).from_connection(con)
-            yield Made("sqlite", owner, reader, lambda frame: to_sqlite(owner, reader, frame))
-        owner.disconnect()
     else:
         owner, reader = request.getfixturevalue("owner"), request.getfixturevalue("reader")
         yield Made("postgres", owner, reader, lambda frame: to_postgres(owner, reader, frame))
@@ -163,19 +143,11 @@ class Made:
     def tables(self):
         """Everything in all schemas that has columns."""
         sql = "SELECT table_schema, table_name FROM information_schema.tables"
-        if self.name == "datafusion":
-            return sorted(self.reader.raw_sql(sql).to_pydict()["table_name"])
-        if self.name == "sqlite":
-            sql = "SELECT schema, name FROM pragma_table_list"
         return sorted(self.reader.raw_sql(sql).fetchall())
 
     def rename(self, old, new):
         """Give a table another name."""
-        statements = [f'ALTER TABLE "{old}" RENAME TO "{new}"']
-        if self.name == "datafusion":  # which can't
-            statements = [f'CREATE TABLE "{new}" AS SELECT * FROM "{old}"', f'DROP TABLE "{old}"']
-        for statement in statements:
-            self.owner.raw_sql(statement)
+        self.owner.raw_sql(f'ALTER TABLE "{old}" RENAME TO "{new}"')
 
     def view(self, sql):
         """A view of an owner, seen by a reader."""

@@ -2,27 +2,10 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
 import pytest
 
 from tests.engines.conformance import SECRET, Conformance, Failing
-from tests.sql.conftest import datafusion
-from tests.sql.tools import (
-    DATAFUSION,
-    DUCKDB,
-    MARKS,
-    MORE_OF_DATAFUSION,
-    MORE_OF_DUCKDB,
-    MORE_OF_POSTGRES,
-    MORE_OF_SQLITE,
-    POSTGRES,
-    SQLITE,
-    need_ibis,
-    to_datafusion,
-    to_duckdb,
-    to_postgres,
-    to_sqlite,
-)
+from tests.sql.tools import DUCKDB, MARKS, MORE_OF_DUCKDB, MORE_OF_POSTGRES, POSTGRES, need_ibis, to_duckdb, to_postgres
 
 need_ibis()
 
@@ -62,27 +45,6 @@ class TestDuckDB(Conformance):
         return of_one_preparation(_SqlEngine(table))
 
 
-class TestDataFusion(Conformance):
-    kinds = frozenset(DATAFUSION)
-    more_units = frozenset(MORE_OF_DATAFUSION)
-
-    def make(self, frame, read=None):
-        con = datafusion()
-        table = to_datafusion(con, frame)
-        if read is not None:
-
-            def noted_by_python(numbers):
-                read()
-                return pa.array([True] * len(numbers))
-
-            from datafusion import udf
-
-            con.con.register_udf(udf(noted_by_python, [pa.int64()], pa.bool_(), "volatile", "noted"))
-            con.raw_sql("CREATE VIEW seen AS SELECT * FROM " + table.get_name() + " WHERE noted(p)")
-            table = con.table("seen")
-        return of_one_preparation(_SqlEngine(table))
-
-
 class TestPostgres(Conformance):
     kinds = frozenset(POSTGRES)
     more_units = frozenset(MORE_OF_POSTGRES)
@@ -108,26 +70,6 @@ class TestPostgres(Conformance):
 
             self.reader.con.add_notice_handler(note)
             table = self.reader.table(f"seen_{name}")
-        return of_one_preparation(_SqlEngine(table))
-
-
-class TestSQLite(Conformance):
-    kinds = frozenset(SQLITE)
-    more_units = frozenset(MORE_OF_SQLITE)
-    nan_is_null = True
-
-    def make(self, frame, read=None):
-        con = ibis.sqlite.connect()
-        table = to_sqlite(con, con, frame)
-        if read is not None:
-
-            def noted_by_python(number):
-                read()
-                return True
-
-            con.con.create_function("noted", 1, noted_by_python)
-            con.raw_sql("CREATE VIEW seen AS SELECT * FROM " + table.get_name() + " WHERE noted(rowid)")
-            table = con.table("seen")
         return of_one_preparation(_SqlEngine(table))
 
 

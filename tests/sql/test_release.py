@@ -18,8 +18,7 @@ from tests.helpers import reference
 from tests.helpers.runs import histograms_by
 from tests.helpers.spies import fix_words
 from tests.helpers.tallies import as_frame
-from tests.sql.conftest import datafusion
-from tests.sql.tools import MARKS, histograms_of, need_ibis, to_datafusion
+from tests.sql.tools import MARKS, histograms_of, need_ibis
 from tests.statistical.goodness import check_sampler
 
 need_ibis()
@@ -142,9 +141,6 @@ def test_steps_are_done_in_ibis_and_what_ibis_holds_is_found(engine):
     held = ibis.memtable(frame.cast({"x": pl.Int64}).to_arrow())
     if engine.name == "duckdb":  # on Postgres Ibis would need the right to create tables
         assert counts(held, query) == [[(0, 0, 1), (0, 1, 1)]]
-    if engine.name == "sqlite":
-        held = held.inner_join(engine.table(frame.select("p")), "p")
-        assert counts(held, query) == [[(0, 0, 1), (0, 1, 1)]]
 
 
 REFUSED = {
@@ -203,14 +199,8 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_can_not_run_in_sql_is_refused_before_the_charge(engine, case):
     make, options, kind, message = REFUSED[case]
-    if engine.name == "sqlite":
-        if case in ("floats for decimals", "deep decimals", "nanoseconds"):
-            engine.need("Decimal", "Time")
-        engine.owner.raw_sql("CREATE TABLE one (x INTEGER, s TEXT, f DOUBLE)")
-        table = engine.reader.table("one")
-    else:
-        sql = "SELECT 1 AS x, CAST(1 AS DECIMAL(5, 2)) AS m, CAST(0 AS DECIMAL(30, 19)) AS deep, 'a' AS s, "
-        table = engine.view(sql + "TIME '12:00:00' AS c, CAST(1 AS DOUBLE PRECISION) AS f")
+    sql = "SELECT 1 AS x, CAST(1 AS DECIMAL(5, 2)) AS m, CAST(0 AS DECIMAL(30, 19)) AS deep, 'a' AS s, "
+    table = engine.view(sql + "TIME '12:00:00' AS c, CAST(1 AS DOUBLE PRECISION) AS f")
     budget = options.get("budget", dpp.Budget(epsilon=5))
     with pytest.raises(kind, match=message):
         dpp.sql.release(make(), table, **{"budget": budget, **options})
@@ -272,30 +262,6 @@ def test_warnings_of_a_driver_are_not_shown(monkeypatch):
     con.raw_sql("CREATE TABLE visits AS SELECT range AS p FROM range(9)")
     query = dpp.protect(None).agg(n=dpp.len(epsilon=10**6))
     assert dpp.sql.release(query, con.table("visits")).item() == 9
-
-
-def test_a_panic_of_datafusion_is_shielded_and_leaves_no_table(monkeypatch):
-    """It is no Exception to Python, and quotes values."""
-    con = datafusion()
-    table = to_datafusion(con, pl.DataFrame({"p": [1, 1, 2]}))
-    listed, budget = "SELECT table_name FROM information_schema.tables ORDER BY 1", dpp.Budget(epsilon=1)
-    before = con.raw_sql(listed).to_pydict()
-
-    class PanicException(BaseException):
-        pass
-
-    def panic(_):
-        msg = "Ada is 36"
-        raise PanicException(msg)
-
-    query = dpp.protect("p", max_rows=1).agg(n=dpp.len(epsilon=1))
-    with monkeypatch.context() as patch:
-        patch.setattr("datafusion.DataFrame.collect", panic)
-        with pytest.raises(dpp.ReleaseError) as caught:
-            dpp.sql.release(query, table, budget=budget)
-    assert caught.value.__cause__ is caught.value.__context__ is None
-    assert budget.spent == 1
-    assert con.raw_sql(listed).to_pydict() == before
 
 
 def test_ranges_come_along(engine):

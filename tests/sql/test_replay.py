@@ -12,18 +12,7 @@ from tests.fuzzing.exploring import explore
 from tests.replay.cases import ONLY_KINDS, WAYS, cases
 from tests.replay.checks import check
 from tests.replay.doors import Doors, known_dialects
-from tests.sql.tools import (
-    DATAFUSION,
-    DUCKDB,
-    MARKS,
-    MORE_OF_DATAFUSION,
-    MORE_OF_DUCKDB,
-    MORE_OF_POSTGRES,
-    MORE_OF_SQLITE,
-    POSTGRES,
-    SQLITE,
-    need_ibis,
-)
+from tests.sql.tools import DUCKDB, MARKS, MORE_OF_DUCKDB, MORE_OF_POSTGRES, POSTGRES, need_ibis
 
 need_ibis()
 
@@ -32,8 +21,6 @@ pytestmark = MARKS
 KINDS = {
     "duckdb": (DUCKDB, MORE_OF_DUCKDB),
     "postgres": (POSTGRES, MORE_OF_POSTGRES),
-    "sqlite": (SQLITE, MORE_OF_SQLITE),
-    "datafusion": (DATAFUSION, MORE_OF_DATAFUSION),
 }
 
 

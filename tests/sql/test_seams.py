@@ -13,7 +13,6 @@ import dp_polars as dpp
 from dp_polars._release.request import only_counted
 from tests.helpers.runs import histograms_by
 from tests.helpers.tallies import as_frame
-from tests.sql.conftest import datafusion
 from tests.sql.tools import MARKS, NUMBERS, histograms_of, need_ibis
 from tests.statistical.goodness import fits
 
@@ -51,24 +50,6 @@ OF_DUCKDB = {
     "a json": ("CAST('1' AS JSON)", "got json"),
     "an identifier": ("CAST('c0ffee00-0000-4000-8000-000000000000' AS UUID)", "got uuid"),
 }
-OF_DATAFUSION = {
-    "unsigned": ("arrow_cast(1, 'UInt8')", "signed integer.*got uint8[\\s\\S]*Hint: cast it to a signed"),
-    "a zone": ("arrow_cast('2020-01-01', 'Timestamp(Microsecond, Some(\"UTC\"))')", "without a time zone"),
-    "nanoseconds": ("CAST('2020-01-01' AS TIMESTAMP)", "got timestamp\\(9\\)[\\s\\S]*in microseconds"),
-    "milliseconds": (
-        "arrow_cast('2020-01-01', 'Timestamp(Millisecond, None)')",
-        "got timestamp.ms.[\\s\\S]*Hint: cast it in Ibis first",
-        dt.datetime(2020, 1, 1),
-    ),
-    "times in microseconds": (
-        "arrow_cast('12:00', 'Time64(Microsecond)')",
-        "got time64.us.[\\s\\S]*in a view",
-        dt.time(12),
-    ),
-    "dates in milliseconds": ("arrow_cast('2020-01-01', 'Date64')", "got date64.ms.", dt.date(2020, 1, 1)),
-    "a list": ("make_array(1)", "got array<int64>"),
-    "bytes": ("CAST('a' AS BYTEA)", "got binary"),
-}
 OF_POSTGRES = {
     "padded": ("CAST('a' AS char(3))", "got character .string[\\s\\S]*COLLATE"),
     "an enumeration": ("CAST('a' AS mood)", "got mood|got unknown"),
@@ -98,14 +79,6 @@ def types(owner):
 def test_types_of_duckdb_that_are_refused(case):
     expression, message, *candidate = OF_DUCKDB[case]
     con = ibis.duckdb.connect()
-    con.raw_sql(f"CREATE VIEW seen AS SELECT 1 AS p, {expression} AS x")
-    refused(con.table("seen"), message, *candidate)
-
-
-@pytest.mark.parametrize("case", OF_DATAFUSION)
-def test_types_of_datafusion_that_are_refused(case):
-    expression, message, *candidate = OF_DATAFUSION[case]
-    con = datafusion()
     con.raw_sql(f"CREATE VIEW seen AS SELECT 1 AS p, {expression} AS x")
     refused(con.table("seen"), message, *candidate)
 
@@ -174,8 +147,6 @@ def test_settings_of_a_connection_that_change_texts_are_refused(server, owner):
 @pytest.mark.parametrize("kind", ["UUID", "TIMESTAMP WITH TIME ZONE", "DATE", "BOOLEAN"])
 def test_people_may_be_of_types_that_can_not_be_asked_about(engine, kind):
     engine.need("Datetime")
-    if engine.name == "datafusion" and kind == "UUID":
-        pytest.skip("no such type in DataFusion")
     people = {
         "UUID": ["'c0ffee00-0000-4000-8000-000000000000'", "'C0FFEE00-0000-4000-8000-000000000001'"],
         "BOOLEAN": ["TRUE", "FALSE"],
@@ -219,14 +190,6 @@ SETTINGS = {
     "postgres": ["SET DateStyle = 'German, DMY'", "SET extra_float_digits = -15", "SET bytea_output = 'escape'",
                  "SET transform_null_equals = on", "SET work_mem = '64kB'", "SET enable_hashagg = off",
                  "SET enable_hashjoin = off", "SET TIMEZONE = 'America/New_York'"],
-    "datafusion": ["SET datafusion.execution.time_zone = 'America/New_York'", "SET datafusion.execution.batch_size = 3",
-                   "SET datafusion.execution.target_partitions = 1",
-                   "SET datafusion.optimizer.prefer_hash_join = false",
-                   "SET datafusion.sql_parser.parse_float_as_decimal = true",
-                   "SET datafusion.sql_parser.map_string_types_to_utf8view = false",
-                   "SET datafusion.sql_parser.default_null_ordering = 'nulls_first'",
-                   "SET datafusion.sql_parser.dialect = 'generic'",
-                   "SET datafusion.optimizer.skip_failed_rules = true"],
 }  # fmt: skip
 
 
@@ -262,8 +225,7 @@ def test_settings_of_a_session_make_no_difference(engine):
                 assert all(one.equals(other) for one, other in zip(expected, got, strict=True)), (setting, name)
         finally:
             what = setting.split()[1]
-            if engine.name != "datafusion":  # which can't, and has a session for this test alone
-                engine.reader.raw_sql("SET TIMEZONE = 'UTC'" if what == "TIMEZONE" else f"RESET {what}")
+            engine.reader.raw_sql("SET TIMEZONE = 'UTC'" if what == "TIMEZONE" else f"RESET {what}")
 
 
 ODD = {
@@ -279,17 +241,6 @@ ODD = {
         (3, DATE '4000-01-01 BC', TIMESTAMP '4000-01-01 00:00:00 BC', TIME '12:00:00', 3),
         (4, DATE '250000-01-01', TIMESTAMP '250000-01-01 00:00:00', TIME '12:00:00', 3)
         ) AS v(n, d, t, c, m)""",
-    "datafusion": " UNION ALL ".join(
-        f"SELECT {n} AS n, arrow_cast(arrow_cast({d}, 'Int32'), 'Date32') AS d, "
-        f"arrow_cast({t}, 'Timestamp(Microsecond, None)') AS t, arrow_cast({c}, 'Time64(Nanosecond)') AS c, "
-        f"CAST({m} AS DECIMAL(10, 2)) AS m"
-        for n, d, t, c, m in [
-            (1, 2**31 - 1, 2**63 - 1, 86_400 * 10**9, 1),
-            (2, -(2**31), -(2**63), 0, 2),
-            (3, -(10**6), -(10**17), 43_200 * 10**9, 3),
-            (4, 10**8, 8 * 10**18, 43_200 * 10**9, 3),
-        ]
-    ),
 }
 
 
@@ -331,8 +282,7 @@ def test_a_condition_is_not_needed_before_what_it_guards(engine):
     """Engines take conditions in any order: here one that lets nothing odd through stands beside the codes."""
     frame = pl.DataFrame({"x": [float("nan"), float("inf"), 1e308, -1e308, None, 3.0] * 50, "g": list(range(6)) * 50})
     table = engine.table(frame)
-    is_nan = [] if engine.name == "sqlite" else [~table.x.isnan()]
-    table = table.filter(table.x < 10, *is_nan, table.x > -10)
+    table = table.filter(table.x < 10, ~table.x.isnan(), table.x > -10)
     query = (
         dpp.protect(None)
         .group_by({"g": range(6)})

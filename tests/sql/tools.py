@@ -6,8 +6,6 @@ import itertools
 from dataclasses import replace
 
 import polars as pl
-import polars.selectors as cs
-import pyarrow as pa
 import pytest
 
 from dp_polars._engines.polars.engine import PolarsEngine
@@ -46,28 +44,10 @@ POSTGRES = {
     "Datetime": "timestamp",
     "Time": "time",
 }
-DATAFUSION = {
-    "Boolean": "BOOLEAN",
-    "Int8": "TINYINT",
-    "Int16": "SMALLINT",
-    "Int32": "INTEGER",
-    "Int64": "BIGINT",
-    "Float32": "REAL",
-    "Float64": "DOUBLE",
-    "Decimal": "DECIMAL(10,2)",
-    "wide Decimal": "DECIMAL(38,6)",
-    "String": "VARCHAR",
-    "Date": "DATE",
-    "Datetime": "TIMESTAMP(6)",
-    "Time": "TIME",
-}
-SQLITE = {"Boolean": "BOOLEAN", "Int64": "INTEGER", "Float64": "REAL", "String": "TEXT"}
 # What only a privacy unit may have.
 MORE_OF_DUCKDB = {"UInt64": "UBIGINT", "Int128": "HUGEINT", "Binary": "BLOB", "Datetime in UTC": "TIMESTAMPTZ"}
 MORE_OF_POSTGRES = {"Binary": "bytea", "Datetime in UTC": "timestamptz"}
-MORE_OF_SQLITE = {"Binary": "BLOB"}
-MORE_OF_DATAFUSION = {"UInt64": "BIGINT UNSIGNED", "Binary": "BYTEA", "Datetime in UTC": "TIMESTAMP WITH TIME ZONE"}
-TYPES = {"duckdb": DUCKDB, "postgres": POSTGRES, "sqlite": SQLITE, "datafusion": DATAFUSION}
+TYPES = {"duckdb": DUCKDB, "postgres": POSTGRES}
 MARKS = [
     pytest.mark.slow,
     # One worker of pytest-xdist runs all of this, so that Postgres starts once.
@@ -118,24 +98,6 @@ def to_postgres(owner, reader, frame):
             for row in frame.rows():
                 copy.write_row(row)
     return reader.table(name)
-
-
-def to_sqlite(owner, reader, frame):
-    """A table of SQLite with the rows of a frame, for someone who may only read; NaN is null there."""
-    name, frame = f"rows{next(NUMBERS)}", frame.with_columns(cs.signed_integer().cast(pl.Int64))
-    owner.raw_sql(f"CREATE TABLE {name} ({declared(frame, {**SQLITE, **MORE_OF_SQLITE})})")
-    owner.con.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * frame.width)})", frame.rows())
-    owner.con.commit()
-    return reader.table(name)
-
-
-def to_datafusion(con, frame):
-    """A table of DataFusion with the rows of a frame, in several partitions."""
-    name = f"rows{next(NUMBERS)}"
-    batches = frame.to_arrow().combine_chunks().to_batches(max_chunksize=frame.height // 3 + 1)
-    empty = frame.clear().to_arrow().to_batches() or [pa.RecordBatch.from_pylist([], frame.to_arrow().schema)]
-    con.con.register_record_batches(name, [[batch] for batch in batches or empty])
-    return con.table(name)
 
 
 def histograms_of(frame, table, query):

@@ -280,11 +280,9 @@ class PolarsEngine(LocalEngine):
             return None
 
     def schema(self, columns: Collection[str]) -> pl.Schema:  # noqa: ARG002
-        """Return the types of the columns of the first table."""
         return _columns(self._sources[0])
 
     def joined_schemas(self) -> tuple[pl.Schema, ...]:
-        """Return the types of the columns of each table that is joined."""
         return tuple(map(_columns, self._sources[1:]))
 
     def distinct(self, constants: pl.DataFrame) -> int:

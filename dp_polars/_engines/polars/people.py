@@ -128,7 +128,6 @@ class Cut:
 
     @property
     def clips(self) -> bool:
-        """Whether sums of weights are clipped."""
         return self.tally.people and self.weight is not None
 
     def of_groups(self, number: int) -> list[pl.Expr]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import astuple
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import polars as pl
 
 from dp_polars._base import column_types
 from dp_polars._base.process import require
-from dp_polars._bins.binning import FloatSteps, NearestCoding, OneCode, Squares, Units
+from dp_polars._bins.binning import FloatSteps, NearestCoding, OneCode, Units
 from dp_polars._engines.spark.types import spark_types
 from dp_polars._mechanisms.noise import LARGEST_VALUE
 
@@ -45,6 +44,11 @@ def clip(number: Column, low: int, high: int) -> Column:
     return sf.greatest(long(low), sf.least(number, long(high)))
 
 
+def divide(number: Column, by: Column) -> Column:
+    """Return the quotient of two integers, towards 0."""
+    return sf.call_function("div", number, by)
+
+
 def is_evidence(value: Column, kind: spark_types.DataType) -> Column:
     """Return whether there is a value."""
     return value.isNotNull() & ~sf.isnan(value) if is_float(kind) else value.isNotNull()
@@ -72,11 +76,8 @@ def _code_by_steps(coding: NearestCoding, value: Column) -> Column | None:
         return sf.ceil(sf.greatest(sf.lit(0.0), sf.least(place, sf.lit(float(last))))).cast("long")
     if steps is None or dtype is None or not (dtype in _PHYSICAL or dtype.is_integer()):
         return None
-    low, high, whole, shift, stride = (long(number) for number in astuple(steps)[:5])
     physical = _PHYSICAL[dtype](value) if dtype in _PHYSICAL else value
-    place = (sf.greatest(low, sf.least(physical.cast("long"), high)) - low) * whole + shift
-    # `div` rounds towards 0, not down: below 0, that is clipped anyway.
-    return sf.greatest(sf.lit(0), sf.least(sf.call_function("div", place, stride), sf.lit(last))).cast("long")
+    return clip(steps.place(clip(physical.cast("long"), steps.low, steps.high), long, divide), 0, last)
 
 
 def weighs_exactly(tally: Tally) -> bool:
@@ -103,15 +104,6 @@ def units(weighing: Units, value: Column, dtype: pl.DataType) -> Column:
     return clip(_nearest(weighing, value, dtype, low, high), low, high)
 
 
-def doubled(weighing: Units, number: Column) -> Column:
-    """Return the weight, of what `units` gave: the arithmetic of `of_units`."""
-    distance = Units.of_units(weighing, number, long)
-    if not isinstance(weighing, Squares):
-        return distance
-    square = sf.shiftright(distance * distance + long(weighing.half), weighing.shift)
-    return long(2) * square - long(weighing.largest)
-
-
 def _nearest(weighing: Units, value: Column, dtype: pl.DataType, low: int, high: int) -> Column:
     """Return how many whole units are nearest to a value, ties to even.
 
@@ -129,7 +121,7 @@ def _nearest(weighing: Units, value: Column, dtype: pl.DataType, low: int, high:
     per = int(per_step)
     physical = _digits(value, dtype, low * per, high * per)
     rest = sf.pmod(physical, long(per))
-    whole = sf.call_function("div", physical - rest, long(per))
+    whole = divide(physical - rest, long(per))
     return whole + (long(2) * rest + sf.pmod(whole, long(2)) > long(per)).cast("long")
 
 

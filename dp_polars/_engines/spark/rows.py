@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from dp_polars._bins.binning import CategoryCoding, OneCode
-from dp_polars._engines.spark.arithmetic import clip, code, doubled, is_evidence, is_float, long, sf, units, units_of
+from dp_polars._engines.spark.arithmetic import clip, code, divide, is_evidence, is_float, long, sf, units, units_of
 from dp_polars._engines.spark.types import spark_types
 from dp_polars._release.contract import Product, reading_values
 
@@ -196,7 +196,7 @@ class Asked:
     @property
     def of_row(self) -> Column:
         """The weight of a row."""
-        return long(1) if self.units is None else doubled(units_of(self.tally), sf.col(self.units))
+        return long(1) if self.units is None else units_of(self.tally).of_units(sf.col(self.units), long, divide)
 
     @property
     def weight(self) -> Column:

@@ -15,11 +15,11 @@ import numpy as np
 import polars as pl
 
 from dp_polars._base import column_types
-from dp_polars._bins.binning import FloatSteps, IntegerSteps, NearestCoding, OneCode, Squares, Units
+from dp_polars._bins.binning import FloatSteps, IntegerSteps, NearestCoding, OneCode
 from dp_polars._engines.sql.dialects import cast, constant, ibis
 
 if TYPE_CHECKING:
-    from dp_polars._bins.binning import Coding, Thresholds
+    from dp_polars._bins.binning import Coding, Thresholds, Units
     from dp_polars._engines.sql.dialects import Dialect, Value
 
 
@@ -46,21 +46,14 @@ def code(coding: Coding, value: Value, dtype: pl.DataType | None, dialect: Diale
         return None
     steps, last = coding.steps, coding.size - 1
     if isinstance(steps, IntegerSteps):
-        place = physical(value, dtype, steps.low, steps.high, dialect) - integer(steps.low)
-        if steps.whole != 1:
-            place = place * integer(steps.whole)
-        if steps.shift:
-            place = place + integer(steps.shift)
-        if steps.stride != 1:
-            # Towards 0, not down: below 0, that is clipped anyway.
-            place = dialect.divide(place, integer(steps.stride))
+        place = steps.place(physical(value, dtype, steps.low, steps.high, dialect), integer, dialect.divide)
         # Times are microseconds, and may lie just beyond ends that are nanoseconds.
         return place if steps.ends_are_points and dtype != pl.Time else _clip(place, integer(0), integer(last))
     if isinstance(steps, FloatSteps):
         low, high = _ends(steps, last)
-        double = dialect.double
-        place = (_clip(_double(value, dtype), double(low), double(high)) - double(steps.start)) * double(steps.per_step)
-        return _clip((place - double(0.5)).ceil(), integer(0), integer(last))
+        place = _clip(_double(value, dtype), floating(low), floating(high)) - floating(steps.start)
+        place = place * floating(steps.per_step)
+        return _clip((place - floating(0.5)).ceil(), integer(0), integer(last))
     thresholds = coding.thresholds
     if thresholds is None:
         msg = f"a grid must be given in units of a column of type {dtype}: neither 64 bits nor floats give its codes."
@@ -79,7 +72,7 @@ def units(weighing: Units, value: Value, dtype: pl.DataType, dialect: Dialect, o
     low, high = weighing.ends
     tick = column_types.tick(dtype)
     if tick is None:
-        found = _units_of_floats(weighing, _double(value, dtype), low, high, dialect)
+        found = _units_of_floats(weighing, _double(value, dtype), low, high)
     elif weighing.step < tick:
         steps = weighing.ticks(tick)
         found = physical(value, dtype, low // steps, -(-high // steps), dialect) * integer(steps)
@@ -91,26 +84,18 @@ def units(weighing: Units, value: Value, dtype: pl.DataType, dialect: Dialect, o
     return ibis.ifelse(is_evidence(value, dialect), found, integer(otherwise))
 
 
-def doubled(weighing: Units, number: Value, dialect: Dialect) -> Value:
-    """Return the weight of a row from its units: the arithmetic of `of_units`."""
-    distance = Units.of_units(weighing, number, integer)
-    if not isinstance(weighing, Squares):
-        return distance
-    square = distance * distance
-    if weighing.shift:
-        square = dialect.divide(square + integer(weighing.half), integer(1 << weighing.shift))
-    return square * integer(2) - integer(weighing.largest)
-
-
 def integer(number: int) -> Value:
-    """Return a constant of 64 bits."""
     return constant(number, "int64")
+
+
+def floating(number: float) -> Value:
+    return constant(float(number), "float64")
 
 
 def is_evidence(value: Value, dialect: Dialect) -> Value:
     """Return whether a value is neither null nor NaN."""
     kind = value.type()
-    if kind.is_floating() and dialect.nan_in_floats:
+    if kind.is_floating():
         return value.notnull() & ~value.isnan()
     if kind.is_decimal() and dialect.nan_in_decimals:
         return value.notnull() & (value != constant("NaN", kind))
@@ -219,7 +204,7 @@ def _by_comparing(thresholds: Thresholds, value: Value, dtype: pl.DataType, dial
     place = (
         _double(value, dtype) if are_floats else physical(value, dtype, int(values[0]), int(values[-1]) + 1, dialect)
     )
-    constants = [dialect.double(point) if are_floats else integer(point) for point in values.tolist()]
+    constants = [floating(point) if are_floats else integer(point) for point in values.tolist()]
 
     def tree(first: int, end: int) -> Value:
         """Return the code of a value that is above the first thresholds, and not above those from `end` on."""
@@ -237,22 +222,21 @@ def _nearest(number: Value, per: int, dialect: Dialect) -> Value:
         return number
     one, by = integer(1), integer(per)
     # Quotients and remainders are rounded towards 0.
-    rest = dialect.remainder(number, by)
+    rest = number % by
     is_below = rest < integer(0)
     whole = dialect.divide(number, by) - ibis.ifelse(is_below, one, integer(0))
     rest = ibis.ifelse(is_below, rest + by, rest)
-    is_odd = dialect.remainder(whole, integer(2)) != integer(0)
+    is_odd = whole % integer(2) != integer(0)
     is_up = (rest > by - rest) | ((rest == by - rest) & is_odd)
     return whole + ibis.ifelse(is_up, one, integer(0))
 
 
-def _units_of_floats(weighing: Units, value: Value, low: int, high: int, dialect: Dialect) -> Value:
+def _units_of_floats(weighing: Units, value: Value, low: int, high: int) -> Value:
     """Return floats in whole units of the step: the nearest one, ties to even, whatever ROUND does with ties.
 
     Beyond the bounds nothing is multiplied, and what is near 0 is 0: Postgres raises for products that are too large or
     too small.
     """
-    double = dialect.double
     per_unit = float(1 / weighing.step)
     first, last = float(low * weighing.step), float(high * weighing.step)
     while first * per_unit > low:
@@ -260,13 +244,13 @@ def _units_of_floats(weighing: Units, value: Value, low: int, high: int, dialect
     while last * per_unit < high:
         last = math.nextafter(last, math.inf)
     small = float(weighing.step / 4)
-    inside = _clip(value, double(first), double(last))
-    inside = ibis.ifelse(inside.abs() < double(small), double(0.0), inside)
-    ratio = _clip(inside * double(per_unit), double(low), double(high))
+    inside = _clip(value, floating(first), floating(last))
+    inside = ibis.ifelse(inside.abs() < floating(small), floating(0.0), inside)
+    ratio = _clip(inside * floating(per_unit), floating(low), floating(high))
     # Adding 2**52 and taking it away rounds a float to the nearest integer, ties to even; larger ones are integers.
     large = 2.0**52
     if max(-low, high) <= large / 2:
-        return cast(ratio + double(1.5 * large) - double(1.5 * large), "int64")
+        return cast(ratio + floating(1.5 * large) - floating(1.5 * large), "int64")
     size = ratio.abs()
-    whole = cast(ibis.ifelse(size < double(large), size + double(large) - double(large), size), "int64")
-    return ibis.ifelse(ratio < double(0.0), -whole, whole)
+    whole = cast(ibis.ifelse(size < floating(large), size + floating(large) - floating(large), size), "int64")
+    return ibis.ifelse(ratio < floating(0.0), -whole, whole)

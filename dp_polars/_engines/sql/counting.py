@@ -18,7 +18,7 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from dp_polars._bins.binning import CategoryCoding, OneCode, Units
-from dp_polars._engines.sql.arithmetic import code, doubled, integer, is_evidence, units
+from dp_polars._engines.sql.arithmetic import code, integer, is_evidence, units
 from dp_polars._engines.sql.dialects import OF_GROUPS, OF_ROWS, cast, constant, ibis
 from dp_polars._engines.sql.rows import check_public, comparable, public_table
 from dp_polars._mechanisms.noise import LARGEST_VALUE
@@ -144,7 +144,6 @@ def person_in(rows: Table) -> list[str]:
 
 
 def is_somebody(table: Table, unit: PrivacyUnit, dialect: Dialect) -> list[Value]:
-    """Return what must hold of somebody's rows."""
     return [is_evidence(table[name], dialect) for name in unit]
 
 
@@ -153,7 +152,7 @@ def _person_of(unit: Value, dialect: Dialect) -> Value:
     kind = unit.type()
     if kind.is_string():
         return dialect.binary(unit)
-    if kind.is_floating():  # -0.0 is 0.0, also where it is less to the engine
+    if kind.is_floating():  # -0.0 is 0.0, also where it is less to an engine, or another text
         zero = constant("0", kind)
         return ibis.ifelse(unit.abs() == zero, zero, unit)
     return unit
@@ -180,7 +179,7 @@ def in_groups(rows: Table, table: Table, keys: pl.DataFrame | Product | None, di
     for key in keys.get_columns():
         check_public(key)
     kinds = [table.schema()[name] for name in keys.columns]
-    listed = public_table(keys.get_columns(), kinds, table.get_backend(), dialect)
+    listed = public_table(keys.get_columns(), kinds, dialect)
     names, public_names = [f"k{i}" for i in range(keys.width)], [f"p{i}" for i in range(keys.width)]
     rows = rows.inner_join(listed, [rows[one] == listed[other] for one, other in zip(names, public_names, strict=True)])
     return rows.rename(group="number").drop(*names, *public_names)
@@ -190,11 +189,10 @@ def _candidates(tally: Tally, table: Table, dialect: Dialect) -> Table:
     """Return the candidates of a list as `p0`, with their codes as `number`."""
     values = tally.coding.values  # type: ignore[attr-defined]
     check_public(values)
-    return public_table([values], [table.schema()[tally.names[0]]], table.get_backend(), dialect)
+    return public_table([values], [table.schema()[tally.names[0]]], dialect)
 
 
 def any_of(conditions: Iterable[Value]) -> Value:
-    """Return whether at least one condition holds."""
     return reduce(operator.or_, conditions)
 
 
@@ -273,7 +271,9 @@ def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> T
             column, found, value = code_of(tally, table, dialect)
             listed = None if value is None else _candidates(tally, table, dialect)
             if tally.weighing is not None:
-                chosen[f"weight{i}"] = doubled(units_of(tally), _weight_of(tally, table, dialect), dialect)
+                chosen[f"weight{i}"] = units_of(tally).of_units(
+                    _weight_of(tally, table, dialect), integer, dialect.divide
+                )
         if column is not None and is_one:
             needed.append(is_evidence(column, dialect))
         elif column is not None:
@@ -401,7 +401,6 @@ def rows_of_people(
 
 
 def has(rows: Table, name: str) -> Value:
-    """Return whether a row is evidence for the tallies of this column."""
     return rows[name] != integer(ABSENT)
 
 
@@ -461,7 +460,7 @@ def _column(name: str) -> Callable[[Table], Value]:
 
 def _weight(tally: Tally, name: str | None, dialect: Dialect) -> Callable[[Table], Value] | None:
     """Return what gives the weight of a row; None: one each."""
-    return None if name is None else lambda rows: doubled(units_of(tally), rows[name], dialect)
+    return None if name is None else lambda rows: units_of(tally).of_units(rows[name], integer, dialect.divide)
 
 
 def _split(

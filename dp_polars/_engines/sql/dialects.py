@@ -21,8 +21,6 @@ from dp_polars._engines.sql.lenient import lenient
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    import polars as pl
-    import pyarrow as pa
     from numpy.typing import NDArray
 
 
@@ -53,7 +51,7 @@ def constant(number: float | str, dtype: Value) -> Value:
     """Return a constant of a type, as a cast of its text: so it is rounded correctly, and no sign is an operator.
 
     Without quotes, DuckDB takes 0.1 for a decimal, which it turns into another float; Postgres takes
-    -9223372036854775808 for one of more than 64 bits. For floats that SQLite reads exactly see `Dialect.double`.
+    -9223372036854775808 for one of more than 64 bits.
     """
     return ibis.literal(number if isinstance(number, str) else repr(number)).cast(dtype)
 
@@ -160,24 +158,17 @@ class Statement:
         Its text, in which something stands for secrets until it is `sealed`.
     types
         What it selects, as Ibis has it.
-    named
-        The tables that it names, each with its SELECT, in the order in which they name each other.
-    last
-        The SELECT itself, without them.
     """
 
     sql: str
     types: Value
-    named: Sequence[tuple[str, str]]
-    last: str
 
     @classmethod
     def of(cls, backend: Backend, table: Table, dialect: Dialect, common: Common | None = None) -> Statement:
-        """Return what Ibis makes of a table expression; a TypeError where the engine has no words for it."""
         tables = {} if common is None else common.tables
         try:
-            named = [(name, dialect.compile(backend, one)) for name, one in tables.items()]
-            last = dialect.compile(backend, table)
+            named = [(name, compiled(backend, one)) for name, one in tables.items()]
+            last = compiled(backend, table)
         except _errors.IbisError as error:
             found = re.search(r"'(\w+)' operation", str(error))  # which Ibis has no word for on this engine
             raise TypeError(lacks(backend.name, found[1] if found else str(error))) from None
@@ -185,17 +176,13 @@ class Statement:
         quoted = [(_identifier(name, quoted=True).sql(backend.dialect), one) for name, one in named]
         texts = ", ".join(f"{name} {dialect.once} ({one})" for name, one in quoted)
         sql = f"WITH {texts} SELECT * FROM ({last}) AS counted" if named else last
-        return cls(sql, table.schema(), named, last)
+        return cls(sql, table.schema())
 
     def sealed(self, secret: int | None = None) -> Statement:
         """Return it with a secret, which is drawn if it is not given: as it is sent, once."""
         secret = secrets.randbits(_SECRET_BITS) if secret is None else secret
-
-        def with_secret(text: str) -> str:
-            return text.replace(OF_GROUPS, str(secret)).replace(OF_ROWS, str(secret ^ 1))
-
-        named = [(with_secret(name), with_secret(one)) for name, one in self.named]
-        return Statement(with_secret(self.sql), self.types, named, with_secret(self.last))
+        text = self.sql.replace(OF_GROUPS, str(secret)).replace(OF_ROWS, str(secret ^ 1))
+        return Statement(text, self.types)
 
     def prepare(self, backend: Backend, dialect: Dialect, written: Callable[[], Sequence[Table]]) -> None:
         """Let the engine find out whether it can run this; a TypeError, with the name of what it lacks, if not.
@@ -207,7 +194,8 @@ class Statement:
         except Exception as error:
             # Its own words quote the statement, and so the secret.
             missing = _missing(written(), backend, dialect)
-            raise TypeError(lacks(backend.name, missing) if missing else _must_know(backend.name, error)) from None
+            msg = f"{backend.name} must know all that a release needs, got {type(error).__name__}."
+            raise TypeError(lacks(backend.name, missing) if missing else msg) from None
 
     @property
     def columns(self) -> Sequence[str]:
@@ -231,7 +219,7 @@ def _missing(tables: Sequence[Table], backend: Backend, dialect: Dialect) -> str
             ]
             asked = type(node)(*constants).to_expr().name("found").as_table()
             try:
-                dialect.prepare(backend, dialect.compile(backend, asked))
+                dialect.prepare(backend, compiled(backend, asked))
             except Exception:
                 return f"function {node.__func_name__!r}"
     return None
@@ -242,31 +230,15 @@ def lacks(name: str, missing: str) -> str:
     return f"{name} must know all that a release needs, but has no {missing}."
 
 
-def _must_know(name: str, error: Exception) -> str:
-    return f"{name} must know all that a release needs, got {type(error).__name__}."
-
-
-def _compile(backend: Backend, table: Table) -> str:
+def compiled(backend: Backend, table: Table) -> str:
     sql: str = backend.compile(table, limit=None)
     return sql
-
-
-def _double(number: float) -> Value:
-    return constant(float(number), "float64")
-
-
-def _remainder(number: Value, by: Value) -> Value:
-    return number % by
 
 
 def _total(numbers: Value, largest: int) -> Value:
     # DuckDB and Postgres add up in more than 64 bits.
     ends = (constant(end, "int64") for end in (-largest, largest))
     return cast(ibis.greatest(next(ends), ibis.least(numbers.sum(), next(ends))), "int64")
-
-
-def _copies(rows: Table, says: Sequence[str]) -> Table:
-    return rows.mutate(copy=ibis.row_number().over(group_by=says))
 
 
 def _copies_duckdb(rows: Table, _: Sequence[str]) -> Table:
@@ -309,19 +281,11 @@ class Dialect:
         The oldest version that has all that is asked for.
     nan_in_decimals
         Whether a decimal may be NaN.
-    nan_in_floats
-        Whether a float may be NaN.
     admit
         Connection, rows -> these rows, in which every column holds values of its own type, or null. An error where
         that can't be made sure. Reads no row.
-    double
-        A float -> a constant that is this very float.
-    remainder
-        Integers of 64 bits, a positive divisor -> the remainder that the quotient of `divide` leaves.
     total
         Integers of 64 bits, the largest total -> their exact sum, but at most so far from 0. No row makes it raise.
-    compile
-        Connection, rows -> the SELECT of them.
     ticks
         Dates and times -> the integers that they are in Polars: days, microseconds, nanoseconds of the day. No value
         raises. None: Ibis takes them apart.
@@ -331,9 +295,6 @@ class Dialect:
         How a statement begins a table that it names, and that is to be computed once.
     cast
         Values, a type -> the values in it, without an error where the engine has such a cast.
-    fields
-        Connection, texts of the columns of a list -> a table with a row for each, and its columns, in the statement
-        itself. None: one text is split and unnested.
     written
         Statements by digests of what they are about, each with where its numbers are: they know no connection.
     """
@@ -350,17 +311,14 @@ class Dialect:
     fetch: Callable[[Backend, Statement], dict[str, NDArray[Any]]]
     oldest: tuple[int, int] = (0, 0)
     nan_in_decimals: bool = False
-    nan_in_floats: bool = True
     admit: Callable[[Backend, Table], Table] = lambda _, table: table
-    double: Callable[[float], Value] = _double
-    remainder: Callable[[Value, Value], Value] = _remainder
     total: Callable[[Value, int], Value] = _total
-    compile: Callable[[Backend, Table], str] = _compile
     ticks: Callable[[Value], Value] | None = None
-    copies: Callable[[Table, Sequence[str]], Table] = _copies
+    copies: Callable[[Table, Sequence[str]], Table] = lambda rows, says: rows.mutate(
+        copy=ibis.row_number().over(group_by=says)
+    )
     once: str = "AS MATERIALIZED"
     cast: Callable[[Value, Value], Value] = cast
-    fields: Callable[[Backend, Sequence[pl.Series]], tuple[Table, Sequence[Value]]] | None = None
 
     written: dict[str, tuple[Statement, Places]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -409,10 +367,6 @@ def _describe_duckdb(backend: Backend, table: Table, columns: Collection[str]) -
     return {row[0]: row[1] for row in found}
 
 
-def _prepare_duckdb(backend: Backend, sql: str) -> None:
-    backend.raw_sql(f"DESCRIBE {sql}").fetchall()
-
-
 def _fetch_duckdb(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
     found = backend.raw_sql(statement.sql).fetchnumpy()
     return {name: found[name] for name in statement.columns}
@@ -459,11 +413,7 @@ def _prepare_postgres(backend: Backend, sql: str) -> None:
 def _fetch_postgres(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
     # Not by Ibis' batches: for a cursor Postgres uses one process only.
     with backend.begin() as cursor:
-        return by_column(statement, cursor.execute(statement.sql).fetchall())
-
-
-def by_column(statement: Statement, rows: Sequence[tuple[Any, ...]]) -> dict[str, NDArray[Any]]:
-    """Return the rows that a driver gives as columns."""
+        rows = cursor.execute(statement.sql).fetchall()
     found = np.array(rows, np.int64 if statement.is_of_integers else object)
     found = found.reshape(len(rows), len(statement.columns)).T
     return dict(zip(statement.columns, found, strict=True))
@@ -471,23 +421,19 @@ def by_column(statement: Statement, rows: Sequence[tuple[Any, ...]]) -> dict[str
 
 def _fetch(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
     table = _ops.SQLQueryResult(statement.sql, statement.types, backend).to_expr()
-    return by_arrow(statement, backend.to_pyarrow(table, limit=None))
-
-
-def by_arrow(statement: Statement, found: pa.Table) -> dict[str, NDArray[Any]]:
-    """Return the columns of an Arrow table."""
+    found = backend.to_pyarrow(table, limit=None)
     columns = {name: found[name].to_numpy() for name in statement.columns}
     return {name: values if values.dtype == object else values.astype(np.int64) for name, values in columns.items()}
 
 
-def types_of(**families: str) -> dict[str, str]:
+def _types_of(**families: str) -> dict[str, str]:
     """Return type -> what Ibis must take it for."""
     return {kind: family for family, kinds in families.items() for kind in kinds.split(", ")}
 
 
 DUCKDB = Dialect(
     name="duckdb",
-    types=types_of(
+    types=_types_of(
         boolean="BOOLEAN",
         integer="TINYINT, SMALLINT, INTEGER, BIGINT",
         floating="FLOAT, DOUBLE",
@@ -505,7 +451,7 @@ DUCKDB = Dialect(
     ),
     way_out="cast it in Ibis first.",
     describe=_describe_duckdb,
-    prepare=_prepare_duckdb,
+    prepare=lambda backend, sql: backend.raw_sql(f"DESCRIBE {sql}").fetchall(),
     divide=_divide,
     # A BLOB has no collation, neither its column's nor the session's.
     binary=lambda text: _encode(cast(text, "string")),
@@ -519,7 +465,7 @@ DUCKDB = Dialect(
 )
 POSTGRES = Dialect(
     name="postgres",
-    types=types_of(
+    types=_types_of(
         boolean="boolean",
         integer="smallint, integer, bigint",
         floating="real, double precision",

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from dp_polars._bins.binning import OneCode
-from dp_polars._engines.sql.arithmetic import doubled, integer, is_evidence, physical
+from dp_polars._engines.sql.arithmetic import integer, is_evidence, physical
 from dp_polars._engines.sql.counting import (
     any_of,
     columns_read,
@@ -79,7 +79,8 @@ def _cut(held: Rows, number: int, tally: Tally, dialect: Dialect) -> Table:
         cells = rows.group_by([*by, *([] if name is None or isinstance(tally.coding, OneCode) else [name])])
         if weight is not None:
             low, high = units_of(tally).of_person
-            total = dialect.total(doubled(units_of(tally), rows[weight], dialect), LARGEST_VALUE)
+            weights = units_of(tally).of_units(rows[weight], integer, dialect.divide)
+            total = dialect.total(weights, LARGEST_VALUE)
             is_clipped = (total < integer(low)) | (total > integer(high))
         rows = cells.aggregate(clipped=ibis.ifelse(is_clipped, integer(1), integer(0)))
     else:
@@ -122,7 +123,9 @@ def people_by_key(table: Table, work: KeyWork, dialect: Dialect) -> Table:
         rows = table.filter(*is_somebody(table, work.privacy_unit, dialect), *needed).select(**person, **chosen)
         rows = _few(rows.distinct(), names, work.most, dialect)
     counted = rows.group_by(names).aggregate(**{_PEOPLE: cast(rows.count(), "int64")})
-    sent = {f"k{i}": _sent(counted[f"k{i}"], dtype) for i, dtype in enumerate(work.types.dtypes())}
+    keys = ((f"k{i}", dtype.is_decimal()) for i, dtype in enumerate(work.types.dtypes()))
+    # Decimals travel as texts: drivers and Ibis differ in their digits.
+    sent = {name: cast(counted[name], "string") if is_text else counted[name] for name, is_text in keys}
     return counted.select(**sent, **{_PEOPLE: counted[_PEOPLE]})
 
 
@@ -165,11 +168,6 @@ def _told_apart(value: Value, dtype: pl.DataType, dialect: Dialect) -> Value:
     if dtype == pl.Boolean:
         return physical(value, dtype, 0, 1, dialect)
     return cast(value, "int64") if dtype.is_integer() else comparable(value, value.type(), dialect)
-
-
-def _sent(value: Value, dtype: pl.DataType) -> Value:
-    """Return how a key travels: as a text, or the bytes of one, where it is no integer."""
-    return cast(value, "string") if dtype.is_decimal() else value
 
 
 def _of_type(name: str, found: NDArray[np.generic], dtype: pl.DataType) -> pl.Series:

@@ -12,14 +12,14 @@ from dp_polars._engines.sql.types import MICROSECONDS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dp_polars._engines.sql.dialects import Backend, Dialect, Table, Value
+    from dp_polars._engines.sql.dialects import Dialect, Table, Value
 
 
 # Code points for private use, of which some are in no text.
 _SEPARATORS = range(0xE000, 0xF900)
 
 
-def public_table(columns: Sequence[pl.Series], types: Sequence[Value], backend: Backend, dialect: Dialect) -> Table:
+def public_table(columns: Sequence[pl.Series], types: Sequence[Value], dialect: Dialect) -> Table:
     """Return a table with the rows of `columns` as `p0`, `p1`, …, and their numbers as `number`.
 
     It is one text constant that the engine takes apart: as many constants as values would take Ibis minutes.
@@ -33,18 +33,13 @@ def public_table(columns: Sequence[pl.Series], types: Sequence[Value], backend: 
     """
     numbers = pl.Series("number", range(len(columns[0]))).cast(pl.String)
     texts = [numbers, *(_text(column).alias(f"p{i}") for i, column in enumerate(columns))]
-    table, fields = _split(texts) if dialect.fields is None else dialect.fields(backend, texts)
-    values = {f"p{i}": comparable(fields[i + 1], kind, dialect) for i, kind in enumerate(types)}
-    # No row repeats. But without DISTINCT Postgres would take the text apart anew for each row that it is joined with.
-    return table.select(number=fields[0].cast("int64"), **values).distinct()
-
-
-def _split(texts: Sequence[pl.Series]) -> tuple[Table, Value]:
-    """Return a table whose rows are split texts, and its fields."""
     between, after = _unused(texts)
     rows = pl.select(pl.concat_str(texts, separator=between)).to_series().str.join(after).item()
     table = ibis.literal(rows).split(after).unnest().name("row").as_table()
-    return table, table.row.split(between)
+    fields = table.row.split(between)
+    values = {f"p{i}": comparable(fields[i + 1], kind, dialect) for i, kind in enumerate(types)}
+    # No row repeats. But without DISTINCT Postgres would take the text apart anew for each row that it is joined with.
+    return table.select(number=fields[0].cast("int64"), **values).distinct()
 
 
 def comparable(value: Value, kind: Value, dialect: Dialect) -> Value:

@@ -49,7 +49,6 @@ def schema_of(table: Any, columns: Collection[str], only_counted: Collection[str
 
 
 def must_have(table: Any, name: str, what: str) -> None:  # noqa: ANN401
-    """Refuse a table without this column."""
     if name not in table.columns:
         msg = f"the table must have {what} {name!r}, got the columns {list(table.columns)}."
         raise ValueError(msg)
