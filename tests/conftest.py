@@ -18,8 +18,8 @@ settings.load_profile("no deadline")
 # Of a test's cases the quick run tries so many, always the same ones; `-m ''` tries all. Of engines, a third.
 MOST_CASES = 4
 OF_ENGINES = {"spark", "sql"}
-# Tests of which each case is a mechanism or a question of its own.
-OF_EACH = {"test_quick_laws.py", "test_every_question.py"}
+# Files of which each case is a mechanism of its own.
+OF_EACH = {"test_quick_laws.py"}
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -276,6 +276,7 @@ def test_a_budget_that_is_asked_within_a_charge_is_refused(budget, monkeypatch):
     assert budget.spent == 0
 
 
+@pytest.mark.slow
 def test_an_error_in_a_charge_holds_no_garbage(budget):
     """Its traceback does not hold the error: what it refers to goes with it."""
     gc.collect()

@@ -130,6 +130,7 @@ def test_analysis_simulations_and_explanations_do_not(said):
     assert not said
 
 
+@pytest.mark.slow
 def test_one_line_says_it_once_and_others_say_it_too():
     code = """
 import polars as pl

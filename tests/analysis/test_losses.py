@@ -201,6 +201,7 @@ def test_the_chance_of_a_mean_is_that_of_releases():
     assert abs(near - 0.95) < 0.02  # 5.8 standard deviations
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("terms", [{"epsilon": 1}, {"rho": 1}])
 @pytest.mark.parametrize("k", [2, 6])
 def test_top_k_by_releases(terms, k):

@@ -150,6 +150,7 @@ SMALL = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kinds", SMALL, ids="-".join)
 @pytest.mark.parametrize("x", ["0.2", "1"])
 def test_no_plan_costs_less_than_exact_convolution_says(kinds, x):

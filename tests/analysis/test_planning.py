@@ -59,6 +59,7 @@ def scaled_error(coins, mechanism):
     return analysis.expected_error(-gaps, epsilon=1, monotonic=True, mechanism=mechanism)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize(("k", "steps"), [(2, 4000), (3, 60), (4, 25)])
 def test_no_scores_on_a_fine_grid_are_worse(k, steps, mechanism):
@@ -68,6 +69,7 @@ def test_no_scores_on_a_fine_grid_are_worse(k, steps, mechanism):
     assert worst * 0.997 <= max(tried) <= worst * (1 + 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("k", [2, 3, 5, 9, 30])
 def test_no_scores_that_a_search_finds_are_worse(k, mechanism):
@@ -201,6 +203,7 @@ def test_loss_for_is_the_smallest_that_reaches_the_goal(scores, goal, mechanism,
     assert shortfall(loss * (1 - 1e-11)) > 0
 
 
+@pytest.mark.slow
 def test_goals_at_the_edge_of_float64_are_reached():
     for mechanism in COMPARABLE:
         options = {"mechanism": mechanism, "sensitivity": 5}

@@ -389,6 +389,7 @@ def test_the_rounded_losses_of_laplace_noise_are_those_of_a_pair_no_better(x, st
         assert profile.delta(t) - 1e-12 <= np.maximum(first - math.exp(t) * second, 0).sum() <= profile.delta(t) + step
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("x", [0.0049, 0.0051, 0.02, 0.1, 0.4, 1, 1.7, 2.5, 3, 3.5])
 def test_no_lattice_of_a_discrete_gaussian_loses_more_than_its_profile(x):
     """By the exact laws on whole numbers: also of numbers of steps that the proof does not look at one by one."""
@@ -445,6 +446,7 @@ def test_two_gaussians_and_a_count_by_exact_convolution():
         assert (proved < 1.1 * exact)[:4].all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "parts",
     [

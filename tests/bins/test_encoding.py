@@ -268,6 +268,7 @@ def test_a_value_that_is_no_candidate_is_no_evidence(candidates, column, expecte
     assert codes.tolist() == expected
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(integer_columns(), st.data())
 def test_categories_of_integers(column_and_center, data):

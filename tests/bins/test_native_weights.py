@@ -80,6 +80,7 @@ def test_any_bits_are_a_float_that_is_weighed_alike(step):
         check(pl.Series(with_neighbours(money)), units(-(10**6), 10**6, step))
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_floats(data):
@@ -92,6 +93,7 @@ def test_floats(data):
     check(column, units(low, high, step, **data.draw(MADE)))
 
 
+@pytest.mark.slow
 @given(st.data(), st.sampled_from(INTEGERS))
 @settings(max_examples=400, deadline=None)
 def test_integers(data, dtype):
@@ -133,6 +135,7 @@ def test_unsigned_integers_beyond_64_bits_with_a_sign_are_left_to_numpy():
     assert wide.expression([pl.col("x")], [pl.String()]) is None
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_decimals(data):

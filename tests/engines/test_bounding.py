@@ -75,6 +75,7 @@ def numbering(request, monkeypatch):
         monkeypatch.setattr(bounding, "_PAIRS_PER_ROW", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("numbering")
 @pytest.mark.parametrize(("rows", "limits", "people"), CASES)
 @pytest.mark.parametrize("others", OTHERS)
@@ -83,6 +84,7 @@ def test_what_stays_follows_the_law_of_the_persons_own_rows(rows, limits, people
     assert follows([own for (own,) in found], law(rows, limits, people=people))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("others", OTHERS)
 @pytest.mark.parametrize("names", TOGETHER, ids="+".join)
 def test_tallies_together_follow_the_joint_law(names, others):

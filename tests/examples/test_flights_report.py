@@ -36,6 +36,7 @@ def test_the_questions_take_twelve_lines():
     assert len({*lines, *asked}) <= 12
 
 
+@pytest.mark.slow
 def test_the_report_is_near_the_truth_and_says_what_is_cut(example, flights, tmp_path, capsys):
     need("altair")
     example["main"](tmp_path)

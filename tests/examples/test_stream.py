@@ -95,6 +95,7 @@ def test_truth_is_what_polars_counts():
     assert stream.truth(ROWS, QUESTIONS)[3] == ROWS.filter(pl.col("cell").is_in(asked)).height
 
 
+@pytest.mark.slow
 def test_the_cube_errs_least_where_questions_are_many():
     settings = stream.by_setting(stream.SMALL)
     assert settings.height == len(stream.SMALL.lengths) * len(stream.HARD) * len(stream.THRESHOLDS)

@@ -72,6 +72,7 @@ def test_what_is_asked_in_rho_is_kept_in_rho(mechanism):
         assert max(renyi(p, q, order), renyi(q, p, order)) <= 0.5 * order * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_under_zcdp_opendp_gets_the_exponential_mechanism():
     """Its map at scale 1 is at most 1/2, the 2²/8 of the report: so it draws by a mechanism for which that is true."""
     odp = need("opendp.prelude")

@@ -44,6 +44,7 @@ def tallies_of(query):
     return [(tally.limits, tally.people) for tally in work.tallies]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EVERY)
 def test_an_output_is_as_if_protect_had_its_bounds(name):
     """Its claim, and what is enforced: whatever is left out is that of `protect`, None is no bound."""

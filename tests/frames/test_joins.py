@@ -252,6 +252,7 @@ def test_two_rows_on_the_right_are_two():
         two.agg(dpp.len(epsilon=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [pl.Int64, pl.String, pl.Float64, pl.Int128, pl.Categorical, pl.Date])
 def test_the_rows_that_stay_on_the_right_are_a_uniform_choice(dtype):
     people = pl.Series("p", [0, 1, 2, 3], dtype=pl.Int64).cast(pl.String if dtype == pl.Categorical else dtype)

@@ -509,6 +509,7 @@ def test_the_rows_are_no_part_of_the_text(budget):
     assert question(budget, rows=ROWS.head(0)) == first
 
 
+@pytest.mark.slow
 def test_the_text_is_the_same_in_another_process(budget):
     code = """
 import sys

@@ -280,6 +280,7 @@ def test_a_measurement_of_opendp_takes_the_steps():
     assert measurement(VISITS).item() == 9
 
 
+@pytest.mark.slow
 def test_explain_says_how_floats_of_a_person_are_added():
     frame = pl.DataFrame({"p": [1, 1, 2], "cost": [0.5, 1.0, 2.0], "n": [1, 2, 3]})
     private, words = frame.dp.protect("p", max_rows=2), "count to the nearest 2⁻⁴⁰"

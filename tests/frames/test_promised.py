@@ -181,6 +181,7 @@ def size_of(asks):
     return math.exp(math.fsum(map(math.log, errors)) / len(errors)) if all(errors) else 0.0
 
 
+@pytest.mark.slow
 def test_2000_random_queries_keep_their_promise_in_the_better_unit():
     some, taken = random.Random(43), {"epsilon": 0, "rho": 0}
     for _ in range(2000):

@@ -32,6 +32,7 @@ def test_pairs_in_any_order_are_added_up(rows):
     assert told(Histogram.of_pairs(groups, codes, None, GROUPS)) == dict(counted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighs", [True, False])
 @given(rows=pairs)
 def test_rows_of_groups_without_those_that_are_no_evidence(rows, weighs):

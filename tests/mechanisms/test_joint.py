@@ -105,6 +105,7 @@ def test_what_floats_leave_open_is_raced_exactly():
         assert (drawn[0, 0] == 0 and drawn[0, 1] in (1, 2)) == (first == 0)
 
 
+@pytest.mark.slow
 def test_near_ties_are_decided_exactly(monkeypatch):
     """Words with which the best lists, and very many others, arrive at nearly the same time."""
     rng, number = np.random.default_rng(3), 60

@@ -59,6 +59,7 @@ def test_groups_of_all_sizes_in_batches_of_all_sizes(mechanism, chunk, monkeypat
         assert (winners_of(gaps, starts, multiplicities, mechanism=mechanism).blocks == best).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize(
     ("gaps", "multiplicities", "rate"),

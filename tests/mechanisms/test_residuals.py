@@ -145,6 +145,7 @@ def test_weights_make_a_table_more_exact_and_no_other_shares_are_better():
         assert worth({axes: 2 * p / sum(other.values()) for axes, p in other.items()}) > least * 0.997
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [Fraction(1, 9), Fraction(1, 2), Fraction(1), Fraction(3), Fraction(20)], ids=str)
 @pytest.mark.parametrize("factors", [[1, 1, 1], [0.5, 1.25, 3], [1, 0.1, 0.01, 0.01], [7]], ids=str)
 @pytest.mark.parametrize("beta", [0.05, 0.5, 0.001])

@@ -143,6 +143,7 @@ def test_scores_of_lists_of_small_numbers_are_plain_arrays():
         assert (found.tolist(), found.dtype, offered) == (scores, dtype, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["permute_and_flip", "exponential"])
 def test_draws_by_integers_beyond_64_bits_follow_the_law(mechanism):
     scores, offered = exact_numbers("scores", [2**80, 2**80 - 1, 2**80 - 3, -(2**80)])
@@ -310,6 +311,7 @@ def test_only_rows_on_offer_win():
 anything = arrays.arrays(st.sampled_from([np.int8, np.int64, np.uint64, np.float32, np.float64]), st.integers(1, 12))
 
 
+@pytest.mark.slow
 @given(anything, st.fractions(Fraction(1, 10**9), 10**9), st.sampled_from(MECHANISMS), st.booleans(), st.data())
 def test_every_answer_is_a_row_on_offer(scores, rate, mechanism, lowest, data):
     # NaN and infinities among them; no warning either.

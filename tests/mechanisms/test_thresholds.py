@@ -38,6 +38,7 @@ def by_hand(counts, multiplicities, threshold, rate, words, more):
     return -1, 0, -1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [0, 1, 2**63, 2**64 - 1])
 def test_near_ties_of_all_kinds_are_decided_exactly(more):
     """The uniforms lie where a run is just reached, its next candidate is the first, or the lead is a whole number."""

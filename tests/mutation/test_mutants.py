@@ -105,6 +105,7 @@ def test_a_check_finds_mutants_that_are_no_python(package):
     assert "no Python: 'return' outside function" in misfit(of("Bound", "least = 0", "return"), package)
 
 
+@pytest.mark.slow
 def test_a_check_finds_tests_that_are_not_there():
     mutant = MUTANTS[0]
     assert misfit(mutant) == ""

@@ -204,6 +204,7 @@ def test_the_law_is_the_exact_one(unit, what, person):
     check_sampler(draw, law)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", MEASURES)
 @pytest.mark.parametrize("what", ASKED)
 def test_law_and_map_are_those_of_noisy_max_over_the_scores(unit, what):

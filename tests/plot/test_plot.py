@@ -204,6 +204,7 @@ def test_simulation_over_groups(tmp_path):
     assert [row["true_answer"] for row in ranges] == frame.filter(output="income")["true_answer"].cast(float).to_list()
 
 
+@pytest.mark.slow
 def test_simulation_of_dates_and_of_one_group(tmp_path):
     days = pl.date_range(dt.date(2024, 1, 1), dt.date(2024, 1, 9), eager=True)
     frame = analysis.simulate(dpp.median("day", days, epsilon=0.3), public(2, 60), by=["region", "job"])
@@ -358,6 +359,7 @@ def test_answers_with_their_leads():
     assert "bounds" not in texts(chart)  # every row is a person: none is dropped
 
 
+@pytest.mark.slow
 def test_answers(tmp_path):
     released, _, asked = answered()
     chart = plot.answers(released, asked)
@@ -431,6 +433,7 @@ def bars(chart, name):
     return [tuple(row[key] for key in ("number", "low", "high")) for row in drawn["datasets"][data]]
 
 
+@pytest.mark.slow
 def test_bars_of_counts_and_sums_follow_from_the_query():
     """Those that a release with ranges has; a mean's do not."""
     released, _, asked = answered()
@@ -458,6 +461,7 @@ def test_groups_stay_in_the_order_of_their_keys_where_it_is_asked_for():
     assert json.dumps(TOWNS, ensure_ascii=False) not in texts(plot.answers(released, asked))
 
 
+@pytest.mark.slow
 def test_lists_are_words_and_intervals_are_bars(tmp_path):
     calls = pl.DataFrame({"minutes": [i % 30 for i in range(900)], "reason": ["a", "a", "b"] * 300})
     calls = calls.with_columns(
@@ -554,6 +558,7 @@ def test_a_range_that_lacks_an_end_is_none():
     plot.answers(released.drop(f"{name}_high" for name in means), asked).to_dict()
 
 
+@pytest.mark.slow
 def test_simulation_of_numbers(tmp_path):
     asked = (
         protect(None)
@@ -582,6 +587,7 @@ def wards(sizes):
     )
 
 
+@pytest.mark.slow
 def test_a_hopeless_group_leaves_room_for_the_others(tmp_path):
     asked = (
         protect(None)
@@ -621,6 +627,7 @@ def test_errors_over_losses_are_on_a_logarithmic_axis(tmp_path):
     assert all(row["low"] > 0 for row in middles[-3:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("groups", "step"), [(30, 20), (40, 12)])
 def test_many_groups_have_lower_rows(groups, step, tmp_path):
     frame = analysis.simulate(dpp.median("age", range(121), epsilon=1), wards([50] * groups), by="ward")

@@ -125,6 +125,7 @@ def test_no_person_changes_a_number_by_more_than_the_loss_pays_for(bounds, monke
             assert cost >= RHO * (1 - 1e-12), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bounds", BOUNDS[::3], ids=str)
 def test_nor_does_a_replacement(bounds, monkeypatch):
     bounds = {**bounds, "neighboring_relation": "replace_one"}
@@ -141,6 +142,7 @@ def test_nor_does_a_replacement(bounds, monkeypatch):
             assert cost >= RHO * (1 - 1e-12), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", [None, {"group": [0]}], ids=["no group", "one key"])
 @pytest.mark.parametrize("rows", [1, 2])
 def test_nor_does_a_replacement_in_one_group(rows, keys, monkeypatch):
@@ -214,6 +216,7 @@ def noised(monkeypatch, rows):
     return list(drawn)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
 @pytest.mark.parametrize(

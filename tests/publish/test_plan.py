@@ -186,6 +186,7 @@ def test_errors_that_cost_more_than_the_promise_have_no_code():
     assert "n_people(within=5)" in enough.code
 
 
+@pytest.mark.slow
 def test_synthetic_rows_need_no_file(tmp_path):
     plan = Plan(DEMO, None, "patient", {"ward": own_values(DEMO["ward"])}, {"age": "0..120"}, max_groups=2)
     asked = {
@@ -217,6 +218,7 @@ def test_names_that_can_not_be_seen_are_quoted():
     assert len(set(shown)) == len(names)
 
 
+@pytest.mark.slow
 def test_groups_may_have_a_person_in_each_row(tmp_path):
     asked = {Question("len"): 20, Question("mode", "diagnosis"): 50}
     drafted = draft(full(unit=None, questions=asked))
@@ -425,6 +427,7 @@ def test_what_was_picked_stays_where_it_can_be_asked():
     assert usual_questions(demo, DEMO_PICKS["questions"]) == DEMO_PICKS["questions"]
 
 
+@pytest.mark.slow
 def test_the_page_says_what_the_bounds_drop():
     said = page.dropped(full(max_rows_per_group=50), draft(full()), 1, 0)
     assert "At your bounds: 0% of these rows are dropped" in said
@@ -600,6 +603,7 @@ def test_only_warnings_of_the_package_stand_at_the_cost(recwarn):
     assert len({text for text in said if "protects nobody" in text}) == sum("protects nobody" in text for text in said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "refused"),
     [
@@ -632,6 +636,7 @@ def test_outputs_have_the_names_that_are_shown():
     assert str(call("f", é_mean=1)) == "f(é_mean=1)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["visits[1].parquet", "all*.parquet", "what?.parquet"])
 def test_the_name_of_a_file_is_no_pattern(tmp_path, name):
     drafted = draft(full(name, questions={Question("len"): 20}))

@@ -99,6 +99,7 @@ def test_ddof_is_one_by_default_and_one_row_has_no_variance():
     assert dpp.var("x", 0, 3, epsilon=1).query.ends == (0, 4.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ddof", [0, 1])
 @pytest.mark.parametrize("ask", [dpp.var, dpp.std])
 def test_ranges_and_errors_hold_what_rounding_does(ask, ddof):

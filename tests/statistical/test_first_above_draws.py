@@ -57,6 +57,7 @@ def test_the_exact_path_has_the_same_law(case, monkeypatch):
     assert fits(tally(drawn(counts, threshold, rate, 1_000), law), law)
 
 
+@pytest.mark.slow
 def test_a_run_of_a_billion_candidates_is_one_draw():
     """Which quarter of them is first is known: of none before, each is passed over with the same chance, given z."""
     size, threshold, rate = 10**9, Fraction(20), Fraction(1)
@@ -94,6 +95,7 @@ def test_at_a_tiny_rate_a_lead_is_the_largest_that_there_is():
 # As users ask: expressions, which count rows, and private frames.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [[], [f"{i}" for i in range(300)]])
 def test_as_users_ask(more):
     groups, rows = 20_000, ["a"] + ["b"] * 3 + ["c"] * 5

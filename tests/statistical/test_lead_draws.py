@@ -94,6 +94,7 @@ def test_answers_and_leads_have_their_joint_law(case, mechanism):
     check_sampler(lambda factor: draw(scores, rate * factor, unit, mechanism, m), law)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("case", ["some", "blocks"])
 def test_the_exact_path_has_the_same_law(case, mechanism, monkeypatch):

@@ -1132,6 +1132,7 @@ class Composer:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_what_accepted_steps_make_together_is_row_by_row(seed):
     composer = Composer(seed)
