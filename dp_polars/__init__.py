@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import dp_polars._expressions.namespace
-import dp_polars._frames.accessor  # noqa: F401  these two register `.dp`
+import dp_polars._frames.protect  # noqa: F401  these two register `.dp`
 
 if TYPE_CHECKING:
     from dp_polars import analysis as analysis
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from dp_polars._expressions.choosing import mode as mode
     from dp_polars._expressions.choosing import quantile as quantile
     from dp_polars._expressions.choosing import top_k as top_k
-    from dp_polars._expressions.columns import col as col
     from dp_polars._expressions.expression import PrivateExpr as PrivateExpr
     from dp_polars._expressions.measuring import count as count
     from dp_polars._expressions.measuring import len as len
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from dp_polars._expressions.measuring import value_counts as value_counts
     from dp_polars._expressions.measuring import var as var
     from dp_polars._expressions.namespace import PrivateNamespace as PrivateNamespace
+    from dp_polars._expressions.namespace import col as col
     from dp_polars._frames.cube import Cube as Cube
     from dp_polars._frames.cube import Number as Number
     from dp_polars._frames.cube import read_cube as read_cube
@@ -95,7 +95,6 @@ _HOMES = {
         "quantile",
         "top_k",
     ),
-    "_expressions.columns": ("col",),
     "_expressions.expression": ("PrivateExpr",),
     "_expressions.measuring": (
         "count",
@@ -109,7 +108,10 @@ _HOMES = {
         "value_counts",
         "var",
     ),
-    "_expressions.namespace": ("PrivateNamespace",),
+    "_expressions.namespace": (
+        "PrivateNamespace",
+        "col",
+    ),
     "_frames.cube": (
         "Cube",
         "Number",

@@ -18,7 +18,7 @@ from dp_polars._base.process import deaf
 from dp_polars._bins.binning import code_dtype
 from dp_polars._questions.measures import Total, check_within, with_loss_for
 from dp_polars._questions.question import HistogramQuery, OfCodes, Query, describe
-from dp_polars._questions.statement_facts import AT_DELTA, Known
+from dp_polars._questions.statement_facts import AT_DELTA, Known, checked, loss_facts, output_facts, software
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -348,10 +348,52 @@ class PrivateExpr(pl.Expr):
         >>> statement.facts["unit"]["why"]
         'not known, for a plain expression does not know whose a row is.'
         """
-        from dp_polars._expressions.statements import statement_of_expression
+        from dp_polars._questions.statement import Statement
 
         name = "several columns" if self._named is not None else self.meta.output_name()
-        return statement_of_expression(name, self.query, self.bounds, self.within, known, at_delta)
+        claim = self.query.claim
+        if not claim.is_open and (self.within is None or self.within.unreached is None):
+            loss = loss_facts(claim.loss.unit, claim.loss.value, claim.delta, at_delta)
+            outputs = [output_facts(name, self.query, str(self.query))]
+        else:
+            loss, outputs = None, []
+        protection = "It is calibrated to the sensitivity that the caller gave."
+        if claim.neighboring_relation is not None:
+            rows = claim.contributions.total
+            protection = (
+                f"It is calibrated to one person who has {rows} rows at most. Nothing drops more, which lose more."
+            )
+        where = "None is said." if claim.is_open else f"agg of a private frame finds it, from {self.within}."
+        release = {
+            "loss": loss,
+            "asks": "answers",
+            "protection": protection,
+            "bounds": {bound: str(number) for bound, number in self.bounds.given.items()},
+            "unchecked": None,
+            "tables": [{"columns": None, "files": None, "before": None}],
+            "keys": None,
+            "public_frames": [],
+            "steps": None,
+            "outputs": outputs,
+        }
+        return Statement.of(
+            {
+                **software(),
+                "state": "asked",
+                "known": checked(known),
+                "loss": loss,
+                "promise": None,
+                "no_loss": f"the loss of the {self.query}. {where}",
+                "unit": {
+                    "person": None,
+                    "why": "not known, for a plain expression does not know whose a row is.",
+                    "relation": claim.neighboring_relation,
+                    "notes": [],
+                },
+                "releases": [release],
+                "ledger": None,
+            }
+        )
 
     def __repr__(self) -> str:
         return f"<PrivateExpr\n{self._described()}>"

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.abc import MetaPathFinder
-from typing import TYPE_CHECKING, Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Final, NoReturn, ParamSpec, Protocol, TypeVar, cast
 
 import polars as pl
 
@@ -15,11 +15,19 @@ from dp_polars import _expressions as functions
 from dp_polars._expressions.expression import PrivateExpr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
+    from polars._typing import PolarsDataType, PythonDataType
+
     from dp_polars._expressions.expression import IntoColumn
+
+    class Column(pl.Expr):
+        """What type checkers take a column of `col` for: an expression with `.dp`. No object has this class."""
+
+        @property
+        def dp(self) -> PrivateNamespace: ...
 
 
 _THEIR_MODULE = "opendp.extras.polars"
@@ -243,3 +251,21 @@ class PrivateNamespace:
     var: Final = _method(lambda: functions.measuring.var)
     std: Final = _method(lambda: functions.measuring.std)
     value_counts: Final = _method(lambda: functions.measuring.value_counts)
+
+
+class Col(Protocol):
+    """What type checkers take `col` for; its calls and attributes are those of `polars.col`."""
+
+    def __call__(
+        self,
+        name: str | PolarsDataType | PythonDataType | Iterable[str] | Iterable[PolarsDataType | PythonDataType],
+        *more_names: str | PolarsDataType | PythonDataType,
+    ) -> Column:
+        """Return one or several columns, by name or type."""
+
+    def __getattr__(self, name: str) -> Column:
+        """Return the column of this name."""
+
+
+# Polars' own, with a type that says that its columns have `.dp`.
+col: Col = pl.col  # type: ignore[assignment]  # `.dp` is registered, which its type does not say

@@ -200,7 +200,7 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
     Returns
     -------
     Expr
-        `expr` itself, or an equivalent that yields null where it would raise: see lenient.py. Dates beyond the years
+        `expr` itself, or an equivalent that yields null where it would raise: see rewriting.py. Dates beyond the years
         1 to 9999 are moved to these. Float division is rounded correctly, as it is where a row is alone in its
         chunk. An expression of constants alone stays one (a `select` of nothing else has one row).
 

@@ -83,8 +83,7 @@ class Step:
 
     Its `kind` is "column", "literal", "series", "operator", "cast", "function", "other" (names, when-then:
     only their inputs matter) or "unknown". `dtypes` resolves the types of the result. `tree` is the serialized
-    node, which may be rewritten, on the columns of `frame`; a plan has neither. For a step of a plan, `strict` says
-    whether it raises on what does not fit.
+    node, which may be rewritten, on the columns of `frame`; a plan has neither.
     """
 
     kind: str
@@ -93,7 +92,6 @@ class Step:
     dtypes: Callable[[], Sequence[PolarsDataType]]
     parameters: Any = None
     tree: Any = None
-    strict: bool = False
     frame: pl.LazyFrame | None = None
 
     @cached_property

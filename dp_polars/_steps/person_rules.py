@@ -72,10 +72,6 @@ def of_floats(step: Step) -> bool:
     return dtype is not None and dtype.is_float()
 
 
-def of_decimals(step: Step) -> bool:
-    return isinstance(_value(step), pl.Decimal)
-
-
 def is_no_number(step: Step) -> bool:
     """Return whether values can't be added up."""
     dtype = _value(step)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from dp_polars._steps import nodes, trials
+from dp_polars._steps import nodes
 from dp_polars._steps.nodes import (
     ANY,
     ARITHMETIC,
@@ -230,26 +230,6 @@ def guesses_times(step: Step) -> bool:
 
 def casts_nested(step: Step) -> bool:
     return bool(bases(step, *step.inputs) & {pl.List, pl.Array, pl.Struct})
-
-
-def may_not_fit(step: Step) -> bool:
-    return not trials.fits(*step.inputs[0].dtypes(), *step.dtypes(), strict=step.strict)
-
-
-def is_strict(step: Step) -> bool:
-    return step.strict
-
-
-def has_no_default(step: Step) -> bool:
-    return len(step.inputs) < 4
-
-
-def holds_decimals(step: Step) -> bool:
-    return step.kind == "operator" and pl.Decimal in bases(step)
-
-
-def divides_by_a_constant(step: Step) -> bool:
-    return divides_floats(step) and not step.inputs[1].varies
 
 
 @dataclass(frozen=True)

@@ -181,12 +181,6 @@ def failure_on(frame: pl.DataFrame, expr: pl.Expr) -> str | None:
     return None
 
 
-def fits(dtype: PolarsDataType, other: PolarsDataType, *, strict: bool) -> bool:
-    """Return whether a cast raises on none of the values of a type that are tried."""
-    cast = pl.col("value").cast(apart_type(other), strict=strict)
-    return failure_on(pl.DataFrame({"value": many_values(dtype)}), cast) is None
-
-
 def made_up(schema: pl.Schema) -> pl.DataFrame:
     """Return rows of extreme values."""
     return _combine([extremes(dtype).alias(name) for name, dtype in schema.items()])

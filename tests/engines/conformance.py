@@ -292,8 +292,6 @@ class Conformance:
     kinds: ClassVar[frozenset[str]] = frozenset({*COLUMNS, *UNITS})
     #: More that only a privacy unit may have.
     more_units: ClassVar[frozenset[str]] = frozenset()
-    #: Whether the engine holds NaN as null.
-    nan_is_null: ClassVar[bool] = False
 
     @abstractmethod
     def make(self, frame: pl.DataFrame, read: Callable[[], None] | None = None) -> Engine[Any]:
@@ -412,8 +410,6 @@ class Conformance:
         bounds = {} if person is None else {"max_rows_per_group": MANY}
         query = protected({"g": [2, 1, 7]}, person, **bounds).agg(**{name: each[0] for name, each in asked.items()})
         nulls = {new: pl.when(pl.col(of).is_null()).then(0) for new, of in (("null", "x"), ("no part", "part"))}
-        if nan and self.nan_is_null:
-            nulls["null"] = pl.when(pl.col("x").fill_nan(None).is_null()).then(0)
         rows, listed = frame.with_columns(one=0, **nulls).to_dicts(), [{"g": 2}, {"g": 1}, {"g": 7}]
         for name, found in self.told(query, frame, parts=parts).items():
             _, counted, code_of, people, weigh = asked[name]

@@ -897,6 +897,6 @@ MUTANTS = [
         "of two weights the second has the bound of the first: a person weighs more than is charged",
         "engines/test_polars_bounds.py::test_each_weight_of_a_person_has_a_bound_of_its_own"),
     of("frames/test_ends.py")("with_ends", "sign * off", "sign * off / 2", "ranges are too narrow"),
-    of("frames/test_kept.py")("recipe_of", "not isinstance(budget, Budget) or budget.path is None", "False",
+    of("frames/test_kept.py")("_recipe_of", "not isinstance(budget, Budget) or budget.path is None", "False",
         "answers that should be kept are not, and are paid for again", "frames/test_kept.py -k 'path or arguments'"),
 ]

@@ -153,7 +153,7 @@ MUTANTS = [
         "'ann' and 'Ann' are one person to citext", "sql/test_gate.py -k texts_without_case"),
     _steps("Common.read_again", "not self.is_prepared", "True",
         "a sum of floats is another one each time that it is read", "sql/test_gate.py -k 'made_once and duckdb'"),
-    _steps("_engines/sql/lenient:_wrap", "node.replace(_sql.TryCast(this=node.this, to=node.to))", "pass",
+    _steps("_engines/sql/dialects:_wrap", "node.replace(_sql.TryCast(this=node.this, to=node.to))", "pass",
         "a cast of a row raises on DuckDB", "sql/test_gate.py::test_no_row_of_a_preparation_raises_on_duckdb"),
     _steps("_describe_duckdb", 'type(error).__name__ != "FatalException"', "True",
         "a connection that has failed says why, by a value", "sql/test_gate.py -k does_not_say_why"),

@@ -169,7 +169,6 @@ def test_weights_of_integers(engine):
 
 def test_small_integers_leave_no_small_type(engine):
     """32767 * 3 would leave the column's type, and 100 - (-100) that of a byte."""
-    engine.need("Int16")
     for name in ("Int8", "Int16", "Int32"):
         if name in TYPES[engine.name]:
             dtype = COLUMNS[name].dtype
@@ -185,7 +184,6 @@ def test_small_integers_leave_no_small_type(engine):
 
 @pytest.mark.parametrize(("digits", "places"), [(10, 2), (38, 6), (38, 0), (18, 18), (38, 18)])
 def test_codes_and_weights_of_decimals(engine, digits, places):
-    engine.need("Decimal")
     values = [value for value in decimals(places) if value is None or abs(value) < Decimal(10) ** (digits - places)]
     unit = Decimal(1).scaleb(-places)
     asked = medians(
@@ -204,7 +202,6 @@ def test_booleans_are_added_up(engine):
 
 
 def test_codes_of_times(engine):
-    engine.need("Datetime", "Date", "Time")
     moments = [
         dt.datetime(1, 1, 1),
         dt.datetime(1582, 10, 4, 12),

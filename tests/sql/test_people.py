@@ -129,7 +129,6 @@ def test_keys_come_as_they_are(engine):
 
 def test_keys_that_polars_has_not_are_none(engine):
     """Infinite, far and impossible times, and a NaN of decimals: no error may tell of them."""
-    engine.need("Date", "Datetime", "Time", "Decimal")
     zero = "CAST('NaN' AS numeric)" if engine.name == "postgres" else "NULL"
     table = engine.view(
         "SELECT p, CAST(d AS date) AS d, CAST(t AS timestamp) AS t, CAST(c AS time) AS c, "
@@ -150,7 +149,6 @@ def test_keys_that_polars_has_not_are_none(engine):
 
 
 def test_decimals_whose_digits_ibis_has_guessed_too_low_are_no_keys(engine):
-    engine.need("Decimal")
     table = engine.table(
         pl.DataFrame({"p": [1, 2, 3], "m": pl.Series(["0.50", "0.25", "9.00"], dtype=pl.Decimal(10, 2))})
     )

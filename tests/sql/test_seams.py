@@ -146,7 +146,6 @@ def test_settings_of_a_connection_that_change_texts_are_refused(server, owner):
 
 @pytest.mark.parametrize("kind", ["UUID", "TIMESTAMP WITH TIME ZONE", "DATE", "BOOLEAN"])
 def test_people_may_be_of_types_that_can_not_be_asked_about(engine, kind):
-    engine.need("Datetime")
     people = {
         "UUID": ["'c0ffee00-0000-4000-8000-000000000000'", "'C0FFEE00-0000-4000-8000-000000000001'"],
         "BOOLEAN": ["TRUE", "FALSE"],
@@ -194,7 +193,6 @@ SETTINGS = {
 
 
 def test_settings_of_a_session_make_no_difference(engine):
-    engine.need("Date", "Datetime")
     frame = pl.DataFrame(
         {
             "p": pl.Series([0.1, 0.1 + 2**-52, 0.5, None, -0.0, 0.0, 1.0, 1.0], dtype=pl.Float64),
@@ -246,7 +244,6 @@ ODD = {
 
 def test_values_that_polars_has_not_raise_nothing(engine):
     """Infinite and far times are beyond the candidates, a NaN among decimals is no evidence, and nobody."""
-    engine.need("Date", "Datetime", "Time", "Decimal")
     table = engine.view(ODD[engine.name])
     first, noon = dt.datetime(2020, 1, 1), dt.time(12)
     query = (

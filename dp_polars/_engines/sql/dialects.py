@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import Parameter, Signature
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from dp_polars._base.process import require
-from dp_polars._engines.sql.lenient import lenient
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 ibis: Any = require("ibis", extra="sql")
 _errors: Any = require("ibis.common.exceptions", extra="sql")
 _ops: Any = require("ibis.expr.operations", extra="sql")
-_identifier: Any = require("sqlglot.expressions", extra="sql").to_identifier
+_sql: Any = require("sqlglot.expressions", extra="sql")
+_parsed: Any = require("sqlglot", extra="sql").parse_one
 
 # A column or a scalar, a table, a connection of Ibis, which has no types of its own for mypy here.
 Value: TypeAlias = Any
@@ -173,7 +174,7 @@ class Statement:
             found = re.search(r"'(\w+)' operation", str(error))  # which Ibis has no word for on this engine
             raise TypeError(lacks(backend.name, found[1] if found else str(error))) from None
         # Snowflake takes a name without quotes for another one.
-        quoted = [(_identifier(name, quoted=True).sql(backend.dialect), one) for name, one in named]
+        quoted = [(_sql.to_identifier(name, quoted=True).sql(backend.dialect), one) for name, one in named]
         texts = ", ".join(f"{name} {dialect.once} ({one})" for name, one in quoted)
         sql = f"WITH {texts} SELECT * FROM ({last}) AS counted" if named else last
         return cls(sql, table.schema())
@@ -282,8 +283,7 @@ class Dialect:
     nan_in_decimals
         Whether a decimal may be NaN.
     admit
-        Connection, rows -> these rows, in which every column holds values of its own type, or null. An error where
-        that can't be made sure. Reads no row.
+        Connection, rows -> these rows, null where a step on a row would raise, if the engine can do that. Reads no row.
     total
         Integers of 64 bits, the largest total -> their exact sum, but at most so far from 0. No row makes it raise.
     ticks
@@ -350,6 +350,42 @@ class Dialect:
         if not tuple(numbers) >= self.oldest:
             msg = f"{self.name} must be of version {'.'.join(map(str, self.oldest))} or newer, got {version}."
             raise ValueError(msg)
+
+
+_FALLIBLE = (_sql.Add, _sql.Div, _sql.Func, _sql.IntDiv, _sql.Mod, _sql.Mul, _sql.Neg, _sql.Sub)
+# Which DuckDB takes in no TRY, or whose parts it takes one by one.
+_NOT_IN_TRY = (_sql.AggFunc, _sql.Lambda, _sql.Query, _sql.Subquery, _sql.Unnest, _sql.Explode, _sql.Window)
+_CHOICES = (_sql.And, _sql.Case, _sql.Coalesce, _sql.If, _sql.Or)
+
+
+def _lenient(backend: Backend, table: Table) -> Table:
+    """Return the rows of an expression, null where a function, a cast or a sum of two values raises.
+
+    Each such node has a TRY of its own: DuckDB takes an expression that stands in two of them out of both, but none
+    that is a TRY itself. Aggregates and windows can't be wrapped. What DuckDB does not take this way stays as it is.
+    """
+    if isinstance(table.op(), _ops.DatabaseTable):
+        return table
+    with suppress(Exception):  # which the expression itself raises again, before the charge
+        backend._run_pre_execute_hooks(table)  # what Ibis itself holds as tables
+        # Parts of Ibis' own tree stand in several places, and some where no walk finds them.
+        tree = _parsed(backend.compile(table, limit=None), read=backend.dialect)
+        for node in reversed([*tree.find_all(_sql.Cast, *_FALLIBLE)]):
+            _wrap(node)
+        sql = tree.sql(backend.dialect)
+        backend.raw_sql(f"DESCRIBE {sql}").fetchall()
+        return _ops.SQLQueryResult(sql, table.schema(), backend).to_expr()
+    return table
+
+
+def _wrap(node: Any) -> None:  # noqa: ANN401
+    """Put a node into a TRY, or a cast into one that tries."""
+    if node.find(_sql.Identifier) is None or isinstance(node, _CHOICES):
+        return
+    if type(node) is _sql.Cast:
+        node.replace(_sql.TryCast(this=node.this, to=node.to))
+    elif node.find(*_NOT_IN_TRY) is None and not isinstance(node.parent, (_sql.Window, _sql.Filter, _sql.IgnoreNulls)):
+        node.replace(_sql.Anonymous(this="TRY", expressions=[node.copy()]))
 
 
 def _describe_duckdb(backend: Backend, table: Table, columns: Collection[str]) -> dict[str, str]:
@@ -458,7 +494,7 @@ DUCKDB = Dialect(
     order=_order_duckdb,
     fetch=_fetch_duckdb,
     copies=_copies_duckdb,
-    admit=lenient,
+    admit=_lenient,
     cast=lambda value, dtype: _ops.TryCast(value, to=dtype).to_expr(),
     # Before, what a statement names twice was read twice: rows that the caller draws at random were two samples.
     oldest=(1, 4),
