@@ -159,7 +159,7 @@ def release(
 
     Notes
     -----
-    Which of a person's rows count is decided by the engine's own hashes of them and of 64 random bits of this release,
+    Which of a person's rows count is decided by the engine's own hashes of them and of 63 random bits of this release,
     which are part of the statement. The bounds hold whatever these bits are.
 
     Examples
