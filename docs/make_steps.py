@@ -26,7 +26,7 @@ from dp_polars._steps.preparations import KINDS
 from dp_polars._steps.rewriting import SPELLINGS
 from dp_polars._steps.rules import LISTED, NEEDS_POLARS_2, RAISING, UNLISTED, Rule
 
-PAGE = Path(__file__).parent / "steps.md"
+PAGE = Path(__file__).parent / "api" / "steps.md"
 # What is too long to list in a table.
 LABELS = {
     OPERATORS: "operators",
@@ -65,7 +65,7 @@ PEOPLE = """\
 ## What does it take of one person's rows?
 
 With a privacy unit, `group_by(unit, …).agg(…)` makes one row for each person, and `.over(unit, …)` gives each row what
-its person has: see [One person, many rows](people.md).
+its person has: see [One person, many rows](../people.md).
 What they compute must follow from the person's rows in any order.
 It must be the same whichever other people are there.
 
@@ -78,7 +78,7 @@ What is computed from each row, before or after, is row by row as everywhere.
 An order is `sort` or `sort_by` in `agg`, `order_by` in `over`.
 Rows that tie are told apart by the other columns that the step reads, and in `over` by all columns of the frame.
 A person's rows may be fewer inside: {some}.
-Floats are added as whole numbers of 2⁻⁴⁰: see [How exact are sums of floats?](people.md#how-exact-are-sums-of-floats).
+Floats are added [as whole numbers of 2⁻⁴⁰](../people.md#how-exact-are-sums-of-floats).
 NaN is left out of `min`, `max` and `rank`. Keys of floats and `n_unique` take all NaN for one value, and 0.0 for -0.0.
 Every step is tried on synthetic people: each one alone, all together, in other orders and chunks, and streamed.
 It is refused if a person's rows are not the same to the bit, or if it raises.
@@ -102,7 +102,7 @@ def page() -> str:
         HEAD.format(tested=tested),
         "## Which methods does a private frame have?\n",
         f"{_code(methods)}.\n",
-        "Their parameters are on the page [Private frames](api/frames.md).\n",
+        "Their parameters are on the page [Private frames](frames.md).\n",
         "## Which expressions does it take?\n",
         f"- Columns, selectors, constants, names, casts, `pl.when`, `fill_nan`; {_code(sorted(OPERATORS))}.",
         f"- Functions: {_code(flat)}.",
@@ -140,7 +140,7 @@ def page() -> str:
         "The data set is the table that is handed to `protect`, to `query.release(frame)`, "
         "to `sql.release`, to `spark.release`.",
         "Neighbours are two such tables, one without the rows of one unit.",
-        "What made the table is its owner's preparation, and [not covered](public.md#what-is-the-data-set).\n",
+        "What made the table is its owner's preparation, and [not covered](../public.md#what-is-the-data-set).\n",
         "A LazyFrame is looked at for slips alone: steps that visibly mix people.",
         "The unit is followed through renames and selections.",
         "Casts, parsers, arithmetic, dates, floats, orders, lists, joins with other tables, and windows and groups that",  # noqa: E501

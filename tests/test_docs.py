@@ -208,12 +208,13 @@ def test_the_rules_for_assistants(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # Without the methods that OpenDP adds to `.dp` where another test has loaded it.
     monkeypatch.setattr(pl.Expr, "dp", type(vars(pl.Expr)["dp"])("dp", dp_polars.PrivateNamespace))
-    page = (ROOT / "docs" / "assistants.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "public.md").read_text(encoding="utf-8")
+    page = page.partition("\n## Rules, with wrong and right lines\n")[2].partition("\n## ")[0]
     run_rules(page)
-    *rules, last = re.findall(r"^## (.*)$", page, re.MULTILINE)
+    *rules, last = re.findall(r"^### (.*)$", page, re.MULTILINE)
     assert last.startswith("Before you")
     for rule in rules:
-        section = page.partition(f"## {rule}\n")[2].partition("\n## ")[0]
+        section = page.partition(f"### {rule}\n")[2].partition("\n### ")[0]
         assert [*WRONG.finditer(section)]
         assert [*BLOCK.finditer(section)]
     short = (ROOT / "docs" / "static" / "llms.txt").read_text(encoding="utf-8")
@@ -275,7 +276,7 @@ def defines(code, name):
 
 
 def test_the_stations_of_one_query_are_in_the_code():
-    stations = STATION.findall((ROOT / "docs" / "one-query.md").read_text(encoding="utf-8"))
+    stations = STATION.findall((ROOT / "docs" / "how.md").read_text(encoding="utf-8"))
     assert [int(number) for number, _, _ in stations] == list(range(1, 11))
     for _, name, path in stations:
         assert defines((ROOT / path).read_text(encoding="utf-8"), name), f"{path} has no {name}"
