@@ -78,10 +78,28 @@ What is computed from each row, before or after, is row by row as everywhere.
 An order is `sort` or `sort_by` in `agg`, `order_by` in `over`.
 Rows that tie are told apart by the other columns that the step reads, and in `over` by all columns of the frame.
 A person's rows may be fewer inside: {some}.
-Floats are added [as whole numbers of 2⁻⁴⁰](../people.md#how-exact-are-sums-of-floats).
+Floats are added [as whole numbers of 2⁻⁴⁰](#how-exact-are-sums-of-floats).
 NaN is left out of `min`, `max` and `rank`. Keys of floats and `n_unique` take all NaN for one value, and 0.0 for -0.0.
 Every step is tried on synthetic people: each one alone, all together, in other orders and chunks, and streamed.
 It is refused if a person's rows are not the same to the bit, or if it raises.
+"""
+FLOATS = """\
+### How exact are sums of floats?
+
+The last bit of a float sum depends on the order in which the rows are added, and that follows from the rows of others.
+So `sum`, `mean`, `var`, `std`, `cum_sum`, `rolling_sum` and `rolling_mean` of a person's floats are those of whole
+numbers, as are `list.sum` and `list.mean` of a row's ([proof](../proofs/whole-numbers.md)):
+
+- Each float counts to the nearest 2⁻⁴⁰, which is about 10⁻¹².
+- A float beyond ±2⁵⁴ (about 1.8 · 10¹⁶), an infinity or NaN makes that person's answer null, and all values of that
+  person's `cum_sum`, or moving sums.
+- `var` and `std` use each value's distance from the person's mean, in 2⁻⁴⁶ of the largest distance.
+
+All of this is public, and `explain` says so; no warning depends on values.
+Means of integers, booleans, Decimals, dates and times are exact sums, divided by the count.
+Sums of Decimals beyond 2⁹⁴ units of the last digit are null.
+Sums of integers are Int64 and wrap beyond it, those of UInt64 are UInt64.
+`median` and `quantile` of floats take the values themselves, and interpolate between two of them by one formula.
 """
 PERSON_RULES = (
     *person_rules.REFUSED,
@@ -119,6 +137,7 @@ def page() -> str:
             some=_code(_ways(person_rules.SOME)),
         ),
         _table(PERSON_RULES),
+        FLOATS,
         "## What does it take on Polars 1?\n",
         "The worst holes were found on Polars 1 alone, whose functions of many types look at whole columns.",
         "There a private frame takes a short list, for numbers (integers of up to 64 bits, floats of 32 and 64), texts",
