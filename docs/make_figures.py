@@ -213,8 +213,8 @@ def budget() -> alt.LayerChart:
 
 
 def rooms() -> alt.LayerChart:
-    """The way of one query through the rooms, by the stations that the page `one-query.md` lists."""
-    page = (HERE.parent / "one-query.md").read_text(encoding="utf-8")
+    """The way of one query through the rooms, by the stations that the page `how.md` lists."""
+    page = (HERE.parent / "how.md").read_text(encoding="utf-8")
     stations = pl.DataFrame(
         [(int(number), moment, name, Path(path).parts[1]) for number, moment, name, path in STATION.findall(page)],
         ["number", "moment", "name", "room"],

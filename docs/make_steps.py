@@ -26,7 +26,7 @@ from dp_polars._steps.preparations import KINDS
 from dp_polars._steps.rewriting import SPELLINGS
 from dp_polars._steps.rules import LISTED, NEEDS_POLARS_2, RAISING, UNLISTED, Rule
 
-PAGE = Path(__file__).parent / "steps.md"
+PAGE = Path(__file__).parent / "api" / "steps.md"
 # What is too long to list in a table.
 LABELS = {
     OPERATORS: "operators",
@@ -65,7 +65,7 @@ PEOPLE = """\
 ## What does it take of one person's rows?
 
 With a privacy unit, `group_by(unit, …).agg(…)` makes one row for each person, and `.over(unit, …)` gives each row what
-its person has: see [One person, many rows](people.md).
+its person has: see [One person, many rows](../people.md).
 What they compute must follow from the person's rows in any order.
 It must be the same whichever other people are there.
 
@@ -78,10 +78,28 @@ What is computed from each row, before or after, is row by row as everywhere.
 An order is `sort` or `sort_by` in `agg`, `order_by` in `over`.
 Rows that tie are told apart by the other columns that the step reads, and in `over` by all columns of the frame.
 A person's rows may be fewer inside: {some}.
-Floats are added as whole numbers of 2⁻⁴⁰: see [How exact are sums of floats?](people.md#how-exact-are-sums-of-floats).
+Floats are added [as whole numbers of 2⁻⁴⁰](#how-exact-are-sums-of-floats).
 NaN is left out of `min`, `max` and `rank`. Keys of floats and `n_unique` take all NaN for one value, and 0.0 for -0.0.
 Every step is tried on synthetic people: each one alone, all together, in other orders and chunks, and streamed.
 It is refused if a person's rows are not the same to the bit, or if it raises.
+"""
+FLOATS = """\
+### How exact are sums of floats?
+
+The last bit of a float sum depends on the order in which the rows are added, and that follows from the rows of others.
+So `sum`, `mean`, `var`, `std`, `cum_sum`, `rolling_sum` and `rolling_mean` of a person's floats are those of whole
+numbers, as are `list.sum` and `list.mean` of a row's ([proof](../proofs/whole-numbers.md)):
+
+- Each float counts to the nearest 2⁻⁴⁰, which is about 10⁻¹².
+- A float beyond ±2⁵⁴ (about 1.8 · 10¹⁶), an infinity or NaN makes that person's answer null, and all values of that
+  person's `cum_sum`, or moving sums.
+- `var` and `std` use each value's distance from the person's mean, in 2⁻⁴⁶ of the largest distance.
+
+All of this is public, and `explain` says so; no warning depends on values.
+Means of integers, booleans, Decimals, dates and times are exact sums, divided by the count.
+Sums of Decimals beyond 2⁹⁴ units of the last digit are null.
+Sums of integers are Int64 and wrap beyond it, those of UInt64 are UInt64.
+`median` and `quantile` of floats take the values themselves, and interpolate between two of them by one formula.
 """
 PERSON_RULES = (
     *person_rules.REFUSED,
@@ -102,7 +120,7 @@ def page() -> str:
         HEAD.format(tested=tested),
         "## Which methods does a private frame have?\n",
         f"{_code(methods)}.\n",
-        "Their parameters are on the page [Private frames](api/frames.md).\n",
+        "Their parameters are on the page [Private frames](frames.md).\n",
         "## Which expressions does it take?\n",
         f"- Columns, selectors, constants, names, casts, `pl.when`, `fill_nan`; {_code(sorted(OPERATORS))}.",
         f"- Functions: {_code(flat)}.",
@@ -119,6 +137,7 @@ def page() -> str:
             some=_code(_ways(person_rules.SOME)),
         ),
         _table(PERSON_RULES),
+        FLOATS,
         "## What does it take on Polars 1?\n",
         "The worst holes were found on Polars 1 alone, whose functions of many types look at whole columns.",
         "There a private frame takes a short list, for numbers (integers of up to 64 bits, floats of 32 and 64), texts",
@@ -140,7 +159,7 @@ def page() -> str:
         "The data set is the table that is handed to `protect`, to `query.release(frame)`, "
         "to `sql.release`, to `spark.release`.",
         "Neighbours are two such tables, one without the rows of one unit.",
-        "What made the table is its owner's preparation, and [not covered](public.md#what-is-the-data-set).\n",
+        "What made the table is its owner's preparation, and [not covered](../public.md#what-is-the-data-set).\n",
         "A LazyFrame is looked at for slips alone: steps that visibly mix people.",
         "The unit is followed through renames and selections.",
         "Casts, parsers, arithmetic, dates, floats, orders, lists, joins with other tables, and windows and groups that",  # noqa: E501
