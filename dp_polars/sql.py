@@ -47,7 +47,7 @@ __all__ = [
 _ibis: Any = require("ibis", extra="sql")
 
 TESTED = {dialect.name: dialect for dialect in (DUCKDB, POSTGRES)}
-# Of statements that are kept, as Ibis takes longer to write one than an engine for a million rows.
+# How many statements stay written, and how long these are: Ibis takes longer for one than an engine for a million rows.
 _MOST_WRITTEN, _LONGEST_WRITTEN = 32, 2**20
 _TEXTS = ["a", "A", "a ", "á", "a\u0301"]  # what collations take for one
 
@@ -292,15 +292,15 @@ class _SqlEngine(LocalEngine):
 
     def _once(self, about: object, write: Callable[[], _Written]) -> tuple[Statement, Places]:
         """Return what `write` writes `about` something: written once, with a secret of its own each time."""
-        kept, key = self._dialect.written, hashlib.sha256(json.dumps(about).encode()).hexdigest()
-        found = kept.pop(key, None)
+        cache, key = self._dialect.written, hashlib.sha256(json.dumps(about).encode()).hexdigest()
+        found = cache.pop(key, None)
         if found is None:
             common, table, places = write()
             found = Statement.of(self._backend, table, self._dialect, common), places
         if len(found[0].sql) <= _LONGEST_WRITTEN:
-            kept[key] = found
-            for oldest in list(kept)[:-_MOST_WRITTEN]:
-                kept.pop(oldest, None)
+            cache[key] = found
+            for oldest in list(cache)[:-_MOST_WRITTEN]:
+                cache.pop(oldest, None)
         return found[0].sealed(), found[1]
 
     @deaf  # what drivers warn of may tell of rows
