@@ -276,7 +276,7 @@ class _SqlEngine(LocalEngine):
         return lambda: in_polars(self._dialect.fetch(self._backend, statement), work.types)
 
     def _text_of_rows(self) -> tuple[str, str]:
-        """Return all of the rows that a statement about them depends on, beside their engine."""
+        """Return all that a statement about the rows depends on, but for their engine."""
         return compiled(self._backend, self._table), str(self._table.schema())
 
     def _prepared(self, about: object, write: Callable[[], _Written]) -> tuple[Statement, Places]:
