@@ -7,7 +7,7 @@ import secrets
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, overload
 
-from dp_polars._base.process import deaf, require
+from dp_polars._base.process import called, deaf, require
 from dp_polars._engines.sql.counting import ABSENT, columns_read, histograms
 from dp_polars._engines.sql.datafusion import DATAFUSION
 from dp_polars._engines.sql.dialects import DUCKDB, POSTGRES, Common, Statement, cast, unknown
@@ -98,6 +98,7 @@ def release(
 ) -> pl.DataFrame: ...
 
 
+@called
 def release(
     query: PrivateQuery | Publication,
     table: Table | Mapping[str, Table],
