@@ -238,7 +238,7 @@ def _how_much(query: PrivateQuery, sections: Sequence[Section]) -> Iterator[str]
         ask = other.asks[0]
         if [one.name for one in asked.bounded.asks] == [one.name for one in query.asks] and released.height == 1:
             number, low, high = with_ends(released, other.asks).select(ask.name, *names_of_ends(ask.name)).row(0)
-            what = "people lose something to it" if ask.name == "n_cut" else "rows are left out in all"
+            what = "people lose something to these bounds" if ask.name == "n_cut" else "rows are left out by these bounds"
             yield f"About {_text(number)} {what} ({_text(low)} to {_text(high)}; see {name})."
 
 
