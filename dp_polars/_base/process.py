@@ -317,8 +317,7 @@ def called(function: Callable[P, T]) -> Callable[P, T]:
         try:
             return function(*args, **kwargs)
         except Exception as error:
-            trace = error.__traceback__
-            inside = trace and trace.tb_next
+            inside = None if error.__traceback__ is None else error.__traceback__.tb_next
             if inside is not None or not isinstance(error, TypeError):  # not of this call, but of what the function did
                 if not sys.flags.dev_mode:
                     error.__traceback__ = _ends_of(inside)

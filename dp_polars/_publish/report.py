@@ -126,11 +126,10 @@ def report(
         raise TypeError(msg)
     if isinstance(query, Publication):
         sections, last = _sections(released, query), query.last
-        statement = query.stated(known, at_delta, "published")
         when = None if last is None or last.released is not released else last.when
     else:
         sections, when = [_section("", query, released)], None
-        statement = query.stated(known, at_delta, "published")
+    statement = query.stated(known, at_delta, "published")
     lines = _page(sections, statement, html.escape(known.get("name", "Private answers")), when)
     target = expanded(path)
     with replacing(target) as file:
@@ -238,7 +237,9 @@ def _how_much(query: PrivateQuery, sections: Sequence[Section]) -> Iterator[str]
         ask = other.asks[0]
         if [one.name for one in asked.bounded.asks] == [one.name for one in query.asks] and released.height == 1:
             number, low, high = with_ends(released, other.asks).select(ask.name, *names_of_ends(ask.name)).row(0)
-            what = "people lose something to these bounds" if ask.name == "n_cut" else "rows are left out by these bounds"
+            what = (
+                "people lose something to these bounds" if ask.name == "n_cut" else "rows are left out by these bounds"
+            )
             yield f"About {_text(number)} {what} ({_text(low)} to {_text(high)}; see {name})."
 
 

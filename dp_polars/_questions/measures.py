@@ -566,7 +566,7 @@ class Sum(Clipped, Multiple):
         said = super().of_values(*columns)
         if said is None or self.claim.is_open:
             return said
-        rows = int(self.error(1, BETA, *columns) / self.rounding(*columns))
+        rows = int((self.error(1, BETA, *columns) or 0) / self.rounding(*columns))
         return f"{said[:-1]}: in groups of up to {rows:,} rows by less than that."
 
     def __str__(self) -> str:

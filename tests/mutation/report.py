@@ -25,7 +25,7 @@ MUTANTS = [
     _report("_publish/report:_page", "released if _are_keys(query) else with_ends(released, query.asks)", "released",
         "the ranges are left out", "publish/test_report.py::test_ranges_and_delta_are_those_of_the_query"),
     _report("_publish/report:_page", "statement.to_html()", '""', "the privacy statement is left out", _PAGE),
-    _report("_publish/report:report", "at_delta=at_delta", "", "another delta is stated than was asked for"),
+    _report("_publish/report:report", "query.stated(known, at_delta, \"published\")", "query.stated(known, Fraction(1, 10**6), \"published\")", "another delta is stated than was asked for"),
     _report("_publish/report:_cell", "html.escape(_text(low))", "html.escape(_text(high))", "a range begins at its end"),
     _report("_publish/report:_cell", "[*end.values()][1]", "[*end.values()][0]",
         "the range of a count is of values, not of counts"),

@@ -156,7 +156,9 @@ def test_each_table_says_which_bounds_cut_and_how_much(tmp_path):
     assert f"<p>rows: No more of one person counts than 1 group, 3 rows in each group. {end}" in visits
     assert "<p>stay: A total of one person is cut off at a limit.</p>" in visits
     assert "<p>first: No bound leaves out anything of a person.</p>" in visits
-    assert "<p>About 90 rows are left out by these bounds (90 to 90; see cut).</p>" in visits  # one of four rows of each
+    assert (
+        "<p>About 90 rows are left out by these bounds (90 to 90; see cut).</p>" in visits
+    )  # one of four rows of each
     assert "<p>About 90 people lose something to these bounds (90 to 90; see people).</p>" in visits
     assert visits.index("</table>") < visits.index("No more of one") < visits.index("About 90 rows")
     assert "About" not in sections["other"]
