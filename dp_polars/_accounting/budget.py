@@ -700,7 +700,7 @@ def _spent(head: ledger.Head) -> Cost:
 
 
 def _whose(connection: sqlite3.Connection, head: ledger.Head) -> str:
-    """Return whose a ledger is, for who expected another one."""
+    """Return what tells a ledger from others: its name, and what it was charged for."""
     name = "without a name" if head.name is None else repr(head.name)
     charges = list(ledger.read_charges(connection, head))
     if not charges:

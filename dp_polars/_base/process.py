@@ -308,7 +308,7 @@ def warn(message: str, category: type[Warning]) -> None:
 def called(function: Callable[P, T]) -> Callable[P, T]:
     """Let a function say how it is called, where its arguments do not fit: Python names inner classes then.
 
-    Of other errors the traceback shows the function and the line that raised, and no other frame of this package.
+    The traceback of another error shows the function and the line that raised, and no other frame of this package.
     Python's development mode (`python -X dev`) shows all.
     """
 

@@ -669,7 +669,7 @@ def _asked(
     """Return all outputs that can be asked, of all tables; what is wrong with the others stands at their fields."""
 
     def together(chosen: dict[str, PrivateExpr]) -> Publication:
-        tables = Publication({table or "answers": each.agg(**chosen) for table, each in groups.items()})
+        tables = Publication({table or "answers": grouped.agg(**chosen) for table, grouped in groups.items()})
         if not plan.by_error:
             tables = tables.scaled_to(**plan.promise())
         for query in tables.queries.values():
@@ -763,22 +763,22 @@ def _rows_code(plan: Plan) -> list[str]:
             lines = [_synthetic_code(plan, after=".lazy()")]
         else:
             lines = [laid_out(call("pl.scan_parquet", plan.file, **({"glob": False} if has_signs else {})), "rows = ")]
-        made = {
+        derived = {
             name: Written(None, f"{call('pl.col', column)}{_DAY * _has_time(plan, column)}.dt.month_start()")
             for name, column in months.items()
         }
-        return lines + ([laid_out(call("rows.with_columns", **made), "rows = ")] if made else [])
+        return lines + ([laid_out(call("rows.with_columns", **derived), "rows = ")] if derived else [])
     lines = ["database = ibis.duckdb.connect()"]
     if plan.file is None:
         lines += [_synthetic_code(plan), 'rows.write_parquet("synthetic.parquet")']
     # A name of the table, so that asking again is the same question.
     name = "synthetic.parquet" if plan.file is None else re.sub(r"[*?\[]", lambda sign: f"[{sign[0]}]", plan.file)
     lines.append(laid_out(call("database.read_parquet", name, table_name="rows"), "rows = "))
-    made = {
+    derived = {
         name: Written(None, f'rows[{as_code(column)}]{_DAY_IN_IBIS * _has_time(plan, column)}.truncate("M")')
         for name, column in months.items()
     }
-    return lines + ([laid_out(call("rows.mutate", **made), "rows = ")] if made else [])
+    return lines + ([laid_out(call("rows.mutate", **derived), "rows = ")] if derived else [])
 
 
 _DAY, _DAY_IN_IBIS = ".dt.date()", ".date()"
