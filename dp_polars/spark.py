@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 import polars as pl
 import pyarrow as pa
 
-from dp_polars._base.process import deaf, is_deaf, require
+from dp_polars._base.process import called, deaf, is_deaf, require
 from dp_polars._engines.spark.arithmetic import weighs_exactly
 from dp_polars._engines.spark.bounding import fresh_seed
 from dp_polars._engines.spark.counting import histograms, union
@@ -109,6 +109,7 @@ def release(
 ) -> DataFrame: ...
 
 
+@called
 def release(
     query: PrivateQuery | Publication,
     frame: DataFrame | Mapping[str, DataFrame],

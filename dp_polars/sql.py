@@ -7,7 +7,7 @@ import json
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
-from dp_polars._base.process import deaf, require
+from dp_polars._base.process import called, deaf, require
 from dp_polars._engines.sql.counting import ABSENT, columns_read, histograms
 from dp_polars._engines.sql.dialects import DUCKDB, POSTGRES, Common, Places, Statement, cast, compiled, unknown
 from dp_polars._engines.sql.people import in_polars, one_row_per_person, people_by_key
@@ -98,6 +98,7 @@ def release(
 ) -> pl.DataFrame: ...
 
 
+@called
 def release(
     query: PrivateQuery | Publication,
     table: Table | Mapping[str, Table],

@@ -95,7 +95,7 @@ def table(released: pl.DataFrame) -> pl.DataFrame:
 
 def main(folder: Path) -> None:
     make_visits(folder)
-    budget = dpp.Budget(epsilon=3, delta=1e-6, path=folder / "visits-budget.db", name="hospital visits")
+    budget = dpp.Budget(epsilon=3, delta=1e-6, path=folder / "hospital-visits.db", name="hospital visits")
     visits = visits_of_2024(folder, budget)
     found = bounds(visits)
     groups, rows = found.row(0)

@@ -93,7 +93,16 @@ def is_there(what):
 
 
 def test_the_readme_is_short_enough_to_finish():
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
+def test_no_example_finds_the_budget_of_another():
+    """In one folder, as a reader tries them: pages, docstrings and examples each have files of their own names."""
+    pages = [*PAGES, *(ROOT / "examples").glob("*.py"), *(ROOT / "dp_polars").rglob("*.py")]
+    named = re.compile(r"""Budget\([^)]*path=[^)"']*["']([^"']+)""")
+    files = [name for path in pages for name in {*named.findall(path.read_text(encoding="utf-8"))}]
+    assert len(files) >= 10
+    assert sorted(files) == sorted({*files})
 
 
 WIDEST = 88

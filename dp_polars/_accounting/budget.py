@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 _taken: set[str] = set()
 # What made budgets without a name or a path, by the text of the cell and the function in it.
 _runs: dict[tuple[str, str], list[CodeType]] = {}
+# The most that this process knows to be spent of a ledger, by its path and its total.
+_newest: dict[tuple[Path, tuple[object, ...]], Cost] = {}
 
 
 def take_name(name: str | None) -> None:
@@ -235,8 +237,8 @@ class Budget:
 
     Notes
     -----
-    The digests in the ledger find accidents, not forgers. An older copy put back in its place is found only
-    by a process that has seen the newer one.
+    The digests in the ledger find accidents, not forgers. An older copy put back in its place is found by every budget
+    of a process in which any has seen the newer one; other processes can't know, and take it.
 
     A promise of (epsilon, delta) keeps two sums: of epsilons, and of Rényi divergences of one order, which was fixed
     when the budget was made; whatever is pure adds its epsilon there at most. A release is allowed while one of them
@@ -533,7 +535,17 @@ class Budget:
                 )
             head = head._replace(privacy_unit=privacy_unit, neighboring_relation=neighboring_relation)
             ledger.write_charges(connection, head, charges)
-        self._seen = self._seen if _fallen(spent, self._seen) else spent
+        self._see(spent)
+
+    def _see(self, spent: Cost) -> None:
+        """Note what is spent, for all budgets of this process that have this ledger."""
+        with lock:
+            if not _fallen(spent, self._seen):  # another thread may have charged more
+                self._seen = spent
+            if self.path is not None:
+                key = self.path, self._account.terms
+                if not _fallen(spent, _newest.get(key, FREE)):
+                    _newest[key] = spent
 
     def _refusal(
         self, requested: Cost, left: Cost, connection: sqlite3.Connection, head: ledger.Head
@@ -604,6 +616,12 @@ class Budget:
             self._memory = ledger.in_memory(head)
             weakref.finalize(self, self._memory.close)
         elif not os.path.lexists(self.path):
+            if _newest.get((self.path, self._account.terms), FREE) != FREE:
+                msg = (
+                    f"{name_of(self.path)} is gone, and with it what was spent: this process has seen it.\n\n"
+                    "Hint: put it back. A budget of something else needs another path."
+                )
+                raise FileNotFoundError(msg)
             ledger.create(self.path, head)
 
     def _in_ledger(self, use: Callable[[sqlite3.Connection, ledger.Head], T]) -> T:
@@ -638,19 +656,25 @@ class Budget:
         account, spent = _account_of(head), _spent(head)
         if account.terms != self._account.terms:
             msg = (
-                f"{self._where()} must be opened with its own total, {account}, got {self._account}.\n\n"
-                "Hint: a ledger's total can't be changed. What was spent stays lost in addition to a new budget."
+                f"{self._where()} must be opened with its own total, {account}, got {self._account}. "
+                f"{_whose(connection, head)}.\n\n"
+                "Hint: a budget of something else needs another path. A ledger's total can't be changed: what was "
+                "spent stays lost in addition to a new budget."
             )
             raise ValueError(msg)
         if self.name not in (None, head.name):
-            msg = f"{self._where()} must be opened with its own name, {head.name!r}, got {self.name!r}."
+            msg = (
+                f"{self._where()} must be opened with its own name, {head.name!r}, got {self.name!r}. "
+                f"{_whose(connection, head)}."
+            )
             raise ValueError(msg)
-        fallen = _fallen(spent, self._seen)
+        newest = FREE if self.path is None else _newest.get((self.path, account.terms), FREE)
+        fallen = _fallen(spent, self._seen) or _fallen(spent, newest)
         if fallen is not None:
             msg = f"it has {exact(fallen[0])} spent, and had {'more' if fallen[1] is None else exact(fallen[1])} before"
             raise sqlite3.DatabaseError(msg)
-        # A promise has the order that it was made with.
-        self.name, self._account, self._seen = head.name, account, spent
+        self.name, self._account = head.name, account  # a promise has the order that it was made with
+        self._see(spent)
         return head
 
 
@@ -672,6 +696,20 @@ def _account_of(head: ledger.Head) -> Sums | Promise:
 def _spent(head: ledger.Head) -> Cost:
     loss = None if head.spent is None else Fraction(head.spent)
     return Cost(loss, Fraction(head.spent_divergence), Fraction(head.spent_delta))
+
+
+def _whose(connection: sqlite3.Connection, head: ledger.Head) -> str:
+    """Return what tells a ledger from others: its name, and what it was charged for."""
+    name = "without a name" if head.name is None else repr(head.name)
+    charges = list(ledger.read_charges(connection, head))
+    if not charges:
+        return f"It is that of a budget {name}, of which nothing is spent"
+    whom = "rows" if head.privacy_unit is None else f"people by {head.privacy_unit}"
+    first, last = (_moment(one.microseconds) for one in (charges[0], charges[-1]))
+    return (
+        f"It is that of a budget {name}, charged for {whom} from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC, "
+        f"first for {charges[0].what}"
+    )
 
 
 def _fallen(now: Cost, before: Cost) -> tuple[Fraction, Fraction | None] | None:

@@ -19,6 +19,7 @@ from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from threading import Event, Lock, Thread
+from types import FunctionType, TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -293,7 +294,7 @@ def caller() -> FrameType:
 
 def _caller() -> tuple[FrameType, int]:
     frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "dp_polars":
+    while frame.f_back is not None and _is_ours(frame):
         frame, level = frame.f_back, level + 1
     return frame, level
 
@@ -304,18 +305,56 @@ def warn(message: str, category: type[Warning]) -> None:
 
 
 def called(function: Callable[P, T]) -> Callable[P, T]:
-    """Let a function say how it is called, where its arguments do not fit: Python names inner classes then."""
+    """Let a function say how it is called, where its arguments do not fit: Python names inner classes then.
+
+    The traceback of another error shows the function and the line that raised, and no other frame of this package.
+    Python's development mode (`python -X dev`) shows all.
+    """
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return function(*args, **kwargs)
-        except TypeError as error:
-            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-                raise  # not of this call, but of what the function did
+        except Exception as error:
+            inside = None if error.__traceback__ is None else error.__traceback__.tb_next
+            if inside is not None or not isinstance(error, TypeError):  # not of this call, but of what the function did
+                if not sys.flags.dev_mode:
+                    error.__traceback__ = _ends_of(inside)
+                raise
         raise TypeError(_misfit(function, args, kwargs))
 
     return call
+
+
+def _ends_of(trace: TracebackType | None) -> TracebackType | None:
+    """Return a traceback of which this package has the first frame and the last one."""
+    frames = []
+    while trace is not None:
+        frames.append(trace)
+        trace = trace.tb_next
+    ours = [place for place, one in enumerate(frames) if _is_ours(one.tb_frame)]
+    left_out = {*ours[1:-1]}
+    shown = None
+    for place in reversed(range(len(frames))):
+        one = frames[place]
+        if place not in left_out:
+            shown = TracebackType(shown, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return shown
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "dp_polars"
+
+
+Class = TypeVar("Class", bound=type)
+
+
+def all_called(cls: Class) -> Class:
+    """Let all public methods of a class be `called`."""
+    for name, method in list(vars(cls).items()):
+        if isinstance(method, FunctionType) and not name.startswith("_"):
+            setattr(cls, name, called(method))
+    return cls
 
 
 def _misfit(function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, NoReturn, ParamSpec, 
 import polars as pl
 
 from dp_polars import _expressions as functions
+from dp_polars._base.process import called
 from dp_polars._expressions.expression import PrivateExpr
 
 if TYPE_CHECKING:
@@ -189,8 +190,8 @@ class _Method:
         method.__doc__, method.__module__ = function.__doc__, self._owner.__module__
         method.__annotations__ = {name: note for name, note in function.__annotations__.items() if name != expr.name}
         method.__signature__ = signature.replace(parameters=[itself, *rest])  # type: ignore[attr-defined]
-        setattr(self._owner, self._name, method)
-        return method.__get__(instance, owner)
+        setattr(self._owner, self._name, called(method))
+        return getattr(owner if instance is None else instance, self._name)
 
 
 def _method(
@@ -210,6 +211,7 @@ _INSTEAD = {
     **dict.fromkeys(("avg", "average"), ".dp.mean(lower, upper, epsilon=…)."),
     **dict.fromkeys(("hist", "histogram", "unique_counts"), ".dp.value_counts(candidates, epsilon=…)."),
     **dict.fromkeys(("first", "last", "item"), ".dp.mode(candidates, epsilon=…), or a quantile."),
+    **dict.fromkeys(("share", "proportion", "ratio"), 'dp_polars.share(pl.col("age") >= 65, epsilon=…).'),
     "unique": 'the keys that enough people have: frame.dp.protect("patient", …).keys("column", …).',
     "quantiles": ".dp.quantile([0.25, 0.5, 0.75], candidates, epsilon=…).",
     "percentile": ".dp.quantile(0.9, candidates, epsilon=…).",

@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dp_polars._base.numbers import given, plural, positive_int
-from dp_polars._base.process import called, expanded, replacing
+from dp_polars._base.process import all_called, called, expanded, replacing
 from dp_polars._frames.facts import CLAIM_KEY
 from dp_polars._mechanisms.noise_sums import Noise, sum_bounds
 from dp_polars._mechanisms.residuals import UNITS, Plan
@@ -56,6 +56,7 @@ class Number(NamedTuple, Generic[T]):
     high: T
 
 
+@all_called
 @dataclass(frozen=True, eq=False, repr=False)
 class Cube:
     """Noisy counts of combinations of public values. Released by the query that `PrivateFrame.cube` makes.
@@ -92,7 +93,6 @@ class Cube:
         claim: dict[str, Any] = json.loads(self._claim)
         return claim
 
-    @called
     def count(self, *where: pl.Expr) -> Number[float]:
         """Return how many there are, where all filters are true.
 
@@ -128,7 +128,6 @@ class Cube:
         value, low, high = (numbers[0].item() for numbers in counts.ends(BETA))
         return Number(value, low, high)
 
-    @called
     def counts(self, *where: pl.Expr, by: str | Sequence[str], ranges: Literal[True, "all"] = True) -> pl.DataFrame:
         """Return how many there are of each value of a dimension, or combination of several, where filters are true.
 
@@ -186,7 +185,6 @@ class Cube:
     @overload
     def share(self, condition: pl.Expr, *where: pl.Expr, by: str | Sequence[str]) -> pl.DataFrame: ...
 
-    @called
     def share(
         self, condition: pl.Expr, *where: pl.Expr, by: str | Sequence[str] | None = None
     ) -> pl.DataFrame | Number[float | None]:
@@ -240,7 +238,6 @@ class Cube:
         value, low, high = (series.item() for series in shares)
         return Number(value, low, high)
 
-    @called
     def top(self, dimension: str, *where: pl.Expr, by: str | Sequence[str] | None = None, k: int = 1) -> pl.DataFrame:
         """Return the k values of a dimension with the largest counts, the largest first.
 
@@ -301,7 +298,6 @@ class Cube:
         """
         return table(self._dimensions, self._tables)
 
-    @called
     def nonnegative(self) -> Cube:
         """Return the nearest cube in which no number of a table is negative: its answers still agree.
 
@@ -342,7 +338,6 @@ class Cube:
         found = plan.nonnegative(numbers)
         return self._with([pl.Series(found[axes].ravel() / UNITS) for axes, _ in self._tables])
 
-    @called
     def whole(self) -> Cube:
         """Return a cube of whole numbers that agree, for tables that form one tree: years in hospitals in countries.
 
@@ -398,7 +393,6 @@ class Cube:
         tables = tuple((axes, one) for (axes, _), one in zip(self._tables, numbers, strict=True))
         return replace(self, _tables=tables, _unbiased=unbiased)
 
-    @called
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the cube into a Parquet file, with its claim: `read_cube` reads it, and `read_claim` the claim.
 

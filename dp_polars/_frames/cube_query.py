@@ -15,7 +15,7 @@ import polars as pl
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Contributions, Loss, Terms, warn_if_large
 from dp_polars._base.numbers import given, one_of, plural, positive_fraction
-from dp_polars._base.process import called, in_parallel
+from dp_polars._base.process import all_called, in_parallel
 from dp_polars._bins.candidates import MOST
 from dp_polars._frames.cube import COUNT, TAKEN, Cube, cube_of, table
 from dp_polars._frames.query import PrivateQuery
@@ -288,13 +288,13 @@ def _of_table(recipe: Recipe, sizes: Axes, axes: Axes, query: Count) -> Count:
     return query.under(bounds, protection.neighboring_relation, groups)
 
 
+@all_called
 class CubeQuery(PrivateQuery):
     """A cube of a private frame, asked for but not yet released. Made by `PrivateFrame.cube`.
 
     It is a `PrivateQuery`, but for its release: a `Cube`.
     """
 
-    @called
     def release(  # type: ignore[override]  # what a cube answers is no frame, and its ranges come with the answers
         self,
         frame: PrivateRows | tuple[PrivateRows, ...] | None = None,
@@ -334,6 +334,7 @@ def cube_from(request: AnyRequest[Asked], released: pl.DataFrame) -> Cube:
     return cast("CubeRequest", request).cube(released)
 
 
+@all_called
 class Cubes:
     """The method of a private frame that asks for a cube."""
 
@@ -341,7 +342,6 @@ class Cubes:
     _sources: tuple[pl.LazyFrame, ...]
     _budget: Budget | None
 
-    @called
     def cube(
         self,
         dimensions: Mapping[str, Values],

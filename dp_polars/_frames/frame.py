@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Generic, NoReturn, TypeVar, overload
 
@@ -12,6 +13,7 @@ from polars.dataframe.group_by import GroupBy
 from dp_polars._accounting.budget import Budget
 from dp_polars._accounting.terms import warn_if_large
 from dp_polars._base.numbers import plural
+from dp_polars._base.process import all_called
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._frames.cube_query import Cubes
@@ -174,6 +176,13 @@ class Refusing:
     if not TYPE_CHECKING:  # so that a type checker knows the methods that there are
 
         def __getattr__(self, name: str) -> NoReturn:
+            if name in ("_df", "_ldf"):  # of what a function of Polars is given
+                msg = (
+                    f"'PrivateFrame' object has no attribute {name!r}: a function of Polars was given a private frame, "
+                    "whose rows it must not see.\n\n"
+                    "Hint: call methods of the private frame: private.join(public, on=…)."
+                )
+                raise AttributeError(msg, name=name, obj=self)
             if name.startswith("_") or not (name == "release" or any(hasattr(kind, name) for kind in self._polars)):
                 msg = f"{type(self).__name__!r} object has no attribute {name!r}"
                 raise AttributeError(msg, name=name, obj=self)
@@ -193,7 +202,23 @@ FrameT = TypeVar("FrameT", bound="PrivateFrame")
 _ARGMAX = "a mode or a quantile, or dp.argmax on a frame of public candidates with their scores."
 
 
-class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows):
+class _OnTheRight(type):
+    """Says what to write where a join of Polars is given a private frame: it asks only whether both are of one kind."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        if isinstance(instance, (pl.DataFrame, pl.LazyFrame)):
+            asks = sys._getframe(1).f_globals.get("__name__", "")
+            if asks.partition(".")[0] == "polars":
+                msg = (
+                    "join: a private frame must be on the left, for its rows stay private.\n\n"
+                    'Hint: private.join(public, on=…, how="left"), or "inner".'
+                )
+                raise TypeError(msg)
+        return super().__instancecheck__(instance)
+
+
+@all_called
+class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnTheRight):
     """Rows about people, of which only the answers of `agg` can be released. Made by `protect`.
 
     Every method gives a new frame. The steps before `agg` must be row by row, which is proved for each whole
@@ -557,6 +582,7 @@ def _owned_join(
     return OwnedJoin(left, right, join_how(how), other.origin)
 
 
+@all_called
 class PrivateGroupBy(Refusing):
     """A private frame with its public groups. Made by `PrivateFrame.group_by`."""
 
@@ -575,6 +601,7 @@ class PrivateGroupBy(Refusing):
         return self
 
 
+@all_called
 class PersonGroupBy(Refusing, Generic[FrameT]):
     """A private frame's rows, person by person. Made by `PrivateFrame.group_by` of names."""
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from dp_polars._accounting.terms import ONE_RELEASE, Loss, Terms, check_delta, warn_if_large
 from dp_polars._base.numbers import given
-from dp_polars._base.process import called
+from dp_polars._base.process import all_called
 from dp_polars._frames.of_people import KeyRequest, PeopleRequest
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.categories import as_alpha, ask_quantile
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dp_polars._release.request import PublicKeys
 
 
+@all_called
 class Unlisted:
     """Questions about what can't be listed in advance."""
 
@@ -34,7 +35,6 @@ class Unlisted:
     _sources: tuple[pl.LazyFrame, ...]
     _budget: Budget | None
 
-    @called
     def keys(
         self,
         *columns: str,
@@ -131,7 +131,6 @@ class Unlisted:
         warn_if_large(loss)
         return PrivateQuery(KeyRequest.of(self._recipe, question), self._sources, self._budget)
 
-    @called
     def rows_per_person(
         self,
         alpha: Number,
@@ -192,7 +191,6 @@ class Unlisted:
         column = ROWS if listed is None else ROWS_IN_GROUP
         return self._of_people("rows_per_person", listed, column, alpha, candidates, epsilon, rho, mechanism)
 
-    @called
     def groups_per_person(
         self,
         keys: PublicKeys,
@@ -242,7 +240,6 @@ class Unlisted:
         listed = public_keys(keys)
         return self._of_people("groups_per_person", listed, GROUPS, alpha, candidates, epsilon, rho, mechanism)
 
-    @called
     def bounds(
         self,
         keys: PublicKeys | None,

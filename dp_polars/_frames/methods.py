@@ -14,6 +14,7 @@ from polars import selectors as cs
 
 from dp_polars._base.column_types import as_arguments, shown
 from dp_polars._base.numbers import given, one_of
+from dp_polars._base.process import all_called
 from dp_polars._release.pipeline import (
     EachColumn,
     Expressions,
@@ -60,6 +61,7 @@ _FILLED: tuple[tuple[type | tuple[type, ...], SelectorType], ...] = (
 )
 
 
+@all_called
 class RowSteps:
     """The methods of Polars' frames that work on each row alone, with the names and parameters of Polars."""
 
@@ -454,6 +456,7 @@ class Unique(Step):
         return run
 
 
+@all_called
 class SeveralRows(RowSteps):
     """The methods of Polars' frames that may change how many rows a person has, with the names of Polars."""
 

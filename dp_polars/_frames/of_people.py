@@ -120,7 +120,7 @@ class PeopleRequest(Request):
     def bounds_of(self, ask: Ask[HistogramQuery]) -> dict[str, int]:  # noqa: ARG002
         return {}
 
-    def _dropping(self, ask: Ask[HistogramQuery]) -> dict[str, int]:  # noqa: ARG002
+    def dropping(self, ask: Ask[HistogramQuery]) -> dict[str, int]:  # noqa: ARG002
         return {}
 
 

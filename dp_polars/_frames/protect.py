@@ -155,7 +155,7 @@ def _recipe_of(protection: Protection, dataset: object, budget: object, unchecke
         what = "none" if budget is None else "one without a path"
         msg = (
             f"budget must have a path where dataset is given, for its ledger keeps the answers, got {what}.\n\n"
-            'Hint: budget=dp_polars.Budget(epsilon=1, path="visits-budget.db").'
+            'Hint: budget=dp_polars.Budget(epsilon=1, path="my-report.db").'
         )
         raise ValueError(msg)
     return replace(recipe, dataset=dataset)

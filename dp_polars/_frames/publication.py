@@ -13,7 +13,7 @@ import polars as pl
 from dp_polars._accounting.budget import Budget
 from dp_polars._accounting.claims import mechanisms_of
 from dp_polars._base.numbers import Number, given
-from dp_polars._base.process import called
+from dp_polars._base.process import all_called, called
 from dp_polars._frames.cube_query import CubeQuery
 from dp_polars._frames.facts import ledger_facts, loss_of_ledger, statement_of, unit_facts
 from dp_polars._frames.joins import is_same_budget
@@ -55,6 +55,7 @@ class Last(NamedTuple):
     when: date
 
 
+@all_called
 class Publication:
     """Several queries about the same people, asked for but not yet released. Made by `dp_polars.publication`.
 
@@ -86,7 +87,6 @@ class Publication:
         """What one release spends of delta in addition to its loss: above 0 only for keys that nobody listed."""
         return shares.delta_of(self._claims())
 
-    @called
     def scaled_to(
         self, *, epsilon: Number | None = None, rho: Number | None = None, delta: Number | None = None
     ) -> Publication:
@@ -132,7 +132,6 @@ class Publication:
         """
         return explained([(name, query.request, query.public_engine) for name, query in self.queries.items()])
 
-    @called
     def release(
         self,
         frame: PrivateRows | tuple[PrivateRows, ...] | Mapping[str, PrivateRows] | None = None,
@@ -239,7 +238,6 @@ class Publication:
         self.last = Last(released, datetime.now(UTC).date())
         return released
 
-    @called
     def statement(self, *, at_delta: Number = AT_DELTA, **known: Unpack[Known]) -> Statement:
         """Return one privacy statement of all queries: see `PrivateQuery.statement`.
 
@@ -261,7 +259,6 @@ class Publication:
         """
         return self.stated(known, at_delta, "planned")
 
-    @called
     def report(
         self, path: str | os.PathLike[str] = "report.html", *, at_delta: Number = AT_DELTA, **known: Unpack[Known]
     ) -> Path:

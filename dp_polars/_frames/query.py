@@ -16,7 +16,7 @@ from dp_polars._accounting.budget import total_delta
 from dp_polars._accounting.promises import Promise
 from dp_polars._accounting.terms import Loss, Terms, exact, warn_if_large
 from dp_polars._base.numbers import as_fraction, flag, given, one_of, positive_int, show
-from dp_polars._base.process import called, expanded, replacing
+from dp_polars._base.process import all_called, expanded, replacing
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.facts import CLAIM_KEY, STATEMENT, facts_of_request, refuse_wide_integers, statement_of
 from dp_polars._frames.of_people import CutRequest, PeopleRequest
@@ -219,6 +219,7 @@ _Engine: TypeAlias = Literal["auto", "in-memory", "streaming"]
 _ENGINES: tuple[_Engine, ...] = get_args(_Engine)
 
 
+@all_called
 class PrivateQuery(WithoutRows):
     """Outputs of a private frame, asked for but not yet released. Made by `PrivateFrame.agg`, `keys` and their like.
 
@@ -303,7 +304,6 @@ class PrivateQuery(WithoutRows):
         """What tells the types of columns; None without data."""
         return PolarsEngine.of(*self._sources) if self._sources else None
 
-    @called
     def statement(self, *, at_delta: Number = AT_DELTA, **known: Unpack[Known]) -> Statement:
         """Return the privacy statement of this query, for those who publish, sign and review its release.
 
@@ -337,17 +337,17 @@ class PrivateQuery(WithoutRows):
         >>> query.statement(name="Patients").facts["loss"]["variant"]
         'Pure DP'
         """
-        return self._stated(known, at_delta, "planned")
+        return self.stated(known, at_delta, "planned")
 
     def described(self, at_delta: Number) -> dict[str, Any]:
         """Return the facts of one release, for the statement of a ledger."""
         return facts_of_request(self.request, self._sources, at_delta)
 
-    def _stated(self, known: Known, at_delta: Number, state: Literal["planned", "released"]) -> Statement:
+    def stated(self, known: Known, at_delta: Number, state: Literal["planned", "released", "published"]) -> Statement:
+        """Return the statement of this query."""
         releases = {"": (self.request, self.described(at_delta))}
         return statement_of(releases, self.budget, known, at_delta, state=state)
 
-    @called
     def scaled_to(
         self, *, epsilon: Number | None = None, rho: Number | None = None, delta: Number | None = None
     ) -> Self:
@@ -415,7 +415,6 @@ class PrivateQuery(WithoutRows):
         """Return the same query with its outputs at other losses, and why they are in this unit."""
         return type(self)(self.request.with_asks(asks, taken), self._sources, self.budget)
 
-    @called
     def n_cut(
         self, *, epsilon: Number | None = None, rho: Number | None = None, mechanism: str | None = None
     ) -> PrivateQuery:
@@ -709,7 +708,7 @@ class PrivateQuery(WithoutRows):
             msg = f"path must be a file in an existing folder, got {str(path)!r}."
             raise (IsADirectoryError if target.is_dir() else FileNotFoundError)(msg)
         query = self.handed_over(unchecked)
-        statement = query._stated({}, AT_DELTA, "released")
+        statement = query.stated({}, AT_DELTA, "released")
         claim = json.dumps({**query.request.claim_for_json(), STATEMENT: statement.written}).encode()
         # Opened before anything is charged, so that a folder that can't be written costs nothing.
         with replacing(target) as file:

@@ -7,19 +7,24 @@ import marimo
 app = marimo.App(width="full", app_title="Plan a private release")
 
 with app.setup:
+    from dataclasses import replace
     from functools import partial
     from html import escape
 
     import marimo as mo
+    import polars as pl
 
     from dp_polars._publish import page
     from dp_polars._publish.plan import (
         DELTAS,
         EPSILONS,
+        MORE,
         PARTS,
         Plan,
         draft,
         field_of,
+        months_of,
+        more_of,
         own_values,
         questions_of,
         short,
@@ -40,6 +45,8 @@ def _():
     except ValueError as error:
         schema, fault = None, f"<div style='white-space: pre-line'>{escape(str(error))}</div>"
     mo.stop(schema is None, mo.callout(mo.Html(fault), kind="danger"))
+    months = months_of(schema)
+    schema = schema | dict.fromkeys(months, pl.Date())
     # What was picked before: fields that are drawn anew begin with it.
     picked = dict(DEMO_PICKS) if file is None else {}
     texts_changed, set_texts_changed = mo.state(0)
@@ -58,7 +65,7 @@ def _():
 
         return {"value": value, "on_change": on_change, "full_width": True}
 
-    return file, picked, picks_changed, remember, schema, set_texts_changed, texts_changed
+    return file, months, picked, picks_changed, remember, schema, set_texts_changed, texts_changed
 
 
 @app.cell
@@ -95,12 +102,15 @@ def _(groups, picked, remember, schema):
     key_fields = {
         name: mo.ui.text_area(
             **remember(f"key {name}", picked.get(f"key {name}", own_values(schema[name]))),
-            placeholder="public values, one a line; or 1..12",
+            placeholder=page.example_of_keys(schema[name]),
             rows=4,
         )
         for name in groups.value
     }
-    return (key_fields,)
+    apart = mo.ui.switch(
+        value=picked.get("apart", False), label="a table for each of these columns, not for all together"
+    )
+    return apart, key_fields
 
 
 @app.cell
@@ -113,7 +123,14 @@ def _(picked, questions, remember, schema, set_texts_changed):
 
     asked_columns = dict.fromkeys(q.column for q in questions.value if q.column is not None and q.ask != "share")
     value_fields = {name: value_field(name) for name in asked_columns}
-    return (value_fields,)
+    more_fields = {
+        f"{kind} {name}": mo.ui.text(
+            **remember(f"{kind} {name}", picked.get(f"{kind} {name}", MORE[kind].first), set_texts_changed),
+            placeholder=MORE[kind].example,
+        )
+        for kind, name in more_of(questions.value)
+    }
+    return more_fields, value_fields
 
 
 @app.cell
@@ -127,14 +144,16 @@ def _():
     by_error = mo.ui.switch(value=False, label="say how wrong each may be instead")
     epsilon = slider(steps=EPSILONS, value=1)
     delta = mo.ui.dropdown(options={short(one): one for one in DELTAS}, value="1e-6", full_width=True)
-    return by_error, delta, epsilon, max_groups, max_rows, relative, rows_each, skew, smallest
+    engine = mo.ui.dropdown(options={"Polars": "polars", "DuckDB": "duckdb"}, value="Polars", full_width=True)
+    return by_error, delta, engine, epsilon, max_groups, max_rows, relative, rows_each, skew, smallest
 
 
 @app.cell
-def _(by_error, file, picked, questions, remember, schema, smallest, texts_changed, value_fields):
+def _(by_error, file, months, more_fields, picked, questions, remember, schema, smallest, texts_changed, value_fields):
     texts_changed()
     values = {name: picked[f"value {name}"] for name in value_fields}
-    measured = Plan(schema, file, values=values, rows=smallest.value)
+    more = {name: picked[name] for name in more_fields}
+    measured = Plan(schema, file, values=values, rows=smallest.value, months=months, more=more)
 
     how = "within" if by_error.value else "share"
 
@@ -150,30 +169,44 @@ def _(by_error, file, picked, questions, remember, schema, smallest, texts_chang
 
 @app.cell
 def _(
-    amounts, asks, delta, epsilon, groups, how, key_fields, max_groups, max_rows, measured, picked, picks_changed, who
+    amounts,
+    apart,
+    asks,
+    delta,
+    engine,
+    epsilon,
+    groups,
+    how,
+    key_fields,
+    max_groups,
+    max_rows,
+    measured,
+    picked,
+    picks_changed,
+    who,
 ):
     picked["groups"], picked["questions"] = groups.value, [name for name, q in asks.items() if q in amounts]
+    picked["apart"] = apart.value
     picks_changed()
-    plan = Plan(
-        measured.schema,
-        measured.file,
-        who,
-        {name: picked[f"key {name}"] for name in key_fields},
-        measured.values,
-        {question: picked[f"{how} {field_of(question)}"] for question in amounts},
-        how == "within",
-        epsilon.value,
-        delta.value,
-        max_groups.value,
-        max_rows.value,
-        measured.rows,
+    plan = replace(
+        measured,
+        unit=who,
+        keys={name: picked[f"key {name}"] for name in key_fields},
+        questions={question: picked[f"{how} {field_of(question)}"] for question in amounts},
+        by_error=how == "within",
+        epsilon=epsilon.value,
+        delta=delta.value,
+        max_groups=max_groups.value,
+        max_rows_per_group=max_rows.value,
+        apart=apart.value,
+        engine=engine.value,
     )
     drafted = draft(plan)
     return drafted, plan
 
 
 @app.cell
-def _(delta, drafted, epsilon, groups, key_fields, questions, unit, value_fields):
+def _(apart, delta, drafted, epsilon, groups, key_fields, more_fields, questions, unit, value_fields):
     wrong = drafted.messages
     picks = [
         page.section(
@@ -191,12 +224,14 @@ def _(delta, drafted, epsilon, groups, key_fields, questions, unit, value_fields
             "For which groups?",
             page.fielded("Columns (none: one group of all rows)", groups, page.message(wrong, "keys")),
             *page.each_fielded("Public values of", "key", key_fields, wrong),
+            f"<div{' hidden' * (len(key_fields) < 2)}>{apart}</div>",
             number=3,
         ),
         page.section(
             "What do you want to publish?",
             page.fielded("Questions", questions, page.message(wrong, "questions")),
             *page.each_fielded("Public values, or ends, of", "value", value_fields, wrong),
+            *page.further_fielded(more_fields, wrong),
             page.quiet("Take them from what you know, never from the rows.") if value_fields else "",
             number=4,
         ),
@@ -238,12 +273,13 @@ def _(amounts, by_error, drafted, max_groups, max_rows, plan, rows_each, skew, s
 
 
 @app.cell
-def _(drafted, parts, picked, picks, plan, relative):
+def _(drafted, engine, parts, picked, picks, plan, relative):
     code = mo.md(f"```python\n{drafted.code}```").text
     download = mo.download(drafted.code.encode(), "release.py", label="release.py")
 
     def show(figures):
-        seen = page.seen(plan, drafted, relative, f"<div class='dp-code'>{code}</div>{download}", figures)
+        where = page.fielded("What runs it", engine)
+        seen = page.seen(plan, drafted, relative, f"{where}<div class='dp-code'>{code}</div>{download}", figures)
         mo.output.replace(mo.Html(page.whole(plan, drafted, [*picks, *parts], seen)))
 
     # The numbers come first, with the figures from before: to draw takes longer than to calculate.

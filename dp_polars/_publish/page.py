@@ -12,7 +12,7 @@ import polars as pl
 from dp_polars import plot
 from dp_polars._base.column_types import family
 from dp_polars._base.numbers import as_fraction, show
-from dp_polars._publish.plan import dropped_by_bounds, field_of, short, title_of, values_field_of
+from dp_polars._publish.plan import MORE, claims_of, dropped_by_bounds, field_of, short, title_of, values_field_of
 from dp_polars._release.shares import in_words
 from dp_polars.analysis import best_by_gap, error_by_size, size_needed
 from dp_polars.plot._charts import svg_of
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     import altair as alt
 
+    from dp_polars._frames.publication import Publication
     from dp_polars._frames.query import PrivateQuery
     from dp_polars._publish.plan import Draft, Plan, Question
 
@@ -31,6 +32,8 @@ BOUNDS = [1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50]
 _MOST_LINES, _WIDTH = 6, 215
 _SIZES = [factor * 10**power for power in range(1, 5) for factor in (1, 2, 5)] + [10**5]
 _SURE = 0.95
+# Questions whose errors are neither people nor rows.
+_IN_ITS_UNIT = ("mean", "sum", "share", "var", "std")
 
 STYLE = """
 .dp-planner { --line: #8884; font-size: .95rem; line-height: 1.45; overflow-wrap: break-word; max-width: 1240px;
@@ -134,20 +137,28 @@ def each_fielded(before: str, kind: str, fields: Mapping[str, object], wrong: Ma
         yield fielded(f"{before} {shown(name)}", field, message(wrong, f"{kind} {name}"))
 
 
+def further_fielded(fields: Mapping[str, object], wrong: Mapping[str, str]) -> Iterator[str]:
+    """Yield the fields of the further texts that some questions need."""
+    for name, field in fields.items():
+        kind, _, column = name.partition(" ")
+        yield fielded(f"{MORE[kind].title} {shown(column)}", field, message(wrong, name))
+
+
 def shares(plan: Plan, drafted: Draft, fields: Mapping[Question, object]) -> Iterator[str]:
     """Yield the fields of which part of the promise answers get, or of how far off they may be; each with the other."""
     found = {one["output"]: one for one in drafted.explained}
     for name, question in plan.named().items():
         wanted = plan.questions[question]
-        unit = {"mean": "", "sum": "", "share": "", "median": " rows", "len": " rows"}.get(question.ask, " people")
-        what = f"off by at most {wanted:,g}{unit}" if plan.by_error else f"{wanted:g} part{'s' * (wanted != 1)}"
-        note = (
-            ""
-            if name not in found
-            else f"costs ε = {_number(found[name]['epsilon'])}"
-            if plan.by_error
-            else f"error: {_error(found[name])}"
-        )
+        of_rows = dict.fromkeys(("median", "quantile", "len"), " rows")
+        has_weights = plan.more.get(f"weights {question.column}", "").strip() and question.ask in MORE["weights"].asks
+        unit = "" if question.ask in _IN_ITS_UNIT or has_weights else of_rows.get(question.ask, " people")
+        what = f"{wanted:g} part{'s' * (wanted != 1)}"
+        if plan.by_error:
+            what = f"ε = {wanted:g}" if question.ask == "first_above" else f"off by at most {wanted:,g}{unit}"
+        note = "not asked yet"
+        if name in found:
+            of = found[name]
+            note = f"costs ε = {_number(of['epsilon'])}" if plan.by_error else f"error: {_error(of)}"
         if values_field_of(question) in drafted.messages and name not in found:
             note = f"not asked yet: see the public values of {shown(question.column or name)}"
         yield fielded(f"{shown(name)}: {what}", fields[question], message(drafted.messages, field_of(question)), note)
@@ -164,6 +175,13 @@ def _error(output: Mapping[str, Any]) -> str:
 def may_group(dtype: pl.DataType) -> bool:
     """Return whether a column of this type is offered for groups: whether its values can be typed."""
     return family(dtype) not in (None, "duration")
+
+
+def example_of_keys(dtype: pl.DataType) -> str:
+    """Return an example of the public values of a column that groups are made by."""
+    if dtype == pl.Date:
+        return "public values, one a line; or 2026-01..2026-12, the first days of months"
+    return "public values, one a line; or 1..12"
 
 
 def example(dtype: pl.DataType) -> tuple[str, int | None]:
@@ -195,7 +213,8 @@ def promised(plan: Plan) -> str:
 def costs(plan: Plan, drafted: Draft, query: PrivateQuery) -> str:
     """Return what all answers together promise, and in which unit, or what they cost of it."""
     taken = query.request.taken
-    why = f"These errors cost {in_words(query.request.claims)} of it." if taken is None else taken.words
+    claims = query.request.claims if drafted.publication is None else claims_of(drafted.publication)
+    why = f"These errors cost {in_words(claims)} of it." if taken is None else taken.words
     return (
         f'<div class="dp-cost"><strong>{promised(plan)}</strong></div>'
         '<p class="dp-quiet">This is what all answers together promise to each person: the smaller, the better '
@@ -206,14 +225,22 @@ def costs(plan: Plan, drafted: Draft, query: PrivateQuery) -> str:
 def outputs(drafted: Draft, query: PrivateQuery, relative: float) -> str:
     """Return a table: what each output costs, how far off it is, and how large a group must be."""
     needed = size_needed(query, relative)
-    rows = []
-    for one, size in zip(drafted.explained, needed.iter_rows(named=True), strict=True):
+    explained, rows = drafted.explained if query is drafted.query else query.explain().rows(named=True), []
+    for one, size in zip(explained, needed.iter_rows(named=True), strict=True):
         least = "?" if size["size"] is None else f"{size['size']:,} {size['size_unit']}"
         epsilon = "–" if one["epsilon"] is None else _number(one["epsilon"])
         cells = [f"<td>{html.escape(cell)}</td>" for cell in (shown(one["output"]), least, _error(one), epsilon)]
         rows.append(f'<tr>{"".join(cells)}<td class="dp-wide">{_number(one["rho"])}</td></tr>')
     head = "<th>output</th><th>a group must have</th><th>error</th><th>ε</th><th class='dp-wide'>ρ</th>"
     return f'<div class="dp-scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def tables(drafted: Draft, relative: float) -> Iterator[str]:
+    """Yield what `outputs` says of each table, below its name where there are several."""
+    queries = {} if drafted.publication is None else drafted.publication.queries
+    for name, query in queries.items():
+        yield f'<div class="dp-part">{html.escape(shown(name))}</div>' * (len(queries) > 1)
+        yield outputs(drafted, query, relative)
 
 
 def figures(drafted: Draft) -> Iterator[str]:
@@ -270,7 +297,7 @@ def dropped(plan: Plan, drafted: Draft, rows_each: float, skew: float) -> str:
 def seen(plan: Plan, drafted: Draft, relative: Any, code: str, figures: str) -> str:  # noqa: ANN401
     """Return what becomes of the fields: promise, sizes of groups, figures, code and statement."""
     query = drafted.query
-    if query is None:
+    if query is None or drafted.publication is None:
         return section("There is no query yet", "<p>The messages at the fields say why.</p>")
     parts = [
         section("What is promised?", costs(plan, drafted, query)),
@@ -281,7 +308,7 @@ def seen(plan: Plan, drafted: Draft, relative: Any, code: str, figures: str) -> 
                 "That is of the largest answer such a group may have: for counts its size, "
                 "for a mean the distance between its ends."
             ),
-            outputs(drafted, query, relative.value / 100),
+            *tables(drafted, relative.value / 100),
         ),
         section("How good is it?", f'<div class="dp-figures">{figures}</div>'),
         section("The code", quiet("It runs as it stands."), code)
@@ -290,7 +317,7 @@ def seen(plan: Plan, drafted: Draft, relative: Any, code: str, figures: str) -> 
         section(
             "The statement",
             "<details><summary>A draft, with what is missing</summary>",
-            statement(query, f"Answers from {title_of(plan)}"),
+            statement(drafted.publication if len(plan.tables()) > 1 else query, f"Answers from {title_of(plan)}"),
             "</details>",
         ),
     ]
@@ -309,7 +336,7 @@ def whole(plan: Plan, drafted: Draft, fields: list[str], seen: str) -> str:
     )
 
 
-def statement(query: PrivateQuery, title: str) -> str:
+def statement(query: PrivateQuery | Publication, title: str) -> str:
     """Return the draft of the statement, with what is missing marked."""
     drafted = query.statement(name=title).to_html()
     for level in ("2", "3"):  # no elements of headings: see `heading`

@@ -20,12 +20,15 @@ import polars as pl
 
 import dp_polars as dpp
 from dp_polars._accounting.budget import Budget
-from dp_polars._base.column_types import family
+from dp_polars._base.column_types import family, tick
 from dp_polars._bins.candidates import grid, size_of
+from dp_polars._bins.weights import bounds_of, step_by_default
+from dp_polars._frames.publication import Publication
 from dp_polars._release import shares
 from dp_polars.analysis import dropped, synthetic
 
 if TYPE_CHECKING:
+    from dp_polars._accounting.claims import Claim
     from dp_polars._expressions.expression import PrivateExpr
     from dp_polars._frames.frame import PrivateFrame, PrivateGroupBy
     from dp_polars._frames.query import PrivateQuery
@@ -35,6 +38,12 @@ if TYPE_CHECKING:
 _WIDTH = 76
 # One text in quotes, as Python writes it.
 _QUOTED = re.compile(r"'([^'\\]|\\.)*'|\"([^\"\\]|\\.)*\"")
+# A month stands for its first day.
+_MONTH = re.compile(r"\d{4}-\d\d")
+# Steps that are no fixed number of days.
+_MONTHS = re.compile(r"[1-9]\d*(mo|q|y)")
+# A column of weights, and the most that they add up to for one person.
+_WEIGHTS = re.compile(r"\s*(?P<column>.+?)\s+up\s+to\s+(?P<most>\S+)\s*")
 # Two ends, and a step: 0..120, or 0..30 by 0.5.
 _RANGE = re.compile(r"\s*(?P<first>\S+?)\s*\.\.\s*(?P<last>\S+)(?:\s+(?:by|step)\s+(?P<step>\S+))?\s*")
 
@@ -139,12 +148,16 @@ def _readers(dtype: pl.DataType) -> tuple[Callable[[str], object], ...]:
         return (int, float)
     of_type: dict[object, Callable[[str], object]] = {
         pl.Boolean: _boolean,
-        pl.Date: date.fromisoformat,
+        pl.Date: _date,
         pl.Datetime: partial(_datetime, zone=getattr(dtype, "time_zone", None)),
         pl.Time: time.fromisoformat,
     }
     reader = of_type.get(dtype.base_type())
     return () if reader is None else (reader,)
+
+
+def _date(text: str) -> date:
+    return date.fromisoformat(f"{text}-01" if _MONTH.fullmatch(text) else text)
 
 
 def _datetime(text: str, zone: str | None) -> datetime:
@@ -164,6 +177,8 @@ def ends(text: str, dtype: pl.DataType) -> Ends | None:
     if found is None:
         return None
     step = found["step"]
+    if step is None and dtype == pl.Date and all(_MONTH.fullmatch(found[end]) for end in ("first", "last")):
+        step = "1mo"
     first, last = (one(found[end], dtype) for end in ("first", "last"))
     return Ends(first, last, step if step is None or dtype.is_temporal() else one(step, dtype))
 
@@ -177,6 +192,9 @@ def several(text: str, dtype: pl.DataType) -> object:
     if isinstance(first, int) and isinstance(last, int) and step is None:
         return range(first, last + 1) if first else Written(range(last + 1), f"range({last + 1})")
     step = ("1d" if dtype == pl.Date else 1) if step is None else step
+    if dtype == pl.Date and _MONTHS.fullmatch(str(step)) and isinstance(first, date) and isinstance(last, date):
+        days = pl.date_range(first, last, str(step), eager=True)
+        return Written(days, call("pl.date_range", first, last, step, eager=True))
     points = grid(first, last, step=step)  # type: ignore[call-overload]  # it says what does not fit
     return Written(points, call("dpp.grid", first, last, step=step))
 
@@ -193,7 +211,8 @@ PARTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.5, 2, 2.5, 3, 4, 5, 6
 # as many steps: marimo takes a slider that is drawn in the place of another one for the same, at the same step.
 _COUNTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 2000, 5000, 10_000)
 _SHARES = tuple(count * 1e-4 for count in (*_COUNTS[3:16], 1000, 1200, 1500, 2000, 2500, 3000, 4000, 5000))
-_USUAL = 0.05
+# Deviations are far less certain than means: nobody can afford a twentieth of theirs in a small group.
+_USUAL = {"mean": 0.05, "sum": 0.05, "share": 0.05, "var": 0.25, "std": 0.4}
 # Ends that are further off are refused; sliders don't follow them.
 _FAR = 2.0**1000
 _K = 3
@@ -225,15 +244,23 @@ def _has_median(dtype: pl.DataType) -> bool:
     return family(dtype) is not None and not _is_text_or_boolean(dtype) and dtype != pl.Duration
 
 
+def _has_order(dtype: pl.DataType) -> bool:
+    return _has_median(dtype) and not isinstance(dtype, pl.Decimal) and not dtype.is_float()
+
+
 _KINDS = {
     "n_people": _Kind("how many people", None),
     "len": _Kind("how many rows", None),
     "mode": _Kind("most common value", _is_category),
     "value_counts": _Kind("how many have each value", _is_category),
     "top_k": _Kind(f"top {_K} values", lambda dtype: _is_category(dtype) and dtype != pl.Boolean),
+    "first_above": _Kind("first value that many have", _has_order),
     "median": _Kind("median", _has_median),
+    "quantile": _Kind("several quantiles", _has_median),
     "mean": _Kind("mean", lambda dtype: dtype.is_numeric()),
     "sum": _Kind("sum", lambda dtype: dtype.is_numeric()),
+    "var": _Kind("variance", lambda dtype: dtype.is_numeric()),
+    "std": _Kind("standard deviation", lambda dtype: dtype.is_numeric()),
     "share": _Kind("share that is true", lambda dtype: dtype == pl.Boolean),
 }
 
@@ -256,6 +283,38 @@ def questions_of(schema: pl.Schema, unit: str | EllipsisType | None, keys: Colle
     return asked
 
 
+class More(NamedTuple):
+    """A further text that some questions need: what its field is called, what stands in it at first, and an example."""
+
+    title: str
+    first: str
+    example: str
+    asks: Collection[str]
+
+
+MORE = {
+    "quantiles": More("Quantiles of", "0.25, 0.5, 0.75", "0.25, 0.5, 0.75", ("quantile",)),
+    "threshold": More("How many people make a value the first one, of", "100", "100", ("first_above",)),
+    "weights": More("Weights (none: each person counts once) of", "", "days up to 60", ("mode", "top_k")),
+}
+# What the package calls what is wrong there.
+_SAID_OF = {"alpha": "quantiles", "threshold": "threshold", "weights": "weights", "max_weight": "weights"}
+_OF_ENDS = ("mean", "sum", "var", "std")
+
+
+def more_of(questions: Iterable[Question]) -> list[tuple[str, str]]:
+    """Return which further texts questions need: the kind, and the column."""
+    asked = [question for question in questions if question.column is not None]
+    found = ((kind, q.column) for q in asked for kind, more in MORE.items() if q.ask in more.asks)
+    return list(dict.fromkeys(found))  # type: ignore[arg-type]  # no None among the columns
+
+
+def months_of(schema: pl.Schema) -> dict[str, str]:
+    """Return the columns of months that can be made of a schema's, each with the one it is made of."""
+    dated = [name for name, dtype in schema.items() if isinstance(dtype, (pl.Date, pl.Datetime))]
+    return {f"{name}_month": name for name in dated if f"{name}_month" not in schema}
+
+
 def usual_questions(asked: Mapping[str, Question], before: Iterable[str] = ()) -> list[str]:
     """Return which questions are picked at first: those that were before, or how many people or rows there are."""
     return [title for title in before if title in asked] or list(asked)[:1]
@@ -275,7 +334,7 @@ class Plan:
     Parameters
     ----------
     schema
-        The types of the columns of the file.
+        The types of the columns of the file, and of `months`.
     file
         Its path; None: rows are synthetic.
     unit
@@ -292,6 +351,14 @@ class Plan:
         How much of one person counts.
     rows
         A public number of rows that the groups which matter have.
+    months
+        Columns that are the month of another one.
+    more
+        What was typed for `MORE`, by its kind and the column.
+    apart
+        Whether each column that groups are made by has a table of its own.
+    engine
+        What runs the code: "polars" or "duckdb".
     """
 
     schema: pl.Schema
@@ -306,6 +373,16 @@ class Plan:
     max_groups: int = 1
     max_rows_per_group: int = 1
     rows: int = 200
+    months: Mapping[str, str] = field(default_factory=dict)
+    more: Mapping[str, str] = field(default_factory=dict)
+    apart: bool = False
+    engine: str = "polars"
+
+    def tables(self) -> dict[str, dict[str, str]]:
+        """Return what groups are made by in each table, by its name."""
+        if self.apart and len(self.keys) > 1:
+            return {f"by_{name}": {name: text} for name, text in self.keys.items()}
+        return {"": dict(self.keys)}
 
     def named(self) -> dict[str, Question]:
         """Return the questions by the names of their outputs."""
@@ -325,15 +402,51 @@ class Plan:
         named: dict[str, object] = {}
         if column is not None and ask != "share":
             text, dtype = self.values.get(column, ""), self.schema[column]
-            if ask in ("mean", "sum"):
+            if ask in _OF_ENDS:
                 found = ends(text, dtype)
                 low, high, step = (one(text, dtype) or None, None, None) if found is None else found
                 plain += [low, high]
+                step = self._known_step(low, high, dtype) if step is None else step
                 named |= {} if step is None else {"step": step}
             else:
                 values = several(text, dtype)
-                plain += [*([min(_K, size_of(public(values))) or 1] if ask == "top_k" else []), values]
+                plain += [min(_K, size_of(public(values))) or 1] if ask == "top_k" else []
+                plain += [self._quantiles(column)] if ask == "quantile" else []
+                plain += [values]
+            if ask == "first_above":
+                named["threshold"] = one(self._more("threshold", column), pl.Int64())
+            if ask in MORE["weights"].asks:
+                named |= self._weights(column)
         return plain, named
+
+    def _more(self, kind: str, column: str) -> str:
+        return self.more.get(f"{kind} {column}", MORE[kind].first)
+
+    def _quantiles(self, column: str) -> list[object]:
+        return [one(part, pl.Float64()) for part in self._more("quantiles", column).split(",") if part.strip()]
+
+    def _weights(self, column: str) -> dict[str, object]:
+        """Return the weights of candidates, and the most that they add up to for one person."""
+        text = self._more("weights", column)
+        found = _WEIGHTS.fullmatch(text)
+        if found is None:
+            return {"weights": text, "max_weight": None} if text.strip() else {}
+        dtype = self.schema.get(found["column"], pl.Float64())
+        step = {"step": 1} if dtype.is_float() else {}
+        return {"weights": found["column"], "max_weight": one(found["most"], pl.Float64()), **step}
+
+    def _known_step(self, low: object, high: object, dtype: pl.DataType) -> object:
+        """Return the step that follows from the column's type, where a query without data is asked: it has no types."""
+        if self.engine == "polars" or dtype.is_integer() or dtype == pl.Boolean:
+            return None
+        try:
+            first, last, _ = bounds_of(low, high, None)  # type: ignore[arg-type]  # it says what does not fit
+            step = step_by_default(last - first, dtype, (first, last)) or tick(dtype)
+        except (TypeError, ValueError):
+            return None  # said where it is asked
+        if isinstance(dtype, pl.Decimal) and step is not None:
+            return Decimal(step.numerator) / Decimal(step.denominator)
+        return None if step is None else float(step)
 
     def amount(self, question: Question) -> dict[str, object]:
         """Return which part of the promise an answer gets, if that is not the usual one, or how far off it may be."""
@@ -341,7 +454,9 @@ class Plan:
         whole = int(wanted) if isinstance(wanted, float) and wanted.is_integer() else wanted
         if not self.by_error:
             return {} if whole == 1 else {"loss_share": whole}
-        return {"within": whole} | ({"rows": self.rows} if question.ask in ("mean", "share") else {})
+        if question.ask == "first_above":  # whose error is not known beforehand
+            return {"epsilon": whole}
+        return {"within": whole} | ({"rows": self.rows} if question.ask in ("mean", "share", "var", "std") else {})
 
     def promise(self) -> dict[str, float]:
         """Return what all answers together promise, as `Budget` and `scaled_to` take it."""
@@ -362,19 +477,31 @@ class Plan:
     def steps(self, question: Question) -> list[float]:
         """Return how far off an answer may be, for a slider: from the best to the worst."""
         largest: float = 1
-        if question.ask not in ("mean", "sum", "share"):
-            return [*_COUNTS]
+        if question.ask == "first_above":
+            return [*PARTS]
+        if question.ask not in (*_OF_ENDS, "share"):
+            has_weights = question.column is not None and question.ask in MORE["weights"].asks
+            most = self._weights(question.column or "").get("max_weight") if has_weights else None
+            return [count * most if isinstance(most, (int, float)) and 0 < most <= _FAR else count for count in _COUNTS]
         if question.column is not None and question.ask != "share":
             found = ends(self.values.get(question.column, ""), self.schema[question.column])
             low, high = (0, 1) if found is None else found[:2]
             if isinstance(low, (int, float)) and isinstance(high, (int, float)) and -_FAR <= low < high <= _FAR:
-                largest = high - low if question.ask == "mean" else max(abs(low), abs(high)) * self.rows
+                largest = {
+                    "mean": high - low,
+                    "sum": max(abs(low), abs(high)) * self.rows,
+                    "var": (high - low) ** 2 / 4 if high - low <= _FAR**0.5 else 1,
+                    "std": (high - low) / 2,
+                }[question.ask]
         return [int(step) if step == int(step) else step for step in (float(f"{s * largest:.3g}") for s in _SHARES)]
 
     def usual(self, question: Question) -> float:
         """Return how far off an answer may be, where nobody has said so yet: a tenth of a group that matters."""
         steps = self.steps(question)
-        goal = self.rows / 10 if question.ask not in ("mean", "sum", "share") else steps[_SHARES.index(_USUAL)]
+        if question.ask == "first_above":
+            return 1
+        usual = _USUAL.get(question.ask)
+        goal = self.rows / 10 if usual is None else steps[_SHARES.index(usual)]
         return min(steps, key=lambda step: abs(step - goal))
 
 
@@ -382,13 +509,18 @@ class Plan:
 class Draft:
     """What becomes of a plan: a query where there can be one, what is wrong, field by field, and the code."""
 
-    query: PrivateQuery | None
+    publication: Publication | None
     messages: Mapping[str, str]
     code: str = ""
 
+    @property
+    def query(self) -> PrivateQuery | None:
+        """That of the first table."""
+        return None if self.publication is None else next(iter(self.publication.queries.values()))
+
     @cached_property
     def explained(self) -> list[dict[str, Any]]:
-        """What `explain` says of every output."""
+        """What `explain` says of every output of the first table."""
         return [] if self.query is None else self.query.explain().rows(named=True)
 
 
@@ -411,16 +543,22 @@ def values_field_of(question: Question) -> str:
 def draft(plan: Plan) -> Draft:
     """Return the query of a plan, and what the package says of each field that it refuses. It reads no row."""
     messages: dict[str, str] = {}
-    query = _query(plan, messages)
-    if query is None:
+    asked = _query(plan, messages)
+    if asked is None:
         return Draft(None, messages)
-    if query.budget is not None and not query.budget.has_room(query.request.claims):
+    claims = claims_of(asked)
+    if asked.budget is not None and not asked.budget.has_room(claims):
         messages["cost"] = (
-            f"These errors cost {shares.in_words(query.request.claims)}, which is more than the promise.\n\n"
+            f"These errors cost {shares.in_words(claims)}, which is more than the promise.\n\n"
             "Hint: a larger promise, larger errors, or smaller bounds."
         )
-        return Draft(query, messages)
-    return Draft(query, messages, code_of(plan, query))
+        return Draft(asked, messages)
+    return Draft(asked, messages, code_of(plan, [ask.name for ask in next(iter(asked.queries.values())).asks]))
+
+
+def claims_of(asked: Publication) -> list[Claim]:
+    """Return the claims of all tables."""
+    return [claim for query in asked.queries.values() for claim in query.request.claims]
 
 
 def title_of(plan: Plan) -> str:
@@ -432,7 +570,7 @@ def _stem(plan: Plan) -> str:
     return "synthetic" if plan.file is None else PurePath(plan.file).stem or "rows"
 
 
-def _query(plan: Plan, messages: dict[str, str]) -> PrivateQuery | None:
+def _query(plan: Plan, messages: dict[str, str]) -> Publication | None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         frame = _tried(messages, "unit", lambda: _frame(plan))
@@ -488,16 +626,22 @@ def _fitting(
             agg(expression)
         return expression
 
-    if _tried(messages, values_field_of(question), lambda: asked({})) is None:
+    where = values_field_of(question)
+    if _tried(messages, where, lambda: asked({})) is None:
+        kind = _SAID_OF.get(messages[where].partition(" ")[0].partition("[")[0])
+        if kind is not None:
+            messages[f"{kind} {question.column}"] = messages.pop(where)
         return None
     expression: PrivateExpr | None = _tried(messages, field_of(question), lambda: asked(plan.amount(question)))
     return expression
 
 
-def _groups(plan: Plan, frame: PrivateFrame, messages: dict[str, str]) -> PrivateFrame | PrivateGroupBy | None:
-    """Return what is asked: the frame, or its public groups."""
+def _groups(
+    plan: Plan, frame: PrivateFrame, messages: dict[str, str]
+) -> dict[str, PrivateFrame | PrivateGroupBy] | None:
+    """Return what is asked in each table: the frame, or its public groups."""
     if not plan.keys:
-        return frame
+        return {"": frame}
     found = {}
     for name, text in plan.keys.items():
 
@@ -509,22 +653,29 @@ def _groups(plan: Plan, frame: PrivateFrame, messages: dict[str, str]) -> Privat
         found[name] = _tried(messages, f"key {name}", values)
     if any(listed is None for listed in found.values()):
         return None
-    groups: PrivateGroupBy | None = _tried(messages, "keys", lambda: frame.group_by(found))
+    tables = {table: {name: found[name] for name in keys} for table, keys in plan.tables().items()}
+    groups: dict[str, PrivateFrame | PrivateGroupBy] | None = _tried(
+        messages, "keys", lambda: {table: frame.group_by(keys) for table, keys in tables.items()}
+    )
     return groups
 
 
 def _asked(
-    plan: Plan, groups: PrivateFrame | PrivateGroupBy, asked: dict[str, PrivateExpr], messages: dict[str, str]
-) -> PrivateQuery | None:
-    """Return the query of all outputs that can be asked; what is wrong with the others stands at their fields."""
+    plan: Plan,
+    groups: dict[str, PrivateFrame | PrivateGroupBy],
+    asked: dict[str, PrivateExpr],
+    messages: dict[str, str],
+) -> Publication | None:
+    """Return all outputs that can be asked, of all tables; what is wrong with the others stands at their fields."""
 
-    def together(chosen: dict[str, PrivateExpr]) -> PrivateQuery:
-        query = groups.agg(**chosen)
+    def together(chosen: dict[str, PrivateExpr]) -> Publication:
+        tables = Publication({table or "answers": grouped.agg(**chosen) for table, grouped in groups.items()})
         if not plan.by_error:
-            query = query.scaled_to(**plan.promise())
-        query.request.presentation(ranges=True)
-        query.explain()
-        return query
+            tables = tables.scaled_to(**plan.promise())
+        for query in tables.queries.values():
+            query.request.presentation(ranges=True)
+            query.explain()
+        return tables
 
     if not asked:
         if not plan.questions:
@@ -538,52 +689,106 @@ def _asked(
         good = {name: output for name, output in checked.items() if output is not None}
     if not good:
         return None
-    query: PrivateQuery | None = _tried(messages, "questions", lambda: together(good))
-    return query
+    tables: Publication | None = _tried(messages, "questions", lambda: together(good))
+    return tables
 
 
 def _one_of(together: Callable[[dict[str, PrivateExpr]], object], name: str, output: PrivateExpr) -> object:
     return together({name: output})
 
 
-def code_of(plan: Plan, query: PrivateQuery) -> str:
-    """Return a whole script that asks the query of the file, and releases it."""
+def code_of(plan: Plan, names: Collection[str]) -> str:
+    """Return a whole script that asks these outputs of the file, and releases them."""
     stem, promise = _stem(plan), {name: Written(None, short(part)) for name, part in plan.promise().items()}
     budget = call("dpp.Budget", **promise, path=f"{stem}-budget.db")
-    questions = plan.named()
+    questions, keys, has_data = plan.named(), plan.public_keys(), plan.engine == "polars"
     outputs = {}
-    for ask in query.asks:
-        plain, named = plan.arguments(questions[ask.name])
-        named |= plan.amount(questions[ask.name])
-        outputs[ask.name] = Written(None, call(f"dpp.{questions[ask.name].ask}", *plain, **named))
-    protect = call("rows.dp.protect", plan.unit, budget=Written(None, "budget"), **plan.bounds(), dataset=stem)
-    steps = [protect, *([call(".group_by", plan.public_keys())] if plan.keys else []), call(".agg", **outputs)]
-    steps += [] if plan.by_error else [call(".scaled_to", **promise)]
-    as_it_is = {"glob": False} if any(sign in (plan.file or "") for sign in "*?[") else {}
-    scan = call("pl.scan_parquet", plan.file, **as_it_is)
-    source = _synthetic_code(plan) if plan.file is None else laid_out(scan, "rows = ")
+    for name in names:
+        plain, named = plan.arguments(questions[name])
+        named |= plan.amount(questions[name])
+        outputs[name] = Written(None, call(f"dpp.{questions[name].ask}", *plain, **named))
+    begin = "rows.dp.protect" if has_data else "dpp.protect"
+    protect = call(begin, plan.unit, budget=Written(None, "budget"), **plan.bounds(), dataset=stem)
+    shared = [] if plan.by_error else [call(".scaled_to", **promise)]
+    tables = plan.tables()
+    if len(tables) == 1:
+        steps = [protect, *([call(".group_by", keys)] if keys else []), call(".agg", **outputs), *shared]
+        query = ["query = (", *(laid_out(step, indent="    ") for step in steps), ")"]
+    else:
+        grouped = {
+            table: Written(
+                None, Bracket("private.group_by(", [("", as_code({n: keys[n] for n in of}))], ").agg(**asked)")
+            )
+            for table, of in tables.items()
+        }
+        publication = [call("dpp.publication", grouped), *shared]
+        query = [
+            laid_out(protect, "private = "),
+            laid_out(call("dict", **outputs), "asked = "),
+            *("query = (", *(laid_out(step, indent="    ") for step in publication), ")"),
+        ]
+    released = "query.release(ranges=True)" if has_data else "dpp.sql.release(query, rows, ranges=True)"
+    several_tables = len(tables) > 1
+    shown = [*["query"] * several_tables, "output", "error_95", "error_unit", "epsilon", "rho"]
     body = "\n".join(
         [
             "# What all answers together promise. The file remembers what is spent of it.",
             laid_out(budget, "budget = "),
-            source,
-            "query = (",
-            *(laid_out(step, indent="    ") for step in steps),
-            ")",
-            'shown = ["output", "error_95", "error_unit", "epsilon", "rho"]',
+            *_rows_code(plan),
+            *query,
+            laid_out(as_code(shown), "shown = "),
             "with pl.Config(tbl_cols=-1, tbl_rows=-1, tbl_width_chars=160):",
             "    print(query.explain().select(shown))",
             "    # It is charged once: the same question about this data set is free.",
-            "    print(query.release(ranges=True))",
+            *(
+                [f"    for name, table in {released}.items():", "        print(name, table)"]
+                if several_tables
+                else [f"    print({released})"]
+            ),
         ]
     )
     standard = ["import datetime"] * ("datetime." in body) + ["from decimal import Decimal"] * ("Decimal(" in body)
-    imports = [*standard, ""] * bool(standard) + ["import polars as pl", "", "import dp_polars as dpp"]
-    imports += ["from dp_polars import analysis"] * (plan.file is None)
+    imports = [*standard, ""] * bool(standard) + ["import ibis"] * (not has_data) + ["import polars as pl", ""]
+    imports += ["import dp_polars as dpp"] + ["from dp_polars import analysis"] * (plan.file is None)
     return "\n".join([*imports, "", body, ""])
 
 
-def _synthetic_code(plan: Plan) -> str:
+def _rows_code(plan: Plan) -> list[str]:
+    """Return the code that makes `rows`: of the file, or synthetic ones; with the months that are asked about."""
+    asked = {*plan.keys, *(question.column for question in plan.questions)}
+    months = {name: column for name, column in plan.months.items() if name in asked}
+    has_signs = any(sign in (plan.file or "") for sign in "*?[")
+    if plan.engine == "polars":
+        if plan.file is None:
+            lines = [_synthetic_code(plan, after=".lazy()")]
+        else:
+            lines = [laid_out(call("pl.scan_parquet", plan.file, **({"glob": False} if has_signs else {})), "rows = ")]
+        derived = {
+            name: Written(None, f"{call('pl.col', column)}{_DAY * _has_time(plan, column)}.dt.month_start()")
+            for name, column in months.items()
+        }
+        return lines + ([laid_out(call("rows.with_columns", **derived), "rows = ")] if derived else [])
+    lines = ["database = ibis.duckdb.connect()"]
+    if plan.file is None:
+        lines += [_synthetic_code(plan), 'rows.write_parquet("synthetic.parquet")']
+    # A name of the table, so that asking again is the same question.
+    name = "synthetic.parquet" if plan.file is None else re.sub(r"[*?\[]", lambda sign: f"[{sign[0]}]", plan.file)
+    lines.append(laid_out(call("database.read_parquet", name, table_name="rows"), "rows = "))
+    derived = {
+        name: Written(None, f'rows[{as_code(column)}]{_DAY_IN_IBIS * _has_time(plan, column)}.truncate("M")')
+        for name, column in months.items()
+    }
+    return lines + ([laid_out(call("rows.mutate", **derived), "rows = ")] if derived else [])
+
+
+_DAY, _DAY_IN_IBIS = ".dt.date()", ".date()"
+
+
+def _has_time(plan: Plan, column: str) -> bool:
+    return isinstance(plan.schema[column], pl.Datetime)
+
+
+def _synthetic_code(plan: Plan, after: str = "") -> str:
     """Return the code that makes synthetic rows of the schema, with those public values that its columns can hold."""
 
     def held(name: str, text: str) -> object:
@@ -592,11 +797,13 @@ def _synthetic_code(plan: Plan) -> str:
         synthetic({f"{name}_": pl.Int64(), name: dtype}, people=1, rows=1, values={name: public(listed)})
         return listed
 
-    tried = {name: _tried({}, name, partial(held, name, text)) for name, text in {**plan.values, **plan.keys}.items()}
+    typed = {name: text for name, text in {**plan.values, **plan.keys}.items() if name not in plan.months}
+    tried = {name: _tried({}, name, partial(held, name, text)) for name, text in typed.items()}
     values = {name: listed for name, listed in tried.items() if listed is not None}
     unit = {} if plan.unit is None else {"privacy_unit": plan.unit}
-    rows = call("analysis.synthetic", dict(plan.schema), people=5000, rows=15_000, values=values, **unit)
-    return laid_out(rows, "rows = ", after=".lazy()")
+    schema = {name: dtype for name, dtype in plan.schema.items() if name not in plan.months}
+    rows = call("analysis.synthetic", schema, people=5000, rows=15_000, values=values, **unit)
+    return laid_out(rows, "rows = ", after=after)
 
 
 def dropped_by_bounds(

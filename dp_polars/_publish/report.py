@@ -12,7 +12,7 @@ import polars as pl
 
 from dp_polars._base.numbers import Number, as_fraction, given, plural, show
 from dp_polars._base.process import called, expanded, replacing
-from dp_polars._frames.of_people import KeyRequest
+from dp_polars._frames.of_people import CutRequest, KeyRequest, PeopleRequest
 from dp_polars._frames.publication import Publication
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.categories import QuantileWithInterval
@@ -89,7 +89,8 @@ def report(
     ----------
     released
         What `query.release()` returned, or a part of its rows; with or without `ranges`. 1,000 rows are shown at most.
-        For a publication, the dict.
+        For a publication, the dict. Below each table stands which bounds cut what, and how much they cut where the
+        publication has that, too: `publication(visits=query, cut=query.n_rows_cut(…))`.
     query
         The query that was released, or the publication.
     path
@@ -125,11 +126,10 @@ def report(
         raise TypeError(msg)
     if isinstance(query, Publication):
         sections, last = _sections(released, query), query.last
-        statement = query.stated(known, at_delta, "published")
         when = None if last is None or last.released is not released else last.when
     else:
         sections, when = [_section("", query, released)], None
-        statement = query.statement(at_delta=at_delta, **known)
+    statement = query.stated(known, at_delta, "published")
     lines = _page(sections, statement, html.escape(known.get("name", "Private answers")), when)
     target = expanded(path)
     with replacing(target) as file:
@@ -179,8 +179,8 @@ def _page(sections: Sequence[Section], statement: Statement, title: str, when: d
             yield f"<section><h2>{html.escape(name)}</h2>"
         shown = released if _are_keys(query) else with_ends(released, query.asks)
         yield from _table(shown, query)
+        yield from (f"<p>{html.escape(text)}</p>" for text in (*_cut(query), *_how_much(query, sections)))
         yield _figure(released, query)
-        yield from (f"<p>{text}</p>" for text in _cut(query))
         if name:
             yield "</section>"
     yield "<h2>What the numbers mean</h2>"
@@ -213,15 +213,34 @@ def _bounds(bounds: Mapping[str, int]) -> str:
 
 
 def _cut(query: PrivateQuery) -> Iterator[str]:
-    """Yield what the bounds of a query cut, in HTML."""
-    if query.request.drops():
-        bounds = {_bounds(query.request.bounds_of(ask)): None for ask in query.asks}
-        said = "; or ".join(bound for bound in bounds if bound)
-        yield (
-            f"No more of one person counts than this: {said}."
-            if said
-            else "Totals of one person are cut off at a limit."
-        )
+    """Yield which bounds of a query cut what."""
+    request, outputs = query.request, dict[tuple[str, bool], list[str]]()
+    for ask in query.asks:
+        said = _bounds(request.dropping(ask)), request.clips(ask) is not None
+        outputs.setdefault(said, []).append(ask.name)
+    for (bounds, clips), names in outputs.items():
+        before = f"{', '.join(names)}: " if len(outputs) > 1 else ""
+        if bounds:
+            yield f"{before}No more of one person counts than {bounds}. What is beyond that is left out, at random."
+        if clips:
+            yield f"{before}A total of one person is cut off at a limit."
+        if not (bounds or clips or isinstance(request, (KeyRequest, PeopleRequest)) or query.protection.unit is None):
+            yield f"{before}No bound leaves out anything of a person."
+
+
+def _how_much(query: PrivateQuery, sections: Sequence[Section]) -> Iterator[str]:
+    """Yield how much the bounds of a query cut, where another query of the page asked that."""
+    for name, other, released in sections:
+        asked = other.request
+        if not isinstance(asked, CutRequest) or asked.bounded.recipe is not query.request.recipe:
+            continue
+        ask = other.asks[0]
+        if [one.name for one in asked.bounded.asks] == [one.name for one in query.asks] and released.height == 1:
+            number, low, high = with_ends(released, other.asks).select(ask.name, *names_of_ends(ask.name)).row(0)
+            what = (
+                "people lose something to these bounds" if ask.name == "n_cut" else "rows are left out by these bounds"
+            )
+            yield f"About {_text(number)} {what} ({_text(low)} to {_text(high)}; see {name})."
 
 
 def _are_keys(query: PrivateQuery) -> bool:

@@ -519,6 +519,14 @@ class Sum(Clipped, Multiple):
         step = self.known_step(*columns)
         return float(noise_bound(self._in_steps(step), beta) * step)
 
+    def of_values(self, *columns: pl.DataType) -> str | None:
+        """Return what rounding does, which no range holds: how many rows a group has is not known."""
+        said = super().of_values(*columns)
+        if said is None or self.claim.is_open:
+            return said
+        rows = int((self.error(1, BETA, *columns) or 0) / self.rounding(*columns))
+        return f"{said[:-1]}: in groups of up to {rows:,} rows by less than that."
+
     def __str__(self) -> str:
         return f"sum of values from {show(self.lower)} to {show(self.upper)}"
 

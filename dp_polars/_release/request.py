@@ -356,7 +356,15 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     def drops(self) -> bool:
         """Return whether bounds can drop rows of an output, or groups of a person, or clip totals."""
-        return False
+        return any(self.dropping(ask) or self.clips(ask) for ask in self.asks)
+
+    def dropping(self, ask: Ask[Any]) -> dict[str, int]:  # noqa: ARG002
+        """Return the bounds under which rows of an output are dropped, by name."""
+        return {}
+
+    def clips(self, ask: Ask[Any]) -> str | None:  # noqa: ARG002
+        """Return what is clipped of a person's rows together; None: nothing."""
+        return None
 
     def bounds_of(self, ask: Ask[Any]) -> dict[str, int]:  # noqa: ARG002
         """Return the bounds on a person's rows that an output has, by name."""
@@ -586,15 +594,10 @@ class Request(AnyRequest[HistogramQuery]):
     def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:
         return self.protection.counts(query)
 
-    def drops(self) -> bool:
-        return any(self._dropping(ask) or self._clips(ask) for ask in self.asks)
-
-    def _dropping(self, ask: Ask[HistogramQuery]) -> dict[str, int]:
-        """Return the bounds under which rows of an output are dropped, by name."""
+    def dropping(self, ask: Ask[HistogramQuery]) -> dict[str, int]:
         return self.protection_of(ask).dropping(ask.query, self.groups)
 
-    def _clips(self, ask: Ask[HistogramQuery]) -> str | None:
-        """Return what is clipped of a person's rows together; None: nothing."""
+    def clips(self, ask: Ask[HistogramQuery]) -> str | None:
         return ask.query.clips if self.protection.counts_people(ask.query) else None
 
     def _errors(self, ask: Ask[HistogramQuery], types: Columns) -> dict[str, object]:
@@ -615,7 +618,7 @@ class Request(AnyRequest[HistogramQuery]):
         """
         is_open = ask.query.claim.is_open
         note = None if size is None or is_open else ask.query.note(size, self._alternative(ask, types))
-        lost, dropping = [], self._dropping(ask)
+        lost, dropping = [], self.dropping(ask)
         if dropping:
             so = (
                 "which makes it too low"
@@ -623,7 +626,7 @@ class Request(AnyRequest[HistogramQuery]):
                 else "so it is only of kept rows; people with more count less"
             )
             lost.append(f"drops rows beyond {in_words(dropping)} of a person, {so}")
-        if (clips := self._clips(ask)) is not None:
+        if (clips := self.clips(ask)) is not None:
             lost.append(clips)
         what = "; ".join(lost) or f"no {'further ' * bool(self.recipe.left_out)}row is dropped"
         error = f"{what[0].upper()}{what[1:]}. The error is that of the noise alone."

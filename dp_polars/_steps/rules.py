@@ -368,7 +368,9 @@ NAMED = UNLISTED[:-1]
 NEEDS_POLARS_2 = Rule(
     frozenset(),
     "needs Polars 2",
-    "install Polars 2; the page Steps of a private frame lists the few steps that Polars 1 takes.",
+    "install Polars 2; or write the step before `protect`, where rows are yours to prepare: "
+    'frame.with_columns(is_new=pl.col("day") >= date(2026, 1, 1)).dp.protect(…), and then filter("is_new"). The page '
+    "Steps of a private frame lists the few steps that Polars 1 takes.",
     needs_polars_2,
     "any step that is not on the short list above, on Polars 1",
 )

@@ -15,6 +15,7 @@ import polars as pl
 
 from dp_polars._accounting.terms import Loss
 from dp_polars._base.numbers import as_fraction, given, show
+from dp_polars._base.process import called
 from dp_polars._base.rng import offsets, owners, slices
 from dp_polars._bins.candidates import Grid, distance_unit
 from dp_polars._engines.polars.engine import PolarsEngine
@@ -65,6 +66,7 @@ class _Counted:
     parts: list[Histogram]
 
 
+@called
 def loss_for_query(
     query: PrivateQuery,
     rows: pl.DataFrame | pl.LazyFrame | tuple[pl.DataFrame | pl.LazyFrame, ...],

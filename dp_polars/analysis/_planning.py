@@ -12,6 +12,7 @@ from dp_polars._accounting.claims import Claim, check_mechanism, range_of
 from dp_polars._accounting.costs import scaled_cost
 from dp_polars._accounting.terms import ONE_RELEASE, Loss, Mechanism, Unit, check_unit
 from dp_polars._base.numbers import Number, as_fraction, positive_fraction, positive_int
+from dp_polars._base.process import called
 from dp_polars._mechanisms.racing import LAWS, error_bound
 from dp_polars.analysis._laws import (
     Comparable,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
+@called
 def accuracy(
     k: int,
     *,
@@ -77,6 +79,7 @@ def accuracy(
     return error_bound(count, risk, claim)
 
 
+@called
 def worst_expected_error(
     k: int,
     *,
@@ -152,6 +155,7 @@ def _worst_error(k: int, mechanism: str) -> float:
     return best
 
 
+@called
 def loss_for_accuracy(
     k: int,
     error: Number,
@@ -198,6 +202,7 @@ def loss_for_accuracy(
     return _smallest_loss(needed, unit, chosen, score_range, lambda claim: error_bound(count, risk, claim) <= goal)
 
 
+@called
 def loss_for(
     scores: ArrayLike,
     *,

@@ -57,7 +57,7 @@ from dp_polars._base.numbers import (
     positive_int,
     precision,
 )
-from dp_polars._base.process import require
+from dp_polars._base.process import called, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -330,6 +330,7 @@ def _worst_spread(claim: Claim) -> list[tuple[Fraction, int]]:
     return [(x, times) for x, times in parts if x]
 
 
+@called
 def privacy_profile(epsilon: Number, mechanism: Mechanism | None = None) -> PrivacyProfile:
     """Return delta as a function of epsilon for one release that is `epsilon`-DP.
 
@@ -360,6 +361,7 @@ def privacy_profile(epsilon: Number, mechanism: Mechanism | None = None) -> Priv
     return PrivacyProfile.of([(epsilon, check_mechanism("choice", mechanism, "epsilon"))])
 
 
+@called
 def compose(releases: Iterable[Release], *, delta: Number) -> float:
     """Return an epsilon that is proved for many releases together, at `delta`.
 

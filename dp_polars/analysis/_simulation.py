@@ -14,6 +14,7 @@ from dp_polars._accounting.claims import NO_LOSS, Claim
 from dp_polars._accounting.terms import Loss
 from dp_polars._base import column_types
 from dp_polars._base.numbers import given, kind_of_frame, positive_fraction
+from dp_polars._base.process import called
 from dp_polars._base.rng import Ints, owners
 from dp_polars._bins.candidates import distance_unit
 from dp_polars._engines.polars.engine import PolarsEngine
@@ -135,6 +136,7 @@ class _Simulated:
     law: Callable[[Claim], pl.DataFrame]
 
 
+@called
 def simulate(
     query: PrivateQuery | PrivateExpr,
     frame: pl.DataFrame | pl.LazyFrame | tuple[pl.DataFrame | pl.LazyFrame, ...],

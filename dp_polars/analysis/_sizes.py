@@ -12,6 +12,7 @@ import polars as pl
 
 from dp_polars._base.column_types import has_value
 from dp_polars._base.numbers import as_fraction, given, kind_of_frame, positive_fraction, positive_int
+from dp_polars._base.process import called
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.averages import Average
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _MOST = 2**53
 
 
+@called
 def error_by_size(query: PrivateQuery, sizes: Iterable[int]) -> pl.DataFrame:
     """Return how far off every output is at most in groups of these sizes. It reads no row.
 
@@ -89,6 +91,7 @@ def error_by_size(query: PrivateQuery, sizes: Iterable[int]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema, orient="row")
 
 
+@called
 def size_needed(query: PrivateQuery, relative: Number = Fraction(1, 10)) -> pl.DataFrame:
     """Return how many people, or rows, a group must have for a small relative error. It reads no row.
 
@@ -129,6 +132,7 @@ def size_needed(query: PrivateQuery, relative: Number = Fraction(1, 10)) -> pl.D
     return pl.DataFrame(rows, {"output": pl.String, "size": pl.Int64, "size_unit": pl.String}, orient="row")
 
 
+@called
 def best_by_gap(query: PrivateQuery, gaps: Iterable[Number]) -> pl.DataFrame:
     """Return how probable the most common candidate is at least, by how far it leads. It reads no row.
 
@@ -197,6 +201,7 @@ def best_by_gap(query: PrivateQuery, gaps: Iterable[Number]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema, orient="row")
 
 
+@called
 def dropped(
     frame: pl.DataFrame | pl.LazyFrame,
     privacy_unit: str | Sequence[str],

@@ -12,6 +12,7 @@ import polars as pl
 
 from dp_polars._base import column_types
 from dp_polars._base.numbers import as_fraction, given, positive_int
+from dp_polars._base.process import called
 from dp_polars._bins.candidates import Categories, grid, ordered
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ _TEXTS = tuple("abcdefghij")
 _FIRST, _LAST = date(2024, 1, 1), date(2024, 12, 31)
 
 
+@called
 def synthetic(
     schema: Mapping[str, pl.DataType | type[pl.DataType]],
     *,

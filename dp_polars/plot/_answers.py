@@ -8,7 +8,7 @@ import polars as pl
 from polars import selectors as cs
 
 from dp_polars._base.numbers import given, one_of, plural, positive_int, show
-from dp_polars._base.process import require
+from dp_polars._base.process import called, require
 from dp_polars._expressions.expression import PrivateExpr, refuse_several
 from dp_polars._frames.cube import COUNT, SHARE, Cube
 from dp_polars._frames.of_people import KeyRequest
@@ -37,6 +37,7 @@ _MOST_LISTED = 5
 _PAGE = 520
 
 
+@called
 def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort: str = "largest") -> alt.HConcatChart:
     """Plot released answers, a row per group: numbers with their ranges, and words. A figure that you can share.
 
@@ -222,6 +223,7 @@ _COLUMNS = {3: _FIVE[1:4], 5: _FIVE}
 _HINT = "dp_polars.quantile(column, [0.25, 0.5, 0.75], …) is such an output, and so is one of five quantiles."
 
 
+@called
 def box(
     released: pl.DataFrame, query: PrivateQuery | PrivateExpr, *, output: str | None = None, most: int = 30
 ) -> alt.LayerChart:
@@ -362,6 +364,7 @@ _WIDTH, _HEIGHT, _IN_A_ROW = 220, 130, 3
 _SHORT = 7
 
 
+@called
 def cube(
     cube: Cube,
     along: str,

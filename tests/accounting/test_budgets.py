@@ -1,6 +1,7 @@
 import copy
 import errno
 import fcntl
+import gc
 import math
 import os
 import pickle
@@ -618,6 +619,46 @@ def test_an_older_copy_is_seen_by_who_has_seen_the_newer(tmp_path):
     with pytest.raises(ValueError, match=r"is damaged: it has 0\.1 spent, and had 0\.3 before"):
         pay(budget, claim(epsilon=0.1))
     assert budget.path.read_bytes() == older
+
+
+def test_an_older_copy_is_seen_by_every_budget_of_a_process_that_saw_the_newer(tmp_path):
+    """Also after the object that saw it is gone, and where the newer charges are those of another process."""
+    path = tmp_path / "ledger.db"
+    pay(Budget(epsilon=1, path=path), claim(epsilon=0.1))
+    older = path.read_bytes()
+    pay(Budget(epsilon=1, path=path), claim(epsilon=0.2))
+    newer = path.read_bytes()
+    gc.collect()
+    path.write_bytes(older)
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"is damaged: it has 0\.1 spent, and had 0\.3 before"):
+            Budget(epsilon=1, path=path)
+    path.write_bytes(newer)
+    assert Budget(epsilon=1, path=path).spent == Fraction(3, 10)
+    code = f"import dp_polars as d; print(d.Budget(epsilon=1, path={str(path)!r}).spent)"
+    path.write_bytes(older)  # a process that has never seen the newer one takes it, as the Notes say
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout == b"1/10\n"
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=r"is gone, and with it what was spent: this process has seen it"):
+        Budget(epsilon=1, path=path)
+    assert not path.exists()
+    assert Budget(epsilon=2, path=path).spent == 0  # another budget, and no copy of that one
+
+
+def test_a_ledger_with_another_total_or_name_says_whose_it_is(tmp_path):
+    path = tmp_path / "ledger.db"
+    Budget(epsilon=1, path=path, name="survey")
+    nothing = r"It is that of a budget 'survey', of which nothing is spent\."
+    with pytest.raises(ValueError, match=rf"(?s)own total, epsilon=1, got epsilon=2\. {nothing}.*Hint: a budget of"):
+        Budget(epsilon=2, path=path)
+    budget = Budget(epsilon=1, path=path)
+    entries = [("top: mode of 3 candidates", claim(epsilon=0.1)), ("other", claim(epsilon=0.1))]
+    budget.charge(entries, privacy_unit="patient", neighboring_relation="add_or_remove_one")
+    day = r"\d{4}-\d\d-\d\d \d\d:\d\d"
+    charged = rf"charged for people by patient from {day} to {day} UTC, first for top: mode of 3 candidates\."
+    for other in ({"epsilon": 2}, {"epsilon": 1, "name": "poll"}):
+        with pytest.raises(ValueError, match=rf"It is that of a budget 'survey', {charged}"):
+            Budget(**other, path=path)
 
 
 def test_an_older_ledger_put_back_after_a_charge_of_this_process_is_damage(tmp_path):

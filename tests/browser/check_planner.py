@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from datetime import date, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -82,6 +83,13 @@ FOCUSED = (
     + """
 const one = deep(document, '.dp-field:focus-within')[0];
 return one ? [one.querySelector('.dp-name').textContent, getComputedStyle(one).outlineStyle] : null;
+"""
+)
+SWITCH = (
+    DEEP
+    + """
+const switches = deep(document, 'marimo-switch').filter((one) => (one.dataset.label || '').includes(arguments[0]));
+deep(switches[0].shadowRoot, '[role=switch]')[0].click();
 """
 )
 BAR = DEEP + "const one = deep(document, '.dp-bar')[0].getBoundingClientRect(); return [one.height, one.bottom];"
@@ -214,7 +222,18 @@ def check(planner: Planner, folder: Path, intact: bytes, width: int, pictures: P
 def other_units(planner: Planner) -> None:
     """Say how wrong answers may be, and then take every row for another person: the code follows."""
     driver = planner.driver
-    driver.execute_script(DEEP + "deep(document, '[role=switch]')[0].click()")
+    Select(planner.inside("What runs it", "select")).select_by_visible_text("DuckDB")
+    planner.wait("code for DuckDB", lambda: "print(dpp.sql.release(query, rows, ranges=True))" in planner.code())
+    Select(planner.inside("What runs it", "select")).select_by_visible_text("Polars")
+    planner.wait("code for Polars", lambda: "print(query.release(ranges=True))" in planner.code())
+    # Groups of two columns, first all together, and then a table for each; the months of a date are a column.
+    planner.choose("Columns (none", "day_month")
+    planner.says("Public values of day_month", "keys of column 'day_month' must not be empty")
+    planner.type("Public values of day_month", "2026-01..2026-06")
+    planner.wait("groups of both", lambda: "day_month=pl.col(" in planner.code())
+    driver.execute_script(SWITCH, "a table for each")
+    planner.wait("two tables", lambda: all(f'"by_{name}": ' in planner.code() for name in ("ward", "day_month")))
+    driver.execute_script(SWITCH, "say how wrong")
     planner.wait("errors that cost too much", lambda: "There is no code yet" in planner.text(".dp-seen"))
     planner.inside("ε", "[role=slider]")
     ActionChains(driver).send_keys(Keys.END).perform()
@@ -272,6 +291,7 @@ def write(path: Path) -> bytes:
             "reason": [["fall", "flu", "cold", "secret"][number % 11 % 4] for number in range(n)],
             "age": [number * number % 99 for number in range(n)],
             "days": [number % 41 / 2 for number in range(n)],
+            "day": [date(2026, 1, 1) + timedelta(number % 180) for number in range(n)],
         }
     ).write_parquet(path)
     intact = path.read_bytes()

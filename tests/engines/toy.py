@@ -6,7 +6,7 @@ It shows that they suffice. It is no example of a fast engine.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from operator import itemgetter
 from random import SystemRandom
 from typing import Any
@@ -28,7 +28,7 @@ from dp_polars._release.contract import (
     Work,
 )
 from dp_polars._release.protection import Limits
-from tests.helpers.by_hand import rows_cut
+from tests.helpers.by_hand import cut, rows_cut
 
 Row = dict[str, Any]
 Evidence = tuple[int, int, int, float]  # group, code, weight, the row's number
@@ -179,40 +179,19 @@ def _people(rows: list[Row], per_person: PerPerson) -> list[Row]:
         person = _person(row, number, unit)
         if _is_somebody(person) and (group := _group_of(row, keys)) is not None:
             people[person][group] += 1
-    dropped: Counter[object] = Counter()
-    if per_person.cut:
-        cut = {person for tally in per_person.cut for person in _cut(rows, unit, keys, tally)}
-        people = {person: groups for person, groups in people.items() if person in cut}
-        for tally in per_person.cut:
-            held = _by_person(rows, unit, keys, tally, _Order(rows)).items()
-            found = [(person, (group,), code, 1) for person, own in held for group, code, *_ in own]
-            dropped |= Counter(rows_cut(found, tally.limits, tally.people))
+    over, dropped = set(), Counter[object]()
+    for tally in per_person.cut:
+        held = _by_person(rows, unit, keys, tally, _Order(rows)).items()
+        found = [(person, (group,), code, weight) for person, own in held for group, code, weight, _ in own]
+        clips = tally.weighing.of_person if tally.people and tally.weighing is not None else tally.people
+        over |= cut(found, tally.limits, clips)
+        dropped |= Counter(rows_cut(found, tally.limits, clips))
+    names = (ROWS, GROUPS, ROWS_IN_GROUP, ROWS_CUT)
     return [
-        {
-            ROWS: sum(groups.values()),
-            GROUPS: len(groups),
-            ROWS_IN_GROUP: max(groups.values()),
-            ROWS_CUT: dropped[person],
-        }
-        for person, groups in people.items()
+        dict(zip(names, (sum(own.values()), len(own), max(own.values()), dropped[person]), strict=True))
+        for person, own in people.items()
+        if person in over or not per_person.cut
     ]
-
-
-def _cut(rows: list[Row], unit: tuple[str, ...], keys: pl.DataFrame | None, tally: Tally) -> Iterator[object]:
-    """Yield the people of whom a tally leaves something out."""
-    order = _Order(rows)
-    for person, found in _by_person(rows, unit, keys, tally, order).items():
-        one_each = _one_each(found, tally) if tally.people else found
-        is_clipped = tally.people and tally.weighing is not None and _total(one_each) != _total(found)
-        if is_clipped or len(_first(one_each, person, tally.limits, order)) < len(one_each):
-            yield person
-
-
-def _total(found: list[Evidence]) -> Counter[tuple[int, int]]:
-    total: Counter[tuple[int, int]] = Counter()
-    for group, code, weight, _ in found:
-        total[group, code] += weight
-    return total
 
 
 def _few(items: list[Any], most: int) -> list[Any]:

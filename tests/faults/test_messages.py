@@ -4,7 +4,10 @@ import datetime as dt
 import inspect
 import linecache
 import re
+import subprocess
+import sys
 import tomllib
+import traceback
 import warnings
 
 import polars as pl
@@ -172,6 +175,53 @@ def test_a_refusal_says_what_to_write(tried, said, instead):
     assert instead in message.partition("Hint: ")[2]
     assert not re.search(r"\b(FrameNamespace|Unlisted|_Both|PrivateNamespace|_RaisesError)\b", message)
     assert not type(caught.value).__name__.startswith("_")
+    assert len(frames_of(caught.value)) <= 2
+
+
+def frames_of(error):
+    """Return the functions of this package that a traceback shows."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return [frame.f_code.co_name for frame in frames if frame.f_globals["__name__"].startswith("dp_polars")]
+
+
+DEEP = {
+    "filter": lambda: private().filter(AGE.mean() > 3),
+    "with_columns": lambda: private().with_columns(AGE.rank()),
+    "median": lambda: AGE.dp.median(range(3), epsilon=-1),
+    "simulate": lambda: dpp.analysis.simulate(private().agg(dpp.len(epsilon=1)), 3),
+    "agg": lambda: private().agg(dpp.mean("ward", 0, 1, epsilon=1)).release(),
+}
+
+
+@pytest.mark.parametrize(("name", "tried"), DEEP.items(), ids=DEEP)
+def test_a_traceback_shows_the_function_and_the_line_that_raised(name, tried):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        tried()
+    shown = frames_of(caught.value)
+    assert len(shown) == 2
+    assert shown[0] in (name, "method")
+
+
+def test_a_traceback_shows_the_frames_of_users_and_of_others():
+    def mine(frame):
+        return frame.pipe(lambda one: one.filter(AGE.mean() > 3))
+
+    with pytest.raises(ValueError, match="combines several rows") as caught:
+        private().pipe(mine)
+    names = [frame.f_code.co_name for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
+    assert {"mine", "<lambda>"} <= {*names}
+    assert len(frames_of(caught.value)) == 2
+
+
+def test_development_mode_shows_all_frames():
+    code = "import dp_polars as d, polars as p; p.LazyFrame({'p': [1]}).dp.protect('p').filter(p.col('p').mean() > 3)"
+    shown = [
+        subprocess.run([sys.executable, *mode, "-c", code], capture_output=True, text=True, check=False).stderr
+        for mode in ([], ["-X", "dev"])
+    ]
+    assert all("ValueError" in text for text in shown)
+    few, many = (text.count("dp_polars/") for text in shown)
+    assert few == 2 < 5 < many
 
 
 def test_keys_that_were_released_are_groups():
@@ -282,10 +332,14 @@ def test_slips_of_newcomers_are_told_what_to_write():
         (lambda: private.group_by({"ward": ["x"]}).release(), AttributeError, r"ask with agg first: agg\(…\).release"),
         (lambda: private.group_by("p").release(), AttributeError, "ask with agg first"),
         (lambda: private.release(), AttributeError, "ask with agg first"),
+        (lambda: frame.join(private, on="ward"), TypeError, r"private frame must be on the left.*Hint: private\.join"),
+        (lambda: frame.lazy().join(private, on="ward"), TypeError, r"must be on the left.*Hint: private\.join"),
+        (lambda: pl.concat([frame, private]), AttributeError, r"given a private frame.*Hint: call methods"),
+        (lambda: OF_AGE.share(epsilon=1), AttributeError, r"Hint: dp_polars\.share\(pl\.col"),
         (
             lambda: private.with_columns(m=pl.col("text").dt.month()),
             ValueError,
-            "needs Polars 2" if IS_OLD else r"Hint: make dates.*str.to_date",
+            r"needs Polars 2.*write the step before `protect`" if IS_OLD else r"Hint: make dates.*str.to_date",
         ),
         (
             lambda: private.agg(dpp.mean("text", 0, 1, epsilon=1)).release(),
@@ -305,5 +359,7 @@ def test_slips_of_newcomers_are_told_what_to_write():
     ]:
         with pytest.raises(error, match=f"(?s){said}"):
             slip()
+    assert not isinstance(frame, dpp.PrivateFrame)
+    assert isinstance(private, dpp.PrivateFrame)
     tiny = private.agg(dpp.top_k("text", 1, ["a", "b"], epsilon=1e-20))
     assert tiny.explain().height == tiny.release().height == 1

@@ -378,7 +378,7 @@ def test_one_page_for_all(budget, tmp_path):
     assert page.count("<thead>") >= 3
     assert "<p>Released on 20" in page
     assert "Visits &amp; wards" in page
-    assert "No more of one person counts than this: 3 groups.</p>" in page
+    assert "No more of one person counts than 3 groups. What is beyond that is left out, at random.</p>" in page
     assert page.index("by_ward") < page.index("by_month</h2>") < page.index("What the numbers mean")
     again = dpp.report(dict(released), publication, tmp_path / "again.html", name="Visits")
     assert "<p>Released on 20" not in again.read_text()  # who knows when

@@ -567,7 +567,7 @@ MUTANTS = [
     _cut("CutRequest.readers", "self.bounded.asks", "()",
         "a column that is only counted must be of a known type where people are cut",
         "frames/test_people.py::test_what_is_only_counted_may_be_of_any_type"),
-    _cut("Request.drops", "self._dropping(ask) or self._clips(ask)", "self._dropping(ask)",
+    _cut("AnyRequest.drops", "self.dropping(ask) or self.clips(ask)", "self.dropping(ask)",
         "people whose weights are clipped can't be asked for",
         "frames/test_people.py::test_weights_are_clipped_together"),
     _cut("PrivateQuery._cut", "isinstance(request, PeopleRequest)", "False",

@@ -115,8 +115,9 @@ def test_ranges_and_delta_are_those_of_the_query(tmp_path, delta):
     path = dpp.report(released, query, tmp_path / "page.html", at_delta=Decimal(delta))
     assert f"{number:,} ({low:,.4g} to {high:,.4g})" in " ".join(" ".join(read(path).texts).split())
     page = path.read_text(encoding="utf-8")
-    assert query.statement(at_delta=Decimal(delta)).to_html() in page
-    assert query.statement().to_html() not in page
+    assert query.stated({}, Decimal(delta), "published").to_html() in page
+    assert query.stated({}, Decimal("1e-6"), "published").to_html() not in page
+    assert "lanned" not in page
 
 
 def test_a_lead_is_explained(tmp_path):
@@ -132,6 +133,36 @@ def test_rows_that_are_dropped_are_told(tmp_path):
         query = private.group_by({"ward": NASTY}).agg(people=dpp.n_people(epsilon=1))
         page = dpp.report(query.release(), query, tmp_path / "page.html").read_text(encoding="utf-8")
         assert ("Some data are not counted" in page) == told
+
+
+def test_each_table_says_which_bounds_cut_and_how_much(tmp_path):
+    private = pl.concat([ROWS] * 4).dp.protect("patient", max_groups=1, max_rows_per_group=3)
+    query = private.group_by({"ward": NASTY}).agg(
+        people=dpp.n_people(epsilon=10_000),
+        rows=dpp.len(epsilon=10_000),
+        stay=pl.col("days").dp.sum(0, 9, per_person=(0, 9), epsilon=10_000),
+        first=pl.col("days").dp.mode([1, 3], max_groups=3, epsilon=10_000),
+    )
+    other = private.agg(rows=dpp.len(epsilon=10_000))
+    publication = dpp.publication(
+        visits=query, other=other, cut=query.n_rows_cut(5, epsilon=10_000), people=query.n_cut(epsilon=10_000)
+    )
+    publication.release(ranges=True)
+    page = publication.report(tmp_path / "page.html").read_text(encoding="utf-8")
+    sections = {one.partition("</h2>")[0]: one for one in page.split("<section><h2>")}
+    end = "What is beyond that is left out, at random.</p>"
+    visits = sections["visits"]
+    assert f"<p>people: No more of one person counts than 1 group. {end}" in visits
+    assert f"<p>rows: No more of one person counts than 1 group, 3 rows in each group. {end}" in visits
+    assert "<p>stay: A total of one person is cut off at a limit.</p>" in visits
+    assert "<p>first: No bound leaves out anything of a person.</p>" in visits
+    assert (
+        "<p>About 90 rows are left out by these bounds (90 to 90; see cut).</p>" in visits
+    )  # one of four rows of each
+    assert "<p>About 90 people lose something to these bounds (90 to 90; see people).</p>" in visits
+    assert visits.index("</table>") < visits.index("No more of one") < visits.index("About 90 rows")
+    assert "About" not in sections["other"]
+    assert all("of a person" not in sections[name].partition("What the numbers")[0] for name in ("cut", "people"))
 
 
 def test_few_people_keys_and_no_rows(tmp_path):
