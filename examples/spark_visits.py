@@ -55,7 +55,7 @@ def main(folder: Path) -> None:
         ),
         (patient % 90).alias("age"),
     )
-    budget = dpp.Budget(epsilon=2, path=folder / "budget.db")
+    budget = dpp.Budget(epsilon=2, path=folder / "spark-visits.db")
     released = dp_polars.spark.release(query, visits, budget=budget, path=folder / "released")
     released.orderBy("hospital").show()
     print("collected twice, drawn once:", released.collect() == released.collect())

@@ -53,7 +53,7 @@ def main(folder: Path) -> None:
     con = ibis.duckdb.connect(folder / "flights.db")
     flights = con.create_table("flights", con.read_csv(folder / "flights.csv", nullstr="NA"))
     flights = flights.filter(flights.distance < 3000)  # steps are Ibis', row by row
-    query, budget = question(), dpp.Budget(epsilon=2.5, path=folder / "budget.db")
+    query, budget = question(), dpp.Budget(epsilon=2.5, path=folder / "warehouse-report.db")
     print(query.explain().select("output", "selects", "epsilon", "error_95", "error_unit"))
     print("About the flights that the bounds keep; they drop 0.2 %, which no range tells:")
     print(dpp.sql.release(query, flights, budget=budget, ranges=True))

@@ -159,7 +159,7 @@ def _shared(name: str, ours: type, theirs: type) -> Callable[..., pl.Expr]:
     method.__name__, method.__qualname__, method.__module__ = name, f"{ours.__qualname__}.{name}", ours.__module__
     method.__doc__ = f"By `dp_polars.{name}` where a loss is given, else by OpenDP.\n\n{inspect.getdoc(our)}"
     method.__signature__ = signature  # type: ignore[attr-defined]
-    return method
+    return called(method)
 
 
 P = ParamSpec("P")

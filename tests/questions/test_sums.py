@@ -1,6 +1,7 @@
 """Sums and means: whole steps row by row, the noise's unit, and answers in the column's type."""
 
 import math
+import re
 import warnings
 from decimal import Decimal
 from fractions import Fraction
@@ -339,6 +340,16 @@ def test_the_step_by_default_is_that_of_a_persons_total():
     frame = pl.DataFrame({"p": [1] * 90 + [2], "x": [9.87654321] * 90 + [0.5]})
     query = frame.dp.protect("p").agg(dpp.sum("x", 0, 10, per_person=(0, 500), epsilon=10**8))
     assert query.release().item() == pytest.approx(500.5, abs=1e-3)
+
+
+def test_a_note_says_up_to_how_many_rows_rounding_is_less_than_the_error():
+    rows = pl.DataFrame({"p": [1], "x": [0.5]}).dp.protect("p", max_rows=2)
+    (one,) = rows.agg(dpp.sum("x", 0, 1, epsilon=1)).explain().rows(named=True)
+    most = int(re.search(r"in groups of up to ([\d,]+) rows by less than that", one["note"])[1].replace(",", ""))
+    rounding = Fraction(1, 10**6) * (Fraction(1, 2) + Fraction(1, 2**20))
+    assert most * rounding <= Fraction(one["error_95"]) < (most + 1) * rounding
+    (exact,) = rows.agg(dpp.sum("p", 0, 1, epsilon=1)).explain().rows(named=True)
+    assert "rounding" not in exact["note"]
 
 
 @given(st.lists(st.floats(-3, 5), min_size=1, max_size=40), st.sampled_from([None, 0.5, 0.125]))
