@@ -139,9 +139,9 @@ def release(
         The private rows, of a classic session or of Spark Connect. They are the data set, and what made them is your
         preparation, which we don't look at: a step that carries something of other people into a person's rows (a
         `dropDuplicates`, a `limit`, a window over all rows) is not covered. A person, a key and a value are what Spark
-        holds for them, without collations. It is read up to twice, so it must be the same each time: where it has sums
-        of floats or picks, write it to a table first. For a publication, the frame of all its queries, or a dict of
-        them by their names.
+        holds for them, without collations. A query reads it once. For a publication, the frame of all its queries, or
+        a dict of them by their names: each query reads its own anew. So where it has sums of floats, picks or chance,
+        write it to a table first, if all queries are to be of the same rows.
     budget
         What is charged, where the query itself has none.
     path

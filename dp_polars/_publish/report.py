@@ -73,7 +73,7 @@ class Section(NamedTuple):
 
 @called
 def report(
-    released: pl.DataFrame | Mapping[str, pl.DataFrame],
+    released: pl.DataFrame | Mapping[str, object] | object,
     query: PrivateQuery | Publication,
     path: str | os.PathLike[str] = "report.html",
     *,
@@ -88,9 +88,10 @@ def report(
     Parameters
     ----------
     released
-        What `query.release()` returned, or a part of its rows; with or without `ranges`. 1,000 rows are shown at most.
-        For a publication, the dict. Below each table stands which bounds cut what, and how much they cut where the
-        publication has that, too: `publication(visits=query, cut=query.n_rows_cut(…))`.
+        What `query.release()` or `dp_polars.spark.release` returned, or a part of its rows; with or without `ranges`.
+        1,000 rows are shown at most; those of Spark come to this process, sorted by their keys. For a publication, the
+        dict. Below each table stands which bounds cut what, and how much they cut where the publication has that, too:
+        `publication(visits=query, cut=query.n_rows_cut(…))`.
     query
         The query that was released, or the publication.
     path
@@ -147,6 +148,9 @@ def _sections(released: object, publication: Publication) -> list[Section]:
 
 
 def _section(name: str, query: PrivateQuery, released: object) -> Section:
+    if hasattr(released, "toArrow"):  # of Spark, whose rows come in no order
+        released, keys = pl.DataFrame(pl.from_arrow(released.toArrow())), query.request.keys
+        released = released if keys is None else released.sort(keys.columns)
     if not isinstance(released, pl.DataFrame):
         msg = f"released must be what query.release() returned, got {given(released)}."
         raise TypeError(msg)

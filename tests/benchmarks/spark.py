@@ -2,10 +2,11 @@
 
     python tests/benchmarks/spark.py [--rows 1_000_000 10_000_000] [--groups 1_000 100_000] [--repeat 3] [--only WORD]
 
-Starts two executor processes on this machine, has them make the rows as Parquet in a temporary folder, and queries
-these files; each query runs three times on the first of them to warm up. Beside the ratio of times stands that of
-processor seconds, which tells more on a busy machine. Memory is what the processes have resident at most while a query
-runs: the driver (Python and its JVM) and the larger executor (its JVM and its Python workers).
+Starts two executor processes on this machine (and with `SPARK_API_MODE=connect` a server of Spark Connect), has them
+make the rows as Parquet in a temporary folder, and queries these files; each query runs three times on the first of
+them to warm up. Beside the ratio of times stands that of processor seconds, which tells more on a busy machine. Memory
+is what the processes have resident at most while a query runs: the driver (Python and its JVM) and the larger executor
+(its JVM and its Python workers).
 """
 
 from __future__ import annotations
@@ -33,19 +34,17 @@ CATEGORIES = [f"category {i:02}" for i in range(100)]
 
 def session(folder: Path, executor_memory: int) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = (
+    return (
         SparkSession.builder.master(f"local-cluster[2,1,{executor_memory}]")
         .config("spark.executor.memory", f"{executor_memory}m")
         .config("spark.driver.memory", "1g")
+        .config("spark.checkpoint.dir", str(folder / "checkpoints"))
         .config("spark.local.dir", str(folder / "spark"))
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "OFF")
         .getOrCreate()
     )
-    spark.sparkContext.setLogLevel("OFF")
-    spark.sparkContext.setCheckpointDir(str(folder / "checkpoints"))
-    return spark
 
 
 def make_rows(spark: SparkSession, folder: Path, rows: int, groups: int) -> DataFrame:

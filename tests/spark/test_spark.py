@@ -19,6 +19,7 @@ from collections import Counter
 from dataclasses import replace
 from decimal import Context, Decimal
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,7 @@ from tests.spark.tools import (
     started,
     to_polars,
     to_spark,
+    two_hosts,
     with_class,
 )
 from tests.statistical.goodness import check_sampler
@@ -608,7 +610,7 @@ def test_numbers_of_nobody_and_of_columns_of_any_type(spark, visits):
         age=dpp.sum("age", 0, 50, **huge),
         mean=dpp.mean("age", 0, 50, **huge),
     )
-    nobody = to_polars(dp_polars.spark.release(query, visits.drop("fails").filter("age > 99")))
+    nobody = to_polars(dp_polars.spark.release(query, visits.filter("age > 99")))
     assert nobody.rows() == [(0, 0, 0, 0, 0, 0, 25.0)]
     assert to_polars(dp_polars.spark.release(query, visits)).rows() == [(2, 2, 0, 2, 2, 70, 35.0)]
     # Without a column at all, and without people.
@@ -801,6 +803,51 @@ def release_logged(spark, tmp_path, pause, *, to_file, disturb=None, first=None)
     return len(drawn) - GROUPS
 
 
+EVERY_QUESTION = {
+    "answers": lambda private: private.group_by({"g": range(3)}).agg(
+        rows=dpp.len(epsilon=1),
+        people=dpp.n_people(epsilon=1),
+        mode=dpp.mode("x", range(9), epsilon=1),
+        ways=dpp.median("x", FINE, epsilon=1),
+        ends=dpp.quantile("x", [0.1, 0.9], [0.5, 3.5, 7.5], epsilon=1),
+        total=dpp.sum("x", 0, 9, epsilon=1, per_person=(0, 20)),
+        mean=dpp.mean("y", 0, 9, step=0.5, epsilon=1),
+        counts=dpp.value_counts("x", range(9), epsilon=1),
+    ),
+    "keys": lambda private: private.keys("g", epsilon=1, delta=0.1),
+    "bounds": lambda _: dpp.protect("p").bounds({"g": range(3)}, epsilon=1),
+    "rows": lambda private: private.rows_per_person(0.5, range(9), epsilon=1),
+    "cut": lambda private: private.group_by({"g": range(3)}).agg(dpp.len(epsilon=1)).n_cut(epsilon=1),
+    "cube": lambda private: private.cube({"g": range(3), "x": range(9)}, counts="rows", rho=1),
+    "tables": lambda private: private.cube(
+        {"g": range(3), "x": range(9)}, counts="rows", rho=1, tables=[("g",), ("x",)]
+    ),
+}
+
+
+@on_both
+@pytest.mark.parametrize("most_cells", [0, 2**60])
+@pytest.mark.parametrize("name", EVERY_QUESTION)
+def test_a_query_reads_its_rows_once(spark, tmp_path, monkeypatch, name, most_cells):
+    """So sums of floats and picks in what made them may be others each time: all outputs are of the same rows."""
+    monkeypatch.setattr(dp_polars.spark, "_MOST_CELLS", most_cells)
+    log = tmp_path / "reads"
+
+    def noting(batches):
+        with log.open("a") as file:
+            file.write("read\n")
+        yield from batches
+
+    rows = pl.DataFrame({"p": [i // 6 for i in range(60)], "g": [i % 3 for i in range(60)]})
+    rows = rows.with_columns(x=pl.col("p") % 9, y=pl.col("g") / 3)
+    frame = to_spark(spark, rows).coalesce(1)
+    frame = frame.mapInArrow(noting, frame.schema)
+    released = dpp.spark.release(EVERY_QUESTION[name](dpp.protect("p", max_rows_per_group=1, max_groups=2)), frame)
+    if not isinstance(released, dpp.Cube):
+        to_polars(released)
+    assert log.read_text() == "read\n"
+
+
 @on_both
 def test_a_kept_answer_goes_where_a_new_one_goes(spark, tmp_path):
     pl.DataFrame({"p": range(60), "g": [1, 2] * 30, "x": [3.5] * 60}).write_parquet(tmp_path / "rows.parquet")
@@ -954,20 +1001,53 @@ def test_a_driver_that_dies_between_charge_and_answer(spark, tmp_path, most_cell
     assert not set(to_polars(released)["x"]) & {answer for _, _, answers in drawn for answer in answers}
 
 
+def release_twice_with_slow_tasks(folder, master):
+    """Releases in each of which a task sleeps after its draw, on a cluster that then runs another beside it."""
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    dp_polars.spark._MOST_CELLS = 0
+    speculation = {"spark.speculation": "true", "spark.speculation.efficiency.enabled": "false"}
+    speculation |= {f"spark.speculation.{name}": value for name, value in SPECULATION.items()}
+    spark = started(Path(folder), master, **speculation)
+    for to_file in (True, False):
+        own = Path(folder) / f"to file {to_file}"
+        own.mkdir()
+        assert release_logged(spark, own, 0, to_file=to_file, first=partial(time.sleep, 120)) > 0
+    spark.stop()
+
+
+SPECULATION = {"interval": "200ms", "minTaskRuntime": "1s", "multiplier": "1", "quantile": "0.1"}
+
+
+@on_both
+def test_a_slow_task_that_runs_beside_another_one_like_it(tmp_path):
+    """Spark takes another host for that, so workers of one machine have different addresses here."""
+    with two_hosts(tmp_path) as master:
+        done = in_a_process(release_twice_with_slow_tasks, str(tmp_path), master)
+    assert done.returncode == 0, done.stderr.decode()
+
+
 # --- Refusals -------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def visits(spark):
-    return spark.createDataFrame(
-        [(1, "A", "flu", 30, None), (2, "B", "flu", 40, None)],
-        "person int, ward string, diagnosis string, age int, stay array<int>",
-    ).withColumns(
-        {
-            "month": sf.expr("make_ym_interval(1, 2)"),
-            "collated": sf.expr("ward collate utf8_lcase"),
-            "fails": sf.expr("if(age > 0, cast(raise_error('secret-hiv') as string), 'flu')"),
-        }
+    # Not of rows at hand: of these, Spark's optimizer makes all columns, also those that nothing reads.
+    return (
+        spark.range(1, 3)
+        .select(
+            sf.col("id").cast("int").alias("person"),
+            sf.expr("if(id = 1, 'A', 'B')").alias("ward"),
+            sf.expr("if(id > 0, 'flu', null)").alias("diagnosis"),
+            sf.expr("cast(20 + 10 * id as int)").alias("age"),
+            sf.lit(None).cast("array<int>").alias("stay"),
+        )
+        .withColumns(
+            {
+                "month": sf.expr("make_ym_interval(1, 2)"),
+                "collated": sf.expr("ward collate utf8_lcase"),
+                "fails": sf.expr("if(age > 0, cast(raise_error('secret-hiv') as string), 'flu')"),
+            }
+        )
     )
 
 
@@ -1257,7 +1337,7 @@ def test_one_group_of_nobody(spark, visits):
 
 
 @on_both
-def test_the_page_on_clusters_runs(spark, monkeypatch):
+def test_the_page_on_clusters_runs(spark, monkeypatch, capsys):
     page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
     code = re.search(r"^```py\n([\s\S]*?)^```$", page, re.MULTILINE)[1]
     rows = [(1, "A", "flu", 30), (2, "B", "flu", 40)]
@@ -1271,6 +1351,10 @@ def test_the_page_on_clusters_runs(spark, monkeypatch):
     exec(code, names)
     assert to_polars(names["result"])["hospital"].sort().to_list() == ["A", "B", "C"]
     assert names["budget"].remaining == 0
+    notebook = re.search(r"^%pip install dp-polars\n([\s\S]*?)^```$", page, re.MULTILINE)[1]
+    names["spark_frame"].createOrReplaceTempView("visits")
+    exec(notebook, {"spark": spark})
+    assert re.fullmatch(r"\+-+\+\n\| *n\|\n\+-+\+\n\| *-?\d+\|\n\+-+\+\n\n", capsys.readouterr().out)
 
 
 def test_spark_is_an_attribute_of_the_package():

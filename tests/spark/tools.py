@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import sys
+import time
 import warnings
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -35,7 +39,7 @@ DDL = {
     "Decimal": "decimal(10,2)",
     "wide Decimal": "decimal(38,6)",
 }
-# What Spark Connect may do in another way: CI runs this on both kinds of sessions, the rest on a classic one alone.
+# What Spark Connect may do in another way than a classic session.
 on_both = pytest.mark.connect
 on_classic = pytest.mark.skipif(CONNECT, reason="asks the JVM of a classic session")
 MARKS = [
@@ -105,6 +109,34 @@ def free_port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()[1]
+
+
+@contextmanager
+def two_hosts(folder):
+    """A standalone cluster whose two workers have different addresses of this machine: its address."""
+    import pyspark
+
+    port = free_port()
+    url = f"spark://127.0.0.1:{port}"
+
+    def run(role, host, *more):
+        command = [Path(pyspark.__file__).parent / "bin" / "spark-class", f"org.apache.spark.deploy.{role}"]
+        command += ["--host", host, "--webui-port", "0", *more]
+        log = (folder / f"{role} {host}").open("w")
+        return subprocess.Popen([*map(str, command)], stdout=log, stderr=log)
+
+    running = [run("master.Master", "127.0.0.1", "--port", str(port))]
+    try:
+        while socket.socket().connect_ex(("127.0.0.1", port)):
+            time.sleep(0.2)
+        for host in ("127.0.0.1", "127.0.0.2"):
+            work = ["--cores", "1", "--memory", "1g", "--work-dir", folder / host]
+            running.append(run("worker.Worker", host, *work, url))
+        yield url
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
 
 
 def need_spark():
