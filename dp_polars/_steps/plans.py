@@ -90,7 +90,7 @@ class _Made(NamedTuple):
 
 @dataclass
 class Plan:
-    """A plan that is read as steps; `sources` are the plan's nodes without inputs, in the order of `Step.source`."""
+    """A plan read as steps; `sources` are the plan's nodes without inputs, in the order of `Step.source`."""
 
     view: Any
     hidden: bool
