@@ -238,8 +238,11 @@ def _how_much(query: PrivateQuery, sections: Sequence[Section]) -> Iterator[str]
         asked = other.request
         if not isinstance(asked, CutRequest) or asked.bounded.recipe is not query.request.recipe:
             continue
+        if asked.bounded.keys is not getattr(query.request, "keys", None):
+            continue  # the same rows in other groups
         ask = other.asks[0]
-        if [one.name for one in asked.bounded.asks] == [one.name for one in query.asks] and released.height == 1:
+        same = [(one.name, one.bounds) for one in asked.bounded.asks] == [(one.name, one.bounds) for one in query.asks]
+        if same and released.height == 1:
             number, low, high = with_ends(released, other.asks).select(ask.name, *names_of_ends(ask.name)).row(0)
             what = (
                 "people lose something to these bounds" if ask.name == "n_cut" else "rows are left out by these bounds"
