@@ -15,7 +15,7 @@ from dp_polars._accounting.costs import scaled_cost
 from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._base.column_types import shown
 from dp_polars._base.numbers import Number, kind_of_frame, nearest_float_up, positive_fraction
-from dp_polars._base.process import deaf, require
+from dp_polars._base.process import require, silenced
 from dp_polars._base.rng import system_words
 from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._frames.protect import protect
@@ -348,7 +348,7 @@ def make_selection(
     dtype = {"i": np.int64, "u": np.uint64, "f": np.float64}[str(input_metric.distance_type)[0]]
     largest = np.finfo(np.float64).max
 
-    @deaf
+    @silenced
     def select(values: Any) -> int:  # noqa: ANN401
         scores: Any = np.asarray(values, dtype)
         if not len(scores):

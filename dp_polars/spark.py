@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 import polars as pl
 import pyarrow as pa
 
-from dp_polars._base.process import called, deaf, is_deaf, require
+from dp_polars._base.process import called, is_deaf, require, silenced
 from dp_polars._engines.spark.arithmetic import weighs_exactly
 from dp_polars._engines.spark.bounding import fresh_seed
 from dp_polars._engines.spark.counting import histograms, union
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from dp_polars._frames.cube import Cube
     from dp_polars._frames.query import PrivateQuery
     from dp_polars._mechanisms.histograms import Histogram
-    from dp_polars._release.contract import Output, Presentation, Ranges, Shown, Tally, Work
+    from dp_polars._release.contract import HistogramSpec, Output, Presentation, Ranges, Shown, Work
 
 
 __all__ = [
@@ -227,7 +227,7 @@ class _OnSpark(Engine[Released]):
             {name: _type_of(self._frame, name, is_only_counted=name in self._only_counted) for name in columns}
         )
 
-    @deaf
+    @silenced
     def preparation(self) -> str | None:
         """Return what made the frame, as Spark shows it."""
         try:
@@ -256,14 +256,14 @@ class _CubeEngine(_OnSpark[pl.DataFrame], LocalEngine):
 
 def _collecting(frame: DataFrame, listed: Groups, work: Work) -> Callable[[], list[Histogram]]:
     """Return what has the counts of all groups come to the driver. Each cell comes once."""
-    parts = histograms(frame, work.privacy_unit, listed, work.tallies, fresh_seed(), to_driver=True)
+    parts = histograms(frame, work.privacy_unit, listed, work.specs, fresh_seed(), to_driver=True)
     planned = reduce(_sql.DataFrame.unionAll, parts)
     _ = planned.schema  # analysed before the charge, by Spark Connect too: what it refuses is free
 
     def count() -> list[Histogram]:
         cells = _collected(planned)
         found = []
-        for number in range(len(work.tallies)):
+        for number in range(len(work.specs)):
             part = cells.filter(pl.col("tally") == number)
             groups, codes, counts = (part[name].to_numpy() for name in ("group", "code", "count"))
             found.append(work.histogram(groups, codes, counts))
@@ -306,7 +306,7 @@ class _SparkEngine(_OnSpark["DataFrame"]):
         """Whether the driver draws, by public numbers: of keys that nobody listed there are none."""
         if isinstance(work, KeyWork):
             return False
-        return work.groups * sum(tally.coding.size for tally in work.tallies) <= _MOST_CELLS
+        return work.groups * sum(spec.binning.size for spec in work.specs) <= _MOST_CELLS
 
     def _check_names(self, names: Sequence[str]) -> None:
         """Refuse columns that a Parquet file can't have side by side."""
@@ -325,8 +325,8 @@ class _SparkEngine(_OnSpark["DataFrame"]):
         frame = self._frame
         if work.per_person is not None:
             _check_unit(frame, work.per_person.privacy_unit)
-            for tally in work.per_person.cut:
-                _check_weights(tally, "n_cut")
+            for spec in work.per_person.cut:
+                _check_weights(spec, "n_cut")
             frame = one_row_per_person(frame, work.per_person)
         groups = Groups.of(frame, work.keys)
         kinds = self._kinds_of_keys(work)
@@ -337,7 +337,7 @@ class _SparkEngine(_OnSpark["DataFrame"]):
         fields = _fields(map(str, range(len(kinds))), kinds)
         if self._comes_here(work):
             return partial(_drawn_here, work, _collecting(frame, groups, work), answers, fields.names), fields
-        found = histograms(frame, work.privacy_unit, groups, work.tallies, fresh_seed())
+        found = histograms(frame, work.privacy_unit, groups, work.specs, fresh_seed())
         planned = mapped(union(groups, found), drawing(answers, fields.names), fields)
         _ = planned.schema
         return lambda: planned, fields
@@ -383,7 +383,7 @@ class _SparkEngine(_OnSpark["DataFrame"]):
     def _kind(self, answer: Answer, dtype: pl.DataType, known: pl.DataType, work: Work) -> DataType:
         """Return the Spark type of a column: where it has values of the private one, its own, narrower than Polars'."""
         # People as rows have numbers alone.
-        columns = [] if work.per_person else work.tallies[answer.output.tallies[0]].names
+        columns = [] if work.per_person else work.specs[answer.output.specs[0]].names
         inner = dtype.inner if isinstance(dtype, pl.List) else dtype
         named = made(inner.fields[0].dtype if isinstance(inner, pl.Struct) else inner)
         if not columns or named != answer.output.types[0]:
@@ -467,8 +467,8 @@ def _check_unit(frame: DataFrame, unit: PrivacyUnit | None) -> None:
 
 def _answer(output: Output, work: Work) -> Answer:
     """Return what is drawn for one output, and as which type."""
-    for tally in output.tallies:
-        _check_weights(work.tallies[tally], f"Output {output.name!r}")
+    for spec in output.specs:
+        _check_weights(work.specs[spec], f"Output {output.name!r}")
     known = answer_type(output.dtype)
     if known is None:
         msg = (
@@ -481,12 +481,12 @@ def _answer(output: Output, work: Work) -> Answer:
     return Answer(output, known, drawn)
 
 
-def _check_weights(tally: Tally, asked: str) -> None:
+def _check_weights(spec: HistogramSpec, asked: str) -> None:
     """Refuse numbers that Spark's arithmetic can't add up as Polars does."""
-    if not weighs_exactly(tally):
+    if not weighs_exactly(spec):
         msg = (
             f"{asked}: decimals that are added up must have at most 17 digits after the point, got a column of type "
-            f"{tally.types[-1]}.\n\nHint: cast it in Spark first, to the digits of the step."
+            f"{spec.types[-1]}.\n\nHint: cast it in Spark first, to the digits of the step."
         )
         raise TypeError(msg)
 

@@ -7,9 +7,9 @@ import json
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
-from dp_polars._base.process import called, deaf, require
+from dp_polars._base.process import called, require, silenced
 from dp_polars._engines.sql.counting import ABSENT, columns_read, histograms
-from dp_polars._engines.sql.dialects import DUCKDB, POSTGRES, Common, Places, Statement, cast, compiled, unknown
+from dp_polars._engines.sql.dialects import DUCKDB, POSTGRES, Common, Places, Select, cast, compiled, unknown
 from dp_polars._engines.sql.people import in_polars, one_row_per_person, people_by_key
 from dp_polars._engines.sql.reading import differs_between_runs, has_text, refuse_mixed_people
 from dp_polars._engines.sql.rows import public_table
@@ -178,7 +178,7 @@ def release(
 
     def engine_of(request: AnyRequest[Asked], one: Any) -> _SqlEngine:  # noqa: ANN401
         engine = _SqlEngine(one, only_counted(request), request.protection.unit or (), untested=untested)
-        if not request.recipe.is_unchecked:
+        if not request.pipeline.is_unchecked:
             for column in refuse_mixed_people(one, request.protection.unit):
                 engine.refuse_coarse(column)
         return engine
@@ -239,7 +239,7 @@ class _SqlEngine(LocalEngine):
     def mark(self) -> str:
         return str(self._dialect.name)
 
-    @deaf  # what drivers warn of may tell of rows
+    @silenced  # what drivers warn of may tell of rows
     def preparation(self) -> str | None:
         """Return a digest of the SQL of the steps: names, constants and texts, on this engine."""
         if not has_text(self._source):
@@ -250,12 +250,12 @@ class _SqlEngine(LocalEngine):
         self._settle(columns)
         return schema_of(self._table, columns, self._only_counted)
 
-    @deaf  # what drivers warn of may tell of rows
+    @silenced  # what drivers warn of may tell of rows
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
         """Write the statements, everything typed and nothing read: to be run once, never shown."""
         bounds = work if work.per_person is None else work.per_person
-        tallies = work.tallies if work.per_person is None else work.per_person.cut
-        self._check(bounds.privacy_unit, columns_read(None, bounds.keys, tallies))
+        specs = work.specs if work.per_person is None else work.per_person.cut
+        self._check(bounds.privacy_unit, columns_read(None, bounds.keys, specs))
 
         def write() -> _Written:
             common, table = Common(is_prepared=differs_between_runs(self._source)), self._table
@@ -267,7 +267,7 @@ class _SqlEngine(LocalEngine):
         statement, places = self._prepared(["histograms", *self._text_of_rows(), written(work, but="rows")], write)
         return partial(self._histograms, work, places, statement)
 
-    @deaf  # what drivers warn of may tell of rows
+    @silenced  # what drivers warn of may tell of rows
     def prepare_people_by_key(self, work: KeyWork) -> Callable[[], tuple[pl.DataFrame, Ints]]:
         self._check(work.privacy_unit, list(work.types))
         statement, _ = self._prepared(
@@ -280,7 +280,7 @@ class _SqlEngine(LocalEngine):
         """Return all that a statement about the rows depends on, but for their engine."""
         return compiled(self._backend, self._table), str(self._table.schema())
 
-    def _prepared(self, about: object, write: Callable[[], _Written]) -> tuple[Statement, Places]:
+    def _prepared(self, about: object, write: Callable[[], _Written]) -> tuple[Select, Places]:
         """Return what `write` writes `about` something, which the engine can run: it is asked each time."""
         statement, places = self._once(about, write)
 
@@ -291,20 +291,20 @@ class _SqlEngine(LocalEngine):
         statement.prepare(self._backend, self._dialect, tables)
         return statement, places
 
-    def _once(self, about: object, write: Callable[[], _Written]) -> tuple[Statement, Places]:
+    def _once(self, about: object, write: Callable[[], _Written]) -> tuple[Select, Places]:
         """Return what `write` writes `about` something: written once, with a secret of its own each time."""
         cache, key = self._dialect.written, hashlib.sha256(json.dumps(about).encode()).hexdigest()
         found = cache.pop(key, None)
         if found is None:
             common, table, places = write()
-            found = Statement.of(self._backend, table, self._dialect, common), places
+            found = Select.of(self._backend, table, self._dialect, common), places
         if len(found[0].sql) <= _LONGEST_WRITTEN:
             cache[key] = found
             for oldest in list(cache)[:-_MOST_WRITTEN]:
                 cache.pop(oldest, None)
         return found[0].sealed(), found[1]
 
-    @deaf  # what drivers warn of may tell of rows
+    @silenced  # what drivers warn of may tell of rows
     def _settle(self, names: Collection[str]) -> None:
         """Find the engine's own types of columns, and give these the types that Ibis has for them."""
         self._backend._run_pre_execute_hooks(self._source)  # what Ibis itself holds as tables
@@ -332,7 +332,7 @@ class _SqlEngine(LocalEngine):
         found = {name: types[name] for name in dict.fromkeys(names) if name in types}
         check_types(self._dialect, self._table, found, unit)
 
-    @deaf  # what drivers warn of may tell of rows
+    @silenced  # what drivers warn of may tell of rows
     def distinct(self, constants: pl.DataFrame) -> int:
         """Return how many rows of constants differ to the database, in the types that rows are compared in."""
         kinds = [self._table.schema()[name] for name in constants.columns]
@@ -343,7 +343,7 @@ class _SqlEngine(LocalEngine):
 
         return self._number(["distinct", list(map(str, kinds)), written(constants)], rows)
 
-    @deaf  # what drivers warn of may tell of rows
+    @silenced  # what drivers warn of may tell of rows
     def refuse_coarse(self, column: Any) -> None:  # noqa: ANN401
         """Refuse a column of texts, of which the engine takes two for one where steps compare them. Reads no row."""
         table = column.rel.to_expr()
@@ -370,8 +370,8 @@ class _SqlEngine(LocalEngine):
         statement, _ = self._once(about, write)
         return int(self._dialect.fetch(self._backend, statement)["count"][0])
 
-    def _histograms(self, work: Work, places: Places, statement: Statement) -> list[Histogram]:
-        """Run the statement of all tallies."""
+    def _histograms(self, work: Work, places: Places, statement: Select) -> list[Histogram]:
+        """Run the statement of all specs."""
         cells = self._dialect.fetch(self._backend, statement)
         found = []
         for part, name in places:

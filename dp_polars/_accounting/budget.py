@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from dp_polars._accounting.costs import EpsilonAt
-    from dp_polars._accounting.ledger import Charge, Question, RowsOf, StoredAnswer
+    from dp_polars._accounting.ledger import Charge, RowsOf, StoredAnswer, StoredQuestion
     from dp_polars._accounting.terms import NeighboringRelation, Remaining, Unit
     from dp_polars._base.numbers import Number
 
@@ -444,11 +444,11 @@ class Budget:
         rho = sum((Fraction(one.rho) for one in charges if one.rho is not None), Fraction(0))
         return self._account.epsilon_at(delta, _spent(head), rho)
 
-    def kept(self, question: Question) -> tuple[StoredAnswer, bytes] | None:
+    def kept(self, question: StoredQuestion) -> tuple[StoredAnswer, bytes] | None:
         """Return the newest answer that is kept to a question, as bytes, if there is one."""
         return self._in_ledger(lambda connection, _: ledger.find(connection, question.text))
 
-    def keep(self, answers: Iterable[tuple[Question, bytes]]) -> None:
+    def keep(self, answers: Iterable[tuple[StoredQuestion, bytes]]) -> None:
         """Keep answers to questions, all or none, once they are paid and drawn; durable when this returns."""
         now, pairs = time.time_ns() // 1000, list(answers)
 

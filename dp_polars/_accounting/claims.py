@@ -14,7 +14,17 @@ from fractions import Fraction
 
 import numpy as np
 
-from dp_polars._accounting.costs import ALL, BITS, HALF, PROOFS, Kind, floor_log2, round_up, scaled_cost, scaled_rate
+from dp_polars._accounting.costs import (
+    ALL,
+    BITS,
+    HALF,
+    PROOFS,
+    MechanismKind,
+    floor_log2,
+    round_up,
+    scaled_cost,
+    scaled_rate,
+)
 from dp_polars._accounting.terms import (
     ONE_RELEASE,
     Contributions,
@@ -31,7 +41,7 @@ from dp_polars._base.numbers import Number, ball, given, one_of, positive_fracti
 # The better mechanism for a unit. At equal epsilon permute-and-flip is never worse than the exponential mechanism
 # (McKenna & Sheldon 2020, Theorem 2). At equal rho the exponential mechanism has the larger rate, because only it
 # has a bounded range, and nearly always is better.
-_BETTER: dict[Kind, dict[Unit, Mechanism]] = {
+_BETTER: dict[MechanismKind, dict[Unit, Mechanism]] = {
     "choice": {"epsilon": "permute_and_flip", "rho": "exponential"},
     "number": {"epsilon": "discrete_laplace", "rho": "discrete_gaussian"},
     "keys": {"epsilon": "partition_selection", "rho": "discrete_gaussian_threshold"},
@@ -65,7 +75,7 @@ def range_of(sensitivity: Number, monotonic: bool) -> Fraction:
     return exact if monotonic else 2 * exact
 
 
-def check_mechanism(kind: Kind, mechanism: str | None, unit: Unit) -> Mechanism:
+def check_mechanism(kind: MechanismKind, mechanism: str | None, unit: Unit) -> Mechanism:
     """Return the mechanism that is asked for, if it draws this, or the better one for the unit of the loss."""
     if mechanism is None:
         return _BETTER[kind][unit]
@@ -73,7 +83,7 @@ def check_mechanism(kind: Kind, mechanism: str | None, unit: Unit) -> Mechanism:
     return one_of("mechanism", mechanism, words, f"one of {list(words)} or None")
 
 
-def mechanisms_of(kind: Kind) -> tuple[Mechanism, ...]:
+def mechanisms_of(kind: MechanismKind) -> tuple[Mechanism, ...]:
     return tuple(word for word, proof in PROOFS.items() if proof.kind == kind)
 
 
@@ -267,7 +277,7 @@ class Claim:
         return cls(loss, chosen, score_range, contributions, neighboring_relation, same_group=same_group)
 
     @classmethod
-    def on(cls, terms: Terms, kind: Kind, *, draws: int = 1) -> Claim:
+    def on(cls, terms: Terms, kind: MechanismKind, *, draws: int = 1) -> Claim:
         """Return the claim of a question whose range is not known yet, with one for which every loss has a rate.
 
         `HistogramQuery.on` puts the question's own range in its place.
@@ -286,7 +296,7 @@ class Claim:
         return cls.of(loss, mechanism, range_of(sensitivity, monotonic), ONE_RELEASE, None)
 
     @property
-    def _kind(self) -> Kind:
+    def _kind(self) -> MechanismKind:
         return PROOFS[self.mechanism].kind
 
     @property

@@ -27,7 +27,7 @@ HALF, ALL = Fraction(1, 2), Fraction(1)
 
 # One candidate of each group, the first one of an order that reaches a threshold, a number with noise, or the keys that
 # enough people have. Keys spend a delta: they can't be shown without one.
-Kind: TypeAlias = Literal["choice", "threshold", "number", "keys"]
+MechanismKind: TypeAlias = Literal["choice", "threshold", "number", "keys"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Curve:
 class Proof:
     """What a mechanism draws, and what is proved of one draw."""
 
-    kind: Kind
+    kind: MechanismKind
     curve: Curve
 
 

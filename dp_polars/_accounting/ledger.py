@@ -221,7 +221,7 @@ class RowsOf(NamedTuple):
     digest: str
 
 
-class Question(NamedTuple):
+class StoredQuestion(NamedTuple):
     """What was asked.
 
     Parameters
@@ -249,7 +249,7 @@ class StoredAnswer(NamedTuple):
     """An answer that is kept: when it was drawn, in microseconds of UTC, what was asked, and how long it is."""
 
     microseconds: int
-    question: Question
+    question: StoredQuestion
     size: int
 
 
@@ -258,7 +258,7 @@ def digest_of_text(*values: Any) -> str:  # noqa: ANN401
     return hashlib.sha256(ascii(values).encode()).hexdigest()
 
 
-def write(connection: sqlite3.Connection, microseconds: int, question: Question, answer: bytes) -> None:
+def write(connection: sqlite3.Connection, microseconds: int, question: StoredQuestion, answer: bytes) -> None:
     (number,) = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM answers").fetchone()
     values = (number, microseconds, *question, digest_of_text(question.text), hashlib.sha256(answer).hexdigest())
     connection.execute(f"INSERT INTO answers VALUES (?{', ?' * 10})", (*values, answer, digest_of_text(*values)))
@@ -313,7 +313,7 @@ def read(connection: sqlite3.Connection) -> Iterator[StoredAnswer]:
 def _checked(*found: Any) -> StoredAnswer:  # noqa: ANN401
     *values, size, stored = found
     number, microseconds, *asked, key, _ = values
-    question = Question(*asked)
+    question = StoredQuestion(*asked)
     if digest_of_text(*values) != stored or digest_of_text(question.text) != key:
         msg = f"answer {number} does not fit its digest"
         raise sqlite3.DatabaseError(msg)

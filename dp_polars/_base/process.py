@@ -44,7 +44,7 @@ class _WhereDeaf(type):
 
 
 class _AnyWarning(Warning, metaclass=_WhereDeaf):
-    """Every warning in what `deaf` runs, none elsewhere."""
+    """Every warning in what `silenced` runs, none elsewhere."""
 
 
 _FILTER = ("ignore", None, _AnyWarning, None, 0)
@@ -60,11 +60,11 @@ def _enter() -> None:
 
 
 def is_deaf() -> bool:
-    """Whether this runs in what `deaf` runs."""
+    """Whether this runs in what `silenced` runs."""
     return _is_deaf.get()
 
 
-def deaf(function: Callable[P, T]) -> Callable[P, T]:
+def silenced(function: Callable[P, T]) -> Callable[P, T]:
     """Return a function during which nothing warns, and no float raises, in this thread.
 
     It runs in a context of its own. What is set there goes with it, wherever an interruption comes.
@@ -88,7 +88,7 @@ def _deafly(function: Callable[[], T]) -> T:
 
 def in_parallel(work: Callable[[int, int], T], parts: Sequence[tuple[int, int]]) -> list[T]:
     """Return the results of all parts in their order, worked on by as many threads as Polars has: deaf ones."""
-    work = deaf(work)
+    work = silenced(work)
     if len(parts) == 1:
         return [work(*parts[0])]
     with ThreadPoolExecutor(pl.thread_pool_size()) as pool:
@@ -146,7 +146,7 @@ class _Line:
     def start(self) -> None:
         """Begin to look at the clock."""
         with suppress(Exception):  # where no thread is to be had
-            Thread(target=deaf(self._tell), name="dp_polars progress", daemon=True).start()
+            Thread(target=silenced(self._tell), name="dp_polars progress", daemon=True).start()
 
     def end(self) -> None:
         """Clear the line for good."""

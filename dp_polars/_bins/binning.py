@@ -1,4 +1,4 @@
-"""The bin of each row: codings, and their encoders on Polars."""
+"""The bin of each row: binnings, and their encoders on Polars."""
 
 from __future__ import annotations
 
@@ -324,7 +324,7 @@ def _without_nulls(codes: Codes, column: pl.Series, size: int) -> Codes:
 _INT64 = np.iinfo(np.int64)
 
 
-class Coding(ABC):
+class Binning(ABC):
     """Row by row from the columns that a query reads to codes below `size`; `size` itself is ignored."""
 
     @property
@@ -341,7 +341,7 @@ class Coding(ABC):
         return None
 
 
-class Weighing(ABC):
+class RowWeight(ABC):
     """Row by row from the columns that a query reads to integer weights; arbitrary ones for rows that are ignored."""
 
     @property
@@ -367,7 +367,7 @@ class Weighing(ABC):
 
 
 @dataclass(frozen=True)
-class CategoryCoding(Coding):
+class CategoryBinning(Binning):
     """The position of the value among categories; null and other values are ignored.
 
     Without `column`, the type of the values, there is no encoder.
@@ -390,7 +390,7 @@ class CategoryCoding(Coding):
 
 
 @dataclass(frozen=True)
-class NearestCoding(Coding):
+class NearestBinning(Binning):
     """The position of the candidate that is nearest to the value, ties down; null and NaN are ignored.
 
     Without `column`, the type of the values, there is no encoder.
@@ -418,7 +418,7 @@ class NearestCoding(Coding):
 
 
 @dataclass(frozen=True)
-class OneCode(Coding):
+class OneCode(Binning):
     """One code for every row that has a value, or for every row where no column is read.
 
     With `nulls`, for every row that is null instead: NaN is no null.
@@ -449,7 +449,7 @@ def _is_missing(column: pl.Series) -> pl.Series:
 
 
 @dataclass(frozen=True)
-class Units(Weighing):
+class Clamping(RowWeight):
     """Values clipped to public bounds, in whole units of a public step: the nearest one, ties to even.
 
     Parameters
@@ -461,7 +461,7 @@ class Units(Weighing):
     column
         Which of the columns that the query reads holds the values. Null and NaN are 0.
     ends_of_person
-        Exact: what `of_person` is, in multiples of the step. None: as for every weighing.
+        Exact: what `of_person` is, in multiples of the step. None: as for every row weight.
     """
 
     lower: Fraction
@@ -598,7 +598,7 @@ _MOST_SQUARES = 30
 
 
 @dataclass(frozen=True)
-class Squares(Units):
+class Squares(Clamping):
     """Squares of the distances from the middle of the bounds, around half of the largest one. They are `doubled`.
 
     With H steps between the bounds, a distance d has −H to H halves of a step. d² is rounded to whole multiples of

@@ -13,7 +13,7 @@ import polars as pl
 
 from dp_polars._base import column_types
 from dp_polars._base.numbers import Number, as_fraction, given, show
-from dp_polars._bins.binning import Units
+from dp_polars._bins.binning import Clamping
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -85,9 +85,9 @@ _DIGITS = 6
 _LARGEST = 2**500
 
 
-def units_of(
+def clamping_of(
     lower: Fraction, upper: Fraction, step: Fraction | None, column: pl.DataType, ends: str = "lower and upper"
-) -> Units:
+) -> Clamping:
     """Return the weights of a column's values; a TypeError or ValueError where it has none. `ends` names the bounds."""
     tick = column_types.tick(column)
     if column_types.family(column) not in ("number", "boolean"):
@@ -108,7 +108,7 @@ def units_of(
     if tick is not None and (step / tick).denominator != 1 and (tick / step).denominator != 1:
         msg = f"step must be a whole multiple, or a whole part, of the last digit of {column}, got {show(step)}."
         raise ValueError(msg)
-    units = Units(lower, upper, step)
+    units = Clamping(lower, upper, step)
     check_size(units)
     if tick is not None:
         _check_digits(units, step / tick, column, ends)
@@ -154,7 +154,7 @@ def check_held(lower: Fraction, upper: Fraction, digit: Fraction, column: pl.Dat
         raise ValueError(msg)
 
 
-def _check_digits(units: Units, per_step: Fraction, column: pl.DataType, ends: str) -> None:
+def _check_digits(units: Clamping, per_step: Fraction, column: pl.DataType, ends: str) -> None:
     """Refuse what 64 bits don't hold on the way from the column's digits to whole steps."""
     if not per_step <= 2**62:
         msg = f"step must be at most 2**62 times the last digit of {column}, got {show(units.step)}."
@@ -167,7 +167,7 @@ def _check_digits(units: Units, per_step: Fraction, column: pl.DataType, ends: s
         raise ValueError(msg)
 
 
-def check_size(units: Units) -> None:
+def check_size(units: Clamping) -> None:
     """Refuse bounds that are more than 2**30 steps from zero, or apart: sums would not fit into 64 bits."""
     if not max(Fraction(units.largest), (units.upper - units.lower) / units.step) <= _MOST_UNITS:
         msg = (
@@ -202,10 +202,10 @@ class Weights:
         check_bounds(Fraction(0), exact, width, "max_weight")
         return cls(exact, width)
 
-    def units(self, column: pl.DataType) -> Units:
+    def units(self, column: pl.DataType) -> Clamping:
         """Return the weights of the second column that is read; a TypeError or ValueError where it has none."""
         try:
-            units = units_of(Fraction(0), self.most, self.step, column, "max_weight")
+            units = clamping_of(Fraction(0), self.most, self.step, column, "max_weight")
         except TypeError:
             msg = f"weights must be numbers or booleans, got a column of type {column}."
             raise TypeError(msg) from None
@@ -260,4 +260,4 @@ def check_bounds(low: Fraction, high: Fraction, step: Fraction | None, ends: str
         got = " and ".join(show(end) for end in (low, high) if end)
         msg = f"{ends} must be whole multiples of step, got {got} in steps of {show(step)}.\n\nHint: round outward."
         raise ValueError(msg)
-    check_size(Units(low, high, step))
+    check_size(Clamping(low, high, step))

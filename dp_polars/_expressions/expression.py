@@ -14,7 +14,7 @@ from polars.expr.name import ExprNameNameSpace
 from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Within, warn_if_large
 from dp_polars._base.column_types import from_numpy_dtype
 from dp_polars._base.numbers import given
-from dp_polars._base.process import deaf
+from dp_polars._base.process import silenced
 from dp_polars._bins.binning import code_dtype
 from dp_polars._questions.measures import Total, check_within, with_loss_for
 from dp_polars._questions.question import HistogramQuery, OfCodes, Query, describe
@@ -112,7 +112,7 @@ class _OnRows(ABC):
     """What Polars calls with columns, in threads of its own."""
 
     def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
-        return deaf(self.of)(series)
+        return silenced(self.of)(series)
 
     @abstractmethod
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
@@ -156,8 +156,8 @@ class Encode(_OnRows):
     query: OfCodes
 
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
-        coding = self.query.coding(*(column.dtype for column in series))
-        return pl.Series(series[0].name, coding.encoder()(series))
+        binning = self.query.binning(*(column.dtype for column in series))
+        return pl.Series(series[0].name, binning.encoder()(series))
 
 
 @dataclass(frozen=True)
@@ -495,7 +495,7 @@ def as_expression(
 def _drawn(query: Query, exprs: list[pl.Expr], bounds: Bounds, within: Within | None) -> PrivateExpr:
     """Return the private expression about columns of one output each, named like the first one."""
     if query.claim.is_open:  # there is nothing in it that draws
-        refused = deaf(_checked)(exprs, query, bounds, within)
+        refused = silenced(_checked)(exprs, query, bounds, within)
         return PrivateExpr._of(refused, query, tuple(exprs), bounds, within)
     raw = query.fixed_type or (LED_BY_COLUMN if query.has_lead else NAMED_BY_COLUMN)
     # All groups in one call: imploded, each group is one row of a column of lists.
@@ -515,7 +515,7 @@ def _drawn(query: Query, exprs: list[pl.Expr], bounds: Bounds, within: Within | 
         drawn = pl.map_batches([expr.implode() for expr in exprs], DrawRows(query), raw, is_elementwise=True)
     # The type of a UDF must be fixed: Polars would keep one that it resolved on an earlier frame. The outermost node
     # must be native: engines may evaluate a bare UDF several times, and OpenDP aborts on one.
-    answer = deaf(_as_answer)(drawn.first(), exprs, query, bounds, within)  # `pl.dtype_of` is unstable to Polars
+    answer = silenced(_as_answer)(drawn.first(), exprs, query, bounds, within)  # `pl.dtype_of` is unstable to Polars
     return PrivateExpr._of(answer, query, tuple(exprs), bounds, within)
 
 

@@ -19,7 +19,7 @@ from dp_polars._base.numbers import given, plural, positive_int
 from dp_polars._base.process import all_called, called, expanded, replacing
 from dp_polars._frames.facts import CLAIM_KEY
 from dp_polars._mechanisms.noise_sums import Noise, sum_bounds
-from dp_polars._mechanisms.residuals import UNITS, Plan
+from dp_polars._mechanisms.residuals import UNITS, TablePlan
 from dp_polars._questions.measures import BETA
 from dp_polars._release.contract import beta_of_each, names_of_ends
 from dp_polars._release.request import product
@@ -78,7 +78,7 @@ class Cube:
 
     _dimensions: tuple[pl.Series, ...]
     _tables: tuple[tuple[tuple[int, ...], pl.Series], ...]
-    _plan: Plan
+    _plan: TablePlan
     _claim: str
     _unbiased: tuple[pl.Series, ...] | None = None
 
@@ -638,7 +638,7 @@ class _Fitted(_Sums):
 
     values: NDArray[Any]
     around: Floats | None
-    plan: Plan
+    plan: TablePlan
     by: tuple[int, ...]
     others: tuple[int, ...]
     marks: Mask
@@ -694,7 +694,7 @@ def table(dimensions: Sequence[pl.Series], tables: Sequence[tuple[Sequence[int],
     return pl.DataFrame([*columns, pl.concat([counts for _, counts in tables]).alias(COUNT)])
 
 
-def cube_of(frame: pl.DataFrame, plan: Plan, claim: str) -> Cube:
+def cube_of(frame: pl.DataFrame, plan: TablePlan, claim: str) -> Cube:
     """Return the cube whose `table` is a frame; there may be a column of what its numbers were."""
     tables, start, unbiased = [], 0, list[pl.Series]()
     dimensions: dict[int, pl.Series] = {}
@@ -755,7 +755,7 @@ def read_cube(path: str | os.PathLike[str]) -> Cube:
         noises = tuple(
             (tuple(one["axes"]), Noise(one["mechanism"], Fraction(one["rate"]))) for one in about["histograms"]
         )
-        plan = Plan(tuple(about["sizes"]), tuple(map(axes_of, about["tables"])), noises)
+        plan = TablePlan(tuple(about["sizes"]), tuple(map(axes_of, about["tables"])), noises)
         expected = sum(map(plan.cells, plan.tables))
         columns = frame.columns[len(plan.sizes) :]
         if columns in ([COUNT], [COUNT, UNBIASED]) and frame.height == expected:

@@ -21,7 +21,7 @@ from dp_polars._frames.cube import COUNT, TAKEN, Cube, cube_of, table
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noise_sums import Noise
-from dp_polars._mechanisms.residuals import UNITS, Plan, below, shares_of_loss
+from dp_polars._mechanisms.residuals import UNITS, TablePlan, below, shares_of_loss
 from dp_polars._questions.measures import BETA, Count
 from dp_polars._release.contract import AS_DRAWN, Engine, Presentation, Product, Released, Work
 from dp_polars._release.request import Ask, Request, columns_of, product
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dp_polars._bins.candidates import Values
     from dp_polars._mechanisms.residuals import Axes
     from dp_polars._questions.question import Asked, Columns, HistogramQuery
-    from dp_polars._release.pipeline import Recipe
+    from dp_polars._release.pipeline import Pipeline
     from dp_polars._release.request import AnyRequest
     from dp_polars._release.sources import PrivateRows
 
@@ -53,7 +53,7 @@ _LARGEST_SCALE, _LARGEST_SCALE_OF_TABLES = 2**32, 2**20
 _MOST_COMBINATIONS, _MOST_SUBSETS = 2**62, 2048
 # Tables of few cells are summed up together: their cells stay in the cache. Rows that a thread sums up at once.
 _CACHED, _SLICE = 1 << 17, 1 << 19
-_NOTHING = Plan((), (), ())
+_NOTHING = TablePlan((), (), ())
 
 
 @dataclass(frozen=True)
@@ -66,15 +66,15 @@ class CubeWork(Work):
         What is drawn, and for which tables.
     """
 
-    plan: Plan = _NOTHING
+    plan: TablePlan = _NOTHING
 
     def assemble(self, histograms: Sequence[Histogram]) -> pl.DataFrame:
         """Draw once for each cell of each histogram: in one column, one after the other."""
         drawn: list[pl.Series] = []
         if not isinstance(self.keys, Product):
-            drawn += self.outputs[0].drawn([histograms[self.outputs[0].tallies[0]]])
+            drawn += self.outputs[0].drawn([histograms[self.outputs[0].specs[0]]])
         else:
-            cells = histograms[self.outputs[0].tallies[0]]
+            cells = histograms[self.outputs[0].specs[0]]
             sums = _sums(cells.codes, cells.weights, self.plan.sizes, [axes for axes, _ in self.plan.noises])
             for output, (axes, _) in zip(self.outputs, self.plan.noises, strict=True):
                 groups = np.flatnonzero(sums[axes])
@@ -167,37 +167,37 @@ class CubeRequest(Request):
     drawn: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
-    def over(cls, recipe: Recipe, columns: Sequence[pl.Series], query: Count) -> CubeRequest:
+    def over(cls, pipeline: Pipeline, columns: Sequence[pl.Series], query: Count) -> CubeRequest:
         """Return the request of a count in each combination of all dimensions."""
         keys, sizes = product(columns), tuple(map(len, columns))
         axes = tuple(range(len(sizes)))
-        ask = Ask(COUNT, (), _of_table(recipe, sizes, axes, query))
-        return cls(recipe, keys, (ask,), sizes, (), (axes,))
+        ask = Ask(COUNT, (), _of_table(pipeline, sizes, axes, query))
+        return cls(pipeline, keys, (ask,), sizes, (), (axes,))
 
     @classmethod
     def of_tables(
-        cls, recipe: Recipe, columns: Sequence[pl.Series], weights: Mapping[Axes, Fraction], query: Count
+        cls, pipeline: Pipeline, columns: Sequence[pl.Series], weights: Mapping[Axes, Fraction], query: Count
     ) -> CubeRequest:
         """Return the request of tables: which histograms are drawn, and how exactly, follows from public numbers.
 
         The losses of all histograms are whole parts of the loss, and add up to it.
         """
         sizes, tables = tuple(map(len, columns)), tuple(weights)
-        asked = {axes: _of_table(recipe, sizes, axes, query) for axes in below(tables)}
+        asked = {axes: _of_table(pipeline, sizes, axes, query) for axes in below(tables)}
         precision = {axes: Noise(one.claim.mechanism, one.claim.rate).precision for axes, one in asked.items()}
         parts = shares_of_loss(sizes, {axes: float(one) for axes, one in weights.items()}, precision)
         whole, asks = sum(parts.values()), []
         for axes, part in parts.items():
             loss = Loss(query.claim.loss.value * Fraction(part, whole), query.claim.loss.unit)
             of_part = query.with_claim(replace(query.claim, loss=loss))
-            asks.append(Ask(_name(columns, axes), (), _of_table(recipe, sizes, axes, of_part)))
-        return cls(recipe, Product(tuple(columns)), tuple(asks), sizes, tables, tuple(parts))
+            asks.append(Ask(_name(columns, axes), (), _of_table(pipeline, sizes, axes, of_part)))
+        return cls(pipeline, Product(tuple(columns)), tuple(asks), sizes, tables, tuple(parts))
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> TablePlan:
         """What is drawn, and for which tables."""
         noises = (Noise(ask.query.claim.mechanism, ask.query.claim.rate) for ask in self.asks)
-        return Plan(self.sizes, self.tables or self.drawn, tuple(zip(self.drawn, noises, strict=True)))
+        return TablePlan(self.sizes, self.tables or self.drawn, tuple(zip(self.drawn, noises, strict=True)))
 
     @property
     def cells(self) -> Request:
@@ -208,7 +208,7 @@ class CubeRequest(Request):
                 "Hint: query.explain() has the error of each table."
             )
             raise TypeError(msg)
-        return Request(self.recipe, self.keys, self.asks)
+        return Request(self.pipeline, self.keys, self.asks)
 
     @property
     def about(self) -> str:
@@ -272,14 +272,14 @@ def _name(columns: Sequence[pl.Series], axes: Axes) -> str:
     return f"count by {names}" if names else "count of all"
 
 
-def _of_table(recipe: Recipe, sizes: Axes, axes: Axes, query: Count) -> Count:
+def _of_table(pipeline: Pipeline, sizes: Axes, axes: Axes, query: Count) -> Count:
     """Return the count in each combination of some dimensions, under the bounds.
 
     It is of the rows that are kept in all combinations. A person has T of them, at most m in one combination; so at
     most T, and at most m for each combination that a count adds up, in one count. That is its own spread: in rho T²
     where all meet, not k·m² + r².
     """
-    protection, every = recipe.calibration, math.prod(sizes)
+    protection, every = pipeline.calibration, math.prod(sizes)
     groups = math.prod(sizes[axis] for axis in axes)
     bounds = protection.contributions(query, every)
     if query.counts_people and bounds.total > 1:
@@ -338,7 +338,7 @@ def cube_from(request: AnyRequest[Asked], released: pl.DataFrame) -> Cube:
 class Cubes:
     """The method of a private frame that asks for a cube."""
 
-    _recipe: Recipe
+    _pipeline: Pipeline
     _sources: tuple[pl.LazyFrame, ...]
     _budget: Budget | None
 
@@ -443,15 +443,15 @@ class Cubes:
                 )
                 raise ValueError(msg)
             loss = Loss(Fraction(1), "rho")
-        protection = self._recipe.calibration
+        protection = self._pipeline.calibration
         # Where every row is a person, rows are people.
         what: Literal["people", "rows"] = "rows" if protection.privacy_unit is None else counts
         terms = Terms.at(loss, mechanism=None if wanted is None else "discrete_gaussian")
         query = Count(what, Claim.on(terms, "number"))
         if wanted is None:
-            request = CubeRequest.over(self._recipe, columns, query)
+            request = CubeRequest.over(self._pipeline, columns, query)
         else:
-            request = CubeRequest.of_tables(self._recipe, columns, wanted, query)
+            request = CubeRequest.of_tables(self._pipeline, columns, wanted, query)
         if delta is None:
             request.check_scale()
             warn_if_large(request.loss)

@@ -208,7 +208,7 @@ def _amount(unit: str, value: str, delta: str | None) -> Facts:
 def facts_of_request(request: AnyRequest[Asked], sources: Sequence[pl.LazyFrame], at_delta: Number = AT_DELTA) -> Facts:
     """Return the facts of one release; `sources` are the plans of all origins, where data are bound."""
     engine = PolarsEngine.of(*sources) if sources else None
-    steps = request.recipe.steps
+    steps = request.pipeline.steps
     frames = [step.public for step in with_further(steps) if isinstance(step, Join)]
     bounds = {name: str(number) for name, number in request.protection.bounds.items()}
     for ask in request.asks:
@@ -219,8 +219,8 @@ def facts_of_request(request: AnyRequest[Asked], sources: Sequence[pl.LazyFrame]
         "protection": _protection(request),
         "bounds": {} if _is_of_people(request) else bounds,
         # Without data `release` takes the rows, and may take them so.
-        "unchecked": request.recipe.is_unchecked or (False if sources else None),
-        "tables": [_table(*table) for table in zip_longest(request.recipe.origins, sources)],
+        "unchecked": request.pipeline.is_unchecked or (False if sources else None),
+        "tables": [_table(*table) for table in zip_longest(request.pipeline.origins, sources)],
         "keys": None if request.keys is None else _keys(request.keys),
         "public_frames": list(map(_public_frame, frames)),
         "steps": list(map(_step, steps)),

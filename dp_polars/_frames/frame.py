@@ -37,7 +37,7 @@ from dp_polars._release.pipeline import (
     JoinHow,
     Joining,
     PersonGroups,
-    Recipe,
+    Pipeline,
     Step,
     expressions_of,
     join_how,
@@ -226,7 +226,7 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclas
     unit can't be changed or dropped.
     """
 
-    def __init__(self, recipe: Recipe, sources: tuple[pl.LazyFrame, ...], budget: Budget | None) -> None:
+    def __init__(self, pipeline: Pipeline, sources: tuple[pl.LazyFrame, ...], budget: Budget | None) -> None:
         if budget is not None and not isinstance(budget, Budget):
             msg = (
                 f"budget must be a Budget or None, got {type(budget).__name__}.\n\n"
@@ -235,13 +235,13 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclas
             raise TypeError(msg)
         warn_if_untested(pl.__version__)
         if sources:
-            recipe = replace(recipe, proof=recipe.proved(*schemas_of(sources)))
-        self._recipe, self._sources, self._budget = recipe, sources, budget
+            pipeline = replace(pipeline, proof=pipeline.proved(*schemas_of(sources)))
+        self._pipeline, self._sources, self._budget = pipeline, sources, budget
 
     @property
     def protection(self) -> Protection:
         """Who is protected, and by which bounds."""
-        return self._recipe.protection
+        return self._pipeline.protection
 
     def collect_schema(self) -> pl.Schema:
         """Return the names and types of the columns after all steps: they are public.
@@ -254,7 +254,7 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclas
         if not self._sources:
             msg = "the frame must be built on data to have columns.\n\nHint: frame.dp.protect(…)."
             raise TypeError(msg)
-        return self._recipe.proved(*schemas_of(self._sources)).schemas[-1]
+        return self._pipeline.proved(*schemas_of(self._sources)).schemas[-1]
 
     def filter(self, *predicates: pl.Expr | str | bool, **constraints: object) -> Self:
         """Keep the rows for which all predicates are true.
@@ -457,8 +457,8 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclas
         >>> print(private.with_bounds(bounds).protection)
         one person per 'patient', add_or_remove_one, max_rows_per_group=2
         """
-        recipe = replace(self._recipe, protection=self.protection.with_bounds(released))
-        return type(self)(recipe, self._sources, self._budget)
+        pipeline = replace(self._pipeline, protection=self.protection.with_bounds(released))
+        return type(self)(pipeline, self._sources, self._budget)
 
     def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
         """Refuse: private rows don't leave the frame."""
@@ -500,13 +500,13 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclas
         lines = {
             "rows": "private, only answers leave" if self._sources else "none yet, release(frame) takes them",
             "protects": str(self.protection),
-            "steps": ", ".join(step.name for step in self._recipe.steps) or "none",
+            "steps": ", ".join(step.name for step in self._pipeline.steps) or "none",
             "budget": "none" if self._budget is None else f"{self._budget.total_text} in all",
         }
         return "\n".join(f"{key + ':':<10}{text}" for key, text in lines.items())
 
     def _after(self, step: Step) -> Self:
-        return type(self)(self._recipe.then(step), self._sources, self._budget)
+        return type(self)(self._pipeline.then(step), self._sources, self._budget)
 
     def _joined(self, other: PrivateFrame | OwnedRows, step: Joining) -> Self:
         """Return the frame after a step that brings in other private rows; either both have rows, or neither."""
@@ -518,10 +518,10 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclas
                 "of the joins."
             )
             raise TypeError(msg)
-        recipe = self._recipe.then(step, *schemas_of(other._sources))
+        pipeline = self._pipeline.then(step, *schemas_of(other._sources))
         sources = (*self._sources, *other._sources)
-        sources_of(sources, recipe.origins if sources else ())  # refuses a table of two units
-        return type(self)(recipe, sources, self._budget)
+        sources_of(sources, pipeline.origins if sources else ())  # refuses a table of two units
+        return type(self)(pipeline, sources, self._budget)
 
     def _ask(
         self, keys: pl.DataFrame | None, exprs: Sequence[PrivateExpr], named: dict[str, PrivateExpr]
@@ -549,7 +549,7 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclas
             raise ValueError(msg)
         engine = PolarsEngine.of(*self._sources) if self._sources else None
         unit = "epsilon" if self._budget is None else self._budget.unit
-        query = PrivateQuery(Request.of(self._recipe, keys, asks, unit, engine), self._sources, self._budget)
+        query = PrivateQuery(Request.of(self._pipeline, keys, asks, unit, engine), self._sources, self._budget)
         if not query.request.is_open:
             warn_if_large(query.loss)
         return query
@@ -563,7 +563,7 @@ def _private_join(
     refuse_another_budget(frame._budget, other._budget)
     left, right = join_keys(on, left_on, right_on)
     refuse_without_unit(frame.protection.unit or (), left, right)
-    return PrivateJoin(left, right, join_how(how), other._recipe)
+    return PrivateJoin(left, right, join_how(how), other._pipeline)
 
 
 def _owned_join(

@@ -10,7 +10,15 @@ import polars as pl
 from dp_polars._base.column_types import as_arguments, shown
 from dp_polars._base.numbers import flag, given, kind_of_frame, plural
 from dp_polars._engines.polars.people import few_of_each
-from dp_polars._release.pipeline import ONLY_FILTERS, Joining, Origin, Proved, Recipe, free_names, refuse_missing
+from dp_polars._release.pipeline import (
+    ONLY_FILTERS,
+    CheckedPipeline,
+    Joining,
+    Origin,
+    Pipeline,
+    free_names,
+    refuse_missing,
+)
 from dp_polars._release.protection import OneRowEach
 from dp_polars._release.sources import WithoutRows
 from dp_polars._steps.gate import refuse_patterns
@@ -74,7 +82,7 @@ class _ByColumns(Joining):
 class PrivateJoin(_ByColumns):
     """A join with another private frame of the same people, on the privacy unit and perhaps further columns."""
 
-    right: Recipe
+    right: Pipeline
 
     @property
     def name(self) -> str:
@@ -103,7 +111,7 @@ class PrivateJoin(_ByColumns):
     def further_steps(self) -> tuple[Step, ...]:
         return self.right.steps
 
-    def further(self, *sources: pl.Schema) -> Proved:
+    def further(self, *sources: pl.Schema) -> CheckedPipeline:
         return self.right.proved(*sources)
 
     def joined(
@@ -142,10 +150,10 @@ class OwnedJoin(_ByColumns):
     def origins(self) -> tuple[Origin, ...]:
         return (replace(self.owned, keys=self.right_on, is_owned=True),)
 
-    def further(self, *sources: pl.Schema) -> Proved:
+    def further(self, *sources: pl.Schema) -> CheckedPipeline:
         for schema in sources:
             refuse_patterns(schema)
-        return Proved(sources)
+        return CheckedPipeline(sources)
 
     def joined(
         self, schema: pl.Schema, further: pl.Schema, unit: PrivacyUnit | None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dp_polars._accounting.budget import Budget
     from dp_polars._base.numbers import Number
     from dp_polars._bins.candidates import Values
-    from dp_polars._release.pipeline import Recipe
+    from dp_polars._release.pipeline import Pipeline
     from dp_polars._release.protection import Protection
     from dp_polars._release.request import PublicKeys
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class Unlisted:
     """Questions about what can't be listed in advance."""
 
-    _recipe: Recipe
+    _pipeline: Pipeline
     _sources: tuple[pl.LazyFrame, ...]
     _budget: Budget | None
 
@@ -106,7 +106,7 @@ class Unlisted:
         >>> private.group_by(towns).agg(dpp.n_people(epsilon=1)).release().height
         2
         """
-        loss, protection = Loss.of(epsilon=epsilon, rho=rho), self._recipe.calibration
+        loss, protection = Loss.of(epsilon=epsilon, rho=rho), self._pipeline.calibration
         names = _names(columns)
         if not isinstance(counts, bool):
             msg = f"counts must be True or False, got {given(counts)}."
@@ -129,7 +129,7 @@ class Unlisted:
             counts=counts,
         )
         warn_if_large(loss)
-        return PrivateQuery(KeyRequest.of(self._recipe, question), self._sources, self._budget)
+        return PrivateQuery(KeyRequest.of(self._pipeline, question), self._sources, self._budget)
 
     def rows_per_person(
         self,
@@ -328,7 +328,7 @@ class Unlisted:
             raise ValueError(msg)
         warn_if_large(loss)
         asked = {name: (column, query) for name, column in wanted.items()}
-        return PrivateQuery(PeopleRequest.over(self._recipe, listed, asked), self._sources, self._budget)
+        return PrivateQuery(PeopleRequest.over(self._pipeline, listed, asked), self._sources, self._budget)
 
     def _of_people(
         self,
@@ -351,12 +351,12 @@ class Unlisted:
         terms = Terms.at(loss, 1, self._people(name).neighboring_relation, mechanism)
         query = ask_quantile(alpha, candidates, terms)
         warn_if_large(query.claim.loss)
-        request = PeopleRequest.over(self._recipe, listed, {name: (column, query)})
+        request = PeopleRequest.over(self._pipeline, listed, {name: (column, query)})
         return PrivateQuery(request, self._sources, self._budget)
 
     def _people(self, name: str) -> Protection:
         """Return who is protected; refuse a method about people where every row is one."""
-        protection = self._recipe.protection
+        protection = self._pipeline.protection
         if protection.privacy_unit is None:
             msg = (
                 f"{name}: there must be a privacy unit, got None: every row is a person.\n\n"

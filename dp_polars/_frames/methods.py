@@ -18,7 +18,7 @@ from dp_polars._base.process import all_called
 from dp_polars._release.pipeline import (
     EachColumn,
     Expressions,
-    Recipe,
+    Pipeline,
     Rename,
     Step,
     Unnest,
@@ -65,7 +65,7 @@ _FILLED: tuple[tuple[type | tuple[type, ...], SelectorType], ...] = (
 class RowSteps:
     """The methods of Polars' frames that work on each row alone, with the names and parameters of Polars."""
 
-    _recipe: Recipe
+    _pipeline: Pipeline
 
     if TYPE_CHECKING:
 
@@ -297,7 +297,7 @@ class RowSteps:
 
     def _but_the_unit(self, columns: SelectorType, named: object = (), call: str = "") -> SelectorType:
         """Return the columns without the privacy unit; refuse them if it is named."""
-        unit = self._recipe.protection.unit or ()
+        unit = self._pipeline.protection.unit or ()
         if any(isinstance(name, str) and name in unit for name in _flat(named)):
             msg = (
                 f"{call}: the privacy unit {shown(unit)} must stay as it is.\n\n"
@@ -575,7 +575,7 @@ class SeveralRows(RowSteps):
         return self._after(Unique(columns, one_of("keep", keep, _KEEP)))
 
     def _refuse_without_unit(self, call: str) -> None:
-        if self._recipe.protection.privacy_unit is None:
+        if self._pipeline.protection.privacy_unit is None:
             msg = (
                 f"{call}: a private frame must have a privacy unit, or every row would be a person of its own "
                 "afterwards.\n\nHint: name the column that tells people apart, in protect."

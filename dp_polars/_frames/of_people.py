@@ -14,7 +14,17 @@ from dp_polars._mechanisms.partition_selection import GaussianThreshold
 from dp_polars._questions.measures import Count, RowsCut, checked
 from dp_polars._questions.unlisted_keys import KeysThatAreThere
 from dp_polars._release import request
-from dp_polars._release.contract import ROWS_CUT, Engine, KeyWork, Output, PerPerson, Product, Released, Tally, Work
+from dp_polars._release.contract import (
+    ROWS_CUT,
+    Engine,
+    HistogramSpec,
+    KeyWork,
+    Output,
+    PerPerson,
+    Product,
+    Released,
+    Work,
+)
 from dp_polars._release.protection import Limits
 from dp_polars._release.request import AnyRequest, Ask, Request
 
@@ -23,7 +33,7 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting.terms import Terms
     from dp_polars._questions.question import Columns, HistogramQuery
-    from dp_polars._release.pipeline import Recipe
+    from dp_polars._release.pipeline import Pipeline
 
 
 # `explain` says from how many people on a key is shown with these probabilities, in percent.
@@ -35,8 +45,8 @@ class KeyRequest(AnyRequest[KeysThatAreThere]):
     """The keys that enough people have."""
 
     @classmethod
-    def of(cls, recipe: Recipe, question: KeysThatAreThere) -> KeyRequest:
-        return cls(recipe, None, (Ask("keys", tuple(map(pl.col, question.columns)), question),))
+    def of(cls, pipeline: Pipeline, question: KeysThatAreThere) -> KeyRequest:
+        return cls(pipeline, None, (Ask("keys", tuple(map(pl.col, question.columns)), question),))
 
     @property
     def about(self) -> str:
@@ -44,7 +54,7 @@ class KeyRequest(AnyRequest[KeysThatAreThere]):
 
     def bind(self, engine: Engine[Released]) -> KeyWork:
         question = self.asks[0].query
-        proved = self.proved_on(engine, question.columns)
+        proved = self.checked_on(engine, question.columns)
         types = question.types(proved.schemas[-1])
         return KeyWork(self.protection.unit, types, question.keys_per_person, question, proved.rows)
 
@@ -70,15 +80,15 @@ class PeopleRequest(Request):
 
     @classmethod
     def over(
-        cls, recipe: Recipe, keys: pl.DataFrame | None, asked: Mapping[str, tuple[str, HistogramQuery]]
+        cls, pipeline: Pipeline, keys: pl.DataFrame | None, asked: Mapping[str, tuple[str, HistogramQuery]]
     ) -> PeopleRequest:
         """Return the request with these outputs: of each its column of `PerPerson`, and what is asked about it."""
         asks = []
         for name, (column, query) in asked.items():
             query.answer_type(pl.Int64())
-            query = query.under(ONE_RELEASE, recipe.protection.neighboring_relation, 1)
+            query = query.under(ONE_RELEASE, pipeline.protection.neighboring_relation, 1)
             asks.append(Ask(name, (pl.col(column),), query))
-        return cls(recipe, keys, tuple(asks))
+        return cls(pipeline, keys, tuple(asks))
 
     @property
     def groups(self) -> int:
@@ -97,20 +107,20 @@ class PeopleRequest(Request):
             msg = f"Output {self.asks[0].name!r}: this engine can't count the rows or groups of each person."
             raise TypeError(msg)
         per_person, rows = self._people(engine)
-        tallies, outputs = [], []
+        specs, outputs = [], []
         for number, ask in enumerate(self.asks):
             types: Columns = (pl.Int64(),) * len(ask.columns)
             (evidence,) = ask.query.evidence(*types)
-            tallies.append(Tally(ask.columns, types, evidence, Limits(), people=False))
+            specs.append(HistogramSpec(ask.columns, types, evidence, Limits(), people=False))
             outputs.append(Output(ask.name, ask.query, types, (number,)))
-        return Work(None, None, tuple(tallies), tuple(outputs), rows, per_person)
+        return Work(None, None, tuple(specs), tuple(outputs), rows, per_person)
 
     def _people_output(self) -> str:
         return AnyRequest._people_output(self)
 
     def _people(self, engine: Engine[Released]) -> tuple[PerPerson, Callable[[pl.LazyFrame], pl.LazyFrame]]:
         """Return which people are a row each, and the steps on the rows before."""
-        proved = self.proved_on(engine, [] if self.keys is None else self.keys.columns)
+        proved = self.checked_on(engine, [] if self.keys is None else self.keys.columns)
         keys = None if self.keys is None else request.in_types_of(self.keys, proved.schemas[-1])
         return PerPerson(self.protection.unit or (), keys), proved.rows  # type: ignore[arg-type]  # no product
 
@@ -160,7 +170,7 @@ class CutRequest(PeopleRequest):
         asked: Count | RowsCut = Count("cut", claim) if most is None else RowsCut.of(most, claim)
         query = checked(asked.under(ONE_RELEASE, protection.neighboring_relation, 1))
         columns = () if most is None else (pl.col(ROWS_CUT),)
-        return cls(bounded.recipe, bounded.keys, (Ask(call, columns, query),), bounded)
+        return cls(bounded.pipeline, bounded.keys, (Ask(call, columns, query),), bounded)
 
     @property
     def readers(self) -> tuple[Ask[HistogramQuery], ...]:
@@ -168,5 +178,5 @@ class CutRequest(PeopleRequest):
 
     def _people(self, engine: Engine[Released]) -> tuple[PerPerson, Callable[[pl.LazyFrame], pl.LazyFrame]]:
         work = self.bounded.bind(engine)
-        per_person = PerPerson(work.privacy_unit or (), work.keys, work.tallies)  # type: ignore[arg-type]  # no product
+        per_person = PerPerson(work.privacy_unit or (), work.keys, work.specs)  # type: ignore[arg-type]  # no product
         return per_person, work.rows

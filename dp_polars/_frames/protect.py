@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting.budget import Budget
     from dp_polars._frames.frame import PrivateFrame
-    from dp_polars._release.pipeline import Recipe
+    from dp_polars._release.pipeline import Pipeline
     from dp_polars._release.protection import Protection
 
 
@@ -30,7 +30,7 @@ def protect(
     dataset: str | None = None,
     unchecked: bool = False,
 ) -> PrivateFrame:
-    r"""Begin a private query without data: a recipe whose `release(frame)` takes the rows later.
+    r"""Begin a private query without data: a pipeline whose `release(frame)` takes the rows later.
 
     On data it is the method `.dp.protect` of a LazyFrame or a DataFrame, with the same arguments.
 
@@ -99,7 +99,7 @@ def protect(
     from dp_polars._release.protection import Protection
 
     protection = Protection.of(privacy_unit, max_rows, max_groups, max_rows_per_group, neighboring_relation)
-    return PrivateFrame(_recipe_of(protection, dataset, budget, unchecked), (), budget)
+    return PrivateFrame(_pipeline_of(protection, dataset, budget, unchecked), (), budget)
 
 
 @pl.api.register_lazyframe_namespace("dp")
@@ -133,21 +133,21 @@ class FrameNamespace:
         from dp_polars._steps.scans import identities
 
         protection = Protection.of(privacy_unit, max_rows, max_groups, max_rows_per_group, neighboring_relation)
-        recipe = _recipe_of(protection, dataset, budget, unchecked)
-        source = source_of(self._frame, protection.unit, unchecked=recipe.unchecked)
+        pipeline = _pipeline_of(protection, dataset, budget, unchecked)
+        source = source_of(self._frame, protection.unit, unchecked=pipeline.unchecked)
         sources = () if source.unread is None else (source.unread,)
-        return PrivateFrame(replace(recipe, files=identities(source.files)), sources, budget)
+        return PrivateFrame(replace(pipeline, files=identities(source.files)), sources, budget)
 
 
-def _recipe_of(protection: Protection, dataset: object, budget: object, unchecked: object) -> Recipe:
-    """Return a recipe without steps; refuse a data set that is no name, and a budget that keeps nothing."""
+def _pipeline_of(protection: Protection, dataset: object, budget: object, unchecked: object) -> Pipeline:
+    """Return a pipeline without steps; refuse a data set that is no name, and a budget that keeps nothing."""
     from dp_polars._accounting.budget import Budget
     from dp_polars._base.numbers import flag, given
-    from dp_polars._release.pipeline import Recipe
+    from dp_polars._release.pipeline import Pipeline
 
-    recipe = Recipe(protection, unchecked=flag("unchecked", unchecked))
+    pipeline = Pipeline(protection, unchecked=flag("unchecked", unchecked))
     if dataset is None:
-        return recipe
+        return pipeline
     if not isinstance(dataset, str) or not dataset:
         msg = f"dataset must be a name or None, got {given(dataset)}."
         raise TypeError(msg)
@@ -158,4 +158,4 @@ def _recipe_of(protection: Protection, dataset: object, budget: object, unchecke
             'Hint: budget=dp_polars.Budget(epsilon=1, path="my-report.db").'
         )
         raise ValueError(msg)
-    return replace(recipe, dataset=dataset)
+    return replace(pipeline, dataset=dataset)

@@ -26,7 +26,7 @@ from dp_polars._questions.statement_facts import AT_DELTA, Known
 from dp_polars._release import shares
 from dp_polars._release.release import Part, prepare, release_all
 from dp_polars._release.request import Request
-from dp_polars._release.shares import Taken, cost, scaled_claims
+from dp_polars._release.shares import UnitTaken, cost, scaled_claims
 from dp_polars._release.sources import Opened, PrivateRows, Source, WithoutRows, sources_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from dp_polars._release.contract import KeyWork, Presentation, Ranges, Work
     from dp_polars._release.protection import Protection
     from dp_polars._release.request import AnyRequest, Ask
-    from dp_polars._release.shares import Taken
+    from dp_polars._release.shares import UnitTaken
 
 
 # An output, and the types of its columns, as far as they are known.
@@ -75,7 +75,7 @@ def shared(outputs: Sequence[Typed], target: Loss) -> list[Ask[Any]]:
 
 def at_promise(
     outputs: Sequence[Typed], epsilon: Fraction, delta: Fraction, budget: Budget | None
-) -> tuple[list[Ask[Any]], Taken]:
+) -> tuple[list[Ask[Any]], UnitTaken]:
     """Return outputs that keep (epsilon, delta) together, in the unit with the smaller errors, and which one that is.
 
     The promise is as the budget has it: which rho it is, and how much of delta is left to keys. Without one there, a
@@ -117,7 +117,7 @@ def at_promise(
     unit, why = _chosen(outputs, found, errors, refused, budget)
     words = f"For {_promised(epsilon, delta)} in all, the unit is {unit}{why}."
     promised = f"ε = {exact(epsilon)} and δ = {exact(delta)}"
-    return found[unit], Taken(promised, words, _OTHER[unit], errors.get(_OTHER[unit], (None,) * len(outputs)))
+    return found[unit], UnitTaken(promised, words, _OTHER[unit], errors.get(_OTHER[unit], (None,) * len(outputs)))
 
 
 def _in_unit(outputs: Sequence[Typed], target: Loss) -> list[Ask[Any]]:
@@ -411,7 +411,7 @@ class PrivateQuery(WithoutRows):
         """
         return scaled([self], epsilon, rho, delta)[0]
 
-    def with_asks(self, asks: Iterable[Ask[Asked]], taken: Taken | None) -> Self:
+    def with_asks(self, asks: Iterable[Ask[Asked]], taken: UnitTaken | None) -> Self:
         """Return the same query with its outputs at other losses, and why they are in this unit."""
         return type(self)(self.request.with_asks(asks, taken), self._sources, self.budget)
 
@@ -653,7 +653,7 @@ class PrivateQuery(WithoutRows):
             joined=tuple((source.unread, source.read) for source in others),
             marked=[source.marked for source in sources],
         )
-        known = [origin.files if frame is None else None for origin in self.request.recipe.origins]
+        known = [origin.files if frame is None else None for origin in self.request.pipeline.origins]
 
         def before_charge(work: Work | KeyWork | None) -> None:
             for source, files in zip(sources, known, strict=True):
@@ -733,8 +733,8 @@ class PrivateQuery(WithoutRows):
                 "Hint: leave it out; dp_polars.protect(…) begins a query without data."
             )
             raise TypeError(msg)
-        frames = self._sources if frame is None else self.request.recipe.one_frame_each(frame)
-        return sources_of(frames, self.request.recipe.origins, opened)
+        frames = self._sources if frame is None else self.request.pipeline.one_frame_each(frame)
+        return sources_of(frames, self.request.pipeline.origins, opened)
 
 
 def scaled(queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None, delta: Number | None) -> list[QueryT]:
@@ -795,7 +795,7 @@ def without_data(
 
 def refuse_joins(query: PrivateQuery) -> None:
     """Refuse a query about several private tables, where an adapter has one."""
-    if len(query.request.recipe.origins) > 1:
+    if len(query.request.pipeline.origins) > 1:
         msg = (
             "query must be about one table: it joins private or owned rows, which only Polars does here.\n\n"
             "Hint: join the tables first, and begin the query on the one that comes out."

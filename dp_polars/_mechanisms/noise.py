@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dp_polars._accounting.terms import Loss, warn_if_large
 from dp_polars._base.numbers import Number, ball, lower, positive_fraction, precision, upper
-from dp_polars._base.process import called, deaf, in_parallel
+from dp_polars._base.process import called, in_parallel, silenced
 from dp_polars._base.rng import WordSource, system_words
 from dp_polars._mechanisms.racing import Uniform, floor_of, is_less
 
@@ -132,7 +132,7 @@ def below(law: Law, n: int, bits: int) -> arb:
 
 
 @dataclass(frozen=True)
-class Table:
+class NoiseTable:
     """What 64 bits of U say about a draw.
 
     Parameters
@@ -155,7 +155,7 @@ class Table:
     guide: NDArray[Any]
 
     @classmethod
-    def of(cls, law: Law) -> Table:
+    def of(cls, law: Law) -> NoiseTable:
         """Return the table of a law."""
         reach = law.reach
         upper_half = _floors(law, reach)  # of P(X >= 1), P(X >= 2), …
@@ -213,11 +213,11 @@ def _floors(law: Law, reach: int) -> NDArray[np.uint64]:
 
 
 @lru_cache(maxsize=16)
-def _table(law: Law) -> Table:
-    return Table.of(law)
+def _table(law: Law) -> NoiseTable:
+    return NoiseTable.of(law)
 
 
-def table_for(law: DiscreteLaplace | DiscreteGaussian, scale: Fraction, count: int) -> Table | None:
+def table_for(law: DiscreteLaplace | DiscreteGaussian, scale: Fraction, count: int) -> NoiseTable | None:
     """Return a table of the law, of about this scale, if `count` draws are worth making one."""
     if scale < _SMALLEST_SCALE or 90 * scale * _DRAWS_PER_ENTRY > count:
         return None
@@ -252,7 +252,7 @@ _COIN_SLACK = 2.0**-40
 _FAR = 64.0
 
 
-@deaf
+@silenced
 def laplace_noise(count: int, scale: Fraction, words: Callable[[], WordSource] = system_words) -> NDArray[np.int64]:
     """Return independent noise with P(x) ∝ exp(−|x|/scale): exactly, for 0 < scale <= LARGEST_SCALE.
 
@@ -263,7 +263,7 @@ def laplace_noise(count: int, scale: Fraction, words: Callable[[], WordSource] =
     return _in_slices(count, draw, words)
 
 
-@deaf
+@silenced
 def gaussian_noise(count: int, variance: Fraction, words: Callable[[], WordSource] = system_words) -> NDArray[np.int64]:
     """Return independent noise with P(x) ∝ exp(−x²/(2·variance)): exactly, for 0 < variance < LARGEST_SCALE².
 

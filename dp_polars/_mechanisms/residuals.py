@@ -102,7 +102,7 @@ def shares_of_loss(sizes: Axes, weights: dict[Axes, float], precision: dict[Axes
 
 
 @dataclass(frozen=True)
-class Plan:
+class TablePlan:
     """What is drawn for which tables; everything here is public.
 
     Parameters
@@ -289,7 +289,7 @@ class Plan:
 
 
 @lru_cache(maxsize=1 << 12)
-def _bound(plan: Plan, axes: Axes, mask: bytes, beta: float) -> float:
+def _bound(plan: TablePlan, axes: Axes, mask: bytes, beta: float) -> float:
     marks = np.frombuffer(mask, np.bool_).reshape(plan.shape(axes))
     # Each number is off by some units more, which are those of its rounding.
     return weighted_bound(plan.law(axes, marks), beta) + float(marks.sum()) * 2.0 ** len(axes) / UNITS

@@ -14,7 +14,7 @@ from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Loss, warn_if_large
 from dp_polars._base import column_types
 from dp_polars._base.numbers import Number
-from dp_polars._base.process import called, deaf
+from dp_polars._base.process import called, silenced
 from dp_polars._base.rng import WordSource, lengths_from, offsets, starts, system_words, uniform_below
 from dp_polars._mechanisms.noisy_gap import race_with_lead
 from dp_polars._mechanisms.racing import FAR, LAWS, Blocks, ExactBlocks, GapArray, race
@@ -193,7 +193,7 @@ def exponential_mechanism(
 
 
 def _select(scores: ArrayLike, claim: Claim) -> int | NDArray[np.int64]:
-    array, offered = deaf(column_types.exact_numbers)("scores", scores)
+    array, offered = silenced(column_types.exact_numbers)("scores", scores)
     if array.ndim not in (1, 2) or not array.shape[-1] >= 1:
         msg = f"scores must have shape (k,) or (g, k) with k >= 1, got {array.shape}."
         raise ValueError(msg)
@@ -202,7 +202,7 @@ def _select(scores: ArrayLike, claim: Claim) -> int | NDArray[np.int64]:
     flat = None if offered is None else offered.ravel()
     warn_if_large(claim.loss)
     law = LAWS[claim.mechanism]
-    chosen = deaf(best_rows)(rows.ravel(), lengths, claim.rate, law, system_words(), offered=flat)
+    chosen = silenced(best_rows)(rows.ravel(), lengths, claim.rate, law, system_words(), offered=flat)
     if (chosen < 0).any():
         msg = "scores must have at least one finite number in every row."
         raise ValueError(msg)

@@ -144,7 +144,7 @@ def stable_order(groups: Ints, keys: Ints) -> Ints:
     return packed
 
 
-def peel(draw: Draw, histogram: Histogram, k: int) -> Ints:
+def draw_in_rounds(draw: Draw, histogram: Histogram, k: int) -> Ints:
     """Return k distinct codes per group, shape (g, k): each one drawn from those that are left.
 
     k rounds with the draw's rate. By the exponential mechanism that is the law of the first k arrivals of one race

@@ -236,7 +236,7 @@ def _how_much(query: PrivateQuery, sections: Sequence[Section]) -> Iterator[str]
     """Yield how much the bounds of a query cut, where another query of the page asked that."""
     for name, other, released in sections:
         asked = other.request
-        if not isinstance(asked, CutRequest) or asked.bounded.recipe is not query.request.recipe:
+        if not isinstance(asked, CutRequest) or asked.bounded.pipeline is not query.request.pipeline:
             continue
         if asked.bounded.keys is not getattr(query.request, "keys", None):
             continue  # the same rows in other groups

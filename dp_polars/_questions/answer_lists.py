@@ -14,7 +14,7 @@ import polars as pl
 from dp_polars._accounting.claims import Claim, check_rate
 from dp_polars._base.numbers import Number, show
 from dp_polars._base.rng import Ints, owners, starts
-from dp_polars._bins.binning import Coding, NearestCoding
+from dp_polars._bins.binning import Binning, NearestBinning
 from dp_polars._bins.candidates import Categories, Grid, Ordered, distance_unit
 from dp_polars._bins.weights import Weights
 from dp_polars._mechanisms.drawing import Draw, of_parts
@@ -22,7 +22,7 @@ from dp_polars._mechanisms.histograms import CountScore
 from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._mechanisms.quantile_trees import Node, TreeDraw, digit_bits, rows_off, tree
 from dp_polars._mechanisms.racing import LAWS
-from dp_polars._mechanisms.top_k import Ranking, counts_at, draw_jointly, peel
+from dp_polars._mechanisms.top_k import Ranking, counts_at, draw_in_rounds, draw_jointly
 from dp_polars._questions.categories import OfCategories, as_alpha
 from dp_polars._questions.measures import counts_at_loss
 from dp_polars._questions.question import ListQuery, Mistakes, in_lists
@@ -101,11 +101,11 @@ class QuantileList(ListQuery):
         return pl.List(self.candidates.dtype)
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
-        self.coding(*columns).encoder()
+        self.binning(*columns).encoder()
         return self.fixed_type
 
-    def coding(self, *columns: pl.DataType) -> Coding:
-        return NearestCoding(self.candidates, *columns)
+    def binning(self, *columns: pl.DataType) -> Binning:
+        return NearestBinning(self.candidates, *columns)
 
     def draw_codes(self, histogram: Histogram, *columns: pl.DataType) -> Ints:  # noqa: ARG002
         size = self.candidates.size
@@ -257,14 +257,14 @@ class TopK(OfCategories, ListQuery):
 
     def draw_codes(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
         rate = self.claim.rate_in(self.step(*columns))
-        draw = Draw(self.coding(*columns).size, CountScore(), rate, LAWS[self.claim.mechanism])
-        drawn = draw_jointly if self.joint else peel
+        draw = Draw(self.binning(*columns).size, CountScore(), rate, LAWS[self.claim.mechanism])
+        drawn = draw_jointly if self.joint else draw_in_rounds
         parts = of_parts(lambda part: drawn(draw, part, self.k), histogram, self.k)
         return np.concatenate([np.empty((0, self.k), np.int64), *parts])
 
     def true_codes(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
         """Return the codes of each group's k most common candidates, shape (g, k), the first of equal ones first."""
-        ranking = Ranking.of(histogram, self.coding(*columns).size)
+        ranking = Ranking.of(histogram, self.binning(*columns).size)
         return ranking.codes_at(np.tile(np.arange(self.k), (len(histogram.sizes), 1)))
 
     def mistakes(self, codes: Ints, histogram: Histogram, *columns: pl.DataType) -> Mistakes:

@@ -13,10 +13,10 @@ import polars as pl
 
 from dp_polars._accounting.claims import Claim
 from dp_polars._base.numbers import show
-from dp_polars._bins.binning import OneCode, Squares, Units
+from dp_polars._bins.binning import Clamping, OneCode, Squares
 from dp_polars._mechanisms.noise import check_scale, noise_bound
 from dp_polars._questions.measures import Clipped
-from dp_polars._questions.question import Evidence
+from dp_polars._questions.question import CountRule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,7 @@ class Average(Clipped):
             check_scale(claim)
         return pl.Float64()
 
-    def units(self, *columns: pl.DataType) -> Units:
+    def units(self, *columns: pl.DataType) -> Clamping:
         """Return the weights of the rows: distances from the middle of the bounds, in halves of a step."""
         return replace(super().units(*columns), doubled=True)
 
@@ -133,9 +133,9 @@ class Mean(Average):
 
     claim: Claim
 
-    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
+    def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
         """Return what the histograms are of: distances from the middle of the bounds, and rows with a value."""
-        return (Evidence(OneCode(), self.units(*columns)), Evidence(OneCode()))
+        return (CountRule(OneCode(), self.units(*columns)), CountRule(OneCode()))
 
     def changes(self, *columns: pl.DataType) -> tuple[Fraction, ...]:
         """Return what one row changes: the sum, in halves of a step, and the count."""
@@ -194,7 +194,7 @@ class Share(Mean):
     def of(cls, claim: Claim) -> Self:
         return cls(Fraction(0), Fraction(1), Fraction(1), claim)
 
-    def units(self, *columns: pl.DataType) -> Units:
+    def units(self, *columns: pl.DataType) -> Clamping:
         """Return the weights of the rows; a TypeError where a column holds no conditions."""
         (column,) = columns
         if column != pl.Boolean:
@@ -248,11 +248,11 @@ class Variance(Average):
             Fraction(0), Fraction(max(math.ceil((self.upper - self.lower) / self.known_step()), 1)), Fraction(1)
         )
 
-    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
+    def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
         return (
-            Evidence(OneCode(), self.units(*columns)),
-            Evidence(OneCode(), self.squares(*columns)),
-            Evidence(OneCode()),
+            CountRule(OneCode(), self.units(*columns)),
+            CountRule(OneCode(), self.squares(*columns)),
+            CountRule(OneCode()),
         )
 
     def changes(self, *columns: pl.DataType) -> tuple[Fraction, ...]:
@@ -297,9 +297,9 @@ class Variance(Average):
 
     def _of_all(self, totals: Sequence[Any], *columns: pl.DataType) -> NDArray[np.float64]:
         """Return the variances with ddof 0."""
-        (distance, squares, count), weighing = totals, self.squares(*columns)
+        (distance, squares, count), row_weight = totals, self.squares(*columns)
         number = np.maximum(count, 1)
-        of_squares = (squares / number + weighing.largest) * (2.0**weighing.shift / 2)
+        of_squares = (squares / number + row_weight.largest) * (2.0**row_weight.shift / 2)
         variance = (of_squares - (distance / number) ** 2) * self._half_step(*columns) ** 2
         variances: NDArray[np.float64] = np.clip(variance, 0.0, self._largest)
         return variances
@@ -368,9 +368,9 @@ class Variance(Average):
         off, of_squares, by = (noise_bound(claim, beta / 3) for claim in self.noise(*columns))
         if rows <= by + self.ddof:
             return self.ends[1]
-        weighing, steps = self.squares(*columns), float(self.changes(*columns)[0])
-        unit, left = 2.0**weighing.shift / 2, rows - by
-        moved = (unit * of_squares + 2 * steps * off + (steps**2 + (weighing.largest + 1) * unit) * by) / left
+        row_weight, steps = self.squares(*columns), float(self.changes(*columns)[0])
+        unit, left = 2.0**row_weight.shift / 2, rows - by
+        moved = (unit * of_squares + 2 * steps * off + (steps**2 + (row_weight.largest + 1) * unit) * by) / left
         moved = (moved + ((off + steps * by) / left) ** 2) * self._half_step(*columns) ** 2
         factor = math.sqrt(rows / (rows - self.ddof))
         if self.ddof:

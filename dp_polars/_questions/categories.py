@@ -13,14 +13,14 @@ import polars as pl
 
 from dp_polars._accounting.claims import Claim
 from dp_polars._base.numbers import as_fraction, given, one_of, show
-from dp_polars._bins.binning import CategoryCoding, Coding, NearestCoding
+from dp_polars._bins.binning import Binning, CategoryBinning, NearestBinning
 from dp_polars._bins.candidates import Categories, Ordered, ordered
 from dp_polars._bins.weights import Weights, in_steps
 from dp_polars._mechanisms.drawing import Draw, draw_from_rows, draw_groups
 from dp_polars._mechanisms.histograms import CountScore, QuantileScore
 from dp_polars._mechanisms.noisy_gap import lead_from_rows, lead_groups, type_with_lead, with_lead
 from dp_polars._mechanisms.racing import LAWS, error_bound
-from dp_polars._questions.question import Evidence, HistogramQuery, OfCodes
+from dp_polars._questions.question import CountRule, HistogramQuery, OfCodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dp_polars._accounting.terms import NeighboringRelation, Terms
     from dp_polars._base.numbers import Number
     from dp_polars._base.rng import Ints
-    from dp_polars._bins.binning import Codes, Coding
+    from dp_polars._bins.binning import Binning, Codes
     from dp_polars._bins.candidates import Categories, Values
     from dp_polars._mechanisms.drawing import Draw
     from dp_polars._mechanisms.histograms import Histogram, Score
@@ -79,7 +79,7 @@ class Choice(OfCodes):
     def draw(self, *columns: pl.DataType) -> Draw:
         """Return what the kernel needs to know."""
         rate = self.claim.rate_in(self.step(*columns))
-        return Draw(self.coding(*columns).size, self.score, rate, LAWS[self.claim.mechanism])
+        return Draw(self.binning(*columns).size, self.score, rate, LAWS[self.claim.mechanism])
 
     def scored(self, histogram: Histogram, *columns: pl.DataType) -> Histogram:  # noqa: ARG002
         """Return the histogram that is drawn from: with what has a constant score, if there is such a candidate."""
@@ -121,11 +121,11 @@ class Quantile(Choice):
         return self.candidates.dtype
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
-        self.coding(*columns).encoder()
+        self.binning(*columns).encoder()
         return self.candidates.dtype
 
-    def coding(self, *columns: pl.DataType) -> Coding:
-        return NearestCoding(self.candidates, *columns)
+    def binning(self, *columns: pl.DataType) -> Binning:
+        return NearestBinning(self.candidates, *columns)
 
     def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:  # noqa: ARG002
         return self.candidates.take(codes)
@@ -299,13 +299,13 @@ class OfCategories(OfPeopleOrRows):
         """Return the candidates; in the column's type, if that is given."""
         return self.candidates.for_column(columns[0] if columns else None)
 
-    def coding(self, *columns: pl.DataType) -> Coding:
-        return CategoryCoding(self.candidates, *columns[:1])
+    def binning(self, *columns: pl.DataType) -> Binning:
+        return CategoryBinning(self.candidates, *columns[:1])
 
-    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
+    def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
         """Return what the histogram is of: the candidates, each row with its weight."""
-        weighing = None if self.weights is None or not columns else self.weights.units(columns[1])
-        return (Evidence(self.coding(*columns), weighing),)
+        row_weight = None if self.weights is None or not columns else self.weights.units(columns[1])
+        return (CountRule(self.binning(*columns), row_weight),)
 
     def step(self, *columns: pl.DataType) -> Fraction:
         """Return what a weight of one stands for: a row or a person; with weights, one step, in their unit."""
@@ -418,7 +418,7 @@ class Mode(OfCategories, Choice):
         """Return the histogram that is drawn from; the candidate for too few comes last."""
         if self.too_few is None:
             return histogram
-        return histogram.with_code(self.coding(*columns).size, int(self.too_few / self.step(*columns)))
+        return histogram.with_code(self.binning(*columns).size, int(self.too_few / self.step(*columns)))
 
     def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:
         """Return the candidates that the codes stand for; null for too few."""

@@ -14,7 +14,7 @@ from dp_polars._accounting.claims import Claim
 from dp_polars._base import column_types
 from dp_polars._base.numbers import as_fraction, positive_fraction, show
 from dp_polars._base.rng import offsets, starts, system_words
-from dp_polars._bins.binning import CategoryCoding, Coding, NearestCoding
+from dp_polars._bins.binning import Binning, CategoryBinning, NearestBinning
 from dp_polars._bins.candidates import Categories, Grid
 from dp_polars._bins.weights import in_steps, type_in_steps
 from dp_polars._mechanisms.above_threshold import LARGEST_THRESHOLD, Search, first_above_groups
@@ -186,17 +186,17 @@ class FirstAbove(OfPeopleOrRows):
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
         return Fraction(2 if relation == "add_or_remove_one" else 3)
 
-    def coding(self, *columns: pl.DataType) -> Coding:
+    def binning(self, *columns: pl.DataType) -> Binning:
         """Return the codes of rows: positions of candidates; of a grid, of the nearest one."""
         if isinstance(self.candidates, Grid):
-            return NearestCoding(self.candidates, *columns)
-        return CategoryCoding(self.candidates, *columns)
+            return NearestBinning(self.candidates, *columns)
+        return CategoryBinning(self.candidates, *columns)
 
     def _values_type(self, *columns: pl.DataType) -> pl.DataType:
         """Return the candidates' type; a TypeError where a column has none of that."""
         if isinstance(self.candidates, Grid):
             if columns:
-                self.coding(*columns).encoder()
+                self.binning(*columns).encoder()
             return self.candidates.dtype
         return self.candidates.for_column(columns[0] if columns else None).dtype
 
@@ -214,7 +214,7 @@ class FirstAbove(OfPeopleOrRows):
 
     def search(self, *columns: pl.DataType) -> Search:
         """Return what the kernel needs to know."""
-        return Search(self.coding(*columns).size, self.threshold, self.claim.rate)
+        return Search(self.binning(*columns).size, self.threshold, self.claim.rate)
 
     def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:
         """Return the candidates that the codes stand for; null for −1."""

@@ -17,11 +17,11 @@ from dp_polars._accounting.terms import LARGEST, Loss, Within, check_relation
 from dp_polars._base import column_types
 from dp_polars._base.numbers import show
 from dp_polars._base.rng import owners
-from dp_polars._bins.binning import CategoryCoding, OneCode, Units
+from dp_polars._bins.binning import CategoryBinning, Clamping, OneCode
 from dp_polars._bins.candidates import Categories
-from dp_polars._bins.weights import check_held, check_size, in_steps, step_by_default, type_in_steps, units_of
+from dp_polars._bins.weights import check_held, check_size, clamping_of, in_steps, step_by_default, type_in_steps
 from dp_polars._mechanisms.noise import LARGEST_VALUE, add_noise, check_scale, noise_bound, noise_of
-from dp_polars._questions.question import Evidence, HistogramQuery, OfCodes, in_lists
+from dp_polars._questions.question import CountRule, HistogramQuery, OfCodes, in_lists
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting.terms import NeighboringRelation, Unit
     from dp_polars._base.rng import Ints
-    from dp_polars._bins.binning import Coding
+    from dp_polars._bins.binning import Binning
     from dp_polars._mechanisms.histograms import Histogram
 
 
@@ -187,8 +187,8 @@ class Count(Multiple):
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:  # noqa: ARG002
         return pl.Int64()
 
-    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:  # noqa: ARG002
-        return (Evidence(OneCode(nulls=self.counted == "nulls")),)
+    def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:  # noqa: ARG002
+        return (CountRule(OneCode(nulls=self.counted == "nulls")),)
 
     @property
     def largest(self) -> Fraction:
@@ -230,11 +230,11 @@ class ValueCounts(OfCodes, Measure):
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
         return self._type(*columns)
 
-    def coding(self, *columns: pl.DataType) -> Coding:
-        return CategoryCoding(self.candidates, *columns)
+    def binning(self, *columns: pl.DataType) -> Binning:
+        return CategoryBinning(self.candidates, *columns)
 
     def answer_width(self, *columns: pl.DataType) -> int:
-        return self.coding(*columns).size
+        return self.binning(*columns).size
 
     @property
     def largest(self) -> Fraction:
@@ -258,7 +258,7 @@ class ValueCounts(OfCodes, Measure):
 
     def counts_of(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
         """Return the count of every candidate, group after group."""
-        groups, size = len(histogram.sizes), self.coding(*columns).size
+        groups, size = len(histogram.sizes), self.binning(*columns).size
         counts = np.zeros(groups * size, np.int64)
         counts[owners(histogram.sizes) * size + histogram.codes] = histogram.weights
         return counts
@@ -408,12 +408,12 @@ class Clipped(Total):
         """All bounds, those by which a step is chosen first."""
         return ((self.lower, self.upper),)
 
-    def units(self, *columns: pl.DataType) -> Units:
+    def units(self, *columns: pl.DataType) -> Clamping:
         """Return the values in whole units of the step; a TypeError or ValueError where a column has none."""
         (column,), step, ends = columns, self.step, self._clipped_to
         if step is None:
             step = step_by_default(ends[0][1] - ends[0][0], column, *ends)
-        return units_of(self.lower, self.upper, step, column)
+        return clamping_of(self.lower, self.upper, step, column)
 
     def rounding(self, *columns: pl.DataType) -> Fraction:
         """Return how far a value between the bounds may be from what it counts as.
@@ -480,9 +480,9 @@ class Sum(Clipped, Multiple):
         check_scale(self._in_steps(step))
         return type_in_steps(step, *columns, of_floats=self.of_floats)
 
-    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
-        """Return what the histogram is of: the rows with a value, each weighing its units."""
-        return (Evidence(OneCode(), self.units(*columns)),)
+    def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
+        """Return what the histogram is of: the rows with a value, each row weight its units."""
+        return (CountRule(OneCode(), self.units(*columns)),)
 
     @property
     def largest(self) -> Fraction:
@@ -574,7 +574,7 @@ class SumOfPeople(Sum):
     def _clipped_to(self) -> tuple[tuple[Fraction, Fraction], ...]:
         return (self.lowest, self.highest), (self.lower, self.upper)
 
-    def units(self, *columns: pl.DataType) -> Units:
+    def units(self, *columns: pl.DataType) -> Clamping:
         """Return the values in whole units of the step, and the ends of totals; an error where a column has none."""
         units, (column,) = super().units(*columns), columns
         if self.step is None:

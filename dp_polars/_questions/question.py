@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting.terms import Contributions, NeighboringRelation, Terms, Unit
     from dp_polars._base.rng import Ints
-    from dp_polars._bins.binning import Codes, Coding, Weighing
+    from dp_polars._bins.binning import Binning, Codes, RowWeight
     from dp_polars._mechanisms.histograms import Histogram
 
 
@@ -34,15 +34,15 @@ Columns: TypeAlias = "tuple[pl.DataType, ...]"
 
 
 @dataclass(frozen=True)
-class Evidence:
+class CountRule:
     """How rows are counted in one histogram: by their codes, and with their weights (None: 1 each)."""
 
-    coding: Coding
-    weighing: Weighing | None = None
+    binning: Binning
+    row_weight: RowWeight | None = None
 
     def of_rows(self, columns: Sequence[pl.Series]) -> tuple[Codes, Ints | None]:
         """Return the code and the weight of every row, shape (n,) each; no weights: one each."""
-        return self.coding.encoder()(columns), None if self.weighing is None else self.weighing.weigher()(columns)
+        return self.binning.encoder()(columns), None if self.row_weight is None else self.row_weight.weigher()(columns)
 
 
 class Asked(ABC):
@@ -143,7 +143,7 @@ class HistogramQuery(Query):
         return ALL
 
     @abstractmethod
-    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
+    def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
         """Return what the histograms are of, for such columns; a TypeError or ValueError where there are none."""
 
     @abstractmethod
@@ -197,12 +197,12 @@ class HistogramQuery(Query):
     @property
     def fixed_size(self) -> int | None:
         """Number of codes; None where only the column's type tells it."""
-        return None if self.fixed_type is None else self.evidence()[0].coding.size
+        return None if self.fixed_type is None else self.evidence()[0].binning.size
 
     def size_of(self, *columns: pl.DataType) -> int | None:
         """Return the number of codes; None where only the column's type tells it, and it is left out."""
         size = self.fixed_size
-        return self.evidence(*columns)[0].coding.size if size is None and columns else size
+        return self.evidence(*columns)[0].binning.size if size is None and columns else size
 
     @abstractmethod
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:
@@ -285,7 +285,7 @@ class HistogramQuery(Query):
     def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
         """Draw one answer per group from the codes of its rows, shape (n,), group after group."""
         (evidence,) = self.evidence(*columns)
-        histogram = Histogram.of_rows(codes, weights, lengths, evidence.coding.size)
+        histogram = Histogram.of_rows(codes, weights, lengths, evidence.binning.size)
         return self.presented(self.drawn([histogram], *columns), None, *columns)[0]
 
     def answers_of_rows(self, columns: Sequence[pl.Series], lengths: Ints) -> pl.Series:
@@ -298,11 +298,11 @@ class OfCodes(HistogramQuery):
     """A question about the codes of rows: one histogram answers it."""
 
     @abstractmethod
-    def coding(self, *columns: pl.DataType) -> Coding:
+    def binning(self, *columns: pl.DataType) -> Binning:
         """Return the codes of rows of such columns."""
 
-    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
-        return (Evidence(self.coding(*columns)),)
+    def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
+        return (CountRule(self.binning(*columns)),)
 
 
 def of_histogram(query: Query, asker: str, way_out: str) -> HistogramQuery:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """Rows of texts under headers."""
 
     headers: tuple[str, ...]
@@ -34,7 +34,7 @@ class Table:
         ]
 
 
-Part: TypeAlias = "str | Table"
+Part: TypeAlias = "str | TextTable"
 
 _STATES = {
     "planned": "Planned: a query does not know whether it was released.",
@@ -292,7 +292,7 @@ def _composition(facts: Facts) -> Iterator[Part]:
             (one["when"], one["what"], one["mechanism"], amount(one["loss"]), one["recorded"])
             for one in ledger["entries"]
         )
-        yield Table(("charged", "output", "mechanism", "loss", "its query"), rows)
+        yield TextTable(("charged", "output", "mechanism", "loss", "its query"), rows)
 
 
 def _before(facts: Facts) -> Iterator[Part]:
@@ -333,7 +333,7 @@ def _mechanisms(facts: Facts) -> Iterator[Part]:
         for output in one["outputs"]
     ]
     if rows:
-        yield Table(("output", "what is asked", "mechanism", "loss", "rate", "error", "note"), tuple(rows))
+        yield TextTable(("output", "what is asked", "mechanism", "loss", "rate", "error", "note"), tuple(rows))
     used = {output["mechanism"] for _, one in _releases(facts) for output in one["outputs"]}
     used |= {one["mechanism"] for one in (facts["ledger"] or {"entries": []})["entries"] if facts["state"] == "charged"}
     yield from (text for name, text in _MECHANISMS.items() if name in used)
@@ -457,7 +457,7 @@ class Statement:
             for label, parts in fields:
                 lines += ["", f"**{label}**"]
                 for part in parts:
-                    lines += _markdown_table(part) if isinstance(part, Table) else ["", _for_markdown(part)]
+                    lines += _markdown_table(part) if isinstance(part, TextTable) else ["", _for_markdown(part)]
         return "\n".join(lines) + "\n"
 
     def to_html(self) -> str:
@@ -555,7 +555,7 @@ def _value(facts: Mapping[str, Any], field: Field) -> object:
     parts = stated(facts, field)
     if field.kind == "texts":
         return [str(part) for part in parts]
-    texts = ["\n".join(f"- {line}" for line in part.lines()) if isinstance(part, Table) else part for part in parts]
+    texts = ["\n".join(f"- {line}" for line in part.lines()) if isinstance(part, TextTable) else part for part in parts]
     return "\n\n".join(texts) or None
 
 
@@ -594,13 +594,13 @@ def _for_markdown(text: str) -> str:
     return _MARKS.sub(lambda found: f"\\{found[0]}", " ".join(text.split()))
 
 
-def _markdown_table(table: Table) -> list[str]:
+def _markdown_table(table: TextTable) -> list[str]:
     rows = [table.headers, tuple("---" for _ in table.headers), *(map(_for_markdown, row) for row in table.rows)]
     return ["", *(f"| {' | '.join(row)} |" for row in rows)]
 
 
 def _html(part: Part) -> str:
-    if not isinstance(part, Table):
+    if not isinstance(part, TextTable):
         return html.escape(part)
     head = "".join(f"<th>{html.escape(name)}</th>" for name in part.headers)
     rows = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in part.rows)

@@ -43,7 +43,7 @@ Section: TypeAlias = Literal[
     "implementation",
     "administrative",
 ]
-Kind: TypeAlias = Literal["text", "texts", "date", "word", "fact", "number"]
+FactKind: TypeAlias = Literal["text", "texts", "date", "word", "fact", "number"]
 
 
 class Known(TypedDict, total=False):
@@ -94,7 +94,7 @@ class Field(NamedTuple):
     section: Section
     name: str
     label: str
-    kind: Kind
+    kind: FactKind
     tier: int | None
     words: tuple[str, ...] = ()
     usual: str | None = None

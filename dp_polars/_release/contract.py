@@ -17,14 +17,14 @@ import polars as pl
 from dp_polars._bins.binning import OneCode
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._questions.measures import BETA
-from dp_polars._questions.question import Evidence
+from dp_polars._questions.question import CountRule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dp_polars._base.column_types import PrivacyUnit
     from dp_polars._base.rng import Ints
-    from dp_polars._bins.binning import Coding, Weighing
+    from dp_polars._bins.binning import Binning, RowWeight
     from dp_polars._mechanisms.histograms import Histogram
     from dp_polars._questions.question import Columns, HistogramQuery
     from dp_polars._questions.unlisted_keys import KeysThatAreThere
@@ -42,12 +42,12 @@ def names_of_ends(output: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Output:
-    """One answer: its name, what is asked, of columns of which types, and the positions of its tallies."""
+    """One answer: its name, what is asked, of columns of which types, and the positions of its specs."""
 
     name: str
     query: HistogramQuery
     types: Columns
-    tallies: tuple[int, ...]
+    specs: tuple[int, ...]
 
     @property
     def dtype(self) -> pl.DataType:
@@ -154,7 +154,7 @@ def _only(shown: pl.Series, column: pl.Series) -> pl.Series:
 
 Released = TypeVar("Released")
 
-_OF_VALUES = Evidence(OneCode())
+_OF_VALUES = CountRule(OneCode())
 
 
 class UnreadableError(Exception):
@@ -162,7 +162,7 @@ class UnreadableError(Exception):
 
 
 @dataclass(frozen=True)
-class Tally:
+class HistogramSpec:
     """One histogram to make: what is read, how a row is counted, and what counts of a person at most.
 
     Parameters
@@ -173,8 +173,9 @@ class Tally:
     types
         Their types; of plain columns, as `Engine.schema` gave them.
     evidence
-        How a row is counted. `coding.encoder()` takes one Series per column, of these `types`, and returns one code per
-        row, also for null; `coding.size` is the code of a row that is ignored. `weighing.weigher()` takes the same and
+        How a row is counted. `binning.encoder()` takes one Series per column, of these `types`, and returns one code
+        per row, also for null; `binning.size` is the code of a row that is ignored. `row_weight.weigher()` takes the
+        same and
         returns one integer per row. None: one each. Where no column is read, every row has the code 0.
     limits
         The most that counts of one person's rows.
@@ -184,7 +185,7 @@ class Tally:
 
     columns: tuple[pl.Expr, ...]
     types: Columns
-    evidence: Evidence
+    evidence: CountRule
     limits: Limits
     people: bool
 
@@ -193,20 +194,20 @@ class Tally:
         return [column.meta.root_names()[0] for column in self.columns]
 
     @property
-    def coding(self) -> Coding:
-        return self.evidence.coding
+    def binning(self) -> Binning:
+        return self.evidence.binning
 
     @property
-    def weighing(self) -> Weighing | None:
+    def row_weight(self) -> RowWeight | None:
         """Columns -> weight. None: one each."""
-        return self.evidence.weighing
+        return self.evidence.row_weight
 
-    def counts_like(self, other: Tally) -> bool:
+    def counts_like(self, other: HistogramSpec) -> bool:
         """Return whether another histogram is of the same rows and codes, though perhaps of other weights."""
-        is_alike = (self.coding, self.limits, self.people) == (other.coding, other.limits, other.people)
+        is_alike = (self.binning, self.limits, self.people) == (other.binning, other.limits, other.people)
         return is_alike and self.reads_like(other)
 
-    def reads_like(self, other: Tally) -> bool:
+    def reads_like(self, other: HistogramSpec) -> bool:
         """Return whether another histogram is of the same columns."""
         return (
             self.types == other.types
@@ -221,8 +222,8 @@ class Tally:
 
     @property
     def reading_order(self) -> tuple[bool, bool]:
-        """Sorts tallies: what asks only whether a column has a value comes last, since another one may tell it."""
-        return isinstance(self.coding, OneCode), self.weighing is None
+        """Sorts specs: what asks only whether a column has a value comes last, since another one may tell it."""
+        return isinstance(self.binning, OneCode), self.row_weight is None
 
 
 def _is_the_same(one: pl.Expr, two: pl.Expr) -> bool:
@@ -232,9 +233,9 @@ def _is_the_same(one: pl.Expr, two: pl.Expr) -> bool:
 
 
 def reading_values(
-    tallies: Sequence[Tally], taken: Collection[str], put: Callable[[str, str], None]
-) -> tuple[Tally, ...]:
-    """Return the tallies, for engines that run no expressions: those that count nulls read a further column instead.
+    specs: Sequence[HistogramSpec], taken: Collection[str], put: Callable[[str, str], None]
+) -> tuple[HistogramSpec, ...]:
+    """Return the specs, for engines that run no expressions: those that count nulls read a further column instead.
 
     `put` is called with the name of the new column, which is none of `taken` in any case, and that of the old one: the
     new one must have a value (an integer) exactly where the old one is null.
@@ -242,28 +243,30 @@ def reading_values(
     names: dict[str, str] = {}
     used = {name.lower() for name in taken}  # to most engines, names of other case are the same
 
-    def read(tally: Tally) -> Tally:
-        if tally.coding != OneCode(nulls=True):
-            return tally
-        name = tally.names[0]
+    def read(spec: HistogramSpec) -> HistogramSpec:
+        if spec.binning != OneCode(nulls=True):
+            return spec
+        name = spec.names[0]
         if name not in names:
             names[name] = next(free for i in count() if (free := f"null{i}") not in {*used, *names.values()})
             put(names[name], name)
-        return replace(tally, columns=(pl.col(names[name]),), types=(pl.Int64(),), evidence=_OF_VALUES)
+        return replace(spec, columns=(pl.col(names[name]),), types=(pl.Int64(),), evidence=_OF_VALUES)
 
-    return tuple(map(read, tallies))
-
-
-def alike(tallies: Sequence[Tally]) -> list[list[int]]:
-    """Return the positions of tallies that differ in their weights alone, together: they keep the same rows."""
-    return gathered(tallies, Tally.counts_like)
+    return tuple(map(read, specs))
 
 
-def gathered(tallies: Sequence[Tally], goes_with: Callable[[Tally, Tally], bool]) -> list[list[int]]:
-    """Return the positions of tallies, together where one goes with the first of the others."""
+def alike(specs: Sequence[HistogramSpec]) -> list[list[int]]:
+    """Return the positions of specs that differ in their weights alone, together: they keep the same rows."""
+    return gathered(specs, HistogramSpec.counts_like)
+
+
+def gathered(
+    specs: Sequence[HistogramSpec], goes_with: Callable[[HistogramSpec, HistogramSpec], bool]
+) -> list[list[int]]:
+    """Return the positions of specs, together where one goes with the first of the others."""
     found: list[list[int]] = []
-    for number, tally in enumerate(tallies):
-        together = next((numbers for numbers in found if goes_with(tally, tallies[numbers[0]])), None)
+    for number, spec in enumerate(specs):
+        together = next((numbers for numbers in found if goes_with(spec, specs[numbers[0]])), None)
         if together is None:
             found.append([number])
         else:
@@ -284,7 +287,7 @@ class PerPerson:
     """What the private rows are replaced by before anything else: one row for each person, of numbers.
 
     Their columns are `ROWS`, `GROUPS` and `ROWS_IN_GROUP`, of Int64. Only rows of listed groups count, and a person
-    without any has no row here. With `cut` there is `ROWS_CUT`, too: for the tally that loses most, how many rows are
+    without any has no row here. With `cut` there is `ROWS_CUT`, too: for the spec that loses most, how many rows are
     left out. Let `limits.rows_per_group` leave s rows in k groups. Then `limits.groups` random ones of more groups keep
     s·groups/k on average, to the nearest whole number (ties up), and `limits.rows` at most that many. Where people
     count, a row is one code in one group.
@@ -296,21 +299,21 @@ class PerPerson:
     keys
         Public groups, as of `Work`. None: one group.
     cut
-        If any, only those people have a row here of whom the limits of at least one of these tallies leave out
+        If any, only those people have a row here of whom the limits of at least one of these specs leave out
         something that is evidence for it, or whose weights in a group and code are clipped together
-        (`Weighing.of_person`). That follows from numbers of rows, codes and groups, and from sums: no order is drawn.
+        (`RowWeight.of_person`). That follows from numbers of rows, codes and groups, and from sums: no order is drawn.
     """
 
     privacy_unit: PrivacyUnit
     keys: pl.DataFrame | None = None
-    cut: tuple[Tally, ...] = ()
+    cut: tuple[HistogramSpec, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class Product:
     """All combinations of public values as keys, never made: group i is the i-th, the last column running fastest.
 
-    Only the groups that have rows come back for each tally: as the codes of one group (`Work.histogram`).
+    Only the groups that have rows come back for each spec: as the codes of one group (`Work.histogram`).
 
     Parameters
     ----------
@@ -353,9 +356,9 @@ class Work:
         person of its own, and nothing is bounded.
     keys
         The public groups: row i is group i. The columns have the names and types of private ones (of a Categorical: its
-        text). They hold no null and repeat no row. None: one group. With a `Product` tallies have one code, and no
+        text). They hold no null and repeat no row. None: one group. With a `Product` specs have one code, and no
         weights.
-    tallies
+    specs
         The histograms, each once: outputs that need the same one share it.
     outputs
         What is drawn from them.
@@ -369,7 +372,7 @@ class Work:
 
     privacy_unit: PrivacyUnit | None
     keys: pl.DataFrame | Product | None
-    tallies: tuple[Tally, ...]
+    specs: tuple[HistogramSpec, ...]
     outputs: tuple[Output, ...]
     rows: Callable[..., pl.LazyFrame]
     per_person: PerPerson | None = None
@@ -392,7 +395,7 @@ class Work:
         """Draw for every output once, and return the keys and what was drawn; columns are named by their places."""
         columns = self.keys.get_columns() if isinstance(self.keys, pl.DataFrame) else []
         for output in self.outputs:
-            columns += output.drawn([histograms[tally] for tally in output.tallies])
+            columns += output.drawn([histograms[spec] for spec in output.specs])
         return pl.DataFrame([column.alias(str(place)) for place, column in enumerate(columns)])
 
     def presented(self, drawn: pl.DataFrame, presentation: Presentation) -> pl.DataFrame:
@@ -469,24 +472,25 @@ class Engine(ABC, Generic[Released]):
     once. The duties:
 
     1. **Before the charge** (`schema`, `prepare`, `distinct`) no row is read. Their errors are free and depend on
-       public things only: names, types, the query. `schema` is asked for the columns of tallies and keys; that the
+       public things only: names, types, the query. `schema` is asked for the columns of specs and keys; that the
        privacy unit is a column too, `prepare` must see to, unless expressions are run (a release then knows it from
        `schema`).
     2. **Evidence first.** A run leaves out rows whose person is null or NaN in a column of the unit, rows of keys that
-       are not listed (null equals no key), and, in each tally, rows whose code is `coding.size`. -0.0 and 0.0 are one
+       are not listed (null equals no key), and, in each spec, rows whose code is `binning.size`. -0.0 and 0.0 are one
        person. People differ where one column of the unit does: ("a", "bc") is not ("ab", "c").
     3. **Then bounds, by one order.** Each release gives every person a random number for each of their groups and one
        for each of their rows. These numbers depend on that person's own rows and on fresh random words alone, never on
-       another person's rows or on the order of rows; those of groups are never made from those of rows. All tallies
+       another person's rows or on the order of rows; those of groups are never made from those of rows. All specs
        use the same numbers. Where people are counted (`people`), rows of a person with the same group and code are one
        from here on: its number is the smallest of theirs, its weight the sum of theirs, clipped to
-       `weighing.of_person`. `limits` looks only at rows that are evidence for its tally. It keeps the groups with the
+       `row_weight.of_person`. `limits` looks only at rows that are evidence for its spec. It keeps the groups with the
        smallest numbers, in each of them the rows with the smallest numbers, and of what is left the rows with the
-       smallest numbers; None is no bound. So one pass over each person's rows serves all tallies.
+       smallest numbers; None is no bound. So one pass over each person's rows serves all specs.
     4. **Then counting.** The weight of a code in a group is the sum of the weights of what stays there: without a
-       weighing the number of rows, or of distinct people (`people`). Where `Work.privacy_unit` is None, every row is a
-       person.
-    5. **The same codes.** A row has the code that `coding.encoder()` gives it, and the weight of `weighing.weigher()`,
+       row weight the number of rows, or of distinct people (`people`). Where `Work.privacy_unit` is None, every row is
+       a person.
+    5. **The same codes.** A row has the code that `binning.encoder()` gives it, and the weight of
+       `row_weight.weigher()`,
        whatever arithmetic found it.
     6. **One draw.** Every public group is drawn exactly once for each output, also one without rows, and also where a
        task is run again. `Work.assemble` does it for histograms that are at hand. What was drawn (`Drawn`) is kept as
@@ -589,7 +593,7 @@ class LocalEngine(Engine[pl.DataFrame]):
 
     @abstractmethod
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
-        """Return what makes the histogram of each tally, in their order, each with a size for every public group."""
+        """Return what makes the histogram of each spec, in their order, each with a size for every public group."""
 
     @abstractmethod
     def prepare_people_by_key(self, work: KeyWork) -> Callable[[], tuple[pl.DataFrame, Ints]]:

@@ -16,7 +16,7 @@ from dp_polars._base.numbers import given, kind_of_frame, one_of, plural
 from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._steps.gate import adds_floats, fitting, one_output_each, refuse_patterns, row_by_row
 from dp_polars._steps.nodes import is_opaque, parts_of
-from dp_polars._steps.person_gate import Taken, looks_at_people, of_groups, over_people
+from dp_polars._steps.person_gate import TakenApart, looks_at_people, of_groups, over_people
 from dp_polars._steps.person_rules import refuse_company
 from dp_polars._steps.polars_rows import by_name, is_a_person
 
@@ -108,7 +108,7 @@ class PersonGroups(Step):
         return run
 
 
-def windows(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: PrivacyUnit | None, call: str) -> tuple[Taken, Run]:
+def windows(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: PrivacyUnit | None, call: str) -> tuple[TakenApart, Run]:
     """Return expressions with windows taken apart, and what makes the columns that they need."""
     taken = over_people(exprs, schema, unit, call)
     person = is_a_person(unit or (), schema)
@@ -187,7 +187,7 @@ class Joining(Step):
         return None
 
     @abstractmethod
-    def further(self, *sources: pl.Schema) -> Proved:
+    def further(self, *sources: pl.Schema) -> CheckedPipeline:
         """Return the steps on the further rows alone, proved on the columns of their sources."""
 
     @abstractmethod
@@ -379,7 +379,7 @@ class Join(Step):
 
 
 @dataclass(frozen=True)
-class Proved:
+class CheckedPipeline:
     """Steps that were proved, each once, on the columns that it finds: the first of `schemas`, then the next one.
 
     `sources` has, for each step, the columns of the further sources that it reads.
@@ -394,13 +394,13 @@ class Proved:
         """The columns of all sources, in their order."""
         return self.schemas[0], *(schema for schemas in self.sources for schema in schemas)
 
-    def then(self, step: Step, unit: PrivacyUnit | None, *sources: pl.Schema) -> Proved:
+    def then(self, step: Step, unit: PrivacyUnit | None, *sources: pl.Schema) -> CheckedPipeline:
         """Return these steps and one more, proved on the columns after them and on those of its further sources."""
         schema = self.schemas[-1]
         run = step.proved(schema, unit, *sources) if isinstance(step, Joining) else step.proved(schema, unit)
         after = run(*(pl.LazyFrame(schema=columns) for columns in (schema, *sources))).collect_schema()
         refuse_patterns(after)
-        return Proved((*self.schemas, after), (*self.runs, run), (*self.sources, sources))
+        return CheckedPipeline((*self.schemas, after), (*self.runs, run), (*self.sources, sources))
 
     def rows(self, *frames: pl.LazyFrame, first: int = 0) -> pl.LazyFrame:
         """Return the rows after all steps, or those from `first` on; refuse columns that nothing proved.
@@ -420,7 +420,7 @@ class Proved:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Pipeline:
     """Who is protected and how, the row-by-row steps so far, and the name of the data whose answers are kept.
 
     `files` says what the files were when they were protected, `unchecked` whether what made the rows is not looked at.
@@ -433,7 +433,7 @@ class Recipe:
     dataset: str | None = None
     files: tuple[Identity, ...] = ()
     unchecked: bool = False
-    proof: Proved | None = field(default=None, repr=False, compare=False)
+    proof: CheckedPipeline | None = field(default=None, repr=False, compare=False)
 
     @property
     def calibration(self) -> Protection:
@@ -491,12 +491,12 @@ class Recipe:
             raise TypeError(msg)
         return given
 
-    def then(self, step: Step, *sources: pl.Schema) -> Recipe:
-        """Return the recipe with one more step, proved on its further sources if the other steps are."""
+    def then(self, step: Step, *sources: pl.Schema) -> Pipeline:
+        """Return the pipeline with one more step, proved on its further sources if the other steps are."""
         proof = None if self.proof is None else self.proof.then(step, self.protection.unit, *sources)
         return replace(self, steps=(*self.steps, step), proof=proof)
 
-    def proved(self, *sources: pl.Schema) -> Proved:
+    def proved(self, *sources: pl.Schema) -> CheckedPipeline:
         """Return all steps, proved on columns of all sources; what is proved already is not proved again."""
         if self.proof is not None and self.proof.of_sources == sources:
             return self.proof
@@ -520,7 +520,7 @@ class Recipe:
                 )
                 raise TypeError(msg)
         refuse_patterns(schema)
-        proof, left = Proved((schema,)), iter(others)
+        proof, left = CheckedPipeline((schema,)), iter(others)
         for step in self.steps:
             further = len(step.origins) if isinstance(step, Joining) else 0
             proof = proof.then(step, unit, *islice(left, further))

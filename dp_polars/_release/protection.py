@@ -78,8 +78,8 @@ class Layout:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """What one tally keeps of people's rows.
+class BoundedRows:
+    """What one spec keeps of people's rows.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class Asked:
 
 @dataclass(frozen=True, eq=False)
 class Stays:
-    """What stays for a tally.
+    """What stays for a spec.
 
     Parameters
     ----------
@@ -114,11 +114,11 @@ class Stays:
 
 
 def keep(
-    lengths: Ints, groups: NDArray[np.integer], tallies: Sequence[Asked], words: WordSource | None = None
+    lengths: Ints, groups: NDArray[np.integer], specs: Sequence[BoundedRows], words: WordSource | None = None
 ) -> list[Stays]:
-    """Return what stays for each tally, by one order of each person's groups and one of each person's rows.
+    """Return what stays for each spec, by one order of each person's groups and one of each person's rows.
 
-    Both are uniformly random, independent of each other, and chosen by words of that person's own. A tally keeps, of
+    Both are uniformly random, independent of each other, and chosen by words of that person's own. A spec keeps, of
     its evidence, the first `limits.groups` groups, in each the first `limits.rows_per_group` rows, and of these the
     first `limits.rows`. Where people count, a code comes where its first row does. Orders are drawn only where a bound
     binds.
@@ -129,13 +129,13 @@ def keep(
         Shape (p,): rows of each person; they add up to n.
     groups
         Shape (n,): the group of each row, person after person, and of each person group after group.
-    tallies
+    specs
         What is kept.
     """
     words = words or system_words()
     people, owner = len(lengths), owners(lengths)
     pair, person = _runs(owner, begin_runs(owner) | begin_runs(groups))
-    views = [_View.of(asked, pair, len(person)) for asked in tallies]
+    views = [_View.of(asked, pair, len(person)) for asked in specs]
     over_groups, over_rows, over_pair = np.zeros(people, bool), np.zeros(people, bool), np.zeros(len(person), bool)
     for limits, counts in ((view.limits, view.counts) for view in views):
         if limits.groups is not None:
@@ -145,34 +145,34 @@ def keep(
         if limits.rows is not None:
             most = counts if limits.rows_per_group is None else np.minimum(counts, limits.rows_per_group)
             over_rows |= np.bincount(person, most, people) > limits.rows
-    by_group = _Order.drawn(over_groups[person], person, words)
+    by_group = _RandomOrder.drawn(over_groups[person], person, words)
     if over_rows.any():
-        by_row = _Order.drawn((over_pair | over_rows[person])[pair], person[pair], words)
+        by_row = _RandomOrder.drawn((over_pair | over_rows[person])[pair], person[pair], words)
         by_pair = by_row.within(pair)
     else:  # only the order within each pair is looked at
-        by_row = by_pair = _Order.drawn(over_pair[pair], pair, words)
+        by_row = by_pair = _RandomOrder.drawn(over_pair[pair], pair, words)
     return [view.stays(pair, by_group, by_pair, by_row) for view in views]
 
 
 @dataclass(frozen=True, eq=False)
-class _Order:
+class _RandomOrder:
     """Some items one after the other, those of one label together."""
 
     items: Ints
     first: Ints  # where each label begins
 
     @classmethod
-    def drawn(cls, some: Marks, labels: Ints, words: WordSource) -> _Order:
+    def drawn(cls, some: Marks, labels: Ints, words: WordSource) -> _RandomOrder:
         """Return the marked items by label, which ascends already, in a random order where it is equal."""
         items = np.flatnonzero(some)
         labels = labels[items]
         return cls(items[_shuffle(labels, words)], run_starts(labels))
 
-    def within(self, labels: Ints) -> _Order:
+    def within(self, labels: Ints) -> _RandomOrder:
         """Return the same items by another label, in the same order where it is equal."""
         keys = labels[self.items].view(np.uint64)
         order, ascending = _placed(keys << _place_bits(keys))
-        return _Order(self.items[order], run_starts(ascending))
+        return _RandomOrder(self.items[order], run_starts(ascending))
 
     def keep_first(self, marks: Marks, most: int | None) -> None:
         """Take all marks away from the items of each label but the first `most` ones."""
@@ -186,7 +186,7 @@ class _Order:
 
 @dataclass(frozen=True, eq=False)
 class _View:
-    """What is evidence for a tally: the rows, how many count in each pair, and where people count, whose each is."""
+    """What is evidence for a spec: the rows, how many count in each pair, and where people count, whose each is."""
 
     limits: Limits
     marks: Marks  # where people count, one row of each group and code of a person
@@ -194,7 +194,7 @@ class _View:
     whose: Ints | None = None
 
     @classmethod
-    def of(cls, asked: Asked, pair: Ints, pairs: int) -> _View:
+    def of(cls, asked: BoundedRows, pair: Ints, pairs: int) -> _View:
         rows = np.arange(len(pair)) if asked.evidence is None else np.flatnonzero(asked.evidence)
         owner = pair if asked.evidence is None else pair[rows]
         if asked.codes is None:
@@ -209,7 +209,7 @@ class _View:
             whose[rows] = numbers
         return cls(asked.limits, marks, np.bincount(of_numbers, minlength=pairs), whose)
 
-    def stays(self, pair: Ints, by_group: _Order, by_pair: _Order, by_row: _Order) -> Stays:
+    def stays(self, pair: Ints, by_group: _RandomOrder, by_pair: _RandomOrder, by_row: _RandomOrder) -> Stays:
         """Return what the bounds leave."""
         marks = self.marks
         if self.whose is not None and (self.limits.rows, self.limits.rows_per_group) != (None, None):
@@ -222,7 +222,7 @@ class _View:
         by_row.keep_first(marks, self.limits.rows)
         return Stays(np.flatnonzero(marks), self.whose)
 
-    def _first(self, whose: Ints, by_row: _Order) -> Marks:
+    def _first(self, whose: Ints, by_row: _RandomOrder) -> Marks:
         """Mark the first row of each group and code of a person; where no order was drawn, the one that is marked."""
         marks, first = np.zeros(len(whose), bool), np.empty(whose.max(initial=-1) + 1, np.int64)
         for order in (np.flatnonzero(self.marks), by_row.items[::-1]):  # where it is written to again, the last stays
@@ -236,7 +236,7 @@ def random_few(lengths: Ints, most: int, words: WordSource) -> Marks:
     """Return which items stay, shape (n,): `most` random ones of each owner who has more, all of the others'."""
     owner = owners(lengths)
     stays = np.ones(len(owner), bool)
-    _Order.drawn((lengths > most)[owner], owner, words).keep_first(stays, most)
+    _RandomOrder.drawn((lengths > most)[owner], owner, words).keep_first(stays, most)
     return stays
 
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Generic
 
 import polars as pl
 
-from dp_polars._accounting.ledger import Question, RowsOf
-from dp_polars._base.process import deaf, ipc_of, sha256_of, shown, warn
-from dp_polars._bins.binning import CategoryCoding
+from dp_polars._accounting.ledger import RowsOf, StoredQuestion
+from dp_polars._base.process import ipc_of, sha256_of, shown, silenced, warn
+from dp_polars._bins.binning import CategoryBinning
 from dp_polars._release.contract import AS_DRAWN, Engine, Product, Released, UnreadableError, Work
 from dp_polars._release.pipeline import Joining
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting.budget import Budget
     from dp_polars._accounting.claims import Claim
-    from dp_polars._accounting.ledger import Question
+    from dp_polars._accounting.ledger import StoredQuestion
     from dp_polars._questions.question import Asked
     from dp_polars._release.contract import Drawn, Engine, KeyWork, Presentation, Released
-    from dp_polars._release.pipeline import Proved, Step
+    from dp_polars._release.pipeline import CheckedPipeline, Step
     from dp_polars._release.request import AnyRequest, Ask
 
 
 def question_of(
     request: AnyRequest[Asked], engine: Engine[Released], work: object, preparation: str, *datasets: str
-) -> Question:
+) -> StoredQuestion:
     """Return what is asked of data sets, one for each table that is read, in words and as a text.
 
     `preparation` is the text of what made the rows: another preparation is another data set.
@@ -48,11 +48,11 @@ def question_of(
     TypeError
         If the question holds something that has no text.
     """
-    proved = request.proved_on(engine, ())
-    schema, recipe, live = proved.schemas[0], request.recipe, partial(_read, request, proved)
+    proved = request.checked_on(engine, ())
+    schema, pipeline, live = proved.schemas[0], request.pipeline, partial(_read, request, proved)
     # An engine that runs no expressions has no steps, and the types of its columns stand in the work.
     read = live(0) if engine.runs_expressions else []
-    if not any(step.looks_at_order for step in recipe.steps):
+    if not any(step.looks_at_order for step in pipeline.steps):
         read.sort()
     parts = {
         "dp_polars": import_module("dp_polars").__version__,
@@ -63,15 +63,17 @@ def question_of(
         "request": _kind(request),
         "protection": written(request.protection),
         "columns": written([pl.Schema((name, schema[name]) for name in read), *proved.of_sources[1:]]),
-        "steps": written(_parts(recipe.steps, proved, live)),
+        "steps": written(_parts(pipeline.steps, proved, live)),
         "work": written(work, but="rows"),
     }
     words = ", ".join(map(str, request.asks))
     loss = f"{request.loss}, delta={float(request.delta)!r}" if request.delta else str(request.loss)
-    return Question(" and ".join(datasets), words, loss, engine.mark(), json.dumps(parts))
+    return StoredQuestion(" and ".join(datasets), words, loss, engine.mark(), json.dumps(parts))
 
 
-def _parts(steps: Sequence[Step], proved: Proved, live: Callable[[int], Sequence[str]]) -> list[tuple[object, ...]]:
+def _parts(
+    steps: Sequence[Step], proved: CheckedPipeline, live: Callable[[int], Sequence[str]]
+) -> list[tuple[object, ...]]:
     """Return all that decides what steps do, of joins also the steps on the other side, where every column is live."""
     parts = []
     for number, step in enumerate(steps):
@@ -84,7 +86,7 @@ def _parts(steps: Sequence[Step], proved: Proved, live: Callable[[int], Sequence
     return parts
 
 
-def _read(request: AnyRequest[Asked], proved: Proved, first: int) -> list[str]:
+def _read(request: AnyRequest[Asked], proved: CheckedPipeline, first: int) -> list[str]:
     """Return which columns the steps from `first` on and the outputs read, as Polars' optimizer finds it."""
     schema = proved.schemas[first]
     joined = (columns for sources in proved.sources[first:] for columns in sources)
@@ -211,7 +213,7 @@ class _Ready(Generic[Released]):
 
     part: Part[Released]
     run: Callable[[], Drawn[Released]] | None
-    question: Question | None
+    question: StoredQuestion | None
     answer: Drawn[Released] | None
 
 
@@ -253,7 +255,7 @@ def release_all(parts: Sequence[Part[Released]], budget: Budget | None, *, fresh
             [entry for one in drawn for entry in one.part.entries],
             privacy_unit=protection.privacy_unit,
             neighboring_relation=protection.neighboring_relation,
-            unchecked=any(one.part.request.recipe.is_unchecked for one in drawn),
+            unchecked=any(one.part.request.pipeline.is_unchecked for one in drawn),
         )
     if not drawn:
         return [one.answer.presented() for one in ready if one.answer is not None]
@@ -263,7 +265,7 @@ def release_all(parts: Sequence[Part[Released]], budget: Budget | None, *, fresh
     try:
         if all(one.run is not None for one in drawn):
             with shown(parts[0].engine.step):
-                released = deaf(_kept_and_shown)(ready, budget)
+                released = silenced(_kept_and_shown)(ready, budget)
     except (Exception, pl.exceptions.PanicException):
         released = None
     for one in drawn:
@@ -282,8 +284,8 @@ def _ready(part: Part[Released], budget: Budget | None, *, fresh: bool) -> _Read
     with suppress(UnreadableError):  # that it failed says something of the rows, so it is paid for
         work, run = prepare(request, engine, presentation)
     if run is not None and work is not None:
-        if budget is not None and request.recipe.datasets is not None:
-            question = _question(request, engine, work, budget, request.recipe.datasets)
+        if budget is not None and request.pipeline.datasets is not None:
+            question = _question(request, engine, work, budget, request.pipeline.datasets)
         if budget is not None and question is not None:
             packed = None if fresh else _kept_answer(question, budget)
             if packed is not None:
@@ -305,7 +307,7 @@ def _kept_and_shown(ready: Sequence[_Ready[Released]], budget: Budget | None) ->
 
 def _question(
     request: AnyRequest[Asked], engine: Engine[Released], work: object, budget: Budget, datasets: tuple[str, ...]
-) -> Question | None:
+) -> StoredQuestion | None:
     """Return what is asked of data sets that have names; None where what made their rows has no text.
 
     Refuse other rows in memory than those that the names stood for before.
@@ -336,7 +338,7 @@ def _tell(what: str, request: AnyRequest[Asked]) -> None:
         _log.info("The release of %s %s.", asked, what)
 
 
-def _kept_answer(question: Question, budget: Budget) -> bytes | None:
+def _kept_answer(question: StoredQuestion, budget: Budget) -> bytes | None:
     """Return what the budget keeps as drawn for the question, and say so; None if there is none."""
     found = budget.kept(question)
     if found is None:
@@ -358,7 +360,7 @@ def _kept_answer(question: Question, budget: Budget) -> bytes | None:
     return packed
 
 
-def _keep_answers(answers: Sequence[tuple[Question, Drawn[Released]]], budget: Budget) -> None:
+def _keep_answers(answers: Sequence[tuple[StoredQuestion, Drawn[Released]]], budget: Budget) -> None:
     """Keep what is charged and drawn, all or none. If that fails it is released all the same, and charged again."""
     if not answers:
         return
@@ -369,7 +371,7 @@ def _keep_answers(answers: Sequence[tuple[Question, Drawn[Released]]], budget: B
         _log.warning("The answer about %s could not be kept: asked again, it is charged again.", names)
 
 
-@deaf
+@silenced
 def prepare(
     request: AnyRequest[Asked], engine: Engine[Released], presentation: Presentation = AS_DRAWN
 ) -> tuple[Work | KeyWork, Callable[[], Drawn[Released]]]:
@@ -384,15 +386,15 @@ def _check_public_values(work: Work, engine: Engine[Released]) -> None:
     for listed in [one.to_frame() for one in keys.values] if isinstance(keys, Product) else [keys]:
         if listed is not None:
             _check_distinct(listed, "keys", engine)
-    seen: set[tuple[str, CategoryCoding]] = set()
+    seen: set[tuple[str, CategoryBinning]] = set()
     for output in work.outputs:
         cut = () if work.per_person is None else work.per_person.cut
-        for tally in (*(work.tallies[number] for number in output.tallies), *cut):
-            if isinstance(tally.coding, CategoryCoding):
-                name = next(iter(tally.columns[0].meta.root_names()), "")
-                if (name, tally.coding) not in seen:
-                    seen.add((name, tally.coding))
-                    candidates = tally.coding.values.alias(name).to_frame()
+        for spec in (*(work.specs[number] for number in output.specs), *cut):
+            if isinstance(spec.binning, CategoryBinning):
+                name = next(iter(spec.columns[0].meta.root_names()), "")
+                if (name, spec.binning) not in seen:
+                    seen.add((name, spec.binning))
+                    candidates = spec.binning.values.alias(name).to_frame()
                     _check_distinct(candidates, f"Output {output.name!r}: candidates", engine)
 
 

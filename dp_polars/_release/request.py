@@ -24,9 +24,18 @@ from dp_polars._bins.candidates import MOST, NO_FLOATS, Categories, size_of
 from dp_polars._questions.measures import BETA, Count, Multiple, at_most, error_95, with_loss_for
 from dp_polars._questions.question import Asked, HistogramQuery
 from dp_polars._release import shares
-from dp_polars._release.contract import Engine, Output, Presentation, Product, Released, Tally, Work, names_of_ends
+from dp_polars._release.contract import (
+    Engine,
+    HistogramSpec,
+    Output,
+    Presentation,
+    Product,
+    Released,
+    Work,
+    names_of_ends,
+)
 from dp_polars._release.explained import Explained
-from dp_polars._release.pipeline import Proved
+from dp_polars._release.pipeline import CheckedPipeline
 from dp_polars._release.protection import OneRowEach
 from dp_polars._steps.gate import row_by_row
 
@@ -39,9 +48,9 @@ if TYPE_CHECKING:
     from dp_polars._bins.candidates import Values
     from dp_polars._questions.question import Asked, Columns
     from dp_polars._release.contract import KeyWork
-    from dp_polars._release.pipeline import Recipe
+    from dp_polars._release.pipeline import Pipeline
     from dp_polars._release.protection import Protection
-    from dp_polars._release.shares import Taken
+    from dp_polars._release.shares import UnitTaken
 
 
 # Column -> its public values (their cross product), or a frame of combinations (also an Arrow table).
@@ -248,15 +257,15 @@ class Ask(Generic[AskedT]):
 class AnyRequest(ABC, Generic[AskedT]):
     """The steps, the public keys and the outputs, each with its claim. It never changes, and holds no private row."""
 
-    recipe: Recipe
+    pipeline: Pipeline
     keys: pl.DataFrame | Product | None
     asks: tuple[Ask[AskedT], ...]
-    taken: Taken | None = field(default=None, kw_only=True)
+    taken: UnitTaken | None = field(default=None, kw_only=True)
 
     @property
     def protection(self) -> Protection:
         """Who is protected, and by which bounds."""
-        return self.recipe.calibration
+        return self.pipeline.calibration
 
     @property
     def groups(self) -> int:
@@ -345,8 +354,8 @@ class AnyRequest(ABC, Generic[AskedT]):
         """Return the rows of `explain`, without what is said of the whole release and of another unit."""
         rows = self._explanations(engine)
         for row in rows:
-            row["note"] = " ".join([str(row["note"]), *self.recipe.left_out])
-        if self.recipe.adds_floats:
+            row["note"] = " ".join([str(row["note"]), *self.pipeline.left_out])
+        if self.pipeline.adds_floats:
             rows[0]["note"] = f"{rows[0]['note']} {_ADDS_FLOATS}"
         return rows
 
@@ -378,15 +387,15 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     def handed_over(self, *, unchecked: object) -> Self:
         """Return the same request for rows that are taken unchecked, if they are."""
-        is_unchecked = flag("unchecked", unchecked) and not self.recipe.unchecked
-        return replace(self, recipe=replace(self.recipe, unchecked=True)) if is_unchecked else self
+        is_unchecked = flag("unchecked", unchecked) and not self.pipeline.unchecked
+        return replace(self, pipeline=replace(self.pipeline, unchecked=True)) if is_unchecked else self
 
     def with_claims(self, claims: Sequence[Claim]) -> Self:
         """Return the same request with another claim for each output: of other losses, never of other bounds."""
         asks = zip(self.asks, claims, strict=True)
         return self.with_asks(ask.with_claim(claim) for ask, claim in asks)
 
-    def with_asks(self, asks: Iterable[Ask[AskedT]], taken: Taken | None = None) -> Self:
+    def with_asks(self, asks: Iterable[Ask[AskedT]], taken: UnitTaken | None = None) -> Self:
         """Return the same request with its outputs at other losses, and why they are in this unit."""
         return replace(self, asks=tuple(asks), taken=taken)
 
@@ -440,19 +449,19 @@ class AnyRequest(ABC, Generic[AskedT]):
             "protection": str(self.protection),
             "groups": self.groups,
             "loss": str(self.loss),
-            **({"unchecked": True} if self.recipe.is_unchecked else {}),
+            **({"unchecked": True} if self.pipeline.is_unchecked else {}),
             "columns": columns,
         }
 
-    def proved_on(self, engine: Engine[Released], names: Iterable[str]) -> Proved:
+    def checked_on(self, engine: Engine[Released], names: Iterable[str]) -> CheckedPipeline:
         """Return the steps, proved on the engine's columns; `names` are those that are read.
 
         Where the engine runs no expressions, a request with some is refused.
         """
         if engine.runs_expressions:
-            return self.recipe.proved(engine.schema(dict.fromkeys(names)), *engine.joined_schemas())
+            return self.pipeline.proved(engine.schema(dict.fromkeys(names)), *engine.joined_schemas())
         self._refuse_expressions(engine)
-        return Proved((engine.schema(dict.fromkeys(names)),))
+        return CheckedPipeline((engine.schema(dict.fromkeys(names)),))
 
     def _unit_and_keys(self) -> tuple[pl.Expr, ...]:
         names = dict.fromkeys([*(self.protection.unit or ()), *([] if self.keys is None else self.keys.columns)])
@@ -460,7 +469,7 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     def _refuse_expressions(self, engine: Engine[Released]) -> None:
         """Refuse steps, and outputs about anything but a column as it is."""
-        if self.recipe.steps:
+        if self.pipeline.steps:
             msg = (
                 "query must not have row operations (filter, with_columns, select, join): they are Polars expressions."
                 f"\n\nHint: do them on {engine.rows_are} first, row by row."
@@ -504,20 +513,22 @@ class Request(AnyRequest[HistogramQuery]):
     @classmethod
     def of(
         cls,
-        recipe: Recipe,
+        pipeline: Pipeline,
         keys: pl.DataFrame | None,
         asks: Iterable[Ask[HistogramQuery]],
         unit: Unit = "epsilon",
         engine: Engine[Released] | None = None,
     ) -> Request:
-        """Return the request of these outputs, under the bounds that the recipe protects people by.
+        """Return the request of these outputs, under the bounds that the pipeline protects people by.
 
         Where outputs are asked `within` an error, their losses are found in `unit`; an engine tells the types of the
         columns.
         """
         groups = 1 if keys is None else keys.height
         asks = [_asked_in(ask, unit) for ask in asks]
-        request = cls(recipe, keys, tuple(replace(ask, query=_under(recipe.calibration, ask, groups)) for ask in asks))
+        request = cls(
+            pipeline, keys, tuple(replace(ask, query=_under(pipeline.calibration, ask, groups)) for ask in asks)
+        )
         if all(ask.within is None for ask in request.asks):
             return request
         types = request.types(engine)
@@ -556,12 +567,12 @@ class Request(AnyRequest[HistogramQuery]):
 
     def bind(self, engine: Engine[Released]) -> Work:
         names = [name for ask in self.asks for column in ask.columns for name in column.meta.root_names()]
-        proved = self.proved_on(engine, names + ([] if self.keys is None else self.keys.columns))
+        proved = self.checked_on(engine, names + ([] if self.keys is None else self.keys.columns))
         schema = proved.schemas[-1]
         keys = None if self.keys is None else in_types_of(self.keys, schema)
         self._check_names_of_ends(ranges=False)
         rows = pl.LazyFrame(schema=schema)
-        tallies: list[Tally] = []
+        specs: list[HistogramSpec] = []
         outputs = []
         for ask in self.asks:
             what = f"The column of output {ask.name!r}" + ", its filter read as pl.when(…).then(…)" * ask.filtered
@@ -575,9 +586,9 @@ class Request(AnyRequest[HistogramQuery]):
                 raise type(error)(msg) from None
             protection = self.protection_of(ask)
             limits, people = protection.limits(ask.query, self.groups), protection.counts_people(ask.query)
-            positions = tuple(_place(tallies, Tally(columns, types, piece, limits, people)) for piece in needed)
+            positions = tuple(_place(specs, HistogramSpec(columns, types, piece, limits, people)) for piece in needed)
             outputs.append(Output(ask.name, ask.query, types, positions))
-        return Work(self.protection.unit, keys, tuple(tallies), tuple(outputs), proved.rows)
+        return Work(self.protection.unit, keys, tuple(specs), tuple(outputs), proved.rows)
 
     def _explanations(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
         return [self._explained(ask) | self._errors(ask, types) for ask, types in self.typed(engine)]
@@ -628,7 +639,7 @@ class Request(AnyRequest[HistogramQuery]):
             lost.append(f"drops rows beyond {in_words(dropping)} of a person, {so}")
         if (clips := self.clips(ask)) is not None:
             lost.append(clips)
-        what = "; ".join(lost) or f"no {'further ' * bool(self.recipe.left_out)}row is dropped"
+        what = "; ".join(lost) or f"no {'further ' * bool(self.pipeline.left_out)}row is dropped"
         error = f"{what[0].upper()}{what[1:]}. The error is that of the noise alone."
         if is_open:
             yield f"{str(ask.query.claim).capitalize()}: so no error is known."
@@ -712,13 +723,13 @@ def _rounded(error: float | None) -> str:
     return "?" if error is None else show(as_fraction("error", error), 3, up=True)
 
 
-def _place(tallies: list[Tally], tally: Tally) -> int:
-    """Return the position of a tally among those that there are, or of a new one."""
-    for position, placed in enumerate(tallies):
-        if tally.counts_like(placed) and tally.weighing == placed.weighing:
+def _place(specs: list[HistogramSpec], spec: HistogramSpec) -> int:
+    """Return the position of a spec among those that there are, or of a new one."""
+    for position, placed in enumerate(specs):
+        if spec.counts_like(placed) and spec.row_weight == placed.row_weight:
             return position
-    tallies.append(tally)
-    return len(tallies) - 1
+    specs.append(spec)
+    return len(specs) - 1
 
 
 def with_ends(released: pl.DataFrame, asks: Iterable[Ask[Asked]]) -> pl.DataFrame:

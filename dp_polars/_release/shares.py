@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _WHOLE = 100
 
 
-class Taken(NamedTuple):
+class UnitTaken(NamedTuple):
     """In which unit a promise was taken.
 
     Parameters
@@ -44,7 +44,7 @@ class Taken(NamedTuple):
     other: Unit
     errors: tuple[float | None, ...]
 
-    def part(self, first: int, number: int) -> Taken:
+    def part(self, first: int, number: int) -> UnitTaken:
         """Return the same of some of the outputs."""
         return self._replace(errors=self.errors[first : first + number])
 

@@ -160,7 +160,7 @@ def _opened(frame: PrivateRows, origin: Origin, opened: Opened) -> Source:
 class WithoutRows:
     """What may be bound to private rows, under `_sources`, and is pickled only without them. It never changes.
 
-    `_sources` are the rows of every origin of a recipe, in their order; empty where they are yet to come.
+    `_sources` are the rows of every origin of a pipeline, in their order; empty where they are yet to come.
     """
 
     _sources: tuple[pl.LazyFrame, ...]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from polars._typing import PolarsDataType
 
-    from dp_polars._steps.nodes import Step
+    from dp_polars._steps.nodes import ExprNode
     from dp_polars._steps.rules import Rule
 
 
@@ -47,12 +47,12 @@ class Body:
     `parts` are the steps, each on columns; `refused` says what else there is. `together` puts all in place again.
     """
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: ExprNode) -> None:
         dtype: Any = step.inputs[0].dtypes()[0]
         self.columns: dict[str, Any] = {"element": dtype.inner}
         self.made: dict[str, Tree] = {"element": "Element"}
         self.lengths = {"element": "each"}  # whether a column has one value for each element, for some, or one
-        self.parts: list[Step] = []
+        self.parts: list[ExprNode] = []
         self.refused, self.rewritten = "", False
         self.whole = self.part(self.lowered(deepcopy(step.tree["Eval"]["evaluation"])))
         if (
@@ -290,13 +290,13 @@ class Gate:
     def __init__(self, what: str) -> None:
         self.what = what
 
-    def refusal(self, step: Step, rule: Rule, details: str = "") -> ValueError:
+    def refusal(self, step: ExprNode, rule: Rule, details: str = "") -> ValueError:
         """Return the error that says what is refused, why, and what to write instead."""
         if step.kind == "unknown" and step.parameters:
             details = f" ({step.parameters})"
         return ValueError(rule.message(self.what, shown(step), details))
 
-    def walk(self, step: Step) -> None:
+    def walk(self, step: ExprNode) -> None:
         """Refuse a step for which there is a rule, and its inputs first of all."""
         if step.kind in {"column", "literal"}:
             return
@@ -313,13 +313,13 @@ class Gate:
             self.refuse_by(self.listed, step)
         self.prove(step)
 
-    def refuse_by(self, table: tuple[Rule, ...], step: Step) -> None:
+    def refuse_by(self, table: tuple[Rule, ...], step: ExprNode) -> None:
         """Refuse a step by the first rule of a table that does."""
         for rule in table:
             if rule.refuses(step):
                 raise self.refusal(step, rule)
 
-    def prove(self, step: Step) -> None:
+    def prove(self, step: ExprNode) -> None:
         """Do what is left to do with a step that no rule refuses."""
 
 
@@ -330,7 +330,7 @@ class _ExpressionGate(Gate):
         super().__init__(what)
         self.rewritten = False
 
-    def walk(self, step: Step) -> None:
+    def walk(self, step: ExprNode) -> None:
         """Walk a step in other words, where there are some that need no refusal."""
         tree = None
         with suppress(PolarsError):  # the walk says what is wrong
@@ -342,7 +342,7 @@ class _ExpressionGate(Gate):
         self.rewritten = True
         self.walk(nodes.read(step.tree, step.frame))
 
-    def prove(self, step: Step) -> None:
+    def prove(self, step: ExprNode) -> None:
         if step.name == "a name":
             return
         rewrite = None
@@ -365,7 +365,7 @@ class _ExpressionGate(Gate):
         else:
             self.rewritten |= rewriting.after_trial(step)
 
-    def prove_elements(self, step: Step) -> None:
+    def prove_elements(self, step: ExprNode) -> None:
         """Prove what an expression does to the elements of a row's own list."""
         body = Body(step)
         if body.refused:
@@ -379,7 +379,7 @@ class _ExpressionGate(Gate):
 
 
 def _as_run(
-    step: Step, rewrite: Callable[[dict[str, Any]], dict[str, Any]] | None
+    step: ExprNode, rewrite: Callable[[dict[str, Any]], dict[str, Any]] | None
 ) -> tuple[tuple[PolarsDataType, ...], str]:
     """Return the types of the columns of a step, and the step on these alone as JSON, as it will be run."""
     tree, dtypes = trials.on_columns(step)
@@ -419,7 +419,7 @@ def _apart(expr: pl.Expr) -> pl.Expr:
     return nodes.without_nan(trials.apart(json.loads(expr.meta.serialize(format="json"))))
 
 
-def shown(step: Step) -> str:
+def shown(step: ExprNode) -> str:
     """Return how a user may have written a step."""
     ways = written(step.name)
     if step.name == "str.strptime":
@@ -428,7 +428,7 @@ def shown(step: Step) -> str:
     return f"{first} (or {', '.join(others)})" if others else first
 
 
-def _read(expr: pl.Expr, frame: pl.LazyFrame, what: str) -> tuple[Any, Step]:
+def _read(expr: pl.Expr, frame: pl.LazyFrame, what: str) -> tuple[Any, ExprNode]:
     """Return an expression as JSON, and its steps on Categories of our own."""
     try:
         tree = json.loads(expr.meta.serialize(format="json"))

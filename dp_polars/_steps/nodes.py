@@ -78,7 +78,7 @@ _OPERATOR_NAMES = {
 
 
 @dataclass(frozen=True)
-class Step:
+class ExprNode:
     """A node of an expression, in words that a serialized expression and a plan have in common.
 
     Its `kind` is "column", "literal", "series", "operator", "cast", "function", "other" (names, when-then:
@@ -88,7 +88,7 @@ class Step:
 
     kind: str
     name: str
-    inputs: Sequence[Step]
+    inputs: Sequence[ExprNode]
     dtypes: Callable[[], Sequence[PolarsDataType]]
     parameters: Any = None
     tree: Any = None
@@ -117,12 +117,12 @@ def function_name(name: str, namespace: str | None = None) -> str:
     return _NAMESPACES.get(namespace, f"{namespace.lower()}.") + snake
 
 
-def read(tree: Any, frame: pl.LazyFrame) -> Step:  # noqa: ANN401
+def read(tree: Any, frame: pl.LazyFrame) -> ExprNode:  # noqa: ANN401
     """Return the steps of an expression serialized as JSON, on the columns of `frame`."""
 
-    def step(kind: str, name: str, *inputs: object, parameters: object = None) -> Step:
+    def step(kind: str, name: str, *inputs: object, parameters: object = None) -> ExprNode:
         steps = [read(value, frame) for value in inputs]
-        return Step(kind, name, steps, dtypes, parameters, tree, frame=frame)
+        return ExprNode(kind, name, steps, dtypes, parameters, tree, frame=frame)
 
     @cache
     def dtypes() -> Sequence[PolarsDataType]:
@@ -169,7 +169,7 @@ def write(tree: dict[str, Any]) -> pl.Expr | None:
     return expr if json.loads(expr.meta.serialize(format="json")) == tree else None
 
 
-def bases(*steps: Step) -> set[DataTypeClass]:
+def bases(*steps: ExprNode) -> set[DataTypeClass]:
     """Return the classes of the types of the steps' results, nested ones among them."""
     return {part.base_type() for step in steps for dtype in step.dtypes() for part in parts_of(dtype)}
 

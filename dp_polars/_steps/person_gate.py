@@ -21,7 +21,7 @@ from dp_polars._base.column_types import as_arguments
 from dp_polars._base.column_types import shown as shown_unit
 from dp_polars._steps import nodes, person_rules, trials, whole_numbers
 from dp_polars._steps.gate import adds_floats, fitting, in_full, row_by_row, shown
-from dp_polars._steps.nodes import FUNCTIONS, Step, is_opaque
+from dp_polars._steps.nodes import FUNCTIONS, ExprNode, is_opaque
 from dp_polars._steps.rewriting import SPELLINGS, filled
 from dp_polars._steps.whole_numbers import nested_of_one_kind, of_one_kind
 
@@ -57,7 +57,7 @@ _ENDS = {} if IS_POLARS_1 else {"arg_max": pl.Expr.max, "arg_min": pl.Expr.min}
 
 
 @dataclass(frozen=True)
-class _Order:
+class _SortKeys:
     """Columns that rows are sorted by, and how."""
 
     columns: tuple[str, ...]
@@ -65,7 +65,7 @@ class _Order:
     nulls_last: tuple[bool, ...]
 
 
-_ANY_ORDER = _Order((), (), ())
+_ANY_ORDER = _SortKeys((), (), ())
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class _Value:
 
     tree: Tree
     is_one: bool = True
-    order: _Order | None = None
+    order: _SortKeys | None = None
     along: bool = False
     where: str | None = None
 
@@ -89,12 +89,12 @@ class _Group:
 
     keys: tuple[str, ...]
     constant: frozenset[str]
-    order: _Order | None = None
+    order: _SortKeys | None = None
     is_row: bool = False
 
 
 @dataclass
-class Taken:
+class TakenApart:
     """Expressions taken apart.
 
     `rows` are the columns of the frame whose equal values are made the same to the bit, also in the rows that go on.
@@ -131,7 +131,7 @@ class _AgainError(Exception):
     """What must be known before an expression is taken apart."""
 
 
-def _taken(make: Callable[[_Apart], None], schema: pl.Schema, unit: PrivacyUnit | None, call: str) -> Taken:
+def _taken(make: Callable[[_Apart], None], schema: pl.Schema, unit: PrivacyUnit | None, call: str) -> TakenApart:
     """Return what is taken apart; it begins again where an order must tell more rows apart."""
     needs: set[str] = set()
     while True:
@@ -152,7 +152,7 @@ def looks_at_people(exprs: Iterable[pl.Expr]) -> bool:
         return False
 
 
-def over_people(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: PrivacyUnit | None, call: str) -> Taken:
+def over_people(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: PrivacyUnit | None, call: str) -> TakenApart:
     """Take expressions apart that have one value for each row, with `over(unit, …)` in them.
 
     Parameters
@@ -187,7 +187,9 @@ def over_people(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: PrivacyUnit |
     return _taken(make, schema, unit, call)
 
 
-def of_groups(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: PrivacyUnit, keys: Sequence[str], call: str) -> Taken:
+def of_groups(
+    exprs: Sequence[pl.Expr], schema: pl.Schema, unit: PrivacyUnit, keys: Sequence[str], call: str
+) -> TakenApart:
     """Take expressions apart that have one value for each group of rows with the same keys, the unit among them.
 
     Parameters and errors are those of `over_people`. The outputs are on the keys and the finals.
@@ -225,7 +227,7 @@ class _Apart:
     def __init__(self, schema: pl.Schema, unit: PrivacyUnit | None, call: str, needs: frozenset[str]) -> None:
         self.columns, self.unit, self.call, self.needs = schema, unit, call, needs
         self.schema: dict[str, PolarsDataType] = dict(schema)
-        self.taken = Taken()
+        self.taken = TakenApart()
         self.finals: list[str] = []
         self.behind: list[str] = []  # the columns that go behind each order, so that rows that tie are the same
         self.follows_order = False  # whether a column was made that follows an order
@@ -263,7 +265,7 @@ class _Apart:
         if what not in self.needs:
             raise _AgainError(what)
 
-    def whole_order(self, order: _Order, step: str, group: _Group, *, along: bool) -> _Order:
+    def whole_order(self, order: _SortKeys, step: str, group: _Group, *, along: bool) -> _SortKeys:
         """Return an order in which rows tie only if they are the same in all that is read.
 
         Several values that follow an order must find rows that are the same in one and the same order: that of their
@@ -276,7 +278,7 @@ class _Apart:
             further += [self.taken.number] if self.taken.number else []
         further = [name for name in further if name not in order.columns]
         down, last = ((flags[:1] or (False,)) * len(further) for flags in (order.descending, order.nulls_last))
-        return _Order((*order.columns, *further), order.descending + down, order.nulls_last + last)
+        return _SortKeys((*order.columns, *further), order.descending + down, order.nulls_last + last)
 
     def follow(self, expr: pl.Expr, value: _Value, name: str, group: _Group, *keys: str) -> str:
         """Return the column of what has a value for each row that follows an order."""
@@ -285,7 +287,7 @@ class _Apart:
         self.follows_order = True
         return self.make(_over(expr, keys, self.one_way(order, value, group, keys)))
 
-    def one_way(self, order: _Order, value: _Value, group: _Group, keys: tuple[str, ...]) -> _Order:
+    def one_way(self, order: _SortKeys, value: _Value, group: _Group, keys: tuple[str, ...]) -> _SortKeys:
         """Return an order of a value, by ranks if it has several directions."""
         ways = {*zip(order.descending, order.nulls_last, strict=True)}
         # On Polars 1 a window of several columns has nulls elsewhere than one of a single column, and than `sort_by`.
@@ -297,7 +299,7 @@ class _Apart:
             rank = self.make(pl.col(name).rank("dense", descending=down).over(keys))
             ranks.append(self.make(pl.col(rank).fill_null(2**32 - 1 if last else 0)))
         flags = (False,) * len(ranks)
-        return _Order(tuple(ranks), flags, flags)
+        return _SortKeys(tuple(ranks), flags, flags)
 
     def in_order(self, name: str, step: str) -> str:
         """Return the column that values of this one are compared by: of Categoricals, their texts."""
@@ -403,7 +405,7 @@ class _Apart:
             self.need("all columns")
         return value.tree
 
-    def order_of_window(self, by: Tree, options: Tree, *, group: _Group) -> _Order:
+    def order_of_window(self, by: Tree, options: Tree, *, group: _Group) -> _SortKeys:
         """Return the order of a window; Polars has several columns as one."""
         columns, descending, last = [by], [options["descending"]], [options["nulls_last"]]
         match by:
@@ -415,7 +417,7 @@ class _Apart:
 
     def order(
         self, columns: Sequence[Tree], flags: Sequence[list[bool]], step: str, group: _Group, where: str | None = None
-    ) -> _Order:
+    ) -> _SortKeys:
         """Return an order by these columns, or by expressions, of the rows that there are."""
         names = []
         for tree in columns:
@@ -424,7 +426,7 @@ class _Apart:
                 self.refuse(person_rules.MIXED_ORDERS, _named(step))
             names.append(self.in_order(self.column(by), step))
         several = len(names)
-        return _Order(tuple(names), *((tuple(given) * several)[:several] for given in flags))
+        return _SortKeys(tuple(names), *((tuple(given) * several)[:several] for given in flags))
 
     def key_of(self, tree: Tree) -> str:
         """Return the column of a window's key; of an expression, one that is made, whatever it is named."""
@@ -433,7 +435,7 @@ class _Apart:
                 return name
         return self.make(row_by_row(in_full(tree, self.call), self.columns, self.call))
 
-    def refuse(self, rule: Rule, step: Step, details: str = "") -> NoReturn:
+    def refuse(self, rule: Rule, step: ExprNode, details: str = "") -> NoReturn:
         raise ValueError(rule.message(self.call, shown(step), details))
 
     # --- One expression of one group
@@ -540,7 +542,7 @@ class _Apart:
         if value.is_one:
             self.refuse(person_rules.ONE_ALREADY, step)
         if by is None:  # in another order they may have stood before
-            order = _Order((self.in_order(self.column(value), step.name),), *((options[flag],) for flag in _FLAGS))
+            order = _SortKeys((self.in_order(self.column(value), step.name),), *((options[flag],) for flag in _FLAGS))
         else:
             order = self.order(by, [options[flag] for flag in _FLAGS], step.name, group, value.where)
         return replace(value, order=order)
@@ -590,8 +592,8 @@ class _Apart:
     def checked(self, name: str, value: _Value) -> str:
         """Return the column of a value that a function may be given."""
         column = self.column(value)
-        of = Step("column", "a column", (), lambda: [self.schema[column]])
-        self.refuse_by_rule(Step("function", name, (of,), list))
+        of = ExprNode("column", "a column", (), lambda: [self.schema[column]])
+        self.refuse_by_rule(ExprNode("function", name, (of,), list))
         return column
 
     def sliced(self, tree: Tree, offset: int, length: int | None, group: _Group) -> _Value:
@@ -648,7 +650,7 @@ class _Apart:
         column = self.checked(name, other)
         if self.schema[column].is_float():
             column = self.one_kind(column, nan=None)
-        order = _Order((column,), (name == "max_by",), (True,))
+        order = _SortKeys((column,), (name == "max_by",), (True,))
         value = self.some(replace(value, order=order), pl.col(column).is_not_null())
         return self.hold(self.in_its_order(value, name, group).first(), group, inside=inside)
 
@@ -711,16 +713,16 @@ class _Apart:
     ) -> _Value:
         """Return the column that holds what a function of a group gives."""
         if name not in person_rules.TAKEN:
-            self.refuse_function(Step("unknown", name, (), list, parameters))
+            self.refuse_function(ExprNode("unknown", name, (), list, parameters))
         value = self.lower(inputs[0], group, inside=True) if inputs else _Value(None, is_one=False)
         frame = pl.LazyFrame(schema=self.schema)
         more = [nodes.read(tree, frame) for tree in inputs[1:]]
-        bare = Step("function", name, (), list, parameters)
+        bare = ExprNode("function", name, (), list, parameters)
         if value.is_one:
             self.refuse(person_rules.ONE_ALREADY, bare)
         column = self.column(value) if inputs else ""
-        of = Step("column", "a column", (), lambda: [self.schema[column]])
-        step = Step("function", name, [of, *more] if inputs else (), list, parameters)
+        of = ExprNode("column", "a column", (), lambda: [self.schema[column]])
+        step = ExprNode("function", name, [of, *more] if inputs else (), list, parameters)
         self.refuse_by_rule(step)
         if name in person_rules.FIRST_OF_ORDER | person_rules.ALONG_ORDER and value.order is None:
             self.refuse(person_rules.NO_ORDER, bare)
@@ -732,7 +734,7 @@ class _Apart:
             return self.of_order(name, column, write, value, group, inside=inside)
         return self.of_any_order(step, column, write, value, group, inside=inside)
 
-    def of_each_row(self, step: Step, column: str, write: _Of, value: _Value, group: _Group) -> str:
+    def of_each_row(self, step: ExprNode, column: str, write: _Of, value: _Value, group: _Group) -> str:
         """Return the column of a function that has a value for each row."""
         name, keys = step.name, self.keys_of(value, group)
         if name in person_rules.OF_EQUAL:
@@ -810,7 +812,7 @@ class _Apart:
         return _Value({"Column": self.make(_over(expr, group.keys, order))})
 
     def of_any_order(
-        self, step: Step, column: str, write: _Of, value: _Value, group: _Group, *, inside: bool
+        self, step: ExprNode, column: str, write: _Of, value: _Value, group: _Group, *, inside: bool
     ) -> _Value:
         """Return a function that has one value, whatever the order of the rows."""
         name, where = step.name, value.where
@@ -898,7 +900,7 @@ class _Apart:
         )
         return whole_numbers.variance_of(squares, shares, size, count, ddof, dtype)
 
-    def middle(self, step: Step, column: str, group: _Group, *, inside: bool) -> _Value:
+    def middle(self, step: ExprNode, column: str, group: _Group, *, inside: bool) -> _Value:
         """Return a quantile of floats, from two of them as they are, by one formula."""
         dtype, method, share = self.schema[column], "Midpoint", 0.5
         if step.name == "quantile":
@@ -941,11 +943,11 @@ class _Apart:
         self.finals.append(name)
         return _Value({"Column": name})
 
-    def refuse_function(self, step: Step) -> NoReturn:
+    def refuse_function(self, step: ExprNode) -> NoReturn:
         self.refuse_by_rule(step)
         self.refuse(person_rules.UNKNOWN, step)
 
-    def refuse_by_rule(self, step: Step) -> None:
+    def refuse_by_rule(self, step: ExprNode) -> None:
         for rule in person_rules.REFUSED:
             if rule.refuses(step):
                 self.refuse(rule, step)
@@ -1005,12 +1007,12 @@ class _Apart:
         return frame.select(expr).collect_schema().dtypes()
 
 
-def _named(name: str) -> Step:
+def _named(name: str) -> ExprNode:
     """Return a step that is told by its name alone."""
-    return Step("unknown", name, (), list)
+    return ExprNode("unknown", name, (), list)
 
 
-def _over(expr: pl.Expr, keys: Sequence[str], order: _Order | None) -> pl.Expr:
+def _over(expr: pl.Expr, keys: Sequence[str], order: _SortKeys | None) -> pl.Expr:
     if order is None or not order.columns:  # all rows are the same then
         return expr.over(keys)
     descending, nulls_last = order.descending[0], order.nulls_last[0]

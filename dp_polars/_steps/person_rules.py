@@ -11,7 +11,7 @@ import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
 from dp_polars._steps import trials, whole_numbers
-from dp_polars._steps.nodes import Step, bases, is_opaque, names
+from dp_polars._steps.nodes import ExprNode, bases, is_opaque, names
 from dp_polars._steps.rules import PEOPLE, RAISES, Rule
 from dp_polars._steps.trials import apart_type
 
@@ -62,27 +62,27 @@ _TEXT = "cast the Categorical to pl.String, and take fields and elements of nest
 _TEMPORAL = frozenset({pl.Date, pl.Datetime, pl.Duration, pl.Time})
 
 
-def _value(step: Step) -> pl.DataType | None:
+def _value(step: ExprNode) -> pl.DataType | None:
     """Return the type of what a step is about; None if it is about rows, as `pl.len()` is."""
     return next((dtype for value in step.inputs[:1] for dtype in value.dtypes()), None)  # type: ignore[return-value]
 
 
-def of_floats(step: Step) -> bool:
+def of_floats(step: ExprNode) -> bool:
     dtype = _value(step)
     return dtype is not None and dtype.is_float()
 
 
-def is_no_number(step: Step) -> bool:
+def is_no_number(step: ExprNode) -> bool:
     """Return whether values can't be added up."""
     dtype = _value(step)
     return dtype is None or not (whole_numbers.has_whole_numbers(dtype) or dtype == pl.Duration)
 
 
-def is_no_boolean(step: Step) -> bool:
+def is_no_boolean(step: ExprNode) -> bool:
     return _value(step) not in {pl.Boolean, pl.Null}
 
 
-def has_no_mean(step: Step) -> bool:
+def has_no_mean(step: ExprNode) -> bool:
     dtype = _value(step)
     return dtype is None or not (whole_numbers.has_whole_numbers(dtype) or dtype.is_temporal())
 
@@ -96,7 +96,7 @@ def is_an_integer(dtype: PolarsDataType | None) -> bool:
     return dtype is not None and dtype.is_integer() and dtype not in {pl.Int128, pl.UInt128}
 
 
-def has_no_middle(step: Step) -> bool:
+def has_no_middle(step: ExprNode) -> bool:
     dtype = _value(step)
     return not (
         is_an_integer(dtype)
@@ -104,44 +104,44 @@ def has_no_middle(step: Step) -> bool:
     )
 
 
-def has_no_one_order(step: Step) -> bool:
+def has_no_one_order(step: ExprNode) -> bool:
     """Return whether values have an order that may differ in the next scan, or none."""
     return bool(bases(*step.inputs[:1]) & {pl.Categorical, pl.List, pl.Array, pl.Struct, pl.Object})
 
 
-def is_nested(step: Step) -> bool:
+def is_nested(step: ExprNode) -> bool:
     return bool(bases(*step.inputs[:1]) & {pl.List, pl.Array, pl.Struct, pl.Object})
 
 
-def is_of_opaque(step: Step) -> bool:
+def is_of_opaque(step: ExprNode) -> bool:
     return any(map(is_opaque, (dtype for value in step.inputs[:1] for dtype in value.dtypes())))
 
 
-def fills_otherwise(step: Step) -> bool:
+def fills_otherwise(step: ExprNode) -> bool:
     """Return whether nulls are filled by anything but the value before or after them."""
     return not (isinstance(step.parameters, dict) and {*step.parameters} <= {"Forward", "Backward"})
 
 
-def is_no_text(step: Step) -> bool:
+def is_no_text(step: ExprNode) -> bool:
     return _value(step) != pl.String
 
 
-def rolls_otherwise(step: Step) -> bool:
+def rolls_otherwise(step: ExprNode) -> bool:
     """Return whether it is no plain sum or mean of numbers over the rows up to each."""
     options, dtype = step.parameters["options"], _value(step)
     is_added = step.parameters["function"] in {"Mean", "Sum"} and options["weights"] is None and not options["center"]
     return not (is_added and dtype is not None and (is_an_integer(dtype) or dtype.is_float() or dtype == pl.Boolean))
 
 
-def propagates_nan(step: Step) -> bool:
+def propagates_nan(step: ExprNode) -> bool:
     return bool(step.parameters.get("propagate_nans"))
 
 
-def is_random(step: Step) -> bool:
+def is_random(step: ExprNode) -> bool:
     return bool(step.parameters["options"]["method"] == "Random")
 
 
-def fills_another_type(step: Step) -> bool:
+def fills_another_type(step: ExprNode) -> bool:
     """Return whether what fills is not of the type of the values: Polars plans one type then, and rows have another."""
     dtype, (fill, *_) = _value(step), step.inputs[-1].dtypes()
     if dtype is None or fill == pl.Null:
@@ -149,7 +149,7 @@ def fills_another_type(step: Step) -> bool:
     return not ((dtype.is_integer() and fill.is_integer()) or (dtype.is_float() and fill.is_numeric()) or dtype == fill)
 
 
-def given_a_column(step: Step) -> bool:
+def given_a_column(step: ExprNode) -> bool:
     return any(value.kind != "literal" for value in step.inputs[1:])
 
 
@@ -362,7 +362,7 @@ RAISING = Rule(
 )
 
 
-def is_ordinal(step: Step) -> bool:
+def is_ordinal(step: ExprNode) -> bool:
     """Return whether a rank tells rows apart that tie."""
     return bool(step.name in RANKS and step.parameters["options"]["method"] == "Ordinal")
 

@@ -14,7 +14,7 @@ import polars as pl
 from dp_polars._steps import nodes
 from dp_polars._steps import preparations as kinds
 from dp_polars._steps.nodes import names
-from dp_polars._steps.preparations import Origin, Read, Seen, Step, followed, refuse_mixing
+from dp_polars._steps.preparations import ColumnOrigin, PlanNode, Read, Seen, followed, refuse_mixing
 from dp_polars._steps.scans import (
     REMOTE,
     Reading,
@@ -39,7 +39,7 @@ from dp_polars._steps.scans import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from dp_polars._steps.preparations import Kind
+    from dp_polars._steps.preparations import Mixing
     from dp_polars._steps.scans import Identity
 
 
@@ -70,7 +70,7 @@ _UNSEEN = frozenset(["\0"])
 _HIDDEN = ("corr", "ewm", "explode", "extract_many", "find_many", "qcut", "random", "rolling")
 
 
-def kind_of_function(name: str, parameters: Sequence[object] = ()) -> Kind | None:
+def kind_of_function(name: str, parameters: Sequence[object] = ()) -> Mixing | None:
     """Return what a function mixes, by its name in a plan; None where it looks at its own row alone."""
     if name == "fill_null_with_strategy" and [*parameters[:1]] in (["zero"], ["one"]):
         return None
@@ -89,8 +89,8 @@ class _Made(NamedTuple):
 
 
 @dataclass
-class Plan:
-    """A plan read as steps; `sources` are the plan's nodes without inputs, in the order of `Step.source`."""
+class PlanSteps:
+    """A plan read as steps; `sources` are the plan's nodes without inputs, in the order of `PlanNode.source`."""
 
     view: Any
     hidden: bool
@@ -98,12 +98,12 @@ class Plan:
     sources: list[int]
 
     @classmethod
-    def of(cls, frame: pl.LazyFrame) -> tuple[Plan, Step]:
+    def of(cls, frame: pl.LazyFrame) -> tuple[PlanSteps, PlanNode]:
         """Return a plan with its last step; sources are numbers."""
         plan = cls(visited(frame), hidden=False, shown=set(), sources=[])
         return plan, plan.step(plan.view.get_node())
 
-    def step(self, number: int) -> Step:
+    def step(self, number: int) -> PlanNode:
         """Return a node as a step."""
         self.view.set_node(number)
         columns, inputs = list(self.view.get_schema()), self.view.get_inputs()
@@ -113,7 +113,7 @@ class Plan:
             node, said = None, str(error).lower()
         if not inputs:
             self.sources.append(number)
-            return Step(columns, seen=tuple(_of_scan(node)), source=len(self.sources) - 1)
+            return PlanNode(columns, seen=tuple(_of_scan(node)), source=len(self.sources) - 1)
         kind, exprs = type(node).__name__, self.view.get_exprs()
         below = tuple(map(self.step, inputs))
         self.view.set_node(inputs[0])  # whose columns the expressions are on
@@ -122,11 +122,11 @@ class Plan:
         if kind == "GroupBy":
             return self._group_by(node, columns, below)
         parts = {expr.output_name: self._made(expr.node) for expr in exprs}
-        same = {name: Origin(0, frozenset([name])) for name in columns if name in below[0].columns}
+        same = {name: ColumnOrigin(0, frozenset([name])) for name in columns if name in below[0].columns}
         seen, several = [one for value in parts.values() for one in value.seen], ""
         if kind in {"HStack", "Select"}:
             of = {
-                name: Origin(0, value.columns, "" if value.column else value.text)
+                name: ColumnOrigin(0, value.columns, "" if value.column else value.text)
                 for name, value in parts.items()
                 if not value.seen
             }
@@ -158,9 +158,9 @@ class Plan:
             )
         if kind == "Sort" and node.slice is not None:
             seen.append(Seen(kinds.PLACE, "`top_k` or `bottom_k`"))
-        return Step(columns, below, same, tuple(seen), several=several)
+        return PlanNode(columns, below, same, tuple(seen), several=several)
 
-    def _group_by(self, node: Any, columns: list[str], below: tuple[Step, ...]) -> Step:  # noqa: ANN401
+    def _group_by(self, node: Any, columns: list[str], below: tuple[PlanNode, ...]) -> PlanNode:  # noqa: ANN401
         keys = {expr.output_name: self._made(expr.node) for expr in node.keys}
         inner = [self._made(expr.node) for expr in node.aggs]
         seen = [Seen(kinds.AGGREGATION, "`group_by`", frozenset().union(*(key.columns for key in keys.values())))]
@@ -168,22 +168,24 @@ class Plan:
         if node.options.slice is not None:
             seen.append(Seen(kinds.PLACE, "`head` of groups"))
         of = {
-            name: Origin(0, key.columns, "" if key.column else key.text) for name, key in keys.items() if not key.seen
+            name: ColumnOrigin(0, key.columns, "" if key.column else key.text)
+            for name, key in keys.items()
+            if not key.seen
         }
-        return Step(columns, below, of, tuple(seen))
+        return PlanNode(columns, below, of, tuple(seen))
 
-    def _join(self, node: Any, columns: list[str], below: tuple[Step, ...]) -> Step:  # noqa: ANN401
+    def _join(self, node: Any, columns: list[str], below: tuple[PlanNode, ...]) -> PlanNode:  # noqa: ANN401
         left, right = ([*step.columns] for step in below)
-        origins = {name: Origin(0, frozenset([name])) for name in columns if name in left}
+        origins = {name: ColumnOrigin(0, frozenset([name])) for name in columns if name in left}
         if node is None:  # join_asof: what it goes `by` is left out on the right
             new, dropped, known = columns[len(left) :], set[str](), set[str]()
             for name in right:
                 if new and (new[0] == name or (name in left and new[0].startswith(name))):
-                    origins[new.pop(0)] = Origin(1, frozenset([name]))
+                    origins[new.pop(0)] = ColumnOrigin(1, frozenset([name]))
                 else:
                     dropped.add(name)
             known = dropped & {*left}
-            return Step(columns, below, origins, pairs=[(name, name) for name in sorted(known)], several=ASOF)
+            return PlanNode(columns, below, origins, pairs=[(name, name) for name in sorted(known)], several=ASOF)
         how, _, piece, suffix, coalesced, *_ = node.options
         pairs, seen = [], list[Seen]()
         for expr, other in zip(node.left_on, node.right_on, strict=True):
@@ -199,13 +201,13 @@ class Plan:
         for name in columns:
             if name not in origins:
                 origin = name if name in right else name.removesuffix(suffix or "")
-                origins[name] = Origin(1, frozenset([origin]))
+                origins[name] = ColumnOrigin(1, frozenset([origin]))
         if piece is not None:
             seen.append(Seen(kinds.PLACE, "`head` of a join"))
         if isinstance(how, tuple):  # join_asof
             pairs += zip(how[4] or (), how[5] or (), strict=True)
         several = "" if how in ("Semi", "Anti") else ASOF if isinstance(how, tuple) else "`join`"
-        return Step(columns, below, origins, tuple(seen), pairs, several=several)
+        return PlanNode(columns, below, origins, tuple(seen), pairs, several=several)
 
     def _made(self, number: int, *, is_constant: bool = False) -> _Made:
         """Return what an expression is made of."""
@@ -428,12 +430,15 @@ def preparation_of(
     ValueError
         If the plan visibly mixes people, a file is not there, or its columns can't be found out.
     """
-    plan, step = Plan.of(frame)
+    plan, step = PlanSteps.of(frame)
     readings, seen = _readings(frame, plan)
     seen += _hidden_steps(frame, plan, keys or ())
     if seen:
-        step = Step(
-            step.columns, (step,), {name: kinds.Origin(0, frozenset([name])) for name in step.columns}, tuple(seen)
+        step = PlanNode(
+            step.columns,
+            (step,),
+            {name: kinds.ColumnOrigin(0, frozenset([name])) for name in step.columns},
+            tuple(seen),
         )
     if not all(one.columns for one in step.every):
         msg = f"{call}: a plan without columns loses the number of its rows.\n\nHint: leave one column in."
@@ -498,7 +503,7 @@ def _with_unit(readings: Sequence[Reading], read: Read, *, is_owned: bool) -> Re
     return replace(readings[read.source], whose=Whose(columns, computed_by, is_owned, read.is_of_facts))
 
 
-def _readings(frame: pl.LazyFrame, plan: Plan) -> tuple[list[Reading], list[Seen]]:
+def _readings(frame: pl.LazyFrame, plan: PlanSteps) -> tuple[list[Reading], list[Seen]]:
     """Return the sources of a plan, and what scans that Polars does not show do by the places of rows."""
     readings, hidden = list[Reading](), list[int]()
     seen = list[Seen]()
@@ -558,7 +563,7 @@ def _of_csv(options: dict[str, Any]) -> list[Seen]:
     return [Seen(kinds.PLACE, f"a scan with {name}") for name in skips if options[name]]
 
 
-def _hidden_steps(frame: pl.LazyFrame, plan: Plan, keys: tuple[str, ...]) -> list[Seen]:
+def _hidden_steps(frame: pl.LazyFrame, plan: PlanSteps, keys: tuple[str, ...]) -> list[Seen]:
     """Return what mixes in expressions that Polars does not show."""
     if not plan.hidden:
         return []

@@ -2,7 +2,8 @@
 
 The data set is the table that is handed to `protect`, or to a release; what made it is its owner's preparation. This
 looks for slips alone: steps that carry something of other people into a person's rows. A reader of each engine's plans
-makes a `Step` of each node (`_steps/plans.py`, `_engines/sql/reading.py`); everything else is said and decided here.
+makes a `PlanNode` of each node (`_steps/plans.py`, `_engines/sql/reading.py`); everything else is said and decided
+here.
 """
 
 from __future__ import annotations
@@ -24,61 +25,61 @@ _WHY = "so one person could change what stands in another's rows"
 
 
 @dataclass(frozen=True)
-class Kind:
+class Mixing:
     """What a step does that mixes people, and both ways on."""
 
     does: str
     hint: str
 
 
-AGGREGATION = Kind(
+AGGREGATION = Mixing(
     f"combines rows of several people, {_WHY}",
     "group by {unit}, too, and leave it as it is; or ask after `protect`: group_by(public keys).agg(…)",
 )
-WINDOW = Kind(
+WINDOW = Mixing(
     f"looks at rows of several people, {_WHY}",
     f"take one person's rows: over {{unit}}, which stays as it is; or {_AFTER}, by public keys",
 )
-REDUCTION = Kind(
+REDUCTION = Mixing(
     f"combines all rows, {_WHY}",
     f"take it of one person's rows, over {{unit}}; use a public constant, for example last year's mean; or {_AFTER}",
 )
-PLACE = Kind(
+PLACE = Mixing(
     f"picks or fills by the place among all rows, {_WHY}",
     "take it of one person's rows, by {unit}; filter by what the row itself holds; or bound each person's rows by "
     "`protect`: max_rows, max_groups",
 )
-DISTINCT = Kind(
+DISTINCT = Mixing(
     f"compares the rows of several people and keeps one of them, {_WHY}",
     "include {unit} in the columns that are compared; or bound each person's rows by `protect`",
 )
-PYTHON = Kind(
+PYTHON = Mixing(
     f"is Python code that may look at all rows, {_WHY}",
     f"use the engine's own expressions; or {_AFTER}",
 )
-SAME_SOURCE = Kind(
+SAME_SOURCE = Mixing(
     f"brings in what was made of other people's rows of the same table, {_WHY}",
     "join it on {unit}; make it by {unit}; or publish it first, and join the published table",
 )
-BESIDE = Kind(
+BESIDE = Mixing(
     f"brings in a table about people, by other columns than {{unit}}, {_WHY}",
     "join it on {unit}, or leave that column out of it; or join private frames after `protect`",
 )
-RANDOM = Kind(
+RANDOM = Mixing(
     "draws at random, and a row may be drawn several times: a person would count for more than the bounds",
     "keep a part by a hash, or write the drawn rows to a table first",
 )
-TWO_UNITS = Kind(
+TWO_UNITS = Mixing(
     f"has other columns as {{unit}} each time: a row belongs to several people, {_WHY}",
     "take the same columns for the unit wherever the table is read",
 )
-UNKNOWN = Kind(
+UNKNOWN = Mixing(
     f"can't be looked into, and may combine rows of several people, {_WHY}",
     f"leave it out; or {_AFTER}",
 )
 # Without a privacy unit every row is a person.
-SEVERAL = Kind("makes several rows of one, where every row is a person", "name the privacy unit")
-TWICE = Kind(
+SEVERAL = Mixing("makes several rows of one, where every row is a person", "name the privacy unit")
+TWICE = Mixing(
     "may read a row twice: they must be known to be different where every row is a person",
     "name each file once, without links to it, or name the privacy unit",
 )
@@ -106,12 +107,12 @@ class Seen:
     Rows come together where they agree in all `keys`. None: all rows do.
     """
 
-    kind: Kind
+    kind: Mixing
     what: str
     keys: frozenset[str] | None = None
 
 
-class Origin(NamedTuple):
+class ColumnOrigin(NamedTuple):
     """Where a column comes from: the number of an input, and the columns there that it is computed from, row by row.
 
     `text` says by what, if the column does not pass as it is: two columns of one text have the same values.
@@ -123,7 +124,7 @@ class Origin(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class PlanNode:
     """A node of a plan, in words that all engines share.
 
     Parameters
@@ -148,8 +149,8 @@ class Step:
     """
 
     columns: Sequence[str]
-    inputs: tuple[Step, ...] = ()
-    origins: Mapping[str, Origin] = field(default_factory=dict)
+    inputs: tuple[PlanNode, ...] = ()
+    origins: Mapping[str, ColumnOrigin] = field(default_factory=dict)
     seen: tuple[Seen, ...] = ()
     pairs: Sequence[tuple[str, str]] | None = None
     source: object = None
@@ -157,13 +158,13 @@ class Step:
     join: str = "`join`"
 
     @property
-    def every(self) -> Iterator[Step]:
+    def every(self) -> Iterator[PlanNode]:
         """The step and all below it."""
         yield self
         for step in self.inputs:
             yield from step.every
 
-    def first(self, name: str) -> tuple[Step, str]:
+    def first(self, name: str) -> tuple[PlanNode, str]:
         """Return which column a column is a copy of, through steps on one table."""
         of = self.origins.get(name) if len(self.inputs) == 1 else None
         if of is None or of.text or len(of.columns) > 1 or not of.columns <= {*self.inputs[0].columns}:
@@ -186,13 +187,13 @@ class Unit:
     def all(self) -> frozenset[str]:
         return frozenset[str]().union(*self.columns)
 
-    def below(self, step: Step, place: int) -> Unit | None:
+    def below(self, step: PlanNode, place: int) -> Unit | None:
         """Return the same for an input of the step; None where nothing there says whose a row is."""
         found, texts, there = list[frozenset[str]](), list[str](), {*step.inputs[place].columns}
         for of in self.columns:
             columns = frozenset[str]()
             for name in sorted(of):
-                origin = step.origins.get(name, Origin(place, frozenset()))
+                origin = step.origins.get(name, ColumnOrigin(place, frozenset()))
                 names = origin.columns
                 if origin.place != place and step.pairs is not None:  # the other side has what is equal to it
                     pairs = {pair[origin.place]: pair[place] for pair in step.pairs}
@@ -218,7 +219,7 @@ class Read:
 
 
 def refuse_mixing(
-    step: Step, unit: PrivacyUnit | None, call: str, is_same: Callable[[object, object], bool]
+    step: PlanNode, unit: PrivacyUnit | None, call: str, is_same: Callable[[object, object], bool]
 ) -> list[Read]:
     """Refuse a preparation that visibly mixes people, and return what it reads.
 
@@ -249,7 +250,7 @@ def refuse_mixing(
     return walk.reads
 
 
-def followed(step: Step, unit: PrivacyUnit | None) -> list[Read]:
+def followed(step: PlanNode, unit: PrivacyUnit | None) -> list[Read]:
     """Return what a preparation reads that is taken unchecked, and whose the rows are."""
     walk = _Walk("", unit, lambda *_: False, is_checked=False)
     walk.check(step, Unit(tuple(frozenset([name]) for name in unit)) if unit and {*unit} <= {*step.columns} else None)
@@ -257,7 +258,7 @@ def followed(step: Step, unit: PrivacyUnit | None) -> list[Read]:
     return walk.reads
 
 
-def refuse(call: str, kind: Kind, what: str, unit: PrivacyUnit | None) -> NoReturn:
+def refuse(call: str, kind: Mixing, what: str, unit: PrivacyUnit | None) -> NoReturn:
     """Refuse what was seen; the message says why it matters, and the ways on."""
     by = "the privacy unit" if unit is None else f"the privacy unit {shown(unit)}"
     does, hint = (text.replace("{unit}", by) for text in (kind.does, kind.hint))
@@ -277,9 +278,9 @@ class _Walk:
         self.call, self.unit, self.is_same, self.is_checked = call, unit, is_same, is_checked
         self.reads: list[Read] = []
         # A table that is joined by other columns, what it is joined to, and how.
-        self.facts: list[tuple[Step, Step, str]] = []
+        self.facts: list[tuple[PlanNode, PlanNode, str]] = []
 
-    def check(self, step: Step, unit: Unit | None) -> None:
+    def check(self, step: PlanNode, unit: Unit | None) -> None:
         """Refuse the step, or one below it; `unit` says whose the rows are that come out of it."""
         below = [None if unit is None else unit.below(step, place) for place in range(len(step.inputs))]
         self._check_seen(step, below[0] if below else None)
@@ -297,7 +298,7 @@ class _Walk:
             else:
                 self.check(one, of)
 
-    def _check_beside(self, table: Step, names: frozenset[str], join: str, *, is_left: bool) -> None:
+    def _check_beside(self, table: PlanNode, names: frozenset[str], join: str, *, is_left: bool) -> None:
         """Refuse a table about people that is joined by other columns: on the left one that has lost its unit."""
         for one in table.every if is_left else [table]:
             if not names.isdisjoint(one.columns):
@@ -315,7 +316,7 @@ class _Walk:
                 self._refuse(BESIDE, join)
             self.reads += [Read(source, None, is_of_facts=True) for source in table.sources]
 
-    def check_rows(self, step: Step) -> None:
+    def check_rows(self, step: PlanNode) -> None:
         """Refuse what brings rows together, or makes several of one, where every row is a person."""
         for one in step.every:
             self._check_seen(one, None)
@@ -326,7 +327,7 @@ class _Walk:
             self._refuse(TWICE, "a table that is read twice")
         self.reads += [Read(source, None) for source in sources]
 
-    def _check_seen(self, step: Step, unit: Unit | None) -> None:
+    def _check_seen(self, step: PlanNode, unit: Unit | None) -> None:
         for one in step.seen:
             if unit is None or one.keys is None:
                 self._refuse(one.kind, one.what)
@@ -335,6 +336,6 @@ class _Walk:
                 if not names <= keys:
                     self._refuse(one.kind, one.what)
 
-    def _refuse(self, kind: Kind, what: str) -> None:
+    def _refuse(self, kind: Mixing, what: str) -> None:
         if self.is_checked:
             refuse(self.call, kind, what, self.unit)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 import polars as pl
 
 from dp_polars._steps import nodes, rules, trials, whole_numbers
-from dp_polars._steps.nodes import ARITHMETIC, COMPARISONS, DIVISIONS, OF_ALL_COLUMNS, OF_CLOCKS, Step
+from dp_polars._steps.nodes import ARITHMETIC, COMPARISONS, DIVISIONS, OF_ALL_COLUMNS, OF_CLOCKS, ExprNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Tree: TypeAlias = Any  # an expression as JSON
 # Returns a step in other words, of its inputs; None where it stays as it is.
-Spelling: TypeAlias = Callable[[Step, Sequence[pl.Expr]], "pl.Expr | None"]
+Spelling: TypeAlias = Callable[[ExprNode, Sequence[pl.Expr]], "pl.Expr | None"]
 
 _MIRRORED = {"==": "Eq", "!=": "NotEq", "<": "Gt", "<=": "GtEq", ">": "Lt", ">=": "LtEq"}
 # Intervals that are as long in every time zone, and those that fit into an hour.
@@ -35,7 +35,7 @@ _OF_AN_HOUR = re.compile(r"1h|(\d+(m|s|ms|us|ns))+")
 _PARTS = ("year", "month", "day", "hour", "minute", "second", "microsecond")
 
 
-def spelled_out(step: Step) -> Tree | None:
+def spelled_out(step: ExprNode) -> Tree | None:
     """Return a step in other words, as JSON; None where it stays as it is."""
     spelling = SPELLINGS.get(step.name)
     if step.frame is None or not step.varies:
@@ -67,7 +67,7 @@ def filled(expr: pl.Expr, inputs: Sequence[Tree]) -> Tree:
     return fill(json.loads(expr.meta.serialize(format="json")))
 
 
-def outputs_of(step: Step) -> list[Tree]:
+def outputs_of(step: ExprNode) -> list[Tree]:
     """Return an expression of several outputs as one for each."""
     return (
         [step.tree]
@@ -76,7 +76,7 @@ def outputs_of(step: Step) -> list[Tree]:
     )
 
 
-def only_type(step: Step) -> Any:  # noqa: ANN401
+def only_type(step: ExprNode) -> Any:  # noqa: ANN401
     """Return the type of a step of one output."""
     (dtype,) = step.dtypes()
     return dtype
@@ -124,7 +124,7 @@ def _name(tree: Tree, frame: pl.LazyFrame) -> str:
 # --- Types
 
 
-def _of_one_type(step: Step) -> Tree | None:
+def _of_one_type(step: ExprNode) -> Tree | None:
     """Return the step with its constants of the type that its columns have, where Polars would convert the columns."""
     if step.name not in {"when", "fill_null", "coalesce"} | COMPARISONS:
         return None
@@ -148,7 +148,7 @@ def _of_one_type(step: Step) -> Tree | None:
     return trials.with_inputs(step.tree, inputs)
 
 
-def _cast(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+def _cast(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     """Cast lists, arrays and structs by their elements and fields."""
     (value,), source, target = inputs, only_type(step.inputs[0]), only_type(step)
     match source, target:
@@ -171,7 +171,7 @@ def _cast(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
 # --- Operators
 
 
-def _operator(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+def _operator(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     left, right = step.inputs
     if step.name in COMPARISONS and right.varies and not left.varies:
         # Polars 2.1 raises where the column is one value.
@@ -194,7 +194,7 @@ def _operator(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
 # --- Several columns
 
 
-def _sum_horizontal(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+def _sum_horizontal(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     """Add up in the order in which the columns are given: Polars does it by the number of threads."""
     dtype = only_type(step)
     types = [dtype for value in step.inputs for dtype in value.dtypes()]
@@ -211,7 +211,7 @@ def _sum_horizontal(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     return reduce(lambda total, number: total + number, numbers)
 
 
-def _mean_horizontal(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+def _mean_horizontal(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     dtype = only_type(step)
     if not dtype.is_float() or pl.String in nodes.bases(*step.inputs):
         return None
@@ -223,7 +223,7 @@ def _mean_horizontal(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     return pl.when(count > 0).then(total / count)
 
 
-def _largest_horizontal(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+def _largest_horizontal(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     dtype = only_type(step)
     if not dtype.is_float() or len(inputs) < 2:
         return None
@@ -231,7 +231,7 @@ def _largest_horizontal(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None
     return lists.max() if step.name == "max_horizontal" else lists.min()
 
 
-def _clip(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+def _clip(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     """Clip by columns: a null there bounds nothing."""
     if not rules.parameters_vary(step):
         return None
@@ -246,7 +246,7 @@ def _clip(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     return pl.when(value.is_nan()).then(value).otherwise(clipped) if dtype.is_float() else clipped
 
 
-def _replace_strict(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+def _replace_strict(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     """Give null where there is no value for one, and the row's own default where it is a column."""
     value, old, new, *default = inputs
     if default and not step.inputs[3].varies:
@@ -260,7 +260,7 @@ def _replace_strict(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
 # --- Lists
 
 
-def _list_sum(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+def _list_sum(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     dtype, (value,) = only_type(step.inputs[0]), inputs
     inner = dtype.inner
     if inner.is_float():
@@ -269,7 +269,7 @@ def _list_sum(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     return None
 
 
-def _list_mean(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+def _list_mean(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     dtype, (value,) = only_type(step.inputs[0]), inputs
     inner = dtype.inner
     if not whole_numbers.has_whole_numbers(inner):
@@ -287,19 +287,19 @@ def _unless_beyond(value: pl.Expr, inner: PolarsDataType, result: pl.Expr) -> pl
     return pl.when(value.list.eval(is_beyond).list.any().not_()).then(result)
 
 
-def _list_diff(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+def _list_diff(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     n, nulls = step.parameters["n"], step.parameters["null_behavior"]
     (value,) = inputs
     result = value.list.eval(pl.element() - pl.element().shift(n))
     return result if nulls == "Ignore" else result.list.slice(n) if n >= 0 else None
 
 
-def _list_item(_: Step, inputs: Sequence[pl.Expr]) -> pl.Expr:
+def _list_item(_: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr:
     (value,) = inputs
     return pl.when(value.list.len() == 1).then(value.list.first())
 
 
-def _of_array(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr:
+def _of_array(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr:
     """Do to an array what is done to lists."""
     dtype = only_type(step.inputs[0])
     lists = inputs[0].arr.to_list()
@@ -320,7 +320,7 @@ def _of_array(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr:
 # --- Structs
 
 
-def _with_fields(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+def _with_fields(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     (value,), dtype = inputs, only_type(step.inputs[0])
     if not isinstance(dtype, pl.Struct):
         return None
@@ -358,7 +358,7 @@ def _nodes(tree: Tree, kinds: set[str]) -> bool:
 # --- Dates and times
 
 
-def _dt_replace(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+def _dt_replace(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     value, *given, _ = inputs
     dtype = only_type(step)
     parts = {}
@@ -384,7 +384,7 @@ def _dt_replace(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     return result
 
 
-def _by_the_clock(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+def _by_the_clock(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     """Work on the local time as it is written, and give null where the clock leaves the result out.
 
     The clock has some times twice: the one of the same offset is taken, or else the first.
@@ -411,13 +411,13 @@ def _offset(value: pl.Expr) -> pl.Expr:
     return value.dt.base_utc_offset() + value.dt.dst_offset()
 
 
-def again(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr:
+def again(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr:
     """Return the step itself on other inputs."""
     trees = [json.loads(value.meta.serialize(format="json")) for value in inputs]
     return nodes.without_nan(trials.with_inputs(step.tree, trees))
 
 
-def _strptime(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+def _strptime(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     """Parse a local time as it is written, and give null where the clock leaves it out."""
     if step.parameters is None or not rules.parses_local(step):
         return None
@@ -431,7 +431,7 @@ def _strptime(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     )
 
 
-def _add_business_days(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+def _add_business_days(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     """Give null where the first day is none of business."""
     if step.parameters["roll"] != "Raise":
         return _by_the_clock(step, inputs)
@@ -485,7 +485,7 @@ SWITCHES = {
 _UNITS: dict[str, TimeUnit] = {"Milliseconds": "ms", "Microseconds": "us", "Nanoseconds": "ns"}
 
 
-def before_trial(step: Step) -> bool:
+def before_trial(step: ExprNode) -> bool:
     """Rewrite what a step does with values that don't fit; return whether anything was changed."""
     changed = False
     if step.kind == "cast":
@@ -508,7 +508,7 @@ def before_trial(step: Step) -> bool:
     return changed
 
 
-def narrowing(step: Step) -> Callable[[JsonTree], JsonTree] | None:
+def narrowing(step: ExprNode) -> Callable[[JsonTree], JsonTree] | None:
     """Return what gives a step only values that it takes, and null for the others; None where it takes all.
 
     What it makes has the step in it: it is not walked again, but tried as a whole.
@@ -520,7 +520,7 @@ def narrowing(step: Step) -> Callable[[JsonTree], JsonTree] | None:
     return None if template is None else lambda tree: filled(template, trials.inputs_of(tree))
 
 
-def _fitting_operands(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+def _fitting_operands(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     """Give an operator Decimals of which the result has room; half a millionth of the room is left empty."""
     dtype = step.dtypes()[0]
     if not isinstance(dtype, pl.Decimal) or trials.failure(step) is None:
@@ -534,7 +534,7 @@ def _fitting_operands(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     return again(step, [pl.when(fits).then(inputs[0]), inputs[1]])
 
 
-def _fitting_decimals(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+def _fitting_decimals(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     """Cast floats to Decimals where these have room."""
     (value,), dtype = inputs, only_type(step)
     if not isinstance(dtype, pl.Decimal) or not rules.is_float(step.inputs[0]):
@@ -544,7 +544,7 @@ def _fitting_decimals(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     return again(step, [pl.when(value.cast(pl.Float64).abs() <= most).then(value)])
 
 
-def _lists_that_add_up(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+def _lists_that_add_up(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     (value,), dtype = inputs, only_type(step.inputs[0])
     if not isinstance(dtype.inner, pl.Decimal):
         return None
@@ -553,7 +553,7 @@ def _lists_that_add_up(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     return again(step, [fits.list.eval(whole_numbers.decimals(pl.element(), dtype.inner))])
 
 
-def _lists_of_the_size(step: Step, inputs: Sequence[pl.Expr]) -> pl.Expr:
+def _lists_of_the_size(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr:
     (value,) = inputs
     return again(step, [pl.when(value.list.len() == step.parameters).then(value)])
 
@@ -566,7 +566,7 @@ _NARROWED = {
 }
 
 
-def after_trial(step: Step) -> bool:
+def after_trial(step: ExprNode) -> bool:
     """Rewrite where a row's float would depend on the other rows; return whether anything was changed."""
     divisor = step.inputs[1] if step.name in DIVISIONS else None
     if divisor is not None and rules.divides_floats(step):
@@ -621,7 +621,7 @@ def _datetime(time_unit: str, time_zone: str | None, ambiguous: Ambiguous | Lite
     return moment.meta.serialize(format="json")
 
 
-def _bound_dates(value: Step) -> bool:
+def _bound_dates(value: ExprNode) -> bool:
     """Make dates stay where no function panics on them."""
     dtypes = value.dtypes()
     ends = [_constant(end, dtypes[0]) for end in trials.bounds(dtypes[0]) or ()] if dtypes else []
@@ -631,7 +631,7 @@ def _bound_dates(value: Step) -> bool:
     return bool(ends)
 
 
-def _set_zeros(tree: JsonTree, column: Step, typed: Step) -> None:
+def _set_zeros(tree: JsonTree, column: ExprNode, typed: ExprNode) -> None:
     """Add zeros, which are a full column where `column` is one, and make −0 to 0 on every path.
 
     Polars' own x + 0 and 0 − x give 0 or −0 for the same x, by whether the row is alone in its chunk.

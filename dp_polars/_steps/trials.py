@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from polars._typing import PolarsDataType
 
-    from dp_polars._steps.nodes import Step
+    from dp_polars._steps.nodes import ExprNode
 
 
 # What the names of Categories begin with that only synthetic rows have, and the physical types as JSON writes them.
@@ -122,7 +122,7 @@ def bounds(dtype: PolarsDataType) -> tuple[int, int] | None:
     return _FIRST_DAY * day, (_LAST_DAY + 1) * day - 1
 
 
-def failure(step: Step, rewrite: Callable[[dict[str, Any]], dict[str, Any]] | None = None) -> str | None:
+def failure(step: ExprNode, rewrite: Callable[[dict[str, Any]], dict[str, Any]] | None = None) -> str | None:
     """Return what the step raises on some value of its inputs' types, None if it works on all that are tried.
 
     With `rewrite`, the step is tried as it will be rewritten.
@@ -133,7 +133,7 @@ def failure(step: Step, rewrite: Callable[[dict[str, Any]], dict[str, Any]] | No
     return failure_on(_combine(columns), without_nan(rewrite(tree) if rewrite else tree))
 
 
-def on_columns(step: Step) -> tuple[dict[str, Any], list[PolarsDataType]]:
+def on_columns(step: ExprNode) -> tuple[dict[str, Any], list[PolarsDataType]]:
     """Return a step on columns named 0, 1, … in place of its inputs that vary, and the types of these."""
     dtypes: list[PolarsDataType] = []
     inputs: list[Any] = []

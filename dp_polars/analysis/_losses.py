@@ -164,7 +164,7 @@ def loss_for_query(
     histograms = engine.prepare_histograms(work)()
     losses: list[float | None] = []
     for output in work.outputs:
-        counted = _Counted(output.query, output.types, [histograms[n] for n in output.tallies])
+        counted = _Counted(output.query, output.types, [histograms[n] for n in output.specs])
         chances, digits = _chances(counted, reach.get(output.name, Fraction(0)))
         groups = np.flatnonzero(_has_truth(counted))
         losses.append(_smallest_loss(output.query.claim, chances, groups, needed, often, digits))

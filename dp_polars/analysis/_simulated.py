@@ -527,7 +527,7 @@ def law_of_counts(question: ValueCounts, types: Columns, truly: Ints, bounded: I
     truly, bounded
         The counts of all candidates, group after group: of all rows, and of those that count.
     """
-    size = question.coding(*types).size
+    size = question.binning(*types).size
 
     def law(claim: Claim) -> pl.DataFrame:
         noise, noisy = _noise(question.with_claim(claim), types)

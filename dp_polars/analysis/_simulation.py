@@ -25,7 +25,7 @@ from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._questions.categories import Choice, Quantile
 from dp_polars._questions.extremes import ArgMax, ArgMaxOfOwn, FirstAbove
 from dp_polars._questions.measures import Total, ValueCounts, totals_of
-from dp_polars._questions.question import Evidence, HistogramQuery, ListQuery
+from dp_polars._questions.question import CountRule, HistogramQuery, ListQuery
 from dp_polars._release.contract import Work
 from dp_polars._release.protection import Limits
 from dp_polars._release.request import Request
@@ -269,7 +269,7 @@ def public_tables(
 ) -> list[pl.LazyFrame]:
     """Return public rows as plans, one for each table of a query; refuse those that it protects unless `private`."""
     tables = _plans(name, frame)
-    query.request.recipe.one_frame_each(frame)
+    query.request.pipeline.one_frame_each(frame)
     if not private:
         refuse_own_rows(call, query, tables)
     return tables
@@ -314,15 +314,15 @@ def _of_query(query: PrivateQuery, *tables: pl.LazyFrame) -> tuple[pl.DataFrame,
     engine = PolarsEngine.of(*tables)
     work, wanted = request.bind(engine), []
     for output in work.outputs:
-        tallies = [work.tallies[n] for n in output.tallies]  # of the same rows, whatever they weigh
-        pieces = _also_counting([tally.evidence for tally in tallies])
-        wanted.append([replace(tallies[0], evidence=piece) for piece in pieces])
-    work = replace(work, tallies=tuple(tally for tallies in wanted for tally in tallies))
+        specs = [work.specs[n] for n in output.specs]  # of the same rows, whatever they weigh
+        pieces = _also_counting([spec.evidence for spec in specs])
+        wanted.append([replace(specs[0], evidence=piece) for piece in pieces])
+    work = replace(work, specs=tuple(spec for specs in wanted for spec in specs))
     bounded, everything = iter(engine.prepare_histograms(work)()), iter(_unbounded(engine, work))
     outputs = []
-    for output, tallies in zip(work.outputs, wanted, strict=True):
+    for output, specs in zip(work.outputs, wanted, strict=True):
         unit = request.counts(output.query)
-        parts = [Histograms(next(everything), next(bounded)) for _ in tallies]
+        parts = [Histograms(next(everything), next(bounded)) for _ in specs]
         outputs.append(_output(output.name, output.query, output.types, unit, parts))
     return work.keys if isinstance(work.keys, pl.DataFrame) else pl.DataFrame(), outputs
 
@@ -338,17 +338,17 @@ def request_of(query: PrivateQuery) -> Request:
     return query.request.cells if isinstance(query.request, CubeRequest) else query.request
 
 
-def _also_counting(evidence: Sequence[Evidence]) -> list[Evidence]:
+def _also_counting(evidence: Sequence[CountRule]) -> list[CountRule]:
     """Return the evidence of an output, and what counts its rows or people where all the others hold weights."""
-    if any(piece.weighing is None for piece in evidence):
+    if any(piece.row_weight is None for piece in evidence):
         return [*evidence]
-    return [*evidence, Evidence(evidence[0].coding)]
+    return [*evidence, CountRule(evidence[0].binning)]
 
 
 def _unbounded(engine: PolarsEngine, work: Work) -> list[Histogram]:
     """Return the histograms of all rows. Each row without a person stands for one more."""
-    tallies = tuple(replace(tally, limits=Limits()) for tally in work.tallies)
-    histograms = engine.prepare_histograms(replace(work, tallies=tallies))()
+    specs = tuple(replace(spec, limits=Limits()) for spec in work.specs)
+    histograms = engine.prepare_histograms(replace(work, specs=specs))()
     unit = work.privacy_unit
     if unit is None:
         return histograms
@@ -357,8 +357,8 @@ def _unbounded(engine: PolarsEngine, work: Work) -> list[Histogram]:
         rows = work.rows(*tables)
         return rows.filter(~is_a_person(unit, rows.collect_schema())).with_row_index(_EACH)
 
-    others = engine.prepare_histograms(replace(work, privacy_unit=(_EACH,), tallies=tallies, rows=of_nobody))()
-    return [_added(a, b, tally.coding.size) for a, b, tally in zip(histograms, others, work.tallies, strict=True)]
+    others = engine.prepare_histograms(replace(work, privacy_unit=(_EACH,), specs=specs, rows=of_nobody))()
+    return [_added(a, b, spec.binning.size) for a, b, spec in zip(histograms, others, work.specs, strict=True)]
 
 
 def _added(one: Histogram, other: Histogram, size: int) -> Histogram:
@@ -400,7 +400,7 @@ def _of_expression(
         raise _no_law(query)
     parts = []
     for evidence in _also_counting(query.evidence(*types)):
-        histogram = Histogram.of_rows(*evidence.of_rows(columns), lengths, evidence.coding.size)
+        histogram = Histogram.of_rows(*evidence.of_rows(columns), lengths, evidence.binning.size)
         parts.append(Histograms(histogram, histogram))
     return keys, [_output(name, query, types, "rows", parts)]
 
@@ -435,7 +435,7 @@ def _output(name: str, query: HistogramQuery, types: Columns, unit: str, parts: 
     if isinstance(query, ValueCounts):
         ((everything, bounded),) = parts
         truly, seen = (query.counts_of(histogram, *types) for histogram in (everything, bounded))
-        size = query.coding(*types).size
+        size = query.binning(*types).size
         counted, all_of_them = (counts.reshape(-1, size).sum(axis=1) for counts in (seen, truly))
         law = law_of_counts(query, types, truly, seen)
         return _Simulated(name, query, unit, counted, all_of_them - counted, law)

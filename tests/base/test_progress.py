@@ -15,7 +15,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._base import process as progress
-from dp_polars._base.process import deaf
+from dp_polars._base.process import silenced
 from dp_polars._engines.polars import engine as polars_engine
 from dp_polars._steps import polars_rows
 from tests.helpers.needs import need
@@ -147,7 +147,7 @@ def test_a_deaf_run_finds_its_line(screen, words):
         wait_for(screen, "statement 2 of 2")
 
     with progress.shown("statement"):
-        deaf(tell)()
+        silenced(tell)()
 
 
 @pytest.mark.parametrize(("unit", "scans"), [(None, ["1 of 1"]), ("x", ["1 of 2", "2 of 2"])])

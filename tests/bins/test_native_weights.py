@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 
-from dp_polars._bins.binning import OneCode, Squares, Units
+from dp_polars._bins.binning import Clamping, OneCode, Squares
 
 ENGINES = ("in-memory", "streaming")
 INTEGERS = [
@@ -36,7 +36,7 @@ def check(values, units):
             assert plan.collect(engine=engine)["x"].equals(expected)
 
 
-def units(low, high, step, *, doubled=False, kind=Units):
+def units(low, high, step, *, doubled=False, kind=Clamping):
     return kind(low * step, high * step, Fraction(step), doubled)
 
 

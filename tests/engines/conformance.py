@@ -30,7 +30,7 @@ import dp_polars as dpp
 from dp_polars._accounting.claims import Claim
 from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._mechanisms.partition_selection import KeySelection
-from dp_polars._questions.question import Evidence, HistogramQuery
+from dp_polars._questions.question import CountRule, HistogramQuery
 from dp_polars._questions.unlisted_keys import KeysThatAreThere
 from dp_polars._release.contract import Engine
 from dp_polars._release.protection import Limits
@@ -93,7 +93,7 @@ class Reveal(HistogramQuery):
     def range_of(self, relation, groups=None):
         return self.asked.range_of(relation, groups)
 
-    def evidence(self, *columns: pl.DataType) -> tuple[Evidence, ...]:
+    def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
         return self.asked.evidence(*columns)
 
     def error(self, size: int, beta: float) -> float:
@@ -121,9 +121,9 @@ def revealing(query, log=None, parts=()):
 
 def clipped(evidence, ends):
     """Evidence of which a person's sum of weights, in a group and code, is clipped to ends of its own."""
-    units = evidence.weighing
+    units = evidence.row_weight
     low, high = (end * units.step for end in ends)
-    return replace(evidence, weighing=replace(units, ends_of_person=(low, high)))
+    return replace(evidence, row_weight=replace(units, ends_of_person=(low, high)))
 
 
 def with_asks(query, questions):
@@ -317,16 +317,15 @@ class Conformance:
             for name in names
         }
 
-    def told_of(self, query, frame, tallies):
-        """Output -> key -> code -> weight, where output i is of tally i, changed as `tallies[i]` says."""
+    def told_of(self, query, frame, specs):
+        """Output -> key -> code -> weight, where output i is of spec i, changed as `specs[i]` says."""
         engine = self.make(frame)
         work = revealing(query).request.bind(engine)
         changed = tuple(
-            replace(work.tallies[output.tallies[0]], **changes)
-            for output, changes in zip(work.outputs, tallies, strict=True)
+            replace(work.specs[output.specs[0]], **changes) for output, changes in zip(work.outputs, specs, strict=True)
         )
-        outputs = tuple(replace(output, tallies=(i,)) for i, output in enumerate(work.outputs))
-        released = self.to_polars(engine.prepare(replace(work, tallies=changed, outputs=outputs))().presented())
+        outputs = tuple(replace(output, specs=(i,)) for i, output in enumerate(work.outputs))
+        released = self.to_polars(engine.prepare(replace(work, specs=changed, outputs=outputs))().presented())
         keys = [] if work.keys is None else work.keys.columns
         return {
             output.name: {
@@ -697,18 +696,18 @@ class Conformance:
             assert follows(list(pairs), ninths)
 
     @pytest.mark.parametrize(
-        ("has", "tallies", "together"),
+        ("has", "specs", "together"),
         [(SOME, TALLIES, TOGETHER), (SPREAD, OF_GROUPS, OF_GROUPS_TOGETHER)],
         ids=["all", "of groups"],
     )
-    def test_one_order_decides_what_tallies_keep_together(self, has, tallies, together):
+    def test_one_order_decides_what_tallies_keep_together(self, has, specs, together):
         """Of limits, evidence and people of their own: the joint law of what one person's rows and groups are in."""
-        columns = list(tallies)
+        columns = list(specs)
         rows = [
             (
                 p,
                 group,
-                *(16 * p + code if seen.sees is None or code in seen.sees else None for seen in tallies.values()),
+                *(16 * p + code if seen.sees is None or code in seen.sees else None for seen in specs.values()),
             )
             for p in range(COPIES)
             for group, code in has
@@ -716,14 +715,14 @@ class Conformance:
         frame = pl.DataFrame(rows, schema=dict.fromkeys(["p", "k", *columns], pl.Int64), orient="row")
         asks = {
             name: getattr(pl.col(name).dp, "mode" if each.people else "median")(range(16 * COPIES + 3), epsilon=1)
-            for name, each in tallies.items()
+            for name, each in specs.items()
         }
         query = protected({"k": range(7)}, max_rows=1).agg(**asks)
-        changes = [{"limits": each.limits, "people": each.people} for each in tallies.values()]
+        changes = [{"limits": each.limits, "people": each.people} for each in specs.values()]
         found = self.told_of(query, frame.sample(fraction=1, shuffle=True), changes)
         own = {name: stays_of_copies(found[name]) for name in columns}
         for names in together:
-            expected = joint_law(has, *(tallies[name] for name in names))
+            expected = joint_law(has, *(specs[name] for name in names))
             found_together = list(zip(*(own[name] for name in names), strict=True))
             assert follows(found_together, expected), names
             apart = independent(expected)
@@ -1087,20 +1086,20 @@ class Conformance:
             "weight": lambda _: 0,
         }
         of_asked = protected(keys, max_rows=1).agg(**asks).request.bind(engine)
-        tallies, expected = [], set()
+        specs, expected = [], set()
         listed = None if keys is None else keys.to_dicts()
         for name, limits, people in self.CUTS[cut]:
             (output,) = (each for each in of_asked.outputs if each.name == name)
-            tally = of_asked.tallies[output.tallies[0]]
-            evidence = clipped(tally.evidence, people) if isinstance(people, tuple) else tally.evidence
-            tallies.append(replace(tally, limits=limits, people=bool(people), evidence=evidence))
+            spec = of_asked.specs[output.specs[0]]
+            evidence = clipped(spec.evidence, people) if isinstance(people, tuple) else spec.evidence
+            specs.append(replace(spec, limits=limits, people=bool(people), evidence=evidence))
             column, least = ("flavour", 0) if name == "weighted" else (name, -2)
             seen = by_hand.evidence(frame.to_dicts(), listed, column, codes_of[column], "p")
             weigh = by_hand.weight_of("weight", 3, 1, least)
             expected |= by_hand.cut([(p, key, code, weigh(row)) for p, key, code, row in seen], limits, people)
         counted = dpp.protect("p").rows_per_person(0.5, range(MANY), epsilon=1)
         work = revealing(counted).request.bind(engine)
-        per_person = replace(work.per_person, keys=of_asked.keys, cut=tuple(tallies))
+        per_person = replace(work.per_person, keys=of_asked.keys, cut=tuple(specs))
         (told,) = (
             self.to_polars(engine.prepare(replace(work, per_person=per_person))().presented()).to_series().to_list()
         )

@@ -1,4 +1,4 @@
-"""What one order of a person's groups and rows keeps: the exact joint law of several tallies, over all orders."""
+"""What one order of a person's groups and rows keeps: the exact joint law of several specs, over all orders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOME = ((0, 0), (0, 1), (0, 1), (1, 2), (1, 3), (2, 4))
 
 @dataclass(frozen=True)
 class Bounded:
-    """What a tally keeps of a person at most, whether people count, and the codes of its evidence (None: all)."""
+    """What a spec keeps of a person at most, whether people count, and the codes of its evidence (None: all)."""
 
     limits: Limits
     people: bool = False
@@ -40,13 +40,13 @@ class Bounded:
 
 
 @cache
-def joint_law(rows, *tallies):
-    """What stays of these rows for each tally -> probability, by enumeration of all orders of groups and of rows."""
+def joint_law(rows, *specs):
+    """What stays of these rows for each spec -> probability, by enumeration of all orders of groups and of rows."""
     counted = Counter()
     of_groups = list(permutations(sorted({group for group, _ in rows})))
     for order in set(permutations(rows)):  # each as likely as another, whichever rows are equal
         for groups in of_groups:
-            counted[tuple(tally.first(order, groups) for tally in tallies)] += 1
+            counted[tuple(spec.first(order, groups) for spec in specs)] += 1
     return {outcome: Fraction(n, counted.total()) for outcome, n in counted.items()}
 
 
@@ -56,7 +56,7 @@ def law(rows, limits, *, people):
 
 
 def independent(law):
-    """The law of what each tally keeps if each had an order of its own."""
+    """The law of what each spec keeps if each had an order of its own."""
     product = {(): Fraction(1)}
     for place in range(len(next(iter(law)))):
         own = Counter()

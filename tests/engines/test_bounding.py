@@ -11,19 +11,19 @@ import pytest
 from dp_polars._base import rng as arrays
 from dp_polars._base.rng import system_words
 from dp_polars._release import protection as bounding
-from dp_polars._release.protection import Asked, Layout, Limits, keep
+from dp_polars._release.protection import BoundedRows, Layout, Limits, keep
 from tests.engines.orders import SOME, SPREAD, TALLIES, TOGETHER, Bounded, follows, independent, joint_law, law
 
 COPIES = 8_000
 
 
-def asked_of(tally, codes):
-    sees = None if tally.sees is None else np.isin(codes, tally.sees)
-    return Asked(tally.limits, sees, codes if tally.people else None)
+def asked_of(spec, codes):
+    sees = None if spec.sees is None else np.isin(codes, spec.sees)
+    return BoundedRows(spec.limits, sees, codes if spec.people else None)
 
 
-def stays(rows, *tallies, others=(), words=None):
-    """What stays of each of many copies of the person for each tally, each copy among the others."""
+def stays(rows, *specs, others=(), words=None):
+    """What stays of each of many copies of the person for each spec, each copy among the others."""
     people = []
     for copy in range(COPIES):
         people.append(rows)
@@ -34,7 +34,7 @@ def stays(rows, *tallies, others=(), words=None):
     whose = np.repeat(np.arange(len(people)), lengths)
     copies = [i for i, own in enumerate(people) if own is rows]
     found = []
-    for kept in keep(lengths, groups, [asked_of(tally, codes) for tally in tallies], words):
+    for kept in keep(lengths, groups, [asked_of(spec, codes) for spec in specs], words):
         own = defaultdict(list)
         for row in kept.rows.tolist():
             own[whose[row]].append((int(groups[row]), int(codes[row])))
@@ -88,8 +88,8 @@ def test_what_stays_follows_the_law_of_the_persons_own_rows(rows, limits, people
 @pytest.mark.parametrize("others", OTHERS)
 @pytest.mark.parametrize("names", TOGETHER, ids="+".join)
 def test_tallies_together_follow_the_joint_law(names, others):
-    tallies = [TALLIES[name] for name in names]
-    found, expected = stays(SOME, *tallies, others=OTHERS[others]), joint_law(SOME, *tallies)
+    specs = [TALLIES[name] for name in names]
+    found, expected = stays(SOME, *specs, others=OTHERS[others]), joint_law(SOME, *specs)
     assert follows(found, expected)
     assert not follows(found, {**dict.fromkeys(found, 0), **independent(expected)})
 
@@ -97,10 +97,10 @@ def test_tallies_together_follow_the_joint_law(names, others):
 def test_groups_and_rows_have_orders_of_their_own():
     """Were the groups in the order of their first rows, the one with more rows would come first more often."""
     rows = ((0, 0),) * 3 + ((1, 1),)
-    tallies = Bounded(Limits(groups=1)), Bounded(Limits(rows=1))
-    found = stays(rows, *tallies)
-    assert follows(found, joint_law(rows, *tallies))
-    by_rows = {outcome: Fraction(3 if outcome[1] == ((0, 0),) else 1, 4) for outcome in joint_law(rows, *tallies)}
+    specs = Bounded(Limits(groups=1)), Bounded(Limits(rows=1))
+    found = stays(rows, *specs)
+    assert follows(found, joint_law(rows, *specs))
+    by_rows = {outcome: Fraction(3 if outcome[1] == ((0, 0),) else 1, 4) for outcome in joint_law(rows, *specs)}
     together = {outcome: chance for outcome, chance in by_rows.items() if outcome[0][0][0] == outcome[1][0][0]}
     assert sum(together.values()) == 1
     assert not follows(found, {**dict.fromkeys(found, 0), **together})
@@ -156,7 +156,7 @@ def test_bounds_hold_for_a_person_with_very_many_rows():
     rows, people = keep(
         lengths,
         groups,
-        [Asked(Limits(rows=1000, groups=7, rows_per_group=200)), Asked(Limits(groups=7), None, codes)],
+        [BoundedRows(Limits(rows=1000, groups=7, rows_per_group=200)), BoundedRows(Limits(groups=7), None, codes)],
     )
     few = groups[rows.rows]
     assert len(few) == 1000
@@ -176,15 +176,20 @@ def test_only_people_over_a_bound_are_put_in_order():
         return source(count)
 
     lengths, groups = np.array([3, 4, 2]), np.array([0, 0, 1, 0, 0, 0, 1, 0, 1])
-    keep(lengths, groups, [Asked(Limits(groups=2, rows_per_group=2)), Asked(Limits(rows_per_group=9))], counted)
+    keep(
+        lengths,
+        groups,
+        [BoundedRows(Limits(groups=2, rows_per_group=2)), BoundedRows(Limits(rows_per_group=9))],
+        counted,
+    )
     assert [n for n in drawn if n] == [3]
     drawn.clear()
-    keep(lengths, groups, [Asked(Limits(groups=1)), Asked(Limits(rows=3))], counted)
+    keep(lengths, groups, [BoundedRows(Limits(groups=1)), BoundedRows(Limits(rows=3))], counted)
     assert [n for n in drawn if n] == [6, 4]  # all groups of everybody; the rows of the second person
 
 
 def test_huge_bounds_cost_nothing():
-    (found,) = keep(np.array([2, 1]), np.array([0, 0, 1]), [Asked(Limits(2**62, 2**62, 2**62))])
+    (found,) = keep(np.array([2, 1]), np.array([0, 0, 1]), [BoundedRows(Limits(2**62, 2**62, 2**62))])
     assert found.rows.tolist() == [0, 1, 2]
 
 
@@ -193,7 +198,7 @@ def test_nobody_is_no_rows():
     empty = np.empty(0, np.int64)
     for codes in (None, empty):
         for lengths in (empty, np.zeros(2, np.int64)):
-            (found,) = keep(lengths, empty, [Asked(Limits(1, 1, 1), None, codes)])
+            (found,) = keep(lengths, empty, [BoundedRows(Limits(1, 1, 1), None, codes)])
             assert found.rows.tolist() == []
 
 
@@ -220,7 +225,7 @@ def test_groups_and_candidates_beyond_64_bits_are_refused():
 def test_codes_of_64_bits_are_told_apart():
     """A pair and its code then share no word: codes are numbered first."""
     codes = np.array([2**64 - 1, 2**64 - 1, 5, 2**64 - 2, 5, 5], np.uint64)
-    (found,) = keep(np.array([4, 2]), np.array([0, 0, 0, 0, 0, 1]), [Asked(Limits(), None, codes)])
+    (found,) = keep(np.array([4, 2]), np.array([0, 0, 0, 0, 0, 1]), [BoundedRows(Limits(), None, codes)])
     assert codes[found.rows].tolist() == [2**64 - 1, 5, 2**64 - 2, 5, 5]
     assert found.whose.tolist()[0] == found.whose.tolist()[1]
     assert len(set(found.whose.tolist())) == 5

@@ -12,7 +12,7 @@ from dp_polars._engines.polars import engine as polars_engine
 from dp_polars._engines.polars.engine import count
 from dp_polars._release.protection import Limits
 from dp_polars._steps import polars_rows
-from tests.helpers.tallies import as_frame, tally_of
+from tests.helpers.specs import as_frame, spec_of
 
 
 @pytest.mark.parametrize("most", [0, 2, 2**60])
@@ -69,13 +69,13 @@ def test_slices_change_no_sum(rows, largest, monkeypatch):
     frame = pl.DataFrame({"p": rng.integers(0, 60, 500), "g": rng.integers(0, 4, 500), "x": values})
     frame = frame.with_columns(x=pl.when(pl.col("x") % 7 > 0).then("x"))
     total = dpp.sum("x", -largest, largest, epsilon=1).query
-    tallies = [
-        tally_of(frame, "x", total, Limits(groups=4)),
-        tally_of(frame, "x", total, Limits(groups=4), people=True),
-        tally_of(frame, None, dpp.len(epsilon=1).query, Limits(groups=4)),
-        tally_of(frame, "p", dpp.mode("p", range(50), epsilon=1).query, Limits(groups=4), people=True),
+    specs = [
+        spec_of(frame, "x", total, Limits(groups=4)),
+        spec_of(frame, "x", total, Limits(groups=4), people=True),
+        spec_of(frame, None, dpp.len(epsilon=1).query, Limits(groups=4)),
+        spec_of(frame, "p", dpp.mode("p", range(50), epsilon=1).query, Limits(groups=4), people=True),
     ]
-    found = [as_frame(each).rows() for each in count(frame.lazy(), ("p",), pl.DataFrame({"g": [2, 0, 3]}), tallies)]
+    found = [as_frame(each).rows() for each in count(frame.lazy(), ("p",), pl.DataFrame({"g": [2, 0, 3]}), specs)]
     listed = [(2, 0), (0, 1), (3, 2)]
     seen = frame.filter(pl.col("x").is_not_null())
     clipped = seen.group_by("g", "p").agg(pl.col("x").sum().clip(-largest, largest))
@@ -87,18 +87,16 @@ def test_slices_change_no_sum(rows, largest, monkeypatch):
 
 
 def test_columns_that_are_read_alike_are_encoded_once():
-    """Five tallies of one column: one column of codes, and one of weights for each weighing."""
+    """Five specs of one column: one column of codes, and one of weights for each row weight."""
     frame, column = pl.LazyFrame({"p": [1, 1, 2], "x": [1.0, 2.0, None]}), pl.col("x")
     total = dpp.sum("x", 0, 3, step=1, epsilon=1).query
     mean = dpp.mean("x", 0, 3, step=1, epsilon=1).query
     number = dpp.count("x", epsilon=1).query
     asked = [(total, 0), (total, 0), (mean, 0), (mean, 1), (number, 0)]
     limits = [Limits(rows=5), Limits(rows=4), Limits(rows=5), Limits(rows=3), Limits(rows_per_group=3)]
-    tallies = [
-        tally_of(frame, column, query, most, part=part) for (query, part), most in zip(asked, limits, strict=True)
-    ]
-    assert len(polars_engine._made(tallies)) == 3  # codes; whole steps; distances from the middle
-    assert [as_frame(each)["count"].item() for each in count(frame, ("p",), None, tallies)] == [3, 3, 0, 2, 2]
+    specs = [spec_of(frame, column, query, most, part=part) for (query, part), most in zip(asked, limits, strict=True)]
+    assert len(polars_engine._made(specs)) == 3  # codes; whole steps; distances from the middle
+    assert [as_frame(each)["count"].item() for each in count(frame, ("p",), None, specs)] == [3, 3, 0, 2, 2]
 
 
 @pytest.mark.parametrize("most", [(7, 2), (2, 7)])

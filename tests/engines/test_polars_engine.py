@@ -22,7 +22,7 @@ from dp_polars._release.protection import Layout, Limits
 from dp_polars._steps import polars_rows
 from tests.engines.orders import SPREAD, law
 from tests.helpers.runs import histograms_by
-from tests.helpers.tallies import as_frame, as_histogram, histogram, tally_of
+from tests.helpers.specs import as_frame, as_histogram, histogram, spec_of
 from tests.registry import ENGINES, UNITS
 from tests.statistical.goodness import fits
 
@@ -36,9 +36,9 @@ def median(candidates, epsilon=1):
 
 
 def several(frame, unit, keys, asked, **options):
-    """The histograms of tallies, which are given as (column, query, limits, people)."""
-    tallies = [tally_of(frame, *rest, people=people) for *rest, people in asked]
-    counted = count(frame.lazy(), unit and (unit,), keys, tallies, **options)
+    """The histograms of specs, which are given as (column, query, limits, people)."""
+    specs = [spec_of(frame, *rest, people=people) for *rest, people in asked]
+    counted = count(frame.lazy(), unit and (unit,), keys, specs, **options)
     assert all(len(each.sizes) == (1 if keys is None else len(keys)) for each in counted)
     return list(map(as_frame, counted))
 
@@ -433,8 +433,8 @@ def test_all_histograms_come_from_one_scan(visits, keys, unit, partitions, engin
     asked = [of("price", dpp.quantile("x", a, range(11), epsilon=1).query, limits) for a in (0.2, 0.5, 0.9)]
     asked += [of("flavour", mode(FLAVOURS), people=unit is not None), of("year", mode(range(2019, 2030)))]
     asked.append(of("price", dpp.count("x", epsilon=1).query, limits))  # numbers are grouped in a plan of their own
-    tallies = [tally_of(visits, *rest, people=people) for *rest, people in asked]
-    counted = count(rows, unit and (unit,), keys, tallies, engine=engine, partitions=partitions)
+    specs = [spec_of(visits, *rest, people=people) for *rest, people in asked]
+    counted = count(rows, unit and (unit,), keys, specs, engine=engine, partitions=partitions)
     # The mode of years needs no people, and is counted with the others all the same.
     assert sum(read) == len(visits) * (1 if unit is None else partitions)
     for found, ask in zip(counted, asked, strict=True):
@@ -508,17 +508,17 @@ def test_outputs_that_need_the_same_histogram_share_it():
     rows = pl.LazyFrame({"p": [1], "x": [1]})
     query = dpp.protect("p", max_rows=1).agg(*asked, *others)
     work = query.request.bind(PolarsEngine(rows, lambda: rows))
-    assert [output.tallies for output in work.outputs] == [(0,), (0,), (0,), (0,), (1,), (2,), (3,)]
+    assert [output.specs for output in work.outputs] == [(0,), (0,), (0,), (0,), (1,), (2,), (3,)]
 
 
 def test_zeros_of_other_signs_share_nothing():
     """The angle of (0, -0.0) is π, that of (0, 0.0) is 0; to Polars' own `meta.eq` the expressions are the same."""
     frame = pl.DataFrame({"x": [0.0]})
     query = dpp.median("x", [0.0, 3.0], epsilon=1).query
-    one, two = (tally_of(frame, pl.arctan2("x", pl.lit(zero)), query) for zero in (0.0, -0.0))
+    one, two = (spec_of(frame, pl.arctan2("x", pl.lit(zero)), query) for zero in (0.0, -0.0))
     assert frame.select(one.columns[0]).item() != frame.select(two.columns[0]).item()
     assert not one.counts_like(two)
-    assert one.counts_like(tally_of(frame, pl.arctan2("x", pl.lit(0.0)).alias("y"), query))
+    assert one.counts_like(spec_of(frame, pl.arctan2("x", pl.lit(0.0)).alias("y"), query))
 
 
 def test_outputs_that_keep_other_rows_of_a_person_share_nothing():
@@ -531,7 +531,7 @@ def test_outputs_that_keep_other_rows_of_a_person_share_nothing():
     query = dpp.protect("p", max_groups=1, max_rows_per_group=3).group_by({"g": [0, 1]}).agg(*asked)
     engine = PolarsEngine(rows, lambda: rows)
     work = query.request.bind(engine)
-    assert [output.tallies for output in work.outputs] == [(0,), (1,)]
+    assert [output.specs for output in work.outputs] == [(0,), (1,)]
     assert [histogram.weights.tolist() for histogram in engine.prepare_histograms(work)()] == [[1], [3]]
 
 

@@ -16,7 +16,7 @@ from dp_polars._engines.polars import arithmetic as polars_sums
 from dp_polars._engines.polars import engine as polars_arrays
 from dp_polars._engines.polars.engine import count_rows
 from dp_polars._release.contract import alike
-from tests.helpers.tallies import as_frame, tally_of
+from tests.helpers.specs import as_frame, spec_of
 
 ROWS = 3000
 ENUM = pl.Enum(["a", "b", "c", "d"])
@@ -80,21 +80,21 @@ def numbers(frame):
         ("smokes", dpp.sum("smokes", 0, 1, epsilon=1)),
         (pl.col("price") * pl.col("age"), dpp.sum("price", -1000, 1000, step=0.25, epsilon=1)),
     ]
-    tallies = [tally_of(frame, column, asked.query) for column, asked in asked]
+    specs = [spec_of(frame, column, asked.query) for column, asked in asked]
     mean = dpp.mean("price", 0, 10, step=0.1, epsilon=1).query
-    return [*tallies, *(tally_of(frame, "price", mean, part=part) for part in range(mean.parts))]
+    return [*specs, *(spec_of(frame, "price", mean, part=part) for part in range(mean.parts))]
 
 
 def choices(frame):
     """Tallies with codes."""
     return [
-        tally_of(frame, "sex", dpp.mode("sex", ["m", "f", "d"], epsilon=1).query),
-        tally_of(frame, "code", dpp.mode("code", range(2, 9), epsilon=1).query),
-        tally_of(frame, "smokes", dpp.value_counts("smokes", [True, False], epsilon=1).query),
+        spec_of(frame, "sex", dpp.mode("sex", ["m", "f", "d"], epsilon=1).query),
+        spec_of(frame, "code", dpp.mode("code", range(2, 9), epsilon=1).query),
+        spec_of(frame, "smokes", dpp.value_counts("smokes", [True, False], epsilon=1).query),
     ]
 
 
-def both(frame, keys, tallies, monkeypatch, *, is_grouped=True):
+def both(frame, keys, specs, monkeypatch, *, is_grouped=True):
     """The histograms by groups and by arrays; and whether Polars groups is as expected."""
     plans = []
 
@@ -103,12 +103,12 @@ def both(frame, keys, tallies, monkeypatch, *, is_grouped=True):
         return plans[-1]
 
     monkeypatch.setattr(polars_arrays, "grouped", noting)
-    arguments = (frame.lazy(), keys, tallies, alike(tallies), "streaming")
+    arguments = (frame.lazy(), keys, specs, alike(specs), "streaming")
     found = count_rows(*arguments)
     assert [plan is not None for plan in plans] == [is_grouped]
     monkeypatch.setattr(polars_arrays, "grouped", lambda *_: None)
     expected = count_rows(*arguments)
-    for number in range(len(tallies)):
+    for number in range(len(specs)):
         assert_frame_equal(as_frame(found[number]), as_frame(expected[number]))
     return plans[0]
 
@@ -118,16 +118,16 @@ def both(frame, keys, tallies, monkeypatch, *, is_grouped=True):
 def test_groups_are_those_of_arrays(kind, asked, monkeypatch):
     dtype, values, listed = KEYS[kind]
     frame = rows_of(dtype, values)
-    tallies = asked(frame)
+    specs = asked(frame)
     keys = pl.DataFrame({"key": pl.Series(list(listed), dtype=dtype)})
-    plan = both(frame, keys, tallies, monkeypatch)
+    plan = both(frame, keys, specs, monkeypatch)
     numeric = [name for name in plan.collect_schema() if name.startswith(("rows", "weight"))]
     assert {plan.collect_schema()[name] for name in numeric} == {pl.Int64}  # 32 bits would overflow
     two = keys.join(pl.DataFrame({"sex": ["x", "f"]}), how="cross").sample(fraction=1, shuffle=True, seed=1)
-    both(frame, two, tallies, monkeypatch)
-    both(frame, None, tallies, monkeypatch)
-    both(frame[:0], two, tallies, monkeypatch)
-    both(frame[:0], None, tallies, monkeypatch)
+    both(frame, two, specs, monkeypatch)
+    both(frame, None, specs, monkeypatch)
+    both(frame[:0], two, specs, monkeypatch)
+    both(frame[:0], None, specs, monkeypatch)
 
 
 @pytest.mark.parametrize("kind", OTHERS)
@@ -142,15 +142,15 @@ def test_weights_of_choices(monkeypatch):
     frame = rows_of(*KEYS["integers"][:2])
     query = dpp.mode("code", range(12), weights="price", max_weight=20, step=0.01, epsilon=1).query
     types = (pl.Int16(), pl.Float64())
-    plain = tally_of(frame, "code", dpp.mode("code", range(12), epsilon=1).query)
+    plain = spec_of(frame, "code", dpp.mode("code", range(12), epsilon=1).query)
     evidence = query.evidence(*types)[0]
-    tally = type(plain)((pl.col("code"), pl.col("price")), types, evidence, plain.limits, people=False)
-    both(frame, pl.DataFrame({"key": range(-20, 20)}), [tally, plain], monkeypatch)
+    spec = type(plain)((pl.col("code"), pl.col("price")), types, evidence, plain.limits, people=False)
+    both(frame, pl.DataFrame({"key": range(-20, 20)}), [spec, plain], monkeypatch)
 
 
 def test_medians_and_many_combinations_are_left_to_the_arrays(monkeypatch):
     frame = rows_of(*KEYS["integers"][:2])
-    median = tally_of(frame, "age", dpp.median("age", range(100), epsilon=1).query)
+    median = spec_of(frame, "age", dpp.median("age", range(100), epsilon=1).query)
     both(frame, None, [*numbers(frame), median], monkeypatch, is_grouped=False)
     monkeypatch.setattr(polars_sums, "_MOST_COMBINATIONS", 41 * 8)
     keys = pl.DataFrame({"key": range(-20, 20)})
@@ -161,7 +161,7 @@ def test_medians_and_many_combinations_are_left_to_the_arrays(monkeypatch):
 
 def test_a_weight_that_is_no_arithmetic_of_polars_is_numpys(monkeypatch):
     frame = pl.DataFrame({"key": [1, 1, 2], "x": pl.Series([2**64 - 1, 1, None], dtype=pl.UInt64)})
-    huge = tally_of(frame, "x", dpp.sum("x", 0, 2**64, step=2**62, epsilon=1).query)
+    huge = spec_of(frame, "x", dpp.sum("x", 0, 2**64, step=2**62, epsilon=1).query)
     both(frame, pl.DataFrame({"key": [1, 2]}), [huge], monkeypatch, is_grouped=False)
 
 
@@ -172,8 +172,8 @@ def test_values_that_nobody_listed_need_no_memory(kind, monkeypatch):
     private = pl.Series(range(10_000), dtype=pl.Int32 if dtype == pl.Date else pl.Int64).cast(dtype)
     frame = pl.DataFrame({"key": private, "code": private})
     keys = pl.DataFrame({"key": pl.Series(list(listed), dtype=dtype)})
-    tally = tally_of(frame, "code", dpp.mode("code", keys["key"], epsilon=1).query)
-    plan = both(frame, keys, [tally], monkeypatch)
+    spec = spec_of(frame, "code", dpp.mode("code", keys["key"], epsilon=1).query)
+    plan = both(frame, keys, [spec], monkeypatch)
     span = 2 * len(listed) + 1
     assert plan.select(pl.col("key 0").n_unique()).collect().item() <= span
     assert plan.collect().height <= span**2
@@ -183,12 +183,12 @@ def test_constants_and_columns_by_the_names_of_ours(monkeypatch):
     """A constant counts for every row, and no column of the private rows is taken for one of the plan's."""
     frame = rows_of(*KEYS["integers"][:2]).rename({"key": "row", "code": "rows 0", "price": "key 0", "age": "weight 0"})
     keys = pl.DataFrame({"row": range(-20, 20)})
-    tallies = [
-        tally_of(frame, None, dpp.len(epsilon=1).query),
-        tally_of(frame, "weight 0", dpp.sum("weight 0", 0, 90, epsilon=1).query),
-        tally_of(frame, "key 0", dpp.sum("key 0", 0, 90, step=0.5, epsilon=1).query),
-        tally_of(frame, pl.lit(2.5), dpp.sum("key 0", 0, 90, step=0.5, epsilon=1).query),
-        tally_of(frame, "rows 0", dpp.mode("rows 0", range(5), epsilon=1).query),
+    specs = [
+        spec_of(frame, None, dpp.len(epsilon=1).query),
+        spec_of(frame, "weight 0", dpp.sum("weight 0", 0, 90, epsilon=1).query),
+        spec_of(frame, "key 0", dpp.sum("key 0", 0, 90, step=0.5, epsilon=1).query),
+        spec_of(frame, pl.lit(2.5), dpp.sum("key 0", 0, 90, step=0.5, epsilon=1).query),
+        spec_of(frame, "rows 0", dpp.mode("rows 0", range(5), epsilon=1).query),
     ]
-    both(frame, keys, tallies, monkeypatch)
-    both(frame, None, tallies, monkeypatch)
+    both(frame, keys, specs, monkeypatch)
+    both(frame, None, specs, monkeypatch)

@@ -21,17 +21,17 @@ from dp_polars._release.contract import (
     ROWS,
     ROWS_CUT,
     ROWS_IN_GROUP,
+    HistogramSpec,
     KeyWork,
     LocalEngine,
     PerPerson,
-    Tally,
     Work,
 )
 from dp_polars._release.protection import Limits
 from tests.helpers.by_hand import cut, rows_cut
 
 Row = dict[str, Any]
-Evidence = tuple[int, int, int, float]  # group, code, weight, the row's number
+CountRule = tuple[int, int, int, float]  # group, code, weight, the row's number
 _NUMBER = itemgetter(3)
 
 
@@ -71,7 +71,7 @@ class ToyEngine(LocalEngine):
     def _histograms(self, work: Work) -> list[Histogram]:
         rows = list(self._rows) if work.per_person is None else _people(list(self._rows), work.per_person)
         order = _Order(rows)
-        return [_histogram(rows, work, tally, order) for tally in work.tallies]
+        return [_histogram(rows, work, spec, order) for spec in work.specs]
 
     def _people_by_key(self, work: KeyWork) -> tuple[pl.DataFrame, Ints]:
         keys = defaultdict(set)
@@ -97,18 +97,18 @@ class ToyEngine(LocalEngine):
 
 
 class _Order:
-    """A number for each row, and for each group of each person: once for all tallies of a release."""
+    """A number for each row, and for each group of each person: once for all specs of a release."""
 
     def __init__(self, rows: list[Row]) -> None:
         self.of_groups: defaultdict[tuple[object, int], float] = defaultdict(SystemRandom().random)
         self.of_rows = [SystemRandom().random() for _ in rows]
 
 
-def _histogram(rows: list[Row], work: Work, tally: Tally, order: _Order) -> Histogram:
+def _histogram(rows: list[Row], work: Work, spec: HistogramSpec, order: _Order) -> Histogram:
     weights: Counter[tuple[int, int]] = Counter()
-    for person, found in _by_person(rows, work.privacy_unit, work.keys, tally, order).items():
-        one_each = _one_each(found, tally) if tally.people else found
-        for group, code, weight, _ in _first(one_each, person, tally.limits, order):
+    for person, found in _by_person(rows, work.privacy_unit, work.keys, spec, order).items():
+        one_each = _one_each(found, spec) if spec.people else found
+        for group, code, weight, _ in _first(one_each, person, spec.limits, order):
             weights[group, code] += weight
     cells = sorted(weights)
     sizes = Counter(group for group, _ in cells)
@@ -119,19 +119,19 @@ def _histogram(rows: list[Row], work: Work, tally: Tally, order: _Order) -> Hist
     )
 
 
-def _one_each(found: list[Evidence], tally: Tally) -> list[Evidence]:
+def _one_each(found: list[CountRule], spec: HistogramSpec) -> list[CountRule]:
     """Return one row of a person for each group and code."""
-    together: dict[tuple[int, int], list[Evidence]] = defaultdict(list)
+    together: dict[tuple[int, int], list[CountRule]] = defaultdict(list)
     for row in found:
         together[row[0], row[1]].append(row)
-    least, most = (1, 1) if tally.weighing is None else tally.weighing.of_person
+    least, most = (1, 1) if spec.row_weight is None else spec.row_weight.of_person
     return [
         (group, code, min(max(sum(row[2] for row in same), least), most), min(row[3] for row in same))
         for (group, code), same in together.items()
     ]
 
 
-def _first(found: list[Evidence], person: object, limits: Limits, order: _Order) -> list[Evidence]:
+def _first(found: list[CountRule], person: object, limits: Limits, order: _Order) -> list[CountRule]:
     """Return what stays of one person's rows."""
     groups = sorted({row[0] for row in found}, key=lambda group: order.of_groups[person, group])[: limits.groups]
     by_group = [sorted((row for row in found if row[0] == group), key=_NUMBER) for group in groups]
@@ -139,19 +139,19 @@ def _first(found: list[Evidence], person: object, limits: Limits, order: _Order)
 
 
 def _by_person(
-    rows: list[Row], unit: tuple[str, ...] | None, keys: pl.DataFrame | None, tally: Tally, order: _Order
-) -> dict[object, list[Evidence]]:
+    rows: list[Row], unit: tuple[str, ...] | None, keys: pl.DataFrame | None, spec: HistogramSpec, order: _Order
+) -> dict[object, list[CountRule]]:
     """Return what each person's rows say, of those that count."""
-    names = [column.meta.root_names()[0] for column in tally.columns]
+    names = [column.meta.root_names()[0] for column in spec.columns]
     columns = [
-        pl.Series([row[name] for row in rows], dtype=dtype) for name, dtype in zip(names, tally.types, strict=True)
+        pl.Series([row[name] for row in rows], dtype=dtype) for name, dtype in zip(names, spec.types, strict=True)
     ]
-    codes = tally.coding.encoder()(columns).tolist() if columns else [0] * len(rows)
-    weights = [1] * len(rows) if tally.weighing is None else tally.weighing.weigher()(columns).tolist()
-    people: dict[object, list[Evidence]] = defaultdict(list)
+    codes = spec.binning.encoder()(columns).tolist() if columns else [0] * len(rows)
+    weights = [1] * len(rows) if spec.row_weight is None else spec.row_weight.weigher()(columns).tolist()
+    people: dict[object, list[CountRule]] = defaultdict(list)
     for number, (row, code, weight) in enumerate(zip(rows, codes, weights, strict=True)):
         person, group = _person(row, number, unit), _group_of(row, keys)
-        if _is_somebody(person) and group is not None and code != tally.coding.size:
+        if _is_somebody(person) and group is not None and code != spec.binning.size:
             people[person].append((group, code, weight, order.of_rows[number]))
     return people
 
@@ -180,12 +180,12 @@ def _people(rows: list[Row], per_person: PerPerson) -> list[Row]:
         if _is_somebody(person) and (group := _group_of(row, keys)) is not None:
             people[person][group] += 1
     over, dropped = set(), Counter[object]()
-    for tally in per_person.cut:
-        held = _by_person(rows, unit, keys, tally, _Order(rows)).items()
+    for spec in per_person.cut:
+        held = _by_person(rows, unit, keys, spec, _Order(rows)).items()
         found = [(person, (group,), code, weight) for person, own in held for group, code, weight, _ in own]
-        clips = tally.weighing.of_person if tally.people and tally.weighing is not None else tally.people
-        over |= cut(found, tally.limits, clips)
-        dropped |= Counter(rows_cut(found, tally.limits, clips))
+        clips = spec.row_weight.of_person if spec.people and spec.row_weight is not None else spec.people
+        over |= cut(found, spec.limits, clips)
+        dropped |= Counter(rows_cut(found, spec.limits, clips))
     names = (ROWS, GROUPS, ROWS_IN_GROUP, ROWS_CUT)
     return [
         dict(zip(names, (sum(own.values()), len(own), max(own.values()), dropped[person]), strict=True))

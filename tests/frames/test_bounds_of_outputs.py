@@ -39,9 +39,9 @@ def own_bounds(*values):
     return {name: value for name, value in zip(OWN_BOUNDS, values, strict=True) if value != "protect"}
 
 
-def tallies_of(query):
+def specs_of(query):
     work = query.request.bind(PolarsEngine(ROWS.lazy(), ROWS.lazy))
-    return [(tally.limits, tally.people) for tally in work.tallies]
+    return [(spec.limits, spec.people) for spec in work.specs]
 
 
 @pytest.mark.slow
@@ -62,7 +62,7 @@ def test_an_output_is_as_if_protect_had_its_bounds(name):
             continue
         found = dpp.protect("p", **of_protect).group_by(KEYS).agg(a=EVERY[name](epsilon=1, **own))
         assert found.asks[0].query == expected.asks[0].query
-        assert tallies_of(found) == tallies_of(expected)
+        assert specs_of(found) == specs_of(expected)
         for query in (found, expected):
             (bounds,) = query.explain()["bounds"]
             shown = {} if bounds is None else dict(each.split("=") for each in bounds.split(", "))

@@ -21,7 +21,7 @@ from pyarrow import parquet
 import dp_polars as dpp
 from dp_polars._frames.cube import cube_of
 from dp_polars._mechanisms.noise_sums import Noise, sum_bound
-from dp_polars._mechanisms.residuals import Plan
+from dp_polars._mechanisms.residuals import TablePlan
 from dp_polars.analysis import simulate
 from tests.registry import ENGINES
 
@@ -64,7 +64,7 @@ def made(counts, mechanism="discrete_laplace", rate=Fraction(1), **dimensions):
     sizes = [len(values) for values in dimensions.values()]
     claim = {"protection": "nobody", "loss": "epsilon=1", "columns": {"count": {}}}
     axes = tuple(range(len(sizes)))
-    plan = Plan(tuple(sizes), (axes,), ((axes, Noise(mechanism, rate)),))
+    plan = TablePlan(tuple(sizes), (axes,), ((axes, Noise(mechanism, rate)),))
     return cube_of(keys.with_columns(count=pl.Series(counts, dtype=pl.Int64)), plan, json.dumps(claim))
 
 

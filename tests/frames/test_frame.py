@@ -276,7 +276,7 @@ class TestSteps:
 
     def test_a_select_of_constants_keeps_the_rows(self, visits: pl.DataFrame) -> None:
         query = visits.dp.protect(None).select(one=pl.lit("x")).agg(dpp.mode("one", ["x", "y"], epsilon=1))
-        assert query.request.recipe.proved(visits.schema).rows(visits.lazy()).collect().height == visits.height
+        assert query.request.pipeline.proved(visits.schema).rows(visits.lazy()).collect().height == visits.height
 
     @pytest.mark.parametrize(
         ("step", "name"),
@@ -292,9 +292,9 @@ class TestSteps:
             step(visits.dp.protect(None))
 
     def test_a_recipe_proves_its_steps_on_the_data(self, visits: pl.DataFrame) -> None:
-        recipe = dpp.protect(None).filter(pl.col("age") > pl.col("age").mean()).agg(age())
+        pipeline = dpp.protect(None).filter(pl.col("age") > pl.col("age").mean()).agg(age())
         with pytest.raises(ValueError, match="mean"):
-            recipe.release(visits)
+            pipeline.release(visits)
 
     def test_plans_before_protect(self, visits: pl.DataFrame) -> None:
         rows = visits.lazy()
@@ -372,11 +372,11 @@ class TestBounds:
 
 
 class TestData:
-    def recipe(self) -> dpp.PrivateQuery:
+    def pipeline(self) -> dpp.PrivateQuery:
         return dpp.protect("patient", max_rows=5000).group_by({"ward": [1, 2, 3]}).agg(age=age())
 
     def test_every_kind_of_frame(self, visits: pl.DataFrame, tmp_path: Path) -> None:
-        expected = self.recipe().release(visits)
+        expected = self.pipeline().release(visits)
         visits.write_parquet(tmp_path / "v.parquet")
         table = visits.to_arrow()
         frames = [
@@ -387,29 +387,29 @@ class TestData:
             pa.RecordBatchReader.from_batches(table.schema, table.to_batches()),
         ]
         for frame in frames:
-            assert_frame_equal(self.recipe().release(frame), expected)
+            assert_frame_equal(self.pipeline().release(frame), expected)
             if isinstance(frame, pl.LazyFrame):
-                assert_frame_equal(self.recipe().release(frame, engine="streaming"), expected)
+                assert_frame_equal(self.pipeline().release(frame, engine="streaming"), expected)
 
     def test_duckdb_and_pandas(self, visits: pl.DataFrame) -> None:
         duckdb = need("duckdb")
-        expected = self.recipe().release(visits)
+        expected = self.pipeline().release(visits)
         table = visits.to_arrow()
         assert_frame_equal(
-            self.recipe().release(duckdb.from_arrow(table)),
+            self.pipeline().release(duckdb.from_arrow(table)),
             expected,
         )
-        assert_frame_equal(self.recipe().release(table.to_pandas()), expected)
+        assert_frame_equal(self.pipeline().release(table.to_pandas()), expected)
 
     def test_frames_that_are_refused(self, visits: pl.DataFrame) -> None:
         with pytest.raises(TypeError, match="must be given a frame"):
-            self.recipe().release()
+            self.pipeline().release()
         with pytest.raises(TypeError, match="must not be given a frame"):
             visits.dp.protect(None).agg(age()).release(visits)
         with pytest.raises(TypeError, match="must be a LazyFrame"):
-            self.recipe().release([1, 2])
+            self.pipeline().release([1, 2])
         with pytest.raises(ValueError, match="privacy unit"):
-            self.recipe().release(visits.drop("patient"))
+            self.pipeline().release(visits.drop("patient"))
 
     @pytest.mark.parametrize("source", ["csv", "pandas"])
     def test_engine_errors_carry_no_rows_and_are_paid_for(self, source: str, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ ITEMS = pl.DataFrame({"of_day": [1, 1, 2, None], "item": [7, 8, 9, 6]})
 
 def rows_of(private, *tables, engine="in-memory"):
     """The rows after all steps."""
-    proved = private._recipe.proved(*(table.collect_schema() for table in tables))
+    proved = private._pipeline.proved(*(table.collect_schema() for table in tables))
     return proved.rows(*(table.lazy() for table in tables)).collect(engine=engine)
 
 
@@ -179,7 +179,7 @@ def test_steps_on_either_side_and_joins_of_joins():
     people = people.with_columns(big=pl.col("item") > 7)
     joined = visits.join(people, on="p", how="inner").filter(pl.col("plan") != "c")
     joined = joined.join(protected(VISITS), on=["p", "day"], how="semi")
-    assert len(joined._recipe.origins) == 4
+    assert len(joined._pipeline.origins) == 4
     found = rows_of(joined, VISITS, PEOPLE, ITEMS, VISITS)
     right = PEOPLE.drop_nulls().join(ITEMS, left_on="day", right_on="of_day", how="inner")
     right = right.with_columns(big=pl.col("item") > 7)
@@ -274,7 +274,7 @@ def test_what_a_release_reads_twice_is_chosen_once():
     left = pl.DataFrame({"p": range(50)})
     right = pl.DataFrame({"p": [i // 9 for i in range(450)], "y": range(450)})
     joined = protected(left).join(protected(right, max_rows=2), on="p", how="inner")
-    plan = joined._recipe.proved(left.schema, right.schema).rows(left.lazy(), right.lazy())
+    plan = joined._pipeline.proved(left.schema, right.schema).rows(left.lazy(), right.lazy())
     for engine in (*ENGINES, *ENGINES):
         assert Counter(plan.collect(engine=engine)["y"]) == Counter(plan.collect()["y"])
     assert plan.filter(pl.col("p") == 3).select("y").collect().height == 2
@@ -300,15 +300,15 @@ def test_how_many_rows_stay_on_the_right(bounds, most, how):
     for on in (["p"], ["p", "day"]):
         joined = protected(left, max_rows=50).join(protected(right, **bounds), on=on, how=how)
         filters = how in ("semi", "anti")
-        step = joined._recipe.steps[0]
+        step = joined._pipeline.steps[0]
         assert step.most == (None if filters and on == ["p"] else most)
         expected = {"inner": most or 20, "left": (most or 20) + 1, "semi": 1, "anti": 1}
         assert rows_of(joined, left, right).height == expected[how]
         note = joined.agg(dpp.len(epsilon=1)).explain()["note"].item()
         assert ("on its other side" in note) == (step.most is not None)
-        assert joined._recipe.calibration.max_rows == 50
+        assert joined._pipeline.calibration.max_rows == 50
     one = protected(left).group_by("p").agg().join(protected(right, **bounds).group_by("p").agg(), on="p")
-    assert one._recipe.steps[-1].most is None  # each person has one row there already
+    assert one._pipeline.steps[-1].most is None  # each person has one row there already
     assert one.agg(dpp.len(epsilon=1)).asks[0].query.claim.contributions.total == 1
 
 
@@ -564,9 +564,9 @@ def test_steps_say_whether_they_multiply_rows():
             visits.join(people, on="p", how=how),
             visits.join(items, left_on="day", right_on="of_day", how=how),
         ]
-        assert [join._recipe.steps[-1].multiplies for join in joins] == [how in ("inner", "left")] * 2
-        assert not visits.join(pl.DataFrame({"day": [1]}), on="day", how=how)._recipe.steps[-1].multiplies
-    assert not visits.filter(pl.col("day") > 0)._recipe.steps[-1].multiplies
+        assert [join._pipeline.steps[-1].multiplies for join in joins] == [how in ("inner", "left")] * 2
+        assert not visits.join(pl.DataFrame({"day": [1]}), on="day", how=how)._pipeline.steps[-1].multiplies
+    assert not visits.filter(pl.col("day") > 0)._pipeline.steps[-1].multiplies
 
 
 # Joins with public keys

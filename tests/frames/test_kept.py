@@ -487,7 +487,7 @@ def test_another_class_of_query_is_another_question(budget):
     query.release()
     ask = query.asks[0]
     other = Other(ask.query.candidates, ask.query.claim)
-    request = Request.of(query.request.recipe, query.request.keys, [replace(ask, query=other)])
+    request = Request.of(query.request.pipeline, query.request.keys, [replace(ask, query=other)])
     dpp.PrivateQuery(request, (ROWS.lazy(),), budget).release()
     assert budget.spent == Fraction(1, 4)
 

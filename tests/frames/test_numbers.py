@@ -99,11 +99,11 @@ def test_explain_gives_errors_in_the_columns_unit():
     assert gaussian["rho"].to_list() == [1] * 7
     assert set(gaussian["mechanism"]) == {"discrete_gaussian"}
     # Without data, an integer column is assumed.
-    recipe = dpp.protect("person", max_rows=1).agg(
+    pipeline = dpp.protect("person", max_rows=1).agg(
         s=dpp.sum("cost", 0, 100, epsilon=1), m=dpp.mode("x", [1], too_few=2, epsilon=1)
     )
-    assert recipe.explain()["error_95"].to_list()[0] == pytest.approx(299, abs=1)
-    assert recipe.explain()["error_95"].to_list()[1] > 0
+    assert pipeline.explain()["error_95"].to_list()[0] == pytest.approx(299, abs=1)
+    assert pipeline.explain()["error_95"].to_list()[1] > 0
 
 
 def choices(**loss):
@@ -228,20 +228,20 @@ def test_budgets_are_charged_each_number(unit):
 
 
 def test_histograms_are_shared():
-    def tallies(**exprs):
+    def specs(**exprs):
         query = ROWS.dp.protect("person", max_rows=2).agg(**exprs)
-        return len(query.request.bind(PolarsEngine(ROWS.lazy(), ROWS.lazy)).tallies)
+        return len(query.request.bind(PolarsEngine(ROWS.lazy(), ROWS.lazy)).specs)
 
     count, mean = dpp.count("x", epsilon=1), dpp.mean("x", 0, 5, epsilon=1)
-    assert tallies(a=mean) == 2
-    assert tallies(a=mean, b=count) == 2
-    assert tallies(a=count, b=dpp.count("x", rho=1)) == 1
-    assert tallies(a=dpp.sum("x", 0, 5, epsilon=1), b=dpp.sum("x", 0, 5, epsilon=2)) == 1
-    assert tallies(a=dpp.sum("x", 0, 5, epsilon=1), b=dpp.sum("x", 0, 6, epsilon=1)) == 2
-    assert tallies(a=dpp.sum("x", 0, 6, epsilon=1), b=dpp.sum("x", 0, 6, step=2, epsilon=1)) == 2
-    assert tallies(a=count, b=dpp.count("cost", epsilon=1), c=dpp.len(epsilon=1)) == 3
-    assert tallies(a=dpp.len(epsilon=1), b=dpp.n_people(epsilon=1)) == 2
-    assert tallies(a=dpp.mode("x", [1, 3], epsilon=1), b=dpp.mode("x", [1, 3], epsilon=1, counts="rows")) == 2
+    assert specs(a=mean) == 2
+    assert specs(a=mean, b=count) == 2
+    assert specs(a=count, b=dpp.count("x", rho=1)) == 1
+    assert specs(a=dpp.sum("x", 0, 5, epsilon=1), b=dpp.sum("x", 0, 5, epsilon=2)) == 1
+    assert specs(a=dpp.sum("x", 0, 5, epsilon=1), b=dpp.sum("x", 0, 6, epsilon=1)) == 2
+    assert specs(a=dpp.sum("x", 0, 6, epsilon=1), b=dpp.sum("x", 0, 6, step=2, epsilon=1)) == 2
+    assert specs(a=count, b=dpp.count("cost", epsilon=1), c=dpp.len(epsilon=1)) == 3
+    assert specs(a=dpp.len(epsilon=1), b=dpp.n_people(epsilon=1)) == 2
+    assert specs(a=dpp.mode("x", [1, 3], epsilon=1), b=dpp.mode("x", [1, 3], epsilon=1, counts="rows")) == 2
 
 
 def test_ranges_come_after_each_number_and_only_then():

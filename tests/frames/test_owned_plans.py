@@ -55,7 +55,7 @@ def joined_by(plan, on, rows=ORDERS, items=ITEMS):
     left, right = on
     owned = plan(items.lazy())
     private = rows.dp.protect("p", max_rows=9).join(dpp.owned(owned), left_on=left, right_on=right, how="inner")
-    proved = private._recipe.proved(rows.schema, owned.collect_schema())
+    proved = private._pipeline.proved(rows.schema, owned.collect_schema())
     return private, proved.rows(rows.lazy(), owned).drop_nulls("p").collect()
 
 

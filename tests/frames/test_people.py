@@ -17,8 +17,8 @@ import dp_polars as dpp
 from dp_polars._bins.binning import OneCode
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._engines.polars.people import Cut
-from dp_polars._questions.question import Evidence
-from dp_polars._release.contract import Tally
+from dp_polars._questions.question import CountRule
+from dp_polars._release.contract import HistogramSpec
 from dp_polars._release.protection import Limits
 from dp_polars._release.release import release_by
 from dp_polars._release.request import only_counted
@@ -389,14 +389,14 @@ def test_rows_that_are_cut_are_those_of_the_reference(rows, bounds, grouped, nam
         return
     work, expected = asked.request.bind(PolarsEngine.of(frame.lazy())), Counter()
     for output in work.outputs:
-        tally = work.tallies[output.tallies[0]]
+        spec = work.specs[output.specs[0]]
         code_of = OUTPUTS[output.name][0]
         found = [
             (person, (key if grouped else 0,), code_of(x), 1)
             for person, key, x in rows
             if person is not None and (key in LISTED or not grouped) and code_of(x) is not None
         ]
-        expected |= Counter(by_hand.rows_cut(found, tally.limits, tally.people))
+        expected |= Counter(by_hand.rows_cut(found, spec.limits, spec.people))
     query = asked.n_rows_cut(most, **SURE)
     if engine == "toy":
         answer = release_by(query.request, ToyEngine(frame.to_dicts(), dict(frame.schema)))
@@ -428,7 +428,7 @@ def test_rows_that_are_cut_say_how_much_of_the_data_counts():
 def test_very_many_rows_of_a_person_are_clipped_and_overflow_nothing():
     counted = pl.LazyFrame({"code 0": [2**62, 3, 0], "person": [1, 1, 1]})
     limits = Limits(groups=1, rows_per_group=2**61)
-    cut = Cut(Tally((), (), Evidence(OneCode()), limits, people=False), None, None)
+    cut = Cut(HistogramSpec((), (), CountRule(OneCode()), limits, people=False), None, None)
     kept = (2**30 + 3 + 1) // 2
     assert counted.group_by("person").agg(cut.dropped(0).alias("n")).collect()["n"].item() == 2**30 + 3 - kept
 

@@ -37,12 +37,12 @@ def protected(rows=VISITS, **bounds):
 def rows_of(frame):
     """The private rows after all steps."""
     (source,) = frame._sources
-    return frame._recipe.proved(source.collect_schema()).rows(source).collect()
+    return frame._pipeline.proved(source.collect_schema()).rows(source).collect()
 
 
 def limits_of(query):
     work = query.request.bind(PolarsEngine.of(*query._sources))
-    return [tally.limits for tally in work.tallies]
+    return [spec.limits for spec in work.specs]
 
 
 # Kinds of steps, and whether each person has one row at most after them, begun with one row for each.
@@ -72,7 +72,7 @@ def test_rows_of_each_person_behind_every_kind_of_step(name):
     ):
         frame = step(begun(protected(VISITS.rename({"cents": "total"}))))
         counts = rows_of(frame).group_by("p").len()["len"]
-        says = frame._recipe.calibration.__class__.__name__ == "OneRowEach"
+        says = frame._pipeline.calibration.__class__.__name__ == "OneRowEach"
         assert says == ((has_one and one_row) or name == "group_by")
         if says:
             assert counts.max() == 1

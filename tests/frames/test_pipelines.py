@@ -113,7 +113,7 @@ def is_of_this_polars(steps: Steps, table: str) -> bool:
 
 def after(frame: PrivateFrame, rows: pl.DataFrame, engine: str = "in-memory") -> pl.DataFrame:
     """The rows of a private frame's steps, on other rows."""
-    steps = frame._recipe.proved(rows.schema).rows(rows.lazy())
+    steps = frame._pipeline.proved(rows.schema).rows(rows.lazy())
     return steps.collect(engine=engine, optimizations=NO_FILTER_IN_SCANS)
 
 

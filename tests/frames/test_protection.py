@@ -16,7 +16,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars._accounting.terms import Contributions
 from dp_polars._engines.polars.engine import PolarsEngine
-from dp_polars._release.protection import Asked, Protection, keep
+from dp_polars._release.protection import BoundedRows, Protection, keep
 from tests.engines.conformance import protected
 from tests.helpers.runs import histograms_by
 
@@ -46,7 +46,7 @@ def kept_of(protection, query, groups, rows):
     """Group by group, what is kept of a person with these rows (group, code)."""
     where, codes = np.array(sorted(rows)).T
     of_people = codes if protection.counts_people(query) else None
-    (found,) = keep(np.array([len(rows)]), where, [Asked(protection.limits(query, groups), None, of_people)])
+    (found,) = keep(np.array([len(rows)]), where, [BoundedRows(protection.limits(query, groups), None, of_people)])
     return contributed(protection, query, where[found.rows].tolist(), codes[found.rows].tolist())
 
 

@@ -41,7 +41,7 @@ def protected(rows=VISITS, unit=UNIT, **options):
 def rows_of(frame):
     """The private rows after all steps, in any order."""
     schemas = [source.collect_schema() for source in frame._sources]
-    return frame._recipe.proved(*schemas).rows(*frame._sources).collect()
+    return frame._pipeline.proved(*schemas).rows(*frame._sources).collect()
 
 
 # --- The names ---
@@ -222,14 +222,14 @@ def test_one_row_for_each_person():
     assert people.columns == ["month", "patient", "total"]
     expected = {("bc", "a"): 3, ("c", "a"): 4, ("c", "ab"): 8, ("c", "b"): 16}
     assert {row[:2]: row[2] for row in rows_of(people).rows()} == expected
-    assert isinstance(people._recipe.calibration, OneRowEach)
+    assert isinstance(people._pipeline.calibration, OneRowEach)
     more = protected().group_by("patient", "cents", "month").agg(n=pl.len())
     assert more.columns == ["month", "patient", "cents", "n"]
-    assert not isinstance(more._recipe.calibration, OneRowEach)
+    assert not isinstance(more._pipeline.calibration, OneRowEach)
     # A join with people who have one row each leaves one row each.
     plans = protected(PLANS).group_by(*UNIT).agg(pl.col("plan").min())
     joined = people.join(plans, on=UNIT, how="inner")
-    assert isinstance(joined._recipe.calibration, OneRowEach)
+    assert isinstance(joined._pipeline.calibration, OneRowEach)
     assert sorted(rows_of(joined).rows()) == [("bc", "a", 3, "x"), ("c", "a", 4, "y"), ("c", "b", 16, "z")]
 
 

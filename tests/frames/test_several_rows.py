@@ -28,7 +28,7 @@ LISTS = pl.DataFrame(
 
 
 def rows_of(private, frame, engine="in-memory"):
-    proved = private._recipe.proved(frame.collect_schema())
+    proved = private._pipeline.proved(frame.collect_schema())
     return proved.rows(frame.lazy()).collect(engine=engine)
 
 
@@ -105,7 +105,7 @@ def test_unpivot_is_that_of_plain_python(engine):
     assert rows_of(private.unpivot(["a"]), frame, engine).columns == ["p", "variable", "value"]
     # A new column may be named like one that goes.
     same = private.unpivot(["a", "b"], index="d", variable_name="b", value_name="a")
-    read = same.select("a", "d")._recipe.proved(frame.schema).rows(frame.lazy()).collect(engine=engine)
+    read = same.select("a", "d")._pipeline.proved(frame.schema).rows(frame.lazy()).collect(engine=engine)
     assert Counter(read.select("p", "d", "a").rows()) == Counter(
         (p, d, value) for p, d, _, value in expected.elements()
     )
@@ -229,7 +229,7 @@ def test_a_whole_release_of_such_steps():
         .agg(n=dpp.len(epsilon=10**6), people=dpp.n_people(epsilon=10**6))
     )
     assert query.release().rows() == [(10, 3)]
-    assert [step.multiplies for step in query.request.recipe.steps] == [True, False, False, True]
+    assert [step.multiplies for step in query.request.pipeline.steps] == [True, False, False, True]
 
 
 @pytest.mark.parametrize(

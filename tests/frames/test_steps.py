@@ -17,7 +17,7 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars._frames import frame as refused
 from dp_polars._frames.frame import PrivateGroupBy
-from dp_polars._release import pipeline as recipe
+from dp_polars._release import pipeline as pipeline
 from dp_polars._release import request
 from dp_polars._steps import nodes as versions
 from tests.helpers.needs import IS_OLD
@@ -85,7 +85,7 @@ SAME = {
 
 
 def rows(private: dpp.PrivateFrame, frame: pl.DataFrame = FRAME) -> pl.DataFrame:
-    return private._recipe.proved(frame.schema).rows(frame.lazy()).collect()
+    return private._pipeline.proved(frame.schema).rows(frame.lazy()).collect()
 
 
 JOINS = {
@@ -116,9 +116,9 @@ def test_a_method_does_what_polars_does_row_by_row(name: str, unit: str | None) 
     whole = rows(step(FRAME.dp.protect(unit)))
     order = "p" if name in JOINS else []
     assert_frame_equal(whole.sort(order) if order else whole, native.sort(order) if order else native)
-    recipe = step(dpp.protect(unit))  # the same without data
-    alone = pl.concat([rows(recipe, row) for row in FRAME.iter_slices(1)])
-    assert_frame_equal(rows(recipe), alone, check_row_order=False, categorical_as_str=True, check_exact=True)
+    pipeline = step(dpp.protect(unit))  # the same without data
+    alone = pl.concat([rows(pipeline, row) for row in FRAME.iter_slices(1)])
+    assert_frame_equal(rows(pipeline), alone, check_row_order=False, categorical_as_str=True, check_exact=True)
 
 
 @pytest.mark.parametrize("how", ["left", "inner"])
@@ -313,9 +313,9 @@ def test_what_python_looks_for_is_found_missing_as_ever() -> None:
         with pytest.raises(TypeError, match=r"^a PrivateFrame must be bound to no rows in memory to be pickled"):
             pickle.dumps(bound)
     assert copy.copy(private) is private
-    recipe = dpp.protect("p").drop("s").rename({"i": "j"}).cast({"j": pl.Int8}).fill_null(0).drop_nulls()
-    again = pickle.loads(pickle.dumps(recipe))
-    assert_frame_equal(rows(again), rows(recipe))
+    pipeline = dpp.protect("p").drop("s").rename({"i": "j"}).cast({"j": pl.Int8}).fill_null(0).drop_nulls()
+    again = pickle.loads(pickle.dumps(pipeline))
+    assert_frame_equal(rows(again), rows(pipeline))
 
 
 def test_a_newer_polars_is_warned_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,13 +349,13 @@ def test_a_select_of_nothing_is_refused():
 @pytest.fixture
 def proofs(monkeypatch):
     """The expressions that were proved, one after the other."""
-    proved, row_by_row = [], recipe.row_by_row
+    proved, row_by_row = [], pipeline.row_by_row
 
     def noting(expr, *args):
         proved.append(expr)
         return row_by_row(expr, *args)
 
-    for module in (recipe, request):
+    for module in (pipeline, request):
         monkeypatch.setattr(module, "row_by_row", noting)
     return proved
 
@@ -396,13 +396,13 @@ def test_a_pickle_holds_no_proof_and_its_steps_are_proved_anew(proofs, tmp_path)
     FRAME.write_parquet(tmp_path / "rows.parquet")
     private = eight_filters(pl.scan_parquet(tmp_path / "rows.parquet").dp.protect("p", max_rows=1))
     again = pickle.loads(pickle.dumps(private))
-    assert private._recipe.proof is not None
-    assert again._recipe.proof is None
+    assert private._pipeline.proof is not None
+    assert again._pipeline.proof is None
     assert again.schema == FRAME.schema
     assert len(proofs) == 16
     query = pickle.loads(pickle.dumps(private.agg(pl.col("i").dp.median(range(9), epsilon=1))))
     assert len(proofs) == 17
-    assert query.request.recipe.proof is None
+    assert query.request.pipeline.proof is None
     query.release()
     assert len(proofs) == 26
 
@@ -414,9 +414,9 @@ OTHERS = [FRAME.drop("d"), FRAME.with_columns(z=1), FRAME.cast({"i": pl.Int32}),
 def test_steps_do_not_run_on_columns_that_they_were_not_proved_on(other, proofs):
     private = eight_filters(FRAME.dp.protect("p"))
     with pytest.raises(TypeError, match="The rows must have the columns that they had"):
-        private._recipe.proof.rows(other.lazy())
+        private._pipeline.proof.rows(other.lazy())
     count = len(proofs)
-    assert private._recipe.proved(other.schema).schemas[0] == other.schema
+    assert private._pipeline.proved(other.schema).schemas[0] == other.schema
     assert len(proofs) == count + 8
 
 
@@ -427,6 +427,6 @@ def test_a_nested_null_finds_no_public_key_however_many_rows_there_are(how, valu
     steps = rows.dp.protect("p").join(public if how in {"semi", "anti"} else public.with_columns(q=1), on="l", how=how)
     for frame in (rows, *rows.partition_by("p"), rows.reverse(), rows[:2]):
         for engine in ("in-memory", "streaming"):
-            joined = steps._recipe.proved(frame.schema).rows(frame.lazy()).collect(engine=engine)
+            joined = steps._pipeline.proved(frame.schema).rows(frame.lazy()).collect(engine=engine)
             found = set(joined.drop_nulls("q")["p"] if how == "left" else joined["p"])
             assert found == set(frame["p"]) & ({1, 2} if how == "anti" else {3, 4})

@@ -12,7 +12,7 @@ import pytest
 from polars import selectors as cs
 
 from dp_polars._release import pipeline as person_steps
-from dp_polars._release import pipeline as recipe
+from dp_polars._release import pipeline as pipeline
 from dp_polars._steps.polars_rows import NO_FILTER_IN_SCANS
 from tests.fuzzing.exploring import explore
 from tests.fuzzing.expressions import Case, cases
@@ -64,7 +64,7 @@ class PersonCase:
         schema = self.frame().schema
         if self.way in OF_GROUPS:
             return person_steps.PersonGroups(("p",), (expr.alias("result"),)).proved(schema, ("p",))
-        return recipe.Expressions("with_columns", (expr.alias("result"),)).proved(schema, ("p",))
+        return pipeline.Expressions("with_columns", (expr.alias("result"),)).proved(schema, ("p",))
 
     def unproved(self, expr: pl.Expr) -> Run:
         if self.way in OF_GROUPS:
@@ -93,25 +93,25 @@ KNOWN = [
 
 
 @dataclass
-class Tally:
+class HistogramSpec:
     """How many expressions could be built, and how many of them were taken."""
 
     built: int = 0
     accepted: set[str] = field(default_factory=set)
 
 
-def check(case: PersonCase, tally: Tally | None = None, *, gated: bool = True) -> None:
+def check(case: PersonCase, spec: HistogramSpec | None = None, *, gated: bool = True) -> None:
     expr = case.build()
     if expr is None:
         return
-    tally = tally or Tally()
-    tally.built += 1
+    spec = spec or HistogramSpec()
+    spec.built += 1
     try:
         run = (case.proved if gated else case.unproved)(expr)
         run(case.frame().lazy()).collect_schema()
     except (ValueError, TypeError, pl.exceptions.PolarsError):
         return
-    tally.accepted.add(str(expr))
+    spec.accepted.add(str(expr))
     try:
         same_for_each_person(run, case.frame())
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -138,11 +138,11 @@ def counted(run: Run, frame: pl.DataFrame, engine: str = "in-memory") -> Counter
 
 @pytest.mark.slow
 def test_what_is_taken_follows_from_one_persons_rows(request):
-    tally = Tally()
-    explore(lambda case: check(case, tally), person_cases(), examples=1000, known=KNOWN, config=request.config)
+    spec = HistogramSpec()
+    explore(lambda case: check(case, spec), person_cases(), examples=1000, known=KNOWN, config=request.config)
     if request.config.getoption("--long") is None:  # else this would be a test of nothing
-        assert tally.built > 500
-        assert len(tally.accepted) > (25 if IS_OLD else 60)
+        assert spec.built > 500
+        assert len(spec.accepted) > (25 if IS_OLD else 60)
 
 
 @pytest.mark.parametrize("case", KNOWN, ids=lambda case: case.way.format(case.case.text, case.function))

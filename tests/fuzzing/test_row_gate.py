@@ -57,26 +57,26 @@ def unchanged(expr: pl.Expr, *_: object) -> pl.Expr:
 
 
 @dataclass
-class Tally:
+class HistogramSpec:
     """How many expressions could be built, and how many of them the gate accepted."""
 
     built: int = 0
     accepted: set[str] = field(default_factory=set)
 
 
-def check(case: Case, pass_by=gate.row_by_row, tally: Tally | None = None) -> None:
+def check(case: Case, pass_by=gate.row_by_row, spec: HistogramSpec | None = None) -> None:
     expr = case.build()
     if expr is None:
         return
-    tally = tally or Tally()
-    tally.built += 1
+    spec = spec or HistogramSpec()
+    spec.built += 1
     try:
         safe = pass_by(expr, case.schema, "filter")
         if len(pl.LazyFrame(schema=case.schema).select(safe).collect_schema()) != 1:
             return
     except (ValueError, TypeError, pl.exceptions.PolarsError):
         return
-    tally.accepted.add(case.text)
+    spec.accepted.add(case.text)
     try:
         check_rows(case, safe)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -121,11 +121,11 @@ def same(whole: pl.Series, other: pl.Series, how: str) -> None:
 
 @pytest.mark.slow
 def test_what_the_gate_accepts_is_row_by_row(request):
-    tally = Tally()
-    explore(lambda case: check(case, tally=tally), cases(), examples=5000, known=KNOWN, config=request.config)
+    spec = HistogramSpec()
+    explore(lambda case: check(case, spec=spec), cases(), examples=5000, known=KNOWN, config=request.config)
     if request.config.getoption("--long") is None:  # else this would be a test of nothing
-        assert tally.built > 4000
-        assert len(tally.accepted) > (50 if IS_OLD else 500)
+        assert spec.built > 4000
+        assert len(spec.accepted) > (50 if IS_OLD else 500)
 
 
 @pytest.mark.slow

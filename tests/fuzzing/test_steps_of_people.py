@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._release.pipeline import Recipe
+from dp_polars._release.pipeline import Pipeline
 from dp_polars._steps.polars_rows import NO_FILTER_IN_SCANS
 from tests.fuzzing.exploring import explore
 from tests.registry import OF_PEOPLE_STEPS
@@ -28,22 +28,22 @@ def of_people(draw: st.DrawFn) -> Case:
     return replace(case, step=draw(st.sampled_from(STEPS)))
 
 
-def rows_of(recipe: Recipe, *tables: pl.DataFrame, engine: str = "in-memory") -> Counter[str]:
+def rows_of(pipeline: Pipeline, *tables: pl.DataFrame, engine: str = "in-memory") -> Counter[str]:
     """The rows of somebody after all steps, to the bit, and how often each is there."""
-    proved = recipe.proved(*(table.schema for table in tables))
+    proved = pipeline.proved(*(table.schema for table in tables))
     rows = proved.rows(*(table.lazy() for table in tables)).collect(engine=engine, optimizations=NO_FILTER_IN_SCANS)
     return Counter(map(repr, rows.drop_nulls("p").select(pl.all().to_physical()).iter_rows()))
 
 
-def check(case: Case, recipe: Recipe | None = None) -> None:
-    recipe = recipe or case.query(dpp.protect).request.recipe
+def check(case: Case, pipeline: Pipeline | None = None) -> None:
+    pipeline = pipeline or case.query(dpp.protect).request.pipeline
     tables = [case.frame(0), case.further(0)][: 1 + case.has_further]
-    together = rows_of(recipe, *tables)
+    together = rows_of(pipeline, *tables)
     people = tables[0]["p"].drop_nulls().unique()
     alone = [[table.filter(p=one) if "p" in table.columns else table for table in tables] for one in people]
-    assert sum((rows_of(recipe, *own) for own in alone), Counter()) == together, "each person alone"
-    assert rows_of(recipe, *(table.reverse() for table in tables)) == together, "in reversed order"
-    assert rows_of(recipe, *tables, engine="streaming") == together, "streaming"
+    assert sum((rows_of(pipeline, *own) for own in alone), Counter()) == together, "each person alone"
+    assert rows_of(pipeline, *(table.reverse() for table in tables)) == together, "in reversed order"
+    assert rows_of(pipeline, *tables, engine="streaming") == together, "streaming"
 
 
 @pytest.mark.slow
@@ -63,9 +63,9 @@ def test_steps_that_look_at_others_are_found(step, looks_at_others):
     """The negative control: the step is exchanged for one that takes people together."""
 
     def holds(case):
-        recipe = case.query(dpp.protect).request.recipe
-        proved = recipe.proved(*(table.schema for table in [case.frame(0), case.further(0)][: 1 + case.has_further]))
-        check(case, replace(recipe, proof=replace(proved, runs=(looks_at_others, *proved.runs[1:]))))
+        pipeline = case.query(dpp.protect).request.pipeline
+        proved = pipeline.proved(*(table.schema for table in [case.frame(0), case.further(0)][: 1 + case.has_further]))
+        check(case, replace(pipeline, proof=replace(proved, runs=(looks_at_others, *proved.runs[1:]))))
 
     with pytest.raises(AssertionError, match="each person alone"):
         explore(holds, of_people().map(lambda case: replace(case, step=step)), examples=100, shrinks=False)

@@ -1,1 +1,1 @@
-"""What tests share: references, spies, tallies."""
+"""What tests share: references, spies, specs."""

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._base.process import deaf, in_parallel
+from dp_polars._base.process import in_parallel, silenced
 
 POLARS = {
     "POLARS_MAX_THREADS": "3",
@@ -71,26 +71,26 @@ def test_a_deaf_function_is_deaf_and_nothing_else():
         assert noisy() == np.inf
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            assert deaf(noisy)() == np.inf  # to a filter that is newer than its own
+            assert silenced(noisy)() == np.inf  # to a filter that is newer than its own
         assert noisy() == np.inf
 
     def fails():
         raise ZeroDivisionError
 
     with np.errstate(all="raise"):
-        deaf(inside)()
+        silenced(inside)()
         assert heard()
         with pytest.raises(FloatingPointError):
             np.float64(1e-320) * 0.3
     with pytest.raises(ZeroDivisionError):
-        deaf(fails)()
+        silenced(fails)()
     assert heard()
 
 
 def test_other_threads_hear_all_the_same():
     entered, done, found = threading.Event(), threading.Event(), []
 
-    @deaf
+    @silenced
     def quiet():
         entered.set()
         done.wait()
@@ -114,7 +114,7 @@ def test_a_warning_is_not_repeated_because_of_a_deaf_function():
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("default")
         for _ in range(5):
-            deaf(noisy)()
+            silenced(noisy)()
             warnings.warn("once", stacklevel=1)
     assert [str(each.message) for each in found] == ["once"]
 

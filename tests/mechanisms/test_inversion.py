@@ -10,7 +10,7 @@ import pytest
 from flint import arb, ctx
 
 from dp_polars._mechanisms import noise
-from dp_polars._mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Table, below, invert, table_for
+from dp_polars._mechanisms.noise import DiscreteGaussian, DiscreteLaplace, NoiseTable, below, invert, table_for
 from dp_polars._mechanisms.racing import Uniform
 
 LAWS = [
@@ -48,7 +48,7 @@ def exact_thresholds(law, first, size):
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_thresholds_are_the_first_64_bits_of_the_distribution_function(law):
-    table = Table.of(law)
+    table = NoiseTable.of(law)
     assert table.thresholds.tolist() == exact_thresholds(law, table.first, len(table.thresholds))
     assert table.thresholds[0] == 0
     assert table.thresholds[-1] == 2**64 - 1
@@ -56,7 +56,7 @@ def test_thresholds_are_the_first_64_bits_of_the_distribution_function(law):
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_every_entry_of_the_guide_is_what_its_words_say(law):
-    table = Table.of(law)
+    table = NoiseTable.of(law)
     cells = np.arange(2**16, dtype=np.uint64) << np.uint64(48)
     nothing = np.iinfo(table.guide.dtype).min
     for offset in (0, 1, 2**47, 2**48 - 1):
@@ -82,7 +82,7 @@ def zeros(count):
 @pytest.mark.parametrize("law", [LAWS[2], LAWS[7]], ids=str)
 @pytest.mark.parametrize("is_below", [True, False])
 def test_words_that_equal_a_threshold_are_decided_by_more_bits(law, is_below):
-    table = Table.of(law)
+    table = NoiseTable.of(law)
     for n in (-3, 0, 1, 5):
         with ctx.workprec(1000):
             bits = int((below(law, n, 900) * 2**192).floor().unique_fmpz())
@@ -114,7 +114,7 @@ def test_a_table_is_made_where_it_pays():
 
 @pytest.mark.parametrize("count", [1, 3, 4, 5, 1001])
 def test_any_number_of_draws(count):
-    assert Table.of(LAWS[2]).draw(count, lambda n: np.zeros(n, np.uint64) + np.uint64(2**63 + 5)).shape == (count,)
+    assert NoiseTable.of(LAWS[2]).draw(count, lambda n: np.zeros(n, np.uint64) + np.uint64(2**63 + 5)).shape == (count,)
 
 
 def test_reach_is_beyond_64_bits():

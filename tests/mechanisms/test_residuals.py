@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dp_polars._mechanisms.noise_sums import Noise, WeightedNoise, sum_bound, weighted_bound
-from dp_polars._mechanisms.residuals import UNITS, Plan, below, shares_of_loss
+from dp_polars._mechanisms.residuals import UNITS, TablePlan, below, shares_of_loss
 
 GAUSSIAN = "discrete_gaussian"
 
@@ -20,7 +20,7 @@ def planned(sizes, tables, rho, weights=None):
     weights = weights or dict.fromkeys(tables, 1.0)
     parts = shares_of_loss(sizes, weights, dict.fromkeys(below(tables), 2 * rho))
     rates = [Fraction(math.sqrt(2 * rho * part / sum(parts.values()))) for part in parts.values()]
-    return Plan(
+    return TablePlan(
         sizes, tuple(tables), tuple((axes, Noise(GAUSSIAN, rate)) for axes, rate in zip(parts, rates, strict=True))
     )
 
@@ -134,7 +134,7 @@ def test_weights_make_a_table_more_exact_and_no_other_shares_are_better():
 
     def worth(precision):
         noises = tuple((axes, Noise(GAUSSIAN, Fraction(math.sqrt(p)))) for axes, p in precision.items())
-        plan = Plan(sizes, tuple(tables), noises)
+        plan = TablePlan(sizes, tuple(tables), noises)
         return sum(weight * plan.variance(axes) for axes, weight in weights.items())
 
     shares = {axes: noise.precision for axes, noise in weighed.noises}

@@ -10,7 +10,7 @@ _choices = of("questions/test_queries.py questions/test_weights.py")
 _intervals = of("questions/test_intervals.py")
 _categories = of("questions/test_weights.py")
 _modes = of("questions/test_weights.py")
-_codings = of("questions/test_sums.py")
+_binnings = of("questions/test_sums.py")
 _native = of("bins/test_native_weights.py")
 _variances = of("questions/test_variances.py")
 _measures = of("questions/test_measures.py privacy/test_numbers.py")
@@ -31,14 +31,14 @@ _within = of("questions/test_within.py frames/test_within.py expressions/test_wi
 
 MUTANTS = [
     # --- Weights as Polars' own arithmetic
-    _native("Units.expression", 'mode="half_to_even"', 'mode="half_away_from_zero"', "ties round away from zero"),
-    _native("Units.expression", "strict=False", "strict=True", "a NaN makes a release fail"),
-    _native("Units.expression", "float(1 / self.step)", "1 / float(self.step)",
+    _native("Clamping.expression", 'mode="half_to_even"', 'mode="half_away_from_zero"', "ties round away from zero"),
+    _native("Clamping.expression", "strict=False", "strict=True", "a NaN makes a release fail"),
+    _native("Clamping.expression", "float(1 / self.step)", "1 / float(self.step)",
         "a float's weight is rounded twice, and is another one than the encoder's"),
-    _native("Units.expression", "whole.clip(_int64(low), _int64(high))", "whole", "finer steps go beyond the bounds"),
-    _native("Units._whole", "_int64(2) * rest + whole % _int64(2) > per", "_int64(2) * rest >= per",
+    _native("Clamping.expression", "whole.clip(_int64(low), _int64(high))", "whole", "finer steps go beyond the bounds"),
+    _native("Clamping._whole", "_int64(2) * rest + whole % _int64(2) > per", "_int64(2) * rest >= per",
         "ties of integers round up"),
-    _native("Units._whole", "dtype == pl.UInt64 and max(ends) > _INT64.max", "False",
+    _native("Clamping._whole", "dtype == pl.UInt64 and max(ends) > _INT64.max", "False",
         "integers beyond 2**63 weigh less than they should"),
     _native("OneCode.counts", "column_types.has_value(columns[0], types[0])", "columns[0].is_not_null()",
         "NaN is counted as a value"),
@@ -173,19 +173,19 @@ MUTANTS = [
     _modes("Mode.scored", "self.too_few / self.step(*columns)", "self.too_few",
         "too few is counted in steps of the weights", "questions/test_weights.py::test_too_few_is_a_weight"),
     # --- Weights and sums
-    _codings("Units.weigher", "np.clip(self._units(columns[self.column], low, high), low, high)",
+    _binnings("Clamping.weigher", "np.clip(self._units(columns[self.column], low, high), low, high)",
         "self._units(columns[self.column], low, high)",
         "values beyond the bounds count in full",
         "questions/test_sums.py::test_integers_become_their_nearest_steps_exactly"),
-    _codings("Units.of_units", "sum(self.ends)", "self.ends[0]",
+    _binnings("Clamping.of_units", "sum(self.ends)", "self.ends[0]",
         "a mean adds up distances from the wrong middle",
         "questions/test_sums.py::test_ties_go_to_even_and_bounds_are_kept"),
-    _codings("Units.largest", "(self.upper - self.lower) / self.step", "(self.upper - self.lower) / self.step / 2",
+    _binnings("Clamping.largest", "(self.upper - self.lower) / self.step", "(self.upper - self.lower) / self.step / 2",
         "the largest weight of a mean is half of what a row can weigh",
         equivalent="it limits what a person weighs together, and means are of rows; sizes are checked before they are doubled"),
-    _codings("Units.largest", "max(abs(self.lower), abs(self.upper))", "abs(self.upper)",
+    _binnings("Clamping.largest", "max(abs(self.lower), abs(self.upper))", "abs(self.upper)",
         "the largest weight forgets negative bounds", "questions/test_sums.py::test_types"),
-    _codings("_bins/binning:_is_missing",
+    _binnings("_bins/binning:_is_missing",
         "missing | column.is_nan().fill_null(value=False) if column.dtype.is_float() else missing", "missing",
         "NaN is counted as a value", "questions/test_sums.py::test_floats_that_are_no_numbers"),
     _sums("Sum.largest", "max(abs(self.lower), abs(self.upper))", "self.upper - self.lower",
@@ -213,7 +213,7 @@ MUTANTS = [
         "a person's total is clipped to that of a row", "privacy/test_numbers.py::test_no_person_changes_a_number_by_more_than_the_loss_pays_for"),
     _sums("SumOfPeople.units", "check_size(replace(units, lower=self.lowest, upper=self.highest))", "",
         "sums of totals overflow", "questions/test_totals.py::test_sums_of_the_largest_totals_fit_into_62_bits"),
-    _codings("Units.of_person", "low, high = (int(end / self.step) for end in self.ends_of_person)",
+    _binnings("Clamping.of_person", "low, high = (int(end / self.step) for end in self.ends_of_person)",
         "high = max(int(abs(end) / self.step) for end in self.ends_of_person); low = -high",
         "a total of both signs may be as low as it may be high: under replace_one, one of one sign is charged for less",
         "questions/test_totals.py::test_a_person_without_a_value_adds_nothing "
@@ -423,11 +423,11 @@ MUTANTS = [
     _tops("TopK.range_of", "CountScore().range(relation) * (2 if self.joint and self.k > 1 else 1) * self.most",
         "CountScore().range(relation) * (2 if self.joint and self.k > 1 else 1)",
         "on private frames a weight is charged as one row", "questions/test_weights.py::test_top_k_by_weight"),
-    _ranking("peel", "left[won] -= 1", "pass",
+    _ranking("draw_in_rounds", "left[won] -= 1", "pass",
         "a level is drawn from as often as it has candidates, and more", "statistical/test_top_k_draws.py"),
-    _ranking("peel", "np.where(left > 0, ranking.counts, -1)", "ranking.counts",
+    _ranking("draw_in_rounds", "np.where(left > 0, ranking.counts, -1)", "ranking.counts",
         "gaps are from the best of all, not from the best that is left", "statistical/test_top_k_draws.py"),
-    _ranking("peel", "uniform_below(left[won], words)", "np.zeros_like(won)",
+    _ranking("draw_in_rounds", "uniform_below(left[won], words)", "np.zeros_like(won)",
         "of equal candidates the first one is always drawn", "statistical/test_top_k_draws.py"),
     _joint("_mechanisms/top_k:_race", "steps.errors, draw.rate", "steps.errors, draw.rate * 2",
         "a joint draw has twice the rate", "statistical/test_top_k_draws.py"),

@@ -22,7 +22,7 @@ _preparations = of("steps/test_preparations.py")
 _kept_rows = of("frames/test_kept.py")
 _views = of("steps/test_plans.py frames/test_frame.py")
 _files = of("steps/test_plans.py")
-_recipe = of("frames/test_steps.py")
+_pipeline = of("frames/test_steps.py")
 _profile = of("analysis/test_profile.py")
 _lattices = "analysis/test_profile.py::test_no_lattice_of_a_discrete_gaussian_loses_more_than_its_profile"
 
@@ -90,7 +90,7 @@ MUTANTS = [
     _person_steps("PersonGroups.leaves_one_row", "{*self.keys} == {*(unit or ())}", "True",
         "a person with several rows is calibrated to one",
         "frames/test_person_steps.py::test_rows_of_each_person_behind_every_kind_of_step"),
-    _one_row("Recipe.calibration", "self.protection.of_one_row() if one_row else self.protection", "self.protection",
+    _one_row("Pipeline.calibration", "self.protection.of_one_row() if one_row else self.protection", "self.protection",
         "one row for each person is bounded and paid as several",
         "frames/test_person_steps.py::test_people_with_one_row_are_calibrated_to_one_row"),
     _gate("Gate.walk",
@@ -175,7 +175,7 @@ MUTANTS = [
     # --- One table, one unit
     _one_unit("sources_of", 'refuse_two_units([source.readings for source in sources], "join")',
         "pass", "private frames of one table have two units"),
-    _one_unit("PrivateFrame._joined", "sources_of(sources, recipe.origins if sources else ())", "pass",
+    _one_unit("PrivateFrame._joined", "sources_of(sources, pipeline.origins if sources else ())", "pass",
         "a join of one table with two units is refused at its release alone"),
     _one_unit("Reading.has_unit_of", "one.is_owned and two.is_owned", "True",
         "rows of a private table are owned"),
@@ -203,11 +203,11 @@ MUTANTS = [
         "a column that takes the unit's name counts as the unit"),
     _preparations("_Walk._check_seen", "not unit.all <= one.keys", "False",
         "windows and groups without the unit pass"),
-    _preparations("Step.first", "of.text", "False", "what is computed of the unit counts as the unit"),
-    _preparations("Plan._window", "self._made(view.order_by).seen", "()",
+    _preparations("PlanNode.first", "of.text", "False", "what is computed of the unit counts as the unit"),
+    _preparations("PlanSteps._window", "self._made(view.order_by).seen", "()",
         "a person's rows are put in an order by other people's"),
     _preparations("hidden_mixing", "[of, fields]", "of", "fields of structs are not looked at"),
-    _preparations("Plan._made", "_Made(_UNSEEN, text=f\"hidden {number}\")", "_Made(text=f\"hidden {number}\")",
+    _preparations("PlanSteps._made", "_Made(_UNSEEN, text=f\"hidden {number}\")", "_Made(text=f\"hidden {number}\")",
         "a reduction of what Polars does not show passes"),
     _preparations("_Walk.check_facts", "(*of_people, *beside)", "beside",
         "rows of the same table are joined by other columns"),
@@ -219,7 +219,7 @@ MUTANTS = [
         "a row becomes several people"),
     _preparations("kind_of_function", "name in _REDUCTIONS", "False", "reductions pass"),
     _preparations("kind_of_function", "name in _PLACES or name.startswith(_RUNNING)", "False", "shifts pass"),
-    _preparations("Plan._made", "self.hidden = True", "pass", "what Polars does not show is not looked for"),
+    _preparations("PlanSteps._made", "self.hidden = True", "pass", "what Polars does not show is not looked for"),
     _preparations("of_rows", "n_rows is not None", "False", "a scan of the first rows passes"),
     _preparations("source_of", "not preparation.varies", "True", "sums of floats are made anew by each scan"),
     _kept_rows("_question", "not compare_digest(known.digest, digest if known.key == key else engine.digest_of_rows(known.key) or \"\")", "False",
@@ -258,7 +258,7 @@ MUTANTS = [
         equivalent="on Polars 2; on 1.36.1 test_an_accepted_expression_is_row_by_row kills it"),
     _trials("depends_on_company", "[row, row]", "",
         "a row's twin changes its result", "steps/test_trials.py::test_a_twin_and_a_null_are_company"),
-    _recipe("join_of", "key.dtype.is_float() and key.is_nan().any()", "False",
+    _pipeline("join_of", "key.dtype.is_float() and key.is_nan().any()", "False",
         "a NaN equals a NaN or not by the number of rows", "frames/test_steps.py::test_no_key_of_a_join_is_nan"),
     # --- Profiles
     _profile("PrivacyProfile.compose", "n * count", "max(n, count)",

@@ -28,9 +28,9 @@ MUTANTS = [
         "counts of a group without its key go to another group",
         "spark/test_spark.py::test_a_group_without_its_key_is_not_drawn"),
     # --- What is drawn, and what is shown
-    _workers("_engines/spark/workers:_draw", "np.flatnonzero(tallies == tally)", "np.flatnonzero(tallies != MARKER)",
+    _workers("_engines/spark/workers:_draw", "np.flatnonzero(specs == spec)", "np.flatnonzero(specs != MARKER)",
         "an output is drawn from the counts of all outputs", "spark/test_conformance.py -k huge_loss"),
-    _workers("_engines/spark/workers:encoding", 'pl.col("code") < coding.size', "True",
+    _workers("_engines/spark/workers:encoding", 'pl.col("code") < binning.size', "True",
         "values that are no candidates are counted", "spark/test_spark.py::test_spark_counts_what_polars_counts"),
     _workers("_engines/spark/workers:encoding", 'pl.col("count").sum()', 'pl.col("count").first()',
         "values that have one code count as one row", "spark/test_spark.py::test_spark_counts_what_polars_counts"),
@@ -38,7 +38,7 @@ MUTANTS = [
         "every key is shown, also that of one person", "spark/test_keys.py::test_keys_are_shown_with_their_probability"),
     _workers("_engines/spark/workers:presenting", "shown.columns(drawn)", "shown.columns(drawn[::-1])",
         "an answer is shown under another's name", "spark/test_conformance.py -k huge_loss"),
-    _workers("_engines/spark/workers:_deaf", "deaf(next)(results, None)", "next(results, None)",
+    _workers("_engines/spark/workers:_deaf", "silenced(next)(results, None)", "next(results, None)",
         "executors warn of values, and raise where warnings are errors",
         "spark/test_spark.py::test_executors_hear_nothing_of_what_a_process_sets"),
     # --- One run

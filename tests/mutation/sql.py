@@ -160,7 +160,7 @@ MUTANTS = [
     _steps("has_text", 'getattr(part, "__input_type__", None) is _BUILTIN', "True",
         "rows in memory have a kept answer by their name", "sql/test_gate.py -k kept_answer"),
     # --- The secret
-    _dialects("Statement.sealed", "secrets.randbits(_SECRET_BITS)", "2**62",
+    _dialects("Select.sealed", "secrets.randbits(_SECRET_BITS)", "2**62",
         "every release keeps the same rows", "sql/test_counting.py::test_every_release_has_a_secret_of_its_own"),
     _dialects("_order_duckdb", 'secret, "uint64"', '0, "uint64"',
         "every release keeps the same rows in DuckDB", _BOUNDS),

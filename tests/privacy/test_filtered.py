@@ -59,7 +59,7 @@ def histograms(query: dpp.PrivateQuery, data: pl.DataFrame) -> list[set[tuple[in
     """Every histogram that counting gives, of each data set. One of probability 1/3 is missed with (2/3)**40 < 1e-7."""
     engine = PolarsEngine(data.lazy(), data.lazy)
     work = query.request.bind(engine)
-    size = work.tallies[0].coding.size
+    size = work.specs[0].binning.size
     found: list[set[tuple[int, ...]]] = [set() for _ in range(query.request.groups)]
     for _ in range(40):
         [sparse] = engine.prepare_histograms(work)()

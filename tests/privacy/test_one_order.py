@@ -44,7 +44,7 @@ ORDERS = (1.5, 2, 3)
 class Answer:
     """One output: what it keeps, what that adds to a group's numbers, and the law of the answer to these."""
 
-    tally: Bounded
+    spec: Bounded
     adds: Callable[[Rows], Numbers]
     mechanism: str
     rate: Fraction | float
@@ -89,8 +89,8 @@ def asked(name, loss, relation, sees=None, **bounds):
     protection = Protection(("p",), **all_bounds, neighboring_relation=relation)
     query = make(loss).query
     claim = query.under(protection.contributions(query, GROUPS), relation, GROUPS).claim
-    tally = Bounded(protection.limits(query, GROUPS), protection.counts_people(query), sees)
-    return Answer(tally, adds, claim.mechanism, claim.rate, float(claim.cost(next(iter(loss)))))
+    spec = Bounded(protection.limits(query, GROUPS), protection.counts_people(query), sees)
+    return Answer(spec, adds, claim.mechanism, claim.rate, float(claim.cost(next(iter(loss)))))
 
 
 def total(ends, max_groups, loss, relation, sees=None):
@@ -98,17 +98,15 @@ def total(ends, max_groups, loss, relation, sees=None):
     one = asked("n_people", loss, relation, sees, max_groups=max_groups)
     low, high = ends
     rate = one.rate / max(abs(low), abs(high))
-    tally = replace(one.tally, people=False)
-    return replace(
-        one, tally=tally, rate=rate, adds=lambda rows: (min(max(weighed(rows)[0], low), high) if rows else 0,)
-    )
+    spec = replace(one.spec, people=False)
+    return replace(one, spec=spec, rate=rate, adds=lambda rows: (min(max(weighed(rows)[0], low), high) if rows else 0,))
 
 
 @cache
 def added(answers, rows):
     """What one person adds to the numbers of each answer and group -> probability."""
     found = Counter()
-    for outcome, chance in joint_law(rows, *(answer.tally for answer in answers)).items():
+    for outcome, chance in joint_law(rows, *(answer.spec for answer in answers)).items():
         numbers = tuple(
             tuple(answer.adds([row for row in stays if row[0] == group]) for group in range(GROUPS))
             for answer, stays in zip(answers, outcome, strict=True)
@@ -227,4 +225,4 @@ def test_a_person_who_attains_the_sum_of_claims():
 def test_an_output_that_keeps_more_than_its_claim_would_be_found(unit):
     """The negative control: one of two outputs has the limits of the other, which are wider than what it pays for."""
     few, many = cases({unit: 1}, "add_or_remove_one")["rows in other groups"]
-    assert worst((replace(few, tally=many.tally), many), "add_or_remove_one", unit, OTHERS[0]) > 1.5
+    assert worst((replace(few, spec=many.spec), many), "add_or_remove_one", unit, OTHERS[0]) > 1.5

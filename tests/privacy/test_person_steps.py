@@ -63,7 +63,7 @@ def sets() -> list[tuple[pl.DataFrame, pl.DataFrame]]:
 
 def counted(frame: PrivateFrame, data: pl.DataFrame, person: int | None = None) -> Counter[str]:
     """The rows after the steps, to the bit; without one person's."""
-    after = frame._recipe.proved(data.schema).rows(data.lazy()).collect()
+    after = frame._pipeline.proved(data.schema).rows(data.lazy()).collect()
     return Counter(map(repr, (row for row in after.iter_rows() if row[0] != person)))
 
 

@@ -352,5 +352,5 @@ def test_scans_of_files_and_queries_without_data_are_pickled(tmp_path):
             assert type(again) is type(bound)
             if isinstance(again, dpp.PrivateQuery):
                 assert again.release().height == bound.release().height
-    recipe = pickle.loads(pickle.dumps(dpp.protect("p").filter(X > 0).agg(MODE)))
-    assert recipe.release(ROWS)["x"].item() in (1, 2)
+    pipeline = pickle.loads(pickle.dumps(dpp.protect("p").filter(X > 0).agg(MODE)))
+    assert pipeline.release(ROWS)["x"].item() in (1, 2)

@@ -53,7 +53,7 @@ OTHER = pl.DataFrame([("a", "bc", 1), ("a", "bc", 0), ("ab", "c", 2), (None, "c"
 def after(made: PrivateFrame, data: pl.DataFrame) -> dict[tuple[str, str], Counter[tuple[object, ...]]]:
     """The rows after the steps, of each person."""
     tables = [data, *(source.collect() for source in made._sources[1:])]
-    found = made._recipe.proved(*(each.schema for each in tables)).rows(*(each.lazy() for each in tables)).collect()
+    found = made._pipeline.proved(*(each.schema for each in tables)).rows(*(each.lazy() for each in tables)).collect()
     by_person: dict[tuple[str, str], Counter[tuple[object, ...]]] = {person: Counter() for person in PEOPLE}
     for row in found.rows(named=True):
         if row["p"] is not None and row["q"] is not None:

@@ -55,7 +55,7 @@ def private(frame: pl.DataFrame | None = None, **bounds: int) -> PrivateFrame:
 
 def by_person(made: PrivateFrame, *tables: pl.DataFrame) -> dict[str, Counter[tuple[object, ...]]]:
     """The rows after all steps, of each person."""
-    rows = made._recipe.proved(*(each.schema for each in tables)).rows(*(each.lazy() for each in tables)).collect()
+    rows = made._pipeline.proved(*(each.schema for each in tables)).rows(*(each.lazy() for each in tables)).collect()
     found: dict[str, Counter[tuple[object, ...]]] = {name: Counter() for name in NAMES}
     for person, *values in rows.rows():
         if person is not None:
@@ -142,7 +142,7 @@ def test_steps_on_the_rows_of_one_person(step: str, engine: str) -> None:
         rows = [(person, *row) for person, option in chosen.items() for row in PERSONS[option]]
         rows += [(None, *row) for row in PERSONS[3]] + [(math.nan, *row) for row in PERSONS[2]]
         frame = pl.DataFrame(rows, schema, orient="row")
-        proved = made._recipe.proved(frame.schema)
+        proved = made._pipeline.proved(frame.schema)
         result: dict[float, Counter[str]] = {person: Counter() for person in chosen}
         for person, *values in proved.rows(frame.lazy()).collect(engine=engine).rows():  # type: ignore[call-overload]
             if person is not None and not math.isnan(person):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import dp_polars as dpp
 from dp_polars._accounting.terms import Contributions
-from dp_polars._bins.binning import Units
+from dp_polars._bins.binning import Clamping
 from dp_polars._questions.categories import Mode, Quantile
 from dp_polars._questions.extremes import ArgMax
 from dp_polars._questions.question import describe
@@ -223,20 +223,20 @@ def test_an_argmax_leaves_the_relation_to_the_caller():
 # Values in whole units of a step.
 
 
-def units_of(values, lower, upper, step):
-    return Units(Fraction(lower), Fraction(upper), Fraction(step)).weigher()([values]).tolist()
+def clamping_of(values, lower, upper, step):
+    return Clamping(Fraction(lower), Fraction(upper), Fraction(step)).weigher()([values]).tolist()
 
 
 def test_values_too_large_for_floats_weigh_without_a_warning():
     """A warning would say that such a value is there; here warnings are errors."""
-    assert units_of(pl.Series([1e308, -1e308, math.inf, math.nan, None, 0.26]), -1, 2, Fraction(1, 10)) == [
+    assert clamping_of(pl.Series([1e308, -1e308, math.inf, math.nan, None, 0.26]), -1, 2, Fraction(1, 10)) == [
         20, -10, 20, 0, 0, 3,
     ]  # fmt: skip
 
 
 def test_steps_far_below_a_columns_last_digit():
     tiny = Fraction(1, 10**40)
-    assert units_of(pl.Series([-(2**63), -1, 0, 1, 2**63 - 1]), -2 * tiny, 3 * tiny, tiny) == [-2, -2, 0, 3, 3]
+    assert clamping_of(pl.Series([-(2**63), -1, 0, 1, 2**63 - 1]), -2 * tiny, 3 * tiny, tiny) == [-2, -2, 0, 3, 3]
 
 
 @pytest.mark.parametrize(

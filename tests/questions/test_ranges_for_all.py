@@ -299,11 +299,11 @@ def numbers():
     )
     for top in (9, 200, 10**6):
         variance = Variance(Fraction(0), Fraction(top), Fraction(1), NOISE)
-        weighing = variance.squares(pl.Int64())
+        row_weight = variance.squares(pl.Int64())
         yield from of_weights(
             f"variance from 0 to {top:,}: the squares",
             variance,
-            ends_of(variance, of=weighing),
+            ends_of(variance, of=row_weight),
             1 / variance.changes(pl.Int64())[1],
         )
     # Each row is in one count: of all of them together.
@@ -314,32 +314,32 @@ def numbers():
 
 
 def ends_of(query, column=None, of=None):
-    """Return what a row weighs at least and at most, by the code's own weighing of a value within the bounds."""
-    weighing = of or query.units(column or pl.Int64())
+    """Return what a row weighs at least and at most, by the code's own row weight of a value within the bounds."""
+    row_weight = of or query.units(column or pl.Int64())
     value = z3.Int("value")
-    low, high = int(weighing.lower / weighing.step), int(weighing.upper / weighing.step)
-    weight = weighing.of_units(Terms.of([value]))[0, 0]
+    low, high = int(row_weight.lower / row_weight.step), int(row_weight.upper / row_weight.step)
+    weight = row_weight.of_units(Terms.of([value]))[0, 0]
     optimum = []
     for sign in (1, -1):
         optimizer = z3.Optimize()
         optimizer.add(value >= low, value <= high)
-        best = optimizer.minimize(sign * weight) if weighing.largest <= 2 * (high - low) else None
+        best = optimizer.minimize(sign * weight) if row_weight.largest <= 2 * (high - low) else None
         if best is not None:
             assert optimizer.check() == z3.sat
             optimum.append(sign * optimizer.model().eval(sign * weight).as_long())
-    return tuple(optimum) if optimum else square_ends(weighing, weight, value, low, high)
+    return tuple(optimum) if optimum else square_ends(row_weight, weight, value, low, high)
 
 
-def square_ends(weighing, weight, value, low, high):
+def square_ends(row_weight, weight, value, low, high):
     """Return the ends of a weight that is no linear term: those that the solver says it never passes, and attains."""
-    for bound, sign in ((weighing.largest, 1), (-weighing.largest, -1)):
+    for bound, sign in ((row_weight.largest, 1), (-row_weight.largest, -1)):
         solver = z3.Solver()
         solver.set("timeout", 20_000)
         solver.add(value >= low, value <= high)
         solver.add(sign * weight > sign * bound)
         assert solver.check() == z3.unsat
-    assert weighing.of_units(high) == weighing.of_units(low) == weighing.largest
-    return -weighing.largest, weighing.largest
+    assert row_weight.of_units(high) == row_weight.of_units(low) == row_weight.largest
+    return -row_weight.largest, row_weight.largest
 
 
 def of_weights(name, query, ends, step=1, exchanged=None):

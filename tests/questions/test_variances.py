@@ -33,27 +33,27 @@ def test_squares_are_the_nearest_multiples_of_their_step(data):
     ends = st.integers(-(2**29), 2**29) | st.integers(-9, 9) | st.integers(-(2**15), 2**15)
     low, high = sorted(data.draw(st.lists(ends, min_size=2, max_size=2, unique=True)))
     values = data.draw(st.lists(st.integers(low, high) | st.sampled_from([low, high]), min_size=1))
-    weighing, steps = squares(low, high), high - low
-    q = 2**weighing.shift
+    row_weight, steps = squares(low, high), high - low
+    q = 2**row_weight.shift
     assert steps**2 <= 2**30 * q
     assert q == 1 or steps**2 > 2**29 * q  # no coarser than it must be
-    found = weighing.weigher()([pl.Series(values, dtype=pl.Int64)])
+    found = row_weight.weigher()([pl.Series(values, dtype=pl.Int64)])
     assert found.dtype == np.int64
     for value, weight in zip(values, found.tolist(), strict=True):
-        square, t = (2 * value - low - high) ** 2, Fraction(weight + weighing.largest, 2)
+        square, t = (2 * value - low - high) ** 2, Fraction(weight + row_weight.largest, 2)
         assert t.denominator == 1
         assert abs(t * q - square) <= Fraction(q, 2) * (q > 1)
-        assert abs(weight) <= weighing.largest <= 2**30
+        assert abs(weight) <= row_weight.largest <= 2**30
 
 
 def test_the_ends_weigh_the_most_and_the_middle_the_least():
     for low, high in ((0, 1), (-4, 3), (0, 2**15), (0, 2**15 + 1), (-(2**29), 2**29), (0, 2**30)):
-        weighing = squares(low, high)
+        row_weight = squares(low, high)
         middle = (low + high) // 2
-        ends = weighing.weigher()([pl.Series([low, high, -(2**63), 2**63 - 1])])
-        assert set(ends.tolist()) == {weighing.largest}
+        ends = row_weight.weigher()([pl.Series([low, high, -(2**63), 2**63 - 1])])
+        assert set(ends.tolist()) == {row_weight.largest}
         if (low + high) % 2 == 0:
-            assert weighing.weigher()([pl.Series([middle])]).tolist() == [-weighing.largest]
+            assert row_weight.weigher()([pl.Series([middle])]).tolist() == [-row_weight.largest]
 
 
 @pytest.mark.parametrize("on", ["expression", "frame"])
@@ -127,9 +127,9 @@ def test_rounding_to_the_step_moves_a_deviation_by_half_of_it(values, step):
 
 
 def test_sums_of_as_many_rows_as_there_may_be_fit():
-    weighing = squares(0, 2**30)
-    assert weighing.largest * 2**32 <= 2**62
-    assert weighing.largest == 2**30
+    row_weight = squares(0, 2**30)
+    assert row_weight.largest * 2**32 <= 2**62
+    assert row_weight.largest == 2**30
 
 
 # --- Answers from noisy totals
@@ -231,8 +231,8 @@ def law_of(query, values, types):
     for x, y in itertools.product(*(part[0] for part in parts[:1]), parts[2][0]):
         distance, count = totals[0] + x, max(totals[2] + y, 1)
         # By the definition: mean square less squared mean, in halves of a step.
-        weighing = query.squares(*types)
-        of_squares = ((totals[1] + parts[1][0]) / count + weighing.largest) / 2 * 2**weighing.shift
+        row_weight = query.squares(*types)
+        of_squares = ((totals[1] + parts[1][0]) / count + row_weight.largest) / 2 * 2**row_weight.shift
         answers.append(of_squares - (distance / count) ** 2)
     h = float(query.upper - query.lower) / 2
     variance = np.clip(np.array(answers) * float(query.known_step(*types) / 2) ** 2, 0, h * h)

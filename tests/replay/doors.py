@@ -217,9 +217,9 @@ class Doors(AbstractContextManager["Doors"]):
             own = self._listed_groups
             self._groups = list(range(len(histograms[0].sizes))) if own is None else own
             self._name, self._number = output.name, 0
-            weighings = [one.weighing for one in output.query.evidence(*output.types)]
+            weighings = [one.row_weight for one in output.query.evidence(*output.types)]
             if len(histograms) > 1:
-                largest = tuple(1 if weighing is None else weighing.largest for weighing in weighings)
+                largest = tuple(1 if row_weight is None else row_weight.largest for row_weight in weighings)
                 self.parts.append(Parts(output.name, tuple(map(self._cells, histograms)), largest))
             try:
                 return drawn(output, histograms)
@@ -421,17 +421,17 @@ class Doors(AbstractContextManager["Doors"]):
         return lambda frame, kinds, engine: count_people(frame.sort(pl.exclude("person")), kinds, engine)
 
     def _keep(self, keep):
-        def each(lengths, groups, tallies, words=None):
-            found, first = [[] for _ in tallies], 0
+        def each(lengths, groups, specs, words=None):
+            found, first = [[] for _ in specs], 0
             for n in lengths.tolist():
                 own = slice(first, first + n)
                 asked = [
                     replace(
-                        tally,
-                        evidence=None if tally.evidence is None else tally.evidence[own],
-                        codes=None if tally.codes is None else tally.codes[own],
+                        spec,
+                        evidence=None if spec.evidence is None else spec.evidence[own],
+                        codes=None if spec.codes is None else spec.codes[own],
                     )
-                    for tally in tallies
+                    for spec in specs
                 ]
                 words = self._words("rows", groups[own].tolist())
                 for place, stays in enumerate(keep(np.array([n]), groups[own], asked, words)):
@@ -441,9 +441,9 @@ class Doors(AbstractContextManager["Doors"]):
             return [
                 Stays(
                     np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in own)]),
-                    None if tally.codes is None else np.concatenate([np.empty(0, np.int64), *(who for _, who in own)]),
+                    None if spec.codes is None else np.concatenate([np.empty(0, np.int64), *(who for _, who in own)]),
                 )
-                for tally, own in zip(tallies, found, strict=True)
+                for spec, own in zip(specs, found, strict=True)
             ]
 
         return each

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._bins.binning import Units
+from dp_polars._bins.binning import Clamping
 from dp_polars._engines.polars import bounding as polars_bounds
 from dp_polars._engines.polars import engine as polars_engine
 from dp_polars._engines.polars.engine import PolarsEngine
@@ -65,7 +65,7 @@ def test_a_tally_that_forgets_a_bound(way, bounds, tmp_path, monkeypatch):
 
 
 def test_totals_of_people_that_are_not_clipped(tmp_path, monkeypatch):
-    monkeypatch.setattr(Units, "of_person", (-(2**40), 2**40))
+    monkeypatch.setattr(Clamping, "of_person", (-(2**40), 2**40))
     found_out("sum", tmp_path, said="moves? by more")
 
 
@@ -84,14 +84,14 @@ def _replaced(work: contract.KeyWork, **fields: Any) -> contract.KeyWork:
 
 def test_a_mean_whose_parts_keep_different_rows(tmp_path, monkeypatch):
     """Each part has an order of its own: what a group adds up need not be what it counts."""
-    monkeypatch.setattr(polars_engine, "alike", lambda tallies: [[number] for number in range(len(tallies))])
+    monkeypatch.setattr(polars_engine, "alike", lambda specs: [[number] for number in range(len(specs))])
     choices, keep = polars_bounds._choices, polars_bounds.keep
     monkeypatch.setattr(
         polars_bounds, "_choices", lambda kinds, frame: [each for kind in kinds for each in choices([kind], frame)]
     )
 
-    def apart(lengths, groups, tallies, words=None):
-        return [stays for tally in tallies for stays in keep(lengths, groups, [tally], words)]
+    def apart(lengths, groups, specs, words=None):
+        return [stays for spec in specs for stays in keep(lengths, groups, [spec], words)]
 
     monkeypatch.setattr(polars_bounds, "keep", apart)
     found_out("mean", tmp_path, said="the parts of an answer keep")

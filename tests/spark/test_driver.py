@@ -8,7 +8,7 @@ from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._release.protection import Limits
-from tests.helpers.tallies import tally_of
+from tests.helpers.specs import spec_of
 from tests.spark.tools import MARKS, need_spark, on_both, to_polars, to_spark
 
 need_spark()
@@ -80,8 +80,8 @@ def test_each_cell_comes_to_the_driver_once(spark, monkeypatch, unit):
     rows = to_spark(spark, ROWS, DDL).repartition(5)
     limits = Limits() if unit is None else Limits(groups=1)
     median, mode = dpp.median("x", POINTS, epsilon=1).query, dpp.mode("g", ["A", "B"], epsilon=1).query
-    tallies = [tally_of(ROWS, "x", median, limits), tally_of(ROWS, "g", mode, limits)]
-    parts = _counting.histograms(rows, unit and (unit,), _tables.Groups.of(rows, None), tallies, 0, to_driver=True)
+    specs = [spec_of(ROWS, "x", median, limits), spec_of(ROWS, "g", mode, limits)]
+    parts = _counting.histograms(rows, unit and (unit,), _tables.Groups.of(rows, None), specs, 0, to_driver=True)
     cells = pl.concat(map(to_polars, parts))
     assert len(cells) == cells.select("tally", "group", "code").n_unique() == 4 + 2
-    assert cells.filter(tally=0)["count"].sum() == 800
+    assert cells.filter(spec=0)["count"].sum() == 800

@@ -31,7 +31,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
-from dp_polars._bins.binning import Squares, Units
+from dp_polars._bins.binning import Clamping, Squares
 from dp_polars._engines.polars import engine as polars_engine
 from dp_polars._questions.categories import Quantile
 from dp_polars._release.contract import Output
@@ -39,8 +39,8 @@ from dp_polars._release.protection import Limits
 from tests.engines.orders import Bounded, follows, joint_law
 from tests.helpers import reference
 from tests.helpers.places import ROOT
+from tests.helpers.specs import as_frame, spec_of
 from tests.helpers.spies import fix_words
-from tests.helpers.tallies import as_frame, tally_of
 from tests.registry import COLUMNS
 from tests.spark.tools import (
     CONNECT,
@@ -151,20 +151,20 @@ def way(request, monkeypatch):
 def both_histograms(spark, frame, ddl, unit, keys, outputs):
     """The histograms of all outputs, by Polars and by Spark, which makes them in one pass."""
     schema = ", ".join(f"`{name}` {ddl[name]}" for name in frame.columns)
-    tallies = [tally_of(frame, *rest, people=people) for *rest, people in outputs]
-    on_spark = spark_counts(to_spark(spark, frame, schema), unit, keys, tallies)
-    by_polars = polars_engine.count(frame.lazy(), unit and (unit,), keys, tallies)
+    specs = [spec_of(frame, *rest, people=people) for *rest, people in outputs]
+    on_spark = spark_counts(to_spark(spark, frame, schema), unit, keys, specs)
+    by_polars = polars_engine.count(frame.lazy(), unit and (unit,), keys, specs)
     for position, expected in enumerate(by_polars):
         yield outputs[position], as_frame(expected), on_spark[position]
 
 
-def spark_counts(rows, unit, keys, tallies, seed=None):
-    """The histogram of each tally, by Spark."""
+def spark_counts(rows, unit, keys, specs, seed=None):
+    """The histogram of each spec, by Spark."""
     seed = _bounding.fresh_seed() if seed is None else seed
-    parts = _counting.histograms(rows, unit and (unit,), _tables.Groups.of(rows, keys), tallies, seed)
+    parts = _counting.histograms(rows, unit and (unit,), _tables.Groups.of(rows, keys), specs, seed)
     found = pl.concat([to_polars(part) for part in parts])
     found = found.group_by("tally", "group", "code").agg(pl.col("count").sum()).sort("group", "code")
-    return [found.filter(tally=number).drop("tally") for number in range(len(tallies))]
+    return [found.filter(spec=number).drop("tally") for number in range(len(specs))]
 
 
 @pytest.mark.parametrize(
@@ -194,8 +194,8 @@ def bounded(spark, frame, query, limits, *, people=False, seed=1, parts=None):
     rows = to_spark(spark, frame)
     if parts is not None:
         rows = rows.repartition(parts)
-    tally = tally_of(frame, "value", query, limits, people=people)
-    return spark_counts(rows, "person", pl.DataFrame({"g": range(5)}), [tally], seed)[0]
+    spec = spec_of(frame, "value", query, limits, people=people)
+    return spark_counts(rows, "person", pl.DataFrame({"g": range(5)}), [spec], seed)[0]
 
 
 def crowd(seed, people=40):
@@ -262,24 +262,24 @@ def test_a_person_changes_the_histogram_by_no_more_than_the_bounds(spark, few_ta
     assert query is VALUES or per_group["lost"].sum() >= fewest > 0
 
 
-def bounded_tallies(frame):
+def bounded_specs(frame):
     """All of `BOUNDS`."""
-    return [tally_of(frame, "value", *asked, people=asked[0] in (VALUES, COUNTS)) for asked in BOUNDS]
+    return [spec_of(frame, "value", *asked, people=asked[0] in (VALUES, COUNTS)) for asked in BOUNDS]
 
 
 def test_the_same_seed_keeps_the_same_rows(spark, few_tasks):
-    """Of several tallies in one pass, wherever rows lie and however often a task runs; many rows are equal."""
+    """Of several specs in one pass, wherever rows lie and however often a task runs; many rows are equal."""
     frame, keys = crowd(3), pl.DataFrame({"g": range(5)})
-    tallies = bounded_tallies(frame)
-    first = spark_counts(to_spark(spark, frame), "person", keys, tallies, 5)
+    specs = bounded_specs(frame)
+    first = spark_counts(to_spark(spark, frame), "person", keys, specs, 5)
     shuffled = to_spark(spark, frame.sample(fraction=1, shuffle=True, seed=2)).repartition(3)
     spark.conf.set("spark.sql.ansi.enabled", "false")
     try:
-        again = spark_counts(shuffled, "person", keys, tallies, 5)
+        again = spark_counts(shuffled, "person", keys, specs, 5)
     finally:
         spark.conf.unset("spark.sql.ansi.enabled")
     assert all(one.height and one.equals(two) for one, two in zip(first, again, strict=True))
-    others = spark_counts(shuffled, "person", keys, tallies, 6)
+    others = spark_counts(shuffled, "person", keys, specs, 6)
     assert not any(one.equals(two) for one, two in zip(first[1:], others[1:], strict=True))
 
 
@@ -288,15 +288,15 @@ def test_bounds_hold_where_all_hashes_are_the_same(spark, few_tasks, monkeypatch
     frame = crowd(4)
     most = frame.group_by("person").len().sort("len")["person"].last()
     frame = frame.filter(person=most)
-    tallies = bounded_tallies(frame)
-    found = spark_counts(to_spark(spark, frame), "person", pl.DataFrame({"g": range(5)}), tallies)
-    for tally, counts in zip(tallies, found, strict=True):
-        limits, largest = tally.limits, 2 if tally.weighing else 1
+    specs = bounded_specs(frame)
+    found = spark_counts(to_spark(spark, frame), "person", pl.DataFrame({"g": range(5)}), specs)
+    for spec, counts in zip(specs, found, strict=True):
+        limits, largest = spec.limits, 2 if spec.row_weight else 1
         per_group = counts.group_by("group").agg(pl.col("count").sum())
         assert 0 < per_group.height <= (limits.groups or 5)
         assert per_group["count"].max() <= (limits.rows_per_group or 30) * largest
         assert per_group["count"].sum() <= (limits.rows or 30) * largest
-        assert not tally.people or counts["count"].max() == 1
+        assert not spec.people or counts["count"].max() == 1
 
 
 def test_rows_that_differ_in_where_null_is_have_numbers_of_their_own(spark, few_tasks):
@@ -304,9 +304,9 @@ def test_rows_that_differ_in_where_null_is_have_numbers_of_their_own(spark, few_
     codes = {0: (1, None), 1: (None, 1), 2: (2, 2)}
     rows = [(p, *both) for p in range(3000) for both in codes.values()]
     frame = pl.DataFrame(rows, schema={"person": pl.Int64, "a": pl.Int64, "b": pl.Int64}, orient="row")
-    tallies = [tally_of(frame, name, MIDDLE, Limits(rows=1)) for name in "ab"]
+    specs = [spec_of(frame, name, MIDDLE, Limits(rows=1)) for name in "ab"]
     keys = pl.DataFrame({"person": range(3000)})
-    one, two = spark_counts(to_spark(spark, frame), "person", keys, tallies)
+    one, two = spark_counts(to_spark(spark, frame), "person", keys, specs)
     sees = [tuple(row for row, both in codes.items() if both[column] is not None) for column in (0, 1)]
     expected = Counter()
     for ((row_a,), (row_b,)), chance in joint_law(
@@ -423,8 +423,8 @@ def test_a_row_weighs_on_spark_what_it_weighs_on_polars(spark, few_tasks, kind):
     asked = [
         made(Fraction(lower), Fraction(upper), Fraction(step), doubled)
         for lower, upper, step in UNITS[kind]
-        for made, doubled in ((Units, False), (Units, True), (Squares, True))
-        if made is Units or (upper - lower) / step <= 2**30
+        for made, doubled in ((Clamping, False), (Clamping, True), (Squares, True))
+        if made is Clamping or (upper - lower) / step <= 2**30
     ]
     rows = to_spark(spark, values.alias("value").to_frame(), f"value {kind}")
     weighed = to_polars(
@@ -688,7 +688,7 @@ def test_executors_hear_nothing_of_what_a_process_sets(monkeypatch):
     values = [0.0, 5e-324, -1e-310, 1e-20, 3.5, 1.7e308, np.inf, np.nan] * 2
     rows = {"group": [0] * 16, "tally": [0] * 16, "code": [None] * 16, "x": values, "count": [10] * 16}
     own = (pl.Float64(),)
-    encode = _workers.encoding({0: ("x", asked.evidence(*own)[0].coding, *own)})
+    encode = _workers.encoding({0: ("x", asked.evidence(*own)[0].binning, *own)})
     draw = _workers.drawing([_workers.Answer(Output("x", asked, own, (0,)), *own, own)], ["x"])
     marker = {"group": [0], "tally": [-1], "code": [0], "count": [0]}
 
@@ -1158,7 +1158,7 @@ def test_totals_of_people_that_spark_can_not_add_up_are_refused(visits):
     engine = dp_polars.spark._SparkEngine(frame, None)
     work = dpp.protect("person").rows_per_person(0.5, range(9), epsilon=1).request.bind(engine)
     rows = pl.DataFrame(schema={"fine": pl.Decimal(38, 18)})
-    total = tally_of(rows, "fine", dpp.sum("fine", 0, 1, step=Decimal("0.01"), epsilon=1).query, people=True)
+    total = spec_of(rows, "fine", dpp.sum("fine", 0, 1, step=Decimal("0.01"), epsilon=1).query, people=True)
     with pytest.raises(TypeError, match=r"n_cut: decimals .* at most 17 digits after the point, got .* scale=18\)"):
         engine.prepare(replace(work, per_person=replace(work.per_person, cut=(total,))))
 

@@ -12,7 +12,7 @@ import dp_polars as dpp
 from dp_polars._release.protection import Limits
 from dp_polars._release.request import only_counted
 from tests.helpers.runs import histograms_by, release_by
-from tests.helpers.tallies import as_frame
+from tests.helpers.specs import as_frame
 from tests.sql.tools import MARKS, histograms_of, need_ibis, untested
 
 need_ibis()
@@ -20,7 +20,7 @@ need_ibis()
 import ibis  # noqa: E402
 
 from dp_polars._engines.sql import counting, dialects  # noqa: E402
-from dp_polars._engines.sql.dialects import Statement  # noqa: E402
+from dp_polars._engines.sql.dialects import Select  # noqa: E402
 from dp_polars.sql import TESTED, _SqlEngine  # noqa: E402
 
 pytestmark = MARKS
@@ -50,12 +50,12 @@ def bounded(table, asked, secret=2**62 + 5, **words):
     engine = _SqlEngine(table, only_counted(query.request))
     engine._dialect = replace(engine._dialect, **words)
     work = query.request.bind(engine)
-    own = [work.tallies[output.tallies[0]] for output in work.outputs]
-    tallies = tuple(replace(tally, limits=limits) for tally, (_, limits) in zip(own, asked, strict=True))
+    own = [work.specs[output.specs[0]] for output in work.outputs]
+    specs = tuple(replace(spec, limits=limits) for spec, (_, limits) in zip(own, asked, strict=True))
     common = dialects.Common()
-    work = replace(work, tallies=tallies, outputs=())
+    work = replace(work, specs=specs, outputs=())
     counted = counting.histograms(engine._table, work, engine._dialect, common)
-    statement = Statement.of(engine._backend, counted.table, engine._dialect, common).sealed(secret)
+    statement = Select.of(engine._backend, counted.table, engine._dialect, common).sealed(secret)
     assert statement.sql.count(table.get_name()) == 1, "private rows are read twice"
     cells = engine._dialect.fetch(engine._backend, statement)
     frame = pl.DataFrame({name: np.asarray(values, np.int64) for name, values in cells.items()})
@@ -199,7 +199,7 @@ def test_sums_beyond_64_bits_are_clamped(engine):
     for sign in (1, -1):
         rows = sql._table.select("g", weight0=sql._table.w * sign)
         counted = counting._counted(rows, ["g"], [counting._Number(None, rows["weight0"])], sql._dialect)
-        statement = Statement.of(sql._backend, counted, sql._dialect)
+        statement = Select.of(sql._backend, counted, sql._dialect)
         assert sql._dialect.fetch(sql._backend, statement)["number0"].tolist() == [sign * (2**62 - 1)]
 
 
@@ -346,5 +346,5 @@ def test_an_engine_that_is_not_tested_is_taken_on_ones_word(engine, monkeypatch)
     work = free.request.bind(sql)
     got = [as_frame(each) for each in sql.prepare_histograms(work)()]
     for output in work.outputs:
-        for tally, one in zip(output.tallies, expected[output.name], strict=True):
-            assert got[tally].equals(one)
+        for spec, one in zip(output.specs, expected[output.name], strict=True):
+            assert got[spec].equals(one)

@@ -18,7 +18,7 @@ from tests.sql.tools import MARKS, TYPES, histograms_of, need_ibis
 need_ibis()
 
 from dp_polars._engines.sql import people as people_in_sql  # noqa: E402
-from dp_polars._engines.sql.dialects import Statement  # noqa: E402
+from dp_polars._engines.sql.dialects import Select  # noqa: E402
 from dp_polars.sql import _SqlEngine  # noqa: E402
 
 pytestmark = MARKS
@@ -92,7 +92,7 @@ def by_secret(table, secret, most):
     sql = _SqlEngine(table)
     work = keys("town", "year", most=most).request.bind(sql)
     counted = people_in_sql.people_by_key(sql._table, work, sql._dialect)
-    statement = Statement.of(sql._backend, counted, sql._dialect).sealed(secret)
+    statement = Select.of(sql._backend, counted, sql._dialect).sealed(secret)
     known, people = people_in_sql.in_polars(sql._dialect.fetch(sql._backend, statement), work.types)
     return dict(zip(known.rows(), people.tolist(), strict=True))
 

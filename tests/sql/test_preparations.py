@@ -11,7 +11,7 @@ import dp_polars as dpp
 from dp_polars._release.request import only_counted
 from tests.helpers.needs import need
 from tests.helpers.runs import histograms_by
-from tests.helpers.tallies import as_frame
+from tests.helpers.specs import as_frame
 from tests.sql.tools import MARKS, NUMBERS, need_ibis
 
 need_ibis()

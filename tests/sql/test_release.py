@@ -16,8 +16,8 @@ import dp_polars as dpp
 from dp_polars._release.request import only_counted
 from tests.helpers import reference
 from tests.helpers.runs import histograms_by
+from tests.helpers.specs import as_frame
 from tests.helpers.spies import fix_words
-from tests.helpers.tallies import as_frame
 from tests.sql.tools import MARKS, histograms_of, need_ibis
 from tests.statistical.goodness import check_sampler
 

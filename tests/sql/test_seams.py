@@ -12,7 +12,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars._release.request import only_counted
 from tests.helpers.runs import histograms_by
-from tests.helpers.tallies import as_frame
+from tests.helpers.specs import as_frame
 from tests.sql.tools import MARKS, NUMBERS, histograms_of, need_ibis
 from tests.statistical.goodness import fits
 
@@ -301,7 +301,7 @@ def test_orders_are_those_of_uniform_permutations(engine):
         ([table.p * 0 + 3, table.p.cast("string")], [table.v]),
     ]:
         place = ibis.row_number().over(group_by=table.p, order_by=dialect.order(person, says, str(2**62 + 12345)))
-        statement = dialects.Statement.of(
+        statement = dialects.Select.of(
             engine.reader, table.select("p", "v", place=dialects.cast(place, "int64")), dialect
         )
         found = dialect.fetch(engine.reader, statement)

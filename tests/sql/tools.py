@@ -11,7 +11,7 @@ import pytest
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._release.request import only_counted
 from tests.helpers.needs import need
-from tests.helpers.tallies import as_frame
+from tests.helpers.specs import as_frame
 from tests.registry import COLUMNS, UNITS
 
 # Types of the registry that the engines have, and what they call them.
@@ -109,7 +109,7 @@ def histograms_of(frame, table, query):
     works = [query.request.bind(each) for each in (by_polars, in_sql)]
     both = [each.prepare_histograms(work)() for each, work in zip((by_polars, in_sql), works, strict=True)]
     for output in works[0].outputs:
-        yield output.name, *([as_frame(own[tally]) for tally in output.tallies] for own in both)
+        yield output.name, *([as_frame(own[spec]) for spec in output.specs] for own in both)
 
 
 def untested(monkeypatch, name):

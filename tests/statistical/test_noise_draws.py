@@ -10,7 +10,7 @@ from flint import arb, ctx
 
 from dp_polars._base.rng import system_words
 from dp_polars._mechanisms import noise
-from dp_polars._mechanisms.noise import Table, gaussian_noise, invert, laplace_noise
+from dp_polars._mechanisms.noise import NoiseTable, gaussian_noise, invert, laplace_noise
 from dp_polars._mechanisms.racing import Uniform
 from tests.statistical.goodness import CONTROLS, FALSE_ALARM, check_sampler, fits, tally
 
@@ -203,13 +203,13 @@ def test_a_table_that_decides_nothing_follows_the_laws(scale, monkeypatch):
         return np.array([invert(self.law, Uniform(int(w), 64, words), 0) for w in word.tolist()])
 
     def open_guide(law, scale, count):
-        table = Table.of(law)
+        table = NoiseTable.of(law)
         table.guide[:] = np.iinfo(table.guide.dtype).min
         return table
 
     monkeypatch.setattr(noise, "table_for", open_guide)
     check_laplace(scale, 20_000)  # by all 64 bits
-    monkeypatch.setattr(Table, "_by_words", undecided)
+    monkeypatch.setattr(NoiseTable, "_by_words", undecided)
     check_laplace(scale, 1_500, controls=[])
     check_gaussian(scale**2, 1_500, controls=[])
 

@@ -12,7 +12,7 @@ from dp_polars._mechanisms import top_k as joint
 from dp_polars._mechanisms.drawing import Draw
 from dp_polars._mechanisms.histograms import CountScore
 from dp_polars._mechanisms.racing import LAWS
-from dp_polars._mechanisms.top_k import draw_jointly, peel
+from dp_polars._mechanisms.top_k import draw_in_rounds, draw_jointly
 from tests.helpers.top_k_laws import in_rounds, law_of, lists
 from tests.mechanisms.test_ranking import histogram_of
 from tests.statistical.goodness import check_sampler, fits, tally
@@ -43,7 +43,7 @@ def drawn(counts, k, mechanism, rate, draws=DRAWS):
     # Between two other groups.
     groups = np.array([[1] * len(counts), *[counts] * draws, [0] * len(counts)])
     draw = Draw(len(counts), CountScore(), rate, LAWS["exponential" if mechanism == "joint" else mechanism])
-    made = (draw_jointly if mechanism == "joint" else peel)(draw, histogram_of(groups), k)
+    made = (draw_jointly if mechanism == "joint" else draw_in_rounds)(draw, histogram_of(groups), k)
     return as_positions(made[1:-1], len(counts), k)
 
 
@@ -106,7 +106,7 @@ def test_candidates_without_rows_are_as_good_as_each_other(mechanism):
     counts = np.zeros((20_000, size), np.int64)
     counts[:, 7] = 1
     draw = Draw(size, CountScore(), Fraction(1, 10), LAWS["exponential" if mechanism == "joint" else mechanism])
-    lists_drawn = (draw_jointly if mechanism == "joint" else peel)(draw, histogram_of(counts), k)
+    lists_drawn = (draw_jointly if mechanism == "joint" else draw_in_rounds)(draw, histogram_of(counts), k)
     assert all(len(set(each)) == k for each in lists_drawn.tolist())
     for position in range(k):
         others = lists_drawn[:, position][lists_drawn[:, position] != 7]

@@ -759,7 +759,7 @@ def test_which_of_equal_values_is_found_does_not_follow_from_what_is_known_of_th
     of = getattr(pl.col("i").sort(), name)()
     private = frame.dp.protect("p")
     for step in (private.group_by("p").agg(found=of), private.with_columns(found=of.over("p"))):
-        run = step._recipe.proved(frame.schema).rows
+        run = step._pipeline.proved(frame.schema).rows
         for rows in (frame, frame.sort("i"), frame.sort("i", descending=True), frame[:3].sort("i")):
             assert set(run(rows.lazy()).collect(engine=engine)["found"]) == {0}
 

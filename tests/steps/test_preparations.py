@@ -404,7 +404,7 @@ def test_what_mixes_people_is_refused_with_all_ways_on(name, tables):
     frame = MIXING[name](tables)
     with pytest.raises(ValueError, match=r"^protect: [\s\S]*\n\nHint: [\s\S]*unchecked=True\.$"):
         asked(frame)
-    assert asked(frame, unchecked=True).request.recipe.is_unchecked
+    assert asked(frame, unchecked=True).request.pipeline.is_unchecked
 
 
 @pytest.mark.parametrize("name", MIXING)

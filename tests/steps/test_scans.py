@@ -16,7 +16,7 @@ from dp_polars._engines.polars.engine import count_rows
 from dp_polars._steps.polars_rows import ANY_FILTER, NO_FILTER_IN_SCANS
 from dp_polars._steps.scans import may_filter_scans
 from tests.helpers.needs import IS_OLD
-from tests.helpers.tallies import as_frame, tally_of
+from tests.helpers.specs import as_frame, spec_of
 
 a, b, u, d, s, f = map(pl.col, "abudsf")
 FRAME = pl.DataFrame(
@@ -98,15 +98,15 @@ def test_a_filter_in_the_scan_keeps_what_it_keeps_in_memory(kind, engine, tmp_pa
         y=pl.when(pl.col("n") % 2 == 0).then(float("nan")).otherwise(1.0)
     )
     frame.write_parquet(tmp_path / "rows.parquet", row_group_size=3)
-    tally = tally_of(frame, "n", dpp.mode("n", range(frame.height), epsilon=1).query)
+    spec = spec_of(frame, "n", dpp.mode("n", range(frame.height), epsilon=1).query)
     scanned = []
     monkeypatch.setattr(polars_arrays, "may_filter_scans", lambda rows: scanned.append(may_filter_scans(rows)) or True)
     for constant in values:
         for compare in (operator.eq, operator.lt, operator.le, operator.gt, operator.ge):
             condition = compare(pl.col("x"), pl.lit(constant, dtype))
             filtered = pl.scan_parquet(tmp_path / "rows.parquet").filter(condition)
-            found = count_rows(filtered, None, [tally], [[0]], engine)[0]
-            expected = count_rows(frame.filter(condition).lazy(), None, [tally], [[0]], engine)[0]
+            found = count_rows(filtered, None, [spec], [[0]], engine)[0]
+            expected = count_rows(frame.filter(condition).lazy(), None, [spec], [[0]], engine)[0]
             assert_frame_equal(as_frame(found), as_frame(expected))
     assert len(scanned) == 2 * 5 * len(values)
     assert all(scanned)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from dp_polars._bins.binning import CategoryCoding, OneCode
+from dp_polars._bins.binning import CategoryBinning, OneCode
 from dp_polars._steps.polars_rows import FEW, is_equal_by_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dp_polars._release.contract import Tally
+    from dp_polars._release.contract import HistogramSpec
 
 
 # Combinations of public values by which rows are grouped: a table of them stays in the cache.
@@ -23,17 +23,17 @@ _MOST_COMBINATIONS = 1 << 17
 
 
 def grouped(
-    rows: pl.LazyFrame, keys: pl.DataFrame | None, tallies: Sequence[Tally], together: Sequence[Sequence[int]]
+    rows: pl.LazyFrame, keys: pl.DataFrame | None, specs: Sequence[HistogramSpec], together: Sequence[Sequence[int]]
 ) -> pl.LazyFrame | None:
-    """Return the sums of all tallies for each combination of listed values; None where that is not Polars' to find.
+    """Return the sums of all specs for each combination of listed values; None where that is not Polars' to find.
 
-    That is so where a coding or a weighing is no arithmetic of Polars, or where there are too many combinations. Public
-    sizes and types alone decide it.
+    That is so where a binning or a row weight is no arithmetic of Polars, or where there are too many combinations.
+    Public sizes and types alone decide it.
 
     Returns
     -------
     LazyFrame
-        `key i`; `column n 0` where the codes of tally n are those of categories; for the first tally n of each kind
+        `key i`; `column n 0` where the codes of spec n are those of categories; for the first spec n of each kind
         `rows n`, how many rows count, and for each one with weights `weight n`, their sum. A value that is not listed
         may be null, or stand for itself.
     """
@@ -46,22 +46,22 @@ def grouped(
     )
     read, sums = list[pl.Expr](), list[pl.Expr]()
     for numbers in together:
-        first = tallies[numbers[0]]
+        first = specs[numbers[0]]
         names = [f"column {numbers[0]} {place}" for place in range(len(first.columns))]
         named += [column.alias(name) for column, name in zip(first.columns, names, strict=True)]
         counted = pl.col("row")
-        if isinstance(first.coding, CategoryCoding):
-            values.append((names[0], first.coding.values, first.types[0]))
-        elif not isinstance(first.coding, OneCode):
+        if isinstance(first.binning, CategoryBinning):
+            values.append((names[0], first.binning.values, first.types[0]))
+        elif not isinstance(first.binning, OneCode):
             return None
         elif names:
-            read.append(first.coding.counts([pl.col(names[0])], first.types).alias(f"is there {numbers[0]}"))
+            read.append(first.binning.counts([pl.col(names[0])], first.types).alias(f"is there {numbers[0]}"))
             counted = pl.col(f"is there {numbers[0]}").cast(pl.Int64)  # in 32 bits, their number could overflow
         sums.append(counted.sum().alias(f"rows {numbers[0]}"))
         for number in numbers:
-            weighing = tallies[number].weighing
-            if weighing is not None:
-                weight = weighing.expression([pl.col(name) for name in names], first.types)
+            row_weight = specs[number].row_weight
+            if row_weight is not None:
+                weight = row_weight.expression([pl.col(name) for name in names], first.types)
                 if weight is None:
                     return None
                 read.append(weight.alias(f"weight {number}"))

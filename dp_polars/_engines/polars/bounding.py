@@ -1,4 +1,4 @@
-"""Which of people's rows stay, once they are encoded: one order for all tallies; Polars then adds up what stays."""
+"""Which of people's rows stay, once they are encoded: one order for all specs; Polars then adds up what stays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import polars as pl
 from dp_polars._base import column_types
 from dp_polars._base.process import in_parallel
 from dp_polars._base.rng import offsets, owners, run_lengths, slices, sorted_words
-from dp_polars._release.protection import Asked, keep
+from dp_polars._release.protection import BoundedRows, keep
 from dp_polars._steps.polars_rows import by_name, collected
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from polars._typing import EngineType
 
     from dp_polars._base.rng import Ints
-    from dp_polars._release.contract import Tally
+    from dp_polars._release.contract import HistogramSpec
     from dp_polars._release.protection import Layout, Limits, Marks, Stays
 
 
@@ -30,11 +30,11 @@ _PEOPLE_ROWS = 1 << 17
 
 
 @dataclass(frozen=True)
-class Kind:
+class AlikeSpecs:
     """Tallies that are alike, with the columns of their codes (None: all are 0) and, by position, of their weights."""
 
     numbers: tuple[int, ...]
-    tallies: tuple[Tally, ...]
+    specs: tuple[HistogramSpec, ...]
     layout: Layout
     code: str | None
     weights: Mapping[int, str]
@@ -42,15 +42,15 @@ class Kind:
     @property
     def is_evidence(self) -> pl.Expr:
         """Whether a row counts, but for bounds."""
-        return pl.lit(value=True) if self.code is None else pl.col(self.code) < self.tallies[0].coding.size
+        return pl.lit(value=True) if self.code is None else pl.col(self.code) < self.specs[0].binning.size
 
 
 def added_up_cells(
-    rows: pl.LazyFrame, kinds: Sequence[Kind], are_counted: Sequence[pl.Expr]
+    rows: pl.LazyFrame, kinds: Sequence[AlikeSpecs], are_counted: Sequence[pl.Expr]
 ) -> tuple[pl.LazyFrame, list[Callable[[pl.DataFrame], pl.DataFrame]]]:
     """Return what adds up the rows that count for some of these kinds, and what finds the sums of each kind in that.
 
-    The latter gives each cell once: `cell`, `rows`, and the sums of weights under the names of its tallies. All kinds
+    The latter gives each cell once: `cell`, `rows`, and the sums of weights under the names of its specs. All kinds
     have the same codes.
     """
     layout, weights = kinds[0].layout, list(dict.fromkeys(name for kind in kinds for name in kind.weights.values()))
@@ -70,12 +70,12 @@ def added_up_cells(
     return found, [partial(_of_kind, kind, place) for place, kind in enumerate(kinds)]
 
 
-def _of_kind(kind: Kind, place: int, cells: pl.DataFrame) -> pl.DataFrame:
+def _of_kind(kind: AlikeSpecs, place: int, cells: pl.DataFrame) -> pl.DataFrame:
     weights = {weight_name(number): f"{place} {weight_name(number)}" for number in kind.weights}
     return cells.filter(pl.col(f"rows {place}") > 0).select("cell", rows=f"rows {place}", **weights)
 
 
-def count_people(frame: pl.DataFrame, kinds: Sequence[Kind], engine: EngineType) -> list[pl.DataFrame]:
+def count_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: EngineType) -> list[pl.DataFrame]:
     """Return what stays of people's rows: for each kind columns `cell`, `rows` and `weight i`, each cell once.
 
     What Polars is asked follows from the kinds alone, whatever the rows are.
@@ -98,7 +98,7 @@ def count_people(frame: pl.DataFrame, kinds: Sequence[Kind], engine: EngineType)
     totals = {name: clipped for choice in choices for name, (*_, clipped) in choice.totals.items()}
     # In the frame, under different names: to Polars 1, two arrays of one name and length in its plans are one.
     frame = frame.hstack([pl.Series(name, array) for name, array in sorted((stays | totals).items())])
-    by_codes: dict[str | None, list[Kind]] = {}
+    by_codes: dict[str | None, list[AlikeSpecs]] = {}
     for kind in kinds:
         by_codes.setdefault(kind.code if kind.layout.code_bits else None, []).append(bounded[kind.numbers])
     plans, finds = [], []
@@ -178,24 +178,24 @@ class _Choice:
     evidence: Marks | None
     codes: NDArray[np.unsignedinteger] | None
     stays: Marks
-    kinds: list[Kind] = field(default_factory=list)
-    totals: dict[str, tuple[Tally, NDArray[np.signedinteger], Ints]] = field(default_factory=dict)
+    kinds: list[AlikeSpecs] = field(default_factory=list)
+    totals: dict[str, tuple[HistogramSpec, NDArray[np.signedinteger], Ints]] = field(default_factory=dict)
 
-    def join(self, kind: Kind, frame: pl.DataFrame) -> None:
+    def join(self, kind: AlikeSpecs, frame: pl.DataFrame) -> None:
         """Count a kind by this choice. Where people count, a column of their totals takes the place of its weights."""
         if self.people:
             for number, name in kind.weights.items():
-                tally, clipped = kind.tallies[kind.numbers.index(number)], np.zeros(len(self.stays), np.int64)
-                self.totals[f"total {number}"] = tally, frame[name].to_numpy(), clipped
+                spec, clipped = kind.specs[kind.numbers.index(number)], np.zeros(len(self.stays), np.int64)
+                self.totals[f"total {number}"] = spec, frame[name].to_numpy(), clipped
             kind = replace(kind, weights={number: f"total {number}" for number in kind.weights})
         self.kinds.append(kind)
 
-    def asked(self, at: Ints) -> Asked:
+    def asked(self, at: Ints) -> BoundedRows:
         """Return what is kept of some rows."""
         evidence = None if self.evidence is None else self.evidence[at]
         if not self.people:
-            return Asked(self.limits, evidence)
-        return Asked(self.limits, evidence, np.zeros(len(at), np.uint8) if self.codes is None else self.codes[at])
+            return BoundedRows(self.limits, evidence)
+        return BoundedRows(self.limits, evidence, np.zeros(len(at), np.uint8) if self.codes is None else self.codes[at])
 
     def mark(self, at: Ints, stays: Stays) -> None:
         """Mark what stays of some rows; where people count, these get a person's total in a group and code."""
@@ -204,35 +204,35 @@ class _Choice:
         if stays.whose is None:
             return
         seen = np.flatnonzero(stays.whose >= 0)
-        for tally, weights, clipped in self.totals.values():
-            assert tally.weighing is not None
+        for spec, weights, clipped in self.totals.values():
+            assert spec.row_weight is not None
             totals = np.zeros(len(at), np.int64)
             np.add.at(totals, stays.whose[seen], weights[at[seen]].astype(np.int64, copy=False))
-            clipped[rows] = np.clip(totals[stays.whose[stays.rows]], *tally.weighing.of_person)
+            clipped[rows] = np.clip(totals[stays.whose[stays.rows]], *spec.row_weight.of_person)
 
 
-def _choices(kinds: Sequence[Kind], frame: pl.DataFrame) -> list[_Choice]:
+def _choices(kinds: Sequence[AlikeSpecs], frame: pl.DataFrame) -> list[_Choice]:
     """Return the kinds, those together that keep the same rows."""
     found: dict[object, _Choice] = {}
     evidence: dict[str | None, Marks | None] = {None: None}
     codes: dict[str | None, NDArray[np.unsignedinteger] | None] = {None: None}
     for kind in kinds:
-        tally, code = kind.tallies[0], kind.code
+        spec, code = kind.specs[0], kind.code
         if code not in evidence:
             marks = frame.select(kind.is_evidence).to_series()
             evidence[code] = None if marks.all() else marks.to_numpy()
-        if tally.people and code not in codes:
+        if spec.people and code not in codes:
             codes[code] = frame[str(code)].to_numpy() if kind.layout.code_bits else None
-        own_codes = codes[code] if tally.people else None
+        own_codes = codes[code] if spec.people else None
         # Codes matter where people count; otherwise the evidence alone does, and nothing where that is all rows.
-        key = (tally.limits, tally.people, None if evidence[code] is None and own_codes is None else code)
+        key = (spec.limits, spec.people, None if evidence[code] is None and own_codes is None else code)
         if key not in found:
             stays = np.zeros(frame.height, bool)
-            found[key] = _Choice(tally.limits, tally.people, evidence[code], own_codes, stays)
+            found[key] = _Choice(spec.limits, spec.people, evidence[code], own_codes, stays)
         found[key].join(kind, frame)
     return list(found.values())
 
 
 def weight_name(number: int) -> str:
-    """Return the column that holds the weights of a tally, or their sums."""
+    """Return the column that holds the weights of a spec, or their sums."""
     return f"weight {number}"

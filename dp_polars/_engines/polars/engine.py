@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from polars.exceptions import PanicException
 
 from dp_polars._base import column_types, process
-from dp_polars._base.process import deaf, in_parallel
+from dp_polars._base.process import in_parallel, silenced
 from dp_polars._base.rng import sorted_words
-from dp_polars._bins.binning import CategoryCoding, category_encoder, code_dtype
+from dp_polars._bins.binning import CategoryBinning, category_encoder, code_dtype
 from dp_polars._bins.candidates import Categories
 from dp_polars._engines.polars.arithmetic import grouped
-from dp_polars._engines.polars.bounding import Kind, added_up_cells, count_people, weight_name
+from dp_polars._engines.polars.bounding import AlikeSpecs, added_up_cells, count_people, weight_name
 from dp_polars._engines.polars.people import Cut, one_row_per_person, people_by_key
 from dp_polars._mechanisms.histograms import Histogram
-from dp_polars._release.contract import LocalEngine, Product, Tally, UnreadableError, alike
+from dp_polars._release.contract import HistogramSpec, LocalEngine, Product, UnreadableError, alike
 from dp_polars._release.protection import Layout
 from dp_polars._steps.polars_rows import (
     ANY_FILTER,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from dp_polars._base.column_types import PrivacyUnit
     from dp_polars._base.rng import Ints
-    from dp_polars._bins.binning import Encoder, Weighing
+    from dp_polars._bins.binning import Encoder, RowWeight
     from dp_polars._release.contract import KeyWork, Work
 
 
@@ -61,12 +61,12 @@ _SLICE_ROWS, _MOST_ROWS = 1 << 17, 1 << 21
 _Numbering: TypeAlias = Callable[[pl.DataFrame], "NDArray[np.integer]"]
 
 
-def fit_arrays(groups: int, tallies: Sequence[Tally], together: Sequence[Sequence[int]]) -> bool:
-    """Return whether there is room for the counters of tallies, given by `alike`; public sizes alone decide it."""
+def fit_arrays(groups: int, specs: Sequence[HistogramSpec], together: Sequence[Sequence[int]]) -> bool:
+    """Return whether there is room for the counters of specs, given by `alike`; public sizes alone decide it."""
     counters = 0
-    for tally_numbers in together:
-        weighed = sum(tallies[number].weighing is not None for number in tally_numbers)
-        counters += _cells(groups, tallies[tally_numbers[0]].coding.size) * (1 + weighed)
+    for spec_numbers in together:
+        weighed = sum(specs[number].row_weight is not None for number in spec_numbers)
+        counters += _cells(groups, specs[spec_numbers[0]].binning.size) * (1 + weighed)
     return counters <= _MOST_COUNTERS
 
 
@@ -78,19 +78,19 @@ def _cells(groups: int, size: int) -> int:
 def count_rows(
     rows: pl.LazyFrame,
     keys: pl.DataFrame | None,
-    tallies: Sequence[Tally],
+    specs: Sequence[HistogramSpec],
     together: Sequence[Sequence[int]],
     engine: EngineType,
 ) -> dict[int, Histogram]:
-    """Return the histogram of rows of each tally that `together` names, by its position, all by one scan."""
+    """Return the histogram of rows of each spec that `together` names, by its position, all by one scan."""
     groups = 1 if keys is None else keys.height
-    counts = [_Counts(groups, numbers, [tallies[number] for number in numbers]) for numbers in together]
+    counts = [_Counts(groups, numbers, [specs[number] for number in numbers]) for numbers in together]
     group_of = None if keys is None else _numbering(keys, rows.collect_schema())
     is_joined = keys is not None and group_of is None
     filters_scans = not is_joined and may_filter_scans(rows)  # nothing is filtered here
     optimizations = ANY_FILTER if filters_scans else NO_FILTER_IN_SCANS
     # In memory, Polars would hold a column for every weight.
-    plan = grouped(rows, keys, tallies, together) if by_name(engine) == "streaming" and not is_joined else None
+    plan = grouped(rows, keys, specs, together) if by_name(engine) == "streaming" and not is_joined else None
     if plan is not None:
         sums = plan.collect(engine="streaming", optimizations=optimizations)
         group = None if group_of is None else group_of(sums)
@@ -106,7 +106,7 @@ def count_rows(
         plan, group_of = plan.join(listed(keys), on=[f"key {i}" for i in range(keys.width)]), _joined
     step = min(max(_SLICE_ROWS, *(counters.cells for counters in counts)), _MOST_ROWS)
 
-    @deaf
+    @silenced
     def count_batch(batch: pl.DataFrame) -> None:
         def count_slice(start: int, stop: int) -> None:
             part = batch[start:stop]
@@ -123,14 +123,14 @@ def count_rows(
 
 
 class _Counts:
-    """The rows of each cell, a group and a code, and the sums of their weights, for tallies that are alike."""
+    """The rows of each cell, a group and a code, and the sums of their weights, for specs that are alike."""
 
-    def __init__(self, groups: int, numbers: Sequence[int], tallies: Sequence[Tally]) -> None:
-        self._groups, self._numbers, self._size = groups, numbers, tallies[0].coding.size
+    def __init__(self, groups: int, numbers: Sequence[int], specs: Sequence[HistogramSpec]) -> None:
+        self._groups, self._numbers, self._size = groups, numbers, specs[0].binning.size
         self.cells = _cells(groups, self._size)
-        self.columns = [column.alias(f"column {numbers[0]} {i}") for i, column in enumerate(tallies[0].columns)]
-        self._encode = tallies[0].coding.encoder()
-        self._weigh = [None if tally.weighing is None else tally.weighing.weigher() for tally in tallies]
+        self.columns = [column.alias(f"column {numbers[0]} {i}") for i, column in enumerate(specs[0].columns)]
+        self._encode = specs[0].binning.encoder()
+        self._weigh = [None if spec.row_weight is None else spec.row_weight.weigher() for spec in specs]
         self._rows = np.zeros(self.cells, np.int64)
         self._sums = [None if weigh is None else np.zeros(self.cells, np.int64) for weigh in self._weigh]
         self._lock = Lock()
@@ -168,7 +168,7 @@ class _Counts:
         return cells
 
     def histograms(self) -> list[tuple[int, Histogram]]:
-        """Return the histogram of each tally, and its position."""
+        """Return the histogram of each spec, and its position."""
         rows = self._rows.reshape(self._groups + 1, self._size + 1)
         rows[self._groups], rows[:, self._size] = 0, 0
         sizes, cells = np.count_nonzero(rows, axis=1)[: self._groups], np.flatnonzero(self._rows != 0)
@@ -292,8 +292,8 @@ class PolarsEngine(LocalEngine):
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
         """Refuse groups and candidates whose cells don't fit into one integer."""
         for output in work.outputs:
-            for tally in output.tallies:
-                Layout.of(work.groups, work.tallies[tally].coding.size, f"Output {output.name!r}: ")
+            for spec in output.specs:
+                Layout.of(work.groups, work.specs[spec].binning.size, f"Output {output.name!r}: ")
         return partial(self._histograms, work)
 
     def prepare_people_by_key(self, work: KeyWork) -> Callable[[], tuple[pl.DataFrame, Ints]]:
@@ -309,14 +309,14 @@ class PolarsEngine(LocalEngine):
         return find
 
     def _histograms(self, work: Work) -> list[Histogram]:
-        """Return the histogram of each tally, all from one scan of the rows (or one for each part of the people)."""
+        """Return the histogram of each spec, all from one scan of the rows (or one for each part of the people)."""
         sources = self._read()
         rows = work.rows(*sources)
         if work.per_person is not None:
             rows = one_row_per_person(rows, work.per_person, _cuts(work.per_person.cut))
-        is_grouped = work.privacy_unit is not None and any(tally.by_person for tally in work.tallies)
-        partitions = self._parts(sources, _BYTES_OF_ROW + _bytes_of_row(work.tallies)) if is_grouped else 1
-        return count(rows, work.privacy_unit, work.keys, work.tallies, engine=self._engine, partitions=partitions)
+        is_grouped = work.privacy_unit is not None and any(spec.by_person for spec in work.specs)
+        partitions = self._parts(sources, _BYTES_OF_ROW + _bytes_of_row(work.specs)) if is_grouped else 1
+        return count(rows, work.privacy_unit, work.keys, work.specs, engine=self._engine, partitions=partitions)
 
     def _read(self) -> list[pl.LazyFrame]:
         return [read() for _, read in self._sources]
@@ -343,12 +343,12 @@ def count(
     rows: pl.LazyFrame,
     privacy_unit: PrivacyUnit | None,
     keys: pl.DataFrame | Product | None,
-    tallies: Sequence[Tally],
+    specs: Sequence[HistogramSpec],
     *,
     engine: EngineType = "auto",
     partitions: int = 1,
 ) -> list[Histogram]:
-    """Return the histogram of each tally.
+    """Return the histogram of each spec.
 
     Parameters
     ----------
@@ -360,7 +360,7 @@ def count(
     keys
         The public groups: the columns are named and typed as in `rows` (a Categorical there is text here), without
         null, and row i is group i. None: one group. With a `Product`, the groups that have rows are counted.
-    tallies
+    specs
         What is counted, each by itself.
     engine
         Polars' engine.
@@ -371,30 +371,29 @@ def count(
     groups = 1 if keys is None else keys.height
     if privacy_unit is not None:
         rows = rows.filter(is_a_person(privacy_unit, rows.collect_schema()))
-    layouts = [Layout.of(groups, tally.coding.size) for tally in tallies]
-    kinds = _kinds(tallies, layouts)
+    layouts = [Layout.of(groups, spec.binning.size) for spec in specs]
+    kinds = _kinds(specs, layouts)
     together = [kind.numbers for kind in kinds]
     found: list[pl.DataFrame] = []
-    if privacy_unit is not None and any(tally.by_person for tally in tallies):
+    if privacy_unit is not None and any(spec.by_person for spec in specs):
         for part in in_parts(rows, privacy_unit, partitions):
-            (frame,) = collected([_coded(part, privacy_unit, keys, tallies)], engine)
+            (frame,) = collected([_coded(part, privacy_unit, keys, specs)], engine)
             more = count_people(frame, kinds, engine)
             # Nobody is in two parts.
             found = [added_up(cells, ["cell"], engine) for cells in zip(found, more, strict=True)] if found else more
-    elif not isinstance(keys, Product) and fit_arrays(groups, tallies, together):
-        histograms = count_rows(rows, keys, tallies, together, engine)
-        return [histograms[number] for number in range(len(tallies))]
+    elif not isinstance(keys, Product) and fit_arrays(groups, specs, together):
+        histograms = count_rows(rows, keys, specs, together, engine)
+        return [histograms[number] for number in range(len(specs))]
     else:
-        found = _counted_by_row(_coded(rows, None, keys, tallies), kinds, engine)
+        found = _counted_by_row(_coded(rows, None, keys, specs), kinds, engine)
     if isinstance(keys, Product):
-        of_tally = {number: cells for kind, cells in zip(kinds, found, strict=True) for number in kind.numbers}
+        of_spec = {number: cells for kind, cells in zip(kinds, found, strict=True) for number in kind.numbers}
         return [
-            _occupied(of_tally[number].select("cell", count=_weight(tally, number)))
-            for number, tally in enumerate(tallies)
+            _occupied(of_spec[number].select("cell", count=_weight(spec, number))) for number, spec in enumerate(specs)
         ]
     return [
-        _by_group(cells.select("cell", count=_weight(tally, number)), layouts[number], groups)
-        for number, tally in enumerate(tallies)
+        _by_group(cells.select("cell", count=_weight(spec, number)), layouts[number], groups)
+        for number, spec in enumerate(specs)
         for cells in [next(cells for kind, cells in zip(kinds, found, strict=True) if number in kind.numbers)]
     ]
 
@@ -405,21 +404,21 @@ def _occupied(cells: pl.DataFrame) -> Histogram:
     return Histogram(groups, counts, np.array([len(groups)]))
 
 
-def _kinds(tallies: Sequence[Tally], layouts: Sequence[Layout]) -> list[Kind]:
-    """Return tallies, those that are alike together."""
+def _kinds(specs: Sequence[HistogramSpec], layouts: Sequence[Layout]) -> list[AlikeSpecs]:
+    """Return specs, those that are alike together."""
     return [
-        Kind(
+        AlikeSpecs(
             tuple(numbers),
-            tuple(tallies[number] for number in numbers),
+            tuple(specs[number] for number in numbers),
             layouts[numbers[0]],
-            _code_name(tallies, numbers[0]),
-            {number: name for number in numbers if (name := _weight_name(tallies, number)) is not None},
+            _code_name(specs, numbers[0]),
+            {number: name for number in numbers if (name := _weight_name(specs, number)) is not None},
         )
-        for numbers in alike(tallies)
+        for numbers in alike(specs)
     ]
 
 
-def _counted_by_row(coded: pl.LazyFrame, kinds: Sequence[Kind], engine: EngineType) -> list[pl.DataFrame]:
+def _counted_by_row(coded: pl.LazyFrame, kinds: Sequence[AlikeSpecs], engine: EngineType) -> list[pl.DataFrame]:
     """Return the cells of each kind, without regard to people."""
     if len(kinds) > 1:
         # The rows are read once. Polars itself must not share the scan: see `NO_FILTER_IN_SCANS`.
@@ -428,37 +427,40 @@ def _counted_by_row(coded: pl.LazyFrame, kinds: Sequence[Kind], engine: EngineTy
     return [find(cells) for (find,), cells in zip(finds, collected(plans, engine), strict=True)]
 
 
-def _code_name(tallies: Sequence[Tally], number: int) -> str | None:
-    """Return the column that holds a tally's codes: one for all of the same coding. None: every code is 0."""
-    tally = tallies[number]
-    if not tally.columns:
+def _code_name(specs: Sequence[HistogramSpec], number: int) -> str | None:
+    """Return the column that holds a spec's codes: one for all of the same binning. None: every code is 0."""
+    spec = specs[number]
+    if not spec.columns:
         return None
-    same = (i for i, other in enumerate(tallies) if other.coding == tally.coding and other.reads_like(tally))
+    same = (i for i, other in enumerate(specs) if other.binning == spec.binning and other.reads_like(spec))
     return f"code {next(same)}"
 
 
-def _weight_name(tallies: Sequence[Tally], number: int) -> str | None:
-    """Return the column that holds a tally's weights: one for all of the same weighing. None: every weight is 1."""
-    tally = tallies[number]
-    if tally.weighing is None:
+def _weight_name(specs: Sequence[HistogramSpec], number: int) -> str | None:
+    """Return the column that holds a spec's weights: one for all of the same row weight. None: every weight is 1."""
+    spec = specs[number]
+    if spec.row_weight is None:
         return None
-    same = (i for i, other in enumerate(tallies) if other.weighing == tally.weighing and other.reads_like(tally))
+    same = (i for i, other in enumerate(specs) if other.row_weight == spec.row_weight and other.reads_like(spec))
     return weight_name(next(same))
 
 
-def _weight(tally: Tally, number: int) -> pl.Expr:
-    """Return the column that holds the sums of a tally's weights."""
-    return pl.col("rows" if tally.weighing is None else weight_name(number))
+def _weight(spec: HistogramSpec, number: int) -> pl.Expr:
+    """Return the column that holds the sums of a spec's weights."""
+    return pl.col("rows" if spec.row_weight is None else weight_name(number))
 
 
 def _coded(
-    rows: pl.LazyFrame, privacy_unit: PrivacyUnit | None, keys: pl.DataFrame | Product | None, tallies: Sequence[Tally]
+    rows: pl.LazyFrame,
+    privacy_unit: PrivacyUnit | None,
+    keys: pl.DataFrame | Product | None,
+    specs: Sequence[HistogramSpec],
 ) -> pl.LazyFrame:
     """Return the rows of listed groups that say something: `person`, `group`, codes and weights.
 
     Every histogram is counted from this one plan, so that Polars scans the rows once for all of them.
     """
-    columns = _made(tallies)
+    columns = _made(specs)
     others = _numbered(rows, keys) if isinstance(keys, Product) else own_keys(rows, keys)
     if privacy_unit is not None:
         others.append(person_of(privacy_unit, rows.collect_schema()).alias("person"))
@@ -467,7 +469,7 @@ def _coded(
     # A constant gets as many rows as the frame.
     coded = rows.with_columns(*columns.values(), *others)
     coded = coded.select(*columns, *(expr.meta.output_name() for expr in others))
-    sizes = {_code_name(tallies, number): tally.coding.size for number, tally in enumerate(tallies)}
+    sizes = {_code_name(specs, number): spec.binning.size for number, spec in enumerate(specs)}
     if None not in sizes:
         coded = coded.filter(pl.any_horizontal(pl.col(str(name)) < size for name, size in sizes.items()))
     if isinstance(keys, Product):
@@ -483,51 +485,51 @@ def _numbered(rows: pl.LazyFrame, keys: Product) -> list[pl.Expr]:
     """Return the places of a row's keys among their values; their number where a key is not listed."""
     schema, found = rows.collect_schema(), []
     for i, values in enumerate(keys.values):
-        coding = CategoryCoding(Categories(values.alias("")), schema[values.name])
-        code = _by_row([pl.col(values.name)], coding.encoder(), code_dtype(len(values)))
+        binning = CategoryBinning(Categories(values.alias("")), schema[values.name])
+        code = _by_row([pl.col(values.name)], binning.encoder(), code_dtype(len(values)))
         found.append(code.alias(f"key {i}"))
     return found
 
 
-def _made(tallies: Sequence[Tally]) -> dict[str, pl.Expr]:
+def _made(specs: Sequence[HistogramSpec]) -> dict[str, pl.Expr]:
     """Return codes and weights, row by row; under names of our own, so that no column's name can be in the way."""
     columns: dict[str, pl.Expr] = {}
-    for number, tally in enumerate(tallies):
-        code, weight = _code_name(tallies, number), _weight_name(tallies, number)
+    for number, spec in enumerate(specs):
+        code, weight = _code_name(specs, number), _weight_name(specs, number)
         if code is not None and code not in columns:
-            exact = tally.coding.expression(tally.columns, tally.types)
+            exact = spec.binning.expression(spec.columns, spec.types)
             if exact is None:
-                exact = _by_row(tally.columns, tally.coding.encoder(), code_dtype(tally.coding.size))
+                exact = _by_row(spec.columns, spec.binning.encoder(), code_dtype(spec.binning.size))
             columns[code] = exact.alias(code)
-        if weight is not None and tally.weighing is not None and weight not in columns:
-            exact, dtype = tally.weighing.expression(tally.columns, tally.types), _weight_dtype(tally.weighing)
+        if weight is not None and spec.row_weight is not None and weight not in columns:
+            exact, dtype = spec.row_weight.expression(spec.columns, spec.types), _weight_dtype(spec.row_weight)
             if exact is None:
-                exact = _by_row(tally.columns, tally.weighing.weigher(), dtype)
+                exact = _by_row(spec.columns, spec.row_weight.weigher(), dtype)
             columns[weight] = exact.fill_null(0).cast(column_types.from_numpy_dtype(dtype)).alias(weight)
     return columns
 
 
-def _cuts(tallies: Sequence[Tally]) -> list[Cut]:
-    """Return tallies with what their rows count by."""
-    columns = _made(tallies)
+def _cuts(specs: Sequence[HistogramSpec]) -> list[Cut]:
+    """Return specs with what their rows count by."""
+    columns = _made(specs)
 
     def of(name: str | None) -> pl.Expr | None:
         return None if name is None else columns[name]
 
-    return [Cut(tally, of(_code_name(tallies, i)), of(_weight_name(tallies, i))) for i, tally in enumerate(tallies)]
+    return [Cut(spec, of(_code_name(specs, i)), of(_weight_name(specs, i))) for i, spec in enumerate(specs)]
 
 
-def _weight_dtype(weighing: Weighing) -> np.dtype[np.signedinteger]:
-    return np.dtype(np.int32 if weighing.largest < 1 << 31 else np.int64)
+def _weight_dtype(row_weight: RowWeight) -> np.dtype[np.signedinteger]:
+    return np.dtype(np.int32 if row_weight.largest < 1 << 31 else np.int64)
 
 
-def _bytes_of_row(tallies: Sequence[Tally]) -> int:
+def _bytes_of_row(specs: Sequence[HistogramSpec]) -> int:
     """Return what the codes and weights of a row take."""
     columns: dict[str | None, int] = {}
-    for number, tally in enumerate(tallies):
-        columns[_code_name(tallies, number)] = code_dtype(tally.coding.size).itemsize
-        if tally.weighing is not None:
-            columns[_weight_name(tallies, number)] = _weight_dtype(tally.weighing).itemsize
+    for number, spec in enumerate(specs):
+        columns[_code_name(specs, number)] = code_dtype(spec.binning.size).itemsize
+        if spec.row_weight is not None:
+            columns[_weight_name(specs, number)] = _weight_dtype(spec.row_weight).itemsize
     columns.pop(None, None)
     return sum(columns.values())
 
@@ -540,7 +542,7 @@ def _by_row(
     """Return an integer for every row, from what NumPy makes of columns."""
     return pl.map_batches(
         list(columns) or [pl.lit(0)],
-        deaf(lambda values: pl.Series(function(values).astype(dtype, copy=False))),
+        silenced(lambda values: pl.Series(function(values).astype(dtype, copy=False))),
         column_types.from_numpy_dtype(dtype),
         is_elementwise=True,
     )

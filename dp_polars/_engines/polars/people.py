@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from dp_polars._base.process import deaf
+from dp_polars._base.process import silenced
 from dp_polars._base.rng import system_words
 from dp_polars._engines.polars.bounding import by_person
 from dp_polars._release.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from dp_polars._base.column_types import PrivacyUnit
     from dp_polars._base.rng import Ints
-    from dp_polars._release.contract import KeyWork, PerPerson, Tally
+    from dp_polars._release.contract import HistogramSpec, KeyWork, PerPerson
 
 
 def people_by_key(rows: pl.LazyFrame, work: KeyWork, engine: EngineType, partitions: int) -> tuple[pl.DataFrame, Ints]:
@@ -83,7 +83,7 @@ def few_of_each(rows: pl.LazyFrame, unit: PrivacyUnit, most: int) -> pl.LazyFram
     chosen: list[pl.DataFrame] = []
     lock = Lock()
 
-    @deaf
+    @silenced
     def choose(frame: pl.DataFrame) -> pl.DataFrame:
         with lock:
             if not chosen:
@@ -103,17 +103,17 @@ def _few_rows(frame: pl.DataFrame, unit: PrivacyUnit, most: int) -> pl.DataFrame
 
 @dataclass(frozen=True)
 class Cut:
-    """One of the tallies of `PerPerson.cut`, and what its rows count by.
+    """One of the specs of `PerPerson.cut`, and what its rows count by.
 
     Parameters
     ----------
-    tally
-        The tally.
+    spec
+        The spec.
     code, weight
         Its codes and weights, row by row. None: all are 0, or 1.
     """
 
-    tally: Tally
+    spec: HistogramSpec
     code: pl.Expr | None
     weight: pl.Expr | None
 
@@ -122,30 +122,30 @@ class Cut:
         code = pl.lit(0, pl.UInt8) if self.code is None else self.code
         weight = pl.lit(1) if self.weight is None else self.weight.cast(pl.Int64)
         return [
-            pl.when(code < self.tally.coding.size).then(code).alias(f"code {number}"),
+            pl.when(code < self.spec.binning.size).then(code).alias(f"code {number}"),
             *([weight.alias(f"weight {number}")] if self.clips else []),
         ]
 
     @property
     def clips(self) -> bool:
-        return self.tally.people and self.weight is not None
+        return self.spec.people and self.weight is not None
 
     def of_groups(self, number: int) -> list[pl.Expr]:
         """Return, for each group of a person, how many rows or codes are evidence, and whether a sum is clipped."""
         code, weight = pl.col(f"code {number}"), pl.col(f"weight {number}")
         codes = code.drop_nulls()
-        found = [(codes.n_unique() if self.tally.people else codes.len()).cast(pl.Int64).alias(f"code {number}")]
-        if self.clips and self.tally.weighing is not None:
+        found = [(codes.n_unique() if self.spec.people else codes.len()).cast(pl.Int64).alias(f"code {number}")]
+        if self.clips and self.spec.row_weight is not None:
             total = weight.filter(code.is_not_null())
-            if self.tally.coding.size == 1:  # otherwise each row has the sum of its code already
+            if self.spec.binning.size == 1:  # otherwise each row has the sum of its code already
                 total = pl.when(codes.len() > 0).then(total.sum())
-            ends = self.tally.weighing.of_person
+            ends = self.spec.row_weight.of_person
             found.append((~total.is_between(*ends)).any().alias(f"weight {number}"))
         return found
 
     def of_people(self, number: int) -> pl.Expr:
         """Return whether something of a person is left out, or clipped."""
-        limits, counts = self.tally.limits, pl.col(f"code {number}")
+        limits, counts = self.spec.limits, pl.col(f"code {number}")
         is_cut = pl.col(f"weight {number}").any() if self.clips else pl.lit(value=False)
         if limits.groups is not None:
             is_cut |= (counts > 0).sum() > limits.groups
@@ -157,7 +157,7 @@ class Cut:
 
     def dropped(self, number: int) -> pl.Expr:
         """Return how many rows of a person are left out: see `PerPerson`."""
-        limits, counts = self.tally.limits, pl.col(f"code {number}").clip(upper_bound=MOST_IN_GROUP)
+        limits, counts = self.spec.limits, pl.col(f"code {number}").clip(upper_bound=MOST_IN_GROUP)
         total = counts.sum().clip(upper_bound=MOST_IN_ALL)
         remaining = counts if limits.rows_per_group is None else counts.clip(upper_bound=limits.rows_per_group)
         remaining = remaining.sum().clip(upper_bound=MOST_IN_ALL)
@@ -184,7 +184,7 @@ def one_row_per_person(rows: pl.LazyFrame, per_person: PerPerson, cuts: Sequence
         rows = with_groups(rows, keys)
     by = ["person"] if keys is None else ["person", "group"]
     for number, cut in enumerate(cuts):
-        if cut.clips and cut.tally.coding.size > 1:
+        if cut.clips and cut.spec.binning.size > 1:
             rows = rows.with_columns(pl.col(f"weight {number}").sum().over(*by, f"code {number}"))
     by_group = rows.group_by(by).agg(
         pl.len().cast(pl.Int64).alias(ROWS),

@@ -10,15 +10,15 @@ import polars as pl
 
 from dp_polars._base import column_types
 from dp_polars._base.process import require
-from dp_polars._bins.binning import FloatSteps, NearestCoding, OneCode, Units
+from dp_polars._bins.binning import Clamping, FloatSteps, NearestBinning, OneCode
 from dp_polars._engines.spark.types import spark_types
 from dp_polars._mechanisms.noise import LARGEST_VALUE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, WindowSpec
 
-    from dp_polars._bins.binning import Coding
-    from dp_polars._release.contract import Tally
+    from dp_polars._bins.binning import Binning
+    from dp_polars._release.contract import HistogramSpec
 
 
 sf = require("pyspark.sql.functions", extra="spark")
@@ -59,17 +59,17 @@ def is_float(kind: spark_types.DataType) -> bool:
     return isinstance(kind, (spark_types.FloatType, spark_types.DoubleType))
 
 
-def code(coding: Coding, value: Column) -> Column | None:
+def code(binning: Binning, value: Column) -> Column | None:
     """Return the code of a value that is there. None: only a list, or Python, has it."""
-    if isinstance(coding, OneCode):
+    if isinstance(binning, OneCode):
         return long(0)
-    return _code_by_steps(coding, value) if isinstance(coding, NearestCoding) else None
+    return _code_by_steps(binning, value) if isinstance(binning, NearestBinning) else None
 
 
-def _code_by_steps(coding: NearestCoding, value: Column) -> Column | None:
+def _code_by_steps(binning: NearestBinning, value: Column) -> Column | None:
     """Return the code of a value as Spark's own arithmetic; None where only Python has it."""
-    steps, dtype = coding.steps, coding.column
-    last = coding.size - 1
+    steps, dtype = binning.steps, binning.column
+    last = binning.size - 1
     if isinstance(steps, FloatSteps):
         place = (value.cast("double") - sf.lit(steps.start)) * sf.lit(steps.per_step) - sf.lit(0.5)
         # Clipped before it becomes an integer: beyond 64 bits Spark would raise.
@@ -80,31 +80,31 @@ def _code_by_steps(coding: NearestCoding, value: Column) -> Column | None:
     return clip(steps.place(clip(physical.cast("long"), steps.low, steps.high), long, divide), 0, last)
 
 
-def weighs_exactly(tally: Tally) -> bool:
+def weighs_exactly(spec: HistogramSpec) -> bool:
     """Whether Spark's arithmetic gives each row its weight."""
-    if tally.weighing is None:
+    if spec.row_weight is None:
         return True
-    if not isinstance(tally.weighing, Units):
+    if not isinstance(spec.row_weight, Clamping):
         return False
-    dtype = tally.types[tally.weighing.column]
+    dtype = spec.types[spec.row_weight.column]
     return not (isinstance(dtype, pl.Decimal) and dtype.scale > _MOST_DIGITS)
 
 
-def units_of(tally: Tally) -> Units:
-    """Return how rows are weighed, of a tally that `weighs_exactly`."""
-    if not isinstance(tally.weighing, Units):
+def clamping_of(spec: HistogramSpec) -> Clamping:
+    """Return how rows are weighed, of a spec that `weighs_exactly`."""
+    if not isinstance(spec.row_weight, Clamping):
         msg = "unreachable: such weights are refused"
         raise AssertionError(msg)
-    return tally.weighing
+    return spec.row_weight
 
 
-def units(weighing: Units, value: Column, dtype: pl.DataType) -> Column:
-    """Return the weight of a value that is there, before it is doubled: the arithmetic of `Units.weigher`."""
-    low, high = weighing.ends
-    return clip(_nearest(weighing, value, dtype, low, high), low, high)
+def units(row_weight: Clamping, value: Column, dtype: pl.DataType) -> Column:
+    """Return the weight of a value that is there, before it is doubled: the arithmetic of `Clamping.weigher`."""
+    low, high = row_weight.ends
+    return clip(_nearest(row_weight, value, dtype, low, high), low, high)
 
 
-def _nearest(weighing: Units, value: Column, dtype: pl.DataType, low: int, high: int) -> Column:
+def _nearest(row_weight: Clamping, value: Column, dtype: pl.DataType, low: int, high: int) -> Column:
     """Return how many whole units are nearest to a value, ties to even.
 
     If that is beyond the bounds, any number beyond them is returned: the caller clips it.
@@ -112,11 +112,11 @@ def _nearest(weighing: Units, value: Column, dtype: pl.DataType, low: int, high:
     tick = column_types.tick(dtype)
     if tick is None:
         # `rint` breaks ties as NumPy's does. Clipped before it becomes an integer: NaN is taken for the largest.
-        ratio = value.cast("double") * sf.lit(float(1 / weighing.step))
+        ratio = value.cast("double") * sf.lit(float(1 / row_weight.step))
         return sf.rint(sf.greatest(sf.lit(float(low)), sf.least(ratio, sf.lit(float(high))))).cast("long")
-    per_step = weighing.step / tick
+    per_step = row_weight.step / tick
     if per_step < 1:
-        steps = weighing.ticks(tick)
+        steps = row_weight.ticks(tick)
         return clip(_digits(value, dtype, low // steps, -(-high // steps)), low // steps, -(-high // steps)) * steps
     per = int(per_step)
     physical = _digits(value, dtype, low * per, high * per)

@@ -1,4 +1,4 @@
-"""Which of a person's rows count, on Spark: by one order of their groups and rows for all tallies.
+"""Which of a person's rows count, on Spark: by one order of their groups and rows for all specs.
 
 The numbers of groups and of rows are hashes of that person's own rows under a fresh seed. So a task that Spark runs
 again keeps the same rows. Nothing rests on the seed being secret: the bounds hold for every seed.
@@ -19,7 +19,7 @@ from dp_polars._engines.spark.rows import with_columns
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
 
-    from dp_polars._engines.spark.rows import Asked
+    from dp_polars._engines.spark.rows import SpecColumns
 
 
 Window = require("pyspark.sql", extra="spark").Window
@@ -30,32 +30,32 @@ def fresh_seed() -> int:
     return secrets.randbits(64) - 2**63
 
 
-def bounded(rows: DataFrame, person: Sequence[str], tallies: Sequence[Asked], seed: int) -> DataFrame:
-    """Say in `keeps…` which rows of a person and `group` stay for which tally: the first ones, in one order for all.
+def bounded(rows: DataFrame, person: Sequence[str], specs: Sequence[SpecColumns], seed: int) -> DataFrame:
+    """Say in `keeps…` which rows of a person and `group` stay for which spec: the first ones, in one order for all.
 
     Ties of a hash are broken by what it is made of, and what counts are running numbers: a tie can't let a person keep
     more. Windows come in an order in which few of them need a sort of their own.
     """
-    if all(one.has is not None for one in tallies):
-        rows = rows.filter(any_of(one.is_evidence for one in tallies))
+    if all(one.has is not None for one in specs):
+        rows = rows.filter(any_of(one.is_evidence for one in specs))
     rows, pair, order = rows.repartition(*person), [*person, "group"], list[str]()
-    limits = {one.keeps: one.tally.limits for one in tallies}
+    limits = {one.keeps: one.spec.limits for one in specs}
     if any(most.groups is not None for most in limits.values()):
         rows = rows.withColumn("place of group", sf.xxhash64(sf.lit(seed), sf.lit(0), *person, "group"))
         pair.insert(-1, "place of group")
-    ranked = [one for one in tallies if (one.tally.limits.rows, one.tally.limits.rows_per_group) != (None, None)]
+    ranked = [one for one in specs if (one.spec.limits.rows, one.spec.limits.rows_per_group) != (None, None)]
     # Where rows are not bounded, any row of a code stands for all of them.
-    unordered = [one for one in tallies if one not in ranked and one.tally.people and one.code is not None]
+    unordered = [one for one in specs if one not in ranked and one.spec.people and one.code is not None]
     rows = one_each(rows, unordered, pair, order)
     if ranked:
         says = sorted({name for one in ranked for name in (one.has, one.units) if name is not None})
         rows, order = _placed(rows, person, pair, says, seed), ["place", "copy", *says]
-    rows = one_each(rows, [one for one in tallies if one not in unordered], pair, order)
+    rows = one_each(rows, [one for one in specs if one not in unordered], pair, order)
     in_group = _along(pair, order)
     # A group's rows are peers in this window, whatever their order: all of them have the number of their group.
     in_groups = Window.partitionBy(*person).orderBy(*pair[len(person) :])
     in_groups = in_groups.rangeBetween(Window.unboundedPreceding, Window.currentRow)
-    # The number of a row in its group, and that of the group: of those that have evidence for the tally.
+    # The number of a row in its group, and that of the group: of those that have evidence for the spec.
     rows = with_columns(
         rows,
         {
@@ -85,7 +85,7 @@ def bounded(rows: DataFrame, person: Sequence[str], tallies: Sequence[Asked], se
 def _placed(rows: DataFrame, person: Sequence[str], pair: Sequence[str], says: Sequence[str], seed: int) -> DataFrame:
     """Give each row a random number, `place`, and one among a person's rows that say the same, `copy`.
 
-    What a row `says` is all that any tally with bounds of rows reads of it: the choice does not depend on the order of
+    What a row `says` is all that any spec with bounds of rows reads of it: the choice does not depend on the order of
     rows, since rows with the same number say the same.
     """
     # Null changes no hash: without the flags, nulls in different columns would be one.
@@ -100,15 +100,15 @@ def _placed(rows: DataFrame, person: Sequence[str], pair: Sequence[str], says: S
     return rows.withColumn("place", place(sf.col("copy")))
 
 
-def one_each(rows: DataFrame, tallies: Sequence[Asked], pair: Sequence[str], order: Sequence[str]) -> DataFrame:
+def one_each(rows: DataFrame, specs: Sequence[SpecColumns], pair: Sequence[str], order: Sequence[str]) -> DataFrame:
     """Say in `keeps…` which rows are evidence; where people count, the first of each code.
 
     `pair` are the columns of a person and a group. What a person's rows of a code weigh together is found, too.
     """
     found = {}
-    for one in tallies:
+    for one in specs:
         found[one.keeps] = one.is_evidence
-        if one.tally.people:
+        if one.spec.people:
             same = pair if one.code is None else [*pair, one.code]
             found[one.keeps] &= _number(one.is_evidence, _along(same, order)) == 1
             if one.together is not None:

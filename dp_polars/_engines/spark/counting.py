@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from dp_polars._bins.binning import CategoryCoding
+from dp_polars._bins.binning import CategoryBinning
 from dp_polars._engines.spark.arithmetic import long, sf, total
 from dp_polars._engines.spark.bounding import any_of, bounded
 from dp_polars._engines.spark.rows import person_of, read, with_codes
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from dp_polars._base.column_types import PrivacyUnit
-    from dp_polars._engines.spark.rows import Asked, Groups
-    from dp_polars._release.contract import Tally
+    from dp_polars._engines.spark.rows import Groups, SpecColumns
+    from dp_polars._release.contract import HistogramSpec
 
 
 # The most cells of a group that its rows are taken to spread over.
@@ -27,21 +27,21 @@ def histograms(
     frame: DataFrame,
     privacy_unit: PrivacyUnit | None,
     groups: Groups,
-    tallies: Sequence[Tally],
+    specs: Sequence[HistogramSpec],
     seed: int,
     *,
     to_driver: bool = False,
 ) -> list[DataFrame]:
-    """Return the columns `group`, `tally`, `code` and `count` (all LongType); the counts of a triple add up.
+    """Return the columns `group`, `spec`, `code` and `count` (all LongType); the counts of a triple add up.
 
-    One pass over the rows serves all tallies for which it matters whose a row is, another one all others. Sums of
+    One pass over the rows serves all specs for which it matters whose a row is, another one all others. Sums of
     weights come once per triple, exact and then clamped to ±LARGEST_VALUE, which is what their noise is added to.
     With `to_driver` every triple comes once, however many rows there are.
     """
-    by_person: dict[int, Tally] = {}
-    others: dict[int, Tally] = {}
-    for number, tally in enumerate(tallies):
-        (by_person if privacy_unit is not None and tally.by_person else others)[number] = tally
+    by_person: dict[int, HistogramSpec] = {}
+    others: dict[int, HistogramSpec] = {}
+    for number, spec in enumerate(specs):
+        (by_person if privacy_unit is not None and spec.by_person else others)[number] = spec
     passes = []
     if others:
         rows, asked = read(frame, privacy_unit, groups, others, looks_up=False)
@@ -62,56 +62,56 @@ def _histogram(
     rows: DataFrame,
     by: Sequence[str],
     groups: Groups,
-    tallies: Sequence[Asked],
+    specs: Sequence[SpecColumns],
     *,
     is_uncounted: bool,
     to_driver: bool,
 ) -> DataFrame:
-    """Count the rows that stay, for all tallies at once; uncounted rows are returned themselves, with a count of 1."""
-    # All tallies of one code share their cells.
+    """Count the rows that stay, for all specs at once; uncounted rows are returned themselves, with a count of 1."""
+    # All specs of one code share their cells.
     sharing: dict[str | None, list[int]] = {}
-    for one in tallies:
+    for one in specs:
         sharing.setdefault(one.code, []).append(one.number)
-    later = {one.code: one.tally for one in tallies if one.code is not None and one.values is not None}
-    kinds = {one.code: one.values for one in tallies if one.code in later and one.values is not None}
+    later = {one.code: one.spec for one in specs if one.code is not None and one.values is not None}
+    kinds = {one.code: one.values for one in specs if one.code in later and one.values is not None}
     nothing = sf.lit(None)
-    counts = {one.number: f"count{one.number}" for one in tallies}
+    counts = {one.number: f"count{one.number}" for one in specs}
 
     def cells(place: int, code: str | None, numbers: Sequence[int]) -> list[Column]:
         known = long(0) if code is None else sf.col(code)
         found = {"answer": sf.lit(place), "code": nothing.cast("long") if code in later else known}
         found |= {name: known if name == code else nothing.cast(kind) for name, kind in kinds.items()}
-        for one in tallies:
+        for one in specs:
             counts_here = one.number in numbers
             found[counts[one.number]] = sf.when(sf.col(one.keeps), one.weight) if counts_here else nothing.cast("long")
         return [column.alias(name) for name, column in found.items()]
 
     parts = [cells(place, code, numbers) for place, (code, numbers) in enumerate(sharing.items())]
-    rows = rows.filter(any_of(sf.col(one.keeps) for one in tallies))
+    rows = rows.filter(any_of(sf.col(one.keeps) for one in specs))
     if len(parts) == 1:
         rows = rows.select(*by, *parts[0])
     else:
         rows = rows.select(*by, _rows_of(parts)).filter(sf.coalesce(*counts.values()).isNotNull())
     if not is_uncounted:
-        sums = {one.number: sf.sum if one.units is None else total for one in tallies}
+        sums = {one.number: sf.sum if one.units is None else total for one in specs}
         rows = rows.groupBy(*by, "answer", "code", *later).agg(
             *(sums[number](sf.col(name)).alias(name) for number, name in counts.items())
         )
     if by != ["group"]:
         rows = groups.in_groups(rows)
-    in_python = {name: tally for name, tally in later.items() if not isinstance(tally.coding, CategoryCoding)}
-    listed = {name: tally.coding for name, tally in later.items() if isinstance(tally.coding, CategoryCoding)}
-    for name, coding in listed.items():
-        rows = with_codes(rows, name, f"{name} listed", coding.values, kinds[name])
+    in_python = {name: spec for name, spec in later.items() if not isinstance(spec.binning, CategoryBinning)}
+    listed = {name: spec.binning for name, spec in later.items() if isinstance(spec.binning, CategoryBinning)}
+    for name, binning in listed.items():
+        rows = with_codes(rows, name, f"{name} listed", binning.values, kinds[name])
     code = sf.coalesce("code", *(f"{name} listed" for name in listed))
     rows = rows.filter(any_of([code.isNotNull(), *(sf.col(name).isNotNull() for name in in_python)]))
-    by_tally = [[long(number).alias("tally"), sf.col(name).alias("count")] for number, name in counts.items()]
-    rows = rows.select("group", code.alias("code"), *in_python, _rows_of(by_tally)).filter(sf.col("count").isNotNull())
+    by_spec = [[long(number).alias("tally"), sf.col(name).alias("count")] for number, name in counts.items()]
+    rows = rows.select("group", code.alias("code"), *in_python, _rows_of(by_spec)).filter(sf.col("count").isNotNull())
     if in_python:
-        codings = {one.number: one for one in tallies if one.code in in_python}
+        binnings = {one.number: one for one in specs if one.code in in_python}
         rows = mapped(
             rows,
-            encoding({n: (one.code or "", one.tally.coding, one.tally.types[0]) for n, one in codings.items()}),
+            encoding({n: (one.code or "", one.spec.binning, one.spec.types[0]) for n, one in binnings.items()}),
             "group long, tally long, code long, count long",
         )
         if to_driver:  # where values have no codes until then, there may be as many as rows
@@ -124,10 +124,10 @@ def _rows_of(parts: Iterable[Sequence[Column]]) -> Column:
     return sf.inline(sf.array(*(sf.struct(*columns) for columns in parts)))
 
 
-def _is_uncounted(rows: DataFrame, groups: Groups, tallies: Sequence[Asked]) -> bool:
+def _is_uncounted(rows: DataFrame, groups: Groups, specs: Sequence[SpecColumns]) -> bool:
     """Whether rows are sent to where they are drawn, shuffled once instead of twice. Sums must be counted first."""
-    candidates = min(one.tally.coding.size for one in tallies)
-    return all(one.units is None for one in tallies) and _are_few(rows, groups.number, candidates)
+    candidates = min(one.spec.binning.size for one in specs)
+    return all(one.units is None for one in specs) and _are_few(rows, groups.number, candidates)
 
 
 def _are_few(rows: DataFrame, groups: int, candidates: int) -> bool:

@@ -54,13 +54,13 @@ def _people_by_key(frame: DataFrame, work: KeyWork) -> DataFrame:
 def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
     """Return one row for each person, or for each who is cut, with numbers of rows and groups: see `Engine`, duty 9."""
     groups = Groups.of(frame, per_person.keys)
-    rows, tallies = read(frame, per_person.privacy_unit, groups, dict(enumerate(per_person.cut)))
+    rows, specs = read(frame, per_person.privacy_unit, groups, dict(enumerate(per_person.cut)))
     rows, person = groups.in_groups(rows), person_of(per_person.privacy_unit)
     pair = [*person, "group"]
-    if tallies:  # one shuffle for all windows
-        rows = one_each(rows.repartition(*person), tallies, pair, [])
-    limits = {one.keeps: one.tally.limits for one in tallies}
-    clipped = {one.together: one.of_person for one in tallies if one.together is not None}
+    if specs:  # one shuffle for all windows
+        rows = one_each(rows.repartition(*person), specs, pair, [])
+    limits = {one.keeps: one.spec.limits for one in specs}
+    clipped = {one.together: one.of_person for one in specs if one.together is not None}
     by_group = rows.groupBy(*pair).agg(
         sf.count(sf.lit(1)).alias(ROWS),
         *(sf.count_if(name).alias(name) for name in limits),
@@ -80,13 +80,13 @@ def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
         sf.sum(ROWS).alias(ROWS),
         sf.count(sf.lit(1)).alias(GROUPS),
         sf.max(ROWS).alias(ROWS_IN_GROUP),
-        any_of([sf.lit(not tallies), *cut]).alias("is cut"),
+        any_of([sf.lit(not specs), *cut]).alias("is cut"),
     )
     return people.filter(sf.col("is cut")).select(ROWS, GROUPS, ROWS_IN_GROUP, *([ROWS_CUT] if dropped else []))
 
 
 def _dropped(name: str, limits: Limits) -> Column:
-    """Return how many rows of a person are left out, of those that a tally may keep in each group: see `PerPerson`."""
+    """Return how many rows of a person are left out, of those that a spec may keep in each group: see `PerPerson`."""
     counts = sf.least(sf.col(name), sf.lit(MOST_IN_GROUP))
     remaining = counts if limits.rows_per_group is None else sf.least(counts, sf.lit(limits.rows_per_group))
     total, remaining = (sf.least(sf.sum(number), sf.lit(MOST_IN_ALL)) for number in (counts, remaining))

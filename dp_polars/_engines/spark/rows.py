@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from dp_polars._bins.binning import CategoryCoding, OneCode
-from dp_polars._engines.spark.arithmetic import clip, code, divide, is_evidence, is_float, long, sf, units, units_of
+from dp_polars._bins.binning import CategoryBinning, OneCode
+from dp_polars._engines.spark.arithmetic import clamping_of, clip, code, divide, is_evidence, is_float, long, sf, units
 from dp_polars._engines.spark.types import spark_types
 from dp_polars._release.contract import Product, reading_values
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
     from dp_polars._base.column_types import PrivacyUnit
-    from dp_polars._release.contract import Tally
+    from dp_polars._release.contract import HistogramSpec
 
 
 # Functions in other languages, rows in memory, chance and clocks, as Spark's classes and messages name them.
@@ -148,13 +148,13 @@ def with_codes(rows: DataFrame, values: str, code: str, categories: pl.Series, k
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A tally and the columns that it reads, which tallies share.
+class SpecColumns:
+    """A spec and the columns that it reads, which specs share.
 
     Parameters
     ----------
     number
-        The position of the tally among those of the release.
+        The position of the spec among those of the release.
     has
         A column that is null where a row is no evidence. None: every row is evidence. Where codes are not all 0, it
         holds them.
@@ -167,7 +167,7 @@ class Asked:
     """
 
     number: int
-    tally: Tally
+    spec: HistogramSpec
     has: str | None
     values: DataType | None
     units: str | None
@@ -176,7 +176,7 @@ class Asked:
     @property
     def code(self) -> str | None:
         """The column of codes. None: 0 in every row."""
-        return None if isinstance(self.tally.coding, OneCode) else self.has
+        return None if isinstance(self.spec.binning, OneCode) else self.has
 
     @property
     def is_evidence(self) -> Column:
@@ -186,17 +186,17 @@ class Asked:
     @property
     def together(self) -> str | None:
         """The column of what a person weighs in a group and code, where people are weighed."""
-        return f"weight{self.number}" if self.tally.people and self.units is not None else None
+        return f"weight{self.number}" if self.spec.people and self.units is not None else None
 
     @property
     def of_person(self) -> Column:
         """What is left of `together`, clipped."""
-        return clip(sf.col(self.together), *units_of(self.tally).of_person)
+        return clip(sf.col(self.together), *clamping_of(self.spec).of_person)
 
     @property
     def of_row(self) -> Column:
         """The weight of a row."""
-        return long(1) if self.units is None else units_of(self.tally).of_units(sf.col(self.units), long, divide)
+        return long(1) if self.units is None else clamping_of(self.spec).of_units(sf.col(self.units), long, divide)
 
     @property
     def weight(self) -> Column:
@@ -230,11 +230,11 @@ def read(
     frame: DataFrame,
     privacy_unit: PrivacyUnit | None,
     groups: Groups,
-    tallies: Mapping[int, Tally],
+    specs: Mapping[int, HistogramSpec],
     *,
     looks_up: bool = True,
-) -> tuple[DataFrame, list[Asked]]:
-    """Return the evidence, and where each of the tallies, by their numbers, has its columns.
+) -> tuple[DataFrame, list[SpecColumns]]:
+    """Return the evidence, and where each of the specs, by their numbers, has its columns.
 
     Without `looks_up` values stand in the place of codes that a list of categories has.
     """
@@ -244,8 +244,8 @@ def read(
     def put(new: str, old: str) -> None:
         nulls[new] = sf.when(sf.col(quoted(old)).isNull(), long(0))
 
-    tallies = dict(zip(tallies, reading_values([*tallies.values()], kinds.names, put), strict=True))
-    names = dict.fromkeys(name for tally in tallies.values() for name in tally.names)
+    specs = dict(zip(specs, reading_values([*specs.values()], kinds.names, put), strict=True))
+    names = dict.fromkeys(name for spec in specs.values() for name in spec.names)
     values = {name: f"value{i}" for i, name in enumerate(names)}
     columns = {new: nulls[name] if name in nulls else _one_zero(kinds, name) for name, new in values.items()}
     types_of = {name: spark_types.LongType() if name in nulls else kinds[name].dataType for name in names}
@@ -254,36 +254,38 @@ def read(
     lists: dict[str, tuple[str, pl.Series, DataType]] = {}
     places: dict[object, str] = {}
     asked = []
-    for number in sorted(tallies, key=lambda number: tallies[number].reading_order):
-        tally = tallies[number]
+    for number in sorted(specs, key=lambda number: specs[number].reading_order):
+        spec = specs[number]
         has: str | None = None
         weight: str | None = None
-        of = [values[name] for name in tally.names]
-        there = [is_evidence(sf.col(values[name]), types_of[name]) for name in tally.names]
-        if tally.weighing is not None:
-            weighing = units_of(tally)
-            i = weighing.column
-            tells = isinstance(tally.coding, OneCode) and i == 0
-            weight = places.setdefault((of[i], weighing.lower, weighing.upper, weighing.step, tells), f"units{number}")
-            found = sf.when(there[i], units(weighing, sf.col(of[i]), tally.types[i]))
+        of = [values[name] for name in spec.names]
+        there = [is_evidence(sf.col(values[name]), types_of[name]) for name in spec.names]
+        if spec.row_weight is not None:
+            row_weight = clamping_of(spec)
+            i = row_weight.column
+            tells = isinstance(spec.binning, OneCode) and i == 0
+            weight = places.setdefault(
+                (of[i], row_weight.lower, row_weight.upper, row_weight.step, tells), f"units{number}"
+            )
+            found = sf.when(there[i], units(row_weight, sf.col(of[i]), spec.types[i]))
             chosen[weight] = found if tells else found.otherwise(long(0))
             if tells:
                 places.setdefault(of[0], weight)
         uncoded: DataType | None = None
         if of:
             has = places.setdefault(
-                of[0] if isinstance(tally.coding, OneCode) else (of[0], tally.coding), f"code{number}"
+                of[0] if isinstance(spec.binning, OneCode) else (of[0], spec.binning), f"code{number}"
             )
-            known = code(tally.coding, sf.col(of[0]))
-            if looks_up and isinstance(tally.coding, CategoryCoding):
-                lists[has] = of[0], tally.coding.values, types_of[tally.names[0]]
+            known = code(spec.binning, sf.col(of[0]))
+            if looks_up and isinstance(spec.binning, CategoryBinning):
+                lists[has] = of[0], spec.binning.values, types_of[spec.names[0]]
             elif known is None:
-                uncoded = types_of[tally.names[0]]
+                uncoded = types_of[spec.names[0]]
             if has not in chosen and has not in lists:
                 chosen[has] = sf.when(there[0], sf.col(of[0]) if known is None else known)
                 places.setdefault(of[0], has)
-        same = has, isinstance(tally.coding, OneCode) if tally.people else None, tally.limits
-        asked.append(Asked(number, tally, has, uncoded, weight, places.setdefault(same, f"keeps{number}")))
+        same = has, isinstance(spec.binning, OneCode) if spec.people else None, spec.limits
+        asked.append(SpecColumns(number, spec, has, uncoded, weight, places.setdefault(same, f"keeps{number}")))
     rows = with_columns(rows, chosen)
     for name, (value, categories, kind) in lists.items():
         rows = with_codes(rows, value, name, categories, kind)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dp_polars._base.column_types import is_wide
-from dp_polars._base.process import deaf
+from dp_polars._base.process import silenced
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._questions.unlisted_keys import COUNT
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from dp_polars._base.rng import Ints
-    from dp_polars._bins.binning import Coding
+    from dp_polars._bins.binning import Binning
     from dp_polars._questions.unlisted_keys import KeysThatAreThere
     from dp_polars._release.contract import Output, Shown
 
@@ -57,30 +57,30 @@ def versions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"version": [VERSION] * batch.num_rows})
 
 
-def encoding(codings: Mapping[int, tuple[str, Coding, pl.DataType]]) -> Stage:
-    """Return the stage from (group, tally, code, count, values …) to (group, tally, code, count).
+def encoding(binnings: Mapping[int, tuple[str, Binning, pl.DataType]]) -> Stage:
+    """Return the stage from (group, spec, code, count, values …) to (group, spec, code, count).
 
-    `codings` says of which tallies the codes are found here: in which column their values are, how they are coded, and
+    `binnings` says of which specs the codes are found here: in which column their values are, how they are coded, and
     their type. Values that are ignored are left out. Those of one code are added up as far as they come together: where
     they are many more than candidates, that is most of them.
     """
 
     def encode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        encoders = {tally: coding.encoder() for tally, (_, coding, _) in codings.items()}
+        encoders = {spec: binning.encoder() for spec, (_, binning, _) in binnings.items()}
         for rows in _in_chunks(batches, _ROWS):
-            coded = rows.filter(pc.invert(pc.is_in(rows["tally"], pa.array(list(codings), pa.int64()))))
+            coded = rows.filter(pc.invert(pc.is_in(rows["tally"], pa.array(list(binnings), pa.int64()))))
             # All batches must have one schema, also by what may be null.
             yield from pa.table({name: coded[name] for name in COUNTED}).to_batches()
-            for tally, (name, coding, column) in codings.items():
-                part = rows.filter(pc.equal(rows["tally"], tally))
+            for spec, (name, binning, column) in binnings.items():
+                part = rows.filter(pc.equal(rows["tally"], spec))
                 values = part[name]
                 if isinstance(column, pl.Datetime) and column.time_zone is not None:
                     values = values.cast(
                         pa.timestamp("us", column.time_zone)
                     )  # the session's zone may be none of Polars'
-                codes = encoders[tally]([pl.Series(values).cast(column)])
+                codes = encoders[spec]([pl.Series(values).cast(column)])
                 numbers = {other: part[other] for other in ("group", "tally", "count")}
-                found = pl.LazyFrame({**numbers, "code": codes}).filter(pl.col("code") < coding.size)
+                found = pl.LazyFrame({**numbers, "code": codes}).filter(pl.col("code") < binning.size)
                 counted = found.group_by("group", "tally", "code").agg(pl.col("count").sum())
                 yield from counted.collect(engine="in-memory").cast(pl.Int64).to_arrow().to_batches()
 
@@ -145,7 +145,7 @@ def _deaf(stage: Stage) -> Stage:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         results = stage(batches)
         while True:
-            batch = deaf(next)(results, None)
+            batch = silenced(next)(results, None)
             if batch is None:
                 return
             yield batch
@@ -206,14 +206,14 @@ def _in_chunks(batches: Iterable[pa.RecordBatch], most_rows: int) -> Iterator[pa
 
 def _draw(histogram: pa.Table, answers: Sequence[Answer]) -> list[pa.Array]:
     """Return the keys of all groups of the table, and what is drawn for them."""
-    groups, tallies, codes, counts = (_numpy(histogram[name]) for name in COUNTED)
-    markers = np.flatnonzero(tallies == MARKER)
+    groups, specs, codes, counts = (_numpy(histogram[name]) for name in COUNTED)
+    markers = np.flatnonzero(specs == MARKER)
     listed = groups[markers]
     columns = [column.combine_chunks() for column in histogram.drop_columns(COUNTED).take(markers).columns]
     for answer in answers:
         counted = []
-        for tally in answer.output.tallies:
-            places = np.flatnonzero(tallies == tally)
+        for spec in answer.output.specs:
+            places = np.flatnonzero(specs == spec)
             counted.append(_histogram(groups[places], codes[places], counts[places], listed))
         columns += map(in_arrow, answer.output.drawn(counted), answer.drawn)
     return columns
@@ -237,7 +237,7 @@ def _in_utc(kind: pa.DataType) -> pa.DataType:
 
 
 def _histogram(groups: Ints, codes: Ints, counts: Ints, listed: Ints) -> Histogram:
-    """Return the histogram of one tally, in the order of the groups listed, which ascend."""
+    """Return the histogram of one spec, in the order of the groups listed, which ascend."""
     if not np.isin(groups, listed).all():
         msg = "Every group must come with its key: Spark has divided one between two tasks."
         raise RuntimeError(msg)

@@ -15,11 +15,11 @@ import numpy as np
 import polars as pl
 
 from dp_polars._base import column_types
-from dp_polars._bins.binning import FloatSteps, IntegerSteps, NearestCoding, OneCode
+from dp_polars._bins.binning import FloatSteps, IntegerSteps, NearestBinning, OneCode
 from dp_polars._engines.sql.dialects import cast, constant, ibis
 
 if TYPE_CHECKING:
-    from dp_polars._bins.binning import Coding, Thresholds, Units
+    from dp_polars._bins.binning import Binning, Clamping, Thresholds
     from dp_polars._engines.sql.dialects import Dialect, Value
 
 
@@ -32,7 +32,7 @@ _EPOCH = dt.datetime(1970, 1, 1)
 _LAST_MICROSECOND = 86_400 * 10**6 - 1
 
 
-def code(coding: Coding, value: Value, dtype: pl.DataType | None, dialect: Dialect) -> Value | None:
+def code(binning: Binning, value: Value, dtype: pl.DataType | None, dialect: Dialect) -> Value | None:
     """Return the code of a value; None where it must be looked up in a list.
 
     Raises
@@ -40,11 +40,11 @@ def code(coding: Coding, value: Value, dtype: pl.DataType | None, dialect: Diale
     TypeError, ValueError
         If the engine's arithmetic is not known to give the code of every value.
     """
-    if isinstance(coding, OneCode):
+    if isinstance(binning, OneCode):
         return integer(0)
-    if not isinstance(coding, NearestCoding) or dtype is None:
+    if not isinstance(binning, NearestBinning) or dtype is None:
         return None
-    steps, last = coding.steps, coding.size - 1
+    steps, last = binning.steps, binning.size - 1
     if isinstance(steps, IntegerSteps):
         place = steps.place(physical(value, dtype, steps.low, steps.high, dialect), integer, dialect.divide)
         # Times are microseconds, and may lie just beyond ends that are nanoseconds.
@@ -54,14 +54,14 @@ def code(coding: Coding, value: Value, dtype: pl.DataType | None, dialect: Diale
         place = _clip(_double(value, dtype), floating(low), floating(high)) - floating(steps.start)
         place = place * floating(steps.per_step)
         return _clip((place - floating(0.5)).ceil(), integer(0), integer(last))
-    thresholds = coding.thresholds
+    thresholds = binning.thresholds
     if thresholds is None:
         msg = f"a grid must be given in units of a column of type {dtype}: neither 64 bits nor floats give its codes."
         raise TypeError(msg)
     return _by_comparing(thresholds, value, dtype, dialect)
 
 
-def units(weighing: Units, value: Value, dtype: pl.DataType, dialect: Dialect, otherwise: int = 0) -> Value:
+def units(row_weight: Clamping, value: Value, dtype: pl.DataType, dialect: Dialect, otherwise: int = 0) -> Value:
     """Return how many units of its step a value weighs, before that is doubled; `otherwise` for null and NaN.
 
     Raises
@@ -69,17 +69,17 @@ def units(weighing: Units, value: Value, dtype: pl.DataType, dialect: Dialect, o
     TypeError, ValueError
         If the engine has no arithmetic for it.
     """
-    low, high = weighing.ends
+    low, high = row_weight.ends
     tick = column_types.tick(dtype)
     if tick is None:
-        found = _units_of_floats(weighing, _double(value, dtype), low, high)
-    elif weighing.step < tick:
-        steps = weighing.ticks(tick)
+        found = _units_of_floats(row_weight, _double(value, dtype), low, high)
+    elif row_weight.step < tick:
+        steps = row_weight.ticks(tick)
         found = physical(value, dtype, low // steps, -(-high // steps), dialect) * integer(steps)
     else:
-        per = int(weighing.step / tick)
+        per = int(row_weight.step / tick)
         found = _nearest(physical(value, dtype, low * per, high * per, dialect), per, dialect)
-    if not (dtype.is_integer() and weighing.step == tick):  # of which the physical integer is clipped to these bounds
+    if not (dtype.is_integer() and row_weight.step == tick):  # of which the physical integer is clipped to these bounds
         found = _clip(found, integer(low), integer(high))
     return ibis.ifelse(is_evidence(value, dialect), found, integer(otherwise))
 
@@ -231,19 +231,19 @@ def _nearest(number: Value, per: int, dialect: Dialect) -> Value:
     return whole + ibis.ifelse(is_up, one, integer(0))
 
 
-def _units_of_floats(weighing: Units, value: Value, low: int, high: int) -> Value:
+def _units_of_floats(row_weight: Clamping, value: Value, low: int, high: int) -> Value:
     """Return floats in whole units of the step: the nearest one, ties to even, whatever ROUND does with ties.
 
     Beyond the bounds nothing is multiplied, and what is near 0 is 0: Postgres raises for products that are too large or
     too small.
     """
-    per_unit = float(1 / weighing.step)
-    first, last = float(low * weighing.step), float(high * weighing.step)
+    per_unit = float(1 / row_weight.step)
+    first, last = float(low * row_weight.step), float(high * row_weight.step)
     while first * per_unit > low:
         first = math.nextafter(first, -math.inf)
     while last * per_unit < high:
         last = math.nextafter(last, math.inf)
-    small = float(weighing.step / 4)
+    small = float(row_weight.step / 4)
     inside = _clip(value, floating(first), floating(last))
     inside = ibis.ifelse(inside.abs() < floating(small), floating(0.0), inside)
     ratio = _clip(inside * floating(per_unit), floating(low), floating(high))

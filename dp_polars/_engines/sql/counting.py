@@ -4,7 +4,7 @@ Which of a person's groups and rows count is decided by numbers that all outputs
 the rows say, and of a secret that is drawn for each release. The bounds hold for every secret and every hash: only how
 evenly rows are chosen rests on them.
 
-What is held of a row is what the tallies read: its person, its group, a code for each column that is coded, and a
+What is held of a row is what the specs read: its person, its group, a code for each column that is coded, and a
 weight for each that is added up. All but the person are integers, `ABSENT` where the row is no evidence. Nothing of
 this raises for a value, so it does not matter when an engine leaves rows out.
 """
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import TYPE_CHECKING
 
-from dp_polars._bins.binning import CategoryCoding, OneCode, Units
+from dp_polars._bins.binning import CategoryBinning, Clamping, OneCode
 from dp_polars._engines.sql.arithmetic import code, integer, is_evidence, units
 from dp_polars._engines.sql.dialects import OF_GROUPS, OF_ROWS, cast, constant, ibis
 from dp_polars._engines.sql.rows import check_public, comparable, public_table
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     import polars as pl
 
     from dp_polars._base.column_types import PrivacyUnit
-    from dp_polars._bins.binning import Coding, Weighing
+    from dp_polars._bins.binning import Binning, RowWeight
     from dp_polars._engines.sql.dialects import Common, Dialect, Places, Table, Value
-    from dp_polars._release.contract import Tally, Work
+    from dp_polars._release.contract import HistogramSpec, Work
     from dp_polars._release.protection import Limits
 
 
-#: What stands where a tally has nothing in a cell, or a row is no evidence: no number is so far from 0.
+#: What stands where a spec has nothing in a cell, or a row is no evidence: no number is so far from 0.
 ABSENT = -(2**63)
 
 
@@ -50,7 +50,7 @@ class Counted:
         Rows of integers: `part`, `group`, `code` and numbers, which are sums of weights, of rows or of people. A part
         is one grouping. A pair of a group and a code may come in several rows of a part, which add up.
     places
-        Where the numbers of each tally are.
+        Where the numbers of each spec are.
     """
 
     table: Table
@@ -58,9 +58,9 @@ class Counted:
 
 
 def histograms(table: Table, work: Work, dialect: Dialect, common: Common) -> Counted:
-    """Return the histograms of all tallies, all of them from the same rows.
+    """Return the histograms of all specs, all of them from the same rows.
 
-    Where no tally is bounded, each grouping is the native query itself. Otherwise all are made from one expression of
+    Where no spec is bounded, each grouping is the native query itself. Otherwise all are made from one expression of
     bounded rows, which is computed once. Sums of weights are exact and then clamped to ±LARGEST_VALUE, which is
     what their noise is added to.
 
@@ -69,11 +69,11 @@ def histograms(table: Table, work: Work, dialect: Dialect, common: Common) -> Co
     TypeError, ValueError
         If the engine is not known to give the codes or weights of every row.
     """
-    make = _natively if all(tally.limits.everything for tally in work.tallies) else _bounded
+    make = _natively if all(spec.limits.everything for spec in work.specs) else _bounded
     parts, places = [], dict[int, tuple[int, str]]()
     for part, (counted, numbers) in enumerate(make(table, work, dialect, common)):
         parts.append((part, counted, len(numbers)))
-        places |= {tally: (part, f"number{place}") for place, tally in enumerate(numbers)}
+        places |= {spec: (part, f"number{place}") for place, spec in enumerate(numbers)}
     width = max(numbers for *_, numbers in parts)
     absent = [{f"number{i}": integer(ABSENT) for i in range(numbers, width)} for *_, numbers in parts]
     columns = ["part", "group", "code", *(f"number{i}" for i in range(width))]
@@ -81,56 +81,58 @@ def histograms(table: Table, work: Work, dialect: Dialect, common: Common) -> Co
         counted.mutate(part=integer(part), **more).select(columns)
         for (part, counted, _), more in zip(parts, absent, strict=True)
     ]
-    return Counted(reduce(lambda one, other: one.union(other), tables), [places[i] for i in range(len(work.tallies))])
+    return Counted(reduce(lambda one, other: one.union(other), tables), [places[i] for i in range(len(work.specs))])
 
 
 # --- What is read ---------------------------------------------------------------------------------------------------
 
 
-def code_of(tally: Tally, table: Table, dialect: Dialect) -> tuple[Value | None, Value | None, Value | None]:
+def code_of(spec: HistogramSpec, table: Table, dialect: Dialect) -> tuple[Value | None, Value | None, Value | None]:
     """Return the column that is coded, its code, and its value where the code must be looked up in a list."""
-    column = table[tally.names[0]] if tally.columns else None
-    found = code(tally.coding, column, tally.types[0] if tally.columns else None, dialect)
-    if found is None and not (isinstance(tally.coding, CategoryCoding) and tally.columns):
+    column = table[spec.names[0]] if spec.columns else None
+    found = code(spec.binning, column, spec.types[0] if spec.columns else None, dialect)
+    if found is None and not (isinstance(spec.binning, CategoryBinning) and spec.columns):
         msg = "candidates must be a list or a grid."
         raise TypeError(msg)
     value = comparable(column, column.type(), dialect) if found is None and column is not None else None
     return column, found, value
 
 
-def columns_read(unit: PrivacyUnit | None, keys: pl.DataFrame | Product | None, tallies: Sequence[Tally]) -> list[str]:
+def columns_read(
+    unit: PrivacyUnit | None, keys: pl.DataFrame | Product | None, specs: Sequence[HistogramSpec]
+) -> list[str]:
     """Return the columns that a statement reads, each once."""
     names = [
         *(unit or ()),
         *(() if keys is None else keys.columns),
-        *(name for tally in tallies for name in tally.names),
+        *(name for spec in specs for name in spec.names),
     ]
     return [*dict.fromkeys(names)]
 
 
-def _reading_values(table: Table, tallies: Sequence[Tally]) -> tuple[Table, Sequence[Tally]]:
-    """Return tallies that count values, and the table with the columns for those that counted nulls."""
+def _reading_values(table: Table, specs: Sequence[HistogramSpec]) -> tuple[Table, Sequence[HistogramSpec]]:
+    """Return specs that count values, and the table with the columns for those that counted nulls."""
     found: dict[str, Value] = {}
 
     def put(new: str, old: str) -> None:
         found[new] = ibis.ifelse(table[old].isnull(), integer(0), ibis.null("int64"))
 
-    tallies = reading_values(tallies, table.columns, put)
-    return table.mutate(**found) if found else table, tallies
+    specs = reading_values(specs, table.columns, put)
+    return table.mutate(**found) if found else table, specs
 
 
-def units_of(tally: Tally) -> Units:
+def clamping_of(spec: HistogramSpec) -> Clamping:
     """Return how rows are weighed."""
-    if not isinstance(tally.weighing, Units):
+    if not isinstance(spec.row_weight, Clamping):
         msg = "rows must be added up by one column of numbers."
         raise TypeError(msg)
-    return tally.weighing
+    return spec.row_weight
 
 
-def _weight_of(tally: Tally, table: Table, dialect: Dialect, otherwise: int = 0) -> Value:
+def _weight_of(spec: HistogramSpec, table: Table, dialect: Dialect, otherwise: int = 0) -> Value:
     """Return the weight of a row before it is doubled; `otherwise` where it has none."""
-    weighing = units_of(tally)
-    return units(weighing, table[tally.names[weighing.column]], tally.types[weighing.column], dialect, otherwise)
+    row_weight = clamping_of(spec)
+    return units(row_weight, table[spec.names[row_weight.column]], spec.types[row_weight.column], dialect, otherwise)
 
 
 def people_of(table: Table, unit: PrivacyUnit, dialect: Dialect) -> dict[str, Value]:
@@ -185,11 +187,11 @@ def in_groups(rows: Table, table: Table, keys: pl.DataFrame | Product | None, di
     return rows.rename(group="number").drop(*names, *public_names)
 
 
-def _candidates(tally: Tally, table: Table, dialect: Dialect) -> Table:
+def _candidates(spec: HistogramSpec, table: Table, dialect: Dialect) -> Table:
     """Return the candidates of a list as `p0`, with their codes as `number`."""
-    values = tally.coding.values  # type: ignore[attr-defined]
+    values = spec.binning.values  # type: ignore[attr-defined]
     check_public(values)
-    return public_table([values], [table.schema()[tally.names[0]]], dialect)
+    return public_table([values], [table.schema()[spec.names[0]]], dialect)
 
 
 def any_of(conditions: Iterable[Value]) -> Value:
@@ -201,7 +203,7 @@ def any_of(conditions: Iterable[Value]) -> Value:
 
 @dataclass(frozen=True)
 class _Number:
-    """What a tally adds up in each cell: of the rows for which `counts` is true (None: of all)."""
+    """What a spec adds up in each cell: of the rows for which `counts` is true (None: of all)."""
 
     counts: Value | None
     weight: Value | None = None
@@ -226,9 +228,9 @@ def _found(rows: Table, number: _Number, dialect: Dialect) -> Value:
     return total if number.counts is None else ibis.ifelse(some > 0, total, integer(ABSENT))
 
 
-def _of_person(weight: Value, weighing: Weighing, dialect: Dialect) -> Value:
-    """Return the sum of a person's weights, clipped to `weighing.of_person`."""
-    low, high = weighing.of_person
+def _of_person(weight: Value, row_weight: RowWeight, dialect: Dialect) -> Value:
+    """Return the sum of a person's weights, clipped to `row_weight.of_person`."""
+    low, high = row_weight.of_person
     return ibis.greatest(ibis.least(dialect.total(weight, LARGEST_VALUE), integer(high)), integer(low))
 
 
@@ -237,42 +239,42 @@ def _of_person(weight: Value, weighing: Weighing, dialect: Dialect) -> Value:
 
 def _natively(table: Table, work: Work, dialect: Dialect, common: Common) -> list[tuple[Table, list[int]]]:
     """Count before anything else is done: what comes after that sees only its result."""
-    groupings = gathered(work.tallies, partial(_goes_with, several=len(work.privacy_unit or ()) > 1))
+    groupings = gathered(work.specs, partial(_goes_with, several=len(work.privacy_unit or ()) > 1))
     if len(groupings) > 1:
-        table = common.read_again(table, columns_read(work.privacy_unit, work.keys, work.tallies))
+        table = common.read_again(table, columns_read(work.privacy_unit, work.keys, work.specs))
     return [(_native(table, work, numbers, dialect), numbers) for numbers in groupings]
 
 
-def _goes_with(tally: Tally, other: Tally, *, several: bool) -> bool:
+def _goes_with(spec: HistogramSpec, other: HistogramSpec, *, several: bool) -> bool:
     """Return whether two histograms are of one grouping; `several`: people are told apart by several columns."""
-    if any(one.people and (one.weighing is not None or several) for one in (tally, other)):
+    if any(one.people and (one.row_weight is not None or several) for one in (spec, other)):
         return False
-    one, two = ((None, OneCode()) if isinstance(one.coding, OneCode) else _read(one) for one in (tally, other))
+    one, two = ((None, OneCode()) if isinstance(one.binning, OneCode) else _read(one) for one in (spec, other))
     return one == two
 
 
-def _read(tally: Tally) -> tuple[str | None, Coding]:
+def _read(spec: HistogramSpec) -> tuple[str | None, Binning]:
     """Return what says which code a row has."""
-    return tally.names[0] if tally.columns else None, tally.coding
+    return spec.names[0] if spec.columns else None, spec.binning
 
 
 def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> Table:
-    table, tallies = _reading_values(table, [work.tallies[number] for number in numbers])
+    table, specs = _reading_values(table, [work.specs[number] for number in numbers])
     chosen, needed = keys_of(table, work.keys, dialect), []
     by = list(chosen)
-    people = [tally.people and work.privacy_unit is not None for tally in tallies]
+    people = [spec.people and work.privacy_unit is not None for spec in specs]
     if work.privacy_unit is not None:
         needed += is_somebody(table, work.privacy_unit, dialect)
         if any(people):
             chosen |= people_of(table, work.privacy_unit, dialect)
-    is_one = len({_read(tally)[0] for tally in tallies}) == 1
-    for i, (number, tally) in enumerate(zip(numbers, tallies, strict=True)):
+    is_one = len({_read(spec)[0] for spec in specs}) == 1
+    for i, (number, spec) in enumerate(zip(numbers, specs, strict=True)):
         with _asked(_outputs(work)[number]):
-            column, found, value = code_of(tally, table, dialect)
-            listed = None if value is None else _candidates(tally, table, dialect)
-            if tally.weighing is not None:
-                chosen[f"weight{i}"] = units_of(tally).of_units(
-                    _weight_of(tally, table, dialect), integer, dialect.divide
+            column, found, value = code_of(spec, table, dialect)
+            listed = None if value is None else _candidates(spec, table, dialect)
+            if spec.row_weight is not None:
+                chosen[f"weight{i}"] = clamping_of(spec).of_units(
+                    _weight_of(spec, table, dialect), integer, dialect.divide
                 )
         if column is not None and is_one:
             needed.append(is_evidence(column, dialect))
@@ -283,8 +285,8 @@ def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> T
     by.append(name)
     rows = (table.filter(needed) if needed else table).select(**chosen)
     person = person_in(rows)
-    if people[0] and tallies[0].weighing is not None:  # a grouping of its own
-        clipped = _of_person(rows["weight0"], tallies[0].weighing, dialect)
+    if people[0] and specs[0].row_weight is not None:  # a grouping of its own
+        clipped = _of_person(rows["weight0"], specs[0].row_weight, dialect)
         rows, people = rows.group_by([*person, *by]).aggregate(weight0=clipped), [False]
     elif len(person) > 1:  # a grouping of its own, too
         rows, people = rows.distinct(), [False]
@@ -313,10 +315,10 @@ def _asked(output: str | None) -> Iterator[None]:
 
 
 def _outputs(work: Work) -> list[str | None]:
-    """Return an output that needs the tally, for each of them."""
+    """Return an output that needs the spec, for each of them."""
     return [
-        next((output.name for output in work.outputs if number in output.tallies), None)
-        for number in range(len(work.tallies))
+        next((output.name for output in work.outputs if number in output.specs), None)
+        for number in range(len(work.specs))
     ]
 
 
@@ -332,9 +334,9 @@ class Rows:
     table
         Without rows that are evidence for nothing.
     codes
-        The code of each tally, or what is there where the code is 0; None: 0 in every row.
+        The code of each spec, or what is there where the code is 0; None: 0 in every row.
     weights
-        The weight of each tally before it is doubled; None: one each.
+        The weight of each spec before it is doubled; None: one each.
     """
 
     table: Table
@@ -351,49 +353,49 @@ def rows_of_people(
     table: Table,
     unit: PrivacyUnit,
     keys: pl.DataFrame | Product | None,
-    tallies: Sequence[Tally],
+    specs: Sequence[HistogramSpec],
     dialect: Dialect,
     common: Common,
     outputs: Sequence[str | None] = (),
 ) -> Rows:
-    """Return the rows of somebody in a listed group that are evidence for at least one tally."""
-    table, tallies = _reading_values(table, tallies)
+    """Return the rows of somebody in a listed group that are evidence for at least one spec."""
+    table, specs = _reading_values(table, specs)
     chosen = {**people_of(table, unit, dialect), **keys_of(table, keys, dialect)}
     codes, weights = dict[int, str | None](), dict[int, str | None]()
     places: dict[object, str] = {}
     lists: dict[str, Table] = {}
-    for number in sorted(range(len(tallies)), key=lambda n: tallies[n].reading_order):
-        tally = tallies[number]
+    for number in sorted(range(len(specs)), key=lambda n: specs[n].reading_order):
+        spec = specs[number]
         with _asked(outputs[number] if outputs else None):
-            column, found, value = code_of(tally, table, dialect)
+            column, found, value = code_of(spec, table, dialect)
             has_value = column is not None and is_evidence(column, dialect)
-            if tally.weighing is not None:
-                weighing = units_of(tally)
-                of = tally.names[weighing.column]
-                tells = isinstance(tally.coding, OneCode) and weighing.column == 0
+            if spec.row_weight is not None:
+                row_weight = clamping_of(spec)
+                of = spec.names[row_weight.column]
+                tells = isinstance(spec.binning, OneCode) and row_weight.column == 0
                 weight = places.setdefault(
-                    (of, weighing.lower, weighing.upper, weighing.step, tells), f"weight{number}"
+                    (of, row_weight.lower, row_weight.upper, row_weight.step, tells), f"weight{number}"
                 )
                 weights[number] = weight
-                chosen[weight] = _weight_of(tally, table, dialect, ABSENT if tells else 0)
+                chosen[weight] = _weight_of(spec, table, dialect, ABSENT if tells else 0)
                 if tells:
                     places.setdefault(of, weight)
             if column is None:
                 codes[number] = None
                 continue
-            read = tally.names[0] if isinstance(tally.coding, OneCode) else _read(tally)
+            read = spec.names[0] if isinstance(spec.binning, OneCode) else _read(spec)
             codes[number] = name = places.setdefault(read, f"code{number}")
             if value is not None:
-                chosen[name], lists[name] = value, _candidates(tally, table, dialect)
+                chosen[name], lists[name] = value, _candidates(spec, table, dialect)
             elif name not in chosen:
                 chosen[name] = ibis.ifelse(has_value, found, integer(ABSENT))
-                places.setdefault(tally.names[0], name)
+                places.setdefault(spec.names[0], name)
     rows = table.filter(is_somebody(table, unit, dialect)).select(**chosen)
     rows = in_groups(rows, table, keys, dialect)
     for name, listed in lists.items():
         rows = rows.left_join(listed, [rows[name] == listed["p0"]]).drop(name, "p0")
         rows = rows.mutate(**{name: ibis.coalesce(rows["number"], integer(ABSENT))}).drop("number")
-    ordered = [tuple(names.get(number) for number in range(len(tallies))) for names in (codes, weights)]
+    ordered = [tuple(names.get(number) for number in range(len(specs))) for names in (codes, weights)]
     known = [name for name in dict.fromkeys(ordered[0]) if name is not None]
     if None not in ordered[0]:
         rows = rows.filter(any_of(has(rows, name) for name in known))
@@ -406,32 +408,32 @@ def has(rows: Table, name: str) -> Value:
 
 def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list[tuple[Table, list[int]]]:
     """Count what the bounds leave of the rows of people."""
-    tallies = work.tallies
-    rows = rows_of_people(table, work.privacy_unit or (), work.keys, tallies, dialect, common, _outputs(work))
+    specs = work.specs
+    rows = rows_of_people(table, work.privacy_unit or (), work.keys, specs, dialect, common, _outputs(work))
     bounds: dict[tuple[str | None, Limits], int] = {}  # by which code, and what stays -> number
-    for name, tally in zip(rows.codes, tallies, strict=True):
-        bounds.setdefault((name, tally.limits), len(bounds))
+    for name, spec in zip(rows.codes, specs, strict=True):
+        bounds.setdefault((name, spec.limits), len(bounds))
     split = _split(rows, bounds, dialect, common)
     # By which code, of the rows that are evidence for what (None: for anything), and whether people count.
     groupings: dict[tuple[str | None, str | None, bool], list[int]] = {}
-    for number, tally in enumerate(tallies):
-        by = None if isinstance(tally.coding, OneCode) else rows.codes[number]
-        groupings.setdefault((by, rows.codes[number] if tally.people else by, tally.people), []).append(number)
+    for number, spec in enumerate(specs):
+        by = None if isinstance(spec.binning, OneCode) else rows.codes[number]
+        groupings.setdefault((by, rows.codes[number] if spec.people else by, spec.people), []).append(number)
 
     def bounds_of(numbers: Iterable[int]) -> dict[tuple[str | None, Limits], int]:
-        of = {(rows.codes[number], tallies[number].limits) for number in numbers}
+        of = {(rows.codes[number], specs[number].limits) for number in numbers}
         return {bound: number for bound, number in bounds.items() if bound in of}
 
-    counts_rows = bounds_of(number for number, tally in enumerate(tallies) if not tally.people)
+    counts_rows = bounds_of(number for number, spec in enumerate(specs) if not spec.people)
     split = common.once(split[0]) if len(groupings) > 1 else split[0], common.once(split[1])
     of_rows = _first(*split, counts_rows, rows.says)
     if sum(not people for *_, people in groupings) > 1:
         of_rows = common.once(of_rows)
     parts = []
     for (name, only, people), numbers in groupings.items():
-        weights = {number: _weight(tallies[number], rows.weights[number], dialect) for number in numbers}
+        weights = {number: _weight(specs[number], rows.weights[number], dialect) for number in numbers}
         if people:
-            loose, tight = (_one_each(part, name, only, numbers, tallies, weights, dialect) for part in split)
+            loose, tight = (_one_each(part, name, only, numbers, specs, weights, dialect) for part in split)
             found = _first(
                 loose, tight, {(None, limits): i for (_, limits), i in bounds_of(numbers).items()}, _named(name)
             )
@@ -440,7 +442,7 @@ def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list
             found = of_rows if name is None else of_rows.filter(has(of_rows, name))
         sums = []
         for number in numbers:
-            code_name, limits = rows.codes[number], tallies[number].limits
+            code_name, limits = rows.codes[number], specs[number].limits
             counts = [found[f"keeps{bounds[code_name, limits]}"]]
             counts += [has(found, one) for one in _named(code_name) if only is None]
             weight = weights[number]
@@ -458,9 +460,9 @@ def _column(name: str) -> Callable[[Table], Value]:
     return lambda rows: rows[name]
 
 
-def _weight(tally: Tally, name: str | None, dialect: Dialect) -> Callable[[Table], Value] | None:
+def _weight(spec: HistogramSpec, name: str | None, dialect: Dialect) -> Callable[[Table], Value] | None:
     """Return what gives the weight of a row; None: one each."""
-    return None if name is None else lambda rows: units_of(tally).of_units(rows[name], integer, dialect.divide)
+    return None if name is None else lambda rows: clamping_of(spec).of_units(rows[name], integer, dialect.divide)
 
 
 def _split(
@@ -530,7 +532,7 @@ def _one_each(
     name: str | None,
     only: str | None,
     numbers: Sequence[int],
-    tallies: Sequence[Tally],
+    specs: Sequence[HistogramSpec],
     weights: Mapping[int, Callable[[Table], Value] | None],
     dialect: Dialect,
 ) -> Table:
@@ -538,9 +540,9 @@ def _one_each(
     rows = rows if only is None else rows.filter(has(rows, only))
     found = {"count": rows.count()}
     for number in numbers:
-        weighing, weight = tallies[number].weighing, weights[number]
-        if weighing is not None and weight is not None:
-            found[f"weight{number}"] = _of_person(weight(rows), weighing, dialect)
+        row_weight, weight = specs[number].row_weight, weights[number]
+        if row_weight is not None and weight is not None:
+            found[f"weight{number}"] = _of_person(weight(rows), row_weight, dialect)
     if "place" in rows.columns:
         found["place"] = rows["place"].min()
     stays = [name_of for name_of in rows.columns if name_of.startswith("stays")]

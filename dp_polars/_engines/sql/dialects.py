@@ -34,7 +34,7 @@ _parsed: Any = require("sqlglot", extra="sql").parse_one
 Value: TypeAlias = Any
 Table: TypeAlias = Any
 Backend: TypeAlias = Any
-#: The part of each tally in what is selected, and the name of its numbers.
+#: The part of each spec in what is selected, and the name of its numbers.
 Places: TypeAlias = "Sequence[tuple[int, str]]"
 
 #: What stands in a text for the secrets of orders of groups and of rows until the text is sent: no number, so that a
@@ -150,7 +150,7 @@ class Common:
 
 
 @dataclass(frozen=True)
-class Statement:
+class Select:
     """A SELECT of integers, and of texts where keys are found.
 
     Parameters
@@ -165,7 +165,7 @@ class Statement:
     types: Value
 
     @classmethod
-    def of(cls, backend: Backend, table: Table, dialect: Dialect, common: Common | None = None) -> Statement:
+    def of(cls, backend: Backend, table: Table, dialect: Dialect, common: Common | None = None) -> Select:
         tables = {} if common is None else common.tables
         try:
             named = [(name, compiled(backend, one)) for name, one in tables.items()]
@@ -179,11 +179,11 @@ class Statement:
         sql = f"WITH {texts} SELECT * FROM ({last}) AS counted" if named else last
         return cls(sql, table.schema())
 
-    def sealed(self, secret: int | None = None) -> Statement:
+    def sealed(self, secret: int | None = None) -> Select:
         """Return it with a secret, which is drawn if it is not given: as it is sent, once."""
         secret = secrets.randbits(_SECRET_BITS) if secret is None else secret
         text = self.sql.replace(OF_GROUPS, str(secret)).replace(OF_ROWS, str(secret ^ 1))
-        return Statement(text, self.types)
+        return Select(text, self.types)
 
     def prepare(self, backend: Backend, dialect: Dialect, written: Callable[[], Sequence[Table]]) -> None:
         """Let the engine find out whether it can run this; a TypeError, with the name of what it lacks, if not.
@@ -308,7 +308,7 @@ class Dialect:
     divide: Callable[[Value, Value], Value]
     binary: Callable[[Value], Value]
     order: Callable[[Sequence[Value], Sequence[Value], str], Value]
-    fetch: Callable[[Backend, Statement], dict[str, NDArray[Any]]]
+    fetch: Callable[[Backend, Select], dict[str, NDArray[Any]]]
     oldest: tuple[int, int] = (0, 0)
     nan_in_decimals: bool = False
     admit: Callable[[Backend, Table], Table] = lambda _, table: table
@@ -320,7 +320,7 @@ class Dialect:
     once: str = "AS MATERIALIZED"
     cast: Callable[[Value, Value], Value] = cast
 
-    written: dict[str, tuple[Statement, Places]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    written: dict[str, tuple[Select, Places]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def settled(self, table: Table, types: Mapping[str, str]) -> dict[str, Value]:
         """Return columns in the types that Ibis has for them: those of `types` for which it guesses another family.
@@ -403,7 +403,7 @@ def _describe_duckdb(backend: Backend, table: Table, columns: Collection[str]) -
     return {row[0]: row[1] for row in found}
 
 
-def _fetch_duckdb(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
+def _fetch_duckdb(backend: Backend, statement: Select) -> dict[str, NDArray[Any]]:
     found = backend.raw_sql(statement.sql).fetchnumpy()
     return {name: found[name] for name in statement.columns}
 
@@ -446,7 +446,7 @@ def _prepare_postgres(backend: Backend, sql: str) -> None:
         cursor.execute(f"DEALLOCATE {name}")
 
 
-def _fetch_postgres(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
+def _fetch_postgres(backend: Backend, statement: Select) -> dict[str, NDArray[Any]]:
     # Not by Ibis' batches: for a cursor Postgres uses one process only.
     with backend.begin() as cursor:
         rows = cursor.execute(statement.sql).fetchall()
@@ -455,7 +455,7 @@ def _fetch_postgres(backend: Backend, statement: Statement) -> dict[str, NDArray
     return dict(zip(statement.columns, found, strict=True))
 
 
-def _fetch(backend: Backend, statement: Statement) -> dict[str, NDArray[Any]]:
+def _fetch(backend: Backend, statement: Select) -> dict[str, NDArray[Any]]:
     table = _ops.SQLQueryResult(statement.sql, statement.types, backend).to_expr()
     found = backend.to_pyarrow(table, limit=None)
     columns = {name: found[name].to_numpy() for name in statement.columns}

@@ -13,6 +13,7 @@ from dp_polars._bins.binning import OneCode
 from dp_polars._engines.sql.arithmetic import integer, is_evidence, physical
 from dp_polars._engines.sql.counting import (
     any_of,
+    clamping_of,
     columns_read,
     has,
     in_groups,
@@ -21,7 +22,6 @@ from dp_polars._engines.sql.counting import (
     people_of,
     person_in,
     rows_of_people,
-    units_of,
 )
 from dp_polars._engines.sql.dialects import OF_GROUPS, cast, constant, ibis
 from dp_polars._engines.sql.rows import comparable
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dp_polars._base.rng import Ints
     from dp_polars._engines.sql.counting import Rows
     from dp_polars._engines.sql.dialects import Common, Dialect, Table, Value
-    from dp_polars._release.contract import KeyWork, PerPerson, Tally
+    from dp_polars._release.contract import HistogramSpec, KeyWork, PerPerson
 
 
 _PEOPLE = "people"
@@ -62,31 +62,31 @@ def one_row_per_person(table: Table, per_person: PerPerson, dialect: Dialect, co
     people = by_group.group_by(person).aggregate(**{name: cast(value, "int64") for name, value in numbers.items()})
     if per_person.cut:
         held = rows_of_people(table, unit, keys, per_person.cut, dialect, common)
-        cut = [_cut(held, number, tally, dialect) for number, tally in enumerate(per_person.cut)]
+        cut = [_cut(held, number, spec, dialect) for number, spec in enumerate(per_person.cut)]
         every = reduce(lambda one, other: one.union(other), cut)
         of_most = every.group_by(person).aggregate(**{ROWS_CUT: cast(every[ROWS_CUT].max(), "int64")})
         people = people.inner_join(of_most, person)
     return people.drop(*person)
 
 
-def _cut(held: Rows, number: int, tally: Tally, dialect: Dialect) -> Table:
-    """Return the people of whom a tally leaves something out, or whose weights it clips together, and how many rows."""
+def _cut(held: Rows, number: int, spec: HistogramSpec, dialect: Dialect) -> Table:
+    """Return the people of whom a spec leaves something out, or whose weights it clips together, and how many rows."""
     name, weight = held.codes[number], held.weights[number]
     rows = held.table if name is None else held.table.filter(has(held.table, name))
     person = person_in(rows)
     by, is_clipped = [*person, "group"], ibis.literal(value=False)
-    if tally.people:
-        cells = rows.group_by([*by, *([] if name is None or isinstance(tally.coding, OneCode) else [name])])
+    if spec.people:
+        cells = rows.group_by([*by, *([] if name is None or isinstance(spec.binning, OneCode) else [name])])
         if weight is not None:
-            low, high = units_of(tally).of_person
-            weights = units_of(tally).of_units(rows[weight], integer, dialect.divide)
+            low, high = clamping_of(spec).of_person
+            weights = clamping_of(spec).of_units(rows[weight], integer, dialect.divide)
             total = dialect.total(weights, LARGEST_VALUE)
             is_clipped = (total < integer(low)) | (total > integer(high))
         rows = cells.aggregate(clipped=ibis.ifelse(is_clipped, integer(1), integer(0)))
     else:
         rows = rows.mutate(clipped=integer(0))
     pairs = rows.group_by(by).aggregate(rows=cast(rows.count(), "int64"), clipped=rows["clipped"].max())
-    limits = tally.limits
+    limits = spec.limits
     counted = ibis.least(pairs["rows"], integer(MOST_IN_GROUP))
     remaining = counted if limits.rows_per_group is None else ibis.least(counted, integer(limits.rows_per_group))
     most = {"groups": limits.groups, "in_group": limits.rows_per_group, "in_all": limits.rows, "clipped": 0}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from dp_polars._base.process import require
 from dp_polars._engines.sql.types import must_have
 from dp_polars._steps import preparations as kinds
-from dp_polars._steps.preparations import Origin, Seen, Step
+from dp_polars._steps.preparations import ColumnOrigin, PlanNode, Seen
 from dp_polars._steps.scans import Reading, Whose
 
 if TYPE_CHECKING:
@@ -85,27 +85,27 @@ def has_text(table: Any) -> bool:  # noqa: ANN401
 
 class _Reader:
     def __init__(self) -> None:
-        self.known: dict[Node, Step] = {}  # a part may stand in an expression many times
+        self.known: dict[Node, PlanNode] = {}  # a part may stand in an expression many times
         self.memory: list[Reading] = []
 
-    def step(self, node: Node) -> Step:
+    def step(self, node: Node) -> PlanNode:
         if node not in self.known:
             self.known[node] = self._step(node)
         return self.known[node]
 
-    def _step(self, node: Node) -> Step:
+    def _step(self, node: Node) -> PlanNode:
         columns = [*node.fields]
         if isinstance(node, _TABLES):
             cached = _cached(node)
-            return Step(columns, source=node) if cached is None else self.step(cached)
+            return PlanNode(columns, source=node) if cached is None else self.step(cached)
         if isinstance(node, _ops.JoinChain):
             return self.join(node)
         if isinstance(node, _ops.Set):
             together = not isinstance(node, _ops.Union) or node.distinct
-            return Step(
+            return PlanNode(
                 columns,
                 (self.step(node.left), self.step(node.right)),
-                {name: Origin(0, frozenset([name])) for name in columns},
+                {name: ColumnOrigin(0, frozenset([name])) for name in columns},
                 (Seen(kinds.DISTINCT, shown(node), frozenset(columns)),) if together else (),
             )
         below, named, seen = self.step(node.parent), _names_of(node.parent), None
@@ -121,13 +121,13 @@ class _Reader:
 
     def made(
         self,
-        below: Step,
+        below: PlanNode,
         columns: Sequence[str],
         values: Mapping[str, Sequence[Node]],
         named: _Names,
         node: Node,
         seen: Seen | None = None,
-    ) -> Step:
+    ) -> PlanNode:
         """Return a step on each row of another one, or on groups of them."""
         found, several = [seen] if seen else [], shown(node) if isinstance(node, _ops.TableUnnest) else ""
         parts = _parts(child for child in node.__children__ if isinstance(child, _ops.Value))
@@ -142,11 +142,11 @@ class _Reader:
             else:
                 found += _seen(part, named)
         origins = {name: _origin(given, named) for name, given in values.items()}
-        return Step(
+        return PlanNode(
             columns, (below,), {name: one for name, one in origins.items() if one}, tuple(found), None, None, several
         )
 
-    def looked_up(self, below: Step, node: Node, named: _Names) -> Step:
+    def looked_up(self, below: PlanNode, node: Node, named: _Names) -> PlanNode:
         """Return rows of which values are looked up in another relation: as a join that adds no column."""
         table, pairs = node.rel, list[tuple[str, str]]()
         if isinstance(node, _ops.InSubquery):
@@ -158,7 +158,7 @@ class _Reader:
             table, pairs = table.parent, _pairs(table.predicates, named, _names_of(table.parent))
         return _joined(below, self.step(table), below.columns, {}, pairs, join=shown(node))
 
-    def join(self, node: Node) -> Step:
+    def join(self, node: Node) -> PlanNode:
         """Return a join of several tables as joins of two. Columns of later tables get other names where they must."""
         below, names = self.step(node.first), {(node.first, name): name for name in node.first.fields}
         joined = {node.first}
@@ -197,18 +197,18 @@ class _Reader:
 
 
 def _joined(
-    left: Step,
-    right: Step,
+    left: PlanNode,
+    right: PlanNode,
     columns: Sequence[str],
     renamed: Mapping[str, str],
     pairs: Sequence[tuple[str, str]],
     several: str = "",
     join: str = "`.join(…)`",
-) -> Step:
+) -> PlanNode:
     """Return a join of two; `renamed` are the columns of the right one that come out."""
-    origins = {name: Origin(0, frozenset([name])) for name in left.columns}
-    origins |= {new: Origin(1, frozenset([name])) for new, name in renamed.items()}
-    return Step(columns, (left, right), origins, (), pairs, None, several, join)
+    origins = {name: ColumnOrigin(0, frozenset([name])) for name in left.columns}
+    origins |= {new: ColumnOrigin(1, frozenset([name])) for new, name in renamed.items()}
+    return PlanNode(columns, (left, right), origins, (), pairs, None, several, join)
 
 
 def _pairs(predicates: Sequence[Node], left: _Names, right: _Names) -> list[tuple[str, str]]:
@@ -244,13 +244,13 @@ def _seen(part: Node, named: _Names) -> list[Seen]:
     return [Seen(kinds.PLACE, shown(part))] if isinstance(part, _ops.RowID) else []
 
 
-def _origin(values: Sequence[Node], named: _Names) -> Origin | None:
+def _origin(values: Sequence[Node], named: _Names) -> ColumnOrigin | None:
     """Return the columns that a column is computed from; None if it does not follow from its row."""
     if any(isinstance(part, (*_OF_SEVERAL, *_RANDOM, _ops.Subquery, _ops.Unnest)) for part in _parts(values)):
         return None
     columns = _named(_fields(values), named)
     is_plain = all(isinstance(value, _ops.Field) for value in values)
-    return Origin(0, columns, "" if is_plain else ", ".join(value.name for value in values)) if columns else None
+    return ColumnOrigin(0, columns, "" if is_plain else ", ".join(value.name for value in values)) if columns else None
 
 
 def _made_of(node: Node, name: str) -> list[Node]:

@@ -6,19 +6,19 @@ import numpy as np
 import polars as pl
 
 from dp_polars._mechanisms.histograms import Histogram
-from dp_polars._release.contract import Tally
+from dp_polars._release.contract import HistogramSpec
 from dp_polars._release.protection import Limits
 
 SCHEMA = {"group": pl.Int64, "code": pl.Int64, "count": pl.Int64}
 
 
-def tally_of(frame, column, query, limits=None, *, people=False, part=0):
-    """One tally of a query about a column (a name or an expression) of a frame, or about none of its columns."""
+def spec_of(frame, column, query, limits=None, *, people=False, part=0):
+    """One spec of a query about a column (a name or an expression) of a frame, or about none of its columns."""
     if column is None:
-        return Tally((), (), query.evidence()[part], limits or Limits(), people)
+        return HistogramSpec((), (), query.evidence()[part], limits or Limits(), people)
     expr = pl.col(column) if isinstance(column, str) else column
     types = (frame.lazy().select(expr).collect_schema().dtypes()[0],)
-    return Tally((expr,), types, query.evidence(*types)[part], limits or Limits(), people)
+    return HistogramSpec((expr,), types, query.evidence(*types)[part], limits or Limits(), people)
 
 
 def histogram(counts):
