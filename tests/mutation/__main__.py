@@ -39,9 +39,7 @@ from tests.mutation import (
     machine_checked,
     mechanisms,
     opendp,
-    plans,
     queries,
-    report,
     rowwise,
     spark,
     sql,
@@ -63,8 +61,6 @@ MUTANTS = [
     *frames.MUTANTS,
     *rowwise.MUTANTS,
     *opendp.MUTANTS,
-    *plans.MUTANTS,
-    *report.MUTANTS,
     *spark.MUTANTS,
     *sql.MUTANTS,
 ]

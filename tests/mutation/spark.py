@@ -17,10 +17,6 @@ MUTANTS = [
     # --- Groups stay whole
     _workers("_engines/spark/workers:whole_groups", 'held[0]["group"][0].as_py() == groups[0]', "False",
         "a group that batches cut is drawn twice", _WHOLE),
-    _workers("_engines/spark/workers:whole_groups", "last == 0", "True",
-        "rows of two groups are taken for one group's", _WHOLE),
-    _workers("_engines/spark/workers:whole_groups", "held = [rows.slice(last)]", "held = []", "the last group of a batch is lost", _WHOLE),
-    _workers("_engines/spark/workers:whole_groups", "[_added_up(pa.concat_tables(held))]", "held[:1]", "counts of a long group are lost", _LONG),
     _workers("_added_up", 'histogram.filter(is_marker), counted', "counted", "a long group loses its key", _LONG),
     _workers("_engines/spark/workers:_parts", "np.append(True, groups[1:] != groups[:-1])", "np.ones(len(groups), bool)",
         "a group is divided between two parts", _PARTS),
@@ -32,8 +28,6 @@ MUTANTS = [
         "an output is drawn from the counts of all outputs", "spark/test_conformance.py -k huge_loss"),
     _workers("_engines/spark/workers:encoding", 'pl.col("code") < binning.size', "True",
         "values that are no candidates are counted", "spark/test_spark.py::test_spark_counts_what_polars_counts"),
-    _workers("_engines/spark/workers:encoding", 'pl.col("count").sum()', 'pl.col("count").first()',
-        "values that have one code count as one row", "spark/test_spark.py::test_spark_counts_what_polars_counts"),
     _workers("_engines/spark/workers:selecting", "pa.array(shown)", "pa.array([True] * len(shown))",
         "every key is shown, also that of one person", "spark/test_keys.py::test_keys_are_shown_with_their_probability"),
     _workers("_engines/spark/workers:presenting", "shown.columns(drawn)", "shown.columns(drawn[::-1])",
@@ -57,8 +51,6 @@ MUTANTS = [
         "several people are one to Spark", "spark/test_spark.py::test_what_can_not_run_on_spark_is_refused_before_the_charge"),
     _release("_engines/spark/rows:text_of_frame", "_NO_TEXT.search(tree)", "False",
         "another Python function gets the kept answer", "spark/test_spark.py::test_another_preparation_is_another_data_set"),
-    _release("_engines/spark/rows:text_of_frame", "[text, sorted(frame.inputFiles())]", "text",
-        "other files get the kept answer", "spark/test_spark.py::test_another_preparation_is_another_data_set"),
     _release("/spark:_check", "frame.isStreaming", "False",
         "a stream is released again and again", "spark/test_spark.py::test_frames_that_are_not_batches_of_a_spark_session_are_refused"),
 ]
