@@ -1,6 +1,6 @@
 """Noise beside OpenDP's exact samplers: vectors of integers at scale 2, in one process and one thread.
 
-    python tests/benchmarks/noise.py [--count 100_000] [--repeat 7]
+    python benchmarks/noise.py [--count 100_000] [--repeat 7]
 
 Exits non-zero where ours is not at least 200 times as fast.
 """

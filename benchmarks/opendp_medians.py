@@ -1,6 +1,6 @@
 """Grouped medians: this package beside OpenDP's Context and plain Polars.
 
-    python tests/benchmarks/opendp_medians.py [--rows 1_000_000] [--repeat 5]
+    python benchmarks/opendp_medians.py [--rows 1_000_000] [--repeat 5]
 
 Needs `opendp[polars]`, which takes Polars 1.36.1 only. All draw at epsilon 1 from 100 candidates, one row per
 person, with public group keys: OpenDP from a Context with `Margin(invariant="keys")`, we as an expression and as a

@@ -1,6 +1,6 @@
 """Releases on Spark beside the same queries without privacy: ratios of median times, and peak memory.
 
-    python tests/benchmarks/spark.py [--rows 1_000_000 10_000_000] [--groups 1_000 100_000] [--repeat 3] [--only WORD]
+    python benchmarks/spark.py [--rows 1_000_000 10_000_000] [--groups 1_000 100_000] [--repeat 3] [--only WORD]
 
 Starts two executor processes on this machine (and with `SPARK_API_MODE=connect` a server of Spark Connect), has them
 make the rows as Parquet in a temporary folder, and queries these files; each query runs three times on the first of

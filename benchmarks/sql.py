@@ -1,6 +1,6 @@
 """Releases in a database beside the same queries without privacy: ratios of times in one run, and memory.
 
-    python tests/benchmarks/sql.py [--engine duckdb postgres] [--rows 10_000_000] [--repeat 3] [--only WORD]
+    python benchmarks/sql.py [--engine duckdb postgres] [--rows 10_000_000] [--repeat 3] [--only WORD]
 
 DuckDB runs in this process, on a file in a temporary folder.
 Postgres is a cluster of its own (tests/sql/conftest.py).
@@ -27,7 +27,7 @@ import ibis
 import dp_polars as dpp
 import dp_polars.sql
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 CATEGORIES = [f"category {i:02}" for i in range(100)]
 GROUPS = 1000
 

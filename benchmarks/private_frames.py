@@ -1,6 +1,6 @@
 """Private frames beside the same queries of plain Polars: times, their ratios, and peak memory.
 
-    python tests/benchmarks/private_frames.py [--scale 1] [--rounds 3] [--only WORD] [--folder DIR]
+    python benchmarks/private_frames.py [--scale 1] [--rounds 3] [--only WORD] [--folder DIR]
 
 Each side of each case runs in processes of its own, the two sides in turn, so that a noisy moment hits both and
 peaks of memory don't mix. The file of 10⁸ rows is made in a temporary folder and deleted afterwards. Exits non-zero

@@ -1,7 +1,7 @@
 """TPC-H reports, and the same queries without privacy: ratios of times in one run.
 
     pip install tpchgen-cli
-    python tests/benchmarks/tpch.py [--scale 1] [--rounds 5] [--only WORD] [--folder DIR]
+    python benchmarks/tpch.py [--scale 1] [--rounds 5] [--only WORD] [--folder DIR]
 
 `tpchgen-cli` makes the tables, in seconds; they stay in the folder, if one is given. The sides of a case take turns.
 Exits non-zero only where an answer is wrong: each query is also released with next to no noise and with bounds that
@@ -31,8 +31,8 @@ import polars as pl
 import dp_polars as dpp
 import dp_polars.sql
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-from tests.benchmarks.turns import median_times
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks.turns import median_times
 
 SURE = 10**9  # a loss at which there is next to no noise
 TABLES = ("customer", "lineitem", "nation", "orders", "part", "region", "supplier")

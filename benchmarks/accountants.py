@@ -1,6 +1,6 @@
 """`compose` beside other accountants, on 1,000 plans: what each reason costs, and every plan that costs more for one.
 
-    python tests/benchmarks/accountants.py [--all]
+    python benchmarks/accountants.py [--all]
 
 A plan is a list of releases and a delta; the numbers are epsilons: ours, by dp_accounting's privacy loss distributions
 and Rényi divergences, and by OpenDP. `--all` prints those without a reason, too. Exits non-zero where ours is larger
@@ -13,7 +13,7 @@ import argparse
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.helpers.accountants import GRIDS, REASONS, Found, table
 

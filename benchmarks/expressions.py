@@ -1,6 +1,6 @@
 """Expressions and mechanisms beside plain Polars, OpenDP and diffprivlib: one table of times, ratios and peak memory.
 
-    python tests/benchmarks/expressions.py [--rows 10_000_000] [--repeat 7] [--only WORD] [--no-memory]
+    python benchmarks/expressions.py [--rows 10_000_000] [--repeat 7] [--only WORD] [--no-memory]
 
 The two sides of a work take turns in one process, so that a noisy moment hits both; times are medians. The peak of
 memory is what one run adds to a process that holds the frame and nothing else, as a multiple of the column that is
