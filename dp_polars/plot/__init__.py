@@ -344,7 +344,7 @@ def budget(budget: Budget) -> alt.LayerChart:
 
     Examples
     --------
-    >>> from dp_polars._accounting.budgets import Budget
+    >>> from dp_polars._accounting.budget import Budget
     >>> chart = budget(Budget(epsilon=1))
     """
     total, running, symbol = float(budget.total), "running_total", _charts.SYMBOLS[budget.unit]

@@ -15,7 +15,7 @@ from dp_polars._accounting.budget import Budget
 from dp_polars._frames.protect import protect
 from tests.helpers import reference
 from tests.registry import MECHANISMS
-from tests.statistical.goodness import fits, spec
+from tests.statistical.goodness import cell_counts, fits
 
 DRAWS = 100_000
 
@@ -69,7 +69,7 @@ SIZE = 8
 def assert_draws_fit(drawn, row, law, at_other_losses):
     """The draws follow the law; the simulated probability fits them, those at 0.7 and 1.3 times the loss don't."""
     assert len(drawn) == DRAWS
-    assert fits(spec(drawn, law), law)
+    assert fits(cell_counts(drawn, law), law)
     hits = int((drawn == row["true_answer"]).sum())
 
     def agrees(p):
@@ -169,7 +169,7 @@ def test_argmax_agrees_with_brute_force_and_with_draws(mechanism, lowest):
     assert (row["error_unit"], row["counted"], row["left_out"]) == ("score", len(scores), 0)
     groups = pl.DataFrame({"g": np.repeat(np.arange(DRAWS), len(scores)), "s": scores * DRAWS})
     drawn = groups.group_by("g").agg(expr)["s"].to_numpy()
-    assert fits(spec(drawn, law), law)
+    assert fits(cell_counts(drawn, law), law)
 
 
 def test_argmax_of_scores_that_are_missing_far_apart_or_decimal():

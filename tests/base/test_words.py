@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dp_polars._base.rng import system_words, uniform_below
-from tests.statistical.goodness import fits, spec
+from tests.statistical.goodness import cell_counts, fits
 
 CHUNK_WORDS = (1 << 20) // 8
 
@@ -27,11 +27,11 @@ def test_as_many_words_as_asked_and_none_twice(count):
 def test_bits_are_fair():
     bits = np.unpackbits(system_words()(100_000).view(np.uint8)).reshape(-1, 64)
     for position in range(64):
-        assert fits(spec(bits[:, position], [0.5, 0.5]), [0.5, 0.5])
+        assert fits(cell_counts(bits[:, position], [0.5, 0.5]), [0.5, 0.5])
     for parity in (bits[:, :-1] ^ bits[:, 1:], bits[:-1] ^ bits[1:]):
-        assert fits(spec(parity.ravel(), [0.5, 0.5]), [0.5, 0.5])
+        assert fits(cell_counts(parity.ravel(), [0.5, 0.5]), [0.5, 0.5])
     leading = bits[:, :8] @ (1 << np.arange(8))
-    assert fits(spec(leading, np.full(256, 1 / 256)), np.full(256, 1 / 256))
+    assert fits(cell_counts(leading, np.full(256, 1 / 256)), np.full(256, 1 / 256))
 
 
 def test_calls_differ():
@@ -78,7 +78,7 @@ def test_forks_differ():
 @pytest.mark.parametrize("bound", [1, 2, 3, 7, 64, 1000])
 def test_uniform_choices_are_uniform(bound):
     answers = uniform_below(np.full(100_000, bound), system_words())
-    assert fits(spec(answers, np.full(bound, 1 / bound)), np.full(bound, 1 / bound))
+    assert fits(cell_counts(answers, np.full(bound, 1 / bound)), np.full(bound, 1 / bound))
 
 
 @pytest.mark.parametrize("bound", [2**62, 2**62 - 1, 3 * 2**60 + 1, 2**61 + 12345])
@@ -87,7 +87,7 @@ def test_uniform_choices_below_large_bounds_are_uniform(bound):
     assert ((answers >= 0) & (answers < bound)).all()
     edges = np.array([bound * i // 7 for i in range(8)])
     law = np.diff(edges.astype(float)) / bound
-    assert fits(spec(np.searchsorted(edges, answers, side="right") - 1, law), law)
+    assert fits(cell_counts(np.searchsorted(edges, answers, side="right") - 1, law), law)
 
 
 def test_each_bound_has_its_own_answer():
@@ -97,7 +97,7 @@ def test_each_bound_has_its_own_answer():
     assert ((answers >= 0) & (answers < bounds)).all()
     for bound in (2, 3, 5):
         law = np.full(bound, 1 / bound)
-        assert fits(spec(answers[bounds == bound], law), law)
+        assert fits(cell_counts(answers[bounds == bound], law), law)
 
 
 @pytest.mark.parametrize("bound", [3, 6, 1000, 2**61 + 1, 2**62 - 1, 2**62])

@@ -27,7 +27,7 @@ from tests.helpers import reference
 from tests.helpers.needs import IS_OLD, need
 from tests.helpers.noised import record
 from tests.registry import MECHANISMS
-from tests.statistical.goodness import check_sampler, fits, spec
+from tests.statistical.goodness import cell_counts, check_sampler, fits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +83,7 @@ def test_under_zcdp_opendp_gets_the_exponential_mechanism():
         selection = make_selection(*space, odp.zero_concentrated_divergence(), scale=1.0)
         assert selection.map(1) == pytest.approx(float(reference.bounded_range_rho(2)))
         assert selection.map(1) < 2**2 / 8
-        counts = spec([selection([1, -1]) for _ in range(20_000)], [0, 0])
+        counts = cell_counts([selection([1, -1]) for _ in range(20_000)], [0, 0])
     finally:
         odp.disable_features(*features)
     laws = {m: [float(x) for x in reference.law([1, -1], rate=1, mechanism=m)] for m in MECHANISMS}
@@ -535,7 +535,7 @@ def test_the_last_candidate_and_the_last_group_are_drawn_as_all_others(mechanism
     def places(rows: pl.DataFrame) -> np.ndarray:
         return rows.group_by("g").agg(asked).sort("g")["x"].replace_strict({"a": 0, "b": 1, "c": 2}).to_numpy()
 
-    assert fits(spec(places(frame), [0] * 3), [1 / 3] * 3)
+    assert fits(cell_counts(places(frame), [0] * 3), [1 / 3] * 3)
     assert every_place_varies(lambda: places(frame[:3]))
 
 
@@ -581,10 +581,10 @@ def test_a_sampler_with_the_faulty_division_would_be_found_out(scale):
     weights[[0, -1]] /= 1 - math.exp(-1 / scale)
     assert true == pytest.approx(weights / weights.sum(), rel=1e-9)
     ours = np.clip(laplace_noise(number, Fraction(scale)), -far, far) + far
-    assert fits(spec(ours, true), true)
+    assert fits(cell_counts(ours, true), true)
     drawn = np.random.default_rng(0).choice(2 * far + 1, number, p=faulty / faulty.sum())
-    assert not fits(spec(drawn, true), true)
-    assert fits(spec(drawn[:1000], true), true)
+    assert not fits(cell_counts(drawn, true), true)
+    assert fits(cell_counts(drawn[:1000], true), true)
 
 
 # --- qsv #2228: answers have noise, but which values there are comes from the rows -----------------------------------

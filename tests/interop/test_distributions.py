@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers import reference
 from tests.registry import CANDIDATES, ENGINES, LAWS, VALUES, X
-from tests.statistical.goodness import check_sampler, fits, spec
+from tests.statistical.goodness import cell_counts, check_sampler, fits
 
 DRAWS = 8_000
 
@@ -60,7 +60,7 @@ def test_the_law_is_the_same_in_every_context(frame, name, context, engine):
     answers = CONTEXTS[context](frame.lazy(), LAWS[name][0](1)).collect(engine=engine)["y"]
     assert len(answers) >= 2000
     law = law_of(name)
-    assert fits(spec(as_codes(answers), law), law)
+    assert fits(cell_counts(as_codes(answers), law), law)
 
 
 @pytest.mark.slow
@@ -71,7 +71,7 @@ def test_the_law_is_the_same_in_one_group_of_all_rows(frame, name, engine):
     expressions = [LAWS[name][0](1).alias(f"y{i}") for i in range(400)]
     answers = frame.head(len(VALUES)).lazy().select(expressions).collect(engine=engine).transpose().to_series()
     law = law_of(name)
-    assert fits(spec(as_codes(answers), law), law)
+    assert fits(cell_counts(as_codes(answers), law), law)
 
 
 @pytest.mark.slow
@@ -86,8 +86,8 @@ def test_groups_are_drawn_independently(frame):
         .to_numpy()
         .T
     )
-    assert fits(spec(one[::2] * len(law) + one[1::2], pairs), pairs)
-    assert fits(spec(one * len(law) + two, pairs), pairs)
+    assert fits(cell_counts(one[::2] * len(law) + one[1::2], pairs), pairs)
+    assert fits(cell_counts(one * len(law) + two, pairs), pairs)
 
 
 @pytest.mark.slow
@@ -95,6 +95,6 @@ def test_groups_are_drawn_independently(frame):
 def test_no_evidence_is_a_uniform_draw(frame, build):
     uniform = np.full(6, 1 / 6)
     answers = frame.with_columns(x=pl.lit(None, pl.Int64)).group_by("g").agg(y=build())["y"]
-    assert fits(spec(as_codes(answers), uniform), uniform)
+    assert fits(cell_counts(as_codes(answers), uniform), uniform)
     answers = frame.group_by("g").agg(y=X.filter(X > 99).dp.median(range(6), epsilon=1))["y"]
-    assert fits(spec(as_codes(answers), uniform), uniform)
+    assert fits(cell_counts(as_codes(answers), uniform), uniform)

@@ -23,7 +23,7 @@ from tests.helpers import reference
 from tests.helpers.needs import need
 from tests.opendp.tools import succeed
 from tests.registry import ask, quantile_scores
-from tests.statistical.goodness import check_sampler, fits, spec
+from tests.statistical.goodness import cell_counts, check_sampler, fits
 
 need("opendp")
 
@@ -213,7 +213,7 @@ def test_law_and_map_are_those_of_noisy_max_over_the_scores(unit, what):
     # One row moves every count the same way, and every score of a median by one at most.
     space = vector_domain(atom_domain(T=int)), linf_distance(T=int, monotonic=what == "mode")
     theirs = make_noisy_max(*space, MEASURES[unit](), scale=2.0)
-    assert fits(spec([theirs(SCORES[what]) for _ in range(2_000)], law), law)
+    assert fits(cell_counts([theirs(SCORES[what]) for _ in range(2_000)], law), law)
     x = 0.5 if what == "mode" else 1.0
     rho = Fraction(float(reference.bounded_range_rho(x)))
     ours = as_measurement(ASKED[what](**({"epsilon": x} if unit == "epsilon" else {"rho": rho})))

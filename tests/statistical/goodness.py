@@ -53,7 +53,7 @@ def fits(counts, law, false_alarm=FALSE_ALARM):
     return statistic(counts, law) < threshold(len(law), false_alarm)
 
 
-def tally(answers, law):
+def cell_counts(answers, law):
     """Counts of answers 0 … cells − 1."""
     counts = np.bincount(answers, minlength=len(law))
     assert len(counts) == len(law)
@@ -68,7 +68,7 @@ def check_sampler(draw, law, *, controls=CONTROLS, false_alarm=FALSE_ALARM):
     draw
         Factor of the rate (a Fraction) -> answers, shape (n,).
     """
-    counts = tally(draw(Fraction(1)), law)
+    counts = cell_counts(draw(Fraction(1)), law)
     assert fits(counts, law, false_alarm), (counts, law)
     for factor in controls:
-        assert not fits(tally(draw(factor), law), law, false_alarm), f"a sampler at {factor} of the rate passes"
+        assert not fits(cell_counts(draw(factor), law), law, false_alarm), f"a sampler at {factor} of the rate passes"

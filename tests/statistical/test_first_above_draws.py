@@ -12,7 +12,7 @@ from dp_polars._mechanisms.above_threshold import Search, first_above_groups
 from dp_polars._mechanisms.histograms import Histogram
 from tests.helpers.first_above_laws import log_law
 from tests.registry import X
-from tests.statistical.goodness import check_sampler, fits, tally
+from tests.statistical.goodness import cell_counts, check_sampler, fits
 
 DRAWS, LEADS = 60_000, 5
 # Counts of the candidates in their order, the threshold and the rate.
@@ -54,7 +54,7 @@ def test_the_exact_path_has_the_same_law(case, monkeypatch):
     monkeypatch.setattr(thresholds, "_SLACK", 1.0)  # so that floats prove nothing of what may be reached
     counts, threshold, rate = CASES[case]
     law = law_of(counts, threshold, rate)
-    assert fits(tally(drawn(counts, threshold, rate, 1_000), law), law)
+    assert fits(cell_counts(drawn(counts, threshold, rate, 1_000), law), law)
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ def test_as_users_ask(more):
 
     check_sampler(lambda factor: cells(frame.group_by("g").agg(asked(factor))["x"]), law)
     query = frame.dp.protect(None).group_by({"g": range(groups)}).agg(asked(1))
-    assert fits(tally(cells(query.release()["x"]), law), law)
+    assert fits(cell_counts(cells(query.release()["x"]), law), law)
 
 
 def test_a_grid_is_looked_at_from_its_lowest_point_on():

@@ -13,7 +13,7 @@ from dp_polars._mechanisms.racing import LAWS
 from tests.helpers import reference
 from tests.privacy.datasets import score_of, scores_of
 from tests.registry import MECHANISMS
-from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally
+from tests.statistical.goodness import CONTROLS, cell_counts, check_sampler, fits
 
 pytestmark = pytest.mark.slow
 
@@ -82,7 +82,7 @@ def test_slices_of_few_groups_change_nothing(case, size, mechanism, monkeypatch)
     counts, _, alpha, rate = CASES[case]
     codes, lengths = rows_of(case, 5_000)
     answers = draw_from_rows(Draw(len(counts), score_of(alpha), rate, LAWS[mechanism]), codes, lengths)
-    assert fits(tally(answers, law_of(case, mechanism)), law_of(case, mechanism))
+    assert fits(cell_counts(answers, law_of(case, mechanism)), law_of(case, mechanism))
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -94,7 +94,7 @@ def test_groups_of_one_slice_are_independent(mechanism):
     for way in WAYS.values():
         answers = way(Draw(len(counts), score_of(alpha), rate, LAWS[mechanism]), codes, lengths).reshape(-1, 2)
         pairs = answers @ [len(law), 1]
-        assert fits(tally(pairs, np.outer(law, law).ravel()), np.outer(law, law).ravel())
+        assert fits(cell_counts(pairs, np.outer(law, law).ravel()), np.outer(law, law).ravel())
 
 
 # A grid of a billion points
@@ -164,7 +164,7 @@ def test_candidates_left_out_win_as_often_as_they_should(chunk, mechanism, monke
     )
     for of_group, counts in zip(answers.T, groups, strict=True):
         law = reference.floats(reference.law(scores_of(counts, alpha), rate=rate, mechanism=mechanism, digits=20))
-        assert fits(tally(of_group, law), law)
+        assert fits(cell_counts(of_group, law), law)
     assert np.isin(answers[:, 0], [0, 1, 6, 7]).sum() > 100
 
 
@@ -196,7 +196,7 @@ def test_runs_left_out_win_as_often_as_they_should(alpha, mechanism, monkeypatch
         scores = scores_of(counts_of_group, alpha)
         law = reference.floats(reference.law(scores, rate=Fraction(1, 2), mechanism=mechanism, digits=20))
         answers = draw(1)[:, group]
-        assert fits(tally(answers, law), law)
+        assert fits(cell_counts(answers, law), law)
         for factor in CONTROLS:
-            assert not fits(tally(np.concatenate([draw(factor)[:, group] for _ in range(3)]), law), law)
+            assert not fits(cell_counts(np.concatenate([draw(factor)[:, group] for _ in range(3)]), law), law)
     assert max(near) < len(codes)  # cut

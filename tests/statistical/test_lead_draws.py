@@ -18,7 +18,7 @@ from dp_polars._mechanisms.racing import LAWS, Blocks
 from dp_polars._mechanisms.selection import leading_rows
 from tests.helpers import reference
 from tests.registry import MECHANISMS, X
-from tests.statistical.goodness import check_sampler, fits, tally
+from tests.statistical.goodness import cell_counts, check_sampler, fits
 
 DRAWS = 40_000
 # Leads in whole units that get a cell of their own; all larger ones share one.
@@ -101,7 +101,7 @@ def test_the_exact_path_has_the_same_law(case, mechanism, monkeypatch):
     monkeypatch.setattr(leading, "_SLACK", 1e6)  # so that floats can decide nothing
     scores, rate, unit, m = CASES[case]
     law = joint_law(scores, rate, unit, mechanism, m).ravel()
-    assert fits(tally(draw(scores, rate, unit, mechanism, m, draws=3_000), law), law)
+    assert fits(cell_counts(draw(scores, rate, unit, mechanism, m, draws=3_000), law), law)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -119,7 +119,7 @@ def test_groups_of_rows(mechanism, lowest):
     assert (leads[:, 1:] == -1).all()
     law = joint_law([2, 5, 4], rate, Fraction(1), mechanism).ravel()
     cells = np.array([0, 1, -1, 2])[chosen[:, 0]] * CELLS + np.minimum(leads[:, 0], CELLS - 1)
-    assert fits(tally(cells, law), law)
+    assert fits(cell_counts(cells, law), law)
 
 
 # As users ask: the paths of rows, dense and sparse, and of histograms.
@@ -150,7 +150,7 @@ def test_modes_with_leads(more, too_few):
 
     check_sampler(of_rows, law)
     query = frame.dp.protect(None).group_by({"g": range(groups)}).agg(ask(1))
-    assert fits(tally(cells(query.release()["x"].struct.unnest()), law), law)
+    assert fits(cell_counts(cells(query.release()["x"].struct.unnest()), law), law)
 
 
 def test_with_a_lead_candidates_that_nobody_has_are_as_good_as_each_other():

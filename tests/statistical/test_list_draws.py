@@ -12,7 +12,7 @@ from dp_polars._mechanisms.quantile_trees import TreeDraw, tree
 from dp_polars._mechanisms.racing import LAWS
 from tests.privacy.lists import law_of_list
 from tests.registry import MECHANISMS
-from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally
+from tests.statistical.goodness import CONTROLS, cell_counts, check_sampler, fits
 
 pytestmark = pytest.mark.slow
 
@@ -68,7 +68,7 @@ def test_the_law_does_not_depend_on_who_counts_as_far(case, mechanism, monkeypat
     for module in (drawing, racing):
         monkeypatch.setattr(module, "FAR", 0.7)
     monkeypatch.setattr(cells, "_ROWS_LEFT_WHOLE", 0)  # so that cells beside the few ranks that are near stay large
-    first_arrival, race = racing.exact_race.first_arrival, drawing.race
+    first_arrival, race = racing.first_arrival, drawing.race
 
     def racing_on(*given):
         result = race(*given)
@@ -76,10 +76,10 @@ def test_the_law_does_not_depend_on_who_counts_as_far(case, mechanism, monkeypat
         return result
 
     monkeypatch.setattr(drawing, "race", racing_on)
-    monkeypatch.setattr(racing.exact_race, "first_arrival", lambda *given: seen.append(1) or first_arrival(*given))
+    monkeypatch.setattr(racing, "first_arrival", lambda *given: seen.append(1) or first_arrival(*given))
     law = law_of(case, mechanism)
     shares = np.array([law[each] for each in sorted(law)])
-    counts = tally(drawn(case, mechanism, draws=4_000), shares)
+    counts = cell_counts(drawn(case, mechanism, draws=4_000), shares)
     assert len(seen) > 500
     assert not case.startswith("many rows") or len(left_out) > 50
     assert fits(counts, shares / shares.sum())

@@ -12,7 +12,7 @@ from dp_polars._base.rng import system_words
 from dp_polars._mechanisms import noise
 from dp_polars._mechanisms.noise import NoiseTable, gaussian_noise, invert, laplace_noise
 from dp_polars._mechanisms.racing import Uniform
-from tests.statistical.goodness import CONTROLS, FALSE_ALARM, check_sampler, fits, tally
+from tests.statistical.goodness import CONTROLS, FALSE_ALARM, cell_counts, check_sampler, fits
 
 pytestmark = pytest.mark.slow
 
@@ -148,7 +148,7 @@ def test_the_last_digits_of_large_noise_are_uniform(noise):
     drawn = noise()
     for shift in (0, 6, 12, 18):
         law = np.full(64, 1 / 64)
-        assert fits(tally(drawn >> shift & 63, law), law)
+        assert fits(cell_counts(drawn >> shift & 63, law), law)
 
 
 def test_the_two_geometric_variables_are_independent():
@@ -157,10 +157,10 @@ def test_the_two_geometric_variables_are_independent():
     q = math.exp(-1 / 2)
     one = np.array([(1 - q) * q**n for n in range(7)] + [q**7])
     law = np.outer(one, one).ravel()
-    assert fits(tally(both[:DRAWS] * 8 + both[DRAWS:], law), law)
+    assert fits(cell_counts(both[:DRAWS] * 8 + both[DRAWS:], law), law)
     # So are neighbours, and those one noise apart.
-    assert fits(tally(both[:-1:2] * 8 + both[1::2], law), law)
-    assert not fits(tally(both[:DRAWS] * 8 + both[:DRAWS], law), law)
+    assert fits(cell_counts(both[:-1:2] * 8 + both[1::2], law), law)
+    assert not fits(cell_counts(both[:DRAWS] * 8 + both[:DRAWS], law), law)
 
 
 def test_parts_and_slices_are_independent_and_follow_the_law(monkeypatch):
@@ -230,7 +230,7 @@ def geometric_fits(scale):
     # Of G itself: in the difference of two, a wrong remainder is hard to see.
     q = math.exp(-1 / scale)
     law = np.array([(1 - q) * q**n for n in range(100)] + [q**100])
-    return fits(tally(np.minimum(noise._geometric(DRAWS, scale, system_words()), 100), law), law)
+    return fits(cell_counts(np.minimum(noise._geometric(DRAWS, scale, system_words()), 100), law), law)
 
 
 @pytest.mark.parametrize("bits", [2, 32])
@@ -247,4 +247,4 @@ def test_coins_that_always_come_down_heads_are_found(monkeypatch):
     monkeypatch.setattr(noise, "_coins", lambda size, *_: np.ones(len(size), bool))
     cuts = edges(Fraction(2))
     law = gaussian_law(Fraction(4), cuts)
-    assert not fits(tally(cells(gaussian_noise(20_000, Fraction(4)), cuts), law), law)
+    assert not fits(cell_counts(cells(gaussian_noise(20_000, Fraction(4)), cuts), law), law)

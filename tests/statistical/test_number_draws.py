@@ -8,7 +8,7 @@ import pytest
 
 import dp_polars as dpp
 from tests.helpers.reference import floats, law
-from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally
+from tests.statistical.goodness import CONTROLS, cell_counts, check_sampler, fits
 
 DRAWS, ROWS = 60_000, 2
 FRAME = pl.DataFrame({"g": np.repeat(np.arange(DRAWS), ROWS), "x": [1, 5] * DRAWS})
@@ -126,4 +126,4 @@ def test_too_few_is_one_more_candidate_of_a_constant_score(on, mechanism):
     exact = np.array(floats(law([1, 1, 0, 3], rate=1, mechanism=mechanism)))
     check_sampler(draw, exact)
     wrong = np.array(floats(law([1, 1, 0, 2], rate=1, mechanism=mechanism)))
-    assert not fits(tally(draw(Fraction(1)), wrong), wrong)
+    assert not fits(cell_counts(draw(Fraction(1)), wrong), wrong)

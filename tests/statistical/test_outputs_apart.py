@@ -10,7 +10,7 @@ import polars as pl
 
 import dp_polars as dpp
 from dp_polars._base import rng as words
-from tests.statistical.goodness import fits, tally
+from tests.statistical.goodness import cell_counts, fits
 
 GROUPS, FAR = 5000, 2
 
@@ -55,7 +55,7 @@ def pairs_that_fit(answers):
     laws = {name: law_of(name, own) for name, own in answers.items()}
     return {
         (one, other): fits(
-            tally(answers[one] * len(laws[other]) + answers[other], np.outer(laws[one], laws[other]).ravel()),
+            cell_counts(answers[one] * len(laws[other]) + answers[other], np.outer(laws[one], laws[other]).ravel()),
             np.outer(laws[one], laws[other]).ravel(),
         )
         for one, other in combinations(answers, 2)

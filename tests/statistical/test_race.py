@@ -10,7 +10,7 @@ from dp_polars._mechanisms import racing
 from dp_polars._mechanisms import racing as exact_race
 from tests.helpers import reference
 from tests.registry import MECHANISMS
-from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally
+from tests.statistical.goodness import CONTROLS, cell_counts, check_sampler, fits
 from tests.statistical.racing import draw_blocks
 
 pytestmark = pytest.mark.slow
@@ -94,14 +94,14 @@ def far_law(case, mechanism):
 def test_the_law_does_not_depend_on_who_counts_as_far(case, mechanism, chunk, monkeypatch):
     monkeypatch.setattr(racing, "CHUNK", chunk)  # groups are cut in two
     law = far_law(case, mechanism)
-    assert fits(tally(draw_far(case, mechanism, monkeypatch), law), law)
+    assert fits(cell_counts(draw_far(case, mechanism, monkeypatch), law), law)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("factor", CONTROLS)
 def test_a_far_path_at_another_rate_is_found(factor, mechanism, monkeypatch):
     law = far_law("left out", mechanism)
-    assert not fits(tally(draw_far("left out", mechanism, monkeypatch, factor=factor, draws=6_000), law), law)
+    assert not fits(cell_counts(draw_far("left out", mechanism, monkeypatch, factor=factor, draws=6_000), law), law)
 
 
 def drawn_afresh(wait, count, uniform):
@@ -117,4 +117,4 @@ def never(wait, count, uniform):
 def test_mistakes_in_the_far_path_are_found(mistake, mechanism, monkeypatch):
     monkeypatch.setattr(exact_race, "_next_wait", mistake)
     law = far_law("blocks that win together", mechanism)
-    assert not fits(tally(draw_far("blocks that win together", mechanism, monkeypatch), law), law)
+    assert not fits(cell_counts(draw_far("blocks that win together", mechanism, monkeypatch), law), law)

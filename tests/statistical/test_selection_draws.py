@@ -12,7 +12,7 @@ from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.selection import best_rows, exponential_mechanism, permute_and_flip
 from tests.helpers import reference
 from tests.registry import MECHANISMS
-from tests.statistical.goodness import CONTROLS, check_sampler, fits, tally
+from tests.statistical.goodness import CONTROLS, cell_counts, check_sampler, fits
 
 pytestmark = pytest.mark.slow
 
@@ -86,8 +86,8 @@ def test_groups_of_different_lengths(mechanism, lowest):
     chosen = chosen.reshape(draws, 3)
     assert (chosen[:, 2] == -1).all()
     for group, law in enumerate(laws):
-        assert fits(tally(chosen[:, group], law), law)
-    assert fits(tally(chosen[:, :2] @ [3, 1], np.outer(*laws).ravel()), np.outer(*laws).ravel())
+        assert fits(cell_counts(chosen[:, group], law), law)
+    assert fits(cell_counts(chosen[:, :2] @ [3, 1], np.outer(*laws).ravel()), np.outer(*laws).ravel())
 
 
 # The other descriptions
@@ -112,7 +112,7 @@ def test_permute_and_flip_is_algorithm_1(scores):
     coins = reference.coins(scores, rate)
     law = reference.floats(reference.by_permutations(coins))
     rng, floats = random.SystemRandom(), [float(p) for p in coins]
-    assert fits(tally([algorithm_1(floats, rng) for _ in range(20_000)], law), law)
+    assert fits(cell_counts([algorithm_1(floats, rng) for _ in range(20_000)], law), law)
 
     def draw(factor):
         return permute_and_flip(np.tile(scores, (DRAWS, 1)), epsilon=2 * rate * factor, sensitivity=1)
@@ -149,7 +149,7 @@ def test_permute_and_flip_is_report_noisy_max_with_geometric_noise(scores):
     rng = np.random.default_rng()
     noisy = np.array(scores) + rng.geometric(1 - q, (DRAWS, len(scores)))
     literal = np.lexsort((rng.random(noisy.shape), noisy))[:, -1]
-    assert fits(tally(literal, law), law)
+    assert fits(cell_counts(literal, law), law)
 
     def draw(factor):
         return permute_and_flip(np.tile(scores, (DRAWS, 1)), epsilon=2 * rate * factor, sensitivity=1)

@@ -15,7 +15,7 @@ from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.top_k import draw_in_rounds, draw_jointly
 from tests.helpers.top_k_laws import in_rounds, law_of, lists
 from tests.mechanisms.test_ranking import histogram_of
-from tests.statistical.goodness import check_sampler, fits, tally
+from tests.statistical.goodness import cell_counts, check_sampler, fits
 
 pytestmark = pytest.mark.slow
 
@@ -74,19 +74,19 @@ def test_rounds_of_the_exponential_mechanism_have_the_law_of_one_shot_gumbel_noi
     noisy = counts + np.random.default_rng(0).gumbel(scale=1 / rate, size=(DRAWS, 5))
     law = np.array(law_of(counts, k, Fraction(2, 5), "exponential"))
     positions = as_positions(np.argsort(-noisy, axis=1)[:, :k], 5, k)
-    assert fits(tally(positions, law), law / law.sum())
+    assert fits(cell_counts(positions, law), law / law.sum())
     flipped = np.array(law_of(counts, k, Fraction(2, 5), "permute_and_flip"))
-    assert not fits(tally(positions, law), flipped / flipped.sum())
-    assert not fits(tally(drawn(counts, k, "exponential", Fraction(2, 5)), law), flipped / flipped.sum())
+    assert not fits(cell_counts(positions, law), flipped / flipped.sum())
+    assert not fits(cell_counts(drawn(counts, k, "exponential", Fraction(2, 5)), law), flipped / flipped.sum())
 
 
 def test_races_that_floats_leave_open_have_the_same_law(monkeypatch):
     counts, k, rate = [3, 0, 5, 3, 0], 3, Fraction(2, 5)
     law, seen = np.array(law_of(counts, k, rate, "joint")), []
     monkeypatch.setattr(joint, "_SLACK", 0.002)
-    first_arrival = joint.exact_race.first_arrival
-    monkeypatch.setattr(joint.exact_race, "first_arrival", lambda *given: seen.append(1) or first_arrival(*given))
-    counts_of_lists = tally(drawn(counts, k, "joint", rate, draws=15_000), law)
+    first_arrival = racing.first_arrival
+    monkeypatch.setattr(racing, "first_arrival", lambda *given: seen.append(1) or first_arrival(*given))
+    counts_of_lists = cell_counts(drawn(counts, k, "joint", rate, draws=15_000), law)
     assert len(seen) > 1000
     assert fits(counts_of_lists, law / law.sum())
 
@@ -96,7 +96,7 @@ def test_rounds_with_many_far_candidates_have_the_same_law(monkeypatch):
     monkeypatch.setattr(racing, "FAR", 0.7)
     for mechanism in ("permute_and_flip", "exponential"):
         law = np.array(law_of(counts, k, rate, mechanism))
-        assert fits(tally(drawn(counts, k, mechanism, rate, draws=10_000), law), law / law.sum())
+        assert fits(cell_counts(drawn(counts, k, mechanism, rate, draws=10_000), law), law / law.sum())
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -111,4 +111,4 @@ def test_candidates_without_rows_are_as_good_as_each_other(mechanism):
     for position in range(k):
         others = lists_drawn[:, position][lists_drawn[:, position] != 7]
         uniform = np.full(size - 1, 1 / (size - 1))
-        assert fits(tally(others - (others > 7), uniform), uniform)
+        assert fits(cell_counts(others - (others > 7), uniform), uniform)
