@@ -65,7 +65,7 @@ def forbid(monkeypatch) -> None:
         (modes, "lead_groups"),
         (modes, "lead_from_rows"),
         (quantile_trees, "_draw_one"),
-        (tops, "peel"),
+        (tops, "draw_in_rounds"),
         (tops, "draw_jointly"),
         (argmax, "best_rows"),
         (argmax, "leading_rows"),

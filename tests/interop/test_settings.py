@@ -128,13 +128,13 @@ def test_worker_threads_are_deaf(parts):
 INTERRUPTED = """
 import signal
 import numpy as np
-from dp_polars._base.process import _is_deaf, deaf
+from dp_polars._base.process import _is_deaf, silenced
 
 def interrupt(*_):
     raise KeyboardInterrupt
 
 signal.signal(signal.SIGALRM, interrupt)
-function = deaf(int)
+function = silenced(int)
 still_deaf = changed = 0
 before = np.geterr()
 for _ in range(1000):

@@ -45,7 +45,7 @@ _PLACES = [
     ("_questions.categories", "lead_groups", "_lead"),
     ("_questions.categories", "lead_from_rows", "_lead_of_rows"),
     ("_questions.extremes", "first_above_groups", "_above"),
-    ("_questions.answer_lists", "peel", "_rounds"),
+    ("_questions.answer_lists", "draw_in_rounds", "_rounds"),
     ("_questions.answer_lists", "draw_jointly", "_jointly"),
     ("_mechanisms.quantile_trees:TreeDraw", "groups", "_list"),
     ("_questions.measures", "noise_of", "_noise"),
