@@ -15,24 +15,27 @@ settings.register_profile(
 settings.load_profile("no deadline")
 
 
-# Of a test's cases the quick run tries so many, always the same ones; `-m ''` tries all. Of engines, a third.
-MOST_CASES = 4
-OF_ENGINES = {"spark", "sql"}
+# Of a test's cases the quick run tries so many, always the same ones; `-m ''` tries all.
+MOST_CASES = 2
+# Of engines more, for runs that try nothing else; of the suite that every way of Polars passes, one for each way.
+MOST_OF = {"tests/spark": 1 / 3, "tests/sql": 1 / 3, "tests/engines/test_conformance.py": 0}
 # Files of which each case is a mechanism of its own.
 OF_EACH = {"test_quick_laws.py"}
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    cases = {}
+def pytest_collection_modifyitems(config, items):
+    cases, by = {}, config.getoption("--third-by")
     for item in items:
         cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    for alike in cases.values():
-        path = alike[0].path
-        most = max(MOST_CASES, len(alike) // 3 if path.parent.name in OF_ENGINES else 0)
-        if path.name not in OF_EACH:
+    for name, alike in cases.items():
+        share = next((share for path, share in MOST_OF.items() if name.startswith(path)), None)
+        most = MOST_CASES if share is None else max(1, round(len(alike) * share))
+        if alike[0].path.name not in OF_EACH:
             for item in sorted(alike, key=lambda item: crc32(item.nodeid.encode()))[most:]:
                 item.add_marker("alike")
+                if by is not None and crc32(f"{by} {item.nodeid}".encode()) % 3:
+                    item.add_marker(pytest.mark.skip(reason="of alike cases a third is tried: --third-by"))
 
 
 def pytest_addoption(parser):
@@ -44,6 +47,11 @@ def pytest_addoption(parser):
         default=None,
         metavar="SECONDS",
         help="search with the fuzzers (tests/fuzzing) for so long in all, an hour if it is not said, by new seeds",
+    )
+    parser.addoption(
+        "--third-by",
+        metavar="TEXT",
+        help="of alike cases try a third, the same for the same text",
     )
     parser.addoption(
         "--dpbench",

@@ -131,6 +131,7 @@ def by_error(questions, **picked):
     return full(questions=questions, by_error=True, **picked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wants_errors", [False, True])
 def test_every_question_becomes_code_that_runs(tmp_path, wants_errors):
     plan = full()

@@ -71,7 +71,7 @@ _CHOICES = [
     ("_engines.polars.people", "_bounded", "_bounded"),
     ("_engines.polars.people", "_few_rows", "_few_rows"),
 ]
-_SQL = [("sql", "secrets", "_secrets")]
+_SQL = [("_engines.sql.dialects", "secrets", "_secrets")]
 # Spark: its secrets and stages, which run in other processes; what it is asked; and, over there, what is drawn for.
 _SPARK = [
     ("spark", "fresh_seed", "_seed"),
@@ -493,7 +493,7 @@ class Doors(AbstractContextManager["Doors"]):
         return each
 
     def _secrets(self, _):
-        return SimpleNamespace(randbits=lambda bits: self.word("secret") >> (64 - bits))
+        return SimpleNamespace(randbits=lambda bits: self.word("secret") >> (64 - bits), token_hex=secrets.token_hex)
 
     def _seed(self, _):
         return lambda: self.word("seed") >> 2
