@@ -18,7 +18,7 @@ settings.load_profile("no deadline")
 # Of a test's cases the quick run tries so many, always the same ones; `-m ''` tries all.
 MOST_CASES = 2
 # Of engines more, for runs that try nothing else; of the suite that every way of Polars passes, one for each way.
-MOST_OF = {"tests/spark": 1 / 3, "tests/sql": 1 / 3, "tests/engines/test_conformance.py": 0}
+MOST_OF = {"tests/spark": 1 / 6, "tests/sql": 1 / 6, "tests/engines/test_conformance.py": 0}
 # Files of which each case is a mechanism of its own.
 OF_EACH = {"test_quick_laws.py"}
 
