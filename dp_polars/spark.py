@@ -264,7 +264,7 @@ def _collecting(frame: DataFrame, listed: Groups, work: Work) -> Callable[[], li
         cells = _collected(planned)
         found = []
         for number in range(len(work.specs)):
-            part = cells.filter(pl.col("tally") == number)
+            part = cells.filter(pl.col("spec") == number)
             groups, codes, counts = (part[name].to_numpy() for name in ("group", "code", "count"))
             found.append(work.histogram(groups, codes, counts))
         return found

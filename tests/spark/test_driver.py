@@ -83,5 +83,5 @@ def test_each_cell_comes_to_the_driver_once(spark, monkeypatch, unit):
     specs = [spec_of(ROWS, "x", median, limits), spec_of(ROWS, "g", mode, limits)]
     parts = _counting.histograms(rows, unit and (unit,), _tables.Groups.of(rows, None), specs, 0, to_driver=True)
     cells = pl.concat(map(to_polars, parts))
-    assert len(cells) == cells.select("tally", "group", "code").n_unique() == 4 + 2
+    assert len(cells) == cells.select("spec", "group", "code").n_unique() == 4 + 2
     assert cells.filter(spec=0)["count"].sum() == 800

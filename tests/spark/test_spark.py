@@ -163,8 +163,8 @@ def spark_counts(rows, unit, keys, specs, seed=None):
     seed = _bounding.fresh_seed() if seed is None else seed
     parts = _counting.histograms(rows, unit and (unit,), _tables.Groups.of(rows, keys), specs, seed)
     found = pl.concat([to_polars(part) for part in parts])
-    found = found.group_by("tally", "group", "code").agg(pl.col("count").sum()).sort("group", "code")
-    return [found.filter(spec=number).drop("tally") for number in range(len(specs))]
+    found = found.group_by("spec", "group", "code").agg(pl.col("count").sum()).sort("group", "code")
+    return [found.filter(spec=number).drop("spec") for number in range(len(specs))]
 
 
 @pytest.mark.parametrize(
@@ -487,7 +487,7 @@ def test_groups_that_batches_cut_are_whole_again(sizes, cuts, most_rows):
     table = pa.table(
         {
             "group": groups,
-            "tally": np.where(markers, -1, 0),
+            "spec": np.where(markers, -1, 0),
             "code": np.where(markers, 0, np.arange(len(groups)) % 2),
             "count": np.where(markers, 0, 1),
             "k0": pa.array(["key" if marker else None for marker in markers]),
@@ -504,7 +504,7 @@ def test_groups_that_batches_cut_are_whole_again(sizes, cuts, most_rows):
     together = pa.concat_tables([table.slice(0, 0), *parts])
     assert together.schema.equals(table.schema)
     got, expected = (
-        pl.DataFrame(counted).group_by("group", "tally", "code", "k0").agg(pl.col("count").sum())
+        pl.DataFrame(counted).group_by("group", "spec", "code", "k0").agg(pl.col("count").sum())
         for counted in (together, table)
     )
     assert_frame_equal(got, expected, check_row_order=False)
@@ -522,7 +522,7 @@ def test_a_long_group_is_added_up_on_its_way(nullable):
     (group,) = _workers.whole_groups([rows] * 500 + [marker] + [rows] * 500, most_rows=8)
     assert group.num_rows <= 2 * 8 + 8
     assert group.schema.equals(schema)
-    counts = pl.DataFrame(group).group_by("tally", "code").agg(pl.col("count").sum()).sort("tally", "code")
+    counts = pl.DataFrame(group).group_by("spec", "code").agg(pl.col("count").sum()).sort("spec", "code")
     assert counts.rows() == [(-1, 0, 0), (0, 1, 2000), (0, 2, 2000)]
 
 
@@ -537,7 +537,7 @@ def test_a_group_of_a_million_rows(spark, way, tmp_path, distinct):
 def test_a_group_without_its_key_is_not_drawn():
     """What a plan that divides a group between two tasks would give the second one."""
     query = dpp.mode("x", [1, 2], epsilon=1).query
-    batch = pa.RecordBatch.from_pydict({"group": [0], "tally": [0], "code": [1], "count": [5]})
+    batch = pa.RecordBatch.from_pydict({"group": [0], "spec": [0], "code": [1], "count": [5]})
     draw = _workers.drawing(
         [_workers.Answer(Output("x", query, (pl.Int64(),), (0,)), pl.Int64(), (pl.Int64(),))], ["x"]
     )
@@ -668,7 +668,7 @@ def test_many_groups_of_many_candidates_are_drawn_in_parts(monkeypatch):
     batch = pa.RecordBatch.from_pydict(
         {
             "group": [group for group in range(9) for _ in range(2)],
-            "tally": [-1, 0] * 9,
+            "spec": [-1, 0] * 9,
             "code": [0, 3] * 9,
             "count": [0, 7] * 9,
             "k0": [key for group in range(9) for key in (f"key {group}", None)],
@@ -686,11 +686,11 @@ def test_executors_hear_nothing_of_what_a_process_sets(monkeypatch):
     fix_words(monkeypatch.setattr)
     asked = dpp.median("x", [-1e300, 0.0, 1e-310, 2.5], epsilon=1).query
     values = [0.0, 5e-324, -1e-310, 1e-20, 3.5, 1.7e308, np.inf, np.nan] * 2
-    rows = {"group": [0] * 16, "tally": [0] * 16, "code": [None] * 16, "x": values, "count": [10] * 16}
+    rows = {"group": [0] * 16, "spec": [0] * 16, "code": [None] * 16, "x": values, "count": [10] * 16}
     own = (pl.Float64(),)
     encode = _workers.encoding({0: ("x", asked.evidence(*own)[0].binning, *own)})
     draw = _workers.drawing([_workers.Answer(Output("x", asked, own, (0,)), *own, own)], ["x"])
-    marker = {"group": [0], "tally": [-1], "code": [0], "count": [0]}
+    marker = {"group": [0], "spec": [-1], "code": [0], "count": [0]}
 
     def found():
         drawn = []

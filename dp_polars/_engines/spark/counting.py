@@ -105,18 +105,18 @@ def _histogram(
         rows = with_codes(rows, name, f"{name} listed", binning.values, kinds[name])
     code = sf.coalesce("code", *(f"{name} listed" for name in listed))
     rows = rows.filter(any_of([code.isNotNull(), *(sf.col(name).isNotNull() for name in in_python)]))
-    by_spec = [[long(number).alias("tally"), sf.col(name).alias("count")] for number, name in counts.items()]
+    by_spec = [[long(number).alias("spec"), sf.col(name).alias("count")] for number, name in counts.items()]
     rows = rows.select("group", code.alias("code"), *in_python, _rows_of(by_spec)).filter(sf.col("count").isNotNull())
     if in_python:
         binnings = {one.number: one for one in specs if one.code in in_python}
         rows = mapped(
             rows,
             encoding({n: (one.code or "", one.spec.binning, one.spec.types[0]) for n, one in binnings.items()}),
-            "group long, tally long, code long, count long",
+            "group long, spec long, code long, count long",
         )
         if to_driver:  # where values have no codes until then, there may be as many as rows
-            rows = rows.groupBy("group", "tally", "code").agg(sf.sum("count").alias("count"))
-    return rows.select("group", "tally", "code", "count")
+            rows = rows.groupBy("group", "spec", "code").agg(sf.sum("count").alias("count"))
+    return rows.select("group", "spec", "code", "count")
 
 
 def _rows_of(parts: Iterable[Sequence[Column]]) -> Column:
@@ -152,9 +152,9 @@ def _are_few(rows: DataFrame, groups: int, candidates: int) -> bool:
 def union(groups: Groups, histograms: Sequence[DataFrame]) -> DataFrame:
     """Return all histograms and the markers of all groups, each group in one partition, sorted there."""
     zero = long(0)
-    marker = [long(MARKER).alias("tally"), zero.alias("code"), zero.alias("count")]
+    marker = [long(MARKER).alias("spec"), zero.alias("code"), zero.alias("count")]
     table = groups.table.select("group", *marker, *groups.names)
     nothing = [sf.lit(None).cast(kind).alias(name) for name, kind in zip(groups.names, groups.types, strict=True)]
     for counted in histograms:
-        table = table.unionAll(counted.select("group", "tally", "code", "count", *nothing))
+        table = table.unionAll(counted.select("group", "spec", "code", "count", *nothing))
     return table.repartition("group").sortWithinPartitions("group")

@@ -32,7 +32,7 @@ Stage: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch
 
 VERSION: str = import_module("dp_polars").__version__
 MARKER = -1
-COUNTED = ["group", "tally", "code", "count"]
+COUNTED = ["group", "spec", "code", "count"]
 # Rows that are drawn at once: Spark's batches of 10,000 would cost mostly overhead.
 _ROWS = 1 << 18
 
@@ -68,20 +68,20 @@ def encoding(binnings: Mapping[int, tuple[str, Binning, pl.DataType]]) -> Stage:
     def encode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         encoders = {spec: binning.encoder() for spec, (_, binning, _) in binnings.items()}
         for rows in _in_chunks(batches, _ROWS):
-            coded = rows.filter(pc.invert(pc.is_in(rows["tally"], pa.array(list(binnings), pa.int64()))))
+            coded = rows.filter(pc.invert(pc.is_in(rows["spec"], pa.array(list(binnings), pa.int64()))))
             # All batches must have one schema, also by what may be null.
             yield from pa.table({name: coded[name] for name in COUNTED}).to_batches()
             for spec, (name, binning, column) in binnings.items():
-                part = rows.filter(pc.equal(rows["tally"], spec))
+                part = rows.filter(pc.equal(rows["spec"], spec))
                 values = part[name]
                 if isinstance(column, pl.Datetime) and column.time_zone is not None:
                     values = values.cast(
                         pa.timestamp("us", column.time_zone)
                     )  # the session's zone may be none of Polars'
                 codes = encoders[spec]([pl.Series(values).cast(column)])
-                numbers = {other: part[other] for other in ("group", "tally", "count")}
+                numbers = {other: part[other] for other in ("group", "spec", "count")}
                 found = pl.LazyFrame({**numbers, "code": codes}).filter(pl.col("code") < binning.size)
-                counted = found.group_by("group", "tally", "code").agg(pl.col("count").sum())
+                counted = found.group_by("group", "spec", "code").agg(pl.col("count").sum())
                 yield from counted.collect(engine="in-memory").cast(pl.Int64).to_arrow().to_batches()
 
     return _deaf(encode)
@@ -184,7 +184,7 @@ def whole_groups(batches: Iterable[pa.RecordBatch], most_rows: int = _ROWS) -> I
 
 def _added_up(histogram: pa.Table) -> pa.Table:
     """Return the rows of one group with each code once."""
-    is_marker = pc.equal(histogram["tally"], MARKER)
+    is_marker = pc.equal(histogram["spec"], MARKER)
     counted = histogram.filter(pc.invert(is_marker)).group_by(COUNTED[:3]).aggregate([("count", "sum")])
     counted = counted.rename_columns(COUNTED)
     together = pa.concat_tables([histogram.filter(is_marker), counted], promote_options="default")
