@@ -16,15 +16,14 @@ import os
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from turns import peak
 
 import dp_polars as dpp
 import dp_polars.spark
@@ -122,25 +121,6 @@ def seconds() -> tuple[float, float]:
     return time.perf_counter(), sum(process.seconds for process in processes().values())
 
 
-@contextmanager
-def peak() -> Iterator[list[int]]:
-    """Peak bytes of the driver and of the larger executor within the block."""
-    most, done = [0, 0], threading.Event()
-
-    def watch() -> None:
-        while not done.wait(0.2):
-            for i, size in enumerate(resident()):
-                most[i] = max(most[i], size)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        yield most
-    finally:
-        done.set()
-        watcher.join()
-
-
 @dataclass(frozen=True)
 class Work:
     """A private query, and what it is compared with: the same one without privacy, if nothing else is said."""
@@ -215,7 +195,7 @@ HEAD = (
 def measured(work: Work, repeat: int, warm_up: int) -> str:
     """A line of the table: medians of `repeat` turns after those for warming up."""
     turns = []
-    with peak() as most:
+    with peak(resident, 0.2) as most:
         for turn in range(-warm_up, repeat):
             start = seconds()
             work.plain().write.format("noop").mode("overwrite").save()

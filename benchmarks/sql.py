@@ -14,7 +14,6 @@ import argparse
 import statistics
 import sys
 import tempfile
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import ibis
+from turns import peak
 
 import dp_polars as dpp
 import dp_polars.sql
@@ -81,24 +81,6 @@ def resident() -> int:
     return int(fields[1]) * 4096
 
 
-@contextmanager
-def peak() -> Iterator[list[int]]:
-    """Peak bytes within the block."""
-    most, done = [resident()], threading.Event()
-
-    def watch() -> None:
-        while not done.wait(0.05):
-            most[0] = max(most[0], resident())
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        yield most
-    finally:
-        done.set()
-        watcher.join()
-
-
 def fetched(found: Any) -> object:
     """All rows that a query without privacy gives."""
     return found.fetchall()
@@ -116,7 +98,7 @@ def measure(con: Any, rows: int, repeat: int, only: str) -> None:
             ("plain", lambda plain=plain: fetched(con.raw_sql(plain))),
             ("private", lambda query=query: dp_polars.sql.release(query, table)),
         ]
-        with peak() as most:
+        with peak(lambda: [resident()], 0.05) as most:
             for _ in range(repeat):
                 for side, run in sides:
                     start = time.perf_counter()

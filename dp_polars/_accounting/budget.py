@@ -537,15 +537,18 @@ class Budget:
             ledger.write_charges(connection, head, charges)
         self._see(spent)
 
+    @property
+    def _known_spent(self) -> Cost:
+        """The most that this process knows to be spent of the ledger."""
+        return FREE if self.path is None else _newest.get((self.path, self._account.terms), FREE)
+
     def _see(self, spent: Cost) -> None:
         """Note what is spent, for all budgets of this process that have this ledger."""
         with lock:
             if not _fallen(spent, self._seen):  # another thread may have charged more
                 self._seen = spent
-            if self.path is not None:
-                key = self.path, self._account.terms
-                if not _fallen(spent, _newest.get(key, FREE)):
-                    _newest[key] = spent
+            if self.path is not None and not _fallen(spent, self._known_spent):
+                _newest[self.path, self._account.terms] = spent
 
     def _refusal(
         self, requested: Cost, left: Cost, connection: sqlite3.Connection, head: ledger.Head
@@ -616,7 +619,7 @@ class Budget:
             self._memory = ledger.in_memory(head)
             weakref.finalize(self, self._memory.close)
         elif not os.path.lexists(self.path):
-            if _newest.get((self.path, self._account.terms), FREE) != FREE:
+            if self._known_spent != FREE:
                 msg = (
                     f"{name_of(self.path)} is gone, and with it what was spent: this process has seen it.\n\n"
                     "Hint: put it back. A budget of something else needs another path."
@@ -668,8 +671,7 @@ class Budget:
                 f"{_whose(connection, head)}."
             )
             raise ValueError(msg)
-        newest = FREE if self.path is None else _newest.get((self.path, account.terms), FREE)
-        fallen = _fallen(spent, self._seen) or _fallen(spent, newest)
+        fallen = _fallen(spent, self._seen) or _fallen(spent, self._known_spent)
         if fallen is not None:
             msg = f"it has {exact(fallen[0])} spent, and had {'more' if fallen[1] is None else exact(fallen[1])} before"
             raise sqlite3.DatabaseError(msg)
