@@ -281,6 +281,9 @@ MIXING = {
         t["V"].with_columns(p=U).join(t["P"], on=U, how="full", coalesce=True).with_columns(x=c.age.sum().over("p"))
     ),
     "the last day in a hidden function": lambda t: t["V"].with_columns(x=pl.business_day_count("day", c.day.max())),
+    "the last day as a field in a hidden function": lambda t: t["M"].with_columns(
+        x=pl.business_day_count(pl.date(2020, 1, 1), c.at.struct.with_fields(x=c.day.max()).struct.field("x"))
+    ),
     "qcut": lambda t: t["V"].with_columns(x=c.cost.qcut(4)),
     "head": lambda t: t["V"].head(100),
     "limit": lambda t: t["V"].limit(100),
