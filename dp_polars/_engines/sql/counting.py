@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import operator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from dp_polars._engines.sql.dialects import OF_GROUPS, OF_ROWS, cast, constant, 
 from dp_polars._engines.sql.rows import check_public, comparable, public_table
 from dp_polars._mechanisms.noise import LARGEST_VALUE
 from dp_polars._release.contract import Product, gathered, reading_values
+from dp_polars._release.protection import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,9 +34,10 @@ if TYPE_CHECKING:
     from dp_polars._bins.binning import Binning, RowWeight
     from dp_polars._engines.sql.dialects import Common, Dialect, Places, Table, Value
     from dp_polars._release.contract import HistogramSpec, Work
-    from dp_polars._release.protection import Limits
 
 
+# Of what a row says, beside its time in an integer: 33 are left for that.
+_MOST_BITS = 24
 #: What stands where a spec has nothing in a cell, or a row is no evidence: no number is so far from 0.
 ABSENT = -(2**63)
 
@@ -355,7 +357,6 @@ def rows_of_people(
     keys: pl.DataFrame | Product | None,
     specs: Sequence[HistogramSpec],
     dialect: Dialect,
-    common: Common,
     outputs: Sequence[str | None] = (),
 ) -> Rows:
     """Return the rows of somebody in a listed group that are evidence for at least one spec."""
@@ -399,7 +400,7 @@ def rows_of_people(
     known = [name for name in dict.fromkeys(ordered[0]) if name is not None]
     if None not in ordered[0]:
         rows = rows.filter(any_of(has(rows, name) for name in known))
-    return Rows(common.once(rows), *ordered)
+    return Rows(rows, *ordered)
 
 
 def has(rows: Table, name: str) -> Value:
@@ -409,16 +410,19 @@ def has(rows: Table, name: str) -> Value:
 def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list[tuple[Table, list[int]]]:
     """Count what the bounds leave of the rows of people."""
     specs = work.specs
-    rows = rows_of_people(table, work.privacy_unit or (), work.keys, specs, dialect, common, _outputs(work))
-    bounds: dict[tuple[str | None, Limits], int] = {}  # by which code, and what stays -> number
-    for name, spec in zip(rows.codes, specs, strict=True):
-        bounds.setdefault((name, spec.limits), len(bounds))
-    split = _split(rows, bounds, dialect, common)
+    rows = rows_of_people(table, work.privacy_unit or (), work.keys, specs, dialect, _outputs(work))
     # By which code, of the rows that are evidence for what (None: for anything), and whether people count.
     groupings: dict[tuple[str | None, str | None, bool], list[int]] = {}
     for number, spec in enumerate(specs):
         by = None if isinstance(spec.binning, OneCode) else rows.codes[number]
         groupings.setdefault((by, rows.codes[number] if spec.people else by, spec.people), []).append(number)
+    if dialect.race is not None and _is_one_row_a_group(specs):
+        return [*_raced(rows, specs, groupings, dialect, dialect.race, common)]
+    rows = replace(rows, table=common.once(rows.table))
+    bounds: dict[tuple[str | None, Limits], int] = {}  # by which code, and what stays -> number
+    for name, spec in zip(rows.codes, specs, strict=True):
+        bounds.setdefault((name, spec.limits), len(bounds))
+    split = _split(rows, bounds, dialect, common)
 
     def bounds_of(numbers: Iterable[int]) -> dict[tuple[str | None, Limits], int]:
         of = {(rows.codes[number], specs[number].limits) for number in numbers}
@@ -500,17 +504,13 @@ def _split(
         crowds.append(pairs["rows"] > smallest["rows_per_group"])
     crowded = pairs.filter(any_of(crowds))
     if "groups" in smallest:
-        place = dialect.order([crowded[name] for name in person], [crowded["group"]], OF_GROUPS)
-        crowded = crowded.mutate(place=place)
-        until = ibis.cumulative_window(group_by=person, order_by=["place", "group"])
         every = len(bounds) == 1  # of the rows is evidence for it
-        crowded = crowded.mutate(
-            **{
-                f"stays{i}": _place(None if every or i not in codes else crowded[f"has{i}"] > 0, until) <= limits.groups
-                for (_, limits), i in bounds.items()
-                if limits.groups is not None
-            }
-        )
+        of_groups = {
+            f"stays{i}": (None if every or i not in codes else f"has{i}", limits.groups)
+            for (_, limits), i in bounds.items()
+            if limits.groups is not None
+        }
+        crowded = _staying(crowded, of_groups, dialect)
     stays = [name for name in crowded.columns if name.startswith("stays")]
     crowded = common.once(crowded.select(*pair, "even", *stays))
     loose = rows.table.anti_join(crowded, pair)
@@ -525,6 +525,110 @@ def _split(
         owner, said = ([tight[name] for name in names] for names in (person, says))
         tight = tight.mutate(place=dialect.order(owner, said, OF_ROWS))
     return loose, tight
+
+
+def _staying(crowded: Table, bounds: Mapping[str, tuple[str | None, int]], dialect: Dialect) -> Table:
+    """Say of the groups of crowded people whether each stays, by the bound on those in which a number is not 0."""
+    person = person_in(crowded)
+    crowded = crowded.mutate(place=dialect.order([crowded[name] for name in person], [crowded["group"]], OF_GROUPS))
+    until = ibis.cumulative_window(group_by=person, order_by=["place", "group"])
+    return crowded.mutate(
+        **{
+            name: _place(None if seen is None else crowded[seen] > 0, until) <= most
+            for name, (seen, most) in bounds.items()
+        }
+    )
+
+
+def _is_one_row_a_group(specs: Sequence[HistogramSpec]) -> bool:
+    """Return whether one row counts of a person in a group, or people alone, in as many groups for all."""
+    groups = specs[0].limits.groups
+    return any(not spec.people for spec in specs) and all(
+        spec.limits == Limits(groups=groups, rows_per_group=None if spec.people else 1)
+        and not (spec.people and spec.row_weight is not None)
+        for spec in specs
+    )
+
+
+def _raced(
+    rows: Rows,
+    specs: Sequence[HistogramSpec],
+    groupings: Mapping[tuple[str | None, str | None, bool], list[int]],
+    dialect: Dialect,
+    race: Callable[[Value, Value], Value],
+    common: Common,
+) -> Iterator[tuple[Table, list[int]]]:
+    """Yield what the bounds leave where one row counts of a person in a group: the winner of a race.
+
+    Rows that say the same are one with a number of copies, and run as often. So a row needs no number, and no window
+    puts all rows in an order. Equal times are decided by what the rows say, so that nothing else decides.
+    """
+    person = person_in(rows.table)
+    pair = [*person, "group"]
+    most = specs[0].limits.groups
+    said = common.once(rows.table.group_by(rows.table.columns).aggregate(copies=rows.table.count()))
+    time = dialect.order([said[name] for name in person], [said[name] for name in ("group", *rows.says)], OF_ROWS)
+    time = race(time, said["copies"])
+    names = {name: i for i, name in enumerate(dict.fromkeys(rows.codes))}  # what rows are evidence for
+    read: dict[str | None, dict[str, tuple[int, int]]] = {}  # of the winner among these, between which ends
+    for name, weight, spec in zip(rows.codes, rows.weights, specs, strict=True):
+        if weight is not None:
+            low, high = clamping_of(spec).ends
+            read.setdefault(name, {})[weight] = min(low, 0), max(high, 0)
+        if not (spec.people or name is None or isinstance(spec.binning, OneCode)):
+            read.setdefault(name, {})[name] = 0, spec.binning.size - 1
+    where = {name: None if name is None else has(said, name) for name in names}
+    found = {f"has{i}": said.count(where=where[name]) for name, i in names.items()}
+    for name, ends in read.items():
+        won = _winner(said, time, ends, where[name])
+        found |= {f"{of}_of{names[name]}": value for of, value in won.items()}
+    pairs = common.once(said.group_by(pair).aggregate(**found))
+    if most is not None:
+        crowded = pairs.group_by(person).aggregate(groups=pairs.count())
+        crowded = common.once(crowded.filter(crowded["groups"] > most).select(person))
+        stays = {f"stays{i}": (None if name is None else f"has{i}", most) for name, i in names.items()}
+        tight = _staying(pairs.semi_join(crowded, person), stays, dialect)
+        loose = pairs.anti_join(crowded, person).mutate(**dict.fromkeys(stays, ibis.literal(value=True)))
+        columns = [*pairs.columns, *stays]
+        pairs = common.once(loose.select(columns).union(tight.select(columns)))
+
+    def keeps(name: str | None) -> list[Value]:
+        return [pairs[f"has{names[name]}"] > 0, *([] if most is None else [pairs[f"stays{names[name]}"]])]
+
+    for (by, only, people), numbers in groupings.items():
+        if people and by is not None:
+            cells = said.filter(has(said, by)).select(*pair, by).distinct()
+            kept = cells if most is None else cells.anti_join(pairs.filter(~pairs[f"stays{names[only]}"]), pair)
+            sums = [_Number(None)] * len(numbers)
+        else:
+            kept, sums = pairs, []
+            if by is not None:
+                kept = pairs.filter(keeps(by)).mutate(**{by: pairs[f"{by}_of{names[by]}"]})
+            for number in numbers:
+                name, weight = rows.codes[number], rows.weights[number]
+                weigh = _weight(specs[number], f"{weight}_of{names[name]}", dialect) if weight else None
+                counts = reduce(operator.and_, keeps(name)) if by is None else None
+                sums.append(_Number(counts, weigh and weigh(kept)))
+        counted = _counted(kept, ["group", *_named(by)], sums, dialect)
+        yield (counted.mutate(code=integer(0)) if by is None else counted.rename(code=by)), numbers
+
+
+def _winner(said: Table, time: Value, ends: Mapping[str, tuple[int, int]], where: Value | None) -> dict[str, Value]:
+    """Return what the row of the least time says, column -> value, by the least and the largest that each may say."""
+    bits = {name: (high - low).bit_length() for name, (low, high) in ends.items()}
+    if sum(bits.values()) > _MOST_BITS:
+        key = ibis.struct({"time": time, **{name: said[name] for name in ends}})
+        return {name: said[name].argmin(key, where=where) for name in ends}
+    # Engines find the least integer faster. Times are below 2**6.
+    packed = cast(time * constant(2.0 ** (57 - sum(bits.values())), "float64"), "int64")
+    for name, (low, high) in ends.items():  # what other rows say, too, must not raise
+        inside = ibis.greatest(ibis.least(said[name], integer(high)), integer(low))
+        packed = packed * integer(2 ** bits[name]) + (inside - integer(low))
+    least, found = packed.min(where=where), {}
+    for name, (low, _) in reversed([*ends.items()]):
+        found[name] = (least & integer(2 ** bits[name] - 1)) + integer(low)
+        least = least >> integer(bits[name])
+    return found
 
 
 def _one_each(

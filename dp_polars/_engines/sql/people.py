@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -61,7 +62,8 @@ def one_row_per_person(table: Table, per_person: PerPerson, dialect: Dialect, co
     person = person_in(rows)
     people = by_group.group_by(person).aggregate(**{name: cast(value, "int64") for name, value in numbers.items()})
     if per_person.cut:
-        held = rows_of_people(table, unit, keys, per_person.cut, dialect, common)
+        held = rows_of_people(table, unit, keys, per_person.cut, dialect)
+        held = replace(held, table=common.once(held.table))
         cut = [_cut(held, number, spec, dialect) for number, spec in enumerate(per_person.cut)]
         every = reduce(lambda one, other: one.union(other), cut)
         of_most = every.group_by(person).aggregate(**{ROWS_CUT: cast(every[ROWS_CUT].max(), "int64")})
