@@ -38,6 +38,8 @@ from dp_polars._release.release import prepare
 from tests.engines.orders import (
     OF_GROUPS,
     OF_GROUPS_TOGETHER,
+    ONE_ROW,
+    ONE_ROW_TOGETHER,
     SOME,
     SPREAD,
     TALLIES,
@@ -697,8 +699,8 @@ class Conformance:
 
     @pytest.mark.parametrize(
         ("has", "specs", "together"),
-        [(SOME, TALLIES, TOGETHER), (SPREAD, OF_GROUPS, OF_GROUPS_TOGETHER)],
-        ids=["all", "of groups"],
+        [(SOME, TALLIES, TOGETHER), (SPREAD, OF_GROUPS, OF_GROUPS_TOGETHER), (SPREAD, ONE_ROW, ONE_ROW_TOGETHER)],
+        ids=["all", "of groups", "one row"],
     )
     def test_one_order_decides_what_tallies_keep_together(self, has, specs, together):
         """Of limits, evidence and people of their own: the joint law of what one person's rows and groups are in."""

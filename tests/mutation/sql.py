@@ -9,6 +9,7 @@ from tests.mutation.mutant import of
 _BOUNDS = "sql/test_counting.py::test_a_person_changes_the_histogram_by_no_more_than_the_bounds"
 _ALL = "sql/test_counting.py::test_outputs_with_the_same_bounds_keep_all_that_these_let_by"
 _SUM = "sql/test_conformance.py::TestDuckDB::test_what_stays_of_a_sum_is_a_random_subset"
+_RACE = "sql/test_conformance.py::TestDuckDB::test_one_order_decides_what_tallies_keep_together"
 _COLUMNS = "sql/test_conformance.py::TestDuckDB::test_people_of_several_columns_differ_in_one_of_them"
 _counting = of("sql/test_counting.py", needs="ibis")
 _people = of("sql/test_people.py", needs="ibis")
@@ -32,6 +33,13 @@ MUTANTS = [
         "a person keeps one row more", _BOUNDS),
     _counting("_copies_duckdb", 'ibis.range(distinct["copies"]).unnest()', "0",
         "equal rows of a person become one in DuckDB", _SUM),
+    _counting("_race_duckdb", '/ cast(copies, "float64")', "", "equal rows of a person are one in a race", _RACE),
+    _counting("_raced", 'crowded["groups"] > most', 'crowded["groups"] > most + 1',
+        "who has one group too many keeps it, where one row counts of each", _BOUNDS),
+    _counting("_raced", 'cells.anti_join(pairs.filter(~pairs[f"stays{names[only]}"]), pair)', "cells",
+        "people count in all of their groups, where one row of others counts", _BOUNDS),
+    _counting("_winner", "ibis.greatest(ibis.least(said[name], integer(high)), integer(low))", "said[name]",
+        "a row that is evidence for nothing raises", _BOUNDS),
     _counting("Common.once", 'name = f"dp_polars_{OF_GROUPS}_{len(self.tables)}"', 'name = f"dp_polars_{len(self.tables)}"',
         "a table of the database is not read, where a statement has a name like its own",
         "sql/test_counting.py::test_a_table_may_have_any_name"),
