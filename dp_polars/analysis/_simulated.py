@@ -604,8 +604,8 @@ def _of_average(question: Average, types: Columns, truly: list[Ints], bounded: l
     claims = question.noise(*types)
     for claim in claims:
         check_scale(claim)
-    each = round(_ALL_CELLS ** (1 / len(claims)))
-    means, shares = zip(*(_coarse_cells(claim, each // 2) for claim in claims), strict=True)
+    cells = round(_ALL_CELLS ** (1 / len(claims)))
+    means, shares = zip(*(_coarse_cells(claim, cells // 2) for claim in claims), strict=True)
     noise = [part.ravel() for part in np.meshgrid(*means, indexing="ij")]
     law = reduce(np.multiply.outer, shares).ravel()
     true = question.of_totals(truly, *types)
@@ -620,7 +620,7 @@ def _of_average(question: Average, types: Columns, truly: list[Ints], bounded: l
 
 
 def _coarse_cells(claim: Claim, most: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return means of the noise in so many stretches on either side of 0, wider ones far off; and their shares."""
+    """Return means of the noise in at most `most` stretches on either side of 0, wider ones far off; their shares."""
     law, reach = NoiseLaw(claim), noise_bound(claim, 1e-9)
     ends = np.unique(np.ceil(reach * np.linspace(0, 1, most + 1) ** 2))  # each stretch ends with one of these
     upto, above = law.up_to(ends), law.excess(ends)
