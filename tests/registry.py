@@ -196,7 +196,7 @@ ASKS = {
         False,
     ),
 }
-# Numbers with noise, which have laws and true answers of their own (tests/queries, tests/privacy).
+# Numbers with noise, which have laws and true answers of their own (tests/questions, tests/privacy).
 NUMBERS = {
     "count": Ask({}, _OF_ROWS, (), {}, {"epsilon": 1}, lambda _: [{}]),
     "null_count": Ask({}, _OF_ROWS, (), {}, {"epsilon": 1}, lambda _: [{}]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +62,12 @@ def test_every_public_name_is_there():
     )
     with pytest.raises(AttributeError, match="'dp_polars' has no attribute 'medain'"):
         dpp.medain  # noqa: B018
+
+
+def test_every_public_name_stands_in_the_reference():
+    folder = Path(__file__).parents[1] / "docs" / "api"
+    pages = "".join(page.read_text(encoding="utf-8") for page in folder.glob("*.md"))
+    assert {*dpp.__all__} - {*re.findall(r"^\.\. (?:auto|py:)\w+:: dp_polars\.(\w+)$", pages, re.MULTILINE)} == set()
 
 
 @pytest.mark.parametrize(

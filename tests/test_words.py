@@ -67,6 +67,31 @@ def test_words(path):
     assert faults(path) == []
 
 
+def not_there(page):
+    """Return the files, classes and constants that a page tells of and that are not there. `OLD` stands for any."""
+    folders = (ROOT, ROOT / "dp_polars")
+    paths = [path for name in ("dp_polars", "tests") for path in (ROOT / name).rglob("*.py")]
+    code = "\n".join(path.read_text(encoding="utf-8") for path in paths)
+    defined = {*re.findall(r"^ *(?:class )?(\w+)(?:\(|\[| =|:)", code, re.MULTILINE)}
+    files = {*re.findall(r"`((?:[\w.-]+/)*[\w.-]+\.(?:py|md|toml|cff))`", page)}
+    names = {*re.findall(r"`(_?[A-Z]{2}[A-Z_]+|[A-Z][a-z]\w+)`", page)}
+    return {name for name in files if not any((folder / name).is_file() for folder in folders)} | (
+        names - defined - {"OLD"}
+    )
+
+
+def test_what_contributors_are_told_to_touch_is_there():
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert not_there(page) == set()
+    assert not_there(
+        page.replace("nodes.py", "nods.py").replace("`Multiple`", "`Multipel`").replace("ASKS", "AKS")
+    ) == {
+        "_steps/nods.py",
+        "Multipel",
+        "AKS",
+    }
+
+
 # The tests of these tests.
 
 

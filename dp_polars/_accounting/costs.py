@@ -54,10 +54,11 @@ class Curve:
 
 @dataclass(frozen=True)
 class Proof:
-    """What a mechanism draws, and what is proved of one draw."""
+    """What a mechanism draws, what is proved of one draw, and the sentence on it in statements."""
 
     kind: MechanismKind
     curve: Curve
+    said: str
 
 
 def scaled_cost(
@@ -169,13 +170,42 @@ GAUSSIAN_CURVE = Curve(gaussian_rho, is_pure=False)
 
 # A word that is no key here is no mechanism. What a choice's race must know besides: `_mechanisms/racing.py`.
 PROOFS: dict[Mechanism, Proof] = {
-    "permute_and_flip": Proof("choice", LAPLACE_CURVE),
-    "exponential": Proof("choice", BOUNDED_RANGE_CURVE),
-    "discrete_laplace": Proof("number", PURE_CURVE),
-    "discrete_gaussian": Proof("number", GAUSSIAN_CURVE),
-    "partition_selection": Proof("keys", PURE_CURVE),
-    "discrete_gaussian_threshold": Proof("keys", GAUSSIAN_CURVE),
-    "first_above": Proof("threshold", PURE_CURVE),
+    "permute_and_flip": Proof(
+        "choice",
+        LAPLACE_CURVE,
+        "Permute-and-flip (McKenna & Sheldon 2020, arXiv 2010.12603): one candidate of each group.",
+    ),
+    "exponential": Proof(
+        "choice",
+        BOUNDED_RANGE_CURVE,
+        "The exponential mechanism, with its bounded range: one candidate of each group.",
+    ),
+    "discrete_laplace": Proof(
+        "number",
+        PURE_CURVE,
+        "Discrete Laplace noise on whole numbers (Ghosh, Roughgarden & Sundararajan 2009).",
+    ),
+    "discrete_gaussian": Proof(
+        "number",
+        GAUSSIAN_CURVE,
+        "Discrete Gaussian noise on whole numbers (Canonne, Kamath & Steinke 2020, arXiv 2004.00010).",
+    ),
+    "partition_selection": Proof(
+        "keys",
+        PURE_CURVE,
+        "Optimal partition selection (Desfontaines et al. 2022, arXiv 2006.03684): which keys are shown.",
+    ),
+    "discrete_gaussian_threshold": Proof(
+        "keys",
+        GAUSSIAN_CURVE,
+        "Discrete Gaussian noise on numbers of people, and a threshold: which keys are shown.",
+    ),
+    "first_above": Proof(
+        "threshold",
+        PURE_CURVE,
+        "Online selection with exponential noise on each count and on the threshold: the first candidate above the "
+        "threshold.",
+    ),
 }
 
 

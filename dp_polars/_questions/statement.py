@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dp_polars._accounting.claims import mechanisms_of
+from dp_polars._accounting.costs import PROOFS
 from dp_polars._base.numbers import as_fraction, plural, show
 from dp_polars._questions.statement_facts import FIELDS, NOT_RECORDED, TO_BE_STATED
 
@@ -42,18 +43,6 @@ _STATES = {
     "published": "Released, with the page that this statement stands on.",
     "charged": "Charged: everything that the ledger holds was paid for before a row was read.",
     "asked": "A plain expression: every evaluation is a release, and nothing counts them.",
-}
-_MECHANISMS = {
-    "permute_and_flip": "Permute-and-flip (McKenna & Sheldon 2020, arXiv 2010.12603): one candidate of each group.",
-    "exponential": "The exponential mechanism, with its bounded range: one candidate of each group.",
-    "discrete_laplace": "Discrete Laplace noise on whole numbers (Ghosh, Roughgarden & Sundararajan 2009).",
-    "discrete_gaussian": "Discrete Gaussian noise on whole numbers (Canonne, Kamath & Steinke 2020, arXiv 2004.00010).",
-    "partition_selection": "Optimal partition selection (Desfontaines et al. 2022, arXiv 2006.03684): which keys are "
-    "shown.",
-    "discrete_gaussian_threshold": "Discrete Gaussian noise on numbers of people, and a threshold: which keys are "
-    "shown.",
-    "first_above": "Online selection with exponential noise on each count and on the threshold: the first candidate "
-    "above the threshold.",
 }
 _RELATIONS = {
     "add_or_remove_one": "Two data sets are neighbours if one is the other without all rows of {person}.",
@@ -336,7 +325,7 @@ def _mechanisms(facts: Facts) -> Iterator[Part]:
         yield TextTable(("output", "what is asked", "mechanism", "loss", "rate", "error", "note"), tuple(rows))
     used = {output["mechanism"] for _, one in _releases(facts) for output in one["outputs"]}
     used |= {one["mechanism"] for one in (facts["ledger"] or {"entries": []})["entries"] if facts["state"] == "charged"}
-    yield from (text for name, text in _MECHANISMS.items() if name in used)
+    yield from (proof.said for name, proof in PROOFS.items() if name in used)
     versions = facts["versions"]
     yield (
         f"By dp_polars {versions['dp_polars']} with Polars {versions['polars']} and Python {versions['python']}, on "

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +20,7 @@ from dp_polars._mechanisms.above_threshold import count_runs
 from dp_polars._mechanisms.histograms import Histogram, Runs
 from dp_polars._mechanisms.noise import check_scale, noise_bound
 from dp_polars._mechanisms.racing import LAWS
-from dp_polars._questions.averages import Mean, Variance
+from dp_polars._questions.averages import Average, Mean
 from dp_polars._questions.categories import Quantile
 from dp_polars._questions.extremes import own_sensitivities
 from dp_polars._questions.measures import Multiple
@@ -480,14 +481,14 @@ def _draws(question: ListQuery, types: Columns, everything: Histogram, bounded: 
 _END = 0.05
 # Noisy counts that a mean's law is added up over.
 _CELLS = 2049
-# The same for each of the three draws of a variance, on either side of 0.
-_FEW_CELLS = 48
+# The same for all draws of another average together: 97 for each of a variance's three.
+_ALL_CELLS = 97**3
 
 
 def law_of_total(
     question: Total, types: Columns, truly: list[Ints], bounded: list[Ints]
 ) -> Callable[[Claim], pl.DataFrame]:
-    """Return what gives the law of a count, a sum or a mean at a claim, a row per group.
+    """Return what gives the law of a count, a sum or an average at a claim, a row per group.
 
     Parameters
     ----------
@@ -496,8 +497,8 @@ def law_of_total(
     """
     if isinstance(question, Mean):
         return lambda claim: _of_mean(question.with_claim(claim), types, truly, bounded)
-    if isinstance(question, Variance):
-        return lambda claim: _of_variance(question.with_claim(claim), types, truly, bounded)
+    if isinstance(question, Average):
+        return lambda claim: _of_average(question.with_claim(claim), types, truly, bounded)
     if not isinstance(question, Multiple):
         msg = f"simulate: the law of a {type(question).__name__} is not known."
         raise TypeError(msg)
@@ -598,14 +599,15 @@ def _law_of_groups(
     )
 
 
-def _of_variance(question: Variance, types: Columns, truly: list[Ints], bounded: list[Ints]) -> pl.DataFrame:
-    """Return the law of a variance, or of its root: from all combinations of what the noise of its three draws is."""
+def _of_average(question: Average, types: Columns, truly: list[Ints], bounded: list[Ints]) -> pl.DataFrame:
+    """Return the law of any average: from all combinations of what the noise of its draws is."""
     claims = question.noise(*types)
     for claim in claims:
         check_scale(claim)
-    (off, *of_off), (by, *of_by), (more, *of_more) = (_coarse_cells(claim) for claim in claims)
-    noise = [part.ravel() for part in np.meshgrid(off, by, more, indexing="ij")]
-    law = np.einsum("i,j,k->ijk", *of_off, *of_by, *of_more).ravel()
+    cells = round(_ALL_CELLS ** (1 / len(claims)))
+    means, shares = zip(*(_coarse_cells(claim, cells // 2) for claim in claims), strict=True)
+    noise = [part.ravel() for part in np.meshgrid(*means, indexing="ij")]
+    law = reduce(np.multiply.outer, shares).ravel()
     true = question.of_totals(truly, *types)
     ends, errors = np.empty((len(true), 2)), np.empty(len(true))
     for group, totals in enumerate(zip(*(part.tolist() for part in bounded), strict=True)):
@@ -617,10 +619,10 @@ def _of_variance(question: Variance, types: Columns, truly: list[Ints], bounded:
     return _law_of_groups(true, errors, ends, truly[-1])
 
 
-def _coarse_cells(claim: Claim) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return means of the noise in stretches, and their probabilities: wider ones far from 0."""
+def _coarse_cells(claim: Claim, most: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return means of the noise in at most `most` stretches on either side of 0, wider ones far off; their shares."""
     law, reach = NoiseLaw(claim), noise_bound(claim, 1e-9)
-    ends = np.unique(np.ceil(reach * np.linspace(0, 1, _FEW_CELLS + 1) ** 2))  # each stretch ends with one of these
+    ends = np.unique(np.ceil(reach * np.linspace(0, 1, most + 1) ** 2))  # each stretch ends with one of these
     upto, above = law.up_to(ends), law.excess(ends)
     beyond = above + ends * (1 - upto)  # E(X; X > end)
     shares = np.append(-np.diff(1 - upto), 1 - upto[-1])

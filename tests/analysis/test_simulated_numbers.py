@@ -15,6 +15,7 @@ from dp_polars import analysis
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._frames.protect import protect
+from dp_polars._questions.averages import Average
 from dp_polars._questions.measures import Count, Multiple, Total
 from dp_polars.analysis._laws import NoiseLaw
 from dp_polars.analysis._simulated import law_of_total
@@ -320,6 +321,55 @@ def test_a_new_total_is_simulated_in_its_unit():
         (law,) = law_of_total(query, (), rows, rows)(one).rows(named=True)
         assert law["expected_error"] == pytest.approx(unit * (p * abs(x)).sum(), rel=1e-9)
         assert law["true_answer"] == 7 * unit
+
+
+class AnotherMean(Average):
+    """A mean that is not known as one."""
+
+    def __init__(self, mean):
+        self.mean, self.claim = mean, mean.claim
+
+    def __str__(self):
+        return str(self.mean)
+
+    def with_claim(self, claim):
+        return type(self)(self.mean.with_claim(claim))
+
+    def noise(self, *columns):
+        return self.mean.noise(*columns)
+
+    def of_totals(self, totals, *columns):
+        return self.mean.of_totals(totals, *columns)
+
+
+AnotherMean.__abstractmethods__ = frozenset()
+
+
+@pytest.mark.parametrize("loss", [{"epsilon": 1}, {"rho": 0.1}, {"epsilon": 100}], ids=str)
+def test_a_new_average_is_simulated_without_a_law_of_its_own(loss):
+    mean, types = dpp.mean("x", 0, 30, **loss).query, (pl.Int64(),)
+    rows = [np.array([-340, 50]), np.array([25, 6])]
+    exact, found = (law_of_total(one, types, rows, rows)(mean.claim) for one in (mean, AnotherMean(mean)))
+    assert found["true_answer"].equals(exact["true_answer"])
+    for name in ("expected_error", "answer_5", "answer_95"):
+        assert found[name].to_list() == pytest.approx(exact[name].to_list(), rel=5e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize("draws", [1, 2, 3, 4])
+def test_an_average_may_have_one_draw_or_several(draws):
+    """The error of a sum of draws, against the sum of their noise by convolution."""
+    mean, totals = dpp.mean("x", 0, 30, epsilon=1).query, [np.array([7])] * draws
+    (_, noise), several = mean.noise(pl.Int64()), AnotherMean(mean)
+    several.with_claim = lambda _: several
+    several.noise = lambda *_: (noise,) * draws
+    several.of_totals = lambda totals, *_: np.asarray(sum(totals), float)
+    (found,) = law_of_total(several, (), totals, totals)(mean.claim)["expected_error"]
+    x, law = enumerated(noise.rate, "discrete_laplace")
+    of_sum, reach = law, len(x) // 2
+    for _ in range(draws - 1):
+        of_sum = np.convolve(of_sum, law)
+    exact = of_sum @ abs(np.arange(len(of_sum)) - draws * reach)
+    assert found == pytest.approx(exact, rel=0.003 if draws <= 3 else 0.01)
 
 
 def test_a_new_total_says_its_unit_or_is_not_simulated():

@@ -123,6 +123,7 @@ def test_it_is_charged_explained_and_listed():
     budget = dpp.Budget(rho=3)
     query = FRAME.head(80).dp.protect(None, budget=budget).agg(m=dpp.mode("x", range(4), epsilon=1, mechanism=TOY))
     assert query.explain()["mechanism"].to_list() == [TOY]
+    assert PROOF.said in query.statement().to_markdown()
     assert query.explain()["error_95"].item() == np.ceil(np.log(0.5964 * 3 / 0.05)) - 1
     query.release()
     (charge,) = budget.log().rows(named=True)
@@ -188,7 +189,7 @@ def test_without_a_law_of_analysis_nothing_is_computed(toy):
 
 
 def test_a_curve_without_a_pair_composes_nothing(monkeypatch):
-    monkeypatch.setitem(costs.PROOFS, TOY, costs.Proof("choice", costs.Curve(lambda x: x)))
+    monkeypatch.setitem(costs.PROOFS, TOY, replace(PROOF, curve=costs.Curve(lambda x: x)))
     profile = analysis.privacy_profile(1, TOY)
     with pytest.raises(KeyError):
         profile.delta(0.5)
@@ -196,12 +197,12 @@ def test_a_curve_without_a_pair_composes_nothing(monkeypatch):
 
 def test_noise_and_keys_by_an_unknown_word_are_not_drawn(monkeypatch):
     claim = Claim(Loss(Fraction(1), "epsilon"), "discrete_laplace", Fraction(1), Contributions(1, 1), None)
-    monkeypatch.setitem(costs.PROOFS, TOY, costs.Proof("number", costs.PURE_CURVE))
+    monkeypatch.setitem(costs.PROOFS, TOY, replace(PROOF, kind="number"))
     for function in (lambda claim: noise_of(claim, 1), lambda claim: noise_bound(claim, 0.05), NoiseLaw):
         function(claim)
         with pytest.raises(KeyError, match=TOY):
             function(replace(claim, mechanism=TOY))
     keys = KeysThatAreThere.of(("x",), claim.loss, Fraction(1, 100), 1, "add_or_remove_one", counts=False)
-    monkeypatch.setitem(costs.PROOFS, TOY, costs.Proof("keys", costs.PURE_CURVE))
+    monkeypatch.setitem(costs.PROOFS, TOY, replace(PROOF, kind="keys"))
     with pytest.raises(KeyError, match=TOY):
         _ = keys.with_claim(replace(keys.claim, mechanism=TOY)).selection

@@ -21,7 +21,7 @@ from dp_polars._accounting import costs
 from dp_polars._mechanisms import racing as laws
 
 TOY = "toy"
-PROOF = costs.Proof("choice", costs.PURE_CURVE)
+PROOF = costs.Proof("choice", costs.PURE_CURVE, "A toy: one candidate of each group.")
 LAW = laws.RacingLaw(np.log1p, lambda wait: wait.log1p(), lambda k: 0.5964 * (k - 1))
 
 # At 4 the best candidate has arrived but with a probability of exp(1 − exp(4)), below 1e-23.
