@@ -33,7 +33,7 @@ MUTANTS = [
         "a person keeps one row more", _BOUNDS),
     _counting("_copies_duckdb", 'ibis.range(distinct["copies"]).unnest()', "0",
         "equal rows of a person become one in DuckDB", _SUM),
-    _counting("_race_duckdb", "cast(copies, 'float64')", "1", "equal rows of a person are one in a race", _RACE),
+    _counting("_engines/sql/dialects:_race", "cast(copies, 'float64')", "1", "equal rows of a person are one in a race", _RACE),
     _counting("_raced", 'crowded["groups"] > most', 'crowded["groups"] > most + 1',
         "who has one group too many keeps it, where one row counts of each", _RACE),
     _counting("_raced", 'cells.anti_join(pairs.filter(~pairs[f"stays{names[only]}"]), pair)', "cells",

@@ -417,7 +417,9 @@ def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list
         by = None if isinstance(spec.binning, OneCode) else rows.codes[number]
         groupings.setdefault((by, rows.codes[number] if spec.people else by, spec.people), []).append(number)
     if dialect.race is not None and _is_one_row_a_group(specs):
-        return [*_raced(rows, specs, groupings, dialect, dialect.race, common)]
+        read = _read_of_winners(rows, specs)
+        if dialect.has_structs or all(map(_is_short, read.values())):
+            return [*_raced(rows, specs, groupings, read, dialect, dialect.race, common)]
     rows = replace(rows, table=common.once(rows.table))
     bounds: dict[tuple[str | None, Limits], int] = {}  # by which code, and what stays -> number
     for name, spec in zip(rows.codes, specs, strict=True):
@@ -550,10 +552,32 @@ def _is_one_row_a_group(specs: Sequence[HistogramSpec]) -> bool:
     )
 
 
+def _read_of_winners(rows: Rows, specs: Sequence[HistogramSpec]) -> dict[str | None, dict[str, tuple[int, int]]]:
+    """Return what is read of the winner among the rows that are evidence for something, between which ends."""
+    read: dict[str | None, dict[str, tuple[int, int]]] = {}
+    for name, weight, spec in zip(rows.codes, rows.weights, specs, strict=True):
+        if weight is not None:
+            low, high = clamping_of(spec).ends
+            read.setdefault(name, {})[weight] = min(low, 0), max(high, 0)
+        if not (spec.people or name is None or isinstance(spec.binning, OneCode)):
+            read.setdefault(name, {})[name] = 0, spec.binning.size - 1
+    return read
+
+
+def _is_short(ends: Mapping[str, tuple[int, int]]) -> bool:
+    """Return whether an integer holds what lies between ends, and a time."""
+    return sum(map(_bits, ends.values())) <= _MOST_BITS
+
+
+def _bits(ends: tuple[int, int]) -> int:
+    return (ends[1] - ends[0]).bit_length()
+
+
 def _raced(
     rows: Rows,
     specs: Sequence[HistogramSpec],
     groupings: Mapping[tuple[str | None, str | None, bool], list[int]],
+    read: Mapping[str | None, Mapping[str, tuple[int, int]]],
     dialect: Dialect,
     race: Callable[[Value, Value], Value],
     common: Common,
@@ -570,17 +594,10 @@ def _raced(
     time = dialect.order([said[name] for name in person], [said[name] for name in ("group", *rows.says)], OF_ROWS)
     time = race(time, said["copies"])
     names = {name: i for i, name in enumerate(dict.fromkeys(rows.codes))}  # what rows are evidence for
-    read: dict[str | None, dict[str, tuple[int, int]]] = {}  # of the winner among these, between which ends
-    for name, weight, spec in zip(rows.codes, rows.weights, specs, strict=True):
-        if weight is not None:
-            low, high = clamping_of(spec).ends
-            read.setdefault(name, {})[weight] = min(low, 0), max(high, 0)
-        if not (spec.people or name is None or isinstance(spec.binning, OneCode)):
-            read.setdefault(name, {})[name] = 0, spec.binning.size - 1
     where = {name: None if name is None else has(said, name) for name in names}
     found = {f"has{i}": said.count(where=where[name]) for name, i in names.items()}
     for name, ends in read.items():
-        won = _winner(said, time, ends, where[name])
+        won = _winner(said, time, ends, where[name], dialect)
         found |= {f"{of}_of{names[name]}": value for of, value in won.items()}
     pairs = common.once(said.group_by(pair).aggregate(**found))
     if most is not None:
@@ -613,10 +630,12 @@ def _raced(
         yield (counted.mutate(code=integer(0)) if by is None else counted.rename(code=by)), numbers
 
 
-def _winner(said: Table, time: Value, ends: Mapping[str, tuple[int, int]], where: Value | None) -> dict[str, Value]:
+def _winner(
+    said: Table, time: Value, ends: Mapping[str, tuple[int, int]], where: Value | None, dialect: Dialect
+) -> dict[str, Value]:
     """Return what the row of the least time says, column -> value, by the least and the largest that each may say."""
-    bits = {name: (high - low).bit_length() for name, (low, high) in ends.items()}
-    if sum(bits.values()) > _MOST_BITS:
+    bits = {name: _bits(each) for name, each in ends.items()}
+    if not _is_short(ends):
         key = ibis.struct({"time": time, **{name: said[name] for name in ends}})
         return {name: said[name].argmin(key, where=where) for name in ends}
     # Engines find the least integer faster. Times are below 2**6.
@@ -627,7 +646,7 @@ def _winner(said: Table, time: Value, ends: Mapping[str, tuple[int, int]], where
     least, found = packed.min(where=where), {}
     for name, (low, _) in reversed([*ends.items()]):
         found[name] = (least & integer(2 ** bits[name] - 1)) + integer(low)
-        least = least >> integer(bits[name])
+        least = dialect.divide(least, integer(2 ** bits[name]))
     return found
 
 

@@ -248,10 +248,10 @@ def _copies_duckdb(rows: Table, _: Sequence[str]) -> Table:
     return distinct.mutate(copy=ibis.range(distinct["copies"]).unnest()).drop("copies")
 
 
-def _race_duckdb(place: Value, copies: Value) -> Value:
-    # The least of c numbers of an exponential law is one of them by c.
-    number = (cast(place, "float64") + constant(1.0, "float64")) * constant(2.0**-64, "float64")
-    return -number.ln() / cast(copies, "float64")
+def _race(lowest: int, place: Value, copies: Value) -> Value:
+    # The least of c numbers of an exponential law is one of them by c. No hash has the logarithm of 0.
+    number = cast(place, "float64") - constant(float(lowest), "float64") + constant(1.0, "float64")
+    return -(number * constant(2.0**-64, "float64")).ln() / cast(copies, "float64")
 
 
 @dataclass(frozen=True)
@@ -300,6 +300,8 @@ class Dialect:
     race
         A random place, a number of rows -> the least of so many random times, for engines that take the row of the
         least time of each group faster than they number rows. None: it does not.
+    has_structs
+        Whether it finds the least struct.
     once
         How a statement begins a table that it names, and that is to be computed once.
     cast
@@ -327,6 +329,7 @@ class Dialect:
         copy=ibis.row_number().over(group_by=says)
     )
     race: Callable[[Value, Value], Value] | None = None
+    has_structs: bool = False
     once: str = "AS MATERIALIZED"
     cast: Callable[[Value, Value], Value] = cast
 
@@ -504,7 +507,8 @@ DUCKDB = Dialect(
     order=_order_duckdb,
     fetch=_fetch_duckdb,
     copies=_copies_duckdb,
-    race=_race_duckdb,
+    race=partial(_race, 0),
+    has_structs=True,
     admit=_lenient,
     cast=lambda value, dtype: _ops.TryCast(value, to=dtype).to_expr(),
     # Before, what a statement names twice was read twice: rows that the caller draws at random were two samples.
@@ -530,6 +534,7 @@ POSTGRES = Dialect(
     binary=lambda text: text,  # collations that take other texts for equal are refused
     order=_order_postgres,
     fetch=_fetch_postgres,
+    race=partial(_race, -(2**63)),
     oldest=(13, 0),
     nan_in_decimals=True,
 )
