@@ -222,7 +222,7 @@ MUTANTS = [
         "frames/test_people.py::test_rows_that_are_cut_are_those_of_the_reference"),
     _joins("PrivateJoin.multiplies", "self.most == 1", "self.most is not None",
         "two rows of a person count for the price of one", "frames/test_joins.py::test_two_rows_on_the_right_are_two"),
-    _joins("few_of_each", "not chosen", "True",
+    _joins("few_of_each", "return chosen[0]", "return _few_rows(frame, unit, most)",
         "a mean divides the sum of some rows by the number of others",
         "frames/test_joins.py::test_what_a_release_reads_twice_is_chosen_once"),
     _joins("PrivateJoin.parts", "self.most", "None",
@@ -297,7 +297,7 @@ MUTANTS = [
         "a bound is a float", "frames/test_people.py::test_what_with_bounds_refuses"),
     # --- Publications
     _release("Budget.keep", "self._in_ledger(write)",
-        "[self._in_ledger(lambda connection, _, pair=pair: kept.write(connection, now, *pair)) for pair in pairs]",
+        "[self._in_ledger(lambda connection, _, pair=pair: ledger.write(connection, now, *pair)) for pair in pairs]",
         "the answers of a publication are kept one by one: some of them, where one fails",
         "frames/test_publication.py::test_answers_that_can_not_be_kept_are_kept_of_none"),
     _release("_refuse_other", "promised[0] != promised[1]", "False",
