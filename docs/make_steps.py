@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dp_polars import PrivateFrame
 from dp_polars._frames.frame import METHODS
-from dp_polars._steps import person_rules
+from dp_polars._steps import person_rules, trials
 from dp_polars._steps.nodes import (
     FUNCTIONS,
     OF_CATEGORIES,
@@ -103,7 +103,7 @@ Sums of integers are Int64 and wrap beyond it, those of UInt64 are UInt64.
 """
 PERSON_RULES = (
     *person_rules.REFUSED,
-    *(rule for rule in vars(person_rules).values() if isinstance(rule, Rule)),
+    *(rule for module in (person_rules, trials) for rule in vars(module).values() if isinstance(rule, Rule)),
 )
 
 

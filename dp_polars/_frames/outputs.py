@@ -140,16 +140,7 @@ def _roots(tree: object) -> Iterator[object]:
 
 def _of_column(tree: Any, name: str) -> Any:  # noqa: ANN401
     """Return an expression about one column, where it was about a choice of columns."""
-    match tree:
-        case {"Selector": _}:
-            return {"Column": name}
-        case {"Literal": _}:
-            return tree
-        case dict():
-            return {key: _of_column(value, name) for key, value in tree.items()}
-        case list():
-            return [_of_column(value, name) for value in tree]
-    return tree
+    return nodes.changed(tree, "Selector", lambda _: {"Column": name})
 
 
 def _chosen(choice: object, columns: Callable[[], pl.Schema] | None, left_out: Collection[str]) -> list[str]:

@@ -8,14 +8,14 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, TypeVar, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, TypeVar, Unpack
 
 import polars as pl
 
 from dp_polars._accounting.budget import total_delta
 from dp_polars._accounting.promises import Promise
 from dp_polars._accounting.terms import Loss, Terms, exact, warn_if_large
-from dp_polars._base.numbers import as_fraction, flag, given, one_of, positive_int, show
+from dp_polars._base.numbers import as_fraction, flag, positive_int, show
 from dp_polars._base.process import all_called, expanded, replacing
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.facts import CLAIM_KEY, STATEMENT, facts_of_request, refuse_wide_integers, statement_of
@@ -28,10 +28,10 @@ from dp_polars._release.release import Part, prepare, release_all
 from dp_polars._release.request import Request
 from dp_polars._release.shares import UnitTaken, cost, scaled_claims
 from dp_polars._release.sources import Opened, PrivateRows, Source, WithoutRows, sources_of
+from dp_polars._steps.polars_rows import on_cpu
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from fractions import Fraction
+    from collections.abc import Callable, Iterable
     from typing import Self
 
     from polars._typing import EngineType
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from dp_polars._release.contract import KeyWork, Presentation, Ranges, Work
     from dp_polars._release.protection import Protection
     from dp_polars._release.request import AnyRequest, Ask
-    from dp_polars._release.shares import UnitTaken
 
 
 # An output, and the types of its columns, as far as they are known.
@@ -215,8 +214,6 @@ def _promised(epsilon: Fraction, delta: Fraction) -> str:
 
 
 QueryT = TypeVar("QueryT", bound="PrivateQuery")
-_Engine: TypeAlias = Literal["auto", "in-memory", "streaming"]
-_ENGINES: tuple[_Engine, ...] = get_args(_Engine)
 
 
 @all_called
@@ -649,7 +646,7 @@ class PrivateQuery(WithoutRows):
             positive_int("partitions", partitions)
         first, *others = sources = self._sources_of(frame, opened)
         by_polars = PolarsEngine(
-            *(first.unread, first.read, _on_cpu(engine), partitions),
+            *(first.unread, first.read, on_cpu(engine), partitions),
             joined=tuple((source.unread, source.read) for source in others),
             marked=[source.marked for source in sources],
         )
@@ -760,44 +757,3 @@ def scaled(queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None
         found.append(query.with_asks(asks[first : first + number], part))
         first += number
     return found
-
-
-def _on_cpu(engine: object) -> _Engine:
-    """Return the name of an engine on which the steps of private frames were tried."""
-    if isinstance(engine, pl.GPUEngine) or (isinstance(engine, str) and engine == "gpu"):
-        msg = (
-            f"engine must be one of {list(_ENGINES)}, got {given(engine)}: whether a step looks at other rows was "
-            "tried on the CPU's engines alone.\n\nHint: leave it out."
-        )
-        raise ValueError(msg)
-    return one_of("engine", engine, _ENGINES)
-
-
-def without_data(
-    query: object, budget: Budget | None, *, unchecked: object = False
-) -> tuple[AnyRequest[Asked], Budget | None]:
-    """Return what an adapter releases from rows of its own, and what pays; refuse rows, joins and a second budget.
-
-    `unchecked` says whether these rows are taken so; the request may say so, too.
-    """
-    if not isinstance(query, PrivateQuery):
-        msg = f"query must be a PrivateQuery, got {type(query).__name__}."
-        raise TypeError(msg)
-    if query.has_rows:
-        msg = "query must be built without data.\n\nHint: begin it with dp_polars.protect(…), not frame.dp.protect(…)."
-        raise TypeError(msg)
-    refuse_joins(query)
-    if budget is not None and query.budget is not None:
-        msg = "budget must be left out where the query has one.\n\nHint: give it to protect, or here."
-        raise TypeError(msg)
-    return query.request.handed_over(unchecked=unchecked), query.budget if budget is None else budget
-
-
-def refuse_joins(query: PrivateQuery) -> None:
-    """Refuse a query about several private tables, where an adapter has one."""
-    if len(query.request.pipeline.origins) > 1:
-        msg = (
-            "query must be about one table: it joins private or owned rows, which only Polars does here.\n\n"
-            "Hint: join the tables first, and begin the query on the one that comes out."
-        )
-        raise TypeError(msg)

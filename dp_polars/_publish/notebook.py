@@ -15,22 +15,19 @@ with app.setup:
     import polars as pl
 
     from dp_polars._publish import page
-    from dp_polars._publish.plan import (
-        DELTAS,
-        EPSILONS,
+    from dp_polars._publish.plan import DELTAS, EPSILONS, PARTS, Plan, draft, field_of, short
+    from dp_polars._publish.schema import (
+        DEMO,
+        DEMO_PICKS,
         MORE,
-        PARTS,
-        Plan,
-        draft,
-        field_of,
+        likely_unit,
         months_of,
         more_of,
         own_values,
         questions_of,
-        short,
+        schema_of,
         usual_questions,
     )
-    from dp_polars._publish.schema import DEMO, DEMO_PICKS, likely_unit, schema_of
 
     EACH = "every row is another person"
     slider = partial(mo.ui.slider, show_value=True, full_width=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
@@ -20,10 +20,11 @@ import polars as pl
 
 import dp_polars as dpp
 from dp_polars._accounting.budget import Budget
-from dp_polars._base.column_types import family, tick
+from dp_polars._base.column_types import tick
 from dp_polars._bins.candidates import grid, size_of
 from dp_polars._bins.weights import bounds_of, step_by_default
 from dp_polars._frames.publication import Publication
+from dp_polars._publish.schema import MORE, TOP, Question
 from dp_polars._release import shares
 from dp_polars.analysis import dropped, synthetic
 
@@ -215,116 +216,9 @@ _SHARES = tuple(count * 1e-4 for count in (*_COUNTS[3:16], 1000, 1200, 1500, 200
 _USUAL = {"mean": 0.05, "sum": 0.05, "share": 0.05, "var": 0.25, "std": 0.4}
 # Ends that are further off are refused; sliders don't follow them.
 _FAR = 2.0**1000
-_K = 3
-
-
-class Question(NamedTuple):
-    """What is asked of a column, or of the rows themselves (None)."""
-
-    ask: str
-    column: str | None = None
-
-
-class _Kind(NamedTuple):
-    """A way to ask: how users read it, and of which columns."""
-
-    title: str
-    fits: Callable[[pl.DataType], bool] | None
-
-
-def _is_text_or_boolean(dtype: pl.DataType) -> bool:
-    return family(dtype) in ("text", "boolean")
-
-
-def _is_category(dtype: pl.DataType) -> bool:
-    return _is_text_or_boolean(dtype) or dtype.is_integer()
-
-
-def _has_median(dtype: pl.DataType) -> bool:
-    return family(dtype) is not None and not _is_text_or_boolean(dtype) and dtype != pl.Duration
-
-
-def _has_order(dtype: pl.DataType) -> bool:
-    return _has_median(dtype) and not isinstance(dtype, pl.Decimal) and not dtype.is_float()
-
-
-_KINDS = {
-    "n_people": _Kind("how many people", None),
-    "len": _Kind("how many rows", None),
-    "mode": _Kind("most common value", _is_category),
-    "value_counts": _Kind("how many have each value", _is_category),
-    "top_k": _Kind(f"top {_K} values", lambda dtype: _is_category(dtype) and dtype != pl.Boolean),
-    "first_above": _Kind("first value that many have", _has_order),
-    "median": _Kind("median", _has_median),
-    "quantile": _Kind("several quantiles", _has_median),
-    "mean": _Kind("mean", lambda dtype: dtype.is_numeric()),
-    "sum": _Kind("sum", lambda dtype: dtype.is_numeric()),
-    "var": _Kind("variance", lambda dtype: dtype.is_numeric()),
-    "std": _Kind("standard deviation", lambda dtype: dtype.is_numeric()),
-    "share": _Kind("share that is true", lambda dtype: dtype == pl.Boolean),
-}
-
-
-def questions_of(schema: pl.Schema, unit: str | EllipsisType | None, keys: Collection[str] = ()) -> dict[str, Question]:
-    """Return all that can be asked of columns of these types, by how users read it.
-
-    Nothing is asked of `keys`, by which groups are made: all of a group has one value there.
-    """
-    asked = {
-        kind.title: Question(ask)
-        for ask, kind in _KINDS.items()
-        if kind.fits is None and not (unit is None and ask == "n_people")
-    }
-    for name, dtype in schema.items():
-        if name == unit or name in keys:
-            continue
-        fitting = ((ask, kind) for ask, kind in _KINDS.items() if kind.fits is not None and kind.fits(dtype))
-        asked |= {f"{name}: {kind.title}": Question(ask, name) for ask, kind in fitting}
-    return asked
-
-
-class More(NamedTuple):
-    """A further text that some questions need: what its field is called, what stands in it at first, and an example."""
-
-    title: str
-    first: str
-    example: str
-    asks: Collection[str]
-
-
-MORE = {
-    "quantiles": More("Quantiles of", "0.25, 0.5, 0.75", "0.25, 0.5, 0.75", ("quantile",)),
-    "threshold": More("How many people make a value the first one, of", "100", "100", ("first_above",)),
-    "weights": More("Weights (none: each person counts once) of", "", "days up to 60", ("mode", "top_k")),
-}
 # What the package calls what is wrong there.
 _SAID_OF = {"alpha": "quantiles", "threshold": "threshold", "weights": "weights", "max_weight": "weights"}
 _OF_ENDS = ("mean", "sum", "var", "std")
-
-
-def more_of(questions: Iterable[Question]) -> list[tuple[str, str]]:
-    """Return which further texts questions need: the kind, and the column."""
-    asked = [question for question in questions if question.column is not None]
-    found = ((kind, q.column) for q in asked for kind, more in MORE.items() if q.ask in more.asks)
-    return list(dict.fromkeys(found))  # type: ignore[arg-type]  # no None among the columns
-
-
-def months_of(schema: pl.Schema) -> dict[str, str]:
-    """Return the columns of months that can be made of a schema's, each with the one it is made of."""
-    dated = [name for name, dtype in schema.items() if isinstance(dtype, (pl.Date, pl.Datetime))]
-    return {f"{name}_month": name for name in dated if f"{name}_month" not in schema}
-
-
-def usual_questions(asked: Mapping[str, Question], before: Iterable[str] = ()) -> list[str]:
-    """Return which questions are picked at first: those that were before, or how many people or rows there are."""
-    return [title for title in before if title in asked] or list(asked)[:1]
-
-
-def own_values(dtype: pl.DataType) -> str:
-    """Return the public values that a type names by itself, one a line."""
-    if isinstance(dtype, pl.Enum):
-        return "\n".join(dtype.categories)
-    return "false\ntrue" if dtype == pl.Boolean else ""
 
 
 @dataclass(frozen=True)
@@ -410,7 +304,7 @@ class Plan:
                 named |= {} if step is None else {"step": step}
             else:
                 values = several(text, dtype)
-                plain += [min(_K, size_of(public(values))) or 1] if ask == "top_k" else []
+                plain += [min(TOP, size_of(public(values))) or 1] if ask == "top_k" else []
                 plain += [self._quantiles(column)] if ask == "quantile" else []
                 plain += [values]
             if ask == "first_above":

@@ -1,4 +1,4 @@
-"""What the planner reads of a file: the names and types of its columns, from its footer, and nothing else."""
+"""What the planner reads of a file, the names and types of its columns and no more, and what can be asked of them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import os
 import re
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
+from dp_polars._base.column_types import family
+
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+    from types import EllipsisType
     from typing import BinaryIO
 
 
@@ -115,3 +119,113 @@ def likely_unit(schema: pl.Schema) -> str | None:
     ]
     found = (name for pattern in _LIKELY for name in names if pattern.fullmatch(name.lower()))
     return next(found, None)
+
+
+# How many values a top has.
+TOP = 3
+
+
+class Question(NamedTuple):
+    """What is asked of a column, or of the rows themselves (None)."""
+
+    ask: str
+    column: str | None = None
+
+
+class _Kind(NamedTuple):
+    """A way to ask: how users read it, and of which columns."""
+
+    title: str
+    fits: Callable[[pl.DataType], bool] | None
+
+
+def _is_text_or_boolean(dtype: pl.DataType) -> bool:
+    return family(dtype) in ("text", "boolean")
+
+
+def _is_category(dtype: pl.DataType) -> bool:
+    return _is_text_or_boolean(dtype) or dtype.is_integer()
+
+
+def _has_median(dtype: pl.DataType) -> bool:
+    return family(dtype) is not None and not _is_text_or_boolean(dtype) and dtype != pl.Duration
+
+
+def _has_order(dtype: pl.DataType) -> bool:
+    return _has_median(dtype) and not isinstance(dtype, pl.Decimal) and not dtype.is_float()
+
+
+_KINDS = {
+    "n_people": _Kind("how many people", None),
+    "len": _Kind("how many rows", None),
+    "mode": _Kind("most common value", _is_category),
+    "value_counts": _Kind("how many have each value", _is_category),
+    "top_k": _Kind(f"top {TOP} values", lambda dtype: _is_category(dtype) and dtype != pl.Boolean),
+    "first_above": _Kind("first value that many have", _has_order),
+    "median": _Kind("median", _has_median),
+    "quantile": _Kind("several quantiles", _has_median),
+    "mean": _Kind("mean", lambda dtype: dtype.is_numeric()),
+    "sum": _Kind("sum", lambda dtype: dtype.is_numeric()),
+    "var": _Kind("variance", lambda dtype: dtype.is_numeric()),
+    "std": _Kind("standard deviation", lambda dtype: dtype.is_numeric()),
+    "share": _Kind("share that is true", lambda dtype: dtype == pl.Boolean),
+}
+
+
+def questions_of(schema: pl.Schema, unit: str | EllipsisType | None, keys: Collection[str] = ()) -> dict[str, Question]:
+    """Return all that can be asked of columns of these types, by how users read it.
+
+    Nothing is asked of `keys`, by which groups are made: all of a group has one value there.
+    """
+    asked = {
+        kind.title: Question(ask)
+        for ask, kind in _KINDS.items()
+        if kind.fits is None and not (unit is None and ask == "n_people")
+    }
+    for name, dtype in schema.items():
+        if name == unit or name in keys:
+            continue
+        fitting = ((ask, kind) for ask, kind in _KINDS.items() if kind.fits is not None and kind.fits(dtype))
+        asked |= {f"{name}: {kind.title}": Question(ask, name) for ask, kind in fitting}
+    return asked
+
+
+class More(NamedTuple):
+    """A further text that some questions need: what its field is called, what stands in it at first, and an example."""
+
+    title: str
+    first: str
+    example: str
+    asks: Collection[str]
+
+
+MORE = {
+    "quantiles": More("Quantiles of", "0.25, 0.5, 0.75", "0.25, 0.5, 0.75", ("quantile",)),
+    "threshold": More("How many people make a value the first one, of", "100", "100", ("first_above",)),
+    "weights": More("Weights (none: each person counts once) of", "", "days up to 60", ("mode", "top_k")),
+}
+
+
+def more_of(questions: Iterable[Question]) -> list[tuple[str, str]]:
+    """Return which further texts questions need: the kind, and the column."""
+    asked = [question for question in questions if question.column is not None]
+    found = ((kind, q.column) for q in asked for kind, more in MORE.items() if q.ask in more.asks)
+    return list(dict.fromkeys(found))  # type: ignore[arg-type]  # no None among the columns
+
+
+def months_of(schema: pl.Schema) -> dict[str, str]:
+    """Return the columns of months that can be made of a schema's, each with the one it is made of."""
+    dated = [name for name, dtype in schema.items() if isinstance(dtype, (pl.Date, pl.Datetime))]
+    return {f"{name}_month": name for name in dated if f"{name}_month" not in schema}
+
+
+def usual_questions(asked: Mapping[str, Question], before: Iterable[str] = ()) -> list[str]:
+    """Return which questions are picked at first: those that were before, or how many people or rows there are."""
+    return [title for title in before if title in asked] or list(asked)[:1]
+
+
+def own_values(dtype: pl.DataType) -> str:
+    """Return the public values that a type names by itself, one a line."""
+    if isinstance(dtype, pl.Enum):
+        return "\n".join(dtype.categories)
+    return "false\ntrue" if dtype == pl.Boolean else ""

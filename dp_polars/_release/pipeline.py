@@ -16,9 +16,10 @@ from dp_polars._base.numbers import given, kind_of_frame, one_of, plural
 from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._steps.gate import adds_floats, fitting, one_output_each, refuse_patterns, row_by_row
 from dp_polars._steps.nodes import is_opaque, parts_of
-from dp_polars._steps.person_gate import TakenApart, looks_at_people, of_groups, over_people
-from dp_polars._steps.person_rules import refuse_company
+from dp_polars._steps.person_gate import looks_at_people, of_groups, over_people
+from dp_polars._steps.person_rules import TakenApart
 from dp_polars._steps.polars_rows import by_name, is_a_person
+from dp_polars._steps.trials import refuse_company
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager, suppress
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from polars.exceptions import ComputeError, PolarsError
 
 from dp_polars._steps import nodes, rewriting, rules, trials
-from dp_polars._steps.nodes import SETS, names, written
+from dp_polars._steps.nodes import SETS, Tree, names, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from dp_polars._steps.nodes import ExprNode
     from dp_polars._steps.rules import Rule
 
-
-Tree: TypeAlias = Any  # an expression as JSON
 
 # Functions of a list's own elements by the types that they take, and whether they give one value for each element, for
 # some, or one. Sums of floats are rounded by their order, and those of Decimals overflow.

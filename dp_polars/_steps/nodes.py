@@ -7,7 +7,7 @@ import json
 import re
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import polars as pl
 from polars.exceptions import ComputeError
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from polars._typing import PolarsDataType
     from polars.datatypes import DataTypeClass
 
+
+Tree: TypeAlias = Any  # an expression as JSON
 
 TESTED = ("1.36.1", "2.1.x")
 _NEWEST = (2, 1)
@@ -228,6 +230,28 @@ def _method_of_lists(evaluation: object, variant: str) -> str:
 def without_nan(tree: object) -> pl.Expr:
     """Return the expression that JSON stands for, with 0 where JSON could not hold a NaN or an infinity."""
     return _parse(re.sub(r'\{"Float(16|32|64|)": null\}', r'{"Float\1": 0.0}', json.dumps(tree)))
+
+
+def of_kind(tree: Tree, kind: str) -> Iterator[Tree]:
+    """Yield what the nodes of a kind hold: of "Column" the names."""
+    if isinstance(tree, dict):
+        if kind in tree:
+            yield tree[kind]
+        tree = [] if "Literal" in tree else list(tree.values())
+    if isinstance(tree, list):
+        for value in tree:
+            yield from of_kind(value, kind)
+
+
+def changed(tree: Tree, kind: str, change: Callable[[Tree], Tree]) -> Tree:
+    """Return a serialized expression in which each node of a kind, but for those within such a one, is changed."""
+    if isinstance(tree, list):
+        return [changed(value, kind, change) for value in tree]
+    if not isinstance(tree, dict) or "Literal" in tree:
+        return tree
+    if kind in tree:
+        return change(tree[kind])
+    return {key: changed(value, kind, change) for key, value in tree.items()}
 
 
 def _parse(text: str) -> pl.Expr:

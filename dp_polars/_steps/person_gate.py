@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import polars as pl
 from polars.exceptions import ComputeError
@@ -20,19 +20,28 @@ from polars.exceptions import ComputeError
 from dp_polars._base.column_types import as_arguments
 from dp_polars._base.column_types import shown as shown_unit
 from dp_polars._steps import nodes, person_rules, trials, whole_numbers
-from dp_polars._steps.gate import adds_floats, fitting, in_full, row_by_row, shown
-from dp_polars._steps.nodes import FUNCTIONS, ExprNode, is_opaque
+from dp_polars._steps.gate import fitting, in_full, row_by_row
+from dp_polars._steps.nodes import FUNCTIONS, ExprNode, Tree, is_opaque
+from dp_polars._steps.person_rules import (
+    Group,
+    PersonColumns,
+    SortKeys,
+    TakenApart,
+    Value,
+    column_of,
+    has_order,
+    over,
+    step_named,
+)
 from dp_polars._steps.rewriting import SPELLINGS, filled
 from dp_polars._steps.whole_numbers import nested_of_one_kind, of_one_kind
 
 if TYPE_CHECKING:
-    from polars._typing import PolarsDataType, QuantileMethod
+    from polars._typing import PolarsDataType
 
     from dp_polars._base.column_types import PrivacyUnit
-    from dp_polars._steps.rules import Rule
 
 
-Tree: TypeAlias = Any  # an expression as JSON
 # Returns a serialized function of another column.
 _Of: TypeAlias = Callable[[Tree], Tree]
 
@@ -40,91 +49,10 @@ _Of: TypeAlias = Callable[[Tree], Tree]
 # does not look at that; there a comparison in a descending group has its nulls elsewhere by other rows.
 IS_POLARS_1 = pl.__version__.startswith("1.")
 _FLAGS = ("descending", "nulls_last")
-_FOLLOW_ORDER = (
-    '"ArgMax"',
-    '"ArgMin"',
-    '"TopK"',
-    '"MaxBy"',
-    '"MinBy"',
-    '"IsFirstDistinct"',
-    '"IsLastDistinct"',
-    '"RLEID"',
-    '"PctChange"',
-    '"Ordinal"',
-)
-_MICROSECONDS_PER_DAY = 86_400 * 10**6
 _ENDS = {} if IS_POLARS_1 else {"arg_max": pl.Expr.max, "arg_min": pl.Expr.min}
 
 
-@dataclass(frozen=True)
-class _SortKeys:
-    """Columns that rows are sorted by, and how."""
-
-    columns: tuple[str, ...]
-    descending: tuple[bool, ...]
-    nulls_last: tuple[bool, ...]
-
-
-_ANY_ORDER = _SortKeys((), (), ())
-
-
-@dataclass(frozen=True)
-class _Value:
-    """A part of an expression, on columns that hold what the functions in it give.
-
-    `is_one`: there is one value for each person. `order` is the one in which the rows stand, if any; `along`: what a
-    row has follows from that, too. `where` is the column that says which rows there are, if not all.
-    """
-
-    tree: Tree
-    is_one: bool = True
-    order: _SortKeys | None = None
-    along: bool = False
-    where: str | None = None
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Rows that one function sees: by which columns, in which order, and whether one row comes out for all of them."""
-
-    keys: tuple[str, ...]
-    constant: frozenset[str]
-    order: _SortKeys | None = None
-    is_row: bool = False
-
-
-@dataclass
-class TakenApart:
-    """Expressions taken apart.
-
-    `rows` are the columns of the frame whose equal values are made the same to the bit, also in the rows that go on.
-    `levels` are columns to make first, each on those before it. `finals` are one value for each group, `late` what
-    comes of them; `outputs` what is left, row by row. `temporary` are the columns that were made.
-    """
-
-    rows: list[pl.Expr] = field(default_factory=list)
-    number: str = ""  # of each row: any, but no two rows have one
-    levels: list[list[pl.Expr]] = field(default_factory=list)
-    finals: list[pl.Expr] = field(default_factory=list)
-    late: list[pl.Expr] = field(default_factory=list)
-    outputs: list[pl.Expr] = field(default_factory=list)
-    temporary: list[str] = field(default_factory=list)
-    adds_floats: bool = False
-
-    def before(self, rows: pl.LazyFrame) -> pl.LazyFrame:
-        """Return the rows with the columns that are made first."""
-        rows = rows.with_columns(self.rows) if self.rows else rows
-        rows = rows.with_row_index(self.number) if self.number else rows
-        for level in self.levels:
-            rows = rows.with_columns(level)
-        return rows
-
-    def groups(self, rows: pl.LazyFrame, keys: Sequence[str]) -> pl.LazyFrame:
-        """Return one row for each group, with what the outputs are made of."""
-        groups = self.before(rows).group_by(keys).agg(self.finals)
-        for expr in self.late:
-            groups = groups.with_columns(expr)
-        return groups
+_ANY_ORDER = SortKeys((), (), ())
 
 
 class _AgainError(Exception):
@@ -203,7 +131,7 @@ def of_groups(
         if floats:
             apart.taken.levels.append(floats)
             apart.after |= dict.fromkeys((expr.meta.output_name() for expr in floats), 1)
-        group = _Group(tuple(keys), frozenset(keys), is_row=True)
+        group = Group(tuple(keys), frozenset(keys), is_row=True)
         outputs, taken = [], list(keys)
         for tree, names in read:
             for single, name in apart.single(tree, names):
@@ -221,21 +149,14 @@ def of_groups(
     return _taken(make, schema, unit, call)
 
 
-class _Apart:
+class _Apart(PersonColumns):
     """Takes the expressions of one step apart."""
 
     def __init__(self, schema: pl.Schema, unit: PrivacyUnit | None, call: str, needs: frozenset[str]) -> None:
-        self.columns, self.unit, self.call, self.needs = schema, unit, call, needs
-        self.schema: dict[str, PolarsDataType] = dict(schema)
-        self.taken = TakenApart()
-        self.finals: list[str] = []
+        super().__init__(schema, unit, call)
+        self.needs = needs
         self.behind: list[str] = []  # the columns that go behind each order, so that rows that tie are the same
         self.follows_order = False  # whether a column was made that follows an order
-        self.after: dict[str, int] = {}  # column -> after how many levels it is there
-        self.found: dict[str, str] = {}  # what was made -> its column
-        self.prefix = "of a person "
-        while any(name.startswith(self.prefix) for name in schema):
-            self.prefix += "and "
 
     # --- Orders in which rows tie only if they are the same
 
@@ -245,7 +166,7 @@ class _Apart:
         For one value of each person these are the columns that are read; for a value of each row all of the frame, as
         a later step may read any. Rows that tie in an order that ends with them are the same in all that is read.
         """
-        ordered = [tree for tree in trees if _has_order(tree)]
+        ordered = [tree for tree in trees if has_order(tree)]
         read = {name for tree in ordered for name in _names_in(tree)}
         self.behind = [name for name in self.columns if name in read or "all columns" in self.needs]
         kinds = ((name, nested_of_one_kind(name, self.columns[name])) for name in self.behind)
@@ -253,19 +174,12 @@ class _Apart:
         if "numbers" in self.needs:
             self.taken.number = self.place("UInt32")
 
-    def place(self, kind: str) -> str:
-        """Return the name of a column that is made of the rows as they are."""
-        name = f"{self.prefix}{len(self.schema)}"
-        self.schema[name] = getattr(pl, kind)()
-        self.taken.temporary.append(name)
-        return name
-
     def need(self, what: str) -> None:
         """Begin again, if this was not known to be needed."""
         if what not in self.needs:
             raise _AgainError(what)
 
-    def whole_order(self, order: _SortKeys, step: str, group: _Group, *, along: bool) -> _SortKeys:
+    def whole_order(self, order: SortKeys, step: str, group: Group, *, along: bool) -> SortKeys:
         """Return an order in which rows tie only if they are the same in all that is read.
 
         Several values that follow an order must find rows that are the same in one and the same order: that of their
@@ -278,16 +192,16 @@ class _Apart:
             further += [self.taken.number] if self.taken.number else []
         further = [name for name in further if name not in order.columns]
         down, last = ((flags[:1] or (False,)) * len(further) for flags in (order.descending, order.nulls_last))
-        return _SortKeys((*order.columns, *further), order.descending + down, order.nulls_last + last)
+        return SortKeys((*order.columns, *further), order.descending + down, order.nulls_last + last)
 
-    def follow(self, expr: pl.Expr, value: _Value, name: str, group: _Group, *keys: str) -> str:
+    def follow(self, expr: pl.Expr, value: Value, name: str, group: Group, *keys: str) -> str:
         """Return the column of what has a value for each row that follows an order."""
         order = self.whole_order(value.order or _ANY_ORDER, name, group, along=True)
         keys = (*self.keys_of(value, group), *keys)
         self.follows_order = True
-        return self.make(_over(expr, keys, self.one_way(order, value, group, keys)))
+        return self.make(over(expr, keys, self.one_way(order, value, group, keys)))
 
-    def one_way(self, order: _SortKeys, value: _Value, group: _Group, keys: tuple[str, ...]) -> _SortKeys:
+    def one_way(self, order: SortKeys, value: Value, group: Group, keys: tuple[str, ...]) -> SortKeys:
         """Return an order of a value, by ranks if it has several directions."""
         ways = {*zip(order.descending, order.nulls_last, strict=True)}
         # On Polars 1 a window of several columns has nulls elsewhere than one of a single column, and than `sort_by`.
@@ -299,13 +213,13 @@ class _Apart:
             rank = self.make(pl.col(name).rank("dense", descending=down).over(keys))
             ranks.append(self.make(pl.col(rank).fill_null(2**32 - 1 if last else 0)))
         flags = (False,) * len(ranks)
-        return _SortKeys(tuple(ranks), flags, flags)
+        return SortKeys(tuple(ranks), flags, flags)
 
     def in_order(self, name: str, step: str) -> str:
         """Return the column that values of this one are compared by: of Categoricals, their texts."""
         dtype = self.schema.get(name, pl.Null())
         if not whole_numbers.has_order(dtype):
-            self.refuse(person_rules.NO_ORDER_OF_VALUES, _named(step), f" ({name!r} of {dtype})")
+            self.refuse(person_rules.NO_ORDER_OF_VALUES, step_named(step), f" ({name!r} of {dtype})")
         by = whole_numbers.compared(name, dtype)
         return name if by.meta.is_column() else self.make(by)
 
@@ -320,16 +234,16 @@ class _Apart:
             raise
         if trials.apart(tree) != tree:
             # The step is tried as it is, and that must not add to the Categories of the private rows.
-            self.refuse(person_rules.NAMES_CATEGORIES, _named("cast"))
+            self.refuse(person_rules.NAMES_CATEGORIES, step_named("cast"))
         apart = {name: trials.apart_type(dtype) for name, dtype in self.columns.items()}
         among = pl.LazyFrame(schema={name: apart[name] for name in names})
         with fitting(self.call):
-            tree = _each(tree, "Selector", lambda selector: _by_name(among, selector))
+            tree = nodes.changed(tree, "Selector", lambda selector: _by_name(among, selector))
             return tree, pl.LazyFrame(schema=apart).select(nodes.without_nan(tree)).collect_schema().names()
 
     def single(self, tree: Tree, names: Sequence[str]) -> Iterator[tuple[Tree, str]]:
         """Yield the expressions of one output each, and the names of these."""
-        selected = [node["ByName"]["names"] for node in _nodes(tree, "Selector")]
+        selected = [node["ByName"]["names"] for node in nodes.of_kind(tree, "Selector")]
         if any(len(columns) not in {1, len(names)} for columns in selected) or (len(names) > 1 and not selected):
             msg = (
                 f"{self.call}: an expression about the rows of one person must have as many outputs as its selectors "
@@ -337,7 +251,7 @@ class _Apart:
             )
             raise ValueError(msg)
         for place, name in enumerate(names):
-            yield _each(tree, "Selector", partial(_column_at, place)), name
+            yield nodes.changed(tree, "Selector", partial(_column_at, place)), name
 
     def finish(self, outputs: Sequence[tuple[Tree, str]], schema: dict[str, PolarsDataType]) -> None:
         """Prove what is left of the outputs, row by row."""
@@ -372,7 +286,7 @@ class _Apart:
 
     def windows(self, tree: Tree) -> Tree:
         """Return an expression of one value for each row, with a column in place of each window's functions."""
-        return _each(self.with_names(tree), "Over", self.window)
+        return nodes.changed(self.with_names(tree), "Over", self.window)
 
     def with_names(self, tree: Tree) -> Tree:
         """Return an expression in which the fields of structs have names of their own, whatever their inputs become."""
@@ -390,22 +304,22 @@ class _Apart:
 
     def window(self, node: Tree) -> Tree:
         if node["mapping"] != "GroupsToRows":
-            self.refuse(person_rules.NOT_BY_ROWS, _named("over"))
+            self.refuse(person_rules.NOT_BY_ROWS, step_named("over"))
         keys = [self.key_of(key) for key in node["partition_by"] if not (isinstance(key, dict) and "Literal" in key)]
         self.check_keys(keys)
         floats = {name for name in keys if self.schema[name].is_float()}
         columns = tuple(self.make(of_one_kind(name, self.schema[name])) if name in floats else name for name in keys)
-        group = _Group(columns, frozenset(keys) - floats)
+        group = Group(columns, frozenset(keys) - floats)
         order = None if node["order_by"] is None else self.order_of_window(*node["order_by"], group=group)
         group = replace(group, order=order)
         value = self.lower(node["function"], group)
         if not value.is_one and (value.order != order or value.where is not None):
-            self.refuse(person_rules.SORTED_ROWS, _named("sort_by"))
+            self.refuse(person_rules.SORTED_ROWS, step_named("sort_by"))
         if value.along:
             self.need("all columns")
         return value.tree
 
-    def order_of_window(self, by: Tree, options: Tree, *, group: _Group) -> _SortKeys:
+    def order_of_window(self, by: Tree, options: Tree, *, group: Group) -> SortKeys:
         """Return the order of a window; Polars has several columns as one."""
         columns, descending, last = [by], [options["descending"]], [options["nulls_last"]]
         match by:
@@ -416,17 +330,17 @@ class _Apart:
         return self.order(columns, (descending, last), "over", group)
 
     def order(
-        self, columns: Sequence[Tree], flags: Sequence[list[bool]], step: str, group: _Group, where: str | None = None
-    ) -> _SortKeys:
+        self, columns: Sequence[Tree], flags: Sequence[list[bool]], step: str, group: Group, where: str | None = None
+    ) -> SortKeys:
         """Return an order by these columns, or by expressions, of the rows that there are."""
         names = []
         for tree in columns:
             by = self.lower(tree, replace(group, order=None, is_row=False), inside=True)
             if by.order is not None or (not by.is_one and by.where != where):
-                self.refuse(person_rules.MIXED_ORDERS, _named(step))
+                self.refuse(person_rules.MIXED_ORDERS, step_named(step))
             names.append(self.in_order(self.column(by), step))
         several = len(names)
-        return _SortKeys(tuple(names), *((tuple(given) * several)[:several] for given in flags))
+        return SortKeys(tuple(names), *((tuple(given) * several)[:several] for given in flags))
 
     def key_of(self, tree: Tree) -> str:
         """Return the column of a window's key; of an expression, one that is made, whatever it is named."""
@@ -435,29 +349,26 @@ class _Apart:
                 return name
         return self.make(row_by_row(in_full(tree, self.call), self.columns, self.call))
 
-    def refuse(self, rule: Rule, step: ExprNode, details: str = "") -> NoReturn:
-        raise ValueError(rule.message(self.call, shown(step), details))
-
     # --- One expression of one group
 
-    def of_group(self, tree: Tree, group: _Group) -> Tree:
+    def of_group(self, tree: Tree, group: Group) -> Tree:
         """Return an output of a group: one value, or a list of values in an order."""
         value = self.lower(tree, group)
         if value.is_one:
             return value.tree
         if value.order is None:
-            self.refuse(person_rules.SEVERAL, _named("a group's expression"))
+            self.refuse(person_rules.SEVERAL, step_named("a group's expression"))
         return {"Column": self.final(self.in_its_order(value, "sort_by", group))}
 
-    def lower(self, tree: Tree, group: _Group, *, inside: bool = False) -> _Value:
+    def lower(self, tree: Tree, group: Group, *, inside: bool = False) -> Value:
         """Return an expression on columns in place of its functions of a group; `inside` one of them."""
         match tree:
             case {"Column": str(name)} if name in group.constant:
-                return _Value(tree, is_one=not inside, order=group.order if inside else None)
+                return Value(tree, is_one=not inside, order=group.order if inside else None)
             case {"Column": str()}:
-                return _Value(tree, is_one=False, order=group.order)
+                return Value(tree, is_one=False, order=group.order)
             case {"Literal": _}:
-                return _Value(tree)
+                return Value(tree)
             case {"Alias": [value, _]} | {"KeepName": value} | {"RenameAlias": {"expr": value}}:
                 return self.lower(value, group, inside=inside)
             case {"Sort": {"expr": value, "options": options}}:
@@ -492,7 +403,7 @@ class _Apart:
                 name, parameters = nodes.function_of(function)
                 if name in person_rules.IN_OTHER_WORDS:
                     if self.lower(inputs[0], group, inside=True).order is None:
-                        self.refuse(person_rules.NO_ORDER, _named(name))
+                        self.refuse(person_rules.NO_ORDER, step_named(name))
                     words = person_rules.IN_OTHER_WORDS[name](*(pl.col(f"{n}") for n in range(len(inputs))))
                     return self.lower(filled(words, inputs), group, inside=inside)
                 if name in person_rules.SHORTER:
@@ -511,15 +422,15 @@ class _Apart:
             case {"Cast": {"expr": value}} | {"Eval": {"expr": value}}:
                 return self.combined(tree, [value], group, inside=inside)
         kind = tree if isinstance(tree, str) else str(next(iter(tree)))
-        return self.refuse_function(_named(nodes.function_name(kind)))
+        return self.refuse_function(step_named(nodes.function_name(kind)))
 
     def output_name(self, tree: Tree) -> str:
         """Return how the output of an expression is named."""
         return in_full(tree, self.call).meta.output_name()
 
     def combined(
-        self, tree: Tree, inputs: Sequence[Tree], group: _Group, *, inside: bool, names: Sequence[str] = ()
-    ) -> _Value:
+        self, tree: Tree, inputs: Sequence[Tree], group: Group, *, inside: bool, names: Sequence[str] = ()
+    ) -> Value:
         """Return a step that looks at each row alone, or at what each person has; the row gate proves it later.
 
         `names` are those of the inputs, where they matter: a struct's fields are named like them.
@@ -527,51 +438,51 @@ class _Apart:
         values = [self.lower(value, group, inside=inside) for value in inputs]
         rows = [value for value in values if not value.is_one]
         if len({(value.order, value.where) for value in rows}) > 1:
-            self.refuse(person_rules.MIXED_ORDERS, _named("a group's expression"))
-        first = rows[0] if rows else _Value(None)
+            self.refuse(person_rules.MIXED_ORDERS, step_named("a group's expression"))
+        first = rows[0] if rows else Value(None)
         trees = [value.tree for value in values]
         named = [{"Alias": list(pair)} for pair in zip(trees, names, strict=True)] if names else trees
         written = trials.with_inputs(tree, named)
-        return _Value(written, not rows, first.order, any(value.along for value in rows), first.where)
+        return Value(written, not rows, first.order, any(value.along for value in rows), first.where)
 
-    def sorted(self, tree: Tree, by: Sequence[Tree] | None, options: Tree, group: _Group) -> _Value:
+    def sorted(self, tree: Tree, by: Sequence[Tree] | None, options: Tree, group: Group) -> Value:
         """Return the rows in an order of their own."""
-        value, step = self.lower(tree, group, inside=True), _named("sort" if by is None else "sort_by")
+        value, step = self.lower(tree, group, inside=True), step_named("sort" if by is None else "sort_by")
         if value.order is not None and by is not None:
             self.refuse(person_rules.MIXED_ORDERS, step)
         if value.is_one:
             self.refuse(person_rules.ONE_ALREADY, step)
         if by is None:  # in another order they may have stood before
-            order = _SortKeys((self.in_order(self.column(value), step.name),), *((options[flag],) for flag in _FLAGS))
+            order = SortKeys((self.in_order(self.column(value), step.name),), *((options[flag],) for flag in _FLAGS))
         else:
             order = self.order(by, [options[flag] for flag in _FLAGS], step.name, group, value.where)
         return replace(value, order=order)
 
     # --- Some of a person's rows
 
-    def filtered(self, tree: Tree, condition: Tree, group: _Group) -> _Value:
+    def filtered(self, tree: Tree, condition: Tree, group: Group) -> Value:
         """Return the rows for which a condition holds."""
         value, holds = (self.lower(part, group, inside=True) for part in (tree, condition))
         if value.is_one:
-            self.refuse(person_rules.ONE_ALREADY, _named("filter"))
+            self.refuse(person_rules.ONE_ALREADY, step_named("filter"))
         if not holds.is_one and (holds.order, holds.where) != (value.order, value.where):
-            self.refuse(person_rules.MIXED_ORDERS, _named("filter"))
+            self.refuse(person_rules.MIXED_ORDERS, step_named("filter"))
         column = self.column(holds)
         if self.schema[column] not in {pl.Boolean, pl.Null}:
-            self.refuse(person_rules.NO_CONDITION, _named("filter"), f" (by {self.schema[column]})")
+            self.refuse(person_rules.NO_CONDITION, step_named("filter"), f" (by {self.schema[column]})")
         return self.some(value, pl.col(column).cast(pl.Boolean), along=holds.along)
 
-    def some(self, value: _Value, holds: pl.Expr, *, along: bool = False) -> _Value:
+    def some(self, value: Value, holds: pl.Expr, *, along: bool = False) -> Value:
         """Return those of a value's rows for which a condition holds, too."""
         holds = holds.fill_null(value=False)
         where = self.make(holds if value.where is None else holds & pl.col(value.where))
         return replace(value, where=where, along=value.along or along)
 
-    def shorter(self, name: str, tree: Tree, group: _Group) -> _Value:
+    def shorter(self, name: str, tree: Tree, group: Group) -> Value:
         """Return the rows without nulls or NaN, one of equal values each, or the most frequent ones."""
         value = self.lower(tree, group, inside=True)
         if value.is_one:
-            self.refuse(person_rules.ONE_ALREADY, _named(name))
+            self.refuse(person_rules.ONE_ALREADY, step_named(name))
         column = pl.col(self.checked(name, value))
         if name == "drop_nulls":
             return self.some(value, column.is_not_null())
@@ -583,20 +494,20 @@ class _Apart:
         one = self.one_kind(column.meta.output_name())
         keys = (*self.keys_of(value, group), one)
         order = self.whole_order(_ANY_ORDER, name, group, along=False)
-        holds = pl.col(self.make(_over(pl.int_range(pl.len()), keys, order))) == 0
+        holds = pl.col(self.make(over(pl.int_range(pl.len()), keys, order))) == 0
         if name == "mode":
             number = self.make(pl.len().over(keys))
             holds &= pl.col(number) == pl.col(self.make(pl.col(number).max().over(self.keys_of(value, group))))
-        return self.some(_Value({"Column": one}, is_one=False, where=value.where), holds)
+        return self.some(Value({"Column": one}, is_one=False, where=value.where), holds)
 
-    def checked(self, name: str, value: _Value) -> str:
+    def checked(self, name: str, value: Value) -> str:
         """Return the column of a value that a function may be given."""
         column = self.column(value)
         of = ExprNode("column", "a column", (), lambda: [self.schema[column]])
         self.refuse_by_rule(ExprNode("function", name, (of,), list))
         return column
 
-    def sliced(self, tree: Tree, offset: int, length: int | None, group: _Group) -> _Value:
+    def sliced(self, tree: Tree, offset: int, length: int | None, group: Group) -> Value:
         """Return some of the rows in an order, by their place."""
         value = self.lower(tree, group, inside=True)
         place = self.place_of(value, "slice", group)
@@ -606,55 +517,55 @@ class _Apart:
         holds = place >= begin
         return self.some(value, holds if length is None else holds & (place < begin + length), along=True)
 
-    def place_of(self, value: _Value, name: str, group: _Group) -> pl.Expr:
+    def place_of(self, value: Value, name: str, group: Group) -> pl.Expr:
         """Return the place of each row in the order of a value, from 0 on."""
         if value.is_one:
-            self.refuse(person_rules.ONE_ALREADY, _named(name))
+            self.refuse(person_rules.ONE_ALREADY, step_named(name))
         if value.order is None:
-            self.refuse(person_rules.NO_ORDER, _named(name))
+            self.refuse(person_rules.NO_ORDER, step_named(name))
         return pl.col(self.follow(pl.int_range(pl.len()), value, name, group))
 
-    def numbers(self, tree: Tree, begin: Tree, end: Tree, group: _Group) -> _Value:
+    def numbers(self, tree: Tree, begin: Tree, end: Tree, group: Group) -> Value:
         """Return the numbers of the rows in the order of a window, from any number on."""
         first, rest = self.constant(begin, "range.int_range"), end
         match end:
             case {"BinaryExpr": {"left": "Len", "op": "Plus", "right": right}}:
                 first, rest = first - self.constant(right, "range.int_range"), "Len"
         if first != 0 or rest != "Len":
-            self.refuse_function(_named("range.int_range"))
+            self.refuse_function(step_named("range.int_range"))
         if group.order is None:
-            self.refuse(person_rules.NO_ORDER, _named("range.int_range"))
-        value = _Value(None, is_one=False, order=group.order)
+            self.refuse(person_rules.NO_ORDER, step_named("range.int_range"))
+        value = Value(None, is_one=False, order=group.order)
         return replace(
             value,
             tree={"Column": self.follow(in_full(tree, self.call), value, "range.int_range", group)},
             along=True,
         )
 
-    def got(self, tree: Tree, place: int, group: _Group, *, inside: bool) -> _Value:
+    def got(self, tree: Tree, place: int, group: Group, *, inside: bool) -> Value:
         """Return the value at a place of an order; null if there are fewer."""
         value = self.lower(tree, group, inside=True)
         if value.is_one:
-            self.refuse(person_rules.ONE_ALREADY, _named("gather"))
+            self.refuse(person_rules.ONE_ALREADY, step_named("gather"))
         if value.order is None:
-            self.refuse(person_rules.NO_ORDER, _named("gather"))
+            self.refuse(person_rules.NO_ORDER, step_named("gather"))
         return self.hold(self.in_its_order(value, "gather", group).slice(place, 1).first(), group, inside=inside)
 
-    def most(self, name: str, tree: Tree, by: Tree, group: _Group, *, inside: bool) -> _Value:
+    def most(self, name: str, tree: Tree, by: Tree, group: Group, *, inside: bool) -> Value:
         """Return the value where another one is largest or smallest; of several, the least in the order of rows."""
         value, other = (self.lower(part, group, inside=True) for part in (tree, by))
         if value.is_one or other.is_one:
-            self.refuse(person_rules.ONE_ALREADY, _named(name))
+            self.refuse(person_rules.ONE_ALREADY, step_named(name))
         if (other.order, other.where) != (value.order, value.where) or value.order is not None:
-            self.refuse(person_rules.MIXED_ORDERS, _named(name))
+            self.refuse(person_rules.MIXED_ORDERS, step_named(name))
         column = self.checked(name, other)
         if self.schema[column].is_float():
             column = self.one_kind(column, nan=None)
-        order = _SortKeys((column,), (name == "max_by",), (True,))
+        order = SortKeys((column,), (name == "max_by",), (True,))
         value = self.some(replace(value, order=order), pl.col(column).is_not_null())
         return self.hold(self.in_its_order(value, name, group).first(), group, inside=inside)
 
-    def in_its_order(self, value: _Value, name: str, group: _Group) -> pl.Expr:
+    def in_its_order(self, value: Value, name: str, group: Group) -> pl.Expr:
         """Return the rows of a value that there are, in its order."""
         column, order = pl.col(self.column(value)), value.order
         if value.where is not None:
@@ -666,30 +577,19 @@ class _Apart:
             return column
         nested = [name for name in whole.columns if self.schema[name].is_nested()]
         if IS_POLARS_1 and (nested or value.where is not None):
-            self.refuse(person_rules.ORDER_ON_POLARS_1, _named(name), f" ({nested or 'filtered'})")
+            self.refuse(person_rules.ORDER_ON_POLARS_1, step_named(name), f" ({nested or 'filtered'})")
         by: list[pl.Expr] = [pl.col(name) for name in whole.columns]
         if value.where is not None:
             by = [name.filter(pl.col(value.where)) for name in by]
         return column.sort_by(by, descending=list(whole.descending), nulls_last=list(whole.nulls_last))
 
-    def keys_of(self, value: _Value, group: _Group) -> tuple[str, ...]:
+    def keys_of(self, value: Value, group: Group) -> tuple[str, ...]:
         """Return the columns by which the rows of a value are told from those of others, and from those left out."""
         return group.keys if value.where is None else (*group.keys, value.where)
 
-    def constant(self, tree: Tree, name: str) -> Any:  # noqa: ANN401
-        """Return a number that is given as a constant."""
-        if any(True for kind in ("Column", "Selector") for _ in _nodes(tree, kind)):
-            self.refuse(person_rules.PARAMETERS, _named(name))
-        return pl.select(in_full(tree, self.call)).item()
-
-    def one_kind(self, column: str, nan: float | None = float("nan")) -> str:
-        """Return a column whose equal values are the same to the bit."""
-        dtype = self.schema[column]
-        return self.make(of_one_kind(column, dtype, nan)) if dtype.is_float() else column
-
     # --- Functions of a group
 
-    def aggregate(self, kind: str, of: Tree, group: _Group, *, inside: bool) -> _Value:
+    def aggregate(self, kind: str, of: Tree, group: Group, *, inside: bool) -> Value:
         """Return what Polars calls an aggregation."""
         name, parameters, more = nodes.function_name(kind), None, []
         place = next((place for place in ("input", "expr") if isinstance(of, dict) and place in of), None)
@@ -709,12 +609,12 @@ class _Apart:
         return self.function(name, [value, *more], parameters, write, group, inside=inside)
 
     def function(
-        self, name: str, inputs: Sequence[Tree], parameters: object, write: _Of, group: _Group, *, inside: bool
-    ) -> _Value:
+        self, name: str, inputs: Sequence[Tree], parameters: object, write: _Of, group: Group, *, inside: bool
+    ) -> Value:
         """Return the column that holds what a function of a group gives."""
         if name not in person_rules.TAKEN:
             self.refuse_function(ExprNode("unknown", name, (), list, parameters))
-        value = self.lower(inputs[0], group, inside=True) if inputs else _Value(None, is_one=False)
+        value = self.lower(inputs[0], group, inside=True) if inputs else Value(None, is_one=False)
         frame = pl.LazyFrame(schema=self.schema)
         more = [nodes.read(tree, frame) for tree in inputs[1:]]
         bare = ExprNode("function", name, (), list, parameters)
@@ -734,7 +634,7 @@ class _Apart:
             return self.of_order(name, column, write, value, group, inside=inside)
         return self.of_any_order(step, column, write, value, group, inside=inside)
 
-    def of_each_row(self, step: ExprNode, column: str, write: _Of, value: _Value, group: _Group) -> str:
+    def of_each_row(self, step: ExprNode, column: str, write: _Of, value: Value, group: Group) -> str:
         """Return the column of a function that has a value for each row."""
         name, keys = step.name, self.keys_of(value, group)
         if name in person_rules.OF_EQUAL:
@@ -753,7 +653,7 @@ class _Apart:
             return self.follow(self.written(name, kind, write), value, name, group)
         return self.make(self.written(name, self.one_kind(column, nan=None), write).over(keys))
 
-    def running_sum(self, column: str, write: _Of, value: _Value, group: _Group) -> str:
+    def running_sum(self, column: str, write: _Of, value: Value, group: Group) -> str:
         """Return the column of sums up to each row; null for all rows of a group in which a value is beyond."""
         dtype = self.schema[column]
         if not (dtype.is_float() or dtype.is_decimal()):
@@ -765,7 +665,7 @@ class _Apart:
         found = whole_numbers.sum_of(pl.col(total), dtype) if dtype.is_float() else pl.col(total)
         return self.unless_beyond(found, is_beyond, value, group)
 
-    def rolling(self, column: str, parameters: Any, write: _Of, value: _Value, group: _Group) -> str:  # noqa: ANN401
+    def rolling(self, column: str, parameters: Any, write: _Of, value: Value, group: Group) -> str:  # noqa: ANN401
         """Return the column of sums or means of the last rows up to each; null as in `running_sum`."""
         dtype, options = self.schema[column], parameters["options"]
         number, is_beyond = self.whole(column, is_sum=False)
@@ -785,14 +685,14 @@ class _Apart:
         found = pl.when(count >= options["min_periods"]).then(found.cast(planned, strict=False))
         return self.unless_beyond(found, is_beyond, value, group)
 
-    def unless_beyond(self, found: pl.Expr, is_beyond: str | None, value: _Value, group: _Group) -> str:
+    def unless_beyond(self, found: pl.Expr, is_beyond: str | None, value: Value, group: Group) -> str:
         """Return the column of what is found; null for all rows of a group in which a value is beyond."""
         if is_beyond is None:
             return self.make(found)
         any_beyond = pl.col(self.make(pl.col(is_beyond).any().over(self.keys_of(value, group))))
         return self.make(pl.when(any_beyond.not_()).then(found))
 
-    def of_order(self, name: str, column: str, write: _Of, value: _Value, group: _Group, *, inside: bool) -> _Value:
+    def of_order(self, name: str, column: str, write: _Of, value: Value, group: Group, *, inside: bool) -> Value:
         """Return a function that follows an order and has one value."""
         if name in _ENDS and (self.schema[column].is_float() or value.where is not None):
             column = self.one_kind(column, nan=None)
@@ -809,11 +709,11 @@ class _Apart:
             return self.hold(expr, group, inside=inside)
         order = self.whole_order(value.order or _ANY_ORDER, name, group, along=value.along)
         order = self.one_way(order, value, group, group.keys)
-        return _Value({"Column": self.make(_over(expr, group.keys, order))})
+        return Value({"Column": self.make(over(expr, group.keys, order))})
 
     def of_any_order(
-        self, step: ExprNode, column: str, write: _Of, value: _Value, group: _Group, *, inside: bool
-    ) -> _Value:
+        self, step: ExprNode, column: str, write: _Of, value: Value, group: Group, *, inside: bool
+    ) -> Value:
         """Return a function that has one value, whatever the order of the rows."""
         name, where = step.name, value.where
         if where is not None and name in {"len", "null_count", "has_nulls"}:
@@ -833,242 +733,35 @@ class _Apart:
             if name == "sum":
                 column, back = self.as_integers(column)
                 found = self.hold(self.written(name, column, write), group, inside=inside)
-                return found if back is None else self.then(_column(found).cast(back), group, inside=inside)
+                return found if back is None else self.then(column_of(found).cast(back), group, inside=inside)
             if name in {"max", "min", "n_unique"}:
                 column = self.one_kind(column, nan=float("nan") if name == "n_unique" else None)
         rows = pl.col(column) if where is None else pl.col(column).filter(pl.col(where))
         expr = in_full(write(json.loads(rows.meta.serialize(format="json"))), self.call)
         return self.hold(expr, group, inside=inside)
 
-    def as_integers(self, column: str) -> tuple[str, PolarsDataType | None]:
-        """Return integers that add up in any order, and the type that their sum has in the end, if another one."""
-        dtype = self.schema[column]
-        if dtype in {pl.Boolean, pl.Int64, pl.UInt64, pl.Int128}:
-            return column, None
-        return self.make(pl.col(column).cast(pl.Int64)), dtype if dtype == pl.Duration else None
-
-    def whole(self, column: str, *, is_sum: bool) -> tuple[str, str | None]:
-        """Return a column as whole numbers, and one that says what is beyond these, if anything may be."""
-        dtype, value = self.schema[column], pl.col(column)
-        is_beyond = whole_numbers.is_beyond(value, dtype)
-        self.taken.adds_floats |= dtype.is_float()
-        if is_sum and isinstance(dtype, pl.Decimal):
-            number = whole_numbers.decimals(value, dtype)
-        else:
-            number = whole_numbers.whole(value, dtype)
-        return self.make(number), None if is_beyond is None else self.make(is_beyond)
-
-    def added(self, name: str, column: str, parameters: Any, group: _Group, *, inside: bool) -> _Value:  # noqa: ANN401
-        """Return a sum, mean, variance or standard deviation, by whole numbers."""
-        dtype, instant = self.schema[column], None
-        if dtype.is_temporal():
-            instant = pl.Datetime("us") if dtype == pl.Date else dtype
-            scale = _MICROSECONDS_PER_DAY if dtype == pl.Date else 1
-            column = self.make(pl.col(column).to_physical().cast(pl.Int128) * scale)
-            dtype = pl.Int64()  # so far as what they may be is concerned
-            number, is_beyond = column, None
-        else:
-            number, is_beyond = self.whole(column, is_sum=name == "sum")
-        hold = partial(self.held, group=group, inside=inside)
-        total, count = hold(pl.col(number).sum()), hold(pl.col(number).count()) if name != "sum" else None
-        if count is None:
-            found = whole_numbers.sum_of(pl.col(total), dtype) if dtype.is_float() else pl.col(total)
-        elif name == "mean":
-            found = whole_numbers.mean_of(pl.col(total), pl.col(count), dtype)
-        else:
-            found = self.variance(number, dtype, parameters, group, hold)
-            found = found.sqrt() if name == "std" else found
-        if instant is not None:
-            found = found.cast(pl.Int64, strict=False).cast(instant)
-        if is_beyond is not None:
-            found = pl.when(pl.col(hold(pl.col(is_beyond).any())).not_()).then(found)
-        return self.then(found, group, inside=inside)
-
-    def variance(
-        self, number: str, dtype: PolarsDataType, ddof: int, group: _Group, hold: Callable[[pl.Expr], str]
-    ) -> pl.Expr:
-        """Return the variance of a column of whole numbers: by their distances from the mean."""
-        over, value = list(group.keys), pl.col(number)
-        total, count = (pl.col(self.make(of.over(over))) for of in (value.sum(), value.count()))
-        distance = self.make(value - whole_numbers.centre_of(total, count))
-        size = pl.col(self.make(pl.col(distance).abs()))
-        largest = pl.col(self.make(size.max().over(over)))
-        share = pl.col(self.make(whole_numbers.share_of(pl.col(distance), largest)))
-        square = pl.col(self.make(share * share))
-        squares, shares, size, count = (
-            pl.col(hold(expr)) for expr in (square.sum(), share.sum(), size.max(), value.count())
-        )
-        return whole_numbers.variance_of(squares, shares, size, count, ddof, dtype)
-
-    def middle(self, step: ExprNode, column: str, group: _Group, *, inside: bool) -> _Value:
-        """Return a quantile of floats, from two of them as they are, by one formula."""
-        dtype, method, share = self.schema[column], "Midpoint", 0.5
-        if step.name == "quantile":
-            method, share = step.parameters["method"], self.constant(step.inputs[1].tree, "quantile")
-        if dtype.is_decimal():
-            column, dtype = self.make(pl.col(column).cast(pl.Float64)), pl.Float64()
-        value = pl.col(self.one_kind(column))
-        hold = partial(self.held, group=group, inside=inside)
-        if method not in {"Midpoint", "Linear"}:
-            way = cast("QuantileMethod", method.lower())
-            return self.then(pl.col(hold(value.quantile(share, way))).cast(dtype), group, inside=inside)
-        low, high = (pl.col(hold(value.quantile(share, way))) for way in ("lower", "higher"))
-        part: pl.Expr | float = 0.5
-        if method == "Linear":
-            place = (pl.col(hold(value.count())).cast(pl.Float64) - 1) * share
-            part = place - place.floor()
-        between = pl.when(low == high).then(low).otherwise(low * (1 - part) + high * part)
-        return self.then(between.cast(dtype), group, inside=inside)
-
     def written(self, name: str, column: str, write: _Of) -> pl.Expr:
         if name in _ENDS:
             return (pl.col(column) == _ENDS[name](pl.col(column))).arg_true().first()
         return in_full(write({"Column": column}), self.call)
 
-    def hold(self, expr: pl.Expr, group: _Group, *, inside: bool) -> _Value:
-        """Return one value for each group."""
-        return _Value({"Column": self.held(expr, group=group, inside=inside)})
-
-    def held(self, expr: pl.Expr, *, group: _Group, inside: bool) -> str:
-        if group.is_row and not inside:
-            return self.final(expr)
-        return self.make(_over(expr, group.keys, None))
-
-    def then(self, expr: pl.Expr, group: _Group, *, inside: bool) -> _Value:
-        """Return what is computed from one value for each group, by expressions of our own."""
-        if not (group.is_row and not inside):
-            return _Value({"Column": self.make(expr)})
-        name = self.named(expr)
-        self.taken.late.append(expr.alias(name))
-        self.finals.append(name)
-        return _Value({"Column": name})
-
-    def refuse_function(self, step: ExprNode) -> NoReturn:
-        self.refuse_by_rule(step)
-        self.refuse(person_rules.UNKNOWN, step)
-
-    def refuse_by_rule(self, step: ExprNode) -> None:
-        for rule in person_rules.REFUSED:
-            if rule.refuses(step):
-                self.refuse(rule, step)
-
     # --- Columns that are made
-
-    def column(self, value: _Value) -> str:
-        """Return the column of a value; one that is made for it, if it is none."""
-        match value.tree:
-            case {"Column": str(name)}:
-                if name not in self.schema:
-                    row_by_row(pl.col(name), self.columns, self.call)  # which says that it is not there
-                return name
-        return self.make(self.row_by_row(value.tree, self.schema))
-
-    def row_by_row(self, tree: Tree, schema: dict[str, PolarsDataType]) -> pl.Expr:
-        """Return what the row gate makes of an expression on these columns."""
-        expr = in_full(tree, self.call)
-        self.taken.adds_floats |= adds_floats(expr, pl.Schema(schema), self.call)
-        return row_by_row(expr, pl.Schema(schema), self.call)
-
-    def make(self, expr: pl.Expr) -> str:
-        """Return the column that holds this expression of columns that there are."""
-        text = expr.meta.serialize(format="json")
-        if text not in self.found:
-            level = max((self.after.get(name, 0) for name in _nodes(json.loads(text), "Column")), default=0)
-            name = self.named(expr)
-            if level == len(self.taken.levels):
-                self.taken.levels.append([])
-            self.taken.levels[level].append(expr.alias(name))
-            self.after[name] = level + 1
-            self.taken.temporary.append(name)
-            self.found[text] = name
-        return self.found[text]
-
-    def final(self, expr: pl.Expr) -> str:
-        """Return the column that holds this function of a group."""
-        text = "final " + expr.meta.serialize(format="json")
-        if text not in self.found:
-            self.found[text] = self.named(expr, of_group=True)
-            self.taken.finals.append(expr.alias(self.found[text]))
-            self.finals.append(self.found[text])
-        return self.found[text]
-
-    def named(self, expr: pl.Expr, *, of_group: bool = False) -> str:
-        """Return a new name for a column, whose type is then known."""
-        name = f"{self.prefix}{len(self.schema)}"
-        with fitting(self.call):
-            # As of a group: a column is a list there.
-            (self.schema[name],) = self.types(expr, of_group=of_group)
-        return name
-
-    def types(self, expr: pl.Expr, *, of_group: bool) -> Sequence[PolarsDataType]:
-        frame = pl.LazyFrame(schema=self.schema)
-        if of_group:
-            return frame.group_by(pl.lit(0).alias("")).agg(expr.alias("of")).collect_schema().dtypes()[1:]
-        return frame.select(expr).collect_schema().dtypes()
-
-
-def _named(name: str) -> ExprNode:
-    """Return a step that is told by its name alone."""
-    return ExprNode("unknown", name, (), list)
-
-
-def _over(expr: pl.Expr, keys: Sequence[str], order: _SortKeys | None) -> pl.Expr:
-    if order is None or not order.columns:  # all rows are the same then
-        return expr.over(keys)
-    descending, nulls_last = order.descending[0], order.nulls_last[0]
-    return expr.over(keys, order_by=list(order.columns), descending=descending, nulls_last=nulls_last)
 
 
 def _of_function(more: Sequence[Tree], function: Tree) -> _Of:
     return lambda column: {"Function": {"input": [column, *more], "function": function}}
 
 
-def _has_order(tree: Tree) -> bool:
-    """Return whether an expression may follow an order of rows."""
-    kinds = ("Sort", "SortBy")
-    return (
-        any(True for kind in kinds for _ in _nodes(tree, kind))
-        or any(node["order_by"] is not None for node in _nodes(tree, "Over"))
-        or any(word in json.dumps(tree) for word in _FOLLOW_ORDER)
-    )
-
-
 def _names_in(tree: Tree) -> Iterator[str]:
-    yield from _nodes(tree, "Column")
-    for selector in _nodes(tree, "Selector"):
+    yield from nodes.of_kind(tree, "Column")
+    for selector in nodes.of_kind(tree, "Selector"):
         yield from selector["ByName"]["names"]
-
-
-def _column(value: _Value) -> pl.Expr:
-    return pl.col(value.tree["Column"])
-
-
-def _nodes(tree: Tree, kind: str) -> Iterator[Tree]:
-    """Yield what the nodes of a kind hold: of "Column" the names."""
-    if isinstance(tree, dict):
-        if kind in tree:
-            yield tree[kind]
-        tree = [] if "Literal" in tree else list(tree.values())
-    if isinstance(tree, list):
-        for value in tree:
-            yield from _nodes(value, kind)
 
 
 def _column_at(place: int, selector: Tree) -> Tree:
     """Return one column of a selector of names; its only one, if it has one."""
     names = selector["ByName"]["names"]
     return {"Column": names[place if len(names) > 1 else 0]}
-
-
-def _each(tree: Tree, kind: str, change: Callable[[Tree], Tree]) -> Tree:
-    """Return a serialized expression in which each node of a kind, but for those within such a one, is changed."""
-    if isinstance(tree, list):
-        return [_each(value, kind, change) for value in tree]
-    if not isinstance(tree, dict) or "Literal" in tree:
-        return tree
-    if kind in tree:
-        return change(tree[kind])
-    return {key: _each(value, kind, change) for key, value in tree.items()}
 
 
 def _by_name(frame: pl.LazyFrame, selector: Tree) -> Tree:

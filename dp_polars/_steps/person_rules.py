@@ -1,29 +1,26 @@
-"""Which functions of one person's rows are taken, by the order that they need, and their trials on synthetic people."""
+"""Which functions of one person's rows are taken, by the order that they need, and the columns that a step makes."""
 
 from __future__ import annotations
 
-import struct
-from collections import Counter
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import polars as pl
-from polars.exceptions import PanicException, PolarsError
 
-from dp_polars._steps import trials, whole_numbers
+from dp_polars._steps import nodes, whole_numbers
+from dp_polars._steps.gate import adds_floats, fitting, in_full, row_by_row, shown
 from dp_polars._steps.nodes import ExprNode, bases, is_opaque, names
-from dp_polars._steps.rules import PEOPLE, RAISES, Rule
-from dp_polars._steps.trials import apart_type
+from dp_polars._steps.rules import PEOPLE, Rule
+from dp_polars._steps.whole_numbers import of_one_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from polars._typing import EngineType, PolarsDataType
+    from polars._typing import PolarsDataType, QuantileMethod
 
     from dp_polars._base.column_types import PrivacyUnit
-    from dp_polars._steps.rules import Rule
-
-    Run = Callable[[pl.LazyFrame], pl.LazyFrame]
+    from dp_polars._steps.nodes import Tree
 
 
 # One value for each person, whatever the order of the rows.
@@ -32,6 +29,19 @@ OF_ANY_ORDER = names("all any count has_nulls len max mean median min n_unique n
 FIRST_OF_ORDER = names("arg_max arg_min first first_non_null implode last last_non_null str.concat_vertical")
 ALONG_ORDER = names(
     "cum_count cum_max cum_min cum_sum diff fill_null_with_strategy range.int_range rolling_expr shift shift_and_fill"
+)
+# As a serialized expression names what may follow an order.
+_FOLLOW_ORDER = (
+    '"ArgMax"',
+    '"ArgMin"',
+    '"TopK"',
+    '"MaxBy"',
+    '"MinBy"',
+    '"IsFirstDistinct"',
+    '"IsLastDistinct"',
+    '"RLEID"',
+    '"PctChange"',
+    '"Ordinal"',
 )
 # Functions that are others in other words, of their inputs.
 IN_OTHER_WORDS: dict[str, Callable[..., pl.Expr]] = {
@@ -348,18 +358,6 @@ MIXED_ORDERS = Rule(
     "sort and filter at one place, around the whole expression.",
     condition="next to another column, in another order, or of other rows",
 )
-COMPANY = Rule(
-    frozenset({"a step"}),
-    f"gives a person another result alone than among others, or in another order, {PEOPLE}",
-    "take it apart: make its columns in several steps.",
-    condition="of which a trial on synthetic people shows it",
-)
-RAISING = Rule(
-    frozenset({"a step"}),
-    RAISES,
-    "cast its columns in the step before.",
-    condition="of which a trial on synthetic people shows it",
-)
 
 
 def is_ordinal(step: ExprNode) -> bool:
@@ -367,95 +365,301 @@ def is_ordinal(step: ExprNode) -> bool:
     return bool(step.name in RANKS and step.parameters["options"]["method"] == "Ordinal")
 
 
-# Rows of all people together, a quarter of them twice; how far a row is from the next one in the shuffled frame.
-_ROWS, _STEP = 48, 29
-# Whose the rows are, in turn; but the first one, of nulls, is all that one person has. A row that is there twice
-# has one owner.
-_OWNERS = [1, 1, 2, None, 2, 2, 1, 2, 2, 2, 2, 2]
+def has_order(tree: Tree) -> bool:
+    """Return whether an expression may follow an order of rows."""
+    kinds = ("Sort", "SortBy")
+    return (
+        any(True for kind in kinds for _ in nodes.of_kind(tree, kind))
+        or any(node["order_by"] is not None for node in nodes.of_kind(tree, "Over"))
+        or any(word in json.dumps(tree) for word in _FOLLOW_ORDER)
+    )
 
-_ANOTHER_NAN = struct.unpack("<d", (0xFFF8_0000_0000_0001).to_bytes(8, "little"))[0]
+
+@dataclass(frozen=True)
+class SortKeys:
+    """Columns that rows are sorted by, and how."""
+
+    columns: tuple[str, ...]
+    descending: tuple[bool, ...]
+    nulls_last: tuple[bool, ...]
 
 
-def refuse_company(run: Run, schema: pl.Schema, unit: PrivacyUnit, call: str) -> None:
-    """Refuse a step that raises on synthetic rows, or gives a person others where other people are there.
+@dataclass(frozen=True)
+class Value:
+    """A part of an expression, on columns that hold what the functions in it give.
 
-    It is run on the rows of all, of each person alone, in other orders, in other chunks, streamed and not optimized: a
-    person's rows must be the same ones to the bit, in any order.
+    `is_one`: there is one value for each person. `order` is the one in which the rows stand, if any; `along`: what a
+    row has follows from that, too. `where` is the column that says which rows there are, if not all.
     """
-    rule = _broken(run, _people(schema, unit), unit)
-    if rule is not None:
-        raise ValueError(rule.message(call, "the step"))
+
+    tree: Tree
+    is_one: bool = True
+    order: SortKeys | None = None
+    along: bool = False
+    where: str | None = None
 
 
-def _broken(run: Run, frame: pl.DataFrame, unit: PrivacyUnit) -> Rule | None:
-    """Return the rule that a step breaks on these rows, if any."""
-    try:
-        together = _rows(run(frame.lazy()))
-        by_themselves: Counter[str] = Counter()
-        for person in frame.partition_by(unit, maintain_order=True):
-            by_themselves += _rows(run(person.lazy()))
-        if by_themselves != together or any(_rows(*way) != together for way in _ways(run, frame)):
-            return COMPANY
-        run(frame.clear().lazy()).collect(engine="in-memory")
-    except (PolarsError, PanicException):
-        return RAISING
-    return None
+@dataclass(frozen=True)
+class Group:
+    """Rows that one function sees: by which columns, in which order, and whether one row comes out for all of them."""
+
+    keys: tuple[str, ...]
+    constant: frozenset[str]
+    order: SortKeys | None = None
+    is_row: bool = False
 
 
-def _ways(run: Run, frame: pl.DataFrame) -> Iterator[tuple[pl.LazyFrame, EngineType, bool]]:
-    """Yield the same rows in other orders and chunks, and other ways to run the step on them."""
-    backwards, shuffled = frame.reverse(), frame[[row * _STEP % frame.height for row in range(frame.height)]]
-    chunks = pl.concat([frame[start : start + 5] for start in range(0, frame.height, 5)], rechunk=False)
-    yield run(backwards.lazy()), "in-memory", True
-    yield run(shuffled.lazy()), "in-memory", True
-    yield run(chunks.lazy()), "in-memory", True
-    yield run(frame.lazy()), "streaming", True
-    yield run(shuffled.lazy()), "streaming", True
-    yield run(frame.lazy()), "in-memory", False
+@dataclass
+class TakenApart:
+    """Expressions taken apart.
+
+    `rows` are the columns of the frame whose equal values are made the same to the bit, also in the rows that go on.
+    `levels` are columns to make first, each on those before it. `finals` are one value for each group, `late` what
+    comes of them; `outputs` what is left, row by row. `temporary` are the columns that were made.
+    """
+
+    rows: list[pl.Expr] = field(default_factory=list)
+    number: str = ""  # of each row: any, but no two rows have one
+    levels: list[list[pl.Expr]] = field(default_factory=list)
+    finals: list[pl.Expr] = field(default_factory=list)
+    late: list[pl.Expr] = field(default_factory=list)
+    outputs: list[pl.Expr] = field(default_factory=list)
+    temporary: list[str] = field(default_factory=list)
+    adds_floats: bool = False
+
+    def before(self, rows: pl.LazyFrame) -> pl.LazyFrame:
+        """Return the rows with the columns that are made first."""
+        rows = rows.with_columns(self.rows) if self.rows else rows
+        rows = rows.with_row_index(self.number) if self.number else rows
+        for level in self.levels:
+            rows = rows.with_columns(level)
+        return rows
+
+    def groups(self, rows: pl.LazyFrame, keys: Sequence[str]) -> pl.LazyFrame:
+        """Return one row for each group, with what the outputs are made of."""
+        groups = self.before(rows).group_by(keys).agg(self.finals)
+        for expr in self.late:
+            groups = groups.with_columns(expr)
+        return groups
 
 
-def _people(schema: pl.Schema, unit: PrivacyUnit) -> pl.DataFrame:
-    """Return rows of extreme values of some people, each with several rows, some of them twice; one is nobody."""
-    numbers = [number % (_ROWS * 3 // 4) for number in range(_ROWS)]
-    columns = {}
-    for place, (name, dtype) in enumerate(schema.items(), 1):
-        values = pl.concat([trials.extremes(dtype), *_floats(dtype)])
-        # The second part is for columns whose place is a multiple of how many values they have.
-        picks = [(number * place + number // len(values)) % len(values) for number in numbers]
-        columns[name] = values.gather(picks)
-    for place, name in enumerate(unit):  # of several columns, some people differ in one of them alone
-        people = trials.extremes(schema[name])  # nobody first
-        there = min(len(people) - 1, 3) or 1
-        owners = [0 if person is None else 1 + person % there for person in _OWNERS]
-        whose = [owners[(number + place) % len(owners)] if number else 1 for number in numbers]
-        columns[name] = people.gather([owner % len(people) for owner in whose])
-    return pl.DataFrame(columns)
+_MICROSECONDS_PER_DAY = 86_400 * 10**6
 
 
-def _floats(dtype: PolarsDataType) -> list[pl.Series]:
-    """Return floats that equal others or add up with rounding, also nested ones; none of types that hold none."""
-    if dtype.is_float():
-        return [pl.Series([-0.0, _ANOTHER_NAN, 0.1, 0.7, 5e-324, 2.0**54, 2.0**55], dtype=pl.Float64).cast(dtype)]
-    if isinstance(dtype, (pl.List, pl.Array)):
-        size = dtype.size if isinstance(dtype, pl.Array) else 2
-        found = [
-            pl.concat([values.gather([(start + n) % len(values) for n in range(size)]).implode() for start in range(3)])
-            for values in _floats(dtype.inner)
-        ]
-        return [values.list.to_array(size) if isinstance(dtype, pl.Array) else values for values in found]
-    if isinstance(dtype, pl.Struct):
-        fields = [(of.name, [trials.extremes(of.dtype), *_floats(of.dtype)][-1][:3]) for of in dtype.fields]
-        if any(_floats(of.dtype) for of in dtype.fields):
-            return [
-                pl.DataFrame({name: values.gather([0, -1, 0]) for name, values in fields})
-                .to_struct()
-                .cast(apart_type(dtype))
-            ]
-    return []
+class PersonColumns:
+    """The columns that one step makes, and what is counted, added up and found in the middle by them."""
+
+    def __init__(self, schema: pl.Schema, unit: PrivacyUnit | None, call: str) -> None:
+        self.columns, self.unit, self.call = schema, unit, call
+        self.schema: dict[str, PolarsDataType] = dict(schema)
+        self.taken = TakenApart()
+        self.finals: list[str] = []
+        self.after: dict[str, int] = {}  # column -> after how many levels it is there
+        self.found: dict[str, str] = {}  # what was made -> its column
+        self.prefix = "of a person "
+        while any(name.startswith(self.prefix) for name in schema):
+            self.prefix += "and "
+
+    # --- Columns that are made
+
+    def place(self, kind: str) -> str:
+        """Return the name of a column that is made of the rows as they are."""
+        name = f"{self.prefix}{len(self.schema)}"
+        self.schema[name] = getattr(pl, kind)()
+        self.taken.temporary.append(name)
+        return name
+
+    def column(self, value: Value) -> str:
+        """Return the column of a value; one that is made for it, if it is none."""
+        match value.tree:
+            case {"Column": str(name)}:
+                if name not in self.schema:
+                    row_by_row(pl.col(name), self.columns, self.call)  # which says that it is not there
+                return name
+        return self.make(self.row_by_row(value.tree, self.schema))
+
+    def row_by_row(self, tree: Tree, schema: dict[str, PolarsDataType]) -> pl.Expr:
+        """Return what the row gate makes of an expression on these columns."""
+        expr = in_full(tree, self.call)
+        self.taken.adds_floats |= adds_floats(expr, pl.Schema(schema), self.call)
+        return row_by_row(expr, pl.Schema(schema), self.call)
+
+    def make(self, expr: pl.Expr) -> str:
+        """Return the column that holds this expression of columns that there are."""
+        text = expr.meta.serialize(format="json")
+        if text not in self.found:
+            level = max((self.after.get(name, 0) for name in nodes.of_kind(json.loads(text), "Column")), default=0)
+            name = self.named(expr)
+            if level == len(self.taken.levels):
+                self.taken.levels.append([])
+            self.taken.levels[level].append(expr.alias(name))
+            self.after[name] = level + 1
+            self.taken.temporary.append(name)
+            self.found[text] = name
+        return self.found[text]
+
+    def final(self, expr: pl.Expr) -> str:
+        """Return the column that holds this function of a group."""
+        text = "final " + expr.meta.serialize(format="json")
+        if text not in self.found:
+            self.found[text] = self.named(expr, of_group=True)
+            self.taken.finals.append(expr.alias(self.found[text]))
+            self.finals.append(self.found[text])
+        return self.found[text]
+
+    def named(self, expr: pl.Expr, *, of_group: bool = False) -> str:
+        """Return a new name for a column, whose type is then known."""
+        name = f"{self.prefix}{len(self.schema)}"
+        with fitting(self.call):
+            # As of a group: a column is a list there.
+            (self.schema[name],) = self.types(expr, of_group=of_group)
+        return name
+
+    def types(self, expr: pl.Expr, *, of_group: bool) -> Sequence[PolarsDataType]:
+        frame = pl.LazyFrame(schema=self.schema)
+        if of_group:
+            return frame.group_by(pl.lit(0).alias("")).agg(expr.alias("of")).collect_schema().dtypes()[1:]
+        return frame.select(expr).collect_schema().dtypes()
+
+    def one_kind(self, column: str, nan: float | None = float("nan")) -> str:
+        """Return a column whose equal values are the same to the bit."""
+        dtype = self.schema[column]
+        return self.make(of_one_kind(column, dtype, nan)) if dtype.is_float() else column
+
+    def constant(self, tree: Tree, name: str) -> Any:  # noqa: ANN401
+        """Return a number that is given as a constant."""
+        if any(True for kind in ("Column", "Selector") for _ in nodes.of_kind(tree, kind)):
+            self.refuse(PARAMETERS, step_named(name))
+        return pl.select(in_full(tree, self.call)).item()
+
+    # --- One value for each group
+
+    def hold(self, expr: pl.Expr, group: Group, *, inside: bool) -> Value:
+        """Return one value for each group."""
+        return Value({"Column": self.held(expr, group=group, inside=inside)})
+
+    def held(self, expr: pl.Expr, *, group: Group, inside: bool) -> str:
+        if group.is_row and not inside:
+            return self.final(expr)
+        return self.make(over(expr, group.keys, None))
+
+    def then(self, expr: pl.Expr, group: Group, *, inside: bool) -> Value:
+        """Return what is computed from one value for each group, by expressions of our own."""
+        if not (group.is_row and not inside):
+            return Value({"Column": self.make(expr)})
+        name = self.named(expr)
+        self.taken.late.append(expr.alias(name))
+        self.finals.append(name)
+        return Value({"Column": name})
+
+    # --- Sums and middles, by whole numbers
+
+    def as_integers(self, column: str) -> tuple[str, PolarsDataType | None]:
+        """Return integers that add up in any order, and the type that their sum has in the end, if another one."""
+        dtype = self.schema[column]
+        if dtype in {pl.Boolean, pl.Int64, pl.UInt64, pl.Int128}:
+            return column, None
+        return self.make(pl.col(column).cast(pl.Int64)), dtype if dtype == pl.Duration else None
+
+    def whole(self, column: str, *, is_sum: bool) -> tuple[str, str | None]:
+        """Return a column as whole numbers, and one that says what is beyond these, if anything may be."""
+        dtype, value = self.schema[column], pl.col(column)
+        is_beyond = whole_numbers.is_beyond(value, dtype)
+        self.taken.adds_floats |= dtype.is_float()
+        if is_sum and isinstance(dtype, pl.Decimal):
+            number = whole_numbers.decimals(value, dtype)
+        else:
+            number = whole_numbers.whole(value, dtype)
+        return self.make(number), None if is_beyond is None else self.make(is_beyond)
+
+    def added(self, name: str, column: str, parameters: Any, group: Group, *, inside: bool) -> Value:  # noqa: ANN401
+        """Return a sum, mean, variance or standard deviation, by whole numbers."""
+        dtype, instant = self.schema[column], None
+        if dtype.is_temporal():
+            instant = pl.Datetime("us") if dtype == pl.Date else dtype
+            scale = _MICROSECONDS_PER_DAY if dtype == pl.Date else 1
+            column = self.make(pl.col(column).to_physical().cast(pl.Int128) * scale)
+            dtype = pl.Int64()  # so far as what they may be is concerned
+            number, is_beyond = column, None
+        else:
+            number, is_beyond = self.whole(column, is_sum=name == "sum")
+        hold = partial(self.held, group=group, inside=inside)
+        total, count = hold(pl.col(number).sum()), hold(pl.col(number).count()) if name != "sum" else None
+        if count is None:
+            found = whole_numbers.sum_of(pl.col(total), dtype) if dtype.is_float() else pl.col(total)
+        elif name == "mean":
+            found = whole_numbers.mean_of(pl.col(total), pl.col(count), dtype)
+        else:
+            found = self.variance(number, dtype, parameters, group, hold)
+            found = found.sqrt() if name == "std" else found
+        if instant is not None:
+            found = found.cast(pl.Int64, strict=False).cast(instant)
+        if is_beyond is not None:
+            found = pl.when(pl.col(hold(pl.col(is_beyond).any())).not_()).then(found)
+        return self.then(found, group, inside=inside)
+
+    def variance(
+        self, number: str, dtype: PolarsDataType, ddof: int, group: Group, hold: Callable[[pl.Expr], str]
+    ) -> pl.Expr:
+        """Return the variance of a column of whole numbers: by their distances from the mean."""
+        over, value = list(group.keys), pl.col(number)
+        total, count = (pl.col(self.make(of.over(over))) for of in (value.sum(), value.count()))
+        distance = self.make(value - whole_numbers.centre_of(total, count))
+        size = pl.col(self.make(pl.col(distance).abs()))
+        largest = pl.col(self.make(size.max().over(over)))
+        share = pl.col(self.make(whole_numbers.share_of(pl.col(distance), largest)))
+        square = pl.col(self.make(share * share))
+        squares, shares, size, count = (
+            pl.col(hold(expr)) for expr in (square.sum(), share.sum(), size.max(), value.count())
+        )
+        return whole_numbers.variance_of(squares, shares, size, count, ddof, dtype)
+
+    def middle(self, step: ExprNode, column: str, group: Group, *, inside: bool) -> Value:
+        """Return a quantile of floats, from two of them as they are, by one formula."""
+        dtype, method, share = self.schema[column], "Midpoint", 0.5
+        if step.name == "quantile":
+            method, share = step.parameters["method"], self.constant(step.inputs[1].tree, "quantile")
+        if dtype.is_decimal():
+            column, dtype = self.make(pl.col(column).cast(pl.Float64)), pl.Float64()
+        value = pl.col(self.one_kind(column))
+        hold = partial(self.held, group=group, inside=inside)
+        if method not in {"Midpoint", "Linear"}:
+            way = cast("QuantileMethod", method.lower())
+            return self.then(pl.col(hold(value.quantile(share, way))).cast(dtype), group, inside=inside)
+        low, high = (pl.col(hold(value.quantile(share, way))) for way in ("lower", "higher"))
+        part: pl.Expr | float = 0.5
+        if method == "Linear":
+            place = (pl.col(hold(value.count())).cast(pl.Float64) - 1) * share
+            part = place - place.floor()
+        between = pl.when(low == high).then(low).otherwise(low * (1 - part) + high * part)
+        return self.then(between.cast(dtype), group, inside=inside)
+
+    # --- What is refused
+
+    def refuse(self, rule: Rule, step: ExprNode, details: str = "") -> NoReturn:
+        raise ValueError(rule.message(self.call, shown(step), details))
+
+    def refuse_function(self, step: ExprNode) -> NoReturn:
+        self.refuse_by_rule(step)
+        self.refuse(UNKNOWN, step)
+
+    def refuse_by_rule(self, step: ExprNode) -> None:
+        for rule in REFUSED:
+            if rule.refuses(step):
+                self.refuse(rule, step)
 
 
-def _rows(plan: pl.LazyFrame, engine: EngineType = "in-memory", optimized: bool = True) -> Counter[str]:
-    """Return the rows of a plan, to the bit, and how often each is there."""
-    flags = pl.QueryOptFlags(predicate_pushdown=False) if optimized else pl.QueryOptFlags.none()
-    frame = plan.collect(engine=engine, optimizations=flags)
-    return Counter(map(repr, frame.select(pl.all().to_physical()).iter_rows()))
+def step_named(name: str) -> ExprNode:
+    """Return a step that is told by its name alone."""
+    return ExprNode("unknown", name, (), list)
+
+
+def over(expr: pl.Expr, keys: Sequence[str], order: SortKeys | None) -> pl.Expr:
+    if order is None or not order.columns:  # all rows are the same then
+        return expr.over(keys)
+    descending, nulls_last = order.descending[0], order.nulls_last[0]
+    return expr.over(keys, order_by=list(order.columns), descending=descending, nulls_last=nulls_last)
+
+
+def column_of(value: Value) -> pl.Expr:
+    return pl.col(value.tree["Column"])

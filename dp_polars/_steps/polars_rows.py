@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from operator import and_, xor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import polars as pl
 
 from dp_polars._base import column_types
+from dp_polars._base.numbers import given, one_of
 from dp_polars._base.process import at, is_terminal
 from dp_polars._steps.whole_numbers import of_one_kind
 
@@ -34,6 +35,8 @@ NO_FILTER_IN_SCANS = pl.QueryOptFlags(comm_subexpr_elim=_TWINS, predicate_pushdo
 # Public values with which a column is compared one by one, which is then faster than a table of them.
 FEW = 8
 
+_Engine: TypeAlias = Literal["auto", "in-memory", "streaming"]
+_ENGINES: tuple[_Engine, ...] = get_args(_Engine)
 # What Polars takes for "auto" where its settings name no engine. These may name a GPU, or another machine.
 _AUTO: EngineType = "in-memory" if pl.__version__.startswith("1.") else "streaming"
 
@@ -41,6 +44,17 @@ _AUTO: EngineType = "in-memory" if pl.__version__.startswith("1.") else "streami
 def by_name(engine: EngineType) -> EngineType:
     """Return Polars' engine by its name, so that no setting of the process chooses it."""
     return _AUTO if engine == "auto" else engine
+
+
+def on_cpu(engine: object) -> _Engine:
+    """Return the name of an engine on which the steps of private frames were tried."""
+    if isinstance(engine, pl.GPUEngine) or (isinstance(engine, str) and engine == "gpu"):
+        msg = (
+            f"engine must be one of {list(_ENGINES)}, got {given(engine)}: whether a step looks at other rows was "
+            "tried on the CPU's engines alone.\n\nHint: leave it out."
+        )
+        raise ValueError(msg)
+    return one_of("engine", engine, _ENGINES)
 
 
 def is_a_person(unit: PrivacyUnit, schema: pl.Schema, of: Callable[[str], pl.Expr] = pl.col) -> pl.Expr:

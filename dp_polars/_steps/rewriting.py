@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 import polars as pl
 
 from dp_polars._steps import nodes, rules, trials, whole_numbers
-from dp_polars._steps.nodes import ARITHMETIC, COMPARISONS, DIVISIONS, OF_ALL_COLUMNS, OF_CLOCKS, ExprNode
+from dp_polars._steps.nodes import ARITHMETIC, COMPARISONS, DIVISIONS, OF_ALL_COLUMNS, OF_CLOCKS, ExprNode, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     JsonTree = dict[str, Any]
 
 
-Tree: TypeAlias = Any  # an expression as JSON
 # Returns a step in other words, of its inputs; None where it stays as it is.
 Spelling: TypeAlias = Callable[[ExprNode, Sequence[pl.Expr]], "pl.Expr | None"]
 

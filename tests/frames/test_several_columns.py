@@ -14,8 +14,7 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._release.protection import OneRowEach
-from dp_polars._steps import person_rules as person_trials
-from dp_polars._steps import polars_rows
+from dp_polars._steps import polars_rows, trials
 from dp_polars.analysis import simulate
 from tests.helpers.needs import need
 
@@ -283,7 +282,7 @@ def test_parts_differ_where_one_column_does():
 
 
 def test_steps_are_tried_on_people_who_differ_in_one_column():
-    people = person_trials._people(pl.Schema({"p": pl.Int64, "q": pl.String, "x": pl.Int64}), ("p", "q"))
+    people = trials._people(pl.Schema({"p": pl.Int64, "q": pl.String, "x": pl.Int64}), ("p", "q"))
     pairs = people.select("p", "q").unique()
     for one, other in (("p", "q"), ("q", "p")):
         assert pairs.drop_nulls().group_by(one).agg(pl.col(other).n_unique())[other].max() > 1

@@ -259,7 +259,7 @@ MUTANTS = [
     _units("PersonGroups.leaves_one_row", "{*self.keys} == {*(unit or ())}", "{*(unit or ())} <= {*self.keys}",
         "a person of several groups is calibrated as one row"),
     _units("_Apart.check_keys", "not {*self.unit} <= {*keys}", "{*self.unit}.isdisjoint(keys)", "a window sees several people"),
-    _units("_steps/person_rules:_people", "(number + place) % len(owners)", "number % len(owners)",
+    _units("_steps/trials:_people", "(number + place) % len(owners)", "number % len(owners)",
         "steps are tried on people who differ in every column alone"),
     _units("_unbound", "len(unit) > 1", "False", "OpenDP is told of one column of several"),
     # --- Keys

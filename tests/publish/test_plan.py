@@ -27,7 +27,6 @@ from dp_polars._publish.plan import (
     PARTS,
     Draft,
     Plan,
-    Question,
     Written,
     as_code,
     call,
@@ -36,17 +35,22 @@ from dp_polars._publish.plan import (
     ends,
     field_of,
     laid_out,
-    months_of,
-    more_of,
     one,
-    own_values,
-    questions_of,
     several,
     short,
-    usual_questions,
     values_field_of,
 )
-from dp_polars._publish.schema import DEMO, DEMO_PICKS, likely_unit
+from dp_polars._publish.schema import (
+    DEMO,
+    DEMO_PICKS,
+    Question,
+    likely_unit,
+    months_of,
+    more_of,
+    own_values,
+    questions_of,
+    usual_questions,
+)
 
 SCHEMA = pl.Schema(
     {

@@ -13,8 +13,7 @@ import polars.selectors as cs
 import pytest
 
 from dp_polars._release.pipeline import Expressions, PersonGroups
-from dp_polars._steps import person_gate, person_rules
-from dp_polars._steps import person_rules as person_trials
+from dp_polars._steps import person_gate, person_rules, trials
 from tests.helpers.needs import IS_OLD
 from tests.steps.test_gate import lines
 
@@ -805,11 +804,11 @@ def test_the_trial_finds_what_the_rules_would_miss(monkeypatch):
             groups(built(text))
     monkeypatch.undo()
     with pytest.raises(ValueError, match="raises on some values"):
-        person_trials.refuse_company(lambda rows: rows.select(pl.col("p").cast(pl.Int8)), FEW, "p", "select")
+        trials.refuse_company(lambda rows: rows.select(pl.col("p").cast(pl.Int8)), FEW, "p", "select")
 
 
 @pytest.mark.parametrize("of", [pl.max, pl.min, pl.n_unique, pl.count], ids=lambda of: of.__name__)
 @pytest.mark.parametrize(("schema", "name"), [*((FEW, name) for name in "isd"), *((SCHEMA, name) for name in "ifsdx")])
 def test_the_trial_finds_what_is_the_same_in_every_order_but_not_for_one_person(of, schema, name):
     with pytest.raises(ValueError, match="another result alone than among others"):
-        person_trials.refuse_company(lambda rows: rows.with_columns(of(name)), schema, "p", "select")
+        trials.refuse_company(lambda rows: rows.with_columns(of(name)), schema, "p", "select")
