@@ -13,12 +13,10 @@ import polars as pl
 import pyarrow as pa
 
 from dp_polars._base.process import called, is_deaf, require, silenced
-from dp_polars._engines.spark.arithmetic import weighs_exactly
-from dp_polars._engines.spark.bounding import fresh_seed
+from dp_polars._engines.spark.arithmetic import answer_type, made, polars_type, spark_type, spark_types, weighs_exactly
 from dp_polars._engines.spark.counting import histograms, union
-from dp_polars._engines.spark.people import one_row_per_person, shown_keys
+from dp_polars._engines.spark.people import fresh_seed, one_row_per_person, shown_keys
 from dp_polars._engines.spark.rows import Groups, distinct, text_of_frame
-from dp_polars._engines.spark.types import answer_type, made, polars_type, spark_type, spark_types
 from dp_polars._engines.spark.workers import Answer, drawing, in_arrow, mapped, presenting
 from dp_polars._frames.cube_query import CubeQuery, cube_from
 from dp_polars._frames.publication import Publication, without_data

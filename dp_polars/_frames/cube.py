@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from dp_polars._base.numbers import given, plural, positive_int
 from dp_polars._base.process import all_called, called, expanded, replacing
 from dp_polars._frames.facts import CLAIM_KEY
-from dp_polars._mechanisms.noise_sums import Noise, sum_bounds
-from dp_polars._mechanisms.residuals import UNITS, TablePlan
+from dp_polars._mechanisms.residuals import UNITS, Noise, TablePlan, sum_bounds
 from dp_polars._questions.measures import BETA
 from dp_polars._release.contract import beta_of_each, names_of_ends
 from dp_polars._release.request import product

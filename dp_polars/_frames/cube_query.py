@@ -20,8 +20,7 @@ from dp_polars._bins.candidates import MOST
 from dp_polars._frames.cube import COUNT, TAKEN, Cube, cube_of, table
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms.histograms import Histogram
-from dp_polars._mechanisms.noise_sums import Noise
-from dp_polars._mechanisms.residuals import UNITS, TablePlan, below, shares_of_loss
+from dp_polars._mechanisms.residuals import UNITS, Noise, TablePlan, below, shares_of_loss
 from dp_polars._questions.measures import BETA, Count
 from dp_polars._release.contract import AS_DRAWN, Engine, Presentation, Product, Released, Work
 from dp_polars._release.request import Ask, Request, columns_of, product

@@ -30,23 +30,25 @@ import numpy as np
 
 from dp_polars._base.column_types import float_of
 from dp_polars.analysis._laws import (
+    accuracy,
     as_probability,
     block_log_factors,
     block_probabilities,
     blocks_of,
     checked_scores,
     claim_of,
+    loss_for,
+    loss_for_accuracy,
     mean_error,
     rate_of,
     score_blocks,
     share_of_best,
+    worst_expected_error,
 )
 from dp_polars.analysis._losses import loss_for_query
-from dp_polars.analysis._planning import accuracy, loss_for, loss_for_accuracy, worst_expected_error
 from dp_polars.analysis._profile import PrivacyProfile, compose, privacy_profile
 from dp_polars.analysis._simulation import simulate
-from dp_polars.analysis._sizes import best_by_gap, dropped, error_by_size, size_needed
-from dp_polars.analysis._synthetic import synthetic
+from dp_polars.analysis._sizes import best_by_gap, dropped, error_by_size, size_needed, synthetic
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

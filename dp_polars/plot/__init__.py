@@ -24,8 +24,7 @@ from dp_polars.analysis._laws import LAPLACE, check_comparable, checked_scores
 from dp_polars.analysis._simulation import SIMULATED
 from dp_polars.plot import _charts
 from dp_polars.plot._answers import answers, box, cube
-from dp_polars.plot._charts import lines
-from dp_polars.plot._plans import best_by_gap, dropped, error_by_size
+from dp_polars.plot._charts import best_by_gap, dropped, error_by_size, lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

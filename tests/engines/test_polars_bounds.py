@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._engines.polars import bounding as polars_bounds
 from dp_polars._engines.polars import engine as polars_engine
+from dp_polars._engines.polars import people as polars_people
 from dp_polars._engines.polars.engine import count
 from dp_polars._release.protection import Limits
 from dp_polars._steps import polars_rows
@@ -37,7 +37,7 @@ from tests.helpers.specs import as_frame, spec_of
 )
 def test_rows_of_a_person_come_together(people, most):
     groups = np.random.default_rng(0).integers(0, most, len(people), np.uint64, endpoint=True)
-    rows, lengths = polars_bounds.by_person(people.alias("person"), groups)
+    rows, lengths = polars_people.by_person(people.alias("person"), groups)
     assert sorted(rows.tolist()) == list(range(len(people)))
     whose = [{people[int(row)] for row in own} for own in np.split(rows, np.cumsum(lengths)[:-1]) if len(own)]
     assert all(len(own) == 1 for own in whose)
@@ -63,7 +63,7 @@ def test_few_keys_are_compared_and_many_joined(number):
 @pytest.mark.parametrize("rows", [3, 1 << 17])
 @pytest.mark.parametrize("largest", [3, 2**29])
 def test_slices_change_no_sum(rows, largest, monkeypatch):
-    monkeypatch.setattr(polars_bounds, "_PEOPLE_ROWS", rows)
+    monkeypatch.setattr(polars_people, "_PEOPLE_ROWS", rows)
     rng = np.random.default_rng(2)
     values = rng.integers(-largest, largest, 500, endpoint=True)
     frame = pl.DataFrame({"p": rng.integers(0, 60, 500), "g": rng.integers(0, 4, 500), "x": values})

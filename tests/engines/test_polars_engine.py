@@ -13,8 +13,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
-from dp_polars._engines.polars import bounding as polars_bounds
 from dp_polars._engines.polars import engine as polars_engine
+from dp_polars._engines.polars import people as polars_people
 from dp_polars._engines.polars.engine import PolarsEngine, count
 from dp_polars._mechanisms import drawing
 from dp_polars._mechanisms.drawing import draw_groups
@@ -102,7 +102,7 @@ def price_code(value):
     return None if math.isnan(value) else min(max(math.ceil(value - 0.5), 0), 10)
 
 
-BATCHES = {"arithmetic._MOST_COMBINATIONS": 0}
+BATCHES = {"engine._MOST_GROUPED": 0}
 WAYS = {
     "grouped": {},
     "arrays": BATCHES,
@@ -265,7 +265,7 @@ def test_people_whose_hash_is_equal_are_still_two(visits, keys, monkeypatch):
 )
 def test_what_stays_follows_the_law_of_the_persons_own_rows(limits, people, engine, partitions, monkeypatch):
     """Many copies of one person among others, in a random order: each copy's codes are its own."""
-    monkeypatch.setattr(polars_bounds, "_PEOPLE_ROWS", 1000)
+    monkeypatch.setattr(polars_people, "_PEOPLE_ROWS", 1000)
     copies = 5000
     rows = [(f"{p}", group, p * 16 + code) for p in range(copies) for group, code in SPREAD]
     rows += [("other", i % 7, -1 - i % 3) for i in range(5000)] + [(f"other {i}", i % 7, -1) for i in range(5000)]

@@ -12,9 +12,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
-from dp_polars._engines.polars import arithmetic as polars_sums
-from dp_polars._engines.polars import engine as polars_arrays
-from dp_polars._engines.polars.engine import count_rows
+from dp_polars._engines.polars import engine as polars_engine
+from dp_polars._engines.polars.engine import count_rows, grouped
 from dp_polars._release.contract import alike
 from tests.helpers.specs import as_frame, spec_of
 
@@ -99,14 +98,14 @@ def both(frame, keys, specs, monkeypatch, *, is_grouped=True):
     plans = []
 
     def noting(*arguments):
-        plans.append(polars_sums.grouped(*arguments))
+        plans.append(grouped(*arguments))
         return plans[-1]
 
-    monkeypatch.setattr(polars_arrays, "grouped", noting)
+    monkeypatch.setattr(polars_engine, "grouped", noting)
     arguments = (frame.lazy(), keys, specs, alike(specs), "streaming")
     found = count_rows(*arguments)
     assert [plan is not None for plan in plans] == [is_grouped]
-    monkeypatch.setattr(polars_arrays, "grouped", lambda *_: None)
+    monkeypatch.setattr(polars_engine, "grouped", lambda *_: None)
     expected = count_rows(*arguments)
     for number in range(len(specs)):
         assert_frame_equal(as_frame(found[number]), as_frame(expected[number]))
@@ -152,10 +151,10 @@ def test_medians_and_many_combinations_are_left_to_the_arrays(monkeypatch):
     frame = rows_of(*KEYS["integers"][:2])
     median = spec_of(frame, "age", dpp.median("age", range(100), epsilon=1).query)
     both(frame, None, [*numbers(frame), median], monkeypatch, is_grouped=False)
-    monkeypatch.setattr(polars_sums, "_MOST_COMBINATIONS", 41 * 8)
+    monkeypatch.setattr(polars_engine, "_MOST_GROUPED", 41 * 8)
     keys = pl.DataFrame({"key": range(-20, 20)})
     both(frame, keys, choices(frame)[1:2], monkeypatch)
-    monkeypatch.setattr(polars_sums, "_MOST_COMBINATIONS", 41 * 8 - 1)
+    monkeypatch.setattr(polars_engine, "_MOST_GROUPED", 41 * 8 - 1)
     both(frame, keys, choices(frame)[1:2], monkeypatch, is_grouped=False)
 
 

@@ -20,8 +20,7 @@ from pyarrow import parquet
 
 import dp_polars as dpp
 from dp_polars._frames.cube import cube_of
-from dp_polars._mechanisms.noise_sums import Noise, sum_bound
-from dp_polars._mechanisms.residuals import TablePlan
+from dp_polars._mechanisms.residuals import Noise, TablePlan, sum_bound
 from dp_polars.analysis import simulate
 from tests.registry import ENGINES
 

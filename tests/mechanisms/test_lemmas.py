@@ -22,11 +22,7 @@ from dp_polars._base.numbers import ball
 from dp_polars._mechanisms import (
     above_threshold as thresholds,
 )
-from dp_polars._mechanisms import (
-    noise,
-    noise_sums,
-    racing,
-)
+from dp_polars._mechanisms import noise, racing, residuals
 from dp_polars._mechanisms import (
     noisy_gap as leading,
 )
@@ -424,7 +420,7 @@ def selection_floats(exponent, log_delta):
 def most_points(mechanism, number, rate):
     """Return how many terms `noise_sums.sum_bound` adds up, at most: real numbers of draws are allowed."""
     draws, least, largest = ball(number[1]), ball(rate[0]), ball(rate[1])
-    tail = ball(Fraction(noise_sums._TAIL))
+    tail = ball(Fraction(residuals._TAIL))
     if mechanism == "discrete_gaussian":
         furthest = (2 * draws * (2 / tail).log()).sqrt() / least
     else:  # by some of the points at which the code takes the bound
@@ -454,7 +450,7 @@ def sums(mechanism):
         harmonic = 1 + points.log()
         weights = (ball(Fraction(1, 2**40)) + 2 * function_slack()) * harmonic
         rounding = weights + 4 * arb.pi() * u * points + 2 * points * u * harmonic + 4 * u
-        return share(rounding + 2 * ball(Fraction(noise_sums._TAIL)), noise_sums._SLACK)
+        return share(rounding + 2 * ball(Fraction(residuals._TAIL)), residuals._SLACK)
 
     return ratio
 
@@ -660,9 +656,9 @@ def test_lemma(number):
 def test_sums_have_no_more_terms_than_the_lemma_says(mechanism):
     for number in (2, 3, 10, 1000, 10**7):
         for rate in (Fraction(1, 2**30), Fraction(1, 1000), Fraction(1, 3), Fraction(1), Fraction(8)):
-            law = noise_sums.Noise(mechanism, rate)
-            period = 2 * math.ceil(law.chernoff(number, noise_sums._TAIL)) + 1
-            points = noise_sums._points(law, number, period)
+            law = residuals.Noise(mechanism, rate)
+            period = 2 * math.ceil(law.chernoff(number, residuals._TAIL)) + 1
+            points = residuals._points(law, number, period)
             assert points <= most_points(mechanism, (number, number), (rate, rate))
 
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_polars._mechanisms.noise_sums import Noise, sum_bound, sum_bounds
+from dp_polars._mechanisms.residuals import Noise, sum_bound, sum_bounds
 
 MECHANISMS = ["discrete_laplace", "discrete_gaussian"]
 RATES = [Fraction(1, 30), Fraction(1, 7), Fraction(9, 10), Fraction(1), Fraction(2), Fraction(5), Fraction(70)]

@@ -9,8 +9,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_polars._mechanisms.noise_sums import Noise, WeightedNoise, sum_bound, weighted_bound
-from dp_polars._mechanisms.residuals import UNITS, TablePlan, below, shares_of_loss
+from dp_polars._mechanisms.residuals import (
+    UNITS,
+    Noise,
+    TablePlan,
+    WeightedNoise,
+    below,
+    shares_of_loss,
+    sum_bound,
+    weighted_bound,
+)
 
 GAUSSIAN = "discrete_gaussian"
 

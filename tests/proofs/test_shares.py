@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dp_polars._frames.cube import _Drawn, _shares
-from dp_polars._mechanisms.noise_sums import Noise
+from dp_polars._mechanisms.residuals import Noise
 
 
 def law_of(mechanism, rate, cells):

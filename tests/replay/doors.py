@@ -67,7 +67,7 @@ _PLACES = [
 # Random choices of Polars' engine among a person's rows.
 _CHOICES = [
     ("_engines.polars.engine", "count_people", "_sorted"),
-    ("_engines.polars.bounding", "keep", "_keep"),
+    ("_engines.polars.people", "keep", "_keep"),
     ("_engines.polars.people", "_bounded", "_bounded"),
     ("_engines.polars.people", "_few_rows", "_few_rows"),
 ]

@@ -11,8 +11,8 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._bins.binning import Clamping
-from dp_polars._engines.polars import bounding as polars_bounds
 from dp_polars._engines.polars import engine as polars_engine
+from dp_polars._engines.polars import people as polars_people
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.measures import Count
@@ -85,15 +85,15 @@ def _replaced(work: contract.KeyWork, **fields: Any) -> contract.KeyWork:
 def test_a_mean_whose_parts_keep_different_rows(tmp_path, monkeypatch):
     """Each part has an order of its own: what a group adds up need not be what it counts."""
     monkeypatch.setattr(polars_engine, "alike", lambda specs: [[number] for number in range(len(specs))])
-    choices, keep = polars_bounds._choices, polars_bounds.keep
+    choices, keep = polars_people._choices, polars_people.keep
     monkeypatch.setattr(
-        polars_bounds, "_choices", lambda kinds, frame: [each for kind in kinds for each in choices([kind], frame)]
+        polars_people, "_choices", lambda kinds, frame: [each for kind in kinds for each in choices([kind], frame)]
     )
 
     def apart(lengths, groups, specs, words=None):
         return [stays for spec in specs for stays in keep(lengths, groups, [spec], words)]
 
-    monkeypatch.setattr(polars_bounds, "keep", apart)
+    monkeypatch.setattr(polars_people, "keep", apart)
     found_out("mean", tmp_path, said="the parts of an answer keep")
 
 

@@ -67,27 +67,11 @@ from pyspark.sql import Window
 from pyspark.sql import functions as sf
 
 import dp_polars.spark
-from dp_polars._engines.spark import (
-    arithmetic as _arithmetic,
-)
-from dp_polars._engines.spark import (
-    bounding as _bounding,
-)
-from dp_polars._engines.spark import (
-    counting as _counting,
-)
-from dp_polars._engines.spark import (
-    rows as _tables,
-)
-from dp_polars._engines.spark import (
-    types as _column_types,
-)
-from dp_polars._engines.spark import (
-    workers as _sending,
-)
-from dp_polars._engines.spark import (
-    workers as _workers,
-)
+from dp_polars._engines.spark import arithmetic as _arithmetic
+from dp_polars._engines.spark import counting as _counting
+from dp_polars._engines.spark import people as _people
+from dp_polars._engines.spark import rows as _tables
+from dp_polars._engines.spark import workers as _workers
 from dp_polars._engines.spark.rows import text_of_frame
 
 # What the driver draws is in `test_driver.py`.
@@ -160,7 +144,7 @@ def both_histograms(spark, frame, ddl, unit, keys, outputs):
 
 def spark_counts(rows, unit, keys, specs, seed=None):
     """The histogram of each spec, by Spark."""
-    seed = _bounding.fresh_seed() if seed is None else seed
+    seed = _people.fresh_seed() if seed is None else seed
     parts = _counting.histograms(rows, unit and (unit,), _tables.Groups.of(rows, keys), specs, seed)
     found = pl.concat([to_polars(part) for part in parts])
     found = found.group_by("spec", "group", "code").agg(pl.col("count").sum()).sort("group", "code")
@@ -284,7 +268,7 @@ def test_the_same_seed_keeps_the_same_rows(spark, few_tasks):
 
 
 def test_bounds_hold_where_all_hashes_are_the_same(spark, few_tasks, monkeypatch):
-    monkeypatch.setattr(_bounding.sf, "xxhash64", lambda *_: sf.lit(7).cast("long"))
+    monkeypatch.setattr(_people.sf, "xxhash64", lambda *_: sf.lit(7).cast("long"))
     frame = crowd(4)
     most = frame.group_by("person").len().sort("len")["person"].last()
     frame = frame.filter(person=most)
@@ -418,7 +402,7 @@ REFERENCE = Context(prec=60)
 
 @pytest.mark.parametrize("kind", UNITS)
 def test_a_row_weighs_on_spark_what_it_weighs_on_polars(spark, few_tasks, kind):
-    dtype = _column_types.polars_type(spark.createDataFrame([], f"value {kind}").schema["value"].dataType)
+    dtype = _arithmetic.polars_type(spark.createDataFrame([], f"value {kind}").schema["value"].dataType)
     values = values_of(kind, dtype)
     asked = [
         made(Fraction(lower), Fraction(upper), Fraction(step), doubled)
@@ -1173,12 +1157,12 @@ def test_frames_that_are_not_batches_of_a_spark_session_are_refused(spark):
 @on_both
 def test_executors_with_another_version_are_refused_before_the_charge(visits, tmp_path, monkeypatch):
     budget = dpp.Budget(epsilon=1)
-    monkeypatch.setattr(_sending, "_ready", set())
-    monkeypatch.setattr(_sending, "VERSION", "0.0.1")
+    monkeypatch.setattr(_workers, "_ready", set())
+    monkeypatch.setattr(_workers, "VERSION", "0.0.1")
     with pytest.raises(RuntimeError, match=rf"must have dp_polars 0\.0\.1, got {dpp.__version__}\.\s+Hint: install"):
         dp_polars.spark.release(asking(), visits, budget=budget, path=tmp_path / "released")
     assert budget.spent == 0
-    assert not _sending._ready
+    assert not _workers._ready
 
 
 def release_without_the_package(folder):
@@ -1194,7 +1178,7 @@ def release_without_the_package(folder):
     with pytest.raises(RuntimeError, match=r"imports dp_polars failed on Spark's executors\.\s+Hint: install"):
         dp_polars.spark.release(asking(), rows, budget=budget, path=path)
     assert budget.spent == 0
-    _sending._ready.add(spark)  # as if it had been there, and an executor without it had come since
+    _workers._ready.add(spark)  # as if it had been there, and an executor without it had come since
     with pytest.raises(dpp.ReleaseError) as caught:
         dp_polars.spark.release(asking(), rows, budget=budget, path=path)
     assert caught.value.__cause__ is caught.value.__context__ is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from functools import partial, reduce
-from operator import add
+from operator import add, or_
 from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -17,22 +17,30 @@ from polars.exceptions import PanicException
 from dp_polars._base import column_types, process
 from dp_polars._base.process import in_parallel, silenced
 from dp_polars._base.rng import sorted_words
-from dp_polars._bins.binning import CategoryBinning, category_encoder, code_dtype
+from dp_polars._bins.binning import CategoryBinning, OneCode, category_encoder, code_dtype
 from dp_polars._bins.candidates import Categories
-from dp_polars._engines.polars.arithmetic import grouped
-from dp_polars._engines.polars.bounding import AlikeSpecs, added_up_cells, count_people, weight_name
-from dp_polars._engines.polars.people import Cut, one_row_per_person, people_by_key
+from dp_polars._engines.polars.people import (
+    AlikeSpecs,
+    Cut,
+    added_up_cells,
+    count_people,
+    one_row_per_person,
+    people_by_key,
+    weight_name,
+)
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._release.contract import HistogramSpec, LocalEngine, Product, UnreadableError, alike
 from dp_polars._release.protection import Layout
 from dp_polars._steps.polars_rows import (
     ANY_FILTER,
+    FEW,
     NO_FILTER_IN_SCANS,
     added_up,
     by_name,
     collected,
     in_parts,
     is_a_person,
+    is_equal_by_value,
     listed,
     own_keys,
     person_of,
@@ -41,7 +49,6 @@ from dp_polars._steps.polars_rows import (
 from dp_polars._steps.scans import digest_of, mark_of, may_filter_scans, text_of_plan
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from polars._typing import EngineType
 
     from dp_polars._base.column_types import PrivacyUnit
@@ -578,3 +585,88 @@ def _sorted(histogram: pl.DataFrame, layout: Layout) -> tuple[NDArray[np.integer
         return words >> np.uint64(bits), (words & np.uint64((1 << bits) - 1)).astype(np.int64)
     order = np.argsort(cells)
     return cells[order], counts[order]
+
+
+# Combinations of public values by which rows are grouped: a table of them stays in the cache.
+_MOST_GROUPED = 1 << 17
+
+
+def grouped(
+    rows: pl.LazyFrame, keys: pl.DataFrame | None, specs: Sequence[HistogramSpec], together: Sequence[Sequence[int]]
+) -> pl.LazyFrame | None:
+    """Return the sums of all specs for each combination of listed values; None where that is not Polars' to find.
+
+    That is so where a binning or a row weight is no arithmetic of Polars, or where there are too many combinations.
+    Public sizes and types alone decide it.
+
+    Returns
+    -------
+    LazyFrame
+        `key i`; `column n 0` where the codes of spec n are those of categories; for the first spec n of each kind
+        `rows n`, how many rows count, and for each one with weights `weight n`, their sum. A value that is not listed
+        may be null, or stand for itself.
+    """
+    schema = rows.collect_schema()
+    named = [] if keys is None else [pl.col(key.name).alias(f"key {place}") for place, key in enumerate(keys)]
+    values = (
+        []
+        if keys is None
+        else [(f"key {i}", key.unique(maintain_order=True), schema[key.name]) for i, key in enumerate(keys)]
+    )
+    read, sums = list[pl.Expr](), list[pl.Expr]()
+    for numbers in together:
+        first = specs[numbers[0]]
+        names = [f"column {numbers[0]} {place}" for place in range(len(first.columns))]
+        named += [column.alias(name) for column, name in zip(first.columns, names, strict=True)]
+        counted = pl.col("row")
+        if isinstance(first.binning, CategoryBinning):
+            values.append((names[0], first.binning.values, first.types[0]))
+        elif not isinstance(first.binning, OneCode):
+            return None
+        elif names:
+            read.append(first.binning.counts([pl.col(names[0])], first.types).alias(f"is there {numbers[0]}"))
+            counted = pl.col(f"is there {numbers[0]}").cast(pl.Int64)  # in 32 bits, their number could overflow
+        sums.append(counted.sum().alias(f"rows {numbers[0]}"))
+        for number in numbers:
+            row_weight = specs[number].row_weight
+            if row_weight is not None:
+                weight = row_weight.expression([pl.col(name) for name in names], first.types)
+                if weight is None:
+                    return None
+                read.append(weight.alias(f"weight {number}"))
+                sums.append(pl.col(f"weight {number}").sum())
+    by = [_listed(pl.col(name), listed, dtype) for name, listed, dtype in values]
+    columns = [column for column, _ in filter(None, by)]
+    if None in by or math.prod(most for _, most in filter(None, by)) > _MOST_GROUPED:
+        return None
+    # Under names of our own, so that no column's name can be in the way. A constant gets as many rows as the frame.
+    named.append(pl.lit(1, pl.Int64).alias("row"))
+    plan = rows.with_columns(named).select(column.meta.output_name() for column in named).select(*columns, "row", *read)
+    return plan.group_by(name for name, *_ in values).agg(sums) if values else plan.select(sums)
+
+
+def _listed(column: pl.Expr, values: pl.Series, dtype: pl.DataType) -> tuple[pl.Expr, int] | None:
+    """Return a column with few values that are not listed, and how many it has at most, with null.
+
+    The values have the column's type, but are texts for a Categorical. None where Polars may take other values for
+    equal than we do. It is no filter of rows: Polars may move a filter into a scan.
+    """
+    if not len(values):
+        return None
+    if dtype == pl.Boolean:
+        return column, 3
+    if isinstance(dtype, pl.Enum):
+        return column, len(dtype.categories) + 1
+    if not is_equal_by_value(dtype):
+        return None
+    most = len(values)
+    is_listed = column.is_in(values.implode())
+    if most <= FEW:
+        is_listed = reduce(or_, [column == pl.lit(value, dtype) for value in values])
+    elif dtype != pl.String:
+        least, greatest = (values.sort()[place] for place in (0, -1))
+        ends = values.sort().to_physical()
+        span = int(ends[-1]) - int(ends[0]) + 1
+        if span <= 2 * most:
+            most, is_listed = span, column.is_between(pl.lit(least, dtype), pl.lit(greatest, dtype))
+    return pl.when(is_listed).then(column), most + 1

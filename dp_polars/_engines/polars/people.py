@@ -1,19 +1,21 @@
-"""People and their keys, by Polars: how many have each key, and how many rows or groups each of them has."""
+"""People by Polars: which of their encoded rows stay, how many have each key, and how much each of them has."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
-from dp_polars._base.process import silenced
-from dp_polars._base.rng import system_words
-from dp_polars._engines.polars.bounding import by_person
+from dp_polars._base import column_types
+from dp_polars._base.process import in_parallel, silenced
+from dp_polars._base.rng import offsets, owners, run_lengths, slices, sorted_words, system_words
 from dp_polars._release.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
-from dp_polars._release.protection import random_few
+from dp_polars._release.protection import BoundedRows, keep, random_few
 from dp_polars._steps.polars_rows import (
     added_up,
     by_name,
@@ -27,13 +29,226 @@ from dp_polars._steps.polars_rows import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from numpy.typing import NDArray
     from polars._typing import EngineType
 
     from dp_polars._base.column_types import PrivacyUnit
     from dp_polars._base.rng import Ints
     from dp_polars._release.contract import HistogramSpec, KeyWork, PerPerson
+    from dp_polars._release.protection import Layout, Limits, Marks, Stays
+
+
+# Rows of people that NumPy bounds at once: their temporaries stay in the cache.
+_PEOPLE_ROWS = 1 << 17
+
+
+@dataclass(frozen=True)
+class AlikeSpecs:
+    """Tallies that are alike, with the columns of their codes (None: all are 0) and, by position, of their weights."""
+
+    numbers: tuple[int, ...]
+    specs: tuple[HistogramSpec, ...]
+    layout: Layout
+    code: str | None
+    weights: Mapping[int, str]
+
+    @property
+    def is_evidence(self) -> pl.Expr:
+        """Whether a row counts, but for bounds."""
+        return pl.lit(value=True) if self.code is None else pl.col(self.code) < self.specs[0].binning.size
+
+
+def added_up_cells(
+    rows: pl.LazyFrame, kinds: Sequence[AlikeSpecs], are_counted: Sequence[pl.Expr]
+) -> tuple[pl.LazyFrame, list[Callable[[pl.DataFrame], pl.DataFrame]]]:
+    """Return what adds up the rows that count for some of these kinds, and what finds the sums of each kind in that.
+
+    The latter gives each cell once: `cell`, `rows`, and the sums of weights under the names of its specs. All kinds
+    have the same codes.
+    """
+    layout, weights = kinds[0].layout, list(dict.fromkeys(name for kind in kinds for name in kind.weights.values()))
+    unsigned = pl.UInt32 if layout.bits <= 32 else pl.UInt64
+    cell = pl.col(str(kinds[0].code)).cast(unsigned) if layout.code_bits else pl.lit(0, unsigned)
+    if layout.group_bits:
+        cell += pl.col("group").cast(unsigned) * pl.lit(2**layout.code_bits, unsigned)
+    counts = {f"counts {place}": is_counted for place, is_counted in enumerate(are_counted)}
+    # Selected before it is filtered: a filter right after a shared plan would move into it, and part the branches.
+    counted = rows.with_columns(cell.alias("cell"), **counts).select("cell", *counts, *weights)
+    sums = []
+    for place, (kind, flag) in enumerate(zip(kinds, counts, strict=True)):
+        sums.append(pl.col(flag).cast(pl.Int64).sum().alias(f"rows {place}"))
+        for number, name in kind.weights.items():
+            sums.append(pl.when(flag).then(pl.col(name).cast(pl.Int64)).sum().alias(f"{place} {weight_name(number)}"))
+    found = counted.filter(pl.any_horizontal(*counts)).group_by("cell").agg(sums)
+    return found, [partial(_of_kind, kind, place) for place, kind in enumerate(kinds)]
+
+
+def _of_kind(kind: AlikeSpecs, place: int, cells: pl.DataFrame) -> pl.DataFrame:
+    weights = {weight_name(number): f"{place} {weight_name(number)}" for number in kind.weights}
+    return cells.filter(pl.col(f"rows {place}") > 0).select("cell", rows=f"rows {place}", **weights)
+
+
+def count_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: EngineType) -> list[pl.DataFrame]:
+    """Return what stays of people's rows: for each kind columns `cell`, `rows` and `weight i`, each cell once.
+
+    What Polars is asked follows from the kinds alone, whatever the rows are.
+
+    Parameters
+    ----------
+    frame
+        `person`, `group` where there are several, and the columns that `kinds` name. It loses `person`.
+    kinds
+        What is counted.
+    engine
+        Polars' engine.
+    """
+    choices = _choices(kinds, frame)
+    person, group = frame.drop_in_place("person"), frame.get_column("group", default=None)
+    groups = np.zeros(frame.height, np.uint8) if group is None else group.to_numpy()
+    _mark(choices, *by_person(person, groups), groups)
+    bounded = {kind.numbers: kind for choice in choices for kind in choice.kinds}
+    stays = {f"stays {kind.numbers}": choice.stays for choice in choices for kind in choice.kinds}
+    totals = {name: clipped for choice in choices for name, (*_, clipped) in choice.totals.items()}
+    # In the frame, under different names: to Polars 1, two arrays of one name and length in its plans are one.
+    frame = frame.hstack([pl.Series(name, array) for name, array in sorted((stays | totals).items())])
+    by_codes: dict[str | None, list[AlikeSpecs]] = {}
+    for kind in kinds:
+        by_codes.setdefault(kind.code if kind.layout.code_bits else None, []).append(bounded[kind.numbers])
+    plans, finds = [], []
+    for alike in by_codes.values():
+        plan, find = added_up_cells(frame.lazy(), alike, [pl.col(f"stays {kind.numbers}") for kind in alike])
+        plans.append(plan)
+        finds.append({kind.numbers: find_of for kind, find_of in zip(alike, find, strict=True)})
+    counted = zip(collected(plans, engine), finds, strict=True)
+    found = {numbers: find(cells) for cells, of in counted for numbers, find in of.items()}
+    return [found[kind.numbers] for kind in kinds]
+
+
+def _mark(choices: Sequence[_Choice], rows: Ints, lengths: Ints, groups: NDArray[np.integer]) -> None:
+    """Mark what stays of the rows, which are given person after person, and of each group after group."""
+    bounds = offsets(lengths)
+
+    def mark_slice(first: int, last: int) -> None:
+        at = rows[bounds[first] : bounds[last]]
+        asked = [choice.asked(at) for choice in choices]
+        for choice, stays in zip(choices, keep(lengths[first:last], groups[at], asked), strict=True):
+            choice.mark(at, stays)
+
+    in_parallel(mark_slice, list(slices(lengths, _PEOPLE_ROWS, len(lengths))))
+
+
+def by_person(person: pl.Series, groups: NDArray[np.integer]) -> tuple[Ints, Ints]:
+    """Return the places of all rows, those of each person together by group, and how many rows each person has."""
+    places, most = len(person), int(groups.max(initial=0))
+    place_bits, group_bits = max(places - 1, 0).bit_length(), most.bit_length()
+    labels, least, span = _labels(person, 64 - place_bits - group_bits)
+    if span.bit_length() + group_bits + place_bits > 64:
+        rows = np.lexsort((groups, labels))
+        return rows, run_lengths(labels[rows])
+    # Person, group and place in one word: one sort of words is several times as fast as hashing.
+    words = np.empty(places, np.uint64)
+
+    def make(start: int, stop: int) -> None:
+        part = labels[start:stop].astype(np.uint64)
+        part -= np.uint64(least % 2**64)
+        part <<= np.uint64(group_bits)
+        part |= groups[start:stop].astype(np.uint64)
+        part <<= np.uint64(place_bits)
+        np.bitwise_or(part, np.arange(start, stop, dtype=np.uint64), out=words[start:stop])
+
+    in_parallel(make, [(start, min(start + _PEOPLE_ROWS, places)) for start in range(0, places, _PEOPLE_ROWS)])
+    words = sorted_words(words)
+    lengths = run_lengths(words >> np.uint64(group_bits + place_bits))
+    return (words & np.uint64((1 << place_bits) - 1)).view(np.int64), lengths
+
+
+def _labels(person: pl.Series, bits: int) -> tuple[NDArray[np.integer], int, int]:
+    """Return a number for each row that says whose it is, the least one, and by how much the largest one is more.
+
+    Integers whose differences fit into `bits` bits are numbers already. What Polars is asked follows from the
+    type alone.
+    """
+    if person.dtype.is_integer() and not column_types.is_wide(person.dtype):
+        values = person.to_numpy()
+        least, greatest = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+        if (greatest - least).bit_length() <= bits:
+            return values, least, greatest - least
+        return np.unique(values, return_inverse=True)[1], 0, len(values)
+    grouped = person.to_frame().lazy().with_row_index("row").group_by("person").agg("row").select("row")
+    lists = grouped.collect(engine=by_name("auto"))["row"]
+    # Each list holds one person's rows: the value of the privacy unit is not needed any more.
+    labels = np.empty(len(person), np.int64)
+    labels[lists.explode(empty_as_null=False).to_numpy()] = owners(lists.list.len().to_numpy())
+    return labels, 0, len(lists)
+
+
+@dataclass(frozen=True, eq=False)
+class _Choice:
+    """Kinds that keep the same rows: of the same evidence and limits, though perhaps of other codes."""
+
+    limits: Limits
+    people: bool
+    evidence: Marks | None
+    codes: NDArray[np.unsignedinteger] | None
+    stays: Marks
+    kinds: list[AlikeSpecs] = field(default_factory=list)
+    totals: dict[str, tuple[HistogramSpec, NDArray[np.signedinteger], Ints]] = field(default_factory=dict)
+
+    def join(self, kind: AlikeSpecs, frame: pl.DataFrame) -> None:
+        """Count a kind by this choice. Where people count, a column of their totals takes the place of its weights."""
+        if self.people:
+            for number, name in kind.weights.items():
+                spec, clipped = kind.specs[kind.numbers.index(number)], np.zeros(len(self.stays), np.int64)
+                self.totals[f"total {number}"] = spec, frame[name].to_numpy(), clipped
+            kind = replace(kind, weights={number: f"total {number}" for number in kind.weights})
+        self.kinds.append(kind)
+
+    def asked(self, at: Ints) -> BoundedRows:
+        """Return what is kept of some rows."""
+        evidence = None if self.evidence is None else self.evidence[at]
+        if not self.people:
+            return BoundedRows(self.limits, evidence)
+        return BoundedRows(self.limits, evidence, np.zeros(len(at), np.uint8) if self.codes is None else self.codes[at])
+
+    def mark(self, at: Ints, stays: Stays) -> None:
+        """Mark what stays of some rows; where people count, these get a person's total in a group and code."""
+        rows = at[stays.rows]
+        self.stays[rows] = True
+        if stays.whose is None:
+            return
+        seen = np.flatnonzero(stays.whose >= 0)
+        for spec, weights, clipped in self.totals.values():
+            assert spec.row_weight is not None
+            totals = np.zeros(len(at), np.int64)
+            np.add.at(totals, stays.whose[seen], weights[at[seen]].astype(np.int64, copy=False))
+            clipped[rows] = np.clip(totals[stays.whose[stays.rows]], *spec.row_weight.of_person)
+
+
+def _choices(kinds: Sequence[AlikeSpecs], frame: pl.DataFrame) -> list[_Choice]:
+    """Return the kinds, those together that keep the same rows."""
+    found: dict[object, _Choice] = {}
+    evidence: dict[str | None, Marks | None] = {None: None}
+    codes: dict[str | None, NDArray[np.unsignedinteger] | None] = {None: None}
+    for kind in kinds:
+        spec, code = kind.specs[0], kind.code
+        if code not in evidence:
+            marks = frame.select(kind.is_evidence).to_series()
+            evidence[code] = None if marks.all() else marks.to_numpy()
+        if spec.people and code not in codes:
+            codes[code] = frame[str(code)].to_numpy() if kind.layout.code_bits else None
+        own_codes = codes[code] if spec.people else None
+        # Codes matter where people count; otherwise the evidence alone does, and nothing where that is all rows.
+        key = (spec.limits, spec.people, None if evidence[code] is None and own_codes is None else code)
+        if key not in found:
+            stays = np.zeros(frame.height, bool)
+            found[key] = _Choice(spec.limits, spec.people, evidence[code], own_codes, stays)
+        found[key].join(kind, frame)
+    return list(found.values())
+
+
+def weight_name(number: int) -> str:
+    """Return the column that holds the weights of a spec, or their sums."""
+    return f"weight {number}"
 
 
 def people_by_key(rows: pl.LazyFrame, work: KeyWork, engine: EngineType, partitions: int) -> tuple[pl.DataFrame, Ints]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dp_polars._bins.binning import CategoryBinning
 from dp_polars._engines.spark.arithmetic import long, sf, total
-from dp_polars._engines.spark.bounding import any_of, bounded
+from dp_polars._engines.spark.people import any_of, bounded
 from dp_polars._engines.spark.rows import person_of, read, with_codes
 from dp_polars._engines.spark.workers import MARKER, encoding, mapped
 

@@ -12,8 +12,18 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from dp_polars._bins.binning import CategoryBinning, OneCode
-from dp_polars._engines.spark.arithmetic import clamping_of, clip, code, divide, is_evidence, is_float, long, sf, units
-from dp_polars._engines.spark.types import spark_types
+from dp_polars._engines.spark.arithmetic import (
+    clamping_of,
+    clip,
+    code,
+    divide,
+    is_evidence,
+    is_float,
+    long,
+    sf,
+    spark_types,
+    units,
+)
 from dp_polars._release.contract import Product, reading_values
 
 if TYPE_CHECKING:
