@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from dp_polars._base.process import called, is_deaf, require, silenced
 from dp_polars._engines.spark.arithmetic import answer_type, made, polars_type, spark_type, spark_types, weighs_exactly
-from dp_polars._engines.spark.counting import histograms, union
-from dp_polars._engines.spark.people import fresh_seed, one_row_per_person, shown_keys
+from dp_polars._engines.spark.counting import fresh_seed, histograms, one_row_per_person, shown_keys, union
 from dp_polars._engines.spark.rows import Groups, distinct, text_of_frame
 from dp_polars._engines.spark.workers import Answer, drawing, in_arrow, mapped, presenting
 from dp_polars._frames.cube_query import CubeQuery, cube_from

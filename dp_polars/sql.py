@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting.budget import Budget
     from dp_polars._base.column_types import PrivacyUnit
-    from dp_polars._base.rng import Ints
+    from dp_polars._base.numbers import Ints
     from dp_polars._frames.cube import Cube
     from dp_polars._frames.query import PrivateQuery
     from dp_polars._mechanisms.histograms import Histogram

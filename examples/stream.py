@@ -31,7 +31,7 @@ import polars as pl
 
 import dp_polars as dpp
 from dp_polars import plot
-from dp_polars._base.rng import system_words
+from dp_polars._base.numbers import system_words
 from dp_polars._mechanisms.above_threshold import CountRuns, first_reached
 
 EPSILON = Fraction(1)

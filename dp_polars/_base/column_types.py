@@ -14,8 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dp_polars._base.numbers import given, kind
-from dp_polars._base.rng import difference
+from dp_polars._base.numbers import difference, given, kind
 
 # Columns of one family can be compared with each other.
 Family: TypeAlias = Literal["number", "text", "boolean", "datetime", "datetime with time zone", "duration", "time"]

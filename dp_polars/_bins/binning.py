@@ -16,14 +16,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dp_polars._base import column_types
+from dp_polars._base.numbers import difference
 from dp_polars._base.process import in_parallel
-from dp_polars._base.rng import difference
 from dp_polars._bins.candidates import OF_ITS_TYPE, Grid, Points
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dp_polars._base.rng import Ints
+    from dp_polars._base.numbers import Ints
     from dp_polars._bins.candidates import Categories, Ordered
 
 

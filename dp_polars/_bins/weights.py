@@ -18,7 +18,7 @@ from dp_polars._bins.binning import Clamping
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dp_polars._base.rng import Ints
+    from dp_polars._base.numbers import Ints
 
 
 _MOST_PLACES = 38

@@ -1,8 +1,9 @@
-"""The `.dp` accessor of expressions, shared with OpenDP."""
+"""The `.dp` accessor of expressions, shared with OpenDP, and the outputs of `agg` that are written with it."""
 
 from __future__ import annotations
 
 import inspect
+import json
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,13 +11,16 @@ from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any, Concatenate, Final, NoReturn, ParamSpec, Protocol, TypeVar, cast
 
 import polars as pl
+from polars.exceptions import ComputeError
 
 from dp_polars import _expressions as functions
 from dp_polars._base.process import called
 from dp_polars._expressions.expression import PrivateExpr
+from dp_polars._steps import nodes
+from dp_polars._steps.nodes import OF_ALL_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
@@ -271,3 +275,159 @@ class Col(Protocol):
 
 # Polars' own, with a type that says that its columns have `.dp`.
 col: Col = pl.col  # type: ignore[assignment]  # `.dp` is registered, which its type does not say
+
+
+def read_by_row(
+    columns: Sequence[pl.Expr], output: str, *, counts_nulls: bool = False
+) -> tuple[tuple[pl.Expr, ...], bool]:
+    """Return the columns of an output, the first one without its last `filter`, and whether it had one.
+
+    No row is left out of a column: where the condition is false or null, the value is null, which every question
+    ignores before any bound. Weights of rows that are ignored do not count, so they need no filter. A question that
+    `counts_nulls` ignores what is not null instead.
+
+    Raises
+    ------
+    ValueError
+        If weights are filtered.
+    """
+    if any(_filtered(weights) is not None for weights in columns[1:]):
+        msg = (
+            f"Output {output!r}: weights must have no filter: what counts follows from the column alone.\n\n"
+            'Hint: filter the column, pl.col("x").filter(…).dp.mode(…, weights=pl.col("w")): other rows weigh nothing.'
+        )
+        raise ValueError(msg)
+    if not columns or (found := _filtered(columns[0])) is None:
+        return tuple(columns), False
+    value, condition = found
+    if counts_nulls:
+        is_counted = (condition & value.is_null()).fill_null(value=False)
+        return (pl.when(~is_counted).then(pl.lit(value=True)).otherwise(None),), True
+    # Without `otherwise`, Polars 1 could not read it back from a pickle.
+    return (pl.when(condition).then(value).otherwise(None), *columns[1:]), True
+
+
+def _filtered(column: pl.Expr) -> tuple[pl.Expr, pl.Expr] | None:
+    """Return what a column's last step filters, and by which condition; None where the last step is another."""
+    match column.meta.pop():
+        case [inner] if inner.meta.undo_aliases().meta.eq(column.meta.undo_aliases()):  # a name
+            return _filtered(inner)
+        case [condition, value] if value.filter(condition).meta.eq(column):
+            return value, condition
+    return None
+
+
+def outputs_of(
+    expr: object, name: str | None, columns: Callable[[], pl.Schema] | None, left_out: Collection[str]
+) -> Iterator[tuple[str | None, object]]:
+    """Yield the answers that an argument of `agg` stands for, each with the name that it was given there.
+
+    Parameters
+    ----------
+    expr, name
+        The argument, and its keyword, if it has one.
+    columns
+        What returns the columns of the private frame; None without data.
+    left_out
+        Which columns a selector never stands for: the privacy unit and the keys.
+
+    Raises
+    ------
+    ValueError
+        If several columns are given a keyword, what is asked about has no one choice of columns, or no column has it.
+    TypeError
+        If a selector would have to be resolved without data.
+    """
+    expr = ours_of(expr)
+    named = expr.named if isinstance(expr, PrivateExpr) else None
+    if named is None or not isinstance(expr, PrivateExpr) or expr.columns is None:
+        yield name, expr
+        return
+    if name is not None:
+        msg = (
+            f"agg({name}=…): the keyword must name one output, but several columns are asked about.\n\n"
+            'Hint: leave the keyword out, and rename all: pl.col("a", "b").dp.mean(…).name.suffix("_mean").'
+        )
+        raise ValueError(msg)
+    asked, answers = _tree(expr.columns[0]), _tree(named)
+    for column in _chosen(_root(asked), columns, left_out):
+        one = nodes.write(_of_column(asked, column))
+        if one is None:
+            msg = (
+                "agg: an expression of several columns must have no NaN, infinity or very long float.\n\n"
+                f"Hint: write it for one column, pl.col({column!r})."
+            )
+            raise ValueError(msg)
+        if one.meta.has_multiple_outputs():
+            raise _no_choice()
+        yield None, expr.of_column(one, nodes.without_nan(_of_column(answers, column)).meta.output_name())
+
+
+def _tree(expr: pl.Expr) -> Any:  # noqa: ANN401  # JSON
+    try:
+        return json.loads(expr.meta.serialize(format="json"))
+    except (ComputeError, RecursionError) as error:
+        msg = (
+            "agg: an expression of several columns must be one that can be inspected, got a Python function or a very "
+            f"deep one ({type(error).__name__}).\n\nHint: write it with native expressions."
+        )
+        raise ValueError(msg) from None
+
+
+def _root(tree: object) -> object:
+    """Return the one choice of columns that an expression is about."""
+    first, *others = list(_roots(tree)) or [None]
+    if first is None or any(other != first for other in others):
+        raise _no_choice()
+    return first
+
+
+def _roots(tree: object) -> Iterator[object]:
+    """Yield every choice of columns in an expression; None for one of which a function makes a single column."""
+    match tree:
+        case {"Selector": choice}:
+            yield choice
+        case {"Literal": _}:
+            return
+        case {"Function": {"input": inputs, "function": function}} if nodes.function_of(function)[0] in OF_ALL_COLUMNS:
+            yield from (None for _ in _roots(inputs))
+        case dict():
+            yield from _roots([*tree.values()])
+        case list():
+            for part in tree:
+                yield from _roots(part)
+
+
+def _of_column(tree: Any, name: str) -> Any:  # noqa: ANN401
+    """Return an expression about one column, where it was about a choice of columns."""
+    return nodes.changed(tree, "Selector", lambda _: {"Column": name})
+
+
+def _chosen(choice: object, columns: Callable[[], pl.Schema] | None, left_out: Collection[str]) -> list[str]:
+    """Return the names of the chosen columns: as they are written, or those of a selector, in the frame's order."""
+    match choice:
+        case {"ByName": {"names": [*names], "strict": True}}:
+            return names
+    if columns is None:
+        msg = (
+            "agg: a selector, pl.all() or a pattern can't be resolved here: the query has no data yet.\n\n"
+            'Hint: name the columns, pl.col("a", "b").dp.mean(…), or protect a frame with data.'
+        )
+        raise TypeError(msg)
+    schema = columns()
+    selected = pl.LazyFrame(schema=schema).select(nodes.without_nan({"Selector": choice})).collect_schema().names()
+    if not (names := [name for name in selected if name not in left_out]):
+        msg = (
+            f"agg: a selector must stand for a column at least, got none of {schema.names()}; the privacy unit and the "
+            'keys are always left out.\n\nHint: name the columns, pl.col("a", "b").dp.mean(…).'
+        )
+        raise ValueError(msg)
+    return names
+
+
+def _no_choice() -> ValueError:
+    return ValueError(
+        "agg: an expression must be about one choice of columns, and give one output for each.\n\n"
+        'Hint: pl.col("a", "b").fill_null(0).dp.sum(…). A step that makes one column of several goes into '
+        "with_columns before."
+    )

@@ -21,12 +21,12 @@ from dp_polars._frames.facts import CLAIM_KEY
 from dp_polars._mechanisms.residuals import UNITS, Noise, TablePlan, sum_bounds
 from dp_polars._questions.measures import BETA
 from dp_polars._release.contract import beta_of_each, names_of_ends
-from dp_polars._release.request import product
+from dp_polars._release.sources import product
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dp_polars._base.rng import Ints
+    from dp_polars._base.numbers import Ints
 
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]

@@ -23,14 +23,14 @@ from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.residuals import UNITS, Noise, TablePlan, below, shares_of_loss
 from dp_polars._questions.measures import BETA, Count
 from dp_polars._release.contract import AS_DRAWN, Engine, Presentation, Product, Released, Work
-from dp_polars._release.request import Ask, Request, columns_of, product
+from dp_polars._release.request import Ask, Request
+from dp_polars._release.sources import columns_of, product
 
 if TYPE_CHECKING:
     from polars._typing import EngineType
 
     from dp_polars._accounting.budget import Budget
-    from dp_polars._base.numbers import Number
-    from dp_polars._base.rng import Ints
+    from dp_polars._base.numbers import Ints, Number
     from dp_polars._bins.candidates import Values
     from dp_polars._mechanisms.residuals import Axes
     from dp_polars._questions.question import Asked, Columns, HistogramQuery

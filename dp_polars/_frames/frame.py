@@ -16,6 +16,7 @@ from dp_polars._base.numbers import plural
 from dp_polars._base.process import all_called
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._expressions.expression import PrivateExpr
+from dp_polars._expressions.namespace import outputs_of, read_by_row
 from dp_polars._frames.cube_query import Cubes
 from dp_polars._frames.joins import (
     OwnedJoin,
@@ -27,11 +28,9 @@ from dp_polars._frames.joins import (
 )
 from dp_polars._frames.key_query import Unlisted
 from dp_polars._frames.methods import SeveralRows
-from dp_polars._frames.outputs import outputs_of, read_by_row
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.measures import Count
 from dp_polars._questions.question import of_histogram
-from dp_polars._release import request
 from dp_polars._release.pipeline import (
     Expressions,
     JoinHow,
@@ -46,7 +45,7 @@ from dp_polars._release.pipeline import (
     person_keys,
 )
 from dp_polars._release.request import Ask, Request
-from dp_polars._release.sources import WithoutRows, schemas_of, sources_of
+from dp_polars._release.sources import WithoutRows, public_keys, schemas_of, sources_of
 from dp_polars._steps.nodes import names, warn_if_untested
 from dp_polars._steps.plans import preparation_of
 from dp_polars._steps.rules import BOUNDS, PEOPLE, Rule
@@ -58,7 +57,7 @@ if TYPE_CHECKING:
     from dp_polars._accounting.terms import NeighboringRelation
     from dp_polars._questions.question import HistogramQuery
     from dp_polars._release.protection import Protection
-    from dp_polars._release.request import PublicKeys
+    from dp_polars._release.sources import PublicKeys
 
 
 _RELEASE = "ask for private answers with agg(…), then release() the query."
@@ -427,7 +426,7 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclas
             names, exprs = person_keys(given, self.protection.unit)
             frame = self._after(Expressions("with_columns", exprs, "group_by")) if exprs else self
             return PersonGroupBy(frame, names)
-        return PrivateGroupBy(self, request.public_keys((keys, *more) if more else keys))
+        return PrivateGroupBy(self, public_keys((keys, *more) if more else keys))
 
     def with_bounds(self, released: pl.DataFrame) -> Self:
         """Take bounds that were released: the frame with the same rows, steps and budget, as if `protect` had them.

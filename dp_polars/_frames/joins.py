@@ -24,8 +24,7 @@ from dp_polars._release.sources import WithoutRows
 from dp_polars._steps.gate import refuse_patterns
 from dp_polars._steps.nodes import is_opaque
 from dp_polars._steps.plans import files_of, preparation_of
-from dp_polars._steps.polars_rows import compared, is_a_person
-from dp_polars._steps.scans import identities
+from dp_polars._steps.scans import compared, identities, is_a_person
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, Unpa
 
 import polars as pl
 
+from dp_polars._accounting import promises
 from dp_polars._accounting.budget import Budget
 from dp_polars._accounting.claims import mechanisms_of
 from dp_polars._base.numbers import Number, given
@@ -20,7 +21,6 @@ from dp_polars._frames.joins import is_same_budget
 from dp_polars._frames.query import PrivateQuery, scaled
 from dp_polars._questions.statement import Statement
 from dp_polars._questions.statement_facts import AT_DELTA, NOT_RECORDED, Known, checked, loss_facts, software
-from dp_polars._release import shares
 from dp_polars._release.release import charged_as, release_all
 from dp_polars._release.request import explained
 from dp_polars._steps.scans import refuse_two_units
@@ -82,12 +82,12 @@ class Publication:
     @property
     def loss(self) -> Loss:
         """What one release of all queries costs one person: in rho if all are given in rho, or one has no epsilon."""
-        return shares.loss_of(self._claims())
+        return promises.loss_of(self._claims())
 
     @property
     def delta(self) -> Fraction:
         """What one release spends of delta in addition to its loss: above 0 only for keys that nobody listed."""
-        return shares.delta_of(self._claims())
+        return promises.delta_of(self._claims())
 
     def scaled_to(
         self, *, epsilon: Number | None = None, rho: Number | None = None, delta: Number | None = None
@@ -302,7 +302,7 @@ class Publication:
         names = "\n".join(f"  {name}: {', '.join(map(str, query.asks))}" for name, query in self.queries.items())
         claims = self._claims()
         is_open = any(claim.is_open for claim in claims)
-        costs = "not known: publication.scaled_to(epsilon=1, delta=1e-6)" if is_open else shares.in_words(claims)
+        costs = "not known: publication.scaled_to(epsilon=1, delta=1e-6)" if is_open else promises.in_words(claims)
         unit = self._first.protection.privacy_unit
         who = "one person per row" if unit is None else f"one person per {unit!r}"
         return f"<Publication: {who}\n{names}\n  costs: {costs}>"

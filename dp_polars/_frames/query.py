@@ -12,23 +12,29 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, Type
 
 import polars as pl
 
+from dp_polars._accounting import promises
 from dp_polars._accounting.budget import total_delta
-from dp_polars._accounting.promises import Promise
+from dp_polars._accounting.promises import Promise, UnitTaken, cost, scaled_claims
 from dp_polars._accounting.terms import Loss, Terms, exact, warn_if_large
 from dp_polars._base.numbers import as_fraction, flag, positive_int, show
 from dp_polars._base.process import all_called, expanded, replacing
 from dp_polars._engines.polars.engine import PolarsEngine
-from dp_polars._frames.facts import CLAIM_KEY, STATEMENT, facts_of_request, refuse_wide_integers, statement_of
-from dp_polars._frames.of_people import CutRequest, PeopleRequest
+from dp_polars._frames.facts import (
+    CLAIM_KEY,
+    STATEMENT,
+    CutRequest,
+    PeopleRequest,
+    facts_of_request,
+    refuse_wide_integers,
+    statement_of,
+)
 from dp_polars._questions.measures import BETA, at_most, error_95, with_loss_for
 from dp_polars._questions.question import HistogramQuery
 from dp_polars._questions.statement_facts import AT_DELTA, Known
-from dp_polars._release import shares
 from dp_polars._release.release import Part, prepare, release_all
 from dp_polars._release.request import Request
-from dp_polars._release.shares import UnitTaken, cost, scaled_claims
 from dp_polars._release.sources import Opened, PrivateRows, Source, WithoutRows, sources_of
-from dp_polars._steps.polars_rows import on_cpu
+from dp_polars._steps.scans import on_cpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -717,7 +723,7 @@ class PrivateQuery(WithoutRows):
     def __repr__(self) -> str:
         claims = ((ask, ask.query.claim) for ask in self.asks)
         asks = "\n".join(f"  {ask}, {claim}" + f", {claim.mechanism}" * (not claim.is_open) for ask, claim in claims)
-        costs = "nothing yet, see scaled_to" if self.request.is_open else shares.in_words(self.request.claims)
+        costs = "nothing yet, see scaled_to" if self.request.is_open else promises.in_words(self.request.claims)
         return f"<PrivateQuery: {self.request.about}, {self.protection}\n{asks}\n  costs: {costs}>"
 
     def _sources_of(self, frame: PrivateRows | tuple[PrivateRows, ...] | None, opened: Opened | None) -> list[Source]:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from dp_polars._base.numbers import ball
-from dp_polars._base.rng import WordSource, owners, positions, run_starts, slices, system_words
+from dp_polars._base.numbers import WordSource, ball, owners, positions, run_starts, slices, system_words
 from dp_polars._mechanisms.drawing import of_parts
 from dp_polars._mechanisms.noisy_gap import LARGEST_LEAD
 from dp_polars._mechanisms.racing import CHUNK, V_STEP, Floats, Uniform, floor_of, is_less, leading_bits, wait_of
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from flint import arb
     from numpy.typing import NDArray
 
-    from dp_polars._base.rng import Ints, WordSource
+    from dp_polars._base.numbers import Ints, WordSource
     from dp_polars._mechanisms.histograms import Histogram
     from dp_polars._mechanisms.racing import Real
 

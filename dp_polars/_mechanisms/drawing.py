@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from dp_polars._base.process import in_parallel
-from dp_polars._base.rng import (
+from dp_polars._base.numbers import (
     Ints,
     SignedInts,
     WordSource,
@@ -27,6 +26,7 @@ from dp_polars._base.rng import (
     system_words,
     uniform_below,
 )
+from dp_polars._base.process import in_parallel
 from dp_polars._mechanisms import histograms
 from dp_polars._mechanisms.histograms import Runs, Score, Slots
 from dp_polars._mechanisms.racing import FAR, Blocks, ExactBlocks, race

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_polars._accounting.costs import ALL
-from dp_polars._base.process import in_parallel
-from dp_polars._base.rng import (
+from dp_polars._base.numbers import (
     Ints,
     SignedInts,
     lengths_from,
@@ -24,6 +23,7 @@ from dp_polars._base.rng import (
     slices,
     starts,
 )
+from dp_polars._base.process import in_parallel
 
 if TYPE_CHECKING:
     from dp_polars._accounting.terms import NeighboringRelation

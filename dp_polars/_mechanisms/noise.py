@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp_polars._accounting.terms import Loss, warn_if_large
-from dp_polars._base.numbers import Number, ball, lower, positive_fraction, precision, upper
+from dp_polars._base.numbers import Number, WordSource, ball, lower, positive_fraction, precision, system_words, upper
 from dp_polars._base.process import called, in_parallel, silenced
-from dp_polars._base.rng import WordSource, system_words
 from dp_polars._mechanisms.racing import Uniform, floor_of, is_less
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting.claims import Claim
     from dp_polars._accounting.terms import Mechanism
-    from dp_polars._base.rng import WordSource
+    from dp_polars._base.numbers import WordSource
 
 
 # Bits of U that are looked up at first: their table of 2**16 values stays in the cache.

@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dp_polars._base.column_types import float_of
-from dp_polars._base.rng import WordSource, owners, run_starts, slices, starts, uniform_below
+from dp_polars._base.numbers import WordSource, owners, run_starts, slices, starts, uniform_below
 from dp_polars._mechanisms import racing
 from dp_polars._mechanisms.drawing import blocks_of_gaps, gaps_of_rows, is_dense, of_group_slices, of_row_slices
 from dp_polars._mechanisms.histograms import Histogram
@@ -22,7 +22,7 @@ from dp_polars._mechanisms.racing import CHUNK, V_STEP, Blocks, ExactBlocks, Flo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dp_polars._base.rng import Ints, SignedInts, WordSource
+    from dp_polars._base.numbers import Ints, SignedInts, WordSource
     from dp_polars._bins.binning import Codes
     from dp_polars._mechanisms.drawing import Draw
     from dp_polars._mechanisms.histograms import Runs

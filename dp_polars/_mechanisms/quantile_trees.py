@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_polars._base.process import in_parallel
-from dp_polars._base.rng import (
+from dp_polars._base.numbers import (
     Ints,
     WordSource,
     begin_runs,
@@ -25,11 +24,12 @@ from dp_polars._base.rng import (
     starts,
     system_words,
 )
+from dp_polars._base.process import in_parallel
 from dp_polars._mechanisms.drawing import Draw, draw_from_slots, far_gap, near_ranks
 from dp_polars._mechanisms.histograms import QuantileScore, Runs, Slots, merged_quantile_slots
 
 if TYPE_CHECKING:
-    from dp_polars._base.rng import WordSource
+    from dp_polars._base.numbers import WordSource
     from dp_polars._mechanisms.histograms import Histogram
     from dp_polars._mechanisms.racing import RacingLaw
 

@@ -12,15 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_polars._base.column_types import float_of
-from dp_polars._base.numbers import ball, ball_between, lower, precision, upper
-from dp_polars._base.rng import WordSource, lengths_from, run_starts, uniform_below
+from dp_polars._base.numbers import (
+    WordSource,
+    ball,
+    ball_between,
+    lengths_from,
+    lower,
+    precision,
+    run_starts,
+    uniform_below,
+    upper,
+)
 
 if TYPE_CHECKING:
     from flint import arb
 
     from dp_polars._accounting.claims import Claim
     from dp_polars._accounting.terms import Mechanism
-    from dp_polars._base.rng import Ints, SignedInts, WordSource
+    from dp_polars._base.numbers import Ints, SignedInts, WordSource
 
 
 Floats: TypeAlias = "NDArray[np.float64]"

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from dp_polars._accounting.terms import Mechanism
-    from dp_polars._base.rng import Ints
+    from dp_polars._base.numbers import Ints
 
 
 _TAIL = 1e-11

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dp_polars._base.rng import (
+from dp_polars._base.numbers import (
     Ints,
     lengths_from,
     offsets,
@@ -25,7 +25,7 @@ from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.racing import LAWS, V_STEP, Blocks, ExactBlocks, exponents_of, leading_bits, race
 
 if TYPE_CHECKING:
-    from dp_polars._base.rng import WordSource
+    from dp_polars._base.numbers import WordSource
     from dp_polars._mechanisms.drawing import Draw
     from dp_polars._mechanisms.histograms import Histogram
     from dp_polars._mechanisms.racing import Floats

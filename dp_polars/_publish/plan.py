@@ -19,13 +19,13 @@ from unicodedata import normalize
 import polars as pl
 
 import dp_polars as dpp
+from dp_polars._accounting import promises
 from dp_polars._accounting.budget import Budget
 from dp_polars._base.column_types import tick
 from dp_polars._bins.candidates import grid, size_of
 from dp_polars._bins.weights import bounds_of, step_by_default
 from dp_polars._frames.publication import Publication
 from dp_polars._publish.schema import MORE, TOP, Question
-from dp_polars._release import shares
 from dp_polars.analysis import dropped, synthetic
 
 if TYPE_CHECKING:
@@ -443,7 +443,7 @@ def draft(plan: Plan) -> Draft:
     claims = claims_of(asked)
     if asked.budget is not None and not asked.budget.has_room(claims):
         messages["cost"] = (
-            f"These errors cost {shares.in_words(claims)}, which is more than the promise.\n\n"
+            f"These errors cost {promises.in_words(claims)}, which is more than the promise.\n\n"
             "Hint: a larger promise, larger errors, or smaller bounds."
         )
         return Draft(asked, messages)

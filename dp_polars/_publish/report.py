@@ -12,7 +12,7 @@ import polars as pl
 
 from dp_polars._base.numbers import Number, as_fraction, given, plural, show
 from dp_polars._base.process import called, expanded, replacing
-from dp_polars._frames.of_people import CutRequest, KeyRequest, PeopleRequest
+from dp_polars._frames.facts import CutRequest, KeyRequest, PeopleRequest
 from dp_polars._frames.publication import Publication
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.categories import QuantileWithInterval

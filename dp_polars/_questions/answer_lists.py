@@ -12,8 +12,7 @@ import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim, check_rate
-from dp_polars._base.numbers import Number, show
-from dp_polars._base.rng import Ints, owners, starts
+from dp_polars._base.numbers import Ints, Number, owners, show, starts
 from dp_polars._bins.binning import Binning, NearestBinning
 from dp_polars._bins.candidates import Categories, Grid, Ordered, distance_unit
 from dp_polars._bins.weights import Weights
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dp_polars._accounting.terms import Mechanism, NeighboringRelation, Unit
-    from dp_polars._base.rng import Ints
+    from dp_polars._base.numbers import Ints
     from dp_polars._mechanisms.histograms import Histogram
     from dp_polars._questions.question import HistogramQuery
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dp_polars._base.rng import Ints
+    from dp_polars._base.numbers import Ints
     from dp_polars._questions.question import HistogramQuery
 
 

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from dp_polars._accounting.terms import NeighboringRelation, Terms
-    from dp_polars._base.numbers import Number
-    from dp_polars._base.rng import Ints
+    from dp_polars._base.numbers import Ints, Number
     from dp_polars._bins.binning import Binning, Codes
     from dp_polars._bins.candidates import Categories, Values
     from dp_polars._mechanisms.drawing import Draw

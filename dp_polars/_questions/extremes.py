@@ -12,17 +12,15 @@ import polars as pl
 
 from dp_polars._accounting.claims import Claim
 from dp_polars._base import column_types
-from dp_polars._base.numbers import as_fraction, positive_fraction, show
-from dp_polars._base.rng import offsets, starts, system_words
+from dp_polars._base.numbers import as_fraction, offsets, positive_fraction, show, starts, system_words
 from dp_polars._bins.binning import Binning, CategoryBinning, NearestBinning
 from dp_polars._bins.candidates import Categories, Grid
 from dp_polars._bins.weights import in_steps, type_in_steps
 from dp_polars._mechanisms.above_threshold import LARGEST_THRESHOLD, Search, first_above_groups
-from dp_polars._mechanisms.generalized_exponential import MOST_ROWS, OwnSensitivities
 from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._mechanisms.noisy_gap import type_with_lead, with_lead
 from dp_polars._mechanisms.racing import LAWS
-from dp_polars._mechanisms.selection import best_rows, leading_rows
+from dp_polars._mechanisms.selection import MOST_ROWS, OwnSensitivities, best_rows, leading_rows
 from dp_polars._questions.categories import OfPeopleOrRows
 from dp_polars._questions.measures import counts_at_loss
 from dp_polars._questions.question import HistogramQuery, Query
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dp_polars._accounting.terms import NeighboringRelation
-    from dp_polars._base.rng import Ints
+    from dp_polars._base.numbers import Ints
     from dp_polars._mechanisms.histograms import Histogram
 
 

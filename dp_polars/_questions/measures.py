@@ -15,8 +15,7 @@ from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import ALL
 from dp_polars._accounting.terms import LARGEST, Loss, Within, check_relation
 from dp_polars._base import column_types
-from dp_polars._base.numbers import show
-from dp_polars._base.rng import owners
+from dp_polars._base.numbers import owners, show
 from dp_polars._bins.binning import CategoryBinning, Clamping, OneCode
 from dp_polars._bins.candidates import Categories
 from dp_polars._bins.weights import check_held, check_size, clamping_of, in_steps, step_by_default, type_in_steps
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from dp_polars._accounting.terms import NeighboringRelation, Unit
-    from dp_polars._base.rng import Ints
+    from dp_polars._base.numbers import Ints
     from dp_polars._bins.binning import Binning
     from dp_polars._mechanisms.histograms import Histogram
 

@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dp_polars._base.column_types import PrivacyUnit
-    from dp_polars._base.rng import Ints
+    from dp_polars._base.numbers import Ints
     from dp_polars._bins.binning import Binning, RowWeight
     from dp_polars._mechanisms.histograms import Histogram
-    from dp_polars._questions.question import Columns, HistogramQuery
-    from dp_polars._questions.unlisted_keys import KeysThatAreThere
+    from dp_polars._questions.question import Columns, HistogramQuery, KeysThatAreThere
     from dp_polars._release.protection import Limits
 
 

@@ -18,7 +18,7 @@ from dp_polars._steps.gate import adds_floats, fitting, one_output_each, refuse_
 from dp_polars._steps.nodes import is_opaque, parts_of
 from dp_polars._steps.person_gate import looks_at_people, of_groups, over_people
 from dp_polars._steps.person_rules import TakenApart
-from dp_polars._steps.polars_rows import by_name, is_a_person
+from dp_polars._steps.scans import by_name, is_a_person
 from dp_polars._steps.trials import refuse_company
 
 if TYPE_CHECKING:

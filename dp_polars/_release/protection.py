@@ -12,14 +12,23 @@ from numpy.typing import NDArray
 
 from dp_polars._accounting.terms import Contributions, check_relation, in_words
 from dp_polars._base.column_types import PrivacyUnit, privacy_unit_of, shown, text_of
-from dp_polars._base.numbers import kind_of_frame, positive_int
-from dp_polars._base.rng import Ints, begin_runs, lengths_from, owners, run_starts, sorted_words, system_words
+from dp_polars._base.numbers import (
+    Ints,
+    begin_runs,
+    kind_of_frame,
+    lengths_from,
+    owners,
+    positive_int,
+    run_starts,
+    sorted_words,
+    system_words,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dp_polars._accounting.terms import Bounds, NeighboringRelation
-    from dp_polars._base.rng import WordSource
+    from dp_polars._base.numbers import WordSource
     from dp_polars._questions.question import HistogramQuery
 
 

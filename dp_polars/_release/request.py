@@ -1,29 +1,28 @@
-"""What is asked of private rows: keys of groups, outputs with their bounds, and the ends of their ranges."""
+"""What is asked of private rows: outputs with their bounds, what `explain` says of them, and the ends of ranges."""
 
 from __future__ import annotations
 
+import html
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import numpy as np
 import polars as pl
 from polars import selectors as cs
 
+from dp_polars._accounting import promises
 from dp_polars._accounting.claims import SAY_A_LOSS
 from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Within, in_words
-from dp_polars._base import column_types
-from dp_polars._base.column_types import float_of, unshared
+from dp_polars._base.column_types import float_of
 from dp_polars._base.numbers import as_fraction, flag, float_up, given, plural, positive_int, show
-from dp_polars._bins.candidates import MOST, NO_FLOATS, Categories, size_of
 from dp_polars._questions.measures import BETA, Count, Multiple, at_most, error_95, with_loss_for
 from dp_polars._questions.question import Asked, HistogramQuery
-from dp_polars._release import shares
 from dp_polars._release.contract import (
     Engine,
     HistogramSpec,
@@ -34,9 +33,9 @@ from dp_polars._release.contract import (
     Work,
     names_of_ends,
 )
-from dp_polars._release.explained import Explained
 from dp_polars._release.pipeline import CheckedPipeline
 from dp_polars._release.protection import OneRowEach
+from dp_polars._release.sources import in_types_of
 from dp_polars._steps.gate import row_by_row
 
 if TYPE_CHECKING:
@@ -44,135 +43,12 @@ if TYPE_CHECKING:
     from typing import Self
 
     from dp_polars._accounting.claims import Claim
+    from dp_polars._accounting.promises import UnitTaken
     from dp_polars._accounting.terms import Loss, Unit
-    from dp_polars._bins.candidates import Values
-    from dp_polars._questions.question import Asked, Columns
+    from dp_polars._questions.question import Columns
     from dp_polars._release.contract import KeyWork
     from dp_polars._release.pipeline import Pipeline
     from dp_polars._release.protection import Protection
-    from dp_polars._release.shares import UnitTaken
-
-
-# Column -> its public values (their cross product), or a frame of combinations (also an Arrow table).
-PublicKeys: TypeAlias = "Mapping[str, Values] | pl.DataFrame | object"
-
-
-def public_keys(keys: PublicKeys) -> pl.DataFrame:
-    """Return the combinations, one per row, in their given order."""
-    if isinstance(keys, Mapping):
-        return product(columns_of(keys))
-    if hasattr(keys, "release"):
-        msg = (
-            f"group_by: keys must be released first, got {given(keys)}: until then nobody may know which there are.\n\n"
-            'Hint: group_by(frame.keys("ward", …).release()), whose loss is charged by itself.'
-        )
-        raise TypeError(msg)
-    if isinstance(keys, (pl.LazyFrame, pl.Series)) or not (
-        isinstance(keys, pl.DataFrame) or hasattr(keys, "__arrow_c_stream__")
-    ):
-        msg = (
-            "group_by: keys must be a dict (column -> public values) or a DataFrame of combinations, got "
-            f"{given(keys)}: groups that are read off the rows would tell who is there.\n\n"
-            'Hint: say which values there may be: group_by({"ward": ["A", "B"]}); or find them, frame.keys("ward", …)'
-            '.release(). Names of columns, the privacy unit among them, stand alone: group_by("patient", "ward").'
-        )
-        raise TypeError(msg)
-    frame = unshared(keys if isinstance(keys, pl.DataFrame) else column_types.of_arrow("keys", keys, pl.DataFrame))
-    if not (frame.height >= 1 and frame.width >= 1):
-        msg = f"keys must have at least one column and one combination, got {frame.shape}."
-        raise ValueError(msg)
-    _check_size(frame.height)
-    if frame.null_count().sum_horizontal().item():
-        msg = "keys must not contain null."
-        raise ValueError(msg)
-    if frame.is_duplicated().any():
-        msg = "keys must not repeat a combination."
-        raise ValueError(msg)
-    for column in frame.get_columns():
-        _values(column.name, column.unique())
-    return frame
-
-
-def columns_of(keys: Mapping[str, Values], *, all_are_answered: bool = True) -> list[pl.Series]:
-    """Return the public values of each column, whose combinations are keys."""
-    if not keys:
-        msg = "keys must name at least one column.\n\nHint: without groups, call agg on the private frame itself."
-        raise ValueError(msg)
-    whole = math.prod if all_are_answered else max
-    _check_size(whole([max(1, size_of(values)) for values in keys.values()]))  # before any of them is built
-    columns = [_values(name, values) for name, values in keys.items()]
-    _check_size(whole(list(map(len, columns))))
-    return columns
-
-
-def product(columns: Sequence[pl.Series]) -> pl.DataFrame:
-    """Return all combinations of the values of columns, the last one running fastest."""
-    frame = columns[0].to_frame()
-    for column in columns[1:]:
-        frame = frame.join(column.to_frame(), how="cross", maintain_order="left_right")
-    return frame
-
-
-@overload
-def in_types_of(keys: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame: ...
-
-
-@overload
-def in_types_of(keys: pl.DataFrame | Product, schema: pl.Schema) -> pl.DataFrame | Product: ...
-
-
-def in_types_of(keys: pl.DataFrame | Product, schema: pl.Schema) -> pl.DataFrame | Product:
-    """Return the keys in the types of the private columns that they group by; text where that is a Categorical."""
-    if isinstance(keys, Product):
-        return Product(tuple(in_types_of(values.to_frame(), schema).to_series() for values in keys.values))
-    columns = {}
-    for column in keys.get_columns():
-        if column.name not in schema:
-            msg = f"the frame must have the key column {column.name!r}, got the columns {list(schema)}."
-            raise ValueError(msg)
-        dtype = schema[column.name]
-        if dtype.is_float():
-            raise TypeError(NO_FLOATS.format(f"the key column {column.name!r}", dtype))
-        key_type = column_types.released(dtype)
-        try:
-            columns[column.name] = column if column.dtype == key_type else _cast(column, key_type)
-        except TypeError:
-            msg = f"keys of column {column.name!r} must be values of its type, {dtype}, got {column.dtype}."
-            raise TypeError(msg) from None
-    return pl.DataFrame(columns)
-
-
-def _cast(column: pl.Series, dtype: pl.DataType) -> pl.Series:
-    """Return a column of keys as values of a type; a TypeError where one is none."""
-    distinct = column.unique(maintain_order=True)
-    translated = Categories(distinct).for_column(dtype)
-    return (
-        column.to_frame("given")
-        .join(pl.DataFrame({"given": distinct, "held": translated}), on="given", how="left", maintain_order="left")
-        .get_column("held")
-        .alias(column.name)
-    )
-
-
-def _check_size(combinations: int) -> None:
-    if not combinations <= MOST:
-        msg = (
-            f"keys must have at most {MOST:,} combinations, got {combinations:,}: every one of them is answered.\n\n"
-            "Hint: list fewer values, or give the combinations that you want as a DataFrame."
-        )
-        raise ValueError(msg)
-
-
-def _values(name: object, values: Values) -> pl.Series:
-    if not isinstance(name, str):
-        msg = f"keys must name columns by strings, got {given(name)}."
-        raise TypeError(msg)
-    series = Categories.of(values, f"keys of column {name!r}").values
-    if series is None or series.dtype.is_float():
-        found = "None" if series is None else str(series.dtype)
-        msg = f"keys of column {name!r} must be text, integers, booleans, decimals or times, got {found}."
-        raise TypeError(msg)
-    return series.alias(name)
 
 
 AskedT = TypeVar("AskedT", bound=Asked, covariant=True)
@@ -288,7 +164,7 @@ class AnyRequest(ABC, Generic[AskedT]):
     @property
     def loss(self) -> Loss:
         """What one release of all outputs costs one person: in rho if all are given in rho, or one has no epsilon."""
-        return shares.loss_of(self.claims)
+        return promises.loss_of(self.claims)
 
     @property
     def is_open(self) -> bool:
@@ -501,7 +377,7 @@ def explained(
     taken = requests[0][1].taken
     if taken is not None:
         of_all.append(taken.words)
-    of_all += [_OPEN] if any(claim.is_open for claim in claims) else shares.notes(claims)
+    of_all += [_OPEN] if any(claim.is_open for claim in claims) else promises.notes(claims)
     rows[0]["note"] = " ".join([str(rows[0]["note"]), *of_all])
     return Explained(rows, {"query": pl.String, **_EXPLAINED})
 
@@ -760,3 +636,57 @@ def with_ends(released: pl.DataFrame, asks: Iterable[Ask[Asked]]) -> pl.DataFram
                 (answers.cast(pl.Float64) + sign * off).alias(name) for sign, name in zip((-1, 1), names, strict=True)
             ]
     return released.with_columns(ends)
+
+
+_WIDTH = 80
+_SHOWN = ("output", "asked", "mechanism", "error_95", "loss")
+
+
+class Explained(pl.DataFrame):
+    """A DataFrame that prints itself as a short table with its notes below. What is made of it prints as usual."""
+
+    def __str__(self) -> str:
+        needed = {"output", "selects", "mechanism", "error_95", "error_unit", "epsilon", "rho", "delta", "note"}
+        if not needed <= {*self.columns}:
+            return super().__str__()
+        rows = self.rows(named=True)
+        names = [f"{row['query']}: {row['output']}" if row.get("query") else str(row["output"]) for row in rows]
+        cells = [
+            (name, str(row["selects"]), row["mechanism"] or "", _error(row), _loss(row))
+            for name, row in zip(names, rows, strict=True)
+        ]
+        widths = [max(map(len, column)) for column in zip(_SHOWN, *cells, strict=True)]
+        lines = [_line(_SHOWN, widths), "  ".join("─" * width for width in widths), *(_line(r, widths) for r in cells)]
+        for name, row in zip(names, rows, strict=True):
+            lines += ["", *wrap(f"{name}: {row['note']}", _WIDTH, subsequent_indent="  ", break_long_words=False)]
+        return "\n".join([*lines, "", f"All {self.width} columns: .columns; this is a DataFrame."])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self, **options: Any) -> str:  # noqa: ANN401  # as Polars calls it
+        text = str(self)
+        if text == super().__str__():
+            return super()._repr_html_(**options)
+        return f"<pre>{html.escape(text)}</pre>"
+
+
+def _line(cells: tuple[str, ...], widths: list[int]) -> str:
+    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _error(row: dict[str, Any]) -> str:
+    """Return an error with its unit, in three digits rounded up."""
+    if row["error_95"] is None or not row["error_95"] < float("inf"):
+        return "see below"
+    unit = row["error_unit"] or ""
+    within = "in " if unit.startswith("the ") else ""
+    return f"±{show(as_fraction('error_95', row['error_95']), 3, up=True)} {within}{unit}".rstrip()
+
+
+def _loss(row: dict[str, Any]) -> str:
+    found = next((unit for unit in ("epsilon", "rho") if row[unit] is not None), None)
+    if found is None:
+        return "none yet"
+    delta = f", delta={row['delta']:.3g}" if row["delta"] else ""
+    return f"{found}={show(as_fraction(found, row[found]), 4, up=True)}{delta}"

@@ -1,26 +1,31 @@
-"""Private rows as they are given: a plan to know the columns by, and what reads the rows later."""
+"""What is given to a release: private rows, as a plan to know the columns by and what reads them later; public keys."""
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, overload
 from weakref import WeakSet
 
 import polars as pl
 
-from dp_polars._base.numbers import kind_of_frame
+from dp_polars._base import column_types
+from dp_polars._base.column_types import unshared
+from dp_polars._base.numbers import given, kind_of_frame
+from dp_polars._bins.candidates import MOST, NO_FLOATS, Categories, size_of
+from dp_polars._release.contract import Product
 from dp_polars._steps.plans import files_of, preparation_of, reading_of_arrow, refuse_rewritten_files
-from dp_polars._steps.polars_rows import collected
-from dp_polars._steps.scans import Reading, Whose, holds_rows, refuse_repeated_files, refuse_two_units
+from dp_polars._steps.scans import Reading, Whose, collected, holds_rows, refuse_repeated_files, refuse_two_units
 
 if TYPE_CHECKING:
     from typing import Self
 
     import pyarrow as pa
 
+    from dp_polars._bins.candidates import Values
     from dp_polars._release.pipeline import Origin
     from dp_polars._steps.scans import Identity
 
@@ -184,3 +189,125 @@ class WithoutRows:
 
 def _lazy(table: pa.Table) -> pl.LazyFrame:
     return pl.DataFrame(table).lazy()
+
+
+# Column -> its public values (their cross product), or a frame of combinations (also an Arrow table).
+PublicKeys: TypeAlias = "Mapping[str, Values] | pl.DataFrame | object"
+
+
+def public_keys(keys: PublicKeys) -> pl.DataFrame:
+    """Return the combinations, one per row, in their given order."""
+    if isinstance(keys, Mapping):
+        return product(columns_of(keys))
+    if hasattr(keys, "release"):
+        msg = (
+            f"group_by: keys must be released first, got {given(keys)}: until then nobody may know which there are.\n\n"
+            'Hint: group_by(frame.keys("ward", …).release()), whose loss is charged by itself.'
+        )
+        raise TypeError(msg)
+    if isinstance(keys, (pl.LazyFrame, pl.Series)) or not (
+        isinstance(keys, pl.DataFrame) or hasattr(keys, "__arrow_c_stream__")
+    ):
+        msg = (
+            "group_by: keys must be a dict (column -> public values) or a DataFrame of combinations, got "
+            f"{given(keys)}: groups that are read off the rows would tell who is there.\n\n"
+            'Hint: say which values there may be: group_by({"ward": ["A", "B"]}); or find them, frame.keys("ward", …)'
+            '.release(). Names of columns, the privacy unit among them, stand alone: group_by("patient", "ward").'
+        )
+        raise TypeError(msg)
+    frame = unshared(keys if isinstance(keys, pl.DataFrame) else column_types.of_arrow("keys", keys, pl.DataFrame))
+    if not (frame.height >= 1 and frame.width >= 1):
+        msg = f"keys must have at least one column and one combination, got {frame.shape}."
+        raise ValueError(msg)
+    _check_size(frame.height)
+    if frame.null_count().sum_horizontal().item():
+        msg = "keys must not contain null."
+        raise ValueError(msg)
+    if frame.is_duplicated().any():
+        msg = "keys must not repeat a combination."
+        raise ValueError(msg)
+    for column in frame.get_columns():
+        _values(column.name, column.unique())
+    return frame
+
+
+def columns_of(keys: Mapping[str, Values], *, all_are_answered: bool = True) -> list[pl.Series]:
+    """Return the public values of each column, whose combinations are keys."""
+    if not keys:
+        msg = "keys must name at least one column.\n\nHint: without groups, call agg on the private frame itself."
+        raise ValueError(msg)
+    whole = math.prod if all_are_answered else max
+    _check_size(whole([max(1, size_of(values)) for values in keys.values()]))  # before any of them is built
+    columns = [_values(name, values) for name, values in keys.items()]
+    _check_size(whole(list(map(len, columns))))
+    return columns
+
+
+def product(columns: Sequence[pl.Series]) -> pl.DataFrame:
+    """Return all combinations of the values of columns, the last one running fastest."""
+    frame = columns[0].to_frame()
+    for column in columns[1:]:
+        frame = frame.join(column.to_frame(), how="cross", maintain_order="left_right")
+    return frame
+
+
+@overload
+def in_types_of(keys: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame: ...
+
+
+@overload
+def in_types_of(keys: pl.DataFrame | Product, schema: pl.Schema) -> pl.DataFrame | Product: ...
+
+
+def in_types_of(keys: pl.DataFrame | Product, schema: pl.Schema) -> pl.DataFrame | Product:
+    """Return the keys in the types of the private columns that they group by; text where that is a Categorical."""
+    if isinstance(keys, Product):
+        return Product(tuple(in_types_of(values.to_frame(), schema).to_series() for values in keys.values))
+    columns = {}
+    for column in keys.get_columns():
+        if column.name not in schema:
+            msg = f"the frame must have the key column {column.name!r}, got the columns {list(schema)}."
+            raise ValueError(msg)
+        dtype = schema[column.name]
+        if dtype.is_float():
+            raise TypeError(NO_FLOATS.format(f"the key column {column.name!r}", dtype))
+        key_type = column_types.released(dtype)
+        try:
+            columns[column.name] = column if column.dtype == key_type else _cast(column, key_type)
+        except TypeError:
+            msg = f"keys of column {column.name!r} must be values of its type, {dtype}, got {column.dtype}."
+            raise TypeError(msg) from None
+    return pl.DataFrame(columns)
+
+
+def _cast(column: pl.Series, dtype: pl.DataType) -> pl.Series:
+    """Return a column of keys as values of a type; a TypeError where one is none."""
+    distinct = column.unique(maintain_order=True)
+    translated = Categories(distinct).for_column(dtype)
+    return (
+        column.to_frame("given")
+        .join(pl.DataFrame({"given": distinct, "held": translated}), on="given", how="left", maintain_order="left")
+        .get_column("held")
+        .alias(column.name)
+    )
+
+
+def _check_size(combinations: int) -> None:
+    if not combinations <= MOST:
+        msg = (
+            f"keys must have at most {MOST:,} combinations, got {combinations:,}: every one of them is answered.\n\n"
+            "Hint: list fewer values, or give the combinations that you want as a DataFrame."
+        )
+        raise ValueError(msg)
+
+
+def _values(name: object, values: Values) -> pl.Series:
+    if not isinstance(name, str):
+        msg = f"keys must name columns by strings, got {given(name)}."
+        raise TypeError(msg)
+    series = Categories.of(values, f"keys of column {name!r}").values
+    if series is None or series.dtype.is_float():
+        found = "None" if series is None else str(series.dtype)
+        msg = f"keys of column {name!r} must be text, integers, booleans, decimals or times, got {found}."
+        raise TypeError(msg)
+    return series.alias(name)

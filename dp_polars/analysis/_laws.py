@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from dp_polars._base.column_types import Exact
-    from dp_polars._base.rng import Ints
+    from dp_polars._base.numbers import Ints
 
 
 LAPLACE = "report_noisy_max_laplace"

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from dp_polars._accounting.promises import epsilon_of
 from dp_polars._accounting.terms import Loss
-from dp_polars._base.numbers import as_fraction, given, show
+from dp_polars._base.numbers import as_fraction, given, offsets, owners, show, slices
 from dp_polars._base.process import called
-from dp_polars._base.rng import offsets, owners, slices
 from dp_polars._bins.candidates import Grid, distance_unit
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.query import PrivateQuery
@@ -27,7 +27,6 @@ from dp_polars._questions.categories import Choice, Quantile
 from dp_polars._questions.extremes import FirstAbove
 from dp_polars._questions.measures import Measure, Multiple, Total, ValueCounts, noisy, totals_of
 from dp_polars._questions.question import ListQuery
-from dp_polars._release.shares import epsilon_of
 from dp_polars.analysis._laws import NoiseLaw, as_probability, block_probabilities
 from dp_polars.analysis._simulated import DRAWS, NEAR, Histograms, cells_of_noise, law_of_first_above, share_within
 from dp_polars.analysis._simulation import public_tables, request_of
@@ -38,8 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dp_polars._accounting.claims import Claim
-    from dp_polars._base.numbers import Number
-    from dp_polars._base.rng import Ints
+    from dp_polars._base.numbers import Ints, Number
     from dp_polars._bins.candidates import Ordered
     from dp_polars._mechanisms.histograms import Histogram, Slots
     from dp_polars._questions.question import Columns, HistogramQuery

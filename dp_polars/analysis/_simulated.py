@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from dp_polars._base import column_types
-from dp_polars._base.rng import Ints, offsets, owners, reduced, slices, starts
+from dp_polars._base.numbers import Ints, offsets, owners, reduced, slices, starts
 from dp_polars._bins.candidates import Grid
 from dp_polars._mechanisms.above_threshold import count_runs
 from dp_polars._mechanisms.histograms import Histogram, Runs
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting.claims import Claim
     from dp_polars._accounting.terms import Mechanism
-    from dp_polars._base.rng import Ints
+    from dp_polars._base.numbers import Ints
     from dp_polars._bins.candidates import Ordered
     from dp_polars._mechanisms.histograms import Histogram
     from dp_polars._questions.categories import Choice

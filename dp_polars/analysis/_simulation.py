@@ -13,9 +13,8 @@ import polars as pl
 from dp_polars._accounting.claims import NO_LOSS, Claim
 from dp_polars._accounting.terms import Loss
 from dp_polars._base import column_types
-from dp_polars._base.numbers import given, kind_of_frame, positive_fraction
+from dp_polars._base.numbers import Ints, given, kind_of_frame, owners, positive_fraction
 from dp_polars._base.process import called
-from dp_polars._base.rng import Ints, owners
 from dp_polars._bins.candidates import distance_unit
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._expressions.expression import PrivateExpr, refuse_bounds, refuse_several, refuse_unreached
@@ -29,8 +28,7 @@ from dp_polars._questions.question import CountRule, HistogramQuery, ListQuery
 from dp_polars._release.contract import Work
 from dp_polars._release.protection import Limits
 from dp_polars._release.request import Request
-from dp_polars._steps.polars_rows import is_a_person
-from dp_polars._steps.scans import dataset_of, files_of_scan, kind_of, plan_nodes, serialized_scans
+from dp_polars._steps.scans import dataset_of, files_of_scan, is_a_person, kind_of, plan_nodes, serialized_scans
 from dp_polars.analysis._simulated import (
     Histograms,
     law_of_counts,

@@ -22,7 +22,7 @@ from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.averages import Average
 from dp_polars._questions.categories import Mode, OfCategories
 from dp_polars._questions.measures import BETA, Sum, error_95
-from dp_polars._steps.polars_rows import is_a_person
+from dp_polars._steps.scans import is_a_person
 from dp_polars.analysis._laws import block_probabilities
 from dp_polars.analysis._simulation import request_of
 

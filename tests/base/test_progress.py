@@ -17,7 +17,7 @@ import dp_polars as dpp
 from dp_polars._base import process as progress
 from dp_polars._base.process import silenced
 from dp_polars._engines.polars import engine as polars_engine
-from dp_polars._steps import polars_rows
+from dp_polars._steps.scans import in_parts
 from tests.helpers.needs import need
 
 pytestmark = pytest.mark.timeout(60)  # what holds tqdm's lock would hang
@@ -136,7 +136,7 @@ def test_what_fails_leaves_the_line_clear(screen, words):
 def test_parts_of_the_people_are_steps(screen, words):
     rows = pl.LazyFrame({"p": [1, 2, 3]})
     with progress.shown("scan"):
-        for number, _ in enumerate(polars_rows.in_parts(rows, ("p",), 3), 2):
+        for number, _ in enumerate(in_parts(rows, ("p",), 3), 2):
             wait_for(screen, f"scan {number} of 4")
     assert last_line(screen) == ""
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from dp_polars._base.rng import system_words, uniform_below
+from dp_polars._base.numbers import system_words, uniform_below
 from tests.statistical.goodness import cell_counts, fits
 
 CHUNK_WORDS = (1 << 20) // 8
@@ -48,7 +48,7 @@ FORK = """
 import os, sys, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # of forks where there are threads
 from dp_polars import permute_and_flip
-from dp_polars._base.rng import system_words
+from dp_polars._base.numbers import system_words
 system_words()(10)
 for child in range(4):
     if os.fork() == 0:

@@ -30,8 +30,7 @@ import dp_polars as dpp
 from dp_polars._accounting.claims import Claim
 from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._mechanisms.partition_selection import KeySelection
-from dp_polars._questions.question import CountRule, HistogramQuery
-from dp_polars._questions.unlisted_keys import KeysThatAreThere
+from dp_polars._questions.question import CountRule, HistogramQuery, KeysThatAreThere
 from dp_polars._release.contract import Engine
 from dp_polars._release.protection import Limits
 from dp_polars._release.release import prepare

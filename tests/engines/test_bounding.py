@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_polars._base import rng as arrays
-from dp_polars._base.rng import system_words
+from dp_polars._base import numbers as arrays
+from dp_polars._base.numbers import system_words
 from dp_polars._release import protection as bounding
 from dp_polars._release.protection import BoundedRows, Layout, Limits, keep
 from tests.engines.orders import SOME, SPREAD, TALLIES, TOGETHER, Bounded, follows, independent, joint_law, law

@@ -19,7 +19,7 @@ from dp_polars._engines.polars.engine import PolarsEngine, count
 from dp_polars._mechanisms import drawing
 from dp_polars._mechanisms.drawing import draw_groups
 from dp_polars._release.protection import Layout, Limits
-from dp_polars._steps import polars_rows
+from dp_polars._steps import scans
 from tests.engines.orders import SPREAD, law
 from tests.helpers.runs import histograms_by
 from tests.helpers.specs import as_frame, as_histogram, histogram, spec_of
@@ -297,13 +297,13 @@ def test_every_count_is_bounded_afresh():
 
 def test_people_are_divided_by_the_texts_of_their_categories(monkeypatch):
     """In the next scan the number of a category may be another one."""
-    monkeypatch.setattr(polars_rows.os, "urandom", bytes)
+    monkeypatch.setattr(scans.os, "urandom", bytes)
     people = [f"person {i}" for i in range(50)]
     divided = []
     for order in (people, people[::-1]):
         categories = pl.Series(order, dtype=pl.Categorical(pl.Categories.random()))
         rows = pl.LazyFrame({"p": pl.Series(people, dtype=categories.dtype)})
-        parts = polars_rows.in_parts(rows, ("p",), 3)
+        parts = scans.in_parts(rows, ("p",), 3)
         divided.append([part.collect()["p"].cast(pl.String).to_list() for part in parts])
     assert divided[0] == divided[1]
     assert all(divided[0])

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from dp_polars._base.rng import Ints
+from dp_polars._base.numbers import Ints
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._release.contract import (
     GROUPS,

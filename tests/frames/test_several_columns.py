@@ -14,7 +14,7 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._release.protection import OneRowEach
-from dp_polars._steps import polars_rows, trials
+from dp_polars._steps import scans, trials
 from dp_polars.analysis import simulate
 from tests.helpers.needs import need
 
@@ -268,7 +268,7 @@ def test_floats_of_a_unit_have_one_zero_and_nan_is_nobody():
 def test_all_rows_of_a_person_are_in_one_part(kind):
     rows = VISITS.drop_nulls().with_columns(pl.col(UNIT).cast(kind), f=pl.Series([0.0, -0.0, 0.0, 0.0, 0.0]))
     seen = []
-    for part in polars_rows.in_parts(rows.lazy(), ("f", "month", "patient"), 3):
+    for part in scans.in_parts(rows.lazy(), ("f", "month", "patient"), 3):
         seen += part.collect().select(pl.col(UNIT).cast(pl.String)).unique().rows()
     assert sorted(seen) == [("bc", "a"), ("c", "a"), ("c", "ab"), ("c", "b")]
 
@@ -276,7 +276,7 @@ def test_all_rows_of_a_person_are_in_one_part(kind):
 def test_parts_differ_where_one_column_does():
     rows = pl.DataFrame({"p": [1] * 300, "q": range(300)})
     for unit in (("p", "q"), ("q", "p")):
-        sizes = [part.collect().height for part in polars_rows.in_parts(rows.lazy(), unit, 3)]
+        sizes = [part.collect().height for part in scans.in_parts(rows.lazy(), unit, 3)]
         assert sum(sizes) == 300
         assert min(sizes) > 50
 

@@ -13,7 +13,7 @@ from polars import selectors as cs
 
 from dp_polars._release import pipeline as person_steps
 from dp_polars._release import pipeline as pipeline
-from dp_polars._steps.polars_rows import NO_FILTER_IN_SCANS
+from dp_polars._steps.scans import NO_FILTER_IN_SCANS
 from tests.fuzzing.exploring import explore
 from tests.fuzzing.expressions import Case, cases
 from tests.helpers.needs import IS_OLD

@@ -12,7 +12,7 @@ import pytest
 from polars.testing import assert_series_equal
 
 from dp_polars._steps import gate
-from dp_polars._steps.polars_rows import NO_FILTER_IN_SCANS
+from dp_polars._steps.scans import NO_FILTER_IN_SCANS
 from tests.fuzzing.exploring import explore
 from tests.fuzzing.expressions import Case, cases
 from tests.helpers.needs import IS_OLD

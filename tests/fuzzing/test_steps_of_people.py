@@ -11,7 +11,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._release.pipeline import Pipeline
-from dp_polars._steps.polars_rows import NO_FILTER_IN_SCANS
+from dp_polars._steps.scans import NO_FILTER_IN_SCANS
 from tests.fuzzing.exploring import explore
 from tests.registry import OF_PEOPLE_STEPS
 from tests.replay.cases import Case, cases

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
-from dp_polars._base import rng as words
+from dp_polars._base import numbers as words
 from dp_polars._expressions import expression as expressions
 from dp_polars._mechanisms import quantile_trees
 from dp_polars._questions import (

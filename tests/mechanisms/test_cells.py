@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from dp_polars._base.rng import system_words
+from dp_polars._base.numbers import system_words
 from dp_polars._mechanisms import quantile_trees as module
 from dp_polars._mechanisms.quantile_trees import Cells
 from tests.statistical.goodness import fits

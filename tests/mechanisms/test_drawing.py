@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import event, given, settings
 
-from dp_polars._base.rng import system_words
+from dp_polars._base.numbers import system_words
 from dp_polars._mechanisms import drawing, racing
 from dp_polars._mechanisms.drawing import Draw, draw_from_rows, draw_from_runs
 from dp_polars._mechanisms.histograms import Runs

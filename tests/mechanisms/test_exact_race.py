@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from dp_polars._base.rng import system_words
+from dp_polars._base.numbers import system_words
 from dp_polars._mechanisms import racing
 from dp_polars._mechanisms import racing as exact_race
 from dp_polars._mechanisms.racing import LAWS, Blocks, first_arrival, race

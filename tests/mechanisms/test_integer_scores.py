@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dp_polars as dpp
-from dp_polars._base.rng import system_words
+from dp_polars._base.numbers import system_words
 from dp_polars._mechanisms import racing
 from dp_polars._mechanisms import selection as integer_scores
 from dp_polars._mechanisms.racing import LAWS

@@ -11,8 +11,7 @@ from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_polars._base.numbers import ball, lower, precision, upper
-from dp_polars._base.rng import system_words
+from dp_polars._base.numbers import ball, lower, precision, system_words, upper
 from dp_polars._mechanisms import partition_selection as key_selection
 from dp_polars._mechanisms.partition_selection import (
     GaussianThreshold,

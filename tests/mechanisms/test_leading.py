@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from dp_polars._base.rng import system_words
+from dp_polars._base.numbers import system_words
 from dp_polars._mechanisms import noisy_gap as leading
 from dp_polars._mechanisms import racing as exact_race
 from dp_polars._mechanisms.noisy_gap import LARGEST_LEAD, race_with_lead

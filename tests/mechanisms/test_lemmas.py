@@ -418,7 +418,7 @@ def selection_floats(exponent, log_delta):
 
 
 def most_points(mechanism, number, rate):
-    """Return how many terms `noise_sums.sum_bound` adds up, at most: real numbers of draws are allowed."""
+    """Return how many terms `residuals.sum_bound` adds up, at most: real numbers of draws are allowed."""
     draws, least, largest = ball(number[1]), ball(rate[0]), ball(rate[1])
     tail = ball(Fraction(residuals._TAIL))
     if mechanism == "discrete_gaussian":
@@ -603,7 +603,7 @@ LEMMAS = [
     ),
     *(
         Lemma(
-            "noise_sums._SLACK",
+            "residuals._SLACK",
             f"`sum_bound` ({mechanism.replace('_', ' ')}): the probability is off by at most the slack",
             f"2 to 10⁷ draws, rates from {low} to {high}",
             sums(mechanism),

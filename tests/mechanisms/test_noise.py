@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from flint import arb, ctx
 
-from dp_polars._base.rng import system_words
+from dp_polars._base.numbers import system_words
 from dp_polars._mechanisms import noise
 from dp_polars._mechanisms.noise import (
     LARGEST_SCALE,

@@ -6,10 +6,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_polars._base.rng import system_words
-from dp_polars._mechanisms import generalized_exponential as own_sensitivities
-from dp_polars._mechanisms.generalized_exponential import BETA, OwnSensitivities
+from dp_polars._base.numbers import system_words
+from dp_polars._mechanisms import selection as own_sensitivities
 from dp_polars._mechanisms.racing import LAWS
+from dp_polars._mechanisms.selection import BETA, OwnSensitivities
 from tests.helpers.reference import _exact, own_scores
 from tests.registry import MECHANISMS
 

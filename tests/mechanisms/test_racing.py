@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_polars._base.rng import system_words
+from dp_polars._base.numbers import system_words
 from dp_polars._mechanisms import racing
 from dp_polars._mechanisms.racing import LAWS, Blocks, race
 from tests.helpers.reference import floats, law

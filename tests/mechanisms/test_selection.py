@@ -18,7 +18,7 @@ from dp_polars import analysis
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Loss
 from dp_polars._base.column_types import exact_numbers
-from dp_polars._base.rng import system_words
+from dp_polars._base.numbers import system_words
 from dp_polars._mechanisms import racing, selection
 from dp_polars._mechanisms.racing import LAWS, Winners
 from dp_polars._mechanisms.selection import best_rows, exponential_mechanism, permute_and_flip

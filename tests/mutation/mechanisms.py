@@ -143,7 +143,7 @@ MUTANTS = [
         "a lone key reaches the threshold with more than delta",
         "mechanisms/test_key_selection.py::test_the_threshold_is_the_smallest_by_brute_sums"),
     # --- Sensitivities of one's own, leads and rare scores
-    _own("_mechanisms/generalized_exponential:_double",
+    _own("_mechanisms/selection:_double",
         "np.array([float_of(Fraction(number) - a) for number, a in zip(numbers, finite, strict=True)], np.float64)",
         "np.zeros(len(numbers))",
         "huge exact scores are rounded to floats in gaps",

@@ -19,7 +19,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars._accounting.terms import Loss
 from dp_polars._engines.polars.engine import PolarsEngine
-from dp_polars._questions.unlisted_keys import KeysThatAreThere
+from dp_polars._questions.question import KeysThatAreThere
 from tests.statistical.goodness import fits
 
 KEYS = "abc"

@@ -21,8 +21,8 @@ from dp_polars._accounting.claims import Claim, range_of
 from dp_polars._accounting.terms import Loss
 from dp_polars._bins.candidates import Categories, ordered
 from dp_polars._bins.weights import Weights
-from dp_polars._mechanisms.generalized_exponential import _ExactGaps
 from dp_polars._mechanisms.histograms import CountScore, Histogram, QuantileScore
+from dp_polars._mechanisms.selection import _ExactGaps
 from dp_polars._questions.answer_lists import QuantileList, TopK
 from dp_polars._questions.averages import Mean, Share, Variance
 from dp_polars._questions.categories import Mode, Quantile

@@ -52,17 +52,17 @@ _PLACES = [
     ("_questions.measures", "add_noise", "_with_noise"),
     ("_questions.extremes", "best_rows", "_row"),
     ("_questions.extremes", "leading_rows", "_leading_row"),
-    ("_mechanisms.generalized_exponential:OwnSensitivities", "best", "_own_row"),
+    ("_mechanisms.selection:OwnSensitivities", "best", "_own_row"),
     ("_mechanisms.partition_selection:PartitionSelection", "draw", "_shown"),
     ("_mechanisms.partition_selection:GaussianThreshold", "draw", "_shown_with_number"),
     # What is drawn for: an output from its histograms, or keys.
     ("_release.contract:Output", "drawn", "_output"),
-    ("_questions.unlisted_keys:KeysThatAreThere", "drawn", "_keys"),
+    ("_questions.question:KeysThatAreThere", "drawn", "_keys"),
     # Time, and secrets that are part of what is asked.
     ("_accounting.budget", "time", "_time"),
     ("_release.request", "datetime", "_datetime"),
     ("_steps.scans", "mark_of_files", "_mark"),  # inode numbers and times, which no two writes share
-    ("_steps.polars_rows", "os", "_os"),
+    ("_steps.scans", "os", "_os"),
 ]
 # Random choices of Polars' engine among a person's rows.
 _CHOICES = [
@@ -75,11 +75,11 @@ _SQL = [("_engines.sql.dialects", "secrets", "_secrets")]
 # Spark: its secrets and stages, which run in other processes; what it is asked; and, over there, what is drawn for.
 _SPARK = [
     ("spark", "fresh_seed", "_seed"),
-    ("_engines.spark.people", "fresh_seed", "_seed"),
+    ("_engines.spark.counting", "fresh_seed", "_seed"),
     # By Spark's own estimate of how many rows there are: it decides where they are counted, never what.
     ("_engines.spark.counting", "_are_few", "_few"),
     ("spark", "drawing", "_stage"),
-    ("_engines.spark.people", "selecting", "_stage"),
+    ("_engines.spark.counting", "selecting", "_stage"),
     ("spark", "_published", "_planned"),
     ("spark", "_collected", "_planned"),
 ]
@@ -415,7 +415,7 @@ class Doors(AbstractContextManager["Doors"]):
         return lambda count: stream.integers(0, 2**64, count, np.uint64)
 
     def _os(self, found):
-        return SimpleNamespace(urandom=lambda count: bytes(count), environ=found.environ)
+        return SimpleNamespace(urandom=lambda count: bytes(count), environ=found.environ, path=found.path)
 
     def _sorted(self, count_people):
         return lambda frame, kinds, engine: count_people(frame.sort(pl.exclude("person")), kinds, engine)

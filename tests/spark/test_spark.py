@@ -69,7 +69,6 @@ from pyspark.sql import functions as sf
 import dp_polars.spark
 from dp_polars._engines.spark import arithmetic as _arithmetic
 from dp_polars._engines.spark import counting as _counting
-from dp_polars._engines.spark import people as _people
 from dp_polars._engines.spark import rows as _tables
 from dp_polars._engines.spark import workers as _workers
 from dp_polars._engines.spark.rows import text_of_frame
@@ -144,7 +143,7 @@ def both_histograms(spark, frame, ddl, unit, keys, outputs):
 
 def spark_counts(rows, unit, keys, specs, seed=None):
     """The histogram of each spec, by Spark."""
-    seed = _people.fresh_seed() if seed is None else seed
+    seed = _counting.fresh_seed() if seed is None else seed
     parts = _counting.histograms(rows, unit and (unit,), _tables.Groups.of(rows, keys), specs, seed)
     found = pl.concat([to_polars(part) for part in parts])
     found = found.group_by("spec", "group", "code").agg(pl.col("count").sum()).sort("group", "code")
@@ -268,7 +267,7 @@ def test_the_same_seed_keeps_the_same_rows(spark, few_tasks):
 
 
 def test_bounds_hold_where_all_hashes_are_the_same(spark, few_tasks, monkeypatch):
-    monkeypatch.setattr(_people.sf, "xxhash64", lambda *_: sf.lit(7).cast("long"))
+    monkeypatch.setattr(_counting.sf, "xxhash64", lambda *_: sf.lit(7).cast("long"))
     frame = crowd(4)
     most = frame.group_by("person").len().sort("len")["person"].last()
     frame = frame.filter(person=most)

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._base.rng import system_words
+from dp_polars._base.numbers import system_words
 from dp_polars._mechanisms import noisy_gap as leading
 from dp_polars._mechanisms.noisy_gap import race_with_lead
 from dp_polars._mechanisms.racing import LAWS, Blocks

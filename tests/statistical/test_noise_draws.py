@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from dp_polars._base.rng import system_words
+from dp_polars._base.numbers import system_words
 from dp_polars._mechanisms import noise
 from dp_polars._mechanisms.noise import NoiseTable, gaussian_noise, invert, laplace_noise
 from dp_polars._mechanisms.racing import Uniform

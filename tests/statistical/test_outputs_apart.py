@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 import dp_polars as dpp
-from dp_polars._base import rng as words
+from dp_polars._base import numbers as words
 from tests.statistical.goodness import cell_counts, fits
 
 GROUPS, FAR = 5000, 2

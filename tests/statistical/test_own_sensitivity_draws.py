@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dp_polars._base.rng import system_words
+from dp_polars._base.numbers import system_words
 from dp_polars._mechanisms.racing import LAWS, Blocks, race
 from tests.helpers import reference
 from tests.registry import MECHANISMS, V, X

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_polars._base.rng import system_words
+from dp_polars._base.numbers import system_words
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.selection import best_rows, exponential_mechanism, permute_and_flip
 from tests.helpers import reference

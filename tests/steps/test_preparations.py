@@ -15,7 +15,7 @@ from polars.exceptions import PanicException
 import dp_polars as dpp
 from dp_polars._release import sources
 from dp_polars._steps.plans import preparation_of
-from dp_polars._steps.polars_rows import collected
+from dp_polars._steps.scans import collected
 
 # Polars 2.1 has other names for `cut` and `qcut`.
 pytestmark = pytest.mark.filterwarnings("ignore:.*cut. is deprecated")

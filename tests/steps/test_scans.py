@@ -13,8 +13,7 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars._engines.polars import engine as polars_arrays
 from dp_polars._engines.polars.engine import count_rows
-from dp_polars._steps.polars_rows import ANY_FILTER, NO_FILTER_IN_SCANS
-from dp_polars._steps.scans import may_filter_scans
+from dp_polars._steps.scans import ANY_FILTER, NO_FILTER_IN_SCANS, may_filter_scans
 from tests.helpers.needs import IS_OLD
 from tests.helpers.specs import as_frame, spec_of
 

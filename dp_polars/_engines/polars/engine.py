@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from polars.exceptions import PanicException
 
 from dp_polars._base import column_types, process
+from dp_polars._base.numbers import sorted_words
 from dp_polars._base.process import in_parallel, silenced
-from dp_polars._base.rng import sorted_words
 from dp_polars._bins.binning import CategoryBinning, OneCode, category_encoder, code_dtype
 from dp_polars._bins.candidates import Categories
 from dp_polars._engines.polars.people import (
@@ -31,28 +31,31 @@ from dp_polars._engines.polars.people import (
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._release.contract import HistogramSpec, LocalEngine, Product, UnreadableError, alike
 from dp_polars._release.protection import Layout
-from dp_polars._steps.polars_rows import (
+from dp_polars._steps.scans import (
     ANY_FILTER,
     FEW,
     NO_FILTER_IN_SCANS,
     added_up,
     by_name,
     collected,
+    digest_of,
     in_parts,
     is_a_person,
     is_equal_by_value,
     listed,
+    mark_of,
+    may_filter_scans,
     own_keys,
     person_of,
+    text_of_plan,
     with_groups,
 )
-from dp_polars._steps.scans import digest_of, mark_of, may_filter_scans, text_of_plan
 
 if TYPE_CHECKING:
     from polars._typing import EngineType
 
     from dp_polars._base.column_types import PrivacyUnit
-    from dp_polars._base.rng import Ints
+    from dp_polars._base.numbers import Ints
     from dp_polars._bins.binning import Encoder, RowWeight
     from dp_polars._release.contract import KeyWork, Work
 

@@ -1,22 +1,235 @@
-"""From rows to histograms on Spark, as native SQL: the duties of an engine (`_release/contract.py`)."""
+"""From rows to histograms and keys on Spark, as native SQL: the duties of an engine (`_release/contract.py`).
+
+Which rows of a person count follows from one order of that person's groups and rows, for all specs. The numbers of both
+are hashes of that person's own rows under a fresh seed. So a task that Spark runs again keeps the same rows. Nothing
+rests on the seed being secret: the bounds hold for every seed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
+from dp_polars._base.process import require
 from dp_polars._bins.binning import CategoryBinning
-from dp_polars._engines.spark.arithmetic import long, sf, total
-from dp_polars._engines.spark.people import any_of, bounded
-from dp_polars._engines.spark.rows import person_of, read, with_codes
-from dp_polars._engines.spark.workers import MARKER, encoding, mapped
+from dp_polars._engines.spark.arithmetic import long, sf, spark_types, total
+from dp_polars._engines.spark.rows import Groups, evidence, person_of, quoted, read, with_codes, with_columns
+from dp_polars._engines.spark.workers import MARKER, encoding, mapped, selecting
+from dp_polars._questions.question import COUNT
+from dp_polars._release.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, WindowSpec
 
     from dp_polars._base.column_types import PrivacyUnit
-    from dp_polars._engines.spark.rows import Groups, SpecColumns
-    from dp_polars._release.contract import HistogramSpec
+    from dp_polars._engines.spark.rows import SpecColumns
+    from dp_polars._release.contract import HistogramSpec, KeyWork, PerPerson
+    from dp_polars._release.protection import Limits
+
+
+Window = require("pyspark.sql", extra="spark").Window
+
+
+def fresh_seed() -> int:
+    """Return 64 random bits, as the integer that Spark's hashes take."""
+    return secrets.randbits(64) - 2**63
+
+
+def bounded(rows: DataFrame, person: Sequence[str], specs: Sequence[SpecColumns], seed: int) -> DataFrame:
+    """Say in `keeps…` which rows of a person and `group` stay for which spec: the first ones, in one order for all.
+
+    Ties of a hash are broken by what it is made of, and what counts are running numbers: a tie can't let a person keep
+    more. Windows come in an order in which few of them need a sort of their own.
+    """
+    if all(one.has is not None for one in specs):
+        rows = rows.filter(any_of(one.is_evidence for one in specs))
+    rows, pair, order = rows.repartition(*person), [*person, "group"], list[str]()
+    limits = {one.keeps: one.spec.limits for one in specs}
+    if any(most.groups is not None for most in limits.values()):
+        rows = rows.withColumn("place of group", sf.xxhash64(sf.lit(seed), sf.lit(0), *person, "group"))
+        pair.insert(-1, "place of group")
+    ranked = [one for one in specs if (one.spec.limits.rows, one.spec.limits.rows_per_group) != (None, None)]
+    # Where rows are not bounded, any row of a code stands for all of them.
+    unordered = [one for one in specs if one not in ranked and one.spec.people and one.code is not None]
+    rows = one_each(rows, unordered, pair, order)
+    if ranked:
+        says = sorted({name for one in ranked for name in (one.has, one.units) if name is not None})
+        rows, order = _placed(rows, person, pair, says, seed), ["place", "copy", *says]
+    rows = one_each(rows, [one for one in specs if one not in unordered], pair, order)
+    in_group = _along(pair, order)
+    # A group's rows are peers in this window, whatever their order: all of them have the number of their group.
+    in_groups = Window.partitionBy(*person).orderBy(*pair[len(person) :])
+    in_groups = in_groups.rangeBetween(Window.unboundedPreceding, Window.currentRow)
+    # The number of a row in its group, and that of the group: of those that have evidence for the spec.
+    rows = with_columns(
+        rows,
+        {
+            f"{name} row": _number(sf.col(name), in_group)
+            for name, most in limits.items()
+            if (most.groups, most.rows_per_group) != (None, None)
+        },
+    )
+    rows = with_columns(
+        rows,
+        {
+            f"{name} group": _number(sf.col(name) & (sf.col(f"{name} row") == 1), in_groups)
+            for name, most in limits.items()
+            if most.groups is not None
+        },
+    )
+    rows = _within(rows, "row", {name: most.rows_per_group for name, most in limits.items()})
+    rows = _within(rows, "group", {name: most.groups for name, most in limits.items()})
+    in_all = _along(person, [*order[:1], "group", *order[1:]])
+    rows = with_columns(
+        rows,
+        {f"{name} of all": _number(sf.col(name), in_all) for name, most in limits.items() if most.rows is not None},
+    )
+    return _within(rows, "of all", {name: most.rows for name, most in limits.items()})
+
+
+def _placed(rows: DataFrame, person: Sequence[str], pair: Sequence[str], says: Sequence[str], seed: int) -> DataFrame:
+    """Give each row a random number, `place`, and one among a person's rows that say the same, `copy`.
+
+    What a row `says` is all that any spec with bounds of rows reads of it: the choice does not depend on the order of
+    rows, since rows with the same number say the same.
+    """
+    # Null changes no hash: without the flags, nulls in different columns would be one.
+    same = [column for name in says for column in (sf.col(name).isNull(), sf.col(name))]
+
+    def place(copy: Column) -> Column:
+        return sf.xxhash64(sf.lit(seed), sf.lit(1), *person, "group", *same, copy)
+
+    # With the place of first copies in it, this sort leaves little to do for the next one: most rows have no copy.
+    rows = rows.withColumn("place", place(sf.lit(1)))
+    rows = rows.withColumn("copy", sf.row_number().over(_along([*pair, "place", *says], ["place"])))
+    return rows.withColumn("place", place(sf.col("copy")))
+
+
+def one_each(rows: DataFrame, specs: Sequence[SpecColumns], pair: Sequence[str], order: Sequence[str]) -> DataFrame:
+    """Say in `keeps…` which rows are evidence; where people count, the first of each code.
+
+    `pair` are the columns of a person and a group. What a person's rows of a code weigh together is found, too.
+    """
+    found = {}
+    for one in specs:
+        found[one.keeps] = one.is_evidence
+        if one.spec.people:
+            same = pair if one.code is None else [*pair, one.code]
+            found[one.keeps] &= _number(one.is_evidence, _along(same, order)) == 1
+            if one.together is not None:
+                found[one.together] = total(sf.when(one.is_evidence, one.of_row), Window.partitionBy(*same))
+    return with_columns(rows, found)
+
+
+def any_of(conditions: Iterable[Column]) -> Column:
+    """Return whether at least one condition holds, as a balanced tree: Spark Connect takes 100 levels of a plan."""
+    found = [*conditions]
+    while len(found) > 1:
+        found = [reduce(or_, found[i : i + 2]) for i in range(0, len(found), 2)]
+    return found[0]
+
+
+def _along(owner: Sequence[str], order: Sequence[str]) -> WindowSpec:
+    """Return the window of an owner's rows up to this one."""
+    window = Window.partitionBy(*owner)
+    window = window.orderBy(*order) if order else window
+    return window.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+
+
+def _number(is_one: Column, window: WindowSpec) -> Column:
+    """Return of how many rows of the window a condition is true."""
+    return sf.count(sf.when(is_one, long(1))).over(window)
+
+
+def _within(rows: DataFrame, word: str, bounds: Mapping[str, int | None]) -> DataFrame:
+    """Let only rows stay whose numbers are within the bounds."""
+    return with_columns(
+        rows,
+        {name: sf.col(name) & (sf.col(f"{name} {word}") <= most) for name, most in bounds.items() if most is not None},
+    )
+
+
+def shown_keys(frame: DataFrame, work: KeyWork) -> DataFrame:
+    """Return the plan of the keys that are shown, sorted in one partition: to be run once.
+
+    The executors draw. Where a draw stood among others would tell of keys that are not shown, and so would how many
+    partitions there are: so all that is shown goes to one, and is sorted there. No range of keys is sampled for that:
+    it would be one more draw.
+    """
+    names = list(work.types)
+    fields = [spark_types.StructField(name, frame.schema[name].dataType) for name in names]
+    if work.question.counts:
+        fields.append(spark_types.StructField(COUNT, spark_types.LongType()))
+    stage = selecting(work.question, work.types)
+    drawn = mapped(_people_by_key(frame, work), stage, spark_types.StructType(fields))
+    return drawn.repartition(1).sortWithinPartitions(*(sf.col(quoted(name)) for name in names))
+
+
+def _people_by_key(frame: DataFrame, work: KeyWork) -> DataFrame:
+    """Return every key that somebody has in `k0`, `k1`, …, and in `people` the number of people who have it."""
+    names = [f"k{i}" for i in range(len(work.types))]
+    rows = evidence(frame, work.privacy_unit, list(work.types), {})
+    for name in names:
+        rows = rows.filter(sf.col(name).isNotNull())
+    if work.privacy_unit is not None:
+        seed = fresh_seed()
+        # The key itself breaks ties of the hash: a tie can't let a person keep more.
+        person = person_of(work.privacy_unit)
+        order = Window.partitionBy(*person).orderBy(sf.xxhash64(sf.lit(seed), *person, *names), *names)
+        rows = rows.select(*person, *names).distinct()
+        rows = rows.withColumn("rank", sf.row_number().over(order)).filter(sf.col("rank") <= work.most)
+    return rows.groupBy(*names).agg(sf.count(sf.lit(1)).alias("people"))
+
+
+def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
+    """Return one row for each person, or for each who is cut, with numbers of rows and groups: see `Engine`, duty 9."""
+    groups = Groups.of(frame, per_person.keys)
+    rows, specs = read(frame, per_person.privacy_unit, groups, dict(enumerate(per_person.cut)))
+    rows, person = groups.in_groups(rows), person_of(per_person.privacy_unit)
+    pair = [*person, "group"]
+    if specs:  # one shuffle for all windows
+        rows = one_each(rows.repartition(*person), specs, pair, [])
+    limits = {one.keeps: one.spec.limits for one in specs}
+    clipped = {one.together: one.of_person for one in specs if one.together is not None}
+    by_group = rows.groupBy(*pair).agg(
+        sf.count(sf.lit(1)).alias(ROWS),
+        *(sf.count_if(name).alias(name) for name in limits),
+        *(sf.bool_or(sf.col(name) != inside).alias(name) for name, inside in clipped.items()),
+    )
+    cut = [sf.bool_or(name) for name in clipped]
+    for name, bounds in limits.items():
+        for bound, number in [
+            (bounds.rows, sf.sum(name)),
+            (bounds.groups, sf.count_if(sf.col(name) > 0)),
+            (bounds.rows_per_group, sf.max(name)),
+        ]:
+            cut += [] if bound is None else [number > bound]
+    dropped = [_dropped(name, bounds) for name, bounds in limits.items()]
+    people = by_group.groupBy(*person).agg(
+        *([sf.greatest(*dropped, dropped[0]).alias(ROWS_CUT)] if dropped else []),
+        sf.sum(ROWS).alias(ROWS),
+        sf.count(sf.lit(1)).alias(GROUPS),
+        sf.max(ROWS).alias(ROWS_IN_GROUP),
+        any_of([sf.lit(not specs), *cut]).alias("is cut"),
+    )
+    return people.filter(sf.col("is cut")).select(ROWS, GROUPS, ROWS_IN_GROUP, *([ROWS_CUT] if dropped else []))
+
+
+def _dropped(name: str, limits: Limits) -> Column:
+    """Return how many rows of a person are left out, of those that a spec may keep in each group: see `PerPerson`."""
+    counts = sf.least(sf.col(name), sf.lit(MOST_IN_GROUP))
+    remaining = counts if limits.rows_per_group is None else sf.least(counts, sf.lit(limits.rows_per_group))
+    total, remaining = (sf.least(sf.sum(number), sf.lit(MOST_IN_ALL)) for number in (counts, remaining))
+    if limits.groups is not None:
+        groups = sf.count_if(sf.col(name) > 0)
+        twice, by = remaining * (2 * limits.groups) + groups, groups * 2
+        # Integers: the quotient of a multiple is nearest to a whole number by far more than a float rounds.
+        on_average = sf.round((twice - twice % by) / by).cast("long")
+        remaining = sf.when(groups > limits.groups, on_average).otherwise(remaining)
+    return total - (remaining if limits.rows is None else sf.least(remaining, sf.lit(limits.rows)))
 
 
 # The most cells of a group that its rows are taken to spread over.

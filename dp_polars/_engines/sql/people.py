@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dp_polars._base.rng import Ints
+    from dp_polars._base.numbers import Ints
     from dp_polars._engines.sql.counting import Rows
     from dp_polars._engines.sql.dialects import Common, Dialect, Table, Value
     from dp_polars._release.contract import HistogramSpec, KeyWork, PerPerson
