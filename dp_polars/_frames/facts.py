@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
-from dp_polars._accounting import promises
-from dp_polars._accounting.claims import Claim, mechanisms_of
+from dp_polars._accounting.claims import Claim, delta_of, loss_of, mechanisms_of
 from dp_polars._accounting.terms import ONE_RELEASE, in_words
 from dp_polars._base.column_types import unit_of_text
 from dp_polars._base.numbers import as_fraction, plural
@@ -302,13 +301,13 @@ def statement_of(
         head, charges = budget.charged()
         asked = [charge.what for charge in charges if charge.mechanism in mechanisms_of("keys")]
         ledger = ledger_facts(budget, head, charges, [""] * len(charges), asked)
-    protection, loss = requests[0].protection, promises.loss_of(claims)
+    protection, loss = requests[0].protection, loss_of(claims)
     return Statement.of(
         {
             **software(),
             "state": state,
             "known": checked(known),
-            "loss": loss_facts(loss.unit, loss.value, promises.delta_of(claims), at_delta),
+            "loss": loss_facts(loss.unit, loss.value, delta_of(claims), at_delta),
             "promise": None if requests[0].taken is None else requests[0].taken.promise,
             "unit": unit_facts(protection.privacy_unit, protection.neighboring_relation),
             "releases": [{"name": name, **facts} for name, (_, facts) in releases.items()],

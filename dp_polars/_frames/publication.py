@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, Unpa
 
 import polars as pl
 
-from dp_polars._accounting import promises
 from dp_polars._accounting.budget import Budget
-from dp_polars._accounting.claims import mechanisms_of
+from dp_polars._accounting.claims import delta_of, in_words, loss_of, mechanisms_of
 from dp_polars._base.numbers import Number, given
 from dp_polars._base.process import all_called, called
 from dp_polars._frames.cube_query import CubeQuery
@@ -82,12 +81,12 @@ class Publication:
     @property
     def loss(self) -> Loss:
         """What one release of all queries costs one person: in rho if all are given in rho, or one has no epsilon."""
-        return promises.loss_of(self._claims())
+        return loss_of(self._claims())
 
     @property
     def delta(self) -> Fraction:
         """What one release spends of delta in addition to its loss: above 0 only for keys that nobody listed."""
-        return promises.delta_of(self._claims())
+        return delta_of(self._claims())
 
     def scaled_to(
         self, *, epsilon: Number | None = None, rho: Number | None = None, delta: Number | None = None
@@ -302,7 +301,7 @@ class Publication:
         names = "\n".join(f"  {name}: {', '.join(map(str, query.asks))}" for name, query in self.queries.items())
         claims = self._claims()
         is_open = any(claim.is_open for claim in claims)
-        costs = "not known: publication.scaled_to(epsilon=1, delta=1e-6)" if is_open else promises.in_words(claims)
+        costs = "not known: publication.scaled_to(epsilon=1, delta=1e-6)" if is_open else in_words(claims)
         unit = self._first.protection.privacy_unit
         who = "one person per row" if unit is None else f"one person per {unit!r}"
         return f"<Publication: {who}\n{names}\n  costs: {costs}>"

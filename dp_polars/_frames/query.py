@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, Type
 
 import polars as pl
 
-from dp_polars._accounting import promises
 from dp_polars._accounting.budget import total_delta
-from dp_polars._accounting.promises import Promise, UnitTaken, cost, scaled_claims
+from dp_polars._accounting.claims import cost, in_words, scaled_claims
+from dp_polars._accounting.promises import Promise, UnitTaken
 from dp_polars._accounting.terms import Loss, Terms, exact, warn_if_large
 from dp_polars._base.numbers import as_fraction, flag, positive_int, show
 from dp_polars._base.process import all_called, expanded, replacing
@@ -723,7 +723,7 @@ class PrivateQuery(WithoutRows):
     def __repr__(self) -> str:
         claims = ((ask, ask.query.claim) for ask in self.asks)
         asks = "\n".join(f"  {ask}, {claim}" + f", {claim.mechanism}" * (not claim.is_open) for ask, claim in claims)
-        costs = "nothing yet, see scaled_to" if self.request.is_open else promises.in_words(self.request.claims)
+        costs = "nothing yet, see scaled_to" if self.request.is_open else in_words(self.request.claims)
         return f"<PrivateQuery: {self.request.about}, {self.protection}\n{asks}\n  costs: {costs}>"
 
     def _sources_of(self, frame: PrivateRows | tuple[PrivateRows, ...] | None, opened: Opened | None) -> list[Source]:

@@ -10,7 +10,7 @@ from zlib import crc32
 import polars as pl
 
 from dp_polars import plot
-from dp_polars._accounting.promises import in_words
+from dp_polars._accounting.claims import in_words
 from dp_polars._base.column_types import family
 from dp_polars._base.numbers import as_fraction, show
 from dp_polars._publish.plan import claims_of, dropped_by_bounds, field_of, short, title_of, values_field_of

@@ -19,8 +19,8 @@ from unicodedata import normalize
 import polars as pl
 
 import dp_polars as dpp
-from dp_polars._accounting import promises
 from dp_polars._accounting.budget import Budget
+from dp_polars._accounting.claims import in_words
 from dp_polars._base.column_types import tick
 from dp_polars._bins.candidates import grid, size_of
 from dp_polars._bins.weights import bounds_of, step_by_default
@@ -443,7 +443,7 @@ def draft(plan: Plan) -> Draft:
     claims = claims_of(asked)
     if asked.budget is not None and not asked.budget.has_room(claims):
         messages["cost"] = (
-            f"These errors cost {promises.in_words(claims)}, which is more than the promise.\n\n"
+            f"These errors cost {in_words(claims)}, which is more than the promise.\n\n"
             "Hint: a larger promise, larger errors, or smaller bounds."
         )
         return Draft(asked, messages)

@@ -16,8 +16,7 @@ import numpy as np
 import polars as pl
 from polars import selectors as cs
 
-from dp_polars._accounting import promises
-from dp_polars._accounting.claims import SAY_A_LOSS
+from dp_polars._accounting.claims import SAY_A_LOSS, loss_of, notes_of_cost
 from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Within, in_words
 from dp_polars._base.column_types import float_of
 from dp_polars._base.numbers import as_fraction, flag, float_up, given, plural, positive_int, show
@@ -164,7 +163,7 @@ class AnyRequest(ABC, Generic[AskedT]):
     @property
     def loss(self) -> Loss:
         """What one release of all outputs costs one person: in rho if all are given in rho, or one has no epsilon."""
-        return promises.loss_of(self.claims)
+        return loss_of(self.claims)
 
     @property
     def is_open(self) -> bool:
@@ -377,7 +376,7 @@ def explained(
     taken = requests[0][1].taken
     if taken is not None:
         of_all.append(taken.words)
-    of_all += [_OPEN] if any(claim.is_open for claim in claims) else promises.notes(claims)
+    of_all += [_OPEN] if any(claim.is_open for claim in claims) else notes_of_cost(claims)
     rows[0]["note"] = " ".join([str(rows[0]["note"]), *of_all])
     return Explained(rows, {"query": pl.String, **_EXPLAINED})
 

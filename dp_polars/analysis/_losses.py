@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.promises import epsilon_of
+from dp_polars._accounting.claims import epsilon_of
 from dp_polars._accounting.terms import Loss
 from dp_polars._base.numbers import as_fraction, given, offsets, owners, show, slices
 from dp_polars._base.process import called
