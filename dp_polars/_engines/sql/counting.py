@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dp_polars._release.contract import HistogramSpec, Work
 
 
-# Of what a row says, beside its time in an integer: 33 are left for that.
+# The most bits that what a row says may have in an integer: 33 are left for its time.
 _MOST_BITS = 24
 #: What stands where a spec has nothing in a cell, or a row is no evidence: no number is so far from 0.
 ABSENT = -(2**63)
@@ -615,18 +615,18 @@ def _raced(
     for (by, only, people), numbers in groupings.items():
         if people and by is not None:
             cells = said.filter(has(said, by)).select(*pair, by).distinct()
-            kept = cells if most is None else cells.anti_join(pairs.filter(~pairs[f"stays{names[only]}"]), pair)
+            winners = cells if most is None else cells.anti_join(pairs.filter(~pairs[f"stays{names[only]}"]), pair)
             sums = [_Number(None)] * len(numbers)
         else:
-            kept, sums = pairs, []
+            winners, sums = pairs, []
             if by is not None:
-                kept = pairs.filter(keeps(by)).mutate(**{by: pairs[f"{by}_of{names[by]}"]})
+                winners = pairs.filter(keeps(by)).mutate(**{by: pairs[f"{by}_of{names[by]}"]})
             for number in numbers:
                 name, weight = rows.codes[number], rows.weights[number]
                 weigh = _weight(specs[number], f"{weight}_of{names[name]}", dialect) if weight else None
                 counts = reduce(operator.and_, keeps(name)) if by is None else None
-                sums.append(_Number(counts, weigh and weigh(kept)))
-        counted = _counted(kept, ["group", *_named(by)], sums, dialect)
+                sums.append(_Number(counts, weigh and weigh(winners)))
+        counted = _counted(winners, ["group", *_named(by)], sums, dialect)
         yield (counted.mutate(code=integer(0)) if by is None else counted.rename(code=by)), numbers
 
 
@@ -634,7 +634,7 @@ def _winner(
     said: Table, time: Value, ends: Mapping[str, tuple[int, int]], where: Value | None, dialect: Dialect
 ) -> dict[str, Value]:
     """Return what the row of the least time says, column -> value, by the least and the largest that each may say."""
-    bits = {name: _bits(each) for name, each in ends.items()}
+    bits = {name: _bits(between) for name, between in ends.items()}
     if not _is_short(ends):
         key = ibis.struct({"time": time, **{name: said[name] for name in ends}})
         return {name: said[name].argmin(key, where=where) for name in ends}

@@ -298,7 +298,7 @@ class Dialect:
     copies
         Rows, all their columns that say anything -> the rows with numbers, `copy`, that tell equal rows apart.
     race
-        A random place, a number of rows -> the least of so many random times, for engines that take the row of the
+        A random place, a number of rows -> the least of as many random times, for engines that take the row of the
         least time of each group faster than they number rows. None: it does not.
     has_structs
         Whether it finds the least struct.
