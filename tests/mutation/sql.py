@@ -78,7 +78,11 @@ MUTANTS = [
         "who loses one row, or group, is not counted among those who are cut",
         "sql/test_conformance.py::TestDuckDB::test_people_who_are_cut_are_those_of_the_reference"),
     # --- Weights and evidence
-    _arithmetic("_engines/sql/arithmetic:units", "found = _clip(found, integer(low), integer(high))", "pass",
+    _counting("_packed", "(high - low + 1).bit_length()", "(high - low).bit_length()",
+        "of what rows say in one integer, the largest number has no place", "sql/test_conformance.py::TestDuckDB -k codes_of_the_reference"),
+    _arithmetic("_engines/sql/arithmetic:_units_of_floats", "value > last", "value < first",
+        "floats beyond the bounds count in full", "sql/test_arithmetic.py -k weights_of_floats"),
+    _arithmetic("_engines/sql/arithmetic:units", "found = _within(found, low, high)", "pass",
         "values beyond the bounds count in full", "sql/test_arithmetic.py"),
     _arithmetic("_engines/sql/arithmetic:is_evidence", "value.notnull() & ~value.isnan()", "value.notnull()",
         "NaN is a value, and a person", "sql/test_conformance.py::TestDuckDB::test_values_of_every_type_have_the_codes_of_the_reference"),

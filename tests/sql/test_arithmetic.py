@@ -130,6 +130,7 @@ def test_weights_of_floats(engine, dtype):
         (-(10**20), 10**20, 10**19),
         (0, Fraction(1, 10**100), Fraction(1, 10**102)),
     ]
+    steps += [(Fraction(2**30 - n, 10), Fraction(2**30, 10), Fraction(1, 10)) for n in (1, 5, 2**29)]
     agree(engine, rows(floats(), dtype), **sums(*steps))
 
 

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from dp_polars._release.contract import HistogramSpec, Work
 
 
-# The most bits that what a row says may have in an integer: 33 are left for its time.
-_MOST_BITS = 24
+# The most bits that what a row says may have in an integer: alone, and with its time, for which 33 are left.
+_MOST_SAID, _MOST_BITS = 62, 24
 #: What stands where a spec has nothing in a cell, or a row is no evidence: no number is so far from 0.
 ABSENT = -(2**63)
 
@@ -339,16 +339,33 @@ class Rows:
         The code of each spec, or what is there where the code is 0; None: 0 in every row.
     weights
         The weight of each spec before it is doubled; None: one each.
+    packed
+        Where the column `said` is all that a row says: how many bits of it each column has, from the least on, and
+        what 1 stands for there; 0 is `ABSENT`.
     """
 
     table: Table
     codes: tuple[str | None, ...]
     weights: tuple[str | None, ...]
+    packed: Mapping[str, tuple[int, int]] | None = None
 
     @property
     def says(self) -> list[str]:
         """All that any output reads of a row, but its person and group."""
+        if self.packed is not None:
+            return ["said"]
         return [*dict.fromkeys(name for name in (*self.codes, *self.weights) if name is not None)]
+
+    def read(self, table: Table, dialect: Dialect) -> Table:
+        """Return rows with the columns that are packed in them."""
+        if self.packed is None:
+            return table
+        found, below = {}, 0
+        for name, (bits, one) in self.packed.items():
+            place = dialect.divide(table["said"], integer(2**below)) & integer(2**bits - 1)
+            found[name] = ibis.ifelse(place == integer(0), integer(ABSENT), place + integer(one - 1))
+            below += bits
+        return table.mutate(**found)
 
 
 def rows_of_people(
@@ -400,7 +417,7 @@ def rows_of_people(
     known = [name for name in dict.fromkeys(ordered[0]) if name is not None]
     if None not in ordered[0]:
         rows = rows.filter(any_of(has(rows, name) for name in known))
-    return Rows(rows, *ordered)
+    return Rows(rows, codes=ordered[0], weights=ordered[1])
 
 
 def has(rows: Table, name: str) -> Value:
@@ -416,6 +433,8 @@ def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list
     for number, spec in enumerate(specs):
         by = None if isinstance(spec.binning, OneCode) else rows.codes[number]
         groupings.setdefault((by, rows.codes[number] if spec.people else by, spec.people), []).append(number)
+    if dialect.race is not None:
+        rows = _packed(rows, specs)
     if dialect.race is not None and _is_one_row_a_group(specs):
         read = _read_of_winners(rows, specs)
         if dialect.has_structs or all(map(_is_short, read.values())):
@@ -424,14 +443,13 @@ def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list
     bounds: dict[tuple[str | None, Limits], int] = {}  # by which code, and what stays -> number
     for name, spec in zip(rows.codes, specs, strict=True):
         bounds.setdefault((name, spec.limits), len(bounds))
-    split = _split(rows, bounds, dialect, common)
+    split = _split(rows, bounds, len(groupings) > 1, dialect, common)
 
     def bounds_of(numbers: Iterable[int]) -> dict[tuple[str | None, Limits], int]:
         of = {(rows.codes[number], specs[number].limits) for number in numbers}
         return {bound: number for bound, number in bounds.items() if bound in of}
 
     counts_rows = bounds_of(number for number, spec in enumerate(specs) if not spec.people)
-    split = common.once(split[0]) if len(groupings) > 1 else split[0], common.once(split[1])
     of_rows = _first(*split, counts_rows, rows.says)
     if sum(not people for *_, people in groupings) > 1:
         of_rows = common.once(of_rows)
@@ -458,6 +476,27 @@ def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list
     return parts
 
 
+def _packed(rows: Rows, specs: Sequence[HistogramSpec]) -> Rows:
+    """Return rows of which one integer says all, where it holds that: an engine that groups by it takes less time."""
+    ends: dict[str, tuple[int, int]] = {}
+    for name, weight, spec in zip(rows.codes, rows.weights, specs, strict=True):
+        if weight is not None:
+            low, high = clamping_of(spec).ends
+            ends[weight] = min(low, 0), max(high, 0)
+        if name is not None and not isinstance(spec.binning, OneCode):
+            ends[name] = 0, spec.binning.size - 1
+    said, bits, packed = integer(0), 0, dict[str, tuple[int, int]]()
+    for name in rows.says:
+        low, high = ends.get(name, (0, 0))
+        place = ibis.ifelse(has(rows.table, name), rows.table[name] - integer(low - 1), integer(0))
+        said += place * integer(2 ** min(bits, _MOST_SAID))
+        packed[name] = (high - low + 1).bit_length(), low
+        bits += packed[name][0]
+    if len(packed) < 2 or bits > _MOST_SAID:
+        return rows
+    return replace(rows, table=rows.table.select(*person_in(rows.table), "group", said=said), packed=packed)
+
+
 def _named(name: str | None) -> list[str]:
     return [] if name is None else [name]
 
@@ -472,7 +511,11 @@ def _weight(spec: HistogramSpec, name: str | None, dialect: Dialect) -> Callable
 
 
 def _split(
-    rows: Rows, bounds: Mapping[tuple[str | None, Limits], int], dialect: Dialect, common: Common
+    rows: Rows,
+    bounds: Mapping[tuple[str | None, Limits], int],
+    is_read_again: bool,
+    dialect: Dialect,
+    common: Common,
 ) -> tuple[Table, Table]:
     """Return the rows that all bounds let by, and those that are ranked, with `place` and `copy`, their numbers.
 
@@ -482,13 +525,14 @@ def _split(
     """
     person = person_in(rows.table)
     pair = [*person, "group"]
-    pairs, crowds = rows.table.group_by(pair), []
+    table = rows.read(rows.table, dialect)
+    pairs, crowds = table.group_by(pair), []
     codes = {i: name for (name, limits), i in bounds.items() if limits.groups is not None and name is not None}
-    seen = {f"has{i}": rows.table.count(where=has(rows.table, name)) for i, name in codes.items()}
+    seen = {f"has{i}": table.count(where=has(table, name)) for i, name in codes.items()}
     names = dict.fromkeys(name for name, _ in bounds if name is not None)
-    full = [has(rows.table, name) for name in names]
-    seen["full"] = rows.table.count(where=reduce(operator.and_, full) if full else None)
-    pairs = pairs.aggregate(rows=cast(rows.table.count(), "int64"), **seen)
+    full = [has(table, name) for name in names]
+    seen["full"] = table.count(where=reduce(operator.and_, full) if full else None)
+    pairs = pairs.aggregate(rows=cast(table.count(), "int64"), **seen)
     smallest = {
         what: min(most)
         for what in ("rows_per_group", "groups", "rows")
@@ -516,17 +560,19 @@ def _split(
     stays = [name for name in crowded.columns if name.startswith("stays")]
     crowded = common.once(crowded.select(*pair, "even", *stays))
     loose = rows.table.anti_join(crowded, pair)
-    tight = crowded.inner_join(rows.table, pair).select(*rows.table.columns, "even", *stays)
     if len(stays) == len(bounds):
-        tight = tight.filter(any_of(tight[name] for name in stays))
+        crowded = crowded.filter(any_of(crowded[name] for name in stays))
+    tight = rows.table
     if "rows" in smallest or "rows_per_group" in smallest:
         # Equal rows are told apart by a number. Which gets which does not matter: they say the same.
         says = ["group", *rows.says]
-        tight = dialect.copies(tight, [*person, *says])
+        tight = dialect.copies(tight.semi_join(crowded, pair), [*person, *says])
         says.append("copy")
         owner, said = ([tight[name] for name in names] for names in (person, says))
         tight = tight.mutate(place=dialect.order(owner, said, OF_ROWS))
-    return loose, tight
+    tight = common.once(crowded.inner_join(tight, pair).select(*tight.columns, "even", *stays))
+    loose = common.once(loose) if is_read_again else loose
+    return rows.read(loose, dialect), rows.read(tight, dialect)
 
 
 def _staying(crowded: Table, bounds: Mapping[str, tuple[str | None, int]], dialect: Dialect) -> Table:
@@ -591,6 +637,7 @@ def _raced(
     pair = [*person, "group"]
     most = specs[0].limits.groups
     said = common.once(rows.table.group_by(rows.table.columns).aggregate(copies=rows.table.count()))
+    said = rows.read(said, dialect)
     time = dialect.order([said[name] for name in person], [said[name] for name in ("group", *rows.says)], OF_ROWS)
     time = race(time, said["copies"])
     names = {name: i for i, name in enumerate(dict.fromkeys(rows.codes))}  # what rows are evidence for
