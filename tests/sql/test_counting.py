@@ -188,8 +188,11 @@ def test_a_row_wins_alike_whether_an_integer_holds_what_it_says(engine, monkeypa
     ],
     ids=str,
 )
-def test_outputs_with_the_same_bounds_keep_all_that_these_let_by(engine, limits):
+@pytest.mark.parametrize("bits", [62, 0], ids=["one integer", "columns"])
+def test_outputs_with_the_same_bounds_keep_all_that_these_let_by(engine, limits, bits, monkeypatch):
     """A row without a value takes no place among those with one, of people who have both, or both sorts of groups."""
+    monkeypatch.setattr(counting, "_MOST_SAID", bits)
+    TESTED[engine.name].written.clear()
     frame = crowd(4)
     found = bounded(engine.table(frame), [("len", limits), ("count", limits), ("median", limits)])
     for one, rows in zip(found, (frame, *[frame.drop_nulls("value")] * 2), strict=True):
