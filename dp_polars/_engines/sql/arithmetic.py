@@ -75,13 +75,10 @@ def units(row_weight: Clamping, value: Value, dtype: pl.DataType, dialect: Diale
         found = _units_of_floats(row_weight, _double(value, dtype), low, high)
     elif dtype.is_integer() and row_weight.step == tick:
         found = physical(value, dtype, low, high, dialect)
-    elif row_weight.step < tick:
-        steps = row_weight.ticks(tick)
-        found = physical(value, dtype, low // steps, -(-high // steps), dialect) * integer(steps)
-        found = _within(found, low, high)
     else:
-        per = int(row_weight.step / tick)
-        found = _within(_nearest(physical(value, dtype, low * per, high * per, dialect), per, dialect), low, high)
+        steps, per = max(1, row_weight.ticks(tick)), max(1, int(row_weight.step / tick))
+        found = physical(value, dtype, low * per // steps, -(-high * per // steps), dialect)
+        found = _within(_nearest(found * integer(steps) if steps > 1 else found, per, dialect), low, high)
     return ibis.ifelse(is_evidence(value, dialect), found, integer(otherwise))
 
 
