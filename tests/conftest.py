@@ -25,7 +25,7 @@ OF_EACH = {"test_quick_laws.py"}
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    cases, by = {}, config.getoption("--third-by")
+    cases, by, rest = {}, config.getoption("--third-by"), set()
     for item in items:
         cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for name, alike in cases.items():
@@ -35,7 +35,9 @@ def pytest_collection_modifyitems(config, items):
             for item in sorted(alike, key=lambda item: crc32(item.nodeid.encode()))[most:]:
                 item.add_marker("alike")
                 if by is not None and crc32(f"{by} {item.nodeid}".encode()) % 3:
-                    item.add_marker(pytest.mark.skip(reason="of alike cases a third is tried: --third-by"))
+                    rest.add(item)
+    items[:] = [item for item in items if item not in rest]
+    config.hook.pytest_deselected(items=[*rest])
 
 
 def pytest_addoption(parser):
