@@ -25,7 +25,7 @@ OF_EACH = {"test_quick_laws.py"}
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    cases, by = {}, config.getoption("--third-by")
+    cases, by, rest = {}, config.getoption("--quarter-by"), set()
     for item in items:
         cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for name, alike in cases.items():
@@ -34,8 +34,10 @@ def pytest_collection_modifyitems(config, items):
         if alike[0].path.name not in OF_EACH:
             for item in sorted(alike, key=lambda item: crc32(item.nodeid.encode()))[most:]:
                 item.add_marker("alike")
-                if by is not None and crc32(f"{by} {item.nodeid}".encode()) % 3:
-                    item.add_marker(pytest.mark.skip(reason="of alike cases a third is tried: --third-by"))
+                if by is not None and crc32(f"{by} {item.nodeid}".encode()) % 4:
+                    rest.add(item)
+    items[:] = [item for item in items if item not in rest]
+    config.hook.pytest_deselected(items=[*rest])
 
 
 def pytest_addoption(parser):
@@ -49,9 +51,9 @@ def pytest_addoption(parser):
         help="search with the fuzzers (tests/fuzzing) for so long in all, an hour if it is not said, by new seeds",
     )
     parser.addoption(
-        "--third-by",
+        "--quarter-by",
         metavar="TEXT",
-        help="of alike cases try a third, the same for the same text",
+        help="of alike cases try a quarter, the same for the same text",
     )
     parser.addoption(
         "--dpbench",

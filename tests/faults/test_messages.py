@@ -213,6 +213,7 @@ def test_a_traceback_shows_the_frames_of_users_and_of_others():
     assert len(frames_of(caught.value)) == 2
 
 
+@pytest.mark.slow
 def test_development_mode_shows_all_frames():
     code = "import dp_polars as d, polars as p; p.LazyFrame({'p': [1]}).dp.protect('p').filter(p.col('p').mean() > 3)"
     shown = [

@@ -700,6 +700,7 @@ class TestExplainAndClaims:
         assert (link.readlink(), nowhere.readlink()) == (Path("secret"), Path("later"))
         assert (new.stat().st_mode & 0o777, secret.stat().st_mode & 0o777) == (0o640, 0o664)
 
+    @pytest.mark.slow
     @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a file has a name from its beginning")
     def test_a_sink_that_is_killed_leaves_nothing(self, tmp_path: Path) -> None:
         script = """

@@ -182,9 +182,9 @@ def size_of(asks):
 
 
 @pytest.mark.slow
-def test_2000_random_queries_keep_their_promise_in_the_better_unit():
+def test_500_random_queries_keep_their_promise_in_the_better_unit():
     some, taken = random.Random(43), {"epsilon": 0, "rho": 0}
-    for _ in range(2000):
+    for _ in range(500):
         query = some_query(some)
         epsilon, delta = Fraction(some.choice([1, 5, 10, 30, 80]), 10), Fraction(1, 10 ** some.choice([4, 6, 9]))
         scaled = query.scaled_to(epsilon=epsilon, delta=delta)
@@ -209,7 +209,7 @@ def test_2000_random_queries_keep_their_promise_in_the_better_unit():
         for ask, before in zip(scaled.asks, query.asks, strict=True):
             if before.query.claim.is_open:
                 assert ask.query.claim.mechanism == ask.query.in_unit(unit).claim.mechanism
-    assert min(taken.values()) > 500
+    assert min(taken.values()) > 125
 
 
 def test_no_accountant_proves_that_a_promise_is_broken():

@@ -17,8 +17,10 @@ def log_law(counts, threshold, rate, leads=6):
     kinks = 1 / slopes[:, :, :-1].reshape(len(counts), -1)
     ends = np.sort(np.concatenate([np.minimum(kinks, 1), np.tile([0.0, 1.0], (len(counts), 1))], axis=1), axis=1)
     at, weights = np.polynomial.legendre.leggauss(counts.shape[1] // 2 + 2)
-    half = np.diff(ends, axis=1)[:, :, None] / 2
-    u = (ends[:, :-1, None] + half * (1 + at)).reshape(len(counts), -1)
+    widths = np.diff(ends, axis=1)
+    wide = (widths > 0).any(axis=0)  # candidates with equal counts have their kinks together
+    half = widths[:, wide, None] / 2
+    u = (ends[:, :-1][:, wide, None] + half * (1 + at)).reshape(len(counts), -1)
     weights = (half * weights).reshape(len(counts), -1)
     reached = np.minimum(1, slopes[:, :, :, None] * u[:, None, None])
     passed = np.cumprod(1 - reached[:, :, 0], axis=1)

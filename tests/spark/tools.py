@@ -20,6 +20,8 @@ from tests.helpers.needs import need
 from tests.registry import COLUMNS
 
 PARTITIONS = 6
+# Code that runs for minutes is compiled once and quickly, on a machine of few cores.
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # Whether Spark's sessions speak gRPC to a server of Spark Connect, or Py4J.
 CONNECT = os.environ.get("SPARK_API_MODE") == "connect"
 # Types of the registry that Spark has, and what it calls them.
@@ -77,7 +79,9 @@ def started(folder, master="local-cluster[2,1,1024]", python=sys.executable, **m
     settings = {
         "spark.checkpoint.dir": folder / "checkpoints",
         "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": QUICK,
         "spark.executor.memory": "1g",
+        "spark.executor.extraJavaOptions": QUICK,
         "spark.local.dir": folder / "local",
         "spark.sql.warehouse.dir": folder / "warehouse",
         "spark.ui.enabled": "false",

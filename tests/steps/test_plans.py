@@ -485,6 +485,7 @@ def test_delta(tmp_path):
         rows.dp.protect(None)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_iceberg(tmp_path):
     sql = need("pyiceberg.catalog.sql")
