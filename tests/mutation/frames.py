@@ -81,7 +81,7 @@ MUTANTS = [
         "::test_nobody_decides_which_rows_of_a_dataset_are_read"),
     _polars_engine("in_parts", 'compared(name, schema).hash(int.from_bytes(os.urandom(8), "little"))',
         "pl.int_range(pl.len())", "people are divided by the places of their rows",
-        "::test_distinct_people_are_counted_exactly"),
+        "engines/test_conformance.py::TestPolarsInParts::test_rows_and_people_are_counted_as_by_the_reference"),
     _polars_engine("_Counts.histograms", "rows[self._groups], rows[:, self._size] = 0, 0", "rows[self._groups] = 0",
         "rows without a value are counted", "::test_rows_without_a_value_are_not_counted"),
     _polars_engine("_Counts._cells_of", "self._size + 1", "self._size", "rows are counted for another group",
