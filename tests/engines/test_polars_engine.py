@@ -117,10 +117,7 @@ def way(request, monkeypatch):
         monkeypatch.setattr(f"dp_polars._engines.polars.{name}", value)
 
 
-QUERIES = {
-    "mode": (mode(FLAVOURS), "flavour", flavour_code),
-    "median": (median(range(11)), "price", price_code),
-}
+QUERIES = {"mode": (mode(FLAVOURS), "flavour", flavour_code), "median": (median(range(11)), "price", price_code)}
 
 
 @pytest.mark.usefixtures("way")
