@@ -210,10 +210,7 @@ def test_what_does_not_fit_becomes_null_also_with_strict() -> None:
     ],
 )
 def test_steps_that_are_refused(step, message: str) -> None:
-    with pytest.raises(
-        (TypeError, ValueError, pl.exceptions.PolarsError),
-        match=f"(?s){message}",
-    ):
+    with pytest.raises((TypeError, ValueError, pl.exceptions.PolarsError), match=f"(?s){message}"):
         step(FRAME.dp.protect("p"))
 
 
