@@ -34,19 +34,10 @@ from tests.helpers.reference import bounded_range_rho
 
 ONE = Contributions(1, 1)
 LOG = {
-    "when": pl.Datetime("us", "UTC"),
-    "what": pl.String,
-    "loss": pl.Float64,
-    "running_total": pl.Float64,
-    "exact_loss": pl.String,
-    "exact_delta": pl.String,
-    "running_rho": pl.Float64,
-    "unchecked": pl.Boolean,
-    "unit": pl.String,
-    "mechanism": pl.String,
-    "delta": pl.Float64,
-    "running_delta": pl.Float64,
-}
+    "when": pl.Datetime("us", "UTC"), "what": pl.String, "loss": pl.Float64, "running_total": pl.Float64,
+    "exact_loss": pl.String, "exact_delta": pl.String, "running_rho": pl.Float64, "unchecked": pl.Boolean,
+    "unit": pl.String, "mechanism": pl.String, "delta": pl.Float64, "running_delta": pl.Float64,
+}  # fmt: skip
 
 
 def claim(*, epsilon=None, rho=None, mechanism=None, contributions=ONE, relation="add_or_remove_one"):
@@ -156,11 +147,7 @@ def test_a_charge_is_all_or_nothing(path):
     with pytest.raises(BudgetExceededError) as refused:
         pay(budget, claim(epsilon=0.25), claim(epsilon=0.25), claim(epsilon=0.25))
     error = refused.value
-    assert (error.requested, error.remaining, error.short_by) == (
-        Fraction(3, 4),
-        Fraction(1, 2),
-        Fraction(1, 4),
-    )
+    assert (error.requested, error.remaining, error.short_by) == (Fraction(3, 4), Fraction(1, 2), Fraction(1, 4))
     assert error.unit == "epsilon"
     assert "Hint: ask for smaller losses" in str(error)
     assert budget.spent == Fraction(1, 2)
@@ -297,21 +284,15 @@ def test_the_log_has_a_row_for_each_output(path):
         log.drop("when"),
         pl.DataFrame(
             {
-                "what": ["mode(c0)", "mode(c1)", "mode(c0)"],
-                "loss": [0.5, 1 / 3, 0.25],
-                "running_total": [0.5, 5 / 6, 13 / 12],
-                "exact_loss": ["1/2", "1/3", "1/4"],
-                "exact_delta": ["0"] * 3,
-                "running_rho": [None] * 3,
-                "unchecked": [False] * 3,
-                "unit": ["epsilon"] * 3,
-                "mechanism": ["permute_and_flip", "exponential", "permute_and_flip"],
-                "delta": [0.0] * 3,
-                "running_delta": [0.0] * 3,
+                "what": ["mode(c0)", "mode(c1)", "mode(c0)"], "loss": [0.5, 1 / 3, 0.25],
+                "running_total": [0.5, 5 / 6, 13 / 12], "exact_loss": ["1/2", "1/3", "1/4"],
+                "exact_delta": ["0"] * 3, "running_rho": [None] * 3, "unchecked": [False] * 3,
+                "unit": ["epsilon"] * 3, "mechanism": ["permute_and_flip", "exponential", "permute_and_flip"],
+                "delta": [0.0] * 3, "running_delta": [0.0] * 3,
             },
             {name: dtype for name, dtype in LOG.items() if name != "when"},
         ),
-    )
+    )  # fmt: skip
     assert log["when"].is_sorted()
     assert before <= log["when"][0] <= datetime.now(UTC)
     assert log["when"][0] == log["when"][1]
@@ -672,26 +653,15 @@ def test_an_older_ledger_put_back_after_a_charge_of_this_process_is_damage(tmp_p
 
 
 EDITS = [
-    "UPDATE budget SET spent = '0'",
-    "UPDATE budget SET total = '100'",
-    "UPDATE budget SET name = NULL",
-    "UPDATE budget SET digest = NULL",
-    "DELETE FROM budget",
-    "INSERT INTO budget (id, spent) VALUES (2, '0')",
-    "DROP TABLE budget",
-    "ALTER TABLE budget ADD COLUMN more",
-    "DELETE FROM charges",
-    "DELETE FROM charges WHERE id = 3",
-    "DELETE FROM charges WHERE id = 2",
-    "DELETE FROM charges WHERE id = 1",
-    "UPDATE charges SET loss = '0' WHERE id = 2",
-    "UPDATE charges SET what = 'nothing' WHERE id = 3",
-    "UPDATE charges SET microseconds = 0 WHERE id = 1",
-    "UPDATE charges SET id = 9 WHERE id = 3",
-    "INSERT INTO charges (id, loss) VALUES (4, '0')",
-    "DROP TABLE charges",
+    "UPDATE budget SET spent = '0'", "UPDATE budget SET total = '100'", "UPDATE budget SET name = NULL",
+    "UPDATE budget SET digest = NULL", "DELETE FROM budget", "INSERT INTO budget (id, spent) VALUES (2, '0')",
+    "DROP TABLE budget", "ALTER TABLE budget ADD COLUMN more", "DELETE FROM charges",
+    "DELETE FROM charges WHERE id = 3", "DELETE FROM charges WHERE id = 2", "DELETE FROM charges WHERE id = 1",
+    "UPDATE charges SET loss = '0' WHERE id = 2", "UPDATE charges SET what = 'nothing' WHERE id = 3",
+    "UPDATE charges SET microseconds = 0 WHERE id = 1", "UPDATE charges SET id = 9 WHERE id = 3",
+    "INSERT INTO charges (id, loss) VALUES (4, '0')", "DROP TABLE charges",
     "CREATE TRIGGER cheap AFTER INSERT ON charges BEGIN UPDATE budget SET spent = '0'; END",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("edit", EDITS)

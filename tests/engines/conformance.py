@@ -520,15 +520,8 @@ class Conformance:
     def test_people_of_several_columns_differ_in_one_of_them(self):
         """Whatever their values are together as one text; who lacks one of them is nobody."""
         pairs = [
-            ("a", "bc"),
-            ("ab", "c"),
-            ("a", "c"),
-            ("ab", "bc"),
-            ("a:b", "c"),
-            ("a", "b:c"),
-            ("", "abc"),
-            ("abc", ""),
-        ]
+            ("a", "bc"), ("ab", "c"), ("a", "c"), ("ab", "bc"), ("a:b", "c"), ("a", "b:c"), ("", "abc"), ("abc", ""),
+        ]  # fmt: skip
         people = [(*pair, z) for pair in pairs for z in (0.0, 1.5)]
         rows = [
             (p, q, -0.0 if z == 0 and i % 2 else z, i, i % 4) for p, q, z in people for i in range(6)
@@ -705,11 +698,7 @@ class Conformance:
         """Of limits, evidence and people of their own: the joint law of what one person's rows and groups are in."""
         columns = list(specs)
         rows = [
-            (
-                p,
-                group,
-                *(16 * p + code if seen.sees is None or code in seen.sees else None for seen in specs.values()),
-            )
+            (p, group, *(16 * p + code if seen.sees is None or code in seen.sees else None for seen in specs.values()))
             for p in range(COPIES)
             for group, code in has
         ] + [(p, group, *[code] * len(columns)) for p, group, code in OTHERS]

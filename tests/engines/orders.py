@@ -86,15 +86,10 @@ TALLIES = {
 # Which of them are looked at together, among all of them; and of some without a bound on all rows, which an engine may
 # choose from in another way.
 TOGETHER = (
-    ("one row", "two groups"),
-    ("one row", "rows of all"),
-    ("one row", "one group of people"),
-    ("two groups", "codes of people"),
-    ("two groups", "two groups of people"),
-    ("rows of all", "codes of people"),
-    ("one group of people", "two groups of people"),
-    ("one row", "rows of all", "one group of people"),
-)
+    ("one row", "two groups"), ("one row", "rows of all"), ("one row", "one group of people"),
+    ("two groups", "codes of people"), ("two groups", "two groups of people"), ("rows of all", "codes of people"),
+    ("one group of people", "two groups of people"), ("one row", "rows of all", "one group of people"),
+)  # fmt: skip
 OF_GROUPS = {
     **{name: TALLIES[name] for name in ("one row", "two groups", "one group of people")},
     "a row of each": Bounded(Limits(rows_per_group=1), sees=(1, 3, 5)),

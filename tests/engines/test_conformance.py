@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dp_polars._engines.polars import engine as polars_arrays
+from dp_polars._engines.polars import people as polars_people
 from dp_polars._engines.polars.engine import PolarsEngine
 from tests.engines.conformance import Conformance
 from tests.engines.toy import ToyEngine
@@ -50,6 +51,7 @@ class TestPolarsInSmallBatches(OfPolars):
     def small(self, monkeypatch):
         for name, value in {"_SLICE_ROWS": 7, "_MOST_ROWS": 7, "_MOST_COMBINATIONS": 0}.items():
             monkeypatch.setattr(polars_arrays, name, value)
+        monkeypatch.setattr(polars_people, "_PEOPLE_ROWS", 1000)
 
 
 class TestPolarsByHashing(OfPolars):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from datetime import date, datetime
 from decimal import Decimal
 
@@ -14,16 +14,14 @@ from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._engines.polars import engine as polars_engine
-from dp_polars._engines.polars import people as polars_people
 from dp_polars._engines.polars.engine import PolarsEngine, count
 from dp_polars._mechanisms import drawing
 from dp_polars._mechanisms.drawing import draw_groups
 from dp_polars._release.protection import Layout, Limits
 from dp_polars._steps import scans
-from tests.engines.orders import SPREAD, law
 from tests.helpers.runs import histograms_by
 from tests.helpers.specs import as_frame, as_histogram, histogram, spec_of
-from tests.registry import ENGINES, UNITS
+from tests.registry import ENGINES
 from tests.statistical.goodness import fits
 
 
@@ -119,10 +117,7 @@ def way(request, monkeypatch):
         monkeypatch.setattr(f"dp_polars._engines.polars.{name}", value)
 
 
-QUERIES = {
-    "mode": (mode(FLAVOURS), "flavour", flavour_code),
-    "median": (median(range(11)), "price", price_code),
-}
+QUERIES = {"mode": (mode(FLAVOURS), "flavour", flavour_code), "median": (median(range(11)), "price", price_code)}
 
 
 @pytest.mark.usefixtures("way")
@@ -140,18 +135,6 @@ def test_rows_are_counted_exactly_where_nothing_is_bounded(visits, keys, asked, 
 
 @pytest.mark.parametrize("partitions", [1, 7])
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("grouped", [True, False])
-def test_distinct_people_are_counted_exactly(visits, keys, grouped, engine, partitions):
-    keys = keys if grouped else None
-    expected = Counter(cell for _, cell in set(cells_of(visits, keys, "flavour", flavour_code, unit="person")))
-    for limits in (Limits(), Limits(groups=9)):
-        output = of("flavour", mode(FLAVOURS), limits, people=True)
-        found = only(visits, "person", keys, output, engine=engine, partitions=partitions)
-        assert_frame_equal(found, histogram(expected))
-
-
-@pytest.mark.parametrize("partitions", [1, 7])
-@pytest.mark.parametrize("engine", ENGINES)
 def test_bounds_that_do_not_bind_change_nothing(visits, keys, engine, partitions):
     expected = Counter(cell for _, cell in cells_of(visits, keys, "price", price_code, unit="person"))
     output = of("price", median(range(11)), Limits(10**6, 9, 10**6))
@@ -159,140 +142,11 @@ def test_bounds_that_do_not_bind_change_nothing(visits, keys, engine, partitions
     assert_frame_equal(found, histogram(expected))
 
 
-def test_the_order_of_rows_does_not_matter(visits, keys):
-    outputs = [of("flavour", mode(FLAVOURS), people=True), of("price", median(range(11)))]
-    counted = several(visits, "person", keys, outputs)
-    for seed in range(3):
-        shuffled = visits.sample(fraction=1, shuffle=True, seed=seed).lazy()
-        for found, expected in zip(several(shuffled, "person", keys, outputs), counted, strict=True):
-            assert_frame_equal(found, expected)
-
-
-def test_outputs_are_bounded_each_by_itself(visits, keys):
-    """One bounded output beside an unbounded one leaves that one whole."""
-    outputs = [of("price", median(range(11)), Limits(rows=1)), of("flavour", mode(FLAVOURS), people=True)]
-    bounded, whole = several(visits, "person", keys, outputs, partitions=3)
-    people = {person for person, _ in cells_of(visits, keys, "price", price_code, unit="person")}
-    assert bounded["count"].sum() == len(people)
-    expected = Counter(cell for _, cell in set(cells_of(visits, keys, "flavour", flavour_code, unit="person")))
-    assert_frame_equal(whole, histogram(expected))
-
-
-def test_rows_in_all_and_per_group_are_bounded(visits, keys):
-    rows = defaultdict(list)
-    for person, cell in cells_of(visits, keys, "price", price_code, unit="person"):
-        rows[person].append(cell[0])
-    for most in (1, 2, 5):
-        found = only(visits, "person", keys, of("price", median(range(11)), Limits(rows=most)))
-        assert found["count"].sum() == sum(min(len(own), most) for own in rows.values())
-        found = only(visits, "person", keys, of("price", median(range(11)), Limits(rows_per_group=most)))
-        per_group = Counter()
-        for own in rows.values():
-            per_group.update({group: min(n, most) for group, n in Counter(own).items()})
-        assert dict(found.group_by("group").agg(pl.col("count").sum()).rows()) == dict(per_group)
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("nothing", ["no candidate", None, "unlisted key", "null key"])
-def test_what_does_not_count_takes_nobodys_place(nothing, engine):
-    """Rows without a value or a listed key are left out before bounds are enforced."""
-    frame = pl.DataFrame({"p": [1] * 11, "k": list(range(11)), "x": ["a"] * 11})
-    is_one = pl.col("k") == 7
-    if nothing in ("no candidate", None):
-        frame = frame.with_columns(x=pl.when(is_one).then(pl.col("x")).otherwise(pl.lit(nothing)))
-        keys = pl.DataFrame({"k": list(range(11))})
-    else:
-        other = -1 if nothing == "unlisted key" else None
-        frame = frame.with_columns(k=pl.when(is_one).then(pl.col("k")).otherwise(pl.lit(other)))
-        keys = pl.DataFrame({"k": list(range(11))})
-    for people, limits in [(True, Limits(groups=1)), (False, Limits(rows=1)), (False, Limits(None, 1, 1))]:
-        found = only(frame, "p", keys, of("x", mode(["a", "b"]), limits, people=people), engine=engine)
-        assert found.rows() == [(7, 0, 1)]
-
-
-GROUPS = 5
-
-
-@pytest.mark.parametrize("partitions", [1, 7])
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("unit", UNITS)
-def test_units_of_all_types_are_bounded_and_never_merged(unit, engine, partitions):
-    dtype, units = UNITS[unit]
-    # Everybody has candidates 3p, 3p + 1, 3p + 2 in every group: what stays tells whose it is.
-    rows = [(p, group, 3 * p + code) for p in range(len(units)) for group in range(GROUPS) for code in (0, 1, 1, 2)]
-    np.random.default_rng(1).shuffle(rows)
-    ids = [units[p] for p, _, _ in rows]
-    if dtype.is_float():
-        ids = [-0.0 if value == 0 and i % 2 else value for i, value in enumerate(ids)]
-        nobody = pl.Series("p", [None, math.nan], dtype=dtype)
-    else:
-        nobody = pl.Series("p", [None, None], dtype=dtype)
-    frame = pl.DataFrame({"p": pl.Series(ids, dtype=dtype), "k": [r[1] for r in rows], "x": [r[2] for r in rows]})
-    frame = pl.concat([frame[:17], pl.DataFrame({"p": nobody, "k": [0, 0], "x": [0, 0]}), frame[17:]], rechunk=False)
-    keys = pl.DataFrame({"k": range(GROUPS)})
-
-    for most in (1, 3):
-        output = of("x", mode(range(3 * len(units))), Limits(groups=most), people=True)
-        found = only(frame, "p", keys, output, engine=engine, partitions=partitions)
-        assert (found["count"] == 1).all()
-        codes = defaultdict(set)
-        for group, code, _ in found.rows():
-            codes[code // 3, group].add(code % 3)
-        assert Counter(p for p, _ in codes) == dict.fromkeys(range(len(units)), most)
-        assert set(map(frozenset, codes.values())) == {frozenset({0, 1, 2})}
-
-    output = of("x", median(range(3 * len(units))), Limits(4, 3, 2))
-    found = only(frame, "p", keys, output, engine=engine, partitions=partitions)
-    per_group, per_person = Counter(), Counter()
-    for group, code, n in found.rows():
-        per_group[code // 3, group] += n
-        per_person[code // 3] += n
-    assert per_person == dict.fromkeys(range(len(units)), 4)
-    assert max(per_group.values()) <= 2
-
-
 def test_people_whose_hash_is_equal_are_still_two(visits, keys, monkeypatch):
     expected = Counter(cell for _, cell in set(cells_of(visits, keys, "flavour", flavour_code, unit="person")))
     monkeypatch.setattr(pl.Expr, "hash", lambda self, seed=0: self.is_null().cast(pl.UInt64))
     found = only(visits, "person", keys, of("flavour", mode(FLAVOURS), people=True), partitions=3)
     assert_frame_equal(found, histogram(expected))
-
-
-@pytest.mark.parametrize("partitions", [1, 7])
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize(
-    ("limits", "people"), [(Limits(groups=2), True), (Limits(rows=3, groups=2, rows_per_group=2), False)]
-)
-def test_what_stays_follows_the_law_of_the_persons_own_rows(limits, people, engine, partitions, monkeypatch):
-    """Many copies of one person among others, in a random order: each copy's codes are its own."""
-    monkeypatch.setattr(polars_people, "_PEOPLE_ROWS", 1000)
-    copies = 5000
-    rows = [(f"{p}", group, p * 16 + code) for p in range(copies) for group, code in SPREAD]
-    rows += [("other", i % 7, -1 - i % 3) for i in range(5000)] + [(f"other {i}", i % 7, -1) for i in range(5000)]
-    frame = pl.DataFrame(rows, schema={"p": pl.String, "k": pl.Int64, "x": pl.Int64}, orient="row")
-    frame = frame.sample(fraction=1, shuffle=True)
-    candidates = range(-3, copies * 16)
-    output = of("x", mode(candidates) if people else median(candidates), limits, people=people)
-    found = only(frame, "p", pl.DataFrame({"k": range(7)}), output, engine=engine, partitions=partitions)
-    own = [[] for _ in range(copies)]
-    for group, code, n in found.rows():
-        if code >= 3:
-            own[(code - 3) // 16] += [(group, (code - 3) % 16)] * n
-    counts = Counter(tuple(sorted(cells)) for cells in own)
-    expected = law(SPREAD, limits, people=people)
-    assert set(counts) <= set(expected)
-    outcomes = sorted(expected)
-    assert fits([counts[outcome] for outcome in outcomes], [float(expected[outcome]) for outcome in outcomes])
-    others = found.filter(pl.col("code") < 3)
-    assert others["count"].sum() >= 5000
-
-
-def test_every_count_is_bounded_afresh():
-    frame = pl.DataFrame({"p": [1] * 30, "k": list(range(30)), "x": ["a"] * 30})
-    output = of("x", mode(["a"]), Limits(groups=1), people=True)
-    keys = pl.DataFrame({"k": range(30)})
-    chosen = {only(frame, "p", keys, output)["group"].item() for _ in range(40)}
-    assert len(chosen) > 5  # fails with probability below 1e-20
 
 
 def test_people_are_divided_by_the_texts_of_their_categories(monkeypatch):
@@ -327,16 +181,6 @@ def test_names_of_columns_can_not_be_in_the_way(engine):
     assert_frame_equal(found, histogram({(0, 1): 1, (1, 0): 1}))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("partitions", [1, 3])
-def test_no_rows_is_an_empty_histogram(engine, partitions):
-    frame = pl.DataFrame(schema={"p": pl.String, "k": pl.Int64, "x": pl.String})
-    for people, limits in [(True, Limits(groups=1)), (False, Limits(rows=1)), (False, Limits())]:
-        output = of("x", mode(["a", "b"]), limits, people=people)
-        found = only(frame, "p", pl.DataFrame({"k": [1, 2]}), output, engine=engine, partitions=partitions)
-        assert found.height == 0
-
-
 def test_many_candidates_have_wide_codes():
     grid = dpp.grid(0, 2**40, step=1)
     frame = pl.DataFrame({"x": [2**40, 5, 2**40], "p": [1, 2, 3], "k": [0, 3, 0]})
@@ -352,13 +196,6 @@ def test_wide_cells_leave_room_for_few_people_at_a_time():
     output = of("x", median(grid), people=True)
     found = only(frame, "p", pl.DataFrame({"k": range(1024)}), output)
     assert found.rows() == [(k, 2**53 - 1 - i, 100) for k in (0, 1023) for i in (2, 1, 0)]
-
-
-def test_groups_and_candidates_beyond_64_bits_are_refused():
-    grid = dpp.grid(0, 2**53 - 1, step=1)
-    keys = pl.DataFrame({"k": range(3000)})
-    with pytest.raises(ValueError, match="must fit into 64 bits"):
-        only(pl.DataFrame({"k": [1], "x": [1]}), None, keys, of("x", median(grid)))
 
 
 def test_groups_and_candidates_beyond_64_bits_are_refused_before_the_charge():
@@ -487,14 +324,6 @@ def test_weights_add_up_exactly(largest):
     found = only(frame, None, keys, of("x", query))
     expected = {(i, 0): int(sum(map(int, values[group == g]))) for i, (g,) in enumerate(keys.rows()) if g < 300}
     assert_frame_equal(found, histogram(expected))
-
-
-def test_people_and_rows_have_histograms_of_their_own():
-    frame = pl.DataFrame({"p": [1, 1, 2], "x": [1, 1, 2]})
-    rows = dpp.mode("x", [1, 2, 3], counts="rows", epsilon=10**6)
-    people = dpp.value_counts("x", [1, 2, 3], epsilon=10**6)
-    found = frame.dp.protect("p", max_rows=2).agg(rows=rows, people=people).release()
-    assert [one["count"] for one in found["people"].item()] == [1, 1, 0]
 
 
 def test_outputs_that_need_the_same_histogram_share_it():

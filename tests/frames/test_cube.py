@@ -22,7 +22,6 @@ import dp_polars as dpp
 from dp_polars._frames.cube import cube_of
 from dp_polars._mechanisms.residuals import Noise, TablePlan, sum_bound
 from dp_polars.analysis import simulate
-from tests.registry import ENGINES
 
 HOSPITALS, YEARS, DIAGNOSES = ["A", "B", "C"], range(2020, 2025), ["flu", "cold"]
 DIMENSIONS = {"hospital": HOSPITALS, "year": YEARS, "diagnosis": DIAGNOSES}
@@ -70,7 +69,6 @@ def made(counts, mechanism="discrete_laplace", rate=Fraction(1), **dimensions):
 # --- What it answers ---
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("partitions", [None, 3])
 def test_counts_are_those_of_people_in_listed_cells(visits, listed, engine, partitions):
     query = visits.lazy().dp.protect("patient", max_groups=1).cube(DIMENSIONS, **SURE)

@@ -164,7 +164,6 @@ def test_a_note_says_what_matters_in_its_first_32_characters():
     assert [said[:32] for said in notes.values()] == list(notes)
 
 
-@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
 def test_where_noise_grows_with_the_groups_a_note_says_so(unit, relation):
     loss = {unit: 1}

@@ -136,15 +136,10 @@ def test_without_groups_one_row(visits: pl.DataFrame) -> None:
     [
         ({}, "at least one column"),
         ({"ward": []}, "must not be empty"),
-        ({"ward": [1, 1]}, "must not repeat"),
-        ({"ward": [1, None]}, "must not contain null"),
-        ({"ward": [1.5]}, "must be text, integers"),
-        ({"ward": range(10**4), "age": range(10**4)}, "at most 10,000,000"),
         (
             "ward",
             r"(?s)must include the privacy unit, got \['ward'\].*group_by\(\{'ward': \[…\]\}\), or find them with keys",
         ),
-        (["ward"], "must include the privacy unit"),
         (pl.col("ward"), "must include the privacy unit"),
         (pl.DataFrame({"ward": [1, 1]}), "must not repeat"),
         (pl.DataFrame({"ward": [None]}), "must not contain null"),
@@ -395,10 +390,7 @@ class TestData:
         duckdb = need("duckdb")
         expected = self.pipeline().release(visits)
         table = visits.to_arrow()
-        assert_frame_equal(
-            self.pipeline().release(duckdb.from_arrow(table)),
-            expected,
-        )
+        assert_frame_equal(self.pipeline().release(duckdb.from_arrow(table)), expected)
         assert_frame_equal(self.pipeline().release(table.to_pandas()), expected)
 
     def test_frames_that_are_refused(self, visits: pl.DataFrame) -> None:
@@ -500,26 +492,6 @@ class TestBudget:
             visits.dp.protect("patient", budget=budget).agg(top(1)).release(**wrong)
         assert budget.spent == 0
 
-    def test_a_refused_release_reads_nothing(self, visits: pl.DataFrame) -> None:
-        table, read = visits.to_arrow(), []
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            for batch in table.to_batches():
-                read.append(batch)
-                yield batch
-
-        budget = dpp.Budget(epsilon=1)
-        query = dpp.protect("patient", budget=budget).agg(top(2))
-        with pytest.raises(dpp.BudgetExceededError):
-            query.release(pa.RecordBatchReader.from_batches(table.schema, batches()))
-        assert not read
-        dpp.protect("patient", budget=budget).agg(top(1)).release(
-            pa.RecordBatchReader.from_batches(table.schema, batches())
-        )
-        assert read
-        assert budget.remaining == 0
-
-    @pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
     def test_a_release_is_charged_under_its_own_relation(self, relation: str) -> None:
         budget, frame = dpp.Budget(epsilon=1), pl.DataFrame({"age": [1]})
         for asked in (relation, {"add_or_remove_one": "replace_one"}.get(relation, "add_or_remove_one")):
@@ -562,37 +534,6 @@ class TestBudget:
             )
         assert caught.value.__context__ is None
         assert "secret" not in str(caught.value)
-        assert budget.remaining == 0
-
-    def test_groups_times_candidates_that_do_not_fit_cost_nothing(self, visits: pl.DataFrame) -> None:
-        budget = dpp.Budget(epsilon=1)
-        fine = dpp.grid(0, 2**50, step=1)
-        protected = visits.dp.protect(None, budget=budget).group_by({"ward": range(2**16)})
-        with pytest.raises(ValueError, match="fit into 64 bits"):
-            protected.agg(pl.col("age").dp.median(fine, epsilon=1))
-        assert budget.spent == 0
-
-    def test_ends_of_ranges_that_are_named_like_other_columns_cost_nothing(self, visits: pl.DataFrame) -> None:
-        budget = dpp.Budget(epsilon=2)
-        query = visits.dp.protect(None, budget=budget).agg(
-            dpp.len(epsilon=1).alias("n"), dpp.len(epsilon=1).alias("n_low")
-        )
-        with pytest.raises(ValueError, match=r"like the ends of a range, got \['n_low'\]"):
-            query.release(ranges=True)
-        assert budget.spent == 0
-        assert query.release().columns == ["n", "n_low"]
-
-    def test_nothing_is_charged_for_a_query_that_does_not_fit_the_data(self, visits: pl.DataFrame) -> None:
-        budget = dpp.Budget(epsilon=1)
-        with pytest.raises(TypeError):
-            dpp.protect(None, budget=budget).agg(pl.col("age").dp.mode(["x"], epsilon=1)).release(visits)
-        assert budget.spent == 0
-
-    def test_ten_tenths_fit_one(self, visits: pl.DataFrame) -> None:
-        budget = dpp.Budget(epsilon=1)
-        query = visits.dp.protect(None, budget=budget).agg(top(0.1))
-        for _ in range(10):
-            query.release()
         assert budget.remaining == 0
 
     def test_a_budget_of_the_other_unit(self, visits: pl.DataFrame) -> None:
@@ -746,7 +687,6 @@ BOUNDS = [{"privacy_unit": "person", "max_rows": 1}, {"privacy_unit": None}]
 
 
 @pytest.mark.parametrize("bounds", BOUNDS)
-@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
 def test_nobody_decides_which_rows_of_a_dataset_are_read(tmp_path: Path, engine: str, bounds: dict[str, Any]) -> None:
     """Arrow skips row groups by their least and largest values, which leave NaN out: a plan must not use that."""
     kind = pl.when(pl.col("x").is_nan()).then(pl.lit("nan")).otherwise(pl.lit("number"))
@@ -766,7 +706,6 @@ def test_nobody_decides_which_rows_of_a_dataset_are_read(tmp_path: Path, engine:
 
 
 @pytest.mark.parametrize("bounds", BOUNDS)
-@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
 @pytest.mark.parametrize("when", ["before protect", "after protect"])
 @pytest.mark.parametrize(
     ("values", "condition"),

@@ -23,11 +23,7 @@ from tests.helpers.needs import need
 HOWS = ("inner", "left", "semi", "anti")
 ENGINES = ("in-memory", "streaming")
 VISITS = pl.DataFrame(
-    {
-        "p": [1, 1, 2, 3, 3, None, 4],
-        "day": [1, 2, 1, 1, 1, 1, None],
-        "cents": [10, 20, 30, 40, 50, 60, 70],
-    }
+    {"p": [1, 1, 2, 3, 3, None, 4], "day": [1, 2, 1, 1, 1, 1, None], "cents": [10, 20, 30, 40, 50, 60, 70]}
 )
 PEOPLE = pl.DataFrame({"p": [1, 2, 2, 3, None, 5], "day": [1, 1, 2, 3, 1, 1], "plan": ["a", "b", "c", "a", "b", "c"]})
 ITEMS = pl.DataFrame({"of_day": [1, 1, 2, None], "item": [7, 8, 9, 6]})
@@ -67,7 +63,6 @@ def protected(frame, **options):
 # What comes out
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("on", [["p"], ["p", "day"], ["day", "p"]])
 def test_a_join_of_private_frames_is_that_of_plain_python(how, on, engine):
@@ -80,7 +75,6 @@ def test_a_join_of_private_frames_is_that_of_plain_python(how, on, engine):
     assert found.columns == (names if how in ("inner", "left") else VISITS.columns)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("how", HOWS)
 def test_a_join_with_owned_rows_is_that_of_plain_python(how, engine):
     joined = protected(VISITS).join(dpp.owned(ITEMS), left_on="day", right_on="of_day", how=how)
@@ -111,7 +105,6 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("place", ["unit", "further", "owned"])
 @pytest.mark.parametrize("name", VALUES)
 def test_columns_of_every_type_may_be_joined(name, place, engine):
@@ -132,7 +125,6 @@ def test_columns_of_every_type_may_be_joined(name, place, engine):
     assert found.height >= 3
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("how", HOWS)
 def test_categories_are_compared_as_text(how, engine):
     categories = [pl.Categories(f"joined {how} {engine} {n}") for n in range(2)]
@@ -149,7 +141,6 @@ def test_categories_are_compared_as_text(how, engine):
         assert found.schema["p"] == one.schema["p"]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("dtype", [pl.Float32, pl.Float64])
 @pytest.mark.parametrize("how", HOWS)
 def test_zeros_are_one_person_and_nan_is_nobody(how, dtype, engine):
@@ -190,7 +181,6 @@ def test_steps_on_either_side_and_joins_of_joins():
     assert query.release().item() == expected["p"].n_unique()
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 def test_order_and_chunks_change_nothing(engine):
     joined = (
         protected(VISITS)
@@ -223,7 +213,6 @@ def test_two_frames_of_one_file_and_a_release_from_scans(tmp_path):
 # Bounds of the right frame
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("partitions", [None, 3])
 def test_one_person_with_thousands_of_rows_on_the_right_counts_once(engine, partitions):
     left = pl.DataFrame({"p": [0, 0, 1, 2, None], "x": range(5)})
@@ -560,10 +549,7 @@ def test_the_repr_says_whose_bounds_hold():
 def test_steps_say_whether_they_multiply_rows():
     visits, people, items = protected(VISITS), protected(PEOPLE), dpp.owned(ITEMS)
     for how in HOWS:
-        joins = [
-            visits.join(people, on="p", how=how),
-            visits.join(items, left_on="day", right_on="of_day", how=how),
-        ]
+        joins = [visits.join(people, on="p", how=how), visits.join(items, left_on="day", right_on="of_day", how=how)]
         assert [join._pipeline.steps[-1].multiplies for join in joins] == [how in ("inner", "left")] * 2
         assert not visits.join(pl.DataFrame({"day": [1]}), on="day", how=how)._pipeline.steps[-1].multiplies
     assert not visits.filter(pl.col("day") > 0)._pipeline.steps[-1].multiplies
@@ -572,7 +558,6 @@ def test_steps_say_whether_they_multiply_rows():
 # Joins with public keys
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("how", ["semi", "anti"])
 def test_public_keys_may_repeat_where_they_only_filter(how, engine):
     public = pl.DataFrame({"day": [1, 1, None, 3], "p": [7, 8, 9, 9]})

@@ -306,7 +306,6 @@ def test_a_private_query_for_keys_is_not_collected(visits):
 # --- Bounds found privately ---
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("loss", [{"epsilon": 100}, {"rho": 100}])
 def test_quantiles_of_rows_and_groups(visits, engine, loss):
     private = visits.dp.protect("patient").drop_nulls("town")

@@ -35,7 +35,6 @@ def asks(**loss):
     }
 
 
-@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
 @pytest.mark.parametrize(
     "frame", [ROWS, ROWS.lazy(), pl.concat([ROWS[:2], ROWS[2:]], rechunk=False)], ids=["", "lazy", "chunks"]
 )
@@ -242,16 +241,6 @@ def test_histograms_are_shared():
     assert specs(a=count, b=dpp.count("cost", epsilon=1), c=dpp.len(epsilon=1)) == 3
     assert specs(a=dpp.len(epsilon=1), b=dpp.n_people(epsilon=1)) == 2
     assert specs(a=dpp.mode("x", [1, 3], epsilon=1), b=dpp.mode("x", [1, 3], epsilon=1, counts="rows")) == 2
-
-
-def test_ranges_come_after_each_number_and_only_then():
-    query = (
-        ROWS.dp.protect("person", max_rows=2)
-        .group_by(WARDS)
-        .agg(dpp.len(epsilon=1), top=dpp.mode("x", [1, 3], epsilon=1), mid=dpp.median("x", [1, 3], epsilon=1))
-    )
-    assert query.release().columns == ["ward", "len", "top", "mid"]
-    assert query.release(ranges=True).columns == ["ward", "len", "len_low", "len_high", "top", "mid"]
 
 
 def test_names_that_ranges_need_are_refused_before_the_charge():

@@ -47,7 +47,6 @@ def private(**more):
 # --- Bounds -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("loss", [SURE, {"rho": 10_000}])
 def test_bounds_are_found_in_one_release(engine, loss):
     found = private().bounds(WARDS, **loss).release(engine=engine)
@@ -60,7 +59,6 @@ def test_bounds_are_found_in_one_release(engine, loss):
 
 
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
-@pytest.mark.parametrize("relation", RELATIONS)
 def test_the_loss_of_bounds_is_shared_in_equal_parts(unit, relation):
     whole = {unit: Fraction(1, 7)}
     both = dpp.protect("patient", neighboring_relation=relation).bounds(WARDS, 0.9, **whole)
@@ -107,10 +105,7 @@ def test_nothing_is_read_or_charged_before_bounds_are_released(tmp_path):
     assert budget.spent == Fraction(1, 2)
     assert (
         budget.log()["what"].to_list()
-        == [
-            "max_groups: 0.975-quantile on 100 grid points",
-            "max_rows_per_group: 0.975-quantile on 100 grid points",
-        ]
+        == ["max_groups: 0.975-quantile on 100 grid points", "max_rows_per_group: 0.975-quantile on 100 grid points"]
         * 2
     )
     frame.bounds(WARDS, 0.9, epsilon=Fraction(1, 4)).release(noting(read))
@@ -131,7 +126,6 @@ def test_explain_and_simulate_say_how_good_bounds_are():
     assert simulated["counted"].to_list() == [200, 200]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 def test_a_quantile_of_rows_in_one_group(engine):
     def largest(alpha, keys, **more):
         query = private(**more).rows_per_person(alpha, range(1, 50), keys=keys, **SURE)
@@ -255,7 +249,6 @@ def cut(query, **more):
     return query.n_cut(**SURE).release(**more).item()
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 def test_people_who_are_cut_are_counted(engine):
     def grouped(**bounds):
         return private(**bounds).group_by(WARDS)
@@ -433,7 +426,6 @@ def test_very_many_rows_of_a_person_are_clipped_and_overflow_nothing():
     assert counted.group_by("person").agg(cut.dropped(0).alias("n")).collect()["n"].item() == 2**30 + 3 - kept
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("bounds", [{"max_rows": 1}, {"max_groups": 3, "max_rows_per_group": 50}])
 def test_one_person_is_one_whatever_the_bounds_are(relation, bounds):
     asked = dpp.protect("patient", neighboring_relation=relation, **bounds).group_by(WARDS).agg(dpp.len(epsilon=1))

@@ -92,7 +92,6 @@ def test_a_query_that_was_asked_by_its_error_has_another_one():
         assert again.explain()["error_95"].to_list() == query.explain()["error_95"].to_list()
 
 
-@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
 @pytest.mark.parametrize("target", [Fraction(1, 1000), Fraction(1, 3), 1, 2, Fraction(99, 10)])
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
 def test_of_losses_in_both_units_the_factor_is_the_largest_of_four_digits(unit, target, relation):

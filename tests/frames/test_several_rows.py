@@ -23,7 +23,7 @@ LISTS = pl.DataFrame(
         "l": [[1, 2], [], None, [None], [3], [4]],
         "a": pl.Series([[1, 2], [3, 4], None, [None, 5], [6, 7], [8, 9]], dtype=pl.Array(pl.Int64, 2)),
         "x": range(6),
-    },
+    }
 )
 
 
@@ -39,7 +39,6 @@ def bits(frame):
     )
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("keep_nulls", [True, False])
 @pytest.mark.parametrize("empty_as_null", [True, False])
 def test_explode_is_that_of_plain_python(empty_as_null, keep_nulls, engine):
@@ -62,25 +61,14 @@ def test_explode_is_that_of_polars_2_by_default_and_takes_arrays_and_selectors()
     assert arrays.height == 11
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     "inner",
     [
-        pl.Int8,
-        pl.Float64,
-        pl.String,
-        pl.Boolean,
-        pl.Date,
-        pl.Categorical,
-        pl.Enum(["a", "b"]),
-        pl.List(pl.Int64),
-        pl.Struct({"a": pl.Int64, "b": pl.String}),
-        pl.Decimal(10, 2),
-        pl.Binary,
-        pl.Null,
+        pl.Int8, pl.Float64, pl.String, pl.Boolean, pl.Date, pl.Categorical, pl.Enum(["a", "b"]), pl.List(pl.Int64),
+        pl.Struct({"a": pl.Int64, "b": pl.String}), pl.Decimal(10, 2), pl.Binary, pl.Null,
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_lists_of_every_type_each_row_alone_and_all_together(inner, engine):
     values = extremes(pl.List(inner))
     frame = pl.DataFrame({"p": [i % 2 for i in range(len(values))], "l": values, "x": range(len(values))})
@@ -90,7 +78,6 @@ def test_lists_of_every_type_each_row_alone_and_all_together(inner, engine):
     assert together.sort("x", maintain_order=True).equals(alone)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 def test_unpivot_is_that_of_plain_python(engine):
     frame = pl.DataFrame({"p": [1, 1, None], "a": [1, None, 3], "b": [4, 5, 6], "d": ["x", "y", "z"]})
     private = frame.dp.protect("p")
@@ -111,7 +98,6 @@ def test_unpivot_is_that_of_plain_python(engine):
     )
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     "dtype",
     [pl.Float32, pl.String, pl.Boolean, pl.Date, pl.Categorical, pl.Enum(["a", "b"]), pl.List(pl.Int64)],
@@ -136,7 +122,6 @@ FLOATS = pl.DataFrame(
 )
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 def test_unique_makes_zeros_and_nan_one_of_a_kind(engine):
     private = FLOATS.dp.protect("p")
     found = set()
@@ -155,7 +140,6 @@ def test_unique_makes_zeros_and_nan_one_of_a_kind(engine):
     assert none.filter(pl.col("p").is_not_nan()).select("p", "g").rows() == [(0.0, 2)]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 def test_unique_is_that_of_plain_python(engine):
     frame = pl.DataFrame(
         {
@@ -174,7 +158,6 @@ def test_unique_is_that_of_plain_python(engine):
     assert rows_of(private.select("n").unique(), frame, engine).sort("p").rows() == [(1, 1), (2, 1), (3, 1)]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("keep", ["any", "first", "last"])
 def test_unique_of_some_columns_keeps_a_row_that_follows_from_the_persons_rows_alone(engine, keep):
     rng = random.Random(3)

@@ -210,10 +210,7 @@ def test_what_does_not_fit_becomes_null_also_with_strict() -> None:
     ],
 )
 def test_steps_that_are_refused(step, message: str) -> None:
-    with pytest.raises(
-        (TypeError, ValueError, pl.exceptions.PolarsError),
-        match=f"(?s){message}",
-    ):
+    with pytest.raises((TypeError, ValueError, pl.exceptions.PolarsError), match=f"(?s){message}"):
         step(FRAME.dp.protect("p"))
 
 
@@ -249,18 +246,9 @@ def test_a_second_dp_is_refused_in_a_sentence() -> None:
 def test_few_methods_are_refused_without_a_reason_of_their_own() -> None:
     last = refused.METHODS[-1].why
     assert {name for name in METHODS if last in refused.refusal(name)} <= {
-        "deserialize",
-        "drop_in_place",
-        "flags",
-        "from_lazyframe_resolver",
-        "get_column_index",
-        "match_to_schema",
-        "max_horizontal",
-        "mean_horizontal",
-        "min_horizontal",
-        "n_chunks",
-        "sum_horizontal",
-    }
+        "deserialize", "drop_in_place", "flags", "from_lazyframe_resolver", "get_column_index", "match_to_schema",
+        "max_horizontal", "mean_horizontal", "min_horizontal", "n_chunks", "sum_horizontal",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from pyarrow import parquet
 import dp_polars as dpp
 from dp_polars._frames import cube_query as cubes
 from dp_polars.analysis import simulate
-from tests.registry import ENGINES
 
 DIMENSIONS = {"hospital": ["A", "B", "C"], "year": range(2020, 2025), "flu": [True, False], "age": range(4)}
 TABLES = [("hospital",), ("year", "hospital"), ("flu", "year"), ("age", "hospital", "flu")]
@@ -59,7 +58,6 @@ def cube(private):
 # --- What it answers ---
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("partitions", [None, 3])
 def test_tables_are_of_the_rows_that_have_a_listed_value_in_every_dimension(visits, listed, engine, partitions):
     rows = visits.lazy()

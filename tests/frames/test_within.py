@@ -71,7 +71,6 @@ def error_of(frame, name, loss):
 
 
 @pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
 @pytest.mark.parametrize("name", ASKED)
 def test_the_loss_is_the_smallest_of_four_digits(name, relation, unit):
     expr, within = ASKED[name]

@@ -38,19 +38,17 @@ class Mutant:
 
 
 def of(usual: str, *, needs: str = "") -> Callable[..., Mutant]:
-    """Return what makes mutants; the usual tests are run where a mutant names none."""
+    """Return what makes mutants.
+
+    The usual tests are run where a mutant names none; what begins with `::` or `-k` is of the usual file.
+    """
     module = needs
 
     def make(
-        function: str,
-        old: str,
-        new: str,
-        breaks: str,
-        tests: str = usual,
-        *,
-        equivalent: str = "",
-        needs: str = module,
+        function: str, old: str, new: str, breaks: str, tests: str = "", *, equivalent: str = "", needs: str = module
     ) -> Mutant:
+        if not tests or tests.startswith(("::", "-k")):
+            tests = f"{usual}{'' if tests.startswith('::') else ' '}{tests}".strip()
         return Mutant(function, old, new, breaks, tests, equivalent, needs)
 
     return make

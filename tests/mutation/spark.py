@@ -6,51 +6,47 @@ They need PySpark and Java: see "Set up" in CONTRIBUTING.md. What Spark counts i
 
 from tests.mutation.mutant import of
 
-_workers = of("spark/test_spark.py", needs="pyspark java")
-_release = of("spark/test_spark.py", needs="pyspark java")
-
-_WHOLE = "spark/test_spark.py::test_groups_that_batches_cut_are_whole_again"
-_LONG = "spark/test_spark.py::test_a_long_group_is_added_up_on_its_way"
-_PARTS = "spark/test_spark.py::test_many_groups_of_many_candidates_are_drawn_in_parts"
+_spark = of("spark/test_spark.py", needs="pyspark java")
+_conformance = of("spark/test_conformance.py", needs="pyspark java")
 
 MUTANTS = [
     # --- Groups stay whole
-    _workers("_engines/spark/workers:whole_groups", 'held[0]["group"][0].as_py() == groups[0]', "False",
-        "a group that batches cut is drawn twice", _WHOLE),
-    _workers("_added_up", 'histogram.filter(is_marker), counted', "counted", "a long group loses its key", _LONG),
-    _workers("_engines/spark/workers:_parts", "np.append(True, groups[1:] != groups[:-1])", "np.ones(len(groups), bool)",
-        "a group is divided between two parts", _PARTS),
-    _workers("_engines/spark/workers:_histogram", "not np.isin(groups, listed).all()", "False",
-        "counts of a group without its key go to another group",
-        "spark/test_spark.py::test_a_group_without_its_key_is_not_drawn"),
+    _spark("_engines/spark/workers:whole_groups", 'held[0]["group"][0].as_py() == groups[0]', "False",
+        "a group that batches cut is drawn twice", "::test_groups_that_batches_cut_are_whole_again"),
+    _spark("_added_up", 'histogram.filter(is_marker), counted', "counted", "a long group loses its key",
+        "::test_a_long_group_is_added_up_on_its_way"),
+    _spark("_engines/spark/workers:_parts", "np.append(True, groups[1:] != groups[:-1])", "np.ones(len(groups), bool)",
+        "a group is divided between two parts", "::test_many_groups_of_many_candidates_are_drawn_in_parts"),
+    _spark("_engines/spark/workers:_histogram", "not np.isin(groups, listed).all()", "False",
+        "counts of a group without its key go to another group", "::test_a_group_without_its_key_is_not_drawn"),
     # --- What is drawn, and what is shown
-    _workers("_engines/spark/workers:_draw", "np.flatnonzero(specs == spec)", "np.flatnonzero(specs != MARKER)",
-        "an output is drawn from the counts of all outputs", "spark/test_conformance.py -k huge_loss"),
-    _workers("_engines/spark/workers:encoding", 'pl.col("code") < binning.size', "True",
-        "values that are no candidates are counted", "spark/test_spark.py::test_spark_counts_what_polars_counts"),
-    _workers("_engines/spark/workers:selecting", "pa.array(shown)", "pa.array([True] * len(shown))",
-        "every key is shown, also that of one person", "spark/test_keys.py::test_keys_are_shown_with_their_probability"),
-    _workers("_engines/spark/workers:presenting", "shown.columns(drawn)", "shown.columns(drawn[::-1])",
-        "an answer is shown under another's name", "spark/test_conformance.py -k huge_loss"),
-    _workers("_engines/spark/workers:_deaf", "silenced(next)(results, None)", "next(results, None)",
+    _conformance("_engines/spark/workers:_draw", "np.flatnonzero(specs == spec)", "np.flatnonzero(specs != MARKER)",
+        "an output is drawn from the counts of all outputs", "-k huge_loss"),
+    _spark("_engines/spark/workers:encoding", 'pl.col("code") < binning.size', "True",
+        "values that are no candidates are counted", "::test_spark_counts_what_polars_counts"),
+    of("spark/test_keys.py")("_engines/spark/workers:selecting", "pa.array(shown)", "pa.array([True] * len(shown))",
+        "every key is shown, also that of one person", "::test_keys_are_shown_with_their_probability",
+        needs="pyspark java"),
+    _conformance("_engines/spark/workers:presenting", "shown.columns(drawn)", "shown.columns(drawn[::-1])",
+        "an answer is shown under another's name", "-k huge_loss"),
+    _spark("_engines/spark/workers:_deaf", "silenced(next)(results, None)", "next(results, None)",
         "executors warn of values, and raise where warnings are errors",
-        "spark/test_spark.py::test_executors_hear_nothing_of_what_a_process_sets"),
+        "::test_executors_hear_nothing_of_what_a_process_sets"),
     # --- One run
-    _release("spark:_published", "drawn.checkpoint(eager=True)", "drawn",
-        "every look at a release draws anew",
-        "spark/test_spark.py::test_an_undisturbed_release_draws_each_group_once"),
-    _release("_DrawnThere.packed", "self._drawn = rows", "pass",
-        "what is kept is another draw than what is published",
-        "spark/test_spark.py::test_a_kept_answer_goes_where_a_new_one_goes"),
-    _release("spark:_SparkEngine._published", "self._target is None and isinstance(drawn, pa.Table)", "self._target is None",
-        "every look at what executors draw draws anew",
-        "spark/test_spark.py::test_an_undisturbed_release_draws_each_group_once"),
-    _release("_engines/spark/workers:_check", "found != {VERSION}", "False",
-        "executors with another version of the package draw", "spark/test_spark.py::test_executors_with_another_version_are_refused_before_the_charge"),
-    _release("spark:_check_unit", '"collate" in kind', "False",
-        "several people are one to Spark", "spark/test_spark.py::test_what_can_not_run_on_spark_is_refused_before_the_charge"),
-    _release("_engines/spark/rows:text_of_frame", "_NO_TEXT.search(tree)", "False",
-        "another Python function gets the kept answer", "spark/test_spark.py::test_another_preparation_is_another_data_set"),
-    _release("/spark:_check", "frame.isStreaming", "False",
-        "a stream is released again and again", "spark/test_spark.py::test_frames_that_are_not_batches_of_a_spark_session_are_refused"),
+    _spark("spark:_published", "drawn.checkpoint(eager=True)", "drawn", "every look at a release draws anew",
+        "::test_an_undisturbed_release_draws_each_group_once"),
+    _spark("_DrawnThere.packed", "self._drawn = rows", "pass", "what is kept is another draw than what is published",
+        "::test_a_kept_answer_goes_where_a_new_one_goes"),
+    _spark("spark:_SparkEngine._published", "self._target is None and isinstance(drawn, pa.Table)",
+        "self._target is None", "every look at what executors draw draws anew",
+        "::test_an_undisturbed_release_draws_each_group_once"),
+    _spark("_engines/spark/workers:_check", "found != {VERSION}", "False",
+        "executors with another version of the package draw",
+        "::test_executors_with_another_version_are_refused_before_the_charge"),
+    _spark("spark:_check_unit", '"collate" in kind', "False", "several people are one to Spark",
+        "::test_what_can_not_run_on_spark_is_refused_before_the_charge"),
+    _spark("_engines/spark/rows:text_of_frame", "_NO_TEXT.search(tree)", "False",
+        "another Python function gets the kept answer", "::test_another_preparation_is_another_data_set"),
+    _spark("/spark:_check", "frame.isStreaming", "False", "a stream is released again and again",
+        "::test_frames_that_are_not_batches_of_a_spark_session_are_refused"),
 ]

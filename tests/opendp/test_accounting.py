@@ -26,7 +26,7 @@ from opendp.domains import atom_domain, vector_domain
 from opendp.measurements import then_laplace
 from opendp.measures import max_divergence, zero_concentrated_divergence
 from opendp.metrics import absolute_distance, linf_distance, symmetric_distance, symmetric_id_distance
-from opendp.mod import OpenDPException, disable_features, enable_features
+from opendp.mod import OpenDPException
 from opendp.transformations import make_user_transformation
 
 from dp_polars.opendp import as_measurement, frame_domain, make_selection
@@ -40,14 +40,9 @@ FRAME = pl.DataFrame(
         "d": ["flu", "flu", "cold", "flu"] * (PEOPLE // 2),
     }
 )
+
+pytestmark = pytest.mark.usefixtures("features")
 SPACE = symmetric_id_distance("id")
-
-
-@pytest.fixture(autouse=True)
-def features():
-    enable_features("contrib", "honest-but-curious")
-    yield
-    disable_features("contrib", "honest-but-curious")
 
 
 def wards():

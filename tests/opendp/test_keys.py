@@ -17,16 +17,10 @@ need("opendp")
 
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
 from opendp.metrics import symmetric_id_distance
-from opendp.mod import disable_features, enable_features
 
 from dp_polars.opendp import as_measurement, frame_domain, make_private_query
 
-
-@pytest.fixture(autouse=True)
-def features():
-    enable_features("contrib", "honest-but-curious")
-    yield
-    disable_features("contrib", "honest-but-curious")
+pytestmark = pytest.mark.usefixtures("features")
 
 
 VISITS = pl.DataFrame({"p": range(200), "town": ["Bern"] * 100 + ["Olten"] * 99 + ["Twann"]})

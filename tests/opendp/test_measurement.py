@@ -42,16 +42,11 @@ from opendp.mod import GLOBAL_FEATURES, OpenDPException, disable_features, enabl
 
 from dp_polars.opendp import as_measurement, frame_domain, make_private_query, make_selection
 
+pytestmark = pytest.mark.usefixtures("features")
+
 ONE = Contributions(1, 1)
 MEASURES = {"epsilon": max_divergence, "rho": zero_concentrated_divergence}
 X, D = pl.col("x"), pl.col("d")
-
-
-@pytest.fixture(autouse=True)
-def features():
-    enable_features("contrib", "honest-but-curious")
-    yield
-    disable_features("contrib", "honest-but-curious")
 
 
 def median(**loss):
@@ -330,18 +325,12 @@ WRONG = {
     "another type": (lambda frame: frame, "can't be a quantile of a column of type String"),
     "several rows": (lambda frame: frame.lazy().head(1), "picks or fills by the place among all rows"),
     # These raise on rows, and Polars would print some of them.
-    "a strict cast": (
-        lambda frame: frame.lazy().with_columns(X.cast(pl.Int64)),
-        "The release failed while",
-    ),
+    "a strict cast": (lambda frame: frame.lazy().with_columns(X.cast(pl.Int64)), "The release failed while"),
     "a strict parse": (
         lambda frame: frame.lazy().with_columns(X.str.to_date("%Y").dt.year()),
         "The release failed while",
     ),
-    "a power": (
-        lambda frame: frame.lazy().with_columns(X.str.len_bytes() ** pl.lit(-1)),
-        "The release failed while",
-    ),
+    "a power": (lambda frame: frame.lazy().with_columns(X.str.len_bytes() ** pl.lit(-1)), "The release failed while"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Numbers as OpenDP measurements: their privacy maps, and losses that OpenDP scales."""
+"""Numbers, lists and cubes as OpenDP measurements: their privacy maps, and losses that OpenDP scales."""
 
 from fractions import Fraction
 
@@ -11,17 +11,12 @@ from tests.helpers.needs import need
 need("opendp")
 
 from opendp.measures import max_divergence, zero_concentrated_divergence
-from opendp.mod import disable_features, enable_features
 
 from dp_polars import opendp as adapter
-from tests.helpers.reference import pure_rho
+from dp_polars._accounting.costs import laplace_rho
+from tests.helpers.reference import bounded_range_rho, pure_rho
 
-
-@pytest.fixture(autouse=True)
-def features():
-    enable_features("contrib", "honest-but-curious")
-    yield
-    disable_features("contrib", "honest-but-curious")
+pytestmark = pytest.mark.usefixtures("features")
 
 
 ROWS = pl.DataFrame({"person": [1, 1, 2, 3], "x": [1, 2, 3, 4]})
@@ -117,3 +112,84 @@ def test_a_loss_that_opendp_scales_to_hardly_anything_is_refused():
     assert halved.map(1) == 0.5
     with pytest.raises(ValueError, match=r"scale of at most 2\*\*50"):
         adapter.make_private_query(adapter.frame_domain(), metric, dpp.len(epsilon=1), 1e-17)
+
+
+# Lists
+
+FOURS = pl.DataFrame({"x": [4] * 500})
+LETTERS = pl.DataFrame({"x": ["a"] * 900 + ["b"] * 400 + ["c"] * 5})
+
+
+def asked(**options):
+    return dpp.quantile("x", [0.1, 0.25, 0.5, 0.9], range(10), **options)
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
+def test_privacy_maps_of_a_list_of_quantiles(relation):
+    pure = adapter.as_measurement(asked(epsilon=6, neighboring_relation=relation))
+    exponential = adapter.as_measurement(asked(rho=0.25, neighboring_relation=relation))
+    in_rho = adapter.as_measurement(
+        asked(epsilon=6, neighboring_relation=relation), output_measure=zero_concentrated_divergence()
+    )
+    levels = 3
+    claim = asked(rho=0.25, neighboring_relation=relation).query.claim
+    x = claim.rate * claim.score_range
+    assert exponential.map(1) == pytest.approx(0.25)
+    for distance in range(1, 6):
+        assert pure.map(distance) == 6 * distance
+        assert exponential.map(distance) == pytest.approx(float(levels * bounded_range_rho(x * distance)))
+        assert in_rho.map(distance) == pytest.approx(float(levels * laplace_rho(Fraction(6 * distance, levels))))
+    assert pure(FOURS).item().to_list() == exponential(FOURS).item().to_list() == [4, 4, 4, 4]
+
+
+def test_opendp_may_scale_the_loss():
+    metric = adapter.as_measurement(asked(epsilon=6)).input_metric
+    halved = adapter.make_private_query(adapter.frame_domain(), metric, asked(epsilon=6), 3)
+    assert halved.map(2) == 6
+
+
+@pytest.mark.parametrize("mechanism", ["permute_and_flip", "exponential", "joint"])
+@pytest.mark.parametrize("given", [["c", "b", "a"], None])
+def test_privacy_maps_of_a_top_k(mechanism, given):
+    rows = LETTERS if given else LETTERS.cast(pl.Enum(["c", "b", "a"]))
+
+    def expr(**loss):
+        return pl.col("x").dp.top_k(2, given, mechanism=mechanism, **loss)
+
+    pure = adapter.as_measurement(expr(epsilon=0.5))
+    concentrated = adapter.as_measurement(expr(rho=0.25))
+    in_rho = adapter.as_measurement(expr(epsilon=0.5), output_measure=zero_concentrated_divergence())
+    for distance in range(1, 6):
+        assert pure.map(distance) == 0.5 * distance
+        assert concentrated.map(distance) <= 0.25 * distance**2 * (1 + 1e-12)
+        if mechanism != "permute_and_flip":
+            draws = 1 if mechanism == "joint" else 2
+            expected = draws * float(bounded_range_rho(0.5 / draws * distance))
+            assert in_rho.map(distance) == pytest.approx(expected)
+    assert concentrated.map(1) == pytest.approx(0.25)
+    assert pure(rows).item().to_list() == ["a", "b"]
+    assert adapter.as_measurement(dpp.protect(None).agg(expr(epsilon=5)))(rows).item().to_list() == ["a", "b"]
+
+
+# Cubes
+
+FRAME = pl.DataFrame({"p": range(60), "g": ["A", "B", "B"] * 20, "y": [1, 2, 3, 4] * 15})
+DIMENSIONS = {"g": ["A", "B"], "y": [1, 2, 3, 4]}
+
+
+@pytest.mark.parametrize(("loss", "at_two"), [({"epsilon": 1}, 2), ({"rho": 1}, 4)])
+@pytest.mark.parametrize("tables", [None, [("g",), ("y", "g")]])
+def test_a_cube_is_a_measurement(loss, at_two, tables):
+    if tables and "epsilon" in loss:
+        return
+    query = dpp.protect("p", max_groups=1).cube(DIMENSIONS, tables=tables, **loss)
+    measurement = adapter.as_measurement(query)
+    assert measurement.map(1) == 1
+    assert measurement.map(2) == at_two
+    sure_loss = {"rho": 10**7} if tables else {"epsilon": 10**5}
+    sure = adapter.as_measurement(dpp.protect("p", max_groups=1).cube(DIMENSIONS, tables=tables, **sure_loss))
+    found = sure(FRAME)
+    assert found.columns == ["g", "y", "count"]
+    expected = FRAME.group_by("g", "y").len().sort("g", "y")
+    assert found[-8:].rows() == expected.rows()
+    assert found[:-8].rows() == ([] if tables is None else [("A", None, 20), ("B", None, 40)])

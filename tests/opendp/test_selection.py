@@ -22,16 +22,9 @@ from opendp.mod import GLOBAL_FEATURES, OpenDPException, disable_features, enabl
 
 from dp_polars.opendp import make_selection, then_selection
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("features")]
 
 MEASURES = {"permute_and_flip": max_divergence, "exponential": zero_concentrated_divergence}
-
-
-@pytest.fixture(autouse=True)
-def features():
-    enable_features("contrib", "honest-but-curious")
-    yield
-    disable_features("contrib", "honest-but-curious")
 
 
 def space(T="i32", monotonic=False, **element):

@@ -2,21 +2,65 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._mechanisms import drawing
 from dp_polars._mechanisms.histograms import CountScore, QuantileScore
 from dp_polars._mechanisms.racing import Winners
+from dp_polars._questions.categories import Mode
+from tests.helpers import reference
 
 
 def all_counts(size, rows):
     """Every histogram of `size` candidates with at most `rows` rows, shape (n, size)."""
     every = [c for c in itertools.product(range(rows + 1), repeat=size) if sum(c) <= rows]
     return np.array(every, np.int64)
+
+
+def neighbors(counts, relation, contributions=1):
+    """Whether at most so many rows go, or come, between each data set and each other one; or so many are replaced."""
+    change = counts[None] - counts[:, None]
+    removed, added = np.maximum(-change, 0).sum(axis=2), np.maximum(change, 0).sum(axis=2)
+    near = (removed <= contributions) & (added <= contributions)
+    return near if relation == "replace_one" else near & ((removed == 0) | (added == 0))
+
+
+def histograms(query, *tables, shape, times=1):
+    """Every histogram, of shape (groups, size), that counting gives; what bounds keep is another one each time."""
+    engine = PolarsEngine.of(*(table.lazy() for table in tables))
+    work, found = query.request.bind(engine), set()
+    for _ in range(times):
+        [sparse] = engine.prepare_histograms(work)()
+        dense = np.zeros(shape, np.int64)
+        dense[np.repeat(np.arange(len(dense)), sparse.sizes), sparse.codes] = sparse.weights
+        found.add(tuple(map(tuple, dense.tolist())))
+    return found
+
+
+def log_law(query, counts):
+    """Log-probability of every candidate in one group, of a query with one mode or quantile."""
+    [ask] = query.asks
+    few = ask.query.too_few if isinstance(ask.query, Mode) else None
+    alpha = None if isinstance(ask.query, Mode) else ask.query.alpha
+    scores = scores_of(counts, alpha) + ([] if few is None else [few])
+    return _log_law(tuple(scores), ask.query.claim.rate, ask.query.claim.mechanism)
+
+
+@functools.cache
+def _log_law(scores, rate, mechanism):
+    return np.log(reference.floats(reference.law(list(scores), rate=rate, mechanism=mechanism, digits=20)))
+
+
+def loss(query, one, other):
+    """The largest log-ratio, either way, of the two laws of the released frame: groups are drawn independently."""
+    ratios = np.array([log_law(query, a) - log_law(query, b) for a, b in zip(one, other, strict=True)])
+    return float(max(ratios.max(axis=1).sum(), (-ratios).max(axis=1).sum()))
 
 
 def as_rows(counts, *, shuffle=False):

@@ -21,14 +21,12 @@ from dp_polars._mechanisms.racing import LAWS, Winners
 from dp_polars.analysis import privacy_loss
 from dp_polars.analysis._laws import block_log_factors
 from tests.helpers import reference
-from tests.privacy.datasets import all_counts, as_rows, quantile_score, score_of
+from tests.privacy.datasets import all_counts, as_rows, neighbors, quantile_score, score_of
 from tests.registry import MECHANISMS, RELATIONS
 
 pytestmark = pytest.mark.slow
 
 SCORES = {"mode": None, "median": Fraction(1, 2), "quarter": Fraction(1, 4), "ninth decile": Fraction(9, 10)}
-# At 3/5 a replaced row loses more where it stays in its group, at 9/10 where it does not.
-IN_GROUPS = {"mode": None, "median": Fraction(1, 2), "three fifths": Fraction(3, 5), "ninth decile": Fraction(9, 10)}
 # Rényi orders.
 ORDERS = np.array([1.001, 1.05, 1.3, 1.7, 2, 3, 5, 9, 17, 30, 50])
 
@@ -88,39 +86,29 @@ def divergences(size, rows, alpha, rate, mechanism):
     return (top + np.log(np.exp(exponents - top[..., None]).sum(axis=3))) / ((a - 1) * a)[..., 0]
 
 
-def neighbors(size, rows, relation, contributions):
-    removed, added = distances(size, rows)
-    near = (removed <= contributions) & (added <= contributions)
-    return near if relation == "replace_one" else near & ((removed == 0) | (added == 0))
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("contributions", [1, 2, 3])
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(4)])
 def test_no_pair_of_neighbors_loses_more_than_epsilon(epsilon, score, contributions, relation, mechanism):
     asked = {"relation": relation, "mechanism": mechanism, "contributions": contributions, "epsilon": epsilon}
     rate = query(SCORES[score], 3, **asked).claim.rate
-    found = losses(3, 7, SCORES[score], rate, mechanism)[neighbors(3, 7, relation, contributions)]
+    found = losses(3, 7, SCORES[score], rate, mechanism)[neighbors(all_counts(3, 7), relation, contributions)]
     assert found.max() <= epsilon * (1 + 1e-12)
     if score != "mode" or epsilon < 1:
         return
     # With two candidates and more rows the bound is attained, so a rate a little too high is found out.
-    near = neighbors(2, 24, relation, contributions)
+    near = neighbors(all_counts(2, 24), relation, contributions)
     assert losses(2, 24, None, rate, mechanism)[near].max() >= 0.99 * epsilon
     assert losses(2, 24, None, rate * Fraction(102, 100), mechanism)[near].max() > epsilon
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("contributions", [1, 2, 3])
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("rho", [Fraction(1, 100), Fraction(2)])
 def test_no_pair_of_neighbors_loses_more_than_rho(rho, score, contributions, relation, mechanism):
     asked = {"relation": relation, "mechanism": mechanism, "contributions": contributions, "rho": rho}
     rate = query(SCORES[score], 3, **asked).claim.rate
-    found = divergences(3, 5, SCORES[score], rate, mechanism)[:, neighbors(3, 5, relation, contributions)]
+    found = divergences(3, 5, SCORES[score], rate, mechanism)[:, neighbors(all_counts(3, 5), relation, contributions)]
     assert found.max() <= rho * (1 + 1e-9)
 
 
@@ -152,8 +140,6 @@ def log_laws_of_cells(places, rows, alpha, rate, mechanism):
     return np.array([block_log_factors(one, in_cell, rate, mechanism) for one in gaps]) - float(rate) * gaps
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(("places", "rows", "contributions"), [(3, 11, 1), (2, 32, 1), (2, 32, 2), (2, 32, 3)])
 @pytest.mark.parametrize("score", ["median", "quarter", "ninth decile"])
 def test_a_quantile_on_a_billion_points_loses_epsilon(score, places, rows, contributions, relation, mechanism):
@@ -161,7 +147,9 @@ def test_a_quantile_on_a_billion_points_loses_epsilon(score, places, rows, contr
     asked = {"relation": relation, "mechanism": mechanism, "contributions": contributions, "epsilon": epsilon}
     rate = query(alpha, LAST + 1, **asked).claim.rate
     laws = log_laws_of_cells(tuple(PLACES[score, places]), rows, alpha, rate, mechanism)
-    found = (laws[:, None, :] - laws[None, :, :]).max(axis=2)[neighbors(places, rows, relation, contributions)]
+    found = (laws[:, None, :] - laws[None, :, :]).max(axis=2)[
+        neighbors(all_counts(places, rows), relation, contributions)
+    ]
     assert found.max() <= epsilon * (1 + 1e-9)
     if relation == "add_or_remove_one":
         assert found.max() >= 0.99 * epsilon
@@ -170,13 +158,14 @@ def test_a_quantile_on_a_billion_points_loses_epsilon(score, places, rows, contr
         assert found.max() >= 0.99 * epsilon * 2 * alpha.denominator / QuantileScore(alpha).range(relation)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(("size", "rows", "contributions"), [(3, 7, 1), (3, 7, 2), (2, 14, 3)])
 @pytest.mark.parametrize("score", SCORES)
 def test_a_query_of_one_group_loses_epsilon_and_rho(score, size, rows, contributions, relation, mechanism):
     """Replaced rows among them that count no more, or did not before: `neighbors` has all of them."""
-    bounds, near = Contributions(contributions, contributions), neighbors(size, rows, relation, contributions)
+    bounds, near = (
+        Contributions(contributions, contributions),
+        neighbors(all_counts(size, rows), relation, contributions),
+    )
     asked = query(SCORES[score], size, relation=relation, mechanism=mechanism, epsilon=1).under(bounds, relation, 1)
     assert losses(size, rows, SCORES[score], asked.claim.rate, mechanism)[near].max() <= 1 + 1e-12
     asked = query(SCORES[score], size, relation=relation, mechanism=mechanism, rho=0.2).under(bounds, relation, 1)
@@ -184,14 +173,13 @@ def test_a_query_of_one_group_loses_epsilon_and_rho(score, size, rows, contribut
     assert found.max() <= 0.2 * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("score", ["median", "quarter", "ninth decile"])
 def test_a_replacement_in_one_group_may_lose_all_of_epsilon(score, mechanism):
     alpha, relation, bounds, places, rows = SCORES[score], "replace_one", Contributions(1, 1), 3, 11
     asked = query(alpha, LAST + 1, relation=relation, mechanism=mechanism, epsilon=1)
     rate = asked.under(bounds, relation, 1).claim.rate
     assert rate >= asked.under(bounds, relation).claim.rate
-    near = neighbors(places, rows, relation, 1)
+    near = neighbors(all_counts(places, rows), relation, 1)
 
     def worst(rate):
         laws = log_laws_of_cells(tuple(PLACES[score, places]), rows, alpha, rate, mechanism)
@@ -201,7 +189,6 @@ def test_a_replacement_in_one_group_may_lose_all_of_epsilon(score, mechanism):
     assert worst(rate * Fraction(102, 100)) > 1  # the control
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("score", ["median", "quarter", "ninth decile"])
 def test_a_row_that_leaves_one_group_and_enters_another_may_lose_all_of_epsilon(score, mechanism):
     """On a private frame of two groups, which are drawn independently: what the two rows lose adds up."""
@@ -231,7 +218,6 @@ def test_a_row_that_leaves_one_group_and_enters_another_may_lose_all_of_epsilon(
 # Scores of the caller's own
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("monotonic", [True, False])
 @pytest.mark.parametrize("sensitivity", [1, 2])
 def test_own_scores_lose_no_more_than_they_say(sensitivity, monotonic, mechanism):
@@ -262,75 +248,10 @@ def test_own_scores_lose_no_more_than_they_say(sensitivity, monotonic, mechanism
             assert largest >= 0.99 * loss.value
 
 
-# Groups: the rows of one person spread over several of them
-
-
-def worst_spread(one_group, total, per_group, relation):
-    """The most that one person's rows can lose over any number of groups.
-
-    `one_group[i, j]` is the most that i rows removed and j rows added lose in one group. Groups are drawn
-    independently, so the losses of any choice of data sets in each of them add up.
-    """
-    most_removed, most_added = (total, total) if relation == "replace_one" else (0, total)
-    best = np.zeros((most_removed + 1, most_added + 1))
-    for i, j in np.ndindex(best.shape):
-        for x, y in itertools.product(range(min(i, per_group) + 1), range(min(j, per_group) + 1)):
-            if x or y:
-                best[i, j] = max(best[i, j], best[i - x, j - y] + one_group[x, y])
-    return best[-1, -1]
-
-
-def in_one_group(pairs, size, rows, most):
-    removed, added = distances(size, rows)
-    shape = (most + 1, most + 1)
-    return np.array([pairs[(removed <= i) & (added <= j)].max() for i, j in np.ndindex(shape)]).reshape(shape)
-
-
-SPREADS = [(1, 1), (2, 1), (3, 1), (2, 2), (3, 2), (3, 3)]
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize(("total", "per_group"), SPREADS)
-@pytest.mark.parametrize("score", IN_GROUPS)
-def test_no_person_loses_more_than_epsilon_over_all_groups(score, total, per_group, relation, mechanism):
-    alpha, epsilon, bounds = IN_GROUPS[score], Fraction(2), Contributions(total, per_group)
-    asked = query(alpha, 2, relation=relation, mechanism=mechanism, epsilon=epsilon).under(bounds, relation)
-    pairs = losses(2, 14, alpha, asked.claim.rate, mechanism)
-    for one_group in (in_one_group(pairs, 2, 14, per_group), in_one_group(pairs.T, 2, 14, per_group)):
-        worst = worst_spread(one_group, total, per_group, relation)
-        assert worst <= epsilon * (1 + 1e-12)
-        if (score, mechanism) == ("mode", "permute_and_flip"):
-            assert worst >= 0.99 * epsilon
-    # On a budget of the other unit the claim charges what the divergences come to, or more.
-    orders = divergences(2, 8, alpha, asked.claim.rate, mechanism)
-    cost = asked.claim.cost("rho")
-    for one_order in orders:
-        for one_way in (one_order, one_order.T):
-            worst = worst_spread(in_one_group(one_way, 2, 8, per_group), total, per_group, relation)
-            assert worst <= cost * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize(("total", "per_group"), SPREADS)
-@pytest.mark.parametrize("score", IN_GROUPS)
-def test_no_person_loses_more_than_rho_over_all_groups(score, total, per_group, relation, mechanism):
-    alpha, rho, bounds = IN_GROUPS[score], Fraction(1, 5), Contributions(total, per_group)
-    asked = query(alpha, 2, relation=relation, mechanism=mechanism, rho=rho).under(bounds, relation)
-    for one_order in divergences(2, 8, alpha, asked.claim.rate, mechanism):
-        for one_way in (one_order, one_order.T):
-            worst = worst_spread(in_one_group(one_way, 2, 8, per_group), total, per_group, relation)
-            assert worst <= rho * (1 + 1e-9)
-    pairs = losses(2, 8, alpha, asked.claim.rate, mechanism)
-    worst = worst_spread(in_one_group(pairs, 2, 8, per_group), total, per_group, relation)
-    assert worst <= asked.claim.cost("epsilon") * (1 + 1e-12)
-
-
 def test_losses_in_two_groups_add_up():
-    # What `worst_spread` rests on, from the joint law of a frame of two groups.
+    # What `worst` of test_every_question.py rests on, from the joint law of a frame of two groups.
     laws = log_laws(2, 3, None, Fraction(1), "permute_and_flip")
-    near = neighbors(2, 3, "add_or_remove_one", 1)
+    near = neighbors(all_counts(2, 3), "add_or_remove_one", 1)
     pairs = losses(2, 3, None, Fraction(1), "permute_and_flip")
     joint = max(
         (laws[a][:, None] + laws[b][None, :] - laws[c][:, None] - laws[d][None, :]).max()
@@ -360,6 +281,6 @@ def test_the_counterexample():
 
 
 def test_the_false_rho_of_permute_and_flip_would_be_found():
-    found = divergences(2, 12, None, Fraction(1), "permute_and_flip")[:, neighbors(2, 12, "replace_one", 1)]
+    found = divergences(2, 12, None, Fraction(1), "permute_and_flip")[:, neighbors(all_counts(2, 12), "replace_one", 1)]
     assert found.max() > 2**2 / 8
     assert found.max() <= laplace_rho(Fraction(2))

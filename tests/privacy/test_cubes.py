@@ -12,7 +12,6 @@ import pytest
 import dp_polars as dpp
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._release.release import prepare
-from tests.registry import RELATIONS
 
 DIMENSIONS = {"a": [0, 1], "b": [0, 1, 2]}
 SHAPE = (2, 3)
@@ -56,7 +55,6 @@ def costs(query, change, unit):
 
 
 @pytest.mark.parametrize("bounds", BOUNDS, ids=str)
-@pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(("unit", "tables"), [("epsilon", None), ("rho", None), ("rho", TABLES), ("rho", TABLES[1:])])
 def test_no_person_moves_a_histogram_by_more_than_its_share_and_one_by_nearly_all(bounds, relation, unit, tables):
     private = dpp.protect("p", **bounds, neighboring_relation=relation)
@@ -71,7 +69,6 @@ def test_no_person_moves_a_histogram_by_more_than_its_share_and_one_by_nearly_al
     assert max(map(sum, found)) <= 2
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(("unit", "tables"), [("epsilon", None), ("rho", None), ("rho", TABLES)])
 def test_people_are_in_one_cell(relation, unit, tables):
     for private in (

@@ -114,7 +114,6 @@ def worst(relation, most, asked, epsilon, bases=BASES):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 2, 3])
-@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(2)])
 def test_keys_by_epsilon_cost_at_most_epsilon_and_delta(relation, most, epsilon):
     asked = question(relation, most, epsilon=epsilon)
@@ -207,7 +206,6 @@ SMALL = [[], [{"a"}], [{"a", "b"}], [{"a"}, {"a", "b", "c"}], [{"a"}] * 5 + [{"b
 
 @pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 2])
-@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
 def test_keys_by_rho_are_approximately_zero_concentrated(relation, most):
     """All but delta of both releases is within rho of each other: Bun & Steinke 2016, Definition 8.1."""
     rho = Fraction(2)

@@ -196,7 +196,6 @@ def test_a_mean_costs_both_of_its_halves(monkeypatch):
     assert [float(np.abs(half).sum()) for half in halves] == pytest.approx([EPSILON / 2, EPSILON / 2], rel=1e-12)
 
 
-@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
 @pytest.mark.parametrize("name", OF_SEVERAL)
 def test_several_draws_cost_an_equal_share_each(name, relation, monkeypatch):
     """Each is attained: by the values at the ends, and by a row alone."""
@@ -217,7 +216,6 @@ def noised(monkeypatch, rows):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
 @pytest.mark.parametrize(
     "bounds", [{"max_rows": 1, "max_groups": 3}, {"max_rows": 3, "max_rows_per_group": 2, "max_groups": 2}]

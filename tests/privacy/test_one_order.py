@@ -186,10 +186,7 @@ def cases(loss, relation):
             asked("n_people", loss, relation, max_groups=1),
             asked("len", loss, relation, max_rows=2, sees=(1,)),
         ),
-        "choices": (
-            asked("mode", loss, relation, max_groups=1),
-            asked("mode of rows", loss, relation, max_rows=1),
-        ),
+        "choices": (asked("mode", loss, relation, max_groups=1), asked("mode of rows", loss, relation, max_rows=1)),
         "totals": (total((-1, 2), 1, loss, relation), asked("n_people", loss, relation, max_groups=1, sees=(0,))),
         "three": (
             asked("mode", loss, relation, max_groups=1, sees=(0, 1)),
@@ -202,7 +199,6 @@ def cases(loss, relation):
 CASES = ["rows in other groups", "rows and people", "choices", "totals", "three"]
 
 
-@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
 @pytest.mark.parametrize("case", CASES)
 def test_outputs_together_cost_at_most_the_sum_of_their_claims(case, unit, relation):

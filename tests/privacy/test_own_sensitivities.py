@@ -11,7 +11,7 @@ import pytest
 from dp_polars._mechanisms.racing import LAWS, error_bound
 from dp_polars._questions.extremes import own_sensitivities
 from tests.helpers import reference
-from tests.registry import MECHANISMS, V, X
+from tests.registry import V, X
 
 pytestmark = pytest.mark.slow
 
@@ -49,7 +49,6 @@ ONE_BUYER = UNITS
 ONE_BID = [tuple(a - b for a, b in zip(one, other, strict=True)) for one in UNITS for other in UNITS if one != other]
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("changes", [ONE_BUYER, ONE_BID], ids=["one buyer", "one bid"])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(3)])
 def test_revenues_lose_no_more_than_epsilon(epsilon, changes, mechanism):
@@ -62,7 +61,6 @@ def test_revenues_lose_no_more_than_epsilon(epsilon, changes, mechanism):
         assert max(abs(wrong[a] - wrong[b]).max() for a, b in neighbours(wrong, changes)) > epsilon
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_revenues_lose_no_more_than_rho(mechanism):
     claim = X.dp.argmax(sensitivity=V, rho=Fraction(1, 4), mechanism=mechanism).query.claim
     laws = log_laws(claim, PRICES)
@@ -81,7 +79,6 @@ def log_law(claim, scores, own):
     return np.array([float(p.log()) for p in law])
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_scores_that_move_as_far_as_they_may_either_way(mechanism):
     claim, largest = X.dp.argmax(sensitivity=V, epsilon=2, mechanism=mechanism).query.claim, 0.0
     for own in ([1, 4], [1, 1], [2, 1, 7]):
@@ -93,7 +90,6 @@ def test_scores_that_move_as_far_as_they_may_either_way(mechanism):
     assert 0.5 * 2 < largest <= 2 * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_epsilon_is_attained(mechanism):
     """So R is 2, and a rate a little too high is found out: one dear row falls, and very many cheap ones rise."""
     claim, many = X.dp.argmax(sensitivity=V, epsilon=2, mechanism=mechanism).query.claim, 500

@@ -13,7 +13,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._accounting.terms import Contributions
-from tests.privacy.datasets import all_counts
+from tests.privacy.datasets import all_counts, neighbors
 from tests.privacy.lists import law_of_list
 from tests.registry import MECHANISMS, RELATIONS
 
@@ -49,13 +49,6 @@ def log_laws(name, size, rows, digits, rate, mechanism):
     return np.array([[math.log(law[answers]) for answers in lists] for law in laws])
 
 
-def neighbors(size, rows, relation, contributions):
-    change = all_counts(size, rows)[None, :, :] - all_counts(size, rows)[:, None, :]
-    removed, added = np.maximum(-change, 0).sum(axis=2), np.maximum(change, 0).sum(axis=2)
-    near = (removed <= contributions) & (added <= contributions)
-    return near if relation == "replace_one" else near & ((removed == 0) | (added == 0))
-
-
 def losses(laws, near):
     return (laws[:, None, :] - laws[None, :, :]).max(axis=2)[near]
 
@@ -69,8 +62,6 @@ def divergences(laws, near):
     return (top + np.log(np.exp(exponents - top[..., None]).sum(axis=2))) / ((a - 1) * a)[..., 0]
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("contributions", [1, 2])
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 @pytest.mark.parametrize("name", LISTS)
@@ -78,14 +69,12 @@ def divergences(laws, near):
 def test_no_pair_of_neighbors_loses_more_than_epsilon(epsilon, name, sizes, contributions, relation, mechanism):
     asked = query(name, sizes[0], relation=relation, mechanism=mechanism, contributions=contributions, epsilon=epsilon)
     laws = log_laws(name, *sizes, asked.claim.rate, mechanism)
-    near = neighbors(*sizes[:2], relation, contributions)
+    near = neighbors(all_counts(*sizes[:2]), relation, contributions)
     assert losses(laws, near).max() <= epsilon * (1 + 1e-9)
     # In the budget of the other unit the claim charges what the divergences come to, or more.
     assert divergences(laws, near).max() <= asked.claim.cost("rho") * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("contributions", [1, 2])
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 @pytest.mark.parametrize("name", LISTS)
@@ -93,7 +82,7 @@ def test_no_pair_of_neighbors_loses_more_than_epsilon(epsilon, name, sizes, cont
 def test_no_pair_of_neighbors_loses_more_than_rho(rho, name, sizes, contributions, relation, mechanism):
     asked = query(name, sizes[0], relation=relation, mechanism=mechanism, contributions=contributions, rho=rho)
     laws = log_laws(name, *sizes, asked.claim.rate, mechanism)
-    near = neighbors(*sizes[:2], relation, contributions)
+    near = neighbors(all_counts(*sizes[:2]), relation, contributions)
     assert divergences(laws, near).max() <= rho * (1 + 1e-9)
     assert losses(laws, near).max() <= asked.claim.cost("epsilon") * (1 + 1e-9)
 
@@ -102,17 +91,16 @@ def test_no_pair_of_neighbors_loses_more_than_rho(rho, name, sizes, contribution
 def test_the_bound_is_attained_on_both_levels_together(epsilon):
     """So a rate a little too high, or the whole loss spent on each level, is found out."""
     asked = query("quartiles", 2, relation=RELATIONS[0], mechanism=MECHANISMS[0], epsilon=epsilon)
-    near = neighbors(2, 10, RELATIONS[0], 1)
+    near = neighbors(all_counts(2, 10), RELATIONS[0])
     worst = losses(log_laws("quartiles", 2, 10, 1, asked.claim.rate, MECHANISMS[0]), near).max()
     assert 0.999 * epsilon <= worst <= epsilon * (1 + 1e-9)
     more = log_laws("quartiles", 2, 10, 1, asked.claim.rate * Fraction(102, 100), MECHANISMS[0])
     assert losses(more, near).max() > epsilon
     with_digits = log_laws("quartiles", 2, 6, 2, asked.claim.rate, MECHANISMS[0])
-    assert 0.75 * epsilon <= losses(with_digits, neighbors(2, 6, RELATIONS[0], 1)).max() <= epsilon * (1 + 1e-9)
+    near = neighbors(all_counts(2, 6), RELATIONS[0])
+    assert 0.75 * epsilon <= losses(with_digits, near).max() <= epsilon * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(("total", "per_group"), [(1, 1), (2, 1), (3, 2)])
 def test_no_person_loses_more_over_all_groups(total, per_group, relation, mechanism):
     """Groups are drawn independently, so what one person loses in each of them adds up."""
@@ -120,17 +108,16 @@ def test_no_person_loses_more_over_all_groups(total, per_group, relation, mechan
         asked = query("quartiles", 2, relation=relation, mechanism=mechanism, **loss)
         claim = asked.under(Contributions(total, per_group), relation).claim
         laws = log_laws("quartiles", 2, 6, 2, claim.rate, mechanism)
-        ways = [
-            neighbors(2, 6, relation, rows) if rows else np.eye(len(laws), dtype=bool) for rows in range(per_group + 1)
-        ]
+        counts = all_counts(2, 6)
+        ways = [np.eye(len(laws), dtype=bool), *(neighbors(counts, relation, 1 + more) for more in range(per_group))]
         for measured, cost in ((losses, "epsilon"), (divergences, "rho")):
             one = [float(measured(laws, way).max()) for way in ways]
             full, rest = claim.contributions.full_groups, claim.contributions.rest
             # Of a replacement the row that comes may lie in another group than the one that goes.
             apart = 0.0
             if relation == "replace_one":
-                alone = neighbors(2, 6, "add_or_remove_one", per_group)
+                alone = neighbors(all_counts(2, 6), "add_or_remove_one", per_group)
                 apart = 2 * full * float(measured(laws, alone).max())
                 if rest:
-                    apart += 2 * float(measured(laws, neighbors(2, 6, "add_or_remove_one", rest)).max())
+                    apart += 2 * float(measured(laws, neighbors(all_counts(2, 6), "add_or_remove_one", rest)).max())
             assert max(full * one[per_group] + one[rest], apart) <= claim.cost(cost) * (1 + 1e-9)

@@ -13,15 +13,13 @@ from collections import Counter
 from collections.abc import Callable
 from functools import cache
 
-import numpy as np
 import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.frame import PrivateFrame
 from dp_polars._frames.query import PrivateQuery
-from tests.helpers.reference import floats, law
+from tests.privacy.datasets import histograms, loss
 
 pytestmark = pytest.mark.slow
 
@@ -164,32 +162,8 @@ GROUPS, SIZE, EPSILON = 2, 3, 0.5
 KEYS = {"k": range(GROUPS)}
 
 
-def histograms(query: PrivateQuery, tables: tuple[pl.DataFrame, ...], times: int) -> set[bytes]:
-    """The histograms, (groups, size) int64 as bytes, that counting gave."""
-    engine = PolarsEngine.of(*(each.lazy() for each in tables))
-    work = query.request.bind(engine)
-    found = set()
-    for _ in range(times):
-        [sparse] = engine.prepare_histograms(work)()
-        dense = np.zeros((GROUPS, SIZE), np.int64)
-        dense[np.repeat(np.arange(GROUPS), sparse.sizes), sparse.codes] = sparse.weights
-        found.add(dense.tobytes())
-    return found
-
-
-def loss(query: PrivateQuery, one: bytes, other: bytes) -> float:
-    """The largest log-ratio, either way, of the laws of two released frames: groups are drawn independently."""
-    [ask] = query.asks
-    claim = ask.query.claim
-
-    def logs(histogram: bytes) -> np.ndarray:
-        counts = np.frombuffer(histogram, np.int64).reshape(GROUPS, SIZE).tolist()
-        return np.array(
-            [np.log(floats(law(scores, rate=claim.rate, mechanism=claim.mechanism, digits=20))) for scores in counts]
-        )
-
-    ratios = logs(one) - logs(other)
-    return float(max(ratios.max(axis=1).sum(), (-ratios).max(axis=1).sum()))
+def counted(query: PrivateQuery, of: tuple[pl.DataFrame, ...], times: int) -> set[tuple[tuple[int, ...], ...]]:
+    return histograms(query, *of, shape=(GROUPS, SIZE), times=times)
 
 
 def _right(frame: PrivateFrame, **bounds: int) -> PrivateFrame:
@@ -250,12 +224,12 @@ def test_one_person_of_both_tables_costs_at_most_the_loss(step: str, counts: str
     query = MADE[step](private(**bounds)).group_by(KEYS).agg(ask)
     worst = 0.0
     for visits, people in OTHERS:
-        (without,) = histograms(query, tables(step, visits, people), 3)
+        (without,) = counted(query, tables(step, visits, people), 3)
         for own_visits, own_people in ADDED:
             more = tables(
                 step, visits + [("a", *row) for row in own_visits], people + [("a", *row) for row in own_people]
             )
-            for found in histograms(query, more, SEEDS):
+            for found in counted(query, more, SEEDS):
                 worst = max(worst, loss(query, found, without))
     assert worst <= EPSILON * (1 + 1e-9)
     assert worst > 0.3 * EPSILON
@@ -273,7 +247,7 @@ def test_a_person_in_the_place_of_another_costs_at_most_the_loss(step: str) -> N
     worst = 0.0
     for visits, people in OTHERS:
         found = [
-            histograms(
+            counted(
                 query,
                 tables(
                     step, visits + [("a", *row) for row in own_visits], people + [("a", *row) for row in own_people]

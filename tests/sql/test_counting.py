@@ -78,20 +78,14 @@ ASKED = {
     "weighed": dpp.mode("value", range(5), weights="w", max_weight=4, epsilon=1),
 }
 BOUNDS = [
-    ("mode", Limits(groups=1)),
-    ("mode", Limits(groups=3)),
-    ("median", Limits(rows=2)),
-    ("median", Limits(groups=2, rows_per_group=3)),
-    ("median", Limits(groups=3, rows_per_group=2, rows=4)),
-    ("median", Limits(rows_per_group=1)),
-    ("value_counts", Limits(rows_per_group=2)),
+    ("mode", Limits(groups=1)), ("mode", Limits(groups=3)), ("median", Limits(rows=2)),
+    ("median", Limits(groups=2, rows_per_group=3)), ("median", Limits(groups=3, rows_per_group=2, rows=4)),
+    ("median", Limits(rows_per_group=1)), ("value_counts", Limits(rows_per_group=2)),
     ("value_counts", Limits(groups=3, rows_per_group=2, rows=4)),
-    ("len", Limits(groups=3, rows_per_group=2, rows=4)),
-    ("count", Limits(groups=2, rows_per_group=3)),
-    ("sum", Limits(groups=3, rows_per_group=2, rows=4)),
-    ("weighed", Limits(groups=1)),
+    ("len", Limits(groups=3, rows_per_group=2, rows=4)), ("count", Limits(groups=2, rows_per_group=3)),
+    ("sum", Limits(groups=3, rows_per_group=2, rows=4)), ("weighed", Limits(groups=1)),
     ("weighed", Limits(groups=3)),
-]
+]  # fmt: skip
 # One row of a person in each group, which DuckDB takes by a race.
 ONE_ROW = [("mode", Limits(groups=2))]
 ONE_ROW += [(asked, Limits(groups=2, rows_per_group=1)) for asked in ("median", "len", "count", "sum")]

@@ -168,20 +168,11 @@ def test_shown_keys_are_those_of_polars(engine):
     assert large[0].height > 10
 
 
-@pytest.mark.parametrize(
-    ("column", "unit", "message"),
-    [
-        ("x", "p", r"keys: the column 'x' must hold text.*got Float64"),
-        ("k", "nowhere", "the table must have the privacy unit 'nowhere'"),
-        ("nowhere", "p", "the table must have the column 'nowhere'"),
-        ("u", "p", "the column 'u' must be text, .*got"),
-    ],
-)
-def test_keys_that_can_not_be_found_are_free(engine, column, unit, message):
-    table = engine.view("SELECT 1 AS p, CAST(1 AS double precision) AS x, 'a' AS k, INTERVAL '1' DAY AS u")
+def test_keys_of_a_type_of_sql_alone_are_free(engine):
+    table = engine.view("SELECT 1 AS p, INTERVAL '1' DAY AS u")
     budget = dpp.Budget(epsilon=1, delta=2e-3)
-    with pytest.raises((TypeError, ValueError), match=message):
-        dpp.sql.release(keys(column, unit=unit), table, budget=budget)
+    with pytest.raises(TypeError, match=r"the column 'u' must be text, .*got"):
+        dpp.sql.release(keys("u", unit="p"), table, budget=budget)
     assert budget.spent == 0
 
 

@@ -44,11 +44,7 @@ def at(microsecond):
 
 # --- Coarser types --------------------------------------------------------------------------------------------------
 
-COARSE = {
-    "timestamp(0)": "timestamp(0)",
-    "timestamp(3)": "timestamp(3)",
-    "a cast in Ibis": "timestamp",
-}
+COARSE = {"timestamp(0)": "timestamp(0)", "timestamp(3)": "timestamp(3)", "a cast in Ibis": "timestamp"}
 
 
 @pytest.mark.parametrize("case", COARSE)
@@ -63,10 +59,7 @@ def test_times_between_two_of_a_coarse_column_are_no_keys(owner, reader, case):
         table = table.mutate(at=ibis.ifelse(near, table["at"], None).cast("timestamp(0)"))
     times = [at(4 * i) for i in range(100)]
     assert counted(table, {"at": times}) == [7] + 99 * [0]
-    asked = {
-        "counts": dpp.value_counts("at", times, epsilon=HUGE),
-        "top": dpp.top_k("at", 2, times[:2], epsilon=HUGE),
-    }
+    asked = {"counts": dpp.value_counts("at", times, epsilon=HUGE), "top": dpp.top_k("at", 2, times[:2], epsilon=HUGE)}
     got = dpp.sql.release(dpp.protect(None).agg(**asked), table)
     assert [one["count"] for one in got["counts"][0]] == [7] + 99 * [0]
     assert got["top"][0].to_list() == times[:2]

@@ -264,11 +264,5 @@ def test_warnings_of_a_driver_are_not_shown(monkeypatch):
     assert dpp.sql.release(query, con.table("visits")).item() == 9
 
 
-def test_ranges_come_along(engine):
-    table = engine.table(pl.DataFrame({"p": [1, 2, 3], "x": [1, 2, 3]}))
-    released = dpp.sql.release(dpp.protect("p").agg(n=dpp.n_people(epsilon=1)), table, ranges=True)
-    assert released.columns == ["n", "n_low", "n_high"]
-
-
 def test_the_room_is_an_attribute_of_the_package():
     assert dpp.sql.release.__module__ == "dp_polars.sql"

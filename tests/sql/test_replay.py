@@ -18,10 +18,7 @@ need_ibis()
 
 pytestmark = MARKS
 
-KINDS = {
-    "duckdb": (DUCKDB, MORE_OF_DUCKDB),
-    "postgres": (POSTGRES, MORE_OF_POSTGRES),
-}
+KINDS = {"duckdb": (DUCKDB, MORE_OF_DUCKDB), "postgres": (POSTGRES, MORE_OF_POSTGRES)}
 
 
 @pytest.fixture

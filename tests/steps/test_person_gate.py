@@ -15,54 +15,30 @@ import pytest
 from dp_polars._release.pipeline import Expressions, PersonGroups
 from dp_polars._steps import person_gate, person_rules, trials
 from tests.helpers.needs import IS_OLD
-from tests.steps.test_gate import lines
+from tests.steps.test_gate import entries
 
 LONG = 2**63 - 1
 NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_0000_0123))[0]  # another NaN
 SCHEMA = pl.Schema(
     {
-        "p": pl.Int64,
-        "i": pl.Int64,
-        "n": pl.Int8,
-        "u": pl.UInt64,
-        "f": pl.Float64,
-        "h": pl.Float32,
-        "b": pl.Boolean,
-        "s": pl.String,
-        "d": pl.Date,
-        "w": pl.Datetime("us"),
-        "v": pl.Duration("ms"),
-        "o": pl.Time,
-        "x": pl.Decimal(12, 2),
-        "c": pl.Categorical(),
-        "e": pl.Enum(["low", "high"]),
-        "l": pl.List(pl.Int64),
-        "k": pl.Struct({"a": pl.Float64}),
-        "g": pl.List(pl.Float32),
-        "y": pl.Binary,
+        "p": pl.Int64, "i": pl.Int64, "n": pl.Int8, "u": pl.UInt64, "f": pl.Float64, "h": pl.Float32,
+        "b": pl.Boolean, "s": pl.String, "d": pl.Date, "w": pl.Datetime("us"), "v": pl.Duration("ms"), "o": pl.Time,
+        "x": pl.Decimal(12, 2), "c": pl.Categorical(), "e": pl.Enum(["low", "high"]), "l": pl.List(pl.Int64),
+        "k": pl.Struct({"a": pl.Float64}), "g": pl.List(pl.Float32), "y": pl.Binary,
     }
-)
+)  # fmt: skip
 VALUES = {
-    "p": [1, 1, 2, 2, 2, 3, 4, None],
-    "i": [0, 1, 1, 5, LONG, -LONG - 1, None],
-    "n": [0, 1, 127, -128, None],
+    "p": [1, 1, 2, 2, 2, 3, 4, None], "i": [0, 1, 1, 5, LONG, -LONG - 1, None], "n": [0, 1, 127, -128, None],
     "u": [0, 1, 2**64 - 1, None],
     "f": [0.0, -0.0, math.nan, NAN, math.inf, -1.5, 0.1, 1e16, 0.3, 5e-324, 2.0**54, 0.7, None],
-    "h": [0.0, -0.0, math.nan, 1.5, None],
-    "b": [True, False, None],
-    "s": ["", "a", "b", None],
+    "h": [0.0, -0.0, math.nan, 1.5, None], "b": [True, False, None], "s": ["", "a", "b", None],
     "d": [date(2020, 1, 31), date(2020, 2, 29), date(1, 1, 1), date(9999, 12, 31), None],
     "w": [datetime(2020, 1, 31), datetime(2021, 1, 1), None],
-    "v": [timedelta(0), timedelta(days=1), timedelta(days=-1), None],
-    "o": [time(0), time(2, 30), None],
-    "x": [Decimal("1.50"), Decimal("-9999999999.99"), Decimal(0), None],
-    "c": ["b", "a", "", None],
-    "e": ["low", "high", None],
-    "l": [[1, 2], [], None],
-    "k": [{"a": 0.0}, {"a": -0.0}, None],
-    "g": [[0.0], [-0.0, None], [], None],
-    "y": [b"", b"a", b"\xff", None],
-}
+    "v": [timedelta(0), timedelta(days=1), timedelta(days=-1), None], "o": [time(0), time(2, 30), None],
+    "x": [Decimal("1.50"), Decimal("-9999999999.99"), Decimal(0), None], "c": ["b", "a", "", None],
+    "e": ["low", "high", None], "l": [[1, 2], [], None], "k": [{"a": 0.0}, {"a": -0.0}, None],
+    "g": [[0.0], [-0.0, None], [], None], "y": [b"", b"a", b"\xff", None],
+}  # fmt: skip
 NAMES = {**{name: pl.col(name) for name in SCHEMA}, "pl": pl, "cs": cs, "timedelta": timedelta}
 
 
@@ -98,303 +74,109 @@ def check(run, frame=FRAME):
     return together
 
 
-OF_GROUPS = lines("""
-pl.len()
-i.len()
-i.count()
-i.null_count()
-i.has_nulls()
-pl.lit(1)
-f.count()
-c.count()
-l.null_count()
-k.count()
-i.n_unique()
-f.n_unique()
-h.n_unique()
-c.n_unique()
-x.n_unique()
-i.sum()
-n.sum()
-u.sum()
-b.sum()
-v.sum()
-i.min()
-i.max()
-f.min()
-f.max()
-h.max()
-s.min()
-d.max()
-w.min()
-v.max()
-o.min()
-x.max()
-e.min()
-b.max()
-b.any()
-b.all()
-b.all(ignore_nulls=False)
-i.median()
-n.median()
-d.median()
-w.median()
-v.median()
-i.quantile(0.3)
-i.quantile(0.3, "linear")
-n.quantile(0.9, "midpoint")
-i.max() - i.min()
-i.sum() / pl.len()
-i.sum() / i.count()
-(i - i.min()).max()
-(i > i.median()).sum()
-((f * 100).round().cast(pl.Int64)).sum()
-pl.when(b).then(i).sum()
-pl.when(b).then(i).sum() > 3
-i.sort().first()
-i.sort(descending=True, nulls_last=True).last()
-s.sort_by("d", "s").first()
-s.sort_by("d", "s", descending=[True, False]).last()
-s.sort_by("d", "s").first(ignore_nulls=True)
-i.sort().diff().max()
-i.sort().shift().min()
-i.sort().shift(1, fill_value=0).max()
-d.sort().diff().min()
-i.sort().cum_sum().max()
-n.sort().cum_sum().max()
-i.sort().cum_count().max()
-i.sort_by("d", "i").cum_max().median()
-i.top_k(3).sort()
-i.sort_by("d", "i").tail(3).sort(descending=True).first()
-n.sort_by("d", "n").rolling_sum(2).max()
-n.sort_by("d", "n").rolling_mean(2, min_samples=1).max()
-b.sort_by("d", "b").rolling_sum(2).max()
-n.sort_by("d", "n").pct_change(2).max()
-s.sort_by("d", "s").rle_id().max()
-i.sort_by("d", "i").cum_min().median()
-(i.sort_by("d", "i") - n.sort_by("d", "i").min()).diff().max()
-i.sort().arg_max()
-s.sort_by("i", "s").arg_min()
-i.rank("dense").max()
-f.rank("max").max()
-i.rank("min").median()
-i.sort().rank("ordinal").max()
-s.str.len_chars().sum()
-d.min().dt.year()
-pl.col("i", "n").sum()
-cs.integer().sum().name.suffix("_total")
-cs.by_name("d", "w").min()
-pl.all().null_count()
-i.sum().alias("total").name.keep()
-(pl.col("i", "n") - n.min()).max()
+OF_GROUPS = entries("""
+pl.len()   i.len()   i.count()   i.null_count()   i.has_nulls()   pl.lit(1)   f.count()   c.count()   l.null_count()
+k.count()   i.n_unique()   f.n_unique()   h.n_unique()   c.n_unique()   x.n_unique()   i.sum()   n.sum()   u.sum()
+b.sum()   v.sum()   i.min()   i.max()   f.min()   f.max()   h.max()   s.min()   d.max()   w.min()   v.max()
+o.min()   x.max()   e.min()   b.max()   b.any()   b.all()   b.all(ignore_nulls=False)   i.median()   n.median()
+d.median()   w.median()   v.median()   i.quantile(0.3)   i.quantile(0.3, "linear")   n.quantile(0.9, "midpoint")
+i.max() - i.min()   i.sum() / pl.len()   i.sum() / i.count()   (i - i.min()).max()   (i > i.median()).sum()
+((f * 100).round().cast(pl.Int64)).sum()   pl.when(b).then(i).sum()   pl.when(b).then(i).sum() > 3
+i.sort().first()   i.sort(descending=True, nulls_last=True).last()   s.sort_by("d", "s").first()
+s.sort_by("d", "s", descending=[True, False]).last()   s.sort_by("d", "s").first(ignore_nulls=True)
+i.sort().diff().max()   i.sort().shift().min()   i.sort().shift(1, fill_value=0).max()   d.sort().diff().min()
+i.sort().cum_sum().max()   n.sort().cum_sum().max()   i.sort().cum_count().max()
+i.sort_by("d", "i").cum_max().median()   i.top_k(3).sort()
+i.sort_by("d", "i").tail(3).sort(descending=True).first()   n.sort_by("d", "n").rolling_sum(2).max()
+n.sort_by("d", "n").rolling_mean(2, min_samples=1).max()   b.sort_by("d", "b").rolling_sum(2).max()
+n.sort_by("d", "n").pct_change(2).max()   s.sort_by("d", "s").rle_id().max()
+i.sort_by("d", "i").cum_min().median()   (i.sort_by("d", "i") - n.sort_by("d", "i").min()).diff().max()
+i.sort().arg_max()   s.sort_by("i", "s").arg_min()   i.rank("dense").max()   f.rank("max").max()
+i.rank("min").median()   i.sort().rank("ordinal").max()   s.str.len_chars().sum()   d.min().dt.year()
+pl.col("i", "n").sum()   cs.integer().sum().name.suffix("_total")   cs.by_name("d", "w").min()
+pl.all().null_count()   i.sum().alias("total").name.keep()   (pl.col("i", "n") - n.min()).max()
 """)
 # What follows an order that may tie, or a sum that Polars would round by the order of the rows.
-REWRITTEN_OF_GROUPS = lines("""
-f.sum()
-h.sum()
-x.sum()
-i.mean()
-n.mean()
-u.mean()
-b.mean()
-f.mean()
-h.mean()
-x.mean()
-d.mean()
-w.mean()
-v.mean()
-o.mean()
-f.std()
-f.var(0)
-h.var()
-i.std()
-n.var()
-b.var()
-x.std()
-(i / 3).sum()
-(n * 0.1).mean() - (n * 0.1).sum()
-f.sort().cum_sum().max()
-f.median()
-h.median()
-x.median()
-f.quantile(0.5)
-f.quantile(0.3, "linear")
-f.quantile(0.3, "midpoint")
-f.quantile(0.9, "nearest")
-x.quantile(0.1, "lower")
-s.sort_by("d").first()
-s.sort_by("w", descending=True).first()
-f.sort_by("d").first()
-k.sort_by("d").first()
-l.sort_by("d").last()
-g.sort_by("i", "d").first()
-c.sort_by("d").first()
-e.sort_by("c").first()
-(1 / f).sort_by("d").first()
-s.sort_by(-n).first()
-s.sort_by(d.dt.year(), n * 2).last()
-s.sort_by(i - i.min()).last()
-i.sort_by("f", "i").first()
-i.sort_by("l").first()
-i.sort_by("k").first()
-i.sort_by("d").diff().max()
-i.sort_by("d", "n", descending=[True, False]).diff().max()
+REWRITTEN_OF_GROUPS = entries("""
+f.sum()   h.sum()   x.sum()   i.mean()   n.mean()   u.mean()   b.mean()   f.mean()   h.mean()   x.mean()   d.mean()
+w.mean()   v.mean()   o.mean()   f.std()   f.var(0)   h.var()   i.std()   n.var()   b.var()   x.std()
+(i / 3).sum()   (n * 0.1).mean() - (n * 0.1).sum()   f.sort().cum_sum().max()   f.median()   h.median()   x.median()
+f.quantile(0.5)   f.quantile(0.3, "linear")   f.quantile(0.3, "midpoint")   f.quantile(0.9, "nearest")
+x.quantile(0.1, "lower")   s.sort_by("d").first()   s.sort_by("w", descending=True).first()   f.sort_by("d").first()
+k.sort_by("d").first()   l.sort_by("d").last()   g.sort_by("i", "d").first()   c.sort_by("d").first()
+e.sort_by("c").first()   (1 / f).sort_by("d").first()   s.sort_by(-n).first()   s.sort_by(d.dt.year(), n * 2).last()
+s.sort_by(i - i.min()).last()   i.sort_by("f", "i").first()   i.sort_by("l").first()   i.sort_by("k").first()
+i.sort_by("d").diff().max()   i.sort_by("d", "n", descending=[True, False]).diff().max()
 i.sort_by("d", "f", descending=[False, True], nulls_last=[True, False]).shift().max()
-i.sort_by("d").cum_sum().diff().max()
-f.sort_by("d").cum_sum().last()
-i.sort_by("d").cum_sum().last() + n.sort_by("w").cum_sum().first()
-i.rank("ordinal").max()
-i.filter(b).sum()
-f.filter(b).sum()
-f.filter(b).std()
-i.filter(b).mean()
-i.filter(b).len()
-i.filter(b).count()
-i.filter(b).null_count()
-i.filter(b).has_nulls()
-i.filter(b).n_unique()
-f.filter(b).n_unique()
-f.filter(i > 0).max()
-f.filter(b).median()
-b.filter(i > 0).any()
-b.filter(i > 0).all(ignore_nulls=False)
-i.filter(i > i.median()).min()
-s.sort_by("d").filter(b.sort_by("d")).first()
-s.filter(b).sort_by(d.filter(b)).first()
-i.filter(b).sort().diff().max()
-i.filter(b).sort().arg_max()
-i.filter(b).filter(n.filter(b) > 0).sum()
-i.drop_nulls().len()
-f.drop_nans().n_unique()
-f.drop_nans().len()
-i.drop_nulls().n_unique()
-i.sort().drop_nulls().first()
-s.sort_by("d").drop_nulls().first()
-i.unique().sum()
-f.unique().len()
-i.unique().sort().first()
-i.unique().sort().diff().max()
-i.mode().min()
-f.mode().sort().last()
-f.mode().len()
-f.sort()
-f.unique().sort()
-s.sort_by("d")
-s.sort_by("d").implode()
-i.sort(descending=True).head(2)
-i.sort(descending=True).head(2).sum()
-i.sort().tail(2).sum()
-s.sort_by("d").slice(1, 2).first()
-s.sort_by("d").slice(-2).n_unique()
-i.sort().diff()
-s.sort_by("d").get(0)
-s.sort_by("d").get(-2)
-s.drop_nulls().unique().sort()
-i.is_duplicated().sum()
-f.is_unique().sum()
-i.is_first_distinct().sum()
-i.filter(f.is_first_distinct()).n_unique()
-""") + (
-    []
-    if IS_OLD
-    else lines("""
-s.max_by("d")
-f.min_by("i")
-f.max_by("f")
+i.sort_by("d").cum_sum().diff().max()   f.sort_by("d").cum_sum().last()
+i.sort_by("d").cum_sum().last() + n.sort_by("w").cum_sum().first()   i.rank("ordinal").max()   i.filter(b).sum()
+f.filter(b).sum()   f.filter(b).std()   i.filter(b).mean()   i.filter(b).len()   i.filter(b).count()
+i.filter(b).null_count()   i.filter(b).has_nulls()   i.filter(b).n_unique()   f.filter(b).n_unique()
+f.filter(i > 0).max()   f.filter(b).median()   b.filter(i > 0).any()   b.filter(i > 0).all(ignore_nulls=False)
+i.filter(i > i.median()).min()   s.sort_by("d").filter(b.sort_by("d")).first()
+s.filter(b).sort_by(d.filter(b)).first()   i.filter(b).sort().diff().max()   i.filter(b).sort().arg_max()
+i.filter(b).filter(n.filter(b) > 0).sum()   i.drop_nulls().len()   f.drop_nans().n_unique()   f.drop_nans().len()
+i.drop_nulls().n_unique()   i.sort().drop_nulls().first()   s.sort_by("d").drop_nulls().first()   i.unique().sum()
+f.unique().len()   i.unique().sort().first()   i.unique().sort().diff().max()   i.mode().min()
+f.mode().sort().last()   f.mode().len()   f.sort()   f.unique().sort()   s.sort_by("d")   s.sort_by("d").implode()
+i.sort(descending=True).head(2)   i.sort(descending=True).head(2).sum()   i.sort().tail(2).sum()
+s.sort_by("d").slice(1, 2).first()   s.sort_by("d").slice(-2).n_unique()   i.sort().diff()   s.sort_by("d").get(0)
+s.sort_by("d").get(-2)   s.drop_nulls().unique().sort()   i.is_duplicated().sum()   f.is_unique().sum()
+i.is_first_distinct().sum()   i.filter(f.is_first_distinct()).n_unique()
 """)
-)
+if not IS_OLD:
+    REWRITTEN_OF_GROUPS += ['s.max_by("d")', 'f.min_by("i")', 'f.max_by("f")']
 
-OVER = lines("""
-i.min().over("p")
-pl.len().over("p")
-i.sum().over("p", "s")
-i.sum().over("p", "f")
-i.sum().over("p", "c")
-i.sum().over("s", "p")
-f.max().over("p")
-i - i.min().over("p")
-(i - i.min()).over("p")
-(i.max() - i.min()).over("p")
-d == d.min().over("p")
-i == i.max().over("p")
-(d - d.min()).max().over("p")
-s.sort_by("d", "s").first().over("p")
-s.first().over("p", order_by=["d", "s"])
-s.last().over("p", order_by=["d", "s"], descending=True, nulls_last=True)
-i.diff().max().over("p", order_by="i")
-i.diff().max().over("p", order_by=["d", "i"])
-i.rank("min").over("p")
-i.rank("max", descending=True).over("p")
-f.rank("dense").over("p")
-i.rank("average").over("p")
-cs.integer().sum().over("p").name.suffix("_total")
-pl.col("i", "n").min().over("p").name.prefix("least_")
-i.n_unique().over("p") > 1
-pl.when(b).then(i.sum().over("p")).otherwise(n.max().over("p", "s"))
-i.over("p")
+OVER = entries("""
+i.min().over("p")   pl.len().over("p")   i.sum().over("p", "s")   i.sum().over("p", "f")   i.sum().over("p", "c")
+i.sum().over("s", "p")   f.max().over("p")   i - i.min().over("p")   (i - i.min()).over("p")
+(i.max() - i.min()).over("p")   d == d.min().over("p")   i == i.max().over("p")   (d - d.min()).max().over("p")
+s.sort_by("d", "s").first().over("p")   s.first().over("p", order_by=["d", "s"])
+s.last().over("p", order_by=["d", "s"], descending=True, nulls_last=True)   i.diff().max().over("p", order_by="i")
+i.diff().max().over("p", order_by=["d", "i"])   i.rank("min").over("p")   i.rank("max", descending=True).over("p")
+f.rank("dense").over("p")   i.rank("average").over("p")   cs.integer().sum().over("p").name.suffix("_total")
+pl.col("i", "n").min().over("p").name.prefix("least_")   i.n_unique().over("p") > 1
+pl.when(b).then(i.sum().over("p")).otherwise(n.max().over("p", "s"))   i.over("p")
 """)
-REWRITTEN_OVER = lines("""
-f.sum().over("p")
-f.mean().over("p", "s")
-f - f.mean().over("p")
-f.std().over("p")
-h.median().over("p")
-x.sum().over("p")
-x.cum_sum().over("p", order_by="d")
-i.filter(b).sum().over("p")
-s.sort_by("d").first().over("p")
-s.sort_by("d").filter(b.sort_by("d")).first().over("p")
-s.first().over("p", order_by="d")
-k.last().over("p", order_by="d")
-i.cum_sum().over("p", order_by="d")
-i.cum_sum().over("p", order_by=d.dt.year())
-f.cum_sum().over("p", order_by="w")
-h.cum_sum(reverse=True).over("p", order_by="w")
-i.diff().over("p", order_by="c")
-s.shift().over("p", order_by="l")
-i.cum_count().over("p", order_by=["d", "k"], descending=True)
-i.rank("ordinal").over("p")
-i.rank("ordinal").over("p", order_by="d")
-i.cum_sum().diff().over("p", order_by="d")
-i.diff().over("p", order_by="d") - n.diff().over("p", order_by="w")
-s.arg_max().over("p", order_by="d")
-f.is_first_distinct().over("p")
-f.is_last_distinct().over("p")
-i.is_duplicated().over("p")
-f.is_unique().over("p", "s")
-s.sort().head(1).first().over("p")
-i.cum_max().over("p", order_by="d")
-f.rolling_sum(3, min_samples=1).over("p", order_by="d")
-n.rolling_mean(2).over("p", order_by="d", descending=True)
-f.pct_change().over("p", order_by="d")
-h.rle_id().over("p", order_by="d")
+REWRITTEN_OVER = entries("""
+f.sum().over("p")   f.mean().over("p", "s")   f - f.mean().over("p")   f.std().over("p")   h.median().over("p")
+x.sum().over("p")   x.cum_sum().over("p", order_by="d")   i.filter(b).sum().over("p")
+s.sort_by("d").first().over("p")   s.sort_by("d").filter(b.sort_by("d")).first().over("p")
+s.first().over("p", order_by="d")   k.last().over("p", order_by="d")   i.cum_sum().over("p", order_by="d")
+i.cum_sum().over("p", order_by=d.dt.year())   f.cum_sum().over("p", order_by="w")
+h.cum_sum(reverse=True).over("p", order_by="w")   i.diff().over("p", order_by="c")
+s.shift().over("p", order_by="l")   i.cum_count().over("p", order_by=["d", "k"], descending=True)
+i.rank("ordinal").over("p")   i.rank("ordinal").over("p", order_by="d")   i.cum_sum().diff().over("p", order_by="d")
+i.diff().over("p", order_by="d") - n.diff().over("p", order_by="w")   s.arg_max().over("p", order_by="d")
+f.is_first_distinct().over("p")   f.is_last_distinct().over("p")   i.is_duplicated().over("p")
+f.is_unique().over("p", "s")   s.sort().head(1).first().over("p")   i.cum_max().over("p", order_by="d")
+f.rolling_sum(3, min_samples=1).over("p", order_by="d")   n.rolling_mean(2).over("p", order_by="d", descending=True)
+f.pct_change().over("p", order_by="d")   h.rle_id().over("p", order_by="d")
 """)
 # On few columns, all of which the order can name.
 FEW = pl.Schema({name: SCHEMA[name] for name in ("p", "i", "s", "d")})
-ALONG = lines("""
+ALONG = entries("""
 i.cum_sum().over("p", order_by=["d", "i", "s"])
 i.cum_sum(reverse=True).over("p", order_by=["s", "i", "d"], descending=True)
-i.diff().over("p", order_by=["d", "i", "s"])
-d.diff().over("p", order_by=["d", "i", "s"])
-i.shift().over("p", order_by=["d", "i", "s"])
-i.shift(-2).over("p", order_by=["d", "i", "s"])
-i.rank("ordinal").over("p", order_by=["d", "i", "s"])
-i.cum_count().over("p", order_by=["d", "i", "s"])
+i.diff().over("p", order_by=["d", "i", "s"])   d.diff().over("p", order_by=["d", "i", "s"])
+i.shift().over("p", order_by=["d", "i", "s"])   i.shift(-2).over("p", order_by=["d", "i", "s"])
+i.rank("ordinal").over("p", order_by=["d", "i", "s"])   i.cum_count().over("p", order_by=["d", "i", "s"])
 (i.cum_sum() - i).over("p", order_by=["d", "i", "s"])
-(i.cum_max() - i.cum_min()).over("p", order_by=["d", "i", "s"])
-i.cum_sum().over("p", "s", order_by=["i", "d"])
+(i.cum_max() - i.cum_min()).over("p", order_by=["d", "i", "s"])   i.cum_sum().over("p", "s", order_by=["i", "d"])
 """)
-NEEDS_POLARS_2 = lines("""
-i.sum() / pl.len()
-i.sum() / i.count()
-(i > i.median()).sum()
-((f * 100).round().cast(pl.Int64)).sum()
-(i.sort_by("d", "i") - n.sort_by("d", "i").min()).diff().max()
-d.min().dt.year()
-(pl.col("i", "n") - n.min()).max()
-d == d.min().over("p")
-(d - d.min()).max().over("p")
+NEEDS_POLARS_2 = entries("""
+i.sum() / pl.len()   i.sum() / i.count()   (i > i.median()).sum()   ((f * 100).round().cast(pl.Int64)).sum()
+(i.sort_by("d", "i") - n.sort_by("d", "i").min()).diff().max()   d.min().dt.year()
+(pl.col("i", "n") - n.min()).max()   d == d.min().over("p")   (d - d.min()).max().over("p")
 pl.when(b).then(i.sum().over("p")).otherwise(n.max().over("p", "s"))
+i.top_k(3).sort()   i.sort_by("d", "i").tail(3).sort(descending=True).first()   k.sort_by("d").first()
+l.sort_by("d").last()   g.sort_by("i", "d").first()   s.sort_by(d.dt.year(), n * 2).last()   i.sort_by("l").first()
+i.sort_by("k").first()   i.filter(i > i.median()).min()   s.sort_by("d").filter(b.sort_by("d")).first()
+s.filter(b).sort_by(d.filter(b)).first()   i.filter(b).sort().arg_max()   i.sort().drop_nulls().first()
+s.sort_by("d").drop_nulls().first()   s.sort_by("d").slice(1, 2).first()   i.unique().sort().first()
+f.mode().sort().last()   f.unique().sort()   i.sort(descending=True).head(2)   s.drop_nulls().unique().sort()
+s.sort_by("d").filter(b.sort_by("d")).first().over("p")   i.cum_sum().over("p", order_by=d.dt.year())
+i.diff().over("p", order_by="d") - n.diff().over("p", order_by="w")   s.sort().head(1).first().over("p")
 """)
 
 
@@ -412,34 +194,6 @@ def columns(*exprs, schema=SCHEMA, method="with_columns"):
 
 def plain(frame, *exprs, keys=("p",)):
     return frame.lazy().filter(pl.col("p").is_not_null()).group_by(keys).agg(*exprs)
-
-
-NEEDS_POLARS_2 += lines("""
-i.top_k(3).sort()
-i.sort_by("d", "i").tail(3).sort(descending=True).first()
-k.sort_by("d").first()
-l.sort_by("d").last()
-g.sort_by("i", "d").first()
-s.sort_by(d.dt.year(), n * 2).last()
-i.sort_by("l").first()
-i.sort_by("k").first()
-i.filter(i > i.median()).min()
-s.sort_by("d").filter(b.sort_by("d")).first()
-s.filter(b).sort_by(d.filter(b)).first()
-i.filter(b).sort().arg_max()
-i.sort().drop_nulls().first()
-s.sort_by("d").drop_nulls().first()
-s.sort_by("d").slice(1, 2).first()
-i.unique().sort().first()
-f.mode().sort().last()
-f.unique().sort()
-i.sort(descending=True).head(2)
-s.drop_nulls().unique().sort()
-s.sort_by("d").filter(b.sort_by("d")).first().over("p")
-i.cum_sum().over("p", order_by=d.dt.year())
-i.diff().over("p", order_by="d") - n.diff().over("p", order_by="w")
-s.sort().head(1).first().over("p")
-""")
 
 
 def has(text):
@@ -522,25 +276,13 @@ def distinct():
         for row in range(size):
             at = {name: place[row] for name, place in places.items()}
             values = {
-                **dict.fromkeys("i", at["i"] * 3 - 7),
-                "n": at["n"] - 4,
-                "u": at["u"],
-                "f": (at["f"] - 4) * 1.7 + 0.3,
-                "h": at["h"] * 0.5 - 1.25,
-                "b": rng.choice([True, False]),
-                "s": "abcdefghijk"[at["s"]],
-                "d": date(2000 + at["d"], 1 + at["d"], 3),
-                "w": datetime(2001, 1, 1 + at["w"]),
-                "v": timedelta(minutes=at["v"]),
-                "o": time(at["o"]),
-                "x": Decimal(at["x"]) / 4 - 1,
-                "c": "zyxwvutsrqp"[at["c"]],
-                "e": ["low", "high"][at["e"] % 2],
-                "l": [at["l"], 1],
-                "k": {"a": at["k"] + 0.5},
-                "g": [at["g"] + 0.5],
-                "y": bytes([at["y"]]),
-            }
+                **dict.fromkeys("i", at["i"] * 3 - 7), "n": at["n"] - 4, "u": at["u"],
+                "f": (at["f"] - 4) * 1.7 + 0.3, "h": at["h"] * 0.5 - 1.25, "b": rng.choice([True, False]),
+                "s": "abcdefghijk"[at["s"]], "d": date(2000 + at["d"], 1 + at["d"], 3),
+                "w": datetime(2001, 1, 1 + at["w"]), "v": timedelta(minutes=at["v"]), "o": time(at["o"]),
+                "x": Decimal(at["x"]) / 4 - 1, "c": "zyxwvutsrqp"[at["c"]], "e": ["low", "high"][at["e"] % 2],
+                "l": [at["l"], 1], "k": {"a": at["k"] + 0.5}, "g": [at["g"] + 0.5], "y": bytes([at["y"]]),
+            }  # fmt: skip
             rows.append({name: None if at[name] == size else value for name, value in values.items()} | {"p": person})
     return pl.DataFrame(rows, schema=SCHEMA)
 
