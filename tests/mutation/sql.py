@@ -75,9 +75,9 @@ MUTANTS = [
         "_nearest(found * integer(steps) if steps > 1 else found, per, dialect)",
         "values beyond the bounds count in full"),
     _arithmetic("_engines/sql/arithmetic:_units_of_floats", "value > last", "value < first",
-        "floats beyond the bounds count in full", " -k weights_of_floats"),
+        "floats beyond the bounds count in full", "-k weights_of_floats"),
     _duck_db("_packed", "(high - low + 1).bit_length()", "(high - low).bit_length()",
-        "of what rows say in one integer, the largest number has no place", " -k codes_of_the_reference"),
+        "of what rows say in one integer, the largest number has no place", "-k codes_of_the_reference"),
     _duck_db("_engines/sql/arithmetic:is_evidence", "value.notnull() & ~value.isnan()", "value.notnull()",
         "NaN is a value, and a person", "::test_values_of_every_type_have_the_codes_of_the_reference"),
     # --- Public values
