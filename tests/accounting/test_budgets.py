@@ -147,7 +147,11 @@ def test_a_charge_is_all_or_nothing(path):
     with pytest.raises(BudgetExceededError) as refused:
         pay(budget, claim(epsilon=0.25), claim(epsilon=0.25), claim(epsilon=0.25))
     error = refused.value
-    assert (error.requested, error.remaining, error.short_by) == (Fraction(3, 4), Fraction(1, 2), Fraction(1, 4))
+    assert (error.requested, error.remaining, error.short_by) == (
+        Fraction(3, 4),
+        Fraction(1, 2),
+        Fraction(1, 4),
+    )
     assert error.unit == "epsilon"
     assert "Hint: ask for smaller losses" in str(error)
     assert budget.spent == Fraction(1, 2)
@@ -284,15 +288,21 @@ def test_the_log_has_a_row_for_each_output(path):
         log.drop("when"),
         pl.DataFrame(
             {
-                "what": ["mode(c0)", "mode(c1)", "mode(c0)"], "loss": [0.5, 1 / 3, 0.25],
-                "running_total": [0.5, 5 / 6, 13 / 12], "exact_loss": ["1/2", "1/3", "1/4"],
-                "exact_delta": ["0"] * 3, "running_rho": [None] * 3, "unchecked": [False] * 3,
-                "unit": ["epsilon"] * 3, "mechanism": ["permute_and_flip", "exponential", "permute_and_flip"],
-                "delta": [0.0] * 3, "running_delta": [0.0] * 3,
+                "what": ["mode(c0)", "mode(c1)", "mode(c0)"],
+                "loss": [0.5, 1 / 3, 0.25],
+                "running_total": [0.5, 5 / 6, 13 / 12],
+                "exact_loss": ["1/2", "1/3", "1/4"],
+                "exact_delta": ["0"] * 3,
+                "running_rho": [None] * 3,
+                "unchecked": [False] * 3,
+                "unit": ["epsilon"] * 3,
+                "mechanism": ["permute_and_flip", "exponential", "permute_and_flip"],
+                "delta": [0.0] * 3,
+                "running_delta": [0.0] * 3,
             },
             {name: dtype for name, dtype in LOG.items() if name != "when"},
         ),
-    )  # fmt: skip
+    )
     assert log["when"].is_sorted()
     assert before <= log["when"][0] <= datetime.now(UTC)
     assert log["when"][0] == log["when"][1]

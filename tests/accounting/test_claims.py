@@ -331,7 +331,12 @@ CHANGED = {
     "a copy": copy.deepcopy,
     "a pickle": lambda claim: pickle.loads(pickle.dumps(claim)),
 }
-OTHER = {"epsilon": "rho", "rho": "epsilon", "permute_and_flip": "exponential", "exponential": "permute_and_flip"}
+OTHER = {
+    "epsilon": "rho",
+    "rho": "epsilon",
+    "permute_and_flip": "exponential",
+    "exponential": "permute_and_flip",
+}
 
 
 @pytest.mark.parametrize("change", CHANGED)

@@ -133,7 +133,8 @@ def test_bounds_that_a_frame_knows_change_the_rate_and_not_the_loss():
 
 
 @pytest.mark.parametrize(
-    "query", [mode(epsilon=1), X.dp.mode(epsilon=1).query, quantile(0.9, rho=1), argmax(epsilon=1, sensitivity=1)]
+    "query",
+    [mode(epsilon=1), X.dp.mode(epsilon=1).query, quantile(0.9, rho=1), argmax(epsilon=1, sensitivity=1)],
 )
 def test_queries_are_frozen_values(query):
     with pytest.raises(dataclasses.FrozenInstanceError):

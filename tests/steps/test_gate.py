@@ -73,9 +73,14 @@ COLUMNS = {
 }
 SCHEMA = pl.Schema({name: column.dtype for name, column in COLUMNS.items()})
 NAMES = {
-    **{name: pl.col(name) for name in COLUMNS}, "pl": pl, "cs": cs, "date": date, "datetime": datetime, "time": time,
+    **{name: pl.col(name) for name in COLUMNS},
+    "pl": pl,
+    "cs": cs,
+    "date": date,
+    "datetime": datetime,
+    "time": time,
     "timedelta": timedelta,
-}  # fmt: skip
+}
 
 
 def build(text):

@@ -269,7 +269,10 @@ def test_columns_of_csv_files_are_told_apart_by_their_places(tmp_path):
         (scan("patient", new_columns=names), scan("patient", new_columns=swapped)),
         (scan("patient"), scan("patient", with_column_names=lambda _: swapped)),
         (scan("patient", schema=types), scan("patient", schema=dict.fromkeys(swapped, pl.String))),
-        (scan("patient", has_header=False, new_columns=names), scan("patient", has_header=False, new_columns=swapped)),
+        (
+            scan("patient", has_header=False, new_columns=names),
+            scan("patient", has_header=False, new_columns=swapped),
+        ),
         (dataset(*names), dataset(*swapped)),
         (scan("patient"), dataset(*swapped)),
     ]
