@@ -34,10 +34,19 @@ from tests.helpers.reference import bounded_range_rho
 
 ONE = Contributions(1, 1)
 LOG = {
-    "when": pl.Datetime("us", "UTC"), "what": pl.String, "loss": pl.Float64, "running_total": pl.Float64,
-    "exact_loss": pl.String, "exact_delta": pl.String, "running_rho": pl.Float64, "unchecked": pl.Boolean,
-    "unit": pl.String, "mechanism": pl.String, "delta": pl.Float64, "running_delta": pl.Float64,
-}  # fmt: skip
+    "when": pl.Datetime("us", "UTC"),
+    "what": pl.String,
+    "loss": pl.Float64,
+    "running_total": pl.Float64,
+    "exact_loss": pl.String,
+    "exact_delta": pl.String,
+    "running_rho": pl.Float64,
+    "unchecked": pl.Boolean,
+    "unit": pl.String,
+    "mechanism": pl.String,
+    "delta": pl.Float64,
+    "running_delta": pl.Float64,
+}
 
 
 def claim(*, epsilon=None, rho=None, mechanism=None, contributions=ONE, relation="add_or_remove_one"):
@@ -663,15 +672,26 @@ def test_an_older_ledger_put_back_after_a_charge_of_this_process_is_damage(tmp_p
 
 
 EDITS = [
-    "UPDATE budget SET spent = '0'", "UPDATE budget SET total = '100'", "UPDATE budget SET name = NULL",
-    "UPDATE budget SET digest = NULL", "DELETE FROM budget", "INSERT INTO budget (id, spent) VALUES (2, '0')",
-    "DROP TABLE budget", "ALTER TABLE budget ADD COLUMN more", "DELETE FROM charges",
-    "DELETE FROM charges WHERE id = 3", "DELETE FROM charges WHERE id = 2", "DELETE FROM charges WHERE id = 1",
-    "UPDATE charges SET loss = '0' WHERE id = 2", "UPDATE charges SET what = 'nothing' WHERE id = 3",
-    "UPDATE charges SET microseconds = 0 WHERE id = 1", "UPDATE charges SET id = 9 WHERE id = 3",
-    "INSERT INTO charges (id, loss) VALUES (4, '0')", "DROP TABLE charges",
+    "UPDATE budget SET spent = '0'",
+    "UPDATE budget SET total = '100'",
+    "UPDATE budget SET name = NULL",
+    "UPDATE budget SET digest = NULL",
+    "DELETE FROM budget",
+    "INSERT INTO budget (id, spent) VALUES (2, '0')",
+    "DROP TABLE budget",
+    "ALTER TABLE budget ADD COLUMN more",
+    "DELETE FROM charges",
+    "DELETE FROM charges WHERE id = 3",
+    "DELETE FROM charges WHERE id = 2",
+    "DELETE FROM charges WHERE id = 1",
+    "UPDATE charges SET loss = '0' WHERE id = 2",
+    "UPDATE charges SET what = 'nothing' WHERE id = 3",
+    "UPDATE charges SET microseconds = 0 WHERE id = 1",
+    "UPDATE charges SET id = 9 WHERE id = 3",
+    "INSERT INTO charges (id, loss) VALUES (4, '0')",
+    "DROP TABLE charges",
     "CREATE TRIGGER cheap AFTER INSERT ON charges BEGIN UPDATE budget SET spent = '0'; END",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("edit", EDITS)

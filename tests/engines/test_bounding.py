@@ -43,15 +43,24 @@ def stays(rows, *specs, others=(), words=None):
 
 
 CASES = [
-    (SPREAD, Limits(groups=1), True), (SPREAD, Limits(groups=2), True), (SPREAD, Limits(groups=3), True),
-    (SPREAD, Limits(), True), (SPREAD, Limits(rows_per_group=1), True),
-    (SPREAD, Limits(rows=2, rows_per_group=2), True), (SPREAD, Limits(groups=2), False),
-    (SPREAD, Limits(rows=3), False), (SPREAD, Limits(rows_per_group=2), False), (SPREAD, Limits(rows=7), False),
-    (SPREAD, Limits(rows=3, rows_per_group=2), False), (SPREAD, Limits(rows=2, groups=2, rows_per_group=2), False),
+    (SPREAD, Limits(groups=1), True),
+    (SPREAD, Limits(groups=2), True),
+    (SPREAD, Limits(groups=3), True),
+    (SPREAD, Limits(), True),
+    (SPREAD, Limits(rows_per_group=1), True),
+    (SPREAD, Limits(rows=2, rows_per_group=2), True),
+    (SPREAD, Limits(groups=2), False),
+    (SPREAD, Limits(rows=3), False),
+    (SPREAD, Limits(rows_per_group=2), False),
+    (SPREAD, Limits(rows=7), False),
+    (SPREAD, Limits(rows=3, rows_per_group=2), False),
+    (SPREAD, Limits(rows=2, groups=2, rows_per_group=2), False),
     (SPREAD, Limits(rows=1, groups=3, rows_per_group=1), False),
-    (SPREAD, Limits(rows=100, groups=100, rows_per_group=100), False), (((5, 7),) * 5, Limits(rows=2), False),
-    (((5, 7),) * 5, Limits(groups=1), True), (((15, 9),), Limits(1, 1, 1), False),
-]  # fmt: skip
+    (SPREAD, Limits(rows=100, groups=100, rows_per_group=100), False),
+    (((5, 7),) * 5, Limits(rows=2), False),
+    (((5, 7),) * 5, Limits(groups=1), True),
+    (((15, 9),), Limits(1, 1, 1), False),
+]
 OTHERS = {
     "alone": [],
     "beside people with less": [[(0, 0)], [(1, 1)] * 2],

@@ -43,21 +43,32 @@ def visits(people: int = 300) -> pl.DataFrame:
             at = dt.datetime.combine(FIRST_DAY, dt.time()) + dt.timedelta(days=day, seconds=random.randrange(86_400))
             rows.append(
                 {
-                    "patient": patient, "visit": number, "at": at, "day": at.date(), "ward": random.choice(WARDS),
-                    "doctor": random.choice(DOCTORS), "diagnosis": random.choice(DIAGNOSES),
-                    "drug": random.choice(DRUGS.categories.to_list()), "kind": random.choice(["acute", "planned"]),
+                    "patient": patient,
+                    "visit": number,
+                    "at": at,
+                    "day": at.date(),
+                    "ward": random.choice(WARDS),
+                    "doctor": random.choice(DOCTORS),
+                    "diagnosis": random.choice(DIAGNOSES),
+                    "drug": random.choice(DRUGS.categories.to_list()),
+                    "kind": random.choice(["acute", "planned"]),
                     "cost": random.randrange(10_000, 900_000) / 100 + number / 1e6,
                     "temp": random.choice([None, 36.1, 36.8, 37.4, 38.2, 39.5]),
-                    "weight": 50 + random.randrange(800) / 16, "dose": random.choice([0, 5, 10, 20, 50]),
-                    "age": ages, "emergency": random.random() < 0.3, "copay": f"{random.randrange(5000) / 100:.2f}",
+                    "weight": 50 + random.randrange(800) / 16,
+                    "dose": random.choice([0, 5, 10, 20, 50]),
+                    "age": ages,
+                    "emergency": random.random() < 0.3,
+                    "copay": f"{random.randrange(5000) / 100:.2f}",
                     "codes": random.choices(DIAGNOSES, k=random.randrange(4)),
                     "readings": [random.randrange(600, 1800) / 10 for _ in range(random.randrange(1, 5))],
                     "pain": random.choices(range(11), k=3),
                     "address": {"city": random.choice(CITIES), "zip": random.randrange(1000, 1010)},
-                    "admitted": at.date().isoformat(), "stay": dt.timedelta(hours=random.randrange(1, 400)),
-                    "born": born, "note": random.choice(NOTES),
+                    "admitted": at.date().isoformat(),
+                    "stay": dt.timedelta(hours=random.randrange(1, 400)),
+                    "born": born,
+                    "note": random.choice(NOTES),
                 }
-            )  # fmt: skip
+            )
     copay = col("copay").cast(pl.Decimal(10, 2))
     return pl.DataFrame(rows, schema_overrides={"drug": DRUGS, "age": pl.Int16, "weight": pl.Float32}).with_columns(
         copay, col("kind").cast(pl.Categorical)
@@ -77,21 +88,30 @@ def lines(people: int = 300) -> pl.DataFrame:
                 quantity = random.randrange(1, 51)
                 rows.append(
                     {
-                        "customer": customer, "order": order, "line": line, "ordered": ordered, "shipped": shipped,
+                        "customer": customer,
+                        "order": order,
+                        "line": line,
+                        "ordered": ordered,
+                        "shipped": shipped,
                         "committed": ordered + dt.timedelta(days=random.randrange(30, 90)),
-                        "received": shipped + dt.timedelta(days=random.randrange(1, 30)), "quantity": quantity,
+                        "received": shipped + dt.timedelta(days=random.randrange(1, 30)),
+                        "quantity": quantity,
                         "price": quantity * random.randrange(90_000, 210_000) / 100,
-                        "discount": random.randrange(11) / 100, "tax": random.randrange(9) / 100,
-                        "flag": random.choice("ANR"), "status": random.choice("FO"),
+                        "discount": random.randrange(11) / 100,
+                        "tax": random.randrange(9) / 100,
+                        "flag": random.choice("ANR"),
+                        "status": random.choice("FO"),
                         "mode": random.choice(["AIR", "MAIL", "SHIP", "TRUCK"]),
                         "brand": random.choice(["Brand#12", "Brand#23", "Brand#34"]),
                         "container": random.choice(["SM CASE", "MED BOX", "LG DRUM"]),
                         "type": random.choice(["PROMO BURNISHED TIN", "ECONOMY ANODIZED STEEL"]),
-                        "size": random.randrange(1, 51), "nation": nation, "priority": priority,
+                        "size": random.randrange(1, 51),
+                        "nation": nation,
+                        "priority": priority,
                         "phone": f"{random.randrange(10, 35)}-989-741-2988",
                         "comment": random.choice(["quickly special pending requests", "regular ideas", "express"]),
                     }
-                )  # fmt: skip
+                )
     return pl.DataFrame(rows, schema_overrides={"size": pl.Int32})
 
 

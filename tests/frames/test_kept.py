@@ -535,8 +535,25 @@ def test_where_values_lie_in_memory_is_no_part_of_the_text():
 
 VALUES = [
     *(
-        None, True, False, 1, 0, "1", "", "None", 1.0, 0.0, -0.0, float("nan"), float("inf"), Fraction(1),
-        Fraction(1, 2), 2**60, 2**60 + 1, Fraction(1, 3), Fraction(1, 3) + Fraction(1, 2**90),
+        None,
+        True,
+        False,
+        1,
+        0,
+        "1",
+        "",
+        "None",
+        1.0,
+        0.0,
+        -0.0,
+        float("nan"),
+        float("inf"),
+        Fraction(1),
+        Fraction(1, 2),
+        2**60,
+        2**60 + 1,
+        Fraction(1, 3),
+        Fraction(1, 3) + Fraction(1, 2**90),
     ),
     *((), (1,), ((1,),), (1, 2), ("1", 2), ("12",), ("1", "2"), [1, 2], ("1, 2",), ('1", "2',)),
     *(pl.Int64(), pl.Int32(), pl.Datetime("us"), pl.Datetime("us", "UTC"), pl.Enum(["a"]), pl.Enum(["b"])),
@@ -546,7 +563,7 @@ VALUES = [
     *(pl.col("x"), pl.col("y"), pl.col("x").alias("y"), pl.lit(1), pl.lit("1"), pl.lit(1.0), pl.lit(None)),
     *(pl.Schema({"x": pl.Int64()}), pl.Schema({"x": pl.Int32()}), pl.Schema({"y": pl.Int64()})),
     *(dpp.Loss(Fraction(1), "epsilon"), dpp.Loss(Fraction(1), "rho"), dpp.Loss(Fraction(2), "rho")),
-]  # fmt: skip
+]
 
 
 def test_no_two_values_are_written_alike():

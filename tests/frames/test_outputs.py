@@ -236,16 +236,28 @@ def test_the_text_tells_of_several_columns():
 
 BOTH, FLAGS, LISTS = pl.col("a", "bb"), pl.col("c", "d"), pl.col("l", "m")
 OF_SEVERAL = {
-    "all_horizontal": pl.all_horizontal(FLAGS), "any_horizontal": pl.any_horizontal(FLAGS),
-    "arr.concat": pl.concat_arr(BOTH), "arctan2": pl.arctan2(BOTH, BOTH), "as_struct": pl.struct(BOTH),
-    "coalesce": pl.coalesce(BOTH), "fill_null": BOTH.fill_null(BOTH), "is_between": BOTH.is_between(BOTH, BOTH),
-    "is_close": BOTH.is_close(BOTH), "is_in": BOTH.is_in([1, 2]), "max_horizontal": pl.max_horizontal(BOTH),
-    "mean_horizontal": pl.mean_horizontal(BOTH), "min_horizontal": pl.min_horizontal(BOTH),
-    "sum_horizontal": pl.sum_horizontal(BOTH), "dt.datetime_function": pl.datetime(2000, BOTH, 1),
-    "dt.duration": pl.duration(days=BOTH), "list.concat": pl.concat_list(BOTH),
-    "list.contains": pl.col("l").list.contains(BOTH), "list.set_operation": LISTS.list.set_union(LISTS),
-    "str.concat_horizontal": pl.concat_str(BOTH), "str.format": pl.format("{}!", BOTH),
-}  # fmt: skip
+    "all_horizontal": pl.all_horizontal(FLAGS),
+    "any_horizontal": pl.any_horizontal(FLAGS),
+    "arr.concat": pl.concat_arr(BOTH),
+    "arctan2": pl.arctan2(BOTH, BOTH),
+    "as_struct": pl.struct(BOTH),
+    "coalesce": pl.coalesce(BOTH),
+    "fill_null": BOTH.fill_null(BOTH),
+    "is_between": BOTH.is_between(BOTH, BOTH),
+    "is_close": BOTH.is_close(BOTH),
+    "is_in": BOTH.is_in([1, 2]),
+    "max_horizontal": pl.max_horizontal(BOTH),
+    "mean_horizontal": pl.mean_horizontal(BOTH),
+    "min_horizontal": pl.min_horizontal(BOTH),
+    "sum_horizontal": pl.sum_horizontal(BOTH),
+    "dt.datetime_function": pl.datetime(2000, BOTH, 1),
+    "dt.duration": pl.duration(days=BOTH),
+    "list.concat": pl.concat_list(BOTH),
+    "list.contains": pl.col("l").list.contains(BOTH),
+    "list.set_operation": LISTS.list.set_union(LISTS),
+    "str.concat_horizontal": pl.concat_str(BOTH),
+    "str.format": pl.format("{}!", BOTH),
+}
 
 
 @pytest.mark.parametrize(("name", "expr"), OF_SEVERAL.items(), ids=OF_SEVERAL)

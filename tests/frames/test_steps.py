@@ -246,9 +246,18 @@ def test_a_second_dp_is_refused_in_a_sentence() -> None:
 def test_few_methods_are_refused_without_a_reason_of_their_own() -> None:
     last = refused.METHODS[-1].why
     assert {name for name in METHODS if last in refused.refusal(name)} <= {
-        "deserialize", "drop_in_place", "flags", "from_lazyframe_resolver", "get_column_index", "match_to_schema",
-        "max_horizontal", "mean_horizontal", "min_horizontal", "n_chunks", "sum_horizontal",
-    }  # fmt: skip
+        "deserialize",
+        "drop_in_place",
+        "flags",
+        "from_lazyframe_resolver",
+        "get_column_index",
+        "match_to_schema",
+        "max_horizontal",
+        "mean_horizontal",
+        "min_horizontal",
+        "n_chunks",
+        "sum_horizontal",
+    }
 
 
 @pytest.mark.parametrize(

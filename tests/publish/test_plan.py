@@ -54,18 +54,34 @@ from dp_polars._publish.schema import (
 
 SCHEMA = pl.Schema(
     {
-        "patient": pl.Int64(), "ward": pl.Enum(["north", "south"]), "diagnosis": pl.String(),
-        "kind": pl.Categorical(), "age": pl.Int16(), "days": pl.Float64(), "cost": pl.Decimal(12, 2),
-        "smoker": pl.Boolean(), "admitted": pl.Date(), "seen": pl.Datetime("us", "UTC"), "class": pl.Int8(),
-        'it\'s "odd" {x}': pl.String(), "tags": pl.List(pl.String()),
+        "patient": pl.Int64(),
+        "ward": pl.Enum(["north", "south"]),
+        "diagnosis": pl.String(),
+        "kind": pl.Categorical(),
+        "age": pl.Int16(),
+        "days": pl.Float64(),
+        "cost": pl.Decimal(12, 2),
+        "smoker": pl.Boolean(),
+        "admitted": pl.Date(),
+        "seen": pl.Datetime("us", "UTC"),
+        "class": pl.Int8(),
+        'it\'s "odd" {x}': pl.String(),
+        "tags": pl.List(pl.String()),
     }
-)  # fmt: skip
+)
 VALUES = {
-    "ward": own_values(SCHEMA["ward"]), "diagnosis": "flu\nit's \"none\"\n'null'", "kind": "a b c\nd",
-    "age": "0..120", "days": "0..30 by 0.5", "cost": "0..500 by 0.01", "smoker": own_values(SCHEMA["smoker"]),
-    "admitted": "2026-01-01..2026-12-31", "seen": "2026-01-01..2026-12-31 by 1d", "class": "1..5",
+    "ward": own_values(SCHEMA["ward"]),
+    "diagnosis": "flu\nit's \"none\"\n'null'",
+    "kind": "a b c\nd",
+    "age": "0..120",
+    "days": "0..30 by 0.5",
+    "cost": "0..500 by 0.01",
+    "smoker": own_values(SCHEMA["smoker"]),
+    "admitted": "2026-01-01..2026-12-31",
+    "seen": "2026-01-01..2026-12-31 by 1d",
+    "class": "1..5",
     'it\'s "odd" {x}': "back\\slash\n{brace}",
-}  # fmt: skip
+}
 
 
 def rows(height=600):

@@ -149,12 +149,20 @@ def test_queries_are_frozen_values(query):
 
 def test_what_makes_queries_differ():
     queries = [
-        mode(epsilon=1), mode(epsilon=2), mode(rho=1), mode(epsilon=1, mechanism="exponential"),
-        mode(epsilon=1, contributions=2), mode(epsilon=1, neighboring_relation=REPLACE),
-        X.dp.mode(["b", "a"], epsilon=1).query, X.dp.mode(epsilon=1).query, quantile(epsilon=1),
-        quantile(0.4, epsilon=1), X.dp.median([1, 2, 5], epsilon=1).query, argmax(epsilon=1, sensitivity=1),
+        mode(epsilon=1),
+        mode(epsilon=2),
+        mode(rho=1),
+        mode(epsilon=1, mechanism="exponential"),
+        mode(epsilon=1, contributions=2),
+        mode(epsilon=1, neighboring_relation=REPLACE),
+        X.dp.mode(["b", "a"], epsilon=1).query,
+        X.dp.mode(epsilon=1).query,
+        quantile(epsilon=1),
+        quantile(0.4, epsilon=1),
+        X.dp.median([1, 2, 5], epsilon=1).query,
+        argmax(epsilon=1, sensitivity=1),
         X.dp.argmin(epsilon=1, sensitivity=1).query,
-    ]  # fmt: skip
+    ]
     assert len(set(queries)) == len(queries)
     assert all((a == b) == (i == j) for i, a in enumerate(queries) for j, b in enumerate(queries))
 

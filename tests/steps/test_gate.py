@@ -736,13 +736,31 @@ APART = {name: kind for name, kind in KINDS.items() if not re.fullmatch("U?Int(1
 PAIRS = ["+", "-", "*", "/", "//", "%", "==", "<", "eq_missing", "fill_null", "is_in", "is_close"]
 OF_PAIRS = [
     *(f"a {name} b" if not name[0].isalpha() else f"a.{name}(b)" for name in PAIRS),
-    "pl.when(a == a).then(a).otherwise(b)", "pl.max_horizontal(a, b)", "pl.min_horizontal(b, a)",
-    "pl.sum_horizontal(a, b)", "pl.mean_horizontal(a, b)", "pl.any_horizontal(a, b)", "pl.coalesce(a, b)",
-    "pl.concat_list(a, b)", "pl.concat_str(a, b)", "pl.format('{} {}', a, b)", "pl.struct(a, b)",
-    "pl.business_day_count(a, b)", "pl.arctan2(a, b)", "a.dt.combine(b)", "a.list.contains(b)", "a.list.concat(b)",
-    "a.list.set_union(b)", "a.str.starts_with(b)", "a.bin.contains(b)", "a.replace(B, B)",
-    "a.replace_strict({0: B}, default=a)", "a.is_between(b, b)", "a.clip(B, B)", "a.is_in([B])",
-]  # fmt: skip
+    "pl.when(a == a).then(a).otherwise(b)",
+    "pl.max_horizontal(a, b)",
+    "pl.min_horizontal(b, a)",
+    "pl.sum_horizontal(a, b)",
+    "pl.mean_horizontal(a, b)",
+    "pl.any_horizontal(a, b)",
+    "pl.coalesce(a, b)",
+    "pl.concat_list(a, b)",
+    "pl.concat_str(a, b)",
+    "pl.format('{} {}', a, b)",
+    "pl.struct(a, b)",
+    "pl.business_day_count(a, b)",
+    "pl.arctan2(a, b)",
+    "a.dt.combine(b)",
+    "a.list.contains(b)",
+    "a.list.concat(b)",
+    "a.list.set_union(b)",
+    "a.str.starts_with(b)",
+    "a.bin.contains(b)",
+    "a.replace(B, B)",
+    "a.replace_strict({0: B}, default=a)",
+    "a.is_between(b, b)",
+    "a.clip(B, B)",
+    "a.is_in([B])",
+]
 
 
 @pytest.mark.slow

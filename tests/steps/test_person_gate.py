@@ -21,24 +21,48 @@ LONG = 2**63 - 1
 NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_0000_0123))[0]  # another NaN
 SCHEMA = pl.Schema(
     {
-        "p": pl.Int64, "i": pl.Int64, "n": pl.Int8, "u": pl.UInt64, "f": pl.Float64, "h": pl.Float32,
-        "b": pl.Boolean, "s": pl.String, "d": pl.Date, "w": pl.Datetime("us"), "v": pl.Duration("ms"), "o": pl.Time,
-        "x": pl.Decimal(12, 2), "c": pl.Categorical(), "e": pl.Enum(["low", "high"]), "l": pl.List(pl.Int64),
-        "k": pl.Struct({"a": pl.Float64}), "g": pl.List(pl.Float32), "y": pl.Binary,
+        "p": pl.Int64,
+        "i": pl.Int64,
+        "n": pl.Int8,
+        "u": pl.UInt64,
+        "f": pl.Float64,
+        "h": pl.Float32,
+        "b": pl.Boolean,
+        "s": pl.String,
+        "d": pl.Date,
+        "w": pl.Datetime("us"),
+        "v": pl.Duration("ms"),
+        "o": pl.Time,
+        "x": pl.Decimal(12, 2),
+        "c": pl.Categorical(),
+        "e": pl.Enum(["low", "high"]),
+        "l": pl.List(pl.Int64),
+        "k": pl.Struct({"a": pl.Float64}),
+        "g": pl.List(pl.Float32),
+        "y": pl.Binary,
     }
-)  # fmt: skip
+)
 VALUES = {
-    "p": [1, 1, 2, 2, 2, 3, 4, None], "i": [0, 1, 1, 5, LONG, -LONG - 1, None], "n": [0, 1, 127, -128, None],
+    "p": [1, 1, 2, 2, 2, 3, 4, None],
+    "i": [0, 1, 1, 5, LONG, -LONG - 1, None],
+    "n": [0, 1, 127, -128, None],
     "u": [0, 1, 2**64 - 1, None],
     "f": [0.0, -0.0, math.nan, NAN, math.inf, -1.5, 0.1, 1e16, 0.3, 5e-324, 2.0**54, 0.7, None],
-    "h": [0.0, -0.0, math.nan, 1.5, None], "b": [True, False, None], "s": ["", "a", "b", None],
+    "h": [0.0, -0.0, math.nan, 1.5, None],
+    "b": [True, False, None],
+    "s": ["", "a", "b", None],
     "d": [date(2020, 1, 31), date(2020, 2, 29), date(1, 1, 1), date(9999, 12, 31), None],
     "w": [datetime(2020, 1, 31), datetime(2021, 1, 1), None],
-    "v": [timedelta(0), timedelta(days=1), timedelta(days=-1), None], "o": [time(0), time(2, 30), None],
-    "x": [Decimal("1.50"), Decimal("-9999999999.99"), Decimal(0), None], "c": ["b", "a", "", None],
-    "e": ["low", "high", None], "l": [[1, 2], [], None], "k": [{"a": 0.0}, {"a": -0.0}, None],
-    "g": [[0.0], [-0.0, None], [], None], "y": [b"", b"a", b"\xff", None],
-}  # fmt: skip
+    "v": [timedelta(0), timedelta(days=1), timedelta(days=-1), None],
+    "o": [time(0), time(2, 30), None],
+    "x": [Decimal("1.50"), Decimal("-9999999999.99"), Decimal(0), None],
+    "c": ["b", "a", "", None],
+    "e": ["low", "high", None],
+    "l": [[1, 2], [], None],
+    "k": [{"a": 0.0}, {"a": -0.0}, None],
+    "g": [[0.0], [-0.0, None], [], None],
+    "y": [b"", b"a", b"\xff", None],
+}
 NAMES = {**{name: pl.col(name) for name in SCHEMA}, "pl": pl, "cs": cs, "timedelta": timedelta}
 
 
@@ -276,13 +300,25 @@ def distinct():
         for row in range(size):
             at = {name: place[row] for name, place in places.items()}
             values = {
-                **dict.fromkeys("i", at["i"] * 3 - 7), "n": at["n"] - 4, "u": at["u"],
-                "f": (at["f"] - 4) * 1.7 + 0.3, "h": at["h"] * 0.5 - 1.25, "b": rng.choice([True, False]),
-                "s": "abcdefghijk"[at["s"]], "d": date(2000 + at["d"], 1 + at["d"], 3),
-                "w": datetime(2001, 1, 1 + at["w"]), "v": timedelta(minutes=at["v"]), "o": time(at["o"]),
-                "x": Decimal(at["x"]) / 4 - 1, "c": "zyxwvutsrqp"[at["c"]], "e": ["low", "high"][at["e"] % 2],
-                "l": [at["l"], 1], "k": {"a": at["k"] + 0.5}, "g": [at["g"] + 0.5], "y": bytes([at["y"]]),
-            }  # fmt: skip
+                **dict.fromkeys("i", at["i"] * 3 - 7),
+                "n": at["n"] - 4,
+                "u": at["u"],
+                "f": (at["f"] - 4) * 1.7 + 0.3,
+                "h": at["h"] * 0.5 - 1.25,
+                "b": rng.choice([True, False]),
+                "s": "abcdefghijk"[at["s"]],
+                "d": date(2000 + at["d"], 1 + at["d"], 3),
+                "w": datetime(2001, 1, 1 + at["w"]),
+                "v": timedelta(minutes=at["v"]),
+                "o": time(at["o"]),
+                "x": Decimal(at["x"]) / 4 - 1,
+                "c": "zyxwvutsrqp"[at["c"]],
+                "e": ["low", "high"][at["e"] % 2],
+                "l": [at["l"], 1],
+                "k": {"a": at["k"] + 0.5},
+                "g": [at["g"] + 0.5],
+                "y": bytes([at["y"]]),
+            }
             rows.append({name: None if at[name] == size else value for name, value in values.items()} | {"p": person})
     return pl.DataFrame(rows, schema=SCHEMA)
 

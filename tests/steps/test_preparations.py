@@ -34,18 +34,22 @@ def visits() -> pl.DataFrame:
     rows = range(n)
     return pl.DataFrame(
         {
-            U: [i * 7 % 60 for i in rows], "ward": [WARDS[i * 5 % 4] for i in rows],
-            "age": [i * 11 % 90 for i in rows], "qty": [i % 13 for i in rows],
-            "cost": [(i * 37 % 1000) / 8 for i in rows], "code": [str(i % 30) for i in rows],
+            U: [i * 7 % 60 for i in rows],
+            "ward": [WARDS[i * 5 % 4] for i in rows],
+            "age": [i * 11 % 90 for i in rows],
+            "qty": [i % 13 for i in rows],
+            "cost": [(i * 37 % 1000) / 8 for i in rows],
+            "code": [str(i % 30) for i in rows],
             "day": [dt.date(2024, 1, 1) + dt.timedelta(i % 300) for i in rows],
             "time": [dt.datetime(2024, 1, 1) + dt.timedelta(hours=i * 13 % 5000, minutes=i) for i in rows],
             "ok": [i % 3 == 0 for i in rows],
             "diagnosis": [None if i % 4 == 0 else "flu" if i % 2 else "cold" for i in rows],
-            "tags": [["a", "b"][: i % 3] for i in rows], "scores": [[float(i), 1.5, -2.0] for i in rows],
+            "tags": [["a", "b"][: i % 3] for i in rows],
+            "scores": [[float(i), 1.5, -2.0] for i in rows],
             "at": [{"zip": i % 9, "street": f"s{i}"} for i in rows],
         },
         schema_overrides={"scores": pl.List(pl.Float64)},
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")

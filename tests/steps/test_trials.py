@@ -7,14 +7,35 @@ from dp_polars._steps import nodes, trials
 from dp_polars._steps import trials as categoricals
 
 TYPES = [
-    pl.Int8(), pl.UInt64(), pl.Int128(), pl.Float32(), pl.Boolean(), pl.String(), pl.Binary(), pl.Date(), pl.Time(),
-    pl.Datetime("ms"), pl.Datetime("us", "America/Sao_Paulo"), pl.Datetime("ns", "UTC"), pl.Duration("us"),
-    pl.Decimal(4, 2), pl.Decimal(38, 38), pl.Categorical(), pl.Enum(["low", "high"]), pl.Enum([]), pl.Null(),
-    pl.Object(), pl.List(pl.Int64), pl.List(pl.List(pl.Datetime("ns"))), pl.Array(pl.Float64, 2),
-    pl.Array(pl.Date, (2, 3)), pl.Array(pl.Int8, 0),
+    pl.Int8(),
+    pl.UInt64(),
+    pl.Int128(),
+    pl.Float32(),
+    pl.Boolean(),
+    pl.String(),
+    pl.Binary(),
+    pl.Date(),
+    pl.Time(),
+    pl.Datetime("ms"),
+    pl.Datetime("us", "America/Sao_Paulo"),
+    pl.Datetime("ns", "UTC"),
+    pl.Duration("us"),
+    pl.Decimal(4, 2),
+    pl.Decimal(38, 38),
+    pl.Categorical(),
+    pl.Enum(["low", "high"]),
+    pl.Enum([]),
+    pl.Null(),
+    pl.Object(),
+    pl.List(pl.Int64),
+    pl.List(pl.List(pl.Datetime("ns"))),
+    pl.Array(pl.Float64, 2),
+    pl.Array(pl.Date, (2, 3)),
+    pl.Array(pl.Int8, 0),
     pl.Struct({"kind": pl.Enum(["a"]), "at": pl.Datetime("us", "UTC"), "cost": pl.Decimal(9, 2)}),
-    pl.Struct({"": pl.Int8}), pl.Struct({}),
-]  # fmt: skip
+    pl.Struct({"": pl.Int8}),
+    pl.Struct({}),
+]
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
