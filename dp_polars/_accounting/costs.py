@@ -32,23 +32,13 @@ MechanismKind: TypeAlias = Literal["choice", "threshold", "number", "keys"]
 
 @dataclass(frozen=True)
 class Curve:
-    """The rho of a draw.
+    """The rho of a draw."""
 
-    Parameters
-    ----------
-    rho
-        The pure loss x of a draw -> its rho, rounded up: at most x and `square`·x², and rho/x grows with x.
-    square
-        See above. A good one saves time.
-    is_convex
-        Whether rho is convex.
-    is_pure
-        Whether there is a pure loss. Gaussian noise has none: its x is the sensitivity over the standard deviation.
-    """
-
+    # The pure loss x of a draw -> its rho, rounded up: at most x and `square`·x², and rho/x grows with x.
     rho: Callable[[Fraction], Fraction]
-    square: Fraction = HALF
+    square: Fraction = HALF  # a good one saves time
     is_convex: bool = True
+    # Whether there is a pure loss. Gaussian noise has none: its x is the sensitivity over the standard deviation.
     is_pure: bool = True
 
 

@@ -222,27 +222,14 @@ class RowsOf(NamedTuple):
 
 
 class StoredQuestion(NamedTuple):
-    """What was asked.
+    """What was asked."""
 
-    Parameters
-    ----------
-    dataset
-        The name of the data set.
-    words
-        The outputs, for people.
-    loss
-        What a release costs one person, for people.
-    source
-        The mark of where the rows lie: see `Engine.mark`. It finds nothing, and is only compared.
-    text
-        All that decides the law of the answer: two questions with one text are the same.
-    """
-
-    dataset: str
-    words: str
-    loss: str
+    dataset: str  # The name of the data set
+    words: str  # The outputs, for people
+    loss: str  # What a release costs one person, for people
+    # The mark of where the rows lie: see `Engine.mark`. It finds nothing, and is only compared.
     source: str
-    text: str
+    text: str  # All that decides the law of the answer: two questions with one text are the same
 
 
 class StoredAnswer(NamedTuple):

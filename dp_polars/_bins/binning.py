@@ -450,25 +450,16 @@ def _is_missing(column: pl.Series) -> pl.Series:
 
 @dataclass(frozen=True)
 class Clamping(RowWeight):
-    """Values clipped to public bounds, in whole units of a public step: the nearest one, ties to even.
+    """Values clipped to public bounds, in whole units of a public step: the nearest one, ties to even."""
 
-    Parameters
-    ----------
-    lower, upper, step
-        Exact. The bounds are whole multiples of the step.
-    doubled
-        Whether the weight is the distance from the middle of the bounds, in halves of a step.
-    column
-        Which of the columns that the query reads holds the values. Null and NaN are 0.
-    ends_of_person
-        Exact: what `of_person` is, in multiples of the step. None: as for every row weight.
-    """
-
+    # Exact. The bounds are whole multiples of the step.
     lower: Fraction
     upper: Fraction
     step: Fraction
-    doubled: bool = False
+    doubled: bool = False  # Whether the weight is the distance from the middle of the bounds, in halves of a step
+    # Which of the columns that the query reads holds the values. Null and NaN are 0.
     column: int = 0
+    # Exact: what `of_person` is, in multiples of the step. None: as for every row weight.
     ends_of_person: tuple[Fraction, Fraction] | None = None
 
     @property

@@ -57,15 +57,9 @@ _NOTHING = TablePlan((), (), ())
 
 @dataclass(frozen=True)
 class CubeWork(Work):
-    """The work of a cube: one histogram of all combinations that have rows, from which those that are drawn follow.
+    """The work of a cube: one histogram of all combinations that have rows, from which those that are drawn follow."""
 
-    Parameters
-    ----------
-    plan
-        What is drawn, and for which tables.
-    """
-
-    plan: TablePlan = _NOTHING
+    plan: TablePlan = _NOTHING  # What is drawn, and for which tables
 
     def assemble(self, histograms: Sequence[Histogram]) -> pl.DataFrame:
         """Draw once for each cell of each histogram: in one column, one after the other."""
@@ -149,19 +143,10 @@ def _together(sizes: Axes, tables: Sequence[Axes]) -> list[Axes]:
 
 @dataclass(frozen=True)
 class CubeRequest(Request):
-    """A count in each combination, or the tables over some of the dimensions; each output is one histogram.
+    """A count in each combination, or the tables over some of the dimensions; each output is one histogram."""
 
-    Parameters
-    ----------
-    sizes
-        How many values each dimension has.
-    tables
-        The positions of the dimensions of each table that is wanted. None: one table, of all of them, as it is drawn.
-    drawn
-        Those of each output.
-    """
-
-    sizes: tuple[int, ...] = ()
+    sizes: tuple[int, ...] = ()  # How many values each dimension has
+    # The positions of the dimensions of each table that is wanted. None: one table, of all of them, as it is drawn.
     tables: tuple[tuple[int, ...], ...] = ()
     drawn: tuple[tuple[int, ...], ...] = ()
 

@@ -37,36 +37,22 @@ _SLACK = 2.0**-40
 
 @dataclass(frozen=True)
 class CountRuns:
-    """Candidates in their order, by runs of one count; flat, group after group.
+    """Candidates in their order, by runs of one count; flat, group after group."""
 
-    Parameters
-    ----------
-    counts, multiplicities
-        Shape (n,): the count, at most 2**62, and how many candidates in a row have it, at least 1.
-    sizes
-        Shape (g,): runs of each group.
-    """
-
+    # Shape (n,): the count, at most 2**62, and how many candidates in a row have it, at least 1.
     counts: Ints
     multiplicities: Ints
-    sizes: Ints
+    sizes: Ints  # Shape (g,): runs of each group
 
 
 @dataclass(frozen=True)
 class Reached:
-    """What reached the threshold first in each group; shape (g,) each.
+    """What reached the threshold first in each group; shape (g,) each."""
 
-    Parameters
-    ----------
-    runs, places
-        The position in the flat runs, and which candidate of the run it is, from 0; −1 and 0 where none did.
-    leads
-        How many whole units it was above, at most LARGEST_LEAD; −1 where none reached it.
-    """
-
+    # The position in the flat runs, and which candidate of the run it is, from 0; −1 and 0 where none did.
     runs: Ints
     places: Ints
-    leads: Ints
+    leads: Ints  # How many whole units it was above, at most LARGEST_LEAD; −1 where none reached it
 
 
 @dataclass(frozen=True)

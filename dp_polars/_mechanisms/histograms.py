@@ -169,23 +169,14 @@ def gap_dtype(rows: int, unit: int) -> type[np.signedinteger]:
 
 @dataclass(frozen=True)
 class Runs:
-    """A sparse histogram: the occupied codes of each group, ascending.
+    """A sparse histogram: the occupied codes of each group, ascending."""
 
-    Parameters
-    ----------
-    codes, below, upto
-        Shape (n,): the code, the group's rows strictly below it, and at or below it.
-    sizes
-        Shape (g,): occupied codes of each group (may be 0).
-    totals
-        Shape (g,): rows of each group.
-    """
-
+    # Shape (n,): the code, the group's rows strictly below it, and at or below it.
     codes: Ints
     below: Ints
     upto: Ints
-    sizes: Ints
-    totals: Ints
+    sizes: Ints  # Shape (g,): occupied codes of each group (may be 0)
+    totals: Ints  # Shape (g,): rows of each group
 
     @classmethod
     def of_counts(cls, codes: Ints, counts: Ints, sizes: Ints) -> Runs:

@@ -132,25 +132,15 @@ def below(law: Law, n: int, bits: int) -> arb:
 
 @dataclass(frozen=True)
 class NoiseTable:
-    """What 64 bits of U say about a draw.
-
-    Parameters
-    ----------
-    law
-        The law.
-    first
-        P(X < first) is below 2**-64, like P(X > −first).
-    thresholds
-        Shape (m,), ascending: ⌊2**64·P(X < first + i)⌋. A word above it means X >= first + i, one below it X < first +
-        i, and one that equals it leaves that open. The first one is 0 and the last one 2**64 − 1.
-    guide
-        Shape (2**16,): the draw for each value of the first 16 bits; the smallest number of the type where these do not
-        decide.
-    """
+    """What 64 bits of U say about a draw."""
 
     law: Law
-    first: int
+    first: int  # P(X < first) is below 2**-64, like P(X > −first)
+    # Shape (m,), ascending: ⌊2**64·P(X < first + i)⌋. A word above it means X >= first + i, one below it X < first + i,
+    # and one that equals it leaves that open. The first one is 0 and the last one 2**64 − 1.
     thresholds: NDArray[np.uint64]
+    # Shape (2**16,): the draw for each value of the first 16 bits; the smallest number of the type where these do not
+    # decide.
     guide: NDArray[Any]
 
     @classmethod

@@ -43,17 +43,10 @@ _LARGEST_EXPONENT = 2.0**1023
 
 @dataclass(frozen=True)
 class Leaders:
-    """The winner of each group, shape (g,) each.
+    """The winner of each group, shape (g,) each."""
 
-    Parameters
-    ----------
-    blocks
-        Positions in the flat blocks.
-    leads
-        How many whole units the winner was ahead of the next candidate, at most LARGEST_LEAD; −1 if there was no other.
-    """
-
-    blocks: Ints
+    blocks: Ints  # Positions in the flat blocks
+    # How many whole units the winner was ahead of the next candidate, at most LARGEST_LEAD; −1 if there was no other.
     leads: Ints
 
 

@@ -48,20 +48,13 @@ _ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of each group that have rows, ascending.
+    """The cells of each group that have rows, ascending."""
 
-    Parameters
-    ----------
-    codes, bits, counts
-        Shape (n,): the first pair, log2 of the number of pairs, and the number of rows, at least 1.
-    sizes
-        Shape (g,): cells of each group (may be 0).
-    """
-
+    # Shape (n,): the first pair, log2 of the number of pairs, and the number of rows, at least 1.
     codes: Ints
     bits: Bits
     counts: Ints
-    sizes: Ints
+    sizes: Ints  # Shape (g,): cells of each group (may be 0)
 
     @classmethod
     def of_values(cls, values: Ints, counts: Ints, sizes: Ints, bits: int) -> Cells:
@@ -150,23 +143,16 @@ def _joined(parts: list[Cells]) -> Cells:
 
 @dataclass(frozen=True)
 class _Window:
-    """Cells of many groups, flat.
+    """Cells of many groups, flat."""
 
-    Parameters
-    ----------
-    codes, bits, counts
-        As of `Cells`.
-    ranks, group
-        Shape (n,): the rank of the first row among the rows of all groups, and the group of the cell.
-    low, high
-        Shape (n,): the ranks that are wanted in that group.
-    """
-
+    # As of `Cells`.
     codes: Ints
     bits: Bits
     counts: Ints
+    # Shape (n,): the rank of the first row among the rows of all groups, and the group of the cell.
     ranks: Ints
     group: Ints
+    # Shape (n,): the ranks that are wanted in that group.
     low: Ints
     high: Ints
 
@@ -354,24 +340,12 @@ def rows_off(root: Node, size: int, rate: Fraction, law: RacingLaw, beta: float)
 
 @dataclass(frozen=True)
 class TreeDraw:
-    """How to draw lists of quantiles.
-
-    Parameters
-    ----------
-    root
-        The tree.
-    size
-        Number of values.
-    bits
-        Bits of a second digit.
-    rate
-        λ of a score whose range is 1: a node whose range is R draws at rate/R.
-    """
+    """How to draw lists of quantiles."""
 
     root: Node
-    size: int
-    bits: int
-    rate: Fraction
+    size: int  # Number of values
+    bits: int  # Bits of a second digit
+    rate: Fraction  # λ of a score whose range is 1: a node whose range is R draws at rate/R
     law: RacingLaw
     words: Callable[[], WordSource] = system_words
 

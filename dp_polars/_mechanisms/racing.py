@@ -41,23 +41,15 @@ class RacingLaw:
 
     The log-density of −log g(W) must not fall faster than a slope of 1. So a choice at the rate ε/R is ε-DP, with its
     lead as well (`docs/proofs/leads.md`).
-
-    Parameters
-    ----------
-    values
-        g in float64, shape (n,): ascending, from 1 − exp(−w) up to w, off by at most 8 units in the last place; g(0) is
-        0. An infinite wait is allowed.
-    exact_value
-        g in interval arithmetic.
-    odds
-        The number of candidates -> c, so that an error of t or more has a probability of at most c·exp(−rate·t).
-    is_uniform
-        Whether g(W) = V. That saves the logarithm of V.
     """
 
+    # g in float64, shape (n,): ascending, from 1 − exp(−w) up to w, off by at most 8 units in the last place; g(0) is
+    # 0. An infinite wait is allowed.
     values: Callable[[Floats], Floats]
-    exact_value: Callable[[arb], arb]
+    exact_value: Callable[[arb], arb]  # g in interval arithmetic
+    # The number of candidates -> c, so that an error of t or more has a probability of at most c·exp(−rate·t).
     odds: Callable[[int], float]
+    # Whether g(W) = V. That saves the logarithm of V.
     is_uniform: bool = False
 
     def log_odds(self, k: int, beta: float) -> float:
@@ -296,28 +288,18 @@ class Gaps(Protocol):
 
 @dataclass(frozen=True)
 class Blocks:
-    """The score blocks of many groups, flat: group i owns the blocks from `starts[i]` up to the next start.
+    """The score blocks of many groups, flat: group i owns the blocks from `starts[i]` up to the next start."""
 
-    Parameters
-    ----------
-    gaps
-        Shape (n,): integers, or floats that are off by at most 2**-48 of themselves (those that were rounded once are
-        off by 2**-53) and by 2**-46/rate in addition; zero for at least one block of each group.
-    starts
-        Shape (g,), strictly ascending: no group is empty.
-    exact
-        Group -> its blocks in exact numbers, in their order, and after them those left out. Called only for races that
-        floats can't decide.
-    multiplicities
-        Shape (n,): how many candidates share the score; a block of none never wins. None: one each.
-    left_out
-        Shape (g,): how many candidates have no block here because their gap is FAR/rate or more. None: none.
-    """
-
+    # Shape (n,): integers, or floats that are off by at most 2**-48 of themselves (those that were rounded once are off
+    # by 2**-53) and by 2**-46/rate in addition; zero for at least one block of each group.
     gaps: Gaps
-    starts: Ints
+    starts: Ints  # Shape (g,), strictly ascending: no group is empty
+    # Group -> its blocks in exact numbers, in their order, and after them those left out. Called only for races that
+    # floats can't decide.
     exact: Callable[[int], ExactBlocks]
+    # Shape (n,): how many candidates share the score; a block of none never wins. None: one each.
     multiplicities: SignedInts | None = None
+    # Shape (g,): how many candidates have no block here because their gap is FAR/rate or more. None: none.
     left_out: Ints | None = None
 
     def sizes(self) -> Ints:

@@ -314,21 +314,11 @@ def shares_of_loss(sizes: Axes, weights: dict[Axes, float], precision: dict[Axes
 
 @dataclass(frozen=True)
 class TablePlan:
-    """What is drawn for which tables; everything here is public.
+    """What is drawn for which tables; everything here is public."""
 
-    Parameters
-    ----------
-    sizes
-        How many values each dimension has.
-    tables
-        The dimensions of each wanted table, ascending.
-    noises
-        The dimensions of each histogram, and what is added to its counts.
-    """
-
-    sizes: Axes
-    tables: tuple[Axes, ...]
-    noises: tuple[tuple[Axes, Noise], ...]
+    sizes: Axes  # How many values each dimension has
+    tables: tuple[Axes, ...]  # The dimensions of each wanted table, ascending
+    noises: tuple[tuple[Axes, Noise], ...]  # The dimensions of each histogram, and what is added to its counts
 
     def shape(self, axes: Axes) -> Axes:
         return tuple(self.sizes[axis] for axis in axes)

@@ -362,25 +362,14 @@ _SMALLEST, _LARGEST = 2.0**-900, 2.0**900
 
 @dataclass(frozen=True)
 class OwnSensitivities:
-    """The rows that may win, group after group; no group is empty.
+    """The rows that may win, group after group; no group is empty."""
 
-    Parameters
-    ----------
-    scores, sensitivities
-        Shape (n,): all finite; the sensitivities above 0.
-    counts
-        Shape (g,): rows of each group, from 1 to MOST_ROWS.
-    unit
-        The unit of the sensitivities in that of the scores.
-    lowest
-        Whether the lowest score is the best.
-    """
-
+    # Shape (n,): all finite; the sensitivities above 0.
     scores: Exact
     sensitivities: Exact
-    counts: Ints
-    unit: Fraction
-    lowest: bool
+    counts: Ints  # Shape (g,): rows of each group, from 1 to MOST_ROWS
+    unit: Fraction  # The unit of the sensitivities in that of the scores
+    lowest: bool  # Whether the lowest score is the best
 
     def best(self, rate: Fraction, law: RacingLaw, words: WordSource) -> Ints:
         """Return the row that wins, for each group: a position among all rows."""

@@ -36,28 +36,16 @@ class Ranking:
     """All candidates of some groups in *levels* of one count, the highest first; equal ones in no order that matters.
 
     The *place* of a candidate is its position in this order, from 0. Those without rows are the last level of a group.
-
-    Parameters
-    ----------
-    histogram
-        The histogram that is ranked, without zeros.
-    ranked
-        Shape (n,): the occupied codes, by group and place.
-    size
-        Number of candidates.
-    counts, multiplicities, above
-        Shape (l,): the count of each level, how many candidates have it, and how many of the group have more.
-    levels
-        Shape (g,): levels of each group.
     """
 
-    histogram: Histogram
-    ranked: Ints
-    size: int
+    histogram: Histogram  # The histogram that is ranked, without zeros
+    ranked: Ints  # Shape (n,): the occupied codes, by group and place
+    size: int  # Number of candidates
+    # Shape (l,): the count of each level, how many candidates have it, and how many of the group have more.
     counts: Ints
     multiplicities: Ints
     above: Ints
-    levels: Ints
+    levels: Ints  # Shape (g,): levels of each group
 
     @classmethod
     def of(cls, histogram: Histogram, size: int) -> Ranking:
@@ -188,26 +176,15 @@ _LOG_SLACK = 2.0**-46
 
 @dataclass(frozen=True)
 class _Steps:
-    """The blocks of some groups: in each group the block of error 0 first, then its steps by error.
-
-    Parameters
-    ----------
-    ranks, levels
-        Shape (n,): the rank t from 0, and the level of its count among those of the ranking; −1 for error 0.
-    errors
-        Shape (n,).
-    sizes
-        Shape (g,): blocks of each group.
-    top
-        Shape (g, k): the counts c_j.
-    """
+    """The blocks of some groups: in each group the block of error 0 first, then its steps by error."""
 
     ranking: Ranking
+    # Shape (n,): the rank t from 0, and the level of its count among those of the ranking; −1 for error 0.
     ranks: Ints
     levels: Ints
-    errors: Ints
-    sizes: Ints
-    top: Ints
+    errors: Ints  # Shape (n,)
+    sizes: Ints  # Shape (g,): blocks of each group
+    top: Ints  # Shape (g, k): the counts c_j
 
     @classmethod
     def of(cls, ranking: Ranking, k: int) -> _Steps:

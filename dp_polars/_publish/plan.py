@@ -223,54 +223,29 @@ _OF_ENDS = ("mean", "sum", "var", "std")
 
 @dataclass(frozen=True)
 class Plan:
-    """What was picked.
+    """What was picked."""
 
-    Parameters
-    ----------
-    schema
-        The types of the columns of the file, and of `months`.
-    file
-        Its path; None: rows are synthetic.
-    unit
-        The column that tells people apart; None: every row is another person; ...: nobody has said so yet.
-    keys, values
-        What was typed for the columns that groups are made by, and for those that are asked about: public values.
-    questions
-        What is asked, each with its part of the promise, or with how far off it may be.
-    by_error
-        Whether it is the latter.
-    epsilon, delta
-        What all answers together promise.
-    max_groups, max_rows_per_group
-        How much of one person counts.
-    rows
-        A public number of rows that the groups which matter have.
-    months
-        Columns that are the month of another one.
-    more
-        What was typed for `MORE`, by its kind and the column.
-    apart
-        Whether each column that groups are made by has a table of its own.
-    engine
-        What runs the code: "polars" or "duckdb".
-    """
-
-    schema: pl.Schema
-    file: str | None = None
+    schema: pl.Schema  # The types of the columns of the file, and of `months`
+    file: str | None = None  # Its path; None: rows are synthetic
+    # The column that tells people apart; None: every row is another person; ...: nobody has said so yet.
     unit: str | EllipsisType | None = None
+    # What was typed for the columns that groups are made by, and for those that are asked about: public values.
     keys: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
+    # What is asked, each with its part of the promise, or with how far off it may be.
     questions: Mapping[Question, object] = field(default_factory=dict)
-    by_error: bool = False
+    by_error: bool = False  # Whether it is the latter
+    # What all answers together promise.
     epsilon: float = 1
     delta: float = 1e-6
+    # How much of one person counts.
     max_groups: int = 1
     max_rows_per_group: int = 1
-    rows: int = 200
-    months: Mapping[str, str] = field(default_factory=dict)
-    more: Mapping[str, str] = field(default_factory=dict)
-    apart: bool = False
-    engine: str = "polars"
+    rows: int = 200  # A public number of rows that the groups which matter have
+    months: Mapping[str, str] = field(default_factory=dict)  # Columns that are the month of another one
+    more: Mapping[str, str] = field(default_factory=dict)  # What was typed for `MORE`, by its kind and the column
+    apart: bool = False  # Whether each column that groups are made by has a table of its own
+    engine: str = "polars"  # What runs the code: "polars" or "duckdb"
 
     def tables(self) -> dict[str, dict[str, str]]:
         """Return what groups are made by in each table, by its name."""

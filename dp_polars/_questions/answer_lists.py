@@ -52,14 +52,9 @@ class QuantileList(ListQuery):
     The claim's draws are the levels of the tree (`_mechanisms/quantile_trees.py`). A row is in one part of each level,
     and moves the score of its draw by R of that draw at most. Such a draw has the rate λ/R, λ being the claim's: so a
     level costs one row what a draw costs whose range is 1, and the claim's range is 1, or 2 under "replace_one".
-
-    Parameters
-    ----------
-    alphas
-        Strictly ascending, between 0 and 1.
     """
 
-    alphas: tuple[Fraction, ...]
+    alphas: tuple[Fraction, ...]  # Strictly ascending, between 0 and 1
     candidates: Ordered
     claim: Claim
 

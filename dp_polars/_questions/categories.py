@@ -151,14 +151,9 @@ class QuantileWithInterval(Quantile):
 
     What is released is the smallest and the largest of the three codes, and the answer as it was drawn: if the ends
     hold q, these hold it too, and the answer lies between them.
-
-    Parameters
-    ----------
-    probability
-        That the ends hold the true quantile: above 1/2 and below 1.
     """
 
-    probability: Fraction
+    probability: Fraction  # That the ends hold the true quantile: above 1/2 and below 1
 
     @property
     def has_interval(self) -> bool:

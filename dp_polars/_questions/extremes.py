@@ -38,22 +38,14 @@ _INTEGERS = [pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt
 
 @dataclass(frozen=True)
 class ArgMax(Query):
-    """The row with the highest (or lowest) score, by scores of the caller's own.
+    """The row with the highest (or lowest) score, by scores of the caller's own."""
 
-    Parameters
-    ----------
-    claim, lowest
-        Its claim, and whether the lowest score is the best.
-    lead_step
-        The unit of the lead. None: the last digit of the scores' type.
-    of_floats
-        Whether `lead_step` was given as a float or a Fraction: then leads are floats.
-    """
-
+    # Its claim, and whether the lowest score is the best.
     claim: Claim
     lowest: bool = False
+    # The unit of the lead. None: the last digit of the scores' type.
     lead_step: Fraction | None = None
-    of_floats: bool = False
+    of_floats: bool = False  # Whether `lead_step` was given as a float or a Fraction: then leads are floats
 
     @property
     def fixed_type(self) -> pl.DataType | None:

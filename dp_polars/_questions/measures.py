@@ -388,18 +388,12 @@ def with_loss_for(query: QueryT, within: Within, *columns: pl.DataType) -> Query
 
 @dataclass(frozen=True)
 class Clipped(Total):
-    """A number of values that are clipped to public bounds and rounded to a public step.
+    """A number of values that are clipped to public bounds and rounded to a public step."""
 
-    Parameters
-    ----------
-    lower, upper
-        Exact.
-    step
-        Exact. None: the last digit of the column's type, or what `step_by_default` says.
-    """
-
+    # Exact.
     lower: Fraction
     upper: Fraction
+    # Exact. None: the last digit of the column's type, or what `step_by_default` says.
     step: Fraction | None
 
     @property
@@ -559,13 +553,9 @@ class SumOfPeople(Sum):
     max(│lo│, │hi│), whatever rows they have: by their total, for a person without a value adds 0. Under "replace_one"
     and in one group, the change is the difference of two numbers from {0} ∪ [lo, hi]. So all of it is as for a row of a
     `Sum` from lo to hi.
-
-    Parameters
-    ----------
-    lowest, highest
-        Exact: lo and hi. They are whole multiples of the step.
     """
 
+    # Exact: lo and hi. They are whole multiples of the step.
     lowest: Fraction
     highest: Fraction
 

@@ -369,23 +369,12 @@ def _as_other(claim: Claim, unit: Unit) -> str:
 
 
 class Mistakes(NamedTuple):
-    """How wrong the list of each group is, compared with the best one; each field has the shape (g,).
+    """How wrong the list of each group is, compared with the best one; each field has the shape (g,)."""
 
-    Parameters
-    ----------
-    right
-        Whether the whole list is as good as the best one.
-    wrong
-        How far off it is, in `ListQuery.distance_unit`: on average over the list, say.
-    worst
-        How far off its worst answer is, in the same unit.
-    ranks
-        How many rows or people it is off, where `wrong` is about something else. None: there is no such number.
-    """
-
-    right: NDArray[np.bool_]
-    wrong: NDArray[np.float64]
-    worst: NDArray[np.float64]
+    right: NDArray[np.bool_]  # Whether the whole list is as good as the best one
+    wrong: NDArray[np.float64]  # How far off it is, in `ListQuery.distance_unit`: on average over the list, say
+    worst: NDArray[np.float64]  # How far off its worst answer is, in the same unit
+    # How many rows or people it is off, where `wrong` is about something else. None: there is no such number.
     ranks: NDArray[np.float64] | None = None
 
 
@@ -441,24 +430,12 @@ COUNT = "count"
 
 @dataclass(frozen=True)
 class KeysThatAreThere(Asked):
-    """The keys in some columns that enough people have: combinations of values, none of them null.
+    """The keys in some columns that enough people have: combinations of values, none of them null."""
 
-    Parameters
-    ----------
-    columns
-        Names of the key columns.
-    claim
-        By "partition_selection" or "discrete_gaussian_threshold", of all keys together.
-    keys_per_person
-        For how many keys one person counts, at most.
-    counts
-        Whether the noisy numbers of people come along.
-    """
-
-    columns: tuple[str, ...]
-    claim: Claim
-    keys_per_person: int
-    counts: bool = False
+    columns: tuple[str, ...]  # Names of the key columns
+    claim: Claim  # By "partition_selection" or "discrete_gaussian_threshold", of all keys together
+    keys_per_person: int  # For how many keys one person counts, at most
+    counts: bool = False  # Whether the noisy numbers of people come along
 
     @classmethod
     def of(

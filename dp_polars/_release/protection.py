@@ -40,20 +40,12 @@ _PAIRS_PER_ROW = 4
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that counts of one person's rows in one output; None: all of them.
+    """The most that counts of one person's rows in one output; None: all of them."""
 
-    Parameters
-    ----------
-    rows
-        Rows in all. Not for counts of people.
-    groups
-        Groups in all.
-    rows_per_group
-        Rows in each group. Not for counts of people.
-    """
-
+    # Rows in all. Not for counts of people.
     rows: int | None = None
-    groups: int | None = None
+    groups: int | None = None  # Groups in all
+    # Rows in each group. Not for counts of people.
     rows_per_group: int | None = None
 
     @property
@@ -88,37 +80,23 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class BoundedRows:
-    """What one spec keeps of people's rows.
-
-    Parameters
-    ----------
-    limits
-        The bounds.
-    evidence
-        Shape (n,): the rows that say something. None: all of them.
-    codes
-        Shape (n,), where people count: rows of a person with the same group and code are one. None: rows count.
-    """
+    """What one spec keeps of people's rows."""
 
     limits: Limits
+    # Shape (n,): the rows that say something. None: all of them.
     evidence: Marks | None = None
+    # Shape (n,), where people count: rows of a person with the same group and code are one. None: rows count.
     codes: NDArray[np.integer] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Stays:
-    """What stays for a spec.
+    """What stays for a spec."""
 
-    Parameters
-    ----------
-    rows
-        Ascending places of the rows that stay; where people count, of one row for each group and code of a person.
-    whose
-        Shape (n,), where people count: a number below n for the person, the group and the code of each row that is
-        evidence; -1 for other rows.
-    """
-
+    # Ascending places of the rows that stay; where people count, of one row for each group and code of a person.
     rows: Ints
+    # Shape (n,), where people count: a number below n for the person, the group and the code of each row that is
+    # evidence; -1 for other rows.
     whose: Ints | None = None
 
 
@@ -317,17 +295,10 @@ _BOUNDS = ("max_rows", "max_groups", "max_rows_per_group")
 
 @dataclass(frozen=True)
 class Protection:
-    """Who a person is, and how much of a person's data may count.
+    """Who a person is, and how much of a person's data may count."""
 
-    Parameters
-    ----------
-    unit
-        The columns whose values together tell people apart; None: every row is another person.
-    max_rows, max_groups, max_rows_per_group
-        How much of one person counts in one output: rows in all, groups, and rows in each group. None: not bounded.
-    """
-
-    unit: PrivacyUnit | None
+    unit: PrivacyUnit | None  # The columns whose values together tell people apart; None: every row is another person
+    # How much of one person counts in one output: rows in all, groups, and rows in each group. None: not bounded.
     max_rows: int | None
     max_groups: int | None
     max_rows_per_group: int | None

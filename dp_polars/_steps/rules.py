@@ -234,27 +234,13 @@ def casts_nested(step: ExprNode) -> bool:
 
 @dataclass(frozen=True)
 class Rule:
-    """A reason to refuse a step, and the way out.
+    """A reason to refuse a step, and the way out."""
 
-    Attributes
-    ----------
-    steps
-        The names of the steps that it is about; none: all.
-    why
-        What the step does, said after its name, and what follows from it.
-    instead
-        What to write.
-    where
-        Which of these steps are refused.
-    condition
-        The same in words, for the documentation.
-    """
-
-    steps: frozenset[str]
-    why: str
-    instead: str
-    where: Callable[[ExprNode], bool] = always
-    condition: str = ""
+    steps: frozenset[str]  # The names of the steps that it is about; none: all
+    why: str  # What the step does, said after its name, and what follows from it
+    instead: str  # What to write
+    where: Callable[[ExprNode], bool] = always  # Which of these steps are refused
+    condition: str = ""  # The same in words, for the documentation
 
     def refuses(self, step: ExprNode) -> bool:
         return (not self.steps or step.name in self.steps) and self.where(step)

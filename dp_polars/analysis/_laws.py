@@ -44,21 +44,11 @@ _UNDERFLOW = 746.0
 
 @dataclass(frozen=True)
 class ScoreBlocks:
-    """Candidates with one score each, merged: the best block first.
+    """Candidates with one score each, merged: the best block first."""
 
-    Parameters
-    ----------
-    gaps
-        Shape (n,), float64, ascending from 0: best score minus score, rounded once.
-    multiplicities
-        Shape (n,): how many candidates share the score.
-    block_of
-        Shape (k,): the block of each candidate.
-    """
-
-    gaps: NDArray[np.float64]
-    multiplicities: NDArray[np.int64]
-    block_of: NDArray[np.int64]
+    gaps: NDArray[np.float64]  # Shape (n,), float64, ascending from 0: best score minus score, rounded once
+    multiplicities: NDArray[np.int64]  # Shape (n,): how many candidates share the score
+    block_of: NDArray[np.int64]  # Shape (k,): the block of each candidate
 
 
 def checked_scores(name: str, scores: ArrayLike) -> Exact:

@@ -56,36 +56,20 @@ class Histograms(NamedTuple):
 
 @dataclass(frozen=True)
 class AnswerBlocks:
-    """All answers of every group, from the lowest to the highest, in blocks that the mechanism can't tell apart.
+    """All answers of every group, from the lowest to the highest, in blocks that the mechanism can't tell apart."""
 
-    Parameters
-    ----------
-    gaps, errors
-        Shape (n,): best score minus score as the mechanism sees it, and how much worse than the best the answer truly
-        is.
-    distances
-        Shape (n,): how far the answers are from the true one, on average, where they lie on a line. None: they don't.
-    multiplicities
-        Shape (n,): answers in the block.
-    sizes
-        Shape (g,): blocks of each group, at least one.
-    answer
-        Block of each group, and position in it, shape (g,) each -> the answers.
-    counted, left_out
-        Shape (g,): rows or people that count, and those that don't: the bounds dropped them, or they have no person.
-    has_truth
-        Shape (g,): whether the group has a true answer.
-    """
-
+    # Shape (n,): best score minus score as the mechanism sees it, and how much worse than the best the answer truly is.
     gaps: NDArray[np.float64]
     errors: NDArray[np.float64]
+    # Shape (n,): how far the answers are from the true one, on average, where they lie on a line. None: they don't.
     distances: NDArray[np.float64] | None
-    multiplicities: Ints
-    sizes: Ints
-    answer: Callable[[Ints, Ints], pl.Series]
+    multiplicities: Ints  # Shape (n,): answers in the block
+    sizes: Ints  # Shape (g,): blocks of each group, at least one
+    answer: Callable[[Ints, Ints], pl.Series]  # Block of each group, and position in it, shape (g,) each -> the answers
+    # Shape (g,): rows or people that count, and those that don't: the bounds dropped them, or they have no person.
     counted: Ints
     left_out: Ints
-    has_truth: NDArray[np.bool_]
+    has_truth: NDArray[np.bool_]  # Shape (g,): whether the group has a true answer
 
     def law(self, rate: Fraction, mechanism: Mechanism) -> pl.DataFrame:
         """Return the law of the answers at a rate, a row per group."""

@@ -318,17 +318,10 @@ def _few_rows(frame: pl.DataFrame, unit: PrivacyUnit, most: int) -> pl.DataFrame
 
 @dataclass(frozen=True)
 class Cut:
-    """One of the specs of `PerPerson.cut`, and what its rows count by.
-
-    Parameters
-    ----------
-    spec
-        The spec.
-    code, weight
-        Its codes and weights, row by row. None: all are 0, or 1.
-    """
+    """One of the specs of `PerPerson.cut`, and what its rows count by."""
 
     spec: HistogramSpec
+    # Its codes and weights, row by row. None: all are 0, or 1.
     code: pl.Expr | None
     weight: pl.Expr | None
 

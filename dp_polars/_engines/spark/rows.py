@@ -159,28 +159,17 @@ def with_codes(rows: DataFrame, values: str, code: str, categories: pl.Series, k
 
 @dataclass(frozen=True)
 class SpecColumns:
-    """A spec and the columns that it reads, which specs share.
+    """A spec and the columns that it reads, which specs share."""
 
-    Parameters
-    ----------
-    number
-        The position of the spec among those of the release.
-    has
-        A column that is null where a row is no evidence. None: every row is evidence. Where codes are not all 0, it
-        holds them.
-    values
-        The type of the values that it holds instead, where these are to be coded when they are counted.
-    units
-        The weight of a row before it is doubled. None: one each.
-    keeps
-        The column that says which rows stay. Tallies that differ in their weights alone share it.
-    """
-
-    number: int
+    number: int  # The position of the spec among those of the release
     spec: HistogramSpec
+    # A column that is null where a row is no evidence, else its code if these are not all 0. None: all are evidence.
     has: str | None
+    # The type of the values that it holds instead, where these are to be coded when they are counted.
     values: DataType | None
+    # The weight of a row before it is doubled. None: one each.
     units: str | None
+    # The column that says which rows stay. Tallies that differ in their weights alone share it.
     keeps: str
 
     @property
