@@ -257,7 +257,7 @@ def _collecting(frame: DataFrame, listed: Groups, work: Work) -> Callable[[], li
     _ = planned.schema  # analysed before the charge, by Spark Connect too: what it refuses is free
 
     def count() -> list[Histogram]:
-        cells = _collected(planned)
+        cells = cast("pl.DataFrame", pl.from_arrow(planned.toArrow()))
         found = []
         for number in range(len(work.specs)):
             part = cells.filter(pl.col("spec") == number)
@@ -266,11 +266,6 @@ def _collecting(frame: DataFrame, listed: Groups, work: Work) -> Callable[[], li
         return found
 
     return count
-
-
-def _collected(counted: DataFrame) -> pl.DataFrame:
-    """Return counts as they come to the driver."""
-    return cast("pl.DataFrame", pl.from_arrow(counted.toArrow()))
 
 
 class _SparkEngine(_OnSpark["DataFrame"]):

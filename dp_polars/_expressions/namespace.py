@@ -49,11 +49,6 @@ def share(ours: Accessor) -> Accessor:
     return ours
 
 
-def ours_of(expr: object) -> object:
-    """Return our answer that the same call of `.dp` asks for, where OpenDP's was returned; else what was given."""
-    return getattr(expr, _OURS, expr)
-
-
 class _Watch(MetaPathFinder):
     """Lets others find OpenDP's module, and registers anew after each time that it runs (reloads, too)."""
 
@@ -338,7 +333,7 @@ def outputs_of(
     TypeError
         If a selector would have to be resolved without data.
     """
-    expr = ours_of(expr)
+    expr = getattr(expr, _OURS, expr)
     named = expr.named if isinstance(expr, PrivateExpr) else None
     if named is None or not isinstance(expr, PrivateExpr) or expr.columns is None:
         yield name, expr

@@ -117,18 +117,16 @@ class Shown:
             return shown
         at = [output.name for output in self.outputs].index(self.presentation.people)
         enough = self._number(at, parts[at]) >= self.presentation.min_people
-        return [part if place == at else [_only(enough, one) for one in part] for place, part in enumerate(shown)]
+        return [
+            part if place == at else [one.zip_with(enough, pl.Series(one.name, [None], one.dtype)) for one in part]
+            for place, part in enumerate(shown)
+        ]
 
     def _number(self, at: int, drawn: Sequence[pl.Series]) -> pl.Series:
         """Return the number of people that counts: what was drawn, or the lower end of its range."""
         output = self.outputs[at]
         columns = output.query.presented(drawn, self.beta if self.presentation.sure else None, *output.types)
         return columns[1 if self.presentation.sure else 0]
-
-
-def _only(shown: pl.Series, column: pl.Series) -> pl.Series:
-    """Return a column that is null where it is not shown."""
-    return column.zip_with(shown, pl.Series(column.name, [None], column.dtype))
 
 
 Released = TypeVar("Released")

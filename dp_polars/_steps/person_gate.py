@@ -411,7 +411,7 @@ class _Apart(PersonColumns):
                 if name in person_rules.BY:
                     return self.most(name, inputs[0], inputs[1], group, inside=inside)
                 if name not in FUNCTIONS and name not in SPELLINGS:
-                    write = _of_function(inputs[1:], function)
+                    write = lambda column: {"Function": {"input": [column, *inputs[1:]], "function": function}}
                     return self.function(name, inputs, parameters, write, group, inside=inside)
                 names = map(self.output_name, inputs) if name == "as_struct" else ()
                 return self.combined(tree, inputs, group, inside=inside, names=tuple(names))
@@ -746,10 +746,6 @@ class _Apart(PersonColumns):
         return in_full(write({"Column": column}), self.call)
 
     # --- Columns that are made
-
-
-def _of_function(more: Sequence[Tree], function: Tree) -> _Of:
-    return lambda column: {"Function": {"input": [column, *more], "function": function}}
 
 
 def _names_in(tree: Tree) -> Iterator[str]:

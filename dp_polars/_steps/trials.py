@@ -61,11 +61,6 @@ def apart_type(dtype: PolarsDataType) -> PolarsDataType:
     return dtype
 
 
-def values_of(dtype: pl.Categorical) -> pl.Series:
-    """Return values of a type of our own, null first."""
-    return _values(_named(dtype.categories))
-
-
 def _renamed(tree: Any, rename: Callable[[_Named], _Named]) -> Any:  # noqa: ANN401
     match tree:
         case {"name": str(name), "namespace": str(namespace), "physical": "U8" | "U16" | "U32" as bits}:
@@ -236,7 +231,7 @@ def extremes(dtype: PolarsDataType) -> pl.Series:
     if isinstance(dtype, pl.Enum):
         return pl.Series([None, *dtype.categories[:9]], dtype=dtype)
     if isinstance(dtype, pl.Categorical):
-        return values_of(dtype)
+        return _values(_named(dtype.categories))
     if isinstance(dtype, pl.Decimal):
         digits = (9,) * dtype.precision
         ends = [Decimal((sign, digits, -dtype.scale)) for sign in (0, 1)]
