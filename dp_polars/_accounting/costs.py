@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from dp_polars._base.numbers import ball, float_up, lower, precision, upper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from flint import arb
 
     from dp_polars._accounting.terms import Contributions, Mechanism, Unit

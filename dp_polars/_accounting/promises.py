@@ -21,7 +21,7 @@ from dp_polars._accounting.costs import (
     epsilon_at,
     epsilon_of_divergence,
 )
-from dp_polars._accounting.terms import BudgetExceededError, Remaining, exact
+from dp_polars._accounting.terms import BudgetExceededError, Remaining, Unit, exact
 from dp_polars._base.numbers import as_fraction, float_up, show
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from dp_polars._accounting.claims import Claim
-    from dp_polars._accounting.terms import Unit
 
     Ends: TypeAlias = tuple[datetime, datetime] | None
 

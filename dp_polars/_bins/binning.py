@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
 from operator import floordiv
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from dp_polars._base import column_types
-from dp_polars._base.numbers import difference
+from dp_polars._base.numbers import Ints, difference
 from dp_polars._base.process import in_parallel
-from dp_polars._bins.candidates import OF_ITS_TYPE, Grid, Points
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from dp_polars._base.numbers import Ints
-    from dp_polars._bins.candidates import Categories, Ordered
-
+from dp_polars._bins.candidates import OF_ITS_TYPE, Categories, Grid, Ordered, Points
 
 Codes: TypeAlias = "NDArray[np.unsignedinteger]"
 Encoder: TypeAlias = Callable[[pl.Series], Codes]

@@ -12,13 +12,11 @@ import numpy as np
 import polars as pl
 
 from dp_polars._base import column_types
-from dp_polars._base.numbers import Number, as_fraction, given, show
+from dp_polars._base.numbers import Ints, Number, as_fraction, given, show
 from dp_polars._bins.binning import Clamping
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from dp_polars._base.numbers import Ints
 
 
 _MOST_PLACES = 38

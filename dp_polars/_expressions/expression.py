@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 from polars.expr.name import ExprNameNameSpace
 
-from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Within, warn_if_large
+from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Terms, Within, warn_if_large
 from dp_polars._base.column_types import from_numpy_dtype
-from dp_polars._base.numbers import given
+from dp_polars._base.numbers import Number, given
 from dp_polars._base.process import silenced
 from dp_polars._bins.binning import code_dtype
 from dp_polars._questions.measures import Total, check_within, with_loss_for
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from polars._typing import IntoExpr, WindowMappingStrategy
 
-    from dp_polars._accounting.terms import Terms
-    from dp_polars._base.numbers import Number
     from dp_polars._questions.statement import Statement
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any, Concatenate, Final, NoReturn, ParamSpec, Protocol, TypeVar, cast
@@ -15,18 +15,15 @@ from polars.exceptions import ComputeError
 
 from dp_polars import _expressions as functions
 from dp_polars._base.process import called
-from dp_polars._expressions.expression import PrivateExpr
+from dp_polars._expressions.expression import IntoColumn, PrivateExpr
 from dp_polars._steps import nodes
 from dp_polars._steps.nodes import OF_ALL_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
     from polars._typing import PolarsDataType, PythonDataType
-
-    from dp_polars._expressions.expression import IntoColumn
 
     class Column(pl.Expr):
         """What type checkers take a column of `col` for: an expression with `.dp`. No object has this class."""

@@ -14,29 +14,24 @@ import polars as pl
 
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Contributions, Loss, Terms, warn_if_large
-from dp_polars._base.numbers import given, one_of, plural, positive_fraction
+from dp_polars._base.numbers import Ints, Number, given, one_of, plural, positive_fraction
 from dp_polars._base.process import all_called, in_parallel
-from dp_polars._bins.candidates import MOST
+from dp_polars._bins.candidates import MOST, Values
 from dp_polars._frames.cube import COUNT, TAKEN, Cube, cube_of, table
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms.histograms import Histogram
-from dp_polars._mechanisms.residuals import UNITS, Noise, TablePlan, below, shares_of_loss
+from dp_polars._mechanisms.residuals import UNITS, Axes, Noise, TablePlan, below, shares_of_loss
 from dp_polars._questions.measures import BETA, Count
 from dp_polars._release.contract import AS_DRAWN, Engine, Presentation, Product, Released, Work
-from dp_polars._release.request import Ask, Request
-from dp_polars._release.sources import columns_of, product
+from dp_polars._release.request import AnyRequest, Ask, Request
+from dp_polars._release.sources import PrivateRows, columns_of, product
 
 if TYPE_CHECKING:
     from polars._typing import EngineType
 
     from dp_polars._accounting.budget import Budget
-    from dp_polars._base.numbers import Ints, Number
-    from dp_polars._bins.candidates import Values
-    from dp_polars._mechanisms.residuals import Axes
     from dp_polars._questions.question import Asked, Columns, HistogramQuery
     from dp_polars._release.pipeline import Pipeline
-    from dp_polars._release.request import AnyRequest
-    from dp_polars._release.sources import PrivateRows
 
 
 _SEVERAL_CELLS = (

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Generic, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, ClassVar, Generic, NoReturn, Self, TypeVar, overload
 
 import polars as pl
 from polars.dataframe.group_by import GroupBy
 
 from dp_polars._accounting.budget import Budget
-from dp_polars._accounting.terms import warn_if_large
+from dp_polars._accounting.terms import NeighboringRelation, warn_if_large
 from dp_polars._base.numbers import plural
 from dp_polars._base.process import all_called
 from dp_polars._engines.polars.engine import PolarsEngine
@@ -30,7 +30,7 @@ from dp_polars._frames.key_query import Unlisted
 from dp_polars._frames.methods import SeveralRows
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.measures import Count
-from dp_polars._questions.question import of_histogram
+from dp_polars._questions.question import HistogramQuery, of_histogram
 from dp_polars._release.pipeline import (
     Expressions,
     JoinHow,
@@ -45,19 +45,15 @@ from dp_polars._release.pipeline import (
     person_keys,
 )
 from dp_polars._release.request import Ask, Request
-from dp_polars._release.sources import WithoutRows, public_keys, schemas_of, sources_of
+from dp_polars._release.sources import PublicKeys, WithoutRows, public_keys, schemas_of, sources_of
 from dp_polars._steps.nodes import names, warn_if_untested
 from dp_polars._steps.plans import preparation_of
 from dp_polars._steps.rules import BOUNDS, PEOPLE, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Self
 
-    from dp_polars._accounting.terms import NeighboringRelation
-    from dp_polars._questions.question import HistogramQuery
     from dp_polars._release.protection import Protection
-    from dp_polars._release.sources import PublicKeys
 
 
 _RELEASE = "ask for private answers with agg(…), then release() the query."

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import polars as pl
 
-from dp_polars._base.column_types import as_arguments, shown
+from dp_polars._base.column_types import PrivacyUnit, as_arguments, shown
 from dp_polars._base.numbers import flag, given, kind_of_frame, plural
 from dp_polars._engines.polars.people import few_of_each
 from dp_polars._release.pipeline import (
     ONLY_FILTERS,
     CheckedPipeline,
+    JoinHow,
     Joining,
     Origin,
     Pipeline,
+    Step,
     free_names,
     refuse_missing,
 )
-from dp_polars._release.protection import OneRowEach
+from dp_polars._release.protection import OneRowEach, Protection
 from dp_polars._release.sources import WithoutRows
 from dp_polars._steps.gate import refuse_patterns
 from dp_polars._steps.nodes import is_opaque
@@ -28,12 +30,8 @@ from dp_polars._steps.scans import compared, identities, is_a_person
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
-    from typing import NoReturn
 
     from dp_polars._accounting.budget import Budget
-    from dp_polars._base.column_types import PrivacyUnit
-    from dp_polars._release.pipeline import JoinHow, Step
-    from dp_polars._release.protection import Protection
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
-from typing import TYPE_CHECKING, ClassVar, Concatenate, Literal, ParamSpec, TypeVar, get_args
+from typing import TYPE_CHECKING, ClassVar, Concatenate, Literal, ParamSpec, Self, TypeVar, get_args
 
 import polars as pl
 from polars import selectors as cs
 
-from dp_polars._base.column_types import as_arguments, shown
+from dp_polars._base.column_types import PrivacyUnit, as_arguments, shown
 from dp_polars._base.numbers import given, one_of
 from dp_polars._base.process import all_called
 from dp_polars._release.pipeline import (
@@ -20,6 +20,7 @@ from dp_polars._release.pipeline import (
     Expressions,
     Pipeline,
     Rename,
+    Run,
     Step,
     Unnest,
     expressions_of,
@@ -29,9 +30,6 @@ from dp_polars._steps.nodes import is_opaque
 from dp_polars._steps.whole_numbers import compared, has_order, nested_of_one_kind, of_one_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import Self
-
     from polars._typing import (
         ColumnNameOrSelector,
         FillNullStrategy,
@@ -40,9 +38,6 @@ if TYPE_CHECKING:
         SelectorType,
         UniqueKeepStrategy,
     )
-
-    from dp_polars._base.column_types import PrivacyUnit
-    from dp_polars._release.pipeline import Run
 
 
 P = ParamSpec("P")

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypeAlias, TypeVar, Unpack
 
 import polars as pl
 
-from dp_polars._accounting.budget import total_delta
-from dp_polars._accounting.claims import cost, in_words, scaled_claims
+from dp_polars._accounting.budget import Budget, total_delta
+from dp_polars._accounting.claims import Claim, cost, in_words, scaled_claims
 from dp_polars._accounting.promises import Promise, UnitTaken
-from dp_polars._accounting.terms import Loss, Terms, exact, warn_if_large
-from dp_polars._base.numbers import as_fraction, flag, positive_int, show
+from dp_polars._accounting.terms import Loss, Terms, Unit, exact, warn_if_large
+from dp_polars._base.numbers import Number, as_fraction, flag, positive_int, show
 from dp_polars._base.process import all_called, expanded, replacing
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.facts import (
@@ -29,28 +29,19 @@ from dp_polars._frames.facts import (
     statement_of,
 )
 from dp_polars._questions.measures import BETA, at_most, error_95, with_loss_for
-from dp_polars._questions.question import HistogramQuery
+from dp_polars._questions.question import Asked, Columns, HistogramQuery
 from dp_polars._questions.statement_facts import AT_DELTA, Known
 from dp_polars._release.release import Part, prepare, release_all
-from dp_polars._release.request import Request
+from dp_polars._release.request import AnyRequest, Ask, Request
 from dp_polars._release.sources import Opened, PrivateRows, Source, WithoutRows, sources_of
 from dp_polars._steps.scans import on_cpu
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Self
-
     from polars._typing import EngineType
 
-    from dp_polars._accounting.budget import Budget
-    from dp_polars._accounting.claims import Claim
-    from dp_polars._accounting.terms import Unit
-    from dp_polars._base.numbers import Number
-    from dp_polars._questions.question import Asked, Columns
     from dp_polars._questions.statement import Statement
     from dp_polars._release.contract import KeyWork, Presentation, Ranges, Work
     from dp_polars._release.protection import Protection
-    from dp_polars._release.request import AnyRequest, Ask
 
 
 # An output, and the types of its columns, as far as they are known.

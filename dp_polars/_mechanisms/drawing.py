@@ -28,13 +28,11 @@ from dp_polars._base.numbers import (
 )
 from dp_polars._base.process import in_parallel
 from dp_polars._mechanisms import histograms
-from dp_polars._mechanisms.histograms import Runs, Score, Slots
-from dp_polars._mechanisms.racing import FAR, Blocks, ExactBlocks, race
+from dp_polars._mechanisms.histograms import Histogram, Runs, Score, Slots
+from dp_polars._mechanisms.racing import FAR, Blocks, ExactBlocks, RacingLaw, race
 
 if TYPE_CHECKING:
     from dp_polars._bins.binning import Codes
-    from dp_polars._mechanisms.histograms import Histogram
-    from dp_polars._mechanisms.racing import RacingLaw
 
 
 T = TypeVar("T")

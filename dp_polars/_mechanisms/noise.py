@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -13,19 +13,15 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp_polars._accounting.terms import Loss, warn_if_large
+from dp_polars._accounting.terms import Loss, Mechanism, warn_if_large
 from dp_polars._base.numbers import Number, WordSource, ball, lower, positive_fraction, precision, system_words, upper
 from dp_polars._base.process import called, in_parallel, silenced
 from dp_polars._mechanisms.racing import Uniform, floor_of, is_less
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from flint import arb
 
     from dp_polars._accounting.claims import Claim
-    from dp_polars._accounting.terms import Mechanism
-    from dp_polars._base.numbers import WordSource
 
 
 # Bits of U that are looked up at first: their table of 2**16 values stays in the cache.

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dp_polars._accounting.costs import BITS, round_down
-from dp_polars._base.numbers import WordSource, ball, lower, precision, system_words
+from dp_polars._base.numbers import Ints, WordSource, ball, lower, precision, system_words
 from dp_polars._mechanisms.noise import LARGEST_SCALE, LARGEST_VALUE, DiscreteGaussian, add_noise, gaussian_noise
 from dp_polars._mechanisms.racing import Uniform, floor_of, is_less
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from flint import arb
     from numpy.typing import NDArray
-
-    from dp_polars._base.numbers import Ints
 
 
 # What the floats of `PartitionSelection` and their error bound are good for.

@@ -26,11 +26,9 @@ from dp_polars._base.numbers import (
 )
 from dp_polars._base.process import in_parallel
 from dp_polars._mechanisms.drawing import Draw, draw_from_slots, far_gap, near_ranks
-from dp_polars._mechanisms.histograms import QuantileScore, Runs, Slots, merged_quantile_slots
+from dp_polars._mechanisms.histograms import Histogram, QuantileScore, Runs, Slots, merged_quantile_slots
 
 if TYPE_CHECKING:
-    from dp_polars._base.numbers import WordSource
-    from dp_polars._mechanisms.histograms import Histogram
     from dp_polars._mechanisms.racing import RacingLaw
 
 

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from dp_polars._base.column_types import float_of
 from dp_polars._base.numbers import (
+    Ints,
+    SignedInts,
     WordSource,
     ball,
     ball_between,
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting.claims import Claim
     from dp_polars._accounting.terms import Mechanism
-    from dp_polars._base.numbers import Ints, SignedInts, WordSource
 
 
 Floats: TypeAlias = "NDArray[np.float64]"

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,8 +25,9 @@ from numpy.typing import ArrayLike, NDArray
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Loss, warn_if_large
 from dp_polars._base import column_types
-from dp_polars._base.column_types import float_of
+from dp_polars._base.column_types import Exact, float_of
 from dp_polars._base.numbers import (
+    Ints,
     Number,
     WordSource,
     difference,
@@ -39,13 +40,7 @@ from dp_polars._base.numbers import (
 )
 from dp_polars._base.process import called, silenced
 from dp_polars._mechanisms.noisy_gap import race_with_lead
-from dp_polars._mechanisms.racing import FAR, LAWS, Blocks, ExactBlocks, GapArray, race
-
-if TYPE_CHECKING:
-    from dp_polars._base.column_types import Exact
-    from dp_polars._base.numbers import Ints
-    from dp_polars._mechanisms.racing import Floats, RacingLaw
-
+from dp_polars._mechanisms.racing import FAR, LAWS, Blocks, ExactBlocks, Floats, GapArray, RacingLaw, race
 
 # The number of scores from which blocks are faster than a racer for each, and the most different gaps that are counted.
 _MANY = 1 << 12

@@ -11,6 +11,7 @@ import numpy as np
 
 from dp_polars._base.numbers import (
     Ints,
+    WordSource,
     lengths_from,
     offsets,
     owners,
@@ -22,13 +23,10 @@ from dp_polars._base.numbers import (
 )
 from dp_polars._mechanisms import racing
 from dp_polars._mechanisms.histograms import Histogram
-from dp_polars._mechanisms.racing import LAWS, V_STEP, Blocks, ExactBlocks, exponents_of, leading_bits, race
+from dp_polars._mechanisms.racing import LAWS, V_STEP, Blocks, ExactBlocks, Floats, exponents_of, leading_bits, race
 
 if TYPE_CHECKING:
-    from dp_polars._base.numbers import WordSource
     from dp_polars._mechanisms.drawing import Draw
-    from dp_polars._mechanisms.histograms import Histogram
-    from dp_polars._mechanisms.racing import Floats
 
 
 @dataclass(frozen=True)

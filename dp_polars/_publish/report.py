@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
@@ -21,7 +21,6 @@ from dp_polars._release.contract import names_of_ends
 from dp_polars._release.request import with_ends
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from datetime import date
     from pathlib import Path
 

@@ -6,7 +6,7 @@ import os
 import re
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import polars as pl
 
@@ -15,7 +15,6 @@ from dp_polars._base.column_types import family
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from types import EllipsisType
-    from typing import BinaryIO
 
 
 # The mark at both ends of a Parquet file, and its last bytes: the length of the footer, and the mark.

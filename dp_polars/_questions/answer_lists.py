@@ -17,14 +17,14 @@ from dp_polars._bins.binning import Binning, NearestBinning
 from dp_polars._bins.candidates import Categories, Grid, Ordered, distance_unit
 from dp_polars._bins.weights import Weights
 from dp_polars._mechanisms.drawing import Draw, of_parts
-from dp_polars._mechanisms.histograms import CountScore
+from dp_polars._mechanisms.histograms import CountScore, Histogram
 from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._mechanisms.quantile_trees import Node, TreeDraw, digit_bits, rows_off, tree
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.top_k import Ranking, counts_at, draw_in_rounds, draw_jointly
 from dp_polars._questions.categories import OfCategories, as_alpha
 from dp_polars._questions.measures import counts_at_loss
-from dp_polars._questions.question import ListQuery, Mistakes, in_lists
+from dp_polars._questions.question import HistogramQuery, ListQuery, Mistakes, in_lists
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dp_polars._accounting.terms import Mechanism, NeighboringRelation, Unit
-    from dp_polars._base.numbers import Ints
-    from dp_polars._mechanisms.histograms import Histogram
-    from dp_polars._questions.question import HistogramQuery
 
 
 # Quantiles that are asked for at once.

@@ -6,26 +6,22 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim
-from dp_polars._base.numbers import show
+from dp_polars._base.numbers import Ints, show
 from dp_polars._bins.binning import Clamping, OneCode, Squares
 from dp_polars._mechanisms.noise import check_scale, noise_bound
 from dp_polars._questions.measures import Clipped
-from dp_polars._questions.question import CountRule
+from dp_polars._questions.question import CountRule, HistogramQuery
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Self
 
     from numpy.typing import NDArray
-
-    from dp_polars._base.numbers import Ints
-    from dp_polars._questions.question import HistogramQuery
 
 
 class Average(Clipped):

@@ -6,36 +6,28 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim
-from dp_polars._base.numbers import as_fraction, given, one_of, show
-from dp_polars._bins.binning import Binning, CategoryBinning, NearestBinning
-from dp_polars._bins.candidates import Categories, Ordered, ordered
+from dp_polars._base.numbers import Ints, Number, as_fraction, given, one_of, show
+from dp_polars._bins.binning import Binning, CategoryBinning, Codes, NearestBinning
+from dp_polars._bins.candidates import Categories, Ordered, Values, ordered
 from dp_polars._bins.weights import Weights, in_steps
 from dp_polars._mechanisms.drawing import Draw, draw_from_rows, draw_groups
-from dp_polars._mechanisms.histograms import CountScore, QuantileScore
-from dp_polars._mechanisms.noisy_gap import lead_from_rows, lead_groups, type_with_lead, with_lead
+from dp_polars._mechanisms.histograms import CountScore, Histogram, QuantileScore, Score
+from dp_polars._mechanisms.noisy_gap import Led, lead_from_rows, lead_groups, type_with_lead, with_lead
 from dp_polars._mechanisms.racing import LAWS, error_bound
-from dp_polars._questions.question import CountRule, HistogramQuery, OfCodes
+from dp_polars._questions.question import Columns, CountRule, HistogramQuery, OfCodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Self
 
     import polars as pl
 
     from dp_polars._accounting.terms import NeighboringRelation, Terms
-    from dp_polars._base.numbers import Ints, Number
-    from dp_polars._bins.binning import Binning, Codes
-    from dp_polars._bins.candidates import Categories, Values
-    from dp_polars._mechanisms.drawing import Draw
-    from dp_polars._mechanisms.histograms import Histogram, Score
-    from dp_polars._mechanisms.noisy_gap import Led
-    from dp_polars._questions.question import Columns, HistogramQuery
 
 
 _LARGEST_DENOMINATOR = 10_000

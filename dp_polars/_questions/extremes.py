@@ -12,7 +12,7 @@ import polars as pl
 
 from dp_polars._accounting.claims import Claim
 from dp_polars._base import column_types
-from dp_polars._base.numbers import as_fraction, offsets, positive_fraction, show, starts, system_words
+from dp_polars._base.numbers import Ints, as_fraction, offsets, positive_fraction, show, starts, system_words
 from dp_polars._bins.binning import Binning, CategoryBinning, NearestBinning
 from dp_polars._bins.candidates import Categories, Grid
 from dp_polars._bins.weights import in_steps, type_in_steps
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dp_polars._accounting.terms import NeighboringRelation
-    from dp_polars._base.numbers import Ints
     from dp_polars._mechanisms.histograms import Histogram
 
 

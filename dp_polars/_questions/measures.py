@@ -6,17 +6,17 @@ from abc import abstractmethod
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import ALL
-from dp_polars._accounting.terms import LARGEST, Loss, Within, check_relation
+from dp_polars._accounting.terms import LARGEST, Loss, NeighboringRelation, Unit, Within, check_relation
 from dp_polars._base import column_types
-from dp_polars._base.numbers import owners, show
-from dp_polars._bins.binning import CategoryBinning, Clamping, OneCode
+from dp_polars._base.numbers import Ints, owners, show
+from dp_polars._bins.binning import Binning, CategoryBinning, Clamping, OneCode
 from dp_polars._bins.candidates import Categories
 from dp_polars._bins.weights import check_held, check_size, clamping_of, in_steps, step_by_default, type_in_steps
 from dp_polars._mechanisms.noise import LARGEST_VALUE, add_noise, check_scale, noise_bound, noise_of
@@ -24,13 +24,9 @@ from dp_polars._questions.question import CountRule, HistogramQuery, OfCodes, in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Self
 
     import polars as pl
 
-    from dp_polars._accounting.terms import NeighboringRelation, Unit
-    from dp_polars._base.numbers import Ints
-    from dp_polars._bins.binning import Binning
     from dp_polars._mechanisms.histograms import Histogram
 
 

@@ -6,16 +6,16 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import ALL
-from dp_polars._accounting.terms import Contributions, Loss
+from dp_polars._accounting.terms import Contributions, Loss, NeighboringRelation, Terms, Unit
 from dp_polars._base import column_types
-from dp_polars._base.numbers import given, show
+from dp_polars._base.numbers import Ints, given, show
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.partition_selection import (
     GaussianThreshold,
@@ -27,12 +27,9 @@ from dp_polars._mechanisms.partition_selection import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Self
 
     from numpy.typing import NDArray
 
-    from dp_polars._accounting.terms import NeighboringRelation, Terms, Unit
-    from dp_polars._base.numbers import Ints
     from dp_polars._bins.binning import Binning, Codes, RowWeight
 
 

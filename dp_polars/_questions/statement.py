@@ -5,19 +5,14 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from dp_polars._accounting.claims import mechanisms_of
 from dp_polars._accounting.costs import PROOFS
 from dp_polars._base.numbers import as_fraction, plural, show
-from dp_polars._questions.statement_facts import FIELDS, NOT_RECORDED, TO_BE_STATED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from dp_polars._questions.statement_facts import Facts, Field
+from dp_polars._questions.statement_facts import FIELDS, NOT_RECORDED, TO_BE_STATED, Facts, Field
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,12 @@ import numpy as np
 import polars as pl
 
 from dp_polars._accounting.costs import epsilon_at
-from dp_polars._accounting.terms import LARGEST, check_delta, exact
-from dp_polars._base.numbers import as_fraction, float_up, given, one_of, show
+from dp_polars._accounting.terms import LARGEST, Unit, check_delta, exact
+from dp_polars._base.numbers import Number, as_fraction, float_up, given, one_of, show
 from dp_polars._base.process import listed
 from dp_polars._bins.candidates import Grid
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dp_polars._accounting.terms import Unit
-    from dp_polars._base.numbers import Number
     from dp_polars._questions.question import Asked
 
 

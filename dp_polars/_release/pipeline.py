@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast, get_args
@@ -11,24 +11,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast, get_a
 import polars as pl
 from polars import selectors as cs
 
-from dp_polars._base.column_types import as_arguments, shown, unshared
+from dp_polars._base.column_types import PrivacyUnit, as_arguments, shown, unshared
 from dp_polars._base.numbers import given, kind_of_frame, one_of, plural
 from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._steps.gate import adds_floats, fitting, one_output_each, refuse_patterns, row_by_row
 from dp_polars._steps.nodes import is_opaque, parts_of
 from dp_polars._steps.person_gate import looks_at_people, of_groups, over_people
 from dp_polars._steps.person_rules import TakenApart
-from dp_polars._steps.scans import by_name, is_a_person
+from dp_polars._steps.scans import Identity, by_name, is_a_person
 from dp_polars._steps.trials import refuse_company
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-
     from polars._typing import SelectorType
 
-    from dp_polars._base.column_types import PrivacyUnit
     from dp_polars._release.protection import Protection
-    from dp_polars._steps.scans import Identity
 
 
 # A step on rows of the columns that it was proved on; a join of private rows takes those of its sources, too.

@@ -10,10 +10,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dp_polars._accounting.terms import Contributions, check_relation, in_words
+from dp_polars._accounting.terms import Bounds, Contributions, NeighboringRelation, check_relation, in_words
 from dp_polars._base.column_types import PrivacyUnit, privacy_unit_of, shown, text_of
 from dp_polars._base.numbers import (
     Ints,
+    WordSource,
     begin_runs,
     kind_of_frame,
     lengths_from,
@@ -25,10 +26,6 @@ from dp_polars._base.numbers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dp_polars._accounting.terms import Bounds, NeighboringRelation
-    from dp_polars._base.numbers import WordSource
     from dp_polars._questions.question import HistogramQuery
 
 

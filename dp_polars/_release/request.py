@@ -10,21 +10,22 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
 import numpy as np
 import polars as pl
 from polars import selectors as cs
 
-from dp_polars._accounting.claims import SAY_A_LOSS, loss_of, notes_of_cost
-from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Within, in_words
+from dp_polars._accounting.claims import SAY_A_LOSS, Claim, loss_of, notes_of_cost
+from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Loss, Unit, Within, in_words
 from dp_polars._base.column_types import float_of
 from dp_polars._base.numbers import as_fraction, flag, float_up, given, plural, positive_int, show
 from dp_polars._questions.measures import BETA, Count, Multiple, at_most, error_95, with_loss_for
-from dp_polars._questions.question import Asked, HistogramQuery
+from dp_polars._questions.question import Asked, Columns, HistogramQuery
 from dp_polars._release.contract import (
     Engine,
     HistogramSpec,
+    KeyWork,
     Output,
     Presentation,
     Product,
@@ -32,22 +33,15 @@ from dp_polars._release.contract import (
     Work,
     names_of_ends,
 )
-from dp_polars._release.pipeline import CheckedPipeline
-from dp_polars._release.protection import OneRowEach
+from dp_polars._release.pipeline import CheckedPipeline, Pipeline
+from dp_polars._release.protection import OneRowEach, Protection
 from dp_polars._release.sources import in_types_of
 from dp_polars._steps.gate import row_by_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from typing import Self
 
-    from dp_polars._accounting.claims import Claim
     from dp_polars._accounting.promises import UnitTaken
-    from dp_polars._accounting.terms import Loss, Unit
-    from dp_polars._questions.question import Columns
-    from dp_polars._release.contract import KeyWork
-    from dp_polars._release.pipeline import Pipeline
-    from dp_polars._release.protection import Protection
 
 
 AskedT = TypeVar("AskedT", bound=Asked, covariant=True)

@@ -11,14 +11,13 @@ import polars as pl
 from polars.exceptions import ComputeError, PolarsError
 
 from dp_polars._steps import nodes, rewriting, rules, trials
-from dp_polars._steps.nodes import SETS, Tree, names, written
+from dp_polars._steps.nodes import SETS, ExprNode, Tree, names, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from polars._typing import PolarsDataType
 
-    from dp_polars._steps.nodes import ExprNode
     from dp_polars._steps.rules import Rule
 
 
@@ -405,17 +404,16 @@ def one_output_each(exprs: Iterable[pl.Expr], schema: pl.Schema, what: str) -> l
             continue
         with fitting(what):
             several = [in_full(item, what) for item in rewriting.each_output(tree, frame)]
-            types = [
-                frame.select(
-                    nodes.without_nan(trials.apart(json.loads(item.meta.serialize(format="json"))))
-                ).collect_schema()
-                for item in several
-            ]
+            types = [frame.select(_apart(item)).collect_schema() for item in several]
         if [pair for item in types for pair in item.items()] != [*found.items()]:
             msg = f"{what}: an expression must have an output for each column that it selects, got {expr}.{_ONE_BY_ONE}"
             raise ValueError(msg)
         singles += several
     return singles
+
+
+def _apart(expr: pl.Expr) -> pl.Expr:
+    return nodes.without_nan(trials.apart(json.loads(expr.meta.serialize(format="json"))))
 
 
 def shown(step: ExprNode) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import polars as pl
 from polars.exceptions import ComputeError
 
-from dp_polars._base.column_types import as_arguments
+from dp_polars._base.column_types import PrivacyUnit, as_arguments
 from dp_polars._base.column_types import shown as shown_unit
 from dp_polars._steps import nodes, person_rules, trials, whole_numbers
 from dp_polars._steps.gate import fitting, in_full, row_by_row
@@ -38,8 +38,6 @@ from dp_polars._steps.whole_numbers import nested_of_one_kind, of_one_kind
 
 if TYPE_CHECKING:
     from polars._typing import PolarsDataType
-
-    from dp_polars._base.column_types import PrivacyUnit
 
 
 # Returns a serialized function of another column.
@@ -411,7 +409,7 @@ class _Apart(PersonColumns):
                 if name in person_rules.BY:
                     return self.most(name, inputs[0], inputs[1], group, inside=inside)
                 if name not in FUNCTIONS and name not in SPELLINGS:
-                    write = lambda column: {"Function": {"input": [column, *inputs[1:]], "function": function}}
+                    write = _of_function(inputs[1:], function)
                     return self.function(name, inputs, parameters, write, group, inside=inside)
                 names = map(self.output_name, inputs) if name == "as_struct" else ()
                 return self.combined(tree, inputs, group, inside=inside, names=tuple(names))
@@ -746,6 +744,10 @@ class _Apart(PersonColumns):
         return in_full(write({"Column": column}), self.call)
 
     # --- Columns that are made
+
+
+def _of_function(more: Sequence[Tree], function: Tree) -> _Of:
+    return lambda column: {"Function": {"input": [column, *more], "function": function}}
 
 
 def _names_in(tree: Tree) -> Iterator[str]:

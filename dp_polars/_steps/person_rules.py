@@ -12,7 +12,7 @@ import polars as pl
 
 from dp_polars._steps import nodes, whole_numbers
 from dp_polars._steps.gate import adds_floats, fitting, in_full, row_by_row, shown
-from dp_polars._steps.nodes import ExprNode, bases, is_opaque, names
+from dp_polars._steps.nodes import ExprNode, Tree, bases, is_opaque, names
 from dp_polars._steps.rules import PEOPLE, Rule
 from dp_polars._steps.whole_numbers import of_one_kind
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from polars._typing import PolarsDataType, QuantileMethod
 
     from dp_polars._base.column_types import PrivacyUnit
-    from dp_polars._steps.nodes import Tree
 
 
 # One value for each person, whatever the order of the rows.

@@ -14,9 +14,10 @@ import polars as pl
 from dp_polars._steps import nodes
 from dp_polars._steps import preparations as kinds
 from dp_polars._steps.nodes import names
-from dp_polars._steps.preparations import ColumnOrigin, PlanNode, Read, Seen, followed, refuse_mixing
+from dp_polars._steps.preparations import ColumnOrigin, Mixing, PlanNode, Read, Seen, followed, refuse_mixing
 from dp_polars._steps.scans import (
     REMOTE,
+    Identity,
     Reading,
     Whose,
     columns_of_scans,
@@ -38,9 +39,6 @@ from dp_polars._steps.scans import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-
-    from dp_polars._steps.preparations import Mixing
-    from dp_polars._steps.scans import Identity
 
 
 _REDUCTIONS = names(

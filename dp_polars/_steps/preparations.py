@@ -11,12 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from dp_polars._base.column_types import shown
+from dp_polars._base.column_types import PrivacyUnit, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from dp_polars._base.column_types import PrivacyUnit
 
 
 _UNCHECKED = "If you know that each person's rows follow from that person's: unchecked=True."

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations, pairwise, product
@@ -35,8 +35,6 @@ from dp_polars._steps.preparations import TWICE, refuse
 from dp_polars._steps.whole_numbers import of_one_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from polars._typing import EngineType
 
     from dp_polars._base.column_types import PrivacyUnit

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
-from dp_polars._steps.nodes import without_nan
+from dp_polars._steps.nodes import ExprNode, without_nan
 from dp_polars._steps.rules import PEOPLE, RAISES, Rule
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from polars._typing import EngineType, PolarsDataType
 
     from dp_polars._base.column_types import PrivacyUnit
-    from dp_polars._steps.nodes import ExprNode
 
     Run = Callable[[pl.LazyFrame], pl.LazyFrame]
 

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dp_polars._accounting.claims import Claim, check_mechanism, range_of
 from dp_polars._accounting.costs import scaled_cost
 from dp_polars._accounting.terms import ONE_RELEASE, Loss, Mechanism, Unit, check_unit
-from dp_polars._base.column_types import exact_numbers, gaps_between
-from dp_polars._base.numbers import Number, as_fraction, positive_fraction, positive_int
+from dp_polars._base.column_types import Exact, exact_numbers, gaps_between
+from dp_polars._base.numbers import Ints, Number, as_fraction, positive_fraction, positive_int
 from dp_polars._base.process import called
 from dp_polars._mechanisms.racing import LAWS, error_bound, exponents_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import ArrayLike
-
-    from dp_polars._base.column_types import Exact
-    from dp_polars._base.numbers import Ints
-
 
 LAPLACE = "report_noisy_max_laplace"
 

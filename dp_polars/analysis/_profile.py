@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -60,8 +60,6 @@ from dp_polars._base.numbers import (
 from dp_polars._base.process import called, require
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from flint import arb
 
 

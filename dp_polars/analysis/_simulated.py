@@ -15,16 +15,16 @@ import polars as pl
 
 from dp_polars._base import column_types
 from dp_polars._base.numbers import Ints, offsets, owners, reduced, slices, starts
-from dp_polars._bins.candidates import Grid
+from dp_polars._bins.candidates import Grid, Ordered
 from dp_polars._mechanisms.above_threshold import count_runs
 from dp_polars._mechanisms.histograms import Histogram, Runs
 from dp_polars._mechanisms.noise import check_scale, noise_bound
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars._questions.averages import Average, Mean
-from dp_polars._questions.categories import Quantile
-from dp_polars._questions.extremes import own_sensitivities
-from dp_polars._questions.measures import Multiple
-from dp_polars._questions.question import Mistakes
+from dp_polars._questions.categories import Choice, Quantile
+from dp_polars._questions.extremes import FirstAbove, own_sensitivities
+from dp_polars._questions.measures import Measure, Multiple, Total, ValueCounts
+from dp_polars._questions.question import Columns, ListQuery, Mistakes
 from dp_polars.analysis._laws import NoiseLaw, block_probabilities
 
 if TYPE_CHECKING:
@@ -32,13 +32,6 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting.claims import Claim
     from dp_polars._accounting.terms import Mechanism
-    from dp_polars._base.numbers import Ints
-    from dp_polars._bins.candidates import Ordered
-    from dp_polars._mechanisms.histograms import Histogram
-    from dp_polars._questions.categories import Choice
-    from dp_polars._questions.extremes import FirstAbove
-    from dp_polars._questions.measures import Measure, Total, ValueCounts
-    from dp_polars._questions.question import Columns, ListQuery
 
     Floats = NDArray[np.float64]
 

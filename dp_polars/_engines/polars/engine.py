@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from polars.exceptions import PanicException
 
 from dp_polars._base import column_types, process
-from dp_polars._base.numbers import sorted_words
+from dp_polars._base.numbers import Ints, sorted_words
 from dp_polars._base.process import in_parallel, silenced
-from dp_polars._bins.binning import CategoryBinning, OneCode, category_encoder, code_dtype
+from dp_polars._bins.binning import CategoryBinning, Encoder, OneCode, RowWeight, category_encoder, code_dtype
 from dp_polars._bins.candidates import Categories
 from dp_polars._engines.polars.people import (
     AlikeSpecs,
@@ -29,7 +29,7 @@ from dp_polars._engines.polars.people import (
     weight_name,
 )
 from dp_polars._mechanisms.histograms import Histogram
-from dp_polars._release.contract import HistogramSpec, LocalEngine, Product, UnreadableError, alike
+from dp_polars._release.contract import HistogramSpec, KeyWork, LocalEngine, Product, UnreadableError, Work, alike
 from dp_polars._release.protection import Layout
 from dp_polars._steps.scans import (
     ANY_FILTER,
@@ -55,9 +55,6 @@ if TYPE_CHECKING:
     from polars._typing import EngineType
 
     from dp_polars._base.column_types import PrivacyUnit
-    from dp_polars._base.numbers import Ints
-    from dp_polars._bins.binning import Encoder, RowWeight
-    from dp_polars._release.contract import KeyWork, Work
 
 
 # Counters in all, of eight bytes.

@@ -24,7 +24,7 @@ from dp_polars._engines.spark.arithmetic import (
     spark_types,
     units,
 )
-from dp_polars._release.contract import Product, reading_values
+from dp_polars._release.contract import HistogramSpec, Product, reading_values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
     from dp_polars._base.column_types import PrivacyUnit
-    from dp_polars._release.contract import HistogramSpec
 
 
 # Functions in other languages, rows in memory, chance and clocks, as Spark's classes and messages name them.

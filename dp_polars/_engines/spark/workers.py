@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from dp_polars._base.column_types import is_wide
 from dp_polars._base.process import silenced
 from dp_polars._mechanisms.histograms import Histogram
-from dp_polars._questions.question import COUNT
+from dp_polars._questions.question import COUNT, KeysThatAreThere
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from dp_polars._base.numbers import Ints
     from dp_polars._bins.binning import Binning
-    from dp_polars._questions.question import KeysThatAreThere
     from dp_polars._release.contract import Output, Shown
 
 
