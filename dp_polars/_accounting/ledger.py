@@ -56,10 +56,8 @@ _here = _Here()
 def uninterrupted(function: Callable[[], T]) -> T:
     """Return `function()`, or raise its error. Interrupted, the wait ends at once, and the call when it may.
 
-    Raises
-    ------
-    RuntimeError
-        If such a call asks for another one, as the finalizer of an object could: it would wait for itself.
+    Raises RuntimeError if such a call asks for another one, as the finalizer of an object could: it would wait for
+    itself.
     """
     if _here.call is not None:
         msg = "A budget must not be used while the same thread uses one, as in the finalizer of an object."

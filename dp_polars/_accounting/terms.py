@@ -267,10 +267,8 @@ _SHORT = 20
 class Remaining(Fraction):
     """What a budget has left: an exact `Fraction` in the unit of its total.
 
-    Attributes
-    ----------
-    epsilon, rho
-        The largest loss in this unit that still fits. The other one is None where a budget adds up one unit alone.
+    `epsilon`, `rho`: the largest loss in this unit that still fits. The other one is None where a budget adds up one
+        unit alone.
     """
 
     __slots__ = ("epsilon", "rho")

@@ -278,10 +278,7 @@ def read_by_row(
     ignores before any bound. Weights of rows that are ignored do not count, so they need no filter. A question that
     `counts_nulls` ignores what is not null instead.
 
-    Raises
-    ------
-    ValueError
-        If weights are filtered.
+    Raises ValueError if weights are filtered.
     """
     if any(_filtered(weights) is not None for weights in columns[1:]):
         msg = (
@@ -314,21 +311,13 @@ def outputs_of(
 ) -> Iterator[tuple[str | None, object]]:
     """Yield the answers that an argument of `agg` stands for, each with the name that it was given there.
 
-    Parameters
-    ----------
-    expr, name
-        The argument, and its keyword, if it has one.
-    columns
-        What returns the columns of the private frame; None without data.
-    left_out
-        Which columns a selector never stands for: the privacy unit and the keys.
+    `expr`, `name`: the argument, and its keyword, if it has one.
+    `columns`: what returns the columns of the private frame; None without data.
+    `left_out`: which columns a selector never stands for: the privacy unit and the keys.
 
-    Raises
-    ------
-    ValueError
-        If several columns are given a keyword, what is asked about has no one choice of columns, or no column has it.
-    TypeError
-        If a selector would have to be resolved without data.
+    Raises ValueError if several columns are given a keyword, what is asked about has no one choice of columns, or no
+    column has it.
+    Raises TypeError if a selector would have to be resolved without data.
     """
     expr = getattr(expr, _OURS, expr)
     named = expr.named if isinstance(expr, PrivateExpr) else None

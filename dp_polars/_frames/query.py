@@ -58,10 +58,7 @@ def shared(outputs: Sequence[Typed], target: Loss) -> list[Ask[Any]]:
     Those with a loss, or asked `within` an error, keep it, and the others share the rest. Where all have one, all are
     scaled by one factor.
 
-    Raises
-    ------
-    ValueError
-        If nothing is left to be shared, or an output has no loss in the unit of `target`.
+    Raises ValueError if nothing is left to be shared, or an output has no loss in the unit of `target`.
     """
     if any(ask.query.claim.is_open for ask, _ in outputs):
         return _in_unit(outputs, target)
@@ -77,10 +74,7 @@ def at_promise(
     The promise is as the budget has it: which rho it is, and how much of delta is left to keys. Without one there, a
     half of delta is.
 
-    Raises
-    ------
-    ValueError
-        If keys spend more of delta, or the outputs can be had in neither unit.
+    Raises ValueError if keys spend more of delta, or the outputs can be had in neither unit.
     """
     of_all = None if budget is None else budget.promise
     promise = Promise.of(epsilon, delta) if of_all is None else of_all.part(epsilon, delta)

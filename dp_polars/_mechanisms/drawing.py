@@ -67,12 +67,8 @@ class Draw:
 def draw_from_rows(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
     """Return one code per group.
 
-    Parameters
-    ----------
-    codes
-        Shape (n,): the codes of all rows, group after group; `draw.size` is ignored.
-    lengths
-        Shape (g,): rows of each group; they add up to n.
+    `codes`: shape (n,): the codes of all rows, group after group; `draw.size` is ignored.
+    `lengths`: shape (g,): rows of each group; they add up to n.
     """
     dense = is_dense(draw, codes, lengths)
     parts = of_row_slices(partial(_draw_dense if dense else _draw_sparse, draw), draw, codes, lengths)
@@ -370,12 +366,8 @@ def draw_from_slots(
 ) -> tuple[Ints, Ints]:
     """Return, for each group, the first code of the slot drawn, and how far after it the code drawn lies.
 
-    Parameters
-    ----------
-    left_out
-        Shape (g,): how many codes the slots leave out, all with a gap of at least FAR/rate. None: none.
-    complete
-        Group -> all of its slots. Needed where codes are left out.
+    `left_out`: shape (g,): how many codes the slots leave out, all with a gap of at least FAR/rate. None: none.
+    `complete`: group -> all of its slots. Needed where codes are left out.
     """
     begins = starts(slots.sizes)
 

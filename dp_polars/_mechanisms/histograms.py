@@ -286,12 +286,8 @@ def slots_of_ranks(codes: SignedInts, low: int, totals: Ints, size: int, alpha: 
 
     Among the rows of one code, all slots but one are empty.
 
-    Parameters
-    ----------
-    codes
-        Shape (g, ranks), signed: the group's rows from rank `low` on, ascending; `size` beyond the last one.
-    totals
-        Shape (g,): rows of each group. The middle of each lies within the ranks listed.
+    `codes`: shape (g, ranks), signed: the group's rows from rank `low` on, ascending; `size` beyond the last one.
+    `totals`: shape (g,): rows of each group. The middle of each lies within the ranks listed.
     """
     groups, ranks = codes.shape
     dtype = gap_dtype(max(low + ranks, int(totals.max())) + 1, alpha.denominator)

@@ -49,13 +49,9 @@ class KeySelection(ABC):
     def draw(self, people: Ints) -> tuple[NDArray[np.bool_], Ints | None]:
         """Draw once for each key, from its number of people (at least 1).
 
-        Returns
-        -------
-        shown
-            Shape (n,): whether the key is shown.
-        noisy
-            Shape (n,): the number of people with noise, which may be published for the keys that are shown. None:
-            there is none.
+        `shown`: shape (n,): whether the key is shown.
+        `noisy`: shape (n,): the number of people with noise, which may be published for the keys that are shown. None:
+        there is none.
         """
 
     @abstractmethod
@@ -86,13 +82,9 @@ class PartitionSelection(KeySelection):
     one key by its number of people shows any n with a greater probability (Desfontaines et al. 2022, Theorem 1). Its
     closed form (their Theorem 2) is computed here: up to n₁ the first branch, from there on the second.
 
-    Parameters
-    ----------
-    epsilon, delta
-        The loss of one key, for one person more or less. The delta is at least `SMALLEST_DELTA`, and below 1.
+    `epsilon`, `delta`: the loss of one key, for one person more or less. The delta is at least `SMALLEST_DELTA`, and
+        below 1.
 
-    Notes
-    -----
     What all keys of a person lose together is proved in `docs/proofs/keys.md`, Theorem 1.
     """
 
@@ -172,15 +164,9 @@ class PartitionSelection(KeySelection):
 class GaussianThreshold(KeySelection):
     """Show a key if its number of people plus discrete Gaussian noise is at least a threshold.
 
-    Parameters
-    ----------
-    variance
-        σ² of the noise.
-    threshold
-        The smallest number that is shown; see `threshold_for`.
+    `variance`: σ² of the noise.
+    `threshold`: the smallest number that is shown; see `threshold_for`.
 
-    Notes
-    -----
     With σ² = g/(2ρ) and the threshold of g keys at δ, all keys together are δ-approximately ρ-zCDP; where a person is
     replaced, with σ² = 2g/(2ρ) and the same threshold (`docs/proofs/keys.md`, Theorem 3).
     """

@@ -115,16 +115,10 @@ def first_arrival(
 ) -> int:
     """Return the position of the block that arrives first.
 
-    Parameters
-    ----------
-    gap, multiplicities
-        All blocks of one group, by position.
-    words_drawn
-        The first 64 bits of the uniform of each block that floats could not rule out, by position.
-    far
-        Positions of the blocks that were not raced one by one.
-    far_word
-        The first 64 bits of the uniform of all far candidates together; None where floats ruled them out.
+    `gap`, `multiplicities`: all blocks of one group, by position.
+    `words_drawn`: the first 64 bits of the uniform of each block that floats could not rule out, by position.
+    `far`: positions of the blocks that were not raced one by one.
+    `far_word`: the first 64 bits of the uniform of all far candidates together; None where floats ruled them out.
     """
 
     def arrival(wait: Real, position: int) -> Real:
@@ -168,16 +162,10 @@ def first_and_lead(
 ) -> tuple[int, int | None]:
     """Return the position of the first block, and by how many whole units it leads; None: there is no other.
 
-    Parameters
-    ----------
-    gap, multiplicities
-        All blocks of one group, by position.
-    words_drawn
-        The first 64 bits of the uniform of each block that may arrive first or second, by position.
-    second_words
-        Those of what comes second within a block, as far as they are drawn: they must not be drawn afresh.
-    unit
-        The unit of the lead, in that of the gaps.
+    `gap`, `multiplicities`: all blocks of one group, by position.
+    `words_drawn`: the first 64 bits of the uniform of each block that may arrive first or second, by position.
+    `second_words`: those of what comes second within a block, as far as they are drawn: they must not be drawn afresh.
+    `unit`: the unit of the lead, in that of the gaps.
     """
     uniforms = {position: Uniform(word, 64, words) for position, word in words_drawn.items()}
     waits = {position: wait_of(multiplicities[position], uniform) for position, uniform in uniforms.items()}

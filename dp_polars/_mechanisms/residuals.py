@@ -126,12 +126,8 @@ class Noise:
 def sum_bounds(noise: Noise, numbers: Ints, beta: float) -> Ints:
     """Return for each number of draws the smallest w with P(|their sum| > w) <= beta; one more where that is too close.
 
-    Parameters
-    ----------
-    numbers
-        How many draws are added up, from 0 to 10⁷. Each number is looked up once.
-    beta
-        From 0.001 to 0.5.
+    `numbers`: how many draws are added up, from 0 to 10⁷. Each number is looked up once.
+    `beta`: from 0.001 to 0.5.
     """
     distinct, places = np.unique(numbers, return_inverse=True)
     bounds = np.array([sum_bound(noise, number, beta) for number in distinct.tolist()], np.int64)
@@ -272,12 +268,8 @@ def shares_of_loss(sizes: Axes, weights: dict[Axes, float], precision: dict[Axes
     convex in the precisions p_B, and multiplicative steps lead to the least one (Silvey, Titterington & Torsney 1978).
     How far off it is then, follows from the gradient.
 
-    Parameters
-    ----------
-    weights
-        The wanted tables, and how much each matters.
-    precision
-        What 1/σ_B² would be if a histogram had all of the loss: those that may be drawn.
+    `weights`: the wanted tables, and how much each matters.
+    `precision`: what 1/σ_B² would be if a histogram had all of the loss: those that may be drawn.
     """
     drawn = list(precision)
     places = {axes: place for place, axes in enumerate(drawn)}
@@ -351,10 +343,7 @@ class TablePlan:
         A table is rounded in its sums from the first values on. The last of these are those of the smaller tables. So
         each number is off by less than 2**│axes│ units from the exact least squares.
 
-        Parameters
-        ----------
-        counts
-            The counts of each histogram, the last dimension running fastest.
+        `counts`: the counts of each histogram, the last dimension running fastest.
         """
         sums: dict[Axes, Floats] = {}
         for place, ((axes, _), numbers) in enumerate(zip(self.noises, counts, strict=True)):
@@ -401,10 +390,7 @@ class TablePlan:
         dual is largest: its gradient is minus the tables themselves. Accelerated steps (Beck & Teboulle 2009) come
         close to it; what is still below 0 is mixed with even tables of the same total, as little as it takes.
 
-        Parameters
-        ----------
-        tables
-            All wanted tables, which agree.
+        `tables`: all wanted tables, which agree.
         """
         largest = [axes for axes in self.tables if not any({*axes} < {*other} for other in self.tables)]
         residuals = {

@@ -224,12 +224,8 @@ class Variance(Average):
     half of the largest (see `Squares`), and a count. One row adds at most H, T and 1 to them, in their units, or takes
     that away: distances and squares have both signs.
 
-    Parameters
-    ----------
-    lower, upper, step, claim
-        See above.
-    ddof
-        What is taken from the noisy number of rows before it divides: 0 or 1. With 1, the variance of one row is 0.
+    `lower`, `upper`, `step`, `claim`: see above.
+    `ddof`: what is taken from the noisy number of rows before it divides: 0 or 1. With 1, the variance of one row is 0.
     """
 
     claim: Claim

@@ -332,10 +332,7 @@ def with_loss_for(query: QueryT, within: Within, *columns: pl.DataType) -> Query
     then noise is nearer to 0, and a candidate of a given gap is less likely. An error of several draws grows with each
     of theirs. So the losses that suffice are all those from the smallest one on, which bisection finds.
 
-    Raises
-    ------
-    ValueError
-        If there is no such loss, or it is above 20, or the column's type must be known.
+    Raises ValueError if there is no such loss, or it is above 20, or the column's type must be known.
     """
     if query.left_to_column is not None and not columns:
         msg = (
@@ -449,12 +446,8 @@ class Clipped(Total):
 class Sum(Clipped, Multiple):
     """The sum of values, clipped to public bounds, in units of a public step.
 
-    Parameters
-    ----------
-    lower, upper, step, claim
-        See above.
-    of_floats
-        Whether the step was given as a float or a Fraction: then the answer is a float.
+    `lower`, `upper`, `step`, `claim`: see above.
+    `of_floats`: whether the step was given as a float or a Fraction: then the answer is a float.
     """
 
     of_floats: bool

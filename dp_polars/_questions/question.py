@@ -108,12 +108,8 @@ class Query(Asked):
     def answers_of_rows(self, columns: Sequence[pl.Series], lengths: Ints) -> pl.Series:
         """Draw one answer per group.
 
-        Parameters
-        ----------
-        columns
-            What the query reads, of shape (n,): the rows of all groups, group after group.
-        lengths
-            Shape (g,): rows of each group; they add up to n.
+        `columns`: what the query reads, of shape (n,): the rows of all groups, group after group.
+        `lengths`: shape (g,): rows of each group; they add up to n.
         """
 
 
@@ -175,12 +171,8 @@ class HistogramQuery(Query):
 
         The answer of a group, and its ends, follow from what was drawn for it, and from what is public.
 
-        Parameters
-        ----------
-        drawn
-            What `drawn` gave, or some of its rows.
-        beta
-            With which probability a range may fail to hold the number without noise. None: no ranges are wanted.
+        `drawn`: what `drawn` gave, or some of its rows.
+        `beta`: with which probability a range may fail to hold the number without noise. None: no ranges are wanted.
         """
         (answers,) = drawn
         return (answers,)

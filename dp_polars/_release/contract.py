@@ -362,12 +362,8 @@ class KeyWork:
     def assemble(self, keys: pl.DataFrame, people: Ints) -> pl.DataFrame:
         """Draw for each key once, and return those that are shown, sorted, in memory of their own.
 
-        Parameters
-        ----------
-        keys
-            Columns as in `types`: each key that somebody has, once, without null; in any order.
-        people
-            Shape (n,): how many people have each of them.
+        `keys`: columns as in `types`: each key that somebody has, once, without null; in any order.
+        `people`: shape (n,): how many people have each of them.
         """
         return self.question.released(keys, people)
 

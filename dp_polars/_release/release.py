@@ -48,10 +48,7 @@ def question_of(
 
     `preparation` is the text of what made the rows: another preparation is another data set.
 
-    Raises
-    ------
-    TypeError
-        If the question holds something that has no text.
+    Raises TypeError if the question holds something that has no text.
     """
     proved = request.checked_on(engine, ())
     schema, pipeline, live = proved.schemas[0], request.pipeline, partial(_read, request, proved)

@@ -607,17 +607,10 @@ def with_ends(released: pl.DataFrame, asks: Iterable[Ask[Asked]]) -> pl.DataFram
     How far noise goes is public, so nothing is drawn. Means and value counts get none: how far a mean may be off
     depends on its noisy count, which is not shown, and value counts are lists.
 
-    Parameters
-    ----------
-    released
-        What a query released, with or without ranges, or a part of its rows.
-    asks
-        Its outputs: `PrivateQuery.asks`.
+    `released`: what a query released, with or without ranges, or a part of its rows.
+    `asks`: its outputs: `PrivateQuery.asks`.
 
-    Returns
-    -------
-    DataFrame
-        The same, and `NAME_low` and `NAME_high`, Float64, at the end; null where the answer is.
+    Returned are the same, and `NAME_low` and `NAME_high`, Float64, at the end; null where the answer is.
     """
     ends = []
     for ask in asks:

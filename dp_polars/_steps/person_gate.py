@@ -81,22 +81,13 @@ def looks_at_people(exprs: Iterable[pl.Expr]) -> bool:
 def over_people(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: PrivacyUnit | None, call: str) -> TakenApart:
     """Take expressions apart that have one value for each row, with `over(unit, …)` in them.
 
-    Parameters
-    ----------
-    exprs
-        The expressions, of one or several outputs.
-    schema
-        The columns of the private frame.
-    unit
-        The columns that tell people apart. None: no window is taken.
-    call
-        The method that the user called.
+    `exprs`: the expressions, of one or several outputs.
+    `schema`: the columns of the private frame.
+    `unit`: the columns that tell people apart. None: no window is taken.
+    `call`: the method that the user called.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If a window leaves the unit out, if what it computes does not follow from the person's rows in any order, or if
-        the rest of an expression is not row by row.
+    Raises TypeError or ValueError if a window leaves the unit out, if what it computes does not follow from the
+    person's rows in any order, or if the rest of an expression is not row by row.
     """
 
     def make(apart: _Apart) -> None:

@@ -203,21 +203,13 @@ def refuse_mixing(
 ) -> list[Read]:
     """Refuse a preparation that visibly mixes people, and return what it reads.
 
-    Parameters
-    ----------
-    step
-        The last step, whose rows are handed over.
-    unit
-        The columns that say whose a row is; None where every row is a person. That they are not there is said later.
-    call
-        What the user called, to begin messages with.
-    is_same
-        Whether two sources may be one table.
+    `step`: the last step, whose rows are handed over.
+    `unit`: the columns that say whose a row is; None where every row is a person. That they are not there is said
+        later.
+    `call`: what the user called, to begin messages with.
+    `is_same`: whether two sources may be one table.
 
-    Raises
-    ------
-    ValueError
-        If it mixes people.
+    Raises ValueError if it mixes people.
     """
     walk = _Walk(call, unit, is_same)
     if unit is None:

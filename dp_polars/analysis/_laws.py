@@ -75,22 +75,12 @@ def block_probabilities(
 ) -> NDArray[np.float64]:
     """Return the probability of each block: that any of its candidates is chosen.
 
-    Parameters
-    ----------
-    gaps
-        Shape (n,): best score minus score; at least one is 0. They may repeat.
-    multiplicities
-        Shape (n,): how many candidates share the score, at least 1, of any size.
-    rate
-        λ, so that the coin of a candidate is exp(−λ·gap). For report-noisy-max: one over the scale of its
-        noise.
-    mechanism
-        "permute_and_flip", "exponential" or "report_noisy_max_laplace".
+    `gaps`: shape (n,): best score minus score; at least one is 0. They may repeat.
+    `multiplicities`: shape (n,): how many candidates share the score, at least 1, of any size.
+    `rate`: λ, so that the coin of a candidate is exp(−λ·gap). For report-noisy-max: one over the scale of its noise.
+    `mechanism`: "permute_and_flip", "exponential" or "report_noisy_max_laplace".
 
-    Returns
-    -------
-    numpy.ndarray
-        Shape (n,), float64, relative error below 1e-12 where it does not underflow.
+    The probabilities have a relative error below 1e-12 where they do not underflow.
     """
     exponents, logs = exponents_of(gaps, rate), np.log(np.asarray(multiplicities, np.float64))
     if mechanism == LAPLACE:
@@ -271,10 +261,7 @@ _LAWS: dict[str, tuple[Callable[[NDArray[np.float64]], NDArray[np.float64]], int
 class NoiseLaw:
     """The noise X of a claim, for arrays of thresholds of any shape.
 
-    Parameters
-    ----------
-    claim
-        The claim of discrete Laplace or discrete Gaussian noise.
+    `claim`: the claim of discrete Laplace or discrete Gaussian noise.
     """
 
     def __init__(self, claim: Claim) -> None:

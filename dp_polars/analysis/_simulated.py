@@ -381,12 +381,9 @@ def law_of_lists(
 ) -> Callable[[Claim], pl.DataFrame]:
     """Return what estimates how good the lists are at a claim, from `DRAWS` draws, a row per group.
 
-    Parameters
-    ----------
-    question
-        Says how a list is drawn, and how wrong it is (`ListQuery.mistakes`).
-    everything, bounded
-        The histogram of all rows, which a list is compared with, and of those that count, from which it is drawn.
+    `question`: says how a list is drawn, and how wrong it is (`ListQuery.mistakes`).
+    `everything`, `bounded`: the histogram of all rows, which a list is compared with, and of those that count, from
+        which it is drawn.
     """
 
     def law(claim: Claim) -> pl.DataFrame:
@@ -467,10 +464,8 @@ def law_of_total(
 ) -> Callable[[Claim], pl.DataFrame]:
     """Return what gives the law of a count, a sum or an average at a claim, a row per group.
 
-    Parameters
-    ----------
-    truly, bounded
-        For each histogram, the sum of weights of each group, shape (g,): of all rows, and of those that count.
+    `truly`, `bounded`: for each histogram, the sum of weights of each group, shape (g,): of all rows, and of those that
+        count.
     """
     if isinstance(question, Mean):
         return lambda claim: _of_mean(question.with_claim(claim), types, truly, bounded)
@@ -500,10 +495,7 @@ def law_of_total(
 def law_of_counts(question: ValueCounts, types: Columns, truly: Ints, bounded: Ints) -> Callable[[Claim], pl.DataFrame]:
     """Return what gives the law of the counts of all candidates at a claim, a row per group.
 
-    Parameters
-    ----------
-    truly, bounded
-        The counts of all candidates, group after group: of all rows, and of those that count.
+    `truly`, `bounded`: the counts of all candidates, group after group: of all rows, and of those that count.
     """
     size = question.binning(*types).size
 

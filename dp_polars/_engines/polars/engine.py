@@ -229,22 +229,15 @@ _Rows: TypeAlias = "tuple[pl.LazyFrame | None, Callable[[], pl.LazyFrame]]"
 class PolarsEngine(LocalEngine):
     """Rows in a frame, a file or a stream, counted by Polars in this process.
 
-    Parameters
-    ----------
-    unread
-        A plan to know the columns by. None: the rows could not be opened.
-    read
-        What opens the rows, after the charge.
-    engine
-        Polars' engine.
-    partitions
-        In how many parts people are counted, one after the other, each by a scan of the rows. None: as many as
-        give parts of about 1 GiB each; the rows are counted first for that. This and the sizes of the public
+    `unread`: a plan to know the columns by. None: the rows could not be opened.
+    `read`: what opens the rows, after the charge.
+    `engine`: Polars' engine.
+    `partitions`: in how many parts people are counted, one after the other, each by a scan of the rows. None: as many
+        as give parts of about 1 GiB each; the rows are counted first for that. This and the sizes of the public
         arguments are all that the plan depends on.
-    joined
-        The same as `unread` and `read` for each further table that the steps join, in the order of the joins.
-    marked
-        What tells the rows of each source from others; None where nothing does, as of a stream. Left out: what is read.
+    `joined`: the same as `unread` and `read` for each further table that the steps join, in the order of the joins.
+    `marked`: what tells the rows of each source from others; None where nothing does, as of a stream. Left out: what is
+        read.
     """
 
     runs_expressions = True
@@ -599,12 +592,9 @@ def grouped(
     That is so where a binning or a row weight is no arithmetic of Polars, or where there are too many combinations.
     Public sizes and types alone decide it.
 
-    Returns
-    -------
-    LazyFrame
-        `key i`; `column n 0` where the codes of spec n are those of categories; for the first spec n of each kind
-        `rows n`, how many rows count, and for each one with weights `weight n`, their sum. A value that is not listed
-        may be null, or stand for itself.
+    Its columns: `key i`; `column n 0` where the codes of spec n are those of categories; for the first spec n of each kind `rows n`,
+    how many rows count, and for each one with weights `weight n`, their sum. A value that is not listed may be null, or
+    stand for itself.
     """
     schema = rows.collect_schema()
     named = [] if keys is None else [pl.col(key.name).alias(f"key {place}") for place, key in enumerate(keys)]

@@ -100,14 +100,9 @@ def count_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: Engin
 
     What Polars is asked follows from the kinds alone, whatever the rows are.
 
-    Parameters
-    ----------
-    frame
-        `person`, `group` where there are several, and the columns that `kinds` name. It loses `person`.
-    kinds
-        What is counted.
-    engine
-        Polars' engine.
+    `frame`: `person`, `group` where there are several, and the columns that `kinds` name. It loses `person`.
+    `kinds`: what is counted.
+    `engine`: Polars' engine.
     """
     choices = _choices(kinds, frame)
     person, group = frame.drop_in_place("person"), frame.get_column("group", default=None)

@@ -258,11 +258,8 @@ _ready: WeakSet[SparkSession] = WeakSet()
 def mapped(rows: DataFrame, stage: Stage, schema: StructType | str) -> DataFrame:
     """Plan what a stage makes of rows.
 
-    Raises
-    ------
-    RuntimeError
-        If tasks over constants show that the executors lack this package. They run once for a session, before the
-        charge. An executor that comes later with another Python fails on private rows.
+    Raises RuntimeError if tasks over constants show that the executors lack this package. They run once for a session,
+    before the charge. An executor that comes later with another Python fails on private rows.
     """
     if rows.sparkSession not in _ready:
         _check(rows.sparkSession)
