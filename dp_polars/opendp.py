@@ -235,10 +235,6 @@ def make_private_query(
     loss
         What one person loses to all outputs together, in the unit of `query.loss`.
 
-    Returns
-    -------
-    opendp.mod.Measurement
-
     Raises
     ------
     OpenDPException, TypeError, ValueError

@@ -213,7 +213,6 @@ def release(
 
 
 def _check(frame: object) -> None:
-    """Refuse what is no frame of Spark."""
     if not isinstance(frame, _sql.DataFrame) or frame.isStreaming:
         kind = f"{type(frame).__module__}.{type(frame).__name__}"
         msg = f"frame must be a batch DataFrame of a Spark session, got {kind}."
@@ -393,7 +392,6 @@ class _SparkEngine(_OnSpark["DataFrame"]):
         return spark_type(known, (named, self._frame.schema[columns[0]].dataType))
 
     def unpacked(self, answer: bytes, work: Work | KeyWork, presentation: Presentation) -> Drawn[DataFrame]:
-        """Return what was drawn, from Arrow IPC."""
         table = pa.ipc.open_stream(answer).read_all()
         types = spark_types.StructType.fromJson(json.loads(table.schema.metadata[_TYPES]))
         return _DrawnThere(table, types, partial(self._published, work=work, presentation=presentation))
@@ -449,7 +447,6 @@ class _DrawnThere(Drawn["DataFrame"]):
 
 
 def _fields(names: Iterable[str], kinds: Iterable[DataType]) -> StructType:
-    """Return columns of these names and types."""
     return spark_types.StructType(
         [spark_types.StructField(name, kind) for name, kind in zip(names, kinds, strict=True)]
     )

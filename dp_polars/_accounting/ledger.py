@@ -552,7 +552,6 @@ def check(connection: sqlite3.Connection, head: Head) -> None:
 
 
 def read_head(connection: sqlite3.Connection) -> Head:
-    """Return the `budget` row."""
     rows = connection.execute("SELECT * FROM budget").fetchall()
     if len(rows) != 1 or rows[0][-1] != digest_of_text(*rows[0][1:-1]):
         msg = "its sum does not fit the digest"

@@ -253,7 +253,6 @@ class Terms:
         bounds: Bounds = NO_BOUNDS,
         within: Within | None = None,
     ) -> Terms:
-        """Return the terms of a loss and these arguments."""
         relation, most = check_relation(neighboring_relation), positive_int("contributions", contributions)
         return cls(loss, Contributions(most, most), relation, mechanism, bounds, within)
 

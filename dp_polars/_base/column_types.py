@@ -282,7 +282,6 @@ def text_of(unit: PrivacyUnit | None) -> str | None:
 
 
 def unit_of_text(text: str | None) -> PrivacyUnit | None:
-    """Return the privacy unit that `text_of` wrote."""
     if text is None:
         return None
     return tuple(json.loads(text)) if text.startswith("[") else (text,)

@@ -36,7 +36,6 @@ LED_BY_COLUMN = pl.Struct({**_ONE_ANSWER, "lead_text": pl.String, "lead_whole": 
 
 
 def _field_of(dtype: pl.DataType) -> str:
-    """Return the field that holds answers of a type."""
     if isinstance(dtype, pl.List):
         return "flags" if dtype.inner == pl.Boolean else "texts"
     if dtype == pl.Boolean:

@@ -719,10 +719,6 @@ def read_cube(path: str | os.PathLike[str]) -> Cube:
     path
         The file; `~` is the home folder.
 
-    Returns
-    -------
-    Cube
-
     Raises
     ------
     ValueError

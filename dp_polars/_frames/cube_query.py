@@ -174,7 +174,6 @@ class CubeRequest(Request):
 
     @property
     def plan(self) -> TablePlan:
-        """What is drawn, and for which tables."""
         noises = (Noise(ask.query.claim.mechanism, ask.query.claim.rate) for ask in self.asks)
         return TablePlan(self.sizes, self.tables or self.drawn, tuple(zip(self.drawn, noises, strict=True)))
 

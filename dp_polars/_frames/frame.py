@@ -261,10 +261,6 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclas
         **constraints
             `name=value`: the column equals the constant.
 
-        Returns
-        -------
-        PrivateFrame
-
         Raises
         ------
         TypeError, ValueError
@@ -280,10 +276,6 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclas
         ----------
         *exprs, **named
             Expressions of the columns of a row, or names of columns; the named ones may be constants.
-
-        Returns
-        -------
-        PrivateFrame
 
         Raises
         ------
@@ -432,10 +424,6 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclas
         released
             What `bounds(…).release()` gave: a frame of one row whose columns are some of "max_groups",
             "max_rows_per_group" and "max_rows", integers of at least 1. They must be public by now: released, or known.
-
-        Returns
-        -------
-        PrivateFrame
 
         Raises
         ------

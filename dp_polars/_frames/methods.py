@@ -110,10 +110,6 @@ class RowSteps:
         strict
             Whether a name without a column is an error.
 
-        Returns
-        -------
-        PrivateFrame
-
         Raises
         ------
         ValueError
@@ -131,10 +127,6 @@ class RowSteps:
             Old name -> new name, or a function of names.
         strict
             Whether an old name without a column is an error.
-
-        Returns
-        -------
-        PrivateFrame
 
         Raises
         ------
@@ -164,10 +156,6 @@ class RowSteps:
         strict
             Ignored: an error would reveal that a row has a value that does not fit.
 
-        Returns
-        -------
-        PrivateFrame
-
         Raises
         ------
         ValueError
@@ -187,10 +175,6 @@ class RowSteps:
         ----------
         subset
             The columns that are looked at; None: all.
-
-        Returns
-        -------
-        PrivateFrame
         """
         columns = cs.all() if subset is None else selector("drop_nulls", subset)
         return self._then("filter", (pl.all_horizontal(columns.is_not_null()),), "drop_nulls")
@@ -202,10 +186,6 @@ class RowSteps:
         ----------
         subset
             The columns that are looked at; None: all of floats.
-
-        Returns
-        -------
-        PrivateFrame
         """
         columns = cs.float() if subset is None else selector("drop_nans", subset)
         return self._then("filter", (~pl.any_horizontal(columns.is_nan().fill_null(value=False)),), "drop_nans")
@@ -230,10 +210,6 @@ class RowSteps:
         matches_supertype
             Whether a number also fills columns of other numeric types than Int64 (of an int) or Float64.
 
-        Returns
-        -------
-        PrivateFrame
-
         Raises
         ------
         ValueError
@@ -251,10 +227,6 @@ class RowSteps:
         ----------
         value
             A number, null or an expression.
-
-        Returns
-        -------
-        PrivateFrame
         """
         return self._after(EachColumn("fill_nan", ((self._but_the_unit(cs.float()), (value,)),)))
 
@@ -272,10 +244,6 @@ class RowSteps:
             Names or selectors of structs.
         separator
             What stands between the struct's name and the field's; None: the field's name alone.
-
-        Returns
-        -------
-        PrivateFrame
 
         Raises
         ------
@@ -473,10 +441,6 @@ class SeveralRows(RowSteps):
         keep_nulls
             Whether null is a row with null; False: it has none.
 
-        Returns
-        -------
-        PrivateFrame
-
         Raises
         ------
         TypeError, ValueError
@@ -507,10 +471,6 @@ class SeveralRows(RowSteps):
             The columns that stay, and the privacy unit in any case.
         variable_name, value_name
             The names of the new columns, "variable" and "value" if left out: whence a value is, and the value.
-
-        Returns
-        -------
-        PrivateFrame
 
         Raises
         ------
@@ -554,10 +514,6 @@ class SeveralRows(RowSteps):
             of the other columns, or the last with "last".
         maintain_order
             Ignored: a private frame has no order.
-
-        Returns
-        -------
-        PrivateFrame
 
         Raises
         ------

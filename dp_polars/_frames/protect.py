@@ -61,10 +61,6 @@ def protect(
         rows follow from that person's": where they don't, one person changes the rows of others, and the loss has no
         bound. It stands in the claim, the ledger, the statement and the report.
 
-    Returns
-    -------
-    PrivateFrame
-
     Raises
     ------
     TypeError, ValueError

@@ -240,10 +240,6 @@ class Publication:
         at_delta, **known
             As for `PrivateQuery.statement`.
 
-        Returns
-        -------
-        Statement
-
         Raises
         ------
         TypeError, ValueError
@@ -315,10 +311,6 @@ def publication(queries: Mapping[str, PrivateQuery] | None = None, /, **named: P
         The queries by their names, as a dict.
     **named
         The queries by their names, as arguments.
-
-    Returns
-    -------
-    Publication
 
     Raises
     ------
@@ -405,10 +397,6 @@ def statement(
         The δ at which the sum of all losses is also given as an ε.
     **known
         What only people know: see `PrivateQuery.statement`.
-
-    Returns
-    -------
-    Statement
 
     Raises
     ------

@@ -155,7 +155,6 @@ def _hazards(missing: _Between) -> _Between:
 
 
 def _chance(hazard: Floats) -> Floats:
-    """Return the probability of what has a hazard."""
     chance: Floats = -np.expm1(-hazard)
     return chance
 

@@ -269,7 +269,6 @@ def add_noise(values: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np
 
 
 def noise_of(claim: Claim, count: int) -> NDArray[np.int64]:
-    """Return independent noise at the rate of a claim."""
     return _NOISE[claim.mechanism][0](count, 1 / claim.rate)
 
 

@@ -91,7 +91,6 @@ class Cells:
         return Cells(values[at], np.zeros(len(at), np.uint8), counts, np.diff(upto[ends]))
 
     def replaced(self, groups: Mapping[int, Cells]) -> Cells:
-        """Return all cells, with the cells of some groups replaced."""
         parts, done = [], 0
         for group, cells in sorted(groups.items()):
             parts += [self._between(done, group), cells]
@@ -310,7 +309,6 @@ def tree(alphas: Sequence[Fraction]) -> Node:
 
 
 def digit_bits(size: int) -> int:
-    """Return how many bits the second digits have, with `size` candidates."""
     return min(_DIGIT_BITS, _PAIR_BITS - size.bit_length())
 
 
@@ -348,7 +346,6 @@ class TreeDraw:
     words: Callable[[], WordSource] = system_words
 
     def of(self, node: Node) -> Draw:
-        """Return how one quantile is drawn."""
         size = self.size << self.bits if node.splits else self.size
         rate = self.rate / node.score_range
         return Draw(size, QuantileScore(node.alpha), rate, self.law, self.words)

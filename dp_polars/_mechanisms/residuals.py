@@ -483,7 +483,6 @@ def _bound(plan: TablePlan, axes: Axes, mask: bytes, beta: float) -> float:
 
 
 def _places_of(axes: Axes, subset: Axes) -> Axes:
-    """Return the places of those axes that are not in a subset."""
     return tuple(place for place, axis in enumerate(axes) if axis not in subset)
 
 

@@ -398,7 +398,6 @@ def short(number: float) -> str:
 
 
 def field_of(question: Question) -> str:
-    """Return the name of the field of a question."""
     return f"question {question.ask} {question.column}"
 
 
@@ -425,12 +424,10 @@ def draft(plan: Plan) -> Draft:
 
 
 def claims_of(asked: Publication) -> list[Claim]:
-    """Return the claims of all tables."""
     return [claim for query in asked.queries.values() for claim in query.request.claims]
 
 
 def title_of(plan: Plan) -> str:
-    """Return what readers call the file of a plan."""
     return "synthetic rows" if plan.file is None else PurePath(plan.file).name
 
 

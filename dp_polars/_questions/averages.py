@@ -63,7 +63,6 @@ class Average(Clipped):
         return False
 
     def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:
-        """Return the claim of each draw: an equal share of the loss."""
         changes = self.changes(*columns)
         loss = replace(self.claim.loss, value=self.claim.loss.value / len(changes))
         share = replace(self.claim, loss=loss, draws=1)
@@ -266,7 +265,6 @@ class Variance(Average):
 
     @property
     def _largest(self) -> float:
-        """The largest variance, with ddof 0."""
         return float((self.upper - self.lower) / 2) ** 2
 
     @property
@@ -274,7 +272,6 @@ class Variance(Average):
         return "the column's unit, squared"
 
     def _shown(self, variance: Any) -> Any:  # noqa: ANN401
-        """Return what is shown in the place of a variance."""
         return variance
 
     def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> NDArray[np.float64]:

@@ -193,7 +193,6 @@ class QuantileWithInterval(Quantile):
         return tuple(drawn)
 
     def note(self, size: int, alternative: HistogramQuery | None) -> str:  # noqa: ARG002
-        """Return what the ends cost."""
         bound = error_bound(size, 0.05, replace(self.claim, draws=1)) / self.score.unit
         return (
             "Three draws share the loss equally, for the answer and both ends: error_95 is of each, and "
@@ -205,7 +204,6 @@ class QuantileWithInterval(Quantile):
 
 
 def ask_quantile(alpha: object, candidates: Values, terms: Terms, interval: object = None) -> Quantile:
-    """Return the quantile of these arguments, with an interval if that is asked for."""
     exact, probability = as_alpha("alpha", alpha), None if interval is None else _as_probability(interval)
     values = ordered(candidates)
     if probability is None:
@@ -282,14 +280,12 @@ class OfCategories(OfPeopleOrRows):
         return most_of(self.weights)
 
     def values(self, *columns: pl.DataType) -> pl.Series:
-        """Return the candidates; in the column's type, if that is given."""
         return self.candidates.for_column(columns[0] if columns else None)
 
     def binning(self, *columns: pl.DataType) -> Binning:
         return CategoryBinning(self.candidates, *columns[:1])
 
     def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
-        """Return what the histogram is of: the candidates, each row with its weight."""
         row_weight = None if self.weights is None or not columns else self.weights.units(columns[1])
         return (CountRule(self.binning(*columns), row_weight),)
 
@@ -351,7 +347,6 @@ def weights_of(max_weight: Number | None, step: Number | None, *, weighted: bool
 
 
 def counts_people_of(counts: str) -> bool:
-    """Return whether people are counted, from the word for people or rows."""
     return one_of("counts", counts, ("people", "rows"), "'people' or 'rows'") == "people"
 
 

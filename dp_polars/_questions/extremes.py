@@ -269,7 +269,6 @@ class FirstAbove(OfPeopleOrRows):
 
 
 def as_threshold(value: object) -> Fraction:
-    """Return a threshold of counts, exactly."""
     exact = positive_fraction("threshold", value)
     if not exact <= LARGEST_THRESHOLD:
         msg = f"threshold must be at most 2**62, got {value!r}: no count is larger."

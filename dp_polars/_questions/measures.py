@@ -421,7 +421,6 @@ class Clipped(Total):
 
     @property
     def _rounded(self) -> str:
-        """What rounding does to the answer."""
         return "rounding moves the sum by at most half a step a row, in addition to the error"
 
     def known_step(self, *columns: pl.DataType) -> Fraction:

@@ -467,7 +467,6 @@ class KeysThatAreThere(Asked):
 
     @cached_property
     def selection(self) -> KeySelection:
-        """What shows the keys."""
         return _SELECTIONS[self.claim.mechanism](self)
 
     def types(self, schema: pl.Schema) -> pl.Schema:

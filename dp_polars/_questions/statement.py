@@ -23,7 +23,6 @@ class TextTable:
     rows: tuple[tuple[str, ...], ...]
 
     def lines(self) -> list[str]:
-        """Return each row as a text."""
         return [
             "; ".join(f"{header}: {cell}" for header, cell in zip(self.headers, row, strict=True) if cell)
             for row in self.rows
@@ -82,7 +81,6 @@ def state_of(facts: Facts) -> str:
 
 
 def amount(loss: Facts) -> str:
-    """Return a loss exactly."""
     text = f"{loss['unit']} = {_exactly(loss)}"
     return f"{text}, delta = {_exactly(loss['delta'])}" if loss["delta"]["exact"] != "0" else text
 

@@ -215,7 +215,6 @@ _VARIANTS = {
 
 
 def software() -> Facts:
-    """Return the date, and the versions of what runs."""
     versions = {"dp_polars": import_module("dp_polars").__version__, "polars": pl.__version__}
     return {
         "date": datetime.now(UTC).date().isoformat(),

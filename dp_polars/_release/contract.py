@@ -72,7 +72,6 @@ class Presentation:
     sure: bool = False  # Whether it is the lower end of the range that must be as large
 
     def of(self, outputs: Sequence[Output], groups: int) -> Shown:
-        """Return the presentation of the outputs, for this number of groups."""
         numbers = groups * sum(
             output.query.answer_width(*output.types) for output in outputs if output.query.has_ranges
         )

@@ -175,7 +175,6 @@ class Joining(Step):
 
     @property
     def further_steps(self) -> tuple[Step, ...]:
-        """The steps on the further rows alone."""
         return ()
 
     @property
@@ -602,7 +601,6 @@ def free_names(number: int, taken: Collection[str]) -> list[str]:
 
 
 def refuse_missing(names: Iterable[str], columns: Iterable[str], frame: str) -> None:
-    """Refuse join columns that a frame does not have."""
     columns = list(columns)
     for name in names:
         if name not in columns:

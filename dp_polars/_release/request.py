@@ -101,7 +101,6 @@ class Ask(Generic[AskedT]):
 
     @property
     def selects(self) -> str:
-        """What is asked, in words."""
         return f"{self.query}, where a condition is true" if self.filtered else str(self.query)
 
     def with_claim(self, claim: Claim) -> Ask[AskedT]:
@@ -111,7 +110,6 @@ class Ask(Generic[AskedT]):
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Let errors name the output."""
         try:
             yield
         except ValueError as error:
@@ -164,7 +162,6 @@ class AnyRequest(ABC, Generic[AskedT]):
         return any(claim.is_open for claim in self.claims)
 
     def refuse_open(self, call: str) -> None:
-        """Refuse outputs without a loss where there must be one."""
         if names := [ask.name for ask in self.asks if ask.query.claim.is_open]:
             msg = f"{call}: every output must have a loss, got none for {', '.join(map(repr, names))}.\n\n{SAY_A_LOSS}"
             raise ValueError(msg)
@@ -205,7 +202,6 @@ class AnyRequest(ABC, Generic[AskedT]):
         return replace(shown, people=self._people_output(), min_people=least, sure=sure)
 
     def _people_output(self) -> str:
-        """Return which output counts the people of each group."""
         msg = (
             f"min_people must be left out of a query for {self.asks[0].name}: it counts no people of groups.\n\n"
             "Hint: private.group_by(keys).agg(people=dpp.n_people(…), …).release(min_people=…)."
@@ -255,7 +251,6 @@ class AnyRequest(ABC, Generic[AskedT]):
         return " · ".join([str(self.protection), *of_outputs])
 
     def handed_over(self, *, unchecked: object) -> Self:
-        """Return the same request for rows that are taken unchecked, if they are."""
         is_unchecked = flag("unchecked", unchecked) and not self.pipeline.unchecked
         return replace(self, pipeline=replace(self.pipeline, unchecked=True)) if is_unchecked else self
 
@@ -573,7 +568,6 @@ def _asked_in(ask: Ask[HistogramQuery], unit: Unit) -> Ask[HistogramQuery]:
 
 
 def _under(protection: Protection, ask: Ask[HistogramQuery], groups: int) -> HistogramQuery:
-    """Return the question of an output under the bounds of a protection; errors name the output."""
     with ask.named():
         bounds = protection.of_output(ask.bounds).contributions(ask.query, groups)
         return ask.query.under(bounds, protection.neighboring_relation, groups)
@@ -588,7 +582,6 @@ def _within(ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery:
 
 
 def _rounded(error: float | None) -> str:
-    """Return an error in three significant digits, rounded up."""
     return "?" if error is None else show(as_fraction("error", error), 3, up=True)
 
 

@@ -311,7 +311,6 @@ class Gate:
         self.prove(step)
 
     def refuse_by(self, table: tuple[Rule, ...], step: ExprNode) -> None:
-        """Refuse a step by the first rule of a table that does."""
         for rule in table:
             if rule.refuses(step):
                 raise self.refusal(step, rule)

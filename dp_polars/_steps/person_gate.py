@@ -243,7 +243,6 @@ class _Apart(PersonColumns):
             yield nodes.changed(tree, "Selector", partial(_column_at, place)), name
 
     def finish(self, outputs: Sequence[tuple[Tree, str]], schema: dict[str, PolarsDataType]) -> None:
-        """Prove what is left of the outputs, row by row."""
         for tree, name in outputs:
             expr = self.row_by_row(tree, schema)
             self.taken.outputs.append(expr if not name or tree == {"Column": name} else expr.alias(name))
@@ -754,6 +753,5 @@ def _column_at(place: int, selector: Tree) -> Tree:
 
 
 def _by_name(frame: pl.LazyFrame, selector: Tree) -> Tree:
-    """Return the selector of the columns of a frame that another one selects, by name."""
     names = frame.select(nodes.without_nan({"Selector": selector})).collect_schema().names()
     return {"Selector": {"ByName": {"names": names, "strict": True}}}

@@ -506,7 +506,6 @@ class PersonColumns:
     # --- One value for each group
 
     def hold(self, expr: pl.Expr, group: Group, *, inside: bool) -> Value:
-        """Return one value for each group."""
         return Value({"Column": self.held(expr, group=group, inside=inside)})
 
     def held(self, expr: pl.Expr, *, group: Group, inside: bool) -> str:
@@ -621,7 +620,6 @@ class PersonColumns:
 
 
 def step_named(name: str) -> ExprNode:
-    """Return a step that is told by its name alone."""
     return ExprNode("unknown", name, (), list)
 
 

@@ -97,7 +97,6 @@ class PlanSteps:
 
     @classmethod
     def of(cls, frame: pl.LazyFrame) -> tuple[PlanSteps, PlanNode]:
-        """Return a plan with its last step; sources are numbers."""
         plan = cls(visited(frame), hidden=False, shown=set(), sources=[])
         return plan, plan.step(plan.view.get_node())
 
@@ -294,7 +293,6 @@ def _of_scan(node: Any) -> Iterator[Seen]:  # noqa: ANN401
 
 
 def of_rows(n_rows: object, row_index: object) -> Iterator[Seen]:
-    """Yield what a scan does by the places of rows."""
     if n_rows is not None:
         yield Seen(kinds.PLACE, "a scan with n_rows")
     if row_index is not None:

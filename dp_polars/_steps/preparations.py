@@ -139,7 +139,6 @@ class PlanNode:
 
     @property
     def every(self) -> Iterator[PlanNode]:
-        """The step and all below it."""
         yield self
         for step in self.inputs:
             yield from step.every

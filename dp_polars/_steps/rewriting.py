@@ -74,7 +74,6 @@ def outputs_of(step: ExprNode) -> list[Tree]:
 
 
 def only_type(step: ExprNode) -> Any:  # noqa: ANN401
-    """Return the type of a step of one output."""
     (dtype,) = step.dtypes()
     return dtype
 

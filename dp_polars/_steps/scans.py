@@ -104,7 +104,6 @@ def holds_rows(frame: pl.LazyFrame) -> bool:
 
 
 def columns_of_scans(frame: pl.LazyFrame) -> list[list[tuple[str, pl.DataType]]]:
-    """Return the columns of each source of a plan, in their order."""
     return [list(plan.get_schema().items()) for plan in plan_nodes(frame) if not plan.get_inputs()]
 
 
@@ -635,7 +634,6 @@ def person_of(unit: PrivacyUnit, schema: pl.Schema) -> pl.Expr:
 
 
 def is_somebody(unit: PrivacyUnit, schema: pl.Schema) -> pl.Expr:
-    """Return whether "person", which is `person_of` these columns, is somebody."""
     person = pl.col("person")
     return is_a_person(unit, schema, (lambda _: person) if len(unit) == 1 else person.struct.field)
 
@@ -663,7 +661,6 @@ def in_parts(rows: pl.LazyFrame, unit: PrivacyUnit, partitions: int) -> Iterator
 
 
 def own_keys(rows: pl.LazyFrame, keys: pl.DataFrame | None) -> list[pl.Expr]:
-    """Return the columns that rows are grouped by, as they are released."""
     names, schema = [] if keys is None else keys.columns, rows.collect_schema()
     return [pl.col(name).cast(column_types.released(schema[name])).alias(f"key {i}") for i, name in enumerate(names)]
 

@@ -211,7 +211,6 @@ Comparable: TypeAlias = Mechanism | Literal["report_noisy_max_laplace"]
 def claim_of(
     epsilon: Number | None, rho: Number | None, sensitivity: Number, monotonic: bool, mechanism: str | None
 ) -> Claim:
-    """Return the claim of one release."""
     return Claim.for_scores(Loss.of(epsilon=epsilon, rho=rho), mechanism, sensitivity, monotonic)
 
 
@@ -240,7 +239,6 @@ def check_comparable(mechanism: str | None, unit: Unit) -> str:
 
 
 def as_probability(name: str, value: object) -> float:
-    """Return `value` as a float strictly between 0 and 1."""
     probability = float(as_fraction(name, value))
     if not 0 < probability < 1:
         msg = f"{name} must lie strictly between 0 and 1 in float64, got {value!r}."

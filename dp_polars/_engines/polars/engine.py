@@ -592,9 +592,9 @@ def grouped(
     That is so where a binning or a row weight is no arithmetic of Polars, or where there are too many combinations.
     Public sizes and types alone decide it.
 
-    Its columns: `key i`; `column n 0` where the codes of spec n are those of categories; for the first spec n of each kind `rows n`,
-    how many rows count, and for each one with weights `weight n`, their sum. A value that is not listed may be null, or
-    stand for itself.
+    Its columns: `key i`; `column n 0` where the codes of spec n are those of categories; for the first spec n of each
+    kind `rows n`, how many rows count, and for each one with weights `weight n`, their sum. A value that is not listed
+    may be null, or stand for itself.
     """
     schema = rows.collect_schema()
     named = [] if keys is None else [pl.col(key.name).alias(f"key {place}") for place, key in enumerate(keys)]

@@ -276,7 +276,6 @@ def people_by_key(rows: pl.LazyFrame, work: KeyWork, engine: EngineType, partiti
 
 
 def _keys_of_people(rows: pl.LazyFrame, names: list[str]) -> pl.LazyFrame:
-    """Return every person and, in lists, that person's keys, each once."""
     if len(names) == 1:  # faster, above all for numbers
         return rows.group_by("person").agg(pl.col(names).unique())
     return rows.group_by("person", *names).agg().group_by("person").agg(names)

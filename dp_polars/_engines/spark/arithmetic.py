@@ -123,7 +123,6 @@ def divide(number: Column, by: Column) -> Column:
 
 
 def is_evidence(value: Column, kind: DataType) -> Column:
-    """Return whether there is a value."""
     return value.isNotNull() & ~sf.isnan(value) if is_float(kind) else value.isNotNull()
 
 

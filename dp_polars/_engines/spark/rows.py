@@ -178,7 +178,6 @@ class SpecColumns:
 
     @property
     def is_evidence(self) -> Column:
-        """Whether a row is evidence."""
         return sf.expr("true") if self.has is None else sf.col(self.has).isNotNull()
 
     @property
@@ -193,7 +192,6 @@ class SpecColumns:
 
     @property
     def of_row(self) -> Column:
-        """The weight of a row."""
         return long(1) if self.units is None else clamping_of(self.spec).of_units(sf.col(self.units), long, divide)
 
     @property
