@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
 from operator import floordiv
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -418,10 +418,7 @@ class OneCode(Binning):
     """
 
     nulls: bool = False
-
-    @property
-    def size(self) -> int:
-        return 1
+    size: ClassVar[int] = 1
 
     def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
         is_ignored = pl.Series.is_not_null if self.nulls else _is_missing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import polars as pl
 
@@ -138,10 +138,7 @@ class OwnedJoin(_ByColumns):
     """A join with rows that belong to those who name them."""
 
     owned: Origin
-
-    @property
-    def name(self) -> str:
-        return "join of owned rows"
+    name: ClassVar[str] = "join of owned rows"
 
     @property
     def origins(self) -> tuple[Origin, ...]:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -54,6 +54,9 @@ class QuantileList(ListQuery):
     alphas: tuple[Fraction, ...]  # Strictly ascending, between 0 and 1
     candidates: Ordered
     claim: Claim
+    is_ordered: ClassVar[bool] = True
+    counts_people: ClassVar[bool] = False
+    bounds_people: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for node in () if self.claim.is_open else self.root.nodes():
@@ -66,18 +69,6 @@ class QuantileList(ListQuery):
     @property
     def width(self) -> int:
         return len(self.alphas)
-
-    @property
-    def is_ordered(self) -> bool:
-        return True
-
-    @property
-    def counts_people(self) -> bool:
-        return False
-
-    @property
-    def bounds_people(self) -> bool:
-        return False
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
         """Return the range of every draw, whose rates are for scores of range 1.

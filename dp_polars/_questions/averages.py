@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import polars as pl
@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 class Average(Clipped):
     """A number that several draws give, which share the loss equally; the last one is on the number of rows."""
 
-    @property
-    def fixed_type(self) -> pl.DataType:
-        return pl.Float64()
+    fixed_type: ClassVar[pl.DataType] = pl.Float64()
+    largest: ClassVar[Fraction] = Fraction(1)  # One: each share of the claim scales it by what a row changes there
+    is_one_sided: ClassVar[bool] = False  # Distances from the middle have both signs
+    _rounded: ClassVar[str] = "error_95 and ranges include what rounding does"
+    error_needs_rows: ClassVar[bool] = True  # The totals and the number of rows are off, whatever the number
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
         for claim in self.noise(*columns):
@@ -52,16 +54,6 @@ class Average(Clipped):
     def parts(self) -> int:
         return len(self.changes())
 
-    @property
-    def largest(self) -> Fraction:
-        """One: each share of the claim scales it by what a row changes there."""
-        return Fraction(1)
-
-    @property
-    def is_one_sided(self) -> bool:
-        """Distances from the middle have both signs."""
-        return False
-
     def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:
         changes = self.changes(*columns)
         loss = replace(self.claim.loss, value=self.claim.loss.value / len(changes))
@@ -74,10 +66,6 @@ class Average(Clipped):
 
     def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
         return pl.Series(self.of_totals(totals, *columns))
-
-    @property
-    def _rounded(self) -> str:
-        return "error_95 and ranges include what rounding does"
 
     def _half_step(self, *columns: pl.DataType) -> float:
         return float(self.known_step(*columns) / 2)
@@ -115,11 +103,6 @@ class Average(Clipped):
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
         """Return None: the error depends on how many rows a group has."""
         return None
-
-    @property
-    def error_needs_rows(self) -> bool:
-        """The totals and the number of rows are off, whatever the number."""
-        return True
 
 
 @dataclass(frozen=True)
@@ -185,6 +168,8 @@ class Mean(Average):
 class Share(Mean):
     """The share of rows with a condition that is true: the mean of a column of booleans, 1 and 0."""
 
+    error_unit: ClassVar[str] = "shares"
+
     @classmethod
     def of(cls, claim: Claim) -> Self:
         return cls(Fraction(0), Fraction(1), Fraction(1), claim)
@@ -202,10 +187,6 @@ class Share(Mean):
     def rounding(self, *columns: pl.DataType) -> Fraction:  # noqa: ARG002
         """Return 0: a condition is true or false."""
         return Fraction(0)
-
-    @property
-    def error_unit(self) -> str:
-        return "shares"
 
     def note(self, size: int, alternative: HistogramQuery | None) -> str | None:  # noqa: ARG002
         """Return what becomes of rows without an answer."""
@@ -229,6 +210,8 @@ class Variance(Average):
 
     claim: Claim
     ddof: Literal[0, 1] = 1
+    error_unit: ClassVar[str] = "the column's unit, squared"
+    _is_root: ClassVar[bool] = False
 
     def squares(self, *columns: pl.DataType) -> Squares:
         """Return how the squares of the rows are weighed; of bounds alone, as if the step were that of integers."""
@@ -266,10 +249,6 @@ class Variance(Average):
     @property
     def _largest(self) -> float:
         return float((self.upper - self.lower) / 2) ** 2
-
-    @property
-    def error_unit(self) -> str:
-        return "the column's unit, squared"
 
     def _shown(self, variance: Any) -> Any:  # noqa: ANN401
         return variance
@@ -369,10 +348,6 @@ class Variance(Average):
             return min(math.sqrt(moved) + rounded, self.ends[1])
         return min(moved + rounded * (2 * factor * math.sqrt(self._largest) + rounded), self.ends[1])
 
-    @property
-    def _is_root(self) -> bool:
-        return False
-
     def __str__(self) -> str:
         return f"variance of values from {show(self.lower)} to {show(self.upper)}{self._divisor}"
 
@@ -385,16 +360,11 @@ class Variance(Average):
 class Deviation(Variance):
     """The standard deviation: the root of a variance."""
 
-    @property
-    def error_unit(self) -> str:
-        return "the column's unit"
+    error_unit: ClassVar[str] = "the column's unit"
+    _is_root: ClassVar[bool] = True
 
     def _shown(self, variance: Any) -> Any:  # noqa: ANN401
         return np.sqrt(variance)
-
-    @property
-    def _is_root(self) -> bool:
-        return True
 
     def __str__(self) -> str:
         return f"standard deviation of values from {show(self.lower)} to {show(self.upper)}{self._divisor}"

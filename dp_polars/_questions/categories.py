@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 import polars as pl
@@ -98,10 +98,7 @@ class Quantile(Choice):
     alpha: Fraction
     candidates: Ordered
     claim: Claim
-
-    @property
-    def is_ordered(self) -> bool:
-        return True
+    is_ordered: ClassVar[bool] = True
 
     @property
     def score(self) -> Score:
@@ -146,10 +143,7 @@ class QuantileWithInterval(Quantile):
     """
 
     probability: Fraction  # That the ends hold the true quantile: above 1/2 and below 1
-
-    @property
-    def has_interval(self) -> bool:
-        return True
+    has_interval: ClassVar[bool] = True
 
     def with_claim(self, claim: Claim) -> Self:
         """Return the same question with another claim, if the public rows that it needs can be counted."""

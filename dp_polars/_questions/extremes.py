@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import polars as pl
@@ -95,10 +95,7 @@ class ArgMaxOfOwn(Query):
 
     claim: Claim
     lowest: bool = False
-
-    @property
-    def fixed_type(self) -> pl.DataType:
-        return pl.UInt32()
+    fixed_type: ClassVar[pl.DataType] = pl.UInt32()
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
         scores, sensitivities = columns

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 import polars as pl
@@ -40,6 +40,8 @@ MeasureT = TypeVar("MeasureT", bound="Measure")
 class Measure(HistogramQuery):
     """Numbers for each group, with noise."""
 
+    has_ranges: ClassVar[bool] = True
+
     @property
     def counts_people(self) -> bool:
         return False
@@ -47,10 +49,6 @@ class Measure(HistogramQuery):
     @property
     def bounds_people(self) -> bool:
         return False
-
-    @property
-    def has_ranges(self) -> bool:
-        return True
 
     @property
     @abstractmethod
@@ -85,13 +83,8 @@ class Measure(HistogramQuery):
 class Total(Measure):
     """One number for each group, from the sums of its rows' weights."""
 
-    @property
-    def is_ordered(self) -> bool:
-        return True
-
-    @property
-    def fixed_size(self) -> int:
-        return 1
+    is_ordered: ClassVar[bool] = True
+    fixed_size: ClassVar[int] = 1
 
     @property
     def parts(self) -> int:
@@ -154,6 +147,10 @@ class Count(Multiple):
 
     counted: What
     claim: Claim
+    adds_up: ClassVar[bool] = True
+    is_count: ClassVar[bool] = True
+    fixed_type: ClassVar[pl.DataType] = pl.Int64()
+    largest: ClassVar[Fraction] = Fraction(1)
 
     @property
     def counts_people(self) -> bool:
@@ -167,27 +164,11 @@ class Count(Multiple):
     def needs_people(self) -> bool:
         return self.counted == "people"
 
-    @property
-    def adds_up(self) -> bool:
-        return True
-
-    @property
-    def is_count(self) -> bool:
-        return True
-
-    @property
-    def fixed_type(self) -> pl.DataType:
-        return pl.Int64()
-
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:  # noqa: ARG002
         return pl.Int64()
 
     def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:  # noqa: ARG002
         return (CountRule(OneCode(nulls=self.counted == "nulls")),)
-
-    @property
-    def largest(self) -> Fraction:
-        return Fraction(1)
 
     def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:  # noqa: ARG002
         return pl.Series(totals[0])
@@ -206,14 +187,10 @@ class ValueCounts(OfCodes, Measure):
 
     candidates: Categories
     claim: Claim
-
-    @property
-    def counts_people(self) -> bool:
-        return True
-
-    @property
-    def is_count(self) -> bool:
-        return True
+    counts_people: ClassVar[bool] = True
+    is_count: ClassVar[bool] = True
+    largest: ClassVar[Fraction] = Fraction(1)
+    adds_up: ClassVar[bool] = True
 
     @property
     def fixed_type(self) -> pl.DataType | None:
@@ -230,14 +207,6 @@ class ValueCounts(OfCodes, Measure):
 
     def answer_width(self, *columns: pl.DataType) -> int:
         return self.binning(*columns).size
-
-    @property
-    def largest(self) -> Fraction:
-        return Fraction(1)
-
-    @property
-    def adds_up(self) -> bool:
-        return True
 
     def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
         (histogram,) = histograms
@@ -388,6 +357,8 @@ class Clipped(Total):
     upper: Fraction
     # Exact. None: the last digit of the column's type, or what `step_by_default` says.
     step: Fraction | None
+    _rounded: ClassVar[str] = "rounding moves the sum by at most half a step a row, in addition to the error"
+    error_unit: ClassVar[str] = "the column's unit"
 
     @property
     def _clipped_to(self) -> tuple[tuple[Fraction, Fraction], ...]:
@@ -419,10 +390,6 @@ class Clipped(Total):
         by = "by default" if self.step is None else "as asked"
         return f"Values count in steps of {show(self.known_step(*columns))}, {by}: {self._rounded}."
 
-    @property
-    def _rounded(self) -> str:
-        return "rounding moves the sum by at most half a step a row, in addition to the error"
-
     def known_step(self, *columns: pl.DataType) -> Fraction:
         """Return the step, or 1 if only the still unknown column type defines it (its last digit is at most 1)."""
         return self.units(*columns).step if columns else self.step or Fraction(1)
@@ -431,10 +398,6 @@ class Clipped(Total):
     def left_to_column(self) -> str | None:
         """The step: noise of the same scale in finer steps has a longer tail."""
         return "step" if self.step is None else None
-
-    @property
-    def error_unit(self) -> str:
-        return "the column's unit"
 
     @property
     def is_one_sided(self) -> bool:
@@ -516,6 +479,8 @@ class Sum(Clipped, Multiple):
 class RowsCut(Sum):
     """How many rows of people are left out, each person's clipped: a person changes it by `upper` at most."""
 
+    error_unit: ClassVar[str] = "rows"
+
     @classmethod
     def of(cls, most: int, claim: Claim) -> RowsCut:
         """Return the number of rows, up to `most` of each person."""
@@ -524,10 +489,6 @@ class RowsCut(Sum):
     def rounding(self, *columns: pl.DataType) -> Fraction:  # noqa: ARG002
         """Return 0: rows are whole."""
         return Fraction(0)
-
-    @property
-    def error_unit(self) -> str:
-        return "rows"
 
     def __str__(self) -> str:
         return f"number of rows over a bound, up to {show(self.upper)} of a person"
@@ -546,6 +507,9 @@ class SumOfPeople(Sum):
     # Exact: lo and hi. They are whole multiples of the step.
     lowest: Fraction
     highest: Fraction
+    counts_people: ClassVar[bool] = True
+    bounds_people: ClassVar[bool] = True  # One person's effect on a group is that of their total
+    needs_people: ClassVar[bool] = True
 
     @property
     def _clipped_to(self) -> tuple[tuple[Fraction, Fraction], ...]:
@@ -558,19 +522,6 @@ class SumOfPeople(Sum):
             check_held(self.lowest, self.highest, units.step, column, "per_person")
         check_size(replace(units, lower=self.lowest, upper=self.highest))
         return replace(units, ends_of_person=(self.lowest, self.highest))
-
-    @property
-    def counts_people(self) -> bool:
-        return True
-
-    @property
-    def bounds_people(self) -> bool:
-        """One person's effect on a group is that of their total."""
-        return True
-
-    @property
-    def needs_people(self) -> bool:
-        return True
 
     @property
     def is_one_sided(self) -> bool:

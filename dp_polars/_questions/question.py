@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -75,25 +75,19 @@ class Asked(ABC):
 class Query(Asked):
     """One question about columns: one answer for each group."""
 
+    is_ordered: ClassVar[bool] = False  # Whether answers lie on a line, so that one between two others makes sense
+    # Whether two ends are drawn with every answer: each is a column of its own, of the answer's type.
+    has_interval: ClassVar[bool] = False
+
     @property
     def needs_people(self) -> bool:
         """Whether there is no answer where it is not known who is a person."""
         return False
 
     @property
-    def is_ordered(self) -> bool:
-        """Whether answers lie on a line, so that one between two others makes sense."""
-        return False
-
-    @property
     def has_lead(self) -> bool:
         """Whether an answer is a struct of the choice (`answer`) and its lead (`lead`)."""
         return self.claim.lead
-
-    @property
-    def has_interval(self) -> bool:
-        """Whether two ends are drawn with every answer: each is a column of its own, of the answer's type."""
-        return False
 
     @property
     @abstractmethod
@@ -120,6 +114,10 @@ class HistogramQuery(Query):
     moves what is drawn (`range_of`), which draws it makes on the histograms (`drawn`), and how these become an answer
     (`presented`).
     """
+
+    has_ranges: ClassVar[bool] = False  # Whether an answer is a number with a range
+    error_needs_rows: ClassVar[bool] = False  # Whether errors depend on how many rows a group has
+    is_count: ClassVar[bool] = False  # Whether the answer is one or several whole numbers with noise, which may be 0
 
     @property
     @abstractmethod
@@ -177,11 +175,6 @@ class HistogramQuery(Query):
         (answers,) = drawn
         return (answers,)
 
-    @property
-    def has_ranges(self) -> bool:
-        """Whether an answer is a number with a range."""
-        return False
-
     def has_ends(self, *, ranges: bool) -> bool:
         """Return whether answers come with two ends, where ranges are wanted or not."""
         return self.has_interval or (ranges and self.has_ranges)
@@ -207,22 +200,12 @@ class HistogramQuery(Query):
         The columns' types may be left out where they are not known yet. None: see `error_among`.
         """
 
-    @property
-    def error_needs_rows(self) -> bool:
-        """Whether errors depend on how many rows a group has."""
-        return False
-
     def error_among(self, rows: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
         """Return an error that is exceeded with probability at most `beta` in a group of at least `rows` rows.
 
         `rows` are those that count, after all bounds. None where an error does not depend on them.
         """
         return None
-
-    @property
-    def is_count(self) -> bool:
-        """Whether the answer is one or several whole numbers with noise, which may be 0."""
-        return False
 
     @property
     def left_to_column(self) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import polars as pl
@@ -492,6 +492,8 @@ def _bounds_in(released: object) -> dict[str, int]:
 class OneRowEach(Protection):
     """The protection of people of whom each has at most one row: a count of rows counts people, and drops none."""
 
+    keys_per_person: ClassVar[int] = 1
+
     def of_output(self, bounds: Bounds) -> Protection:
         super().of_output(bounds)
         return self
@@ -507,10 +509,6 @@ class OneRowEach(Protection):
 
     def limits(self, query: HistogramQuery, groups: int) -> Limits:  # noqa: ARG002
         return Limits()
-
-    @property
-    def keys_per_person(self) -> int:
-        return 1
 
     def __str__(self) -> str:
         return f"{super().__str__()}, one row each"
