@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from dp_polars._accounting.terms import Contributions, Mechanism, Unit
 from dp_polars._base.numbers import ball, float_up, lower, precision, upper
 
 if TYPE_CHECKING:
     from flint import arb
-
-    from dp_polars._accounting.terms import Contributions, Mechanism, Unit
 
 
 # Irrational rates and costs are rounded to this many significant bits: far below what any choice could show.

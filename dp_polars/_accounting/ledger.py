@@ -9,13 +9,10 @@ import sqlite3
 import stat
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 

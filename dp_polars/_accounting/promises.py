@@ -7,12 +7,15 @@ of epsilons and of divergences of that order, and a release fits while one of th
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.costs import (
     EpsilonAt,
     best_order,
@@ -25,11 +28,6 @@ from dp_polars._accounting.terms import BudgetExceededError, Remaining, Unit, ex
 from dp_polars._base.numbers import as_fraction, float_up, show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import datetime
-
-    from dp_polars._accounting.claims import Claim
-
     Ends: TypeAlias = tuple[datetime, datetime] | None
 
 

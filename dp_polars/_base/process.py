@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import inspect
 import os
 import secrets
 import stat
@@ -20,14 +21,10 @@ from io import BufferedRandom, BytesIO
 from pathlib import Path
 from threading import Event, Lock, Thread
 from types import FrameType, FunctionType, TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import polars as pl
-
-if TYPE_CHECKING:
-    import inspect
-
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 from polars.expr.name import ExprNameNameSpace
 
 from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Terms, Within, warn_if_large
@@ -21,7 +22,6 @@ from dp_polars._questions.question import HistogramQuery, OfCodes, Query, descri
 from dp_polars._questions.statement_facts import AT_DELTA, Known, checked, loss_facts, output_facts, software
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from polars._typing import IntoExpr, WindowMappingStrategy
 
     from dp_polars._questions.statement import Statement

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, NoReturn, ParamSpec, Protocol, TypeVar, cast
 
 import polars as pl
@@ -20,9 +22,6 @@ from dp_polars._steps import nodes
 from dp_polars._steps.nodes import OF_ALL_COLUMNS
 
 if TYPE_CHECKING:
-    from importlib.machinery import ModuleSpec
-    from types import ModuleType
-
     from polars._typing import PolarsDataType, PythonDataType
 
     class Column(pl.Expr):

@@ -7,6 +7,7 @@ import json
 import math
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, overload
@@ -24,8 +25,6 @@ from dp_polars._release.contract import beta_of_each, names_of_ends
 from dp_polars._release.sources import product
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, cast
 import numpy as np
 import polars as pl
 
+from dp_polars._accounting.budget import Budget
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Contributions, Loss, Terms, warn_if_large
 from dp_polars._base.numbers import Ints, Number, given, one_of, plural, positive_fraction
@@ -22,16 +23,14 @@ from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.residuals import UNITS, Axes, Noise, TablePlan, below, shares_of_loss
 from dp_polars._questions.measures import BETA, Count
+from dp_polars._questions.question import Asked, Columns, HistogramQuery
 from dp_polars._release.contract import AS_DRAWN, Engine, Presentation, Product, Released, Work
+from dp_polars._release.pipeline import Pipeline
 from dp_polars._release.request import AnyRequest, Ask, Request
 from dp_polars._release.sources import PrivateRows, columns_of, product
 
 if TYPE_CHECKING:
     from polars._typing import EngineType
-
-    from dp_polars._accounting.budget import Budget
-    from dp_polars._questions.question import Asked, Columns, HistogramQuery
-    from dp_polars._release.pipeline import Pipeline
 
 
 _SEVERAL_CELLS = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import polars as pl
 
+from dp_polars._accounting import ledger
 from dp_polars._accounting.claims import Claim, delta_of, loss_of, mechanisms_of
 from dp_polars._accounting.terms import ONE_RELEASE, Terms, Unit, in_words
 from dp_polars._base.column_types import unit_of_text
@@ -64,9 +66,6 @@ from dp_polars._release.sources import in_types_of
 from dp_polars._steps.plans import steps_and_urls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from dp_polars._accounting import ledger
     from dp_polars._accounting.budget import Budget
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Generic, NoReturn, Self, TypeVar, overload
 
@@ -44,17 +45,12 @@ from dp_polars._release.pipeline import (
     join_of,
     person_keys,
 )
+from dp_polars._release.protection import Protection
 from dp_polars._release.request import Ask, Request
 from dp_polars._release.sources import PublicKeys, WithoutRows, public_keys, schemas_of, sources_of
 from dp_polars._steps.nodes import names, warn_if_untested
 from dp_polars._steps.plans import preparation_of
 from dp_polars._steps.rules import BOUNDS, PEOPLE, Rule
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dp_polars._release.protection import Protection
-
 
 _RELEASE = "ask for private answers with agg(…), then release() the query."
 _COMBINES = "combines the rows of several people, and would show the result without noise"

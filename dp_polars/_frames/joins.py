@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
@@ -29,8 +30,6 @@ from dp_polars._steps.plans import files_of, preparation_of
 from dp_polars._steps.scans import compared, identities, is_a_person
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
     from dp_polars._accounting.budget import Budget
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,6 @@ import polars as pl
 from dp_polars._base.process import called
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dp_polars._accounting.budget import Budget
     from dp_polars._frames.frame import PrivateFrame
     from dp_polars._release.pipeline import Pipeline

@@ -30,7 +30,10 @@ from dp_polars._frames.facts import (
 )
 from dp_polars._questions.measures import BETA, at_most, error_95, with_loss_for
 from dp_polars._questions.question import Asked, Columns, HistogramQuery
+from dp_polars._questions.statement import Statement
 from dp_polars._questions.statement_facts import AT_DELTA, Known
+from dp_polars._release.contract import KeyWork, Presentation, Ranges, Work
+from dp_polars._release.protection import Protection
 from dp_polars._release.release import Part, prepare, release_all
 from dp_polars._release.request import AnyRequest, Ask, Request
 from dp_polars._release.sources import Opened, PrivateRows, Source, WithoutRows, sources_of
@@ -38,10 +41,6 @@ from dp_polars._steps.scans import on_cpu
 
 if TYPE_CHECKING:
     from polars._typing import EngineType
-
-    from dp_polars._questions.statement import Statement
-    from dp_polars._release.contract import KeyWork, Presentation, Ranges, Work
-    from dp_polars._release.protection import Protection
 
 
 # An output, and the types of its columns, as far as they are known.

@@ -9,17 +9,16 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp_polars._base.numbers import Ints, WordSource, ball, owners, positions, run_starts, slices, system_words
 from dp_polars._mechanisms.drawing import of_parts
+from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noisy_gap import LARGEST_LEAD
 from dp_polars._mechanisms.racing import CHUNK, V_STEP, Floats, Real, Uniform, floor_of, is_less, leading_bits, wait_of
 
 if TYPE_CHECKING:
     from flint import arb
-    from numpy.typing import NDArray
-
-    from dp_polars._mechanisms.histograms import Histogram
 
 
 # At a larger rate floats could overflow. A lower one is as private, and at this one as certain.

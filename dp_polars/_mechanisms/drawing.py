@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -27,13 +27,10 @@ from dp_polars._base.numbers import (
     uniform_below,
 )
 from dp_polars._base.process import in_parallel
+from dp_polars._bins.binning import Codes
 from dp_polars._mechanisms import histograms
 from dp_polars._mechanisms.histograms import Histogram, Runs, Score, Slots
 from dp_polars._mechanisms.racing import FAR, Blocks, ExactBlocks, RacingLaw, race
-
-if TYPE_CHECKING:
-    from dp_polars._bins.binning import Codes
-
 
 T = TypeVar("T")
 

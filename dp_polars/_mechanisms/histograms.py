@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp_polars._accounting.costs import ALL
+from dp_polars._accounting.terms import NeighboringRelation
 from dp_polars._base.numbers import (
     Ints,
     SignedInts,
@@ -24,10 +25,6 @@ from dp_polars._base.numbers import (
     starts,
 )
 from dp_polars._base.process import in_parallel
-
-if TYPE_CHECKING:
-    from dp_polars._accounting.terms import NeighboringRelation
-
 
 # Rows, and cells of a dense histogram, that a thread works on before it takes the next.
 _SLICE_ROWS = 1 << 20

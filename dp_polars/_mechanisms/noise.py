@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Loss, Mechanism, warn_if_large
 from dp_polars._base.numbers import Number, WordSource, ball, lower, positive_fraction, precision, system_words, upper
 from dp_polars._base.process import called, in_parallel, silenced
@@ -20,8 +21,6 @@ from dp_polars._mechanisms.racing import Uniform, floor_of, is_less
 
 if TYPE_CHECKING:
     from flint import arb
-
-    from dp_polars._accounting.claims import Claim
 
 
 # Bits of U that are looked up at first: their table of 2**16 values stays in the cache.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -19,6 +20,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp_polars._accounting.costs import BITS, round_down
 from dp_polars._base.numbers import Ints, WordSource, ball, lower, precision, system_words
@@ -26,10 +28,7 @@ from dp_polars._mechanisms.noise import LARGEST_SCALE, LARGEST_VALUE, DiscreteGa
 from dp_polars._mechanisms.racing import Uniform, floor_of, is_less
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from flint import arb
-    from numpy.typing import NDArray
 
 
 # What the floats of `PartitionSelection` and their error bound are good for.

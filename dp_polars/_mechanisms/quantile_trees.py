@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +27,7 @@ from dp_polars._base.numbers import (
 from dp_polars._base.process import in_parallel
 from dp_polars._mechanisms.drawing import Draw, draw_from_slots, far_gap, near_ranks
 from dp_polars._mechanisms.histograms import Histogram, QuantileScore, Runs, Slots, merged_quantile_slots
-
-if TYPE_CHECKING:
-    from dp_polars._mechanisms.racing import RacingLaw
-
+from dp_polars._mechanisms.racing import RacingLaw
 
 Bits = NDArray[np.uint8]
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import Mechanism
 from dp_polars._base.column_types import float_of
 from dp_polars._base.numbers import (
     Ints,
@@ -28,9 +30,6 @@ from dp_polars._base.numbers import (
 
 if TYPE_CHECKING:
     from flint import arb
-
-    from dp_polars._accounting.claims import Claim
-    from dp_polars._accounting.terms import Mechanism
 
 
 Floats: TypeAlias = "NDArray[np.float64]"

@@ -33,23 +33,19 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from statistics import NormalDist
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_polars._accounting.terms import Mechanism
+from dp_polars._base.numbers import Ints
 from dp_polars._mechanisms.noise import noise_bound_at
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from fractions import Fraction
-
-    from dp_polars._accounting.terms import Mechanism
-    from dp_polars._base.numbers import Ints
-
 
 _TAIL = 1e-11
 _SLACK = 1e-9

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,11 +21,9 @@ from dp_polars._base.numbers import (
     uniform_below,
 )
 from dp_polars._mechanisms import racing
+from dp_polars._mechanisms.drawing import Draw
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.racing import LAWS, V_STEP, Blocks, ExactBlocks, Floats, exponents_of, leading_bits, race
-
-if TYPE_CHECKING:
-    from dp_polars._mechanisms.drawing import Draw
 
 
 @dataclass(frozen=True)

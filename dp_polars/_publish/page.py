@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -13,6 +14,8 @@ from dp_polars import plot
 from dp_polars._accounting.claims import in_words
 from dp_polars._base.column_types import family
 from dp_polars._base.numbers import as_fraction, show
+from dp_polars._frames.publication import Publication
+from dp_polars._frames.query import PrivateQuery
 from dp_polars._publish.plan import (
     Draft,
     Plan,
@@ -28,12 +31,7 @@ from dp_polars.analysis import best_by_gap, error_by_size, size_needed
 from dp_polars.plot._charts import svg_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     import altair as alt
-
-    from dp_polars._frames.publication import Publication
-    from dp_polars._frames.query import PrivateQuery
 
 
 BOUNDS = [1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50]

@@ -24,14 +24,14 @@ from dp_polars._accounting.claims import Claim, in_words
 from dp_polars._base.column_types import tick
 from dp_polars._bins.candidates import grid, size_of
 from dp_polars._bins.weights import bounds_of, step_by_default
+from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._frames.publication import Publication
+from dp_polars._frames.query import PrivateQuery
 from dp_polars._publish.schema import MORE, TOP, Question
 from dp_polars.analysis import dropped, synthetic
 
 if TYPE_CHECKING:
-    from dp_polars._expressions.expression import PrivateExpr
     from dp_polars._frames.frame import PrivateFrame, PrivateGroupBy
-    from dp_polars._frames.query import PrivateQuery
 
 
 # Characters of a line of code, so that it fits next to the fields.

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from dp_polars._accounting.claims import Claim, check_rate
+from dp_polars._accounting.terms import Mechanism, NeighboringRelation, Unit
 from dp_polars._base.numbers import Ints, Number, owners, show, starts
 from dp_polars._bins.binning import Binning, NearestBinning
 from dp_polars._bins.candidates import Categories, Grid, Ordered, distance_unit
@@ -25,14 +28,6 @@ from dp_polars._mechanisms.top_k import Ranking, counts_at, draw_in_rounds, draw
 from dp_polars._questions.categories import OfCategories, as_alpha
 from dp_polars._questions.measures import counts_at_loss
 from dp_polars._questions.question import HistogramQuery, ListQuery, Mistakes, in_lists
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from dp_polars._accounting.terms import Mechanism, NeighboringRelation, Unit
-
 
 # Quantiles that are asked for at once.
 Alphas: TypeAlias = "Sequence[Number] | NDArray[np.floating]"

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import NeighboringRelation, Terms
 from dp_polars._base.numbers import Ints, Number, as_fraction, given, one_of, show
 from dp_polars._bins.binning import Binning, CategoryBinning, Codes, NearestBinning
 from dp_polars._bins.candidates import Categories, Ordered, Values, ordered
@@ -21,14 +23,6 @@ from dp_polars._mechanisms.histograms import CountScore, Histogram, QuantileScor
 from dp_polars._mechanisms.noisy_gap import Led, lead_from_rows, lead_groups, type_with_lead, with_lead
 from dp_polars._mechanisms.racing import LAWS, error_bound
 from dp_polars._questions.question import Columns, CountRule, HistogramQuery, OfCodes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import polars as pl
-
-    from dp_polars._accounting.terms import NeighboringRelation, Terms
-
 
 _LARGEST_DENOMINATOR = 10_000
 # The most public rows at an end: with as many private ones, gaps fit into 62 bits.

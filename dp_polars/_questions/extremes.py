@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import NeighboringRelation
 from dp_polars._base import column_types
 from dp_polars._base.numbers import Ints, as_fraction, offsets, positive_fraction, show, starts, system_words
 from dp_polars._bins.binning import Binning, CategoryBinning, NearestBinning
 from dp_polars._bins.candidates import Categories, Grid
 from dp_polars._bins.weights import in_steps, type_in_steps
 from dp_polars._mechanisms.above_threshold import LARGEST_THRESHOLD, Search, first_above_groups
+from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._mechanisms.noisy_gap import type_with_lead, with_lead
 from dp_polars._mechanisms.racing import LAWS
@@ -24,13 +27,6 @@ from dp_polars._mechanisms.selection import MOST_ROWS, OwnSensitivities, best_ro
 from dp_polars._questions.categories import OfPeopleOrRows
 from dp_polars._questions.measures import counts_at_loss
 from dp_polars._questions.question import HistogramQuery, Query
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dp_polars._accounting.terms import NeighboringRelation
-    from dp_polars._mechanisms.histograms import Histogram
-
 
 _INTEGERS = [pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, TypeVar
+from typing import ClassVar, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 import polars as pl
@@ -19,16 +20,9 @@ from dp_polars._base.numbers import Ints, owners, show
 from dp_polars._bins.binning import Binning, CategoryBinning, Clamping, OneCode
 from dp_polars._bins.candidates import Categories
 from dp_polars._bins.weights import check_held, check_size, clamping_of, in_steps, step_by_default, type_in_steps
+from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noise import LARGEST_VALUE, add_noise, check_scale, noise_bound, noise_of
 from dp_polars._questions.question import CountRule, HistogramQuery, OfCodes, in_lists
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import polars as pl
-
-    from dp_polars._mechanisms.histograms import Histogram
-
 
 # The ends of a range hold the true number with a probability of 0.95.
 BETA = 0.05

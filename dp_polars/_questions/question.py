@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, TypeAlias
+from typing import ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import ALL
 from dp_polars._accounting.terms import Contributions, Loss, NeighboringRelation, Terms, Unit
 from dp_polars._base import column_types
 from dp_polars._base.numbers import Ints, given, show
+from dp_polars._bins.binning import Binning, Codes, RowWeight
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.partition_selection import (
     GaussianThreshold,
@@ -24,14 +27,6 @@ from dp_polars._mechanisms.partition_selection import (
     delta_of_one_key,
     threshold_for,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from dp_polars._bins.binning import Binning, Codes, RowWeight
-
 
 # The types of the columns that a query reads, in their order.
 Columns: TypeAlias = "tuple[pl.DataType, ...]"

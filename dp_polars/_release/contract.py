@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeAlias, TypeVar
 import numpy as np
 import polars as pl
 
+from dp_polars._base.column_types import PrivacyUnit
+from dp_polars._base.numbers import Ints
 from dp_polars._bins.binning import Binning, OneCode, RowWeight
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._questions.measures import BETA
 from dp_polars._questions.question import Columns, CountRule, HistogramQuery, KeysThatAreThere
 
 if TYPE_CHECKING:
-    from dp_polars._base.column_types import PrivacyUnit
-    from dp_polars._base.numbers import Ints
     from dp_polars._release.protection import Limits
 
 

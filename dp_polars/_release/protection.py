@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import polars as pl
@@ -24,10 +24,7 @@ from dp_polars._base.numbers import (
     sorted_words,
     system_words,
 )
-
-if TYPE_CHECKING:
-    from dp_polars._questions.question import HistogramQuery
-
+from dp_polars._questions.question import HistogramQuery
 
 Marks = NDArray[np.bool_]
 

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any, Generic
 
 import polars as pl
 
+from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.ledger import RowsOf, StoredQuestion
 from dp_polars._base.process import ipc_of, sha256_of, shown, silenced, warn
 from dp_polars._bins.binning import CategoryBinning
+from dp_polars._questions.question import Asked
 from dp_polars._release.contract import (
     AS_DRAWN,
     Drawn,
@@ -36,8 +38,6 @@ from dp_polars._release.pipeline import CheckedPipeline, Joining, Step
 
 if TYPE_CHECKING:
     from dp_polars._accounting.budget import Budget
-    from dp_polars._accounting.claims import Claim
-    from dp_polars._questions.question import Asked
     from dp_polars._release.request import AnyRequest, Ask
 
 

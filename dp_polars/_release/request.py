@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -39,8 +40,6 @@ from dp_polars._release.sources import in_types_of
 from dp_polars._steps.gate import row_by_row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from dp_polars._accounting.promises import UnitTaken
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
@@ -12,13 +13,10 @@ from polars.exceptions import ComputeError, PolarsError
 
 from dp_polars._steps import nodes, rewriting, rules, trials
 from dp_polars._steps.nodes import SETS, ExprNode, Tree, names, written
+from dp_polars._steps.rules import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from polars._typing import PolarsDataType
-
-    from dp_polars._steps.rules import Rule
 
 
 # Functions of a list's own elements by the types that they take, and whether they give one value for each element, for

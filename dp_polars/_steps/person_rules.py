@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import polars as pl
 
+from dp_polars._base.column_types import PrivacyUnit
 from dp_polars._steps import nodes, whole_numbers
 from dp_polars._steps.gate import adds_floats, fitting, in_full, row_by_row, shown
 from dp_polars._steps.nodes import ExprNode, Tree, bases, is_opaque, names
@@ -18,8 +19,6 @@ from dp_polars._steps.whole_numbers import of_one_kind
 
 if TYPE_CHECKING:
     from polars._typing import PolarsDataType, QuantileMethod
-
-    from dp_polars._base.column_types import PrivacyUnit
 
 
 # One value for each person, whatever the order of the rows.

@@ -8,14 +8,11 @@ here.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 from dp_polars._base.column_types import PrivacyUnit, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
 
 _UNCHECKED = "If you know that each person's rows follow from that person's: unchecked=True."
 _AFTER = "do it after `protect`"

@@ -27,6 +27,7 @@ from polars import exceptions
 from polars.exceptions import PanicException, PolarsError
 
 from dp_polars._base import column_types
+from dp_polars._base.column_types import PrivacyUnit
 from dp_polars._base.numbers import given, one_of
 from dp_polars._base.process import at, is_terminal
 from dp_polars._steps import nodes
@@ -36,8 +37,6 @@ from dp_polars._steps.whole_numbers import of_one_kind
 
 if TYPE_CHECKING:
     from polars._typing import EngineType
-
-    from dp_polars._base.column_types import PrivacyUnit
 
 
 # How the bytes of a frame begin in JSON.

@@ -7,6 +7,7 @@ import re
 import secrets
 import struct
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from itertools import product
@@ -15,15 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
+from dp_polars._base.column_types import PrivacyUnit
 from dp_polars._steps.nodes import ExprNode, without_nan
 from dp_polars._steps.rules import PEOPLE, RAISES, Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from polars._typing import EngineType, PolarsDataType
-
-    from dp_polars._base.column_types import PrivacyUnit
 
     Run = Callable[[pl.LazyFrame], pl.LazyFrame]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from dp_polars._accounting.claims import Claim, epsilon_of
 from dp_polars._accounting.terms import Loss
@@ -32,8 +33,6 @@ from dp_polars.analysis._simulated import DRAWS, NEAR, Histograms, cells_of_nois
 from dp_polars.analysis._simulation import public_tables, request_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     # At a claim, how probable it is for each group that its answer is near enough.
     Chances: TypeAlias = Callable[[Claim], NDArray[np.float64]]
 

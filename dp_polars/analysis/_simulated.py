@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
+from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import Mechanism
 from dp_polars._base import column_types
 from dp_polars._base.numbers import Ints, offsets, owners, reduced, slices, starts
 from dp_polars._bins.candidates import Grid, Ordered
@@ -28,11 +31,6 @@ from dp_polars._questions.question import Columns, ListQuery, Mistakes
 from dp_polars.analysis._laws import NoiseLaw, block_probabilities
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dp_polars._accounting.claims import Claim
-    from dp_polars._accounting.terms import Mechanism
-
     Floats = NDArray[np.float64]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from fractions import Fraction
 
 import numpy as np
 import polars as pl
@@ -40,9 +40,6 @@ from dp_polars.analysis._simulated import (
     of_own_sensitivities,
     of_scores,
 )
-
-if TYPE_CHECKING:
-    from fractions import Fraction
 
 
 def refuse_own_rows(call: str, query: PrivateQuery, tables: Sequence[pl.LazyFrame]) -> None:

@@ -7,10 +7,10 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from dp_polars._base import column_types
 from dp_polars._base.column_types import has_value
@@ -22,16 +22,11 @@ from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.averages import Average
 from dp_polars._questions.categories import Mode, OfCategories
 from dp_polars._questions.measures import BETA, Sum, error_95
+from dp_polars._questions.question import Columns, HistogramQuery
+from dp_polars._release.request import Ask
 from dp_polars._steps.scans import is_a_person
 from dp_polars.analysis._laws import block_probabilities
 from dp_polars.analysis._simulation import request_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dp_polars._questions.question import Columns, HistogramQuery
-    from dp_polars._release.request import Ask
-
 
 # The largest group that is looked for.
 _MOST = 2**53

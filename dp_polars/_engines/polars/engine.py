@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from polars.exceptions import PanicException
 
 from dp_polars._base import column_types, process
+from dp_polars._base.column_types import PrivacyUnit
 from dp_polars._base.numbers import Ints, sorted_words
 from dp_polars._base.process import in_parallel, silenced
 from dp_polars._bins.binning import CategoryBinning, Encoder, OneCode, RowWeight, category_encoder, code_dtype
@@ -53,8 +54,6 @@ from dp_polars._steps.scans import (
 
 if TYPE_CHECKING:
     from polars._typing import EngineType
-
-    from dp_polars._base.column_types import PrivacyUnit
 
 
 # Counters in all, of eight bytes.

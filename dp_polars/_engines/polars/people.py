@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from dp_polars._base import column_types
+from dp_polars._base.column_types import PrivacyUnit
 from dp_polars._base.numbers import Ints, offsets, owners, run_lengths, slices, sorted_words, system_words
 from dp_polars._base.process import in_parallel, silenced
 from dp_polars._release.contract import (
@@ -39,10 +41,7 @@ from dp_polars._steps.scans import (
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from polars._typing import EngineType
-
-    from dp_polars._base.column_types import PrivacyUnit
 
 
 # Rows of people that NumPy bounds at once: their temporaries stay in the cache.

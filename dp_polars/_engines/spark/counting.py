@@ -13,6 +13,7 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
+from dp_polars._base.column_types import PrivacyUnit
 from dp_polars._base.process import require
 from dp_polars._bins.binning import CategoryBinning
 from dp_polars._engines.spark.arithmetic import long, sf, spark_types, total
@@ -43,7 +44,6 @@ from dp_polars._release.contract import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
 
-    from dp_polars._base.column_types import PrivacyUnit
     from dp_polars._release.protection import Limits
 
 

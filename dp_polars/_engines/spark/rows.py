@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from dp_polars._base.column_types import PrivacyUnit
 from dp_polars._bins.binning import CategoryBinning, OneCode
 from dp_polars._engines.spark.arithmetic import (
     clamping_of,
@@ -27,11 +28,8 @@ from dp_polars._engines.spark.arithmetic import (
 from dp_polars._release.contract import HistogramSpec, Product, reading_values
 
 if TYPE_CHECKING:
-    import polars as pl
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
-
-    from dp_polars._base.column_types import PrivacyUnit
 
 
 # Functions in other languages, rows in memory, chance and clocks, as Spark's classes and messages name them.

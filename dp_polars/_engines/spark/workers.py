@@ -14,7 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dp_polars._base.column_types import is_wide
+from dp_polars._base.numbers import Ints
 from dp_polars._base.process import silenced
+from dp_polars._bins.binning import Binning
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._questions.question import COUNT, KeysThatAreThere
 
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from dp_polars._base.numbers import Ints
-    from dp_polars._bins.binning import Binning
     from dp_polars._release.contract import Output, Shown
 
 
