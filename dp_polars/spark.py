@@ -228,14 +228,12 @@ class _OnSpark(Engine[Released]):
         self._frame, self._only_counted = frame, only_counted
 
     def schema(self, columns: Collection[str]) -> pl.Schema:
-        """Return the Polars types of these columns."""
         return pl.Schema(
             {name: _type_of(self._frame, name, is_only_counted=name in self._only_counted) for name in columns}
         )
 
     @silenced
     def preparation(self) -> str | None:
-        """Return what made the frame, as Spark shows it."""
         try:
             return text_of_frame(self._frame)
         except Exception:  # of files that are gone, or a plan too deep: the release fails of it, or keeps nothing

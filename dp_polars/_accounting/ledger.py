@@ -219,12 +219,12 @@ class RowsOf(NamedTuple):
 class StoredQuestion(NamedTuple):
     """What was asked."""
 
-    dataset: str  # The name of the data set
-    words: str  # The outputs, for people
-    loss: str  # What a release costs one person, for people
+    dataset: str  # the name of the data set
+    words: str  # the outputs, for people
+    loss: str  # what a release costs one person, for people
     # The mark of where the rows lie: see `Engine.mark`. It finds nothing, and is only compared.
     source: str
-    text: str  # All that decides the law of the answer: two questions with one text are the same
+    text: str  # all that decides the law of the answer: two questions with one text are the same
 
 
 class StoredAnswer(NamedTuple):

@@ -41,7 +41,7 @@ class Promise:
 
     epsilon: Fraction
     delta: Fraction
-    keys_delta: Fraction  # The part of delta that keys may spend, from 0 to `delta`
+    keys_delta: Fraction  # the part of delta that keys may spend, from 0 to `delta`
     order: Fraction  # α, above 1: that of the divergences that are added up
     # The largest rho that fits alone, so that divergences add up to at most α·rho. 0: only pure releases fit.
     rho: Fraction
@@ -181,9 +181,9 @@ class Sums:
 class Cost(NamedTuple):
     """What one person loses."""
 
-    loss: Fraction | None  # In the unit of the total; None: a promise's epsilon of what has none
-    divergence: Fraction  # That of a promise's order; 0 for sums
-    delta: Fraction  # What keys spend
+    loss: Fraction | None  # in the unit of the total; None: a promise's epsilon of what has none
+    divergence: Fraction  # that of a promise's order; 0 for sums
+    delta: Fraction  # what keys spend
 
     def plus(self, other: Cost) -> Cost:
         """Return what both cost together: one without an epsilon leaves none to both."""
@@ -217,9 +217,9 @@ _WHOLE = 100
 class UnitTaken(NamedTuple):
     """In which unit a promise was taken."""
 
-    promise: str  # What was promised, for people
-    words: str  # The promise, the unit, and why it is this one
-    other: Unit  # The other unit
+    promise: str  # what was promised, for people
+    words: str  # the promise, the unit, and why it is this one
+    other: Unit  # the other unit
     # The `error_95` of each output there, of a mean without `rows` in groups of 1,000; None where it is not known.
     errors: tuple[float | None, ...]
 

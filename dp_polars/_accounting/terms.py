@@ -66,9 +66,9 @@ class Loss:
 class Within:
     """How wrong an answer may be, with probability 0.95, in the place of a loss: in the unit of its `error_95`."""
 
-    value: Fraction  # Exact, at least 0
-    rows: int | None = None  # In groups of at least this many rows that count; None: in every group
-    unreached: str | None = None  # Why no loss was found for a plain frame; None: one was found
+    value: Fraction  # exact, at least 0
+    rows: int | None = None  # in groups of at least this many rows that count; None: in every group
+    unreached: str | None = None  # why no loss was found for a plain frame; None: one was found
 
     def __post_init__(self) -> None:
         if not self.value >= 0:
@@ -183,12 +183,12 @@ NO_BOUNDS = Bounds()
 class Terms:
     """On what terms something is asked."""
 
-    loss: Loss  # What one person may lose in all
+    loss: Loss  # what one person may lose in all
     # How many rows one person has. An expression can't know the groups, so all of them may lie in one.
     contributions: Contributions
     neighboring_relation: NeighboringRelation  # "add_or_remove_one" or "replace_one"
-    mechanism: str | None = None  # The word that was given; None: the unit of the loss chooses
-    bounds: Bounds = NO_BOUNDS  # Those of the output, on a private frame
+    mechanism: str | None = None  # the word that was given; None: the unit of the loss chooses
+    bounds: Bounds = NO_BOUNDS  # those of the output, on a private frame
     # How wrong the answer may be: then the loss follows, and `loss` only says its unit. None: the loss was given.
     within: Within | None = None
     # Which part of a promise the output takes, with others: then `loss` only says a unit in which it may be. None: the

@@ -446,7 +446,7 @@ class Clamping(RowWeight):
     lower: Fraction
     upper: Fraction
     step: Fraction
-    doubled: bool = False  # Whether the weight is the distance from the middle of the bounds, in halves of a step
+    doubled: bool = False  # whether the weight is the distance from the middle of the bounds, in halves of a step
     # Which of the columns that the query reads holds the values. Null and NaN are 0.
     column: int = 0
     # Exact: what `of_person` is, in multiples of the step. None: as for every row weight.

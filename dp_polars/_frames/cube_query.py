@@ -53,7 +53,7 @@ _NOTHING = TablePlan((), (), ())
 class CubeWork(Work):
     """The work of a cube: one histogram of all combinations that have rows, from which those that are drawn follow."""
 
-    plan: TablePlan = _NOTHING  # What is drawn, and for which tables
+    plan: TablePlan = _NOTHING  # what is drawn, and for which tables
 
     def assemble(self, histograms: Sequence[Histogram]) -> pl.DataFrame:
         """Draw once for each cell of each histogram: in one column, one after the other."""
@@ -139,7 +139,7 @@ def _together(sizes: Axes, tables: Sequence[Axes]) -> list[Axes]:
 class CubeRequest(Request):
     """A count in each combination, or the tables over some of the dimensions; each output is one histogram."""
 
-    sizes: tuple[int, ...] = ()  # How many values each dimension has
+    sizes: tuple[int, ...] = ()  # how many values each dimension has
     # The positions of the dimensions of each table that is wanted. None: one table, of all of them, as it is drawn.
     tables: tuple[tuple[int, ...], ...] = ()
     drawn: tuple[tuple[int, ...], ...] = ()

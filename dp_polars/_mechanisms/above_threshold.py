@@ -39,7 +39,7 @@ class CountRuns:
     # Shape (n,): the count, at most 2**62, and how many candidates in a row have it, at least 1.
     counts: Ints
     multiplicities: Ints
-    sizes: Ints  # Shape (g,): runs of each group
+    sizes: Ints  # shape (g,): runs of each group
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Reached:
     # The position in the flat runs, and which candidate of the run it is, from 0; −1 and 0 where none did.
     runs: Ints
     places: Ints
-    leads: Ints  # How many whole units it was above, at most LARGEST_LEAD; −1 where none reached it
+    leads: Ints  # how many whole units it was above, at most LARGEST_LEAD; −1 where none reached it
 
 
 @dataclass(frozen=True)

@@ -172,8 +172,8 @@ class Runs:
     codes: Ints
     below: Ints
     upto: Ints
-    sizes: Ints  # Shape (g,): occupied codes of each group (may be 0)
-    totals: Ints  # Shape (g,): rows of each group
+    sizes: Ints  # shape (g,): occupied codes of each group (may be 0)
+    totals: Ints  # shape (g,): rows of each group
 
     @classmethod
     def of_counts(cls, codes: Ints, counts: Ints, sizes: Ints) -> Runs:

@@ -46,7 +46,7 @@ _LARGEST_EXPONENT = 2.0**1023
 class Leaders:
     """The winner of each group, shape (g,) each."""
 
-    blocks: Ints  # Positions in the flat blocks
+    blocks: Ints  # positions in the flat blocks
     # How many whole units the winner was ahead of the next candidate, at most LARGEST_LEAD; −1 if there was no other.
     leads: Ints
 

@@ -49,7 +49,7 @@ class Cells:
     codes: Ints
     bits: Bits
     counts: Ints
-    sizes: Ints  # Shape (g,): cells of each group (may be 0)
+    sizes: Ints  # shape (g,): cells of each group (may be 0)
 
     @classmethod
     def of_values(cls, values: Ints, counts: Ints, sizes: Ints, bits: int) -> Cells:
@@ -336,8 +336,8 @@ class TreeDraw:
     """How to draw lists of quantiles."""
 
     root: Node
-    size: int  # Number of values
-    bits: int  # Bits of a second digit
+    size: int  # number of values
+    bits: int  # bits of a second digit
     rate: Fraction  # λ of a score whose range is 1: a node whose range is R draws at rate/R
     law: RacingLaw
     words: Callable[[], WordSource] = system_words

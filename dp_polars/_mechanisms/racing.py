@@ -281,7 +281,7 @@ class Blocks:
     # Shape (n,): integers, or floats that are off by at most 2**-48 of themselves (those that were rounded once are off
     # by 2**-53) and by 2**-46/rate in addition; zero for at least one block of each group.
     gaps: Gaps
-    starts: Ints  # Shape (g,), strictly ascending: no group is empty
+    starts: Ints  # shape (g,), strictly ascending: no group is empty
     # Group -> its blocks in exact numbers, in their order, and after them those left out. Called only for races that
     # floats can't decide.
     exact: Callable[[int], ExactBlocks]

@@ -304,9 +304,9 @@ def shares_of_loss(sizes: Axes, weights: dict[Axes, float], precision: dict[Axes
 class TablePlan:
     """What is drawn for which tables; everything here is public."""
 
-    sizes: Axes  # How many values each dimension has
-    tables: tuple[Axes, ...]  # The dimensions of each wanted table, ascending
-    noises: tuple[tuple[Axes, Noise], ...]  # The dimensions of each histogram, and what is added to its counts
+    sizes: Axes  # how many values each dimension has
+    tables: tuple[Axes, ...]  # the dimensions of each wanted table, ascending
+    noises: tuple[tuple[Axes, Noise], ...]  # the dimensions of each histogram, and what is added to its counts
 
     def shape(self, axes: Axes) -> Axes:
         return tuple(self.sizes[axis] for axis in axes)

@@ -356,9 +356,9 @@ class OwnSensitivities:
     # Shape (n,): all finite; the sensitivities above 0.
     scores: Exact
     sensitivities: Exact
-    counts: Ints  # Shape (g,): rows of each group, from 1 to MOST_ROWS
-    unit: Fraction  # The unit of the sensitivities in that of the scores
-    lowest: bool  # Whether the lowest score is the best
+    counts: Ints  # shape (g,): rows of each group, from 1 to MOST_ROWS
+    unit: Fraction  # the unit of the sensitivities in that of the scores
+    lowest: bool  # whether the lowest score is the best
 
     def best(self, rate: Fraction, law: RacingLaw, words: WordSource) -> Ints:
         """Return the row that wins, for each group: a position among all rows."""

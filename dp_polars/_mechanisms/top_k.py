@@ -33,14 +33,14 @@ class Ranking:
     The *place* of a candidate is its position in this order, from 0. Those without rows are the last level of a group.
     """
 
-    histogram: Histogram  # The histogram that is ranked, without zeros
-    ranked: Ints  # Shape (n,): the occupied codes, by group and place
-    size: int  # Number of candidates
+    histogram: Histogram  # the histogram that is ranked, without zeros
+    ranked: Ints  # shape (n,): the occupied codes, by group and place
+    size: int  # number of candidates
     # Shape (l,): the count of each level, how many candidates have it, and how many of the group have more.
     counts: Ints
     multiplicities: Ints
     above: Ints
-    levels: Ints  # Shape (g,): levels of each group
+    levels: Ints  # shape (g,): levels of each group
 
     @classmethod
     def of(cls, histogram: Histogram, size: int) -> Ranking:
@@ -177,9 +177,9 @@ class _Steps:
     # Shape (n,): the rank t from 0, and the level of its count among those of the ranking; −1 for error 0.
     ranks: Ints
     levels: Ints
-    errors: Ints  # Shape (n,)
-    sizes: Ints  # Shape (g,): blocks of each group
-    top: Ints  # Shape (g, k): the counts c_j
+    errors: Ints  # shape (n,)
+    sizes: Ints  # shape (g,): blocks of each group
+    top: Ints  # shape (g, k): the counts c_j
 
     @classmethod
     def of(cls, ranking: Ranking, k: int) -> _Steps:

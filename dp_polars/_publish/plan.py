@@ -224,8 +224,8 @@ _OF_ENDS = ("mean", "sum", "var", "std")
 class Plan:
     """What was picked."""
 
-    schema: pl.Schema  # The types of the columns of the file, and of `months`
-    file: str | None = None  # Its path; None: rows are synthetic
+    schema: pl.Schema  # the types of the columns of the file, and of `months`
+    file: str | None = None  # its path; None: rows are synthetic
     # The column that tells people apart; None: every row is another person; ...: nobody has said so yet.
     unit: str | EllipsisType | None = None
     # What was typed for the columns that groups are made by, and for those that are asked about: public values.
@@ -233,18 +233,18 @@ class Plan:
     values: Mapping[str, str] = field(default_factory=dict)
     # What is asked, each with its part of the promise, or with how far off it may be.
     questions: Mapping[Question, object] = field(default_factory=dict)
-    by_error: bool = False  # Whether it is the latter
+    by_error: bool = False  # whether it is the latter
     # What all answers together promise.
     epsilon: float = 1
     delta: float = 1e-6
     # How much of one person counts.
     max_groups: int = 1
     max_rows_per_group: int = 1
-    rows: int = 200  # A public number of rows that the groups which matter have
-    months: Mapping[str, str] = field(default_factory=dict)  # Columns that are the month of another one
-    more: Mapping[str, str] = field(default_factory=dict)  # What was typed for `MORE`, by its kind and the column
-    apart: bool = False  # Whether each column that groups are made by has a table of its own
-    engine: str = "polars"  # What runs the code: "polars" or "duckdb"
+    rows: int = 200  # a public number of rows that the groups which matter have
+    months: Mapping[str, str] = field(default_factory=dict)  # columns that are the month of another one
+    more: Mapping[str, str] = field(default_factory=dict)  # what was typed for `MORE`, by its kind and the column
+    apart: bool = False  # whether each column that groups are made by has a table of its own
+    engine: str = "polars"  # what runs the code: "polars" or "duckdb"
 
     def tables(self) -> dict[str, dict[str, str]]:
         """Return what groups are made by in each table, by its name."""

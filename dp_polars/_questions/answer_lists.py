@@ -46,7 +46,7 @@ class QuantileList(ListQuery):
     level costs one row what a draw costs whose range is 1, and the claim's range is 1, or 2 under "replace_one".
     """
 
-    alphas: tuple[Fraction, ...]  # Strictly ascending, between 0 and 1
+    alphas: tuple[Fraction, ...]  # strictly ascending, between 0 and 1
     candidates: Ordered
     claim: Claim
     is_ordered: ClassVar[bool] = True
@@ -222,7 +222,6 @@ class TopK(OfCategories, ListQuery):
         return None if self.candidates.values is None else pl.List(self.candidates.values.dtype)
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
-        """Return the lists' type for a column's; a TypeError or ValueError where there are none."""
         values = self.values(*columns)
         check_number(self.k, len(values))
         self.step(*columns)

@@ -25,10 +25,10 @@ class Average(Clipped):
     """A number that several draws give, which share the loss equally; the last one is on the number of rows."""
 
     fixed_type: ClassVar[pl.DataType] = pl.Float64()
-    largest: ClassVar[Fraction] = Fraction(1)  # One: each share of the claim scales it by what a row changes there
-    is_one_sided: ClassVar[bool] = False  # Distances from the middle have both signs
+    largest: ClassVar[Fraction] = Fraction(1)  # one: each share of the claim scales it by what a row changes there
+    is_one_sided: ClassVar[bool] = False  # distances from the middle have both signs
     _rounded: ClassVar[str] = "error_95 and ranges include what rounding does"
-    error_needs_rows: ClassVar[bool] = True  # The totals and the number of rows are off, whatever the number
+    error_needs_rows: ClassVar[bool] = True  # the totals and the number of rows are off, whatever the number
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
         for claim in self.noise(*columns):
@@ -109,7 +109,6 @@ class Mean(Average):
     claim: Claim
 
     def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
-        """Return what the histograms are of: distances from the middle of the bounds, and rows with a value."""
         return (CountRule(OneCode(), self.units(*columns)), CountRule(OneCode()))
 
     def changes(self, *columns: pl.DataType) -> tuple[Fraction, ...]:
@@ -136,7 +135,6 @@ class Mean(Average):
         return np.maximum(least - off, low), np.minimum(most + off, high)
 
     def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> NDArray[np.float64]:
-        """Return distances over numbers, from the middle of the bounds."""
         (distance, count), middle = totals, float((self.lower + self.upper) / 2)
         means: NDArray[np.float64] = np.clip(
             middle + self._half_step(*columns) * distance / np.maximum(count, 1), *self.ends
@@ -186,7 +184,6 @@ class Share(Mean):
         return Fraction(0)
 
     def note(self, size: int, alternative: HistogramQuery | None) -> str | None:  # noqa: ARG002
-        """Return what becomes of rows without an answer."""
         return "A row whose condition is null is in neither number."
 
     def __str__(self) -> str:

@@ -81,7 +81,6 @@ class Choice(OfCodes):
         return self.named(draw_from_rows(self.draw(*columns), codes, lengths), *columns)
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float:  # noqa: ARG002
-        """Return an error that is exceeded with probability at most `beta`, in rows or people."""
         return error_bound(size, beta, self.claim) / self.score.unit
 
 
@@ -136,7 +135,7 @@ class QuantileWithInterval(Quantile):
     hold q, these hold it too, and the answer lies between them.
     """
 
-    probability: Fraction  # That the ends hold the true quantile: above 1/2 and below 1
+    probability: Fraction  # that the ends hold the true quantile: above 1/2 and below 1
     has_interval: ClassVar[bool] = True
 
     def with_claim(self, claim: Claim) -> Self:

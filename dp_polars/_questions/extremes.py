@@ -40,7 +40,7 @@ class ArgMax(Query):
     lowest: bool = False
     # The unit of the lead. None: the last digit of the scores' type.
     lead_step: Fraction | None = None
-    of_floats: bool = False  # Whether `lead_step` was given as a float or a Fraction: then leads are floats
+    of_floats: bool = False  # whether `lead_step` was given as a float or a Fraction: then leads are floats
 
     @property
     def fixed_type(self) -> pl.DataType | None:
@@ -169,7 +169,6 @@ class FirstAbove(OfPeopleOrRows):
         return Fraction(2 if relation == "add_or_remove_one" else 3)
 
     def binning(self, *columns: pl.DataType) -> Binning:
-        """Return the codes of rows: positions of candidates; of a grid, of the nearest one."""
         if isinstance(self.candidates, Grid):
             return NearestBinning(self.candidates, *columns)
         return CategoryBinning(self.candidates, *columns)
@@ -235,7 +234,6 @@ class FirstAbove(OfPeopleOrRows):
         return counts_at_loss(self.claim, self.candidates.for_column(columns[0] if columns else None))
 
     def note(self, size: int, alternative: HistogramQuery | None) -> str:
-        """Return what both errors are, and whether to look at noisy counts instead."""
         above, below = self.errors(size, 0.05)
         notes = []
         if alternative is not None:

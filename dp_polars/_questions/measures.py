@@ -378,7 +378,6 @@ class Clipped(Total):
         return Fraction(0) if is_exact else step * (Fraction(1, 2) + Fraction(1, 2**20))
 
     def of_values(self, *columns: pl.DataType) -> str | None:
-        """Return in which steps values count, where that rounds them."""
         if not columns or not self.rounding(*columns):
             return None
         by = "by default" if self.step is None else "as asked"
@@ -419,7 +418,6 @@ class Sum(Clipped, Multiple):
         return type_in_steps(step, *columns, of_floats=self.of_floats)
 
     def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
-        """Return what the histogram is of: the rows with a value, each row weight its units."""
         return (CountRule(OneCode(), self.units(*columns)),)
 
     @property
@@ -502,7 +500,7 @@ class SumOfPeople(Sum):
     lowest: Fraction
     highest: Fraction
     counts_people: ClassVar[bool] = True
-    bounds_people: ClassVar[bool] = True  # One person's effect on a group is that of their total
+    bounds_people: ClassVar[bool] = True  # one person's effect on a group is that of their total
     needs_people: ClassVar[bool] = True
 
     @property
@@ -510,7 +508,6 @@ class SumOfPeople(Sum):
         return (self.lowest, self.highest), (self.lower, self.upper)
 
     def units(self, *columns: pl.DataType) -> Clamping:
-        """Return the values in whole units of the step, and the ends of totals; an error where a column has none."""
         units, (column,) = super().units(*columns), columns
         if self.step is None:
             check_held(self.lowest, self.highest, units.step, column, "per_person")

@@ -70,7 +70,7 @@ class Asked(ABC):
 class Query(Asked):
     """One question about columns: one answer for each group."""
 
-    is_ordered: ClassVar[bool] = False  # Whether answers lie on a line, so that one between two others makes sense
+    is_ordered: ClassVar[bool] = False  # whether answers lie on a line, so that one between two others makes sense
     # Whether two ends are drawn with every answer: each is a column of its own, of the answer's type.
     has_interval: ClassVar[bool] = False
 
@@ -110,9 +110,9 @@ class HistogramQuery(Query):
     (`presented`).
     """
 
-    has_ranges: ClassVar[bool] = False  # Whether an answer is a number with a range
-    error_needs_rows: ClassVar[bool] = False  # Whether errors depend on how many rows a group has
-    is_count: ClassVar[bool] = False  # Whether the answer is one or several whole numbers with noise, which may be 0
+    has_ranges: ClassVar[bool] = False  # whether an answer is a number with a range
+    error_needs_rows: ClassVar[bool] = False  # whether errors depend on how many rows a group has
+    is_count: ClassVar[bool] = False  # whether the answer is one or several whole numbers with noise, which may be 0
 
     @property
     @abstractmethod
@@ -338,9 +338,9 @@ def _as_other(claim: Claim, unit: Unit) -> str:
 class Mistakes(NamedTuple):
     """How wrong the list of each group is, compared with the best one; each field has the shape (g,)."""
 
-    right: NDArray[np.bool_]  # Whether the whole list is as good as the best one
-    wrong: NDArray[np.float64]  # How far off it is, in `ListQuery.distance_unit`: on average over the list, say
-    worst: NDArray[np.float64]  # How far off its worst answer is, in the same unit
+    right: NDArray[np.bool_]  # whether the whole list is as good as the best one
+    wrong: NDArray[np.float64]  # how far off it is, in `ListQuery.distance_unit`: on average over the list, say
+    worst: NDArray[np.float64]  # how far off its worst answer is, in the same unit
     # How many rows or people it is off, where `wrong` is about something else. None: there is no such number.
     ranks: NDArray[np.float64] | None = None
 
@@ -399,10 +399,10 @@ COUNT = "count"
 class KeysThatAreThere(Asked):
     """The keys in some columns that enough people have: combinations of values, none of them null."""
 
-    columns: tuple[str, ...]  # Names of the key columns
-    claim: Claim  # By "partition_selection" or "discrete_gaussian_threshold", of all keys together
-    keys_per_person: int  # For how many keys one person counts, at most
-    counts: bool = False  # Whether the noisy numbers of people come along
+    columns: tuple[str, ...]  # names of the key columns
+    claim: Claim  # by "partition_selection" or "discrete_gaussian_threshold", of all keys together
+    keys_per_person: int  # for how many keys one person counts, at most
+    counts: bool = False  # whether the noisy numbers of people come along
 
     @classmethod
     def of(

@@ -68,8 +68,8 @@ class Presentation:
     ranges: Ranges = False
     # The output that counts the people of a group. None: every group is shown.
     people: str | None = None
-    min_people: int = 1  # The other outputs of groups with fewer people are null
-    sure: bool = False  # Whether it is the lower end of the range that must be as large
+    min_people: int = 1  # the other outputs of groups with fewer people are null
+    sure: bool = False  # whether it is the lower end of the range that must be as large
 
     def of(self, outputs: Sequence[Output], groups: int) -> Shown:
         numbers = groups * sum(
@@ -91,9 +91,9 @@ def beta_of_each(numbers: int) -> float:
 class Shown:
     """How outputs are shown."""
 
-    outputs: tuple[Output, ...]  # In their order
-    presentation: Presentation  # What was asked for
-    beta: float = BETA  # How often each range fails, at most
+    outputs: tuple[Output, ...]  # in their order
+    presentation: Presentation  # what was asked for
+    beta: float = BETA  # how often each range fails, at most
 
     @property
     def names(self) -> list[list[str]]:
@@ -139,13 +139,13 @@ class HistogramSpec:
     # Row-by-row expressions of the private rows, one output each. For engines that run no expressions they are plain
     # columns, called `names`.
     columns: tuple[pl.Expr, ...]
-    types: Columns  # Their types; of plain columns, as `Engine.schema` gave them
+    types: Columns  # their types; of plain columns, as `Engine.schema` gave them
     # How a row is counted. `binning.encoder()` takes one Series per column, of these `types`, and returns one code per
     # row, also for null; `binning.size` is the code of a row that is ignored. `row_weight.weigher()` takes the same and
     # returns one integer per row. None: one each. Where no column is read, every row has the code 0.
     evidence: CountRule
-    limits: Limits  # The most that counts of one person's rows
-    people: bool  # Whether distinct people are counted per code, rather than rows
+    limits: Limits  # the most that counts of one person's rows
+    people: bool  # whether distinct people are counted per code, rather than rows
 
     @property
     def names(self) -> list[str]:
@@ -251,7 +251,7 @@ class PerPerson:
     count, a row is one code in one group.
     """
 
-    privacy_unit: PrivacyUnit  # The columns that tell people apart, sorted: each combination of values is one person
+    privacy_unit: PrivacyUnit  # the columns that tell people apart, sorted: each combination of values is one person
     # Public groups, as of `Work`. None: one group.
     keys: pl.DataFrame | None = None
     # If any, only those people have a row here of whom the limits of at least one of these specs leave out something
@@ -267,7 +267,7 @@ class Product:
     Only the groups that have rows come back for each spec: as the codes of one group (`Work.histogram`).
     """
 
-    values: tuple[pl.Series, ...]  # The values of each key column, in the types of `Work.keys`
+    values: tuple[pl.Series, ...]  # the values of each key column, in the types of `Work.keys`
 
     @property
     def columns(self) -> list[str]:
@@ -301,8 +301,8 @@ class Work:
     # The public groups: row i is group i. The columns have the names and types of private ones (of a Categorical: its
     # text). They hold no null and repeat no row. None: one group. With a `Product` specs have one code, and no weights.
     keys: pl.DataFrame | Product | None
-    specs: tuple[HistogramSpec, ...]  # The histograms, each once: outputs that need the same one share it
-    outputs: tuple[Output, ...]  # What is drawn from them
+    specs: tuple[HistogramSpec, ...]  # the histograms, each once: outputs that need the same one share it
+    outputs: tuple[Output, ...]  # what is drawn from them
     # The steps, for engines that run expressions: they take rows of the columns of `Engine.schema`, and then the rows
     # of those of `Engine.joined_schemas`, one argument each.
     rows: Callable[..., pl.LazyFrame]
@@ -351,8 +351,8 @@ class KeyWork:
     types: pl.Schema
     # For how many keys a person counts, at most. 1 where every row is a person.
     most: int
-    question: KeysThatAreThere  # What draws, once, from the numbers of people
-    rows: Callable[..., pl.LazyFrame]  # The steps, as of `Work`
+    question: KeysThatAreThere  # what draws, once, from the numbers of people
+    rows: Callable[..., pl.LazyFrame]  # the steps, as of `Work`
 
     @property
     def released_types(self) -> list[pl.DataType]:

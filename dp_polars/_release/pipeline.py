@@ -362,7 +362,6 @@ class Join(Step):
         return self.public, self.left_on, self.right_on, self.how
 
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
-        """Return what runs this step; an error where the public frame does not fit the columns."""
         refuse_missing(self.left_on, schema, "private frame")
         others = {*self.public.columns} - {
             left for left, right in zip(self.left_on, self.right_on, strict=True) if left == right

@@ -38,7 +38,7 @@ class Limits:
 
     # Rows in all. Not for counts of people.
     rows: int | None = None
-    groups: int | None = None  # Groups in all
+    groups: int | None = None  # groups in all
     # Rows in each group. Not for counts of people.
     rows_per_group: int | None = None
 
@@ -291,7 +291,7 @@ _BOUNDS = ("max_rows", "max_groups", "max_rows_per_group")
 class Protection:
     """Who a person is, and how much of a person's data may count."""
 
-    unit: PrivacyUnit | None  # The columns whose values together tell people apart; None: every row is another person
+    unit: PrivacyUnit | None  # the columns whose values together tell people apart; None: every row is another person
     # How much of one person counts in one output: rows in all, groups, and rows in each group. None: not bounded.
     max_rows: int | None
     max_groups: int | None

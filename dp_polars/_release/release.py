@@ -193,7 +193,7 @@ class Part(Generic[Released]):
     presentation: Presentation = AS_DRAWN
     # It looks at the source once more, and at the work (None where the rows can't be opened): it raises what is free.
     before_charge: Callable[[Work | KeyWork | None], None] = lambda _: None
-    name: str | None = None  # In a publication, the name of the query
+    name: str | None = None  # in a publication, the name of the query
 
     @property
     def entries(self) -> list[tuple[str, Claim]]:

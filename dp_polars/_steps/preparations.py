@@ -122,17 +122,17 @@ class ColumnOrigin(NamedTuple):
 class PlanNode:
     """A node of a plan, in words that all engines share."""
 
-    columns: Sequence[str]  # The names of the columns of what comes out
-    inputs: tuple[PlanNode, ...] = ()  # The steps that it reads from
+    columns: Sequence[str]  # the names of the columns of what comes out
+    inputs: tuple[PlanNode, ...] = ()  # the steps that it reads from
     # Where columns of the output come from. Left out is what does not follow from a row of one input. The place is 0
     # for a union, whose inputs have the same columns.
     origins: Mapping[str, ColumnOrigin] = field(default_factory=dict)
-    seen: tuple[Seen, ...] = ()  # What looks at several rows
+    seen: tuple[Seen, ...] = ()  # what looks at several rows
     # The columns (left, right) that a join makes equal in what comes out; None where it is no join.
     pairs: Sequence[tuple[str, str]] | None = None
-    source: object = None  # What a step without inputs reads: whatever `is_same` of `refuse_mixing` compares
-    several: str = ""  # How users write it, if it may make several rows of one
-    join: str = "`join`"  # How users write what brings the second input in
+    source: object = None  # what a step without inputs reads: whatever `is_same` of `refuse_mixing` compares
+    several: str = ""  # how users write it, if it may make several rows of one
+    join: str = "`join`"  # how users write what brings the second input in
 
     @property
     def every(self) -> Iterator[PlanNode]:

@@ -204,11 +204,11 @@ def guesses_times(step: ExprNode) -> bool:
 class Rule:
     """A reason to refuse a step, and the way out."""
 
-    steps: frozenset[str]  # The names of the steps that it is about; none: all
-    why: str  # What the step does, said after its name, and what follows from it
-    instead: str  # What to write
-    where: Callable[[ExprNode], bool] = lambda _: True  # Which of these steps are refused
-    condition: str = ""  # The same in words, for the documentation
+    steps: frozenset[str]  # the names of the steps that it is about; none: all
+    why: str  # what the step does, said after its name, and what follows from it
+    instead: str  # what to write
+    where: Callable[[ExprNode], bool] = lambda _: True  # which of these steps are refused
+    condition: str = ""  # the same in words, for the documentation
 
     def refuses(self, step: ExprNode) -> bool:
         return (not self.steps or step.name in self.steps) and self.where(step)

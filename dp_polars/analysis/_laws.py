@@ -37,9 +37,9 @@ _UNDERFLOW = 746.0
 class ScoreBlocks:
     """Candidates with one score each, merged: the best block first."""
 
-    gaps: NDArray[np.float64]  # Shape (n,), float64, ascending from 0: best score minus score, rounded once
-    multiplicities: NDArray[np.int64]  # Shape (n,): how many candidates share the score
-    block_of: NDArray[np.int64]  # Shape (k,): the block of each candidate
+    gaps: NDArray[np.float64]  # shape (n,), float64, ascending from 0: best score minus score, rounded once
+    multiplicities: NDArray[np.int64]  # shape (n,): how many candidates share the score
+    block_of: NDArray[np.int64]  # shape (k,): the block of each candidate
 
 
 def checked_scores(name: str, scores: ArrayLike) -> Exact:

@@ -84,8 +84,8 @@ class _Pair:
 
     weight: Callable[[float], float]  # x -> w, of the density w·exp((s − x)/2)/2 of privacy losses s
     atoms: Callable[[float], tuple[float, float]]  # x -> the masses of the atoms at −x and x
-    delta: Callable[[arb, arb], arb]  # The least δ at an epsilon t below x, from t − x and x
-    epsilon: Callable[[Fraction, Fraction], float]  # The least epsilon at a δ above 0, from x and δ
+    delta: Callable[[arb, arb], arb]  # the least δ at an epsilon t below x, from t − x and x
+    epsilon: Callable[[Fraction, Fraction], float]  # the least epsilon at a δ above 0, from x and δ
     # The mean of exp(a·(s − x)) over the losses s, from a and x: exp(a·(D − x)), where D is the Rényi divergence of
     # order 1 + a.
     moment: Callable[[arb, arb], arb]

@@ -54,13 +54,13 @@ class AnswerBlocks:
     errors: NDArray[np.float64]
     # Shape (n,): how far the answers are from the true one, on average, where they lie on a line. None: they don't.
     distances: NDArray[np.float64] | None
-    multiplicities: Ints  # Shape (n,): answers in the block
-    sizes: Ints  # Shape (g,): blocks of each group, at least one
-    answer: Callable[[Ints, Ints], pl.Series]  # Block of each group, and position in it, shape (g,) each -> the answers
+    multiplicities: Ints  # shape (n,): answers in the block
+    sizes: Ints  # shape (g,): blocks of each group, at least one
+    answer: Callable[[Ints, Ints], pl.Series]  # block of each group, and position in it, shape (g,) each -> the answers
     # Shape (g,): rows or people that count, and those that don't: the bounds dropped them, or they have no person.
     counted: Ints
     left_out: Ints
-    has_truth: NDArray[np.bool_]  # Shape (g,): whether the group has a true answer
+    has_truth: NDArray[np.bool_]  # shape (g,): whether the group has a true answer
 
     def law(self, rate: Fraction, mechanism: Mechanism) -> pl.DataFrame:
         """Return the law of the answers at a rate, a row per group."""

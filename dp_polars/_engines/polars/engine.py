@@ -296,7 +296,6 @@ class PolarsEngine(LocalEngine):
         return partial(self._histograms, work)
 
     def prepare_people_by_key(self, work: KeyWork) -> Callable[[], tuple[pl.DataFrame, Ints]]:
-        """Return what counts the people of each key."""
         # Grouping by many keys is what Polars' streaming engine does best, so that is "auto" here.
         engine = "streaming" if self._engine == "auto" else self._engine
 

@@ -158,7 +158,7 @@ def with_codes(rows: DataFrame, values: str, code: str, categories: pl.Series, k
 class SpecColumns:
     """A spec and the columns that it reads, which specs share."""
 
-    number: int  # The position of the spec among those of the release
+    number: int  # the position of the spec among those of the release
     spec: HistogramSpec
     # A column that is null where a row is no evidence, else its code if these are not all 0. None: all are evidence.
     has: str | None
