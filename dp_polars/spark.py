@@ -20,20 +20,7 @@ from dp_polars._engines.spark.workers import Answer, drawing, in_arrow, mapped, 
 from dp_polars._frames.cube_query import CubeQuery, cube_from
 from dp_polars._frames.publication import Publication, without_data
 from dp_polars._mechanisms.histograms import Histogram
-from dp_polars._release.contract import (
-    AS_DRAWN,
-    Drawn,
-    Engine,
-    HistogramSpec,
-    KeyWork,
-    LocalEngine,
-    Output,
-    Presentation,
-    Ranges,
-    Released,
-    Shown,
-    Work,
-)
+from dp_polars._release.contract import AS_DRAWN, Drawn, Engine, KeyWork, LocalEngine, Released
 from dp_polars._release.release import Part, release_by
 from dp_polars._release.request import only_counted
 
@@ -47,6 +34,8 @@ if TYPE_CHECKING:
     from dp_polars._base.column_types import PrivacyUnit
     from dp_polars._frames.cube import Cube
     from dp_polars._frames.query import PrivateQuery
+    from dp_polars._mechanisms.histograms import Histogram
+    from dp_polars._release.contract import HistogramSpec, Output, Presentation, Ranges, Shown, Work
 
 
 __all__ = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -15,22 +14,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import polars as pl
 
-from dp_polars._accounting import ledger
 from dp_polars._accounting.claims import Claim, delta_of, loss_of, mechanisms_of
-from dp_polars._accounting.terms import ONE_RELEASE, Terms, Unit, in_words
+from dp_polars._accounting.terms import ONE_RELEASE, in_words
 from dp_polars._base.column_types import unit_of_text
-from dp_polars._base.numbers import Number, as_fraction, plural
+from dp_polars._base.numbers import as_fraction, plural
 from dp_polars._base.process import expanded, ipc_of, listed, sha256_of
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._mechanisms.partition_selection import GaussianThreshold
 from dp_polars._questions import measures
 from dp_polars._questions.measures import Count, RowsCut
-from dp_polars._questions.question import Asked, Columns, HistogramQuery, KeysThatAreThere
+from dp_polars._questions.question import KeysThatAreThere
 from dp_polars._questions.statement import Statement
 from dp_polars._questions.statement_facts import (
     AT_DELTA,
     NOT_RECORDED,
-    Facts,
     checked,
     loss_facts,
     number_facts,
@@ -48,25 +45,22 @@ from dp_polars._release.contract import (
     Released,
     Work,
 )
-from dp_polars._release.pipeline import (
-    EachColumn,
-    Expressions,
-    Join,
-    Joining,
-    Origin,
-    PersonGroups,
-    Pipeline,
-    Rename,
-    Step,
-    with_further,
-)
+from dp_polars._release.pipeline import EachColumn, Expressions, Join, Joining, PersonGroups, Rename, with_further
 from dp_polars._release.protection import Limits, OneRowEach
 from dp_polars._release.request import AnyRequest, Ask, Request
 from dp_polars._release.sources import in_types_of
 from dp_polars._steps.plans import steps_and_urls
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from dp_polars._accounting import ledger
     from dp_polars._accounting.budget import Budget
+    from dp_polars._accounting.terms import Terms, Unit
+    from dp_polars._base.numbers import Number
+    from dp_polars._questions.question import Asked, Columns, HistogramQuery
+    from dp_polars._questions.statement_facts import Facts
+    from dp_polars._release.pipeline import Origin, Pipeline, Step
 
 
 # `explain` says from how many people on a key is shown with these probabilities, in percent.

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from dp_polars._base.column_types import float_of
-from dp_polars._base.numbers import Ints, SignedInts, WordSource, owners, run_starts, slices, starts, uniform_below
-from dp_polars._bins.binning import Codes
+from dp_polars._base.numbers import WordSource, owners, run_starts, slices, starts, uniform_below
 from dp_polars._mechanisms import racing
-from dp_polars._mechanisms.drawing import Draw, blocks_of_gaps, gaps_of_rows, is_dense, of_group_slices, of_row_slices
-from dp_polars._mechanisms.histograms import Histogram, Runs
-from dp_polars._mechanisms.racing import (
-    CHUNK,
-    V_STEP,
-    Blocks,
-    ExactBlocks,
-    Floats,
-    RacingLaw,
-    exponents_of,
-    leading_bits,
-)
+from dp_polars._mechanisms.drawing import blocks_of_gaps, gaps_of_rows, is_dense, of_group_slices, of_row_slices
+from dp_polars._mechanisms.histograms import Histogram
+from dp_polars._mechanisms.racing import CHUNK, V_STEP, Blocks, ExactBlocks, Floats, exponents_of, leading_bits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dp_polars._base.numbers import Ints, SignedInts, WordSource
+    from dp_polars._bins.binning import Codes
+    from dp_polars._mechanisms.drawing import Draw
+    from dp_polars._mechanisms.histograms import Runs
+    from dp_polars._mechanisms.racing import RacingLaw
 
 LARGEST_LEAD = 2**62 - 1
 

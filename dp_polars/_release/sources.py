@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, TypeAlias, overload
 from weakref import WeakSet
 
 import polars as pl
@@ -15,23 +15,19 @@ import polars as pl
 from dp_polars._base import column_types
 from dp_polars._base.column_types import unshared
 from dp_polars._base.numbers import given, kind_of_frame
-from dp_polars._bins.candidates import MOST, NO_FLOATS, Categories, Values, size_of
+from dp_polars._bins.candidates import MOST, NO_FLOATS, Categories, size_of
 from dp_polars._release.contract import Product
 from dp_polars._steps.plans import files_of, preparation_of, reading_of_arrow, refuse_rewritten_files
-from dp_polars._steps.scans import (
-    Identity,
-    Reading,
-    Whose,
-    collected,
-    holds_rows,
-    refuse_repeated_files,
-    refuse_two_units,
-)
+from dp_polars._steps.scans import Reading, Whose, collected, holds_rows, refuse_repeated_files, refuse_two_units
 
 if TYPE_CHECKING:
+    from typing import Self
+
     import pyarrow as pa
 
+    from dp_polars._bins.candidates import Values
     from dp_polars._release.pipeline import Origin
+    from dp_polars._steps.scans import Identity
 
 
 # A frame of private rows: also a pyarrow dataset, and anything that speaks Arrow's C stream.

@@ -10,24 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from dp_polars._base import column_types
-from dp_polars._base.column_types import PrivacyUnit
-from dp_polars._base.numbers import Ints, offsets, owners, run_lengths, slices, sorted_words, system_words
+from dp_polars._base.numbers import offsets, owners, run_lengths, slices, sorted_words, system_words
 from dp_polars._base.process import in_parallel, silenced
-from dp_polars._release.contract import (
-    GROUPS,
-    MOST_IN_ALL,
-    MOST_IN_GROUP,
-    ROWS,
-    ROWS_CUT,
-    ROWS_IN_GROUP,
-    HistogramSpec,
-    KeyWork,
-    PerPerson,
-)
-from dp_polars._release.protection import BoundedRows, Layout, Limits, Marks, Stays, keep, random_few
+from dp_polars._release.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
+from dp_polars._release.protection import BoundedRows, keep, random_few
 from dp_polars._steps.scans import (
     added_up,
     by_name,
@@ -41,7 +29,13 @@ from dp_polars._steps.scans import (
 )
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from polars._typing import EngineType
+
+    from dp_polars._base.column_types import PrivacyUnit
+    from dp_polars._base.numbers import Ints
+    from dp_polars._release.contract import HistogramSpec, KeyWork, PerPerson
+    from dp_polars._release.protection import Layout, Limits, Marks, Stays
 
 
 # Rows of people that NumPy bounds at once: their temporaries stay in the cache.

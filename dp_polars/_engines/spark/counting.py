@@ -13,37 +13,20 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
-from dp_polars._base.column_types import PrivacyUnit
 from dp_polars._base.process import require
 from dp_polars._bins.binning import CategoryBinning
 from dp_polars._engines.spark.arithmetic import long, sf, spark_types, total
-from dp_polars._engines.spark.rows import (
-    Groups,
-    SpecColumns,
-    evidence,
-    person_of,
-    quoted,
-    read,
-    with_codes,
-    with_columns,
-)
+from dp_polars._engines.spark.rows import Groups, evidence, person_of, quoted, read, with_codes, with_columns
 from dp_polars._engines.spark.workers import MARKER, encoding, mapped, selecting
 from dp_polars._questions.question import COUNT
-from dp_polars._release.contract import (
-    GROUPS,
-    MOST_IN_ALL,
-    MOST_IN_GROUP,
-    ROWS,
-    ROWS_CUT,
-    ROWS_IN_GROUP,
-    HistogramSpec,
-    KeyWork,
-    PerPerson,
-)
+from dp_polars._release.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
 
+    from dp_polars._base.column_types import PrivacyUnit
+    from dp_polars._engines.spark.rows import SpecColumns
+    from dp_polars._release.contract import HistogramSpec, KeyWork, PerPerson
     from dp_polars._release.protection import Limits
 
 
