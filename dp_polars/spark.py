@@ -254,7 +254,7 @@ def _collecting(frame: DataFrame, listed: Groups, work: Work) -> Callable[[], li
     _ = planned.schema  # analysed before the charge, by Spark Connect too: what it refuses is free
 
     def count() -> list[Histogram]:
-        cells = cast("pl.DataFrame", pl.from_arrow(planned.toArrow()))
+        cells = _collected(planned)
         found = []
         for number in range(len(work.specs)):
             part = cells.filter(pl.col("spec") == number)
@@ -263,6 +263,11 @@ def _collecting(frame: DataFrame, listed: Groups, work: Work) -> Callable[[], li
         return found
 
     return count
+
+
+def _collected(counted: DataFrame) -> pl.DataFrame:
+    """Return counts as they come to the driver."""
+    return cast("pl.DataFrame", pl.from_arrow(counted.toArrow()))
 
 
 class _SparkEngine(_OnSpark["DataFrame"]):
