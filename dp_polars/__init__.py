@@ -74,27 +74,11 @@ _ON_DEMAND = {"analysis": "numpy", "opendp": "opendp", "plot": "altair", "spark"
 _HOMES = {
     "_accounting.budget": ("Budget",),
     "_accounting.claims": ("Claim",),
-    "_accounting.terms": (
-        "BudgetExceededError",
-        "LargeLossWarning",
-        "Loss",
-    ),
+    "_accounting.terms": ("BudgetExceededError", "LargeLossWarning", "Loss"),
     "_base.process": ("MissingExtraError",),
-    "_bins.candidates": (
-        "Grid",
-        "grid",
-    ),
-    "_expressions.best_rows": (
-        "argmax",
-        "argmin",
-        "first_above",
-    ),
-    "_expressions.choosing": (
-        "median",
-        "mode",
-        "quantile",
-        "top_k",
-    ),
+    "_bins.candidates": ("Grid", "grid"),
+    "_expressions.best_rows": ("argmax", "argmin", "first_above"),
+    "_expressions.choosing": ("median", "mode", "quantile", "top_k"),
     "_expressions.expression": ("PrivateExpr",),
     "_expressions.measuring": (
         "count",
@@ -108,42 +92,19 @@ _HOMES = {
         "value_counts",
         "var",
     ),
-    "_expressions.namespace": (
-        "PrivateNamespace",
-        "col",
-    ),
-    "_frames.cube": (
-        "Cube",
-        "Number",
-        "read_cube",
-    ),
+    "_expressions.namespace": ("PrivateNamespace", "col"),
+    "_frames.cube": ("Cube", "Number", "read_cube"),
     "_frames.cube_query": ("CubeQuery",),
     "_frames.facts": ("read_claim",),
     "_frames.frame": ("PrivateFrame",),
-    "_frames.joins": (
-        "OwnedRows",
-        "owned",
-    ),
+    "_frames.joins": ("OwnedRows", "owned"),
     "_frames.protect": ("protect",),
-    "_frames.publication": (
-        "Publication",
-        "publication",
-        "statement",
-    ),
+    "_frames.publication": ("Publication", "publication", "statement"),
     "_frames.query": ("PrivateQuery",),
-    "_mechanisms.noise": (
-        "discrete_gaussian",
-        "discrete_laplace",
-    ),
-    "_mechanisms.selection": (
-        "exponential_mechanism",
-        "permute_and_flip",
-    ),
+    "_mechanisms.noise": ("discrete_gaussian", "discrete_laplace"),
+    "_mechanisms.selection": ("exponential_mechanism", "permute_and_flip"),
     "_questions.statement": ("Statement",),
-    "_release.release": (
-        "KeptAnswerWarning",
-        "ReleaseError",
-    ),
+    "_release.release": ("KeptAnswerWarning", "ReleaseError"),
     "_publish.report": ("report",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -12,7 +12,7 @@ import polars as pl
 
 from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import scaled_cost
-from dp_polars._accounting.terms import Contributions, Loss
+from dp_polars._accounting.terms import Contributions, Loss, Unit
 from dp_polars._base.column_types import shown
 from dp_polars._base.numbers import Number, kind_of_frame, nearest_float_up, positive_fraction, system_words
 from dp_polars._base.process import require, silenced
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from opendp.mod import Domain, Measure, Measurement, Metric
-
-    from dp_polars._accounting.terms import Unit
 
 
 _domains: Any = require("opendp.domains", extra="opendp")
@@ -236,10 +234,6 @@ def make_private_query(
         As for `as_measurement`.
     loss
         What one person loses to all outputs together, in the unit of `query.loss`.
-
-    Returns
-    -------
-    opendp.mod.Measurement
 
     Raises
     ------

@@ -202,7 +202,6 @@ def release(
 
 
 def _check(frame: object) -> None:
-    """Refuse what is no frame of Spark."""
     if not isinstance(frame, _sql.DataFrame) or frame.isStreaming:
         kind = f"{type(frame).__module__}.{type(frame).__name__}"
         msg = f"frame must be a batch DataFrame of a Spark session, got {kind}."
@@ -218,14 +217,12 @@ class _OnSpark(Engine[Released]):
         self._frame, self._only_counted = frame, only_counted
 
     def schema(self, columns: Collection[str]) -> pl.Schema:
-        """Return the Polars types of these columns."""
         return pl.Schema(
             {name: _type_of(self._frame, name, is_only_counted=name in self._only_counted) for name in columns}
         )
 
     @silenced
     def preparation(self) -> str | None:
-        """Return what made the frame, as Spark shows it."""
         try:
             return text_of_frame(self._frame)
         except Exception:  # of files that are gone, or a plan too deep: the release fails of it, or keeps nothing
@@ -387,7 +384,6 @@ class _SparkEngine(_OnSpark["DataFrame"]):
         return spark_type(known, (named, self._frame.schema[columns[0]].dataType))
 
     def unpacked(self, answer: bytes, work: Work | KeyWork, presentation: Presentation) -> Drawn[DataFrame]:
-        """Return what was drawn, from Arrow IPC."""
         table = pa.ipc.open_stream(answer).read_all()
         types = spark_types.StructType.fromJson(json.loads(table.schema.metadata[_TYPES]))
         return _DrawnThere(table, types, partial(self._published, work=work, presentation=presentation))
@@ -443,7 +439,6 @@ class _DrawnThere(Drawn["DataFrame"]):
 
 
 def _fields(names: Iterable[str], kinds: Iterable[DataType]) -> StructType:
-    """Return columns of these names and types."""
     return spark_types.StructType(
         [spark_types.StructField(name, kind) for name, kind in zip(names, kinds, strict=True)]
     )

@@ -16,9 +16,9 @@ from dp_polars._engines.sql.rows import public_table
 from dp_polars._engines.sql.types import check_types, must_have, schema_of
 from dp_polars._frames.cube_query import CubeQuery, cube_from
 from dp_polars._frames.publication import Publication, without_data
-from dp_polars._release.contract import LocalEngine
+from dp_polars._release.contract import KeyWork, LocalEngine, Ranges, Work
 from dp_polars._release.release import Part, release_by, written
-from dp_polars._release.request import only_counted
+from dp_polars._release.request import AnyRequest, only_counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from dp_polars._frames.query import PrivateQuery
     from dp_polars._mechanisms.histograms import Histogram
     from dp_polars._questions.question import Asked
-    from dp_polars._release.contract import KeyWork, Ranges, Work
-    from dp_polars._release.request import AnyRequest
 
     _Written: TypeAlias = tuple[Common, Any, Places]
 

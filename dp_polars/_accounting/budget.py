@@ -7,36 +7,35 @@ import os
 import sqlite3
 import time
 import weakref
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import CodeType
+from typing import Any, TypeVar
 
 import polars as pl
 
 from dp_polars._accounting import ledger
 from dp_polars._accounting.claims import Claim
-from dp_polars._accounting.ledger import lock, name_of, uninterrupted
+from dp_polars._accounting.costs import EpsilonAt
+from dp_polars._accounting.ledger import Charge, RowsOf, StoredAnswer, StoredQuestion, lock, name_of, uninterrupted
 from dp_polars._accounting.promises import FREE, Cost, Promise, Sums, sum_of
-from dp_polars._accounting.terms import BudgetExceededError, Loss, check_delta, exact, stored, warn_if_large
-from dp_polars._base.numbers import given, show
+from dp_polars._accounting.terms import (
+    BudgetExceededError,
+    Loss,
+    NeighboringRelation,
+    Remaining,
+    Unit,
+    check_delta,
+    exact,
+    stored,
+    warn_if_large,
+)
+from dp_polars._base.numbers import Number, given, show
 from dp_polars._base.process import called, caller, expanded, warn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
-    from fractions import Fraction
-    from types import CodeType
-
-    import polars as pl
-
-    from dp_polars._accounting.costs import EpsilonAt
-    from dp_polars._accounting.ledger import Charge, RowsOf, StoredAnswer, StoredQuestion
-    from dp_polars._accounting.terms import NeighboringRelation, Remaining, Unit
-    from dp_polars._base.numbers import Number
-
 
 # Names of budgets in memory, for as long as the process lives: their objects may be gone.
 _taken: set[str] = set()

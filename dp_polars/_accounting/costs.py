@@ -8,14 +8,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from dp_polars._accounting.terms import Contributions, Mechanism, Unit
 from dp_polars._base.numbers import ball, float_up, lower, precision, upper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from flint import arb
-
-    from dp_polars._accounting.terms import Contributions, Mechanism, Unit
 
 
 # Irrational rates and costs are rounded to this many significant bits: far below what any choice could show.
@@ -32,23 +29,13 @@ MechanismKind: TypeAlias = Literal["choice", "threshold", "number", "keys"]
 
 @dataclass(frozen=True)
 class Curve:
-    """The rho of a draw.
+    """The rho of a draw."""
 
-    Parameters
-    ----------
-    rho
-        The pure loss x of a draw -> its rho, rounded up: at most x and `square`·x², and rho/x grows with x.
-    square
-        See above. A good one saves time.
-    is_convex
-        Whether rho is convex.
-    is_pure
-        Whether there is a pure loss. Gaussian noise has none: its x is the sensitivity over the standard deviation.
-    """
-
+    # The pure loss x of a draw -> its rho, rounded up: at most x and `square`·x², and rho/x grows with x.
     rho: Callable[[Fraction], Fraction]
-    square: Fraction = HALF
+    square: Fraction = HALF  # a good one saves time
     is_convex: bool = True
+    # Whether there is a pure loss. Gaussian noise has none: its x is the sensitivity over the standard deviation.
     is_pure: bool = True
 
 

@@ -9,13 +9,10 @@ import sqlite3
 import stat
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -56,10 +53,8 @@ _here = _Here()
 def uninterrupted(function: Callable[[], T]) -> T:
     """Return `function()`, or raise its error. Interrupted, the wait ends at once, and the call when it may.
 
-    Raises
-    ------
-    RuntimeError
-        If such a call asks for another one, as the finalizer of an object could: it would wait for itself.
+    Raises RuntimeError if such a call asks for another one, as the finalizer of an object could: it would wait for
+    itself.
     """
     if _here.call is not None:
         msg = "A budget must not be used while the same thread uses one, as in the finalizer of an object."
@@ -222,27 +217,14 @@ class RowsOf(NamedTuple):
 
 
 class StoredQuestion(NamedTuple):
-    """What was asked.
+    """What was asked."""
 
-    Parameters
-    ----------
-    dataset
-        The name of the data set.
-    words
-        The outputs, for people.
-    loss
-        What a release costs one person, for people.
-    source
-        The mark of where the rows lie: see `Engine.mark`. It finds nothing, and is only compared.
-    text
-        All that decides the law of the answer: two questions with one text are the same.
-    """
-
-    dataset: str
-    words: str
-    loss: str
+    dataset: str  # the name of the data set
+    words: str  # the outputs, for people
+    loss: str  # what a release costs one person, for people
+    # The mark of where the rows lie: see `Engine.mark`. It finds nothing, and is only compared.
     source: str
-    text: str
+    text: str  # all that decides the law of the answer: two questions with one text are the same
 
 
 class StoredAnswer(NamedTuple):
@@ -567,7 +549,6 @@ def check(connection: sqlite3.Connection, head: Head) -> None:
 
 
 def read_head(connection: sqlite3.Connection) -> Head:
-    """Return the `budget` row."""
     rows = connection.execute("SELECT * FROM budget").fetchall()
     if len(rows) != 1 or rows[0][-1] != digest_of_text(*rows[0][1:-1]):
         msg = "its sum does not fit the digest"

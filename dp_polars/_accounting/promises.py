@@ -7,12 +7,15 @@ of epsilons and of divergences of that order, and a release fits while one of th
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.costs import (
     EpsilonAt,
     best_order,
@@ -21,16 +24,10 @@ from dp_polars._accounting.costs import (
     epsilon_at,
     epsilon_of_divergence,
 )
-from dp_polars._accounting.terms import BudgetExceededError, Remaining, exact
+from dp_polars._accounting.terms import BudgetExceededError, Remaining, Unit, exact
 from dp_polars._base.numbers import as_fraction, float_up, show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import datetime
-
-    from dp_polars._accounting.claims import Claim
-    from dp_polars._accounting.terms import Unit
-
     Ends: TypeAlias = tuple[datetime, datetime] | None
 
 
@@ -40,24 +37,13 @@ _DIGITS_OF_ORDER, _DIGITS_OF_RHO = 5, 10
 
 @dataclass(frozen=True)
 class Promise:
-    """What (epsilon, delta) all releases together keep.
-
-    Parameters
-    ----------
-    epsilon, delta
-        The promise.
-    keys_delta
-        The part of delta that keys may spend, from 0 to `delta`.
-    order
-        α, above 1: that of the divergences that are added up.
-    rho
-        The largest rho that fits alone, so that divergences add up to at most α·rho. 0: only pure releases fit.
-    """
+    """What (epsilon, delta) all releases together keep."""
 
     epsilon: Fraction
     delta: Fraction
-    keys_delta: Fraction
-    order: Fraction
+    keys_delta: Fraction  # the part of delta that keys may spend, from 0 to `delta`
+    order: Fraction  # α, above 1: that of the divergences that are added up
+    # The largest rho that fits alone, so that divergences add up to at most α·rho. 0: only pure releases fit.
     rho: Fraction
 
     @classmethod
@@ -193,21 +179,11 @@ class Sums:
 
 
 class Cost(NamedTuple):
-    """What one person loses.
+    """What one person loses."""
 
-    Parameters
-    ----------
-    loss
-        In the unit of the total; None: a promise's epsilon of what has none.
-    divergence
-        That of a promise's order; 0 for sums.
-    delta
-        What keys spend.
-    """
-
-    loss: Fraction | None
-    divergence: Fraction
-    delta: Fraction
+    loss: Fraction | None  # in the unit of the total; None: a promise's epsilon of what has none
+    divergence: Fraction  # that of a promise's order; 0 for sums
+    delta: Fraction  # what keys spend
 
     def plus(self, other: Cost) -> Cost:
         """Return what both cost together: one without an epsilon leaves none to both."""
@@ -239,23 +215,12 @@ _WHOLE = 100
 
 
 class UnitTaken(NamedTuple):
-    """In which unit a promise was taken.
+    """In which unit a promise was taken."""
 
-    Parameters
-    ----------
-    promise
-        What was promised, for people.
-    words
-        The promise, the unit, and why it is this one.
-    other
-        The other unit.
-    errors
-        The `error_95` of each output there, of a mean without `rows` in groups of 1,000; None where it is not known.
-    """
-
-    promise: str
-    words: str
-    other: Unit
+    promise: str  # what was promised, for people
+    words: str  # the promise, the unit, and why it is this one
+    other: Unit  # the other unit
+    # The `error_95` of each output there, of a mean without `rows` in groups of 1,000; None where it is not known.
     errors: tuple[float | None, ...]
 
     def part(self, first: int, number: int) -> UnitTaken:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from datetime import datetime
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from dp_polars._base.numbers import Number, as_fraction, given, one_of, positive_fraction, positive_int, show
 from dp_polars._base.process import warn
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-
 
 Unit: TypeAlias = Literal["epsilon", "rho"]
 Mechanism: TypeAlias = Literal[
@@ -67,21 +64,11 @@ class Loss:
 
 @dataclass(frozen=True)
 class Within:
-    """How wrong an answer may be, with probability 0.95, in the place of a loss: in the unit of its `error_95`.
+    """How wrong an answer may be, with probability 0.95, in the place of a loss: in the unit of its `error_95`."""
 
-    Parameters
-    ----------
-    value
-        Exact, at least 0.
-    rows
-        In groups of at least this many rows that count; None: in every group.
-    unreached
-        Why no loss was found for a plain frame; None: one was found.
-    """
-
-    value: Fraction
-    rows: int | None = None
-    unreached: str | None = None
+    value: Fraction  # exact, at least 0
+    rows: int | None = None  # in groups of at least this many rows that count; None: in every group
+    unreached: str | None = None  # why no loss was found for a plain frame; None: one was found
 
     def __post_init__(self) -> None:
         if not self.value >= 0:
@@ -194,33 +181,18 @@ NO_BOUNDS = Bounds()
 
 @dataclass(frozen=True)
 class Terms:
-    """On what terms something is asked.
+    """On what terms something is asked."""
 
-    Parameters
-    ----------
-    loss
-        What one person may lose in all.
-    contributions
-        How many rows one person has. An expression can't know the groups, so all of them may lie in one.
-    neighboring_relation
-        "add_or_remove_one" or "replace_one".
-    mechanism
-        The word that was given; None: the unit of the loss chooses.
-    bounds
-        Those of the output, on a private frame.
-    within
-        How wrong the answer may be: then the loss follows, and `loss` only says its unit. None: the loss was given.
-    share
-        Which part of a promise the output takes, with others: then `loss` only says a unit in which it may be. None:
-        the loss was given, or follows from `within`.
-    """
-
-    loss: Loss
+    loss: Loss  # what one person may lose in all
+    # How many rows one person has. An expression can't know the groups, so all of them may lie in one.
     contributions: Contributions
-    neighboring_relation: NeighboringRelation
-    mechanism: str | None = None
-    bounds: Bounds = NO_BOUNDS
+    neighboring_relation: NeighboringRelation  # "add_or_remove_one" or "replace_one"
+    mechanism: str | None = None  # the word that was given; None: the unit of the loss chooses
+    bounds: Bounds = NO_BOUNDS  # those of the output, on a private frame
+    # How wrong the answer may be: then the loss follows, and `loss` only says its unit. None: the loss was given.
     within: Within | None = None
+    # Which part of a promise the output takes, with others: then `loss` only says a unit in which it may be. None: the
+    # loss was given, or follows from `within`.
     share: Fraction | None = None
 
     @classmethod
@@ -278,7 +250,6 @@ class Terms:
         bounds: Bounds = NO_BOUNDS,
         within: Within | None = None,
     ) -> Terms:
-        """Return the terms of a loss and these arguments."""
         relation, most = check_relation(neighboring_relation), positive_int("contributions", contributions)
         return cls(loss, Contributions(most, most), relation, mechanism, bounds, within)
 
@@ -292,10 +263,8 @@ _SHORT = 20
 class Remaining(Fraction):
     """What a budget has left: an exact `Fraction` in the unit of its total.
 
-    Attributes
-    ----------
-    epsilon, rho
-        The largest loss in this unit that still fits. The other one is None where a budget adds up one unit alone.
+    `epsilon`, `rho`: the largest loss in this unit that still fits. The other one is None where a budget adds up one
+        unit alone.
     """
 
     __slots__ = ("epsilon", "rho")

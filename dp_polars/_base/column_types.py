@@ -145,12 +145,8 @@ def exact_numbers(name: str, values: object) -> tuple[Exact, NDArray[np.bool_] |
 
     NumPy's own guess of a type turns integers into floats where signs, floats or nulls are mixed in, and rounds them.
 
-    Returns
-    -------
-    array
-        Integers, float64, or objects: see `Exact`.
-    offered
-        False where a value is null or masked, or, among objects, NaN or infinite. None: everywhere True.
+    `array`: integers, float64, or objects: see `Exact`.
+    `offered`: false where a value is null or masked, or, among objects, NaN or infinite. None: everywhere True.
     """
     if isinstance(values, (list, tuple)):
         return _of_list(name, values)
@@ -286,7 +282,6 @@ def text_of(unit: PrivacyUnit | None) -> str | None:
 
 
 def unit_of_text(text: str | None) -> PrivacyUnit | None:
-    """Return the privacy unit that `text_of` wrote."""
     if text is None:
         return None
     return tuple(json.loads(text)) if text.startswith("[") else (text,)

@@ -103,7 +103,6 @@ def positive_int(name: str, value: object) -> int:
 
 
 def flag(name: str, value: object) -> bool:
-    """Return a truth value; a TypeError for anything else."""
     if not isinstance(value, (bool, np.bool_)):
         msg = f"{name} must be True or False, got {given(value)}."
         raise TypeError(msg)
@@ -118,7 +117,6 @@ def show(value: Fraction, digits: int = 6, *, up: bool = False) -> str:
 
 
 def nearest_float_up(value: Fraction) -> float:
-    """Return the smallest float64 that is at least `value`."""
     nearest = float(value)
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 

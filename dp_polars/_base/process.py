@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import inspect
 import os
 import secrets
 import stat
@@ -16,21 +17,14 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import partial, wraps
 from importlib import import_module
-from io import BytesIO
+from io import BufferedRandom, BytesIO
 from pathlib import Path
 from threading import Event, Lock, Thread
-from types import FunctionType, TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from types import FrameType, FunctionType, TracebackType
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import polars as pl
-
-if TYPE_CHECKING:
-    import inspect
-    from collections.abc import Callable, Iterator
-    from io import BufferedRandom
-    from types import FrameType
-
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
 from operator import floordiv
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from dp_polars._base import column_types
-from dp_polars._base.numbers import difference
+from dp_polars._base.numbers import Ints, difference
 from dp_polars._base.process import in_parallel
-from dp_polars._bins.candidates import OF_ITS_TYPE, Grid, Points
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from dp_polars._base.numbers import Ints
-    from dp_polars._bins.candidates import Categories, Ordered
-
+from dp_polars._bins.candidates import OF_ITS_TYPE, Categories, Grid, Ordered, Points
 
 Codes: TypeAlias = "NDArray[np.unsignedinteger]"
 Encoder: TypeAlias = Callable[[pl.Series], Codes]
@@ -425,10 +418,7 @@ class OneCode(Binning):
     """
 
     nulls: bool = False
-
-    @property
-    def size(self) -> int:
-        return 1
+    size: ClassVar[int] = 1
 
     def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
         is_ignored = pl.Series.is_not_null if self.nulls else _is_missing
@@ -450,25 +440,16 @@ def _is_missing(column: pl.Series) -> pl.Series:
 
 @dataclass(frozen=True)
 class Clamping(RowWeight):
-    """Values clipped to public bounds, in whole units of a public step: the nearest one, ties to even.
+    """Values clipped to public bounds, in whole units of a public step: the nearest one, ties to even."""
 
-    Parameters
-    ----------
-    lower, upper, step
-        Exact. The bounds are whole multiples of the step.
-    doubled
-        Whether the weight is the distance from the middle of the bounds, in halves of a step.
-    column
-        Which of the columns that the query reads holds the values. Null and NaN are 0.
-    ends_of_person
-        Exact: what `of_person` is, in multiples of the step. None: as for every row weight.
-    """
-
+    # Exact. The bounds are whole multiples of the step.
     lower: Fraction
     upper: Fraction
     step: Fraction
-    doubled: bool = False
+    doubled: bool = False  # whether the weight is the distance from the middle of the bounds, in halves of a step
+    # Which of the columns that the query reads holds the values. Null and NaN are 0.
     column: int = 0
+    # Exact: what `of_person` is, in multiples of the step. None: as for every row weight.
     ends_of_person: tuple[Fraction, Fraction] | None = None
 
     @property

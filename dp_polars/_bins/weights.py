@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from dp_polars._base import column_types
-from dp_polars._base.numbers import Number, as_fraction, given, show
+from dp_polars._base.numbers import Ints, Number, as_fraction, given, show
 from dp_polars._bins.binning import Clamping
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from dp_polars._base.numbers import Ints
-
 
 _MOST_PLACES = 38
 # Floats hold the multiples of such a step, and its quotients with the floats of columns.

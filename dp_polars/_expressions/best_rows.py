@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim, range_of
-from dp_polars._accounting.terms import Bounds, Loss, Terms
-from dp_polars._base.numbers import given, positive_fraction
+from dp_polars._accounting.terms import Bound, Bounds, Loss, Terms
+from dp_polars._base.numbers import Number, given, positive_fraction
 from dp_polars._base.process import called
-from dp_polars._bins.candidates import Categories, Grid
+from dp_polars._bins.candidates import Categories, Grid, Values
 from dp_polars._bins.weights import check_terms
 from dp_polars._expressions.expression import IntoColumn, PrivateExpr, as_expression, on_terms
 from dp_polars._questions.categories import counts_people_of
 from dp_polars._questions.extremes import ArgMax, ArgMaxOfOwn, FirstAbove, as_threshold
 from dp_polars._questions.question import claim_with_lead
-
-if TYPE_CHECKING:
-    from dp_polars._accounting.terms import Bound
-    from dp_polars._base.numbers import Number
-    from dp_polars._bins.candidates import Values
 
 
 @called

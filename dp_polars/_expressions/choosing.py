@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dp_polars._accounting.claims import Claim, mechanisms_of
-from dp_polars._accounting.terms import Bounds, Terms
-from dp_polars._base.numbers import one_of, positive_int
+from dp_polars._accounting.terms import Bound, Bounds, Terms
+from dp_polars._base.numbers import Number, one_of, positive_int
 from dp_polars._base.process import called
-from dp_polars._bins.candidates import Categories, ordered
+from dp_polars._bins.candidates import Categories, Values, ordered
 from dp_polars._expressions.expression import IntoColumn, PrivateExpr, on_terms
 from dp_polars._mechanisms.quantile_trees import levels_of
-from dp_polars._questions.answer_lists import QuantileList, TopK, as_alphas, check_number, is_joint
+from dp_polars._questions.answer_lists import Alphas, QuantileList, TopK, as_alphas, check_number, is_joint
 from dp_polars._questions.categories import Mode, ask_quantile, counts_people_of, weights_of
 from dp_polars._questions.question import claim_with_lead
-
-if TYPE_CHECKING:
-    from dp_polars._accounting.terms import Bound
-    from dp_polars._base.numbers import Number
-    from dp_polars._bins.candidates import Values
-    from dp_polars._questions.answer_lists import Alphas
 
 
 @called

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 from polars.expr.name import ExprNameNameSpace
 
-from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Within, warn_if_large
+from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Terms, Within, warn_if_large
 from dp_polars._base.column_types import from_numpy_dtype
-from dp_polars._base.numbers import given
+from dp_polars._base.numbers import Number, given
 from dp_polars._base.process import silenced
 from dp_polars._bins.binning import code_dtype
 from dp_polars._questions.measures import Total, check_within, with_loss_for
@@ -21,11 +22,8 @@ from dp_polars._questions.question import HistogramQuery, OfCodes, Query, descri
 from dp_polars._questions.statement_facts import AT_DELTA, Known, checked, loss_facts, output_facts, software
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from polars._typing import IntoExpr, WindowMappingStrategy
 
-    from dp_polars._accounting.terms import Terms
-    from dp_polars._base.numbers import Number
     from dp_polars._questions.statement import Statement
 
 
@@ -38,7 +36,6 @@ LED_BY_COLUMN = pl.Struct({**_ONE_ANSWER, "lead_text": pl.String, "lead_whole": 
 
 
 def _field_of(dtype: pl.DataType) -> str:
-    """Return the field that holds answers of a type."""
     if isinstance(dtype, pl.List):
         return "flags" if dtype.inner == pl.Boolean else "texts"
     if dtype == pl.Boolean:

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from dp_polars._accounting.claims import Claim
-from dp_polars._accounting.terms import Bounds, Terms
-from dp_polars._base.numbers import given
+from dp_polars._accounting.terms import Bound, Bounds, Terms
+from dp_polars._base.numbers import Number, given
 from dp_polars._base.process import called
-from dp_polars._bins.candidates import Categories
+from dp_polars._bins.candidates import Categories, Values
 from dp_polars._bins.weights import bounds_of, ends_of_person
 from dp_polars._expressions.expression import IntoColumn, PrivateExpr, condition_of, on_terms, where_true
 from dp_polars._questions.averages import Deviation, Mean, Share, Variance
 from dp_polars._questions.measures import Count, Sum, SumOfPeople, ValueCounts
-
-if TYPE_CHECKING:
-    from dp_polars._accounting.terms import Bound
-    from dp_polars._base.numbers import Number
-    from dp_polars._bins.candidates import Values
 
 
 @called

@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, NoReturn, ParamSpec, Protocol, TypeVar, cast
 
 import polars as pl
@@ -15,18 +17,12 @@ from polars.exceptions import ComputeError
 
 from dp_polars import _expressions as functions
 from dp_polars._base.process import called
-from dp_polars._expressions.expression import PrivateExpr
+from dp_polars._expressions.expression import IntoColumn, PrivateExpr
 from dp_polars._steps import nodes
 from dp_polars._steps.nodes import OF_ALL_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-    from importlib.machinery import ModuleSpec
-    from types import ModuleType
-
     from polars._typing import PolarsDataType, PythonDataType
-
-    from dp_polars._expressions.expression import IntoColumn
 
     class Column(pl.Expr):
         """What type checkers take a column of `col` for: an expression with `.dp`. No object has this class."""
@@ -47,11 +43,6 @@ def share(ours: Accessor) -> Accessor:
     sys.meta_path.insert(0, _Watch(ours))
     _register(ours, sys.modules.get(_THEIR_MODULE))
     return ours
-
-
-def ours_of(expr: object) -> object:
-    """Return our answer that the same call of `.dp` asks for, where OpenDP's was returned; else what was given."""
-    return getattr(expr, _OURS, expr)
 
 
 class _Watch(MetaPathFinder):
@@ -286,10 +277,7 @@ def read_by_row(
     ignores before any bound. Weights of rows that are ignored do not count, so they need no filter. A question that
     `counts_nulls` ignores what is not null instead.
 
-    Raises
-    ------
-    ValueError
-        If weights are filtered.
+    Raises ValueError if weights are filtered.
     """
     if any(_filtered(weights) is not None for weights in columns[1:]):
         msg = (
@@ -322,23 +310,15 @@ def outputs_of(
 ) -> Iterator[tuple[str | None, object]]:
     """Yield the answers that an argument of `agg` stands for, each with the name that it was given there.
 
-    Parameters
-    ----------
-    expr, name
-        The argument, and its keyword, if it has one.
-    columns
-        What returns the columns of the private frame; None without data.
-    left_out
-        Which columns a selector never stands for: the privacy unit and the keys.
+    `expr`, `name`: the argument, and its keyword, if it has one.
+    `columns`: what returns the columns of the private frame; None without data.
+    `left_out`: which columns a selector never stands for: the privacy unit and the keys.
 
-    Raises
-    ------
-    ValueError
-        If several columns are given a keyword, what is asked about has no one choice of columns, or no column has it.
-    TypeError
-        If a selector would have to be resolved without data.
+    Raises ValueError if several columns are given a keyword, what is asked about has no one choice of columns, or no
+    column has it.
+    Raises TypeError if a selector would have to be resolved without data.
     """
-    expr = ours_of(expr)
+    expr = getattr(expr, _OURS, expr)
     named = expr.named if isinstance(expr, PrivateExpr) else None
     if named is None or not isinstance(expr, PrivateExpr) or expr.columns is None:
         yield name, expr

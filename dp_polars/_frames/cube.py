@@ -7,6 +7,7 @@ import json
 import math
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, overload
@@ -15,7 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dp_polars._base.numbers import given, plural, positive_int
+from dp_polars._base.numbers import Ints, given, plural, positive_int
 from dp_polars._base.process import all_called, called, expanded, replacing
 from dp_polars._frames.facts import CLAIM_KEY
 from dp_polars._mechanisms.residuals import UNITS, Noise, TablePlan, sum_bounds
@@ -24,10 +25,6 @@ from dp_polars._release.contract import beta_of_each, names_of_ends
 from dp_polars._release.sources import product
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dp_polars._base.numbers import Ints
-
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]
 
@@ -720,10 +717,6 @@ def read_cube(path: str | os.PathLike[str]) -> Cube:
     ----------
     path
         The file; `~` is the home folder.
-
-    Returns
-    -------
-    Cube
 
     Raises
     ------

@@ -12,31 +12,25 @@ from typing import TYPE_CHECKING, Literal, NoReturn, cast
 import numpy as np
 import polars as pl
 
+from dp_polars._accounting.budget import Budget
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Contributions, Loss, Terms, warn_if_large
-from dp_polars._base.numbers import given, one_of, plural, positive_fraction
+from dp_polars._base.numbers import Ints, Number, given, one_of, plural, positive_fraction
 from dp_polars._base.process import all_called, in_parallel
-from dp_polars._bins.candidates import MOST
+from dp_polars._bins.candidates import MOST, Values
 from dp_polars._frames.cube import COUNT, TAKEN, Cube, cube_of, table
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms.histograms import Histogram
-from dp_polars._mechanisms.residuals import UNITS, Noise, TablePlan, below, shares_of_loss
+from dp_polars._mechanisms.residuals import UNITS, Axes, Noise, TablePlan, below, shares_of_loss
 from dp_polars._questions.measures import BETA, Count
+from dp_polars._questions.question import Asked, Columns, HistogramQuery
 from dp_polars._release.contract import AS_DRAWN, Engine, Presentation, Product, Released, Work
-from dp_polars._release.request import Ask, Request
-from dp_polars._release.sources import columns_of, product
+from dp_polars._release.pipeline import Pipeline
+from dp_polars._release.request import AnyRequest, Ask, Request
+from dp_polars._release.sources import PrivateRows, columns_of, product
 
 if TYPE_CHECKING:
     from polars._typing import EngineType
-
-    from dp_polars._accounting.budget import Budget
-    from dp_polars._base.numbers import Ints, Number
-    from dp_polars._bins.candidates import Values
-    from dp_polars._mechanisms.residuals import Axes
-    from dp_polars._questions.question import Asked, Columns, HistogramQuery
-    from dp_polars._release.pipeline import Pipeline
-    from dp_polars._release.request import AnyRequest
-    from dp_polars._release.sources import PrivateRows
 
 
 _SEVERAL_CELLS = (
@@ -57,15 +51,9 @@ _NOTHING = TablePlan((), (), ())
 
 @dataclass(frozen=True)
 class CubeWork(Work):
-    """The work of a cube: one histogram of all combinations that have rows, from which those that are drawn follow.
+    """The work of a cube: one histogram of all combinations that have rows, from which those that are drawn follow."""
 
-    Parameters
-    ----------
-    plan
-        What is drawn, and for which tables.
-    """
-
-    plan: TablePlan = _NOTHING
+    plan: TablePlan = _NOTHING  # what is drawn, and for which tables
 
     def assemble(self, histograms: Sequence[Histogram]) -> pl.DataFrame:
         """Draw once for each cell of each histogram: in one column, one after the other."""
@@ -149,19 +137,10 @@ def _together(sizes: Axes, tables: Sequence[Axes]) -> list[Axes]:
 
 @dataclass(frozen=True)
 class CubeRequest(Request):
-    """A count in each combination, or the tables over some of the dimensions; each output is one histogram.
+    """A count in each combination, or the tables over some of the dimensions; each output is one histogram."""
 
-    Parameters
-    ----------
-    sizes
-        How many values each dimension has.
-    tables
-        The positions of the dimensions of each table that is wanted. None: one table, of all of them, as it is drawn.
-    drawn
-        Those of each output.
-    """
-
-    sizes: tuple[int, ...] = ()
+    sizes: tuple[int, ...] = ()  # how many values each dimension has
+    # The positions of the dimensions of each table that is wanted. None: one table, of all of them, as it is drawn.
     tables: tuple[tuple[int, ...], ...] = ()
     drawn: tuple[tuple[int, ...], ...] = ()
 
@@ -194,7 +173,6 @@ class CubeRequest(Request):
 
     @property
     def plan(self) -> TablePlan:
-        """What is drawn, and for which tables."""
         noises = (Noise(ask.query.claim.mechanism, ask.query.claim.rate) for ask in self.asks)
         return TablePlan(self.sizes, self.tables or self.drawn, tuple(zip(self.drawn, noises, strict=True)))
 

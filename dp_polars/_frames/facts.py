@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from itertools import zip_longest
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import polars as pl
 
@@ -71,13 +71,11 @@ _CHANCES = (95, 50, 5)
 class KeyRequest(AnyRequest[KeysThatAreThere]):
     """The keys that enough people have."""
 
+    about: ClassVar[str] = "unlisted keys"
+
     @classmethod
     def of(cls, pipeline: Pipeline, question: KeysThatAreThere) -> KeyRequest:
         return cls(pipeline, None, (Ask("keys", tuple(map(pl.col, question.columns)), question),))
-
-    @property
-    def about(self) -> str:
-        return "unlisted keys"
 
     def bind(self, engine: Engine[Released]) -> KeyWork:
         question = self.asks[0].query
@@ -105,6 +103,8 @@ class PeopleRequest(Request):
     bounded.
     """
 
+    groups: ClassVar[int] = 1
+
     @classmethod
     def over(
         cls, pipeline: Pipeline, keys: pl.DataFrame | None, asked: Mapping[str, tuple[str, HistogramQuery]]
@@ -116,10 +116,6 @@ class PeopleRequest(Request):
             query = query.under(ONE_RELEASE, pipeline.protection.neighboring_relation, 1)
             asks.append(Ask(name, (pl.col(column),), query))
         return cls(pipeline, keys, tuple(asks))
-
-    @property
-    def groups(self) -> int:
-        return 1
 
     @property
     def readers(self) -> tuple[Ask[HistogramQuery], ...]:

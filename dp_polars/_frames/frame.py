@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Generic, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, ClassVar, Generic, NoReturn, Self, TypeVar, overload
 
 import polars as pl
 from polars.dataframe.group_by import GroupBy
 
 from dp_polars._accounting.budget import Budget
-from dp_polars._accounting.terms import warn_if_large
+from dp_polars._accounting.terms import NeighboringRelation, warn_if_large
 from dp_polars._base.numbers import plural
 from dp_polars._base.process import all_called
 from dp_polars._engines.polars.engine import PolarsEngine
@@ -30,7 +31,7 @@ from dp_polars._frames.key_query import Unlisted
 from dp_polars._frames.methods import SeveralRows
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.measures import Count
-from dp_polars._questions.question import of_histogram
+from dp_polars._questions.question import HistogramQuery, of_histogram
 from dp_polars._release.pipeline import (
     Expressions,
     JoinHow,
@@ -44,21 +45,12 @@ from dp_polars._release.pipeline import (
     join_of,
     person_keys,
 )
+from dp_polars._release.protection import Protection
 from dp_polars._release.request import Ask, Request
-from dp_polars._release.sources import WithoutRows, public_keys, schemas_of, sources_of
+from dp_polars._release.sources import PublicKeys, WithoutRows, public_keys, schemas_of, sources_of
 from dp_polars._steps.nodes import names, warn_if_untested
 from dp_polars._steps.plans import preparation_of
 from dp_polars._steps.rules import BOUNDS, PEOPLE, Rule
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Self
-
-    from dp_polars._accounting.terms import NeighboringRelation
-    from dp_polars._questions.question import HistogramQuery
-    from dp_polars._release.protection import Protection
-    from dp_polars._release.sources import PublicKeys
-
 
 _RELEASE = "ask for private answers with agg(…), then release() the query."
 _COMBINES = "combines the rows of several people, and would show the result without noise"
@@ -265,10 +257,6 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclas
         **constraints
             `name=value`: the column equals the constant.
 
-        Returns
-        -------
-        PrivateFrame
-
         Raises
         ------
         TypeError, ValueError
@@ -284,10 +272,6 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclas
         ----------
         *exprs, **named
             Expressions of the columns of a row, or names of columns; the named ones may be constants.
-
-        Returns
-        -------
-        PrivateFrame
 
         Raises
         ------
@@ -436,10 +420,6 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclas
         released
             What `bounds(…).release()` gave: a frame of one row whose columns are some of "max_groups",
             "max_rows_per_group" and "max_rows", integers of at least 1. They must be public by now: released, or known.
-
-        Returns
-        -------
-        PrivateFrame
 
         Raises
         ------

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import polars as pl
 
-from dp_polars._base.column_types import as_arguments, shown
+from dp_polars._base.column_types import PrivacyUnit, as_arguments, shown
 from dp_polars._base.numbers import flag, given, kind_of_frame, plural
 from dp_polars._engines.polars.people import few_of_each
 from dp_polars._release.pipeline import (
     ONLY_FILTERS,
     CheckedPipeline,
+    JoinHow,
     Joining,
     Origin,
     Pipeline,
+    Step,
     free_names,
     refuse_missing,
 )
-from dp_polars._release.protection import OneRowEach
+from dp_polars._release.protection import OneRowEach, Protection
 from dp_polars._release.sources import WithoutRows
 from dp_polars._steps.gate import refuse_patterns
 from dp_polars._steps.nodes import is_opaque
@@ -27,13 +30,7 @@ from dp_polars._steps.plans import files_of, preparation_of
 from dp_polars._steps.scans import compared, identities, is_a_person
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-    from typing import NoReturn
-
     from dp_polars._accounting.budget import Budget
-    from dp_polars._base.column_types import PrivacyUnit
-    from dp_polars._release.pipeline import JoinHow, Step
-    from dp_polars._release.protection import Protection
 
 
 @dataclass(frozen=True)
@@ -140,10 +137,7 @@ class OwnedJoin(_ByColumns):
     """A join with rows that belong to those who name them."""
 
     owned: Origin
-
-    @property
-    def name(self) -> str:
-        return "join of owned rows"
+    name: ClassVar[str] = "join of owned rows"
 
     @property
     def origins(self) -> tuple[Origin, ...]:

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import polars as pl
 
+from dp_polars._accounting.budget import Budget
 from dp_polars._accounting.terms import ONE_RELEASE, Loss, Terms, check_delta, warn_if_large
-from dp_polars._base.numbers import given
+from dp_polars._base.numbers import Number, given
 from dp_polars._base.process import all_called
+from dp_polars._bins.candidates import Values
 from dp_polars._frames.facts import KeyRequest, PeopleRequest
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.categories import as_alpha, ask_quantile
 from dp_polars._questions.question import COUNT, KeysThatAreThere
 from dp_polars._release.contract import GROUPS, ROWS, ROWS_IN_GROUP
-from dp_polars._release.sources import public_keys
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from dp_polars._accounting.budget import Budget
-    from dp_polars._base.numbers import Number
-    from dp_polars._bins.candidates import Values
-    from dp_polars._release.pipeline import Pipeline
-    from dp_polars._release.protection import Protection
-    from dp_polars._release.sources import PublicKeys
+from dp_polars._release.pipeline import Pipeline
+from dp_polars._release.protection import Protection
+from dp_polars._release.sources import PublicKeys, public_keys
 
 
 @all_called

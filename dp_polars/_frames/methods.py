@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
-from typing import TYPE_CHECKING, ClassVar, Concatenate, Literal, ParamSpec, TypeVar, get_args
+from typing import TYPE_CHECKING, ClassVar, Concatenate, Literal, ParamSpec, Self, TypeVar, get_args
 
 import polars as pl
 from polars import selectors as cs
 
-from dp_polars._base.column_types import as_arguments, shown
+from dp_polars._base.column_types import PrivacyUnit, as_arguments, shown
 from dp_polars._base.numbers import given, one_of
 from dp_polars._base.process import all_called
 from dp_polars._release.pipeline import (
@@ -20,6 +20,7 @@ from dp_polars._release.pipeline import (
     Expressions,
     Pipeline,
     Rename,
+    Run,
     Step,
     Unnest,
     expressions_of,
@@ -29,9 +30,6 @@ from dp_polars._steps.nodes import is_opaque
 from dp_polars._steps.whole_numbers import compared, has_order, nested_of_one_kind, of_one_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import Self
-
     from polars._typing import (
         ColumnNameOrSelector,
         FillNullStrategy,
@@ -40,9 +38,6 @@ if TYPE_CHECKING:
         SelectorType,
         UniqueKeepStrategy,
     )
-
-    from dp_polars._base.column_types import PrivacyUnit
-    from dp_polars._release.pipeline import Run
 
 
 P = ParamSpec("P")
@@ -115,10 +110,6 @@ class RowSteps:
         strict
             Whether a name without a column is an error.
 
-        Returns
-        -------
-        PrivateFrame
-
         Raises
         ------
         ValueError
@@ -136,10 +127,6 @@ class RowSteps:
             Old name -> new name, or a function of names.
         strict
             Whether an old name without a column is an error.
-
-        Returns
-        -------
-        PrivateFrame
 
         Raises
         ------
@@ -169,10 +156,6 @@ class RowSteps:
         strict
             Ignored: an error would reveal that a row has a value that does not fit.
 
-        Returns
-        -------
-        PrivateFrame
-
         Raises
         ------
         ValueError
@@ -192,10 +175,6 @@ class RowSteps:
         ----------
         subset
             The columns that are looked at; None: all.
-
-        Returns
-        -------
-        PrivateFrame
         """
         columns = cs.all() if subset is None else selector("drop_nulls", subset)
         return self._then("filter", (pl.all_horizontal(columns.is_not_null()),), "drop_nulls")
@@ -207,10 +186,6 @@ class RowSteps:
         ----------
         subset
             The columns that are looked at; None: all of floats.
-
-        Returns
-        -------
-        PrivateFrame
         """
         columns = cs.float() if subset is None else selector("drop_nans", subset)
         return self._then("filter", (~pl.any_horizontal(columns.is_nan().fill_null(value=False)),), "drop_nans")
@@ -235,10 +210,6 @@ class RowSteps:
         matches_supertype
             Whether a number also fills columns of other numeric types than Int64 (of an int) or Float64.
 
-        Returns
-        -------
-        PrivateFrame
-
         Raises
         ------
         ValueError
@@ -256,10 +227,6 @@ class RowSteps:
         ----------
         value
             A number, null or an expression.
-
-        Returns
-        -------
-        PrivateFrame
         """
         return self._after(EachColumn("fill_nan", ((self._but_the_unit(cs.float()), (value,)),)))
 
@@ -277,10 +244,6 @@ class RowSteps:
             Names or selectors of structs.
         separator
             What stands between the struct's name and the field's; None: the field's name alone.
-
-        Returns
-        -------
-        PrivateFrame
 
         Raises
         ------
@@ -478,10 +441,6 @@ class SeveralRows(RowSteps):
         keep_nulls
             Whether null is a row with null; False: it has none.
 
-        Returns
-        -------
-        PrivateFrame
-
         Raises
         ------
         TypeError, ValueError
@@ -512,10 +471,6 @@ class SeveralRows(RowSteps):
             The columns that stay, and the privacy unit in any case.
         variable_name, value_name
             The names of the new columns, "variable" and "value" if left out: whence a value is, and the value.
-
-        Returns
-        -------
-        PrivateFrame
 
         Raises
         ------
@@ -559,10 +514,6 @@ class SeveralRows(RowSteps):
             of the other columns, or the last with "last".
         maintain_order
             Ignored: a private frame has no order.
-
-        Returns
-        -------
-        PrivateFrame
 
         Raises
         ------

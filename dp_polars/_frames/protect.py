@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,6 @@ import polars as pl
 from dp_polars._base.process import called
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dp_polars._accounting.budget import Budget
     from dp_polars._frames.frame import PrivateFrame
     from dp_polars._release.pipeline import Pipeline
@@ -60,10 +59,6 @@ def protect(
         Whether to leave out the look at what made the rows, for steps that it can't follow. "I know that each person's
         rows follow from that person's": where they don't, one person changes the rows of others, and the loss has no
         bound. It stands in the claim, the ledger, the statement and the report.
-
-    Returns
-    -------
-    PrivateFrame
 
     Raises
     ------

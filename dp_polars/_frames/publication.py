@@ -2,48 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, Unpack
 
 import polars as pl
 
+from dp_polars._accounting import ledger
 from dp_polars._accounting.budget import Budget
-from dp_polars._accounting.claims import delta_of, in_words, loss_of, mechanisms_of
+from dp_polars._accounting.claims import Claim, delta_of, in_words, loss_of, mechanisms_of
+from dp_polars._accounting.terms import Loss
 from dp_polars._base.numbers import Number, given
 from dp_polars._base.process import all_called, called
 from dp_polars._frames.cube_query import CubeQuery
 from dp_polars._frames.facts import ledger_facts, loss_of_ledger, statement_of, unit_facts
 from dp_polars._frames.joins import is_same_budget
 from dp_polars._frames.query import PrivateQuery, scaled
+from dp_polars._questions.question import Asked
 from dp_polars._questions.statement import Statement
-from dp_polars._questions.statement_facts import AT_DELTA, NOT_RECORDED, Known, checked, loss_facts, software
-from dp_polars._release.release import charged_as, release_all
-from dp_polars._release.request import explained
+from dp_polars._questions.statement_facts import AT_DELTA, NOT_RECORDED, Facts, Known, checked, loss_facts, software
+from dp_polars._release.contract import Presentation, Ranges
+from dp_polars._release.release import Part, charged_as, release_all
+from dp_polars._release.request import AnyRequest, explained
+from dp_polars._release.sources import Opened, PrivateRows
 from dp_polars._steps.scans import refuse_two_units
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable
-    from fractions import Fraction
-    from pathlib import Path
-
     from polars._typing import EngineType
-
-    from dp_polars._accounting import ledger
-    from dp_polars._accounting.budget import Budget
-    from dp_polars._accounting.claims import Claim
-    from dp_polars._accounting.terms import Loss
-    from dp_polars._base.numbers import Number
-    from dp_polars._questions.question import Asked
-    from dp_polars._questions.statement import Statement
-    from dp_polars._questions.statement_facts import Facts
-    from dp_polars._release.contract import Presentation, Ranges
-    from dp_polars._release.release import Part
-    from dp_polars._release.request import AnyRequest
-    from dp_polars._release.sources import Opened, PrivateRows
 
 
 ReleasedT = TypeVar("ReleasedT")
@@ -249,10 +238,6 @@ class Publication:
         at_delta, **known
             As for `PrivateQuery.statement`.
 
-        Returns
-        -------
-        Statement
-
         Raises
         ------
         TypeError, ValueError
@@ -324,10 +309,6 @@ def publication(queries: Mapping[str, PrivateQuery] | None = None, /, **named: P
         The queries by their names, as a dict.
     **named
         The queries by their names, as arguments.
-
-    Returns
-    -------
-    Publication
 
     Raises
     ------
@@ -414,10 +395,6 @@ def statement(
         The δ at which the sum of all losses is also given as an ε.
     **known
         What only people know: see `PrivateQuery.statement`.
-
-    Returns
-    -------
-    Statement
 
     Raises
     ------

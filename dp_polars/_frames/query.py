@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypeAlias, TypeVar, Unpack
 
 import polars as pl
 
-from dp_polars._accounting.budget import total_delta
-from dp_polars._accounting.claims import cost, in_words, scaled_claims
+from dp_polars._accounting.budget import Budget, total_delta
+from dp_polars._accounting.claims import Claim, cost, in_words, scaled_claims
 from dp_polars._accounting.promises import Promise, UnitTaken
-from dp_polars._accounting.terms import Loss, Terms, exact, warn_if_large
-from dp_polars._base.numbers import as_fraction, flag, positive_int, show
+from dp_polars._accounting.terms import Loss, Terms, Unit, exact, warn_if_large
+from dp_polars._base.numbers import Number, as_fraction, flag, positive_int, show
 from dp_polars._base.process import all_called, expanded, replacing
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.facts import (
@@ -29,28 +29,18 @@ from dp_polars._frames.facts import (
     statement_of,
 )
 from dp_polars._questions.measures import BETA, at_most, error_95, with_loss_for
-from dp_polars._questions.question import HistogramQuery
+from dp_polars._questions.question import Asked, Columns, HistogramQuery
+from dp_polars._questions.statement import Statement
 from dp_polars._questions.statement_facts import AT_DELTA, Known
+from dp_polars._release.contract import KeyWork, Presentation, Ranges, Work
+from dp_polars._release.protection import Protection
 from dp_polars._release.release import Part, prepare, release_all
-from dp_polars._release.request import Request
+from dp_polars._release.request import AnyRequest, Ask, Request
 from dp_polars._release.sources import Opened, PrivateRows, Source, WithoutRows, sources_of
 from dp_polars._steps.scans import on_cpu
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Self
-
     from polars._typing import EngineType
-
-    from dp_polars._accounting.budget import Budget
-    from dp_polars._accounting.claims import Claim
-    from dp_polars._accounting.terms import Unit
-    from dp_polars._base.numbers import Number
-    from dp_polars._questions.question import Asked, Columns
-    from dp_polars._questions.statement import Statement
-    from dp_polars._release.contract import KeyWork, Presentation, Ranges, Work
-    from dp_polars._release.protection import Protection
-    from dp_polars._release.request import AnyRequest, Ask
 
 
 # An output, and the types of its columns, as far as they are known.
@@ -67,10 +57,7 @@ def shared(outputs: Sequence[Typed], target: Loss) -> list[Ask[Any]]:
     Those with a loss, or asked `within` an error, keep it, and the others share the rest. Where all have one, all are
     scaled by one factor.
 
-    Raises
-    ------
-    ValueError
-        If nothing is left to be shared, or an output has no loss in the unit of `target`.
+    Raises ValueError if nothing is left to be shared, or an output has no loss in the unit of `target`.
     """
     if any(ask.query.claim.is_open for ask, _ in outputs):
         return _in_unit(outputs, target)
@@ -86,10 +73,7 @@ def at_promise(
     The promise is as the budget has it: which rho it is, and how much of delta is left to keys. Without one there, a
     half of delta is.
 
-    Raises
-    ------
-    ValueError
-        If keys spend more of delta, or the outputs can be had in neither unit.
+    Raises ValueError if keys spend more of delta, or the outputs can be had in neither unit.
     """
     of_all = None if budget is None else budget.promise
     promise = Promise.of(epsilon, delta) if of_all is None else of_all.part(epsilon, delta)

@@ -9,19 +9,16 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dp_polars._base.numbers import WordSource, ball, owners, positions, run_starts, slices, system_words
+from dp_polars._base.numbers import Ints, WordSource, ball, owners, positions, run_starts, slices, system_words
 from dp_polars._mechanisms.drawing import of_parts
+from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noisy_gap import LARGEST_LEAD
-from dp_polars._mechanisms.racing import CHUNK, V_STEP, Floats, Uniform, floor_of, is_less, leading_bits, wait_of
+from dp_polars._mechanisms.racing import CHUNK, V_STEP, Floats, Real, Uniform, floor_of, is_less, leading_bits, wait_of
 
 if TYPE_CHECKING:
     from flint import arb
-    from numpy.typing import NDArray
-
-    from dp_polars._base.numbers import Ints, WordSource
-    from dp_polars._mechanisms.histograms import Histogram
-    from dp_polars._mechanisms.racing import Real
 
 
 # At a larger rate floats could overflow. A lower one is as private, and at this one as certain.
@@ -37,36 +34,22 @@ _SLACK = 2.0**-40
 
 @dataclass(frozen=True)
 class CountRuns:
-    """Candidates in their order, by runs of one count; flat, group after group.
+    """Candidates in their order, by runs of one count; flat, group after group."""
 
-    Parameters
-    ----------
-    counts, multiplicities
-        Shape (n,): the count, at most 2**62, and how many candidates in a row have it, at least 1.
-    sizes
-        Shape (g,): runs of each group.
-    """
-
+    # Shape (n,): the count, at most 2**62, and how many candidates in a row have it, at least 1.
     counts: Ints
     multiplicities: Ints
-    sizes: Ints
+    sizes: Ints  # shape (g,): runs of each group
 
 
 @dataclass(frozen=True)
 class Reached:
-    """What reached the threshold first in each group; shape (g,) each.
+    """What reached the threshold first in each group; shape (g,) each."""
 
-    Parameters
-    ----------
-    runs, places
-        The position in the flat runs, and which candidate of the run it is, from 0; −1 and 0 where none did.
-    leads
-        How many whole units it was above, at most LARGEST_LEAD; −1 where none reached it.
-    """
-
+    # The position in the flat runs, and which candidate of the run it is, from 0; −1 and 0 where none did.
     runs: Ints
     places: Ints
-    leads: Ints
+    leads: Ints  # how many whole units it was above, at most LARGEST_LEAD; −1 where none reached it
 
 
 @dataclass(frozen=True)
@@ -171,7 +154,6 @@ def _hazards(missing: _Between) -> _Between:
 
 
 def _chance(hazard: Floats) -> Floats:
-    """Return the probability of what has a hazard."""
     chance: Floats = -np.expm1(-hazard)
     return chance
 

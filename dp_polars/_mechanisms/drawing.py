@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -27,15 +27,10 @@ from dp_polars._base.numbers import (
     uniform_below,
 )
 from dp_polars._base.process import in_parallel
+from dp_polars._bins.binning import Codes
 from dp_polars._mechanisms import histograms
-from dp_polars._mechanisms.histograms import Runs, Score, Slots
-from dp_polars._mechanisms.racing import FAR, Blocks, ExactBlocks, race
-
-if TYPE_CHECKING:
-    from dp_polars._bins.binning import Codes
-    from dp_polars._mechanisms.histograms import Histogram
-    from dp_polars._mechanisms.racing import RacingLaw
-
+from dp_polars._mechanisms.histograms import Histogram, Runs, Score, Slots
+from dp_polars._mechanisms.racing import FAR, Blocks, ExactBlocks, RacingLaw, race
 
 T = TypeVar("T")
 
@@ -69,12 +64,8 @@ class Draw:
 def draw_from_rows(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
     """Return one code per group.
 
-    Parameters
-    ----------
-    codes
-        Shape (n,): the codes of all rows, group after group; `draw.size` is ignored.
-    lengths
-        Shape (g,): rows of each group; they add up to n.
+    `codes`: shape (n,): the codes of all rows, group after group; `draw.size` is ignored.
+    `lengths`: shape (g,): rows of each group; they add up to n.
     """
     dense = is_dense(draw, codes, lengths)
     parts = of_row_slices(partial(_draw_dense if dense else _draw_sparse, draw), draw, codes, lengths)
@@ -372,12 +363,8 @@ def draw_from_slots(
 ) -> tuple[Ints, Ints]:
     """Return, for each group, the first code of the slot drawn, and how far after it the code drawn lies.
 
-    Parameters
-    ----------
-    left_out
-        Shape (g,): how many codes the slots leave out, all with a gap of at least FAR/rate. None: none.
-    complete
-        Group -> all of its slots. Needed where codes are left out.
+    `left_out`: shape (g,): how many codes the slots leave out, all with a gap of at least FAR/rate. None: none.
+    `complete`: group -> all of its slots. Needed where codes are left out.
     """
     begins = starts(slots.sizes)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp_polars._accounting.costs import ALL
+from dp_polars._accounting.terms import NeighboringRelation
 from dp_polars._base.numbers import (
     Ints,
     SignedInts,
@@ -24,10 +25,6 @@ from dp_polars._base.numbers import (
     starts,
 )
 from dp_polars._base.process import in_parallel
-
-if TYPE_CHECKING:
-    from dp_polars._accounting.terms import NeighboringRelation
-
 
 # Rows, and cells of a dense histogram, that a thread works on before it takes the next.
 _SLICE_ROWS = 1 << 20
@@ -169,23 +166,14 @@ def gap_dtype(rows: int, unit: int) -> type[np.signedinteger]:
 
 @dataclass(frozen=True)
 class Runs:
-    """A sparse histogram: the occupied codes of each group, ascending.
+    """A sparse histogram: the occupied codes of each group, ascending."""
 
-    Parameters
-    ----------
-    codes, below, upto
-        Shape (n,): the code, the group's rows strictly below it, and at or below it.
-    sizes
-        Shape (g,): occupied codes of each group (may be 0).
-    totals
-        Shape (g,): rows of each group.
-    """
-
+    # Shape (n,): the code, the group's rows strictly below it, and at or below it.
     codes: Ints
     below: Ints
     upto: Ints
-    sizes: Ints
-    totals: Ints
+    sizes: Ints  # shape (g,): occupied codes of each group (may be 0)
+    totals: Ints  # shape (g,): rows of each group
 
     @classmethod
     def of_counts(cls, codes: Ints, counts: Ints, sizes: Ints) -> Runs:
@@ -295,12 +283,8 @@ def slots_of_ranks(codes: SignedInts, low: int, totals: Ints, size: int, alpha: 
 
     Among the rows of one code, all slots but one are empty.
 
-    Parameters
-    ----------
-    codes
-        Shape (g, ranks), signed: the group's rows from rank `low` on, ascending; `size` beyond the last one.
-    totals
-        Shape (g,): rows of each group. The middle of each lies within the ranks listed.
+    `codes`: shape (g, ranks), signed: the group's rows from rank `low` on, ascending; `size` beyond the last one.
+    `totals`: shape (g,): rows of each group. The middle of each lies within the ranks listed.
     """
     groups, ranks = codes.shape
     dtype = gap_dtype(max(low + ranks, int(totals.max())) + 1, alpha.denominator)

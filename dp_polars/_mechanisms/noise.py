@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -13,19 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp_polars._accounting.terms import Loss, warn_if_large
+from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import Loss, Mechanism, warn_if_large
 from dp_polars._base.numbers import Number, WordSource, ball, lower, positive_fraction, precision, system_words, upper
 from dp_polars._base.process import called, in_parallel, silenced
 from dp_polars._mechanisms.racing import Uniform, floor_of, is_less
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from flint import arb
-
-    from dp_polars._accounting.claims import Claim
-    from dp_polars._accounting.terms import Mechanism
-    from dp_polars._base.numbers import WordSource
 
 
 # Bits of U that are looked up at first: their table of 2**16 values stays in the cache.
@@ -132,25 +127,15 @@ def below(law: Law, n: int, bits: int) -> arb:
 
 @dataclass(frozen=True)
 class NoiseTable:
-    """What 64 bits of U say about a draw.
-
-    Parameters
-    ----------
-    law
-        The law.
-    first
-        P(X < first) is below 2**-64, like P(X > −first).
-    thresholds
-        Shape (m,), ascending: ⌊2**64·P(X < first + i)⌋. A word above it means X >= first + i, one below it X < first +
-        i, and one that equals it leaves that open. The first one is 0 and the last one 2**64 − 1.
-    guide
-        Shape (2**16,): the draw for each value of the first 16 bits; the smallest number of the type where these do not
-        decide.
-    """
+    """What 64 bits of U say about a draw."""
 
     law: Law
-    first: int
+    first: int  # p(X < first) is below 2**-64, like P(X > −first)
+    # Shape (m,), ascending: ⌊2**64·P(X < first + i)⌋. A word above it means X >= first + i, one below it X < first + i,
+    # and one that equals it leaves that open. The first one is 0 and the last one 2**64 − 1.
     thresholds: NDArray[np.uint64]
+    # Shape (2**16,): the draw for each value of the first 16 bits; the smallest number of the type where these do not
+    # decide.
     guide: NDArray[Any]
 
     @classmethod
@@ -283,7 +268,6 @@ def add_noise(values: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np
 
 
 def noise_of(claim: Claim, count: int) -> NDArray[np.int64]:
-    """Return independent noise at the rate of a claim."""
     return _NOISE[claim.mechanism][0](count, 1 / claim.rate)
 
 

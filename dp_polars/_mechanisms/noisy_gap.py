@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from dp_polars._mechanisms.histograms import Runs
     from dp_polars._mechanisms.racing import RacingLaw
 
-
 LARGEST_LEAD = 2**62 - 1
 
 # How far the logarithm of an arrival time is off, with room to spare. A racing value, from the leading bits of V, is
@@ -43,17 +42,10 @@ _LARGEST_EXPONENT = 2.0**1023
 
 @dataclass(frozen=True)
 class Leaders:
-    """The winner of each group, shape (g,) each.
+    """The winner of each group, shape (g,) each."""
 
-    Parameters
-    ----------
-    blocks
-        Positions in the flat blocks.
-    leads
-        How many whole units the winner was ahead of the next candidate, at most LARGEST_LEAD; −1 if there was no other.
-    """
-
-    blocks: Ints
+    blocks: Ints  # positions in the flat blocks
+    # How many whole units the winner was ahead of the next candidate, at most LARGEST_LEAD; −1 if there was no other.
     leads: Ints
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -19,19 +20,15 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp_polars._accounting.costs import BITS, round_down
-from dp_polars._base.numbers import WordSource, ball, lower, precision, system_words
+from dp_polars._base.numbers import Ints, WordSource, ball, lower, precision, system_words
 from dp_polars._mechanisms.noise import LARGEST_SCALE, LARGEST_VALUE, DiscreteGaussian, add_noise, gaussian_noise
 from dp_polars._mechanisms.racing import Uniform, floor_of, is_less
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from flint import arb
-    from numpy.typing import NDArray
-
-    from dp_polars._base.numbers import Ints
 
 
 # What the floats of `PartitionSelection` and their error bound are good for.
@@ -51,13 +48,9 @@ class KeySelection(ABC):
     def draw(self, people: Ints) -> tuple[NDArray[np.bool_], Ints | None]:
         """Draw once for each key, from its number of people (at least 1).
 
-        Returns
-        -------
-        shown
-            Shape (n,): whether the key is shown.
-        noisy
-            Shape (n,): the number of people with noise, which may be published for the keys that are shown. None:
-            there is none.
+        `shown`: shape (n,): whether the key is shown.
+        `noisy`: shape (n,): the number of people with noise, which may be published for the keys that are shown. None:
+        there is none.
         """
 
     @abstractmethod
@@ -88,13 +81,9 @@ class PartitionSelection(KeySelection):
     one key by its number of people shows any n with a greater probability (Desfontaines et al. 2022, Theorem 1). Its
     closed form (their Theorem 2) is computed here: up to n₁ the first branch, from there on the second.
 
-    Parameters
-    ----------
-    epsilon, delta
-        The loss of one key, for one person more or less. The delta is at least `SMALLEST_DELTA`, and below 1.
+    `epsilon`, `delta`: the loss of one key, for one person more or less. The delta is at least `SMALLEST_DELTA`, and
+        below 1.
 
-    Notes
-    -----
     What all keys of a person lose together is proved in `docs/proofs/keys.md`, Theorem 1.
     """
 
@@ -174,15 +163,9 @@ class PartitionSelection(KeySelection):
 class GaussianThreshold(KeySelection):
     """Show a key if its number of people plus discrete Gaussian noise is at least a threshold.
 
-    Parameters
-    ----------
-    variance
-        σ² of the noise.
-    threshold
-        The smallest number that is shown; see `threshold_for`.
+    `variance`: σ² of the noise.
+    `threshold`: the smallest number that is shown; see `threshold_for`.
 
-    Notes
-    -----
     With σ² = g/(2ρ) and the threshold of g keys at δ, all keys together are δ-approximately ρ-zCDP; where a person is
     replaced, with σ² = 2g/(2ρ) and the same threshold (`docs/proofs/keys.md`, Theorem 3).
     """

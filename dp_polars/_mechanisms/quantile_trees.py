@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +26,8 @@ from dp_polars._base.numbers import (
 )
 from dp_polars._base.process import in_parallel
 from dp_polars._mechanisms.drawing import Draw, draw_from_slots, far_gap, near_ranks
-from dp_polars._mechanisms.histograms import QuantileScore, Runs, Slots, merged_quantile_slots
-
-if TYPE_CHECKING:
-    from dp_polars._base.numbers import WordSource
-    from dp_polars._mechanisms.histograms import Histogram
-    from dp_polars._mechanisms.racing import RacingLaw
-
+from dp_polars._mechanisms.histograms import Histogram, QuantileScore, Runs, Slots, merged_quantile_slots
+from dp_polars._mechanisms.racing import RacingLaw
 
 Bits = NDArray[np.uint8]
 
@@ -48,20 +43,13 @@ _ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of each group that have rows, ascending.
+    """The cells of each group that have rows, ascending."""
 
-    Parameters
-    ----------
-    codes, bits, counts
-        Shape (n,): the first pair, log2 of the number of pairs, and the number of rows, at least 1.
-    sizes
-        Shape (g,): cells of each group (may be 0).
-    """
-
+    # Shape (n,): the first pair, log2 of the number of pairs, and the number of rows, at least 1.
     codes: Ints
     bits: Bits
     counts: Ints
-    sizes: Ints
+    sizes: Ints  # shape (g,): cells of each group (may be 0)
 
     @classmethod
     def of_values(cls, values: Ints, counts: Ints, sizes: Ints, bits: int) -> Cells:
@@ -100,7 +88,6 @@ class Cells:
         return Cells(values[at], np.zeros(len(at), np.uint8), counts, np.diff(upto[ends]))
 
     def replaced(self, groups: Mapping[int, Cells]) -> Cells:
-        """Return all cells, with the cells of some groups replaced."""
         parts, done = [], 0
         for group, cells in sorted(groups.items()):
             parts += [self._between(done, group), cells]
@@ -150,23 +137,16 @@ def _joined(parts: list[Cells]) -> Cells:
 
 @dataclass(frozen=True)
 class _Window:
-    """Cells of many groups, flat.
+    """Cells of many groups, flat."""
 
-    Parameters
-    ----------
-    codes, bits, counts
-        As of `Cells`.
-    ranks, group
-        Shape (n,): the rank of the first row among the rows of all groups, and the group of the cell.
-    low, high
-        Shape (n,): the ranks that are wanted in that group.
-    """
-
+    # As of `Cells`.
     codes: Ints
     bits: Bits
     counts: Ints
+    # Shape (n,): the rank of the first row among the rows of all groups, and the group of the cell.
     ranks: Ints
     group: Ints
+    # Shape (n,): the ranks that are wanted in that group.
     low: Ints
     high: Ints
 
@@ -326,7 +306,6 @@ def tree(alphas: Sequence[Fraction]) -> Node:
 
 
 def digit_bits(size: int) -> int:
-    """Return how many bits the second digits have, with `size` candidates."""
     return min(_DIGIT_BITS, _PAIR_BITS - size.bit_length())
 
 
@@ -354,29 +333,16 @@ def rows_off(root: Node, size: int, rate: Fraction, law: RacingLaw, beta: float)
 
 @dataclass(frozen=True)
 class TreeDraw:
-    """How to draw lists of quantiles.
-
-    Parameters
-    ----------
-    root
-        The tree.
-    size
-        Number of values.
-    bits
-        Bits of a second digit.
-    rate
-        λ of a score whose range is 1: a node whose range is R draws at rate/R.
-    """
+    """How to draw lists of quantiles."""
 
     root: Node
-    size: int
-    bits: int
-    rate: Fraction
+    size: int  # number of values
+    bits: int  # bits of a second digit
+    rate: Fraction  # λ of a score whose range is 1: a node whose range is R draws at rate/R
     law: RacingLaw
     words: Callable[[], WordSource] = system_words
 
     def of(self, node: Node) -> Draw:
-        """Return how one quantile is drawn."""
         size = self.size << self.bits if node.splits else self.size
         rate = self.rate / node.score_range
         return Draw(size, QuantileScore(node.alpha), rate, self.law, self.words)

@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import Mechanism
 from dp_polars._base.column_types import float_of
 from dp_polars._base.numbers import (
+    Ints,
+    SignedInts,
     WordSource,
     ball,
     ball_between,
@@ -27,10 +31,6 @@ from dp_polars._base.numbers import (
 if TYPE_CHECKING:
     from flint import arb
 
-    from dp_polars._accounting.claims import Claim
-    from dp_polars._accounting.terms import Mechanism
-    from dp_polars._base.numbers import Ints, SignedInts, WordSource
-
 
 Floats: TypeAlias = "NDArray[np.float64]"
 
@@ -41,23 +41,15 @@ class RacingLaw:
 
     The log-density of −log g(W) must not fall faster than a slope of 1. So a choice at the rate ε/R is ε-DP, with its
     lead as well (`docs/proofs/leads.md`).
-
-    Parameters
-    ----------
-    values
-        g in float64, shape (n,): ascending, from 1 − exp(−w) up to w, off by at most 8 units in the last place; g(0) is
-        0. An infinite wait is allowed.
-    exact_value
-        g in interval arithmetic.
-    odds
-        The number of candidates -> c, so that an error of t or more has a probability of at most c·exp(−rate·t).
-    is_uniform
-        Whether g(W) = V. That saves the logarithm of V.
     """
 
+    # g in float64, shape (n,): ascending, from 1 − exp(−w) up to w, off by at most 8 units in the last place; g(0) is
+    # 0. An infinite wait is allowed.
     values: Callable[[Floats], Floats]
-    exact_value: Callable[[arb], arb]
+    exact_value: Callable[[arb], arb]  # g in interval arithmetic
+    # The number of candidates -> c, so that an error of t or more has a probability of at most c·exp(−rate·t).
     odds: Callable[[int], float]
+    # Whether g(W) = V. That saves the logarithm of V.
     is_uniform: bool = False
 
     def log_odds(self, k: int, beta: float) -> float:
@@ -122,16 +114,10 @@ def first_arrival(
 ) -> int:
     """Return the position of the block that arrives first.
 
-    Parameters
-    ----------
-    gap, multiplicities
-        All blocks of one group, by position.
-    words_drawn
-        The first 64 bits of the uniform of each block that floats could not rule out, by position.
-    far
-        Positions of the blocks that were not raced one by one.
-    far_word
-        The first 64 bits of the uniform of all far candidates together; None where floats ruled them out.
+    `gap`, `multiplicities`: all blocks of one group, by position.
+    `words_drawn`: the first 64 bits of the uniform of each block that floats could not rule out, by position.
+    `far`: positions of the blocks that were not raced one by one.
+    `far_word`: the first 64 bits of the uniform of all far candidates together; None where floats ruled them out.
     """
 
     def arrival(wait: Real, position: int) -> Real:
@@ -175,16 +161,10 @@ def first_and_lead(
 ) -> tuple[int, int | None]:
     """Return the position of the first block, and by how many whole units it leads; None: there is no other.
 
-    Parameters
-    ----------
-    gap, multiplicities
-        All blocks of one group, by position.
-    words_drawn
-        The first 64 bits of the uniform of each block that may arrive first or second, by position.
-    second_words
-        Those of what comes second within a block, as far as they are drawn: they must not be drawn afresh.
-    unit
-        The unit of the lead, in that of the gaps.
+    `gap`, `multiplicities`: all blocks of one group, by position.
+    `words_drawn`: the first 64 bits of the uniform of each block that may arrive first or second, by position.
+    `second_words`: those of what comes second within a block, as far as they are drawn: they must not be drawn afresh.
+    `unit`: the unit of the lead, in that of the gaps.
     """
     uniforms = {position: Uniform(word, 64, words) for position, word in words_drawn.items()}
     waits = {position: wait_of(multiplicities[position], uniform) for position, uniform in uniforms.items()}
@@ -296,28 +276,18 @@ class Gaps(Protocol):
 
 @dataclass(frozen=True)
 class Blocks:
-    """The score blocks of many groups, flat: group i owns the blocks from `starts[i]` up to the next start.
+    """The score blocks of many groups, flat: group i owns the blocks from `starts[i]` up to the next start."""
 
-    Parameters
-    ----------
-    gaps
-        Shape (n,): integers, or floats that are off by at most 2**-48 of themselves (those that were rounded once are
-        off by 2**-53) and by 2**-46/rate in addition; zero for at least one block of each group.
-    starts
-        Shape (g,), strictly ascending: no group is empty.
-    exact
-        Group -> its blocks in exact numbers, in their order, and after them those left out. Called only for races that
-        floats can't decide.
-    multiplicities
-        Shape (n,): how many candidates share the score; a block of none never wins. None: one each.
-    left_out
-        Shape (g,): how many candidates have no block here because their gap is FAR/rate or more. None: none.
-    """
-
+    # Shape (n,): integers, or floats that are off by at most 2**-48 of themselves (those that were rounded once are off
+    # by 2**-53) and by 2**-46/rate in addition; zero for at least one block of each group.
     gaps: Gaps
-    starts: Ints
+    starts: Ints  # shape (g,), strictly ascending: no group is empty
+    # Group -> its blocks in exact numbers, in their order, and after them those left out. Called only for races that
+    # floats can't decide.
     exact: Callable[[int], ExactBlocks]
+    # Shape (n,): how many candidates share the score; a block of none never wins. None: one each.
     multiplicities: SignedInts | None = None
+    # Shape (g,): how many candidates have no block here because their gap is FAR/rate or more. None: none.
     left_out: Ints | None = None
 
     def sizes(self) -> Ints:

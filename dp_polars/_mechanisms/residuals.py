@@ -33,23 +33,19 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from statistics import NormalDist
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_polars._accounting.terms import Mechanism
+from dp_polars._base.numbers import Ints
 from dp_polars._mechanisms.noise import noise_bound_at
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from fractions import Fraction
-
-    from dp_polars._accounting.terms import Mechanism
-    from dp_polars._base.numbers import Ints
-
 
 _TAIL = 1e-11
 _SLACK = 1e-9
@@ -126,12 +122,8 @@ class Noise:
 def sum_bounds(noise: Noise, numbers: Ints, beta: float) -> Ints:
     """Return for each number of draws the smallest w with P(|their sum| > w) <= beta; one more where that is too close.
 
-    Parameters
-    ----------
-    numbers
-        How many draws are added up, from 0 to 10⁷. Each number is looked up once.
-    beta
-        From 0.001 to 0.5.
+    `numbers`: how many draws are added up, from 0 to 10⁷. Each number is looked up once.
+    `beta`: from 0.001 to 0.5.
     """
     distinct, places = np.unique(numbers, return_inverse=True)
     bounds = np.array([sum_bound(noise, number, beta) for number in distinct.tolist()], np.int64)
@@ -272,12 +264,8 @@ def shares_of_loss(sizes: Axes, weights: dict[Axes, float], precision: dict[Axes
     convex in the precisions p_B, and multiplicative steps lead to the least one (Silvey, Titterington & Torsney 1978).
     How far off it is then, follows from the gradient.
 
-    Parameters
-    ----------
-    weights
-        The wanted tables, and how much each matters.
-    precision
-        What 1/σ_B² would be if a histogram had all of the loss: those that may be drawn.
+    `weights`: the wanted tables, and how much each matters.
+    `precision`: what 1/σ_B² would be if a histogram had all of the loss: those that may be drawn.
     """
     drawn = list(precision)
     places = {axes: place for place, axes in enumerate(drawn)}
@@ -314,21 +302,11 @@ def shares_of_loss(sizes: Axes, weights: dict[Axes, float], precision: dict[Axes
 
 @dataclass(frozen=True)
 class TablePlan:
-    """What is drawn for which tables; everything here is public.
+    """What is drawn for which tables; everything here is public."""
 
-    Parameters
-    ----------
-    sizes
-        How many values each dimension has.
-    tables
-        The dimensions of each wanted table, ascending.
-    noises
-        The dimensions of each histogram, and what is added to its counts.
-    """
-
-    sizes: Axes
-    tables: tuple[Axes, ...]
-    noises: tuple[tuple[Axes, Noise], ...]
+    sizes: Axes  # how many values each dimension has
+    tables: tuple[Axes, ...]  # the dimensions of each wanted table, ascending
+    noises: tuple[tuple[Axes, Noise], ...]  # the dimensions of each histogram, and what is added to its counts
 
     def shape(self, axes: Axes) -> Axes:
         return tuple(self.sizes[axis] for axis in axes)
@@ -361,10 +339,7 @@ class TablePlan:
         A table is rounded in its sums from the first values on. The last of these are those of the smaller tables. So
         each number is off by less than 2**│axes│ units from the exact least squares.
 
-        Parameters
-        ----------
-        counts
-            The counts of each histogram, the last dimension running fastest.
+        `counts`: the counts of each histogram, the last dimension running fastest.
         """
         sums: dict[Axes, Floats] = {}
         for place, ((axes, _), numbers) in enumerate(zip(self.noises, counts, strict=True)):
@@ -411,10 +386,7 @@ class TablePlan:
         dual is largest: its gradient is minus the tables themselves. Accelerated steps (Beck & Teboulle 2009) come
         close to it; what is still below 0 is mixed with even tables of the same total, as little as it takes.
 
-        Parameters
-        ----------
-        tables
-            All wanted tables, which agree.
+        `tables`: all wanted tables, which agree.
         """
         largest = [axes for axes in self.tables if not any({*axes} < {*other} for other in self.tables)]
         residuals = {
@@ -507,7 +479,6 @@ def _bound(plan: TablePlan, axes: Axes, mask: bytes, beta: float) -> float:
 
 
 def _places_of(axes: Axes, subset: Axes) -> Axes:
-    """Return the places of those axes that are not in a subset."""
     return tuple(place for place, axis in enumerate(axes) if axis not in subset)
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,8 +25,9 @@ from numpy.typing import ArrayLike, NDArray
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Loss, warn_if_large
 from dp_polars._base import column_types
-from dp_polars._base.column_types import float_of
+from dp_polars._base.column_types import Exact, float_of
 from dp_polars._base.numbers import (
+    Ints,
     Number,
     WordSource,
     difference,
@@ -39,13 +40,7 @@ from dp_polars._base.numbers import (
 )
 from dp_polars._base.process import called, silenced
 from dp_polars._mechanisms.noisy_gap import race_with_lead
-from dp_polars._mechanisms.racing import FAR, LAWS, Blocks, ExactBlocks, GapArray, race
-
-if TYPE_CHECKING:
-    from dp_polars._base.column_types import Exact
-    from dp_polars._base.numbers import Ints
-    from dp_polars._mechanisms.racing import Floats, RacingLaw
-
+from dp_polars._mechanisms.racing import FAR, LAWS, Blocks, ExactBlocks, Floats, GapArray, RacingLaw, race
 
 # The number of scores from which blocks are faster than a racer for each, and the most different gaps that are counted.
 _MANY = 1 << 12
@@ -244,16 +239,10 @@ def best_rows(
 ) -> Ints:
     """Return, for each group, the position of the chosen row within it; −1 where none has a finite score.
 
-    Parameters
-    ----------
-    scores
-        Shape (n,): the scores of all rows, group after group: see `column_types.Exact`.
-    lengths
-        Shape (g,): rows of each group.
-    offered
-        Shape (n,): which rows may win; None: all. A NaN or infinite score never wins.
-    lowest
-        Whether the lowest score is the best.
+    `scores`: shape (n,): the scores of all rows, group after group: see `column_types.Exact`.
+    `lengths`: shape (g,): rows of each group.
+    `offered`: shape (n,): which rows may win; None: all. A NaN or infinite score never wins.
+    `lowest`: whether the lowest score is the best.
     """
     rows, scores, counts = _offered(scores, lengths, offered)
     chosen = np.full(len(lengths), -1, np.int64)
@@ -362,25 +351,14 @@ _SMALLEST, _LARGEST = 2.0**-900, 2.0**900
 
 @dataclass(frozen=True)
 class OwnSensitivities:
-    """The rows that may win, group after group; no group is empty.
+    """The rows that may win, group after group; no group is empty."""
 
-    Parameters
-    ----------
-    scores, sensitivities
-        Shape (n,): all finite; the sensitivities above 0.
-    counts
-        Shape (g,): rows of each group, from 1 to MOST_ROWS.
-    unit
-        The unit of the sensitivities in that of the scores.
-    lowest
-        Whether the lowest score is the best.
-    """
-
+    # Shape (n,): all finite; the sensitivities above 0.
     scores: Exact
     sensitivities: Exact
-    counts: Ints
-    unit: Fraction
-    lowest: bool
+    counts: Ints  # shape (g,): rows of each group, from 1 to MOST_ROWS
+    unit: Fraction  # the unit of the sensitivities in that of the scores
+    lowest: bool  # whether the lowest score is the best
 
     def best(self, rate: Fraction, law: RacingLaw, words: WordSource) -> Ints:
         """Return the row that wins, for each group: a position among all rows."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dp_polars._base.numbers import (
     Ints,
+    WordSource,
     lengths_from,
     offsets,
     owners,
@@ -21,14 +21,9 @@ from dp_polars._base.numbers import (
     uniform_below,
 )
 from dp_polars._mechanisms import racing
+from dp_polars._mechanisms.drawing import Draw
 from dp_polars._mechanisms.histograms import Histogram
-from dp_polars._mechanisms.racing import LAWS, V_STEP, Blocks, ExactBlocks, exponents_of, leading_bits, race
-
-if TYPE_CHECKING:
-    from dp_polars._base.numbers import WordSource
-    from dp_polars._mechanisms.drawing import Draw
-    from dp_polars._mechanisms.histograms import Histogram
-    from dp_polars._mechanisms.racing import Floats
+from dp_polars._mechanisms.racing import LAWS, V_STEP, Blocks, ExactBlocks, Floats, exponents_of, leading_bits, race
 
 
 @dataclass(frozen=True)
@@ -36,28 +31,16 @@ class Ranking:
     """All candidates of some groups in *levels* of one count, the highest first; equal ones in no order that matters.
 
     The *place* of a candidate is its position in this order, from 0. Those without rows are the last level of a group.
-
-    Parameters
-    ----------
-    histogram
-        The histogram that is ranked, without zeros.
-    ranked
-        Shape (n,): the occupied codes, by group and place.
-    size
-        Number of candidates.
-    counts, multiplicities, above
-        Shape (l,): the count of each level, how many candidates have it, and how many of the group have more.
-    levels
-        Shape (g,): levels of each group.
     """
 
-    histogram: Histogram
-    ranked: Ints
-    size: int
+    histogram: Histogram  # the histogram that is ranked, without zeros
+    ranked: Ints  # shape (n,): the occupied codes, by group and place
+    size: int  # number of candidates
+    # Shape (l,): the count of each level, how many candidates have it, and how many of the group have more.
     counts: Ints
     multiplicities: Ints
     above: Ints
-    levels: Ints
+    levels: Ints  # shape (g,): levels of each group
 
     @classmethod
     def of(cls, histogram: Histogram, size: int) -> Ranking:
@@ -188,26 +171,15 @@ _LOG_SLACK = 2.0**-46
 
 @dataclass(frozen=True)
 class _Steps:
-    """The blocks of some groups: in each group the block of error 0 first, then its steps by error.
-
-    Parameters
-    ----------
-    ranks, levels
-        Shape (n,): the rank t from 0, and the level of its count among those of the ranking; −1 for error 0.
-    errors
-        Shape (n,).
-    sizes
-        Shape (g,): blocks of each group.
-    top
-        Shape (g, k): the counts c_j.
-    """
+    """The blocks of some groups: in each group the block of error 0 first, then its steps by error."""
 
     ranking: Ranking
+    # Shape (n,): the rank t from 0, and the level of its count among those of the ranking; −1 for error 0.
     ranks: Ints
     levels: Ints
-    errors: Ints
-    sizes: Ints
-    top: Ints
+    errors: Ints  # shape (n,)
+    sizes: Ints  # shape (g,): blocks of each group
+    top: Ints  # shape (g, k): the counts c_j
 
     @classmethod
     def of(cls, ranking: Ranking, k: int) -> _Steps:

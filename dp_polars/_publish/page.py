@@ -134,7 +134,6 @@ def fielded(name: str, element: object, wrong: str = "", note: str = "") -> str:
 
 
 def each_fielded(before: str, kind: str, fields: Mapping[str, object], wrong: Mapping[str, str]) -> Iterator[str]:
-    """Yield the fields of columns."""
     for name, field in fields.items():
         yield fielded(f"{before} {shown(name)}", field, message(wrong, f"{kind} {name}"))
 

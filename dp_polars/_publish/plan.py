@@ -20,19 +20,18 @@ import polars as pl
 
 import dp_polars as dpp
 from dp_polars._accounting.budget import Budget
-from dp_polars._accounting.claims import in_words
+from dp_polars._accounting.claims import Claim, in_words
 from dp_polars._base.column_types import tick
 from dp_polars._bins.candidates import grid, size_of
 from dp_polars._bins.weights import bounds_of, step_by_default
+from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._frames.publication import Publication
+from dp_polars._frames.query import PrivateQuery
 from dp_polars._publish.schema import MORE, TOP, Question
 from dp_polars.analysis import dropped, synthetic
 
 if TYPE_CHECKING:
-    from dp_polars._accounting.claims import Claim
-    from dp_polars._expressions.expression import PrivateExpr
     from dp_polars._frames.frame import PrivateFrame, PrivateGroupBy
-    from dp_polars._frames.query import PrivateQuery
 
 
 # Characters of a line of code, so that it fits next to the fields.
@@ -223,54 +222,29 @@ _OF_ENDS = ("mean", "sum", "var", "std")
 
 @dataclass(frozen=True)
 class Plan:
-    """What was picked.
+    """What was picked."""
 
-    Parameters
-    ----------
-    schema
-        The types of the columns of the file, and of `months`.
-    file
-        Its path; None: rows are synthetic.
-    unit
-        The column that tells people apart; None: every row is another person; ...: nobody has said so yet.
-    keys, values
-        What was typed for the columns that groups are made by, and for those that are asked about: public values.
-    questions
-        What is asked, each with its part of the promise, or with how far off it may be.
-    by_error
-        Whether it is the latter.
-    epsilon, delta
-        What all answers together promise.
-    max_groups, max_rows_per_group
-        How much of one person counts.
-    rows
-        A public number of rows that the groups which matter have.
-    months
-        Columns that are the month of another one.
-    more
-        What was typed for `MORE`, by its kind and the column.
-    apart
-        Whether each column that groups are made by has a table of its own.
-    engine
-        What runs the code: "polars" or "duckdb".
-    """
-
-    schema: pl.Schema
-    file: str | None = None
+    schema: pl.Schema  # the types of the columns of the file, and of `months`
+    file: str | None = None  # its path; None: rows are synthetic
+    # The column that tells people apart; None: every row is another person; ...: nobody has said so yet.
     unit: str | EllipsisType | None = None
+    # What was typed for the columns that groups are made by, and for those that are asked about: public values.
     keys: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
+    # What is asked, each with its part of the promise, or with how far off it may be.
     questions: Mapping[Question, object] = field(default_factory=dict)
-    by_error: bool = False
+    by_error: bool = False  # whether it is the latter
+    # What all answers together promise.
     epsilon: float = 1
     delta: float = 1e-6
+    # How much of one person counts.
     max_groups: int = 1
     max_rows_per_group: int = 1
-    rows: int = 200
-    months: Mapping[str, str] = field(default_factory=dict)
-    more: Mapping[str, str] = field(default_factory=dict)
-    apart: bool = False
-    engine: str = "polars"
+    rows: int = 200  # a public number of rows that the groups which matter have
+    months: Mapping[str, str] = field(default_factory=dict)  # columns that are the month of another one
+    more: Mapping[str, str] = field(default_factory=dict)  # what was typed for `MORE`, by its kind and the column
+    apart: bool = False  # whether each column that groups are made by has a table of its own
+    engine: str = "polars"  # what runs the code: "polars" or "duckdb"
 
     def tables(self) -> dict[str, dict[str, str]]:
         """Return what groups are made by in each table, by its name."""
@@ -424,7 +398,6 @@ def short(number: float) -> str:
 
 
 def field_of(question: Question) -> str:
-    """Return the name of the field of a question."""
     return f"question {question.ask} {question.column}"
 
 
@@ -451,12 +424,10 @@ def draft(plan: Plan) -> Draft:
 
 
 def claims_of(asked: Publication) -> list[Claim]:
-    """Return the claims of all tables."""
     return [claim for query in asked.queries.values() for claim in query.request.claims]
 
 
 def title_of(plan: Plan) -> str:
-    """Return what readers call the file of a plan."""
     return "synthetic rows" if plan.file is None else PurePath(plan.file).name
 
 

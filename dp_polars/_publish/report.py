@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from pathlib import Path
+from typing import Any, NamedTuple, Unpack
 
 import polars as pl
 
@@ -16,17 +18,10 @@ from dp_polars._frames.facts import CutRequest, KeyRequest, PeopleRequest
 from dp_polars._frames.publication import Publication
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.categories import QuantileWithInterval
+from dp_polars._questions.statement import Statement
 from dp_polars._questions.statement_facts import AT_DELTA, Known
 from dp_polars._release.contract import names_of_ends
 from dp_polars._release.request import with_ends
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from datetime import date
-    from pathlib import Path
-
-    from dp_polars._questions.statement import Statement
-
 
 # Rows of a release that the page shows.
 _MOST = 1000

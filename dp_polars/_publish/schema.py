@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import EllipsisType
+from typing import Any, BinaryIO, NamedTuple
 
 import polars as pl
 
 from dp_polars._base.column_types import family
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-    from types import EllipsisType
-    from typing import BinaryIO
-
 
 # The mark at both ends of a Parquet file, and its last bytes: the length of the footer, and the mark.
 _MARK, _END = b"PAR1", b"\0\0\0\0PAR1"

@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from dp_polars._accounting.claims import Claim, check_rate
+from dp_polars._accounting.terms import Mechanism, NeighboringRelation, Unit
 from dp_polars._base.numbers import Ints, Number, owners, show, starts
 from dp_polars._bins.binning import Binning, NearestBinning
 from dp_polars._bins.candidates import Categories, Grid, Ordered, distance_unit
 from dp_polars._bins.weights import Weights
 from dp_polars._mechanisms.drawing import Draw, of_parts
-from dp_polars._mechanisms.histograms import CountScore
+from dp_polars._mechanisms.histograms import CountScore, Histogram
 from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._mechanisms.quantile_trees import Node, TreeDraw, digit_bits, rows_off, tree
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.top_k import Ranking, counts_at, draw_in_rounds, draw_jointly
 from dp_polars._questions.categories import OfCategories, as_alpha
 from dp_polars._questions.measures import counts_at_loss
-from dp_polars._questions.question import ListQuery, Mistakes, in_lists
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from dp_polars._accounting.terms import Mechanism, NeighboringRelation, Unit
-    from dp_polars._base.numbers import Ints
-    from dp_polars._mechanisms.histograms import Histogram
-    from dp_polars._questions.question import HistogramQuery
-
+from dp_polars._questions.question import HistogramQuery, ListQuery, Mistakes, in_lists
 
 # Quantiles that are asked for at once.
 Alphas: TypeAlias = "Sequence[Number] | NDArray[np.floating]"
@@ -52,16 +44,14 @@ class QuantileList(ListQuery):
     The claim's draws are the levels of the tree (`_mechanisms/quantile_trees.py`). A row is in one part of each level,
     and moves the score of its draw by R of that draw at most. Such a draw has the rate λ/R, λ being the claim's: so a
     level costs one row what a draw costs whose range is 1, and the claim's range is 1, or 2 under "replace_one".
-
-    Parameters
-    ----------
-    alphas
-        Strictly ascending, between 0 and 1.
     """
 
-    alphas: tuple[Fraction, ...]
+    alphas: tuple[Fraction, ...]  # strictly ascending, between 0 and 1
     candidates: Ordered
     claim: Claim
+    is_ordered: ClassVar[bool] = True
+    counts_people: ClassVar[bool] = False
+    bounds_people: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for node in () if self.claim.is_open else self.root.nodes():
@@ -74,18 +64,6 @@ class QuantileList(ListQuery):
     @property
     def width(self) -> int:
         return len(self.alphas)
-
-    @property
-    def is_ordered(self) -> bool:
-        return True
-
-    @property
-    def counts_people(self) -> bool:
-        return False
-
-    @property
-    def bounds_people(self) -> bool:
-        return False
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
         """Return the range of every draw, whose rates are for scores of range 1.
@@ -244,7 +222,6 @@ class TopK(OfCategories, ListQuery):
         return None if self.candidates.values is None else pl.List(self.candidates.values.dtype)
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
-        """Return the lists' type for a column's; a TypeError or ValueError where there are none."""
         values = self.values(*columns)
         check_number(self.k, len(values))
         self.step(*columns)

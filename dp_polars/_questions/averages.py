@@ -4,36 +4,31 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from dp_polars._accounting.claims import Claim
-from dp_polars._base.numbers import show
+from dp_polars._base.numbers import Ints, show
 from dp_polars._bins.binning import Clamping, OneCode, Squares
 from dp_polars._mechanisms.noise import check_scale, noise_bound
 from dp_polars._questions.measures import Clipped
-from dp_polars._questions.question import CountRule
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Self
-
-    from numpy.typing import NDArray
-
-    from dp_polars._base.numbers import Ints
-    from dp_polars._questions.question import HistogramQuery
+from dp_polars._questions.question import CountRule, HistogramQuery
 
 
 class Average(Clipped):
     """A number that several draws give, which share the loss equally; the last one is on the number of rows."""
 
-    @property
-    def fixed_type(self) -> pl.DataType:
-        return pl.Float64()
+    fixed_type: ClassVar[pl.DataType] = pl.Float64()
+    largest: ClassVar[Fraction] = Fraction(1)  # one: each share of the claim scales it by what a row changes there
+    is_one_sided: ClassVar[bool] = False  # distances from the middle have both signs
+    _rounded: ClassVar[str] = "error_95 and ranges include what rounding does"
+    error_needs_rows: ClassVar[bool] = True  # the totals and the number of rows are off, whatever the number
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
         for claim in self.noise(*columns):
@@ -56,18 +51,7 @@ class Average(Clipped):
     def parts(self) -> int:
         return len(self.changes())
 
-    @property
-    def largest(self) -> Fraction:
-        """One: each share of the claim scales it by what a row changes there."""
-        return Fraction(1)
-
-    @property
-    def is_one_sided(self) -> bool:
-        """Distances from the middle have both signs."""
-        return False
-
     def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:
-        """Return the claim of each draw: an equal share of the loss."""
         changes = self.changes(*columns)
         loss = replace(self.claim.loss, value=self.claim.loss.value / len(changes))
         share = replace(self.claim, loss=loss, draws=1)
@@ -79,10 +63,6 @@ class Average(Clipped):
 
     def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
         return pl.Series(self.of_totals(totals, *columns))
-
-    @property
-    def _rounded(self) -> str:
-        return "error_95 and ranges include what rounding does"
 
     def _half_step(self, *columns: pl.DataType) -> float:
         return float(self.known_step(*columns) / 2)
@@ -121,11 +101,6 @@ class Average(Clipped):
         """Return None: the error depends on how many rows a group has."""
         return None
 
-    @property
-    def error_needs_rows(self) -> bool:
-        """The totals and the number of rows are off, whatever the number."""
-        return True
-
 
 @dataclass(frozen=True)
 class Mean(Average):
@@ -134,7 +109,6 @@ class Mean(Average):
     claim: Claim
 
     def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
-        """Return what the histograms are of: distances from the middle of the bounds, and rows with a value."""
         return (CountRule(OneCode(), self.units(*columns)), CountRule(OneCode()))
 
     def changes(self, *columns: pl.DataType) -> tuple[Fraction, ...]:
@@ -161,7 +135,6 @@ class Mean(Average):
         return np.maximum(least - off, low), np.minimum(most + off, high)
 
     def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> NDArray[np.float64]:
-        """Return distances over numbers, from the middle of the bounds."""
         (distance, count), middle = totals, float((self.lower + self.upper) / 2)
         means: NDArray[np.float64] = np.clip(
             middle + self._half_step(*columns) * distance / np.maximum(count, 1), *self.ends
@@ -190,6 +163,8 @@ class Mean(Average):
 class Share(Mean):
     """The share of rows with a condition that is true: the mean of a column of booleans, 1 and 0."""
 
+    error_unit: ClassVar[str] = "shares"
+
     @classmethod
     def of(cls, claim: Claim) -> Self:
         return cls(Fraction(0), Fraction(1), Fraction(1), claim)
@@ -208,12 +183,7 @@ class Share(Mean):
         """Return 0: a condition is true or false."""
         return Fraction(0)
 
-    @property
-    def error_unit(self) -> str:
-        return "shares"
-
     def note(self, size: int, alternative: HistogramQuery | None) -> str | None:  # noqa: ARG002
-        """Return what becomes of rows without an answer."""
         return "A row whose condition is null is in neither number."
 
     def __str__(self) -> str:
@@ -228,16 +198,14 @@ class Variance(Average):
     half of the largest (see `Squares`), and a count. One row adds at most H, T and 1 to them, in their units, or takes
     that away: distances and squares have both signs.
 
-    Parameters
-    ----------
-    lower, upper, step, claim
-        See above.
-    ddof
-        What is taken from the noisy number of rows before it divides: 0 or 1. With 1, the variance of one row is 0.
+    `lower`, `upper`, `step`, `claim`: see above.
+    `ddof`: what is taken from the noisy number of rows before it divides: 0 or 1. With 1, the variance of one row is 0.
     """
 
     claim: Claim
     ddof: Literal[0, 1] = 1
+    error_unit: ClassVar[str] = "the column's unit, squared"
+    _is_root: ClassVar[bool] = False
 
     def squares(self, *columns: pl.DataType) -> Squares:
         """Return how the squares of the rows are weighed; of bounds alone, as if the step were that of integers."""
@@ -274,15 +242,9 @@ class Variance(Average):
 
     @property
     def _largest(self) -> float:
-        """The largest variance, with ddof 0."""
         return float((self.upper - self.lower) / 2) ** 2
 
-    @property
-    def error_unit(self) -> str:
-        return "the column's unit, squared"
-
     def _shown(self, variance: Any) -> Any:  # noqa: ANN401
-        """Return what is shown in the place of a variance."""
         return variance
 
     def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> NDArray[np.float64]:
@@ -380,10 +342,6 @@ class Variance(Average):
             return min(math.sqrt(moved) + rounded, self.ends[1])
         return min(moved + rounded * (2 * factor * math.sqrt(self._largest) + rounded), self.ends[1])
 
-    @property
-    def _is_root(self) -> bool:
-        return False
-
     def __str__(self) -> str:
         return f"variance of values from {show(self.lower)} to {show(self.upper)}{self._divisor}"
 
@@ -396,16 +354,11 @@ class Variance(Average):
 class Deviation(Variance):
     """The standard deviation: the root of a variance."""
 
-    @property
-    def error_unit(self) -> str:
-        return "the column's unit"
+    error_unit: ClassVar[str] = "the column's unit"
+    _is_root: ClassVar[bool] = True
 
     def _shown(self, variance: Any) -> Any:  # noqa: ANN401
         return np.sqrt(variance)
-
-    @property
-    def _is_root(self) -> bool:
-        return True
 
     def __str__(self) -> str:
         return f"standard deviation of values from {show(self.lower)} to {show(self.upper)}{self._divisor}"

@@ -4,39 +4,25 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import ClassVar, Self
 
 import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim
-from dp_polars._base.numbers import as_fraction, given, one_of, show
-from dp_polars._bins.binning import Binning, CategoryBinning, NearestBinning
-from dp_polars._bins.candidates import Categories, Ordered, ordered
+from dp_polars._accounting.terms import NeighboringRelation, Terms
+from dp_polars._base.numbers import Ints, Number, as_fraction, given, one_of, show
+from dp_polars._bins.binning import Binning, CategoryBinning, Codes, NearestBinning
+from dp_polars._bins.candidates import Categories, Ordered, Values, ordered
 from dp_polars._bins.weights import Weights, in_steps
 from dp_polars._mechanisms.drawing import Draw, draw_from_rows, draw_groups
-from dp_polars._mechanisms.histograms import CountScore, QuantileScore
-from dp_polars._mechanisms.noisy_gap import lead_from_rows, lead_groups, type_with_lead, with_lead
+from dp_polars._mechanisms.histograms import CountScore, Histogram, QuantileScore, Score
+from dp_polars._mechanisms.noisy_gap import Led, lead_from_rows, lead_groups, type_with_lead, with_lead
 from dp_polars._mechanisms.racing import LAWS, error_bound
-from dp_polars._questions.question import CountRule, HistogramQuery, OfCodes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Self
-
-    import polars as pl
-
-    from dp_polars._accounting.terms import NeighboringRelation, Terms
-    from dp_polars._base.numbers import Ints, Number
-    from dp_polars._bins.binning import Binning, Codes
-    from dp_polars._bins.candidates import Categories, Values
-    from dp_polars._mechanisms.drawing import Draw
-    from dp_polars._mechanisms.histograms import Histogram, Score
-    from dp_polars._mechanisms.noisy_gap import Led
-    from dp_polars._questions.question import Columns, HistogramQuery
-
+from dp_polars._questions.question import Columns, CountRule, HistogramQuery, OfCodes
 
 _LARGEST_DENOMINATOR = 10_000
 # The most public rows at an end: with as many private ones, gaps fit into 62 bits.
@@ -95,7 +81,6 @@ class Choice(OfCodes):
         return self.named(draw_from_rows(self.draw(*columns), codes, lengths), *columns)
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float:  # noqa: ARG002
-        """Return an error that is exceeded with probability at most `beta`, in rows or people."""
         return error_bound(size, beta, self.claim) / self.score.unit
 
 
@@ -106,10 +91,7 @@ class Quantile(Choice):
     alpha: Fraction
     candidates: Ordered
     claim: Claim
-
-    @property
-    def is_ordered(self) -> bool:
-        return True
+    is_ordered: ClassVar[bool] = True
 
     @property
     def score(self) -> Score:
@@ -151,18 +133,10 @@ class QuantileWithInterval(Quantile):
 
     What is released is the smallest and the largest of the three codes, and the answer as it was drawn: if the ends
     hold q, these hold it too, and the answer lies between them.
-
-    Parameters
-    ----------
-    probability
-        That the ends hold the true quantile: above 1/2 and below 1.
     """
 
-    probability: Fraction
-
-    @property
-    def has_interval(self) -> bool:
-        return True
+    probability: Fraction  # that the ends hold the true quantile: above 1/2 and below 1
+    has_interval: ClassVar[bool] = True
 
     def with_claim(self, claim: Claim) -> Self:
         """Return the same question with another claim, if the public rows that it needs can be counted."""
@@ -206,7 +180,6 @@ class QuantileWithInterval(Quantile):
         return tuple(drawn)
 
     def note(self, size: int, alternative: HistogramQuery | None) -> str:  # noqa: ARG002
-        """Return what the ends cost."""
         bound = error_bound(size, 0.05, replace(self.claim, draws=1)) / self.score.unit
         return (
             "Three draws share the loss equally, for the answer and both ends: error_95 is of each, and "
@@ -218,7 +191,6 @@ class QuantileWithInterval(Quantile):
 
 
 def ask_quantile(alpha: object, candidates: Values, terms: Terms, interval: object = None) -> Quantile:
-    """Return the quantile of these arguments, with an interval if that is asked for."""
     exact, probability = as_alpha("alpha", alpha), None if interval is None else _as_probability(interval)
     values = ordered(candidates)
     if probability is None:
@@ -295,14 +267,12 @@ class OfCategories(OfPeopleOrRows):
         return most_of(self.weights)
 
     def values(self, *columns: pl.DataType) -> pl.Series:
-        """Return the candidates; in the column's type, if that is given."""
         return self.candidates.for_column(columns[0] if columns else None)
 
     def binning(self, *columns: pl.DataType) -> Binning:
         return CategoryBinning(self.candidates, *columns[:1])
 
     def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
-        """Return what the histogram is of: the candidates, each row with its weight."""
         row_weight = None if self.weights is None or not columns else self.weights.units(columns[1])
         return (CountRule(self.binning(*columns), row_weight),)
 
@@ -364,7 +334,6 @@ def weights_of(max_weight: Number | None, step: Number | None, *, weighted: bool
 
 
 def counts_people_of(counts: str) -> bool:
-    """Return whether people are counted, from the word for people or rows."""
     return one_of("counts", counts, ("people", "rows"), "'people' or 'rows'") == "people"
 
 

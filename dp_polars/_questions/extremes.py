@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import NeighboringRelation
 from dp_polars._base import column_types
-from dp_polars._base.numbers import as_fraction, offsets, positive_fraction, show, starts, system_words
+from dp_polars._base.numbers import Ints, as_fraction, offsets, positive_fraction, show, starts, system_words
 from dp_polars._bins.binning import Binning, CategoryBinning, NearestBinning
 from dp_polars._bins.candidates import Categories, Grid
 from dp_polars._bins.weights import in_steps, type_in_steps
 from dp_polars._mechanisms.above_threshold import LARGEST_THRESHOLD, Search, first_above_groups
+from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._mechanisms.noisy_gap import type_with_lead, with_lead
 from dp_polars._mechanisms.racing import LAWS
@@ -25,35 +28,19 @@ from dp_polars._questions.categories import OfPeopleOrRows
 from dp_polars._questions.measures import counts_at_loss
 from dp_polars._questions.question import HistogramQuery, Query
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dp_polars._accounting.terms import NeighboringRelation
-    from dp_polars._base.numbers import Ints
-    from dp_polars._mechanisms.histograms import Histogram
-
-
 _INTEGERS = [pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64]
 
 
 @dataclass(frozen=True)
 class ArgMax(Query):
-    """The row with the highest (or lowest) score, by scores of the caller's own.
+    """The row with the highest (or lowest) score, by scores of the caller's own."""
 
-    Parameters
-    ----------
-    claim, lowest
-        Its claim, and whether the lowest score is the best.
-    lead_step
-        The unit of the lead. None: the last digit of the scores' type.
-    of_floats
-        Whether `lead_step` was given as a float or a Fraction: then leads are floats.
-    """
-
+    # Its claim, and whether the lowest score is the best.
     claim: Claim
     lowest: bool = False
+    # The unit of the lead. None: the last digit of the scores' type.
     lead_step: Fraction | None = None
-    of_floats: bool = False
+    of_floats: bool = False  # whether `lead_step` was given as a float or a Fraction: then leads are floats
 
     @property
     def fixed_type(self) -> pl.DataType | None:
@@ -104,10 +91,7 @@ class ArgMaxOfOwn(Query):
 
     claim: Claim
     lowest: bool = False
-
-    @property
-    def fixed_type(self) -> pl.DataType:
-        return pl.UInt32()
+    fixed_type: ClassVar[pl.DataType] = pl.UInt32()
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
         scores, sensitivities = columns
@@ -185,7 +169,6 @@ class FirstAbove(OfPeopleOrRows):
         return Fraction(2 if relation == "add_or_remove_one" else 3)
 
     def binning(self, *columns: pl.DataType) -> Binning:
-        """Return the codes of rows: positions of candidates; of a grid, of the nearest one."""
         if isinstance(self.candidates, Grid):
             return NearestBinning(self.candidates, *columns)
         return CategoryBinning(self.candidates, *columns)
@@ -251,7 +234,6 @@ class FirstAbove(OfPeopleOrRows):
         return counts_at_loss(self.claim, self.candidates.for_column(columns[0] if columns else None))
 
     def note(self, size: int, alternative: HistogramQuery | None) -> str:
-        """Return what both errors are, and whether to look at noisy counts instead."""
         above, below = self.errors(size, 0.05)
         notes = []
         if alternative is not None:
@@ -278,7 +260,6 @@ class FirstAbove(OfPeopleOrRows):
 
 
 def as_threshold(value: object) -> Fraction:
-    """Return a threshold of counts, exactly."""
     exact = positive_fraction("threshold", value)
     if not exact <= LARGEST_THRESHOLD:
         msg = f"threshold must be at most 2**62, got {value!r}: no count is larger."

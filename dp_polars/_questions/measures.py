@@ -4,35 +4,25 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import ClassVar, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import ALL
-from dp_polars._accounting.terms import LARGEST, Loss, Within, check_relation
+from dp_polars._accounting.terms import LARGEST, Loss, NeighboringRelation, Unit, Within, check_relation
 from dp_polars._base import column_types
-from dp_polars._base.numbers import owners, show
-from dp_polars._bins.binning import CategoryBinning, Clamping, OneCode
+from dp_polars._base.numbers import Ints, owners, show
+from dp_polars._bins.binning import Binning, CategoryBinning, Clamping, OneCode
 from dp_polars._bins.candidates import Categories
 from dp_polars._bins.weights import check_held, check_size, clamping_of, in_steps, step_by_default, type_in_steps
+from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noise import LARGEST_VALUE, add_noise, check_scale, noise_bound, noise_of
 from dp_polars._questions.question import CountRule, HistogramQuery, OfCodes, in_lists
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Self
-
-    import polars as pl
-
-    from dp_polars._accounting.terms import NeighboringRelation, Unit
-    from dp_polars._base.numbers import Ints
-    from dp_polars._bins.binning import Binning
-    from dp_polars._mechanisms.histograms import Histogram
-
 
 # The ends of a range hold the true number with a probability of 0.95.
 BETA = 0.05
@@ -44,6 +34,8 @@ MeasureT = TypeVar("MeasureT", bound="Measure")
 class Measure(HistogramQuery):
     """Numbers for each group, with noise."""
 
+    has_ranges: ClassVar[bool] = True
+
     @property
     def counts_people(self) -> bool:
         return False
@@ -51,10 +43,6 @@ class Measure(HistogramQuery):
     @property
     def bounds_people(self) -> bool:
         return False
-
-    @property
-    def has_ranges(self) -> bool:
-        return True
 
     @property
     @abstractmethod
@@ -89,13 +77,8 @@ class Measure(HistogramQuery):
 class Total(Measure):
     """One number for each group, from the sums of its rows' weights."""
 
-    @property
-    def is_ordered(self) -> bool:
-        return True
-
-    @property
-    def fixed_size(self) -> int:
-        return 1
+    is_ordered: ClassVar[bool] = True
+    fixed_size: ClassVar[int] = 1
 
     @property
     def parts(self) -> int:
@@ -158,6 +141,10 @@ class Count(Multiple):
 
     counted: What
     claim: Claim
+    adds_up: ClassVar[bool] = True
+    is_count: ClassVar[bool] = True
+    fixed_type: ClassVar[pl.DataType] = pl.Int64()
+    largest: ClassVar[Fraction] = Fraction(1)
 
     @property
     def counts_people(self) -> bool:
@@ -171,27 +158,11 @@ class Count(Multiple):
     def needs_people(self) -> bool:
         return self.counted == "people"
 
-    @property
-    def adds_up(self) -> bool:
-        return True
-
-    @property
-    def is_count(self) -> bool:
-        return True
-
-    @property
-    def fixed_type(self) -> pl.DataType:
-        return pl.Int64()
-
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:  # noqa: ARG002
         return pl.Int64()
 
     def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:  # noqa: ARG002
         return (CountRule(OneCode(nulls=self.counted == "nulls")),)
-
-    @property
-    def largest(self) -> Fraction:
-        return Fraction(1)
 
     def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:  # noqa: ARG002
         return pl.Series(totals[0])
@@ -210,14 +181,10 @@ class ValueCounts(OfCodes, Measure):
 
     candidates: Categories
     claim: Claim
-
-    @property
-    def counts_people(self) -> bool:
-        return True
-
-    @property
-    def is_count(self) -> bool:
-        return True
+    counts_people: ClassVar[bool] = True
+    is_count: ClassVar[bool] = True
+    largest: ClassVar[Fraction] = Fraction(1)
+    adds_up: ClassVar[bool] = True
 
     @property
     def fixed_type(self) -> pl.DataType | None:
@@ -234,14 +201,6 @@ class ValueCounts(OfCodes, Measure):
 
     def answer_width(self, *columns: pl.DataType) -> int:
         return self.binning(*columns).size
-
-    @property
-    def largest(self) -> Fraction:
-        return Fraction(1)
-
-    @property
-    def adds_up(self) -> bool:
-        return True
 
     def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
         (histogram,) = histograms
@@ -336,10 +295,7 @@ def with_loss_for(query: QueryT, within: Within, *columns: pl.DataType) -> Query
     then noise is nearer to 0, and a candidate of a given gap is less likely. An error of several draws grows with each
     of theirs. So the losses that suffice are all those from the smallest one on, which bisection finds.
 
-    Raises
-    ------
-    ValueError
-        If there is no such loss, or it is above 20, or the column's type must be known.
+    Raises ValueError if there is no such loss, or it is above 20, or the column's type must be known.
     """
     if query.left_to_column is not None and not columns:
         msg = (
@@ -388,19 +344,15 @@ def with_loss_for(query: QueryT, within: Within, *columns: pl.DataType) -> Query
 
 @dataclass(frozen=True)
 class Clipped(Total):
-    """A number of values that are clipped to public bounds and rounded to a public step.
+    """A number of values that are clipped to public bounds and rounded to a public step."""
 
-    Parameters
-    ----------
-    lower, upper
-        Exact.
-    step
-        Exact. None: the last digit of the column's type, or what `step_by_default` says.
-    """
-
+    # Exact.
     lower: Fraction
     upper: Fraction
+    # Exact. None: the last digit of the column's type, or what `step_by_default` says.
     step: Fraction | None
+    _rounded: ClassVar[str] = "rounding moves the sum by at most half a step a row, in addition to the error"
+    error_unit: ClassVar[str] = "the column's unit"
 
     @property
     def _clipped_to(self) -> tuple[tuple[Fraction, Fraction], ...]:
@@ -426,16 +378,10 @@ class Clipped(Total):
         return Fraction(0) if is_exact else step * (Fraction(1, 2) + Fraction(1, 2**20))
 
     def of_values(self, *columns: pl.DataType) -> str | None:
-        """Return in which steps values count, where that rounds them."""
         if not columns or not self.rounding(*columns):
             return None
         by = "by default" if self.step is None else "as asked"
         return f"Values count in steps of {show(self.known_step(*columns))}, {by}: {self._rounded}."
-
-    @property
-    def _rounded(self) -> str:
-        """What rounding does to the answer."""
-        return "rounding moves the sum by at most half a step a row, in addition to the error"
 
     def known_step(self, *columns: pl.DataType) -> Fraction:
         """Return the step, or 1 if only the still unknown column type defines it (its last digit is at most 1)."""
@@ -447,10 +393,6 @@ class Clipped(Total):
         return "step" if self.step is None else None
 
     @property
-    def error_unit(self) -> str:
-        return "the column's unit"
-
-    @property
     def is_one_sided(self) -> bool:
         return self.lower >= 0 or self.upper <= 0
 
@@ -459,12 +401,8 @@ class Clipped(Total):
 class Sum(Clipped, Multiple):
     """The sum of values, clipped to public bounds, in units of a public step.
 
-    Parameters
-    ----------
-    lower, upper, step, claim
-        See above.
-    of_floats
-        Whether the step was given as a float or a Fraction: then the answer is a float.
+    `lower`, `upper`, `step`, `claim`: see above.
+    `of_floats`: whether the step was given as a float or a Fraction: then the answer is a float.
     """
 
     of_floats: bool
@@ -480,7 +418,6 @@ class Sum(Clipped, Multiple):
         return type_in_steps(step, *columns, of_floats=self.of_floats)
 
     def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
-        """Return what the histogram is of: the rows with a value, each row weight its units."""
         return (CountRule(OneCode(), self.units(*columns)),)
 
     @property
@@ -534,6 +471,8 @@ class Sum(Clipped, Multiple):
 class RowsCut(Sum):
     """How many rows of people are left out, each person's clipped: a person changes it by `upper` at most."""
 
+    error_unit: ClassVar[str] = "rows"
+
     @classmethod
     def of(cls, most: int, claim: Claim) -> RowsCut:
         """Return the number of rows, up to `most` of each person."""
@@ -542,10 +481,6 @@ class RowsCut(Sum):
     def rounding(self, *columns: pl.DataType) -> Fraction:  # noqa: ARG002
         """Return 0: rows are whole."""
         return Fraction(0)
-
-    @property
-    def error_unit(self) -> str:
-        return "rows"
 
     def __str__(self) -> str:
         return f"number of rows over a bound, up to {show(self.upper)} of a person"
@@ -559,40 +494,25 @@ class SumOfPeople(Sum):
     max(│lo│, │hi│), whatever rows they have: by their total, for a person without a value adds 0. Under "replace_one"
     and in one group, the change is the difference of two numbers from {0} ∪ [lo, hi]. So all of it is as for a row of a
     `Sum` from lo to hi.
-
-    Parameters
-    ----------
-    lowest, highest
-        Exact: lo and hi. They are whole multiples of the step.
     """
 
+    # Exact: lo and hi. They are whole multiples of the step.
     lowest: Fraction
     highest: Fraction
+    counts_people: ClassVar[bool] = True
+    bounds_people: ClassVar[bool] = True  # one person's effect on a group is that of their total
+    needs_people: ClassVar[bool] = True
 
     @property
     def _clipped_to(self) -> tuple[tuple[Fraction, Fraction], ...]:
         return (self.lowest, self.highest), (self.lower, self.upper)
 
     def units(self, *columns: pl.DataType) -> Clamping:
-        """Return the values in whole units of the step, and the ends of totals; an error where a column has none."""
         units, (column,) = super().units(*columns), columns
         if self.step is None:
             check_held(self.lowest, self.highest, units.step, column, "per_person")
         check_size(replace(units, lower=self.lowest, upper=self.highest))
         return replace(units, ends_of_person=(self.lowest, self.highest))
-
-    @property
-    def counts_people(self) -> bool:
-        return True
-
-    @property
-    def bounds_people(self) -> bool:
-        """One person's effect on a group is that of their total."""
-        return True
-
-    @property
-    def needs_people(self) -> bool:
-        return True
 
     @property
     def is_one_sided(self) -> bool:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import ALL
-from dp_polars._accounting.terms import Contributions, Loss
+from dp_polars._accounting.terms import Contributions, Loss, NeighboringRelation, Terms, Unit
 from dp_polars._base import column_types
-from dp_polars._base.numbers import given, show
+from dp_polars._base.numbers import Ints, given, show
+from dp_polars._bins.binning import Binning, Codes, RowWeight
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.partition_selection import (
     GaussianThreshold,
@@ -24,17 +27,6 @@ from dp_polars._mechanisms.partition_selection import (
     delta_of_one_key,
     threshold_for,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Self
-
-    from numpy.typing import NDArray
-
-    from dp_polars._accounting.terms import NeighboringRelation, Terms, Unit
-    from dp_polars._base.numbers import Ints
-    from dp_polars._bins.binning import Binning, Codes, RowWeight
-
 
 # The types of the columns that a query reads, in their order.
 Columns: TypeAlias = "tuple[pl.DataType, ...]"
@@ -78,25 +70,19 @@ class Asked(ABC):
 class Query(Asked):
     """One question about columns: one answer for each group."""
 
+    is_ordered: ClassVar[bool] = False  # whether answers lie on a line, so that one between two others makes sense
+    # Whether two ends are drawn with every answer: each is a column of its own, of the answer's type.
+    has_interval: ClassVar[bool] = False
+
     @property
     def needs_people(self) -> bool:
         """Whether there is no answer where it is not known who is a person."""
         return False
 
     @property
-    def is_ordered(self) -> bool:
-        """Whether answers lie on a line, so that one between two others makes sense."""
-        return False
-
-    @property
     def has_lead(self) -> bool:
         """Whether an answer is a struct of the choice (`answer`) and its lead (`lead`)."""
         return self.claim.lead
-
-    @property
-    def has_interval(self) -> bool:
-        """Whether two ends are drawn with every answer: each is a column of its own, of the answer's type."""
-        return False
 
     @property
     @abstractmethod
@@ -111,12 +97,8 @@ class Query(Asked):
     def answers_of_rows(self, columns: Sequence[pl.Series], lengths: Ints) -> pl.Series:
         """Draw one answer per group.
 
-        Parameters
-        ----------
-        columns
-            What the query reads, of shape (n,): the rows of all groups, group after group.
-        lengths
-            Shape (g,): rows of each group; they add up to n.
+        `columns`: what the query reads, of shape (n,): the rows of all groups, group after group.
+        `lengths`: shape (g,): rows of each group; they add up to n.
         """
 
 
@@ -127,6 +109,10 @@ class HistogramQuery(Query):
     moves what is drawn (`range_of`), which draws it makes on the histograms (`drawn`), and how these become an answer
     (`presented`).
     """
+
+    has_ranges: ClassVar[bool] = False  # whether an answer is a number with a range
+    error_needs_rows: ClassVar[bool] = False  # whether errors depend on how many rows a group has
+    is_count: ClassVar[bool] = False  # whether the answer is one or several whole numbers with noise, which may be 0
 
     @property
     @abstractmethod
@@ -178,20 +164,11 @@ class HistogramQuery(Query):
 
         The answer of a group, and its ends, follow from what was drawn for it, and from what is public.
 
-        Parameters
-        ----------
-        drawn
-            What `drawn` gave, or some of its rows.
-        beta
-            With which probability a range may fail to hold the number without noise. None: no ranges are wanted.
+        `drawn`: what `drawn` gave, or some of its rows.
+        `beta`: with which probability a range may fail to hold the number without noise. None: no ranges are wanted.
         """
         (answers,) = drawn
         return (answers,)
-
-    @property
-    def has_ranges(self) -> bool:
-        """Whether an answer is a number with a range."""
-        return False
 
     def has_ends(self, *, ranges: bool) -> bool:
         """Return whether answers come with two ends, where ranges are wanted or not."""
@@ -218,22 +195,12 @@ class HistogramQuery(Query):
         The columns' types may be left out where they are not known yet. None: see `error_among`.
         """
 
-    @property
-    def error_needs_rows(self) -> bool:
-        """Whether errors depend on how many rows a group has."""
-        return False
-
     def error_among(self, rows: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
         """Return an error that is exceeded with probability at most `beta` in a group of at least `rows` rows.
 
         `rows` are those that count, after all bounds. None where an error does not depend on them.
         """
         return None
-
-    @property
-    def is_count(self) -> bool:
-        """Whether the answer is one or several whole numbers with noise, which may be 0."""
-        return False
 
     @property
     def left_to_column(self) -> str | None:
@@ -369,23 +336,12 @@ def _as_other(claim: Claim, unit: Unit) -> str:
 
 
 class Mistakes(NamedTuple):
-    """How wrong the list of each group is, compared with the best one; each field has the shape (g,).
+    """How wrong the list of each group is, compared with the best one; each field has the shape (g,)."""
 
-    Parameters
-    ----------
-    right
-        Whether the whole list is as good as the best one.
-    wrong
-        How far off it is, in `ListQuery.distance_unit`: on average over the list, say.
-    worst
-        How far off its worst answer is, in the same unit.
-    ranks
-        How many rows or people it is off, where `wrong` is about something else. None: there is no such number.
-    """
-
-    right: NDArray[np.bool_]
-    wrong: NDArray[np.float64]
-    worst: NDArray[np.float64]
+    right: NDArray[np.bool_]  # whether the whole list is as good as the best one
+    wrong: NDArray[np.float64]  # how far off it is, in `ListQuery.distance_unit`: on average over the list, say
+    worst: NDArray[np.float64]  # how far off its worst answer is, in the same unit
+    # How many rows or people it is off, where `wrong` is about something else. None: there is no such number.
     ranks: NDArray[np.float64] | None = None
 
 
@@ -441,24 +397,12 @@ COUNT = "count"
 
 @dataclass(frozen=True)
 class KeysThatAreThere(Asked):
-    """The keys in some columns that enough people have: combinations of values, none of them null.
+    """The keys in some columns that enough people have: combinations of values, none of them null."""
 
-    Parameters
-    ----------
-    columns
-        Names of the key columns.
-    claim
-        By "partition_selection" or "discrete_gaussian_threshold", of all keys together.
-    keys_per_person
-        For how many keys one person counts, at most.
-    counts
-        Whether the noisy numbers of people come along.
-    """
-
-    columns: tuple[str, ...]
-    claim: Claim
-    keys_per_person: int
-    counts: bool = False
+    columns: tuple[str, ...]  # names of the key columns
+    claim: Claim  # by "partition_selection" or "discrete_gaussian_threshold", of all keys together
+    keys_per_person: int  # for how many keys one person counts, at most
+    counts: bool = False  # whether the noisy numbers of people come along
 
     @classmethod
     def of(
@@ -501,7 +445,6 @@ class KeysThatAreThere(Asked):
 
     @cached_property
     def selection(self) -> KeySelection:
-        """What shows the keys."""
         return _SELECTIONS[self.claim.mechanism](self)
 
     def types(self, schema: pl.Schema) -> pl.Schema:

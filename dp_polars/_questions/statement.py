@@ -5,19 +5,14 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from dp_polars._accounting.claims import mechanisms_of
 from dp_polars._accounting.costs import PROOFS
 from dp_polars._base.numbers import as_fraction, plural, show
-from dp_polars._questions.statement_facts import FIELDS, NOT_RECORDED, TO_BE_STATED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from dp_polars._questions.statement_facts import Facts, Field
+from dp_polars._questions.statement_facts import FIELDS, NOT_RECORDED, TO_BE_STATED, Facts, Field
 
 
 @dataclass(frozen=True)
@@ -28,7 +23,6 @@ class TextTable:
     rows: tuple[tuple[str, ...], ...]
 
     def lines(self) -> list[str]:
-        """Return each row as a text."""
         return [
             "; ".join(f"{header}: {cell}" for header, cell in zip(self.headers, row, strict=True) if cell)
             for row in self.rows
@@ -87,7 +81,6 @@ def state_of(facts: Facts) -> str:
 
 
 def amount(loss: Facts) -> str:
-    """Return a loss exactly."""
     text = f"{loss['unit']} = {_exactly(loss)}"
     return f"{text}, delta = {_exactly(loss['delta'])}" if loss["delta"]["exact"] != "0" else text
 

@@ -9,24 +9,17 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict
+from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
 import polars as pl
 
 from dp_polars._accounting.costs import epsilon_at
-from dp_polars._accounting.terms import LARGEST, check_delta, exact
-from dp_polars._base.numbers import as_fraction, float_up, given, one_of, show
+from dp_polars._accounting.terms import LARGEST, Unit, check_delta, exact
+from dp_polars._base.numbers import Number, as_fraction, float_up, given, one_of, show
 from dp_polars._base.process import listed
 from dp_polars._bins.candidates import Grid
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dp_polars._accounting.terms import Unit
-    from dp_polars._base.numbers import Number
-    from dp_polars._questions.question import Asked
-
+from dp_polars._questions.question import Asked
 
 #: The δ at which a loss is also given as an ε, where no other one is asked for.
 AT_DELTA = Fraction(1, 10**6)
@@ -219,7 +212,6 @@ _VARIANTS = {
 
 
 def software() -> Facts:
-    """Return the date, and the versions of what runs."""
     versions = {"dp_polars": import_module("dp_polars").__version__, "polars": pl.__version__}
     return {
         "date": datetime.now(UTC).date().isoformat(),

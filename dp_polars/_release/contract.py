@@ -14,19 +14,14 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeAlias, TypeVar
 import numpy as np
 import polars as pl
 
-from dp_polars._bins.binning import OneCode
+from dp_polars._base.column_types import PrivacyUnit
+from dp_polars._base.numbers import Ints
+from dp_polars._bins.binning import Binning, OneCode, RowWeight
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._questions.measures import BETA
-from dp_polars._questions.question import CountRule
+from dp_polars._questions.question import Columns, CountRule, HistogramQuery, KeysThatAreThere
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dp_polars._base.column_types import PrivacyUnit
-    from dp_polars._base.numbers import Ints
-    from dp_polars._bins.binning import Binning, RowWeight
-    from dp_polars._mechanisms.histograms import Histogram
-    from dp_polars._questions.question import Columns, HistogramQuery, KeysThatAreThere
     from dp_polars._release.protection import Limits
 
 
@@ -67,27 +62,16 @@ class Output:
 
 @dataclass(frozen=True)
 class Presentation:
-    """How a release is shown.
+    """How a release is shown."""
 
-    Parameters
-    ----------
-    ranges
-        Whether numbers come with the ends of their 95 % ranges; "all": of ranges that all hold with 95 %.
-    people
-        The output that counts the people of a group. None: every group is shown.
-    min_people
-        The other outputs of groups with fewer people are null.
-    sure
-        Whether it is the lower end of the range that must be as large.
-    """
-
+    # Whether numbers come with the ends of their 95 % ranges; "all": of ranges that all hold with 95 %.
     ranges: Ranges = False
+    # The output that counts the people of a group. None: every group is shown.
     people: str | None = None
-    min_people: int = 1
-    sure: bool = False
+    min_people: int = 1  # the other outputs of groups with fewer people are null
+    sure: bool = False  # whether it is the lower end of the range that must be as large
 
     def of(self, outputs: Sequence[Output], groups: int) -> Shown:
-        """Return the presentation of the outputs, for this number of groups."""
         numbers = groups * sum(
             output.query.answer_width(*output.types) for output in outputs if output.query.has_ranges
         )
@@ -105,21 +89,11 @@ def beta_of_each(numbers: int) -> float:
 
 @dataclass(frozen=True)
 class Shown:
-    """How outputs are shown.
+    """How outputs are shown."""
 
-    Parameters
-    ----------
-    outputs
-        In their order.
-    presentation
-        What was asked for.
-    beta
-        How often each range fails, at most.
-    """
-
-    outputs: tuple[Output, ...]
-    presentation: Presentation
-    beta: float = BETA
+    outputs: tuple[Output, ...]  # in their order
+    presentation: Presentation  # what was asked for
+    beta: float = BETA  # how often each range fails, at most
 
     @property
     def names(self) -> list[list[str]]:
@@ -137,18 +111,16 @@ class Shown:
             return shown
         at = [output.name for output in self.outputs].index(self.presentation.people)
         enough = self._number(at, parts[at]) >= self.presentation.min_people
-        return [part if place == at else [_only(enough, one) for one in part] for place, part in enumerate(shown)]
+        return [
+            part if place == at else [one.zip_with(enough, pl.Series(one.name, [None], one.dtype)) for one in part]
+            for place, part in enumerate(shown)
+        ]
 
     def _number(self, at: int, drawn: Sequence[pl.Series]) -> pl.Series:
         """Return the number of people that counts: what was drawn, or the lower end of its range."""
         output = self.outputs[at]
         columns = output.query.presented(drawn, self.beta if self.presentation.sure else None, *output.types)
         return columns[1 if self.presentation.sure else 0]
-
-
-def _only(shown: pl.Series, column: pl.Series) -> pl.Series:
-    """Return a column that is null where it is not shown."""
-    return column.zip_with(shown, pl.Series(column.name, [None], column.dtype))
 
 
 Released = TypeVar("Released")
@@ -162,30 +134,18 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True)
 class HistogramSpec:
-    """One histogram to make: what is read, how a row is counted, and what counts of a person at most.
+    """One histogram to make: what is read, how a row is counted, and what counts of a person at most."""
 
-    Parameters
-    ----------
-    columns
-        Row-by-row expressions of the private rows, one output each. For engines that run no expressions they are plain
-        columns, called `names`.
-    types
-        Their types; of plain columns, as `Engine.schema` gave them.
-    evidence
-        How a row is counted. `binning.encoder()` takes one Series per column, of these `types`, and returns one code
-        per row, also for null; `binning.size` is the code of a row that is ignored. `row_weight.weigher()` takes the
-        same and returns one integer per row. None: one each. Where no column is read, every row has the code 0.
-    limits
-        The most that counts of one person's rows.
-    people
-        Whether distinct people are counted per code, rather than rows.
-    """
-
+    # Row-by-row expressions of the private rows, one output each. For engines that run no expressions they are plain
+    # columns, called `names`.
     columns: tuple[pl.Expr, ...]
-    types: Columns
+    types: Columns  # their types; of plain columns, as `Engine.schema` gave them
+    # How a row is counted. `binning.encoder()` takes one Series per column, of these `types`, and returns one code per
+    # row, also for null; `binning.size` is the code of a row that is ignored. `row_weight.weigher()` takes the same and
+    # returns one integer per row. None: one each. Where no column is read, every row has the code 0.
     evidence: CountRule
-    limits: Limits
-    people: bool
+    limits: Limits  # the most that counts of one person's rows
+    people: bool  # whether distinct people are counted per code, rather than rows
 
     @property
     def names(self) -> list[str]:
@@ -289,21 +249,14 @@ class PerPerson:
     left out. Let `limits.rows_per_group` leave s rows in k groups. Then `limits.groups` random ones of more groups keep
     s·groups/k on average, to the nearest whole number (ties up), and `limits.rows` at most that many. Where people
     count, a row is one code in one group.
-
-    Parameters
-    ----------
-    privacy_unit
-        The columns that tell people apart, sorted: each combination of values is one person.
-    keys
-        Public groups, as of `Work`. None: one group.
-    cut
-        If any, only those people have a row here of whom the limits of at least one of these specs leave out
-        something that is evidence for it, or whose weights in a group and code are clipped together
-        (`RowWeight.of_person`). That follows from numbers of rows, codes and groups, and from sums: no order is drawn.
     """
 
-    privacy_unit: PrivacyUnit
+    privacy_unit: PrivacyUnit  # the columns that tell people apart, sorted: each combination of values is one person
+    # Public groups, as of `Work`. None: one group.
     keys: pl.DataFrame | None = None
+    # If any, only those people have a row here of whom the limits of at least one of these specs leave out something
+    # that is evidence for it, or whose weights in a group and code are clipped together (`RowWeight.of_person`). That
+    # follows from numbers of rows, codes and groups, and from sums: no order is drawn.
     cut: tuple[HistogramSpec, ...] = ()
 
 
@@ -312,14 +265,9 @@ class Product:
     """All combinations of public values as keys, never made: group i is the i-th, the last column running fastest.
 
     Only the groups that have rows come back for each spec: as the codes of one group (`Work.histogram`).
-
-    Parameters
-    ----------
-    values
-        The values of each key column, in the types of `Work.keys`.
     """
 
-    values: tuple[pl.Series, ...]
+    values: tuple[pl.Series, ...]  # the values of each key column, in the types of `Work.keys`
 
     @property
     def columns(self) -> list[str]:
@@ -345,34 +293,21 @@ class Product:
 
 @dataclass(frozen=True)
 class Work:
-    """A query on columns of known types: everything proved and typed, nothing read.
+    """A query on columns of known types: everything proved and typed, nothing read."""
 
-    Parameters
-    ----------
-    privacy_unit
-        The columns that tell people apart, sorted: each combination of values is one person. None: every row is a
-        person of its own, and nothing is bounded.
-    keys
-        The public groups: row i is group i. The columns have the names and types of private ones (of a Categorical: its
-        text). They hold no null and repeat no row. None: one group. With a `Product` specs have one code, and no
-        weights.
-    specs
-        The histograms, each once: outputs that need the same one share it.
-    outputs
-        What is drawn from them.
-    rows
-        The steps, for engines that run expressions: they take rows of the columns of `Engine.schema`, and then the rows
-        of those of `Engine.joined_schemas`, one argument each.
-    per_person
-        Whether, and how, the rows are first replaced by one for each person, with the columns that `PerPerson` names;
-        `privacy_unit` and `keys` are then None. Only for engines that say so (`Engine.counts_per_person`).
-    """
-
+    # The columns that tell people apart, sorted: each combination of values is one person. None: every row is a person
+    # of its own, and nothing is bounded.
     privacy_unit: PrivacyUnit | None
+    # The public groups: row i is group i. The columns have the names and types of private ones (of a Categorical: its
+    # text). They hold no null and repeat no row. None: one group. With a `Product` specs have one code, and no weights.
     keys: pl.DataFrame | Product | None
-    specs: tuple[HistogramSpec, ...]
-    outputs: tuple[Output, ...]
+    specs: tuple[HistogramSpec, ...]  # the histograms, each once: outputs that need the same one share it
+    outputs: tuple[Output, ...]  # what is drawn from them
+    # The steps, for engines that run expressions: they take rows of the columns of `Engine.schema`, and then the rows
+    # of those of `Engine.joined_schemas`, one argument each.
     rows: Callable[..., pl.LazyFrame]
+    # Whether, and how, the rows are first replaced by one for each person, with the columns that `PerPerson` names;
+    # `privacy_unit` and `keys` are then None. Only for engines that say so (`Engine.counts_per_person`).
     per_person: PerPerson | None = None
 
     @property
@@ -408,27 +343,16 @@ class Work:
 
 @dataclass(frozen=True)
 class KeyWork:
-    """Keys to find among the private rows, where nobody listed them: everything proved and typed, nothing read.
+    """Keys to find among the private rows, where nobody listed them: everything proved and typed, nothing read."""
 
-    Parameters
-    ----------
-    privacy_unit
-        The columns that tell people apart, as of `Work`. None: every row is a person of its own, with one key.
-    types
-        The key columns, and the types in which keys are released: those of `Engine.schema`, text for a Categorical.
-    most
-        For how many keys a person counts, at most. 1 where every row is a person.
-    question
-        What draws, once, from the numbers of people.
-    rows
-        The steps, as of `Work`.
-    """
-
+    # The columns that tell people apart, as of `Work`. None: every row is a person of its own, with one key.
     privacy_unit: PrivacyUnit | None
+    # The key columns, and the types in which keys are released: those of `Engine.schema`, text for a Categorical.
     types: pl.Schema
+    # For how many keys a person counts, at most. 1 where every row is a person.
     most: int
-    question: KeysThatAreThere
-    rows: Callable[..., pl.LazyFrame]
+    question: KeysThatAreThere  # what draws, once, from the numbers of people
+    rows: Callable[..., pl.LazyFrame]  # the steps, as of `Work`
 
     @property
     def released_types(self) -> list[pl.DataType]:
@@ -437,12 +361,8 @@ class KeyWork:
     def assemble(self, keys: pl.DataFrame, people: Ints) -> pl.DataFrame:
         """Draw for each key once, and return those that are shown, sorted, in memory of their own.
 
-        Parameters
-        ----------
-        keys
-            Columns as in `types`: each key that somebody has, once, without null; in any order.
-        people
-            Shape (n,): how many people have each of them.
+        `keys`: columns as in `types`: each key that somebody has, once, without null; in any order.
+        `people`: shape (n,): how many people have each of them.
         """
         return self.question.released(keys, people)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast, get_args
@@ -11,24 +11,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast, get_a
 import polars as pl
 from polars import selectors as cs
 
-from dp_polars._base.column_types import as_arguments, shown, unshared
+from dp_polars._base.column_types import PrivacyUnit, as_arguments, shown, unshared
 from dp_polars._base.numbers import given, kind_of_frame, one_of, plural
 from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._steps.gate import adds_floats, fitting, one_output_each, refuse_patterns, row_by_row
 from dp_polars._steps.nodes import is_opaque, parts_of
 from dp_polars._steps.person_gate import looks_at_people, of_groups, over_people
 from dp_polars._steps.person_rules import TakenApart
-from dp_polars._steps.scans import by_name, is_a_person
+from dp_polars._steps.scans import Identity, by_name, is_a_person
 from dp_polars._steps.trials import refuse_company
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-
     from polars._typing import SelectorType
 
-    from dp_polars._base.column_types import PrivacyUnit
     from dp_polars._release.protection import Protection
-    from dp_polars._steps.scans import Identity
 
 
 # A step on rows of the columns that it was proved on; a join of private rows takes those of its sources, too.
@@ -179,7 +175,6 @@ class Joining(Step):
 
     @property
     def further_steps(self) -> tuple[Step, ...]:
-        """The steps on the further rows alone."""
         return ()
 
     @property
@@ -367,7 +362,6 @@ class Join(Step):
         return self.public, self.left_on, self.right_on, self.how
 
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
-        """Return what runs this step; an error where the public frame does not fit the columns."""
         refuse_missing(self.left_on, schema, "private frame")
         others = {*self.public.columns} - {
             left for left, right in zip(self.left_on, self.right_on, strict=True) if left == right
@@ -606,7 +600,6 @@ def free_names(number: int, taken: Collection[str]) -> list[str]:
 
 
 def refuse_missing(names: Iterable[str], columns: Iterable[str], frame: str) -> None:
-    """Refuse join columns that a frame does not have."""
     columns = list(columns)
     for name in names:
         if name not in columns:

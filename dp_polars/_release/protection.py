@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dp_polars._accounting.terms import Contributions, check_relation, in_words
+from dp_polars._accounting.terms import Bounds, Contributions, NeighboringRelation, check_relation, in_words
 from dp_polars._base.column_types import PrivacyUnit, privacy_unit_of, shown, text_of
 from dp_polars._base.numbers import (
     Ints,
+    WordSource,
     begin_runs,
     kind_of_frame,
     lengths_from,
@@ -23,14 +24,7 @@ from dp_polars._base.numbers import (
     sorted_words,
     system_words,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dp_polars._accounting.terms import Bounds, NeighboringRelation
-    from dp_polars._base.numbers import WordSource
-    from dp_polars._questions.question import HistogramQuery
-
+from dp_polars._questions.question import HistogramQuery
 
 Marks = NDArray[np.bool_]
 
@@ -40,20 +34,12 @@ _PAIRS_PER_ROW = 4
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that counts of one person's rows in one output; None: all of them.
+    """The most that counts of one person's rows in one output; None: all of them."""
 
-    Parameters
-    ----------
-    rows
-        Rows in all. Not for counts of people.
-    groups
-        Groups in all.
-    rows_per_group
-        Rows in each group. Not for counts of people.
-    """
-
+    # Rows in all. Not for counts of people.
     rows: int | None = None
-    groups: int | None = None
+    groups: int | None = None  # groups in all
+    # Rows in each group. Not for counts of people.
     rows_per_group: int | None = None
 
     @property
@@ -88,37 +74,23 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class BoundedRows:
-    """What one spec keeps of people's rows.
-
-    Parameters
-    ----------
-    limits
-        The bounds.
-    evidence
-        Shape (n,): the rows that say something. None: all of them.
-    codes
-        Shape (n,), where people count: rows of a person with the same group and code are one. None: rows count.
-    """
+    """What one spec keeps of people's rows."""
 
     limits: Limits
+    # Shape (n,): the rows that say something. None: all of them.
     evidence: Marks | None = None
+    # Shape (n,), where people count: rows of a person with the same group and code are one. None: rows count.
     codes: NDArray[np.integer] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Stays:
-    """What stays for a spec.
+    """What stays for a spec."""
 
-    Parameters
-    ----------
-    rows
-        Ascending places of the rows that stay; where people count, of one row for each group and code of a person.
-    whose
-        Shape (n,), where people count: a number below n for the person, the group and the code of each row that is
-        evidence; -1 for other rows.
-    """
-
+    # Ascending places of the rows that stay; where people count, of one row for each group and code of a person.
     rows: Ints
+    # Shape (n,), where people count: a number below n for the person, the group and the code of each row that is
+    # evidence; -1 for other rows.
     whose: Ints | None = None
 
 
@@ -317,17 +289,10 @@ _BOUNDS = ("max_rows", "max_groups", "max_rows_per_group")
 
 @dataclass(frozen=True)
 class Protection:
-    """Who a person is, and how much of a person's data may count.
+    """Who a person is, and how much of a person's data may count."""
 
-    Parameters
-    ----------
-    unit
-        The columns whose values together tell people apart; None: every row is another person.
-    max_rows, max_groups, max_rows_per_group
-        How much of one person counts in one output: rows in all, groups, and rows in each group. None: not bounded.
-    """
-
-    unit: PrivacyUnit | None
+    unit: PrivacyUnit | None  # the columns whose values together tell people apart; None: every row is another person
+    # How much of one person counts in one output: rows in all, groups, and rows in each group. None: not bounded.
     max_rows: int | None
     max_groups: int | None
     max_rows_per_group: int | None
@@ -524,6 +489,8 @@ def _bounds_in(released: object) -> dict[str, int]:
 class OneRowEach(Protection):
     """The protection of people of whom each has at most one row: a count of rows counts people, and drops none."""
 
+    keys_per_person: ClassVar[int] = 1
+
     def of_output(self, bounds: Bounds) -> Protection:
         super().of_output(bounds)
         return self
@@ -539,10 +506,6 @@ class OneRowEach(Protection):
 
     def limits(self, query: HistogramQuery, groups: int) -> Limits:  # noqa: ARG002
         return Limits()
-
-    @property
-    def keys_per_person(self) -> int:
-        return 1
 
     def __str__(self) -> str:
         return f"{super().__str__()}, one row each"

@@ -43,10 +43,7 @@ def question_of(
 
     `preparation` is the text of what made the rows: another preparation is another data set.
 
-    Raises
-    ------
-    TypeError
-        If the question holds something that has no text.
+    Raises TypeError if the question holds something that has no text.
     """
     proved = request.checked_on(engine, ())
     schema, pipeline, live = proved.schemas[0], request.pipeline, partial(_read, request, proved)
@@ -183,23 +180,15 @@ class KeptAnswerWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Part(Generic[Released]):
-    """A request of a release, and where it is answered.
+    """A request of a release, and where it is answered."""
 
-    Parameters
-    ----------
-    request, engine, presentation
-        What is asked, of which rows, and how it is shown.
-    before_charge
-        It looks at the source once more, and at the work (None where the rows can't be opened): it raises what is free.
-    name
-        In a publication, the name of the query.
-    """
-
+    # What is asked, of which rows, and how it is shown.
     request: AnyRequest[Asked]
     engine: Engine[Released]
     presentation: Presentation = AS_DRAWN
+    # It looks at the source once more, and at the work (None where the rows can't be opened): it raises what is free.
     before_charge: Callable[[Work | KeyWork | None], None] = lambda _: None
-    name: str | None = None
+    name: str | None = None  # in a publication, the name of the query
 
     @property
     def entries(self) -> list[tuple[str, Claim]]:

@@ -5,26 +5,28 @@ from __future__ import annotations
 import html
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
 import numpy as np
 import polars as pl
 from polars import selectors as cs
 
-from dp_polars._accounting.claims import SAY_A_LOSS, loss_of, notes_of_cost
-from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Within, in_words
+from dp_polars._accounting.claims import SAY_A_LOSS, Claim, loss_of, notes_of_cost
+from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Loss, Unit, Within, in_words
 from dp_polars._base.column_types import float_of
 from dp_polars._base.numbers import as_fraction, flag, float_up, given, plural, positive_int, show
 from dp_polars._questions.measures import BETA, Count, Multiple, at_most, error_95, with_loss_for
-from dp_polars._questions.question import Asked, HistogramQuery
+from dp_polars._questions.question import Asked, Columns, HistogramQuery
 from dp_polars._release.contract import (
     Engine,
     HistogramSpec,
+    KeyWork,
     Output,
     Presentation,
     Product,
@@ -32,22 +34,13 @@ from dp_polars._release.contract import (
     Work,
     names_of_ends,
 )
-from dp_polars._release.pipeline import CheckedPipeline
-from dp_polars._release.protection import OneRowEach
+from dp_polars._release.pipeline import CheckedPipeline, Pipeline
+from dp_polars._release.protection import OneRowEach, Protection
 from dp_polars._release.sources import in_types_of
 from dp_polars._steps.gate import row_by_row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from typing import Self
-
-    from dp_polars._accounting.claims import Claim
     from dp_polars._accounting.promises import UnitTaken
-    from dp_polars._accounting.terms import Loss, Unit
-    from dp_polars._questions.question import Columns
-    from dp_polars._release.contract import KeyWork
-    from dp_polars._release.pipeline import Pipeline
-    from dp_polars._release.protection import Protection
 
 
 AskedT = TypeVar("AskedT", bound=Asked, covariant=True)
@@ -107,7 +100,6 @@ class Ask(Generic[AskedT]):
 
     @property
     def selects(self) -> str:
-        """What is asked, in words."""
         return f"{self.query}, where a condition is true" if self.filtered else str(self.query)
 
     def with_claim(self, claim: Claim) -> Ask[AskedT]:
@@ -117,7 +109,6 @@ class Ask(Generic[AskedT]):
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Let errors name the output."""
         try:
             yield
         except ValueError as error:
@@ -170,7 +161,6 @@ class AnyRequest(ABC, Generic[AskedT]):
         return any(claim.is_open for claim in self.claims)
 
     def refuse_open(self, call: str) -> None:
-        """Refuse outputs without a loss where there must be one."""
         if names := [ask.name for ask in self.asks if ask.query.claim.is_open]:
             msg = f"{call}: every output must have a loss, got none for {', '.join(map(repr, names))}.\n\n{SAY_A_LOSS}"
             raise ValueError(msg)
@@ -211,7 +201,6 @@ class AnyRequest(ABC, Generic[AskedT]):
         return replace(shown, people=self._people_output(), min_people=least, sure=sure)
 
     def _people_output(self) -> str:
-        """Return which output counts the people of each group."""
         msg = (
             f"min_people must be left out of a query for {self.asks[0].name}: it counts no people of groups.\n\n"
             "Hint: private.group_by(keys).agg(people=dpp.n_people(…), …).release(min_people=…)."
@@ -261,7 +250,6 @@ class AnyRequest(ABC, Generic[AskedT]):
         return " · ".join([str(self.protection), *of_outputs])
 
     def handed_over(self, *, unchecked: object) -> Self:
-        """Return the same request for rows that are taken unchecked, if they are."""
         is_unchecked = flag("unchecked", unchecked) and not self.pipeline.unchecked
         return replace(self, pipeline=replace(self.pipeline, unchecked=True)) if is_unchecked else self
 
@@ -579,7 +567,6 @@ def _asked_in(ask: Ask[HistogramQuery], unit: Unit) -> Ask[HistogramQuery]:
 
 
 def _under(protection: Protection, ask: Ask[HistogramQuery], groups: int) -> HistogramQuery:
-    """Return the question of an output under the bounds of a protection; errors name the output."""
     with ask.named():
         bounds = protection.of_output(ask.bounds).contributions(ask.query, groups)
         return ask.query.under(bounds, protection.neighboring_relation, groups)
@@ -594,7 +581,6 @@ def _within(ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery:
 
 
 def _rounded(error: float | None) -> str:
-    """Return an error in three significant digits, rounded up."""
     return "?" if error is None else show(as_fraction("error", error), 3, up=True)
 
 
@@ -613,17 +599,10 @@ def with_ends(released: pl.DataFrame, asks: Iterable[Ask[Asked]]) -> pl.DataFram
     How far noise goes is public, so nothing is drawn. Means and value counts get none: how far a mean may be off
     depends on its noisy count, which is not shown, and value counts are lists.
 
-    Parameters
-    ----------
-    released
-        What a query released, with or without ranges, or a part of its rows.
-    asks
-        Its outputs: `PrivateQuery.asks`.
+    `released`: what a query released, with or without ranges, or a part of its rows.
+    `asks`: its outputs: `PrivateQuery.asks`.
 
-    Returns
-    -------
-    DataFrame
-        The same, and `NAME_low` and `NAME_high`, Float64, at the end; null where the answer is.
+    Returned are the same, and `NAME_low` and `NAME_high`, Float64, at the end; null where the answer is.
     """
     ends = []
     for ask in asks:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
@@ -11,15 +12,11 @@ import polars as pl
 from polars.exceptions import ComputeError, PolarsError
 
 from dp_polars._steps import nodes, rewriting, rules, trials
-from dp_polars._steps.nodes import SETS, Tree, names, written
+from dp_polars._steps.nodes import SETS, ExprNode, Tree, names, written
+from dp_polars._steps.rules import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from polars._typing import PolarsDataType
-
-    from dp_polars._steps.nodes import ExprNode
-    from dp_polars._steps.rules import Rule
 
 
 # Functions of a list's own elements by the types that they take, and whether they give one value for each element, for
@@ -312,7 +309,6 @@ class Gate:
         self.prove(step)
 
     def refuse_by(self, table: tuple[Rule, ...], step: ExprNode) -> None:
-        """Refuse a step by the first rule of a table that does."""
         for rule in table:
             if rule.refuses(step):
                 raise self.refusal(step, rule)

@@ -5,20 +5,19 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import polars as pl
+from polars.datatypes import DataTypeClass
 from polars.exceptions import ComputeError
 
 from dp_polars._base.process import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from polars._typing import PolarsDataType
-    from polars.datatypes import DataTypeClass
 
 
 Tree: TypeAlias = Any  # an expression as JSON

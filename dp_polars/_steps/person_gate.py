@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import polars as pl
 from polars.exceptions import ComputeError
 
-from dp_polars._base.column_types import as_arguments
+from dp_polars._base.column_types import PrivacyUnit, as_arguments
 from dp_polars._base.column_types import shown as shown_unit
 from dp_polars._steps import nodes, person_rules, trials, whole_numbers
 from dp_polars._steps.gate import fitting, in_full, row_by_row
@@ -38,8 +38,6 @@ from dp_polars._steps.whole_numbers import nested_of_one_kind, of_one_kind
 
 if TYPE_CHECKING:
     from polars._typing import PolarsDataType
-
-    from dp_polars._base.column_types import PrivacyUnit
 
 
 # Returns a serialized function of another column.
@@ -83,22 +81,13 @@ def looks_at_people(exprs: Iterable[pl.Expr]) -> bool:
 def over_people(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: PrivacyUnit | None, call: str) -> TakenApart:
     """Take expressions apart that have one value for each row, with `over(unit, …)` in them.
 
-    Parameters
-    ----------
-    exprs
-        The expressions, of one or several outputs.
-    schema
-        The columns of the private frame.
-    unit
-        The columns that tell people apart. None: no window is taken.
-    call
-        The method that the user called.
+    `exprs`: the expressions, of one or several outputs.
+    `schema`: the columns of the private frame.
+    `unit`: the columns that tell people apart. None: no window is taken.
+    `call`: the method that the user called.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If a window leaves the unit out, if what it computes does not follow from the person's rows in any order, or if
-        the rest of an expression is not row by row.
+    Raises TypeError or ValueError if a window leaves the unit out, if what it computes does not follow from the
+    person's rows in any order, or if the rest of an expression is not row by row.
     """
 
     def make(apart: _Apart) -> None:
@@ -254,7 +243,6 @@ class _Apart(PersonColumns):
             yield nodes.changed(tree, "Selector", partial(_column_at, place)), name
 
     def finish(self, outputs: Sequence[tuple[Tree, str]], schema: dict[str, PolarsDataType]) -> None:
-        """Prove what is left of the outputs, row by row."""
         for tree, name in outputs:
             expr = self.row_by_row(tree, schema)
             self.taken.outputs.append(expr if not name or tree == {"Column": name} else expr.alias(name))
@@ -765,6 +753,5 @@ def _column_at(place: int, selector: Tree) -> Tree:
 
 
 def _by_name(frame: pl.LazyFrame, selector: Tree) -> Tree:
-    """Return the selector of the columns of a frame that another one selects, by name."""
     names = frame.select(nodes.without_nan({"Selector": selector})).collect_schema().names()
     return {"Selector": {"ByName": {"names": names, "strict": True}}}

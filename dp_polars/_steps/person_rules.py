@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import polars as pl
 
+from dp_polars._base.column_types import PrivacyUnit
 from dp_polars._steps import nodes, whole_numbers
 from dp_polars._steps.gate import adds_floats, fitting, in_full, row_by_row, shown
-from dp_polars._steps.nodes import ExprNode, bases, is_opaque, names
+from dp_polars._steps.nodes import ExprNode, Tree, bases, is_opaque, names
 from dp_polars._steps.rules import PEOPLE, Rule
 from dp_polars._steps.whole_numbers import of_one_kind
 
 if TYPE_CHECKING:
     from polars._typing import PolarsDataType, QuantileMethod
-
-    from dp_polars._base.column_types import PrivacyUnit
-    from dp_polars._steps.nodes import Tree
 
 
 # One value for each person, whatever the order of the rows.
@@ -88,10 +86,6 @@ def is_no_number(step: ExprNode) -> bool:
     return dtype is None or not (whole_numbers.has_whole_numbers(dtype) or dtype == pl.Duration)
 
 
-def is_no_boolean(step: ExprNode) -> bool:
-    return _value(step) not in {pl.Boolean, pl.Null}
-
-
 def has_no_mean(step: ExprNode) -> bool:
     dtype = _value(step)
     return dtype is None or not (whole_numbers.has_whole_numbers(dtype) or dtype.is_temporal())
@@ -114,26 +108,8 @@ def has_no_middle(step: ExprNode) -> bool:
     )
 
 
-def has_no_one_order(step: ExprNode) -> bool:
-    """Return whether values have an order that may differ in the next scan, or none."""
-    return bool(bases(*step.inputs[:1]) & {pl.Categorical, pl.List, pl.Array, pl.Struct, pl.Object})
-
-
 def is_nested(step: ExprNode) -> bool:
     return bool(bases(*step.inputs[:1]) & {pl.List, pl.Array, pl.Struct, pl.Object})
-
-
-def is_of_opaque(step: ExprNode) -> bool:
-    return any(map(is_opaque, (dtype for value in step.inputs[:1] for dtype in value.dtypes())))
-
-
-def fills_otherwise(step: ExprNode) -> bool:
-    """Return whether nulls are filled by anything but the value before or after them."""
-    return not (isinstance(step.parameters, dict) and {*step.parameters} <= {"Forward", "Backward"})
-
-
-def is_no_text(step: ExprNode) -> bool:
-    return _value(step) != pl.String
 
 
 def rolls_otherwise(step: ExprNode) -> bool:
@@ -141,14 +117,6 @@ def rolls_otherwise(step: ExprNode) -> bool:
     options, dtype = step.parameters["options"], _value(step)
     is_added = step.parameters["function"] in {"Mean", "Sum"} and options["weights"] is None and not options["center"]
     return not (is_added and dtype is not None and (is_an_integer(dtype) or dtype.is_float() or dtype == pl.Boolean))
-
-
-def propagates_nan(step: ExprNode) -> bool:
-    return bool(step.parameters.get("propagate_nans"))
-
-
-def is_random(step: ExprNode) -> bool:
-    return bool(step.parameters["options"]["method"] == "Random")
 
 
 def fills_another_type(step: ExprNode) -> bool:
@@ -159,17 +127,13 @@ def fills_another_type(step: ExprNode) -> bool:
     return not ((dtype.is_integer() and fill.is_integer()) or (dtype.is_float() and fill.is_numeric()) or dtype == fill)
 
 
-def given_a_column(step: ExprNode) -> bool:
-    return any(value.kind != "literal" for value in step.inputs[1:])
-
-
 # Steps on one person's rows that are not taken, or not in every way.
 REFUSED: tuple[Rule, ...] = (
     Rule(
         (TAKEN | SOME) - COUNTS,
         f"looks into a type that only its owner knows, {PEOPLE}",
         "take the storage of an Extension in the step before: pl.col('place').ext.storage().",
-        is_of_opaque,
+        lambda step: any(map(is_opaque, (dtype for value in step.inputs[:1] for dtype in value.dtypes()))),
         "of Extensions and Objects",
     ),
     Rule(
@@ -183,21 +147,21 @@ REFUSED: tuple[Rule, ...] = (
         names("all any"),
         "raises on texts, once there is one, and the error would tell that a row has it",
         "compare: (pl.col('x') != '').any().",
-        is_no_boolean,
+        lambda step: _value(step) not in {pl.Boolean, pl.Null},
         "of anything but booleans",
     ),
     Rule(
         names("fill_null_with_strategy"),
         "fills by the values before or after here",
         "fill with what the person has: pl.col('x').fill_null(pl.col('x').mean().over(unit)).",
-        fills_otherwise,
+        lambda step: not (isinstance(step.parameters, dict) and {*step.parameters} <= {"Forward", "Backward"}),
         "by anything but forward and backward",
     ),
     Rule(
         names("str.concat_vertical"),
         "takes texts",
         "cast to pl.String in the step before.",
-        is_no_text,
+        lambda step: _value(step) != pl.String,
         "of anything but texts",
     ),
     Rule(
@@ -226,14 +190,14 @@ REFUSED: tuple[Rule, ...] = (
         names("max min"),
         "gives NaN to some people",
         "use min or max, which leave NaN out.",
-        propagates_nan,
+        lambda step: bool(step.parameters.get("propagate_nans")),
         "that gives NaN where there is one (`nan_max`, `nan_min`)",
     ),
     Rule(
         names("max min rank cum_max cum_min arg_max arg_min max_by min_by"),
         "needs values with one order, and Categoricals and nested types have none that holds in the next scan",
         _TEXT,
-        has_no_one_order,
+        lambda step: bool(bases(*step.inputs[:1]) & {pl.Categorical, pl.List, pl.Array, pl.Struct, pl.Object}),
         "of Categoricals, lists, arrays or structs",
     ),
     Rule(
@@ -243,12 +207,18 @@ REFUSED: tuple[Rule, ...] = (
         is_nested,
         "of lists, arrays or structs",
     ),
-    Rule(names("rank"), "draws at random, for all rows together", 'use method="min".', is_random, "by random"),
+    Rule(
+        names("rank"),
+        "draws at random, for all rows together",
+        'use method="min".',
+        lambda step: bool(step.parameters["options"]["method"] == "Random"),
+        "by random",
+    ),
     Rule(
         TAKEN,
         "takes a parameter from the rows",
         "pass it as a constant.",
-        given_a_column,
+        lambda step: any(value.kind != "literal" for value in step.inputs[1:]),
         "with a parameter that is a column",
     ),
     Rule(
@@ -535,7 +505,6 @@ class PersonColumns:
     # --- One value for each group
 
     def hold(self, expr: pl.Expr, group: Group, *, inside: bool) -> Value:
-        """Return one value for each group."""
         return Value({"Column": self.held(expr, group=group, inside=inside)})
 
     def held(self, expr: pl.Expr, *, group: Group, inside: bool) -> str:
@@ -650,7 +619,6 @@ class PersonColumns:
 
 
 def step_named(name: str) -> ExprNode:
-    """Return a step that is told by its name alone."""
     return ExprNode("unknown", name, (), list)
 
 

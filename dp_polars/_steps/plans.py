@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import polars as pl
@@ -14,9 +15,10 @@ import polars as pl
 from dp_polars._steps import nodes
 from dp_polars._steps import preparations as kinds
 from dp_polars._steps.nodes import names
-from dp_polars._steps.preparations import ColumnOrigin, PlanNode, Read, Seen, followed, refuse_mixing
+from dp_polars._steps.preparations import ColumnOrigin, Mixing, PlanNode, Read, Seen, followed, refuse_mixing
 from dp_polars._steps.scans import (
     REMOTE,
+    Identity,
     Reading,
     Whose,
     columns_of_scans,
@@ -35,13 +37,6 @@ from dp_polars._steps.scans import (
     serialized_scans,
     visited,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from dp_polars._steps.preparations import Mixing
-    from dp_polars._steps.scans import Identity
-
 
 _REDUCTIONS = names(
     "agg_groups all any approx_n_unique approx_quantile arg_max arg_min arg_unique bin_quantiles bitwise_and "
@@ -99,7 +94,6 @@ class PlanSteps:
 
     @classmethod
     def of(cls, frame: pl.LazyFrame) -> tuple[PlanSteps, PlanNode]:
-        """Return a plan with its last step; sources are numbers."""
         plan = cls(visited(frame), hidden=False, shown=set(), sources=[])
         return plan, plan.step(plan.view.get_node())
 
@@ -296,7 +290,6 @@ def _of_scan(node: Any) -> Iterator[Seen]:  # noqa: ANN401
 
 
 def of_rows(n_rows: object, row_index: object) -> Iterator[Seen]:
-    """Yield what a scan does by the places of rows."""
     if n_rows is not None:
         yield Seen(kinds.PLACE, "a scan with n_rows")
     if row_index is not None:
@@ -411,24 +404,14 @@ def preparation_of(
 ) -> Preparation:
     """Return what a plan reads; refuse one that visibly mixes people.
 
-    Parameters
-    ----------
-    frame
-        The plan. It is not run on its rows; what it holds in memory is neither copied nor read.
-    keys
-        The columns that say whose a row is: the privacy unit, or for owned rows those of their join. Empty: not known
-        yet, so that the plan must be looked at again. None: every row is a person.
-    call
-        What the user called, to begin messages with.
-    is_owned
-        Whether the rows belong to all who name them.
-    unchecked
-        Whether not to look for what mixes people.
+    `frame`: the plan. It is not run on its rows; what it holds in memory is neither copied nor read.
+    `keys`: the columns that say whose a row is: the privacy unit, or for owned rows those of their join. Empty: not
+        known yet, so that the plan must be looked at again. None: every row is a person.
+    `call`: what the user called, to begin messages with.
+    `is_owned`: whether the rows belong to all who name them.
+    `unchecked`: whether not to look for what mixes people.
 
-    Raises
-    ------
-    ValueError
-        If the plan visibly mixes people, a file is not there, or its columns can't be found out.
+    Raises ValueError if the plan visibly mixes people, a file is not there, or its columns can't be found out.
     """
     plan, step = PlanSteps.of(frame)
     readings, seen = _readings(frame, plan)

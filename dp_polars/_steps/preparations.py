@@ -8,16 +8,11 @@ here.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
-from dp_polars._base.column_types import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from dp_polars._base.column_types import PrivacyUnit
-
+from dp_polars._base.column_types import PrivacyUnit, shown
 
 _UNCHECKED = "If you know that each person's rows follow from that person's: unchecked=True."
 _AFTER = "do it after `protect`"
@@ -125,41 +120,22 @@ class ColumnOrigin(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PlanNode:
-    """A node of a plan, in words that all engines share.
+    """A node of a plan, in words that all engines share."""
 
-    Parameters
-    ----------
-    columns
-        The names of the columns of what comes out.
-    inputs
-        The steps that it reads from.
-    origins
-        Where columns of the output come from. Left out is what does not follow from a row of one input. The place
-        is 0 for a union, whose inputs have the same columns.
-    seen
-        What looks at several rows.
-    pairs
-        The columns (left, right) that a join makes equal in what comes out; None where it is no join.
-    source
-        What a step without inputs reads: whatever `is_same` of `refuse_mixing` compares.
-    several
-        How users write it, if it may make several rows of one.
-    join
-        How users write what brings the second input in.
-    """
-
-    columns: Sequence[str]
-    inputs: tuple[PlanNode, ...] = ()
+    columns: Sequence[str]  # the names of the columns of what comes out
+    inputs: tuple[PlanNode, ...] = ()  # the steps that it reads from
+    # Where columns of the output come from. Left out is what does not follow from a row of one input. The place is 0
+    # for a union, whose inputs have the same columns.
     origins: Mapping[str, ColumnOrigin] = field(default_factory=dict)
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[Seen, ...] = ()  # what looks at several rows
+    # The columns (left, right) that a join makes equal in what comes out; None where it is no join.
     pairs: Sequence[tuple[str, str]] | None = None
-    source: object = None
-    several: str = ""
-    join: str = "`join`"
+    source: object = None  # what a step without inputs reads: whatever `is_same` of `refuse_mixing` compares
+    several: str = ""  # how users write it, if it may make several rows of one
+    join: str = "`join`"  # how users write what brings the second input in
 
     @property
     def every(self) -> Iterator[PlanNode]:
-        """The step and all below it."""
         yield self
         for step in self.inputs:
             yield from step.every
@@ -223,21 +199,13 @@ def refuse_mixing(
 ) -> list[Read]:
     """Refuse a preparation that visibly mixes people, and return what it reads.
 
-    Parameters
-    ----------
-    step
-        The last step, whose rows are handed over.
-    unit
-        The columns that say whose a row is; None where every row is a person. That they are not there is said later.
-    call
-        What the user called, to begin messages with.
-    is_same
-        Whether two sources may be one table.
+    `step`: the last step, whose rows are handed over.
+    `unit`: the columns that say whose a row is; None where every row is a person. That they are not there is said
+        later.
+    `call`: what the user called, to begin messages with.
+    `is_same`: whether two sources may be one table.
 
-    Raises
-    ------
-    ValueError
-        If it mixes people.
+    Raises ValueError if it mixes people.
     """
     walk = _Walk(call, unit, is_same)
     if unit is None:

@@ -17,8 +17,6 @@ from dp_polars._steps import nodes, rules, trials, whole_numbers
 from dp_polars._steps.nodes import ARITHMETIC, COMPARISONS, DIVISIONS, OF_ALL_COLUMNS, OF_CLOCKS, ExprNode, Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from polars._typing import Ambiguous, PolarsDataType, TimeUnit
 
     JsonTree = dict[str, Any]
@@ -76,7 +74,6 @@ def outputs_of(step: ExprNode) -> list[Tree]:
 
 
 def only_type(step: ExprNode) -> Any:  # noqa: ANN401
-    """Return the type of a step of one output."""
     (dtype,) = step.dtypes()
     return dtype
 

@@ -46,10 +46,6 @@ _KINDS: dict[object, str] = {
 }
 
 
-def always(_: ExprNode) -> bool:
-    return True
-
-
 def is_float(step: ExprNode) -> bool:
     """Return whether a step's result is a float, or one of its columns is."""
     return any(dtype.is_float() for dtype in step.dtypes())
@@ -119,10 +115,6 @@ def parameters_vary(step: ExprNode) -> bool:
     return any(value.varies for value in step.inputs[1:])
 
 
-def parameters_are_structs(step: ExprNode) -> bool:
-    return pl.Struct in bases(*step.inputs[1:])
-
-
 def converts_nested(step: ExprNode) -> bool:
     others = {0} if step.name == "when" else SETS.get(step.name, set())
     values = [value for place, value in enumerate(step.inputs) if place not in others]
@@ -132,18 +124,6 @@ def converts_nested(step: ExprNode) -> bool:
 
 def holds_floats(step: ExprNode) -> bool:
     return any(dtype.is_nested() for dtype in step.dtypes()) and any(base.is_float() for base in bases(step))
-
-
-def input_holds_floats(step: ExprNode) -> bool:
-    return any(map(holds_floats, step.inputs))
-
-
-def takes_nested(step: ExprNode) -> bool:
-    return any(dtype.is_nested() for value in step.inputs for dtype in value.dtypes())
-
-
-def takes_floats(step: ExprNode) -> bool:
-    return any(map(is_float, step.inputs))
 
 
 def has_few_categories(step: ExprNode) -> bool:
@@ -183,10 +163,6 @@ def does_not_fit_the_array(step: ExprNode) -> bool:
     return not all(inner == of_value or (inner.is_integer() and of_value.is_integer()) for inner, of_value in pairs)
 
 
-def has_no_format(step: ExprNode) -> bool:
-    return step.parameters is None
-
-
 def is_local(step: ExprNode) -> bool:
     return any(isinstance(dtype, pl.Datetime) and dtype.time_zone not in {None, "UTC"} for dtype in step.dtypes())
 
@@ -204,10 +180,6 @@ def ambiguous_is_no_word(step: ExprNode) -> bool:
         case None | {"Literal": {"Scalar": {"String": _}}}:
             return False
     return True
-
-
-def takes_category(step: ExprNode) -> bool:
-    return pl.Categorical in bases(*varying(step))
 
 
 def replaces_categories_by_number(step: ExprNode) -> bool:
@@ -228,33 +200,15 @@ def guesses_times(step: ExprNode) -> bool:
     return pl.String in types and bool(types & {pl.Date, pl.Datetime, pl.Time}) and pl.String not in bases(step)
 
 
-def casts_nested(step: ExprNode) -> bool:
-    return bool(bases(step, *step.inputs) & {pl.List, pl.Array, pl.Struct})
-
-
 @dataclass(frozen=True)
 class Rule:
-    """A reason to refuse a step, and the way out.
+    """A reason to refuse a step, and the way out."""
 
-    Attributes
-    ----------
-    steps
-        The names of the steps that it is about; none: all.
-    why
-        What the step does, said after its name, and what follows from it.
-    instead
-        What to write.
-    where
-        Which of these steps are refused.
-    condition
-        The same in words, for the documentation.
-    """
-
-    steps: frozenset[str]
-    why: str
-    instead: str
-    where: Callable[[ExprNode], bool] = always
-    condition: str = ""
+    steps: frozenset[str]  # the names of the steps that it is about; none: all
+    why: str  # what the step does, said after its name, and what follows from it
+    instead: str  # what to write
+    where: Callable[[ExprNode], bool] = lambda _: True  # which of these steps are refused
+    condition: str = ""  # the same in words, for the documentation
 
     def refuses(self, step: ExprNode) -> bool:
         return (not self.steps or step.name in self.steps) and self.where(step)
@@ -431,14 +385,14 @@ LISTED: tuple[Rule, ...] = (
         OF_ONE_COLUMN,
         "takes no struct as a parameter",  # Polars 2.1 hangs on one in str.zfill
         "pass a single value or a list.",
-        parameters_are_structs,
+        lambda step: pl.Struct in bases(*step.inputs[1:]),
         "with a parameter that is a struct",
     ),
     Rule(
         names("arctan2"),
         "takes numbers only",  # Polars 2.1 crashes on a struct
         "take elements from lists with list.get, and fields from structs.",
-        takes_nested,
+        lambda step: any(dtype.is_nested() for value in step.inputs for dtype in value.dtypes()),
         "of lists, arrays or structs",
     ),
     Rule(
@@ -452,21 +406,21 @@ LISTED: tuple[Rule, ...] = (
         names("str.strptime"),
         f"guesses its format from other rows, {PEOPLE}",
         'pass the format: str.to_date("%Y-%m-%d").',
-        has_no_format,
+        lambda step: step.parameters is None,
         "without a format",
     ),
     Rule(
         names("reinterpret"),
         f"treats NaN or −0 differently where the row is alone in its chunk, {PEOPLE}",
         "cast to the integers that you mean.",
-        takes_floats,
+        lambda step: any(map(is_float, step.inputs)),
         "on floats",
     ),
     Rule(
         OF_TEXTS,
         "shows the signs of zeros in nested types, which other rows may decide",
         "give its fields or elements.",
-        input_holds_floats,
+        lambda step: any(map(holds_floats, step.inputs)),
         "on lists, arrays or structs of floats",
     ),
     Rule(
@@ -480,7 +434,7 @@ LISTED: tuple[Rule, ...] = (
         FUNCTIONS - OF_CATEGORIES,
         _CATEGORY,
         "cast the Categorical to pl.String first.",
-        takes_category,
+        lambda step: pl.Categorical in bases(*varying(step)),
         "on a Categorical",
     ),
     Rule(
@@ -508,7 +462,7 @@ LISTED: tuple[Rule, ...] = (
         names("cast"),
         "is not by row for all nested types",
         "cast fields or elements.",
-        casts_nested,
+        lambda step: bool(bases(step, *step.inputs) & {pl.List, pl.Array, pl.Struct}),
         "of lists, arrays or structs",
     ),
     Rule(

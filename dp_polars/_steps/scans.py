@@ -11,7 +11,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations, pairwise, product
@@ -27,6 +27,7 @@ from polars import exceptions
 from polars.exceptions import PanicException, PolarsError
 
 from dp_polars._base import column_types
+from dp_polars._base.column_types import PrivacyUnit
 from dp_polars._base.numbers import given, one_of
 from dp_polars._base.process import at, is_terminal
 from dp_polars._steps import nodes
@@ -35,11 +36,7 @@ from dp_polars._steps.preparations import TWICE, refuse
 from dp_polars._steps.whole_numbers import of_one_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from polars._typing import EngineType
-
-    from dp_polars._base.column_types import PrivacyUnit
 
 
 # How the bytes of a frame begin in JSON.
@@ -106,7 +103,6 @@ def holds_rows(frame: pl.LazyFrame) -> bool:
 
 
 def columns_of_scans(frame: pl.LazyFrame) -> list[list[tuple[str, pl.DataType]]]:
-    """Return the columns of each source of a plan, in their order."""
     return [list(plan.get_schema().items()) for plan in plan_nodes(frame) if not plan.get_inputs()]
 
 
@@ -637,7 +633,6 @@ def person_of(unit: PrivacyUnit, schema: pl.Schema) -> pl.Expr:
 
 
 def is_somebody(unit: PrivacyUnit, schema: pl.Schema) -> pl.Expr:
-    """Return whether "person", which is `person_of` these columns, is somebody."""
     person = pl.col("person")
     return is_a_person(unit, schema, (lambda _: person) if len(unit) == 1 else person.struct.field)
 
@@ -665,7 +660,6 @@ def in_parts(rows: pl.LazyFrame, unit: PrivacyUnit, partitions: int) -> Iterator
 
 
 def own_keys(rows: pl.LazyFrame, keys: pl.DataFrame | None) -> list[pl.Expr]:
-    """Return the columns that rows are grouped by, as they are released."""
     names, schema = [] if keys is None else keys.columns, rows.collect_schema()
     return [pl.col(name).cast(column_types.released(schema[name])).alias(f"key {i}") for i, name in enumerate(names)]
 

@@ -7,6 +7,7 @@ import re
 import secrets
 import struct
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from itertools import product
@@ -15,16 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
-from dp_polars._steps.nodes import without_nan
+from dp_polars._base.column_types import PrivacyUnit
+from dp_polars._steps.nodes import ExprNode, without_nan
 from dp_polars._steps.rules import PEOPLE, RAISES, Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from polars._typing import EngineType, PolarsDataType
-
-    from dp_polars._base.column_types import PrivacyUnit
-    from dp_polars._steps.nodes import ExprNode
 
     Run = Callable[[pl.LazyFrame], pl.LazyFrame]
 
@@ -59,11 +56,6 @@ def apart_type(dtype: PolarsDataType) -> PolarsDataType:
     if isinstance(dtype, pl.BaseExtension):
         return pl.Extension(dtype.ext_name(), apart_type(dtype.ext_storage()), dtype.ext_metadata())
     return dtype
-
-
-def values_of(dtype: pl.Categorical) -> pl.Series:
-    """Return values of a type of our own, null first."""
-    return _values(_named(dtype.categories))
 
 
 def _renamed(tree: Any, rename: Callable[[_Named], _Named]) -> Any:  # noqa: ANN401
@@ -236,7 +228,7 @@ def extremes(dtype: PolarsDataType) -> pl.Series:
     if isinstance(dtype, pl.Enum):
         return pl.Series([None, *dtype.categories[:9]], dtype=dtype)
     if isinstance(dtype, pl.Categorical):
-        return values_of(dtype)
+        return _values(_named(dtype.categories))
     if isinstance(dtype, pl.Decimal):
         digits = (9,) * dtype.precision
         ends = [Decimal((sign, digits, -dtype.scale)) for sign in (0, 1)]

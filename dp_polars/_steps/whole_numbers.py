@@ -23,7 +23,6 @@ def nested_of_one_kind(name: str, dtype: PolarsDataType) -> pl.Expr | None:
 
 
 def has_floats(dtype: PolarsDataType) -> bool:
-    """Return whether a type is one of floats, or holds floats."""
     return any(part.is_float() for part in parts_of(dtype))
 
 

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dp_polars._accounting.claims import Claim, check_mechanism, range_of
 from dp_polars._accounting.costs import scaled_cost
 from dp_polars._accounting.terms import ONE_RELEASE, Loss, Mechanism, Unit, check_unit
-from dp_polars._base.column_types import exact_numbers, gaps_between
-from dp_polars._base.numbers import Number, as_fraction, positive_fraction, positive_int
+from dp_polars._base.column_types import Exact, exact_numbers, gaps_between
+from dp_polars._base.numbers import Ints, Number, as_fraction, positive_fraction, positive_int
 from dp_polars._base.process import called
 from dp_polars._mechanisms.racing import LAWS, error_bound, exponents_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import ArrayLike
-
-    from dp_polars._base.column_types import Exact
-    from dp_polars._base.numbers import Ints
-
 
 LAPLACE = "report_noisy_max_laplace"
 
@@ -44,21 +35,11 @@ _UNDERFLOW = 746.0
 
 @dataclass(frozen=True)
 class ScoreBlocks:
-    """Candidates with one score each, merged: the best block first.
+    """Candidates with one score each, merged: the best block first."""
 
-    Parameters
-    ----------
-    gaps
-        Shape (n,), float64, ascending from 0: best score minus score, rounded once.
-    multiplicities
-        Shape (n,): how many candidates share the score.
-    block_of
-        Shape (k,): the block of each candidate.
-    """
-
-    gaps: NDArray[np.float64]
-    multiplicities: NDArray[np.int64]
-    block_of: NDArray[np.int64]
+    gaps: NDArray[np.float64]  # shape (n,), float64, ascending from 0: best score minus score, rounded once
+    multiplicities: NDArray[np.int64]  # shape (n,): how many candidates share the score
+    block_of: NDArray[np.int64]  # shape (k,): the block of each candidate
 
 
 def checked_scores(name: str, scores: ArrayLike) -> Exact:
@@ -94,22 +75,12 @@ def block_probabilities(
 ) -> NDArray[np.float64]:
     """Return the probability of each block: that any of its candidates is chosen.
 
-    Parameters
-    ----------
-    gaps
-        Shape (n,): best score minus score; at least one is 0. They may repeat.
-    multiplicities
-        Shape (n,): how many candidates share the score, at least 1, of any size.
-    rate
-        λ, so that the coin of a candidate is exp(−λ·gap). For report-noisy-max: one over the scale of its
-        noise.
-    mechanism
-        "permute_and_flip", "exponential" or "report_noisy_max_laplace".
+    `gaps`: shape (n,): best score minus score; at least one is 0. They may repeat.
+    `multiplicities`: shape (n,): how many candidates share the score, at least 1, of any size.
+    `rate`: λ, so that the coin of a candidate is exp(−λ·gap). For report-noisy-max: one over the scale of its noise.
+    `mechanism`: "permute_and_flip", "exponential" or "report_noisy_max_laplace".
 
-    Returns
-    -------
-    numpy.ndarray
-        Shape (n,), float64, relative error below 1e-12 where it does not underflow.
+    The probabilities have a relative error below 1e-12 where they do not underflow.
     """
     exponents, logs = exponents_of(gaps, rate), np.log(np.asarray(multiplicities, np.float64))
     if mechanism == LAPLACE:
@@ -240,7 +211,6 @@ Comparable: TypeAlias = Mechanism | Literal["report_noisy_max_laplace"]
 def claim_of(
     epsilon: Number | None, rho: Number | None, sensitivity: Number, monotonic: bool, mechanism: str | None
 ) -> Claim:
-    """Return the claim of one release."""
     return Claim.for_scores(Loss.of(epsilon=epsilon, rho=rho), mechanism, sensitivity, monotonic)
 
 
@@ -269,7 +239,6 @@ def check_comparable(mechanism: str | None, unit: Unit) -> str:
 
 
 def as_probability(name: str, value: object) -> float:
-    """Return `value` as a float strictly between 0 and 1."""
     probability = float(as_fraction(name, value))
     if not 0 < probability < 1:
         msg = f"{name} must lie strictly between 0 and 1 in float64, got {value!r}."
@@ -290,10 +259,7 @@ _LAWS: dict[str, tuple[Callable[[NDArray[np.float64]], NDArray[np.float64]], int
 class NoiseLaw:
     """The noise X of a claim, for arrays of thresholds of any shape.
 
-    Parameters
-    ----------
-    claim
-        The claim of discrete Laplace or discrete Gaussian noise.
+    `claim`: the claim of discrete Laplace or discrete Gaussian noise.
     """
 
     def __init__(self, claim: Claim) -> None:

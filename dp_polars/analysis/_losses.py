@@ -8,40 +8,31 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from dp_polars._accounting.claims import epsilon_of
+from dp_polars._accounting.claims import Claim, epsilon_of
 from dp_polars._accounting.terms import Loss
-from dp_polars._base.numbers import as_fraction, given, offsets, owners, show, slices
+from dp_polars._base.numbers import Ints, Number, as_fraction, given, offsets, owners, show, slices
 from dp_polars._base.process import called
-from dp_polars._bins.candidates import Grid, distance_unit
+from dp_polars._bins.candidates import Grid, Ordered, distance_unit
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.query import PrivateQuery
-from dp_polars._mechanisms.histograms import Runs
+from dp_polars._mechanisms.histograms import Histogram, Runs, Slots
 from dp_polars._mechanisms.noise import check_scale
 from dp_polars._questions.averages import Mean
 from dp_polars._questions.categories import Choice, Quantile
 from dp_polars._questions.extremes import FirstAbove
 from dp_polars._questions.measures import Measure, Multiple, Total, ValueCounts, noisy, totals_of
-from dp_polars._questions.question import ListQuery
+from dp_polars._questions.question import Columns, HistogramQuery, ListQuery
 from dp_polars.analysis._laws import NoiseLaw, as_probability, block_probabilities
 from dp_polars.analysis._simulated import DRAWS, NEAR, Histograms, cells_of_noise, law_of_first_above, share_within
 from dp_polars.analysis._simulation import public_tables, request_of
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    from numpy.typing import NDArray
-
-    from dp_polars._accounting.claims import Claim
-    from dp_polars._base.numbers import Ints, Number
-    from dp_polars._bins.candidates import Ordered
-    from dp_polars._mechanisms.histograms import Histogram, Slots
-    from dp_polars._questions.question import Columns, HistogramQuery
-
     # At a claim, how probable it is for each group that its answer is near enough.
     Chances: TypeAlias = Callable[[Claim], NDArray[np.float64]]
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -60,8 +60,6 @@ from dp_polars._base.numbers import (
 from dp_polars._base.process import called, require
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from flint import arb
 
 
@@ -82,30 +80,16 @@ _WIDTH, _TAILS = 20, 1e-24
 
 @dataclass(frozen=True)
 class _Pair:
-    """The distributions that dominate a release of the pure epsilon x.
+    """The distributions that dominate a release of the pure epsilon x."""
 
-    Parameters
-    ----------
-    weight
-        x -> w, of the density w·exp((s − x)/2)/2 of privacy losses s.
-    atoms
-        x -> the masses of the atoms at −x and x.
-    delta
-        The least δ at an epsilon t below x, from t − x and x.
-    epsilon
-        The least epsilon at a δ above 0, from x and δ.
-    moment
-        The mean of exp(a·(s − x)) over the losses s, from a and x: exp(a·(D − x)), where D is the Rényi divergence of
-        order 1 + a.
-    are_worst_filled
-        Whether no spread of a person's rows is worse than full groups and a rest (`docs/proofs/spreads.md`).
-    """
-
-    weight: Callable[[float], float]
-    atoms: Callable[[float], tuple[float, float]]
-    delta: Callable[[arb, arb], arb]
-    epsilon: Callable[[Fraction, Fraction], float]
+    weight: Callable[[float], float]  # x -> w, of the density w·exp((s − x)/2)/2 of privacy losses s
+    atoms: Callable[[float], tuple[float, float]]  # x -> the masses of the atoms at −x and x
+    delta: Callable[[arb, arb], arb]  # the least δ at an epsilon t below x, from t − x and x
+    epsilon: Callable[[Fraction, Fraction], float]  # the least epsilon at a δ above 0, from x and δ
+    # The mean of exp(a·(s − x)) over the losses s, from a and x: exp(a·(D − x)), where D is the Rényi divergence of
+    # order 1 + a.
     moment: Callable[[arb, arb], arb]
+    # Whether no spread of a person's rows is worse than full groups and a rest (`docs/proofs/spreads.md`).
     are_worst_filled: bool = True
 
 

@@ -12,34 +12,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
+from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.terms import Mechanism
 from dp_polars._base import column_types
 from dp_polars._base.numbers import Ints, offsets, owners, reduced, slices, starts
-from dp_polars._bins.candidates import Grid
+from dp_polars._bins.candidates import Grid, Ordered
 from dp_polars._mechanisms.above_threshold import count_runs
 from dp_polars._mechanisms.histograms import Histogram, Runs
 from dp_polars._mechanisms.noise import check_scale, noise_bound
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars._questions.averages import Average, Mean
-from dp_polars._questions.categories import Quantile
-from dp_polars._questions.extremes import own_sensitivities
-from dp_polars._questions.measures import Multiple
-from dp_polars._questions.question import Mistakes
+from dp_polars._questions.categories import Choice, Quantile
+from dp_polars._questions.extremes import FirstAbove, own_sensitivities
+from dp_polars._questions.measures import Measure, Multiple, Total, ValueCounts
+from dp_polars._questions.question import Columns, ListQuery, Mistakes
 from dp_polars.analysis._laws import NoiseLaw, block_probabilities
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dp_polars._accounting.claims import Claim
-    from dp_polars._accounting.terms import Mechanism
-    from dp_polars._base.numbers import Ints
-    from dp_polars._bins.candidates import Ordered
-    from dp_polars._mechanisms.histograms import Histogram
-    from dp_polars._questions.categories import Choice
-    from dp_polars._questions.extremes import FirstAbove
-    from dp_polars._questions.measures import Measure, Total, ValueCounts
-    from dp_polars._questions.question import Columns, ListQuery
-
     Floats = NDArray[np.float64]
 
 
@@ -56,36 +47,20 @@ class Histograms(NamedTuple):
 
 @dataclass(frozen=True)
 class AnswerBlocks:
-    """All answers of every group, from the lowest to the highest, in blocks that the mechanism can't tell apart.
+    """All answers of every group, from the lowest to the highest, in blocks that the mechanism can't tell apart."""
 
-    Parameters
-    ----------
-    gaps, errors
-        Shape (n,): best score minus score as the mechanism sees it, and how much worse than the best the answer truly
-        is.
-    distances
-        Shape (n,): how far the answers are from the true one, on average, where they lie on a line. None: they don't.
-    multiplicities
-        Shape (n,): answers in the block.
-    sizes
-        Shape (g,): blocks of each group, at least one.
-    answer
-        Block of each group, and position in it, shape (g,) each -> the answers.
-    counted, left_out
-        Shape (g,): rows or people that count, and those that don't: the bounds dropped them, or they have no person.
-    has_truth
-        Shape (g,): whether the group has a true answer.
-    """
-
+    # Shape (n,): best score minus score as the mechanism sees it, and how much worse than the best the answer truly is.
     gaps: NDArray[np.float64]
     errors: NDArray[np.float64]
+    # Shape (n,): how far the answers are from the true one, on average, where they lie on a line. None: they don't.
     distances: NDArray[np.float64] | None
-    multiplicities: Ints
-    sizes: Ints
-    answer: Callable[[Ints, Ints], pl.Series]
+    multiplicities: Ints  # shape (n,): answers in the block
+    sizes: Ints  # shape (g,): blocks of each group, at least one
+    answer: Callable[[Ints, Ints], pl.Series]  # block of each group, and position in it, shape (g,) each -> the answers
+    # Shape (g,): rows or people that count, and those that don't: the bounds dropped them, or they have no person.
     counted: Ints
     left_out: Ints
-    has_truth: NDArray[np.bool_]
+    has_truth: NDArray[np.bool_]  # shape (g,): whether the group has a true answer
 
     def law(self, rate: Fraction, mechanism: Mechanism) -> pl.DataFrame:
         """Return the law of the answers at a rate, a row per group."""
@@ -404,12 +379,9 @@ def law_of_lists(
 ) -> Callable[[Claim], pl.DataFrame]:
     """Return what estimates how good the lists are at a claim, from `DRAWS` draws, a row per group.
 
-    Parameters
-    ----------
-    question
-        Says how a list is drawn, and how wrong it is (`ListQuery.mistakes`).
-    everything, bounded
-        The histogram of all rows, which a list is compared with, and of those that count, from which it is drawn.
+    `question`: says how a list is drawn, and how wrong it is (`ListQuery.mistakes`).
+    `everything`, `bounded`: the histogram of all rows, which a list is compared with, and of those that count, from
+        which it is drawn.
     """
 
     def law(claim: Claim) -> pl.DataFrame:
@@ -490,10 +462,8 @@ def law_of_total(
 ) -> Callable[[Claim], pl.DataFrame]:
     """Return what gives the law of a count, a sum or an average at a claim, a row per group.
 
-    Parameters
-    ----------
-    truly, bounded
-        For each histogram, the sum of weights of each group, shape (g,): of all rows, and of those that count.
+    `truly`, `bounded`: for each histogram, the sum of weights of each group, shape (g,): of all rows, and of those that
+        count.
     """
     if isinstance(question, Mean):
         return lambda claim: _of_mean(question.with_claim(claim), types, truly, bounded)
@@ -523,10 +493,7 @@ def law_of_total(
 def law_of_counts(question: ValueCounts, types: Columns, truly: Ints, bounded: Ints) -> Callable[[Claim], pl.DataFrame]:
     """Return what gives the law of the counts of all candidates at a claim, a row per group.
 
-    Parameters
-    ----------
-    truly, bounded
-        The counts of all candidates, group after group: of all rows, and of those that count.
+    `truly`, `bounded`: the counts of all candidates, group after group: of all rows, and of those that count.
     """
     size = question.binning(*types).size
 

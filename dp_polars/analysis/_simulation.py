@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from fractions import Fraction
 
 import numpy as np
 import polars as pl
@@ -13,7 +13,7 @@ import polars as pl
 from dp_polars._accounting.claims import NO_LOSS, Claim
 from dp_polars._accounting.terms import Loss
 from dp_polars._base import column_types
-from dp_polars._base.numbers import Ints, given, kind_of_frame, owners, positive_fraction
+from dp_polars._base.numbers import Ints, Number, given, kind_of_frame, owners, positive_fraction
 from dp_polars._base.process import called
 from dp_polars._bins.candidates import distance_unit
 from dp_polars._engines.polars.engine import PolarsEngine
@@ -24,12 +24,13 @@ from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._questions.categories import Choice, Quantile
 from dp_polars._questions.extremes import ArgMax, ArgMaxOfOwn, FirstAbove
 from dp_polars._questions.measures import Total, ValueCounts, totals_of
-from dp_polars._questions.question import CountRule, HistogramQuery, ListQuery
+from dp_polars._questions.question import Columns, CountRule, HistogramQuery, ListQuery, Query
 from dp_polars._release.contract import Work
 from dp_polars._release.protection import Limits
 from dp_polars._release.request import Request
 from dp_polars._steps.scans import dataset_of, files_of_scan, is_a_person, kind_of, plan_nodes, serialized_scans
 from dp_polars.analysis._simulated import (
+    AnswerBlocks,
     Histograms,
     law_of_counts,
     law_of_first_above,
@@ -39,14 +40,6 @@ from dp_polars.analysis._simulated import (
     of_own_sensitivities,
     of_scores,
 )
-
-if TYPE_CHECKING:
-    from fractions import Fraction
-
-    from dp_polars._base.numbers import Number
-    from dp_polars._frames.query import PrivateQuery
-    from dp_polars._questions.question import Columns, Query
-    from dp_polars.analysis._simulated import AnswerBlocks
 
 
 def refuse_own_rows(call: str, query: PrivateQuery, tables: Sequence[pl.LazyFrame]) -> None:

@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from dp_polars._base import column_types
 from dp_polars._base.column_types import has_value
-from dp_polars._base.numbers import as_fraction, given, kind_of_frame, positive_fraction, positive_int
+from dp_polars._base.numbers import Number, as_fraction, given, kind_of_frame, positive_fraction, positive_int
 from dp_polars._base.process import called
-from dp_polars._bins.candidates import Categories, grid, ordered
+from dp_polars._bins.candidates import Categories, Values, grid, ordered
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.averages import Average
 from dp_polars._questions.categories import Mode, OfCategories
 from dp_polars._questions.measures import BETA, Sum, error_95
+from dp_polars._questions.question import Columns, HistogramQuery
+from dp_polars._release.request import Ask
 from dp_polars._steps.scans import is_a_person
 from dp_polars.analysis._laws import block_probabilities
 from dp_polars.analysis._simulation import request_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from dp_polars._base.numbers import Number
-    from dp_polars._bins.candidates import Values
-    from dp_polars._questions.question import Columns, HistogramQuery
-    from dp_polars._release.request import Ask
-
 
 # The largest group that is looked for.
 _MOST = 2**53

@@ -182,10 +182,6 @@ def probabilities(
         How many candidates have bars of their own at most. One more bar stands for all others together, and for
         candidates that are hardly ever chosen.
 
-    Returns
-    -------
-    altair.LayerChart
-
     Raises
     ------
     TypeError, ValueError
@@ -279,10 +275,6 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
     frame
         What `simulate` returned, or a part of its rows.
 
-    Returns
-    -------
-    altair.VConcatChart
-
     Raises
     ------
     ValueError
@@ -336,10 +328,6 @@ def budget(budget: Budget) -> alt.LayerChart:
     ----------
     budget
         The budget; its log is read, nothing is charged.
-
-    Returns
-    -------
-    altair.LayerChart
 
     Examples
     --------

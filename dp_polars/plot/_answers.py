@@ -17,14 +17,13 @@ from dp_polars._questions.answer_lists import QuantileList
 from dp_polars._questions.categories import QuantileWithInterval
 from dp_polars._questions.measures import Total
 from dp_polars._release.contract import names_of_ends
-from dp_polars._release.request import with_ends
+from dp_polars._release.request import Ask, with_ends
 from dp_polars.plot import _charts
 
 if TYPE_CHECKING:
     import altair as alt
 
     from dp_polars._questions.question import Asked
-    from dp_polars._release.request import Ask
 else:
     alt = require("altair", extra="plot")
 

@@ -155,7 +155,6 @@ def names_axis(labels: Sequence[str] | None = None, *, font: int = 12) -> alt.Ax
 
 
 def title(text: str, *note: str) -> alt.TitleParams:
-    """Return a title at the left, with a note of some lines under it."""
     under: dict[str, Any] = {"subtitle": list(note), "subtitleFontSize": 12, "subtitlePadding": 4} if any(note) else {}
     return alt.TitleParams(text, anchor="start", frame="group", fontSize=14, offset=10, **under)
 
@@ -489,10 +488,6 @@ def best_by_gap(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
     width
         In pixels, without axes.
 
-    Returns
-    -------
-    altair.LayerChart
-
     Raises
     ------
     ValueError
@@ -527,10 +522,6 @@ def dropped(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
         group are left out.
     width
         In pixels, without axes.
-
-    Returns
-    -------
-    altair.LayerChart
 
     Raises
     ------

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from polars.exceptions import PanicException
 
 from dp_polars._base import column_types, process
-from dp_polars._base.numbers import sorted_words
+from dp_polars._base.column_types import PrivacyUnit
+from dp_polars._base.numbers import Ints, sorted_words
 from dp_polars._base.process import in_parallel, silenced
-from dp_polars._bins.binning import CategoryBinning, OneCode, category_encoder, code_dtype
+from dp_polars._bins.binning import CategoryBinning, Encoder, OneCode, RowWeight, category_encoder, code_dtype
 from dp_polars._bins.candidates import Categories
 from dp_polars._engines.polars.people import (
     AlikeSpecs,
@@ -29,7 +30,7 @@ from dp_polars._engines.polars.people import (
     weight_name,
 )
 from dp_polars._mechanisms.histograms import Histogram
-from dp_polars._release.contract import HistogramSpec, LocalEngine, Product, UnreadableError, alike
+from dp_polars._release.contract import HistogramSpec, KeyWork, LocalEngine, Product, UnreadableError, Work, alike
 from dp_polars._release.protection import Layout
 from dp_polars._steps.scans import (
     ANY_FILTER,
@@ -53,11 +54,6 @@ from dp_polars._steps.scans import (
 
 if TYPE_CHECKING:
     from polars._typing import EngineType
-
-    from dp_polars._base.column_types import PrivacyUnit
-    from dp_polars._base.numbers import Ints
-    from dp_polars._bins.binning import Encoder, RowWeight
-    from dp_polars._release.contract import KeyWork, Work
 
 
 # Counters in all, of eight bytes.
@@ -232,22 +228,15 @@ _Rows: TypeAlias = "tuple[pl.LazyFrame | None, Callable[[], pl.LazyFrame]]"
 class PolarsEngine(LocalEngine):
     """Rows in a frame, a file or a stream, counted by Polars in this process.
 
-    Parameters
-    ----------
-    unread
-        A plan to know the columns by. None: the rows could not be opened.
-    read
-        What opens the rows, after the charge.
-    engine
-        Polars' engine.
-    partitions
-        In how many parts people are counted, one after the other, each by a scan of the rows. None: as many as
-        give parts of about 1 GiB each; the rows are counted first for that. This and the sizes of the public
+    `unread`: a plan to know the columns by. None: the rows could not be opened.
+    `read`: what opens the rows, after the charge.
+    `engine`: Polars' engine.
+    `partitions`: in how many parts people are counted, one after the other, each by a scan of the rows. None: as many
+        as give parts of about 1 GiB each; the rows are counted first for that. This and the sizes of the public
         arguments are all that the plan depends on.
-    joined
-        The same as `unread` and `read` for each further table that the steps join, in the order of the joins.
-    marked
-        What tells the rows of each source from others; None where nothing does, as of a stream. Left out: what is read.
+    `joined`: the same as `unread` and `read` for each further table that the steps join, in the order of the joins.
+    `marked`: what tells the rows of each source from others; None where nothing does, as of a stream. Left out: what is
+        read.
     """
 
     runs_expressions = True
@@ -307,7 +296,6 @@ class PolarsEngine(LocalEngine):
         return partial(self._histograms, work)
 
     def prepare_people_by_key(self, work: KeyWork) -> Callable[[], tuple[pl.DataFrame, Ints]]:
-        """Return what counts the people of each key."""
         # Grouping by many keys is what Polars' streaming engine does best, so that is "auto" here.
         engine = "streaming" if self._engine == "auto" else self._engine
 
@@ -602,12 +590,9 @@ def grouped(
     That is so where a binning or a row weight is no arithmetic of Polars, or where there are too many combinations.
     Public sizes and types alone decide it.
 
-    Returns
-    -------
-    LazyFrame
-        `key i`; `column n 0` where the codes of spec n are those of categories; for the first spec n of each kind
-        `rows n`, how many rows count, and for each one with weights `weight n`, their sum. A value that is not listed
-        may be null, or stand for itself.
+    Its columns: `key i`; `column n 0` where the codes of spec n are those of categories; for the first spec n of each
+    kind `rows n`, how many rows count, and for each one with weights `weight n`, their sum. A value that is not listed
+    may be null, or stand for itself.
     """
     schema = rows.collect_schema()
     named = [] if keys is None else [pl.col(key.name).alias(f"key {place}") for place, key in enumerate(keys)]

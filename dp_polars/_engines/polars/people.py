@@ -93,14 +93,9 @@ def count_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: Engin
 
     What Polars is asked follows from the kinds alone, whatever the rows are.
 
-    Parameters
-    ----------
-    frame
-        `person`, `group` where there are several, and the columns that `kinds` name. It loses `person`.
-    kinds
-        What is counted.
-    engine
-        Polars' engine.
+    `frame`: `person`, `group` where there are several, and the columns that `kinds` name. It loses `person`.
+    `kinds`: what is counted.
+    `engine`: Polars' engine.
     """
     choices = _choices(kinds, frame)
     person, group = frame.drop_in_place("person"), frame.get_column("group", default=None)
@@ -274,7 +269,6 @@ def people_by_key(rows: pl.LazyFrame, work: KeyWork, engine: EngineType, partiti
 
 
 def _keys_of_people(rows: pl.LazyFrame, names: list[str]) -> pl.LazyFrame:
-    """Return every person and, in lists, that person's keys, each once."""
     if len(names) == 1:  # faster, above all for numbers
         return rows.group_by("person").agg(pl.col(names).unique())
     return rows.group_by("person", *names).agg().group_by("person").agg(names)
@@ -318,17 +312,10 @@ def _few_rows(frame: pl.DataFrame, unit: PrivacyUnit, most: int) -> pl.DataFrame
 
 @dataclass(frozen=True)
 class Cut:
-    """One of the specs of `PerPerson.cut`, and what its rows count by.
-
-    Parameters
-    ----------
-    spec
-        The spec.
-    code, weight
-        Its codes and weights, row by row. None: all are 0, or 1.
-    """
+    """One of the specs of `PerPerson.cut`, and what its rows count by."""
 
     spec: HistogramSpec
+    # Its codes and weights, row by row. None: all are 0, or 1.
     code: pl.Expr | None
     weight: pl.Expr | None
 

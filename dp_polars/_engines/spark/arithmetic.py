@@ -10,7 +10,7 @@ import polars as pl
 
 from dp_polars._base import column_types
 from dp_polars._base.process import require
-from dp_polars._bins.binning import Clamping, FloatSteps, NearestBinning, OneCode
+from dp_polars._bins.binning import Binning, Clamping, FloatSteps, NearestBinning, OneCode
 from dp_polars._mechanisms.noise import LARGEST_VALUE
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, WindowSpec
     from pyspark.sql.types import DataType
 
-    from dp_polars._bins.binning import Binning
     from dp_polars._release.contract import HistogramSpec
 
 
@@ -124,7 +123,6 @@ def divide(number: Column, by: Column) -> Column:
 
 
 def is_evidence(value: Column, kind: DataType) -> Column:
-    """Return whether there is a value."""
     return value.isNotNull() & ~sf.isnan(value) if is_float(kind) else value.isNotNull()
 
 

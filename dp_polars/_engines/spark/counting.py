@@ -133,7 +133,6 @@ def any_of(conditions: Iterable[Column]) -> Column:
 
 
 def _along(owner: Sequence[str], order: Sequence[str]) -> WindowSpec:
-    """Return the window of an owner's rows up to this one."""
     window = Window.partitionBy(*owner)
     window = window.orderBy(*order) if order else window
     return window.rowsBetween(Window.unboundedPreceding, Window.currentRow)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from dp_polars._base.column_types import PrivacyUnit
 from dp_polars._bins.binning import CategoryBinning, OneCode
 from dp_polars._engines.spark.arithmetic import (
     clamping_of,
@@ -24,15 +25,11 @@ from dp_polars._engines.spark.arithmetic import (
     spark_types,
     units,
 )
-from dp_polars._release.contract import Product, reading_values
+from dp_polars._release.contract import HistogramSpec, Product, reading_values
 
 if TYPE_CHECKING:
-    import polars as pl
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
-
-    from dp_polars._base.column_types import PrivacyUnit
-    from dp_polars._release.contract import HistogramSpec
 
 
 # Functions in other languages, rows in memory, chance and clocks, as Spark's classes and messages name them.
@@ -159,28 +156,17 @@ def with_codes(rows: DataFrame, values: str, code: str, categories: pl.Series, k
 
 @dataclass(frozen=True)
 class SpecColumns:
-    """A spec and the columns that it reads, which specs share.
+    """A spec and the columns that it reads, which specs share."""
 
-    Parameters
-    ----------
-    number
-        The position of the spec among those of the release.
-    has
-        A column that is null where a row is no evidence. None: every row is evidence. Where codes are not all 0, it
-        holds them.
-    values
-        The type of the values that it holds instead, where these are to be coded when they are counted.
-    units
-        The weight of a row before it is doubled. None: one each.
-    keeps
-        The column that says which rows stay. Tallies that differ in their weights alone share it.
-    """
-
-    number: int
+    number: int  # the position of the spec among those of the release
     spec: HistogramSpec
+    # A column that is null where a row is no evidence, else its code if these are not all 0. None: all are evidence.
     has: str | None
+    # The type of the values that it holds instead, where these are to be coded when they are counted.
     values: DataType | None
+    # The weight of a row before it is doubled. None: one each.
     units: str | None
+    # The column that says which rows stay. Tallies that differ in their weights alone share it.
     keeps: str
 
     @property
@@ -190,7 +176,6 @@ class SpecColumns:
 
     @property
     def is_evidence(self) -> Column:
-        """Whether a row is evidence."""
         return sf.expr("true") if self.has is None else sf.col(self.has).isNotNull()
 
     @property
@@ -205,7 +190,6 @@ class SpecColumns:
 
     @property
     def of_row(self) -> Column:
-        """The weight of a row."""
         return long(1) if self.units is None else clamping_of(self.spec).of_units(sf.col(self.units), long, divide)
 
     @property

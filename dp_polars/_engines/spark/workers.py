@@ -14,17 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dp_polars._base.column_types import is_wide
+from dp_polars._base.numbers import Ints
 from dp_polars._base.process import silenced
+from dp_polars._bins.binning import Binning
 from dp_polars._mechanisms.histograms import Histogram
-from dp_polars._questions.question import COUNT
+from dp_polars._questions.question import COUNT, KeysThatAreThere
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from dp_polars._base.numbers import Ints
-    from dp_polars._bins.binning import Binning
-    from dp_polars._questions.question import KeysThatAreThere
     from dp_polars._release.contract import Output, Shown
 
 
@@ -259,11 +258,8 @@ _ready: WeakSet[SparkSession] = WeakSet()
 def mapped(rows: DataFrame, stage: Stage, schema: StructType | str) -> DataFrame:
     """Plan what a stage makes of rows.
 
-    Raises
-    ------
-    RuntimeError
-        If tasks over constants show that the executors lack this package. They run once for a session, before the
-        charge. An executor that comes later with another Python fails on private rows.
+    Raises RuntimeError if tasks over constants show that the executors lack this package. They run once for a session,
+    before the charge. An executor that comes later with another Python fails on private rows.
     """
     if rows.sparkSession not in _ready:
         _check(rows.sparkSession)
