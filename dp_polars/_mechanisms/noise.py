@@ -130,7 +130,7 @@ class NoiseTable:
     """What 64 bits of U say about a draw."""
 
     law: Law
-    first: int  # p(X < first) is below 2**-64, like P(X > −first)
+    first: int  # P(X < first) is below 2**-64, like P(X > −first)
     # Shape (m,), ascending: ⌊2**64·P(X < first + i)⌋. A word above it means X >= first + i, one below it X < first + i,
     # and one that equals it leaves that open. The first one is 0 and the last one 2**64 − 1.
     thresholds: NDArray[np.uint64]

@@ -48,12 +48,12 @@ def code(binning: Binning, value: Value, dtype: pl.DataType | None, dialect: Dia
     if isinstance(steps, IntegerSteps):
         place = steps.place(physical(value, dtype, steps.low, steps.high, dialect), integer, dialect.divide)
         # Times are microseconds, and may lie just beyond ends that are nanoseconds.
-        return place if steps.ends_are_points and dtype != pl.Time else _within(place, 0, last)
+        return place if steps.ends_are_points and dtype != pl.Time else within(place, 0, last)
     if isinstance(steps, FloatSteps):
         low, high = _ends(steps, last)
         place = _clip(_double(value, dtype), floating(low), floating(high)) - floating(steps.start)
         place = place * floating(steps.per_step)
-        return _within((place - floating(0.5)).ceil(), 0, last)
+        return within((place - floating(0.5)).ceil(), 0, last)
     thresholds = binning.thresholds
     if thresholds is None:
         msg = f"a grid must be given in units of a column of type {dtype}: neither 64 bits nor floats give its codes."
@@ -78,7 +78,7 @@ def units(row_weight: Clamping, value: Value, dtype: pl.DataType, dialect: Diale
     else:
         steps, per = max(1, row_weight.ticks(tick)), max(1, int(row_weight.step / tick))
         found = physical(value, dtype, low * per // steps, -(-high * per // steps), dialect)
-        found = _within(_nearest(found * integer(steps) if steps > 1 else found, per, dialect), low, high)
+        found = within(_nearest(found * integer(steps) if steps > 1 else found, per, dialect), low, high)
     return ibis.ifelse(is_evidence(value, dialect), found, integer(otherwise))
 
 
@@ -108,7 +108,7 @@ def _clip(column: Value, low: Value, high: Value) -> Value:
     return ibis.cases((column < low, low), (column > high, high), else_=column)
 
 
-def _within(number: Value, low: int, high: int) -> Value:
+def within(number: Value, low: int, high: int) -> Value:
     """Return a computed integer clipped to bounds: cases would compute it three times."""
     return ibis.greatest(integer(low), ibis.least(number, integer(high)))
 
@@ -128,7 +128,7 @@ def physical(value: Value, dtype: pl.DataType, low: int, high: int, dialect: Dia
     """Return the physical integer of a value, clipped to as much of the bounds as 64 bits hold."""
     low, high = (min(max(end, int(_INT64.min)), int(_INT64.max)) for end in (low, high))
     if dtype == pl.Boolean:
-        return _within(ibis.ifelse(value, integer(1), integer(0)), low, high)
+        return within(ibis.ifelse(value, integer(1), integer(0)), low, high)
     ticks = dialect.ticks if dtype.is_temporal() else None
     if dtype.is_integer() or ticks is not None:
         return _clip(cast(value, "int64") if ticks is None else ticks(value), integer(low), integer(high))

@@ -18,7 +18,7 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from dp_polars._bins.binning import CategoryBinning, Clamping, OneCode
-from dp_polars._engines.sql.arithmetic import code, integer, is_evidence, units
+from dp_polars._engines.sql.arithmetic import code, integer, is_evidence, units, within
 from dp_polars._engines.sql.dialects import OF_GROUPS, OF_ROWS, cast, constant, ibis
 from dp_polars._engines.sql.rows import check_public, comparable, public_table
 from dp_polars._mechanisms.noise import LARGEST_VALUE
@@ -233,7 +233,7 @@ def _found(rows: Table, number: _Number, dialect: Dialect) -> Value:
 def _of_person(weight: Value, row_weight: RowWeight, dialect: Dialect) -> Value:
     """Return the sum of a person's weights, clipped to `row_weight.of_person`."""
     low, high = row_weight.of_person
-    return ibis.greatest(ibis.least(dialect.total(weight, LARGEST_VALUE), integer(high)), integer(low))
+    return within(dialect.total(weight, LARGEST_VALUE), low, high)
 
 
 # --- Without bounds -------------------------------------------------------------------------------------------------
@@ -435,9 +435,8 @@ def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list
         groupings.setdefault((by, rows.codes[number] if spec.people else by, spec.people), []).append(number)
     if dialect.race is not None:
         rows = _packed(rows, specs)
-    if dialect.race is not None and _is_one_row_a_group(specs):
         read = _read_of_winners(rows, specs)
-        if dialect.has_structs or all(map(_is_short, read.values())):
+        if _is_one_row_a_group(specs) and (dialect.has_structs or all(map(_is_short, read.values()))):
             return [*_raced(rows, specs, groupings, read, dialect, dialect.race, common)]
     rows = replace(rows, table=common.once(rows.table))
     bounds: dict[tuple[str | None, Limits], int] = {}  # by which code, and what stays -> number
@@ -478,6 +477,19 @@ def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list
 
 def _packed(rows: Rows, specs: Sequence[HistogramSpec]) -> Rows:
     """Return rows of which one integer says all, where it holds that: an engine that groups by it takes less time."""
+    ends = _ends(rows, specs)
+    packed = {name: (_bits((low, high + 1)), low) for name in rows.says for low, high in [ends.get(name, (0, 0))]}
+    if len(packed) < 2 or sum(bits for bits, _ in packed.values()) > _MOST_SAID:
+        return rows
+    said, below = integer(0), 0
+    for name, (bits, one) in packed.items():
+        place = ibis.ifelse(has(rows.table, name), rows.table[name] - integer(one - 1), integer(0))
+        said, below = said + place * integer(2**below), below + bits
+    return replace(rows, table=rows.table.select(*person_in(rows.table), "group", said=said), packed=packed)
+
+
+def _ends(rows: Rows, specs: Sequence[HistogramSpec]) -> dict[str, tuple[int, int]]:
+    """Return between which ends the codes and weights of rows lie; where all codes are 0, they are left out."""
     ends: dict[str, tuple[int, int]] = {}
     for name, weight, spec in zip(rows.codes, rows.weights, specs, strict=True):
         if weight is not None:
@@ -485,16 +497,7 @@ def _packed(rows: Rows, specs: Sequence[HistogramSpec]) -> Rows:
             ends[weight] = min(low, 0), max(high, 0)
         if name is not None and not isinstance(spec.binning, OneCode):
             ends[name] = 0, spec.binning.size - 1
-    said, bits, packed = integer(0), 0, dict[str, tuple[int, int]]()
-    for name in rows.says:
-        low, high = ends.get(name, (0, 0))
-        place = ibis.ifelse(has(rows.table, name), rows.table[name] - integer(low - 1), integer(0))
-        said += place * integer(2 ** min(bits, _MOST_SAID))
-        packed[name] = (high - low + 1).bit_length(), low
-        bits += packed[name][0]
-    if len(packed) < 2 or bits > _MOST_SAID:
-        return rows
-    return replace(rows, table=rows.table.select(*person_in(rows.table), "group", said=said), packed=packed)
+    return ends
 
 
 def _named(name: str | None) -> list[str]:
@@ -600,13 +603,12 @@ def _is_one_row_a_group(specs: Sequence[HistogramSpec]) -> bool:
 
 def _read_of_winners(rows: Rows, specs: Sequence[HistogramSpec]) -> dict[str | None, dict[str, tuple[int, int]]]:
     """Return what is read of the winner among the rows that are evidence for something, between which ends."""
-    read: dict[str | None, dict[str, tuple[int, int]]] = {}
+    ends, read = _ends(rows, specs), dict[str | None, dict[str, tuple[int, int]]]()
     for name, weight, spec in zip(rows.codes, rows.weights, specs, strict=True):
         if weight is not None:
-            low, high = clamping_of(spec).ends
-            read.setdefault(name, {})[weight] = min(low, 0), max(high, 0)
+            read.setdefault(name, {})[weight] = ends[weight]
         if not (spec.people or name is None or isinstance(spec.binning, OneCode)):
-            read.setdefault(name, {})[name] = 0, spec.binning.size - 1
+            read.setdefault(name, {})[name] = ends[name]
     return read
 
 
@@ -688,8 +690,7 @@ def _winner(
     # Engines find the least integer faster. Times are below 2**6.
     packed = cast(time * constant(2.0 ** (57 - sum(bits.values())), "float64"), "int64")
     for name, (low, high) in ends.items():  # what other rows say, too, must not raise
-        inside = ibis.greatest(ibis.least(said[name], integer(high)), integer(low))
-        packed = packed * integer(2 ** bits[name]) + (inside - integer(low))
+        packed = packed * integer(2 ** bits[name]) + (within(said[name], low, high) - integer(low))
     least, found = packed.min(where=where), {}
     for name, (low, _) in reversed([*ends.items()]):
         found[name] = (least & integer(2 ** bits[name] - 1)) + integer(low)
