@@ -434,13 +434,12 @@ class Request(AnyRequest[HistogramQuery]):
         schema = proved.schemas[-1]
         keys = None if self.keys is None else in_types_of(self.keys, schema)
         self._check_names_of_ends(ranges=False)
-        rows = pl.LazyFrame(schema=schema)
         specs: list[HistogramSpec] = []
         outputs = []
         for ask in self.asks:
             what = f"The column of output {ask.name!r}" + ", its filter read as pl.when(…).then(…)" * ask.filtered
-            columns = tuple(row_by_row(column, schema, what) for column in ask.columns)
-            types = tuple(rows.select(column).collect_schema().dtypes()[0] for column in columns)
+            typed = [_typed(column, schema, what) for column in ask.columns]
+            columns, types = tuple(column for column, _ in typed), tuple(dtype for _, dtype in typed)
             try:
                 ask.query.answer_type(*types)
                 needed = ask.query.evidence(*types)
@@ -582,6 +581,14 @@ def _within(ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery:
 
 def _rounded(error: float | None) -> str:
     return "?" if error is None else show(as_fraction("error", error), 3, up=True)
+
+
+def _typed(column: pl.Expr, schema: pl.Schema, what: str) -> tuple[pl.Expr, pl.DataType]:
+    """Return what gives each row its own value, and its type: a column as it is does, without a look at the gate."""
+    if column.meta.is_column() and (name := column.meta.output_name()) in schema:
+        return column, schema[name]
+    column = row_by_row(column, schema, what)
+    return column, pl.LazyFrame(schema=schema).select(column).collect_schema().dtypes()[0]
 
 
 def _place(specs: list[HistogramSpec], spec: HistogramSpec) -> int:
