@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 # The most bits that what a row says may have in an integer: alone, and with its time, for which 33 are left.
 _MOST_SAID, _MOST_BITS = 62, 24
+# The most codes of a list of which a set for each pair is held: to list the members of sets takes time for each code.
+_MOST_CODES = 16
 #: What stands where a spec has nothing in a cell, or a row is no evidence: no number is so far from 0.
 ABSENT = -(2**63)
 
@@ -531,7 +533,7 @@ def _split(
     table = rows.read(rows.table, dialect)
     pairs, crowds = table.group_by(pair), []
     codes = {i: name for (name, limits), i in bounds.items() if limits.groups is not None and name is not None}
-    seen = {f"has{i}": table.count(where=has(table, name)) for i, name in codes.items()}
+    seen = {f"has{i}": table.count(where=has(table, name)) > 0 for i, name in codes.items()}
     names = dict.fromkeys(name for name, _ in bounds if name is not None)
     full = [has(table, name) for name in names]
     seen["full"] = table.count(where=reduce(operator.and_, full) if full else None)
@@ -579,13 +581,13 @@ def _split(
 
 
 def _staying(crowded: Table, bounds: Mapping[str, tuple[str | None, int]], dialect: Dialect) -> Table:
-    """Say of the groups of crowded people whether each stays, by the bound on those in which a number is not 0."""
+    """Say of the groups of crowded people whether each stays, by the bound on those in which a column is true."""
     person = person_in(crowded)
     crowded = crowded.mutate(place=dialect.order([crowded[name] for name in person], [crowded["group"]], OF_GROUPS))
     until = ibis.cumulative_window(group_by=person, order_by=["place", "group"])
     return crowded.mutate(
         **{
-            name: _place(None if seen is None else crowded[seen] > 0, until) <= most
+            name: _place(None if seen is None else crowded[seen], until) <= most
             for name, (seen, most) in bounds.items()
         }
     )
@@ -644,10 +646,13 @@ def _raced(
     time = race(time, said["copies"])
     names = {name: i for i, name in enumerate(dict.fromkeys(rows.codes))}  # what rows are evidence for
     where = {name: None if name is None else has(said, name) for name in names}
-    found = {f"has{i}": said.count(where=where[name]) for name, i in names.items()}
+    found = {f"has{i}": said.count(where=where[name]) > 0 for name, i in names.items()}
     for name, ends in read.items():
         won = _winner(said, time, ends, where[name], dialect)
         found |= {f"{of}_of{names[name]}": value for of, value in won.items()}
+    sizes = {by: specs[numbers[0]].binning.size for (by, _, people), numbers in groupings.items() if people and by}
+    sets = {by: f"set{names[by]}" for by, size in sizes.items() if size <= _MOST_CODES}
+    found |= {of: _set_of(said, by) for by, of in sets.items()}
     pairs = common.once(said.group_by(pair).aggregate(**found))
     if most is not None:
         crowded = pairs.group_by(person).aggregate(groups=pairs.count())
@@ -659,13 +664,15 @@ def _raced(
         pairs = common.once(loose.select(columns).union(tight.select(columns)))
 
     def keeps(name: str | None) -> list[Value]:
-        return [pairs[f"has{names[name]}"] > 0, *([] if most is None else [pairs[f"stays{names[name]}"]])]
+        return [pairs[f"has{names[name]}"], *([] if most is None else [pairs[f"stays{names[name]}"]])]
 
     for (by, only, people), numbers in groupings.items():
-        if people and by is not None:
+        if by in sets and people:
+            counted = _members(pairs.filter(keeps(by)), sets[by], by, sizes[by], len(numbers), dialect)
+        elif people and by is not None:
             cells = said.filter(has(said, by)).select(*pair, by).distinct()
-            winners = cells if most is None else cells.anti_join(pairs.filter(~pairs[f"stays{names[only]}"]), pair)
-            sums = [_Number(None)] * len(numbers)
+            cells = cells if most is None else cells.anti_join(pairs.filter(~pairs[f"stays{names[only]}"]), pair)
+            counted = _counted(cells, ["group", by], [_Number(None)] * len(numbers), dialect)
         else:
             winners, sums = pairs, []
             if by is not None:
@@ -675,8 +682,22 @@ def _raced(
                 weigh = _weight(specs[number], f"{weight}_of{names[name]}", dialect) if weight else None
                 counts = reduce(operator.and_, keeps(name)) if by is None else None
                 sums.append(_Number(counts, weigh and weigh(winners)))
-        counted = _counted(winners, ["group", *_named(by)], sums, dialect)
+            counted = _counted(winners, ["group", *_named(by)], sums, dialect)
         yield (counted.mutate(code=integer(0)) if by is None else counted.rename(code=by)), numbers
+
+
+def _set_of(said: Table, name: str) -> Value:
+    """Return the codes that rows say, as the bits of an integer; what other rows say must not raise."""
+    code_ = ibis.ifelse(has(said, name), said[name], integer(0))
+    return cast((integer(1) << cast(code_, "int32")).bit_or(where=has(said, name)), "int32")
+
+
+def _members(pairs: Table, of: str, name: str, size: int, numbers: int, dialect: Dialect) -> Table:
+    """Return how many pairs have each code in their set; pairs with the same set are counted first."""
+    sets = pairs.group_by(["group", of]).aggregate(pairs=cast(pairs.count(), "int64"))
+    sets = sets.mutate(**{name: cast(ibis.range(size).unnest(), "int64")})
+    sets = sets.filter((cast(sets[of], "int64") >> cast(sets[name], "int32")) & integer(1) == integer(1))
+    return _counted(sets, ["group", name], [_Number(None, sets["pairs"])] * numbers, dialect)
 
 
 def _winner(
