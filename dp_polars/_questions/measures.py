@@ -249,8 +249,14 @@ def checked(query: MeasureT) -> MeasureT:
 QueryT = TypeVar("QueryT", bound=HistogramQuery)
 
 # The losses that are tried: all numbers of four significant digits from 1e-30 to 1e30, by their places.
-_PER_DECADE = 9000
-_PLACES = range(-30 * _PER_DECADE, 30 * _PER_DECADE)
+_PLACES = range(-30 * 9000, 30 * 9000)
+
+
+def loss_at(place: int, digits: int = 4) -> Fraction:
+    """Return a number by its place among all with this many significant digits; 1 has the place 0."""
+    first: int = 10 ** (digits - 1)
+    decade, further = divmod(place, 9 * first)
+    return (first + further) * Fraction(f"1e{decade - digits + 1}")
 
 
 def error_95(query: HistogramQuery, rows: int | None, *columns: pl.DataType) -> float | None:
@@ -305,9 +311,7 @@ def with_loss_for(query: QueryT, within: Within, *columns: pl.DataType) -> Query
         raise ValueError(msg)
 
     def at(place: int) -> QueryT:
-        decade, digits = divmod(place, _PER_DECADE)
-        value = (1000 + digits) * Fraction(10) ** (decade - 3)
-        return query.with_claim(replace(query.claim, loss=Loss(value, query.claim.loss.unit)))
+        return query.with_claim(replace(query.claim, loss=Loss(loss_at(place), query.claim.loss.unit)))
 
     def error_at(place: int) -> float | None:
         try:

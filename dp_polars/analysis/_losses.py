@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
@@ -26,7 +25,7 @@ from dp_polars._mechanisms.noise import check_scale
 from dp_polars._questions.averages import Mean
 from dp_polars._questions.categories import Choice, Quantile
 from dp_polars._questions.extremes import FirstAbove
-from dp_polars._questions.measures import Measure, Multiple, Total, ValueCounts, noisy, totals_of
+from dp_polars._questions.measures import Measure, Multiple, Total, ValueCounts, loss_at, noisy, totals_of
 from dp_polars._questions.question import Columns, HistogramQuery, ListQuery
 from dp_polars.analysis._laws import NoiseLaw, as_probability, block_probabilities
 from dp_polars.analysis._simulated import DRAWS, NEAR, Histograms, cells_of_noise, law_of_first_above, share_within
@@ -37,22 +36,11 @@ if TYPE_CHECKING:
     Chances: TypeAlias = Callable[[Claim], NDArray[np.float64]]
 
 
-# Losses are looked for from 1e-6, which does as well as none, up to what still protects anybody.
-_SMALLEST, _LARGEST = -6, 20
 # Significant digits of a loss: where chances are computed, and where they are shares of draws.
 _DIGITS, _DIGITS_OF_DRAWS = 4, 2
 # Noisy means that are looked at together, and how far from a whole number rounding may put noise.
 _MEANS = 1 << 20
 _ROUNDING = 1e-6
-
-
-@dataclass(frozen=True)
-class _Counted:
-    """What is drawn from for an output: one histogram or more of the rows that the bounds keep."""
-
-    query: HistogramQuery
-    types: Columns
-    parts: list[Histogram]
 
 
 @called
@@ -153,9 +141,9 @@ def loss_for_query(
     histograms = engine.prepare_histograms(work)()
     losses: list[float | None] = []
     for output in work.outputs:
-        counted = _Counted(output.query, output.types, [histograms[n] for n in output.specs])
-        chances, digits = _chances(counted, reach.get(output.name, Fraction(0)))
-        groups = np.flatnonzero(_has_truth(counted))
+        parts = [histograms[n] for n in output.specs]
+        chances, digits = _chances(output.query, output.types, parts, reach.get(output.name, Fraction(0)))
+        groups = np.flatnonzero(_has_truth(output.query, output.types, parts[-1]))
         losses.append(_smallest_loss(output.query.claim, chances, groups, needed, often, digits))
     return pl.DataFrame(
         {
@@ -202,49 +190,34 @@ def _smallest_loss(
         return None
 
     def is_enough(place: int) -> bool:
-        at_loss = claim.at_cost(Loss(_loss_at(place, digits), claim.loss.unit))  # the rate follows
+        at_loss = claim.at_cost(Loss(loss_at(place, digits), claim.loss.unit))  # the rate follows
         return int(np.count_nonzero(chances(at_loss)[groups] >= probability)) >= share * len(groups)
 
-    step = 3 * 10 ** (digits - 1)  # a third of a decade
-    high = _place_of(_LARGEST, digits)
+    first = 10 ** (digits - 1)
+    # From what still protects anybody, 20, down to 1e-6, which does as well as none, in steps of a third of a decade.
+    high, smallest = 10 * first, -54 * first
     if not is_enough(high):
         return None
-    while is_enough(low := max(high - step, 0)):
+    while is_enough(low := max(high - 3 * first, smallest)):
         high = low
-        if not low:
+        if low == smallest:
             return 0.0
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return float(_loss_at(high, digits))
+    return float(loss_at(high, digits))
 
 
-def _loss_at(place: int, digits: int) -> Fraction:
-    """Return a loss by its place among all of these digits, the smallest first."""
-    first = int("1".ljust(digits, "0"))
-    decade, further = divmod(place, 9 * first)
-    return (first + further) * Fraction(f"1e{decade + _SMALLEST - digits + 1}")
-
-
-def _place_of(loss: int, digits: int) -> int:
-    shown = f"{loss:.{digits - 1}e}"  # 2.000e+01
-    mantissa, _, decade = shown.replace(".", "").partition("e")
-    first = int("1".ljust(digits, "0"))
-    return 9 * first * (int(decade) - _SMALLEST) + int(mantissa) - first
-
-
-def _has_truth(counted: _Counted) -> NDArray[np.bool_]:
+def _has_truth(query: HistogramQuery, types: Columns, rows: Histogram) -> NDArray[np.bool_]:
     """Return which groups have a true answer."""
-    query, rows = counted.query, counted.parts[-1]
     if isinstance(query, (Multiple, ValueCounts, FirstAbove)):  # 0, or none, without rows
         return np.ones(len(rows.sizes), bool)
-    has: NDArray[np.bool_] = (query.scored(rows, *counted.types) if isinstance(query, Choice) else rows).totals > 0
+    has: NDArray[np.bool_] = (query.scored(rows, *types) if isinstance(query, Choice) else rows).totals > 0
     return has
 
 
-def _chances(counted: _Counted, within: Fraction) -> tuple[Chances, int]:
+def _chances(query: HistogramQuery, types: Columns, parts: list[Histogram], within: Fraction) -> tuple[Chances, int]:
     """Return how probable good answers are, and how many digits of a loss that is good for."""
-    query, types, parts = counted.query, counted.types, counted.parts
     if isinstance(query, Choice):
         return _of_choice(query, types, parts[0], within), _DIGITS
     if isinstance(query, FirstAbove):

@@ -57,9 +57,6 @@ class AnswerBlocks:
     multiplicities: Ints  # shape (n,): answers in the block
     sizes: Ints  # shape (g,): blocks of each group, at least one
     answer: Callable[[Ints, Ints], pl.Series]  # block of each group, and position in it, shape (g,) each -> the answers
-    # Shape (g,): rows or people that count, and those that don't: the bounds dropped them, or they have no person.
-    counted: Ints
-    left_out: Ints
     has_truth: NDArray[np.bool_]  # shape (g,): whether the group has a true answer
 
     def law(self, rate: Fraction, mechanism: Mechanism) -> pl.DataFrame:
@@ -78,20 +75,22 @@ class AnswerBlocks:
         of_scores = _mean(law, self.errors, starts)
         # Where the answers lie on a line, it tells most how far they are from the true one on it.
         on_the_line = None if self.distances is None else _mean(law, self.distances, starts)
-        return pl.DataFrame(
-            {
-                "true_answer": self.answer(first_right, np.zeros_like(first_right)),
-                "probability_true": np.minimum(np.add.reduceat(np.where(right, law, 0), starts), 1),
-                "expected_error": of_scores if on_the_line is None else on_the_line,
-                "expected_rank_error": None if on_the_line is None else of_scores,
-                "answer_5": self.answer(*ranges[:, 0].T),
-                "answer_95": self.answer(*ranges[:, 1].T),
-            },
-            schema_overrides={"expected_rank_error": pl.Float64},
-        ).with_columns(
-            pl.when(pl.Series(self.has_truth)).then(pl.col(name)).alias(name)
-            for name in ("true_answer", "probability_true", "expected_error", "expected_rank_error")
-        )
+        columns = {
+            "true_answer": self.answer(first_right, np.zeros_like(first_right)),
+            "probability_true": np.minimum(np.add.reduceat(np.where(right, law, 0), starts), 1),
+            "expected_error": of_scores if on_the_line is None else on_the_line,
+            "expected_rank_error": None if on_the_line is None else of_scores,
+            "answer_5": self.answer(*ranges[:, 0].T),
+            "answer_95": self.answer(*ranges[:, 1].T),
+        }
+        return _law_of_groups(columns, self.has_truth)
+
+
+def _law_of_groups(columns: dict[str, Any], has_truth: NDArray[np.bool_]) -> pl.DataFrame:
+    """Return the law of a question that some groups have no true answer to."""
+    law = pl.DataFrame(columns, schema_overrides={"expected_rank_error": pl.Float64})
+    of_truth = [*columns][:-2]  # all but the ends of the range
+    return law.with_columns(pl.when(pl.Series(has_truth)).then(pl.col(name)).alias(name) for name in of_truth)
 
 
 def _mean(law: NDArray[np.float64], errors: NDArray[np.float64], starts: Ints) -> NDArray[np.float64]:
@@ -100,16 +99,10 @@ def _mean(law: NDArray[np.float64], errors: NDArray[np.float64], starts: Ints) -
     return np.add.reduceat(wrong, starts)
 
 
-def of_histograms(question: Choice, types: Columns, scored: Histograms, counts: Histograms) -> AnswerBlocks:
-    """Return the blocks of a mode or a quantile, from the weights that are scored, and from the rows or people.
-
-    `bounded`, the histogram after the bounds, is part of `everything`.
-    """
-    everything, bounded = scored
+def of_histograms(question: Choice, types: Columns, scored: Histograms) -> AnswerBlocks:
+    """Return the blocks of a mode or a quantile. The histogram after the bounds is part of that of all rows."""
+    everything, bounded = (question.scored(histogram, *types) for histogram in scored)
     groups = len(everything.sizes)
-    counted = counts.bounded.totals
-    left_out = counts.everything.totals - counted
-    everything, bounded = question.scored(everything, *types), question.scored(bounded, *types)
     codes, truly, sizes = everything.codes, everything.weights, everything.sizes
     seen = np.zeros_like(truly)
     seen[positions_of(everything, bounded)] = bounded.weights
@@ -133,17 +126,8 @@ def of_histograms(question: Choice, types: Columns, scored: Histograms, counts: 
         start = first[block]
         return question.named(np.where(start >= 0, start + position, all_runs.nth_unoccupied(position)), *types)
 
-    return AnswerBlocks(
-        gaps[order].astype(np.float64),
-        errors[order],
-        distances,
-        slots.multiplicities[order],
-        slots.sizes,
-        answer,
-        counted,
-        left_out,
-        all_runs.totals > 0,
-    )
+    gaps, errors, sizes = gaps[order].astype(np.float64), errors[order], slots.sizes
+    return AnswerBlocks(gaps, errors, distances, slots.multiplicities[order], sizes, answer, all_runs.totals > 0)
 
 
 def _distances(candidates: Ordered, first: Ints, multiplicities: Ints, true: Ints) -> NDArray[np.float64]:
@@ -165,12 +149,13 @@ def positions_of(everything: Histogram, part: Histogram) -> Ints:
     return np.searchsorted(cells(everything), cells(part))
 
 
-def of_scores(values: pl.Series, lengths: Ints, lowest: bool) -> AnswerBlocks:
-    """Return the blocks of an argmax, a row each. A group that offers no score has one block, whose answer is null."""
+def of_scores(values: pl.Series, lengths: Ints, lowest: bool) -> Callable[[Claim], AnswerBlocks]:
+    """Return what gives, at any claim, the blocks of an argmax: a row each; one of null where none offers a score."""
     numbers = column_types.exact_values(values)
     rows = np.flatnonzero(column_types.are_finite(values))
     gaps = _from_the_best(numbers[rows], _counts(rows, lengths), lowest)
-    return _of_rows(rows, lengths, gaps, gaps * float(column_types.tick(values.dtype) or 1))
+    blocks = _of_rows(rows, lengths, gaps, gaps * float(column_types.tick(values.dtype) or 1))
+    return lambda _: blocks
 
 
 def of_own_sensitivities(
@@ -213,10 +198,8 @@ def _of_rows(rows: Ints, lengths: Ints, gaps: NDArray[np.float64], errors: NDArr
     def answer(block: Ints, _: Ints) -> pl.Series:
         return pl.Series(placed[block]).cast(pl.UInt32, strict=False)  # −1 becomes null
 
-    one, nobody = np.ones(len(placed), np.int64), np.zeros_like(counted)
-    return AnswerBlocks(
-        gaps[order], errors[order], None, one, np.maximum(counted, 1), answer, counted, nobody, counted > 0
-    )
+    one = np.ones(len(placed), np.int64)
+    return AnswerBlocks(gaps[order], errors[order], None, one, np.maximum(counted, 1), answer, counted > 0)
 
 
 def _at_share(share: float, law: NDArray[np.float64], multiplicities: Ints) -> tuple[int, int]:
@@ -406,20 +389,15 @@ def _of_part(question: ListQuery, types: Columns, everything: Histogram, bounded
     else:  # from the worst list to the best
         order = np.argsort(-wrong, axis=0, kind="stable")[[_BEYOND, DRAWS - 1 - _BEYOND]]
         ends = np.take_along_axis(codes, order[:, :, None], axis=0)
-    return pl.DataFrame(
-        {
-            "true_answer": question.named(question.true_codes(everything, *types), *types),
-            "probability_true": right.mean(axis=0),
-            "expected_error": wrong.mean(axis=0),
-            "expected_rank_error": None if ranks is None else ranks.mean(axis=0),
-            "answer_5": question.named(ends[0], *types),
-            "answer_95": question.named(ends[1], *types),
-        },
-        schema_overrides={"expected_rank_error": pl.Float64},
-    ).with_columns(
-        pl.when(pl.Series(everything.totals > 0)).then(pl.col(name)).alias(name)
-        for name in ("true_answer", "probability_true", "expected_error", "expected_rank_error")
-    )
+    columns = {
+        "true_answer": question.named(question.true_codes(everything, *types), *types),
+        "probability_true": right.mean(axis=0),
+        "expected_error": wrong.mean(axis=0),
+        "expected_rank_error": None if ranks is None else ranks.mean(axis=0),
+        "answer_5": question.named(ends[0], *types),
+        "answer_95": question.named(ends[1], *types),
+    }
+    return _law_of_groups(columns, everything.totals > 0)
 
 
 def share_within(question: ListQuery, types: Columns, histogram: Histogram, within: float) -> NDArray[np.float64]:
@@ -473,21 +451,9 @@ def law_of_total(
         msg = f"simulate: the law of a {type(question).__name__} is not known."
         raise TypeError(msg)
     step = float(question.answer_step(*types))
-
-    def law(claim: Claim) -> pl.DataFrame:
-        noise, noisy = _noise(question.with_claim(claim), types)
-        bound, bias = noise_bound(noise, 2 * _END), bounded[0] - truly[0]
-        return pl.DataFrame(
-            {
-                "true_answer": question.named(truly, *types),
-                "probability_true": noisy.probability(bias),
-                "expected_error": noisy.error(bias) * step,
-                "answer_5": question.named([bounded[0] - bound], *types),
-                "answer_95": question.named([bounded[0] + bound], *types),
-            }
-        )
-
-    return law
+    return _law_of_numbers(
+        question, types, truly[0], bounded[0], lambda totals: question.named([totals], *types), step=step
+    )
 
 
 def law_of_counts(question: ValueCounts, types: Columns, truly: Ints, bounded: Ints) -> Callable[[Claim], pl.DataFrame]:
@@ -496,27 +462,35 @@ def law_of_counts(question: ValueCounts, types: Columns, truly: Ints, bounded: I
     `truly`, `bounded`: the counts of all candidates, group after group: of all rows, and of those that count.
     """
     size = question.binning(*types).size
+    return _law_of_numbers(question, types, truly, bounded, lambda counts: question.named(counts, *types), size)
+
+
+def _law_of_numbers(
+    question: Measure,
+    types: Columns,
+    truly: Ints,
+    bounded: Ints,
+    named: Callable[[Ints], pl.Series],
+    size: int = 1,
+    step: float = 1.0,
+) -> Callable[[Claim], pl.DataFrame]:
+    """Return what gives the law of `size` numbers of each group, in units of a step, by one noise."""
 
     def law(claim: Claim) -> pl.DataFrame:
-        noise, noisy = _noise(question.with_claim(claim), types)
-        bound, bias = noise_bound(noise, 2 * _END), bounded - truly
+        (noise,) = question.with_claim(claim).noise(*types)
+        check_scale(noise)
+        noisy, bound, bias = NoiseLaw(noise), noise_bound(noise, 2 * _END), bounded - truly
         return pl.DataFrame(
             {
-                "true_answer": question.named(truly, *types),
+                "true_answer": named(truly),
                 "probability_true": noisy.probability(bias).reshape(-1, size).prod(axis=1),
-                "expected_error": noisy.error(bias).reshape(-1, size).mean(axis=1),
-                "answer_5": question.named(bounded - bound, *types),
-                "answer_95": question.named(bounded + bound, *types),
+                "expected_error": noisy.error(bias).reshape(-1, size).mean(axis=1) * step,
+                "answer_5": named(bounded - bound),
+                "answer_95": named(bounded + bound),
             }
         )
 
     return law
-
-
-def _noise(question: Measure, types: Columns) -> tuple[Claim, NoiseLaw]:
-    (claim,) = question.noise(*types)
-    check_scale(claim)
-    return claim, NoiseLaw(claim)
 
 
 def _of_mean(question: Mean, types: Columns, truly: list[Ints], bounded: list[Ints]) -> pl.DataFrame:
@@ -546,24 +520,15 @@ def _of_mean(question: Mean, types: Columns, truly: list[Ints], bounded: list[In
         above = noisy.excess(at) - noisy.excess(at_high)
         below = noisy.excess(-at) - noisy.excess(-at_low)
         errors[group] = ((above + below) / per_unit) @ shares
-    return _law_of_groups(true, errors, ends, truly[-1])
+    return _law_of_average(true, errors, ends, truly[-1])
 
 
-def _law_of_groups(
+def _law_of_average(
     true: NDArray[np.float64], errors: NDArray[np.float64], ends: NDArray[np.float64], counts: Ints
 ) -> pl.DataFrame:
-    """Return the law of a number that a group without values lacks."""
-    return pl.DataFrame(
-        {
-            "true_answer": true,
-            "probability_true": pl.Series([None] * len(true), dtype=pl.Float64),
-            "expected_error": errors,
-            "answer_5": ends[:, 0],
-            "answer_95": ends[:, 1],
-        }
-    ).with_columns(
-        pl.when(pl.Series(counts > 0)).then(pl.col(name)).alias(name) for name in ("true_answer", "expected_error")
-    )
+    unknown = pl.Series([None] * len(true), dtype=pl.Float64)
+    columns = {"true_answer": true, "probability_true": unknown, "expected_error": errors}
+    return _law_of_groups(columns | {"answer_5": ends[:, 0], "answer_95": ends[:, 1]}, counts > 0)
 
 
 def _of_average(question: Average, types: Columns, truly: list[Ints], bounded: list[Ints]) -> pl.DataFrame:
@@ -583,7 +548,7 @@ def _of_average(question: Average, types: Columns, truly: list[Ints], bounded: l
         order = np.argsort(answers)
         upto = np.cumsum(law[order])
         ends[group] = answers[order[np.searchsorted(upto, [_END, 1 - _END])]]
-    return _law_of_groups(true, errors, ends, truly[-1])
+    return _law_of_average(true, errors, ends, truly[-1])
 
 
 def _coarse_cells(claim: Claim, most: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

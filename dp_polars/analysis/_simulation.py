@@ -382,11 +382,14 @@ def _of_expression(
     lengths, values = grouped[names[0]].list.len().to_numpy().astype(np.int64), columns[0]
     types = tuple(column.dtype for column in columns) if expr.columns else ()
     query.answer_type(*types)
-    if isinstance(query, ArgMaxOfOwn):
-        return keys, [_of_own(name, query, values, columns[1], lengths)]
-    if isinstance(query, ArgMax):
-        blocks = of_scores(values, lengths, query.lowest)
-        return keys, [_of_blocks(name, query, "score", blocks, column_types.tick(values.dtype) or 1)]
+    if isinstance(query, (ArgMax, ArgMaxOfOwn)):
+        if isinstance(query, ArgMaxOfOwn):
+            blocks_at, unit = of_own_sensitivities(values, columns[1], lengths, query.lowest), Fraction(1)
+        else:
+            blocks_at, unit = of_scores(values, lengths, query.lowest), column_types.tick(values.dtype) or Fraction(1)
+        some = blocks_at(query.claim)
+        counted = some.sizes * some.has_truth
+        return keys, [_Simulated(name, query, "score", counted, np.zeros_like(counted), _law_of(blocks_at, unit))]
     if not isinstance(query, HistogramQuery):
         raise _no_law(query)
     parts = []
@@ -396,57 +399,36 @@ def _of_expression(
     return keys, [_output(name, query, types, "rows", parts)]
 
 
-def _of_own(name: str, query: ArgMaxOfOwn, values: pl.Series, sensitivities: pl.Series, lengths: Ints) -> _Simulated:
-    """Return the output of an argmax whose score depends on the rate."""
-    blocks_at = of_own_sensitivities(values, sensitivities, lengths, query.lowest)
-    any_rate = blocks_at(query.claim)
-
-    def law(claim: Claim) -> pl.DataFrame:
-        return blocks_at(claim).law(claim.rate, claim.mechanism)
-
-    return _Simulated(name, query, "score", any_rate.counted, any_rate.left_out, law)
-
-
 def _output(name: str, query: HistogramQuery, types: Columns, unit: str, parts: list[Histograms]) -> _Simulated:
     """Return the output from its histograms; the last one counts rows or people."""
+    scored, counts = parts[0], parts[-1]
+    unit = query.error_unit or unit
     if isinstance(query, Choice):
-        error_unit = distance_unit(query.fixed_type)[0] if isinstance(query, Quantile) else query.error_unit or unit
-        return _of_blocks(name, query, error_unit, of_histograms(query, types, parts[0], parts[-1]), query.step(*types))
-    if isinstance(query, FirstAbove):
-        ((everything, bounded),) = parts
-        counted, all_of_them = bounded.totals, everything.totals
-        law = law_of_first_above(query, types, parts[0])
-        return _Simulated(name, query, unit, counted, all_of_them - counted, law)
-    if isinstance(query, ListQuery):
-        scored, counts = parts[0], parts[-1]
-        counted = counts.bounded.totals
-        law = law_of_lists(query, types, *scored)
-        left_out = counts.everything.totals - counted
-        return _Simulated(name, query, query.distance_unit or unit, counted, left_out, law)
-    if isinstance(query, ValueCounts):
-        ((everything, bounded),) = parts
-        truly, seen = (query.counts_of(histogram, *types) for histogram in (everything, bounded))
-        size = query.binning(*types).size
-        counted, all_of_them = (counts.reshape(-1, size).sum(axis=1) for counts in (seen, truly))
-        law = law_of_counts(query, types, truly, seen)
-        return _Simulated(name, query, unit, counted, all_of_them - counted, law)
-    if isinstance(query, Total):
-        all_totals, totals = ([totals_of(histogram) for histogram in side] for side in zip(*parts, strict=True))
-        counted, left_out = totals[-1], all_totals[-1] - totals[-1]
-        law = law_of_total(query, types, all_totals[: query.parts], totals[: query.parts])
-        return _Simulated(name, query, query.error_unit or unit, counted, left_out, law)
-    raise _no_law(query)
+        unit = distance_unit(query.fixed_type)[0] if isinstance(query, Quantile) else unit
+        blocks = of_histograms(query, types, scored)
+        law = _law_of(lambda _: blocks, query.step(*types))
+    elif isinstance(query, FirstAbove):
+        law = law_of_first_above(query, types, scored)
+    elif isinstance(query, ListQuery):
+        unit, law = query.distance_unit or unit, law_of_lists(query, types, *scored)
+    elif isinstance(query, ValueCounts):
+        law = law_of_counts(query, types, *(query.counts_of(histogram, *types) for histogram in scored))
+    elif isinstance(query, Total):
+        sides = zip(*parts[: query.parts], strict=True)
+        law = law_of_total(query, types, *([totals_of(histogram) for histogram in side] for side in sides))
+    else:
+        raise _no_law(query)
+    counted = counts.bounded.totals
+    return _Simulated(name, query, unit, counted, counts.everything.totals - counted, law)
 
 
 def _no_law(query: Query) -> TypeError:
     return TypeError(f"query must be of choices, counts, sums and means, got a {query}.")
 
 
-def _of_blocks(name: str, query: Query, unit: str, blocks: AnswerBlocks, score_unit: Fraction | int = 1) -> _Simulated:
-    def law(claim: Claim) -> pl.DataFrame:
-        return blocks.law(claim.rate_in(score_unit), claim.mechanism)
-
-    return _Simulated(name, query, unit, blocks.counted, blocks.left_out, law)
+def _law_of(blocks_at: Callable[[Claim], AnswerBlocks], unit: Fraction) -> Callable[[Claim], pl.DataFrame]:
+    """Return what gives the law of a choice at a claim; a score of one is a unit."""
+    return lambda claim: blocks_at(claim).law(claim.rate_in(unit), claim.mechanism)
 
 
 def _table(output: _Simulated, claim: Claim) -> pl.DataFrame:

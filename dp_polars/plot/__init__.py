@@ -10,6 +10,7 @@ shade, so that they stay apart in grey print.
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -117,19 +118,9 @@ def error_curve(
         msg = f"losses must be at least two and mechanisms at least one, got {len(amounts)} and {len(mechanisms)}."
         raise ValueError(msg)
     symbol = _charts.SYMBOLS[check_unit(unit)]
+    scored: Any = partial(analysis.expected_error, scores, sensitivity=sensitivity, monotonic=monotonic)
     points = [
-        (
-            name,
-            loss,
-            analysis.expected_error(
-                scores,
-                epsilon=loss if unit == "epsilon" else None,
-                rho=loss if unit == "rho" else None,
-                sensitivity=sensitivity,
-                monotonic=monotonic,
-                mechanism=mechanism,
-            ),
-        )
+        (name, loss, scored(mechanism=mechanism, **{unit: loss}))
         for name, mechanism in zip(_labels(mechanisms, unit), mechanisms, strict=True)
         for loss in amounts
     ]
@@ -204,14 +195,8 @@ def probabilities(
             f"got {len(names)} and {len(mechanisms)}."
         )
         raise ValueError(msg)
-    laws = np.array(
-        [
-            analysis.selection_probabilities(
-                scores, epsilon=epsilon, rho=rho, sensitivity=sensitivity, monotonic=monotonic, mechanism=mechanism
-            )
-            for mechanism in mechanisms
-        ]
-    )
+    terms: dict[str, Any] = {"epsilon": epsilon, "rho": rho, "sensitivity": sensitivity, "monotonic": monotonic}
+    laws = np.array([analysis.selection_probabilities(scores, mechanism=one, **terms) for one in mechanisms])
     labels, shares = _with_a_bar(array, names, laws, most)
     series = _labels(mechanisms, "epsilon" if rho is None else "rho")
     bars = pl.DataFrame(
@@ -351,14 +336,11 @@ def budget(budget: Budget) -> alt.LayerChart:
     edge = alt.Chart(pl.DataFrame({"total": [total], "label": ["the budget"]}))
     dashed: dict[str, Any] = {"strokeDash": [6, 3], "strokeWidth": 1.5}
     if steps.height > _MOST_CHARGES:
-        line = (
-            alt.Chart(steps.with_columns(number=pl.int_range(1, pl.len() + 1)))
-            .mark_line(interpolate="step-after", strokeWidth=2, color=_charts.COLORS[0])
-            .encode(
-                x=alt.X("number:Q", axis=_charts.axis_of("charged outputs, in their order")),
-                y=alt.Y("after:Q", scale=scale, axis=summed),
-                tooltip=["number", "what", "after"],
-            )
+        numbered = alt.Chart(steps.with_columns(number=pl.int_range(1, pl.len() + 1)))
+        line = numbered.mark_line(interpolate="step-after", strokeWidth=2, color=_charts.COLORS[0]).encode(
+            x=alt.X("number:Q", axis=_charts.axis_of("charged outputs, in their order")),
+            y=alt.Y("after:Q", scale=scale, axis=summed),
+            tooltip=["number", "what", "after"],
         )
         rule = edge.mark_rule(**dashed).encode(y="total:Q")
         named = edge.mark_text(align="left", dx=4, dy=-7, fontSize=12)

@@ -21,8 +21,11 @@ from dp_polars._release.request import Ask, with_ends
 from dp_polars.plot import _charts
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import altair as alt
 
+    from dp_polars._accounting.terms import Loss
     from dp_polars._questions.question import Asked
 else:
     alt = require("altair", extra="plot")
@@ -150,9 +153,8 @@ def _drawn(
 
 def _is_on_a_line(ask: Ask[Asked], dtype: pl.DataType) -> bool:
     """Return whether an output is drawn as dots: numbers, and quantiles with an interval."""
-    is_number = isinstance(ask.query, Total)
     has_bar = isinstance(ask.query, QuantileWithInterval) and (dtype.is_numeric() or dtype in (pl.Date, pl.Datetime))
-    return is_number or has_bar
+    return isinstance(ask.query, Total) or has_bar
 
 
 def _as_words(ask: Ask[Asked], released: pl.DataFrame) -> pl.Expr:
@@ -208,14 +210,6 @@ def _notes(
     dropped = "ranges are of the noise alone: counts and sums are too low where people have more than the bounds keep"
     return [legend, left_out, [dropped] if query.request.drops() else []]
 
-
-if TYPE_CHECKING:
-    import altair as alt
-
-    from dp_polars._accounting.terms import Loss
-    from dp_polars._questions.question import Asked
-else:
-    alt = require("altair", extra="plot")
 
 _FIVE = ("low", "box_low", "middle", "box_high", "high")
 _COLUMNS = {3: _FIVE[1:4], 5: _FIVE}
@@ -304,11 +298,7 @@ def _outputs_of(query: object) -> tuple[dict[str, QuantileList], set[str], Loss,
     else:
         msg = f"query must be a PrivateQuery or a PrivateExpr, got {type(query).__name__}."
         raise TypeError(msg)
-    lists = {
-        name: query_of_output
-        for name, query_of_output in asks.items()
-        if isinstance(query_of_output, QuantileList) and query_of_output.width in _COLUMNS
-    }
+    lists = {name: one for name, one in asks.items() if isinstance(one, QuantileList) and one.width in _COLUMNS}
     return lists, others, loss, under
 
 
@@ -350,13 +340,6 @@ def _boxes(
         layer=[*(whiskers if "low" in columns else []), boxes, *lines], width=420, height=alt.Step(26), title=title
     )
 
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import altair as alt
-else:
-    alt = require("altair", extra="plot")
 
 _WIDTH, _HEIGHT, _IN_A_ROW = 220, 130, 3
 # Values with at most this number of characters are written upright.

@@ -15,9 +15,12 @@ from dp_polars._base.process import require
 from dp_polars._release.contract import names_of_ends
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import altair as alt
+    from numpy.typing import NDArray
+else:
+    alt = require("altair", extra="plot")
 
 
 # Okabe & Ito (2008), the two that differ most first, each with a dash of its own.
@@ -105,25 +108,15 @@ def lines(
         labelLimit=0,
         columns=max(1, width // (max(map(len, names)) * 7 + 45)),
     )
-    drawn: Any = (
-        alt.Chart(points)
-        .mark_line(strokeWidth=2, clip=True)
-        .encode(
-            x=along(points, x, x_title, log=log_x, width=width),
-            y=alt.Y(
-                y,
-                type="quantitative",
-                scale=scale_of(log_y, y_domain),
-                axis=axis_of(y_title, values=_ticks(*(y_domain or _ends(points, y))) if log_y else None),
-            ),
-            color=alt.Color(
-                series, type="nominal", sort=names, scale=alt.Scale(domain=names, range=COLORS), legend=legend
-            ),
-            strokeDash=alt.StrokeDash(
-                series, type="nominal", sort=names, scale=alt.Scale(domain=names, range=_DASHES), legend=legend
-            ),
-            tooltip=[series, x, y],
-        )
+    y_axis = axis_of(y_title, values=_ticks(*(y_domain or _ends(points, y))) if log_y else None)
+    of_series: dict[str, Any] = {"type": "nominal", "sort": names, "legend": legend}
+    line = alt.Chart(points).mark_line(strokeWidth=2, clip=True)
+    drawn: Any = line.encode(
+        x=along(points, x, x_title, log=log_x, width=width),
+        y=alt.Y(y, type="quantitative", scale=scale_of(log_y, y_domain), axis=y_axis),
+        color=alt.Color(series, scale=alt.Scale(domain=names, range=COLORS), **of_series),
+        strokeDash=alt.StrokeDash(series, scale=alt.Scale(domain=names, range=_DASHES), **of_series),
+        tooltip=[series, x, y],
     )
     return alt.LayerChart(layer=[drawn], width=width, height=height)
 
@@ -141,11 +134,6 @@ def scale_of(log: bool, domain: tuple[float, float] | None = None) -> alt.Scale:
 
 def axis_of(title: str, **style: Any) -> alt.Axis:  # noqa: ANN401
     return alt.Axis(title=title, **_AXIS, **{key: value for key, value in style.items() if value is not None})
-
-
-def ticks(low: float, high: float) -> dict[str, Any]:
-    """Return the style of a logarithmic axis with these ends."""
-    return {"values": _ticks(low, high), "format": "~g"}
 
 
 def names_axis(labels: Sequence[str] | None = None, *, font: int = 12) -> alt.Axis:
@@ -197,21 +185,10 @@ def _ticks(low: float, high: float) -> list[float]:
     return inside or [low, high]
 
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import altair as alt
-    from numpy.typing import NDArray
-else:
-    alt = require("altair", extra="plot")
-
-
 # Numbers, which are hardly ever the true ones: what matters is how far they are off.
 NOISE = {"discrete_laplace": "discrete Laplace noise", "discrete_gaussian": "discrete Gaussian noise"}
 
 _RANGE = ("number", "low", "high")
-
-
 # With more groups than this, rows are lower and names smaller.
 _MOST_HIGH_ROWS = 30
 # A group is hopeless if it is more than five times worse than three quarters of the groups. Beyond a factor of 200 the
@@ -256,14 +233,14 @@ def over_losses(part: pl.DataFrame, title: str) -> list[Any]:
         middle = part.group_by("loss", maintain_order=True).agg(
             low=value.quantile(0.1, "linear"), middle=value.median(), high=value.quantile(0.9, "linear")
         )
-        base = alt.Chart(middle).encode(x=along(middle, "loss", title, log=True, width=250))
         largest = float(middle.get_column("high").to_numpy().max())
         if column == "expected_error" and largest > 0:
             # Errors fall like one over the loss, and a hopeless group would flatten the others on a linear axis.
             least = max(float(middle.get_column("low").to_numpy().min()), largest * 1e-4)
             middle = middle.with_columns(pl.col("low", "middle", "high").clip(least))
-            scale, style = scale_of(log=True, domain=(least, largest * 1.1)), ticks(least, largest * 1.1)
-            base = alt.Chart(middle).encode(x=along(middle, "loss", title, log=True, width=250))
+            scale = scale_of(log=True, domain=(least, largest * 1.1))
+            style = {"values": _ticks(least, largest * 1.1), "format": "~g"}
+        base = alt.Chart(middle).encode(x=along(middle, "loss", title, log=True, width=250))
         y_axis = axis_of(y_title, **style)
         band = base.mark_area(color=PALE, opacity=0.4).encode(y=alt.Y("low:Q", scale=scale, axis=y_axis), y2="high:Q")
         line = base.mark_line(color=COLORS[0], point={"size": 40, "fill": COLORS[0]}).encode(
@@ -379,8 +356,7 @@ def _ranges(part: pl.DataFrame, height: int) -> list[Any]:
     if answers["true_answer"].dtype.is_numeric() or answers["true_answer"].dtype == pl.String:
         # With outputs of several types, numbers are text.
         answers = answers.with_columns(pl.exclude("rank").cast(pl.Float64, strict=False))
-    lie_on_a_line = is_date or (answers["true_answer"].dtype == pl.Float64 and not answers["true_answer"].null_count())
-    if not lie_on_a_line:
+    if not (is_date or (answers["true_answer"].dtype == pl.Float64 and not answers["true_answer"].null_count())):
         return []
     axis = axis_of("true answer (dot), private one 5–95% (bar)", tickCount=6)
     ends: dict[str, Any] = {"type": "temporal" if is_date else "quantitative", "axis": axis}
@@ -417,15 +393,10 @@ def over_shares(part: pl.DataFrame) -> list[Any]:
         # Enough points for the eye, few enough for a small file.
         at = np.unique(np.linspace(0, ranked.height - 1, 400).astype(np.int64))
         share = axis_of(f"{part.height:,} groups, the hardest first", format="%", tickCount=5)
-        panels.append(
-            alt.Chart(ranked[at], width=250, height=200)
-            .mark_line(color=COLORS[0], strokeWidth=2)
-            .encode(
-                x=alt.X("share:Q", scale=alt.Scale(domain=[0, 1]), axis=share),
-                y=alt.Y("value:Q", scale=scale, axis=axis_of(title, **style)),
-                tooltip=["share", "value"],
-            )
-        )
+        line = alt.Chart(ranked[at], width=250, height=200).mark_line(color=COLORS[0], strokeWidth=2)
+        x = alt.X("share:Q", scale=alt.Scale(domain=[0, 1]), axis=share)
+        y = alt.Y("value:Q", scale=scale, axis=axis_of(title, **style))
+        panels.append(line.encode(x=x, y=y, tooltip=["share", "value"]))
     return panels
 
 
