@@ -46,7 +46,6 @@ def assert_features() -> None:
 
 
 def loss_unit(measure: Measure, *, has_delta: bool = False) -> Unit:
-    """Return our word for the unit of one of OpenDP's measures: of a loss with a delta, or without."""
     for unit in _UNITS:
         if measure == measure_of(unit, has_delta=has_delta):
             return unit
@@ -64,7 +63,6 @@ def loss_unit(measure: Measure, *, has_delta: bool = False) -> Unit:
 
 
 def measure_of(unit: Unit, *, has_delta: bool) -> Measure:
-    """Return OpenDP's measure of losses in a unit, with a delta or without."""
     of_loss: Measure = _measures.max_divergence() if unit == "epsilon" else _measures.zero_concentrated_divergence()
     approximate: Measure = _measures.approximate(of_loss)
     return approximate if has_delta else of_loss
@@ -379,7 +377,6 @@ def register() -> None:
 
 
 def _unbound(query: _AnyQuery) -> PrivateQuery:
-    """Return a query that takes its data later. Raise if OpenDP can't account for it."""
     if isinstance(query, PrivateQuery):
         if query.has_rows or query.budget is not None:
             msg = (
@@ -429,7 +426,6 @@ def _at_most_its_float(value: Fraction) -> Fraction:
 
 
 def _metric(query: PrivateQuery) -> Metric:
-    """Return what OpenDP calls the neighbouring relation and the privacy unit of a query."""
     relation = query.protection.neighboring_relation
     (unit,) = query.protection.unit or (None,)
     name = "symmetric" if relation == "add_or_remove_one" else "change_one"

@@ -65,7 +65,6 @@ _DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 
 
 def __dir__() -> list[str]:
-    """List what is public, for completion."""
     return __all__
 
 
@@ -229,7 +228,6 @@ class _OnSpark(Engine[Released]):
             return None
 
     def distinct(self, constants: pl.DataFrame) -> int:
-        """Return how many rows of constants differ to Spark, in the types of the columns."""
         kinds = [self._frame.schema[name].dataType for name in constants.columns]
         return distinct(self._frame.sparkSession, constants, kinds)
 
@@ -238,7 +236,6 @@ class _CubeEngine(_OnSpark[pl.DataFrame], LocalEngine):
     """Native SQL counts and bounds; the counts of all groups come to the driver, which draws."""
 
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
-        """Plan the counts as a lazy frame, everything typed and nothing read: to be run once, never shown."""
         _check_unit(self._frame, work.privacy_unit)
         return _collecting(self._frame, Groups.of(self._frame, work.keys), work)
 
@@ -266,7 +263,6 @@ def _collecting(frame: DataFrame, listed: Groups, work: Work) -> Callable[[], li
 
 
 def _collected(counted: DataFrame) -> pl.DataFrame:
-    """Return counts as they come to the driver."""
     return cast("pl.DataFrame", pl.from_arrow(counted.toArrow()))
 
 
@@ -282,7 +278,6 @@ class _SparkEngine(_OnSpark["DataFrame"]):
         self._target = None if path is None else _new_folder(frame.sparkSession, path)
 
     def prepare(self, work: Work | KeyWork, presentation: Presentation = AS_DRAWN) -> Callable[[], Drawn[DataFrame]]:
-        """Plan the release as a lazy frame, everything typed and nothing read: to be run once, never shown."""
         _check_unit(self._frame, work.privacy_unit)
         published = partial(self._published, work=work, presentation=presentation)
         if not self._comes_here(work) and self._target is None:
@@ -354,7 +349,6 @@ class _SparkEngine(_OnSpark["DataFrame"]):
         return frame.coalesce(1) if len(rows) <= _MOST_CELLS else frame
 
     def _shown(self, work: Work, presentation: Presentation) -> tuple[list[Answer], Shown, StructType]:
-        """Return what is shown of what is drawn, and as which columns."""
         shown = presentation.of(work.outputs, work.groups)
         names, kinds = [] if work.keys is None else work.keys.columns, self._kinds_of_keys(work)
         answers = [_answer(output, work) for output in work.outputs]
@@ -445,7 +439,6 @@ def _fields(names: Iterable[str], kinds: Iterable[DataType]) -> StructType:
 
 
 def _check_unit(frame: DataFrame, unit: PrivacyUnit | None) -> None:
-    """Refuse a privacy unit that is no column, or that Spark compares by a collation."""
     for name in unit or ():
         if name not in frame.columns:
             msg = f"the frame must have the privacy unit {name!r} as a column, got the columns {frame.columns}."
@@ -457,7 +450,6 @@ def _check_unit(frame: DataFrame, unit: PrivacyUnit | None) -> None:
 
 
 def _answer(output: Output, work: Work) -> Answer:
-    """Return what is drawn for one output, and as which type."""
     for spec in output.specs:
         _check_weights(work.specs[spec], f"Output {output.name!r}")
     known = answer_type(output.dtype)
@@ -473,7 +465,6 @@ def _answer(output: Output, work: Work) -> Answer:
 
 
 def _check_weights(spec: HistogramSpec, asked: str) -> None:
-    """Refuse numbers that Spark's arithmetic can't add up as Polars does."""
     if not weighs_exactly(spec):
         msg = (
             f"{asked}: decimals that are added up must have at most 17 digits after the point, got a column of type "
@@ -523,7 +514,6 @@ def _check_checkpoints(spark: SparkSession) -> None:
 
 
 def _new_folder(spark: SparkSession, path: str | os.PathLike[str]) -> str:
-    """Return the folder of the answers, which must not exist yet."""
     target = os.fspath(path)
     if set(target) & set("{}[]*?\\"):  # which Spark would read as a pattern, of other folders too
         msg = f"path must have none of the characters {{}}[]*?\\, got {target!r}."

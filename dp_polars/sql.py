@@ -249,7 +249,6 @@ class _SqlEngine(LocalEngine):
 
     @silenced  # what drivers warn of may tell of rows
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
-        """Write the statements, everything typed and nothing read: to be run once, never shown."""
         bounds = work if work.per_person is None else work.per_person
         specs = work.specs if work.per_person is None else work.per_person.cut
         self._check(bounds.privacy_unit, columns_read(None, bounds.keys, specs))
@@ -318,7 +317,6 @@ class _SqlEngine(LocalEngine):
             self._types = (self._types or {}) | types
 
     def _check(self, unit: PrivacyUnit | None, names: Collection[str]) -> None:
-        """Refuse columns that are not there, or of types that compare values in a way of their own."""
         unit = unit or ()
         for name in unit:
             must_have(self._table, name, "the privacy unit")
@@ -331,7 +329,6 @@ class _SqlEngine(LocalEngine):
 
     @silenced  # what drivers warn of may tell of rows
     def distinct(self, constants: pl.DataFrame) -> int:
-        """Return how many rows of constants differ to the database, in the types that rows are compared in."""
         kinds = [self._table.schema()[name] for name in constants.columns]
 
         def rows() -> Any:  # noqa: ANN401
@@ -358,8 +355,6 @@ class _SqlEngine(LocalEngine):
             raise ValueError(msg)
 
     def _number(self, about: object, constants: Callable[[], Any]) -> int:
-        """Return how many rows there are, of constants alone."""
-
         def write() -> _Written:
             rows = constants()
             return Common(), rows.aggregate(count=cast(rows.count(), "int64")), ()
@@ -368,7 +363,6 @@ class _SqlEngine(LocalEngine):
         return int(self._dialect.fetch(self._backend, statement)["count"][0])
 
     def _histograms(self, work: Work, places: Places, statement: Select) -> list[Histogram]:
-        """Run the statement of all specs."""
         cells = self._dialect.fetch(self._backend, statement)
         found = []
         for part, name in places:

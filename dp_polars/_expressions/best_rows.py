@@ -163,7 +163,6 @@ def _best(
     *,
     lowest: bool,
 ) -> PrivateExpr:
-    """Return the expression of these arguments."""
     if isinstance(sensitivity, pl.Expr):
         range_of(1, monotonic)  # checks it
         if monotonic:

@@ -63,7 +63,6 @@ _NO_INTERVAL = (
 
 
 def refuse_bounds(bounds: Bounds) -> None:
-    """Refuse bounds where nobody knows who is a person."""
     if bounds.given:
         msg = (
             f"{', '.join(bounds.given)} must be left out here: a person's rows are bounded on private frames only, for "
@@ -74,7 +73,6 @@ def refuse_bounds(bounds: Bounds) -> None:
 
 
 def refuse_open(query: Query) -> None:
-    """Refuse a question whose loss nobody said: a plain expression has no other outputs to share one with."""
     if query.claim.is_open:
         msg = (
             "a loss must be given here, got none: only the outputs of a private frame share a promise.\n\n"
@@ -85,7 +83,6 @@ def refuse_open(query: Query) -> None:
 
 
 def refuse_unreached(within: Within | None) -> None:
-    """Refuse a question for which there is no loss on a plain frame."""
     if within is not None and within.unreached is not None:
         raise ValueError(within.unreached)
 
@@ -543,7 +540,6 @@ _ONE_OUTPUT = (
 
 
 def refuse_several(expr: PrivateExpr) -> None:
-    """Refuse an expression about several columns where there can be one answer only."""
     if expr.named is not None:
         raise ValueError(_ONE_OUTPUT)
 

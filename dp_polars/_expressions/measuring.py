@@ -324,7 +324,6 @@ def value_counts(
 
 
 def _ddof(ddof: object) -> Literal[0, 1]:
-    """Return what is taken from the number of values, checked."""
     if isinstance(ddof, bool) or ddof not in (0, 1):
         msg = f"ddof must be 0 or 1, got {given(ddof)}."
         raise ValueError(msg)

@@ -355,7 +355,6 @@ def _tree(expr: pl.Expr) -> Any:  # noqa: ANN401  # JSON
 
 
 def _root(tree: object) -> object:
-    """Return the one choice of columns that an expression is about."""
     first, *others = list(_roots(tree)) or [None]
     if first is None or any(other != first for other in others):
         raise _no_choice()
@@ -379,7 +378,6 @@ def _roots(tree: object) -> Iterator[object]:
 
 
 def _of_column(tree: Any, name: str) -> Any:  # noqa: ANN401
-    """Return an expression about one column, where it was about a choice of columns."""
     return nodes.changed(tree, "Selector", lambda _: {"Column": name})
 
 

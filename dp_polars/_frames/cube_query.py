@@ -26,6 +26,7 @@ from dp_polars._questions.measures import BETA, Count
 from dp_polars._questions.question import Asked, Columns, HistogramQuery
 from dp_polars._release.contract import AS_DRAWN, Engine, Presentation, Product, Released, Work
 from dp_polars._release.pipeline import Pipeline
+from dp_polars._release.release import release_all
 from dp_polars._release.request import AnyRequest, Ask, Request
 from dp_polars._release.sources import PrivateRows, columns_of, product
 
@@ -146,7 +147,6 @@ class CubeRequest(Request):
 
     @classmethod
     def over(cls, pipeline: Pipeline, columns: Sequence[pl.Series], query: Count) -> CubeRequest:
-        """Return the request of a count in each combination of all dimensions."""
         keys, sizes = product(columns), tuple(map(len, columns))
         axes = tuple(range(len(sizes)))
         ask = Ask(COUNT, (), _of_table(pipeline, sizes, axes, query))
@@ -178,7 +178,6 @@ class CubeRequest(Request):
 
     @property
     def cells(self) -> Request:
-        """The count in each cell, as any other output."""
         if self.tables:
             msg = (
                 "a cube must be asked for without tables here: its answers are fitted to several histograms.\n\n"
@@ -212,7 +211,6 @@ class CubeRequest(Request):
         return super(CubeRequest, shown).explained_rows(engine)
 
     def check_scale(self) -> None:
-        """Refuse noise of which sums would have no room."""
         largest = _LARGEST_SCALE_OF_TABLES if self.tables else _LARGEST_SCALE
         if any(ask.query.claim.rate * largest < 1 for ask in self.asks):
             exponent = largest.bit_length() - 1
@@ -299,7 +297,8 @@ class CubeQuery(PrivateQuery):
             As for `PrivateQuery.release`.
         """
         query = self.handed_over(unchecked)
-        return cube_from(query.request, query._released(frame, AS_DRAWN, engine, partitions, fresh))
+        part = query.part(frame, AS_DRAWN, engine, partitions)
+        return cube_from(query.request, release_all([part], self.budget, fresh=fresh)[0])
 
     def sink_parquet(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
         """Raise: a cube is released, and then written."""
@@ -475,7 +474,6 @@ def _wanted(tables: object, weights: object, columns: Sequence[pl.Series]) -> di
 
 
 def _check_room(sizes: Sequence[int], tables: Sequence[Axes]) -> None:
-    """Refuse more than can be held."""
     if math.prod(sizes) > _MOST_COMBINATIONS:
         msg = (
             f"cube: the dimensions must have at most 2**62 combinations, got {math.prod(sizes):.3g}.\n\n"

@@ -212,7 +212,6 @@ STATEMENT = "statement"
 
 
 def refuse_wide_integers(work: Work | KeyWork) -> None:
-    """Refuse to write integers of 128 bits, for which Parquet has no type."""
     wide = sorted({str(dtype) for dtype in work.released_types if dtype in (pl.Int128, pl.UInt128)})
     if wide:
         msg = (
@@ -360,7 +359,6 @@ def _amount(unit: str, value: str, delta: str | None) -> Facts:
 
 
 def facts_of_request(request: AnyRequest[Asked], sources: Sequence[pl.LazyFrame], at_delta: Number = AT_DELTA) -> Facts:
-    """Return the facts of one release; `sources` are the plans of all origins, where data are bound."""
     engine = PolarsEngine.of(*sources) if sources else None
     steps = request.pipeline.steps
     frames = [step.public for step in with_further(steps) if isinstance(step, Join)]
@@ -400,7 +398,6 @@ def _is_of_people(request: AnyRequest[Asked]) -> bool:
 
 
 def _protection(request: AnyRequest[Asked]) -> str:
-    """Return in a sentence how much of one person counts."""
     if isinstance(request, CutRequest):
         return "Each person counts once at most, whatever rows they have."
     if isinstance(request, PeopleRequest):
@@ -420,7 +417,6 @@ def _protection(request: AnyRequest[Asked]) -> str:
 
 
 def _table(origin: Origin, source: pl.LazyFrame | None) -> Facts:
-    """Return the columns of private rows, the names of their files, and the kinds of steps that were done to them."""
     if source is None:
         return {"columns": None, "files": None, "before": None}
     # As they were at `protect`: a statement may be written when they are gone.

@@ -475,7 +475,6 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclas
         return f"<PrivateFrame\n{self._described()}\nask:      {ask}>"
 
     def _described(self) -> str:
-        """Return what is known without reading the rows, line by line."""
         lines = {
             "rows": "private, only answers leave" if self._sources else "none yet, release(frame) takes them",
             "protects": str(self.protection),
@@ -505,7 +504,6 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclas
     def _ask(
         self, keys: pl.DataFrame | None, exprs: Sequence[PrivateExpr], named: dict[str, PrivateExpr]
     ) -> PrivateQuery:
-        """Return the query of these outputs; refuse names that repeat."""
         flat = [item for expr in exprs for item in (expr if isinstance(expr, (list, tuple)) else [expr])]
         relation = self.protection.neighboring_relation
         left_out = {*(self.protection.unit or ()), *(() if keys is None else keys.columns)}
@@ -537,7 +535,6 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclas
 def _private_join(
     frame: PrivateFrame, other: PrivateFrame, on: object, left_on: object, right_on: object, how: object
 ) -> PrivateJoin:
-    """Return the join of two private frames; refuse those that do not promise, or pay, the same."""
     refuse_other_people(frame.protection, other.protection)
     refuse_another_budget(frame._budget, other._budget)
     left, right = join_keys(on, left_on, right_on)
@@ -548,7 +545,6 @@ def _private_join(
 def _owned_join(
     frame: PrivateFrame, other: OwnedRows, on: object, left_on: object, right_on: object, how: object
 ) -> OwnedJoin:
-    """Return the join with owned rows; refuse one where every row is a person."""
     if frame.protection.privacy_unit is None:
         msg = (
             "join: a private frame must have a privacy unit to be joined with owned rows: one of its rows may own "
@@ -658,7 +654,6 @@ class PersonGroupBy(Refusing, Generic[FrameT]):
 
 
 def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> Ask[HistogramQuery]:
-    """Return one output; refuse what is no private answer, and bounds that only `protect` gives."""
     if not isinstance(expr, PrivateExpr):
         msg = (
             f"agg on a private frame must be given private answers, got {type(expr).__name__}.\n\n"

@@ -161,7 +161,6 @@ class OwnedJoin(_ByColumns):
 
 
 def refuse_other_people(left: Protection, right: Protection) -> None:
-    """Refuse the join of two private frames that do not promise the same to the same people."""
     if left.unit is None or right.unit is None:
         msg = (
             "join: both private frames must have a privacy unit; in one of them every row is a person.\n\n"
@@ -184,7 +183,6 @@ def refuse_other_people(left: Protection, right: Protection) -> None:
 
 
 def refuse_without_unit(unit: PrivacyUnit, left_on: Sequence[str], right_on: Sequence[str]) -> None:
-    """Refuse a join of private frames that would bring rows of two people together."""
     if not {(name, name) for name in unit} <= {*zip(left_on, right_on, strict=True)}:
         sides = [side for side, names in (("left", left_on), ("right", right_on)) if not {*unit} <= {*names}]
         where = f" the {sides[0]} columns lack it" if len(sides) == 1 else f" got {list(left_on)} and {list(right_on)}"
@@ -203,7 +201,6 @@ def is_same_budget(left: Budget | None, right: Budget | None) -> bool:
 
 
 def refuse_another_budget(left: Budget | None, right: Budget | None) -> None:
-    """Refuse two frames that are charged to different budgets: one object, one ledger, or none on both sides."""
     if is_same_budget(left, right):
         return
     got = "one frame with a budget and one without" if left is None or right is None else "two budgets"

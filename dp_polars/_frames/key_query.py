@@ -348,7 +348,6 @@ class Unlisted:
         return PrivateQuery(request, self._sources, self._budget)
 
     def _people(self, name: str) -> Protection:
-        """Return who is protected; refuse a method about people where every row is one."""
         protection = self._pipeline.protection
         if protection.privacy_unit is None:
             msg = (
@@ -360,7 +359,6 @@ class Unlisted:
 
 
 def _names(columns: tuple[object, ...]) -> tuple[str, ...]:
-    """Return the names of key columns."""
     if not columns:
         msg = 'keys must be given at least one column, got none.\n\nHint: keys("town", delta=…, epsilon=…).'
         raise ValueError(msg)

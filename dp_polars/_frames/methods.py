@@ -259,7 +259,6 @@ class RowSteps:
         return function(self, *args, **kwargs)
 
     def _but_the_unit(self, columns: SelectorType, named: object = (), call: str = "") -> SelectorType:
-        """Return the columns without the privacy unit; refuse them if it is named."""
         unit = self._pipeline.protection.unit or ()
         if any(isinstance(name, str) and name in unit for name in _flat(named)):
             msg = (
@@ -277,7 +276,6 @@ def _flat(columns: object) -> list[object]:
 
 
 def selector(call: str, columns: object, *, strict: bool = True) -> SelectorType:
-    """Return names and selectors as one selector."""
     flat = _flat(columns)
     for column in flat:
         if not isinstance(column, str) and not cs.is_selector(column):

@@ -352,7 +352,6 @@ def publication(queries: Mapping[str, PrivateQuery] | None = None, /, **named: P
 
 
 def _refuse_other(first: str, one: PrivateQuery, name: str, other: PrivateQuery) -> None:
-    """Refuse a query that does not promise the same to the same people, or that another budget pays for."""
     promised = [(query.protection.privacy_unit, query.protection.neighboring_relation) for query in (one, other)]
     if promised[0] != promised[1]:
         msg = (
@@ -519,7 +518,6 @@ def without_data(
 
 
 def refuse_joins(query: PrivateQuery) -> None:
-    """Refuse a query about several private tables, where an adapter has one."""
     if len(query.request.pipeline.origins) > 1:
         msg = (
             "query must be about one table: it joins private or owned rows, which only Polars does here.\n\n"

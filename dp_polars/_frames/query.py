@@ -36,7 +36,7 @@ from dp_polars._release.contract import KeyWork, Presentation, Ranges, Work
 from dp_polars._release.protection import Protection
 from dp_polars._release.release import Part, prepare, release_all
 from dp_polars._release.request import AnyRequest, Ask, Request
-from dp_polars._release.sources import Opened, PrivateRows, Source, WithoutRows, sources_of
+from dp_polars._release.sources import Opened, PrivateRows, WithoutRows, sources_of
 from dp_polars._steps.scans import on_cpu
 
 if TYPE_CHECKING:
@@ -506,7 +506,6 @@ class PrivateQuery(WithoutRows):
         return self._cut("n_rows_cut", Terms.at(Loss.of(epsilon=epsilon, rho=rho), mechanism=mechanism), most)
 
     def _cut(self, call: str, terms: Terms, most: int | None = None) -> PrivateQuery:
-        """Return the query for what the bounds cut."""
         request = self.request
         if not isinstance(request, Request) or isinstance(request, PeopleRequest):
             msg = (
@@ -592,7 +591,8 @@ class PrivateQuery(WithoutRows):
         file without a schema), state them beforehand.
         """
         presentation = self.request.presentation(ranges, min_people, sure)
-        return self.handed_over(unchecked)._released(frame, presentation, engine, partitions, fresh)
+        part = self.handed_over(unchecked).part(frame, presentation, engine, partitions)
+        return release_all([part], self.budget, fresh=fresh)[0]
 
     def handed_over(self, unchecked: object) -> Self:
         """Return the query for rows that are taken unchecked, if they are; of its own rows `protect` says so."""
@@ -606,20 +606,6 @@ class PrivateQuery(WithoutRows):
             raise TypeError(msg)
         return type(self)(self.request.handed_over(unchecked=unchecked), self._sources, self.budget)
 
-    def _released(
-        self,
-        frame: PrivateRows | tuple[PrivateRows, ...] | None,
-        presentation: Presentation,
-        engine: EngineType,
-        partitions: int | None,
-        fresh: bool,
-        check: Callable[[Work | KeyWork], None] = lambda _: None,
-    ) -> pl.DataFrame:
-        """Release once; `check` refuses work that can't be used, before the charge."""
-        part = self.part(frame, presentation, engine, partitions, check=check)
-        (released,) = release_all([part], self.budget, fresh=fresh)
-        return released
-
     def part(
         self,
         frame: PrivateRows | tuple[PrivateRows, ...] | None,
@@ -631,10 +617,22 @@ class PrivateQuery(WithoutRows):
         opened: Opened | None = None,
         name: str | None = None,
     ) -> Part[pl.DataFrame]:
-        """Return what is to be released of these rows by Polars; a publication's queries share what they `opened`."""
+        """Return what is to be released of these rows by Polars; a publication's queries share what they `opened`.
+
+        `check` refuses work that can't be used, before the charge.
+        """
         if partitions is not None:
             positive_int("partitions", partitions)
-        first, *others = sources = self._sources_of(frame, opened)
+        if (frame is None) != self.has_rows:
+            msg = (
+                "release must be given a frame, for the query was built without one."
+                if frame is None
+                else "release must not be given a frame: the query was built on one.\n\n"
+                "Hint: leave it out; dp_polars.protect(…) begins a query without data."
+            )
+            raise TypeError(msg)
+        frames = self._sources if frame is None else self.request.pipeline.one_frame_each(frame)
+        first, *others = sources = sources_of(frames, self.request.pipeline.origins, opened)
         by_polars = PolarsEngine(
             *(first.unread, first.read, on_cpu(engine), partitions),
             joined=tuple((source.unread, source.read) for source in others),
@@ -699,8 +697,8 @@ class PrivateQuery(WithoutRows):
         claim = json.dumps({**query.request.claim_for_json(), STATEMENT: statement.written}).encode()
         # Opened before anything is charged, so that a folder that can't be written costs nothing.
         with replacing(target) as file:
-            released = query._released(frame, presentation, engine, partitions, fresh, refuse_wide_integers)
-            table = released.to_arrow()
+            part = query.part(frame, presentation, engine, partitions, check=refuse_wide_integers)
+            table = release_all([part], self.budget, fresh=fresh)[0].to_arrow()
             table = table.replace_schema_metadata({**(table.schema.metadata or {}), CLAIM_KEY: claim})
             parquet.write_table(table, file)
 
@@ -709,19 +707,6 @@ class PrivateQuery(WithoutRows):
         asks = "\n".join(f"  {ask}, {claim}" + f", {claim.mechanism}" * (not claim.is_open) for ask, claim in claims)
         costs = "nothing yet, see scaled_to" if self.request.is_open else in_words(self.request.claims)
         return f"<PrivateQuery: {self.request.about}, {self.protection}\n{asks}\n  costs: {costs}>"
-
-    def _sources_of(self, frame: PrivateRows | tuple[PrivateRows, ...] | None, opened: Opened | None) -> list[Source]:
-        """Return the rows of every origin: those given, or those that the query is bound to."""
-        if (frame is None) != self.has_rows:
-            msg = (
-                "release must be given a frame, for the query was built without one."
-                if frame is None
-                else "release must not be given a frame: the query was built on one.\n\n"
-                "Hint: leave it out; dp_polars.protect(…) begins a query without data."
-            )
-            raise TypeError(msg)
-        frames = self._sources if frame is None else self.request.pipeline.one_frame_each(frame)
-        return sources_of(frames, self.request.pipeline.origins, opened)
 
 
 def scaled(queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None, delta: Number | None) -> list[QueryT]:

@@ -106,7 +106,6 @@ def section(title: str, *parts: str, number: int | None = None, hidden: bool = F
 
 
 def quiet(text: str) -> str:
-    """Return a sentence that explains a field."""
     return f'<p class="dp-quiet">{html.escape(text)}</p>'
 
 
@@ -139,7 +138,6 @@ def each_fielded(before: str, kind: str, fields: Mapping[str, object], wrong: Ma
 
 
 def further_fielded(fields: Mapping[str, object], wrong: Mapping[str, str]) -> Iterator[str]:
-    """Yield the fields of the further texts that some questions need."""
     for name, field in fields.items():
         kind, _, column = name.partition(" ")
         yield fielded(f"{MORE[kind].title} {shown(column)}", field, message(wrong, name))
@@ -166,7 +164,6 @@ def shares(plan: Plan, drafted: Draft, fields: Mapping[Question, object]) -> Ite
 
 
 def _error(output: Mapping[str, Any]) -> str:
-    """Return how far off an answer is, at most, with probability 95 %."""
     if output["error_95"] is None:
         return "by size"
     unit = "" if output["error_unit"] == "the column's unit" else f" {output['error_unit']}"
@@ -174,12 +171,10 @@ def _error(output: Mapping[str, Any]) -> str:
 
 
 def may_group(dtype: pl.DataType) -> bool:
-    """Return whether a column of this type is offered for groups: whether its values can be typed."""
     return family(dtype) not in (None, "duration")
 
 
 def example_of_keys(dtype: pl.DataType) -> str:
-    """Return an example of the public values of a column that groups are made by."""
     if dtype == pl.Date:
         return "public values, one a line; or 2026-01..2026-12, the first days of months"
     return "public values, one a line; or 1..12"
@@ -197,7 +192,6 @@ def example(dtype: pl.DataType) -> tuple[str, int | None]:
 
 
 def columns(schema: pl.Schema) -> str:
-    """Return the names and types of columns, folded."""
     rows = "".join(
         f"<tr><td>{html.escape(shown(name))}</td><td>{html.escape(str(dtype))}</td></tr>"
         for name, dtype in schema.items()
@@ -207,12 +201,10 @@ def columns(schema: pl.Schema) -> str:
 
 
 def promised(plan: Plan) -> str:
-    """Return what all answers together promise."""
     return f"ε = {short(plan.epsilon)}, δ = {short(plan.delta)}"
 
 
 def costs(plan: Plan, drafted: Draft, query: PrivateQuery) -> str:
-    """Return what all answers together promise, and in which unit, or what they cost of it."""
     taken = query.request.taken
     claims = query.request.claims if drafted.publication is None else claims_of(drafted.publication)
     why = f"These errors cost {in_words(claims)} of it." if taken is None else taken.words
@@ -245,7 +237,6 @@ def tables(drafted: Draft, relative: float) -> Iterator[str]:
 
 
 def figures(drafted: Draft) -> Iterator[str]:
-    """Yield the figures of a query: its errors by the size of a group, and the right top by its lead."""
     query = drafted.query
     if query is None:
         return
@@ -275,7 +266,6 @@ def figure(title: str, chart: alt.LayerChart, note: str = "") -> str:
 
 
 def dropped(plan: Plan, drafted: Draft, rows_each: float, skew: float) -> str:
-    """Return a figure of what bounds drop of the rows of synthetic people, and what the plan's drop."""
     if plan.unit is None:
         return quiet("Each person has one row here: no row is dropped.")
     if "unit" in drafted.messages:
@@ -296,7 +286,6 @@ def dropped(plan: Plan, drafted: Draft, rows_each: float, skew: float) -> str:
 
 
 def seen(plan: Plan, drafted: Draft, relative: Any, code: str, figures: str) -> str:  # noqa: ANN401
-    """Return what becomes of the fields: promise, sizes of groups, figures, code and statement."""
     query = drafted.query
     if query is None or drafted.publication is None:
         return section("There is no query yet", "<p>The messages at the fields say why.</p>")
@@ -326,7 +315,6 @@ def seen(plan: Plan, drafted: Draft, relative: Any, code: str, figures: str) -> 
 
 
 def whole(plan: Plan, drafted: Draft, fields: list[str], seen: str) -> str:
-    """Return the page."""
     read = "Only the names and types of its columns were read, and no row." if plan.file else "No file was read."
     return (
         f"<style>{STYLE}</style><div class='dp-planner'><header>"
@@ -338,7 +326,6 @@ def whole(plan: Plan, drafted: Draft, fields: list[str], seen: str) -> str:
 
 
 def statement(query: PrivateQuery | Publication, title: str) -> str:
-    """Return the draft of the statement, with what is missing marked."""
     drafted = query.statement(name=title).to_html()
     for level in ("2", "3"):  # no elements of headings: see `heading`
         plain = f'<div role="heading" aria-level="{level}" class="dp-part">'
@@ -347,5 +334,4 @@ def statement(query: PrivateQuery | Publication, title: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number in four significant digits, rounded up."""
     return f"{value:,.0f}" if value >= 1000 else show(as_fraction("number", value), 4, up=True)

@@ -70,7 +70,6 @@ class Written(NamedTuple):
 
 
 def public(value: object) -> object:
-    """Return a value without the code that makes it."""
     return value.value if isinstance(value, Written) else value
 
 
@@ -247,13 +246,11 @@ class Plan:
     engine: str = "polars"  # what runs the code: "polars" or "duckdb"
 
     def tables(self) -> dict[str, dict[str, str]]:
-        """Return what groups are made by in each table, by its name."""
         if self.apart and len(self.keys) > 1:
             return {f"by_{name}": {name: text} for name, text in self.keys.items()}
         return {"": dict(self.keys)}
 
     def named(self) -> dict[str, Question]:
-        """Return the questions by the names of their outputs."""
         taken: dict[str, Question] = {}
         for question in self.questions:
             short = {"n_people": "people", "len": "rows"}.get(question.ask, question.ask)
@@ -294,7 +291,6 @@ class Plan:
         return [one(part, pl.Float64()) for part in self._more("quantiles", column).split(",") if part.strip()]
 
     def _weights(self, column: str) -> dict[str, object]:
-        """Return the weights of candidates, and the most that they add up to for one person."""
         text = self._more("weights", column)
         found = _WEIGHTS.fullmatch(text)
         if found is None:
@@ -327,11 +323,9 @@ class Plan:
         return {"within": whole} | ({"rows": self.rows} if question.ask in ("mean", "share", "var", "std") else {})
 
     def promise(self) -> dict[str, float]:
-        """Return what all answers together promise, as `Budget` and `scaled_to` take it."""
         return {"epsilon": self.epsilon, "delta": self.delta}
 
     def bounds(self) -> dict[str, int]:
-        """Return the bounds on a person's rows, as `protect` takes them."""
         if self.unit is None:
             return {}
         if not self.keys:
@@ -339,7 +333,6 @@ class Plan:
         return {"max_groups": self.max_groups, "max_rows_per_group": self.max_rows_per_group}
 
     def public_keys(self) -> dict[str, object]:
-        """Return the public values of the columns that groups are made by."""
         return {name: several(text, self.schema[name]) for name, text in self.keys.items()}
 
     def steps(self, question: Question) -> list[float]:
@@ -383,17 +376,14 @@ class Draft:
 
     @property
     def query(self) -> PrivateQuery | None:
-        """That of the first table."""
         return None if self.publication is None else next(iter(self.publication.queries.values()))
 
     @cached_property
     def explained(self) -> list[dict[str, Any]]:
-        """What `explain` says of every output of the first table."""
         return [] if self.query is None else self.query.explain().rows(named=True)
 
 
 def short(number: float) -> str:
-    """Return a number as people write it: 1e-6."""
     return f"{number:g}".replace("e-0", "e-")
 
 
@@ -474,7 +464,6 @@ def _frame(plan: Plan) -> PrivateFrame:
 
 
 def _expressions(plan: Plan, messages: dict[str, str]) -> dict[str, PrivateExpr]:
-    """Return the outputs whose arguments fit, by name."""
     asked = {name: _fitting(plan, question, messages) for name, question in plan.named().items()}
     return {name: expression for name, expression in asked.items() if expression is not None}
 
@@ -504,7 +493,6 @@ def _fitting(
 def _groups(
     plan: Plan, frame: PrivateFrame, messages: dict[str, str]
 ) -> dict[str, PrivateFrame | PrivateGroupBy] | None:
-    """Return what is asked in each table: the frame, or its public groups."""
     if not plan.keys:
         return {"": frame}
     found = {}
@@ -563,7 +551,6 @@ def _one_of(together: Callable[[dict[str, PrivateExpr]], object], name: str, out
 
 
 def code_of(plan: Plan, names: Collection[str]) -> str:
-    """Return a whole script that asks these outputs of the file, and releases them."""
     stem, promise = _stem(plan), {name: Written(None, short(part)) for name, part in plan.promise().items()}
     budget = call("dpp.Budget", **promise, path=f"{stem}-budget.db")
     questions, keys, has_data = plan.named(), plan.public_keys(), plan.engine == "polars"
@@ -680,7 +667,6 @@ def dropped_by_bounds(
     max_groups: Sequence[int | None],
     max_rows_per_group: list[int],
 ) -> pl.DataFrame:
-    """Return what bounds drop of the rows of synthetic people: see `dp_polars.analysis.dropped`."""
     if not isinstance(plan.unit, str):
         msg = "privacy_unit must be given, for each person has one row otherwise: bounds drop nothing."
         raise ValueError(msg)

@@ -203,14 +203,12 @@ MORE = {
 
 
 def more_of(questions: Iterable[Question]) -> list[tuple[str, str]]:
-    """Return which further texts questions need: the kind, and the column."""
     asked = [question for question in questions if question.column is not None]
     found = ((kind, q.column) for q in asked for kind, more in MORE.items() if q.ask in more.asks)
     return list(dict.fromkeys(found))  # type: ignore[arg-type]  # no None among the columns
 
 
 def months_of(schema: pl.Schema) -> dict[str, str]:
-    """Return the columns of months that can be made of a schema's, each with the one it is made of."""
     dated = [name for name, dtype in schema.items() if isinstance(dtype, (pl.Date, pl.Datetime))]
     return {f"{name}_month": name for name in dated if f"{name}_month" not in schema}
 

@@ -148,7 +148,6 @@ class QuantileList(ListQuery):
 
 
 def as_alphas(alphas: Alphas) -> tuple[Fraction, ...]:
-    """Return the quantiles of a list, as exact fractions, which must ascend."""
     if isinstance(alphas, np.ndarray) and alphas.ndim != 1:
         msg = f"alpha must be a number or a list of numbers, got an array of {alphas.ndim} dimensions."
         raise TypeError(msg)
@@ -283,13 +282,11 @@ class TopK(OfCategories, ListQuery):
         return self.missed(bound, *columns)
 
     def alternative(self, *columns: pl.DataType) -> HistogramQuery | None:
-        """Return the counts of all candidates at the same loss: any ranking of them is free. None: there are none."""
         if self.weights is not None or (self.candidates.values is None and not columns):
             return None
         return counts_at_loss(self.claim, self.values(*columns))
 
     def note(self, size: int, alternative: HistogramQuery | None) -> str | None:
-        """Return why this mechanism was chosen, and whether to rank noisy counts instead."""
         notes = []
         if alternative is not None:
             # The j-th highest noisy count is at least c_j − a where the noise of the k best is at least −a, and b is
@@ -317,12 +314,10 @@ class TopK(OfCategories, ListQuery):
 
 
 def is_joint(k: int, unit: Unit) -> bool:
-    """Return whether the top k are drawn jointly, where no mechanism was asked for."""
     return unit == "epsilon" and k >= JOINT_FROM
 
 
 def check_number(k: int, size: int) -> None:
-    """Refuse a list of more candidates than there are."""
     if not k <= size:
         msg = f"k must be at most the number of candidates, {size:,}, got {k:,}."
         raise ValueError(msg)

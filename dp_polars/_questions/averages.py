@@ -98,7 +98,6 @@ class Average(Clipped):
         """Return ends that hold the answer of the values themselves, of ends for what these are rounded to."""
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
-        """Return None: the error depends on how many rows a group has."""
         return None
 
 
@@ -170,7 +169,6 @@ class Share(Mean):
         return cls(Fraction(0), Fraction(1), Fraction(1), claim)
 
     def units(self, *columns: pl.DataType) -> Clamping:
-        """Return the weights of the rows; a TypeError where a column holds no conditions."""
         (column,) = columns
         if column != pl.Boolean:
             msg = (
@@ -180,7 +178,6 @@ class Share(Mean):
         return super().units(column)
 
     def rounding(self, *columns: pl.DataType) -> Fraction:  # noqa: ARG002
-        """Return 0: a condition is true or false."""
         return Fraction(0)
 
     def note(self, size: int, alternative: HistogramQuery | None) -> str | None:  # noqa: ARG002
@@ -258,7 +255,6 @@ class Variance(Average):
         return answers
 
     def _of_all(self, totals: Sequence[Any], *columns: pl.DataType) -> NDArray[np.float64]:
-        """Return the variances with ddof 0."""
         (distance, squares, count), row_weight = totals, self.squares(*columns)
         number = np.maximum(count, 1)
         of_squares = (squares / number + row_weight.largest) * (2.0**row_weight.shift / 2)

@@ -44,7 +44,6 @@ class ArgMax(Query):
 
     @property
     def fixed_type(self) -> pl.DataType | None:
-        """Type of the answer, a row's position; with a lead, the scores' type decides."""
         return None if self.has_lead else pl.UInt32()
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
@@ -55,7 +54,6 @@ class ArgMax(Query):
         return type_with_lead(pl.UInt32(), type_in_steps(self._step(scores), scores, of_floats=self.of_floats))
 
     def _step(self, scores: pl.DataType) -> Fraction:
-        """Return the unit of the lead; a ValueError where it must be given."""
         step = column_types.tick(scores) if self.lead_step is None else self.lead_step
         if step is None:
             msg = (
@@ -100,7 +98,6 @@ class ArgMaxOfOwn(Query):
         return pl.UInt32()
 
     def answers_of_rows(self, columns: Sequence[pl.Series], lengths: Ints) -> pl.Series:
-        """Draw the position of one row per group; null where no row has a finite score and sensitivity."""
         self.answer_type(*(column.dtype for column in columns))
         scores, sensitivities = columns
         rows, counts, eligible = own_sensitivities(scores, sensitivities, lengths, lowest=self.lowest)
@@ -194,7 +191,6 @@ class FirstAbove(OfPeopleOrRows):
         return self._with_lead(self._values_type(*columns))
 
     def search(self, *columns: pl.DataType) -> Search:
-        """Return what the kernel needs to know."""
         return Search(self.binning(*columns).size, self.threshold, self.claim.rate)
 
     def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:
@@ -224,11 +220,9 @@ class FirstAbove(OfPeopleOrRows):
         return above, below
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float:  # noqa: ARG002
-        """Return the larger one of both errors."""
         return max(self.errors(size, beta))
 
     def alternative(self, *columns: pl.DataType) -> HistogramQuery | None:
-        """Return the counts of all candidates at the same loss: which one is the first above is then free to see."""
         if isinstance(self.candidates, Grid) or (self.candidates.values is None and not columns):
             return None
         return counts_at_loss(self.claim, self.candidates.for_column(columns[0] if columns else None))

@@ -63,7 +63,6 @@ class Measure(HistogramQuery):
         return self.largest / self.range_of(relation, groups) if self.is_one_sided else ALL
 
     def with_claim(self, claim: Claim) -> Self:
-        """Return the same question with another claim, whose noise must fit into 64 bits."""
         return checked(super().with_claim(claim))
 
     def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:  # noqa: ARG002
@@ -215,7 +214,6 @@ class ValueCounts(OfCodes, Measure):
         return tuple(self.named(counts + off, *columns) for off in _offsets(self.claim, beta))
 
     def counts_of(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
-        """Return the count of every candidate, group after group."""
         groups, size = len(histogram.sizes), self.binning(*columns).size
         counts = np.zeros(groups * size, np.int64)
         counts[owners(histogram.sizes) * size + histogram.codes] = histogram.weights
@@ -273,7 +271,6 @@ def error_95(query: HistogramQuery, rows: int | None, *columns: pl.DataType) -> 
 
 
 def check_within(query: HistogramQuery, within: Within) -> None:
-    """Refuse an accuracy that a question can't have, whatever the loss."""
     if within.value == 0 and not query.is_count:
         msg = (
             "within must be greater than 0, got 0: no loss makes this answer surely right.\n\n"
@@ -479,11 +476,9 @@ class RowsCut(Sum):
 
     @classmethod
     def of(cls, most: int, claim: Claim) -> RowsCut:
-        """Return the number of rows, up to `most` of each person."""
         return cls(Fraction(0), Fraction(most), Fraction(1), of_floats=False, claim=claim)
 
     def rounding(self, *columns: pl.DataType) -> Fraction:  # noqa: ARG002
-        """Return 0: rows are whole."""
         return Fraction(0)
 
     def __str__(self) -> str:

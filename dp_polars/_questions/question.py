@@ -54,7 +54,6 @@ class Asked(ABC):
         """Return what is asked in a few words, for claims, messages and the ledger."""
 
     def with_claim(self, claim: Claim) -> Self:
-        """Return the same question with another claim."""
         return replace(self, claim=claim)  # type: ignore[type-var]  # every question is a dataclass
 
     @property
@@ -171,7 +170,6 @@ class HistogramQuery(Query):
         return (answers,)
 
     def has_ends(self, *, ranges: bool) -> bool:
-        """Return whether answers come with two ends, where ranges are wanted or not."""
         return self.has_interval or (ranges and self.has_ranges)
 
     def answer_width(self, *columns: pl.DataType) -> int:  # noqa: ARG002
@@ -280,7 +278,6 @@ class OfCodes(HistogramQuery):
 
 
 def of_histogram(query: Query, asker: str, way_out: str) -> HistogramQuery:
-    """Return the query, unless private rows can't be asked it: its scores would be raw rows."""
     if not isinstance(query, HistogramQuery):
         msg = (
             f"{asker} must be asked a question that counts or adds up rows, got an argmax: its scores would be raw "
@@ -292,7 +289,6 @@ def of_histogram(query: Query, asker: str, way_out: str) -> HistogramQuery:
 
 
 def claim_with_lead(claim: Claim, *, lead: bool) -> Claim:
-    """Return the claim of a choice that is released with its lead, if that is asked for."""
     if not isinstance(lead, (bool, np.bool_)):
         msg = f"lead must be True or False, got {given(lead)}."
         raise TypeError(msg)
@@ -309,7 +305,6 @@ def claim_with_lead(claim: Claim, *, lead: bool) -> Claim:
 
 
 def describe(query: Query) -> str:
-    """Return the claim of a query in a few lines."""
     claim = query.claim
     other: Unit = "rho" if claim.loss.unit == "epsilon" else "epsilon"
     draws = "" if claim.draws == 1 else f", in each of {claim.draws} draws"
@@ -387,7 +382,6 @@ class ListQuery(OfCodes):
 
 
 def in_lists(values: pl.Series, width: int) -> pl.Series:
-    """Return values, group after group, as a list of `width` values for each group."""
     groups = len(values) // width
     return values.reshape((groups, width)).arr.to_list() if groups else values.implode().clear()
 
@@ -439,7 +433,6 @@ class KeysThatAreThere(Asked):
         return super().with_claim(claim)._checked()
 
     def _checked(self) -> Self:
-        """Return the question; refuse a claim that it can't select by."""
         _ = self.selection
         return self
 
@@ -448,7 +441,6 @@ class KeysThatAreThere(Asked):
         return _SELECTIONS[self.claim.mechanism](self)
 
     def types(self, schema: pl.Schema) -> pl.Schema:
-        """Return the names and types of the keys as they are released, for columns of these types."""
         types = {}
         for name in self.columns:
             if name not in schema:

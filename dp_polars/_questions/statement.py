@@ -63,7 +63,6 @@ def stated(facts: Facts, field: Field) -> list[Part]:
 
 
 def tier_of(facts: Facts) -> int:
-    """Return the highest tier all of whose fields are stated."""
     if "tier" in facts["known"]:
         return int(facts["known"]["tier"])
     lacking = [
@@ -76,7 +75,6 @@ def tier_of(facts: Facts) -> int:
 
 
 def state_of(facts: Facts) -> str:
-    """Return whether it was released."""
     return _STATES[facts["state"]]
 
 
@@ -494,7 +492,6 @@ class Statement:
         return f"Privacy statement: {self.facts['known'].get('name', TO_BE_STATED)}"
 
     def _open(self) -> list[str]:
-        """Return the fields that are to be stated."""
         facts = self.facts
         return [
             field.name
@@ -505,14 +502,12 @@ class Statement:
         ]
 
     def _sections(self) -> Iterator[tuple[str, list[tuple[str, list[Part]]]]]:
-        """Yield each heading, and the fields below it: their labels, and what stands in them."""
         facts = self.facts
         for section, heading in _HEADINGS.items():
             fields = ((field, stated(facts, field)) for field in FIELDS if field.section == section)
             yield heading, [(field.label, parts or ["Not stated"]) for field, parts in fields]
 
     def _record(self) -> dict[str, Any]:
-        """Return the entry of the registry."""
         facts = self.facts
         sections: dict[str, dict[str, Any]] = {}
         for field in FIELDS:
@@ -572,7 +567,6 @@ def _scalar(value: object) -> str:
 
 
 def _for_markdown(text: str) -> str:
-    """Return a text for Markdown, on one line, that shows as it is."""
     return _MARKS.sub(lambda found: f"\\{found[0]}", " ".join(text.split()))
 
 

@@ -143,7 +143,6 @@ _OF_NAME = {field.name: field for field in FIELDS if field.kind != "fact"}
 
 
 def checked(known: Mapping[str, object]) -> dict[str, object]:
-    """Return what people state, as JSON takes it; refuse what is no field, and values that a field does not take."""
     facts = [field.name for field in FIELDS if field.kind == "fact"]
     for name in known:
         if name not in _OF_NAME:
@@ -242,7 +241,6 @@ def number_facts(value: Fraction) -> Facts:
 
 
 def _meaning(unit: Unit, value: Fraction, delta: Fraction) -> str:
-    """Return in a sentence what a loss promises."""
     if unit == "rho":
         part = " (given the two events)" if delta else ""
         return (
@@ -261,7 +259,6 @@ def _meaning(unit: Unit, value: Fraction, delta: Fraction) -> str:
 
 
 def output_facts(name: str, query: Asked, selects: str, types: Sequence[pl.DataType] = ()) -> Facts:
-    """Return what an output is, by which mechanism it is drawn, and how random it is."""
     claim = query.claim
     return {
         "name": name,
@@ -277,7 +274,6 @@ def output_facts(name: str, query: Asked, selects: str, types: Sequence[pl.DataT
 
 
 def _candidates(query: Asked, types: Sequence[pl.DataType]) -> str | None:
-    """Return the public candidates of a question in words; None where it has none."""
     candidates = getattr(query, "candidates", None)
     if candidates is None:
         return None

@@ -30,7 +30,6 @@ Ranges: TypeAlias = "bool | Literal['all']"
 
 
 def names_of_ends(output: str) -> tuple[str, str]:
-    """Return the columns that hold the ends of an output's range."""
     return f"{output}_low", f"{output}_high"
 
 
@@ -52,11 +51,9 @@ class Output:
         return self.query.drawn_types(*self.types)
 
     def names(self, *, ranges: bool) -> list[str]:
-        """Return the columns that are shown: the answers, and the ends of their ranges."""
         return [self.name, *(names_of_ends(self.name) if self.query.has_ends(ranges=ranges) else ())]
 
     def drawn(self, histograms: Sequence[Histogram]) -> tuple[pl.Series, ...]:
-        """Draw once for each group: see `HistogramQuery.drawn`."""
         return self.query.drawn(histograms, *self.types)
 
 
@@ -367,7 +364,6 @@ class KeyWork:
         return self.question.released(keys, people)
 
     def presented(self, drawn: pl.DataFrame, presentation: Presentation) -> pl.DataFrame:  # noqa: ARG002
-        """Return the keys as they are: there is one way to show them."""
         return drawn
 
 

@@ -192,7 +192,6 @@ class Part(Generic[Released]):
 
     @property
     def entries(self) -> list[tuple[str, Claim]]:
-        """What is charged for it."""
         return [(charged_as(self.name, ask), ask.query.claim) for ask in self.request.asks]
 
 
@@ -286,7 +285,6 @@ def _ready(part: Part[Released], budget: Budget | None, *, fresh: bool) -> _Read
 
 
 def _kept_and_shown(ready: Sequence[_Ready[Released]], budget: Budget | None) -> list[Released]:
-    """Draw all, keep what was drawn, and return it as it is shown."""
     drawn = [one.answer if one.run is None else one.run() for one in ready]
     answers = [(one, answer) for one, answer in zip(ready, drawn, strict=True) if answer is not None]
     if budget is not None:
@@ -328,7 +326,6 @@ def _tell(what: str, request: AnyRequest[Asked]) -> None:
 
 
 def _kept_answer(question: StoredQuestion, budget: Budget) -> bytes | None:
-    """Return what the budget keeps as drawn for the question, and say so; None if there is none."""
     found = budget.kept(question)
     if found is None:
         return None

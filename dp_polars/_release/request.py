@@ -103,7 +103,6 @@ class Ask(Generic[AskedT]):
         return f"{self.query}, where a condition is true" if self.filtered else str(self.query)
 
     def with_claim(self, claim: Claim) -> Ask[AskedT]:
-        """Return the same output with another claim; errors name it."""
         with self.named():
             return replace(self, query=self.query.with_claim(claim), within=None, among=self.rows)
 
@@ -130,7 +129,6 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     @property
     def protection(self) -> Protection:
-        """Who is protected, and by which bounds."""
         return self.pipeline.calibration
 
     @property
@@ -167,7 +165,6 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     @property
     def delta(self) -> Fraction:
-        """What one release spends of delta in addition to its loss."""
         return sum((ask.query.claim.delta for ask in self.asks), Fraction(0))
 
     @property
@@ -245,7 +242,6 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     @property
     def promise(self) -> str:
-        """Who is protected, and by which bounds, those of outputs among them."""
         of_outputs = [f"{ask.name}: {ask.bounds}" for ask in self.asks if ask.bounds.given]
         return " · ".join([str(self.protection), *of_outputs])
 
@@ -263,7 +259,6 @@ class AnyRequest(ABC, Generic[AskedT]):
         return replace(self, asks=tuple(asks), taken=taken)
 
     def typed(self, engine: Engine[Released] | None) -> list[tuple[Ask[AskedT], Columns]]:
-        """Return the outputs, each with the types of its columns as far as they are known."""
         types = self.types(engine)
         return [(ask, types.get(ask.name, ())) for ask in self.asks]
 
@@ -272,7 +267,6 @@ class AnyRequest(ABC, Generic[AskedT]):
         return {}
 
     def _explained(self, ask: Ask[AskedT]) -> dict[str, object]:
-        """Return what `explain` says of every kind of output."""
         claim = ask.query.claim
         return {
             "output": ask.name,
@@ -289,7 +283,6 @@ class AnyRequest(ABC, Generic[AskedT]):
         }
 
     def claim_for_json(self) -> dict[str, object]:
-        """Return the claim as JSON takes it: what `read_claim` returns."""
         columns = {}
         for ask in self.asks:
             claim = ask.query.claim
@@ -331,7 +324,6 @@ class AnyRequest(ABC, Generic[AskedT]):
         return tuple(cs.by_name(name).as_expr() for name in names)
 
     def _refuse_expressions(self, engine: Engine[Released]) -> None:
-        """Refuse steps, and outputs about anything but a column as it is."""
         if self.pipeline.steps:
             msg = (
                 "query must not have row operations (filter, with_columns, select, join): they are Polars expressions."
@@ -475,7 +467,6 @@ class Request(AnyRequest[HistogramQuery]):
         return ask.query.clips if self.protection.counts_people(ask.query) else None
 
     def _errors(self, ask: Ask[HistogramQuery], types: Columns) -> dict[str, object]:
-        """Return what `explain` says of how good an answer is."""
         size = ask.query.size_of(*types)
         return {
             "error_95": error_95(ask.query, ask.rows, *types),
@@ -537,7 +528,6 @@ class Request(AnyRequest[HistogramQuery]):
         return None
 
     def _check_names_of_ends(self, *, ranges: bool) -> None:
-        """Refuse names that the ends of ranges would repeat."""
         taken = [ask.name for ask in self.asks] + ([] if self.keys is None else self.keys.columns)
         ends = {end for ask in self.asks if ask.query.has_ends(ranges=ranges) for end in names_of_ends(ask.name)}
         repeated = sorted(ends.intersection(taken))
@@ -560,7 +550,6 @@ def only_counted(request: AnyRequest[Asked]) -> frozenset[str]:
 
 
 def _asked_in(ask: Ask[HistogramQuery], unit: Unit) -> Ask[HistogramQuery]:
-    """Return an output whose loss is yet to be found, in a unit; any other one as it is."""
     if ask.within is not None:
         return replace(ask, query=at_most(ask.query, unit))
     return replace(ask, query=ask.query.in_unit(unit)) if ask.query.claim.is_open else ask
@@ -573,7 +562,6 @@ def _under(protection: Protection, ask: Ask[HistogramQuery], groups: int) -> His
 
 
 def _within(ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery:
-    """Return the question of an output at the loss that it takes; errors name the output."""
     if ask.within is None:
         return ask.query
     with ask.named():
@@ -585,7 +573,6 @@ def _rounded(error: float | None) -> str:
 
 
 def _place(specs: list[HistogramSpec], spec: HistogramSpec) -> int:
-    """Return the position of a spec among those that there are, or of a new one."""
     for position, placed in enumerate(specs):
         if spec.counts_like(placed) and spec.row_weight == placed.row_weight:
             return position
@@ -654,7 +641,6 @@ def _line(cells: tuple[str, ...], widths: list[int]) -> str:
 
 
 def _error(row: dict[str, Any]) -> str:
-    """Return an error with its unit, in three digits rounded up."""
     if row["error_95"] is None or not row["error_95"] < float("inf"):
         return "see below"
     unit = row["error_unit"] or ""

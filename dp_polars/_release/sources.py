@@ -123,7 +123,6 @@ def source_of(
 
 
 def schemas_of(sources: Iterable[pl.LazyFrame]) -> tuple[pl.Schema, ...]:
-    """Return the columns of private rows, of each source."""
     return tuple(source.collect_schema() for source in sources)
 
 
@@ -154,7 +153,6 @@ def _source_of(frame: PrivateRows, origin: Origin) -> Source:
 
 
 def _opened(frame: PrivateRows, origin: Origin, opened: Opened) -> Source:
-    """Return rows that several queries of one publication may read."""
     key = id(frame), origin.keys, origin.is_owned, origin.unchecked
     if key not in opened:
         source = _source_of(frame, origin)
@@ -196,7 +194,6 @@ PublicKeys: TypeAlias = "Mapping[str, Values] | pl.DataFrame | object"
 
 
 def public_keys(keys: PublicKeys) -> pl.DataFrame:
-    """Return the combinations, one per row, in their given order."""
     if isinstance(keys, Mapping):
         return product(columns_of(keys))
     if hasattr(keys, "release"):
@@ -232,7 +229,6 @@ def public_keys(keys: PublicKeys) -> pl.DataFrame:
 
 
 def columns_of(keys: Mapping[str, Values], *, all_are_answered: bool = True) -> list[pl.Series]:
-    """Return the public values of each column, whose combinations are keys."""
     if not keys:
         msg = "keys must name at least one column.\n\nHint: without groups, call agg on the private frame itself."
         raise ValueError(msg)

@@ -59,12 +59,10 @@ def checked_scores(name: str, scores: ArrayLike) -> Exact:
 
 
 def score_blocks(name: str, scores: ArrayLike) -> ScoreBlocks:
-    """Merge tied scores of shape (k,)."""
     return blocks_of(checked_scores(name, scores))
 
 
 def blocks_of(scores: Exact) -> ScoreBlocks:
-    """Merge tied scores that `checked_scores` returned."""
     values, position, counts = np.unique(scores, return_inverse=True, return_counts=True)
     gaps = gaps_between(values[-1:], values).astype(np.float64)
     return ScoreBlocks(gaps[::-1], counts[::-1].astype(np.int64), len(values) - 1 - position)
@@ -115,14 +113,12 @@ _LOG_FACTORS = {"permute_and_flip": _flip_log_factors, "exponential": _exponenti
 
 
 def mean_error(blocks: ScoreBlocks, rate: float, mechanism: str) -> float:
-    """Return the mean of best score minus chosen score."""
     of_block = block_probabilities(blocks.gaps, blocks.multiplicities, rate, mechanism)
     possible = of_block > 0  # leaves out gaps that overflow
     return float((of_block[possible] * blocks.gaps[possible]).sum())
 
 
 def share_of_best(blocks: ScoreBlocks, rate: float, mechanism: str) -> float:
-    """Return the probability that a candidate with the best score is chosen."""
     of_block = block_probabilities(blocks.gaps, blocks.multiplicities, rate, mechanism)
     others = float(of_block[1:].sum())
     # The smaller of the two has the smaller error.
@@ -217,7 +213,6 @@ def claim_of(
 def rate_of(
     epsilon: Number | None, rho: Number | None, sensitivity: Number, monotonic: bool, mechanism: str | None
 ) -> tuple[float, str]:
-    """Return λ and the mechanism, that for comparison included."""
     name = check_comparable(mechanism, Loss.of(epsilon=epsilon, rho=rho).unit)
     claim = claim_of(epsilon, rho, sensitivity, monotonic, charged_as(name))
     return float(claim.rate), name
@@ -229,7 +224,6 @@ def charged_as(mechanism: str) -> Mechanism:
 
 
 def check_comparable(mechanism: str | None, unit: Unit) -> str:
-    """Return the mechanism asked for, or the one that the unit chooses."""
     if mechanism != LAPLACE:
         return check_mechanism("choice", mechanism, unit)
     if unit != "epsilon":

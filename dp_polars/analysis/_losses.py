@@ -167,7 +167,6 @@ def _epsilon_of_all(claims: Sequence[Claim], losses: Sequence[float | None]) -> 
 
 
 def _reach(within: Number | Mapping[str, Number], names: list[str]) -> dict[str, Fraction]:
-    """Return how far a good answer may be from the true one, by the name of its output."""
     by_name = within if isinstance(within, Mapping) else dict.fromkeys(names, within)
     unknown = sorted(set(by_name) - set(names))
     if unknown:
@@ -209,7 +208,6 @@ def _smallest_loss(
 
 
 def _has_truth(query: HistogramQuery, types: Columns, rows: Histogram) -> NDArray[np.bool_]:
-    """Return which groups have a true answer."""
     if isinstance(query, (Multiple, ValueCounts, FirstAbove)):  # 0, or none, without rows
         return np.ones(len(rows.sizes), bool)
     has: NDArray[np.bool_] = (query.scored(rows, *types) if isinstance(query, Choice) else rows).totals > 0

@@ -279,11 +279,9 @@ class PrivacyProfile:
         return not any(PROOFS[mechanism].curve.is_pure for mechanism, _, _ in self.parts)
 
     def _shift(self) -> float:
-        """Return the shift of the continuous Gaussian that dominates the Gaussian parts; infinity if none is known."""
         return _shift_of(self.parts)
 
     def _pure(self) -> Fraction | None:
-        """Return the sum of the pure losses; None where there is none."""
         if not all(PROOFS[mechanism].curve.is_pure for mechanism, _, _ in self.parts):
             return None
         return sum((loss * n for _, loss, n in self.parts), Fraction(0))
@@ -442,7 +440,6 @@ def _gaussian_delta(shift: float, epsilon: float) -> float:
 
 
 def _gaussian_epsilon(shift: float, delta: float) -> float:
-    """Return an epsilon at which Gaussian noise has at most that delta."""
     if delta <= 2 * _TAILS:
         return math.inf
     if _gaussian_delta(shift, 0.0) <= delta:

@@ -60,7 +60,6 @@ class AnswerBlocks:
     has_truth: NDArray[np.bool_]  # shape (g,): whether the group has a true answer
 
     def law(self, rate: Fraction, mechanism: Mechanism) -> pl.DataFrame:
-        """Return the law of the answers at a rate, a row per group."""
         ends = np.cumsum(self.sizes)
         starts = ends - self.sizes
         law = np.empty(len(self.gaps))
@@ -173,19 +172,16 @@ def of_own_sensitivities(
 
 
 def _counts(rows: Ints, lengths: Ints) -> Ints:
-    """Return how many of these rows each group has."""
     return np.diff(np.searchsorted(rows, offsets(lengths)))
 
 
 def _from_the_best(numbers: column_types.Exact, counts: Ints, lowest: bool) -> NDArray[np.float64]:
-    """Return how far each row's number is from the best one of its group."""
     best = np.repeat(reduced(np.minimum if lowest else np.maximum, numbers, counts), counts[counts > 0])
     high, low = (numbers, best) if lowest else (best, numbers)
     return column_types.gaps_between(high, low).astype(np.float64)  # an infinite one has probability 0
 
 
 def _of_rows(rows: Ints, lengths: Ints, gaps: NDArray[np.float64], errors: NDArray[np.float64]) -> AnswerBlocks:
-    """Return a block for each of the rows that may win."""
     counted = _counts(rows, lengths)
     owner = owners(counted)
     position = rows - starts(lengths)[owner]

@@ -258,7 +258,6 @@ def public_tables(
     *,
     private: bool,
 ) -> list[pl.LazyFrame]:
-    """Return public rows as plans, one for each table of a query; refuse those that it protects unless `private`."""
     tables = _plans(name, frame)
     query.request.pipeline.one_frame_each(frame)
     if not private:
@@ -287,7 +286,6 @@ def _positive(name: str, values: Iterable[Number]) -> list[Fraction]:
 
 
 def _claims(asked: Claim, losses: list[Fraction] | None) -> Iterator[Claim]:
-    """Yield the claim that was asked for, or the same one at other losses."""
     if losses is None:
         if asked.is_open:
             msg = f"simulate: {NO_LOSS} Or simulate(…, losses=[0.5, 1, 2])."
@@ -299,7 +297,6 @@ def _claims(asked: Claim, losses: list[Fraction] | None) -> Iterator[Claim]:
 
 
 def _of_query(query: PrivateQuery, *tables: pl.LazyFrame) -> tuple[pl.DataFrame, list[_Simulated]]:
-    """Return the keys, and what gives the law of each output of a private frame."""
     request = request_of(query)
     # The rows are public, so their plan may hold what a private one may not: it is not checked.
     engine = PolarsEngine.of(*tables)
@@ -353,7 +350,6 @@ def _unbounded(engine: PolarsEngine, work: Work) -> list[Histogram]:
 
 
 def _added(one: Histogram, other: Histogram, size: int) -> Histogram:
-    """Return the sum of two histograms of the same groups."""
     order = np.argsort(np.append(owners(one.sizes), owners(other.sizes)), kind="stable")
     codes, weights = np.append(one.codes, other.codes)[order], np.append(one.weights, other.weights)[order]
     return Histogram.of_rows(codes, weights, one.sizes + other.sizes, size)
@@ -362,7 +358,6 @@ def _added(one: Histogram, other: Histogram, size: int) -> Histogram:
 def _of_expression(
     expr: PrivateExpr, rows: pl.LazyFrame, by: str | Sequence[str] | None
 ) -> tuple[pl.DataFrame, list[_Simulated]]:
-    """Return the keys, and what gives the law of a private expression."""
     if expr.columns is None:
         msg = "query must not be an expression with over.\n\nHint: leave over out and give its columns as by."
         raise ValueError(msg)
@@ -432,7 +427,6 @@ def _law_of(blocks_at: Callable[[Claim], AnswerBlocks], unit: Fraction) -> Calla
 
 
 def _table(output: _Simulated, claim: Claim) -> pl.DataFrame:
-    """Return the result for one output at a claim, a row per group."""
     law = output.law(claim)
     if "expected_rank_error" not in law.columns:
         law = law.with_columns(expected_rank_error=pl.lit(None, pl.Float64))
@@ -450,7 +444,6 @@ def _table(output: _Simulated, claim: Claim) -> pl.DataFrame:
 
 
 def _as_text(part: pl.DataFrame) -> pl.DataFrame:
-    """Return the answers as text, also where they are lists."""
     dtype = part["true_answer"].dtype
     if isinstance(dtype, pl.List) and isinstance(dtype.inner, pl.Struct):
         one = pl.format("{}: {}", pl.element().struct.field("value"), pl.element().struct.field("count"))

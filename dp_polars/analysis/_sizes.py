@@ -298,7 +298,6 @@ def dropped(
 
 
 def _several(name: str, values: object) -> list[object]:
-    """Return the values of a list; refuse none at all."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         msg = f"{name} must be a list of numbers, got {given(values)}."
         raise TypeError(msg)
@@ -322,7 +321,6 @@ def _outputs(query: PrivateQuery) -> Iterator[tuple[Ask[HistogramQuery], Columns
 
 
 def _error(question: HistogramQuery, size: int, types: Columns) -> float | None:
-    """Return how far off an answer is at most, with probability 0.95, in a group of this size."""
     return question.error_among(size, BETA, *types) if question.error_needs_rows else error_95(question, None, *types)
 
 
@@ -469,7 +467,6 @@ def _types(schema: Mapping[str, pl.DataType | type[pl.DataType]]) -> pl.Schema:
 
 
 def _people(name: str, dtype: pl.DataType, values: Values | None, people: int) -> pl.Series:
-    """Return a value for each person."""
     if values is not None:
         series = Categories.of(values, f"values[{name!r}]").for_column(None)
         if not len(series) >= people:
@@ -487,7 +484,6 @@ def _people(name: str, dtype: pl.DataType, values: Values | None, people: int) -
 
 
 def _drawn(name: str, dtype: pl.DataType, values: Values | None, rows: int, random: np.random.Generator) -> pl.Series:
-    """Return a value for each row."""
     chosen = _default(dtype) if values is None else values
     if column_types.family(dtype) in ("text", "boolean"):
         series = _as(name, dtype, Categories.of(chosen, f"values[{name!r}]").for_column(None))
@@ -499,7 +495,6 @@ def _drawn(name: str, dtype: pl.DataType, values: Values | None, rows: int, rand
 
 
 def _as(name: str, dtype: pl.DataType, series: pl.Series) -> pl.Series:
-    """Return values in the type of a column."""
     try:
         cast = series.cast(dtype)
     except pl.exceptions.PolarsError:
@@ -511,7 +506,6 @@ def _as(name: str, dtype: pl.DataType, series: pl.Series) -> pl.Series:
 
 
 def _default(dtype: pl.DataType) -> Values:
-    """Return some values of a type."""
     if isinstance(dtype, pl.Enum):
         return dtype.categories
     if isinstance(dtype, pl.Decimal):

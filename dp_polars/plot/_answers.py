@@ -152,13 +152,11 @@ def _drawn(
 
 
 def _is_on_a_line(ask: Ask[Asked], dtype: pl.DataType) -> bool:
-    """Return whether an output is drawn as dots: numbers, and quantiles with an interval."""
     has_bar = isinstance(ask.query, QuantileWithInterval) and (dtype.is_numeric() or dtype in (pl.Date, pl.Datetime))
     return isinstance(ask.query, Total) or has_bar
 
 
 def _as_words(ask: Ask[Asked], released: pl.DataFrame) -> pl.Expr:
-    """Return an output as text."""
     column, dtype = pl.col(ask.name), released.schema[ask.name]
     if isinstance(dtype, pl.List):
         one = pl.element()
@@ -181,14 +179,12 @@ def _as_words(ask: Ask[Asked], released: pl.DataFrame) -> pl.Expr:
 
 
 def _as_text(column: pl.Expr, dtype: object) -> pl.Expr:
-    """Return values of a type as text; durations in Polars' own words."""
     return column.dt.to_string("polars") if isinstance(dtype, pl.Duration) else column.cast(pl.String)
 
 
 def _notes(
     query: PrivateQuery, released: pl.DataFrame, shown: int, points: list[str], bare: list[str]
 ) -> list[list[str]]:
-    """Return the lines under the title: what dots and bars are, and what is left out."""
     intervals = {ask.name: ask.query for ask in query.asks if isinstance(ask.query, QuantileWithInterval)}
     legend = ["dot: released, with noise"] if points else []
     if not {*points} <= {*intervals, *bare}:

@@ -226,7 +226,6 @@ def _measures(part: pl.DataFrame) -> list[tuple[str, str, alt.Scale, dict[str, A
 
 
 def over_losses(part: pl.DataFrame, title: str) -> list[Any]:
-    """Return the panels of one output at several losses: middle and spread over the groups."""
     panels = []
     for column, y_title, scale, style in _measures(part):
         value = pl.col(column)
@@ -288,7 +287,6 @@ def over_groups(part: pl.DataFrame, keys: list[str]) -> list[Any]:
 
 
 def answers(released: pl.DataFrame, keys: list[str], numbers: list[str], texts: list[str]) -> list[Any]:
-    """Return a panel of dots and ranges for each number, and one of words for each text."""
     named, ranked = labels(released, keys), released.with_row_index("rank")
     height: Any = alt.Step(22)
     panels: list[Any] = []
@@ -337,7 +335,6 @@ def in_rows(
 
 
 def _width(released: pl.DataFrame, name: str) -> int:
-    """Return the width of a panel of words."""
     lengths: list[int] = released[name].str.len_chars().to_list()
     return min(_WIDEST, 30 + 7 * max(len(name), *lengths))
 
@@ -348,7 +345,6 @@ def labels(part: pl.DataFrame, keys: list[str]) -> list[str]:
 
 
 def _ranges(part: pl.DataFrame, height: int) -> list[Any]:
-    """Return a panel with the true answer and the range of the private one, for numbers and quantiles."""
     if not part.item(0, "ordered"):
         return []
     answers = part.select("rank", "true_answer", "answer_5", "answer_95")
