@@ -181,12 +181,8 @@ def as_measurement(
 
     Notes
     -----
-    At distance d, for rate λ, range R and T rows in all, in k full groups of m and one of r: epsilon is dλRT; rho is
-    kb(dλRm) + b(dλRr) for the exponential mechanism, b(x) = y − 1 − ln y with y = x/(exp(x) − 1) (bounded range), and
-    kf(dλRm) + f(dλRr) for permute-and-flip, f(x) = x + exp(−x) − 1 (that of the Laplace mechanism; both: Harrison &
-    Manurangsi 2026, arXiv 2510.25746). That permute-and-flip has a bounded range (Ding et al. 2021, arXiv 2105.07260,
-    Proposition 8) is false. Discrete Laplace noise, a lead, a first above a threshold and keys cost x·tanh(x/2) in a
-    group, Gaussian noise x²/2. Under "replace_one" rho may differ: :doc:`/proofs/spreads` has all formulas.
+    At distance d, for rate λ, range R and T rows of a person in all, epsilon is dλRT. :doc:`/proofs/spreads` has the
+    formulas in rho, of all mechanisms and both relations (Harrison & Manurangsi 2026, arXiv 2510.25746).
 
     A loss such as 0.3 is 3/10 in this package, and the nearest float64, slightly less, in OpenDP. The measurement then
     runs at the smaller loss, so that exact splits of a budget fit.

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from dp_polars._base.column_types import PrivacyUnit
     from dp_polars._frames.cube import Cube
     from dp_polars._frames.query import PrivateQuery
-    from dp_polars._mechanisms.histograms import Histogram
     from dp_polars._release.contract import HistogramSpec, Output, Presentation, Ranges, Shown, Work
 
 

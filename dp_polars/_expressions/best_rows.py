@@ -250,8 +250,7 @@ def first_above(
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as described. What depends on the column's type, Polars raises as a ComputeError with the
-        same words when it resolves the schema. No value in a row raises.
+        As for `mode`.
 
     Notes
     -----
@@ -264,9 +263,7 @@ def first_above(
     With probability 0.95 no candidate that was passed over has ln(10)/λ or more above the threshold, and with
     probability 0.95 the answer of k candidates has more than the threshold less ln(10·k)/λ; `explain` shows both.
     Where one person has few candidates in a group, `value_counts` is better, and shows all counts; `explain` says so.
-
-    A run of candidates with one count, such as 0, is drawn as one, exactly. So time and memory grow with the candidates
-    that somebody has.
+    Time and memory grow with the candidates that somebody has.
 
     Proof: :doc:`/proofs/first-above`.
 

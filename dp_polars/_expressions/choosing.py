@@ -190,8 +190,8 @@ def quantile(
     column
         The column's name, or an expression with one output: numbers, dates, datetimes, times or durations.
     alpha
-        Strictly between 0 and 1, with a denominator of at most 10,000. Or such numbers in a list, a tuple or
-        a NumPy array, strictly ascending.
+        Strictly between 0 and 1, with a denominator of at most 10,000. Or such numbers in a list, a tuple or a NumPy
+        array, strictly ascending.
     candidates
         The public answers: a `dp_polars.grid` or a range, which take no memory, or a list, Series or Arrow array
         without nulls, NaN and repetitions, in any order. Never take them from the data.
@@ -229,11 +229,9 @@ def quantile(
     1/2 the score is that of the median in McKenna & Sheldon 2020 (arXiv 2010.12603, Section 6). In a group without
     rows, every candidate is equally likely.
 
-    An interval's low end is the same quantile of the group's rows and `a` more, public ones, that equal the first
-    candidate; its high end that of the rows and `b` more that equal the last one. `a` and `b` follow from the bound of
-    one draw's error, so that the ends miss with probability (1 − interval)/2 each, in groups of any size. R is that of
-    a quantile, for neighbours with the same public rows are neighbours. What is released is the least and the greatest
-    of the three draws, and the answer as it was drawn, between them.
+    An interval's ends are the same quantile of the group's rows and of further, public ones that equal the first or the
+    last candidate: as many as it takes for each end to miss with probability (1 − interval)/2, in groups of any size.
+    What is released is the least and the greatest of the three draws, and the answer as it was drawn, between them.
 
     A list is drawn by ApproximateQuantiles (Kaplan, Schnapp & Stemmer 2022, arXiv 2110.05429): a middle quantile first,
     and the others from the rows on either side of its answer. A row is in one part of each level, so m quantiles cost L
@@ -395,22 +393,15 @@ def top_k(
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as described. What depends on the column's type, Polars raises as a ComputeError with the
-        same words when it resolves the schema. No value in a row raises.
+        As for `mode`.
 
     Notes
     -----
     Nulls and values outside the candidates are ignored. In a group without rows, all lists are equally likely.
 
     The counts of the list are not released. Where one person has few candidates in a group, sorted `value_counts` are
-    better: their noise does not grow with k, and they give the counts. `explain` of a private query says so, and so
-    does the printed expression. Where a person may have any number of candidates, take `top_k`.
-
-    `explain` bounds the largest count that is missed: the most by which the j-th best count exceeds the count of the
-    j-th answer, over all j.
-
-    A joint draw costs O(k) per distinct count of a group in time and memory, all groups together in NumPy; rounds cost
-    one race over the distinct counts each.
+    better: their noise does not grow with k, and they give the counts; `explain` says so. It bounds the largest count
+    that is missed: the most by which the j-th best count exceeds the count of the j-th answer, over all j.
 
     The rounds: McKenna & Sheldon 2020 (arXiv 2010.12603); Durfee & Rogers 2019 (arXiv 1905.04273). The joint
     mechanism: Gillenwater et al. 2022 (arXiv 2201.12333).

@@ -384,8 +384,7 @@ def sum(  # noqa: A001 (Polars' own name)
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as described. What depends on the column's type, Polars raises as a ComputeError with the
-        same words. No value in a row raises.
+        As for `dp_polars.mode`.
 
     Notes
     -----

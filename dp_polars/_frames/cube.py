@@ -179,6 +179,8 @@ class Cube:
     ) -> pl.DataFrame | Number[float | None]:
         """Return the share for which a condition is true: of the count with the condition left out.
 
+        Errors are those of `counts`.
+
         Parameters
         ----------
         condition
@@ -193,11 +195,6 @@ class Cube:
         DataFrame or Number
             A row for each combination: the dimensions, and "share", "share_low" and "share_high" (Float64), all within
             [0, 1]. A share is null where the noisy count of the whole is not above 0. Without `by` a `Number`.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As for `counts`.
 
         Notes
         -----
@@ -232,12 +229,7 @@ class Cube:
         -------
         DataFrame
             The dimensions of `by`, the ranked one, and "count", "count_low" and "count_high". Equal counts are in the
-            order of the values.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As for `counts`; also if k is no whole number of at least 1.
+            order of the values. Errors are those of `counts`.
 
         Notes
         -----

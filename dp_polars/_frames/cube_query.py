@@ -281,20 +281,7 @@ class CubeQuery(PrivateQuery):
     ) -> Cube:
         """Release the cube once, charged to the budget before a row is read.
 
-        Parameters
-        ----------
-        frame, engine, partitions, fresh, unchecked
-            As for `PrivateQuery.release`.
-
-        Returns
-        -------
-        Cube
-            What answers questions at no further cost.
-
-        Raises
-        ------
-        BudgetExceededError, ReleaseError, TypeError, ValueError
-            As for `PrivateQuery.release`.
+        Parameters, and errors, are those of `PrivateQuery.release`. The cube answers questions at no further cost.
         """
         query = self.handed_over(unchecked)
         part = query.part(frame, AS_DRAWN, engine, partitions)

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import polars as pl
 
 from dp_polars._accounting.claims import Claim, delta_of, loss_of, mechanisms_of
-from dp_polars._accounting.terms import ONE_RELEASE, in_words
+from dp_polars._accounting.terms import ONE_RELEASE, Terms, Unit, in_words
 from dp_polars._base.column_types import unit_of_text
-from dp_polars._base.numbers import as_fraction, plural
+from dp_polars._base.numbers import Number, as_fraction, plural
 from dp_polars._base.process import expanded, ipc_of, listed, sha256_of
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._mechanisms.partition_selection import GaussianThreshold
 from dp_polars._questions import measures
 from dp_polars._questions.measures import Count, RowsCut
-from dp_polars._questions.question import KeysThatAreThere
+from dp_polars._questions.question import Asked, Columns, HistogramQuery, KeysThatAreThere
 from dp_polars._questions.statement import Statement
 from dp_polars._questions.statement_facts import (
     AT_DELTA,
@@ -56,9 +56,6 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting import ledger
     from dp_polars._accounting.budget import Budget
-    from dp_polars._accounting.terms import Terms, Unit
-    from dp_polars._base.numbers import Number
-    from dp_polars._questions.question import Asked, Columns, HistogramQuery
     from dp_polars._questions.statement_facts import Facts
     from dp_polars._release.pipeline import Origin, Pipeline, Step
 

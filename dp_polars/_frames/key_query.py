@@ -206,12 +206,8 @@ class Unlisted:
         Returns
         -------
         PrivateQuery
-            With one output, "groups_per_person". People without a row in any of the groups don't count.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As for `rows_per_person` and `group_by`.
+            With one output, "groups_per_person". People without a row in any of the groups don't count. Errors are
+            those of `rows_per_person` and `group_by`.
 
         Notes
         -----

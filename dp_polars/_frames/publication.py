@@ -82,20 +82,8 @@ class Publication:
     ) -> Publication:
         """Return this publication with one promise for all outputs of all queries, in one unit.
 
-        Parameters
-        ----------
-        epsilon, rho, delta
-            As for `PrivateQuery.scaled_to`, of all outputs together.
-
-        Returns
-        -------
-        Publication
-            The same queries at other losses. Nothing is read or charged.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As for `PrivateQuery.scaled_to`.
+        Parameters, and errors, are those of `PrivateQuery.scaled_to`, of all outputs together. Nothing is read or
+        charged.
 
         Examples
         --------
@@ -232,16 +220,6 @@ class Publication:
         """Return one privacy statement of all queries: see `PrivateQuery.statement`.
 
         What holds for all queries is said once, and what holds for some of them after their names.
-
-        Parameters
-        ----------
-        at_delta, **known
-            As for `PrivateQuery.statement`.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As for `PrivateQuery.statement`.
         """
         return self.stated(known, at_delta, "planned")
 
@@ -262,10 +240,8 @@ class Publication:
 
         Raises
         ------
-        TypeError, ValueError
-            If nothing was released yet, or an argument is not as described.
-        OSError
-            If the file can't be written.
+        ValueError
+            If nothing was released yet. Other errors are those of `dp_polars.report`.
         """
         if self.last is None:
             msg = (

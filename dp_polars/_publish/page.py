@@ -14,7 +14,7 @@ from dp_polars._accounting.claims import in_words
 from dp_polars._base.column_types import family
 from dp_polars._base.numbers import as_fraction, show
 from dp_polars._publish.plan import claims_of, dropped_by_bounds, field_of, short, title_of, values_field_of
-from dp_polars._publish.schema import MORE
+from dp_polars._publish.schema import MORE, Question
 from dp_polars.analysis import best_by_gap, error_by_size, size_needed
 from dp_polars.plot._charts import svg_of
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from dp_polars._frames.publication import Publication
     from dp_polars._frames.query import PrivateQuery
     from dp_polars._publish.plan import Draft, Plan
-    from dp_polars._publish.schema import Question
 
 
 BOUNDS = [1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50]

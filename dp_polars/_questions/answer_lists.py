@@ -66,11 +66,7 @@ class QuantileList(ListQuery):
         return len(self.alphas)
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
-        """Return the range of every draw, whose rates are for scores of range 1.
-
-        A replacement removes one row and adds another, perhaps in another part: each of the two moves the scores of its
-        draw by half of this at most. Two such draws cost no more than one that both rows move, for costs are convex.
-        """
+        """Return the range of every draw, at rates for scores of range 1: `docs/proofs/quantiles.md`, Theorem 2."""
         return Fraction(1 if relation == "add_or_remove_one" else 2)
 
     @property
@@ -187,24 +183,17 @@ JOINT_FROM = 5
 
 @dataclass(frozen=True)
 class TopK(OfCategories, ListQuery):
-    """The k most common of the candidates, best first, by people where they are known, or by rows.
-
-    In rounds: k draws without replacement, each at its share of the loss and with the R of a mode.
-
-    `joint`: one draw among all lists (`top_k.py`), by the score −max_j (c_j − c(s_j)), c_j the j-th highest count. It
-    has R = 2; if k is 1, R = 1. `docs/proofs/top-k.md` proves both.
+    """The k most common of the candidates, best first: in rounds, or jointly, as `docs/proofs/top-k.md` has it.
 
     With weights, read sums for counts and `weights.most` for 1.
-
-    `is_asked` says whether the mechanism was asked for, or chosen here.
     """
 
     k: int
     candidates: Categories
     claim: Claim
     of_people: bool = True
-    joint: bool = False
-    is_asked: bool = False
+    joint: bool = False  # one draw among all lists (`top_k.py`), in the place of k draws without replacement
+    is_asked: bool = False  # whether the mechanism was asked for, or chosen here
     weights: Weights | None = None
 
     def __post_init__(self) -> None:
@@ -266,12 +255,7 @@ class TopK(OfCategories, ListQuery):
         return replace(self, joint=joint, claim=replace(claim, mechanism=mechanism, draws=1 if joint else self.k))
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float:
-        """Return a largest count missed, max_j (c_j − c(s_j)), that is exceeded with probability at most `beta`.
-
-        In rounds, that is no more than the largest gap of a round, for the best of what is left has c_j or more: a
-        union bound over the rounds. In a joint draw, each of the size!/(size − k)! lists that errs by t or more has a
-        probability of at most exp(−λt), because one list has no error.
-        """
+        """Return a largest count missed that is exceeded with probability at most `beta`: top-k.md, Theorem 4."""
         if self.joint:
             lists = math.lgamma(size + 1) - math.lgamma(size - self.k + 1)
             bound = max(0.0, lists - math.log(beta)) / float(self.claim.rate) if size > 1 else 0.0

@@ -192,14 +192,11 @@ class Variance(Average):
     """The variance of values that are clipped to public bounds.
 
     A third of the loss pays for each of a sum of distances from the middle of the bounds, a sum of their squares around
-    half of the largest (see `Squares`), and a count. One row adds at most H, T and 1 to them, in their units, or takes
-    that away: distances and squares have both signs.
-
-    `lower`, `upper`, `step`, `claim`: see above.
-    `ddof`: what is taken from the noisy number of rows before it divides: 0 or 1. With 1, the variance of one row is 0.
+    half of the largest (see `Squares`), and a count. Distances and squares have both signs.
     """
 
     claim: Claim
+    # What is taken from the noisy number of rows before it divides. With 1, the variance of one row is 0.
     ddof: Literal[0, 1] = 1
     error_unit: ClassVar[str] = "the column's unit, squared"
     _is_root: ClassVar[bool] = False
@@ -265,14 +262,7 @@ class Variance(Average):
     def _extremes(
         self, totals: Sequence[Ints], bounds: Sequence[int], *columns: pl.DataType
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the ends that a variance takes where each total is within its bound.
-
-        With S, Q and n for the totals, the sum, that of the squares (in units of q/2) and the count, it is a constant
-        plus (q/2)·Q·x − S²·x², with x = 1/n. That grows with Q, and falls with │S│; it is concave in x, with its top at
-        x = (q/2)·Q/(2·S²). So it is smallest at an end of x, and largest at the x that is nearest to the top. With ddof
-        1, n/(n − 1) falls with n: what is smallest goes with that of the most rows, what is largest with that of the
-        fewest.
-        """
+        """Return the ends where each total is within its bound: `docs/proofs/numbers.md`, Theorem 5."""
         (distance, squares, count), (off, of_squares, by) = totals, bounds
         farthest, nearest = abs(distance) + off, np.maximum(abs(distance) - off, 0)
         fewest, most_rows = np.maximum(count - by, 1), np.maximum(count + by, 1)
@@ -290,11 +280,7 @@ class Variance(Average):
     def _with_rounding(
         self, least: NDArray[np.float64], most: NDArray[np.float64], *columns: pl.DataType
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return ends that are further apart by what rounding does.
-
-        Squares are rounded to the nearest q, which moves a variance by half of it. A deviation moves by at most what a
-        value does: it is a norm. With ddof 1, that is times n/(n − 1), or its root, which are at most 2.
-        """
+        """Return ends that are further apart by what rounding does: `docs/proofs/numbers.md`, Theorem 5."""
         of_squares, off = (1 + self.ddof) * self._of_squares(*columns), float(self.rounding(*columns))
         off *= math.sqrt(1 + self.ddof)
         if of_squares or off:

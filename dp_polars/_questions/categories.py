@@ -120,18 +120,8 @@ class QuantileWithInterval(Quantile):
     """A quantile and two ends that hold the true one, each drawn at a third of the loss.
 
     The low end is the α-quantile of the rows and `a` more, public ones, that equal the first candidate; the high end
-    that of the rows and `b` more that equal the last one. So the ranks that are aimed at, among the private rows, are
-    αN − (1 − α)·a and αN + α·b, and R stays what it is: neighbours with the same public rows are neighbours.
-
-    Let q be the lower α-quantile of the N rows. The rows below a candidate after q are αN or more, and with the public
-    ones α(N + a) + (1 − α)·a: in units of 1/den rows, the low end lies after q only if its draw has a gap of
-    (den − num)·a + 1 or more. A candidate before q has less than αN rows at or below it, so the high end lies before q
-    only if its draw has a gap of num·b + 1 or more. `a` and `b` are such that each has a probability of at most
-    (1 − `probability`)/2. A shift of the rank alone does not do: where αN is smaller, no candidate is low enough,
-    and one after q is hardly worse than the best.
-
-    What is released is the smallest and the largest of the three codes, and the answer as it was drawn: if the ends
-    hold q, these hold it too, and the answer lies between them.
+    that of the rows and `b` more that equal the last one: `docs/proofs/quantiles.md`, Theorem 4. A shift of the rank
+    alone does not do: where αN is smaller, no candidate is low enough, and one after it is hardly worse than the best.
     """
 
     probability: Fraction  # that the ends hold the true quantile: above 1/2 and below 1
@@ -235,10 +225,9 @@ class OfPeopleOrRows(OfCodes):
 class OfCategories(OfPeopleOrRows):
     """A question about candidates that people have, or rows, or that weigh something.
 
-    With `weights`, R is that of counts times their largest, `weights.most`. A row adds at most that to one candidate.
-    Where people count, a person's sum for a candidate in a group is clipped to [0, most]: so one person more adds
-    between 0 and `most` to every sum, whatever the rows, where without weights it is 0 or 1 to every count. Loss and
-    rate are in the unit of the weights; histograms count whole steps, hence `step` in the rate of a draw.
+    With `weights`, R is that of counts times their largest, `weights.most`: where people count, a person's sum for a
+    candidate in a group is clipped to [0, most]. Loss and rate are in the unit of the weights; histograms count whole
+    steps, hence `step` in the rate of a draw.
     """
 
     candidates: Categories

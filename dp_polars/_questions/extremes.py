@@ -150,11 +150,8 @@ def _as_positions(chosen: Ints) -> pl.Series:
 class FirstAbove(OfPeopleOrRows):
     """The first candidate, in the order of the codes, with a count of at least about `threshold`; null if none has.
 
-    Let λ be the rate, and let a group lose i rows (or people) and get j. Then its answers on both sides, with their
-    leads, differ by a loss of at most λ·(i + 2j) one way and λ·(2i + j) the other way: `docs/proofs/first-above.md`.
-    So R is 2 for a row that comes or goes, and 3 for one that takes the place of another, in the same group or in
-    another one. A person who counts once for each candidate moves all counts of a group by 0 or 1 in one direction,
-    and is as one row.
+    R is 2 for a row that comes or goes, and 3 for one that takes the place of another: `docs/proofs/first-above.md`. A
+    person who counts once for each candidate moves all counts of a group by 0 or 1 in one direction, and is as one row.
     """
 
     threshold: Fraction
@@ -211,10 +208,7 @@ class FirstAbove(OfPeopleOrRows):
     def errors(self, size: int, beta: float) -> tuple[float, float]:
         """Return how far above T a candidate may be that was passed over, and how far below it the answer.
 
-        Each is exceeded with probability at most `beta`. The first candidate with a count of T + t or more is passed
-        over only if ν − z < −t, which has the probability exp(−λt)/2; and if any such candidate is passed over, it is,
-        as the candidates are passed in their order. One with a count of T − t or less is the answer only if ν − z >= t,
-        which is as rare; that is so of any of them with at most `size` times that probability.
+        Each is exceeded with probability at most `beta`: `docs/proofs/first-above.md`, Theorem 5.
         """
         above, below = (max(0.0, math.log(number / (2 * beta))) / float(self.claim.rate) for number in (1, size))
         return above, below

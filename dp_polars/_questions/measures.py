@@ -294,9 +294,7 @@ def at_most(query: QueryT, unit: Unit) -> QueryT:
 def with_loss_for(query: QueryT, within: Within, *columns: pl.DataType) -> QueryT:
     """Return the question at the smallest loss of four significant digits whose `error_95` is at most `within`.
 
-    The loss has the unit of the question's claim. No error grows with the loss: a larger loss pays for a larger rate;
-    then noise is nearer to 0, and a candidate of a given gap is less likely. An error of several draws grows with each
-    of theirs. So the losses that suffice are all those from the smallest one on, which bisection finds.
+    The loss has the unit of the question's claim. No error grows with the loss, so bisection finds the smallest one.
 
     Raises ValueError if there is no such loss, or it is above 20, or the column's type must be known.
     """
@@ -400,13 +398,9 @@ class Clipped(Total):
 
 @dataclass(frozen=True)
 class Sum(Clipped, Multiple):
-    """The sum of values, clipped to public bounds, in units of a public step.
+    """The sum of values, clipped to public bounds, in units of a public step."""
 
-    `lower`, `upper`, `step`, `claim`: see above.
-    `of_floats`: whether the step was given as a float or a Fraction: then the answer is a float.
-    """
-
-    of_floats: bool
+    of_floats: bool  # whether the step was given as a float or a Fraction: then the answer is a float
     claim: Claim
 
     @property
@@ -487,12 +481,9 @@ class RowsCut(Sum):
 
 @dataclass(frozen=True)
 class SumOfPeople(Sum):
-    """The sum of people's totals: the values of one person in a group add up, and that total is clipped.
+    """The sum of people's totals: the values of one person in a group add up, and that total is clipped to [lo, hi].
 
-    With [lo, hi] the bounds of a total, a person who comes or goes changes the sum of a group by at most
-    max(│lo│, │hi│), whatever rows they have: by their total, for a person without a value adds 0. Under "replace_one"
-    and in one group, the change is the difference of two numbers from {0} ∪ [lo, hi]. So all of it is as for a row of a
-    `Sum` from lo to hi.
+    A person without a value adds 0. So all of it is as for a row of a `Sum` from lo to hi: `docs/proofs/numbers.md`.
     """
 
     # Exact: lo and hi. They are whole multiples of the step.

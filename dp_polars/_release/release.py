@@ -6,7 +6,7 @@ import json
 import logging
 import secrets
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
@@ -22,17 +22,13 @@ from dp_polars._accounting.ledger import RowsOf, StoredQuestion
 from dp_polars._base.process import ipc_of, sha256_of, shown, silenced, warn
 from dp_polars._bins.binning import CategoryBinning
 from dp_polars._release.contract import AS_DRAWN, Engine, Product, Released, UnreadableError, Work
-from dp_polars._release.pipeline import Joining
+from dp_polars._release.pipeline import CheckedPipeline, Joining, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from dp_polars._accounting.budget import Budget
     from dp_polars._accounting.claims import Claim
-    from dp_polars._accounting.ledger import StoredQuestion
     from dp_polars._questions.question import Asked
     from dp_polars._release.contract import Drawn, Engine, KeyWork, Presentation, Released
-    from dp_polars._release.pipeline import CheckedPipeline, Step
     from dp_polars._release.request import AnyRequest, Ask
 
 

@@ -15,7 +15,7 @@ import polars as pl
 from dp_polars._base import column_types
 from dp_polars._base.column_types import unshared
 from dp_polars._base.numbers import given, kind_of_frame
-from dp_polars._bins.candidates import MOST, NO_FLOATS, Categories, size_of
+from dp_polars._bins.candidates import MOST, NO_FLOATS, Categories, Values, size_of
 from dp_polars._release.contract import Product
 from dp_polars._steps.plans import files_of, preparation_of, reading_of_arrow, refuse_rewritten_files
 from dp_polars._steps.scans import Reading, Whose, collected, holds_rows, refuse_repeated_files, refuse_two_units
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from dp_polars._bins.candidates import Values
     from dp_polars._release.pipeline import Origin
     from dp_polars._steps.scans import Identity
 

@@ -324,11 +324,6 @@ def accuracy(
         Best score minus chosen score, in units of the scores. 0.0 for one candidate. `loss_for_accuracy` is the
         inverse.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described.
-
     Notes
     -----
     It is the smallest t at which a bound on P(error ≥ t) is at most `beta`: k·exp(−λt) for the exponential mechanism
@@ -368,11 +363,6 @@ def worst_expected_error(
     float
         Best score minus chosen score, on average, in units of the scores: below ln(k)/λ. Relative error below
         1e-12. 0.0 for one candidate.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described.
 
     Notes
     -----
@@ -450,11 +440,6 @@ def loss_for_accuracy(
     -------
     float
         0.0 means that every loss reaches it: there is one candidate, or `beta` is so large that a uniform choice does.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described.
 
     Examples
     --------

@@ -108,7 +108,6 @@ def loss_for_query(
 
     Examples
     --------
-    >>> import polars as pl
     >>> import dp_polars as dpp
     >>> query = (
     ...     dpp.protect("patient", max_groups=2)

@@ -1,19 +1,10 @@
 """Privacy profiles: delta as a function of epsilon, of one release and of many.
 
-Let x be the pure epsilon of a release. Permute-and-flip's trade-off curve is never worse than a Laplace mechanism's
-with the same epsilon (docs/proofs), and the exponential mechanism has bounded range x (Dong, Durfee & Rogers 2020,
-arXiv 1909.13830). So the pairs of distributions that dominate them have privacy losses on [−x, x] with the density
-w·exp((s − x)/2)/2: for the exponential mechanism w = 1/(1 − exp(−x)); for permute-and-flip w = 1/2, and two atoms,
-1/2 at x and exp(−x)/2 at −x. Discrete Laplace noise between two neighbouring integers is randomized response: atoms
-of 1/(1 + exp(−x)) at x and 1/(1 + exp(x)) at −x, which dominate whatever has the pure epsilon x (Kairouz, Oh &
-Viswanath 2015, arXiv 1311.0776). Pairs that dominate compose, adaptively too (Zhu, Dong & Wang 2022, arXiv
-2106.08567).
-
-A discrete Gaussian has no pure epsilon. How many steps of its whole numbers a row is worth, a claim does not say, and
-the continuous one with the same x (shift over deviation) is no bound: at x = 1 it has δ(0) = 0.383, and noise on
-counts 0.399. A continuous one with c·x is: see `_widest_of`. Gaussians compose to one.
-
-Rényi divergences of all pairs add up, and prove more where δ is tiny.
+Let x be the pure epsilon of a release. The pairs of distributions that dominate it have privacy losses on [−x, x] with
+the density w·exp((s − x)/2)/2, and atoms at both ends: those of Laplace noise for permute-and-flip, of bounded range x
+for the exponential mechanism, of randomized response for discrete Laplace noise. Of a discrete Gaussian it is a
+continuous one that is a little narrower (`_widest_of`). Pairs that dominate compose, and so do their Rényi divergences,
+which prove more where δ is tiny: `docs/proofs/composition.md`.
 """
 
 from __future__ import annotations
@@ -362,16 +353,12 @@ def compose(releases: Iterable[Release], *, delta: Number) -> float:
         The smallest that any of these proofs gives:
 
         - the sum of the pure losses;
-        - zCDP (Canonne, Kamath & Steinke 2020, arXiv 2004.00010, Corollary 13), with a rho of y − 1 − ln y,
-          y = epsilon/(exp(epsilon) − 1), for the exponential mechanism (Harrison & Manurangsi 2026, arXiv 2510.25746),
-          epsilon + exp(−epsilon) − 1 for permute-and-flip and epsilon·tanh(epsilon/2) for discrete Laplace noise;
-        - the Rényi divergences of the dominating pairs (the same paper, Proposition 12);
+        - zCDP, and the Rényi divergences of the dominating pairs (Canonne, Kamath & Steinke 2020, arXiv 2004.00010,
+          Corollary 13 and Proposition 12);
         - for delta from 1e-10 on, the privacy loss distributions of the dominating pairs, rounded up to a grid and
-          composed by Google's ``dp_accounting`` (extra ``accounting``): permute-and-flip as the Laplace mechanism of
-          the same epsilon, the exponential mechanism by its profile, discrete Laplace noise as randomized response (of
-          all of a person's rows together, where there may be several in a group: no spread of them is worse), discrete
-          Gaussian noise as a continuous one that is a little narrower;
-        - for discrete Gaussians alone, the profile of that one at every delta (Balle & Wang 2018, arXiv 1805.06530).
+          composed by Google's ``dp_accounting`` (extra ``accounting``);
+        - for discrete Gaussians alone, the profile of a continuous one that is a little narrower, at every delta (Balle
+          & Wang 2018, arXiv 1805.06530).
 
         With a discrete Gaussian among the releases, delta 0 gives infinity. One that finds keys, or of a rho above 4.5,
         leaves zCDP and Rényi divergences. Deltas that releases of keys spend are taken off `delta` first.
@@ -410,10 +397,7 @@ def _shift_of(parts: Parts) -> float:
 def _widest_of(x: float) -> float:
     """Return the shift, over the deviation, of a continuous Gaussian that dominates a discrete one with shift x.
 
-    docs/proofs/composition.md, Theorem 6: the largest of the differences of normal quantiles that it names, for one to
-    six steps; of what it has for more; and for a small x of its other bound.
-
-    Tails beyond, of at most 1e-38, and such factors add less than `_TAILS` to the delta of up to 10⁸ releases.
+    `docs/proofs/composition.md`, Theorem 6. Tails and factors add less than `_TAILS` to a delta of up to 10⁸ releases.
     """
     if x > _LARGEST_X:
         return math.inf

@@ -214,7 +214,6 @@ def simulate(
 
     Examples
     --------
-    >>> import polars as pl
     >>> import dp_polars as dpp
     >>> last_year = pl.DataFrame(
     ...     {"ward": ["A"] * 50 + ["B"] * 6, "age": [30, 40, 50, 60, 70] * 11 + [30]}

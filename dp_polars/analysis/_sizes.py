@@ -61,7 +61,6 @@ def error_by_size(query: PrivateQuery, sizes: Iterable[int]) -> pl.DataFrame:
 
     Examples
     --------
-    >>> import polars as pl
     >>> import dp_polars as dpp
     >>> query = dpp.protect("patient", max_groups=1, max_rows_per_group=1).agg(
     ...     people=dpp.n_people(within=10),
@@ -230,11 +229,6 @@ def dropped(
         rows that are dropped, over the random subsets that may be kept, and `people_cut` (Float64), the share of people
         who lose a row. Both are null without rows.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described.
-
     Notes
     -----
     A person with G groups keeps min(g, G) of them, all subsets being equally probable, and min(n, m) of the n rows in
@@ -242,7 +236,6 @@ def dropped(
 
     Examples
     --------
-    >>> import polars as pl
     >>> visits = pl.DataFrame({"patient": [1, 1, 1, 2], "ward": ["A", "A", "B", "A"]})
     >>> dropped(
     ...     visits, "patient", by="ward", max_groups=[1, 2], max_rows_per_group=[1]
@@ -399,14 +392,8 @@ def synthetic(
         so that groups have different sizes. Numbers and times lie between their smallest and largest value,
         most of them in the middle: each is the mean of two that are evenly spread.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described.
-
     Examples
     --------
-    >>> import polars as pl
     >>> schema = {"patient": pl.Int64, "ward": pl.Enum(["A", "B"]), "age": pl.Int8}
     >>> rows = synthetic(schema, people=100, rows=300, values={"age": range(121)})
     >>> rows.schema == pl.Schema(schema), rows.height, rows["patient"].n_unique()

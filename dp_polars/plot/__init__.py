@@ -4,7 +4,8 @@ Every function returns an Altair chart: notebooks show it, and `chart.save("figu
 without a browser. Series differ in colour (Okabe & Ito's palette, safe for colour-blind readers) and also in dash or
 shade, so that they stay apart in grey print.
 
-**Nothing here is private.** Plot public scores, simulations on public frames, budgets, and what was released.
+**Nothing here is private.** Plot public scores, simulations on public frames, budgets, and what was released. Every
+function raises TypeError or ValueError for an argument that is not as described.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ import numpy as np
 import polars as pl
 
 from dp_polars import analysis
-from dp_polars._accounting.terms import check_unit
-from dp_polars._base.column_types import float_of
+from dp_polars._accounting.terms import Unit, check_unit
+from dp_polars._base.column_types import Exact, float_of
 from dp_polars._base.numbers import Number, positive_fraction, positive_int
 from dp_polars._base.process import require
-from dp_polars.analysis._laws import LAPLACE, check_comparable, checked_scores
+from dp_polars.analysis._laws import LAPLACE, Comparable, check_comparable, checked_scores
 from dp_polars.analysis._simulation import SIMULATED
 from dp_polars.plot import _charts
 from dp_polars.plot._answers import answers, box, cube
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from dp_polars._accounting.budget import Budget
-    from dp_polars._accounting.terms import Unit
-    from dp_polars._base.column_types import Exact
-    from dp_polars.analysis._laws import Comparable
 else:
     alt = require("altair", extra="plot")
 
@@ -173,11 +171,6 @@ def probabilities(
         How many candidates have bars of their own at most. One more bar stands for all others together, and for
         candidates that are hardly ever chosen.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described.
-
     Examples
     --------
     >>> chart = probabilities(
@@ -267,7 +260,6 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
 
     Examples
     --------
-    >>> import polars as pl
     >>> import dp_polars as dpp
     >>> last_year = pl.DataFrame(
     ...     {"ward": ["A"] * 50 + ["B"] * 6, "age": [30, 40, 50, 60, 70] * 11 + [30]}

@@ -73,7 +73,6 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort
 
     Examples
     --------
-    >>> import polars as pl
     >>> import dp_polars as dpp
     >>> visits = pl.DataFrame(
     ...     {"patient": range(90), "ward": ["A", "A", "B"] * 30, "days": [1, 5, 3] * 30}
@@ -245,7 +244,6 @@ def box(
 
     Examples
     --------
-    >>> import polars as pl
     >>> import dp_polars as dpp
     >>> stays = pl.DataFrame({"ward": ["A", "B"] * 300, "days": [1, 5, 3, 9, 2, 2] * 100})
     >>> five = dpp.quantile("days", [0.05, 0.25, 0.5, 0.75, 0.95], range(31), epsilon=2)
@@ -375,11 +373,6 @@ def cube(
     altair.FacetChart or LayerChart
         A dot for each number, in a bar from one end of its 95 % range to the other. All panels have the same axes. The
         title names who is protected and the loss, the subtitle what is left out.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described.
 
     Examples
     --------

@@ -497,7 +497,6 @@ def dropped(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
 
     Examples
     --------
-    >>> import polars as pl
     >>> from dp_polars import analysis
     >>> schema = {"patient": pl.Int64, "ward": pl.String}
     >>> rows = analysis.synthetic(schema, people=100, rows=900)
