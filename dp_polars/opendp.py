@@ -49,16 +49,11 @@ def loss_unit(measure: Measure, *, has_delta: bool = False) -> Unit:
     for unit in _UNITS:
         if measure == measure_of(unit, has_delta=has_delta):
             return unit
+    names, more = ["max_divergence()", "zero_concentrated_divergence()"], ""
+    hint = "\n\nHint: OpenDP's make_approximate and make_zCDP_to_approxDP go from there to delta."
     if has_delta:
-        msg = (
-            "output_measure must be approximate(max_divergence()) or approximate(zero_concentrated_divergence()) for a "
-            f"query that spends a delta, got {measure}."
-        )
-        raise ValueError(msg)
-    msg = (
-        f"output_measure must be max_divergence() or zero_concentrated_divergence(), got {measure}.\n\n"
-        "Hint: OpenDP's make_approximate and make_zCDP_to_approxDP go from there to delta."
-    )
+        names, more, hint = [f"approximate({name})" for name in names], " for a query that spends a delta", ""
+    msg = f"output_measure must be {' or '.join(names)}{more}, got {measure}.{hint}"
     raise ValueError(msg)
 
 
@@ -265,9 +260,8 @@ def make_private_query(
         return sum((ask.query.claim.delta_of(distance) for ask in private.asks), Fraction(0))
 
     measure = measure_of(unit, has_delta=has_delta)
-    return make_measurement(
-        input_domain, input_metric, measure, release, cost, "ExtrinsicObject", delta if has_delta else None
-    )
+    given = (input_domain, input_metric, measure, release, cost, "ExtrinsicObject")
+    return make_measurement(*given, delta if has_delta else None)
 
 
 def make_selection(

@@ -141,8 +141,8 @@ class PeopleRequest(Request):
     def _people(self, engine: Engine[Released]) -> tuple[PerPerson, Callable[[pl.LazyFrame], pl.LazyFrame]]:
         """Return which people are a row each, and the steps on the rows before."""
         proved = self.checked_on(engine, [] if self.keys is None else self.keys.columns)
-        keys = None if self.keys is None else in_types_of(self.keys, proved.schemas[-1])
-        return PerPerson(self.protection.unit or (), keys), proved.rows  # type: ignore[arg-type]  # no product
+        keys = None if self.keys is None else in_types_of(self.keys, proved.schemas[-1])  # type: ignore[arg-type]
+        return PerPerson(self.protection.unit or (), keys), proved.rows
 
     def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:  # noqa: ARG002
         return "people"
@@ -357,16 +357,16 @@ def _amount(unit: str, value: str, delta: str | None) -> Facts:
 
 def facts_of_request(request: AnyRequest[Asked], sources: Sequence[pl.LazyFrame], at_delta: Number = AT_DELTA) -> Facts:
     engine = PolarsEngine.of(*sources) if sources else None
-    steps = request.pipeline.steps
+    steps, is_of_people = request.pipeline.steps, isinstance(request, PeopleRequest)
     frames = [step.public for step in with_further(steps) if isinstance(step, Join)]
     bounds = {name: str(number) for name, number in request.protection.bounds.items()}
     for ask in request.asks:
         bounds |= {f"{name} of {ask.name}": str(number) for name, number in ask.bounds.given.items()}
     return {
         "loss": loss_facts(request.loss.unit, request.loss.value, request.delta, at_delta),
-        "asks": "keys" if isinstance(request, KeyRequest) else "people" if _is_of_people(request) else "answers",
+        "asks": "keys" if isinstance(request, KeyRequest) else "people" if is_of_people else "answers",
         "protection": _protection(request),
-        "bounds": {} if _is_of_people(request) else bounds,
+        "bounds": {} if is_of_people else bounds,
         # Without data `release` takes the rows, and may take them so.
         "unchecked": request.pipeline.is_unchecked or (False if sources else None),
         "tables": [_table(*table) for table in zip_longest(request.pipeline.origins, sources)],
@@ -388,10 +388,6 @@ def unit_facts(unit: str | None, relation: str) -> Facts:
     notes.append("What is promised is promised to one combination, not to all rows that share one of its values.")
     person = f"all rows with one combination of values of {' and '.join(map(repr, names))}"
     return {"person": person, "relation": relation, "notes": notes}
-
-
-def _is_of_people(request: AnyRequest[Asked]) -> bool:
-    return isinstance(request, PeopleRequest)
 
 
 def _protection(request: AnyRequest[Asked]) -> str:
@@ -434,10 +430,9 @@ def _type(dtype: pl.DataType) -> str:
 
 
 def _keys(keys: pl.DataFrame | Product) -> Facts:
-    if isinstance(keys, Product):
-        found = [f"{one.name}: {listed(one.to_frame())}" for one in keys.values]
-        return {"columns": keys.columns, "number": keys.height, "values": "; ".join(found)}
-    return {"columns": keys.columns, "number": keys.height, "values": listed(keys)}
+    by_column = [f"{one.name}: {listed(one.to_frame())}" for one in keys.values] if isinstance(keys, Product) else []
+    values = listed(keys) if isinstance(keys, pl.DataFrame) else "; ".join(by_column)
+    return {"columns": keys.columns, "number": keys.height, "values": values}
 
 
 def _public_frame(frame: pl.DataFrame) -> str:

@@ -26,16 +26,6 @@ AT_DELTA = Fraction(1, 10**6)
 #: What stands where a text is missing.
 TO_BE_STATED = "TO BE STATED"
 
-Section: TypeAlias = Literal[
-    "record",
-    "basic",
-    "dp_variant",
-    "privacy_loss",
-    "deployment_model",
-    "accounting",
-    "implementation",
-    "administrative",
-]
 FactKind: TypeAlias = Literal["text", "texts", "date", "word", "fact", "number"]
 
 
@@ -84,7 +74,7 @@ class Field(NamedTuple):
     where none is given.
     """
 
-    section: Section
+    section: str
     name: str
     label: str
     kind: FactKind

@@ -424,7 +424,11 @@ class Request(AnyRequest[HistogramQuery]):
         names = [name for ask in self.asks for column in ask.columns for name in column.meta.root_names()]
         proved = self.checked_on(engine, names + ([] if self.keys is None else self.keys.columns))
         schema = proved.schemas[-1]
-        keys = None if self.keys is None else in_types_of(self.keys, schema)
+        keys = self.keys
+        if isinstance(keys, Product):
+            keys = Product(tuple(in_types_of(values.to_frame(), schema).to_series() for values in keys.values))
+        elif keys is not None:
+            keys = in_types_of(keys, schema)
         self._check_names_of_ends(ranges=False)
         rows = pl.LazyFrame(schema=schema)
         specs: list[HistogramSpec] = []

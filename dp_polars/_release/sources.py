@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias, overload
+from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakSet
 
 import polars as pl
@@ -16,7 +16,6 @@ from dp_polars._base import column_types
 from dp_polars._base.column_types import unshared
 from dp_polars._base.numbers import given, kind_of_frame
 from dp_polars._bins.candidates import MOST, NO_FLOATS, Categories, Values, size_of
-from dp_polars._release.contract import Product
 from dp_polars._steps.plans import files_of, preparation_of, reading_of_arrow, refuse_rewritten_files
 from dp_polars._steps.scans import Reading, Whose, collected, holds_rows, refuse_repeated_files, refuse_two_units
 
@@ -246,18 +245,8 @@ def product(columns: Sequence[pl.Series]) -> pl.DataFrame:
     return frame
 
 
-@overload
-def in_types_of(keys: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame: ...
-
-
-@overload
-def in_types_of(keys: pl.DataFrame | Product, schema: pl.Schema) -> pl.DataFrame | Product: ...
-
-
-def in_types_of(keys: pl.DataFrame | Product, schema: pl.Schema) -> pl.DataFrame | Product:
+def in_types_of(keys: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     """Return the keys in the types of the private columns that they group by; text where that is a Categorical."""
-    if isinstance(keys, Product):
-        return Product(tuple(in_types_of(values.to_frame(), schema).to_series() for values in keys.values))
     columns = {}
     for column in keys.get_columns():
         if column.name not in schema:

@@ -94,22 +94,11 @@ def block_log_factors(
     return _LOG_FACTORS[mechanism](exponents, counts, float(np.exp(np.log(counts) - exponents).sum()))
 
 
-def _flip_log_factors(
-    exponents: NDArray[np.float64], counts: NDArray[np.float64], expected: float
-) -> NDArray[np.float64]:
-    return np.log(_leave_one_out(np.exp(-exponents), counts, expected))
-
-
-def _exponential_log_factors(
-    exponents: NDArray[np.float64],
-    counts: NDArray[np.float64],  # noqa: ARG001  # one signature for all laws
-    expected: float,
-) -> NDArray[np.float64]:
-    return np.full(len(exponents), -math.log(expected))
-
-
 # log(probability of one candidate) + rate·gap, from the exponents, the multiplicities and the sum of all coins.
-_LOG_FACTORS = {"permute_and_flip": _flip_log_factors, "exponential": _exponential_log_factors}
+_LOG_FACTORS: dict[str, Callable[..., NDArray[np.float64]]] = {
+    "permute_and_flip": lambda exponents, *coins: np.log(_leave_one_out(np.exp(-exponents), *coins)),
+    "exponential": lambda exponents, _, expected: np.full(len(exponents), -math.log(expected)),
+}
 
 
 def mean_error(blocks: ScoreBlocks, rate: float, mechanism: str) -> float:
