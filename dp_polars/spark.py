@@ -144,8 +144,7 @@ def release(
         `spark.checkpoint.dir`). For a publication, each query has a folder in it, of its name; where one fails, the
         folders of those before it stay.
     ranges, min_people, sure
-        As for `PrivateQuery.release`: numbers come with the ends of their 95 % ranges, `NAME_low` and `NAME_high`, and
-        groups with few people are hidden.
+        As for `PrivateQuery.release`.
     fresh
         As for `PrivateQuery.release`. What the query's budget keeps (`dataset` of `dp_polars.protect`) goes through the
         driver, also when it is drawn; what is shown of it goes to `path`.

@@ -126,11 +126,8 @@ def release(
         For a publication, the table of all its queries, or a dict of them by their names.
     budget
         What is charged, where the query itself has none.
-    ranges, min_people, sure
-        As for `PrivateQuery.release`: numbers come with the ends of their 95 % ranges, `NAME_low` and `NAME_high`, and
-        groups with few people are hidden.
-    fresh
-        As for `PrivateQuery.release`: whether to draw anew, and charge, where the query's budget keeps an answer.
+    ranges, min_people, sure, fresh
+        As for `PrivateQuery.release`.
     untested
         Whether to take other engines that Ibis speaks to. What one of them lacks is named before the charge. Whether
         they divide, round and compare as the tested ones is then your word: where they don't, a person may count for

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dp_polars._base.numbers import Ints, given, plural, positive_int
+from dp_polars._base.numbers import Floats, Ints, given, plural, positive_int
 from dp_polars._base.process import all_called, called, expanded, replacing
 from dp_polars._frames.facts import CLAIM_KEY
 from dp_polars._mechanisms.residuals import UNITS, Noise, TablePlan, sum_bounds
@@ -25,7 +25,6 @@ from dp_polars._release.contract import beta_of_each, names_of_ends
 from dp_polars._release.sources import product
 
 if TYPE_CHECKING:
-    Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]
 
 

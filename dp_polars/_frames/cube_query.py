@@ -355,22 +355,14 @@ class Cubes:
 
         Notes
         -----
-        With T rows of a person in all and m in a combination of all dimensions at most, T of them may be in one cell of
-        a table, though not more than m for each combination that it adds up: its noise is calibrated to that.
-
         Proof: :doc:`/proofs/cubes` and :doc:`/proofs/tables`.
 
         Examples
         --------
         >>> import polars as pl
         >>> import dp_polars as dpp
-        >>> visits = pl.DataFrame(
-        ...     {
-        ...         "patient": range(1000),
-        ...         "ward": ["A", "B"] * 500,
-        ...         "flu": [True] * 200 + [False] * 800,
-        ...     }
-        ... )
+        >>> visits = pl.DataFrame({"patient": range(1000), "ward": ["A", "B"] * 500})
+        >>> visits = visits.with_columns(flu=pl.col("patient") < 200)
         >>> private = visits.dp.protect("patient", max_groups=1)
         >>> cube = private.cube(
         ...     {"ward": ["A", "B"], "flu": [True, False]}, epsilon=50

@@ -18,6 +18,7 @@ from dp_polars._release.pipeline import (
     Joining,
     Origin,
     Pipeline,
+    Run,
     Step,
     free_names,
     refuse_missing,
@@ -48,9 +49,7 @@ class _ByColumns(Joining):
     def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
         return self.left_on, self.right_on, self.how
 
-    def run(
-        self, schema: pl.Schema, further: pl.Schema, floats: Collection[str] = ()
-    ) -> Callable[[pl.LazyFrame, pl.LazyFrame], pl.LazyFrame]:
+    def run(self, schema: pl.Schema, further: pl.Schema, floats: Collection[str] = ()) -> Run:
         """Return the join of rows of these columns; refuse columns that no engine compares alike.
 
         `floats` are columns that may hold floats: NaN is not in them.
@@ -110,9 +109,7 @@ class PrivateJoin(_ByColumns):
     def further(self, *sources: pl.Schema) -> CheckedPipeline:
         return self.right.proved(*sources)
 
-    def joined(
-        self, schema: pl.Schema, further: pl.Schema, unit: PrivacyUnit | None
-    ) -> Callable[[pl.LazyFrame, pl.LazyFrame], pl.LazyFrame]:
+    def joined(self, schema: pl.Schema, further: pl.Schema, unit: PrivacyUnit | None) -> Run:
         unit = unit or ()
         for name in unit:
             if _as_text(schema[name]) != _as_text(further[name]):
@@ -148,9 +145,7 @@ class OwnedJoin(_ByColumns):
             refuse_patterns(schema)
         return CheckedPipeline(sources)
 
-    def joined(
-        self, schema: pl.Schema, further: pl.Schema, unit: PrivacyUnit | None
-    ) -> Callable[[pl.LazyFrame, pl.LazyFrame], pl.LazyFrame]:
+    def joined(self, schema: pl.Schema, further: pl.Schema, unit: PrivacyUnit | None) -> Run:
         if unit is not None and not {*unit}.isdisjoint(further):
             msg = (
                 f"join: owned rows must not have a column named like the privacy unit, {shown(unit)}.\n\n"

@@ -150,8 +150,7 @@ class Publication:
 
         Notes
         -----
-        Answers are kept for each query (`dataset` of `dp_polars.protect`): what is kept costs nothing, and the others
-        are charged together.
+        Answers are kept for each query: what is kept costs nothing, and the others are charged together.
         """
         frames = self.tables(frame) if frame is not None else dict.fromkeys(self.queries)
         opened: Opened = {}

@@ -254,29 +254,26 @@ class PrivateQuery(WithoutRows):
         Returns
         -------
         DataFrame
-            One row per output, and the same columns for all queries. Printed alone, it shows what was asked, the
-            mechanism, the error with its unit and the loss, and below them all notes in full; what is made of it
-            (`select`, `drop`) prints as any frame. The first four columns and the last four are `output`, `selects`,
-            `error_95`, `error_unit`, and `groups`, `epsilon`, `rho`, `note`.
+            One row per output, and the same columns for all queries. Printed alone, it shows the most important ones,
+            and below them all notes in full; what is made of it (`select`, `drop`) prints as any frame.
+
+            `output`, `selects`: the name, and what is asked.
 
             `error_95`: with probability 0.95 the answer of a group is at most this far from the best one, or from the
-            true number, counting the rows that the bounds keep; all answers of a list of quantiles are, with that
-            probability. Null for means, whose error depends on how many rows the group has: `note` gives it for 1,000
-            and 100 rows. Where a mean was asked `within` an error, it is that for groups of at least `rows` rows. For
-            keys, it is from how many people on a key is shown with probability 0.95. An output without a loss has
-            none, and neither `epsilon`, `rho`, `rate` nor `mechanism`.
+            true number, counting the rows that the bounds keep; of a list of quantiles all answers are. Null for means,
+            whose error depends on how many rows the group has: `note` gives it for 1,000 and 100 rows. Asked `within`
+            an error, a mean has that of groups of at least `rows` rows. For keys, it is from how many people on a key
+            is shown with that probability. An output without a loss has neither an error nor `epsilon`, `rho`, `rate`.
 
-            `error_unit`: "people", "rows", "the column's unit" or "the weights' unit"; a lead, which `selects` tells
-            of, has the same.
+            `error_unit`: "people", "rows", "the column's unit" or "the weights' unit", also of a lead.
 
             `epsilon`, `rho`: the loss of one person over all groups, in both units; a discrete Gaussian has no epsilon.
             `delta` (0 for all but keys) is spent in addition.
 
-            `note`: where noise grows with the number of groups; under which bounds rows are dropped or totals clipped,
-            which `error_95` leaves out; why this mechanism was chosen, and whether another question would do better.
-            The first row's ends with what the whole release costs, also as an ε at δ = 10⁻⁶, and names the other unit
-            where its budgets charge less by a tenth or more. After `scaled_to` a promise of (epsilon, delta), notes say
-            which unit was taken, and what `error_95` would be in the other one.
+            `note`: where noise grows with the number of groups; what bounds drop or clip, which `error_95` leaves out;
+            why this mechanism was chosen, and whether another question would do better. The first row's ends with what
+            the whole release costs, also as an ε at δ = 10⁻⁶, and names the other unit where its budgets charge less by
+            a tenth or more. After `scaled_to` a promise, notes say which unit was taken, and the error in the other.
 
             The others are `mechanism`, `candidates` (null where only the column's type names them and no data is bound,
             and for keys; 1 for a number), `neighboring_relation`, `privacy_unit`, `bounds` (those on a person's rows
@@ -377,8 +374,6 @@ class PrivateQuery(WithoutRows):
 
         Examples
         --------
-        One promise for two outputs, of which the mode gets twice the part:
-
         >>> import dp_polars as dpp
         >>> private = dpp.protect("patient", max_groups=4)
         >>> query = private.group_by({"ward": ["A", "B", "C", "D"]}).agg(
@@ -386,15 +381,6 @@ class PrivateQuery(WithoutRows):
         ... )
         >>> query.scaled_to(epsilon=1, delta=1e-6).explain()["mechanism"].to_list()
         ['discrete_laplace', 'permute_and_flip']
-
-        Other losses in one unit:
-
-        >>> import dp_polars as dpp
-        >>> query = dpp.protect(None).agg(
-        ...     dpp.len(epsilon=3), dpp.mode("drug", ["A", "B"], epsilon=1)
-        ... )
-        >>> [str(ask.query.claim.loss) for ask in query.scaled_to(epsilon=1).asks]
-        ['epsilon=0.75', 'epsilon=0.25']
         """
         return scaled([self], epsilon, rho, delta)[0]
 

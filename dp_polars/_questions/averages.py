@@ -11,10 +11,9 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from dp_polars._accounting.claims import Claim
-from dp_polars._base.numbers import Ints, show
+from dp_polars._base.numbers import Floats, Ints, show
 from dp_polars._bins.binning import Clamping, OneCode, Squares
 from dp_polars._mechanisms.noise import check_scale, noise_bound
 from dp_polars._questions.measures import Clipped
@@ -58,7 +57,7 @@ class Average(Clipped):
         return tuple(replace(share, score_range=share.score_range * change) for change in changes)
 
     @abstractmethod
-    def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> NDArray[np.float64]:
+    def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> Floats:
         """Return the answers that totals stand for: arrays that go together, also of floats."""
 
     def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
@@ -73,9 +72,7 @@ class Average(Clipped):
         """Between which numbers every answer lies."""
 
     @abstractmethod
-    def _extremes(
-        self, totals: Sequence[Ints], bounds: Sequence[int], *columns: pl.DataType
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _extremes(self, totals: Sequence[Ints], bounds: Sequence[int], *columns: pl.DataType) -> tuple[Floats, Floats]:
         """Return the smallest and the largest answer for totals that are no further from these than bounds."""
 
     def presented(self, drawn: Sequence[pl.Series], beta: float | None, *columns: pl.DataType) -> tuple[pl.Series, ...]:
@@ -92,9 +89,7 @@ class Average(Clipped):
         return answers, pl.Series(least), pl.Series(most)
 
     @abstractmethod
-    def _with_rounding(
-        self, least: NDArray[np.float64], most: NDArray[np.float64], *columns: pl.DataType
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _with_rounding(self, least: Floats, most: Floats, *columns: pl.DataType) -> tuple[Floats, Floats]:
         """Return ends that hold the answer of the values themselves, of ends for what these are rounded to."""
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
@@ -118,26 +113,20 @@ class Mean(Average):
     def ends(self) -> tuple[float, float]:
         return float(self.lower), float(self.upper)
 
-    def _extremes(
-        self, totals: Sequence[Ints], bounds: Sequence[int], *columns: pl.DataType
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _extremes(self, totals: Sequence[Ints], bounds: Sequence[int], *columns: pl.DataType) -> tuple[Floats, Floats]:
         """Return the ends at the corners: a quotient is monotonic in both of its terms."""
         (distance, count), (off, by) = totals, bounds
         corners = [self.of_totals([distance + a, count + b], *columns) for a in (-off, off) for b in (-by, by)]
         return np.minimum.reduce(corners), np.maximum.reduce(corners)
 
-    def _with_rounding(
-        self, least: NDArray[np.float64], most: NDArray[np.float64], *columns: pl.DataType
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _with_rounding(self, least: Floats, most: Floats, *columns: pl.DataType) -> tuple[Floats, Floats]:
         """Return ends that are further apart by what each value is rounded by at most: a mean moves by no more."""
         (low, high), off = self.ends, float(self.rounding(*columns))
         return np.maximum(least - off, low), np.minimum(most + off, high)
 
-    def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> NDArray[np.float64]:
+    def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> Floats:
         (distance, count), middle = totals, float((self.lower + self.upper) / 2)
-        means: NDArray[np.float64] = np.clip(
-            middle + self._half_step(*columns) * distance / np.maximum(count, 1), *self.ends
-        )
+        means: Floats = np.clip(middle + self._half_step(*columns) * distance / np.maximum(count, 1), *self.ends)
         return means
 
     def error_among(self, rows: int, beta: float, *columns: pl.DataType) -> float:
@@ -241,27 +230,25 @@ class Variance(Average):
     def _shown(self, variance: Any) -> Any:  # noqa: ANN401
         return variance
 
-    def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> NDArray[np.float64]:
+    def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> Floats:
         """Return mean squares less squared means, of distances from the middle; with ddof 1 times n/(n − 1)."""
         variance = self._of_all(totals, *columns)
         if self.ddof:
             count = totals[-1]
             variance = np.where(count > 1, variance * (count / np.maximum(count - 1, 1)), 0.0)
             variance = np.minimum(variance, 2 * self._largest)
-        answers: NDArray[np.float64] = np.asarray(self._shown(variance), np.float64)
+        answers: Floats = np.asarray(self._shown(variance), np.float64)
         return answers
 
-    def _of_all(self, totals: Sequence[Any], *columns: pl.DataType) -> NDArray[np.float64]:
+    def _of_all(self, totals: Sequence[Any], *columns: pl.DataType) -> Floats:
         (distance, squares, count), row_weight = totals, self.squares(*columns)
         number = np.maximum(count, 1)
         of_squares = (squares / number + row_weight.largest) * (2.0**row_weight.shift / 2)
         variance = (of_squares - (distance / number) ** 2) * self._half_step(*columns) ** 2
-        variances: NDArray[np.float64] = np.clip(variance, 0.0, self._largest)
+        variances: Floats = np.clip(variance, 0.0, self._largest)
         return variances
 
-    def _extremes(
-        self, totals: Sequence[Ints], bounds: Sequence[int], *columns: pl.DataType
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _extremes(self, totals: Sequence[Ints], bounds: Sequence[int], *columns: pl.DataType) -> tuple[Floats, Floats]:
         """Return the ends where each total is within its bound: `docs/proofs/numbers.md`, Theorem 5."""
         (distance, squares, count), (off, of_squares, by) = totals, bounds
         farthest, nearest = abs(distance) + off, np.maximum(abs(distance) - off, 0)
@@ -277,9 +264,7 @@ class Variance(Average):
             most = most * (fewest / np.maximum(fewest - 1, 1))
         return np.asarray(self._shown(least)), np.asarray(self._shown(most))
 
-    def _with_rounding(
-        self, least: NDArray[np.float64], most: NDArray[np.float64], *columns: pl.DataType
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _with_rounding(self, least: Floats, most: Floats, *columns: pl.DataType) -> tuple[Floats, Floats]:
         """Return ends that are further apart by what rounding does: `docs/proofs/numbers.md`, Theorem 5."""
         of_squares, off = (1 + self.ddof) * self._of_squares(*columns), float(self.rounding(*columns))
         off *= math.sqrt(1 + self.ddof)

@@ -159,14 +159,6 @@ class QuantileWithInterval(Quantile):
     def drawn_types(self, *columns: pl.DataType) -> tuple[pl.DataType, ...]:
         return (self.answer_type(*columns),) * 3
 
-    def presented(
-        self,
-        drawn: Sequence[pl.Series],
-        beta: float | None,  # noqa: ARG002
-        *columns: pl.DataType,  # noqa: ARG002
-    ) -> tuple[pl.Series, ...]:
-        return tuple(drawn)
-
     def note(self, size: int, alternative: HistogramQuery | None) -> str:  # noqa: ARG002
         bound = error_bound(size, 0.05, replace(self.claim, draws=1)) / self.score.unit
         return (

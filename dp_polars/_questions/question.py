@@ -17,7 +17,7 @@ from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import ALL
 from dp_polars._accounting.terms import Contributions, Loss, NeighboringRelation, Terms, Unit
 from dp_polars._base import column_types
-from dp_polars._base.numbers import Ints, given, show
+from dp_polars._base.numbers import Floats, Ints, given, show
 from dp_polars._bins.binning import Binning, Codes, RowWeight
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.partition_selection import (
@@ -166,8 +166,7 @@ class HistogramQuery(Query):
         `drawn`: what `drawn` gave, or some of its rows.
         `beta`: with which probability a range may fail to hold the number without noise. None: no ranges are wanted.
         """
-        (answers,) = drawn
-        return (answers,)
+        return tuple(drawn)
 
     def has_ends(self, *, ranges: bool) -> bool:
         return self.has_interval or (ranges and self.has_ranges)
@@ -334,10 +333,10 @@ class Mistakes(NamedTuple):
     """How wrong the list of each group is, compared with the best one; each field has the shape (g,)."""
 
     right: NDArray[np.bool_]  # whether the whole list is as good as the best one
-    wrong: NDArray[np.float64]  # how far off it is, in `ListQuery.distance_unit`: on average over the list, say
-    worst: NDArray[np.float64]  # how far off its worst answer is, in the same unit
+    wrong: Floats  # how far off it is, in `ListQuery.distance_unit`: on average over the list, say
+    worst: Floats  # how far off its worst answer is, in the same unit
     # How many rows or people it is off, where `wrong` is about something else. None: there is no such number.
-    ranks: NDArray[np.float64] | None = None
+    ranks: Floats | None = None
 
 
 class ListQuery(OfCodes):

@@ -185,7 +185,7 @@ class Joining(Step):
         """Return the steps on the further rows alone, proved on the columns of their sources."""
 
     @abstractmethod
-    def joined(self, schema: pl.Schema, further: pl.Schema, unit: PrivacyUnit | None) -> Callable[..., pl.LazyFrame]:
+    def joined(self, schema: pl.Schema, further: pl.Schema, unit: PrivacyUnit | None) -> Run:
         """Return what joins rows of these columns with the further ones; an error where these don't fit."""
 
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None, *sources: pl.Schema) -> Run:

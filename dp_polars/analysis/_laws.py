@@ -15,7 +15,7 @@ from dp_polars._accounting.claims import Claim, check_mechanism, range_of
 from dp_polars._accounting.costs import scaled_cost
 from dp_polars._accounting.terms import ONE_RELEASE, Loss, Mechanism, Unit, check_unit
 from dp_polars._base.column_types import Exact, exact_numbers, gaps_between
-from dp_polars._base.numbers import Ints, Number, as_fraction, positive_fraction, positive_int
+from dp_polars._base.numbers import Floats, Ints, Number, as_fraction, positive_fraction, positive_int
 from dp_polars._base.process import called
 from dp_polars._mechanisms.racing import LAWS, error_bound, exponents_of
 
@@ -37,7 +37,7 @@ _UNDERFLOW = 746.0
 class ScoreBlocks:
     """Candidates with one score each, merged: the best block first."""
 
-    gaps: NDArray[np.float64]  # shape (n,), float64, ascending from 0: best score minus score, rounded once
+    gaps: Floats  # shape (n,), float64, ascending from 0: best score minus score, rounded once
     multiplicities: NDArray[np.int64]  # shape (n,): how many candidates share the score
     block_of: NDArray[np.int64]  # shape (k,): the block of each candidate
 
@@ -68,9 +68,7 @@ def blocks_of(scores: Exact) -> ScoreBlocks:
     return ScoreBlocks(gaps[::-1], counts[::-1].astype(np.int64), len(values) - 1 - position)
 
 
-def block_probabilities(
-    gaps: NDArray[np.float64], multiplicities: ArrayLike, rate: Fraction | float, mechanism: str
-) -> NDArray[np.float64]:
+def block_probabilities(gaps: Floats, multiplicities: ArrayLike, rate: Fraction | float, mechanism: str) -> Floats:
     """Return the probability of each block: that any of its candidates is chosen.
 
     `gaps`: shape (n,): best score minus score; at least one is 0. They may repeat.
@@ -86,16 +84,14 @@ def block_probabilities(
     return np.exp(logs - exponents + block_log_factors(gaps, multiplicities, rate, mechanism))
 
 
-def block_log_factors(
-    gaps: NDArray[np.float64], multiplicities: ArrayLike, rate: Fraction | float, mechanism: str
-) -> NDArray[np.float64]:
+def block_log_factors(gaps: Floats, multiplicities: ArrayLike, rate: Fraction | float, mechanism: str) -> Floats:
     """Return log(probability of one candidate of the block) + rate·gap, which never underflows."""
     exponents, counts = exponents_of(gaps, rate), np.asarray(multiplicities, np.float64)
     return _LOG_FACTORS[mechanism](exponents, counts, float(np.exp(np.log(counts) - exponents).sum()))
 
 
 # log(probability of one candidate) + rate·gap, from the exponents, the multiplicities and the sum of all coins.
-_LOG_FACTORS: dict[str, Callable[..., NDArray[np.float64]]] = {
+_LOG_FACTORS: dict[str, Callable[..., Floats]] = {
     "permute_and_flip": lambda exponents, *coins: np.log(_leave_one_out(np.exp(-exponents), *coins)),
     "exponential": lambda exponents, _, expected: np.full(len(exponents), -math.log(expected)),
 }
@@ -118,7 +114,7 @@ def _chunks(n: int) -> Iterator[slice]:
     return (slice(start, start + _CHUNK) for start in range(0, n, _CHUNK))
 
 
-def _leave_one_out(coins: NDArray[np.float64], counts: NDArray[np.float64], expected: float) -> NDArray[np.float64]:
+def _leave_one_out(coins: Floats, counts: Floats, expected: float) -> Floats:
     """Return ∫₀¹ ∏(1 − coin·t) dt for each block, the product over all candidates but one of that block.
 
     `expected` is the sum of all coins.
@@ -136,7 +132,7 @@ def _leave_one_out(coins: NDArray[np.float64], counts: NDArray[np.float64], expe
     return result
 
 
-def _laplace_probabilities(exponents: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
+def _laplace_probabilities(exponents: Floats, counts: Floats) -> Floats:
     """Return the law of report-noisy-max with Laplace noise of scale 1.
 
     P_r = ∫ f(u + x_r)·∏_{i≠r} F(u + x_i) du, f and F the density and distribution function of the noise.
@@ -155,9 +151,7 @@ def _laplace_probabilities(exponents: NDArray[np.float64], counts: NDArray[np.fl
     return result
 
 
-def _panels_below(
-    exponents: NDArray[np.float64], counts: NDArray[np.float64]
-) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+def _panels_below(exponents: Floats, counts: Floats) -> Iterator[tuple[Floats, Floats]]:
     """Yield nodes u < 0 and masses weight·∏F(u + x_i), from the best score down to where nothing is left.
 
     Nothing is left where the product without the best candidate is below exp(−50). A panel is at most 4
@@ -178,9 +172,7 @@ def _panels_below(
             end = start
 
 
-def _log_product(
-    u: NDArray[np.float64], exponents: NDArray[np.float64], counts: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _log_product(u: Floats, exponents: Floats, counts: Floats) -> Floats:
     """Return the sum of log F(u + x_i), F the distribution function of Laplace noise of scale 1."""
     result = np.zeros(len(u))
     for chunk in _chunks(len(exponents)):
@@ -233,7 +225,7 @@ def as_probability(name: str, value: object) -> float:
 # which changes no result by more than a few 1e-9 of it: the law is that of a rounded continuous one, to that.
 _FINEST = 4096
 # Scales from 0 -> the logarithm of the weight; and at how many scales nothing is left that a float64 can tell from 0.
-_LAWS: dict[str, tuple[Callable[[NDArray[np.float64]], NDArray[np.float64]], int]] = {
+_LAWS: dict[str, tuple[Callable[[Floats], Floats], int]] = {
     "discrete_laplace": (lambda z: -abs(z), 45),
     "discrete_gaussian": (lambda z: -(z**2) / 2, 10),
 }
@@ -256,31 +248,31 @@ class NoiseLaw:
         self._tails = from_here_on / self._total  # P(X > index)
         self._excesses = np.cumsum(self._tails[:0:-1])[::-1]  # E(X − index)⁺, from index 0 on
 
-    def _weights(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _weights(self, x: Floats) -> Floats:
         with np.errstate(over="ignore"):
-            weights: NDArray[np.float64] = np.exp(self._log_weights(x / self._scale))
+            weights: Floats = np.exp(self._log_weights(x / self._scale))
         return weights
 
-    def probability(self, x: Ints) -> NDArray[np.float64]:
-        probability: NDArray[np.float64] = self._weights(x / self._step) / (self._total * self._step)
+    def probability(self, x: Ints) -> Floats:
+        probability: Floats = self._weights(x / self._step) / (self._total * self._step)
         return probability
 
-    def up_to(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def up_to(self, x: Floats) -> Floats:
         """Return P(X <= x) for whole numbers."""
         beyond = np.where(x < 0, -x - 1, x)  # the law is symmetric
         tail = np.interp((beyond + 0.5) / self._step - 0.5, self._index, self._tails)
-        upto: NDArray[np.float64] = np.where(x < 0, tail, 1 - tail)
+        upto: Floats = np.where(x < 0, tail, 1 - tail)
         return upto
 
-    def excess(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def excess(self, x: Floats) -> Floats:
         """Return E(X − x)⁺ for real numbers. It is linear between two integers."""
-        above: NDArray[np.float64] = self._step * np.interp(abs(x) / self._step, self._index[1:], self._excesses)
+        above: Floats = self._step * np.interp(abs(x) / self._step, self._index[1:], self._excesses)
         above += np.maximum(-x, 0)  # E(X − x)⁺ − E(x − X)⁺ = −x
         return above
 
-    def error(self, bias: Ints) -> NDArray[np.float64]:
+    def error(self, bias: Ints) -> Floats:
         """Return E|X + bias|."""
-        off: NDArray[np.float64] = abs(bias).astype(np.float64)
+        off: Floats = abs(bias).astype(np.float64)
         off += 2 * self.excess(off)
         return off
 
@@ -376,7 +368,7 @@ def worst_expected_error(
 
 
 # The probability that one of n − 1 candidates, each with the coin p, is chosen instead of the best one.
-_MISSES: dict[str, Callable[[float, NDArray[np.float64]], NDArray[np.float64]]] = {
+_MISSES: dict[str, Callable[[float, Floats], Floats]] = {
     "permute_and_flip": lambda n, p: 1 + np.expm1(n * np.log1p(-p)) / (n * p),
     "exponential": lambda n, p: (n - 1) * p / (1 + (n - 1) * p),
 }
@@ -505,7 +497,7 @@ def loss_for(
     return _smallest_loss(needed, unit, charged, score_range, lambda claim: reached(float(claim.rate)))
 
 
-def _smallest_rate(gaps: NDArray[np.float64], reached: Callable[[float], bool]) -> Fraction:
+def _smallest_rate(gaps: Floats, reached: Callable[[float], bool]) -> Fraction:
     """Return the smallest rate that reaches a goal, to 1e-13 of it, by bisection; 0 if all do."""
     apart = gaps[gaps > 0]
     if not apart.size:

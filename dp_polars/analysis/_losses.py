@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dp_polars._accounting.claims import Claim, epsilon_of
 from dp_polars._accounting.terms import Loss
-from dp_polars._base.numbers import Ints, Number, as_fraction, given, offsets, owners, show, slices
+from dp_polars._base.numbers import Floats, Ints, Number, as_fraction, given, offsets, owners, show, slices
 from dp_polars._base.process import called
 from dp_polars._bins.candidates import Grid, Ordered, distance_unit
 from dp_polars._engines.polars.engine import PolarsEngine
@@ -33,7 +33,7 @@ from dp_polars.analysis._simulation import public_tables, request_of
 
 if TYPE_CHECKING:
     # At a claim, how probable it is for each group that its answer is near enough.
-    Chances: TypeAlias = Callable[[Claim], NDArray[np.float64]]
+    Chances: TypeAlias = Callable[[Claim], Floats]
 
 
 # Significant digits of a loss: where chances are computed, and where they are shares of draws.
@@ -71,12 +71,9 @@ def loss_for_query(
     probability
         How often each of them must: strictly between 0 and 1.
     within
-        How far a good answer may be from the true one, 0 or more, in the `error_unit` of `simulate`: in the column's
-        unit for quantiles, sums and means ("days" for dates, "seconds" for other times), in rows or people for counts
-        and modes (how many fewer have the answer than have the most common one), in the weights' unit by weight. Of
-        value counts and lists, all counts, or answers, must be that near; of a top k, the largest count missed; of a
-        first above a threshold, how far its count is below, or one that was passed over above it (only the true one is
-        within 0). A dict gives it for some outputs by name; it is 0 for the others.
+        How far a good answer may be from the true one, 0 or more, in the `error_unit` and the sense of `simulate`. Of
+        value counts and lists, all counts, or answers, must be that near; of a first above a threshold, only the true
+        one is within 0. A dict gives it for some outputs by name; it is 0 for the others.
     private
         As for `simulate`: False refuses the very rows that the query protects.
 
@@ -97,11 +94,9 @@ def loss_for_query(
     Notes
     -----
     The true answer is that of the rows that the bounds keep, drawn once for all losses: `simulate` and `n_cut` say
-    what the bounds drop. Where they drop any, the result differs a little from call to call. For counts, sums and
-    modes a larger loss never makes an answer worse: the noise has a fixed shape, and with it held fixed, a smaller
-    scale brings no worse candidate to the top. It may make a quantile worse in the column's unit, though not in
-    ranks, where far candidates have few rows between them; and a mean by a little. So the search goes down from 20
-    in steps of a third of a decade, and stops at the first loss that is not enough.
+    what the bounds drop. Where they drop any, the result differs a little from call to call. A larger loss never makes
+    a count, a sum or a mode worse, but may a quantile in the column's unit, and a mean by a little. So the search goes
+    down from 20 in steps of a third of a decade, and stops at the first loss that is not enough.
 
     Chances of choices are exact to float64, those of counts and sums to a few 1e-9, those of means to about 1e-4. Those
     of lists are shares of 200 draws: such a loss has two digits, and is off by some 10 %.
@@ -220,7 +215,7 @@ def _chances(query: HistogramQuery, types: Columns, parts: list[Histogram], with
     if isinstance(query, FirstAbove):
         of_groups = law_of_first_above(query, types, Histograms(parts[0], parts[0]), _widened(within))
         return lambda claim: of_groups(claim)[NEAR].to_numpy(), _DIGITS
-    law: Callable[..., NDArray[np.float64] | float]
+    law: Callable[..., Floats | float]
     if isinstance(query, ListQuery):
         law = partial(share_within, types=types, histogram=parts[0], within=_widened(within))
     elif isinstance(query, ValueCounts):
@@ -235,7 +230,7 @@ def _chances(query: HistogramQuery, types: Columns, parts: list[Histogram], with
         msg = f"query must be of choices, counts, sums and means, got a {query}."
         raise TypeError(msg)
 
-    def chances(claim: Claim) -> NDArray[np.float64]:
+    def chances(claim: Claim) -> Floats:
         try:
             asked: Any = query.with_claim(claim)
             for noise in asked.noise(*types) if isinstance(asked, Measure) else ():
@@ -270,18 +265,18 @@ def _of_choice(query: Choice, types: Columns, histogram: Histogram, within: Frac
         good = (slots.gaps.astype(np.int64) <= most).astype(np.float64)
     gaps, multiplicities, ends = slots.gaps.astype(np.float64), slots.multiplicities, offsets(slots.sizes)
 
-    def chances(claim: Claim) -> NDArray[np.float64]:
+    def chances(claim: Claim) -> Floats:
         rate, law = claim.rate_in(step), np.empty(len(gaps))
         for start, end in pairwise(ends.tolist()):
             part = slice(start, end)
             law[part] = block_probabilities(gaps[part], multiplicities[part], rate, claim.mechanism)
-        of_groups: NDArray[np.float64] = np.add.reduceat(law * good, ends[:-1])
+        of_groups: Floats = np.add.reduceat(law * good, ends[:-1])
         return of_groups
 
     return chances
 
 
-def _shares_within(candidates: Ordered, slots: Slots, within: Fraction) -> NDArray[np.float64]:
+def _shares_within(candidates: Ordered, slots: Slots, within: Fraction) -> Floats:
     """Return which share of each slot's candidates is this near to the true quantile of its group."""
     owner = owners(slots.sizes)
     right = np.flatnonzero(slots.gaps == 0)
@@ -294,11 +289,11 @@ def _shares_within(candidates: Ordered, slots: Slots, within: Fraction) -> NDArr
         low = np.searchsorted(places, places[true] - reach)
         high = np.searchsorted(places, places[true] + reach, side="right")
     last = np.minimum(slots.first + slots.multiplicities, high[owner])
-    shares: NDArray[np.float64] = np.maximum(last - np.maximum(slots.first, low[owner]), 0) / slots.multiplicities
+    shares: Floats = np.maximum(last - np.maximum(slots.first, low[owner]), 0) / slots.multiplicities
     return shares
 
 
-def _of_mean(question: Mean, types: Columns, totals: list[Ints], within: float) -> NDArray[np.float64]:
+def _of_mean(question: Mean, types: Columns, totals: list[Ints], within: float) -> Floats:
     """Return how probable a near mean is: given the noisy count, it is a line in the noise of the sum, then cut."""
     of_sum, of_count = question.noise(*types)
     noisy, (off, shares) = NoiseLaw(of_sum), cells_of_noise(of_count)
@@ -312,8 +307,8 @@ def _of_mean(question: Mean, types: Columns, totals: list[Ints], within: float) 
             mean: Any,  # noqa: ANN401
             number: Any = number,  # noqa: ANN401
             distance: Any = distance,  # noqa: ANN401
-        ) -> NDArray[np.float64]:
-            at: NDArray[np.float64] = (mean - (low + high) / 2) * np.maximum(number + off, 1) / half_step - distance
+        ) -> Floats:
+            at: Floats = (mean - (low + high) / 2) * np.maximum(number + off, 1) / half_step - distance
             return at
 
         # What is cut is as near as the end where it is cut. Whole numbers are not missed by rounding.
@@ -323,9 +318,9 @@ def _of_mean(question: Mean, types: Columns, totals: list[Ints], within: float) 
     return chances
 
 
-def _of_draws(question: Total, types: Columns, totals: list[Ints], within: float) -> NDArray[np.float64]:
+def _of_draws(question: Total, types: Columns, totals: list[Ints], within: float) -> Floats:
     """Return in which share of `DRAWS` draws a number is near."""
     drawn = [noisy(np.tile(total, DRAWS), claim) for total, claim in zip(totals, question.noise(*types), strict=True)]
     true, answers = (question.named(numbers, *types).to_numpy() for numbers in (totals, drawn))
-    shares: NDArray[np.float64] = (abs(answers.reshape(DRAWS, len(true)) - true) <= within).mean(axis=0)
+    shares: Floats = (abs(answers.reshape(DRAWS, len(true)) - true) <= within).mean(axis=0)
     return shares

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Mechanism
 from dp_polars._base import column_types
-from dp_polars._base.numbers import Ints, offsets, owners, reduced, slices, starts
+from dp_polars._base.numbers import Floats, Ints, offsets, owners, reduced, slices, starts
 from dp_polars._bins.candidates import Grid, Ordered
 from dp_polars._mechanisms.above_threshold import count_runs
 from dp_polars._mechanisms.histograms import Histogram, Runs
@@ -30,12 +30,12 @@ from dp_polars._questions.measures import Measure, Multiple, Total, ValueCounts
 from dp_polars._questions.question import Columns, ListQuery, Mistakes
 from dp_polars.analysis._laws import NoiseLaw, block_probabilities
 
-if TYPE_CHECKING:
-    Floats = NDArray[np.float64]
-
-
 # Slightly less, so that rounding does not decide a share that is met exactly (as in uniform laws).
 _SHARES = (0.05 * (1 - 1e-12), 0.95 * (1 - 1e-12))
+
+
+# At a claim, the law of the answers: a row per group, and the columns of `simulate` that it fills.
+Law: TypeAlias = Callable[[Claim], pl.DataFrame]
 
 
 class Histograms(NamedTuple):
@@ -50,10 +50,10 @@ class AnswerBlocks:
     """All answers of every group, from the lowest to the highest, in blocks that the mechanism can't tell apart."""
 
     # Shape (n,): best score minus score as the mechanism sees it, and how much worse than the best the answer truly is.
-    gaps: NDArray[np.float64]
-    errors: NDArray[np.float64]
+    gaps: Floats
+    errors: Floats
     # Shape (n,): how far the answers are from the true one, on average, where they lie on a line. None: they don't.
-    distances: NDArray[np.float64] | None
+    distances: Floats | None
     multiplicities: Ints  # shape (n,): answers in the block
     sizes: Ints  # shape (g,): blocks of each group, at least one
     answer: Callable[[Ints, Ints], pl.Series]  # block of each group, and position in it, shape (g,) each -> the answers
@@ -92,9 +92,9 @@ def _law_of_groups(columns: dict[str, Any], has_truth: NDArray[np.bool_]) -> pl.
     return law.with_columns(pl.when(pl.Series(has_truth)).then(pl.col(name)).alias(name) for name in of_truth)
 
 
-def _mean(law: NDArray[np.float64], errors: NDArray[np.float64], starts: Ints) -> NDArray[np.float64]:
+def _mean(law: Floats, errors: Floats, starts: Ints) -> Floats:
     """Return the mean of each group. An error that overflows has probability 0."""
-    wrong: NDArray[np.float64] = np.multiply(law, errors, out=np.zeros_like(law), where=law > 0)
+    wrong: Floats = np.multiply(law, errors, out=np.zeros_like(law), where=law > 0)
     return np.add.reduceat(wrong, starts)
 
 
@@ -129,7 +129,7 @@ def of_histograms(question: Choice, types: Columns, scored: Histograms) -> Answe
     return AnswerBlocks(gaps, errors, distances, slots.multiplicities[order], sizes, answer, all_runs.totals > 0)
 
 
-def _distances(candidates: Ordered, first: Ints, multiplicities: Ints, true: Ints) -> NDArray[np.float64]:
+def _distances(candidates: Ordered, first: Ints, multiplicities: Ints, true: Ints) -> Floats:
     """Return how far the candidates from `first` on are from the true one, on average; it is not inside a block."""
     if isinstance(candidates, Grid):
         return abs(candidates.distances(first + (multiplicities - 1) / 2 - true))
@@ -175,13 +175,13 @@ def _counts(rows: Ints, lengths: Ints) -> Ints:
     return np.diff(np.searchsorted(rows, offsets(lengths)))
 
 
-def _from_the_best(numbers: column_types.Exact, counts: Ints, lowest: bool) -> NDArray[np.float64]:
+def _from_the_best(numbers: column_types.Exact, counts: Ints, lowest: bool) -> Floats:
     best = np.repeat(reduced(np.minimum if lowest else np.maximum, numbers, counts), counts[counts > 0])
     high, low = (numbers, best) if lowest else (best, numbers)
     return column_types.gaps_between(high, low).astype(np.float64)  # an infinite one has probability 0
 
 
-def _of_rows(rows: Ints, lengths: Ints, gaps: NDArray[np.float64], errors: NDArray[np.float64]) -> AnswerBlocks:
+def _of_rows(rows: Ints, lengths: Ints, gaps: Floats, errors: Floats) -> AnswerBlocks:
     counted = _counts(rows, lengths)
     owner = owners(counted)
     position = rows - starts(lengths)[owner]
@@ -198,7 +198,7 @@ def _of_rows(rows: Ints, lengths: Ints, gaps: NDArray[np.float64], errors: NDArr
     return AnswerBlocks(gaps[order], errors[order], None, one, np.maximum(counted, 1), answer, counted > 0)
 
 
-def _at_share(share: float, law: NDArray[np.float64], multiplicities: Ints) -> tuple[int, int]:
+def _at_share(share: float, law: Floats, multiplicities: Ints) -> tuple[int, int]:
     """Return the block, and the place in it, of the first answer that a given share of the draws does not exceed."""
     upto = np.cumsum(law)
     block = min(int(np.searchsorted(upto, share)), len(law) - 1)
@@ -216,9 +216,7 @@ _THRESHOLD_CELLS = 1 << 18
 NEAR = "probability_near"
 
 
-def law_of_first_above(
-    question: FirstAbove, types: Columns, histograms: Histograms, within: float = 0
-) -> Callable[[Claim], pl.DataFrame]:
+def law_of_first_above(question: FirstAbove, types: Columns, histograms: Histograms, within: float = 0) -> Law:
     """Return what gives the law of the answers at a claim, a row per group: the columns of `simulate` that it fills.
 
     An answer's error is how far it is below the threshold, or one before it is above, whichever is more: 0 of the true
@@ -353,9 +351,7 @@ _BEYOND = DRAWS // 20
 _DRAWN_CELLS = 1 << 20
 
 
-def law_of_lists(
-    question: ListQuery, types: Columns, everything: Histogram, bounded: Histogram
-) -> Callable[[Claim], pl.DataFrame]:
+def law_of_lists(question: ListQuery, types: Columns, everything: Histogram, bounded: Histogram) -> Law:
     """Return what estimates how good the lists are at a claim, from `DRAWS` draws, a row per group.
 
     `question`: says how a list is drawn, and how wrong it is (`ListQuery.mistakes`).
@@ -396,7 +392,7 @@ def _of_part(question: ListQuery, types: Columns, everything: Histogram, bounded
     return _law_of_groups(columns, everything.totals > 0)
 
 
-def share_within(question: ListQuery, types: Columns, histogram: Histogram, within: float) -> NDArray[np.float64]:
+def share_within(question: ListQuery, types: Columns, histogram: Histogram, within: float) -> Floats:
     """Return in which share of `DRAWS` draws all answers of a group are this near to the true ones, shape (g,)."""
     most = max(1, _DRAWN_CELLS // (DRAWS * question.width))
     parts = [histogram.part(*ends) for ends in slices(histogram.sizes, _DRAWN_CELLS // DRAWS, most)]
@@ -431,9 +427,7 @@ _CELLS = 2049
 _ALL_CELLS = 97**3
 
 
-def law_of_total(
-    question: Total, types: Columns, truly: list[Ints], bounded: list[Ints]
-) -> Callable[[Claim], pl.DataFrame]:
+def law_of_total(question: Total, types: Columns, truly: list[Ints], bounded: list[Ints]) -> Law:
     """Return what gives the law of a count, a sum or an average at a claim, a row per group.
 
     `truly`, `bounded`: for each histogram, the sum of weights of each group, shape (g,): of all rows, and of those that
@@ -452,7 +446,7 @@ def law_of_total(
     )
 
 
-def law_of_counts(question: ValueCounts, types: Columns, truly: Ints, bounded: Ints) -> Callable[[Claim], pl.DataFrame]:
+def law_of_counts(question: ValueCounts, types: Columns, truly: Ints, bounded: Ints) -> Law:
     """Return what gives the law of the counts of all candidates at a claim, a row per group.
 
     `truly`, `bounded`: the counts of all candidates, group after group: of all rows, and of those that count.
@@ -469,7 +463,7 @@ def _law_of_numbers(
     named: Callable[[Ints], pl.Series],
     size: int = 1,
     step: float = 1.0,
-) -> Callable[[Claim], pl.DataFrame]:
+) -> Law:
     """Return what gives the law of `size` numbers of each group, in units of a step, by one noise."""
 
     def law(claim: Claim) -> pl.DataFrame:
@@ -507,8 +501,8 @@ def _of_mean(question: Mean, types: Columns, truly: list[Ints], bounded: list[In
             """Return the noise of the sum, for each noisy count, at which the mean is this one before it is cut."""
             return (mean - middle) * per_unit - distance
 
-        def up_to(means: NDArray[np.float64], noise_at: Any = noise_at) -> NDArray[np.float64]:  # noqa: ANN401
-            upto: NDArray[np.float64] = noisy.up_to(np.floor(noise_at(means[:, None]))) @ shares
+        def up_to(means: Floats, noise_at: Any = noise_at) -> Floats:  # noqa: ANN401
+            upto: Floats = noisy.up_to(np.floor(noise_at(means[:, None]))) @ shares
             return upto
 
         ends[group] = _quantiles(up_to, low, high)
@@ -519,9 +513,7 @@ def _of_mean(question: Mean, types: Columns, truly: list[Ints], bounded: list[In
     return _law_of_average(true, errors, ends, truly[-1])
 
 
-def _law_of_average(
-    true: NDArray[np.float64], errors: NDArray[np.float64], ends: NDArray[np.float64], counts: Ints
-) -> pl.DataFrame:
+def _law_of_average(true: Floats, errors: Floats, ends: Floats, counts: Ints) -> pl.DataFrame:
     unknown = pl.Series([None] * len(true), dtype=pl.Float64)
     columns = {"true_answer": true, "probability_true": unknown, "expected_error": errors}
     return _law_of_groups(columns | {"answer_5": ends[:, 0], "answer_95": ends[:, 1]}, counts > 0)
@@ -547,7 +539,7 @@ def _of_average(question: Average, types: Columns, truly: list[Ints], bounded: l
     return _law_of_average(true, errors, ends, truly[-1])
 
 
-def _coarse_cells(claim: Claim, most: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _coarse_cells(claim: Claim, most: int) -> tuple[Floats, Floats]:
     """Return means of the noise in at most `most` stretches on either side of 0, wider ones far off; their shares."""
     law, reach = NoiseLaw(claim), noise_bound(claim, 1e-9)
     ends = np.unique(np.ceil(reach * np.linspace(0, 1, most + 1) ** 2))  # each stretch ends with one of these
@@ -559,7 +551,7 @@ def _coarse_cells(claim: Claim, most: int) -> tuple[NDArray[np.float64], NDArray
     return np.concatenate([-means[::-1], [0.0], means]), np.concatenate([shares[::-1], [middle], shares])
 
 
-def cells_of_noise(claim: Claim) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def cells_of_noise(claim: Claim) -> tuple[Floats, Floats]:
     """Return values of the noise of a count, and their probabilities: one each, or the middles of even stretches."""
     reach = noise_bound(claim, 1e-9)
     width = -(-(2 * reach + 1) // _CELLS)
@@ -569,9 +561,7 @@ def cells_of_noise(claim: Claim) -> tuple[NDArray[np.float64], NDArray[np.float6
     return first + (width - 1) / 2, shares / shares.sum()
 
 
-def _quantiles(
-    up_to: Callable[[NDArray[np.float64]], NDArray[np.float64]], low: float, high: float
-) -> NDArray[np.float64]:
+def _quantiles(up_to: Callable[[Floats], Floats], low: float, high: float) -> Floats:
     """Return the first values that are not exceeded with these probabilities, by bisection."""
     shares = np.array([_END, 1 - _END])
     below, above = np.full(2, low), np.full(2, high)

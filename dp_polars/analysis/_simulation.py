@@ -32,6 +32,7 @@ from dp_polars._steps.scans import dataset_of, files_of_scan, is_a_person, kind_
 from dp_polars.analysis._simulated import (
     AnswerBlocks,
     Histograms,
+    Law,
     law_of_counts,
     law_of_first_above,
     law_of_lists,
@@ -124,7 +125,7 @@ class _Simulated:
     error_unit: str
     counted: Ints
     left_out: Ints
-    law: Callable[[Claim], pl.DataFrame]
+    law: Law
 
 
 @called
@@ -174,12 +175,10 @@ def simulate(
           them are true; of a first above a threshold, that it is the true one; null for a mean, which hardly ever is;
         - `expected_error` (Float64) and `error_unit` (String): the mean of how wrong the private answer is. A quantile,
           a sum, a mean: how far it is from the true one, in "the column's unit", "days" (dates) or "seconds" (other
-          times); a list of quantiles: the mean over its answers; a top k: the largest count missed. A
-          count: in "rows" or "people"; value counts: the mean over their candidates. A mode: how many fewer "rows" or
-          "people" have it. A first above a threshold: how far it is below, or one before it above, whichever is more.
-          By weight: in "the weights' unit". An argmax: how much lower (for argmin: higher) its
-          "score" is. If an answer has a lead, this and the others are those of the answer: its law is the same, and
-          the lead is left out.
+          times); a list of quantiles: the mean over its answers; a top k: the largest count missed. A count: in "rows"
+          or "people"; value counts: the mean over their candidates. A mode: how many fewer have it. A first above a
+          threshold: how far it is below, or one before it above, whichever is more. By weight: in "the weights' unit".
+          An argmax: how much worse its "score" is. Leads are left out: the law of their answers is the same.
         - `expected_rank_error` (Float64): how many rows or people a quantile (or each of a list) is off, on average;
           else null. It says little about a small group, whose few ranks are far apart.
         - `answer_5`, `answer_95`: the private answer is at least the one, and at most the other, with probability 0.95
@@ -203,14 +202,12 @@ def simulate(
 
     Notes
     -----
-    The laws are exact for the histogram that is counted: those of choices to float64 (see `selection_probabilities`),
-    those of counts and sums to a few 1e-9, those of means to about 1e-4, those of variances to about 1e-3 of the error.
-    That of a first above a threshold is integrated over the noise of the threshold, to about 1e-13. Lists are drawn
-    200 times instead: a mean is off by some 7 % of the standard deviation of one draw, and ends of ranges are those of
-    the draws. Where a person of the public frame has more rows or groups than the query's bounds allow, a random subset
-    of them counts, as in a release: then the result holds for one such draw of the bounds, and `left_out` says how much
-    they dropped. Errors are measured on all rows. It takes some 0.1 ms per choice, loss and group, some milliseconds
-    per mean and per first above a threshold, and some tenths of a second per variance.
+    The laws are exact for the histogram that is counted: those of choices to float64, those of counts and sums to a few
+    1e-9, that of a first above a threshold to about 1e-13, those of means to about 1e-4, those of variances to about
+    1e-3 of the error. Lists are drawn 200 times instead: a mean is off by some 7 % of the standard deviation of one
+    draw. Where a person of the public frame has more rows or groups than the query's bounds allow, a random subset of
+    them counts, as in a release: the result holds for one such draw, and `left_out` says how much it dropped. Errors
+    are measured on all rows. It takes some 0.1 ms per choice, loss and group, and tenths of a second per variance.
 
     Examples
     --------
@@ -420,7 +417,7 @@ def _no_law(query: Query) -> TypeError:
     return TypeError(f"query must be of choices, counts, sums and means, got a {query}.")
 
 
-def _law_of(blocks_at: Callable[[Claim], AnswerBlocks], unit: Fraction) -> Callable[[Claim], pl.DataFrame]:
+def _law_of(blocks_at: Callable[[Claim], AnswerBlocks], unit: Fraction) -> Law:
     """Return what gives the law of a choice at a claim; a score of one is a unit."""
     return lambda claim: blocks_at(claim).law(claim.rate_in(unit), claim.mechanism)
 

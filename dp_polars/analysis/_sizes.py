@@ -10,11 +10,10 @@ from itertools import product
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from dp_polars._base import column_types
 from dp_polars._base.column_types import has_value
-from dp_polars._base.numbers import Number, as_fraction, given, kind_of_frame, positive_fraction, positive_int
+from dp_polars._base.numbers import Floats, Number, as_fraction, given, kind_of_frame, positive_fraction, positive_int
 from dp_polars._base.process import called
 from dp_polars._bins.candidates import Categories, Values, grid, ordered
 from dp_polars._engines.polars.engine import PolarsEngine
@@ -477,7 +476,7 @@ def _drawn(name: str, dtype: pl.DataType, values: Values | None, rows: int, rand
         weights = 1 / np.arange(1, len(series) + 1)
         return series.gather(random.choice(len(series), rows, p=weights / weights.sum()))
     points = ordered(chosen)
-    middle: NDArray[np.float64] = random.random((2, rows)).mean(axis=0)
+    middle: Floats = random.random((2, rows)).mean(axis=0)
     return _as(name, dtype, points.take((middle * points.size).astype(np.int64)))
 
 

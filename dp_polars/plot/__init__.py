@@ -20,7 +20,7 @@ import polars as pl
 from dp_polars import analysis
 from dp_polars._accounting.terms import Unit, check_unit
 from dp_polars._base.column_types import Exact, float_of
-from dp_polars._base.numbers import Number, positive_fraction, positive_int
+from dp_polars._base.numbers import Floats, Number, positive_fraction, positive_int
 from dp_polars._base.process import require
 from dp_polars.analysis._laws import LAPLACE, Comparable, check_comparable, checked_scores
 from dp_polars.analysis._simulation import SIMULATED
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import altair as alt
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from dp_polars._accounting.budget import Budget
 else:
@@ -221,9 +221,7 @@ def probabilities(
     return alt.LayerChart(layer=[drawn, texts], width=420, height=alt.Step(15 if len(series) > 1 else 22))
 
 
-def _with_a_bar(
-    scores: Exact, names: list[str], laws: NDArray[np.float64], most: int
-) -> tuple[list[str], NDArray[np.float64]]:
+def _with_a_bar(scores: Exact, names: list[str], laws: Floats, most: int) -> tuple[list[str], Floats]:
     """Return labels and probabilities of the best candidates, as far as they are likely, and of all others together."""
     order, likely = np.argsort(scores, kind="stable")[::-1], laws.max(axis=0)
     shown = min(most, int(np.count_nonzero(likely >= min(_UNLIKELY, likely.max() / 10))))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from dp_polars._base.numbers import Floats
 from dp_polars._base.process import require
 from dp_polars._release.contract import names_of_ends
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import altair as alt
-    from numpy.typing import NDArray
 else:
     alt = require("altair", extra="plot")
 
@@ -200,7 +200,7 @@ _WIDEST = 420
 _NUMBERS = 210
 
 
-def _end(values: NDArray[np.float64]) -> float | None:
+def _end(values: Floats) -> float | None:
     """Return where an axis ends, so that hopeless groups leave room for the others; None: at the largest value."""
     most, usual = float(values.max()), float(np.quantile(values, 0.75, method="lower"))
     if not most / _NOUGHT <= usual < most / _HOPELESS:
