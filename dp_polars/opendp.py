@@ -99,14 +99,7 @@ def make_measurement(
     return measurement
 
 
-__all__ = [
-    "as_measurement",
-    "frame_domain",
-    "make_private_query",
-    "make_selection",
-    "register",
-    "then_selection",
-]
+__all__ = ["as_measurement", "frame_domain", "make_private_query", "make_selection", "register", "then_selection"]
 
 _AnyQuery: TypeAlias = "PrivateQuery | PrivateExpr"
 

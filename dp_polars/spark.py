@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     from dp_polars._release.contract import HistogramSpec, Output, Presentation, Ranges, Shown, Work
 
 
-__all__ = [
-    "release",
-]
+__all__ = ["release"]
 
 _sql: Any = require("pyspark.sql", extra="spark")
 _errors: Any = require("pyspark.errors", extra="spark")
@@ -331,7 +329,6 @@ class _SparkEngine(_OnSpark["DataFrame"]):
     def _presented(
         self, drawn: DataFrame | pa.Table, types: StructType, work: Work | KeyWork, presentation: Presentation
     ) -> DataFrame:
-        """Return what is shown of what `_drawn` gave, as a plan; of keys there is one way to show them."""
         if isinstance(work, KeyWork):
             return self._here(drawn, types) if isinstance(drawn, pa.Table) else drawn
         answers, shown, fields = self._shown(work, presentation)
@@ -342,7 +339,6 @@ class _SparkEngine(_OnSpark["DataFrame"]):
         return self._here(pa.Table.from_batches(batches) if batches else [], fields)
 
     def _here(self, rows: pa.Table | list[Any], types: StructType) -> DataFrame:
-        """Return rows of this process as a frame, small ones in one task."""
         frame = self._frame.sparkSession.createDataFrame(rows, schema=types)
         return frame.coalesce(1) if len(rows) <= _MOST_CELLS else frame
 
@@ -384,7 +380,6 @@ class _SparkEngine(_OnSpark["DataFrame"]):
 def _drawn_here(
     work: Work, count: Callable[[], list[Histogram]], answers: Sequence[Answer], names: Sequence[str]
 ) -> pa.Table:
-    """Draw on the driver, and return the rows that `drawing` would give."""
     drawn = work.assemble(count())
     known = [dtype for answer in answers for dtype in answer.drawn]
     keys = drawn.width - len(known)
@@ -396,14 +391,7 @@ def _drawn_here(
 class _DrawnThere(Drawn["DataFrame"]):
     """What was drawn on the driver, or is drawn by executors when it is packed or shown first.
 
-    Parameters
-    ----------
-    drawn
-        The keys and what is drawn: rows, or a plan, of which each run would draw anew. What was packed is rows.
-    types
-        The types of these columns in Spark.
-    published
-        What shows such rows of such types, from disk.
+    `drawn` are the keys and what is drawn: rows, or a plan, of which each run would draw anew. What was packed is rows.
     """
 
     def __init__(
@@ -415,7 +403,6 @@ class _DrawnThere(Drawn["DataFrame"]):
         self._drawn, self._types, self._published = drawn, types, published
 
     def packed(self) -> bytes:
-        """Return what was drawn as Arrow IPC, which carries Spark's own types: it goes through the driver."""
         rows = self._drawn if isinstance(self._drawn, pa.Table) else self._drawn.toArrow()
         self._drawn = rows
         table = rows.replace_schema_metadata({_TYPES: self._types.json()})
@@ -426,7 +413,6 @@ class _DrawnThere(Drawn["DataFrame"]):
         return packed
 
     def presented(self) -> DataFrame:
-        """Return what is shown, from disk: one run, where it was not packed."""
         return self._published(self._drawn, self._types)
 
 
@@ -494,7 +480,6 @@ def _type_of(frame: DataFrame, name: str, *, is_only_counted: bool) -> pl.DataTy
 
 
 def _check_checkpoints(spark: SparkSession) -> None:
-    """Refuse answers that executors draw where there is no checkpoint directory for them."""
     context, folder = getattr(spark, "sparkContext", None), None
     if context is not None:
         folder = context.getCheckpointDir()

@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     _Written: TypeAlias = tuple[Common, Any, Places]
 
 
-__all__ = [
-    "release",
-]
+__all__ = ["release"]
 
 _ibis: Any = require("ibis", extra="sql")
 
@@ -192,17 +190,7 @@ def release(
 
 
 class _SqlEngine(LocalEngine):
-    """The rows of an Ibis table: one SELECT for all histograms.
-
-    Parameters
-    ----------
-    table, untested
-        As for `release`.
-    only_counted
-        Columns of which only matters whether there is a value.
-    unit
-        Columns that say whose a row is, which stay as they are.
-    """
+    """The rows of an Ibis table: one SELECT for all histograms. The columns of the `unit` stay as they are."""
 
     rows_are = "the Ibis table"
     step = "statement"
@@ -270,7 +258,6 @@ class _SqlEngine(LocalEngine):
         return lambda: in_polars(self._dialect.fetch(self._backend, statement), work.types)
 
     def _text_of_rows(self) -> tuple[str, str]:
-        """Return all that a statement about the rows depends on, but for their engine."""
         return compiled(self._backend, self._table), str(self._table.schema())
 
     def _prepared(self, about: object, write: Callable[[], _Written]) -> tuple[Select, Places]:

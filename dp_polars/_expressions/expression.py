@@ -297,7 +297,6 @@ class PrivateExpr(pl.Expr):
         return self._with(rename(pl.Expr._from_pyexpr(self._pyexpr)), _named=named)
 
     def _with(self, expr: pl.Expr, **changes: object) -> PrivateExpr:
-        """Return another expression that knows all that this one knows, but for the changes."""
         private = type(self).__new__(type(self))
         vars(private).update(vars(self), **changes, _pyexpr=expr._pyexpr)
         return private

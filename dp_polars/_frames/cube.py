@@ -334,7 +334,6 @@ class Cube:
         return self._with([found[place] for place in range(len(found))])
 
     def _with(self, numbers: Sequence[pl.Series]) -> Cube:
-        """Return a cube of other numbers, with the ranges of this one."""
         unbiased = self._unbiased or tuple(one for _, one in self._tables)
         tables = tuple((axes, one) for (axes, _), one in zip(self._tables, numbers, strict=True))
         return replace(self, _tables=tables, _unbiased=unbiased)
@@ -467,7 +466,6 @@ class Cube:
         return true.reshape([size if axis in axes else 1 for axis, size in enumerate(self._sizes)])
 
     def _sums(self, by: Sequence[int], masks: Sequence[Mask]) -> list[_Sums]:
-        """Return the sum over the cells of each mask, for each combination of some dimensions."""
         needed = {axis for mask in masks for axis, size in enumerate(mask.shape) if size > 1} | set(by)
         known = self._unbiased or tuple(one for _, one in self._tables)
         fit = [(*one, middle) for one, middle in zip(self._tables, known, strict=True) if needed <= {*one[0]}]
@@ -600,7 +598,6 @@ def table(dimensions: Sequence[pl.Series], tables: Sequence[tuple[Sequence[int],
 
 
 def cube_of(frame: pl.DataFrame, plan: TablePlan, claim: str) -> Cube:
-    """Return the cube whose `table` is a frame; there may be a column of what its numbers were."""
     tables, start, unbiased = [], 0, list[pl.Series]()
     dimensions: dict[int, pl.Series] = {}
     for axes in plan.tables:

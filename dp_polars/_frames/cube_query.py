@@ -72,7 +72,6 @@ class CubeWork(Work):
         return pl.DataFrame({"0": pl.concat(drawn, rechunk=True)})
 
     def presented(self, drawn: pl.DataFrame, presentation: Presentation) -> pl.DataFrame:  # noqa: ARG002
-        """Return the combinations of each table with its numbers, as `cube.table` has them."""
         counts = drawn.to_series()
         if not isinstance(self.keys, Product):
             return cast("pl.DataFrame", self.keys).with_columns(counts.alias(COUNT))

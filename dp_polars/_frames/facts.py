@@ -139,7 +139,6 @@ class PeopleRequest(Request):
         return AnyRequest._people_output(self)
 
     def _people(self, engine: Engine[Released]) -> tuple[PerPerson, Callable[[pl.LazyFrame], pl.LazyFrame]]:
-        """Return which people are a row each, and the steps on the rows before."""
         proved = self.checked_on(engine, [] if self.keys is None else self.keys.columns)
         keys = None if self.keys is None else in_types_of(self.keys, proved.schemas[-1])  # type: ignore[arg-type]
         return PerPerson(self.protection.unit or (), keys), proved.rows
@@ -322,7 +321,6 @@ def ledger_facts(
     recorded: Sequence[str],
     asked_before: Sequence[str],
 ) -> Facts:
-    """Return what a ledger holds; `recorded` says of each charge in which release its query stands."""
     spent = _amount(head.unit, head.spent or "0", head.spent_delta)
     if budget.promise is not None:
         at = budget.epsilon_of(head, charges, budget.promise.delta).spent
@@ -441,7 +439,6 @@ def _public_frame(frame: pl.DataFrame) -> str:
 
 
 def _step(step: Step) -> str:
-    """Return a step in words: what it says is public, for it stands after `protect`."""
     arguments: list[object] = []
     if isinstance(step, (Expressions, PersonGroups)):
         arguments = [*(step.keys if isinstance(step, PersonGroups) else ()), *step.expressions]

@@ -487,7 +487,6 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclas
         return type(self)(self._pipeline.then(step), self._sources, self._budget)
 
     def _joined(self, other: PrivateFrame | OwnedRows, step: Joining) -> Self:
-        """Return the frame after a step that brings in other private rows; either both have rows, or neither."""
         if bool(self._sources) != bool(other._sources):
             one, none = ("first", "other") if self._sources else ("other", "first")
             msg = (

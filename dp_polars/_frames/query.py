@@ -152,7 +152,6 @@ def _at_cost(ask: Ask[Any], loss: Loss) -> Ask[Any]:
 
 
 def _error(ask: Ask[Any], types: Columns) -> float | None:
-    """Return how far off an answer is at most with probability 0.95; None where the column's type must be known."""
     if not isinstance(ask.query, HistogramQuery):
         return float(ask.query.selection.people_for(1 - BETA))
     return error_95(ask.query, ask.rows or (_ROWS if ask.query.error_needs_rows else None), *types)
@@ -165,7 +164,6 @@ def _chosen(
     refused: Mapping[Unit, str],
     budget: Budget | None,
 ) -> tuple[Unit, str]:
-    """Return the unit that is taken, and why, in words that go on from it."""
     for other, reason in refused.items():
         return _OTHER[other], f", not {other}: {reason}"
     of_all = not any(ask.query.claim.is_open for ask, _ in outputs)
@@ -696,7 +694,6 @@ class PrivateQuery(WithoutRows):
 
 
 def scaled(queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None, delta: Number | None) -> list[QueryT]:
-    """Return queries with one promise for all outputs of all of them: see `PrivateQuery.scaled_to`."""
     loss = Loss.of(epsilon=epsilon, rho=rho)
     outputs = [output for query in queries for output in query.request.typed(query.public_engine)]
     if delta is None:

@@ -109,7 +109,6 @@ def quiet(text: str) -> str:
 
 
 def _note(text: str) -> str:
-    """Return what stands in small letters below a field or a figure; nothing of an empty text."""
     return f'<div class="dp-quiet">{html.escape(text)}</div>' if text else ""
 
 
@@ -143,7 +142,6 @@ def further_fielded(fields: Mapping[str, object], wrong: Mapping[str, str]) -> I
 
 
 def shares(plan: Plan, drafted: Draft, fields: Mapping[Question, object]) -> Iterator[str]:
-    """Yield the fields of which part of the promise answers get, or of how far off they may be; each with the other."""
     found = {one["output"]: one for one in drafted.explained}
     for name, question in plan.named().items():
         wanted = plan.questions[question]
@@ -180,7 +178,6 @@ def example_of_keys(dtype: pl.DataType) -> str:
 
 
 def example(dtype: pl.DataType) -> tuple[str, int | None]:
-    """Return an example of public values of a type, and how many lines their field has; None: one alone."""
     if dtype == pl.Time:
         return "one time a line", None
     if dtype.is_temporal():
@@ -215,7 +212,6 @@ def costs(plan: Plan, drafted: Draft, query: PrivateQuery) -> str:
 
 
 def outputs(drafted: Draft, query: PrivateQuery, relative: float) -> str:
-    """Return a table: what each output costs, how far off it is, and how large a group must be."""
     needed = size_needed(query, relative)
     explained, rows = drafted.explained if query is drafted.query else query.explain().rows(named=True), []
     for one, size in zip(explained, needed.iter_rows(named=True), strict=True):
@@ -228,7 +224,6 @@ def outputs(drafted: Draft, query: PrivateQuery, relative: float) -> str:
 
 
 def tables(drafted: Draft, relative: float) -> Iterator[str]:
-    """Yield what `outputs` says of each table, below its name where there are several."""
     queries = {} if drafted.publication is None else drafted.publication.queries
     for name, query in queries.items():
         yield f'<div class="dp-part">{html.escape(shown(name))}</div>' * (len(queries) > 1)
@@ -255,7 +250,6 @@ def figures(drafted: Draft) -> Iterator[str]:
 
 
 def _first(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of the first outputs, as many as one figure can tell apart, under names that can be drawn."""
     first = frame.filter(pl.col("output").is_in(frame["output"].unique(maintain_order=True)[:_MOST_LINES].to_list()))
     return first.with_columns(pl.Series("output", map(shown, first["output"]), pl.String))
 

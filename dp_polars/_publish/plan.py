@@ -82,7 +82,6 @@ class Ends(NamedTuple):
 
 
 def as_code(value: object) -> Code:
-    """Return a value as Python writes it, text in double quotes."""
     if isinstance(value, Written):
         return value.code
     if isinstance(value, str):
@@ -108,7 +107,6 @@ def call(name: str, /, *arguments: object, **named: object) -> Bracket:
 
 
 def laid_out(code: Code, before: str = "", indent: str = "", after: str = "") -> str:
-    """Return code in lines that are no longer than they must be, with what stands before and after it."""
     line = f"{indent}{before}{code}{after}"
     if isinstance(code, str) or len(line) <= _WIDTH:
         return line
@@ -171,7 +169,6 @@ def _boolean(text: str) -> bool:
 
 
 def ends(text: str, dtype: pl.DataType) -> Ends | None:
-    """Return the two ends that a text has, and its step; None where it has none."""
     found = None if _is_text(dtype) else _RANGE.fullmatch(text)
     if found is None:
         return None
@@ -261,7 +258,6 @@ class Plan:
         return taken
 
     def arguments(self, question: Question) -> tuple[list[object], dict[str, object]]:
-        """Return the arguments of a question, as they were typed, but for its part of the promise, or accuracy."""
         ask, column = question
         plain: list[object] = [] if column is None else [column]
         named: dict[str, object] = {}
@@ -313,7 +309,6 @@ class Plan:
         return None if step is None else float(step)
 
     def amount(self, question: Question) -> dict[str, object]:
-        """Return which part of the promise an answer gets, if that is not the usual one, or how far off it may be."""
         wanted = self.questions[question]
         whole = int(wanted) if isinstance(wanted, float) and wanted.is_integer() else wanted
         if not self.by_error:
@@ -336,7 +331,6 @@ class Plan:
         return {name: several(text, self.schema[name]) for name, text in self.keys.items()}
 
     def steps(self, question: Question) -> list[float]:
-        """Return how far off an answer may be, for a slider: from the best to the worst."""
         largest: float = 1
         if question.ask == "first_above":
             return [*PARTS]
@@ -519,8 +513,6 @@ def _asked(
     asked: dict[str, PrivateExpr],
     messages: dict[str, str],
 ) -> Publication | None:
-    """Return all outputs that can be asked, of all tables; what is wrong with the others stands at their fields."""
-
     def together(chosen: dict[str, PrivateExpr]) -> Publication:
         tables = Publication({table or "answers": grouped.agg(**chosen) for table, grouped in groups.items()})
         if not plan.by_error:
@@ -606,7 +598,6 @@ def code_of(plan: Plan, names: Collection[str]) -> str:
 
 
 def _rows_code(plan: Plan) -> list[str]:
-    """Return the code that makes `rows`: of the file, or synthetic ones; with the months that are asked about."""
     asked = {*plan.keys, *(question.column for question in plan.questions)}
     months = {name: column for name, column in plan.months.items() if name in asked}
     has_signs = any(sign in (plan.file or "") for sign in "*?[")

@@ -223,7 +223,6 @@ def _cut(query: PrivateQuery) -> Iterator[str]:
 
 
 def _how_much(query: PrivateQuery, sections: Sequence[Section]) -> Iterator[str]:
-    """Yield how much the bounds of a query cut, where another query of the page asked that."""
     for name, other, released in sections:
         asked = other.request
         if not isinstance(asked, CutRequest) or asked.bounded.pipeline is not query.request.pipeline:

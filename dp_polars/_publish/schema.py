@@ -107,7 +107,6 @@ def _without_notes(dtype: Any) -> pl.DataType:  # noqa: ANN401
 
 
 def likely_unit(schema: pl.Schema) -> str | None:
-    """Return the column that is most likely to tell people apart, by its name and type; None where there is none."""
     names = [
         name
         for name, dtype in schema.items()
@@ -214,12 +213,10 @@ def months_of(schema: pl.Schema) -> dict[str, str]:
 
 
 def usual_questions(asked: Mapping[str, Question], before: Iterable[str] = ()) -> list[str]:
-    """Return which questions are picked at first: those that were before, or how many people or rows there are."""
     return [title for title in before if title in asked] or list(asked)[:1]
 
 
 def own_values(dtype: pl.DataType) -> str:
-    """Return the public values that a type names by itself, one a line."""
     if isinstance(dtype, pl.Enum):
         return "\n".join(dtype.categories)
     return "false\ntrue" if dtype == pl.Boolean else ""

@@ -95,7 +95,6 @@ class QuantileList(ListQuery):
         return found
 
     def mistakes(self, codes: Ints, histogram: Histogram, *columns: pl.DataType) -> Mistakes:
-        """Return how far the answers are from the true ones, and by how many rows they miss, each on average."""
         true = self.true_codes(histogram, *columns)
         below, upto = (self._rows(histogram, ends) for ends in (codes, codes + 1))
         misses = np.zeros(codes.shape)

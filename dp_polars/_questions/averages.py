@@ -195,16 +195,12 @@ class Variance(Average):
         if columns:
             units = self.units(*columns)
             return Squares(units.lower, units.upper, units.step, doubled=True)
-        return Squares(
-            Fraction(0), Fraction(max(math.ceil((self.upper - self.lower) / self.known_step()), 1)), Fraction(1)
-        )
+        steps = max(math.ceil((self.upper - self.lower) / self.known_step()), 1)
+        return Squares(Fraction(0), Fraction(steps), Fraction(1))
 
     def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
-        return (
-            CountRule(OneCode(), self.units(*columns)),
-            CountRule(OneCode(), self.squares(*columns)),
-            CountRule(OneCode()),
-        )
+        one = OneCode()
+        return CountRule(one, self.units(*columns)), CountRule(one, self.squares(*columns)), CountRule(one)
 
     def changes(self, *columns: pl.DataType) -> tuple[Fraction, ...]:
         """Return what one row changes: the sum, in halves of a step, that of the squares, in theirs, and the count."""
@@ -275,7 +271,6 @@ class Variance(Average):
         return np.clip(least, *self.ends), np.clip(most, *self.ends)
 
     def _of_squares(self, *columns: pl.DataType) -> float:
-        """Return how far the squares' own step may move a variance."""
         shift = self.squares(*columns).shift
         return 2.0**shift / 2 * self._half_step(*columns) ** 2 if shift else 0.0
 

@@ -168,7 +168,6 @@ class FirstAbove(OfPeopleOrRows):
         return CategoryBinning(self.candidates, *columns)
 
     def _values_type(self, *columns: pl.DataType) -> pl.DataType:
-        """Return the candidates' type; a TypeError where a column has none of that."""
         if isinstance(self.candidates, Grid):
             if columns:
                 self.binning(*columns).encoder()

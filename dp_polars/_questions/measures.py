@@ -231,7 +231,6 @@ class ValueCounts(OfCodes, Measure):
 
 
 def counts_at_loss(claim: Claim, values: pl.Series) -> ValueCounts:
-    """Return the counts of all candidates at the loss of another claim, and under its bounds."""
     noise = check_mechanism("number", None, claim.loss.unit)
     counts = ValueCounts(Categories.of(values), replace(claim, mechanism=noise, draws=1, lead=False))
     return counts.under(claim.contributions, check_relation(str(claim.neighboring_relation)))
@@ -359,7 +358,6 @@ class Clipped(Total):
         return ((self.lower, self.upper),)
 
     def units(self, *columns: pl.DataType) -> Clamping:
-        """Return the values in whole units of the step; a TypeError or ValueError where a column has none."""
         (column,), step, ends = columns, self.step, self._clipped_to
         if step is None:
             step = step_by_default(ends[0][1] - ends[0][0], column, *ends)

@@ -62,7 +62,6 @@ class Asked(ABC):
         return self.claim.loss_units
 
     def in_unit(self, unit: Unit) -> Self:
-        """Return the question with a loss of the same number in a unit, if it exists there: see `Claim.in_unit`."""
         return self.with_claim(self.claim.in_unit(unit)) if unit in self.loss_units else self
 
 
@@ -142,11 +141,8 @@ class HistogramQuery(Query):
     def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
         """Draw once for each group from its histograms, also for groups without rows.
 
-        Returns
-        -------
-        tuple of Series
-            Columns of `drawn_types`, a row per group, without null but for an answer that is null itself: all that
-            leaves this question, and nothing but what was drawn.
+        What is drawn are columns of `drawn_types`, a row per group, without null but for an answer that is null itself:
+        all that leaves this question, and nothing but what was drawn.
         """
 
     def drawn_types(self, *columns: pl.DataType) -> tuple[pl.DataType, ...]:
@@ -181,7 +177,6 @@ class HistogramQuery(Query):
         return None if self.fixed_type is None else self.evidence()[0].binning.size
 
     def size_of(self, *columns: pl.DataType) -> int | None:
-        """Return the number of codes; None where only the column's type tells it, and it is left out."""
         size = self.fixed_size
         return self.evidence(*columns)[0].binning.size if size is None and columns else size
 
@@ -466,15 +461,7 @@ class KeysThatAreThere(Asked):
         return shown, noisy
 
     def released(self, keys: pl.DataFrame, people: Ints) -> pl.DataFrame:
-        """Draw once for every key that somebody has, and return those that are shown, sorted.
-
-        Parameters
-        ----------
-        keys
-            The keys in the types of `types`, each once, without null, in any order.
-        people
-            Shape (n,): the number of people who have each, at least 1.
-        """
+        """Draw once for every key that somebody has, and return those that are shown: see `KeyWork.assemble`."""
         shown, noisy = self.drawn(keys.get_columns(), people)
         counted = [pl.Series(COUNT, noisy)] if self.counts else []
         left = keys.select(self.columns).with_columns(counted).filter(pl.Series(shown)).sort(self.columns)

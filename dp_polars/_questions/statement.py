@@ -525,7 +525,6 @@ class Statement:
 
 
 def _value(facts: Mapping[str, Any], field: Field) -> object:
-    """Return what a field of the registry has, as the schema wants it; None where it is left out."""
     facts = dict(facts)
     if field.name == "privacy_parameters":
         return _parameters(facts)
@@ -537,7 +536,6 @@ def _value(facts: Mapping[str, Any], field: Field) -> object:
 
 
 def _parameters(facts: Mapping[str, Any]) -> dict[str, float] | None:
-    """Return the loss as floats that are no less; None where it is not known."""
     loss = facts["loss"]
     if loss is None:
         return None

@@ -114,7 +114,6 @@ class Shown:
         ]
 
     def _number(self, at: int, drawn: Sequence[pl.Series]) -> pl.Series:
-        """Return the number of people that counts: what was drawn, or the lower end of its range."""
         output = self.outputs[at]
         columns = output.query.presented(drawn, self.beta if self.presentation.sure else None, *output.types)
         return columns[1 if self.presentation.sure else 0]

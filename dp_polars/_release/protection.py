@@ -103,14 +103,8 @@ def keep(
     first `limits.rows`. Where people count, a code comes where its first row does. Orders are drawn only where a bound
     binds.
 
-    Parameters
-    ----------
-    lengths
-        Shape (p,): rows of each person; they add up to n.
-    groups
-        Shape (n,): the group of each row, person after person, and of each person group after group.
-    specs
-        What is kept.
+    `lengths`: shape (p,): rows of each person; they add up to n.
+    `groups`: shape (n,): the group of each row, person after person, and of each person group after group.
     """
     words = words or system_words()
     people, owner = len(lengths), owners(lengths)

@@ -381,7 +381,6 @@ def _check_public_values(work: Work, engine: Engine[Released]) -> None:
 
 
 def _check_distinct(constants: pl.DataFrame, what: str, engine: Engine[Released]) -> None:
-    """Refuse constants of which two are one value to the engine; the message names two."""
     if engine.distinct(constants) == constants.height:
         return
     # The second one ends the shortest start of the list that has fewer values, the first begins its shortest end.

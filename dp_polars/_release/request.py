@@ -225,7 +225,6 @@ class AnyRequest(ABC, Generic[AskedT]):
         """Return the rows of `explain`."""
 
     def drops(self) -> bool:
-        """Return whether bounds can drop rows of an output, or groups of a person, or clip totals."""
         return any(self.dropping(ask) or self.clips(ask) for ask in self.asks)
 
     def dropping(self, ask: Ask[Any]) -> dict[str, int]:  # noqa: ARG002
@@ -255,7 +254,6 @@ class AnyRequest(ABC, Generic[AskedT]):
         return self.with_asks(ask.with_claim(claim) for ask, claim in asks)
 
     def with_asks(self, asks: Iterable[Ask[AskedT]], taken: UnitTaken | None = None) -> Self:
-        """Return the same request with its outputs at other losses, and why they are in this unit."""
         return replace(self, asks=tuple(asks), taken=taken)
 
     def typed(self, engine: Engine[Released] | None) -> list[tuple[Ask[AskedT], Columns]]:

@@ -151,7 +151,6 @@ def loss_for_query(
 
 
 def _epsilon_of_all(claims: Sequence[Claim], losses: Sequence[float | None]) -> list[float | None]:
-    """Return, for each output, the ε at δ = 10⁻⁶ of all at these losses together, in four digits; None without one."""
     if None in losses:
         return [None] * len(losses)
     found = [(claim, as_fraction("loss", loss)) for claim, loss in zip(claims, losses, strict=True) if loss]
@@ -209,7 +208,6 @@ def _has_truth(query: HistogramQuery, types: Columns, rows: Histogram) -> NDArra
 
 
 def _chances(query: HistogramQuery, types: Columns, parts: list[Histogram], within: Fraction) -> tuple[Chances, int]:
-    """Return how probable good answers are, and how many digits of a loss that is good for."""
     if isinstance(query, Choice):
         return _of_choice(query, types, parts[0], within), _DIGITS
     if isinstance(query, FirstAbove):
@@ -249,7 +247,6 @@ def _widened(within: Fraction) -> float:
 
 
 def _of_noise(question: Measure, types: Columns, most: int, numbers: int) -> float:
-    """Return how probable it is that no noise of a group's numbers is above a bound, in either direction."""
     (noise,) = question.noise(*types)
     below, upto = NoiseLaw(noise).up_to(np.array([-most - 1.0, most]))
     return float(upto - below) ** numbers
@@ -277,7 +274,6 @@ def _of_choice(query: Choice, types: Columns, histogram: Histogram, within: Frac
 
 
 def _shares_within(candidates: Ordered, slots: Slots, within: Fraction) -> Floats:
-    """Return which share of each slot's candidates is this near to the true quantile of its group."""
     owner = owners(slots.sizes)
     right = np.flatnonzero(slots.gaps == 0)
     true = slots.first[right[np.searchsorted(owner[right], np.arange(len(slots.sizes)))]].astype(np.int64)
@@ -319,7 +315,6 @@ def _of_mean(question: Mean, types: Columns, totals: list[Ints], within: float) 
 
 
 def _of_draws(question: Total, types: Columns, totals: list[Ints], within: float) -> Floats:
-    """Return in which share of `DRAWS` draws a number is near."""
     drawn = [noisy(np.tile(total, DRAWS), claim) for total, claim in zip(totals, question.noise(*types), strict=True)]
     true, answers = (question.named(numbers, *types).to_numpy() for numbers in (totals, drawn))
     shares: Floats = (abs(answers.reshape(DRAWS, len(true)) - true) <= within).mean(axis=0)

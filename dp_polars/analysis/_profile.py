@@ -190,7 +190,6 @@ class PrivacyProfile:
         return min(1.0, float_up(self.spent_delta + rest)) if self.spent_delta < 1 else 1.0
 
     def _delta_of_losses(self, exact: Fraction) -> float:
-        """Return the least delta that is proved for the losses, without what is spent on keys."""
         pure = self._pure()
         if pure is not None and exact >= pure:
             return 0.0
@@ -216,7 +215,6 @@ class PrivacyProfile:
         return math.inf if exact is None else self._epsilon_of_losses(exact)
 
     def _epsilon_of_losses(self, exact: Fraction) -> float:
-        """Return the least epsilon that is proved at a delta, without what is spent on keys."""
         pure, wanted = self._pure(), _below(exact)
         if wanted <= 0:
             return math.inf if pure is None else float_up(pure)

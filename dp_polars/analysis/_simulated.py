@@ -373,7 +373,6 @@ def law_of_lists(question: ListQuery, types: Columns, everything: Histogram, bou
 
 
 def _of_part(question: ListQuery, types: Columns, everything: Histogram, bounded: Histogram) -> pl.DataFrame:
-    """Return the row of each group: the columns of `simulate` that its law fills."""
     codes, mistakes = _draws(question, types, everything, bounded)
     right, wrong, _, ranks = mistakes
     if question.is_ordered:  # each answer of a list lies on a line of its own

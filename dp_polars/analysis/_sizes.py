@@ -245,12 +245,10 @@ def dropped(
         msg = f"frame must be a DataFrame or a LazyFrame, got {kind_of_frame(frame)}"
         raise TypeError(msg)
     unit, keys = ([names] if isinstance(names, str) else list(names) for names in (privacy_unit, by))
-    schema = frame.collect_schema()
-    missing = [name for name in (*unit, *keys) if name not in schema]
+    known = frame.collect_schema()
+    missing = [name for name in (*unit, *keys) if name not in known]
     if missing or not unit:
-        msg = (
-            f"privacy_unit and by must name columns of the frame, got {missing or unit} where they are {list(schema)}."
-        )
+        msg = f"privacy_unit and by must name columns of the frame, got {missing or unit} where they are {list(known)}."
         raise ValueError(msg)
     groups, rows = (
         [
@@ -259,20 +257,12 @@ def dropped(
         ]
         for name, given in (("max_groups", max_groups), ("max_rows_per_group", max_rows_per_group))
     )
-    counted = frame.lazy().filter(
-        is_a_person(tuple(unit), schema), *(has_value(pl.col(key), schema[key]) for key in keys)
-    )
+    has_keys = (has_value(pl.col(key), known[key]) for key in keys)
+    counted = frame.lazy().filter(is_a_person(tuple(unit), known), *has_keys)
     per_group = counted.group_by(*unit, *(key for key in keys if key not in unit)).agg(pl.len().alias("\0n"))
     least = {bound: pl.col("\0n") if bound is None else pl.min_horizontal("\0n", bound) for bound in rows}
-    people = (
-        per_group.group_by(unit)
-        .agg(
-            pl.len().alias("\0groups"),
-            pl.col("\0n").sum(),
-            *(rows_kept.sum().alias(f"\0{bound}") for bound, rows_kept in least.items()),
-        )
-        .collect()
-    )
+    left_of = [rows_left.sum().alias(f"\0{bound}") for bound, rows_left in least.items()]
+    people = per_group.group_by(unit).agg(pl.len().alias("\0groups"), pl.col("\0n").sum(), *left_of).collect()
     n, number = people["\0n"].to_numpy().astype(float), people["\0groups"].to_numpy()
     results = []
     for most, bound in product(groups, rows):
@@ -280,13 +270,9 @@ def dropped(
         cut = left < n
         shares = (float(1 - left.sum() / n.sum()), float(cut.mean())) if len(n) else (None, None)
         results.append((most, bound, *shares))
-    columns = {
-        "max_groups": pl.Int64,
-        "max_rows_per_group": pl.Int64,
-        "rows_dropped": pl.Float64,
-        "people_cut": pl.Float64,
-    }
-    return pl.DataFrame(results, columns, orient="row")
+    bounds, shares_of = ("max_groups", "max_rows_per_group"), ("rows_dropped", "people_cut")
+    schema = {**dict.fromkeys(bounds, pl.Int64), **dict.fromkeys(shares_of, pl.Float64)}
+    return pl.DataFrame(results, schema, orient="row")
 
 
 def _several(name: str, values: object) -> list[object]:
@@ -301,7 +287,6 @@ def _several(name: str, values: object) -> list[object]:
 
 
 def _outputs(query: PrivateQuery) -> Iterator[tuple[Ask[HistogramQuery], Columns, str]]:
-    """Yield the outputs of a query, each with the types of its columns (none without rows) and what it counts."""
     if not isinstance(query, PrivateQuery):
         msg = f"query must be a PrivateQuery, got {given(query)}."
         raise TypeError(msg)
@@ -317,7 +302,6 @@ def _error(question: HistogramQuery, size: int, types: Columns) -> float | None:
 
 
 def _largest_answer(question: HistogramQuery, size: int) -> float:
-    """Return the largest answer that a group of this size may have, or the distance between the ends of all answers."""
     if isinstance(question, Average):
         low, high = question.ends
         return high - low

@@ -222,7 +222,6 @@ def probabilities(
 
 
 def _with_a_bar(scores: Exact, names: list[str], laws: Floats, most: int) -> tuple[list[str], Floats]:
-    """Return labels and probabilities of the best candidates, as far as they are likely, and of all others together."""
     order, likely = np.argsort(scores, kind="stable")[::-1], laws.max(axis=0)
     shown = min(most, int(np.count_nonzero(likely >= min(_UNLIKELY, likely.max() / 10))))
     labels = [f"{names[i]} (score {_shown(scores.item(i))})" for i in order[:shown].tolist()]

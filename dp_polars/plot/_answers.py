@@ -279,7 +279,6 @@ def box(
 
 
 def _outputs_of(query: object) -> tuple[dict[str, QuantileList], set[str], Loss, str]:
-    """Return the lists of three or five quantiles, the names of all that is no key, the loss, and who is protected."""
     if isinstance(query, PrivateQuery):
         asks: dict[str, Asked] = {ask.name: ask.query for ask in query.asks}
         others = {column for ask in query.asks for column in (ask.name, *names_of_ends(ask.name))}

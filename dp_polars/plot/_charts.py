@@ -215,7 +215,6 @@ def _written(value: float, column: str) -> str:
 
 
 def _measures(part: pl.DataFrame) -> list[tuple[str, str, alt.Scale, dict[str, Any]]]:
-    """Return column, title, scale and axis style of the measures of an output; a number has only its error."""
     unit = part.item(0, "error_unit")
     unit = {"score": "units of the score", "the column's unit": "in the column's unit"}.get(unit, unit)
     error = ("expected_error", f"expected error ({unit})", alt.Scale(zero=True), {"tickCount": 6})
@@ -360,9 +359,8 @@ def _ranges(part: pl.DataFrame, height: int) -> list[Any]:
         y=alt.Y("rank:O", axis=None), tooltip=answers.columns[1:]
     )
     scale = alt.Scale(zero=False, padding=8) if is_date else _scale_of_ranges(answers)
-    rule = base.mark_rule(strokeWidth=5, color=PALE, clip=True).encode(
-        x=alt.X("answer_5", scale=scale, **ends), x2="answer_95"
-    )
+    x = alt.X("answer_5", scale=scale, **ends)
+    rule = base.mark_rule(strokeWidth=5, color=PALE, clip=True).encode(x=x, x2="answer_95")
     dot = base.mark_point(size=45, filled=True, color="black", opacity=1).encode(x=alt.X("true_answer", **ends))
     return [alt.LayerChart(layer=[rule, dot])]
 
@@ -380,7 +378,6 @@ def _scale_of_ranges(answers: pl.DataFrame) -> alt.Scale:
 
 
 def over_shares(part: pl.DataFrame) -> list[Any]:
-    """Return the panels of one output at one loss in many groups: how many of them do as well."""
     panels: list[Any] = []
     for column, title, scale, style in _measures(part):
         ranked = part.select(pl.col(column).sort(descending=column == "expected_error")).select(
