@@ -275,8 +275,7 @@ def first_above(
     >>> df.select(dpp.first_above("week", range(1, 53), threshold=200, epsilon=1)).item()
     3
     """
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, None, bounds)
+    of_person = (contributions, neighboring_relation, None, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=None, loss_share=loss_share)
     if terms.loss.unit != "epsilon":
         msg = (

@@ -145,8 +145,7 @@ def mode(
     │ 2    ┆ cold      │
     └──────┴───────────┘
     """
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     too_few_count = None if too_few is None else positive_int("too_few", too_few)
     if too_few_count is not None and not too_few_count < 2**31:
@@ -253,8 +252,7 @@ def quantile(
     ... ).item().to_list()
     [40, 40, 40]
     """
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     # No Series: it may be a private column, given by mistake, and a message would show its values.
     if not isinstance(alpha, (list, tuple, np.ndarray)):
@@ -422,24 +420,16 @@ def top_k(
     categories = Categories.of(candidates)
     if categories.values is not None:
         check_number(number, len(categories.values))
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     if mechanism is None:
         joint = is_joint(number, terms.loss.unit)
     else:
         words = (*mechanisms_of("choice"), "joint")
         joint = one_of("mechanism", mechanism, words, f"one of {list(words)} or None") == "joint"
-    claim = Claim.on(
-        replace(terms, mechanism="exponential") if joint else terms, "choice", draws=1 if joint else number
-    )
-    query = TopK(
-        number,
-        categories,
-        replace(claim, is_asked=mechanism is not None),
-        counts_people_of(counts),
-        joint,
-        is_asked=mechanism is not None,
-        weights=weights_of(max_weight, step, weighted=weights is not None),
-    )
+    on = replace(terms, mechanism="exponential") if joint else terms
+    claim = Claim.on(on, "choice", draws=1 if joint else number)
+    claim = replace(claim, is_asked=mechanism is not None)
+    in_all = weights_of(max_weight, step, weighted=weights is not None)
+    query = TopK(number, categories, claim, counts_people_of(counts), joint, in_all)
     return on_terms(query, terms, column, *(() if weights is None else (weights,)))

@@ -19,7 +19,7 @@ from dp_polars._base.process import silenced
 from dp_polars._bins.binning import code_dtype
 from dp_polars._questions.measures import Total, check_within, with_loss_for
 from dp_polars._questions.question import HistogramQuery, OfCodes, Query, describe
-from dp_polars._questions.statement_facts import AT_DELTA, Known, checked, loss_facts, output_facts, software
+from dp_polars._questions.statement_facts import AT_DELTA, Known, loss_facts, output_facts
 
 if TYPE_CHECKING:
     from polars._typing import IntoExpr, WindowMappingStrategy
@@ -369,24 +369,14 @@ class PrivateExpr(pl.Expr):
             "steps": None,
             "outputs": outputs,
         }
-        return Statement.of(
-            {
-                **software(),
-                "state": "asked",
-                "known": checked(known),
-                "loss": loss,
-                "promise": None,
-                "no_loss": f"the loss of the {self.query}. {where}",
-                "unit": {
-                    "person": None,
-                    "why": "not known, for a plain expression does not know whose a row is.",
-                    "relation": claim.neighboring_relation,
-                    "notes": [],
-                },
-                "releases": [release],
-                "ledger": None,
-            }
-        )
+        unit: dict[str, object] = {
+            "person": None,
+            "why": "not known, for a plain expression does not know whose a row is.",
+            "relation": claim.neighboring_relation,
+            "notes": [],
+        }
+        no_loss = f"the loss of the {self.query}. {where}"
+        return Statement.of("asked", known, loss=loss, no_loss=no_loss, unit=unit, releases=[release])
 
     def __repr__(self) -> str:
         return f"<PrivateExpr\n{self._described()}>"

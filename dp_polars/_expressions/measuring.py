@@ -87,8 +87,7 @@ def len(  # noqa: A001 (Polars' own name)
     >>> df.select(dpp.len(where=pl.col("ward") == "B", epsilon=100)).item()
     0
     """
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     return on_terms(Count("rows", Claim.on(terms, "number")), terms, *where_true(where), name="len")
 
@@ -143,8 +142,7 @@ def n_people(
     >>> df.dp.protect("patient").agg(dpp.n_people(epsilon=100)).release().item()
     3
     """
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     return on_terms(Count("people", Claim.on(terms, "number")), terms, *where_true(where), name="n_people")
 
@@ -197,8 +195,7 @@ def count(
     >>> df.select(dpp.count("age", epsilon=100)).item()
     20
     """
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     return on_terms(Count("values", Claim.on(terms, "number")), terms, column)
 
@@ -251,8 +248,7 @@ def null_count(
     >>> df.select(dpp.null_count("age", epsilon=100)).item()
     20
     """
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     return on_terms(Count("nulls", Claim.on(terms, "number")), terms, column)
 
@@ -313,8 +309,7 @@ def value_counts(
     ... ).explode("band").unnest("band").rows()
     [('young', 30), ('middle', 0), ('old', 12)]
     """
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     if candidates is None:
         msg = "candidates must be given: every one of them gets a count.\n\nHint: a polars.Enum names its categories."
@@ -401,17 +396,16 @@ def sum(  # noqa: A001 (Polars' own name)
     >>> df.select(dpp.sum("cost", 0, 100, step=0.01, epsilon=10**7)).item()
     125.0
     """
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     of_floats = isinstance(step, (float, np.floating, Fraction))
     ends, claim = bounds_of(lower, upper, step), Claim.on(terms, "number")
     if per_person is None:
         return on_terms(Sum(*ends, of_floats, claim), terms, column)
-    if bounds.given.get("max_rows_per_group") is not None:
+    if terms.bounds.given.get("max_rows_per_group") is not None:
         msg = (
-            f"max_rows_per_group must be left out with per_person, got {bounds.max_rows_per_group}: all rows of a "
-            "person count, and their total is clipped.\n\nHint: a narrower per_person makes less noise."
+            f"max_rows_per_group must be left out with per_person, got {max_rows_per_group}: all rows of a person "
+            "count, and their total is clipped.\n\nHint: a narrower per_person makes less noise."
         )
         raise ValueError(msg)
     return on_terms(SumOfPeople(*ends, of_floats, claim, *ends_of_person(per_person, ends[2])), terms, column)
@@ -479,8 +473,7 @@ def mean(
     >>> round(df.select(dpp.mean("days", 0, 60, epsilon=1000)).item(), 1)
     16.5
     """
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, rows=rows, loss_share=loss_share)
     query = Mean(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=2))
     return on_terms(query, terms, column)
@@ -554,8 +547,7 @@ def var(
     >>> round(df.select(dpp.var("days", 0, 60, epsilon=1000)).item())
     631
     """
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, rows=rows, loss_share=loss_share)
     query = Variance(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=3), _ddof(ddof))
     return on_terms(query, terms, column)
@@ -621,8 +613,7 @@ def std(
     >>> round(df.select(dpp.std("days", 0, 60, epsilon=1000)).item())
     25
     """
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, rows=rows, loss_share=loss_share)
     query = Deviation(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=3), _ddof(ddof))
     return on_terms(query, terms, column)
@@ -686,8 +677,7 @@ def share(
     >>> round(df.select(dpp.share(pl.col("age") >= 65, epsilon=1000)).item(), 2)
     0.33
     """
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, rows=rows, loss_share=loss_share)
     asked_of = condition_of("condition", condition, 'dpp.share(pl.col("age") >= 65, epsilon=…)')
     return on_terms(Share.of(Claim.on(terms, "number", draws=2)), terms, asked_of, name="share")

@@ -28,11 +28,9 @@ from dp_polars._questions.statement import Statement
 from dp_polars._questions.statement_facts import (
     AT_DELTA,
     NOT_RECORDED,
-    checked,
     loss_facts,
     number_facts,
     output_facts,
-    software,
 )
 from dp_polars._release.contract import (
     ROWS_CUT,
@@ -294,16 +292,13 @@ def statement_of(
         ledger = ledger_facts(budget, head, charges, [""] * len(charges), asked)
     protection, loss = requests[0].protection, loss_of(claims)
     return Statement.of(
-        {
-            **software(),
-            "state": state,
-            "known": checked(known),
-            "loss": loss_facts(loss.unit, loss.value, delta_of(claims), at_delta),
-            "promise": None if requests[0].taken is None else requests[0].taken.promise,
-            "unit": unit_facts(protection.privacy_unit, protection.neighboring_relation),
-            "releases": [{"name": name, **facts} for name, (_, facts) in releases.items()],
-            "ledger": ledger,
-        }
+        state,
+        known,
+        loss=loss_facts(loss.unit, loss.value, delta_of(claims), at_delta),
+        promise=None if requests[0].taken is None else requests[0].taken.promise,
+        unit=unit_facts(protection.privacy_unit, protection.neighboring_relation),
+        releases=[{"name": name, **facts} for name, (_, facts) in releases.items()],
+        ledger=ledger,
     )
 
 

@@ -24,7 +24,7 @@ from dp_polars._frames.joins import is_same_budget
 from dp_polars._frames.query import PrivateQuery, scaled
 from dp_polars._questions.question import Asked
 from dp_polars._questions.statement import Statement
-from dp_polars._questions.statement_facts import AT_DELTA, NOT_RECORDED, Facts, Known, checked, loss_facts, software
+from dp_polars._questions.statement_facts import AT_DELTA, NOT_RECORDED, Facts, Known, loss_facts
 from dp_polars._release.contract import Presentation, Ranges
 from dp_polars._release.release import Part, charged_as, release_all
 from dp_polars._release.request import AnyRequest, explained
@@ -414,18 +414,9 @@ def statement(
     unit: Facts = {"person": None, "why": "not known, for nothing is charged yet.", "relation": None, "notes": []}
     if head.charges and head.neighboring_relation is not None:
         unit = unit_facts(head.privacy_unit, head.neighboring_relation)
-    return Statement.of(
-        {
-            **software(),
-            "state": "charged",
-            "known": checked(known),
-            "loss": loss_facts(*loss_of_ledger(head), at_delta),
-            "promise": None,
-            "unit": unit,
-            "releases": releases,
-            "ledger": ledger_facts(budget, head, charges, recorded, asked_before),
-        }
-    )
+    loss = loss_facts(*loss_of_ledger(head), at_delta)
+    paid = ledger_facts(budget, head, charges, recorded, asked_before)
+    return Statement.of("charged", known, loss=loss, unit=unit, releases=releases, ledger=paid)
 
 
 def _places(names: Sequence[str | None]) -> list[str]:

@@ -52,13 +52,7 @@ _ROWS = 1000
 
 
 def shared(outputs: Sequence[Typed], target: Loss) -> list[Ask[Any]]:
-    """Return outputs that cost `target` together, or just less.
-
-    Those with a loss, or asked `within` an error, keep it, and the others share the rest. Where all have one, all are
-    scaled by one factor.
-
-    Raises ValueError if nothing is left to be shared, or an output has no loss in the unit of `target`.
-    """
+    """Return outputs that cost `target` together, or just less: see `PrivateQuery.scaled_to`."""
     if any(ask.query.claim.is_open for ask, _ in outputs):
         return _in_unit(outputs, target)
     claims = scaled_claims([(ask.name, ask.query.claim) for ask, _ in outputs], target)
@@ -70,10 +64,7 @@ def at_promise(
 ) -> tuple[list[Ask[Any]], UnitTaken]:
     """Return outputs that keep (epsilon, delta) together, in the unit with the smaller errors, and which one that is.
 
-    The promise is as the budget has it: which rho it is, and how much of delta is left to keys. Without one there, a
-    half of delta is.
-
-    Raises ValueError if keys spend more of delta, or the outputs can be had in neither unit.
+    The promise is as the budget has it: which rho it is, and how much of delta is left to keys (without one, a half).
     """
     of_all = None if budget is None else budget.promise
     promise = Promise.of(epsilon, delta) if of_all is None else of_all.part(epsilon, delta)

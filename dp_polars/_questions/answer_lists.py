@@ -192,7 +192,6 @@ class TopK(OfCategories, ListQuery):
     claim: Claim
     of_people: bool = True
     joint: bool = False  # one draw among all lists (`top_k.py`), in the place of k draws without replacement
-    is_asked: bool = False  # whether the mechanism was asked for, or chosen here
     weights: Weights | None = None
 
     def __post_init__(self) -> None:
@@ -247,7 +246,7 @@ class TopK(OfCategories, ListQuery):
     def in_unit(self, unit: Unit) -> TopK:
         """Return the question with a loss of the same number in a unit; that may change rounds to one joint draw."""
         claim = self.claim.in_unit(unit)
-        if self.is_asked or unit == self.claim.loss.unit:
+        if claim.is_asked or unit == self.claim.loss.unit:
             return replace(self, claim=claim)
         joint = is_joint(self.k, unit)
         mechanism: Mechanism = "exponential" if joint else claim.mechanism
@@ -282,7 +281,7 @@ class TopK(OfCategories, ListQuery):
                     f"Better: value_counts, sorted. One person counts for at most {most} of the candidates of a group, "
                     f"so at the same loss its top {self.k} has an error_95 of {ranked:.3g}."
                 )
-        if not self.is_asked and self.claim.loss.unit == "epsilon":
+        if not self.claim.is_asked and self.claim.loss.unit == "epsilon":
             one_draw = 2 / float(self.claim.rate) * (self.k / 2 if self.joint else 1)
             rounds = one_draw / 2 * sum(1 / n for n in range(1, self.k + 1))
             drawn = f"One joint draw, for k >= {JOINT_FROM}" if self.joint else f"Rounds, for k < {JOINT_FROM}"

@@ -101,12 +101,7 @@ class Query(Asked):
 
 
 class HistogramQuery(Query):
-    """A question that histograms answer: on private frames and on any engine.
-
-    It says how rows are counted (`evidence`), how a person counts (`counts_people`, `bounds_people`), how much that
-    moves what is drawn (`range_of`), which draws it makes on the histograms (`drawn`), and how these become an answer
-    (`presented`).
-    """
+    """A question that histograms answer: on private frames and on any engine."""
 
     has_ranges: ClassVar[bool] = False  # whether an answer is a number with a range
     error_needs_rows: ClassVar[bool] = False  # whether errors depend on how many rows a group has

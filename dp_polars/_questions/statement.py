@@ -12,7 +12,15 @@ from typing import Any, TypeAlias
 from dp_polars._accounting.claims import mechanisms_of
 from dp_polars._accounting.costs import PROOFS
 from dp_polars._base.numbers import as_fraction, plural, show
-from dp_polars._questions.statement_facts import FIELDS, NOT_RECORDED, TO_BE_STATED, Facts, Field
+from dp_polars._questions.statement_facts import (
+    FIELDS,
+    NOT_RECORDED,
+    TO_BE_STATED,
+    Facts,
+    Field,
+    checked,
+    software,
+)
 
 
 @dataclass(frozen=True)
@@ -110,11 +118,6 @@ def _of_each(facts: Facts, texts: Callable[[Facts], Iterable[str]]) -> Iterator[
         yield text if is_of_all else f"{names}: {text}"
 
 
-def _variant(facts: Facts) -> Iterator[Part]:
-    if facts["loss"] is not None:
-        yield facts["loss"]["variant"]
-
-
 def _domain(facts: Facts) -> Iterator[Part]:
     if facts["state"] == "asked":
         yield f"{_NOT_KNOWN}: the data, for a plain expression has none."
@@ -189,11 +192,6 @@ def _unit_details(facts: Facts) -> Iterator[Part]:
     yield from _of_each(facts, lambda one: [one["protection"]])
 
 
-def _loss(facts: Facts) -> Iterator[Part]:
-    if facts["loss"] is not None:
-        yield amount(facts["loss"])
-
-
 def _loss_details(facts: Facts) -> Iterator[Part]:
     loss = facts["loss"]
     if loss is None:
@@ -222,18 +220,14 @@ def _loss_details(facts: Facts) -> Iterator[Part]:
         )
 
 
-def _model(facts: Facts) -> Iterator[Part]:  # noqa: ARG001
-    yield (
-        "Those who run the release read the rows as they are, and are trusted with them. Only drawn answers leave; "
-        "those who see these need not be trusted."
-    )
-
-
-def _post_processing(facts: Facts) -> Iterator[Part]:  # noqa: ARG001
-    yield (
-        "Ranges, and groups that are left out because their noisy number of people is small, follow from what was "
-        "drawn and from public values. They cost nothing."
-    )
+_MODEL = (
+    "Those who run the release read the rows as they are, and are trusted with them. Only drawn answers leave; those "
+    "who see these need not be trusted."
+)
+_POST_PROCESSING = (
+    "Ranges, and groups that are left out because their noisy number of people is small, follow from what was drawn "
+    "and from public values. They cost nothing."
+)
 
 
 def _composition(facts: Facts) -> Iterator[Part]:
@@ -354,16 +348,16 @@ def _unrecorded(facts: Facts, what: str) -> Iterator[Part]:
         yield f"{what} of {plural(ledger['unrecorded'], 'output')} in the ledger: {NOT_RECORDED}."
 
 
-_OF_FIELD = {
-    "variant_name": _variant,
+_OF_FIELD: dict[str, Callable[[Facts], Iterable[Part]]] = {
+    "variant_name": lambda facts: [] if facts["loss"] is None else [facts["loss"]["variant"]],
     "data_domain": _domain,
     "unprotected_quantities": _unprotected,
     "privacy_unit": _unit,
-    "privacy_parameters": _loss,
+    "privacy_parameters": lambda facts: [] if facts["loss"] is None else [amount(facts["loss"])],
     "privacy_unit_details": _unit_details,
     "privacy_parameters_details": _loss_details,
-    "model_name_details": _model,
-    "post_processing": _post_processing,
+    "model_name_details": lambda _: [_MODEL],
+    "post_processing": lambda _: [_POST_PROCESSING],
     "composition": _composition,
     "preprocessing_and_hyperparameter_tuning": _before,
     "mechanisms": _mechanisms,
@@ -420,8 +414,10 @@ class Statement:
     written: str
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Statement:
-        return cls(json.dumps(facts))
+    def of(cls, state: str, known: Mapping[str, object], **facts: object) -> Statement:
+        """Return the statement of these facts, of what people state, and of the software."""
+        of_all = {**software(), "state": state, "known": checked(known), "promise": None, "ledger": None}
+        return cls(json.dumps(of_all | facts))
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -410,11 +410,9 @@ class CheckedPipeline:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Who is protected and how, the row-by-row steps so far, and the name of the data whose answers are kept.
+    """Who is protected and how, the row-by-row steps so far, and where the rows come from: see `Origin`.
 
-    `files` says what the files were when they were protected, `unchecked` whether what made the rows is not looked at.
-    `proof` is of these steps on the columns that they were
-    last proved on; it is in no pickle.
+    `proof` is of these steps on the columns that they were last proved on; it is in no pickle.
     """
 
     protection: Protection

@@ -38,8 +38,6 @@ def question_of(
     """Return what is asked of data sets, one for each table that is read, in words and as a text.
 
     `preparation` is the text of what made the rows: another preparation is another data set.
-
-    Raises TypeError if the question holds something that has no text.
     """
     proved = request.checked_on(engine, ())
     schema, pipeline, live = proved.schemas[0], request.pipeline, partial(_read, request, proved)

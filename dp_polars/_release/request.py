@@ -78,20 +78,15 @@ _IN_SQL = {
 
 @dataclass(frozen=True)
 class Ask(Generic[AskedT]):
-    """One output of a private query: its name, the columns that are asked about, what is asked, and its bounds.
-
-    Where it is `filtered`, it has been seen to that the first column is null in rows that don't count. `within` is how
-    wrong the answer may be, where the loss follows from that. Where it did, but the loss is another one now, `among` is
-    what `rows` was.
-    """
+    """One output of a private query: its name, the columns that are asked about, what is asked, and its bounds."""
 
     name: str
     columns: tuple[pl.Expr, ...]
     query: AskedT
     bounds: Bounds = NO_BOUNDS
-    filtered: bool = False
-    within: Within | None = None
-    among: int | None = None
+    filtered: bool = False  # then it has been seen to that the first column is null in rows that don't count
+    within: Within | None = None  # how wrong the answer may be, where the loss follows from that
+    among: int | None = None  # what `rows` was, where the loss followed from that, but is another one now
 
     @property
     def rows(self) -> int | None:
@@ -205,10 +200,7 @@ class AnyRequest(ABC, Generic[AskedT]):
         raise ValueError(msg)
 
     def explain(self, engine: Engine[Released] | None) -> pl.DataFrame:
-        """Return what a release would cost, and how good it would be; an engine tells the types of the columns.
-
-        `error_95` is exact. Rounded for people, it could pass the error that was asked for, or be no bound.
-        """
+        """Return what a release would cost, and how good it would be; an engine tells the types of the columns."""
         return Explained(explained([("", self, engine)]).drop("query"))
 
     def explained_rows(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
@@ -372,11 +364,7 @@ class Request(AnyRequest[HistogramQuery]):
         unit: Unit = "epsilon",
         engine: Engine[Released] | None = None,
     ) -> Request:
-        """Return the request of these outputs, under the bounds that the pipeline protects people by.
-
-        Where outputs are asked `within` an error, their losses are found in `unit`; an engine tells the types of the
-        columns.
-        """
+        """Return the request of these outputs; losses that follow from an error are found in `unit`."""
         groups = 1 if keys is None else keys.height
         asks = [_asked_in(ask, unit) for ask in asks]
         request = cls(
@@ -583,15 +571,11 @@ def _place(specs: list[HistogramSpec], spec: HistogramSpec) -> int:
 
 
 def with_ends(released: pl.DataFrame, asks: Iterable[Ask[Asked]]) -> pl.DataFrame:
-    """Return a release with the ends of the 95 % ranges of counts and sums, where it has none.
+    """Return a release, or some of its rows, with the ends of the 95 % ranges of counts and sums, where it has none.
 
     How far noise goes is public, so nothing is drawn. Means and value counts get none: how far a mean may be off
-    depends on its noisy count, which is not shown, and value counts are lists.
-
-    `released`: what a query released, with or without ranges, or a part of its rows.
-    `asks`: its outputs: `PrivateQuery.asks`.
-
-    Returned are the same, and `NAME_low` and `NAME_high`, Float64, at the end; null where the answer is.
+    depends on its noisy count, which is not shown, and value counts are lists. Ends are Float64, null where the answer
+    is.
     """
     ends = []
     for ask in asks:

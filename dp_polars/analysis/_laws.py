@@ -74,7 +74,6 @@ def block_probabilities(gaps: Floats, multiplicities: ArrayLike, rate: Fraction 
     `gaps`: shape (n,): best score minus score; at least one is 0. They may repeat.
     `multiplicities`: shape (n,): how many candidates share the score, at least 1, of any size.
     `rate`: λ, so that the coin of a candidate is exp(−λ·gap). For report-noisy-max: one over the scale of its noise.
-    `mechanism`: "permute_and_flip", "exponential" or "report_noisy_max_laplace".
 
     The probabilities have a relative error below 1e-12 where they do not underflow.
     """

@@ -288,9 +288,8 @@ def _pair_of(mechanism: Mechanism) -> _Pair:
 def _worst_spread(claim: Claim) -> list[tuple[Fraction, int]]:
     """Return the losses of one draw whose pairs dominate it, and how often each, however a person's rows spread.
 
-    For both choices, full groups and a rest are the worst (`docs/proofs`). For randomized response they are not: two
-    groups of 2 rows may be worse than 3 rows and 1. All rows of a person in one group are worse than any spread, as
-    nothing of the same pure loss is.
+    For both choices, full groups and a rest are the worst (`docs/proofs/spreads.md`). For randomized response it is all
+    rows in one group, as nothing of the same pure loss is worse.
     """
     row, spread, people = claim.rate * claim.score_range, claim.contributions, 1
     if claim.same_group == HALF:  # the rows of the old person and of the new one, each moving half of the range

@@ -352,11 +352,9 @@ _DRAWN_CELLS = 1 << 20
 
 
 def law_of_lists(question: ListQuery, types: Columns, everything: Histogram, bounded: Histogram) -> Law:
-    """Return what estimates how good the lists are at a claim, from `DRAWS` draws, a row per group.
+    """Return what estimates how good the lists are at a claim, from `DRAWS` draws.
 
-    `question`: says how a list is drawn, and how wrong it is (`ListQuery.mistakes`).
-    `everything`, `bounded`: the histogram of all rows, which a list is compared with, and of those that count, from
-        which it is drawn.
+    They are drawn from the histogram of the rows that count, and compared with that of all rows.
     """
 
     def law(claim: Claim) -> pl.DataFrame:
