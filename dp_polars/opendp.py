@@ -117,11 +117,6 @@ def frame_domain() -> Domain:
     All such domains are equal, so that measurements of different queries, and OpenDP's own after a transformation
     from this domain, go into one composition. Which columns a query needs is checked when it is invoked.
 
-    Returns
-    -------
-    opendp.mod.Domain
-        A user domain.
-
     Raises
     ------
     OpenDPException
@@ -161,11 +156,11 @@ def as_measurement(
     Raises
     ------
     OpenDPException
-        If the features "contrib" and "honest-but-curious" are not enabled; the message has the call that does it.
+        As for `frame_domain`.
     TypeError, ValueError
         If an argument is not as described, or the query has no loss in that measure (a Gaussian has no epsilon). On
-        invocation, as an OpenDPException: if the data is no frame, or has other
-        columns than the query needs; never with a value of a row.
+        invocation, as an OpenDPException: if the data is no frame, or has other columns than the query needs; never
+        with a value of a row.
 
     Notes
     -----

@@ -55,8 +55,7 @@ for _logger in (
 # Up to how many cells, of all groups and codes, the counts come to the driver, which draws: a second shuffle and Python
 # workers would take longer. It is what one task draws at once.
 _MOST_CELLS = 1 << 18
-# Where Arrow's schema holds Spark's.
-_TYPES = b"spark"
+_TYPES = b"spark"  # where Arrow's schema holds Spark's
 # Where Spark keeps the type of a text column whose texts it pads, or whose length it checks.
 _DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 
@@ -161,10 +160,8 @@ def release(
 
     Raises
     ------
-    BudgetExceededError
-        If the budget has too little left. Nothing is charged then, and no row is read.
-    ReleaseError
-        If Spark fails on the private rows; the charge stays, and nothing is published.
+    BudgetExceededError, ReleaseError
+        As for `PrivateQuery.release`.
     RuntimeError
         If the executors have not this version of the package, as far as they are there before the charge. Nothing is
         charged then.

@@ -142,10 +142,8 @@ def release(
 
     Raises
     ------
-    BudgetExceededError
-        If the budget has too little left. Nothing is charged then, and no row is read.
-    ReleaseError
-        If the database fails on the private rows; the charge stays, and nothing is published.
+    BudgetExceededError, ReleaseError
+        As for `PrivateQuery.release`.
     TypeError, ValueError
         If the query or the table is not as described, the expression visibly mixes people, or the engine is not one of
         the tested ones. Nothing is charged then.

@@ -87,8 +87,7 @@ def refuse_unreached(within: Within | None) -> None:
         raise ValueError(within.unreached)
 
 
-# The only field of `AnswerType` where there is an answer; otherwise the message is its name.
-ANSWER = "answer"
+ANSWER = "answer"  # the only field of `AnswerType` where there is an answer; otherwise the message is its name
 
 
 def raise_if_message(field_name: str) -> str:

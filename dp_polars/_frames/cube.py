@@ -31,14 +31,11 @@ if TYPE_CHECKING:
 T = TypeVar("T", float, "float | None")
 
 COUNT, SHARE = "count", "share"
-# The column in a file of what the numbers were that ranges are around.
-UNBIASED = "unbiased"
+UNBIASED = "unbiased"  # the column in a file of what the numbers were that ranges are around
 #: What no dimension may be named: the columns of answers.
 TAKEN = (COUNT, *names_of_ends(COUNT), SHARE, *names_of_ends(SHARE), UNBIASED)
-# The name in a file's metadata of what makes a cube of its rows.
-_CUBE_KEY = b"dp_polars.cube"
-# How many values of a dimension, and how many tables, `repr` shows.
-_SHOWN, _SHOWN_TABLES = 4, 12
+_CUBE_KEY = b"dp_polars.cube"  # the name in a file's metadata of what makes a cube of its rows
+_SHOWN, _SHOWN_TABLES = 4, 12  # how many values of a dimension, and how many tables, `repr` shows
 # How many ranges can hold together at most: what each may fail with is far above the error of its law.
 _MOST_TOGETHER = 500_000
 

@@ -58,8 +58,7 @@ if TYPE_CHECKING:
     from dp_polars._release.pipeline import Origin, Pipeline, Step
 
 
-# `explain` says from how many people on a key is shown with these probabilities, in percent.
-_CHANCES = (95, 50, 5)
+_CHANCES = (95, 50, 5)  # `explain` says from how many people on a key is shown with these probabilities, in percent
 
 
 @dataclass(frozen=True)
@@ -267,8 +266,7 @@ _STEPS = {
     "join": "rows are joined with others",
     "group_by": "rows of one person are brought together, by",
 }
-# How much of one step is written.
-_LONGEST = 500
+_LONGEST = 500  # how much of one step is written
 
 
 def statement_of(

@@ -331,9 +331,22 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclas
             unit, relation or budget, are not joined on the unit, or one has rows and the other none yet.
         """
         if isinstance(other, PrivateFrame):
-            return self._joined(other, _private_join(self, other, on, left_on, right_on, how))
+            refuse_other_people(self.protection, other.protection)
+            refuse_another_budget(self._budget, other._budget)
+            left, right = join_keys(on, left_on, right_on)
+            refuse_without_unit(self.protection.unit or (), left, right)
+            return self._joined(other, PrivateJoin(left, right, join_how(how), other._pipeline))
         if isinstance(other, OwnedRows):
-            return self._joined(other, _owned_join(self, other, on, left_on, right_on, how))
+            if self.protection.privacy_unit is None:
+                msg = (
+                    "join: a private frame must have a privacy unit to be joined with owned rows: one of its rows may "
+                    "own many.\n\nHint: name the column that tells people apart, in protect."
+                )
+                raise ValueError(msg)
+            left, right = join_keys(on, left_on, right_on)
+            for plan in other._sources:
+                preparation_of(plan, right, "join", is_owned=True, unchecked=other.origin.unchecked)
+            return self._joined(other, OwnedJoin(left, right, join_how(how), other.origin))
         return self._after(join_of(other, on, left_on, right_on, how))
 
     @overload  # names first: any other object may be public keys
@@ -529,31 +542,6 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclas
         if not query.request.is_open:
             warn_if_large(query.loss)
         return query
-
-
-def _private_join(
-    frame: PrivateFrame, other: PrivateFrame, on: object, left_on: object, right_on: object, how: object
-) -> PrivateJoin:
-    refuse_other_people(frame.protection, other.protection)
-    refuse_another_budget(frame._budget, other._budget)
-    left, right = join_keys(on, left_on, right_on)
-    refuse_without_unit(frame.protection.unit or (), left, right)
-    return PrivateJoin(left, right, join_how(how), other._pipeline)
-
-
-def _owned_join(
-    frame: PrivateFrame, other: OwnedRows, on: object, left_on: object, right_on: object, how: object
-) -> OwnedJoin:
-    if frame.protection.privacy_unit is None:
-        msg = (
-            "join: a private frame must have a privacy unit to be joined with owned rows: one of its rows may own "
-            "many.\n\nHint: name the column that tells people apart, in protect."
-        )
-        raise ValueError(msg)
-    left, right = join_keys(on, left_on, right_on)
-    for plan in other._sources:
-        preparation_of(plan, right, "join", is_owned=True, unchecked=other.origin.unchecked)
-    return OwnedJoin(left, right, join_how(how), other.origin)
 
 
 @all_called

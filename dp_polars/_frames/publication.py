@@ -136,17 +136,8 @@ class Publication:
         Returns
         -------
         dict
-            The released frames by the names of the queries.
-
-        Raises
-        ------
-        BudgetExceededError
-            If the budget has too little left for all of them together. Nothing is charged then, and no row is read.
-        ReleaseError
-            If the engine fails on the private rows of one query. Nothing is released or kept then, and the charge
-            stays.
-        TypeError, ValueError
-            As for `PrivateQuery.release`. Nothing is charged then.
+            The released frames by the names of the queries. Errors are those of `PrivateQuery.release`, of all of them
+            together: where the engine fails on the rows of one, nothing is released or kept, and the charge stays.
 
         Notes
         -----

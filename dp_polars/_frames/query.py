@@ -47,8 +47,7 @@ if TYPE_CHECKING:
 Typed: TypeAlias = "tuple[Ask[Any], Columns]"
 
 _OTHER: dict[Unit, Unit] = {"epsilon": "rho", "rho": "epsilon"}
-# Errors of means are compared for groups of this many rows, where none is asked for.
-_ROWS = 1000
+_ROWS = 1000  # errors of means are compared for groups of this many rows, where none is asked for
 
 
 def shared(outputs: Sequence[Typed], target: Loss) -> list[Ask[Any]]:

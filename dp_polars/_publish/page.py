@@ -33,8 +33,7 @@ BOUNDS = [1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50]
 _MOST_LINES, _WIDTH = 6, 215
 _SIZES = [factor * 10**power for power in range(1, 5) for factor in (1, 2, 5)] + [10**5]
 _SURE = 0.95
-# Questions whose errors are neither people nor rows.
-_IN_ITS_UNIT = ("mean", "sum", "share", "var", "std")
+_IN_ITS_UNIT = ("mean", "sum", "share", "var", "std")  # questions whose errors are neither people nor rows
 
 STYLE = """
 .dp-planner { --line: #8884; font-size: .95rem; line-height: 1.45; overflow-wrap: break-word; max-width: 1240px;

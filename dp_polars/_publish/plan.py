@@ -34,14 +34,10 @@ if TYPE_CHECKING:
     from dp_polars._frames.frame import PrivateFrame, PrivateGroupBy
 
 
-# Characters of a line of code, so that it fits next to the fields.
-_WIDTH = 76
-# One text in quotes, as Python writes it.
-_QUOTED = re.compile(r"'([^'\\]|\\.)*'|\"([^\"\\]|\\.)*\"")
-# A month stands for its first day.
-_MONTH = re.compile(r"\d{4}-\d\d")
-# Steps that are no fixed number of days.
-_MONTHS = re.compile(r"[1-9]\d*(mo|q|y)")
+_WIDTH = 76  # characters of a line of code, so that it fits next to the fields
+_QUOTED = re.compile(r"'([^'\\]|\\.)*'|\"([^\"\\]|\\.)*\"")  # one text in quotes, as Python writes it
+_MONTH = re.compile(r"\d{4}-\d\d")  # a month stands for its first day
+_MONTHS = re.compile(r"[1-9]\d*(mo|q|y)")  # steps that are no fixed number of days
 # A column of weights, and the most that they add up to for one person.
 _WEIGHTS = re.compile(r"\s*(?P<column>.+?)\s+up\s+to\s+(?P<most>\S+)\s*")
 # Two ends, and a step: 0..120, or 0..30 by 0.5.
@@ -209,8 +205,7 @@ _COUNTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 
 _SHARES = tuple(count * 1e-4 for count in (*_COUNTS[3:16], 1000, 1200, 1500, 2000, 2500, 3000, 4000, 5000))
 # Deviations are far less certain than means: nobody can afford a twentieth of theirs in a small group.
 _USUAL = {"mean": 0.05, "sum": 0.05, "share": 0.05, "var": 0.25, "std": 0.4}
-# Ends that are further off are refused; sliders don't follow them.
-_FAR = 2.0**1000
+_FAR = 2.0**1000  # ends that are further off are refused; sliders don't follow them
 # What the package calls what is wrong there.
 _SAID_OF = {"alpha": "quantiles", "threshold": "threshold", "weights": "weights", "max_weight": "weights"}
 _OF_ENDS = ("mean", "sum", "var", "std")

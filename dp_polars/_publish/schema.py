@@ -16,8 +16,7 @@ from dp_polars._base.column_types import family
 
 # The mark at both ends of a Parquet file, and its last bytes: the length of the footer, and the mark.
 _MARK, _END = b"PAR1", b"\0\0\0\0PAR1"
-# Bytes of a footer: more are no schema of a table.
-_LARGEST = 2**28
+_LARGEST = 2**28  # bytes of a footer: more are no schema of a table
 
 # What a synthetic plan is about.
 DEMO = pl.Schema(
@@ -116,8 +115,7 @@ def likely_unit(schema: pl.Schema) -> str | None:
     return next(found, None)
 
 
-# How many values a top has.
-TOP = 3
+TOP = 3  # how many values a top has
 
 
 class Question(NamedTuple):

@@ -25,8 +25,7 @@ from dp_polars._mechanisms.racing import LAWS, error_bound
 from dp_polars._questions.question import Columns, CountRule, HistogramQuery, OfCodes
 
 _LARGEST_DENOMINATOR = 10_000
-# The most public rows at an end: with as many private ones, gaps fit into 62 bits.
-_MOST_ROWS = 2**40
+_MOST_ROWS = 2**40  # the most public rows at an end: with as many private ones, gaps fit into 62 bits
 # What floats may have rounded off the bound of an error is far less than this share of it.
 _ROUNDING = 1 + Fraction(1, 2**40)
 

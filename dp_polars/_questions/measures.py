@@ -24,8 +24,7 @@ from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noise import LARGEST_VALUE, add_noise, check_scale, noise_bound, noise_of
 from dp_polars._questions.question import CountRule, HistogramQuery, OfCodes, in_lists
 
-# The ends of a range hold the true number with a probability of 0.95.
-BETA = 0.05
+BETA = 0.05  # the ends of a range hold the true number with a probability of 0.95
 
 What: TypeAlias = Literal["rows", "people", "values", "nulls", "cut"]
 MeasureT = TypeVar("MeasureT", bound="Measure")

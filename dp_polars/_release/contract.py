@@ -248,8 +248,7 @@ class PerPerson:
     """
 
     privacy_unit: PrivacyUnit  # the columns that tell people apart, sorted: each combination of values is one person
-    # Public groups, as of `Work`. None: one group.
-    keys: pl.DataFrame | None = None
+    keys: pl.DataFrame | None = None  # public groups, as of `Work`. None: one group.
     # If any, only those people have a row here of whom the limits of at least one of these specs leave out something
     # that is evidence for it, or whose weights in a group and code are clipped together (`RowWeight.of_person`). That
     # follows from numbers of rows, codes and groups, and from sums: no order is drawn.

@@ -28,19 +28,16 @@ from dp_polars._questions.question import HistogramQuery
 
 Marks = NDArray[np.bool_]
 
-# Places of a table for each row, up to which pairs are numbered by it, not by sorting.
-_PAIRS_PER_ROW = 4
+_PAIRS_PER_ROW = 4  # places of a table for each row, up to which pairs are numbered by it, not by sorting
 
 
 @dataclass(frozen=True)
 class Limits:
     """The most that counts of one person's rows in one output; None: all of them."""
 
-    # Rows in all. Not for counts of people.
-    rows: int | None = None
+    rows: int | None = None  # rows in all. Not for counts of people.
     groups: int | None = None  # groups in all
-    # Rows in each group. Not for counts of people.
-    rows_per_group: int | None = None
+    rows_per_group: int | None = None  # rows in each group. Not for counts of people.
 
     @property
     def everything(self) -> bool:
@@ -76,8 +73,7 @@ class BoundedRows:
     """What one spec keeps of people's rows."""
 
     limits: Limits
-    # Shape (n,): the rows that say something. None: all of them.
-    evidence: Marks | None = None
+    evidence: Marks | None = None  # shape (n,): the rows that say something. None: all of them.
     # Shape (n,), where people count: rows of a person with the same group and code are one. None: rows count.
     codes: NDArray[np.integer] | None = None
 

@@ -64,8 +64,7 @@ _EXPLAINED = {
 }
 # What stands in the place of a cost where an output has no loss.
 _OPEN = "Nothing can be released yet: query.scaled_to(epsilon=1, delta=1e-6) shares one promise over all outputs."
-# For groups of how many rows the error of a mean is said.
-_ROWS = (1000, 100)
+_ROWS = (1000, 100)  # for groups of how many rows the error of a mean is said
 
 # What to write where an engine runs no filter, by what is counted.
 _IN_SQL = {

@@ -29,8 +29,7 @@ _REACH = 45.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 _UNIT_NODES, _UNIT_WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2
 _CHUNK = 1 << 15  # blocks at a time: 32 nodes of each are 8 MiB
-# exp(−746) is zero in float64.
-_UNDERFLOW = 746.0
+_UNDERFLOW = 746.0  # exp(−746) is zero in float64
 
 
 @dataclass(frozen=True)

@@ -376,8 +376,7 @@ def compose(releases: Iterable[Release], *, delta: Number) -> float:
 # Six lattices are looked at one by one; the others are finer. Up to this x; below the first, all of them are fine.
 _STEPS_APART, _SMALLEST_X, _LARGEST_X = 6, 0.005, 3.0
 _MOST_GAUSSIANS = 10**8
-# Thresholds beyond this number of deviations are left out, also after the shift.
-_TAIL = 13.5
+_TAIL = 13.5  # thresholds beyond this number of deviations are left out, also after the shift
 
 
 def _shift_of(parts: Parts) -> float:

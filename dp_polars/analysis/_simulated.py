@@ -208,12 +208,10 @@ def _at_share(share: float, law: Floats, multiplicities: Ints) -> tuple[int, int
 
 _FAR, _WIDTH = 45.0, 1.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
-# Runs times nodes that are held at once.
-_THRESHOLD_CELLS = 1 << 18
+_THRESHOLD_CELLS = 1 << 18  # runs times nodes that are held at once
 
 
-# What says how probable near answers are: no column of `simulate`.
-NEAR = "probability_near"
+NEAR = "probability_near"  # what says how probable near answers are: no column of `simulate`
 
 
 def law_of_first_above(question: FirstAbove, types: Columns, histograms: Histograms, within: float = 0) -> Law:
@@ -343,12 +341,9 @@ class _Integral:
         return run, low - 1
 
 
-# Draws of each list. Their mean is off by some 7 % of the standard deviation of one draw.
-DRAWS = 200
-# The most draws that exceed either end of a range.
-_BEYOND = DRAWS // 20
-# Rows of copied histograms, and answers, that are held at once.
-_DRAWN_CELLS = 1 << 20
+DRAWS = 200  # draws of each list. Their mean is off by some 7 % of the standard deviation of one draw.
+_BEYOND = DRAWS // 20  # the most draws that exceed either end of a range
+_DRAWN_CELLS = 1 << 20  # rows of copied histograms, and answers, that are held at once
 
 
 def law_of_lists(question: ListQuery, types: Columns, everything: Histogram, bounded: Histogram) -> Law:
@@ -416,12 +411,9 @@ def _draws(question: ListQuery, types: Columns, everything: Histogram, bounded: 
     return np.concatenate(drawn).reshape(DRAWS, groups, question.width), Mistakes(right, wrong, worst, of_ranks)
 
 
-# Both ends of a range are exceeded with this probability.
-_END = 0.05
-# Noisy counts that a mean's law is added up over.
-_CELLS = 2049
-# The same for all draws of another average together: 97 for each of a variance's three.
-_ALL_CELLS = 97**3
+_END = 0.05  # both ends of a range are exceeded with this probability
+_CELLS = 2049  # noisy counts that a mean's law is added up over
+_ALL_CELLS = 97**3  # the same for all draws of another average together: 97 for each of a variance's three
 
 
 def law_of_total(question: Total, types: Columns, truly: list[Ints], bounded: list[Ints]) -> Law:

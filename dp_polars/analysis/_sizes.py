@@ -27,8 +27,7 @@ from dp_polars._steps.scans import is_a_person
 from dp_polars.analysis._laws import block_probabilities
 from dp_polars.analysis._simulation import request_of
 
-# The largest group that is looked for.
-_MOST = 2**53
+_MOST = 2**53  # the largest group that is looked for
 
 
 @called

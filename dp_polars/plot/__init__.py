@@ -60,8 +60,7 @@ _MECHANISMS = {
     **_charts.NOISE,
 }
 _BOTH: tuple[Comparable, ...] = ("permute_and_flip", "exponential")
-# Charges and groups that have a bar each; more are drawn as one line.
-_MOST_CHARGES, _MOST_GROUPS = 30, 60
+_MOST_CHARGES, _MOST_GROUPS = 30, 60  # charges and groups that have a bar each; more are drawn as one line
 # Candidates with smaller probabilities have no bar of their own, where others have much larger ones.
 _UNLIKELY = 0.005
 # A text at the end of a bar.

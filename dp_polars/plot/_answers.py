@@ -33,10 +33,8 @@ else:
 
 _Sort: TypeAlias = Literal["largest", "keys"]
 _SORTS: tuple[_Sort, ...] = get_args(_Sort)
-# How much of a list is written.
-_MOST_LISTED = 5
-# Pixels of a row of panels on a page, without the names of the groups.
-_PAGE = 520
+_MOST_LISTED = 5  # how much of a list is written
+_PAGE = 520  # pixels of a row of panels on a page, without the names of the groups
 
 
 @called
@@ -335,8 +333,7 @@ def _boxes(
 
 
 _WIDTH, _HEIGHT, _IN_A_ROW = 220, 130, 3
-# Values with at most this number of characters are written upright.
-_SHORT = 7
+_SHORT = 7  # values with at most this number of characters are written upright
 
 
 @called

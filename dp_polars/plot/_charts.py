@@ -189,15 +189,12 @@ def _ticks(low: float, high: float) -> list[float]:
 NOISE = {"discrete_laplace": "discrete Laplace noise", "discrete_gaussian": "discrete Gaussian noise"}
 
 _RANGE = ("number", "low", "high")
-# With more groups than this, rows are lower and names smaller.
-_MOST_HIGH_ROWS = 30
+_MOST_HIGH_ROWS = 30  # with more groups than this, rows are lower and names smaller
 # A group is hopeless if it is more than five times worse than three quarters of the groups. Beyond a factor of 200 the
 # others are as good as zero, and need no room.
 _HOPELESS, _NOUGHT = 5, 200
-# The widest column of words, in pixels; what is longer ends in "…".
-_WIDEST = 420
-# The width of a column of numbers.
-_NUMBERS = 210
+_WIDEST = 420  # the widest column of words, in pixels; what is longer ends in "…"
+_NUMBERS = 210  # the width of a column of numbers
 
 
 def _end(values: Floats) -> float | None:
@@ -393,8 +390,7 @@ def over_shares(part: pl.DataFrame) -> list[Any]:
     return panels
 
 
-# Smaller shares are drawn there.
-_LEAST = 0.001
+_LEAST = 0.001  # smaller shares are drawn there
 
 
 def error_by_size(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
