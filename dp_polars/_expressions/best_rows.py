@@ -94,11 +94,8 @@ def argmax(
     >>> best = dpp.argmax("revenue", epsilon=1.0, sensitivity=3, monotonic=True)
     >>> prices.select(pl.col("price").get(best)).item()
     2
-    >>> prices.select(
-    ...     pl.col("price").get(
-    ...         dpp.argmax("revenue", epsilon=1.0, sensitivity=pl.col("price"))
-    ...     )
-    ... ).item()
+    >>> best = dpp.argmax("revenue", epsilon=1.0, sensitivity=pl.col("price"))
+    >>> prices.select(pl.col("price").get(best)).item()
     2
     """
     loss = Loss.of(epsilon=epsilon, rho=rho)
@@ -143,9 +140,8 @@ def argmin(
     >>> import polars as pl
     >>> import dp_polars as dpp
     >>> errors = pl.DataFrame({"model": ["a", "b"], "error": [700, 20]})
-    >>> errors.select(
-    ...     pl.col("model").get(dpp.argmin("error", epsilon=1.0, sensitivity=5))
-    ... ).item()
+    >>> best = dpp.argmin("error", epsilon=1.0, sensitivity=5)
+    >>> errors.select(pl.col("model").get(best)).item()
     'b'
     """
     loss = Loss.of(epsilon=epsilon, rho=rho)

@@ -132,9 +132,8 @@ def mode(
     >>> df = pl.DataFrame(
     ...     {"ward": [1] * 50 + [2] * 50, "diagnosis": ["flu"] * 50 + ["cold"] * 50}
     ... )
-    >>> df.group_by("ward", maintain_order=True).agg(
-    ...     dpp.mode("diagnosis", ["cold", "flu"], epsilon=1.0)
-    ... )
+    >>> mode = dpp.mode("diagnosis", ["cold", "flu"], epsilon=1.0)
+    >>> df.group_by("ward", maintain_order=True).agg(mode)
     shape: (2, 2)
     ┌──────┬───────────┐
     │ ward ┆ diagnosis │
@@ -247,9 +246,8 @@ def quantile(
     >>> df = pl.DataFrame({"age": [40] * 200})
     >>> df.select(dpp.quantile("age", 0.9, range(0, 121), epsilon=2)).item()
     40
-    >>> df.select(
-    ...     dpp.quantile("age", [0.25, 0.5, 0.75], range(0, 121), epsilon=8)
-    ... ).item().to_list()
+    >>> quartiles = dpp.quantile("age", [0.25, 0.5, 0.75], range(0, 121), epsilon=8)
+    >>> df.select(quartiles).item().to_list()
     [40, 40, 40]
     """
     of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
@@ -411,9 +409,8 @@ def top_k(
     >>> import polars as pl
     >>> import dp_polars as dpp
     >>> df = pl.DataFrame({"diagnosis": ["flu"] * 300 + ["cold"] * 200 + ["gout"] * 9})
-    >>> df.select(
-    ...     dpp.top_k("diagnosis", 2, ["cold", "flu", "gout"], epsilon=1.0)
-    ... ).item().to_list()
+    >>> top = dpp.top_k("diagnosis", 2, ["cold", "flu", "gout"], epsilon=1.0)
+    >>> df.select(top).item().to_list()
     ['flu', 'cold']
     """
     number = positive_int("k", k)

@@ -304,9 +304,8 @@ def value_counts(
     >>> import polars as pl
     >>> import dp_polars as dpp
     >>> df = pl.DataFrame({"band": ["young"] * 30 + ["old"] * 12})
-    >>> df.select(
-    ...     dpp.value_counts("band", ["young", "middle", "old"], epsilon=100)
-    ... ).explode("band").unnest("band").rows()
+    >>> counts = dpp.value_counts("band", ["young", "middle", "old"], epsilon=100)
+    >>> df.select(counts).explode("band").unnest("band").rows()
     [('young', 30), ('middle', 0), ('old', 12)]
     """
     of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))

@@ -566,10 +566,8 @@ def _off_of_fitted(plan: TablePlan, by: tuple[int, ...], others: tuple[int, ...]
 
 def _shares(part: _Sums, rest: _Sums) -> list[pl.Series]:
     """Return the share that a part has of it and the rest, and the ends of its range."""
-    ends = [
-        [np.maximum(numbers, 0).astype(np.float64) for numbers in one.ends(one.beta_of_two)] for one in (part, rest)
-    ]
-    (_, low, high), (_, rest_low, rest_high) = ends
+    ends = (one.ends(one.beta_of_two)[1:] for one in (part, rest))
+    (low, high), (rest_low, rest_high) = ([np.maximum(end, 0).astype(np.float64) for end in both] for both in ends)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = np.clip(part.values / (part.values + rest.values), 0, 1)
         lowest, highest = low / (low + rest_high), high / (high + rest_low)
@@ -651,10 +649,8 @@ def read_cube(path: str | os.PathLike[str]) -> Cube:
         expected = sum(map(plan.cells, plan.tables))
         columns = frame.columns[len(plan.sizes) :]
         if columns in ([COUNT], [COUNT, UNBIASED]) and frame.height == expected:
-            cube = cube_of(frame, plan, metadata[CLAIM_KEY].decode())
-            is_counts = all(
-                frame[name].dtype in (pl.Int64, pl.Float64) and not frame[name].has_nulls() for name in columns
-            )
+            cube, numbers = cube_of(frame, plan, metadata[CLAIM_KEY].decode()), [frame[name] for name in columns]
+            is_counts = all(one.dtype in (pl.Int64, pl.Float64) and not one.has_nulls() for one in numbers)
             if is_counts and cube._agrees and cube._rows.equals(frame):
                 return cube
     msg = f"the file must have been written by Cube.write, and not changed since, got {str(path)!r}."

@@ -89,10 +89,8 @@ class Publication:
         --------
         >>> import dp_polars as dpp
         >>> visits = dpp.protect("patient", max_groups=2)
-        >>> report = dpp.publication(
-        ...     by_ward=visits.group_by({"ward": ["A", "B"]}).agg(dpp.n_people()),
-        ...     by_month=visits.group_by({"month": [1, 2, 3]}).agg(dpp.n_people()),
-        ... )
+        >>> by_ward = visits.group_by({"ward": ["A", "B"]}).agg(dpp.n_people())
+        >>> report = dpp.publication(in_all=visits.agg(dpp.n_people()), by_ward=by_ward)
         >>> str(report.scaled_to(epsilon=1).loss)
         'epsilon=1'
         """
@@ -288,10 +286,9 @@ def publication(queries: Mapping[str, PrivateQuery] | None = None, /, **named: P
     >>> import dp_polars as dpp
     >>> visits = pl.DataFrame({"patient": range(300), "ward": ["A", "B", "B"] * 100})
     >>> private = visits.dp.protect("patient", max_groups=1)
-    >>> report = dpp.publication(
-    ...     in_all=private.agg(people=dpp.n_people()),
-    ...     by_ward=private.group_by({"ward": ["A", "B"]}).agg(people=dpp.n_people()),
-    ... ).scaled_to(epsilon=20)
+    >>> in_all = private.agg(people=dpp.n_people())
+    >>> by_ward = private.group_by({"ward": ["A", "B"]}).agg(people=dpp.n_people())
+    >>> report = dpp.publication(in_all=in_all, by_ward=by_ward).scaled_to(epsilon=20)
     >>> released = report.release()
     >>> released["by_ward"].height
     2

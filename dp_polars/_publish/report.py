@@ -233,10 +233,8 @@ def _how_much(query: PrivateQuery, sections: Sequence[Section]) -> Iterator[str]
         same = [(one.name, one.bounds) for one in asked.bounded.asks] == [(one.name, one.bounds) for one in query.asks]
         if same and released.height == 1:
             number, low, high = with_ends(released, other.asks).select(ask.name, *names_of_ends(ask.name)).row(0)
-            what = (
-                "people lose something to these bounds" if ask.name == "n_cut" else "rows are left out by these bounds"
-            )
-            yield f"About {_text(number)} {what} ({_text(low)} to {_text(high)}; see {name})."
+            what = "people lose something to" if ask.name == "n_cut" else "rows are left out by"
+            yield f"About {_text(number)} {what} these bounds ({_text(low)} to {_text(high)}; see {name})."
 
 
 def _are_keys(query: PrivateQuery) -> bool:

@@ -73,13 +73,13 @@ def stated(facts: Facts, field: Field) -> list[Part]:
 def tier_of(facts: Facts) -> int:
     if "tier" in facts["known"]:
         return int(facts["known"]["tier"])
-    lacking = [
-        field.tier
-        for field in FIELDS
-        if field.tier is not None
-        and (not (parts := stated(facts, field)) or any(str(part).endswith(TO_BE_STATED) for part in parts))
-    ]
+    lacking = [field.tier for field in FIELDS if field.tier is not None and _is_open(facts, field)]
     return max(1, min(lacking, default=4) - 1)
+
+
+def _is_open(facts: Facts, field: Field) -> bool:
+    parts = stated(facts, field)
+    return not parts or any(str(part).endswith(TO_BE_STATED) for part in parts)
 
 
 def state_of(facts: Facts) -> str:
@@ -468,13 +468,12 @@ class Statement:
 
     def __repr__(self) -> str:
         facts = self.facts
+        unit = next(field for field in FIELDS if field.name == "privacy_unit")
         lines = {
             "about": self._title,
             "state": state_of(facts),
             "loss": "not known" if facts["loss"] is None else f"{amount(facts['loss'])}, {facts['loss']['variant']}",
-            "protects": " ".join(
-                map(str, stated(facts, next(field for field in FIELDS if field.name == "privacy_unit")))
-            ),
+            "protects": " ".join(map(str, stated(facts, unit))),
             "outputs": ", ".join(output["name"] for one in facts["releases"] for output in one["outputs"]) or "none",
             "open": ", ".join(self._open()) or "nothing",
         }
@@ -488,14 +487,8 @@ class Statement:
         return f"Privacy statement: {self.facts['known'].get('name', TO_BE_STATED)}"
 
     def _open(self) -> list[str]:
-        facts = self.facts
-        return [
-            field.name
-            for field in FIELDS
-            if field.section != "record"
-            and (not (parts := stated(facts, field)) or str(parts[-1]).endswith(TO_BE_STATED))
-            and field.kind != "fact"
-        ]
+        facts, asked = self.facts, (field for field in FIELDS if field.section != "record" and field.kind != "fact")
+        return [field.name for field in asked if _is_open(facts, field)]
 
     def _sections(self) -> Iterator[tuple[str, list[tuple[str, list[Part]]]]]:
         facts = self.facts

@@ -202,10 +202,8 @@ _VARIANTS = {
 
 def software() -> Facts:
     versions = {"dp_polars": import_module("dp_polars").__version__, "polars": pl.__version__}
-    return {
-        "date": datetime.now(UTC).date().isoformat(),
-        "versions": {**versions, "python": platform.python_version()},
-    }
+    versions["python"] = platform.python_version()
+    return {"date": datetime.now(UTC).date().isoformat(), "versions": versions}
 
 
 def loss_facts(unit: Unit, value: Fraction, delta: Fraction, at_delta: Number) -> Facts:

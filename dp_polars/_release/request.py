@@ -385,17 +385,10 @@ class Request(AnyRequest[HistogramQuery]):
         return shown
 
     def _people_output(self) -> str:
-        counts = {
-            what: [
-                ask.name
-                for ask in self.asks
-                if isinstance(ask.query, Count) and ask.query.counted == what and not ask.columns
-            ]
-            for what in ("people", "rows")
-        }
-        names = counts["people"]
+        counts = {ask.name: ask.query.counted for ask in self.asks if isinstance(ask.query, Count) and not ask.columns}
+        names = [name for name, what in counts.items() if what == "people"]
         if not names and self.protection.counts(Count("rows", self.asks[0].query.claim)) == "people":
-            names = counts["rows"]  # every row is a person
+            names = [name for name, what in counts.items() if what == "rows"]  # every row is a person
         if len(names) != 1:
             msg = (
                 "min_people must be given where exactly one output counts the people of a group, got "
@@ -474,11 +467,8 @@ class Request(AnyRequest[HistogramQuery]):
         note = None if size is None or is_open else ask.query.note(size, self._alternative(ask, types))
         lost, dropping = [], self.dropping(ask)
         if dropping:
-            so = (
-                "which makes it too low"
-                if ask.query.adds_up
-                else "so it is only of kept rows; people with more count less"
-            )
+            fewer = "so it is only of kept rows; people with more count less"
+            so = "which makes it too low" if ask.query.adds_up else fewer
             lost.append(f"drops rows beyond {in_words(dropping)} of a person, {so}")
         if (clips := self.clips(ask)) is not None:
             lost.append(clips)

@@ -172,12 +172,8 @@ def probabilities(
 
     Examples
     --------
-    >>> chart = probabilities(
-    ...     [120, 117, 80],
-    ...     candidates=["flu", "asthma", "none"],
-    ...     epsilon=0.1,
-    ...     monotonic=True,
-    ... )
+    >>> names = ["flu", "asthma", "none"]
+    >>> chart = probabilities([120, 117, 80], candidates=names, epsilon=0.1, monotonic=True)
     """
     array, most = checked_scores("scores", scores), positive_int("most", most)
     names = [f"candidate {i}" for i in range(len(array))] if candidates is None else [str(name) for name in candidates]

@@ -81,13 +81,7 @@ def lines(
 
     Examples
     --------
-    >>> points = pl.DataFrame(
-    ...     {
-    ...         "n": [1, 2, 1, 2],
-    ...         "seconds": [0.1, 0.3, 0.2, 0.7],
-    ...         "plan": ["a", "a", "b", "b"],
-    ...     }
-    ... )
+    >>> points = pl.DataFrame({"n": [1, 2], "seconds": [0.1, 0.3], "plan": ["a", "b"]})
     >>> chart = lines(points, "n", "seconds", "plan", x_title="rows", y_title="time (s)")
     """
     names = frame.get_column(series).cast(pl.String).unique(maintain_order=True).to_list()
@@ -491,13 +485,8 @@ def dropped(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
     Examples
     --------
     >>> from dp_polars import analysis
-    >>> schema = {"patient": pl.Int64, "ward": pl.String}
-    >>> rows = analysis.synthetic(schema, people=100, rows=900)
-    >>> chart = dropped(
-    ...     analysis.dropped(
-    ...         rows, "patient", by="ward", max_groups=[1, 3], max_rows_per_group=[1, 2, 5]
-    ...     )
-    ... )
+    >>> rows = analysis.synthetic({"patient": pl.Int64}, people=100, rows=900)
+    >>> chart = dropped(analysis.dropped(rows, "patient", max_rows_per_group=[1, 2, 5]))
     """
     _check(frame, "dropped", ("max_groups", "max_rows_per_group", "rows_dropped"))
     bounded = frame.filter(pl.col("max_rows_per_group").is_not_null() & pl.col("rows_dropped").is_not_null())
