@@ -256,21 +256,12 @@ class PrivateExpr(pl.Expr):
     bounds: Bounds
     within: Within | None
     _columns: tuple[pl.Expr, ...] | None
-    _named: pl.Expr | None
+    _named: pl.Expr | None = None
 
     @classmethod
-    def _of(
-        cls,
-        expr: pl.Expr,
-        query: Query,
-        columns: tuple[pl.Expr, ...] | None,
-        bounds: Bounds,
-        within: Within | None,
-        named: pl.Expr | None = None,
-    ) -> PrivateExpr:
+    def _of(cls, expr: pl.Expr, **known: object) -> PrivateExpr:
         private = cls.__new__(cls)
-        private._pyexpr, private.query, private._columns, private.bounds = expr._pyexpr, query, columns, bounds
-        private.within, private._named = within, named
+        vars(private).update(known, _pyexpr=expr._pyexpr)
         return private
 
     @property
@@ -296,9 +287,7 @@ class PrivateExpr(pl.Expr):
         return self._with(rename(pl.Expr._from_pyexpr(self._pyexpr)), _named=named)
 
     def _with(self, expr: pl.Expr, **changes: object) -> PrivateExpr:
-        private = type(self).__new__(type(self))
-        vars(private).update(vars(self), **changes, _pyexpr=expr._pyexpr)
-        return private
+        return self._of(expr, **{**vars(self), **changes})
 
     def over(
         self,
@@ -471,14 +460,15 @@ def as_expression(
         raise ValueError(_ONE_OUTPUT)
     # One answer per column: for `agg` of private frames. Where Polars resolves its type, it is refused.
     refused = pl.lit(None, pl.Struct({_ONE_OUTPUT.removesuffix("."): pl.Boolean})).name.map_fields(raise_if_message)
-    return PrivateExpr._of(refused, query, tuple(exprs), bounds, within, exprs[0])
+    known = {"query": query, "bounds": bounds, "within": within}
+    return PrivateExpr._of(refused, **known, _columns=tuple(exprs), _named=exprs[0])
 
 
 def _drawn(query: Query, exprs: list[pl.Expr], bounds: Bounds, within: Within | None) -> PrivateExpr:
     """Return the private expression about columns of one output each, named like the first one."""
+    known = {"query": query, "bounds": bounds, "within": within, "_columns": tuple(exprs)}
     if query.claim.is_open:  # there is nothing in it that draws
-        refused = silenced(_checked)(exprs, query, bounds, within)
-        return PrivateExpr._of(refused, query, tuple(exprs), bounds, within)
+        return PrivateExpr._of(silenced(_checked)(exprs, query, bounds, within), **known)
     raw = query.fixed_type or (LED_BY_COLUMN if query.has_lead else NAMED_BY_COLUMN)
     # All groups in one call: imploded, each group is one row of a column of lists.
     if isinstance(query, Total):
@@ -498,7 +488,7 @@ def _drawn(query: Query, exprs: list[pl.Expr], bounds: Bounds, within: Within | 
     # The type of a UDF must be fixed: Polars would keep one that it resolved on an earlier frame. The outermost node
     # must be native: engines may evaluate a bare UDF several times, and OpenDP aborts on one.
     answer = silenced(_as_answer)(drawn.first(), exprs, query, bounds, within)  # `pl.dtype_of` is unstable to Polars
-    return PrivateExpr._of(answer, query, tuple(exprs), bounds, within)
+    return PrivateExpr._of(answer, **known)
 
 
 def where_true(where: IntoColumn | None) -> tuple[pl.Expr, ...]:
