@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar, Unpack
 
 import numpy as np
 import polars as pl
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from dp_polars._questions.statement import Statement
 
+QueryT = TypeVar("QueryT", bound=Query)
 
 # What a draw gives where only the column's type names the candidates (Enum, Boolean).
 _ONE_ANSWER = {"text": pl.String(), "flag": pl.Boolean(), "whole": pl.Int64(), "real": pl.Float64()}
@@ -101,8 +102,11 @@ def raise_if_message(field_name: str) -> str:
     return field_name
 
 
-class _OnRows(ABC):
+@dataclass(frozen=True)
+class _OnRows(ABC, Generic[QueryT]):
     """What Polars calls with columns, in threads of its own."""
+
+    query: QueryT
 
     def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
         return silenced(self.of)(series)
@@ -113,10 +117,9 @@ class _OnRows(ABC):
 
 
 @dataclass(frozen=True)
-class AnswerType(_OnRows):
+class AnswerType(_OnRows[Query]):
     """Says, from two dummy rows of the columns' types, what type the answer has, or why there can't be one."""
 
-    query: Query
     bounds: Bounds = NO_BOUNDS
     reads_column: bool = True
     within: Within | None = None
@@ -142,33 +145,24 @@ class AnswerType(_OnRows):
         return pl.Series(column.name, [None] * len(column), dtype=pl.Struct(schema))
 
 
-@dataclass(frozen=True)
-class Encode(_OnRows):
+class Encode(_OnRows[OfCodes]):
     """Values -> codes, row by row."""
-
-    query: OfCodes
 
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
         binning = self.query.binning(*(column.dtype for column in series))
         return pl.Series(series[0].name, binning.encoder()(series))
 
 
-@dataclass(frozen=True)
-class DrawCodes(_OnRows):
+class DrawCodes(_OnRows[OfCodes]):
     """Codes of the rows of each group, a column of lists -> answers of the query's own type."""
-
-    query: OfCodes
 
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
         codes, lengths = _flatten(series[0])
         return self.query.answers_of_codes(codes.to_numpy(), None, lengths)
 
 
-@dataclass(frozen=True)
-class DrawRows(_OnRows):
+class DrawRows(_OnRows[Query]):
     """Rows of each group, columns of lists -> answers of the query's own type."""
-
-    query: Query
 
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
         columns, lengths = zip(*map(_flatten, series), strict=True)
@@ -182,10 +176,9 @@ class DrawRows(_OnRows):
 
 
 @dataclass(frozen=True)
-class Weigh(_OnRows):
+class Weigh(_OnRows[Total]):
     """Values -> weights in one histogram, row by row; 0 for rows that do not count."""
 
-    query: Total
     part: int
 
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
@@ -195,11 +188,8 @@ class Weigh(_OnRows):
         return pl.Series(series[0].name, weights.astype(np.int64))
 
 
-@dataclass(frozen=True)
-class DrawTotals(_OnRows):
+class DrawTotals(_OnRows[Total]):
     """Sums of weights of each group, and a value for the column's type -> answers of the query's own type."""
-
-    query: Total
 
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
         parts = self.query.parts
