@@ -28,7 +28,7 @@ from dp_polars._frames.joins import (
     refuse_without_unit,
 )
 from dp_polars._frames.key_query import Unlisted
-from dp_polars._frames.methods import SeveralRows
+from dp_polars._frames.methods import Steps
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.measures import Count
 from dp_polars._questions.question import HistogramQuery, of_histogram
@@ -209,7 +209,7 @@ class _OnTheRight(type):
 
 
 @all_called
-class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnTheRight):
+class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnTheRight):
     """Rows about people, of which only the answers of `agg` can be released. Made by `protect`.
 
     Every method gives a new frame. The steps before `agg` must be row by row, which is proved for each whole
