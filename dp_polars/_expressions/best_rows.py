@@ -116,6 +116,8 @@ def argmin(
 ) -> PrivateExpr:
     r"""Select the row with the lowest score in each group: `argmax` of the negated scores.
 
+    Proofs: :doc:`/proofs/permute-and-flip`, :doc:`/proofs/ranges`, :doc:`/proofs/leads`.
+
     Parameters
     ----------
     column, sensitivity, monotonic, lead, lead_step, epsilon, rho, mechanism
@@ -130,10 +132,6 @@ def argmin(
     ------
     TypeError, ValueError
         As for `mode`.
-
-    Notes
-    -----
-    Proofs: :doc:`/proofs/permute-and-flip`, :doc:`/proofs/ranges`, :doc:`/proofs/leads`.
 
     Examples
     --------

@@ -109,6 +109,8 @@ def n_people(
 ) -> PrivateExpr:
     r"""Count the distinct people of each group, with noise: on a private frame that has a privacy unit.
 
+    Proof: :doc:`/proofs/numbers`.
+
     Parameters
     ----------
     where
@@ -129,10 +131,6 @@ def n_people(
     TypeError, ValueError
         If an argument is not as described. On a plain frame, Polars raises a ComputeError, since an expression does not
         know who is a person.
-
-    Notes
-    -----
-    Proof: :doc:`/proofs/numbers`.
 
     Examples
     --------
@@ -164,6 +162,8 @@ def count(
 ) -> PrivateExpr:
     r"""Count the rows of each group that have a value, with noise. Null and NaN are no values.
 
+    Proof: :doc:`/proofs/numbers`.
+
     Parameters
     ----------
     column
@@ -182,10 +182,6 @@ def count(
     ------
     TypeError, ValueError
         If an argument is not as described.
-
-    Notes
-    -----
-    Proof: :doc:`/proofs/numbers`.
 
     Examples
     --------
@@ -217,6 +213,8 @@ def null_count(
 ) -> PrivateExpr:
     r"""Count the nulls of each group, with noise. NaN is no null.
 
+    Proof: :doc:`/proofs/numbers`.
+
     Parameters
     ----------
     column
@@ -235,10 +233,6 @@ def null_count(
     ------
     TypeError, ValueError
         If an argument is not as described.
-
-    Notes
-    -----
-    Proof: :doc:`/proofs/numbers`.
 
     Examples
     --------
@@ -639,6 +633,8 @@ def share(
     It is the mean of the condition, true being 1 and false 0: half of the loss pays for a noisy sum, half for a noisy
     number of rows.
 
+    Proof: :doc:`/proofs/numbers`.
+
     Parameters
     ----------
     condition
@@ -663,10 +659,6 @@ def share(
     TypeError, ValueError
         If an argument is not as described. Where the condition is not Boolean, Polars raises a ComputeError with the
         same words.
-
-    Notes
-    -----
-    Proof: :doc:`/proofs/numbers`.
 
     Examples
     --------

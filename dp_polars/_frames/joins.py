@@ -257,6 +257,8 @@ def owned(
     of them is shown, kept or pickled. With a person go that person's own rows; an owned row that nobody else names then
     reaches no answer. A change of an owned row that k people name is a change of k people.
 
+    Proof: :doc:`/proofs/contributions`.
+
     Parameters
     ----------
     frame
@@ -277,10 +279,6 @@ def owned(
     ------
     TypeError, ValueError
         If an argument is not as described. `join` refuses a plan that visibly mixes rows of several who name them.
-
-    Notes
-    -----
-    Proof: :doc:`/proofs/contributions`.
 
     Examples
     --------

@@ -186,6 +186,8 @@ class Unlisted:
     ) -> PrivateQuery:
         r"""Ask for a quantile of how many of the public groups people have rows in: see `rows_per_person`.
 
+        Proof: :doc:`/proofs/contributions`.
+
         Parameters
         ----------
         keys
@@ -198,10 +200,6 @@ class Unlisted:
         PrivateQuery
             With one output, "groups_per_person". People without a row in any of the groups don't count. Errors are
             those of `rows_per_person` and `group_by`.
-
-        Notes
-        -----
-        Proof: :doc:`/proofs/contributions`.
 
         Examples
         --------

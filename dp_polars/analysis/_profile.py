@@ -304,6 +304,8 @@ def _worst_spread(claim: Claim) -> list[tuple[Fraction, int]]:
 def privacy_profile(epsilon: Number, mechanism: Mechanism | None = None) -> PrivacyProfile:
     """Return delta as a function of epsilon for one release that is `epsilon`-DP.
 
+    Proof: :doc:`/proofs/composition`.
+
     Parameters
     ----------
     epsilon
@@ -318,10 +320,6 @@ def privacy_profile(epsilon: Number, mechanism: Mechanism | None = None) -> Priv
     PrivacyProfile
         With the methods `delta(epsilon)`, `epsilon(delta)` and `compose(times)`.
 
-    Notes
-    -----
-    Proof: :doc:`/proofs/composition`.
-
     Examples
     --------
     >>> profile = privacy_profile(1)
@@ -334,6 +332,8 @@ def privacy_profile(epsilon: Number, mechanism: Mechanism | None = None) -> Priv
 @called
 def compose(releases: Iterable[Release], *, delta: Number) -> float:
     """Return an epsilon that is proved for many releases together, at `delta`.
+
+    Proof: :doc:`/proofs/composition`.
 
     Parameters
     ----------
@@ -360,10 +360,6 @@ def compose(releases: Iterable[Release], *, delta: Number) -> float:
         With a discrete Gaussian among the releases, delta 0 gives infinity. One that finds keys, or of a rho above 4.5,
         leaves zCDP and Rényi divergences. Deltas that releases of keys spend are taken off `delta` first.
         `tests/analysis/test_never_above.py` compares 1,000 lists with what other accountants prove.
-
-    Notes
-    -----
-    Proof: :doc:`/proofs/composition`.
 
     Examples
     --------
