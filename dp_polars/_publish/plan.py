@@ -525,16 +525,13 @@ def _asked(
         return together(asked)
     except (TypeError, ValueError):
         names = plan.named()
-        checked = {name: _fitting(plan, names[name], messages, partial(_one_of, together, name)) for name in asked}
+        alone = {name: lambda output, name=name: together({name: output}) for name in asked}
+        checked = {name: _fitting(plan, names[name], messages, agg) for name, agg in alone.items()}
         good = {name: output for name, output in checked.items() if output is not None}
     if not good:
         return None
     tables: Publication | None = _tried(messages, "questions", lambda: together(good))
     return tables
-
-
-def _one_of(together: Callable[[dict[str, PrivateExpr]], object], name: str, output: PrivateExpr) -> object:
-    return together({name: output})
 
 
 def code_of(plan: Plan, names: Collection[str]) -> str:

@@ -303,9 +303,10 @@ def describe(query: Query) -> str:
         per_row = " per row"
     if claim.is_open:
         return "\n".join(f"{key + ':':<11}{text}" for key, text in (("selects", query), ("loss", claim)))
+    has_other = other == "rho" or claim.has_epsilon
     lines = {
         "selects": str(query),
-        "loss": f"{claim} in all" + _as_other(claim, other),
+        "loss": f"{claim} in all" + (f" (as {other}: {show(claim.cost(other), up=True)})" if has_other else ""),
         "mechanism": f"{claim.mechanism}, rate {show(claim.rate)} for R = {show(claim.score_range)}{per_row}" + draws,
         "relation": relation,
     }
@@ -313,10 +314,6 @@ def describe(query: Query) -> str:
         note = query.note(query.fixed_size, query.alternative())
         lines |= {} if note is None else {"note": note}
     return "\n".join(f"{key + ':':<11}{text}" for key, text in lines.items())
-
-
-def _as_other(claim: Claim, unit: Unit) -> str:
-    return f" (as {unit}: {show(claim.cost(unit), up=True)})" if unit == "rho" or claim.has_epsilon else ""
 
 
 class Mistakes(NamedTuple):

@@ -141,7 +141,9 @@ class AnyRequest(ABC, Generic[AskedT]):
     @property
     def reads(self) -> tuple[pl.Expr, ...]:
         """What is read of the rows after all steps: the privacy unit, the keys, and what is asked about."""
-        return *self._unit_and_keys(), *(column for ask in self.readers for column in ask.columns)
+        names = dict.fromkeys([*(self.protection.unit or ()), *([] if self.keys is None else self.keys.columns)])
+        by_name = (cs.by_name(name).as_expr() for name in names)
+        return *by_name, *(column for ask in self.readers for column in ask.columns)
 
     @property
     def loss(self) -> Loss:
@@ -307,10 +309,6 @@ class AnyRequest(ABC, Generic[AskedT]):
             return self.pipeline.proved(engine.schema(dict.fromkeys(names)), *engine.joined_schemas())
         self._refuse_expressions(engine)
         return CheckedPipeline((engine.schema(dict.fromkeys(names)),))
-
-    def _unit_and_keys(self) -> tuple[pl.Expr, ...]:
-        names = dict.fromkeys([*(self.protection.unit or ()), *([] if self.keys is None else self.keys.columns)])
-        return tuple(cs.by_name(name).as_expr() for name in names)
 
     def _refuse_expressions(self, engine: Engine[Released]) -> None:
         if self.pipeline.steps:
