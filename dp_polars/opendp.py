@@ -46,25 +46,18 @@ def assert_features() -> None:
 
 
 def loss_unit(measure: Measure, *, has_delta: bool = False) -> Unit:
-    """Return our word for the unit of one of OpenDP's measures: of a loss with a delta, or without."""
     for unit in _UNITS:
         if measure == measure_of(unit, has_delta=has_delta):
             return unit
+    names, more = ["max_divergence()", "zero_concentrated_divergence()"], ""
+    hint = "\n\nHint: OpenDP's make_approximate and make_zCDP_to_approxDP go from there to delta."
     if has_delta:
-        msg = (
-            "output_measure must be approximate(max_divergence()) or approximate(zero_concentrated_divergence()) for a "
-            f"query that spends a delta, got {measure}."
-        )
-        raise ValueError(msg)
-    msg = (
-        f"output_measure must be max_divergence() or zero_concentrated_divergence(), got {measure}.\n\n"
-        "Hint: OpenDP's make_approximate and make_zCDP_to_approxDP go from there to delta."
-    )
+        names, more, hint = [f"approximate({name})" for name in names], " for a query that spends a delta", ""
+    msg = f"output_measure must be {' or '.join(names)}{more}, got {measure}.{hint}"
     raise ValueError(msg)
 
 
 def measure_of(unit: Unit, *, has_delta: bool) -> Measure:
-    """Return OpenDP's measure of losses in a unit, with a delta or without."""
     of_loss: Measure = _measures.max_divergence() if unit == "epsilon" else _measures.zero_concentrated_divergence()
     approximate: Measure = _measures.approximate(of_loss)
     return approximate if has_delta else of_loss
@@ -106,14 +99,7 @@ def make_measurement(
     return measurement
 
 
-__all__ = [
-    "as_measurement",
-    "frame_domain",
-    "make_private_query",
-    "make_selection",
-    "register",
-    "then_selection",
-]
+__all__ = ["as_measurement", "frame_domain", "make_private_query", "make_selection", "register", "then_selection"]
 
 _AnyQuery: TypeAlias = "PrivateQuery | PrivateExpr"
 
@@ -130,11 +116,6 @@ def frame_domain() -> Domain:
 
     All such domains are equal, so that measurements of different queries, and OpenDP's own after a transformation
     from this domain, go into one composition. Which columns a query needs is checked when it is invoked.
-
-    Returns
-    -------
-    opendp.mod.Domain
-        A user domain.
 
     Raises
     ------
@@ -175,20 +156,16 @@ def as_measurement(
     Raises
     ------
     OpenDPException
-        If the features "contrib" and "honest-but-curious" are not enabled; the message has the call that does it.
+        As for `frame_domain`.
     TypeError, ValueError
         If an argument is not as described, or the query has no loss in that measure (a Gaussian has no epsilon). On
-        invocation, as an OpenDPException: if the data is no frame, or has other
-        columns than the query needs; never with a value of a row.
+        invocation, as an OpenDPException: if the data is no frame, or has other columns than the query needs; never
+        with a value of a row.
 
     Notes
     -----
-    At distance d, for rate λ, range R and T rows in all, in k full groups of m and one of r: epsilon is dλRT; rho is
-    kb(dλRm) + b(dλRr) for the exponential mechanism, b(x) = y − 1 − ln y with y = x/(exp(x) − 1) (bounded range), and
-    kf(dλRm) + f(dλRr) for permute-and-flip, f(x) = x + exp(−x) − 1 (that of the Laplace mechanism; both: Harrison &
-    Manurangsi 2026, arXiv 2510.25746). That permute-and-flip has a bounded range (Ding et al. 2021, arXiv 2105.07260,
-    Proposition 8) is false. Discrete Laplace noise, a lead, a first above a threshold and keys cost x·tanh(x/2) in a
-    group, Gaussian noise x²/2. Under "replace_one" rho may differ: :doc:`/proofs/spreads` has all formulas.
+    At distance d, for rate λ, range R and T rows of a person in all, epsilon is dλRT. :doc:`/proofs/spreads` has the
+    formulas in rho, of all mechanisms and both relations (Harrison & Manurangsi 2026, arXiv 2510.25746).
 
     A loss such as 0.3 is 3/10 in this package, and the nearest float64, slightly less, in OpenDP. The measurement then
     runs at the smaller loss, so that exact splits of a budget fit.
@@ -271,9 +248,8 @@ def make_private_query(
         return sum((ask.query.claim.delta_of(distance) for ask in private.asks), Fraction(0))
 
     measure = measure_of(unit, has_delta=has_delta)
-    return make_measurement(
-        input_domain, input_metric, measure, release, cost, "ExtrinsicObject", delta if has_delta else None
-    )
+    given = (input_domain, input_metric, measure, release, cost, "ExtrinsicObject")
+    return make_measurement(*given, delta if has_delta else None)
 
 
 def make_selection(
@@ -379,7 +355,6 @@ def register() -> None:
 
 
 def _unbound(query: _AnyQuery) -> PrivateQuery:
-    """Return a query that takes its data later. Raise if OpenDP can't account for it."""
     if isinstance(query, PrivateQuery):
         if query.has_rows or query.budget is not None:
             msg = (
@@ -429,7 +404,6 @@ def _at_most_its_float(value: Fraction) -> Fraction:
 
 
 def _metric(query: PrivateQuery) -> Metric:
-    """Return what OpenDP calls the neighbouring relation and the privacy unit of a query."""
     relation = query.protection.neighboring_relation
     (unit,) = query.protection.unit or (None,)
     name = "symmetric" if relation == "add_or_remove_one" else "change_one"

@@ -34,13 +34,10 @@ if TYPE_CHECKING:
     from dp_polars._base.column_types import PrivacyUnit
     from dp_polars._frames.cube import Cube
     from dp_polars._frames.query import PrivateQuery
-    from dp_polars._mechanisms.histograms import Histogram
     from dp_polars._release.contract import HistogramSpec, Output, Presentation, Ranges, Shown, Work
 
 
-__all__ = [
-    "release",
-]
+__all__ = ["release"]
 
 _sql: Any = require("pyspark.sql", extra="spark")
 _errors: Any = require("pyspark.errors", extra="spark")
@@ -58,14 +55,12 @@ for _logger in (
 # Up to how many cells, of all groups and codes, the counts come to the driver, which draws: a second shuffle and Python
 # workers would take longer. It is what one task draws at once.
 _MOST_CELLS = 1 << 18
-# Where Arrow's schema holds Spark's.
-_TYPES = b"spark"
+_TYPES = b"spark"  # where Arrow's schema holds Spark's
 # Where Spark keeps the type of a text column whose texts it pads, or whose length it checks.
 _DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
 
 
 def __dir__() -> list[str]:
-    """List what is public, for completion."""
     return __all__
 
 
@@ -146,8 +141,7 @@ def release(
         `spark.checkpoint.dir`). For a publication, each query has a folder in it, of its name; where one fails, the
         folders of those before it stay.
     ranges, min_people, sure
-        As for `PrivateQuery.release`: numbers come with the ends of their 95 % ranges, `NAME_low` and `NAME_high`, and
-        groups with few people are hidden.
+        As for `PrivateQuery.release`.
     fresh
         As for `PrivateQuery.release`. What the query's budget keeps (`dataset` of `dp_polars.protect`) goes through the
         driver, also when it is drawn; what is shown of it goes to `path`.
@@ -166,10 +160,8 @@ def release(
 
     Raises
     ------
-    BudgetExceededError
-        If the budget has too little left. Nothing is charged then, and no row is read.
-    ReleaseError
-        If Spark fails on the private rows; the charge stays, and nothing is published.
+    BudgetExceededError, ReleaseError
+        As for `PrivateQuery.release`.
     RuntimeError
         If the executors have not this version of the package, as far as they are there before the charge. Nothing is
         charged then.
@@ -229,7 +221,6 @@ class _OnSpark(Engine[Released]):
             return None
 
     def distinct(self, constants: pl.DataFrame) -> int:
-        """Return how many rows of constants differ to Spark, in the types of the columns."""
         kinds = [self._frame.schema[name].dataType for name in constants.columns]
         return distinct(self._frame.sparkSession, constants, kinds)
 
@@ -238,7 +229,6 @@ class _CubeEngine(_OnSpark[pl.DataFrame], LocalEngine):
     """Native SQL counts and bounds; the counts of all groups come to the driver, which draws."""
 
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
-        """Plan the counts as a lazy frame, everything typed and nothing read: to be run once, never shown."""
         _check_unit(self._frame, work.privacy_unit)
         return _collecting(self._frame, Groups.of(self._frame, work.keys), work)
 
@@ -266,7 +256,6 @@ def _collecting(frame: DataFrame, listed: Groups, work: Work) -> Callable[[], li
 
 
 def _collected(counted: DataFrame) -> pl.DataFrame:
-    """Return counts as they come to the driver."""
     return cast("pl.DataFrame", pl.from_arrow(counted.toArrow()))
 
 
@@ -282,7 +271,6 @@ class _SparkEngine(_OnSpark["DataFrame"]):
         self._target = None if path is None else _new_folder(frame.sparkSession, path)
 
     def prepare(self, work: Work | KeyWork, presentation: Presentation = AS_DRAWN) -> Callable[[], Drawn[DataFrame]]:
-        """Plan the release as a lazy frame, everything typed and nothing read: to be run once, never shown."""
         _check_unit(self._frame, work.privacy_unit)
         published = partial(self._published, work=work, presentation=presentation)
         if not self._comes_here(work) and self._target is None:
@@ -338,7 +326,6 @@ class _SparkEngine(_OnSpark["DataFrame"]):
     def _presented(
         self, drawn: DataFrame | pa.Table, types: StructType, work: Work | KeyWork, presentation: Presentation
     ) -> DataFrame:
-        """Return what is shown of what `_drawn` gave, as a plan; of keys there is one way to show them."""
         if isinstance(work, KeyWork):
             return self._here(drawn, types) if isinstance(drawn, pa.Table) else drawn
         answers, shown, fields = self._shown(work, presentation)
@@ -349,12 +336,10 @@ class _SparkEngine(_OnSpark["DataFrame"]):
         return self._here(pa.Table.from_batches(batches) if batches else [], fields)
 
     def _here(self, rows: pa.Table | list[Any], types: StructType) -> DataFrame:
-        """Return rows of this process as a frame, small ones in one task."""
         frame = self._frame.sparkSession.createDataFrame(rows, schema=types)
         return frame.coalesce(1) if len(rows) <= _MOST_CELLS else frame
 
     def _shown(self, work: Work, presentation: Presentation) -> tuple[list[Answer], Shown, StructType]:
-        """Return what is shown of what is drawn, and as which columns."""
         shown = presentation.of(work.outputs, work.groups)
         names, kinds = [] if work.keys is None else work.keys.columns, self._kinds_of_keys(work)
         answers = [_answer(output, work) for output in work.outputs]
@@ -392,7 +377,6 @@ class _SparkEngine(_OnSpark["DataFrame"]):
 def _drawn_here(
     work: Work, count: Callable[[], list[Histogram]], answers: Sequence[Answer], names: Sequence[str]
 ) -> pa.Table:
-    """Draw on the driver, and return the rows that `drawing` would give."""
     drawn = work.assemble(count())
     known = [dtype for answer in answers for dtype in answer.drawn]
     keys = drawn.width - len(known)
@@ -404,14 +388,7 @@ def _drawn_here(
 class _DrawnThere(Drawn["DataFrame"]):
     """What was drawn on the driver, or is drawn by executors when it is packed or shown first.
 
-    Parameters
-    ----------
-    drawn
-        The keys and what is drawn: rows, or a plan, of which each run would draw anew. What was packed is rows.
-    types
-        The types of these columns in Spark.
-    published
-        What shows such rows of such types, from disk.
+    `drawn` are the keys and what is drawn: rows, or a plan, of which each run would draw anew. What was packed is rows.
     """
 
     def __init__(
@@ -423,7 +400,6 @@ class _DrawnThere(Drawn["DataFrame"]):
         self._drawn, self._types, self._published = drawn, types, published
 
     def packed(self) -> bytes:
-        """Return what was drawn as Arrow IPC, which carries Spark's own types: it goes through the driver."""
         rows = self._drawn if isinstance(self._drawn, pa.Table) else self._drawn.toArrow()
         self._drawn = rows
         table = rows.replace_schema_metadata({_TYPES: self._types.json()})
@@ -434,7 +410,6 @@ class _DrawnThere(Drawn["DataFrame"]):
         return packed
 
     def presented(self) -> DataFrame:
-        """Return what is shown, from disk: one run, where it was not packed."""
         return self._published(self._drawn, self._types)
 
 
@@ -445,7 +420,6 @@ def _fields(names: Iterable[str], kinds: Iterable[DataType]) -> StructType:
 
 
 def _check_unit(frame: DataFrame, unit: PrivacyUnit | None) -> None:
-    """Refuse a privacy unit that is no column, or that Spark compares by a collation."""
     for name in unit or ():
         if name not in frame.columns:
             msg = f"the frame must have the privacy unit {name!r} as a column, got the columns {frame.columns}."
@@ -457,7 +431,6 @@ def _check_unit(frame: DataFrame, unit: PrivacyUnit | None) -> None:
 
 
 def _answer(output: Output, work: Work) -> Answer:
-    """Return what is drawn for one output, and as which type."""
     for spec in output.specs:
         _check_weights(work.specs[spec], f"Output {output.name!r}")
     known = answer_type(output.dtype)
@@ -473,7 +446,6 @@ def _answer(output: Output, work: Work) -> Answer:
 
 
 def _check_weights(spec: HistogramSpec, asked: str) -> None:
-    """Refuse numbers that Spark's arithmetic can't add up as Polars does."""
     if not weighs_exactly(spec):
         msg = (
             f"{asked}: decimals that are added up must have at most 17 digits after the point, got a column of type "
@@ -505,7 +477,6 @@ def _type_of(frame: DataFrame, name: str, *, is_only_counted: bool) -> pl.DataTy
 
 
 def _check_checkpoints(spark: SparkSession) -> None:
-    """Refuse answers that executors draw where there is no checkpoint directory for them."""
     context, folder = getattr(spark, "sparkContext", None), None
     if context is not None:
         folder = context.getCheckpointDir()
@@ -523,7 +494,6 @@ def _check_checkpoints(spark: SparkSession) -> None:
 
 
 def _new_folder(spark: SparkSession, path: str | os.PathLike[str]) -> str:
-    """Return the folder of the answers, which must not exist yet."""
     target = os.fspath(path)
     if set(target) & set("{}[]*?\\"):  # which Spark would read as a pattern, of other folders too
         msg = f"path must have none of the characters {{}}[]*?\\, got {target!r}."

@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     _Written: TypeAlias = tuple[Common, Any, Places]
 
 
-__all__ = [
-    "release",
-]
+__all__ = ["release"]
 
 _ibis: Any = require("ibis", extra="sql")
 
@@ -126,11 +124,8 @@ def release(
         For a publication, the table of all its queries, or a dict of them by their names.
     budget
         What is charged, where the query itself has none.
-    ranges, min_people, sure
-        As for `PrivateQuery.release`: numbers come with the ends of their 95 % ranges, `NAME_low` and `NAME_high`, and
-        groups with few people are hidden.
-    fresh
-        As for `PrivateQuery.release`: whether to draw anew, and charge, where the query's budget keeps an answer.
+    ranges, min_people, sure, fresh
+        As for `PrivateQuery.release`.
     untested
         Whether to take other engines that Ibis speaks to. What one of them lacks is named before the charge. Whether
         they divide, round and compare as the tested ones is then your word: where they don't, a person may count for
@@ -147,10 +142,8 @@ def release(
 
     Raises
     ------
-    BudgetExceededError
-        If the budget has too little left. Nothing is charged then, and no row is read.
-    ReleaseError
-        If the database fails on the private rows; the charge stays, and nothing is published.
+    BudgetExceededError, ReleaseError
+        As for `PrivateQuery.release`.
     TypeError, ValueError
         If the query or the table is not as described, the expression visibly mixes people, or the engine is not one of
         the tested ones. Nothing is charged then.
@@ -195,17 +188,7 @@ def release(
 
 
 class _SqlEngine(LocalEngine):
-    """The rows of an Ibis table: one SELECT for all histograms.
-
-    Parameters
-    ----------
-    table, untested
-        As for `release`.
-    only_counted
-        Columns of which only matters whether there is a value.
-    unit
-        Columns that say whose a row is, which stay as they are.
-    """
+    """The rows of an Ibis table: one SELECT for all histograms. The columns of the `unit` stay as they are."""
 
     rows_are = "the Ibis table"
     step = "statement"
@@ -249,7 +232,6 @@ class _SqlEngine(LocalEngine):
 
     @silenced  # what drivers warn of may tell of rows
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
-        """Write the statements, everything typed and nothing read: to be run once, never shown."""
         bounds = work if work.per_person is None else work.per_person
         specs = work.specs if work.per_person is None else work.per_person.cut
         self._check(bounds.privacy_unit, columns_read(None, bounds.keys, specs))
@@ -274,7 +256,6 @@ class _SqlEngine(LocalEngine):
         return lambda: in_polars(self._dialect.fetch(self._backend, statement), work.types)
 
     def _text_of_rows(self) -> tuple[str, str]:
-        """Return all that a statement about the rows depends on, but for their engine."""
         return compiled(self._backend, self._table), str(self._table.schema())
 
     def _prepared(self, about: object, write: Callable[[], _Written]) -> tuple[Select, Places]:
@@ -318,7 +299,6 @@ class _SqlEngine(LocalEngine):
             self._types = (self._types or {}) | types
 
     def _check(self, unit: PrivacyUnit | None, names: Collection[str]) -> None:
-        """Refuse columns that are not there, or of types that compare values in a way of their own."""
         unit = unit or ()
         for name in unit:
             must_have(self._table, name, "the privacy unit")
@@ -331,7 +311,6 @@ class _SqlEngine(LocalEngine):
 
     @silenced  # what drivers warn of may tell of rows
     def distinct(self, constants: pl.DataFrame) -> int:
-        """Return how many rows of constants differ to the database, in the types that rows are compared in."""
         kinds = [self._table.schema()[name] for name in constants.columns]
 
         def rows() -> Any:  # noqa: ANN401
@@ -358,8 +337,6 @@ class _SqlEngine(LocalEngine):
             raise ValueError(msg)
 
     def _number(self, about: object, constants: Callable[[], Any]) -> int:
-        """Return how many rows there are, of constants alone."""
-
         def write() -> _Written:
             rows = constants()
             return Common(), rows.aggregate(count=cast(rows.count(), "int64")), ()
@@ -368,7 +345,6 @@ class _SqlEngine(LocalEngine):
         return int(self._dialect.fetch(self._backend, statement)["count"][0])
 
     def _histograms(self, work: Work, places: Places, statement: Select) -> list[Histogram]:
-        """Run the statement of all specs."""
         cells = self._dialect.fetch(self._backend, statement)
         found = []
         for part, name in places:

@@ -220,6 +220,7 @@ def uniform_below(bounds: NDArray[np.int64], words: WordSource) -> NDArray[np.in
 
 
 Ints: TypeAlias = "NDArray[np.int64]"
+Floats: TypeAlias = "NDArray[np.float64]"
 SignedInts: TypeAlias = "NDArray[np.signedinteger]"  # of 32 bits where they suffice: half the time
 
 # Words from which on one sort of them is worth all threads.

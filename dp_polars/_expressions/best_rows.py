@@ -94,11 +94,8 @@ def argmax(
     >>> best = dpp.argmax("revenue", epsilon=1.0, sensitivity=3, monotonic=True)
     >>> prices.select(pl.col("price").get(best)).item()
     2
-    >>> prices.select(
-    ...     pl.col("price").get(
-    ...         dpp.argmax("revenue", epsilon=1.0, sensitivity=pl.col("price"))
-    ...     )
-    ... ).item()
+    >>> best = dpp.argmax("revenue", epsilon=1.0, sensitivity=pl.col("price"))
+    >>> prices.select(pl.col("price").get(best)).item()
     2
     """
     loss = Loss.of(epsilon=epsilon, rho=rho)
@@ -119,6 +116,8 @@ def argmin(
 ) -> PrivateExpr:
     r"""Select the row with the lowest score in each group: `argmax` of the negated scores.
 
+    Proofs: :doc:`/proofs/permute-and-flip`, :doc:`/proofs/ranges`, :doc:`/proofs/leads`.
+
     Parameters
     ----------
     column, sensitivity, monotonic, lead, lead_step, epsilon, rho, mechanism
@@ -134,18 +133,13 @@ def argmin(
     TypeError, ValueError
         As for `mode`.
 
-    Notes
-    -----
-    Proofs: :doc:`/proofs/permute-and-flip`, :doc:`/proofs/ranges`, :doc:`/proofs/leads`.
-
     Examples
     --------
     >>> import polars as pl
     >>> import dp_polars as dpp
     >>> errors = pl.DataFrame({"model": ["a", "b"], "error": [700, 20]})
-    >>> errors.select(
-    ...     pl.col("model").get(dpp.argmin("error", epsilon=1.0, sensitivity=5))
-    ... ).item()
+    >>> best = dpp.argmin("error", epsilon=1.0, sensitivity=5)
+    >>> errors.select(pl.col("model").get(best)).item()
     'b'
     """
     loss = Loss.of(epsilon=epsilon, rho=rho)
@@ -163,7 +157,6 @@ def _best(
     *,
     lowest: bool,
 ) -> PrivateExpr:
-    """Return the expression of these arguments."""
     if isinstance(sensitivity, pl.Expr):
         range_of(1, monotonic)  # checks it
         if monotonic:
@@ -251,8 +244,7 @@ def first_above(
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as described. What depends on the column's type, Polars raises as a ComputeError with the
-        same words when it resolves the schema. No value in a row raises.
+        As for `mode`.
 
     Notes
     -----
@@ -265,9 +257,7 @@ def first_above(
     With probability 0.95 no candidate that was passed over has ln(10)/λ or more above the threshold, and with
     probability 0.95 the answer of k candidates has more than the threshold less ln(10·k)/λ; `explain` shows both.
     Where one person has few candidates in a group, `value_counts` is better, and shows all counts; `explain` says so.
-
-    A run of candidates with one count, such as 0, is drawn as one, exactly. So time and memory grow with the candidates
-    that somebody has.
+    Time and memory grow with the candidates that somebody has.
 
     Proof: :doc:`/proofs/first-above`.
 
@@ -279,8 +269,7 @@ def first_above(
     >>> df.select(dpp.first_above("week", range(1, 53), threshold=200, epsilon=1)).item()
     3
     """
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, None, bounds)
+    of_person = (contributions, neighboring_relation, None, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=None, loss_share=loss_share)
     if terms.loss.unit != "epsilon":
         msg = (

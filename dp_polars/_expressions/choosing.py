@@ -132,9 +132,8 @@ def mode(
     >>> df = pl.DataFrame(
     ...     {"ward": [1] * 50 + [2] * 50, "diagnosis": ["flu"] * 50 + ["cold"] * 50}
     ... )
-    >>> df.group_by("ward", maintain_order=True).agg(
-    ...     dpp.mode("diagnosis", ["cold", "flu"], epsilon=1.0)
-    ... )
+    >>> mode = dpp.mode("diagnosis", ["cold", "flu"], epsilon=1.0)
+    >>> df.group_by("ward", maintain_order=True).agg(mode)
     shape: (2, 2)
     ┌──────┬───────────┐
     │ ward ┆ diagnosis │
@@ -145,8 +144,7 @@ def mode(
     │ 2    ┆ cold      │
     └──────┴───────────┘
     """
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     too_few_count = None if too_few is None else positive_int("too_few", too_few)
     if too_few_count is not None and not too_few_count < 2**31:
@@ -190,8 +188,8 @@ def quantile(
     column
         The column's name, or an expression with one output: numbers, dates, datetimes, times or durations.
     alpha
-        Strictly between 0 and 1, with a denominator of at most 10,000. Or such numbers in a list, a tuple or
-        a NumPy array, strictly ascending.
+        Strictly between 0 and 1, with a denominator of at most 10,000. Or such numbers in a list, a tuple or a NumPy
+        array, strictly ascending.
     candidates
         The public answers: a `dp_polars.grid` or a range, which take no memory, or a list, Series or Arrow array
         without nulls, NaN and repetitions, in any order. Never take them from the data.
@@ -229,11 +227,9 @@ def quantile(
     1/2 the score is that of the median in McKenna & Sheldon 2020 (arXiv 2010.12603, Section 6). In a group without
     rows, every candidate is equally likely.
 
-    An interval's low end is the same quantile of the group's rows and `a` more, public ones, that equal the first
-    candidate; its high end that of the rows and `b` more that equal the last one. `a` and `b` follow from the bound of
-    one draw's error, so that the ends miss with probability (1 − interval)/2 each, in groups of any size. R is that of
-    a quantile, for neighbours with the same public rows are neighbours. What is released is the least and the greatest
-    of the three draws, and the answer as it was drawn, between them.
+    An interval's ends are the same quantile of the group's rows and of further, public ones that equal the first or the
+    last candidate: as many as it takes for each end to miss with probability (1 − interval)/2, in groups of any size.
+    What is released is the least and the greatest of the three draws, and the answer as it was drawn, between them.
 
     A list is drawn by ApproximateQuantiles (Kaplan, Schnapp & Stemmer 2022, arXiv 2110.05429): a middle quantile first,
     and the others from the rows on either side of its answer. A row is in one part of each level, so m quantiles cost L
@@ -250,13 +246,11 @@ def quantile(
     >>> df = pl.DataFrame({"age": [40] * 200})
     >>> df.select(dpp.quantile("age", 0.9, range(0, 121), epsilon=2)).item()
     40
-    >>> df.select(
-    ...     dpp.quantile("age", [0.25, 0.5, 0.75], range(0, 121), epsilon=8)
-    ... ).item().to_list()
+    >>> quartiles = dpp.quantile("age", [0.25, 0.5, 0.75], range(0, 121), epsilon=8)
+    >>> df.select(quartiles).item().to_list()
     [40, 40, 40]
     """
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     # No Series: it may be a private column, given by mistake, and a message would show its values.
     if not isinstance(alpha, (list, tuple, np.ndarray)):
@@ -395,22 +389,15 @@ def top_k(
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as described. What depends on the column's type, Polars raises as a ComputeError with the
-        same words when it resolves the schema. No value in a row raises.
+        As for `mode`.
 
     Notes
     -----
     Nulls and values outside the candidates are ignored. In a group without rows, all lists are equally likely.
 
     The counts of the list are not released. Where one person has few candidates in a group, sorted `value_counts` are
-    better: their noise does not grow with k, and they give the counts. `explain` of a private query says so, and so
-    does the printed expression. Where a person may have any number of candidates, take `top_k`.
-
-    `explain` bounds the largest count that is missed: the most by which the j-th best count exceeds the count of the
-    j-th answer, over all j.
-
-    A joint draw costs O(k) per distinct count of a group in time and memory, all groups together in NumPy; rounds cost
-    one race over the distinct counts each.
+    better: their noise does not grow with k, and they give the counts; `explain` says so. It bounds the largest count
+    that is missed: the most by which the j-th best count exceeds the count of the j-th answer, over all j.
 
     The rounds: McKenna & Sheldon 2020 (arXiv 2010.12603); Durfee & Rogers 2019 (arXiv 1905.04273). The joint
     mechanism: Gillenwater et al. 2022 (arXiv 2201.12333).
@@ -422,33 +409,24 @@ def top_k(
     >>> import polars as pl
     >>> import dp_polars as dpp
     >>> df = pl.DataFrame({"diagnosis": ["flu"] * 300 + ["cold"] * 200 + ["gout"] * 9})
-    >>> df.select(
-    ...     dpp.top_k("diagnosis", 2, ["cold", "flu", "gout"], epsilon=1.0)
-    ... ).item().to_list()
+    >>> top = dpp.top_k("diagnosis", 2, ["cold", "flu", "gout"], epsilon=1.0)
+    >>> df.select(top).item().to_list()
     ['flu', 'cold']
     """
     number = positive_int("k", k)
     categories = Categories.of(candidates)
     if categories.values is not None:
         check_number(number, len(categories.values))
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     if mechanism is None:
         joint = is_joint(number, terms.loss.unit)
     else:
         words = (*mechanisms_of("choice"), "joint")
         joint = one_of("mechanism", mechanism, words, f"one of {list(words)} or None") == "joint"
-    claim = Claim.on(
-        replace(terms, mechanism="exponential") if joint else terms, "choice", draws=1 if joint else number
-    )
-    query = TopK(
-        number,
-        categories,
-        replace(claim, is_asked=mechanism is not None),
-        counts_people_of(counts),
-        joint,
-        is_asked=mechanism is not None,
-        weights=weights_of(max_weight, step, weighted=weights is not None),
-    )
+    on = replace(terms, mechanism="exponential") if joint else terms
+    claim = Claim.on(on, "choice", draws=1 if joint else number)
+    claim = replace(claim, is_asked=mechanism is not None)
+    in_all = weights_of(max_weight, step, weighted=weights is not None)
+    query = TopK(number, categories, claim, counts_people_of(counts), joint, in_all)
     return on_terms(query, terms, column, *(() if weights is None else (weights,)))

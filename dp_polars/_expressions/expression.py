@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar, Unpack
 
 import numpy as np
 import polars as pl
@@ -19,13 +19,14 @@ from dp_polars._base.process import silenced
 from dp_polars._bins.binning import code_dtype
 from dp_polars._questions.measures import Total, check_within, with_loss_for
 from dp_polars._questions.question import HistogramQuery, OfCodes, Query, describe
-from dp_polars._questions.statement_facts import AT_DELTA, Known, checked, loss_facts, output_facts, software
+from dp_polars._questions.statement_facts import AT_DELTA, Known, loss_facts, output_facts
 
 if TYPE_CHECKING:
     from polars._typing import IntoExpr, WindowMappingStrategy
 
     from dp_polars._questions.statement import Statement
 
+QueryT = TypeVar("QueryT", bound=Query)
 
 # What a draw gives where only the column's type names the candidates (Enum, Boolean).
 _ONE_ANSWER = {"text": pl.String(), "flag": pl.Boolean(), "whole": pl.Int64(), "real": pl.Float64()}
@@ -63,7 +64,6 @@ _NO_INTERVAL = (
 
 
 def refuse_bounds(bounds: Bounds) -> None:
-    """Refuse bounds where nobody knows who is a person."""
     if bounds.given:
         msg = (
             f"{', '.join(bounds.given)} must be left out here: a person's rows are bounded on private frames only, for "
@@ -74,7 +74,6 @@ def refuse_bounds(bounds: Bounds) -> None:
 
 
 def refuse_open(query: Query) -> None:
-    """Refuse a question whose loss nobody said: a plain expression has no other outputs to share one with."""
     if query.claim.is_open:
         msg = (
             "a loss must be given here, got none: only the outputs of a private frame share a promise.\n\n"
@@ -85,13 +84,11 @@ def refuse_open(query: Query) -> None:
 
 
 def refuse_unreached(within: Within | None) -> None:
-    """Refuse a question for which there is no loss on a plain frame."""
     if within is not None and within.unreached is not None:
         raise ValueError(within.unreached)
 
 
-# The only field of `AnswerType` where there is an answer; otherwise the message is its name.
-ANSWER = "answer"
+ANSWER = "answer"  # the only field of `AnswerType` where there is an answer; otherwise the message is its name
 
 
 def raise_if_message(field_name: str) -> str:
@@ -105,8 +102,11 @@ def raise_if_message(field_name: str) -> str:
     return field_name
 
 
-class _OnRows(ABC):
+@dataclass(frozen=True)
+class _OnRows(ABC, Generic[QueryT]):
     """What Polars calls with columns, in threads of its own."""
+
+    query: QueryT
 
     def __call__(self, series: Sequence[pl.Series], *, return_dtype: pl.DataType | None = None) -> pl.Series:  # noqa: ARG002
         return silenced(self.of)(series)
@@ -117,10 +117,9 @@ class _OnRows(ABC):
 
 
 @dataclass(frozen=True)
-class AnswerType(_OnRows):
+class AnswerType(_OnRows[Query]):
     """Says, from two dummy rows of the columns' types, what type the answer has, or why there can't be one."""
 
-    query: Query
     bounds: Bounds = NO_BOUNDS
     reads_column: bool = True
     within: Within | None = None
@@ -146,33 +145,24 @@ class AnswerType(_OnRows):
         return pl.Series(column.name, [None] * len(column), dtype=pl.Struct(schema))
 
 
-@dataclass(frozen=True)
-class Encode(_OnRows):
+class Encode(_OnRows[OfCodes]):
     """Values -> codes, row by row."""
-
-    query: OfCodes
 
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
         binning = self.query.binning(*(column.dtype for column in series))
         return pl.Series(series[0].name, binning.encoder()(series))
 
 
-@dataclass(frozen=True)
-class DrawCodes(_OnRows):
+class DrawCodes(_OnRows[OfCodes]):
     """Codes of the rows of each group, a column of lists -> answers of the query's own type."""
-
-    query: OfCodes
 
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
         codes, lengths = _flatten(series[0])
         return self.query.answers_of_codes(codes.to_numpy(), None, lengths)
 
 
-@dataclass(frozen=True)
-class DrawRows(_OnRows):
+class DrawRows(_OnRows[Query]):
     """Rows of each group, columns of lists -> answers of the query's own type."""
-
-    query: Query
 
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
         columns, lengths = zip(*map(_flatten, series), strict=True)
@@ -186,10 +176,9 @@ class DrawRows(_OnRows):
 
 
 @dataclass(frozen=True)
-class Weigh(_OnRows):
+class Weigh(_OnRows[Total]):
     """Values -> weights in one histogram, row by row; 0 for rows that do not count."""
 
-    query: Total
     part: int
 
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
@@ -199,11 +188,8 @@ class Weigh(_OnRows):
         return pl.Series(series[0].name, weights.astype(np.int64))
 
 
-@dataclass(frozen=True)
-class DrawTotals(_OnRows):
+class DrawTotals(_OnRows[Total]):
     """Sums of weights of each group, and a value for the column's type -> answers of the query's own type."""
-
-    query: Total
 
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
         parts = self.query.parts
@@ -260,21 +246,12 @@ class PrivateExpr(pl.Expr):
     bounds: Bounds
     within: Within | None
     _columns: tuple[pl.Expr, ...] | None
-    _named: pl.Expr | None
+    _named: pl.Expr | None = None
 
     @classmethod
-    def _of(
-        cls,
-        expr: pl.Expr,
-        query: Query,
-        columns: tuple[pl.Expr, ...] | None,
-        bounds: Bounds,
-        within: Within | None,
-        named: pl.Expr | None = None,
-    ) -> PrivateExpr:
+    def _of(cls, expr: pl.Expr, **known: object) -> PrivateExpr:
         private = cls.__new__(cls)
-        private._pyexpr, private.query, private._columns, private.bounds = expr._pyexpr, query, columns, bounds
-        private.within, private._named = within, named
+        vars(private).update(known, _pyexpr=expr._pyexpr)
         return private
 
     @property
@@ -300,10 +277,7 @@ class PrivateExpr(pl.Expr):
         return self._with(rename(pl.Expr._from_pyexpr(self._pyexpr)), _named=named)
 
     def _with(self, expr: pl.Expr, **changes: object) -> PrivateExpr:
-        """Return another expression that knows all that this one knows, but for the changes."""
-        private = type(self).__new__(type(self))
-        vars(private).update(vars(self), **changes, _pyexpr=expr._pyexpr)
-        return private
+        return self._of(expr, **{**vars(self), **changes})
 
     def over(
         self,
@@ -373,24 +347,14 @@ class PrivateExpr(pl.Expr):
             "steps": None,
             "outputs": outputs,
         }
-        return Statement.of(
-            {
-                **software(),
-                "state": "asked",
-                "known": checked(known),
-                "loss": loss,
-                "promise": None,
-                "no_loss": f"the loss of the {self.query}. {where}",
-                "unit": {
-                    "person": None,
-                    "why": "not known, for a plain expression does not know whose a row is.",
-                    "relation": claim.neighboring_relation,
-                    "notes": [],
-                },
-                "releases": [release],
-                "ledger": None,
-            }
-        )
+        unit: dict[str, object] = {
+            "person": None,
+            "why": "not known, for a plain expression does not know whose a row is.",
+            "relation": claim.neighboring_relation,
+            "notes": [],
+        }
+        no_loss = f"the loss of the {self.query}. {where}"
+        return Statement.of("asked", known, loss=loss, no_loss=no_loss, unit=unit, releases=[release])
 
     def __repr__(self) -> str:
         return f"<PrivateExpr\n{self._described()}>"
@@ -486,14 +450,15 @@ def as_expression(
         raise ValueError(_ONE_OUTPUT)
     # One answer per column: for `agg` of private frames. Where Polars resolves its type, it is refused.
     refused = pl.lit(None, pl.Struct({_ONE_OUTPUT.removesuffix("."): pl.Boolean})).name.map_fields(raise_if_message)
-    return PrivateExpr._of(refused, query, tuple(exprs), bounds, within, exprs[0])
+    known = {"query": query, "bounds": bounds, "within": within}
+    return PrivateExpr._of(refused, **known, _columns=tuple(exprs), _named=exprs[0])
 
 
 def _drawn(query: Query, exprs: list[pl.Expr], bounds: Bounds, within: Within | None) -> PrivateExpr:
     """Return the private expression about columns of one output each, named like the first one."""
+    known = {"query": query, "bounds": bounds, "within": within, "_columns": tuple(exprs)}
     if query.claim.is_open:  # there is nothing in it that draws
-        refused = silenced(_checked)(exprs, query, bounds, within)
-        return PrivateExpr._of(refused, query, tuple(exprs), bounds, within)
+        return PrivateExpr._of(silenced(_checked)(exprs, query, bounds, within), **known)
     raw = query.fixed_type or (LED_BY_COLUMN if query.has_lead else NAMED_BY_COLUMN)
     # All groups in one call: imploded, each group is one row of a column of lists.
     if isinstance(query, Total):
@@ -513,7 +478,7 @@ def _drawn(query: Query, exprs: list[pl.Expr], bounds: Bounds, within: Within | 
     # The type of a UDF must be fixed: Polars would keep one that it resolved on an earlier frame. The outermost node
     # must be native: engines may evaluate a bare UDF several times, and OpenDP aborts on one.
     answer = silenced(_as_answer)(drawn.first(), exprs, query, bounds, within)  # `pl.dtype_of` is unstable to Polars
-    return PrivateExpr._of(answer, query, tuple(exprs), bounds, within)
+    return PrivateExpr._of(answer, **known)
 
 
 def where_true(where: IntoColumn | None) -> tuple[pl.Expr, ...]:
@@ -543,7 +508,6 @@ _ONE_OUTPUT = (
 
 
 def refuse_several(expr: PrivateExpr) -> None:
-    """Refuse an expression about several columns where there can be one answer only."""
     if expr.named is not None:
         raise ValueError(_ONE_OUTPUT)
 

@@ -87,8 +87,7 @@ def len(  # noqa: A001 (Polars' own name)
     >>> df.select(dpp.len(where=pl.col("ward") == "B", epsilon=100)).item()
     0
     """
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     return on_terms(Count("rows", Claim.on(terms, "number")), terms, *where_true(where), name="len")
 
@@ -109,6 +108,8 @@ def n_people(
     max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
     r"""Count the distinct people of each group, with noise: on a private frame that has a privacy unit.
+
+    Proof: :doc:`/proofs/numbers`.
 
     Parameters
     ----------
@@ -131,10 +132,6 @@ def n_people(
         If an argument is not as described. On a plain frame, Polars raises a ComputeError, since an expression does not
         know who is a person.
 
-    Notes
-    -----
-    Proof: :doc:`/proofs/numbers`.
-
     Examples
     --------
     >>> import polars as pl
@@ -143,8 +140,7 @@ def n_people(
     >>> df.dp.protect("patient").agg(dpp.n_people(epsilon=100)).release().item()
     3
     """
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     return on_terms(Count("people", Claim.on(terms, "number")), terms, *where_true(where), name="n_people")
 
@@ -166,6 +162,8 @@ def count(
 ) -> PrivateExpr:
     r"""Count the rows of each group that have a value, with noise. Null and NaN are no values.
 
+    Proof: :doc:`/proofs/numbers`.
+
     Parameters
     ----------
     column
@@ -185,10 +183,6 @@ def count(
     TypeError, ValueError
         If an argument is not as described.
 
-    Notes
-    -----
-    Proof: :doc:`/proofs/numbers`.
-
     Examples
     --------
     >>> import polars as pl
@@ -197,8 +191,7 @@ def count(
     >>> df.select(dpp.count("age", epsilon=100)).item()
     20
     """
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     return on_terms(Count("values", Claim.on(terms, "number")), terms, column)
 
@@ -220,6 +213,8 @@ def null_count(
 ) -> PrivateExpr:
     r"""Count the nulls of each group, with noise. NaN is no null.
 
+    Proof: :doc:`/proofs/numbers`.
+
     Parameters
     ----------
     column
@@ -239,10 +234,6 @@ def null_count(
     TypeError, ValueError
         If an argument is not as described.
 
-    Notes
-    -----
-    Proof: :doc:`/proofs/numbers`.
-
     Examples
     --------
     >>> import polars as pl
@@ -251,8 +242,7 @@ def null_count(
     >>> df.select(dpp.null_count("age", epsilon=100)).item()
     20
     """
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     return on_terms(Count("nulls", Claim.on(terms, "number")), terms, column)
 
@@ -308,13 +298,11 @@ def value_counts(
     >>> import polars as pl
     >>> import dp_polars as dpp
     >>> df = pl.DataFrame({"band": ["young"] * 30 + ["old"] * 12})
-    >>> df.select(
-    ...     dpp.value_counts("band", ["young", "middle", "old"], epsilon=100)
-    ... ).explode("band").unnest("band").rows()
+    >>> counts = dpp.value_counts("band", ["young", "middle", "old"], epsilon=100)
+    >>> df.select(counts).explode("band").unnest("band").rows()
     [('young', 30), ('middle', 0), ('old', 12)]
     """
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     if candidates is None:
         msg = "candidates must be given: every one of them gets a count.\n\nHint: a polars.Enum names its categories."
@@ -324,7 +312,6 @@ def value_counts(
 
 
 def _ddof(ddof: object) -> Literal[0, 1]:
-    """Return what is taken from the number of values, checked."""
     if isinstance(ddof, bool) or ddof not in (0, 1):
         msg = f"ddof must be 0 or 1, got {given(ddof)}."
         raise ValueError(msg)
@@ -385,8 +372,7 @@ def sum(  # noqa: A001 (Polars' own name)
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as described. What depends on the column's type, Polars raises as a ComputeError with the
-        same words. No value in a row raises.
+        As for `dp_polars.mode`.
 
     Notes
     -----
@@ -403,17 +389,16 @@ def sum(  # noqa: A001 (Polars' own name)
     >>> df.select(dpp.sum("cost", 0, 100, step=0.01, epsilon=10**7)).item()
     125.0
     """
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
     of_floats = isinstance(step, (float, np.floating, Fraction))
     ends, claim = bounds_of(lower, upper, step), Claim.on(terms, "number")
     if per_person is None:
         return on_terms(Sum(*ends, of_floats, claim), terms, column)
-    if bounds.given.get("max_rows_per_group") is not None:
+    if terms.bounds.given.get("max_rows_per_group") is not None:
         msg = (
-            f"max_rows_per_group must be left out with per_person, got {bounds.max_rows_per_group}: all rows of a "
-            "person count, and their total is clipped.\n\nHint: a narrower per_person makes less noise."
+            f"max_rows_per_group must be left out with per_person, got {max_rows_per_group}: all rows of a person "
+            "count, and their total is clipped.\n\nHint: a narrower per_person makes less noise."
         )
         raise ValueError(msg)
     return on_terms(SumOfPeople(*ends, of_floats, claim, *ends_of_person(per_person, ends[2])), terms, column)
@@ -481,8 +466,7 @@ def mean(
     >>> round(df.select(dpp.mean("days", 0, 60, epsilon=1000)).item(), 1)
     16.5
     """
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, rows=rows, loss_share=loss_share)
     query = Mean(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=2))
     return on_terms(query, terms, column)
@@ -556,8 +540,7 @@ def var(
     >>> round(df.select(dpp.var("days", 0, 60, epsilon=1000)).item())
     631
     """
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, rows=rows, loss_share=loss_share)
     query = Variance(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=3), _ddof(ddof))
     return on_terms(query, terms, column)
@@ -623,8 +606,7 @@ def std(
     >>> round(df.select(dpp.std("days", 0, 60, epsilon=1000)).item())
     25
     """
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, rows=rows, loss_share=loss_share)
     query = Deviation(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=3), _ddof(ddof))
     return on_terms(query, terms, column)
@@ -651,6 +633,8 @@ def share(
     It is the mean of the condition, true being 1 and false 0: half of the loss pays for a noisy sum, half for a noisy
     number of rows.
 
+    Proof: :doc:`/proofs/numbers`.
+
     Parameters
     ----------
     condition
@@ -676,10 +660,6 @@ def share(
         If an argument is not as described. Where the condition is not Boolean, Polars raises a ComputeError with the
         same words.
 
-    Notes
-    -----
-    Proof: :doc:`/proofs/numbers`.
-
     Examples
     --------
     >>> import polars as pl
@@ -688,8 +668,7 @@ def share(
     >>> round(df.select(dpp.share(pl.col("age") >= 65, epsilon=1000)).item(), 2)
     0.33
     """
-    bounds = Bounds(max_rows, max_groups, max_rows_per_group)
-    of_person = (contributions, neighboring_relation, mechanism, bounds)
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, rows=rows, loss_share=loss_share)
     asked_of = condition_of("condition", condition, 'dpp.share(pl.col("age") >= 65, epsilon=…)')
     return on_terms(Share.of(Claim.on(terms, "number", draws=2)), terms, asked_of, name="share")

@@ -310,13 +310,7 @@ def outputs_of(
 ) -> Iterator[tuple[str | None, object]]:
     """Yield the answers that an argument of `agg` stands for, each with the name that it was given there.
 
-    `expr`, `name`: the argument, and its keyword, if it has one.
-    `columns`: what returns the columns of the private frame; None without data.
-    `left_out`: which columns a selector never stands for: the privacy unit and the keys.
-
-    Raises ValueError if several columns are given a keyword, what is asked about has no one choice of columns, or no
-    column has it.
-    Raises TypeError if a selector would have to be resolved without data.
+    `columns` returns those of the private frame; None without data. A selector never stands for columns in `left_out`.
     """
     expr = getattr(expr, _OURS, expr)
     named = expr.named if isinstance(expr, PrivateExpr) else None
@@ -355,7 +349,6 @@ def _tree(expr: pl.Expr) -> Any:  # noqa: ANN401  # JSON
 
 
 def _root(tree: object) -> object:
-    """Return the one choice of columns that an expression is about."""
     first, *others = list(_roots(tree)) or [None]
     if first is None or any(other != first for other in others):
         raise _no_choice()
@@ -379,7 +372,6 @@ def _roots(tree: object) -> Iterator[object]:
 
 
 def _of_column(tree: Any, name: str) -> Any:  # noqa: ANN401
-    """Return an expression about one column, where it was about a choice of columns."""
     return nodes.changed(tree, "Selector", lambda _: {"Column": name})
 
 

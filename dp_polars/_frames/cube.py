@@ -6,17 +6,17 @@ import itertools
 import json
 import math
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, overload
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, overload
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dp_polars._base.numbers import Ints, given, plural, positive_int
+from dp_polars._base.numbers import Floats, Ints, given, plural, positive_int
 from dp_polars._base.process import all_called, called, expanded, replacing
 from dp_polars._frames.facts import CLAIM_KEY
 from dp_polars._mechanisms.residuals import UNITS, Noise, TablePlan, sum_bounds
@@ -25,21 +25,17 @@ from dp_polars._release.contract import beta_of_each, names_of_ends
 from dp_polars._release.sources import product
 
 if TYPE_CHECKING:
-    Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]
 
 
 T = TypeVar("T", float, "float | None")
 
 COUNT, SHARE = "count", "share"
-# The column in a file of what the numbers were that ranges are around.
-UNBIASED = "unbiased"
+UNBIASED = "unbiased"  # the column in a file of what the numbers were that ranges are around
 #: What no dimension may be named: the columns of answers.
 TAKEN = (COUNT, *names_of_ends(COUNT), SHARE, *names_of_ends(SHARE), UNBIASED)
-# The name in a file's metadata of what makes a cube of its rows.
-_CUBE_KEY = b"dp_polars.cube"
-# How many values of a dimension, and how many tables, `repr` shows.
-_SHOWN, _SHOWN_TABLES = 4, 12
+_CUBE_KEY = b"dp_polars.cube"  # the name in a file's metadata of what makes a cube of its rows
+_SHOWN, _SHOWN_TABLES = 4, 12  # how many values of a dimension, and how many tables, `repr` shows
 # How many ranges can hold together at most: what each may fail with is far above the error of its law.
 _MOST_TOGETHER = 500_000
 
@@ -70,6 +66,25 @@ class Cube:
     Notes
     -----
     Proof: :doc:`/proofs/cubes` and :doc:`/proofs/tables`.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> visits = pl.DataFrame(
+    ...     {"ward": ["A", "B"] * 500, "year": [2024] * 600 + [2025] * 400}
+    ... )
+    >>> private = visits.dp.protect(None)
+    >>> cube = private.cube(
+    ...     {"ward": ["A", "B"], "year": [2024, 2025]}, epsilon=50
+    ... ).release()
+    >>> cube.count(pl.col("year") == 2024)
+    Number(value=600, low=600, high=600)
+    >>> cube.counts(by="year").rows()
+    [(2024, 600, 600, 600), (2025, 400, 400, 400)]
+    >>> cube.share(pl.col("year") == 2025, by="ward").rows()
+    [('A', 0.4, 0.4, 0.4), ('B', 0.4, 0.4, 0.4)]
+    >>> cube.top("year", by="ward").rows()
+    [('A', 2024, 300, 300, 300), ('B', 2024, 300, 300, 300)]
     """
 
     _dimensions: tuple[pl.Series, ...]
@@ -106,19 +121,6 @@ class Cube:
         ------
         TypeError, ValueError
             If a filter is no Boolean expression over the dimensions, or no table has all of them.
-
-        Examples
-        --------
-        >>> import polars as pl
-        >>> visits = pl.DataFrame(
-        ...     {"ward": ["A", "B"] * 500, "year": [2024] * 600 + [2025] * 400}
-        ... )
-        >>> private = visits.dp.protect(None)
-        >>> cube = private.cube(
-        ...     {"ward": ["A", "B"], "year": [2024, 2025]}, epsilon=50
-        ... ).release()
-        >>> cube.count(pl.col("year") == 2024)
-        Number(value=600, low=600, high=600)
         """
         (counts,) = self._sums((), [self._mask(where)])
         value, low, high = (numbers[0].item() for numbers in counts.ends(BETA))
@@ -146,19 +148,6 @@ class Cube:
         ------
         TypeError, ValueError
             If a filter is not over the dimensions, `by` is no dimension, or no table has all of them.
-
-        Examples
-        --------
-        >>> import polars as pl
-        >>> visits = pl.DataFrame(
-        ...     {"ward": ["A", "B"] * 500, "year": [2024] * 600 + [2025] * 400}
-        ... )
-        >>> private = visits.dp.protect(None)
-        >>> cube = private.cube(
-        ...     {"ward": ["A", "B"], "year": [2024, 2025]}, epsilon=50
-        ... ).release()
-        >>> cube.counts(by="year").rows()
-        [(2024, 600, 600, 600), (2025, 400, 400, 400)]
         """
         axes = self._axes("by", by)
         if not axes:
@@ -186,6 +175,8 @@ class Cube:
     ) -> pl.DataFrame | Number[float | None]:
         """Return the share for which a condition is true: of the count with the condition left out.
 
+        Errors are those of `counts`.
+
         Parameters
         ----------
         condition
@@ -201,29 +192,11 @@ class Cube:
             A row for each combination: the dimensions, and "share", "share_low" and "share_high" (Float64), all within
             [0, 1]. A share is null where the noisy count of the whole is not above 0. Without `by` a `Number`.
 
-        Raises
-        ------
-        TypeError, ValueError
-            As for `counts`.
-
         Notes
         -----
         Without tables, what the condition is true of, and the rest, are sums of different cells, so their noises are
         independent. Each has a range at √0.95, both hold at 0.95, and the ends of the share are the worst that both
         allow. With tables their noises depend on each other, and each has a range at 0.975.
-
-        Examples
-        --------
-        >>> import polars as pl
-        >>> visits = pl.DataFrame(
-        ...     {"ward": ["A", "B"] * 500, "year": [2024] * 600 + [2025] * 400}
-        ... )
-        >>> private = visits.dp.protect(None)
-        >>> cube = private.cube(
-        ...     {"ward": ["A", "B"], "year": [2024, 2025]}, epsilon=50
-        ... ).release()
-        >>> cube.share(pl.col("year") == 2025, by="ward").rows()
-        [('A', 0.4, 0.4, 0.4), ('B', 0.4, 0.4, 0.4)]
         """
         axes = self._axes("by", by)
         mask, among = self._mask([condition]), self._mask(where)
@@ -252,30 +225,12 @@ class Cube:
         -------
         DataFrame
             The dimensions of `by`, the ranked one, and "count", "count_low" and "count_high". Equal counts are in the
-            order of the values.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As for `counts`; also if k is no whole number of at least 1.
+            order of the values. Errors are those of `counts`.
 
         Notes
         -----
         The ranking is that of noisy counts, so what is first has often been helped by its noise. A range holds at 95 %
         for a value that is chosen in advance, and less often for the one that came first.
-
-        Examples
-        --------
-        >>> import polars as pl
-        >>> visits = pl.DataFrame(
-        ...     {"ward": ["A", "B"] * 500, "year": [2024] * 600 + [2025] * 400}
-        ... )
-        >>> private = visits.dp.protect(None)
-        >>> cube = private.cube(
-        ...     {"ward": ["A", "B"], "year": [2024, 2025]}, epsilon=50
-        ... ).release()
-        >>> cube.top("year", by="ward").rows()
-        [('A', 2024, 300, 300, 300), ('B', 2024, 300, 300, 300)]
         """
         axes = (*self._axes("by", by), *self._axes("dimension", dimension))
         if len(axes) > len(set(axes)):
@@ -320,8 +275,11 @@ class Cube:
         >>> query = visits.dp.protect(None).cube(
         ...     dimensions, tables=[("ward",), ("ward", "year")], rho=0.1
         ... )
-        >>> query.release().nonnegative().counts(by="ward")["count"].min() >= 0
+        >>> released = query.release()
+        >>> released.nonnegative().counts(by="ward")["count"].min() >= 0
         True
+        >>> released.whole().counts(by="ward")["count"].dtype
+        Int64
         """
         if self._is_drawn:
             msg = (
@@ -349,17 +307,6 @@ class Cube:
         ------
         ValueError
             If of two tables neither has all dimensions of the other: no rounding may agree with both then.
-
-        Examples
-        --------
-        >>> import polars as pl
-        >>> visits = pl.DataFrame({"ward": ["A", "B"] * 500, "year": [2024, 2025] * 500})
-        >>> dimensions = {"ward": ["A", "B"], "year": [2024, 2025]}
-        >>> query = visits.dp.protect(None).cube(
-        ...     dimensions, tables=[("ward",), ("ward", "year")], rho=0.1
-        ... )
-        >>> query.release().whole().counts(by="ward")["count"].dtype
-        Int64
         """
         if self._is_drawn:
             return self
@@ -384,7 +331,6 @@ class Cube:
         return self._with([found[place] for place in range(len(found))])
 
     def _with(self, numbers: Sequence[pl.Series]) -> Cube:
-        """Return a cube of other numbers, with the ranges of this one."""
         unbiased = self._unbiased or tuple(one for _, one in self._tables)
         tables = tuple((axes, one) for (axes, _), one in zip(self._tables, numbers, strict=True))
         return replace(self, _tables=tables, _unbiased=unbiased)
@@ -424,8 +370,19 @@ class Cube:
         for values in self._dimensions:
             shown = ", ".join([*map(repr, values[:_SHOWN].to_list()), *["…"] * (len(values) > _SHOWN)])
             lines.append(f"  {values.name}: {plural(len(values), 'value')} ({shown})")
-        claim = self.claim
-        lines += self._histogram_lines() if self._is_drawn else self._table_lines()
+        plan, names, claim = self._plan, [*self.dimensions], self.claim
+        if self._is_drawn:
+            ((axes, noise),), (column,) = plan.noises, claim["columns"].values()
+            said = f"{column['selects']}, {plural(plan.cells(axes), 'cell')}, {noise.mechanism}"
+            lines.append(f"  count: {said}, standard deviation {math.sqrt(noise.variance):.3g}")
+        else:
+            lines += [
+                f"  table by ({', '.join(names[axis] for axis in axes)}): {plural(plan.cells(axes), 'cell')}, standard "
+                f"deviation {math.sqrt(plan.variance(axes)):.3g}"
+                for axes in plan.tables[:_SHOWN_TABLES]
+            ]
+            more = len(plan.tables) - _SHOWN_TABLES
+            lines += [f"  and {plural(more, 'more table')}"] * (more > 0)
         asks = "count(…), counts(by=…), share(…), top(…), to_frame(), write(path)"
         return "\n".join([f"<Cube: {claim['protection']}, {claim['loss']}", *lines, f"  ask: {asks}>"])
 
@@ -446,7 +403,6 @@ class Cube:
 
     @property
     def _agrees(self) -> bool:
-        """Whether what tables share is the same in each."""
         if self._is_drawn:
             return True
         seen: dict[tuple[int, ...], NDArray[Any]] = {}
@@ -459,27 +415,7 @@ class Cube:
                     return False
         return True
 
-    def _histogram_lines(self) -> list[str]:
-        (column,) = self.claim["columns"].values()
-        return [f"  count: {column['selects']}, {self._drawn_as(self._plan.noises[0])}"]
-
-    def _table_lines(self) -> list[str]:
-        plan, names = self._plan, list(self.dimensions)
-        shown = [
-            f"  table by ({', '.join(names[axis] for axis in axes)}): {plural(plan.cells(axes), 'cell')}, standard "
-            f"deviation {math.sqrt(plan.variance(axes)):.3g}"
-            for axes in plan.tables[:_SHOWN_TABLES]
-        ]
-        more = len(plan.tables) - len(shown)
-        return [*shown, *[f"  and {plural(more, 'more table')}"] * (more > 0)]
-
-    def _drawn_as(self, drawn: tuple[tuple[int, ...], Noise]) -> str:
-        axes, noise = drawn
-        cells = plural(self._plan.cells(axes), "cell")
-        return f"{cells}, {noise.mechanism}, standard deviation {math.sqrt(noise.variance):.3g}"
-
     def _axes(self, name: str, names: str | Sequence[str] | None) -> tuple[int, ...]:
-        """Return the positions of dimensions."""
         listed = [names] if isinstance(names, str) else [] if names is None else list(names)
         known = list(self.dimensions)
         if unknown := [one for one in listed if one not in known]:
@@ -527,7 +463,6 @@ class Cube:
         return true.reshape([size if axis in axes else 1 for axis, size in enumerate(self._sizes)])
 
     def _sums(self, by: Sequence[int], masks: Sequence[Mask]) -> list[_Sums]:
-        """Return the sum over the cells of each mask, for each combination of some dimensions."""
         needed = {axis for mask in masks for axis, size in enumerate(mask.shape) if size > 1} | set(by)
         known = self._unbiased or tuple(one for _, one in self._tables)
         fit = [(*one, middle) for one, middle in zip(self._tables, known, strict=True) if needed <= {*one[0]}]
@@ -550,25 +485,22 @@ class Cube:
             others_of = tuple(axis for axis in left if axis in needed)
             middle = around.to_numpy().reshape(sizes).sum(axis=others, keepdims=True)
             return [
-                _Fitted(
+                _Sums(
                     _summed(np.where(mask, counts, 0), by),
+                    partial(_off_of_fitted, self._plan, tuple(by), others_of, mark.reshape(cells, -1)),
+                    BETA / 2,
                     None if self._unbiased is None else _summed(np.where(mask, middle, 0), by),
-                    self._plan,
-                    tuple(by),
-                    others_of,
-                    mark.reshape(cells, -1),
                 )
                 for mask, mark in zip(masks, marks, strict=True)
             ]
-        together = math.prod(self._sizes[axis] for axis in others)
+        together, noise = math.prod(self._sizes[axis] for axis in others), self._plan.noises[0][1]
         found: list[_Sums] = []
         for mask in masks:
             cells = np.broadcast_to(np.where(mask, together, 0), counts.shape)
-            found.append(_Drawn(_summed(np.where(mask, counts, 0), by), _summed(cells, by), self._plan.noises[0][1]))
+            found.append(_Sums.of_drawn(_summed(np.where(mask, counts, 0), by), _summed(cells, by), noise))
         return found
 
     def _named(self, by: Sequence[int], name: str, numbers: Sequence[Ints | pl.Series]) -> pl.DataFrame:
-        """Return numbers and their ends with the combinations that they are of."""
         names = (name, *names_of_ends(name))
         keys = product([self._dimensions[axis] for axis in by]) if by else pl.DataFrame()
         return keys.with_columns(pl.Series(one, values) for one, values in zip(names, numbers, strict=True))
@@ -594,78 +526,48 @@ def _summed(cells: NDArray[Any], by: Sequence[int]) -> NDArray[Any]:
     return sums.reshape(-1)
 
 
-class _Sums(ABC):
+@dataclass(frozen=True, eq=False)
+class _Sums:
     """Sums of cells, and how far they are off."""
 
-    #: The sums, shape (g,).
-    values: NDArray[Any]
-    #: With what probability a range of one of two sums may fail, so that both hold at 0.95.
-    beta_of_two: ClassVar[float]
+    values: NDArray[Any]  # the sums, shape (g,)
+    off: Callable[[float], NDArray[Any]]  # how far each is off, but for a probability
+    beta_of_two: float  # with what probability a range of one of two sums may fail, so that both hold at 0.95
+    around: Floats | None = None  # what the ranges are around, cut at 0, where that is not the values
 
-    @abstractmethod
-    def off(self, beta: float) -> NDArray[Any]:
-        """Return how far each sum is off, but for a probability of `beta`."""
+    @classmethod
+    def of_drawn(cls, values: Ints, cells: Ints, noise: Noise) -> _Sums:
+        """Return sums of noisy counts: of how many cells each is, shape (g,), and the noise of a cell."""
+        return cls(values, partial(sum_bounds, noise, cells), beta_of_each(2))
 
     def ends(self, beta: float) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         off = self.off(beta)
-        return self.values, self.values - off, self.values + off
-
-
-@dataclass(frozen=True, eq=False)
-class _Drawn(_Sums):
-    """Sums of noisy counts, of how many cells each is, shape (g,), and the noise of a cell."""
-
-    values: Ints
-    cells: Ints
-    noise: Noise
-    beta_of_two: ClassVar[float] = beta_of_each(2)
-
-    def off(self, beta: float) -> Ints:
-        return sum_bounds(self.noise, self.cells, beta)
-
-
-@dataclass(frozen=True, eq=False)
-class _Fitted(_Sums):
-    """Sums of cells of tables: for each combination of `by`, which cells of the other dimensions, shape (g, cells).
-
-    The law of a sum is the same for all combinations of `by` of which the same other cells are added up. `around` is
-    what the ranges are around, cut at 0, where that is not the values.
-    """
-
-    values: NDArray[Any]
-    around: Floats | None
-    plan: TablePlan
-    by: tuple[int, ...]
-    others: tuple[int, ...]
-    marks: Mask
-    beta_of_two: ClassVar[float] = BETA / 2
-
-    def off(self, beta: float) -> Floats:
-        axes = tuple(sorted((*self.by, *self.others)))
-        shape = [self.plan.sizes[axis] for axis in (*self.by, *self.others)]
-        distinct, places = np.unique(self.marks, axis=0, return_inverse=True)
-        found = []
-        for marked in distinct:
-            mask = np.zeros((math.prod(self.plan.sizes[axis] for axis in self.by), len(marked)), np.bool_)
-            mask[0] = marked
-            placed = np.argsort((*self.by, *self.others))
-            bound = self.plan.bound(axes, mask.reshape(shape).transpose(placed), beta)
-            found.append(math.ceil(bound * UNITS) / UNITS)
-        return np.array(found)[places.ravel()]
-
-    def ends(self, beta: float) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         if self.around is None:
-            return super().ends(beta)
-        off = self.off(beta)
+            return self.values, self.values - off, self.values + off
         return self.values, np.maximum(self.around - off, 0), np.maximum(self.around + off, 0)
+
+
+def _off_of_fitted(plan: TablePlan, by: tuple[int, ...], others: tuple[int, ...], marks: Mask, beta: float) -> Floats:
+    """Return how far sums of cells of tables are off: of each combination of `by`, of the marked cells of `others`.
+
+    `marks` has the shape (g, cells). The law is the same for all combinations of which the same cells are added up.
+    """
+    every, groups = (*by, *others), math.prod(plan.sizes[axis] for axis in by)
+    shape, placed = [plan.sizes[axis] for axis in every], np.argsort(every)
+    distinct, places = np.unique(marks, axis=0, return_inverse=True)
+    found = []
+    for marked in distinct:
+        mask = np.zeros((groups, len(marked)), np.bool_)
+        mask[0] = marked
+        bound = plan.bound(tuple(sorted(every)), mask.reshape(shape).transpose(placed), beta)
+        found.append(math.ceil(bound * UNITS) / UNITS)
+    return np.array(found)[places.ravel()]
 
 
 def _shares(part: _Sums, rest: _Sums) -> list[pl.Series]:
     """Return the share that a part has of it and the rest, and the ends of its range."""
-    ends = [
-        [np.maximum(numbers, 0).astype(np.float64) for numbers in one.ends(one.beta_of_two)] for one in (part, rest)
-    ]
-    (_, low, high), (_, rest_low, rest_high) = ends
+    ends = (one.ends(one.beta_of_two)[1:] for one in (part, rest))
+    (low, high), (rest_low, rest_high) = ([np.maximum(end, 0).astype(np.float64) for end in both] for both in ends)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = np.clip(part.values / (part.values + rest.values), 0, 1)
         lowest, highest = low / (low + rest_high), high / (high + rest_low)
@@ -691,7 +593,6 @@ def table(dimensions: Sequence[pl.Series], tables: Sequence[tuple[Sequence[int],
 
 
 def cube_of(frame: pl.DataFrame, plan: TablePlan, claim: str) -> Cube:
-    """Return the cube whose `table` is a frame; there may be a column of what its numbers were."""
     tables, start, unbiased = [], 0, list[pl.Series]()
     dimensions: dict[int, pl.Series] = {}
     for axes in plan.tables:
@@ -742,19 +643,14 @@ def read_cube(path: str | os.PathLike[str]) -> Cube:
     read = parquet.read_table(expanded(path))
     metadata = read.schema.metadata or {}
     if CLAIM_KEY in metadata and _CUBE_KEY in metadata:
-        about = json.loads(metadata[_CUBE_KEY])
-        frame, axes_of = pl.DataFrame(read), lambda one: tuple(one)
-        noises = tuple(
-            (tuple(one["axes"]), Noise(one["mechanism"], Fraction(one["rate"]))) for one in about["histograms"]
-        )
-        plan = TablePlan(tuple(about["sizes"]), tuple(map(axes_of, about["tables"])), noises)
+        about, frame = json.loads(metadata[_CUBE_KEY]), pl.DataFrame(read)
+        noises = [(tuple(one["axes"]), Noise(one["mechanism"], Fraction(one["rate"]))) for one in about["histograms"]]
+        plan = TablePlan(tuple(about["sizes"]), tuple(map(tuple, about["tables"])), tuple(noises))
         expected = sum(map(plan.cells, plan.tables))
         columns = frame.columns[len(plan.sizes) :]
         if columns in ([COUNT], [COUNT, UNBIASED]) and frame.height == expected:
-            cube = cube_of(frame, plan, metadata[CLAIM_KEY].decode())
-            is_counts = all(
-                frame[name].dtype in (pl.Int64, pl.Float64) and not frame[name].has_nulls() for name in columns
-            )
+            cube, numbers = cube_of(frame, plan, metadata[CLAIM_KEY].decode()), [frame[name] for name in columns]
+            is_counts = all(one.dtype in (pl.Int64, pl.Float64) and not one.has_nulls() for one in numbers)
             if is_counts and cube._agrees and cube._rows.equals(frame):
                 return cube
     msg = f"the file must have been written by Cube.write, and not changed since, got {str(path)!r}."

@@ -26,6 +26,7 @@ from dp_polars._questions.measures import BETA, Count
 from dp_polars._questions.question import Asked, Columns, HistogramQuery
 from dp_polars._release.contract import AS_DRAWN, Engine, Presentation, Product, Released, Work
 from dp_polars._release.pipeline import Pipeline
+from dp_polars._release.release import release_all
 from dp_polars._release.request import AnyRequest, Ask, Request
 from dp_polars._release.sources import PrivateRows, columns_of, product
 
@@ -71,7 +72,6 @@ class CubeWork(Work):
         return pl.DataFrame({"0": pl.concat(drawn, rechunk=True)})
 
     def presented(self, drawn: pl.DataFrame, presentation: Presentation) -> pl.DataFrame:  # noqa: ARG002
-        """Return the combinations of each table with its numbers, as `cube.table` has them."""
         counts = drawn.to_series()
         if not isinstance(self.keys, Product):
             return cast("pl.DataFrame", self.keys).with_columns(counts.alias(COUNT))
@@ -146,7 +146,6 @@ class CubeRequest(Request):
 
     @classmethod
     def over(cls, pipeline: Pipeline, columns: Sequence[pl.Series], query: Count) -> CubeRequest:
-        """Return the request of a count in each combination of all dimensions."""
         keys, sizes = product(columns), tuple(map(len, columns))
         axes = tuple(range(len(sizes)))
         ask = Ask(COUNT, (), _of_table(pipeline, sizes, axes, query))
@@ -178,7 +177,6 @@ class CubeRequest(Request):
 
     @property
     def cells(self) -> Request:
-        """The count in each cell, as any other output."""
         if self.tables:
             msg = (
                 "a cube must be asked for without tables here: its answers are fitted to several histograms.\n\n"
@@ -212,7 +210,6 @@ class CubeRequest(Request):
         return super(CubeRequest, shown).explained_rows(engine)
 
     def check_scale(self) -> None:
-        """Refuse noise of which sums would have no room."""
         largest = _LARGEST_SCALE_OF_TABLES if self.tables else _LARGEST_SCALE
         if any(ask.query.claim.rate * largest < 1 for ask in self.asks):
             exponent = largest.bit_length() - 1
@@ -283,23 +280,11 @@ class CubeQuery(PrivateQuery):
     ) -> Cube:
         """Release the cube once, charged to the budget before a row is read.
 
-        Parameters
-        ----------
-        frame, engine, partitions, fresh, unchecked
-            As for `PrivateQuery.release`.
-
-        Returns
-        -------
-        Cube
-            What answers questions at no further cost.
-
-        Raises
-        ------
-        BudgetExceededError, ReleaseError, TypeError, ValueError
-            As for `PrivateQuery.release`.
+        Parameters, and errors, are those of `PrivateQuery.release`. The cube answers questions at no further cost.
         """
         query = self.handed_over(unchecked)
-        return cube_from(query.request, query._released(frame, AS_DRAWN, engine, partitions, fresh))
+        part = query.part(frame, AS_DRAWN, engine, partitions)
+        return cube_from(query.request, release_all([part], self.budget, fresh=fresh)[0])
 
     def sink_parquet(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
         """Raise: a cube is released, and then written."""
@@ -369,22 +354,14 @@ class Cubes:
 
         Notes
         -----
-        With T rows of a person in all and m in a combination of all dimensions at most, T of them may be in one cell of
-        a table, though not more than m for each combination that it adds up: its noise is calibrated to that.
-
         Proof: :doc:`/proofs/cubes` and :doc:`/proofs/tables`.
 
         Examples
         --------
         >>> import polars as pl
         >>> import dp_polars as dpp
-        >>> visits = pl.DataFrame(
-        ...     {
-        ...         "patient": range(1000),
-        ...         "ward": ["A", "B"] * 500,
-        ...         "flu": [True] * 200 + [False] * 800,
-        ...     }
-        ... )
+        >>> visits = pl.DataFrame({"patient": range(1000), "ward": ["A", "B"] * 500})
+        >>> visits = visits.with_columns(flu=pl.col("patient") < 200)
         >>> private = visits.dp.protect("patient", max_groups=1)
         >>> cube = private.cube(
         ...     {"ward": ["A", "B"], "flu": [True, False]}, epsilon=50
@@ -475,7 +452,6 @@ def _wanted(tables: object, weights: object, columns: Sequence[pl.Series]) -> di
 
 
 def _check_room(sizes: Sequence[int], tables: Sequence[Axes]) -> None:
-    """Refuse more than can be held."""
     if math.prod(sizes) > _MOST_COMBINATIONS:
         msg = (
             f"cube: the dimensions must have at most 2**62 combinations, got {math.prod(sizes):.3g}.\n\n"

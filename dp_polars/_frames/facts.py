@@ -15,24 +15,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import polars as pl
 
 from dp_polars._accounting.claims import Claim, delta_of, loss_of, mechanisms_of
-from dp_polars._accounting.terms import ONE_RELEASE, in_words
+from dp_polars._accounting.terms import ONE_RELEASE, Terms, Unit, in_words
 from dp_polars._base.column_types import unit_of_text
-from dp_polars._base.numbers import as_fraction, plural
+from dp_polars._base.numbers import Number, as_fraction, plural
 from dp_polars._base.process import expanded, ipc_of, listed, sha256_of
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._mechanisms.partition_selection import GaussianThreshold
 from dp_polars._questions import measures
 from dp_polars._questions.measures import Count, RowsCut
-from dp_polars._questions.question import KeysThatAreThere
+from dp_polars._questions.question import Asked, Columns, HistogramQuery, KeysThatAreThere
 from dp_polars._questions.statement import Statement
 from dp_polars._questions.statement_facts import (
     AT_DELTA,
     NOT_RECORDED,
-    checked,
     loss_facts,
     number_facts,
     output_facts,
-    software,
 )
 from dp_polars._release.contract import (
     ROWS_CUT,
@@ -56,15 +54,11 @@ if TYPE_CHECKING:
 
     from dp_polars._accounting import ledger
     from dp_polars._accounting.budget import Budget
-    from dp_polars._accounting.terms import Terms, Unit
-    from dp_polars._base.numbers import Number
-    from dp_polars._questions.question import Asked, Columns, HistogramQuery
     from dp_polars._questions.statement_facts import Facts
     from dp_polars._release.pipeline import Origin, Pipeline, Step
 
 
-# `explain` says from how many people on a key is shown with these probabilities, in percent.
-_CHANCES = (95, 50, 5)
+_CHANCES = (95, 50, 5)  # `explain` says from how many people on a key is shown with these probabilities, in percent
 
 
 @dataclass(frozen=True)
@@ -142,10 +136,9 @@ class PeopleRequest(Request):
         return AnyRequest._people_output(self)
 
     def _people(self, engine: Engine[Released]) -> tuple[PerPerson, Callable[[pl.LazyFrame], pl.LazyFrame]]:
-        """Return which people are a row each, and the steps on the rows before."""
         proved = self.checked_on(engine, [] if self.keys is None else self.keys.columns)
-        keys = None if self.keys is None else in_types_of(self.keys, proved.schemas[-1])
-        return PerPerson(self.protection.unit or (), keys), proved.rows  # type: ignore[arg-type]  # no product
+        keys = None if self.keys is None else in_types_of(self.keys, proved.schemas[-1])  # type: ignore[arg-type]
+        return PerPerson(self.protection.unit or (), keys), proved.rows
 
     def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:  # noqa: ARG002
         return "people"
@@ -212,7 +205,6 @@ STATEMENT = "statement"
 
 
 def refuse_wide_integers(work: Work | KeyWork) -> None:
-    """Refuse to write integers of 128 bits, for which Parquet has no type."""
     wide = sorted({str(dtype) for dtype in work.released_types if dtype in (pl.Int128, pl.UInt128)})
     if wide:
         msg = (
@@ -274,8 +266,7 @@ _STEPS = {
     "join": "rows are joined with others",
     "group_by": "rows of one person are brought together, by",
 }
-# How much of one step is written.
-_LONGEST = 500
+_LONGEST = 500  # how much of one step is written
 
 
 def statement_of(
@@ -299,16 +290,13 @@ def statement_of(
         ledger = ledger_facts(budget, head, charges, [""] * len(charges), asked)
     protection, loss = requests[0].protection, loss_of(claims)
     return Statement.of(
-        {
-            **software(),
-            "state": state,
-            "known": checked(known),
-            "loss": loss_facts(loss.unit, loss.value, delta_of(claims), at_delta),
-            "promise": None if requests[0].taken is None else requests[0].taken.promise,
-            "unit": unit_facts(protection.privacy_unit, protection.neighboring_relation),
-            "releases": [{"name": name, **facts} for name, (_, facts) in releases.items()],
-            "ledger": ledger,
-        }
+        state,
+        known,
+        loss=loss_facts(loss.unit, loss.value, delta_of(claims), at_delta),
+        promise=None if requests[0].taken is None else requests[0].taken.promise,
+        unit=unit_facts(protection.privacy_unit, protection.neighboring_relation),
+        releases=[{"name": name, **facts} for name, (_, facts) in releases.items()],
+        ledger=ledger,
     )
 
 
@@ -326,7 +314,6 @@ def ledger_facts(
     recorded: Sequence[str],
     asked_before: Sequence[str],
 ) -> Facts:
-    """Return what a ledger holds; `recorded` says of each charge in which release its query stands."""
     spent = _amount(head.unit, head.spent or "0", head.spent_delta)
     if budget.promise is not None:
         at = budget.epsilon_of(head, charges, budget.promise.delta).spent
@@ -360,18 +347,17 @@ def _amount(unit: str, value: str, delta: str | None) -> Facts:
 
 
 def facts_of_request(request: AnyRequest[Asked], sources: Sequence[pl.LazyFrame], at_delta: Number = AT_DELTA) -> Facts:
-    """Return the facts of one release; `sources` are the plans of all origins, where data are bound."""
     engine = PolarsEngine.of(*sources) if sources else None
-    steps = request.pipeline.steps
+    steps, is_of_people = request.pipeline.steps, isinstance(request, PeopleRequest)
     frames = [step.public for step in with_further(steps) if isinstance(step, Join)]
     bounds = {name: str(number) for name, number in request.protection.bounds.items()}
     for ask in request.asks:
         bounds |= {f"{name} of {ask.name}": str(number) for name, number in ask.bounds.given.items()}
     return {
         "loss": loss_facts(request.loss.unit, request.loss.value, request.delta, at_delta),
-        "asks": "keys" if isinstance(request, KeyRequest) else "people" if _is_of_people(request) else "answers",
+        "asks": "keys" if isinstance(request, KeyRequest) else "people" if is_of_people else "answers",
         "protection": _protection(request),
-        "bounds": {} if _is_of_people(request) else bounds,
+        "bounds": {} if is_of_people else bounds,
         # Without data `release` takes the rows, and may take them so.
         "unchecked": request.pipeline.is_unchecked or (False if sources else None),
         "tables": [_table(*table) for table in zip_longest(request.pipeline.origins, sources)],
@@ -395,12 +381,7 @@ def unit_facts(unit: str | None, relation: str) -> Facts:
     return {"person": person, "relation": relation, "notes": notes}
 
 
-def _is_of_people(request: AnyRequest[Asked]) -> bool:
-    return isinstance(request, PeopleRequest)
-
-
 def _protection(request: AnyRequest[Asked]) -> str:
-    """Return in a sentence how much of one person counts."""
     if isinstance(request, CutRequest):
         return "Each person counts once at most, whatever rows they have."
     if isinstance(request, PeopleRequest):
@@ -420,7 +401,6 @@ def _protection(request: AnyRequest[Asked]) -> str:
 
 
 def _table(origin: Origin, source: pl.LazyFrame | None) -> Facts:
-    """Return the columns of private rows, the names of their files, and the kinds of steps that were done to them."""
     if source is None:
         return {"columns": None, "files": None, "before": None}
     # As they were at `protect`: a statement may be written when they are gone.
@@ -441,10 +421,9 @@ def _type(dtype: pl.DataType) -> str:
 
 
 def _keys(keys: pl.DataFrame | Product) -> Facts:
-    if isinstance(keys, Product):
-        found = [f"{one.name}: {listed(one.to_frame())}" for one in keys.values]
-        return {"columns": keys.columns, "number": keys.height, "values": "; ".join(found)}
-    return {"columns": keys.columns, "number": keys.height, "values": listed(keys)}
+    by_column = [f"{one.name}: {listed(one.to_frame())}" for one in keys.values] if isinstance(keys, Product) else []
+    values = listed(keys) if isinstance(keys, pl.DataFrame) else "; ".join(by_column)
+    return {"columns": keys.columns, "number": keys.height, "values": values}
 
 
 def _public_frame(frame: pl.DataFrame) -> str:
@@ -453,7 +432,6 @@ def _public_frame(frame: pl.DataFrame) -> str:
 
 
 def _step(step: Step) -> str:
-    """Return a step in words: what it says is public, for it stands after `protect`."""
     arguments: list[object] = []
     if isinstance(step, (Expressions, PersonGroups)):
         arguments = [*(step.keys if isinstance(step, PersonGroups) else ()), *step.expressions]

@@ -28,7 +28,7 @@ from dp_polars._frames.joins import (
     refuse_without_unit,
 )
 from dp_polars._frames.key_query import Unlisted
-from dp_polars._frames.methods import SeveralRows
+from dp_polars._frames.methods import Steps
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.measures import Count
 from dp_polars._questions.question import HistogramQuery, of_histogram
@@ -209,7 +209,7 @@ class _OnTheRight(type):
 
 
 @all_called
-class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnTheRight):
+class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnTheRight):
     """Rows about people, of which only the answers of `agg` can be released. Made by `protect`.
 
     Every method gives a new frame. The steps before `agg` must be row by row, which is proved for each whole
@@ -331,9 +331,22 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclas
             unit, relation or budget, are not joined on the unit, or one has rows and the other none yet.
         """
         if isinstance(other, PrivateFrame):
-            return self._joined(other, _private_join(self, other, on, left_on, right_on, how))
+            refuse_other_people(self.protection, other.protection)
+            refuse_another_budget(self._budget, other._budget)
+            left, right = join_keys(on, left_on, right_on)
+            refuse_without_unit(self.protection.unit or (), left, right)
+            return self._joined(other, PrivateJoin(left, right, join_how(how), other._pipeline))
         if isinstance(other, OwnedRows):
-            return self._joined(other, _owned_join(self, other, on, left_on, right_on, how))
+            if self.protection.privacy_unit is None:
+                msg = (
+                    "join: a private frame must have a privacy unit to be joined with owned rows: one of its rows may "
+                    "own many.\n\nHint: name the column that tells people apart, in protect."
+                )
+                raise ValueError(msg)
+            left, right = join_keys(on, left_on, right_on)
+            for plan in other._sources:
+                preparation_of(plan, right, "join", is_owned=True, unchecked=other.origin.unchecked)
+            return self._joined(other, OwnedJoin(left, right, join_how(how), other.origin))
         return self._after(join_of(other, on, left_on, right_on, how))
 
     @overload  # names first: any other object may be public keys
@@ -475,7 +488,6 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclas
         return f"<PrivateFrame\n{self._described()}\nask:      {ask}>"
 
     def _described(self) -> str:
-        """Return what is known without reading the rows, line by line."""
         lines = {
             "rows": "private, only answers leave" if self._sources else "none yet, release(frame) takes them",
             "protects": str(self.protection),
@@ -488,7 +500,6 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclas
         return type(self)(self._pipeline.then(step), self._sources, self._budget)
 
     def _joined(self, other: PrivateFrame | OwnedRows, step: Joining) -> Self:
-        """Return the frame after a step that brings in other private rows; either both have rows, or neither."""
         if bool(self._sources) != bool(other._sources):
             one, none = ("first", "other") if self._sources else ("other", "first")
             msg = (
@@ -505,7 +516,6 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclas
     def _ask(
         self, keys: pl.DataFrame | None, exprs: Sequence[PrivateExpr], named: dict[str, PrivateExpr]
     ) -> PrivateQuery:
-        """Return the query of these outputs; refuse names that repeat."""
         flat = [item for expr in exprs for item in (expr if isinstance(expr, (list, tuple)) else [expr])]
         relation = self.protection.neighboring_relation
         left_out = {*(self.protection.unit or ()), *(() if keys is None else keys.columns)}
@@ -532,33 +542,6 @@ class PrivateFrame(SeveralRows, Unlisted, Cubes, Refusing, WithoutRows, metaclas
         if not query.request.is_open:
             warn_if_large(query.loss)
         return query
-
-
-def _private_join(
-    frame: PrivateFrame, other: PrivateFrame, on: object, left_on: object, right_on: object, how: object
-) -> PrivateJoin:
-    """Return the join of two private frames; refuse those that do not promise, or pay, the same."""
-    refuse_other_people(frame.protection, other.protection)
-    refuse_another_budget(frame._budget, other._budget)
-    left, right = join_keys(on, left_on, right_on)
-    refuse_without_unit(frame.protection.unit or (), left, right)
-    return PrivateJoin(left, right, join_how(how), other._pipeline)
-
-
-def _owned_join(
-    frame: PrivateFrame, other: OwnedRows, on: object, left_on: object, right_on: object, how: object
-) -> OwnedJoin:
-    """Return the join with owned rows; refuse one where every row is a person."""
-    if frame.protection.privacy_unit is None:
-        msg = (
-            "join: a private frame must have a privacy unit to be joined with owned rows: one of its rows may own "
-            "many.\n\nHint: name the column that tells people apart, in protect."
-        )
-        raise ValueError(msg)
-    left, right = join_keys(on, left_on, right_on)
-    for plan in other._sources:
-        preparation_of(plan, right, "join", is_owned=True, unchecked=other.origin.unchecked)
-    return OwnedJoin(left, right, join_how(how), other.origin)
 
 
 @all_called
@@ -658,7 +641,6 @@ class PersonGroupBy(Refusing, Generic[FrameT]):
 
 
 def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> Ask[HistogramQuery]:
-    """Return one output; refuse what is no private answer, and bounds that only `protect` gives."""
     if not isinstance(expr, PrivateExpr):
         msg = (
             f"agg on a private frame must be given private answers, got {type(expr).__name__}.\n\n"

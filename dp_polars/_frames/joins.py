@@ -18,6 +18,7 @@ from dp_polars._release.pipeline import (
     Joining,
     Origin,
     Pipeline,
+    Run,
     Step,
     free_names,
     refuse_missing,
@@ -48,9 +49,7 @@ class _ByColumns(Joining):
     def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
         return self.left_on, self.right_on, self.how
 
-    def run(
-        self, schema: pl.Schema, further: pl.Schema, floats: Collection[str] = ()
-    ) -> Callable[[pl.LazyFrame, pl.LazyFrame], pl.LazyFrame]:
+    def run(self, schema: pl.Schema, further: pl.Schema, floats: Collection[str] = ()) -> Run:
         """Return the join of rows of these columns; refuse columns that no engine compares alike.
 
         `floats` are columns that may hold floats: NaN is not in them.
@@ -110,9 +109,7 @@ class PrivateJoin(_ByColumns):
     def further(self, *sources: pl.Schema) -> CheckedPipeline:
         return self.right.proved(*sources)
 
-    def joined(
-        self, schema: pl.Schema, further: pl.Schema, unit: PrivacyUnit | None
-    ) -> Callable[[pl.LazyFrame, pl.LazyFrame], pl.LazyFrame]:
+    def joined(self, schema: pl.Schema, further: pl.Schema, unit: PrivacyUnit | None) -> Run:
         unit = unit or ()
         for name in unit:
             if _as_text(schema[name]) != _as_text(further[name]):
@@ -148,9 +145,7 @@ class OwnedJoin(_ByColumns):
             refuse_patterns(schema)
         return CheckedPipeline(sources)
 
-    def joined(
-        self, schema: pl.Schema, further: pl.Schema, unit: PrivacyUnit | None
-    ) -> Callable[[pl.LazyFrame, pl.LazyFrame], pl.LazyFrame]:
+    def joined(self, schema: pl.Schema, further: pl.Schema, unit: PrivacyUnit | None) -> Run:
         if unit is not None and not {*unit}.isdisjoint(further):
             msg = (
                 f"join: owned rows must not have a column named like the privacy unit, {shown(unit)}.\n\n"
@@ -161,7 +156,6 @@ class OwnedJoin(_ByColumns):
 
 
 def refuse_other_people(left: Protection, right: Protection) -> None:
-    """Refuse the join of two private frames that do not promise the same to the same people."""
     if left.unit is None or right.unit is None:
         msg = (
             "join: both private frames must have a privacy unit; in one of them every row is a person.\n\n"
@@ -184,7 +178,6 @@ def refuse_other_people(left: Protection, right: Protection) -> None:
 
 
 def refuse_without_unit(unit: PrivacyUnit, left_on: Sequence[str], right_on: Sequence[str]) -> None:
-    """Refuse a join of private frames that would bring rows of two people together."""
     if not {(name, name) for name in unit} <= {*zip(left_on, right_on, strict=True)}:
         sides = [side for side, names in (("left", left_on), ("right", right_on)) if not {*unit} <= {*names}]
         where = f" the {sides[0]} columns lack it" if len(sides) == 1 else f" got {list(left_on)} and {list(right_on)}"
@@ -203,7 +196,6 @@ def is_same_budget(left: Budget | None, right: Budget | None) -> bool:
 
 
 def refuse_another_budget(left: Budget | None, right: Budget | None) -> None:
-    """Refuse two frames that are charged to different budgets: one object, one ledger, or none on both sides."""
     if is_same_budget(left, right):
         return
     got = "one frame with a budget and one without" if left is None or right is None else "two budgets"
@@ -265,6 +257,8 @@ def owned(
     of them is shown, kept or pickled. With a person go that person's own rows; an owned row that nobody else names then
     reaches no answer. A change of an owned row that k people name is a change of k people.
 
+    Proof: :doc:`/proofs/contributions`.
+
     Parameters
     ----------
     frame
@@ -285,10 +279,6 @@ def owned(
     ------
     TypeError, ValueError
         If an argument is not as described. `join` refuses a plan that visibly mixes rows of several who name them.
-
-    Notes
-    -----
-    Proof: :doc:`/proofs/contributions`.
 
     Examples
     --------

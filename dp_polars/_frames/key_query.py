@@ -60,10 +60,9 @@ class Unlisted:
         PrivateQuery
             Its release is a frame of the keys that are shown, sorted, one column for each of `columns`, in that
             column's type (String for a Categorical); perhaps without rows. It goes into `group_by(frame)`, and a column
-            of it into `mode(candidates)`. `ranges=True` adds nothing to it. Its `explain` has one row: `error_95`
-            says from how many people on a key is shown with a probability of 95 % (at most 2**62), and `note` says that
-            for 50 and 5 %, too, which threshold the noisy number must reach (with rho), and for how many keys a person
-            counts at most. `rate` is the epsilon of one key, or one over the standard deviation of the noise.
+            of it into `mode(candidates)`. `ranges=True` adds nothing to it. Its `explain` has one row, which says from
+            how many people on a key is shown with probabilities of 95, 50 and 5 %; its `rate` is the epsilon of one
+            key, or one over the standard deviation of the noise.
 
         Raises
         ------
@@ -77,11 +76,8 @@ class Unlisted:
         keys than `max_groups` counts for that many of them, chosen at random from that person's own rows. The larger
         that bound, the more people a key needs. 128-bit integers and decimals beyond 64 bits are never shown.
 
-        With epsilon: π(n) of Desfontaines, Voss, Gipson & Mandayam 2022 (arXiv 2006.03684, Theorem 1), with epsilon/g
-        and 1 − (1 − delta)^(1/g) for each of g = `max_groups` keys. With rho: noise of variance g/(2·rho), and the
-        smallest threshold that none of the g keys of one person alone reaches, up to probability delta (Canonne, Kamath
-        & Steinke 2020, arXiv 2004.00010; Bun & Steinke 2016, arXiv 1605.02065, Definition 8.1). "replace_one" counts
-        2·g keys.
+        With epsilon: Desfontaines, Voss, Gipson & Mandayam 2022 (arXiv 2006.03684, Theorem 1). With rho: Canonne,
+        Kamath & Steinke 2020 (arXiv 2004.00010); Bun & Steinke 2016 (arXiv 1605.02065, Definition 8.1).
 
         Proof: :doc:`/proofs/keys`.
 
@@ -113,14 +109,8 @@ class Unlisted:
         if counts and COUNT in names:
             msg = f"keys: no column may be named {COUNT!r} with counts=True.\n\nHint: rename it."
             raise ValueError(msg)
-        question = KeysThatAreThere.of(
-            names,
-            loss,
-            check_delta(delta),
-            protection.keys_per_person,
-            protection.neighboring_relation,
-            counts=counts,
-        )
+        person = protection.keys_per_person, protection.neighboring_relation
+        question = KeysThatAreThere.of(names, loss, check_delta(delta), *person, counts=counts)
         warn_if_large(loss)
         return PrivateQuery(KeyRequest.of(self._pipeline, question), self._sources, self._budget)
 
@@ -196,6 +186,8 @@ class Unlisted:
     ) -> PrivateQuery:
         r"""Ask for a quantile of how many of the public groups people have rows in: see `rows_per_person`.
 
+        Proof: :doc:`/proofs/contributions`.
+
         Parameters
         ----------
         keys
@@ -206,16 +198,8 @@ class Unlisted:
         Returns
         -------
         PrivateQuery
-            With one output, "groups_per_person". People without a row in any of the groups don't count.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As for `rows_per_person` and `group_by`.
-
-        Notes
-        -----
-        Proof: :doc:`/proofs/contributions`.
+            With one output, "groups_per_person". People without a row in any of the groups don't count. Errors are
+            those of `rows_per_person` and `group_by`.
 
         Examples
         --------
@@ -275,29 +259,18 @@ class Unlisted:
         people are above one of them. `explain` bounds how many people the noise is off. A bound above all candidates
         becomes the largest one: see how many people are cut with `PrivateQuery.n_cut`.
 
-        To count only what an answer will be asked of, do its steps first: a filter, `drop_nulls`.
-
         Proof: :doc:`/proofs/contributions`.
 
         Examples
         --------
         >>> import polars as pl
         >>> import dp_polars as dpp
-        >>> visits = pl.DataFrame(
-        ...     {
-        ...         "patient": [i // 3 for i in range(30_000)],
-        ...         "ward": ["A", "A", "B"] * 10_000,
-        ...     }
-        ... )
+        >>> patients = [i // 3 for i in range(30_000)]
+        >>> visits = pl.DataFrame({"patient": patients, "ward": ["A", "A", "B"] * 10_000})
         >>> private = visits.dp.protect("patient")
         >>> found = private.bounds({"ward": ["A", "B"]}, epsilon=1).release()
-        >>> found.row(0, named=True)
+        >>> private.with_bounds(found).protection.bounds
         {'max_groups': 2, 'max_rows_per_group': 2}
-        >>> query = (
-        ...     private.with_bounds(found)
-        ...     .group_by({"ward": ["A", "B"]})
-        ...     .agg(dpp.len(epsilon=1))
-        ... )
         """
         protection, loss = self._people("bounds"), Loss.of(epsilon=epsilon, rho=rho)
         listed = None if keys is None else public_keys(keys)
@@ -348,7 +321,6 @@ class Unlisted:
         return PrivateQuery(request, self._sources, self._budget)
 
     def _people(self, name: str) -> Protection:
-        """Return who is protected; refuse a method about people where every row is one."""
         protection = self._pipeline.protection
         if protection.privacy_unit is None:
             msg = (
@@ -360,7 +332,6 @@ class Unlisted:
 
 
 def _names(columns: tuple[object, ...]) -> tuple[str, ...]:
-    """Return the names of key columns."""
     if not columns:
         msg = 'keys must be given at least one column, got none.\n\nHint: keys("town", delta=…, epsilon=…).'
         raise ValueError(msg)

@@ -57,8 +57,8 @@ _FILLED: tuple[tuple[type | tuple[type, ...], SelectorType], ...] = (
 
 
 @all_called
-class RowSteps:
-    """The methods of Polars' frames that work on each row alone, with the names and parameters of Polars."""
+class Steps:
+    """The methods of Polars' frames that work on the rows of one person, with the names and parameters of Polars."""
 
     _pipeline: Pipeline
 
@@ -259,7 +259,6 @@ class RowSteps:
         return function(self, *args, **kwargs)
 
     def _but_the_unit(self, columns: SelectorType, named: object = (), call: str = "") -> SelectorType:
-        """Return the columns without the privacy unit; refuse them if it is named."""
         unit = self._pipeline.protection.unit or ()
         if any(isinstance(name, str) and name in unit for name in _flat(named)):
             msg = (
@@ -269,6 +268,116 @@ class RowSteps:
             raise ValueError(msg)
         return columns - cs.by_name(*unit, require_all=False) if unit else columns
 
+    def explode(
+        self,
+        columns: ColumnNameOrSelector | Iterable[ColumnNameOrSelector],
+        *,
+        empty_as_null: bool = False,
+        keep_nulls: bool = True,
+    ) -> Self:
+        """Make a row for each element of a list. The bounds of `protect` count the rows that come out.
+
+        Parameters
+        ----------
+        columns
+            One column of lists or arrays.
+        empty_as_null
+            Whether an empty list is a row with null; False: it has none.
+        keep_nulls
+            Whether null is a row with null; False: it has none.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there is no privacy unit, or the column is not one of lists.
+        """
+        self._refuse_without_unit("explode")
+        for flag in (empty_as_null, keep_nulls):
+            if not isinstance(flag, bool):
+                msg = f"explode: empty_as_null and keep_nulls must be True or False, got {given(flag)}."
+                raise TypeError(msg)
+        return self._after(Explode(selector("explode", columns), empty_as_null, keep_nulls))
+
+    def unpivot(
+        self,
+        on: ColumnNameOrSelector | Sequence[ColumnNameOrSelector] | None = None,
+        *,
+        index: ColumnNameOrSelector | Sequence[ColumnNameOrSelector] | None = None,
+        variable_name: str | None = None,
+        value_name: str | None = None,
+    ) -> Self:
+        """Make a row for each of some columns. The bounds of `protect` count the rows that come out.
+
+        Parameters
+        ----------
+        on
+            The columns whose values become rows, all of one type; None: all but those of `index`.
+        index
+            The columns that stay, and the privacy unit in any case.
+        variable_name, value_name
+            The names of the new columns, "variable" and "value" if left out: whence a value is, and the value.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there is no privacy unit or it is named in `on`, the columns are of several types, or names repeat.
+        """
+        self._refuse_without_unit("unpivot")
+        for name in (variable_name, value_name):
+            if name is not None and not isinstance(name, str):
+                msg = f"unpivot: variable_name and value_name must be names, got {given(name)}."
+                raise TypeError(msg)
+        stays = cs.empty() if index is None else selector("unpivot", index)
+        columns = cs.all() - stays if on is None else self._but_the_unit(selector("unpivot", on), on, "unpivot")
+        return self._after(
+            Unpivot(
+                columns,
+                stays,
+                "variable" if variable_name is None else variable_name,
+                "value" if value_name is None else value_name,
+            )
+        )
+
+    def unique(
+        self,
+        subset: ColumnNameOrSelector | Sequence[ColumnNameOrSelector] | None = None,
+        *,
+        keep: UniqueKeepStrategy = "any",
+        maintain_order: bool = False,  # noqa: ARG002
+    ) -> Self:
+        """Keep one of a person's rows that are equal in some columns; or none that has an equal.
+
+        Why it is the same one in any order of the rows: see :doc:`/proofs/whole-numbers`.
+
+        Parameters
+        ----------
+        subset
+            The columns that are compared, the privacy unit among them; None: all. -0.0 equals 0.0, NaN equals NaN and
+            null equals null.
+        keep
+            "none": rows that have an equal go, all of them. Otherwise one of equal rows stays: the first in the order
+            of the other columns, or the last with "last".
+        maintain_order
+            Ignored: a private frame has no order.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there is no privacy unit or it is not compared; if a compared column is nested; or if another one has
+            no order and one of equal rows would stay.
+        """
+        self._refuse_without_unit("unique")
+        columns = cs.all() if subset is None else selector("unique", subset)
+        return self._after(Unique(columns, one_of("keep", keep, _KEEP)))
+
+    def _refuse_without_unit(self, call: str) -> None:
+        if self._pipeline.protection.privacy_unit is None:
+            msg = (
+                f"{call}: a private frame must have a privacy unit, or every row would be a person of its own "
+                "afterwards.\n\nHint: name the column that tells people apart, in protect."
+            )
+            raise ValueError(msg)
+
 
 def _flat(columns: object) -> list[object]:
     if isinstance(columns, (str, pl.Expr)) or not isinstance(columns, Collection):
@@ -277,7 +386,6 @@ def _flat(columns: object) -> list[object]:
 
 
 def selector(call: str, columns: object, *, strict: bool = True) -> SelectorType:
-    """Return names and selectors as one selector."""
     flat = _flat(columns)
     for column in flat:
         if not isinstance(column, str) and not cs.is_selector(column):
@@ -417,118 +525,3 @@ class Unique(Step):
             return rows.with_columns(place.alias(by[-1])).filter(pl.col(by[-1]) == wanted).drop(by)
 
         return run
-
-
-@all_called
-class SeveralRows(RowSteps):
-    """The methods of Polars' frames that may change how many rows a person has, with the names of Polars."""
-
-    def explode(
-        self,
-        columns: ColumnNameOrSelector | Iterable[ColumnNameOrSelector],
-        *,
-        empty_as_null: bool = False,
-        keep_nulls: bool = True,
-    ) -> Self:
-        """Make a row for each element of a list. The bounds of `protect` count the rows that come out.
-
-        Parameters
-        ----------
-        columns
-            One column of lists or arrays.
-        empty_as_null
-            Whether an empty list is a row with null; False: it has none.
-        keep_nulls
-            Whether null is a row with null; False: it has none.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If there is no privacy unit, or the column is not one of lists.
-        """
-        self._refuse_without_unit("explode")
-        for flag in (empty_as_null, keep_nulls):
-            if not isinstance(flag, bool):
-                msg = f"explode: empty_as_null and keep_nulls must be True or False, got {given(flag)}."
-                raise TypeError(msg)
-        return self._after(Explode(selector("explode", columns), empty_as_null, keep_nulls))
-
-    def unpivot(
-        self,
-        on: ColumnNameOrSelector | Sequence[ColumnNameOrSelector] | None = None,
-        *,
-        index: ColumnNameOrSelector | Sequence[ColumnNameOrSelector] | None = None,
-        variable_name: str | None = None,
-        value_name: str | None = None,
-    ) -> Self:
-        """Make a row for each of some columns. The bounds of `protect` count the rows that come out.
-
-        Parameters
-        ----------
-        on
-            The columns whose values become rows, all of one type; None: all but those of `index`.
-        index
-            The columns that stay, and the privacy unit in any case.
-        variable_name, value_name
-            The names of the new columns, "variable" and "value" if left out: whence a value is, and the value.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If there is no privacy unit or it is named in `on`, the columns are of several types, or names repeat.
-        """
-        self._refuse_without_unit("unpivot")
-        for name in (variable_name, value_name):
-            if name is not None and not isinstance(name, str):
-                msg = f"unpivot: variable_name and value_name must be names, got {given(name)}."
-                raise TypeError(msg)
-        stays = cs.empty() if index is None else selector("unpivot", index)
-        columns = cs.all() - stays if on is None else self._but_the_unit(selector("unpivot", on), on, "unpivot")
-        return self._after(
-            Unpivot(
-                columns,
-                stays,
-                "variable" if variable_name is None else variable_name,
-                "value" if value_name is None else value_name,
-            )
-        )
-
-    def unique(
-        self,
-        subset: ColumnNameOrSelector | Sequence[ColumnNameOrSelector] | None = None,
-        *,
-        keep: UniqueKeepStrategy = "any",
-        maintain_order: bool = False,  # noqa: ARG002
-    ) -> Self:
-        """Keep one of a person's rows that are equal in some columns; or none that has an equal.
-
-        Why it is the same one in any order of the rows: see :doc:`/proofs/whole-numbers`.
-
-        Parameters
-        ----------
-        subset
-            The columns that are compared, the privacy unit among them; None: all. -0.0 equals 0.0, NaN equals NaN and
-            null equals null.
-        keep
-            "none": rows that have an equal go, all of them. Otherwise one of equal rows stays: the first in the order
-            of the other columns, or the last with "last".
-        maintain_order
-            Ignored: a private frame has no order.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If there is no privacy unit or it is not compared; if a compared column is nested; or if another one has
-            no order and one of equal rows would stay.
-        """
-        self._refuse_without_unit("unique")
-        columns = cs.all() if subset is None else selector("unique", subset)
-        return self._after(Unique(columns, one_of("keep", keep, _KEEP)))
-
-    def _refuse_without_unit(self, call: str) -> None:
-        if self._pipeline.protection.privacy_unit is None:
-            msg = (
-                f"{call}: a private frame must have a privacy unit, or every row would be a person of its own "
-                "afterwards.\n\nHint: name the column that tells people apart, in protect."
-            )
-            raise ValueError(msg)

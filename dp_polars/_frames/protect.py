@@ -135,7 +135,6 @@ class FrameNamespace:
 
 
 def _pipeline_of(protection: Protection, dataset: object, budget: object, unchecked: object) -> Pipeline:
-    """Return a pipeline without steps; refuse a data set that is no name, and a budget that keeps nothing."""
     from dp_polars._accounting.budget import Budget
     from dp_polars._base.numbers import flag, given
     from dp_polars._release.pipeline import Pipeline

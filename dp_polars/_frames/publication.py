@@ -24,7 +24,7 @@ from dp_polars._frames.joins import is_same_budget
 from dp_polars._frames.query import PrivateQuery, scaled
 from dp_polars._questions.question import Asked
 from dp_polars._questions.statement import Statement
-from dp_polars._questions.statement_facts import AT_DELTA, NOT_RECORDED, Facts, Known, checked, loss_facts, software
+from dp_polars._questions.statement_facts import AT_DELTA, NOT_RECORDED, Facts, Known, loss_facts
 from dp_polars._release.contract import Presentation, Ranges
 from dp_polars._release.release import Part, charged_as, release_all
 from dp_polars._release.request import AnyRequest, explained
@@ -82,29 +82,15 @@ class Publication:
     ) -> Publication:
         """Return this publication with one promise for all outputs of all queries, in one unit.
 
-        Parameters
-        ----------
-        epsilon, rho, delta
-            As for `PrivateQuery.scaled_to`, of all outputs together.
-
-        Returns
-        -------
-        Publication
-            The same queries at other losses. Nothing is read or charged.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As for `PrivateQuery.scaled_to`.
+        Parameters, and errors, are those of `PrivateQuery.scaled_to`, of all outputs together. Nothing is read or
+        charged.
 
         Examples
         --------
         >>> import dp_polars as dpp
         >>> visits = dpp.protect("patient", max_groups=2)
-        >>> report = dpp.publication(
-        ...     by_ward=visits.group_by({"ward": ["A", "B"]}).agg(dpp.n_people()),
-        ...     by_month=visits.group_by({"month": [1, 2, 3]}).agg(dpp.n_people()),
-        ... )
+        >>> by_ward = visits.group_by({"ward": ["A", "B"]}).agg(dpp.n_people())
+        >>> report = dpp.publication(in_all=visits.agg(dpp.n_people()), by_ward=by_ward)
         >>> str(report.scaled_to(epsilon=1).loss)
         'epsilon=1'
         """
@@ -148,22 +134,12 @@ class Publication:
         Returns
         -------
         dict
-            The released frames by the names of the queries.
-
-        Raises
-        ------
-        BudgetExceededError
-            If the budget has too little left for all of them together. Nothing is charged then, and no row is read.
-        ReleaseError
-            If the engine fails on the private rows of one query. Nothing is released or kept then, and the charge
-            stays.
-        TypeError, ValueError
-            As for `PrivateQuery.release`. Nothing is charged then.
+            The released frames by the names of the queries. Errors are those of `PrivateQuery.release`, of all of them
+            together: where the engine fails on the rows of one, nothing is released or kept, and the charge stays.
 
         Notes
         -----
-        Answers are kept for each query (`dataset` of `dp_polars.protect`): what is kept costs nothing, and the others
-        are charged together.
+        Answers are kept for each query: what is kept costs nothing, and the others are charged together.
         """
         frames = self.tables(frame) if frame is not None else dict.fromkeys(self.queries)
         opened: Opened = {}
@@ -232,16 +208,6 @@ class Publication:
         """Return one privacy statement of all queries: see `PrivateQuery.statement`.
 
         What holds for all queries is said once, and what holds for some of them after their names.
-
-        Parameters
-        ----------
-        at_delta, **known
-            As for `PrivateQuery.statement`.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As for `PrivateQuery.statement`.
         """
         return self.stated(known, at_delta, "planned")
 
@@ -262,10 +228,8 @@ class Publication:
 
         Raises
         ------
-        TypeError, ValueError
-            If nothing was released yet, or an argument is not as described.
-        OSError
-            If the file can't be written.
+        ValueError
+            If nothing was released yet. Other errors are those of `dp_polars.report`.
         """
         if self.last is None:
             msg = (
@@ -322,10 +286,9 @@ def publication(queries: Mapping[str, PrivateQuery] | None = None, /, **named: P
     >>> import dp_polars as dpp
     >>> visits = pl.DataFrame({"patient": range(300), "ward": ["A", "B", "B"] * 100})
     >>> private = visits.dp.protect("patient", max_groups=1)
-    >>> report = dpp.publication(
-    ...     in_all=private.agg(people=dpp.n_people()),
-    ...     by_ward=private.group_by({"ward": ["A", "B"]}).agg(people=dpp.n_people()),
-    ... ).scaled_to(epsilon=20)
+    >>> in_all = private.agg(people=dpp.n_people())
+    >>> by_ward = private.group_by({"ward": ["A", "B"]}).agg(people=dpp.n_people())
+    >>> report = dpp.publication(in_all=in_all, by_ward=by_ward).scaled_to(epsilon=20)
     >>> released = report.release()
     >>> released["by_ward"].height
     2
@@ -352,7 +315,6 @@ def publication(queries: Mapping[str, PrivateQuery] | None = None, /, **named: P
 
 
 def _refuse_other(first: str, one: PrivateQuery, name: str, other: PrivateQuery) -> None:
-    """Refuse a query that does not promise the same to the same people, or that another budget pays for."""
     promised = [(query.protection.privacy_unit, query.protection.neighboring_relation) for query in (one, other)]
     if promised[0] != promised[1]:
         msg = (
@@ -440,18 +402,9 @@ def statement(
     unit: Facts = {"person": None, "why": "not known, for nothing is charged yet.", "relation": None, "notes": []}
     if head.charges and head.neighboring_relation is not None:
         unit = unit_facts(head.privacy_unit, head.neighboring_relation)
-    return Statement.of(
-        {
-            **software(),
-            "state": "charged",
-            "known": checked(known),
-            "loss": loss_facts(*loss_of_ledger(head), at_delta),
-            "promise": None,
-            "unit": unit,
-            "releases": releases,
-            "ledger": ledger_facts(budget, head, charges, recorded, asked_before),
-        }
-    )
+    loss = loss_facts(*loss_of_ledger(head), at_delta)
+    paid = ledger_facts(budget, head, charges, recorded, asked_before)
+    return Statement.of("charged", known, loss=loss, unit=unit, releases=releases, ledger=paid)
 
 
 def _places(names: Sequence[str | None]) -> list[str]:
@@ -519,7 +472,6 @@ def without_data(
 
 
 def refuse_joins(query: PrivateQuery) -> None:
-    """Refuse a query about several private tables, where an adapter has one."""
     if len(query.request.pipeline.origins) > 1:
         msg = (
             "query must be about one table: it joins private or owned rows, which only Polars does here.\n\n"

@@ -36,7 +36,7 @@ from dp_polars._release.contract import KeyWork, Presentation, Ranges, Work
 from dp_polars._release.protection import Protection
 from dp_polars._release.release import Part, prepare, release_all
 from dp_polars._release.request import AnyRequest, Ask, Request
-from dp_polars._release.sources import Opened, PrivateRows, Source, WithoutRows, sources_of
+from dp_polars._release.sources import Opened, PrivateRows, WithoutRows, sources_of
 from dp_polars._steps.scans import on_cpu
 
 if TYPE_CHECKING:
@@ -47,18 +47,11 @@ if TYPE_CHECKING:
 Typed: TypeAlias = "tuple[Ask[Any], Columns]"
 
 _OTHER: dict[Unit, Unit] = {"epsilon": "rho", "rho": "epsilon"}
-# Errors of means are compared for groups of this many rows, where none is asked for.
-_ROWS = 1000
+_ROWS = 1000  # errors of means are compared for groups of this many rows, where none is asked for
 
 
 def shared(outputs: Sequence[Typed], target: Loss) -> list[Ask[Any]]:
-    """Return outputs that cost `target` together, or just less.
-
-    Those with a loss, or asked `within` an error, keep it, and the others share the rest. Where all have one, all are
-    scaled by one factor.
-
-    Raises ValueError if nothing is left to be shared, or an output has no loss in the unit of `target`.
-    """
+    """Return outputs that cost `target` together, or just less: see `PrivateQuery.scaled_to`."""
     if any(ask.query.claim.is_open for ask, _ in outputs):
         return _in_unit(outputs, target)
     claims = scaled_claims([(ask.name, ask.query.claim) for ask, _ in outputs], target)
@@ -70,10 +63,7 @@ def at_promise(
 ) -> tuple[list[Ask[Any]], UnitTaken]:
     """Return outputs that keep (epsilon, delta) together, in the unit with the smaller errors, and which one that is.
 
-    The promise is as the budget has it: which rho it is, and how much of delta is left to keys. Without one there, a
-    half of delta is.
-
-    Raises ValueError if keys spend more of delta, or the outputs can be had in neither unit.
+    The promise is as the budget has it: which rho it is, and how much of delta is left to keys (without one, a half).
     """
     of_all = None if budget is None else budget.promise
     promise = Promise.of(epsilon, delta) if of_all is None else of_all.part(epsilon, delta)
@@ -152,7 +142,6 @@ def _at_cost(ask: Ask[Any], loss: Loss) -> Ask[Any]:
 
 
 def _error(ask: Ask[Any], types: Columns) -> float | None:
-    """Return how far off an answer is at most with probability 0.95; None where the column's type must be known."""
     if not isinstance(ask.query, HistogramQuery):
         return float(ask.query.selection.people_for(1 - BETA))
     return error_95(ask.query, ask.rows or (_ROWS if ask.query.error_needs_rows else None), *types)
@@ -165,7 +154,6 @@ def _chosen(
     refused: Mapping[Unit, str],
     budget: Budget | None,
 ) -> tuple[Unit, str]:
-    """Return the unit that is taken, and why, in words that go on from it."""
     for other, reason in refused.items():
         return _OTHER[other], f", not {other}: {reason}"
     of_all = not any(ask.query.claim.is_open for ask, _ in outputs)
@@ -254,29 +242,26 @@ class PrivateQuery(WithoutRows):
         Returns
         -------
         DataFrame
-            One row per output, and the same columns for all queries. Printed alone, it shows what was asked, the
-            mechanism, the error with its unit and the loss, and below them all notes in full; what is made of it
-            (`select`, `drop`) prints as any frame. The first four columns and the last four are `output`, `selects`,
-            `error_95`, `error_unit`, and `groups`, `epsilon`, `rho`, `note`.
+            One row per output, and the same columns for all queries. Printed alone, it shows the most important ones,
+            and below them all notes in full; what is made of it (`select`, `drop`) prints as any frame.
+
+            `output`, `selects`: the name, and what is asked.
 
             `error_95`: with probability 0.95 the answer of a group is at most this far from the best one, or from the
-            true number, counting the rows that the bounds keep; all answers of a list of quantiles are, with that
-            probability. Null for means, whose error depends on how many rows the group has: `note` gives it for 1,000
-            and 100 rows. Where a mean was asked `within` an error, it is that for groups of at least `rows` rows. For
-            keys, it is from how many people on a key is shown with probability 0.95. An output without a loss has
-            none, and neither `epsilon`, `rho`, `rate` nor `mechanism`.
+            true number, counting the rows that the bounds keep; of a list of quantiles all answers are. Null for means,
+            whose error depends on how many rows the group has: `note` gives it for 1,000 and 100 rows. Asked `within`
+            an error, a mean has that of groups of at least `rows` rows. For keys, it is from how many people on a key
+            is shown with that probability. An output without a loss has neither an error nor `epsilon`, `rho`, `rate`.
 
-            `error_unit`: "people", "rows", "the column's unit" or "the weights' unit"; a lead, which `selects` tells
-            of, has the same.
+            `error_unit`: "people", "rows", "the column's unit" or "the weights' unit", also of a lead.
 
             `epsilon`, `rho`: the loss of one person over all groups, in both units; a discrete Gaussian has no epsilon.
             `delta` (0 for all but keys) is spent in addition.
 
-            `note`: where noise grows with the number of groups; under which bounds rows are dropped or totals clipped,
-            which `error_95` leaves out; why this mechanism was chosen, and whether another question would do better.
-            The first row's ends with what the whole release costs, also as an ε at δ = 10⁻⁶, and names the other unit
-            where its budgets charge less by a tenth or more. After `scaled_to` a promise of (epsilon, delta), notes say
-            which unit was taken, and what `error_95` would be in the other one.
+            `note`: where noise grows with the number of groups; what bounds drop or clip, which `error_95` leaves out;
+            why this mechanism was chosen, and whether another question would do better. The first row's ends with what
+            the whole release costs, also as an ε at δ = 10⁻⁶, and names the other unit where its budgets charge less by
+            a tenth or more. After `scaled_to` a promise, notes say which unit was taken, and the error in the other.
 
             The others are `mechanism`, `candidates` (null where only the column's type names them and no data is bound,
             and for keys; 1 for a number), `neighboring_relation`, `privacy_unit`, `bounds` (those on a person's rows
@@ -377,8 +362,6 @@ class PrivateQuery(WithoutRows):
 
         Examples
         --------
-        One promise for two outputs, of which the mode gets twice the part:
-
         >>> import dp_polars as dpp
         >>> private = dpp.protect("patient", max_groups=4)
         >>> query = private.group_by({"ward": ["A", "B", "C", "D"]}).agg(
@@ -386,15 +369,6 @@ class PrivateQuery(WithoutRows):
         ... )
         >>> query.scaled_to(epsilon=1, delta=1e-6).explain()["mechanism"].to_list()
         ['discrete_laplace', 'permute_and_flip']
-
-        Other losses in one unit:
-
-        >>> import dp_polars as dpp
-        >>> query = dpp.protect(None).agg(
-        ...     dpp.len(epsilon=3), dpp.mode("drug", ["A", "B"], epsilon=1)
-        ... )
-        >>> [str(ask.query.claim.loss) for ask in query.scaled_to(epsilon=1).asks]
-        ['epsilon=0.75', 'epsilon=0.25']
         """
         return scaled([self], epsilon, rho, delta)[0]
 
@@ -506,7 +480,6 @@ class PrivateQuery(WithoutRows):
         return self._cut("n_rows_cut", Terms.at(Loss.of(epsilon=epsilon, rho=rho), mechanism=mechanism), most)
 
     def _cut(self, call: str, terms: Terms, most: int | None = None) -> PrivateQuery:
-        """Return the query for what the bounds cut."""
         request = self.request
         if not isinstance(request, Request) or isinstance(request, PeopleRequest):
             msg = (
@@ -592,7 +565,8 @@ class PrivateQuery(WithoutRows):
         file without a schema), state them beforehand.
         """
         presentation = self.request.presentation(ranges, min_people, sure)
-        return self.handed_over(unchecked)._released(frame, presentation, engine, partitions, fresh)
+        part = self.handed_over(unchecked).part(frame, presentation, engine, partitions)
+        return release_all([part], self.budget, fresh=fresh)[0]
 
     def handed_over(self, unchecked: object) -> Self:
         """Return the query for rows that are taken unchecked, if they are; of its own rows `protect` says so."""
@@ -606,20 +580,6 @@ class PrivateQuery(WithoutRows):
             raise TypeError(msg)
         return type(self)(self.request.handed_over(unchecked=unchecked), self._sources, self.budget)
 
-    def _released(
-        self,
-        frame: PrivateRows | tuple[PrivateRows, ...] | None,
-        presentation: Presentation,
-        engine: EngineType,
-        partitions: int | None,
-        fresh: bool,
-        check: Callable[[Work | KeyWork], None] = lambda _: None,
-    ) -> pl.DataFrame:
-        """Release once; `check` refuses work that can't be used, before the charge."""
-        part = self.part(frame, presentation, engine, partitions, check=check)
-        (released,) = release_all([part], self.budget, fresh=fresh)
-        return released
-
     def part(
         self,
         frame: PrivateRows | tuple[PrivateRows, ...] | None,
@@ -631,10 +591,22 @@ class PrivateQuery(WithoutRows):
         opened: Opened | None = None,
         name: str | None = None,
     ) -> Part[pl.DataFrame]:
-        """Return what is to be released of these rows by Polars; a publication's queries share what they `opened`."""
+        """Return what is to be released of these rows by Polars; a publication's queries share what they `opened`.
+
+        `check` refuses work that can't be used, before the charge.
+        """
         if partitions is not None:
             positive_int("partitions", partitions)
-        first, *others = sources = self._sources_of(frame, opened)
+        if (frame is None) != self.has_rows:
+            msg = (
+                "release must be given a frame, for the query was built without one."
+                if frame is None
+                else "release must not be given a frame: the query was built on one.\n\n"
+                "Hint: leave it out; dp_polars.protect(…) begins a query without data."
+            )
+            raise TypeError(msg)
+        frames = self._sources if frame is None else self.request.pipeline.one_frame_each(frame)
+        first, *others = sources = sources_of(frames, self.request.pipeline.origins, opened)
         by_polars = PolarsEngine(
             *(first.unread, first.read, on_cpu(engine), partitions),
             joined=tuple((source.unread, source.read) for source in others),
@@ -699,8 +671,8 @@ class PrivateQuery(WithoutRows):
         claim = json.dumps({**query.request.claim_for_json(), STATEMENT: statement.written}).encode()
         # Opened before anything is charged, so that a folder that can't be written costs nothing.
         with replacing(target) as file:
-            released = query._released(frame, presentation, engine, partitions, fresh, refuse_wide_integers)
-            table = released.to_arrow()
+            part = query.part(frame, presentation, engine, partitions, check=refuse_wide_integers)
+            table = release_all([part], self.budget, fresh=fresh)[0].to_arrow()
             table = table.replace_schema_metadata({**(table.schema.metadata or {}), CLAIM_KEY: claim})
             parquet.write_table(table, file)
 
@@ -710,22 +682,8 @@ class PrivateQuery(WithoutRows):
         costs = "nothing yet, see scaled_to" if self.request.is_open else in_words(self.request.claims)
         return f"<PrivateQuery: {self.request.about}, {self.protection}\n{asks}\n  costs: {costs}>"
 
-    def _sources_of(self, frame: PrivateRows | tuple[PrivateRows, ...] | None, opened: Opened | None) -> list[Source]:
-        """Return the rows of every origin: those given, or those that the query is bound to."""
-        if (frame is None) != self.has_rows:
-            msg = (
-                "release must be given a frame, for the query was built without one."
-                if frame is None
-                else "release must not be given a frame: the query was built on one.\n\n"
-                "Hint: leave it out; dp_polars.protect(…) begins a query without data."
-            )
-            raise TypeError(msg)
-        frames = self._sources if frame is None else self.request.pipeline.one_frame_each(frame)
-        return sources_of(frames, self.request.pipeline.origins, opened)
-
 
 def scaled(queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None, delta: Number | None) -> list[QueryT]:
-    """Return queries with one promise for all outputs of all of them: see `PrivateQuery.scaled_to`."""
     loss = Loss.of(epsilon=epsilon, rho=rho)
     outputs = [output for query in queries for output in query.request.typed(query.public_engine)]
     if delta is None:

@@ -14,7 +14,7 @@ from dp_polars._accounting.claims import in_words
 from dp_polars._base.column_types import family
 from dp_polars._base.numbers import as_fraction, show
 from dp_polars._publish.plan import claims_of, dropped_by_bounds, field_of, short, title_of, values_field_of
-from dp_polars._publish.schema import MORE
+from dp_polars._publish.schema import MORE, Question
 from dp_polars.analysis import best_by_gap, error_by_size, size_needed
 from dp_polars.plot._charts import svg_of
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from dp_polars._frames.publication import Publication
     from dp_polars._frames.query import PrivateQuery
     from dp_polars._publish.plan import Draft, Plan
-    from dp_polars._publish.schema import Question
 
 
 BOUNDS = [1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50]
@@ -34,8 +33,7 @@ BOUNDS = [1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50]
 _MOST_LINES, _WIDTH = 6, 215
 _SIZES = [factor * 10**power for power in range(1, 5) for factor in (1, 2, 5)] + [10**5]
 _SURE = 0.95
-# Questions whose errors are neither people nor rows.
-_IN_ITS_UNIT = ("mean", "sum", "share", "var", "std")
+_IN_ITS_UNIT = ("mean", "sum", "share", "var", "std")  # questions whose errors are neither people nor rows
 
 STYLE = """
 .dp-planner { --line: #8884; font-size: .95rem; line-height: 1.45; overflow-wrap: break-word; max-width: 1240px;
@@ -106,12 +104,10 @@ def section(title: str, *parts: str, number: int | None = None, hidden: bool = F
 
 
 def quiet(text: str) -> str:
-    """Return a sentence that explains a field."""
     return f'<p class="dp-quiet">{html.escape(text)}</p>'
 
 
 def _note(text: str) -> str:
-    """Return what stands in small letters below a field or a figure; nothing of an empty text."""
     return f'<div class="dp-quiet">{html.escape(text)}</div>' if text else ""
 
 
@@ -139,14 +135,12 @@ def each_fielded(before: str, kind: str, fields: Mapping[str, object], wrong: Ma
 
 
 def further_fielded(fields: Mapping[str, object], wrong: Mapping[str, str]) -> Iterator[str]:
-    """Yield the fields of the further texts that some questions need."""
     for name, field in fields.items():
         kind, _, column = name.partition(" ")
         yield fielded(f"{MORE[kind].title} {shown(column)}", field, message(wrong, name))
 
 
 def shares(plan: Plan, drafted: Draft, fields: Mapping[Question, object]) -> Iterator[str]:
-    """Yield the fields of which part of the promise answers get, or of how far off they may be; each with the other."""
     found = {one["output"]: one for one in drafted.explained}
     for name, question in plan.named().items():
         wanted = plan.questions[question]
@@ -166,7 +160,6 @@ def shares(plan: Plan, drafted: Draft, fields: Mapping[Question, object]) -> Ite
 
 
 def _error(output: Mapping[str, Any]) -> str:
-    """Return how far off an answer is, at most, with probability 95 %."""
     if output["error_95"] is None:
         return "by size"
     unit = "" if output["error_unit"] == "the column's unit" else f" {output['error_unit']}"
@@ -174,19 +167,16 @@ def _error(output: Mapping[str, Any]) -> str:
 
 
 def may_group(dtype: pl.DataType) -> bool:
-    """Return whether a column of this type is offered for groups: whether its values can be typed."""
     return family(dtype) not in (None, "duration")
 
 
 def example_of_keys(dtype: pl.DataType) -> str:
-    """Return an example of the public values of a column that groups are made by."""
     if dtype == pl.Date:
         return "public values, one a line; or 2026-01..2026-12, the first days of months"
     return "public values, one a line; or 1..12"
 
 
 def example(dtype: pl.DataType) -> tuple[str, int | None]:
-    """Return an example of public values of a type, and how many lines their field has; None: one alone."""
     if dtype == pl.Time:
         return "one time a line", None
     if dtype.is_temporal():
@@ -197,7 +187,6 @@ def example(dtype: pl.DataType) -> tuple[str, int | None]:
 
 
 def columns(schema: pl.Schema) -> str:
-    """Return the names and types of columns, folded."""
     rows = "".join(
         f"<tr><td>{html.escape(shown(name))}</td><td>{html.escape(str(dtype))}</td></tr>"
         for name, dtype in schema.items()
@@ -207,12 +196,10 @@ def columns(schema: pl.Schema) -> str:
 
 
 def promised(plan: Plan) -> str:
-    """Return what all answers together promise."""
     return f"ε = {short(plan.epsilon)}, δ = {short(plan.delta)}"
 
 
 def costs(plan: Plan, drafted: Draft, query: PrivateQuery) -> str:
-    """Return what all answers together promise, and in which unit, or what they cost of it."""
     taken = query.request.taken
     claims = query.request.claims if drafted.publication is None else claims_of(drafted.publication)
     why = f"These errors cost {in_words(claims)} of it." if taken is None else taken.words
@@ -224,7 +211,6 @@ def costs(plan: Plan, drafted: Draft, query: PrivateQuery) -> str:
 
 
 def outputs(drafted: Draft, query: PrivateQuery, relative: float) -> str:
-    """Return a table: what each output costs, how far off it is, and how large a group must be."""
     needed = size_needed(query, relative)
     explained, rows = drafted.explained if query is drafted.query else query.explain().rows(named=True), []
     for one, size in zip(explained, needed.iter_rows(named=True), strict=True):
@@ -237,7 +223,6 @@ def outputs(drafted: Draft, query: PrivateQuery, relative: float) -> str:
 
 
 def tables(drafted: Draft, relative: float) -> Iterator[str]:
-    """Yield what `outputs` says of each table, below its name where there are several."""
     queries = {} if drafted.publication is None else drafted.publication.queries
     for name, query in queries.items():
         yield f'<div class="dp-part">{html.escape(shown(name))}</div>' * (len(queries) > 1)
@@ -245,7 +230,6 @@ def tables(drafted: Draft, relative: float) -> Iterator[str]:
 
 
 def figures(drafted: Draft) -> Iterator[str]:
-    """Yield the figures of a query: its errors by the size of a group, and the right top by its lead."""
     query = drafted.query
     if query is None:
         return
@@ -265,7 +249,6 @@ def figures(drafted: Draft) -> Iterator[str]:
 
 
 def _first(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of the first outputs, as many as one figure can tell apart, under names that can be drawn."""
     first = frame.filter(pl.col("output").is_in(frame["output"].unique(maintain_order=True)[:_MOST_LINES].to_list()))
     return first.with_columns(pl.Series("output", map(shown, first["output"]), pl.String))
 
@@ -275,7 +258,6 @@ def figure(title: str, chart: alt.LayerChart, note: str = "") -> str:
 
 
 def dropped(plan: Plan, drafted: Draft, rows_each: float, skew: float) -> str:
-    """Return a figure of what bounds drop of the rows of synthetic people, and what the plan's drop."""
     if plan.unit is None:
         return quiet("Each person has one row here: no row is dropped.")
     if "unit" in drafted.messages:
@@ -296,7 +278,6 @@ def dropped(plan: Plan, drafted: Draft, rows_each: float, skew: float) -> str:
 
 
 def seen(plan: Plan, drafted: Draft, relative: Any, code: str, figures: str) -> str:  # noqa: ANN401
-    """Return what becomes of the fields: promise, sizes of groups, figures, code and statement."""
     query = drafted.query
     if query is None or drafted.publication is None:
         return section("There is no query yet", "<p>The messages at the fields say why.</p>")
@@ -326,7 +307,6 @@ def seen(plan: Plan, drafted: Draft, relative: Any, code: str, figures: str) -> 
 
 
 def whole(plan: Plan, drafted: Draft, fields: list[str], seen: str) -> str:
-    """Return the page."""
     read = "Only the names and types of its columns were read, and no row." if plan.file else "No file was read."
     return (
         f"<style>{STYLE}</style><div class='dp-planner'><header>"
@@ -338,7 +318,6 @@ def whole(plan: Plan, drafted: Draft, fields: list[str], seen: str) -> str:
 
 
 def statement(query: PrivateQuery | Publication, title: str) -> str:
-    """Return the draft of the statement, with what is missing marked."""
     drafted = query.statement(name=title).to_html()
     for level in ("2", "3"):  # no elements of headings: see `heading`
         plain = f'<div role="heading" aria-level="{level}" class="dp-part">'
@@ -347,5 +326,4 @@ def statement(query: PrivateQuery | Publication, title: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number in four significant digits, rounded up."""
     return f"{value:,.0f}" if value >= 1000 else show(as_fraction("number", value), 4, up=True)

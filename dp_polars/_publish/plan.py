@@ -34,14 +34,10 @@ if TYPE_CHECKING:
     from dp_polars._frames.frame import PrivateFrame, PrivateGroupBy
 
 
-# Characters of a line of code, so that it fits next to the fields.
-_WIDTH = 76
-# One text in quotes, as Python writes it.
-_QUOTED = re.compile(r"'([^'\\]|\\.)*'|\"([^\"\\]|\\.)*\"")
-# A month stands for its first day.
-_MONTH = re.compile(r"\d{4}-\d\d")
-# Steps that are no fixed number of days.
-_MONTHS = re.compile(r"[1-9]\d*(mo|q|y)")
+_WIDTH = 76  # characters of a line of code, so that it fits next to the fields
+_QUOTED = re.compile(r"'([^'\\]|\\.)*'|\"([^\"\\]|\\.)*\"")  # one text in quotes, as Python writes it
+_MONTH = re.compile(r"\d{4}-\d\d")  # a month stands for its first day
+_MONTHS = re.compile(r"[1-9]\d*(mo|q|y)")  # steps that are no fixed number of days
 # A column of weights, and the most that they add up to for one person.
 _WEIGHTS = re.compile(r"\s*(?P<column>.+?)\s+up\s+to\s+(?P<most>\S+)\s*")
 # Two ends, and a step: 0..120, or 0..30 by 0.5.
@@ -70,7 +66,6 @@ class Written(NamedTuple):
 
 
 def public(value: object) -> object:
-    """Return a value without the code that makes it."""
     return value.value if isinstance(value, Written) else value
 
 
@@ -83,7 +78,6 @@ class Ends(NamedTuple):
 
 
 def as_code(value: object) -> Code:
-    """Return a value as Python writes it, text in double quotes."""
     if isinstance(value, Written):
         return value.code
     if isinstance(value, str):
@@ -109,7 +103,6 @@ def call(name: str, /, *arguments: object, **named: object) -> Bracket:
 
 
 def laid_out(code: Code, before: str = "", indent: str = "", after: str = "") -> str:
-    """Return code in lines that are no longer than they must be, with what stands before and after it."""
     line = f"{indent}{before}{code}{after}"
     if isinstance(code, str) or len(line) <= _WIDTH:
         return line
@@ -172,7 +165,6 @@ def _boolean(text: str) -> bool:
 
 
 def ends(text: str, dtype: pl.DataType) -> Ends | None:
-    """Return the two ends that a text has, and its step; None where it has none."""
     found = None if _is_text(dtype) else _RANGE.fullmatch(text)
     if found is None:
         return None
@@ -213,8 +205,7 @@ _COUNTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 
 _SHARES = tuple(count * 1e-4 for count in (*_COUNTS[3:16], 1000, 1200, 1500, 2000, 2500, 3000, 4000, 5000))
 # Deviations are far less certain than means: nobody can afford a twentieth of theirs in a small group.
 _USUAL = {"mean": 0.05, "sum": 0.05, "share": 0.05, "var": 0.25, "std": 0.4}
-# Ends that are further off are refused; sliders don't follow them.
-_FAR = 2.0**1000
+_FAR = 2.0**1000  # ends that are further off are refused; sliders don't follow them
 # What the package calls what is wrong there.
 _SAID_OF = {"alpha": "quantiles", "threshold": "threshold", "weights": "weights", "max_weight": "weights"}
 _OF_ENDS = ("mean", "sum", "var", "std")
@@ -247,13 +238,11 @@ class Plan:
     engine: str = "polars"  # what runs the code: "polars" or "duckdb"
 
     def tables(self) -> dict[str, dict[str, str]]:
-        """Return what groups are made by in each table, by its name."""
         if self.apart and len(self.keys) > 1:
             return {f"by_{name}": {name: text} for name, text in self.keys.items()}
         return {"": dict(self.keys)}
 
     def named(self) -> dict[str, Question]:
-        """Return the questions by the names of their outputs."""
         taken: dict[str, Question] = {}
         for question in self.questions:
             short = {"n_people": "people", "len": "rows"}.get(question.ask, question.ask)
@@ -264,7 +253,6 @@ class Plan:
         return taken
 
     def arguments(self, question: Question) -> tuple[list[object], dict[str, object]]:
-        """Return the arguments of a question, as they were typed, but for its part of the promise, or accuracy."""
         ask, column = question
         plain: list[object] = [] if column is None else [column]
         named: dict[str, object] = {}
@@ -294,7 +282,6 @@ class Plan:
         return [one(part, pl.Float64()) for part in self._more("quantiles", column).split(",") if part.strip()]
 
     def _weights(self, column: str) -> dict[str, object]:
-        """Return the weights of candidates, and the most that they add up to for one person."""
         text = self._more("weights", column)
         found = _WEIGHTS.fullmatch(text)
         if found is None:
@@ -317,7 +304,6 @@ class Plan:
         return None if step is None else float(step)
 
     def amount(self, question: Question) -> dict[str, object]:
-        """Return which part of the promise an answer gets, if that is not the usual one, or how far off it may be."""
         wanted = self.questions[question]
         whole = int(wanted) if isinstance(wanted, float) and wanted.is_integer() else wanted
         if not self.by_error:
@@ -327,11 +313,9 @@ class Plan:
         return {"within": whole} | ({"rows": self.rows} if question.ask in ("mean", "share", "var", "std") else {})
 
     def promise(self) -> dict[str, float]:
-        """Return what all answers together promise, as `Budget` and `scaled_to` take it."""
         return {"epsilon": self.epsilon, "delta": self.delta}
 
     def bounds(self) -> dict[str, int]:
-        """Return the bounds on a person's rows, as `protect` takes them."""
         if self.unit is None:
             return {}
         if not self.keys:
@@ -339,11 +323,9 @@ class Plan:
         return {"max_groups": self.max_groups, "max_rows_per_group": self.max_rows_per_group}
 
     def public_keys(self) -> dict[str, object]:
-        """Return the public values of the columns that groups are made by."""
         return {name: several(text, self.schema[name]) for name, text in self.keys.items()}
 
     def steps(self, question: Question) -> list[float]:
-        """Return how far off an answer may be, for a slider: from the best to the worst."""
         largest: float = 1
         if question.ask == "first_above":
             return [*PARTS]
@@ -383,17 +365,14 @@ class Draft:
 
     @property
     def query(self) -> PrivateQuery | None:
-        """That of the first table."""
         return None if self.publication is None else next(iter(self.publication.queries.values()))
 
     @cached_property
     def explained(self) -> list[dict[str, Any]]:
-        """What `explain` says of every output of the first table."""
         return [] if self.query is None else self.query.explain().rows(named=True)
 
 
 def short(number: float) -> str:
-    """Return a number as people write it: 1e-6."""
     return f"{number:g}".replace("e-0", "e-")
 
 
@@ -474,7 +453,6 @@ def _frame(plan: Plan) -> PrivateFrame:
 
 
 def _expressions(plan: Plan, messages: dict[str, str]) -> dict[str, PrivateExpr]:
-    """Return the outputs whose arguments fit, by name."""
     asked = {name: _fitting(plan, question, messages) for name, question in plan.named().items()}
     return {name: expression for name, expression in asked.items() if expression is not None}
 
@@ -504,7 +482,6 @@ def _fitting(
 def _groups(
     plan: Plan, frame: PrivateFrame, messages: dict[str, str]
 ) -> dict[str, PrivateFrame | PrivateGroupBy] | None:
-    """Return what is asked in each table: the frame, or its public groups."""
     if not plan.keys:
         return {"": frame}
     found = {}
@@ -531,8 +508,6 @@ def _asked(
     asked: dict[str, PrivateExpr],
     messages: dict[str, str],
 ) -> Publication | None:
-    """Return all outputs that can be asked, of all tables; what is wrong with the others stands at their fields."""
-
     def together(chosen: dict[str, PrivateExpr]) -> Publication:
         tables = Publication({table or "answers": grouped.agg(**chosen) for table, grouped in groups.items()})
         if not plan.by_error:
@@ -550,7 +525,8 @@ def _asked(
         return together(asked)
     except (TypeError, ValueError):
         names = plan.named()
-        checked = {name: _fitting(plan, names[name], messages, partial(_one_of, together, name)) for name in asked}
+        alone = {name: lambda output, name=name: together({name: output}) for name in asked}
+        checked = {name: _fitting(plan, names[name], messages, agg) for name, agg in alone.items()}
         good = {name: output for name, output in checked.items() if output is not None}
     if not good:
         return None
@@ -558,12 +534,7 @@ def _asked(
     return tables
 
 
-def _one_of(together: Callable[[dict[str, PrivateExpr]], object], name: str, output: PrivateExpr) -> object:
-    return together({name: output})
-
-
 def code_of(plan: Plan, names: Collection[str]) -> str:
-    """Return a whole script that asks these outputs of the file, and releases them."""
     stem, promise = _stem(plan), {name: Written(None, short(part)) for name, part in plan.promise().items()}
     budget = call("dpp.Budget", **promise, path=f"{stem}-budget.db")
     questions, keys, has_data = plan.named(), plan.public_keys(), plan.engine == "polars"
@@ -619,7 +590,6 @@ def code_of(plan: Plan, names: Collection[str]) -> str:
 
 
 def _rows_code(plan: Plan) -> list[str]:
-    """Return the code that makes `rows`: of the file, or synthetic ones; with the months that are asked about."""
     asked = {*plan.keys, *(question.column for question in plan.questions)}
     months = {name: column for name, column in plan.months.items() if name in asked}
     has_signs = any(sign in (plan.file or "") for sign in "*?[")
@@ -680,7 +650,6 @@ def dropped_by_bounds(
     max_groups: Sequence[int | None],
     max_rows_per_group: list[int],
 ) -> pl.DataFrame:
-    """Return what bounds drop of the rows of synthetic people: see `dp_polars.analysis.dropped`."""
     if not isinstance(plan.unit, str):
         msg = "privacy_unit must be given, for each person has one row otherwise: bounds drop nothing."
         raise ValueError(msg)

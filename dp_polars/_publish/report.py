@@ -134,7 +134,6 @@ def report(
 
 
 def _sections(released: object, publication: Publication) -> list[Section]:
-    """Return what was released of each query; refuse anything else."""
     if not isinstance(released, Mapping) or released.keys() != publication.queries.keys():
         names = list(publication.queries)
         msg = f"released must be what publication.release() returned, a dict of {names}, got {given(released)}."
@@ -157,7 +156,6 @@ def _section(name: str, query: PrivateQuery, released: object) -> Section:
 
 
 def _page(sections: Sequence[Section], statement: Statement, title: str, when: date | None) -> Iterator[str]:
-    """Yield the lines of a page."""
     facts = statement.facts
     yield "<!DOCTYPE html>"
     yield f'<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
@@ -193,7 +191,6 @@ def _page(sections: Sequence[Section], statement: Statement, title: str, when: d
 
 
 def _promise(loss: Mapping[str, Any]) -> str:
-    """Return what all numbers of the page promise together."""
     at, delta = loss["at_delta"], loss["delta"]["text"]
     if loss["unit"] == "epsilon":
         more = "" if delta == "0" else f" and δ = {delta}"
@@ -205,14 +202,12 @@ def _promise(loss: Mapping[str, Any]) -> str:
 
 
 def _bounds(bounds: Mapping[str, int]) -> str:
-    """Return bounds on what counts of a person, for readers."""
     of = {"max_rows": "row", "max_groups": "group", "max_rows_per_group": "row"}
     where = {"max_rows": " in all", "max_rows_per_group": " in each group"}
     return ", ".join(f"{plural(number, of[name])}{where.get(name, '')}" for name, number in bounds.items())
 
 
 def _cut(query: PrivateQuery) -> Iterator[str]:
-    """Yield which bounds of a query cut what."""
     request, outputs = query.request, dict[tuple[str, bool], list[str]]()
     for ask in query.asks:
         said = _bounds(request.dropping(ask)), request.clips(ask) is not None
@@ -228,7 +223,6 @@ def _cut(query: PrivateQuery) -> Iterator[str]:
 
 
 def _how_much(query: PrivateQuery, sections: Sequence[Section]) -> Iterator[str]:
-    """Yield how much the bounds of a query cut, where another query of the page asked that."""
     for name, other, released in sections:
         asked = other.request
         if not isinstance(asked, CutRequest) or asked.bounded.pipeline is not query.request.pipeline:
@@ -239,10 +233,8 @@ def _how_much(query: PrivateQuery, sections: Sequence[Section]) -> Iterator[str]
         same = [(one.name, one.bounds) for one in asked.bounded.asks] == [(one.name, one.bounds) for one in query.asks]
         if same and released.height == 1:
             number, low, high = with_ends(released, other.asks).select(ask.name, *names_of_ends(ask.name)).row(0)
-            what = (
-                "people lose something to these bounds" if ask.name == "n_cut" else "rows are left out by these bounds"
-            )
-            yield f"About {_text(number)} {what} ({_text(low)} to {_text(high)}; see {name})."
+            what = "people lose something to" if ask.name == "n_cut" else "rows are left out by"
+            yield f"About {_text(number)} {what} these bounds ({_text(low)} to {_text(high)}; see {name})."
 
 
 def _are_keys(query: PrivateQuery) -> bool:
@@ -251,7 +243,6 @@ def _are_keys(query: PrivateQuery) -> bool:
 
 
 def _table(shown: pl.DataFrame, query: PrivateQuery) -> Iterator[str]:
-    """Yield the release as a table: a number, and its range behind it."""
     ends = {end for ask in query.asks for end in names_of_ends(ask.name)} & {*shown.columns}
     columns = [name for name in shown.columns if name not in ends]
     yield '<div class="wide"><table><thead><tr>'
@@ -285,7 +276,6 @@ def _cell(value: object, low: object = None, high: object = None) -> str:
 
 
 def _text(value: object) -> str:
-    """Return an answer or a key for readers."""
     if value is None:
         return "–"
     if isinstance(value, bool | str):
@@ -301,7 +291,6 @@ def _text(value: object) -> str:
 
 
 def _figure(released: pl.DataFrame, query: PrivateQuery) -> str:
-    """Return the figure as an SVG in the page, or why there is none."""
     if not released.height or _are_keys(query):
         return "<p>There is no figure, because this is a list of groups or has no rows.</p>"
     if not (find_spec("altair") and find_spec("vl_convert")):
@@ -315,7 +304,6 @@ def _figure(released: pl.DataFrame, query: PrivateQuery) -> str:
 
 
 def _words(queries: Sequence[PrivateQuery]) -> Iterator[str]:
-    """Yield what the numbers mean, and what they don't, in HTML."""
     yield (
         "<strong>The numbers are a little wrong, on purpose.</strong> Before a number was published, a random amount "
         "was added to it or taken away. This is called noise, and it hides what any one person contributed. Where the "

@@ -16,8 +16,7 @@ from dp_polars._base.column_types import family
 
 # The mark at both ends of a Parquet file, and its last bytes: the length of the footer, and the mark.
 _MARK, _END = b"PAR1", b"\0\0\0\0PAR1"
-# Bytes of a footer: more are no schema of a table.
-_LARGEST = 2**28
+_LARGEST = 2**28  # bytes of a footer: more are no schema of a table
 
 # What a synthetic plan is about.
 DEMO = pl.Schema(
@@ -107,7 +106,6 @@ def _without_notes(dtype: Any) -> pl.DataType:  # noqa: ANN401
 
 
 def likely_unit(schema: pl.Schema) -> str | None:
-    """Return the column that is most likely to tell people apart, by its name and type; None where there is none."""
     names = [
         name
         for name, dtype in schema.items()
@@ -117,8 +115,7 @@ def likely_unit(schema: pl.Schema) -> str | None:
     return next(found, None)
 
 
-# How many values a top has.
-TOP = 3
+TOP = 3  # how many values a top has
 
 
 class Question(NamedTuple):
@@ -203,25 +200,21 @@ MORE = {
 
 
 def more_of(questions: Iterable[Question]) -> list[tuple[str, str]]:
-    """Return which further texts questions need: the kind, and the column."""
     asked = [question for question in questions if question.column is not None]
     found = ((kind, q.column) for q in asked for kind, more in MORE.items() if q.ask in more.asks)
     return list(dict.fromkeys(found))  # type: ignore[arg-type]  # no None among the columns
 
 
 def months_of(schema: pl.Schema) -> dict[str, str]:
-    """Return the columns of months that can be made of a schema's, each with the one it is made of."""
     dated = [name for name, dtype in schema.items() if isinstance(dtype, (pl.Date, pl.Datetime))]
     return {f"{name}_month": name for name in dated if f"{name}_month" not in schema}
 
 
 def usual_questions(asked: Mapping[str, Question], before: Iterable[str] = ()) -> list[str]:
-    """Return which questions are picked at first: those that were before, or how many people or rows there are."""
     return [title for title in before if title in asked] or list(asked)[:1]
 
 
 def own_values(dtype: pl.DataType) -> str:
-    """Return the public values that a type names by itself, one a line."""
     if isinstance(dtype, pl.Enum):
         return "\n".join(dtype.categories)
     return "false\ntrue" if dtype == pl.Boolean else ""

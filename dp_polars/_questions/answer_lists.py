@@ -66,11 +66,7 @@ class QuantileList(ListQuery):
         return len(self.alphas)
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
-        """Return the range of every draw, whose rates are for scores of range 1.
-
-        A replacement removes one row and adds another, perhaps in another part: each of the two moves the scores of its
-        draw by half of this at most. Two such draws cost no more than one that both rows move, for costs are convex.
-        """
+        """Return the range of every draw, at rates for scores of range 1: `docs/proofs/quantiles.md`, Theorem 2."""
         return Fraction(1 if relation == "add_or_remove_one" else 2)
 
     @property
@@ -99,7 +95,6 @@ class QuantileList(ListQuery):
         return found
 
     def mistakes(self, codes: Ints, histogram: Histogram, *columns: pl.DataType) -> Mistakes:
-        """Return how far the answers are from the true ones, and by how many rows they miss, each on average."""
         true = self.true_codes(histogram, *columns)
         below, upto = (self._rows(histogram, ends) for ends in (codes, codes + 1))
         misses = np.zeros(codes.shape)
@@ -148,7 +143,6 @@ class QuantileList(ListQuery):
 
 
 def as_alphas(alphas: Alphas) -> tuple[Fraction, ...]:
-    """Return the quantiles of a list, as exact fractions, which must ascend."""
     if isinstance(alphas, np.ndarray) and alphas.ndim != 1:
         msg = f"alpha must be a number or a list of numbers, got an array of {alphas.ndim} dimensions."
         raise TypeError(msg)
@@ -188,24 +182,16 @@ JOINT_FROM = 5
 
 @dataclass(frozen=True)
 class TopK(OfCategories, ListQuery):
-    """The k most common of the candidates, best first, by people where they are known, or by rows.
-
-    In rounds: k draws without replacement, each at its share of the loss and with the R of a mode.
-
-    `joint`: one draw among all lists (`top_k.py`), by the score −max_j (c_j − c(s_j)), c_j the j-th highest count. It
-    has R = 2; if k is 1, R = 1. `docs/proofs/top-k.md` proves both.
+    """The k most common of the candidates, best first: in rounds, or jointly, as `docs/proofs/top-k.md` has it.
 
     With weights, read sums for counts and `weights.most` for 1.
-
-    `is_asked` says whether the mechanism was asked for, or chosen here.
     """
 
     k: int
     candidates: Categories
     claim: Claim
     of_people: bool = True
-    joint: bool = False
-    is_asked: bool = False
+    joint: bool = False  # one draw among all lists (`top_k.py`), in the place of k draws without replacement
     weights: Weights | None = None
 
     def __post_init__(self) -> None:
@@ -260,19 +246,14 @@ class TopK(OfCategories, ListQuery):
     def in_unit(self, unit: Unit) -> TopK:
         """Return the question with a loss of the same number in a unit; that may change rounds to one joint draw."""
         claim = self.claim.in_unit(unit)
-        if self.is_asked or unit == self.claim.loss.unit:
+        if claim.is_asked or unit == self.claim.loss.unit:
             return replace(self, claim=claim)
         joint = is_joint(self.k, unit)
         mechanism: Mechanism = "exponential" if joint else claim.mechanism
         return replace(self, joint=joint, claim=replace(claim, mechanism=mechanism, draws=1 if joint else self.k))
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float:
-        """Return a largest count missed, max_j (c_j − c(s_j)), that is exceeded with probability at most `beta`.
-
-        In rounds, that is no more than the largest gap of a round, for the best of what is left has c_j or more: a
-        union bound over the rounds. In a joint draw, each of the size!/(size − k)! lists that errs by t or more has a
-        probability of at most exp(−λt), because one list has no error.
-        """
+        """Return a largest count missed that is exceeded with probability at most `beta`: top-k.md, Theorem 4."""
         if self.joint:
             lists = math.lgamma(size + 1) - math.lgamma(size - self.k + 1)
             bound = max(0.0, lists - math.log(beta)) / float(self.claim.rate) if size > 1 else 0.0
@@ -283,13 +264,11 @@ class TopK(OfCategories, ListQuery):
         return self.missed(bound, *columns)
 
     def alternative(self, *columns: pl.DataType) -> HistogramQuery | None:
-        """Return the counts of all candidates at the same loss: any ranking of them is free. None: there are none."""
         if self.weights is not None or (self.candidates.values is None and not columns):
             return None
         return counts_at_loss(self.claim, self.values(*columns))
 
     def note(self, size: int, alternative: HistogramQuery | None) -> str | None:
-        """Return why this mechanism was chosen, and whether to rank noisy counts instead."""
         notes = []
         if alternative is not None:
             # The j-th highest noisy count is at least c_j − a where the noise of the k best is at least −a, and b is
@@ -302,7 +281,7 @@ class TopK(OfCategories, ListQuery):
                     f"Better: value_counts, sorted. One person counts for at most {most} of the candidates of a group, "
                     f"so at the same loss its top {self.k} has an error_95 of {ranked:.3g}."
                 )
-        if not self.is_asked and self.claim.loss.unit == "epsilon":
+        if not self.claim.is_asked and self.claim.loss.unit == "epsilon":
             one_draw = 2 / float(self.claim.rate) * (self.k / 2 if self.joint else 1)
             rounds = one_draw / 2 * sum(1 / n for n in range(1, self.k + 1))
             drawn = f"One joint draw, for k >= {JOINT_FROM}" if self.joint else f"Rounds, for k < {JOINT_FROM}"
@@ -317,12 +296,10 @@ class TopK(OfCategories, ListQuery):
 
 
 def is_joint(k: int, unit: Unit) -> bool:
-    """Return whether the top k are drawn jointly, where no mechanism was asked for."""
     return unit == "epsilon" and k >= JOINT_FROM
 
 
 def check_number(k: int, size: int) -> None:
-    """Refuse a list of more candidates than there are."""
     if not k <= size:
         msg = f"k must be at most the number of candidates, {size:,}, got {k:,}."
         raise ValueError(msg)

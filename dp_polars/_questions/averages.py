@@ -11,10 +11,9 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from dp_polars._accounting.claims import Claim
-from dp_polars._base.numbers import Ints, show
+from dp_polars._base.numbers import Floats, Ints, show
 from dp_polars._bins.binning import Clamping, OneCode, Squares
 from dp_polars._mechanisms.noise import check_scale, noise_bound
 from dp_polars._questions.measures import Clipped
@@ -58,7 +57,7 @@ class Average(Clipped):
         return tuple(replace(share, score_range=share.score_range * change) for change in changes)
 
     @abstractmethod
-    def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> NDArray[np.float64]:
+    def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> Floats:
         """Return the answers that totals stand for: arrays that go together, also of floats."""
 
     def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
@@ -73,9 +72,7 @@ class Average(Clipped):
         """Between which numbers every answer lies."""
 
     @abstractmethod
-    def _extremes(
-        self, totals: Sequence[Ints], bounds: Sequence[int], *columns: pl.DataType
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _extremes(self, totals: Sequence[Ints], bounds: Sequence[int], *columns: pl.DataType) -> tuple[Floats, Floats]:
         """Return the smallest and the largest answer for totals that are no further from these than bounds."""
 
     def presented(self, drawn: Sequence[pl.Series], beta: float | None, *columns: pl.DataType) -> tuple[pl.Series, ...]:
@@ -92,13 +89,10 @@ class Average(Clipped):
         return answers, pl.Series(least), pl.Series(most)
 
     @abstractmethod
-    def _with_rounding(
-        self, least: NDArray[np.float64], most: NDArray[np.float64], *columns: pl.DataType
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _with_rounding(self, least: Floats, most: Floats, *columns: pl.DataType) -> tuple[Floats, Floats]:
         """Return ends that hold the answer of the values themselves, of ends for what these are rounded to."""
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
-        """Return None: the error depends on how many rows a group has."""
         return None
 
 
@@ -119,26 +113,20 @@ class Mean(Average):
     def ends(self) -> tuple[float, float]:
         return float(self.lower), float(self.upper)
 
-    def _extremes(
-        self, totals: Sequence[Ints], bounds: Sequence[int], *columns: pl.DataType
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _extremes(self, totals: Sequence[Ints], bounds: Sequence[int], *columns: pl.DataType) -> tuple[Floats, Floats]:
         """Return the ends at the corners: a quotient is monotonic in both of its terms."""
         (distance, count), (off, by) = totals, bounds
         corners = [self.of_totals([distance + a, count + b], *columns) for a in (-off, off) for b in (-by, by)]
         return np.minimum.reduce(corners), np.maximum.reduce(corners)
 
-    def _with_rounding(
-        self, least: NDArray[np.float64], most: NDArray[np.float64], *columns: pl.DataType
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _with_rounding(self, least: Floats, most: Floats, *columns: pl.DataType) -> tuple[Floats, Floats]:
         """Return ends that are further apart by what each value is rounded by at most: a mean moves by no more."""
         (low, high), off = self.ends, float(self.rounding(*columns))
         return np.maximum(least - off, low), np.minimum(most + off, high)
 
-    def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> NDArray[np.float64]:
+    def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> Floats:
         (distance, count), middle = totals, float((self.lower + self.upper) / 2)
-        means: NDArray[np.float64] = np.clip(
-            middle + self._half_step(*columns) * distance / np.maximum(count, 1), *self.ends
-        )
+        means: Floats = np.clip(middle + self._half_step(*columns) * distance / np.maximum(count, 1), *self.ends)
         return means
 
     def error_among(self, rows: int, beta: float, *columns: pl.DataType) -> float:
@@ -170,7 +158,6 @@ class Share(Mean):
         return cls(Fraction(0), Fraction(1), Fraction(1), claim)
 
     def units(self, *columns: pl.DataType) -> Clamping:
-        """Return the weights of the rows; a TypeError where a column holds no conditions."""
         (column,) = columns
         if column != pl.Boolean:
             msg = (
@@ -180,7 +167,6 @@ class Share(Mean):
         return super().units(column)
 
     def rounding(self, *columns: pl.DataType) -> Fraction:  # noqa: ARG002
-        """Return 0: a condition is true or false."""
         return Fraction(0)
 
     def note(self, size: int, alternative: HistogramQuery | None) -> str | None:  # noqa: ARG002
@@ -195,14 +181,11 @@ class Variance(Average):
     """The variance of values that are clipped to public bounds.
 
     A third of the loss pays for each of a sum of distances from the middle of the bounds, a sum of their squares around
-    half of the largest (see `Squares`), and a count. One row adds at most H, T and 1 to them, in their units, or takes
-    that away: distances and squares have both signs.
-
-    `lower`, `upper`, `step`, `claim`: see above.
-    `ddof`: what is taken from the noisy number of rows before it divides: 0 or 1. With 1, the variance of one row is 0.
+    half of the largest (see `Squares`), and a count. Distances and squares have both signs.
     """
 
     claim: Claim
+    # What is taken from the noisy number of rows before it divides. With 1, the variance of one row is 0.
     ddof: Literal[0, 1] = 1
     error_unit: ClassVar[str] = "the column's unit, squared"
     _is_root: ClassVar[bool] = False
@@ -212,16 +195,12 @@ class Variance(Average):
         if columns:
             units = self.units(*columns)
             return Squares(units.lower, units.upper, units.step, doubled=True)
-        return Squares(
-            Fraction(0), Fraction(max(math.ceil((self.upper - self.lower) / self.known_step()), 1)), Fraction(1)
-        )
+        steps = max(math.ceil((self.upper - self.lower) / self.known_step()), 1)
+        return Squares(Fraction(0), Fraction(steps), Fraction(1))
 
     def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
-        return (
-            CountRule(OneCode(), self.units(*columns)),
-            CountRule(OneCode(), self.squares(*columns)),
-            CountRule(OneCode()),
-        )
+        one = OneCode()
+        return CountRule(one, self.units(*columns)), CountRule(one, self.squares(*columns)), CountRule(one)
 
     def changes(self, *columns: pl.DataType) -> tuple[Fraction, ...]:
         """Return what one row changes: the sum, in halves of a step, that of the squares, in theirs, and the count."""
@@ -247,36 +226,26 @@ class Variance(Average):
     def _shown(self, variance: Any) -> Any:  # noqa: ANN401
         return variance
 
-    def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> NDArray[np.float64]:
+    def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> Floats:
         """Return mean squares less squared means, of distances from the middle; with ddof 1 times n/(n − 1)."""
         variance = self._of_all(totals, *columns)
         if self.ddof:
             count = totals[-1]
             variance = np.where(count > 1, variance * (count / np.maximum(count - 1, 1)), 0.0)
             variance = np.minimum(variance, 2 * self._largest)
-        answers: NDArray[np.float64] = np.asarray(self._shown(variance), np.float64)
+        answers: Floats = np.asarray(self._shown(variance), np.float64)
         return answers
 
-    def _of_all(self, totals: Sequence[Any], *columns: pl.DataType) -> NDArray[np.float64]:
-        """Return the variances with ddof 0."""
+    def _of_all(self, totals: Sequence[Any], *columns: pl.DataType) -> Floats:
         (distance, squares, count), row_weight = totals, self.squares(*columns)
         number = np.maximum(count, 1)
         of_squares = (squares / number + row_weight.largest) * (2.0**row_weight.shift / 2)
         variance = (of_squares - (distance / number) ** 2) * self._half_step(*columns) ** 2
-        variances: NDArray[np.float64] = np.clip(variance, 0.0, self._largest)
+        variances: Floats = np.clip(variance, 0.0, self._largest)
         return variances
 
-    def _extremes(
-        self, totals: Sequence[Ints], bounds: Sequence[int], *columns: pl.DataType
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the ends that a variance takes where each total is within its bound.
-
-        With S, Q and n for the totals, the sum, that of the squares (in units of q/2) and the count, it is a constant
-        plus (q/2)·Q·x − S²·x², with x = 1/n. That grows with Q, and falls with │S│; it is concave in x, with its top at
-        x = (q/2)·Q/(2·S²). So it is smallest at an end of x, and largest at the x that is nearest to the top. With ddof
-        1, n/(n − 1) falls with n: what is smallest goes with that of the most rows, what is largest with that of the
-        fewest.
-        """
+    def _extremes(self, totals: Sequence[Ints], bounds: Sequence[int], *columns: pl.DataType) -> tuple[Floats, Floats]:
+        """Return the ends where each total is within its bound: `docs/proofs/numbers.md`, Theorem 5."""
         (distance, squares, count), (off, of_squares, by) = totals, bounds
         farthest, nearest = abs(distance) + off, np.maximum(abs(distance) - off, 0)
         fewest, most_rows = np.maximum(count - by, 1), np.maximum(count + by, 1)
@@ -291,14 +260,8 @@ class Variance(Average):
             most = most * (fewest / np.maximum(fewest - 1, 1))
         return np.asarray(self._shown(least)), np.asarray(self._shown(most))
 
-    def _with_rounding(
-        self, least: NDArray[np.float64], most: NDArray[np.float64], *columns: pl.DataType
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return ends that are further apart by what rounding does.
-
-        Squares are rounded to the nearest q, which moves a variance by half of it. A deviation moves by at most what a
-        value does: it is a norm. With ddof 1, that is times n/(n − 1), or its root, which are at most 2.
-        """
+    def _with_rounding(self, least: Floats, most: Floats, *columns: pl.DataType) -> tuple[Floats, Floats]:
+        """Return ends that are further apart by what rounding does: `docs/proofs/numbers.md`, Theorem 5."""
         of_squares, off = (1 + self.ddof) * self._of_squares(*columns), float(self.rounding(*columns))
         off *= math.sqrt(1 + self.ddof)
         if of_squares or off:
@@ -308,7 +271,6 @@ class Variance(Average):
         return np.clip(least, *self.ends), np.clip(most, *self.ends)
 
     def _of_squares(self, *columns: pl.DataType) -> float:
-        """Return how far the squares' own step may move a variance."""
         shift = self.squares(*columns).shift
         return 2.0**shift / 2 * self._half_step(*columns) ** 2 if shift else 0.0
 

@@ -25,8 +25,7 @@ from dp_polars._mechanisms.racing import LAWS, error_bound
 from dp_polars._questions.question import Columns, CountRule, HistogramQuery, OfCodes
 
 _LARGEST_DENOMINATOR = 10_000
-# The most public rows at an end: with as many private ones, gaps fit into 62 bits.
-_MOST_ROWS = 2**40
+_MOST_ROWS = 2**40  # the most public rows at an end: with as many private ones, gaps fit into 62 bits
 # What floats may have rounded off the bound of an error is far less than this share of it.
 _ROUNDING = 1 + Fraction(1, 2**40)
 
@@ -62,7 +61,6 @@ class Choice(OfCodes):
         return self.score.same_group(relation, groups)
 
     def draw(self, *columns: pl.DataType) -> Draw:
-        """Return what the kernel needs to know."""
         rate = self.claim.rate_in(self.step(*columns))
         return Draw(self.binning(*columns).size, self.score, rate, LAWS[self.claim.mechanism])
 
@@ -121,25 +119,14 @@ class QuantileWithInterval(Quantile):
     """A quantile and two ends that hold the true one, each drawn at a third of the loss.
 
     The low end is the α-quantile of the rows and `a` more, public ones, that equal the first candidate; the high end
-    that of the rows and `b` more that equal the last one. So the ranks that are aimed at, among the private rows, are
-    αN − (1 − α)·a and αN + α·b, and R stays what it is: neighbours with the same public rows are neighbours.
-
-    Let q be the lower α-quantile of the N rows. The rows below a candidate after q are αN or more, and with the public
-    ones α(N + a) + (1 − α)·a: in units of 1/den rows, the low end lies after q only if its draw has a gap of
-    (den − num)·a + 1 or more. A candidate before q has less than αN rows at or below it, so the high end lies before q
-    only if its draw has a gap of num·b + 1 or more. `a` and `b` are such that each has a probability of at most
-    (1 − `probability`)/2. A shift of the rank alone does not do: where αN is smaller, no candidate is low enough,
-    and one after q is hardly worse than the best.
-
-    What is released is the smallest and the largest of the three codes, and the answer as it was drawn: if the ends
-    hold q, these hold it too, and the answer lies between them.
+    that of the rows and `b` more that equal the last one: `docs/proofs/quantiles.md`, Theorem 4. A shift of the rank
+    alone does not do: where αN is smaller, no candidate is low enough, and one after it is hardly worse than the best.
     """
 
     probability: Fraction  # that the ends hold the true quantile: above 1/2 and below 1
     has_interval: ClassVar[bool] = True
 
     def with_claim(self, claim: Claim) -> Self:
-        """Return the same question with another claim, if the public rows that it needs can be counted."""
         query = super().with_claim(claim)
         if not (claim.is_open or max(query.public_rows) <= _MOST_ROWS):
             msg = (
@@ -171,14 +158,6 @@ class QuantileWithInterval(Quantile):
     def drawn_types(self, *columns: pl.DataType) -> tuple[pl.DataType, ...]:
         return (self.answer_type(*columns),) * 3
 
-    def presented(
-        self,
-        drawn: Sequence[pl.Series],
-        beta: float | None,  # noqa: ARG002
-        *columns: pl.DataType,  # noqa: ARG002
-    ) -> tuple[pl.Series, ...]:
-        return tuple(drawn)
-
     def note(self, size: int, alternative: HistogramQuery | None) -> str:  # noqa: ARG002
         bound = error_bound(size, 0.05, replace(self.claim, draws=1)) / self.score.unit
         return (
@@ -191,39 +170,24 @@ class QuantileWithInterval(Quantile):
 
 
 def ask_quantile(alpha: object, candidates: Values, terms: Terms, interval: object = None) -> Quantile:
-    exact, probability = as_alpha("alpha", alpha), None if interval is None else _as_probability(interval)
-    values = ordered(candidates)
-    if probability is None:
+    exact, values = as_alpha("alpha", alpha), ordered(candidates)
+    if interval is None:
         return Quantile(exact, values, Claim.on(terms, "choice")).on(terms)
+    hint = "interval=0.95 gives ends that hold the true quantile with probability 0.95."
+    probability = _between("interval", interval, Fraction(1, 2), hint)
     return QuantileWithInterval(exact, values, Claim.on(terms, "choice", draws=3), probability).on(terms)
-
-
-def _as_probability(value: object) -> Fraction:
-    """Return with which probability an interval holds, as an exact fraction."""
-    exact = as_fraction("interval", value)
-    if not Fraction(1, 2) < exact < 1:
-        msg = (
-            f"interval must be a probability strictly between 0.5 and 1, got {value!r}.\n\n"
-            "Hint: interval=0.95 gives ends that hold the true quantile with probability 0.95."
-        )
-        raise ValueError(msg)
-    if not exact.denominator <= _LARGEST_DENOMINATOR:
-        msg = (
-            f"interval must be a fraction with a denominator of at most {_LARGEST_DENOMINATOR:,}, got {value!r}.\n\n"
-            "Hint: round it to four decimals."
-        )
-        raise ValueError(msg)
-    return exact
 
 
 def as_alpha(name: str, value: object, parts: int = 1) -> Fraction:
     """Return which quantile is asked for, as an exact fraction; what is left of 1 may be divided into parts."""
+    return _between(name, value, Fraction(0), "0.5 is the median, 0.9 the 90th percentile.", parts)
+
+
+def _between(name: str, value: object, low: Fraction, hint: str, parts: int = 1) -> Fraction:
+    """Return a number between `low` and 1 as an exact fraction; what is left of 1 may be divided into parts."""
     exact = as_fraction(name, value)
-    if not 0 < exact < 1:
-        msg = (
-            f"{name} must lie strictly between 0 and 1, got {value!r}.\n\n"
-            "Hint: 0.5 is the median, 0.9 the 90th percentile."
-        )
+    if not low < exact < 1:
+        msg = f"{name} must lie strictly between {show(low)} and 1, got {value!r}.\n\nHint: {hint}"
         raise ValueError(msg)
     largest = _LARGEST_DENOMINATOR // parts
     if not exact.denominator <= largest:
@@ -252,10 +216,9 @@ class OfPeopleOrRows(OfCodes):
 class OfCategories(OfPeopleOrRows):
     """A question about candidates that people have, or rows, or that weigh something.
 
-    With `weights`, R is that of counts times their largest, `weights.most`. A row adds at most that to one candidate.
-    Where people count, a person's sum for a candidate in a group is clipped to [0, most]: so one person more adds
-    between 0 and `most` to every sum, whatever the rows, where without weights it is 0 or 1 to every count. Loss and
-    rate are in the unit of the weights; histograms count whole steps, hence `step` in the rate of a draw.
+    With `weights`, R is that of counts times their largest, `weights.most`: where people count, a person's sum for a
+    candidate in a group is clipped to [0, most]. Loss and rate are in the unit of the weights; histograms count whole
+    steps, hence `step` in the rate of a draw.
     """
 
     candidates: Categories
@@ -263,7 +226,6 @@ class OfCategories(OfPeopleOrRows):
 
     @property
     def most(self) -> Fraction:
-        """The most that one row, or person, adds to a candidate."""
         return most_of(self.weights)
 
     def values(self, *columns: pl.DataType) -> pl.Series:
@@ -277,7 +239,6 @@ class OfCategories(OfPeopleOrRows):
         return (CountRule(self.binning(*columns), row_weight),)
 
     def step(self, *columns: pl.DataType) -> Fraction:
-        """Return what a weight of one stands for: a row or a person; with weights, one step, in their unit."""
         return Fraction(1) if self.weights is None else self.weights.units(columns[1]).step
 
     def missed(self, bound: float, *columns: pl.DataType) -> float:
@@ -317,7 +278,6 @@ def most_of(weights: Weights | None) -> Fraction:
 
 
 def weights_of(max_weight: Number | None, step: Number | None, *, weighted: bool) -> Weights | None:
-    """Return the weights of these arguments, if there are any."""
     if not weighted:
         for name, value in (("max_weight", max_weight), ("step", step)):
             if value is not None:
@@ -383,13 +343,11 @@ class Mode(OfCategories, Choice):
         return draw if self.too_few is None else replace(draw, size=draw.size + 1)
 
     def scored(self, histogram: Histogram, *columns: pl.DataType) -> Histogram:
-        """Return the histogram that is drawn from; the candidate for too few comes last."""
         if self.too_few is None:
             return histogram
         return histogram.with_code(self.binning(*columns).size, int(self.too_few / self.step(*columns)))
 
     def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:
-        """Return the candidates that the codes stand for; null for too few."""
         values = self.values(*columns)
         if self.too_few is None:
             return values.gather(codes)
@@ -398,7 +356,6 @@ class Mode(OfCategories, Choice):
         return named.zip_with(pl.Series(codes < size), pl.Series([None], dtype=named.dtype))
 
     def _led(self, led: Led, *columns: pl.DataType) -> pl.Series:
-        """Return what was drawn with its lead."""
         codes, leads = led
         in_units = pl.Series(leads) if self.weights is None else in_steps(leads, self.step(*columns), pl.Float64())
         return with_lead(self.named(codes, *columns), in_units, leads < 0)
@@ -417,7 +374,6 @@ class Mode(OfCategories, Choice):
         return HistogramQuery.answers_of_codes(self, codes, weights, lengths, columns)
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float:
-        """Return an error that is exceeded with probability at most `beta`: in rows, people or the weights' unit."""
         return self.missed(super().error(size if self.too_few is None else size + 1, beta, *columns), *columns)
 
     @property

@@ -44,7 +44,6 @@ class ArgMax(Query):
 
     @property
     def fixed_type(self) -> pl.DataType | None:
-        """Type of the answer, a row's position; with a lead, the scores' type decides."""
         return None if self.has_lead else pl.UInt32()
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
@@ -55,7 +54,6 @@ class ArgMax(Query):
         return type_with_lead(pl.UInt32(), type_in_steps(self._step(scores), scores, of_floats=self.of_floats))
 
     def _step(self, scores: pl.DataType) -> Fraction:
-        """Return the unit of the lead; a ValueError where it must be given."""
         step = column_types.tick(scores) if self.lead_step is None else self.lead_step
         if step is None:
             msg = (
@@ -100,7 +98,6 @@ class ArgMaxOfOwn(Query):
         return pl.UInt32()
 
     def answers_of_rows(self, columns: Sequence[pl.Series], lengths: Ints) -> pl.Series:
-        """Draw the position of one row per group; null where no row has a finite score and sensitivity."""
         self.answer_type(*(column.dtype for column in columns))
         scores, sensitivities = columns
         rows, counts, eligible = own_sensitivities(scores, sensitivities, lengths, lowest=self.lowest)
@@ -153,11 +150,8 @@ def _as_positions(chosen: Ints) -> pl.Series:
 class FirstAbove(OfPeopleOrRows):
     """The first candidate, in the order of the codes, with a count of at least about `threshold`; null if none has.
 
-    Let λ be the rate, and let a group lose i rows (or people) and get j. Then its answers on both sides, with their
-    leads, differ by a loss of at most λ·(i + 2j) one way and λ·(2i + j) the other way: `docs/proofs/first-above.md`.
-    So R is 2 for a row that comes or goes, and 3 for one that takes the place of another, in the same group or in
-    another one. A person who counts once for each candidate moves all counts of a group by 0 or 1 in one direction,
-    and is as one row.
+    R is 2 for a row that comes or goes, and 3 for one that takes the place of another: `docs/proofs/first-above.md`. A
+    person who counts once for each candidate moves all counts of a group by 0 or 1 in one direction, and is as one row.
     """
 
     threshold: Fraction
@@ -174,7 +168,6 @@ class FirstAbove(OfPeopleOrRows):
         return CategoryBinning(self.candidates, *columns)
 
     def _values_type(self, *columns: pl.DataType) -> pl.DataType:
-        """Return the candidates' type; a TypeError where a column has none of that."""
         if isinstance(self.candidates, Grid):
             if columns:
                 self.binning(*columns).encoder()
@@ -194,7 +187,6 @@ class FirstAbove(OfPeopleOrRows):
         return self._with_lead(self._values_type(*columns))
 
     def search(self, *columns: pl.DataType) -> Search:
-        """Return what the kernel needs to know."""
         return Search(self.binning(*columns).size, self.threshold, self.claim.rate)
 
     def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:
@@ -215,20 +207,15 @@ class FirstAbove(OfPeopleOrRows):
     def errors(self, size: int, beta: float) -> tuple[float, float]:
         """Return how far above T a candidate may be that was passed over, and how far below it the answer.
 
-        Each is exceeded with probability at most `beta`. The first candidate with a count of T + t or more is passed
-        over only if ν − z < −t, which has the probability exp(−λt)/2; and if any such candidate is passed over, it is,
-        as the candidates are passed in their order. One with a count of T − t or less is the answer only if ν − z >= t,
-        which is as rare; that is so of any of them with at most `size` times that probability.
+        Each is exceeded with probability at most `beta`: `docs/proofs/first-above.md`, Theorem 5.
         """
         above, below = (max(0.0, math.log(number / (2 * beta))) / float(self.claim.rate) for number in (1, size))
         return above, below
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float:  # noqa: ARG002
-        """Return the larger one of both errors."""
         return max(self.errors(size, beta))
 
     def alternative(self, *columns: pl.DataType) -> HistogramQuery | None:
-        """Return the counts of all candidates at the same loss: which one is the first above is then free to see."""
         if isinstance(self.candidates, Grid) or (self.candidates.values is None and not columns):
             return None
         return counts_at_loss(self.claim, self.candidates.for_column(columns[0] if columns else None))

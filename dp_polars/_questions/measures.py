@@ -24,8 +24,7 @@ from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noise import LARGEST_VALUE, add_noise, check_scale, noise_bound, noise_of
 from dp_polars._questions.question import CountRule, HistogramQuery, OfCodes, in_lists
 
-# The ends of a range hold the true number with a probability of 0.95.
-BETA = 0.05
+BETA = 0.05  # the ends of a range hold the true number with a probability of 0.95
 
 What: TypeAlias = Literal["rows", "people", "values", "nulls", "cut"]
 MeasureT = TypeVar("MeasureT", bound="Measure")
@@ -63,7 +62,6 @@ class Measure(HistogramQuery):
         return self.largest / self.range_of(relation, groups) if self.is_one_sided else ALL
 
     def with_claim(self, claim: Claim) -> Self:
-        """Return the same question with another claim, whose noise must fit into 64 bits."""
         return checked(super().with_claim(claim))
 
     def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:  # noqa: ARG002
@@ -215,7 +213,6 @@ class ValueCounts(OfCodes, Measure):
         return tuple(self.named(counts + off, *columns) for off in _offsets(self.claim, beta))
 
     def counts_of(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
-        """Return the count of every candidate, group after group."""
         groups, size = len(histogram.sizes), self.binning(*columns).size
         counts = np.zeros(groups * size, np.int64)
         counts[owners(histogram.sizes) * size + histogram.codes] = histogram.weights
@@ -233,7 +230,6 @@ class ValueCounts(OfCodes, Measure):
 
 
 def counts_at_loss(claim: Claim, values: pl.Series) -> ValueCounts:
-    """Return the counts of all candidates at the loss of another claim, and under its bounds."""
     noise = check_mechanism("number", None, claim.loss.unit)
     counts = ValueCounts(Categories.of(values), replace(claim, mechanism=noise, draws=1, lead=False))
     return counts.under(claim.contributions, check_relation(str(claim.neighboring_relation)))
@@ -249,8 +245,14 @@ def checked(query: MeasureT) -> MeasureT:
 QueryT = TypeVar("QueryT", bound=HistogramQuery)
 
 # The losses that are tried: all numbers of four significant digits from 1e-30 to 1e30, by their places.
-_PER_DECADE = 9000
-_PLACES = range(-30 * _PER_DECADE, 30 * _PER_DECADE)
+_PLACES = range(-30 * 9000, 30 * 9000)
+
+
+def loss_at(place: int, digits: int = 4) -> Fraction:
+    """Return a number by its place among all with this many significant digits; 1 has the place 0."""
+    first: int = 10 ** (digits - 1)
+    decade, further = divmod(place, 9 * first)
+    return (first + further) * Fraction(f"1e{decade - digits + 1}")
 
 
 def error_95(query: HistogramQuery, rows: int | None, *columns: pl.DataType) -> float | None:
@@ -267,7 +269,6 @@ def error_95(query: HistogramQuery, rows: int | None, *columns: pl.DataType) -> 
 
 
 def check_within(query: HistogramQuery, within: Within) -> None:
-    """Refuse an accuracy that a question can't have, whatever the loss."""
     if within.value == 0 and not query.is_count:
         msg = (
             "within must be greater than 0, got 0: no loss makes this answer surely right.\n\n"
@@ -291,9 +292,7 @@ def at_most(query: QueryT, unit: Unit) -> QueryT:
 def with_loss_for(query: QueryT, within: Within, *columns: pl.DataType) -> QueryT:
     """Return the question at the smallest loss of four significant digits whose `error_95` is at most `within`.
 
-    The loss has the unit of the question's claim. No error grows with the loss: a larger loss pays for a larger rate;
-    then noise is nearer to 0, and a candidate of a given gap is less likely. An error of several draws grows with each
-    of theirs. So the losses that suffice are all those from the smallest one on, which bisection finds.
+    The loss has the unit of the question's claim. No error grows with the loss, so bisection finds the smallest one.
 
     Raises ValueError if there is no such loss, or it is above 20, or the column's type must be known.
     """
@@ -305,9 +304,7 @@ def with_loss_for(query: QueryT, within: Within, *columns: pl.DataType) -> Query
         raise ValueError(msg)
 
     def at(place: int) -> QueryT:
-        decade, digits = divmod(place, _PER_DECADE)
-        value = (1000 + digits) * Fraction(10) ** (decade - 3)
-        return query.with_claim(replace(query.claim, loss=Loss(value, query.claim.loss.unit)))
+        return query.with_claim(replace(query.claim, loss=Loss(loss_at(place), query.claim.loss.unit)))
 
     def error_at(place: int) -> float | None:
         try:
@@ -360,7 +357,6 @@ class Clipped(Total):
         return ((self.lower, self.upper),)
 
     def units(self, *columns: pl.DataType) -> Clamping:
-        """Return the values in whole units of the step; a TypeError or ValueError where a column has none."""
         (column,), step, ends = columns, self.step, self._clipped_to
         if step is None:
             step = step_by_default(ends[0][1] - ends[0][0], column, *ends)
@@ -399,13 +395,9 @@ class Clipped(Total):
 
 @dataclass(frozen=True)
 class Sum(Clipped, Multiple):
-    """The sum of values, clipped to public bounds, in units of a public step.
+    """The sum of values, clipped to public bounds, in units of a public step."""
 
-    `lower`, `upper`, `step`, `claim`: see above.
-    `of_floats`: whether the step was given as a float or a Fraction: then the answer is a float.
-    """
-
-    of_floats: bool
+    of_floats: bool  # whether the step was given as a float or a Fraction: then the answer is a float
     claim: Claim
 
     @property
@@ -475,11 +467,9 @@ class RowsCut(Sum):
 
     @classmethod
     def of(cls, most: int, claim: Claim) -> RowsCut:
-        """Return the number of rows, up to `most` of each person."""
         return cls(Fraction(0), Fraction(most), Fraction(1), of_floats=False, claim=claim)
 
     def rounding(self, *columns: pl.DataType) -> Fraction:  # noqa: ARG002
-        """Return 0: rows are whole."""
         return Fraction(0)
 
     def __str__(self) -> str:
@@ -488,12 +478,9 @@ class RowsCut(Sum):
 
 @dataclass(frozen=True)
 class SumOfPeople(Sum):
-    """The sum of people's totals: the values of one person in a group add up, and that total is clipped.
+    """The sum of people's totals: the values of one person in a group add up, and that total is clipped to [lo, hi].
 
-    With [lo, hi] the bounds of a total, a person who comes or goes changes the sum of a group by at most
-    max(│lo│, │hi│), whatever rows they have: by their total, for a person without a value adds 0. Under "replace_one"
-    and in one group, the change is the difference of two numbers from {0} ∪ [lo, hi]. So all of it is as for a row of a
-    `Sum` from lo to hi.
+    A person without a value adds 0. So all of it is as for a row of a `Sum` from lo to hi: `docs/proofs/numbers.md`.
     """
 
     # Exact: lo and hi. They are whole multiples of the step.

@@ -17,7 +17,7 @@ from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import ALL
 from dp_polars._accounting.terms import Contributions, Loss, NeighboringRelation, Terms, Unit
 from dp_polars._base import column_types
-from dp_polars._base.numbers import Ints, given, show
+from dp_polars._base.numbers import Floats, Ints, given, show
 from dp_polars._bins.binning import Binning, Codes, RowWeight
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.partition_selection import (
@@ -54,7 +54,6 @@ class Asked(ABC):
         """Return what is asked in a few words, for claims, messages and the ledger."""
 
     def with_claim(self, claim: Claim) -> Self:
-        """Return the same question with another claim."""
         return replace(self, claim=claim)  # type: ignore[type-var]  # every question is a dataclass
 
     @property
@@ -63,7 +62,6 @@ class Asked(ABC):
         return self.claim.loss_units
 
     def in_unit(self, unit: Unit) -> Self:
-        """Return the question with a loss of the same number in a unit, if it exists there: see `Claim.in_unit`."""
         return self.with_claim(self.claim.in_unit(unit)) if unit in self.loss_units else self
 
 
@@ -103,12 +101,7 @@ class Query(Asked):
 
 
 class HistogramQuery(Query):
-    """A question that histograms answer: on private frames and on any engine.
-
-    It says how rows are counted (`evidence`), how a person counts (`counts_people`, `bounds_people`), how much that
-    moves what is drawn (`range_of`), which draws it makes on the histograms (`drawn`), and how these become an answer
-    (`presented`).
-    """
+    """A question that histograms answer: on private frames and on any engine."""
 
     has_ranges: ClassVar[bool] = False  # whether an answer is a number with a range
     error_needs_rows: ClassVar[bool] = False  # whether errors depend on how many rows a group has
@@ -143,11 +136,8 @@ class HistogramQuery(Query):
     def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
         """Draw once for each group from its histograms, also for groups without rows.
 
-        Returns
-        -------
-        tuple of Series
-            Columns of `drawn_types`, a row per group, without null but for an answer that is null itself: all that
-            leaves this question, and nothing but what was drawn.
+        What is drawn are columns of `drawn_types`, a row per group, without null but for an answer that is null itself:
+        all that leaves this question, and nothing but what was drawn.
         """
 
     def drawn_types(self, *columns: pl.DataType) -> tuple[pl.DataType, ...]:
@@ -167,11 +157,9 @@ class HistogramQuery(Query):
         `drawn`: what `drawn` gave, or some of its rows.
         `beta`: with which probability a range may fail to hold the number without noise. None: no ranges are wanted.
         """
-        (answers,) = drawn
-        return (answers,)
+        return tuple(drawn)
 
     def has_ends(self, *, ranges: bool) -> bool:
-        """Return whether answers come with two ends, where ranges are wanted or not."""
         return self.has_interval or (ranges and self.has_ranges)
 
     def answer_width(self, *columns: pl.DataType) -> int:  # noqa: ARG002
@@ -184,7 +172,6 @@ class HistogramQuery(Query):
         return None if self.fixed_type is None else self.evidence()[0].binning.size
 
     def size_of(self, *columns: pl.DataType) -> int | None:
-        """Return the number of codes; None where only the column's type tells it, and it is left out."""
         size = self.fixed_size
         return self.evidence(*columns)[0].binning.size if size is None and columns else size
 
@@ -280,7 +267,6 @@ class OfCodes(HistogramQuery):
 
 
 def of_histogram(query: Query, asker: str, way_out: str) -> HistogramQuery:
-    """Return the query, unless private rows can't be asked it: its scores would be raw rows."""
     if not isinstance(query, HistogramQuery):
         msg = (
             f"{asker} must be asked a question that counts or adds up rows, got an argmax: its scores would be raw "
@@ -292,7 +278,6 @@ def of_histogram(query: Query, asker: str, way_out: str) -> HistogramQuery:
 
 
 def claim_with_lead(claim: Claim, *, lead: bool) -> Claim:
-    """Return the claim of a choice that is released with its lead, if that is asked for."""
     if not isinstance(lead, (bool, np.bool_)):
         msg = f"lead must be True or False, got {given(lead)}."
         raise TypeError(msg)
@@ -309,7 +294,6 @@ def claim_with_lead(claim: Claim, *, lead: bool) -> Claim:
 
 
 def describe(query: Query) -> str:
-    """Return the claim of a query in a few lines."""
     claim = query.claim
     other: Unit = "rho" if claim.loss.unit == "epsilon" else "epsilon"
     draws = "" if claim.draws == 1 else f", in each of {claim.draws} draws"
@@ -319,9 +303,10 @@ def describe(query: Query) -> str:
         per_row = " per row"
     if claim.is_open:
         return "\n".join(f"{key + ':':<11}{text}" for key, text in (("selects", query), ("loss", claim)))
+    has_other = other == "rho" or claim.has_epsilon
     lines = {
         "selects": str(query),
-        "loss": f"{claim} in all" + _as_other(claim, other),
+        "loss": f"{claim} in all" + (f" (as {other}: {show(claim.cost(other), up=True)})" if has_other else ""),
         "mechanism": f"{claim.mechanism}, rate {show(claim.rate)} for R = {show(claim.score_range)}{per_row}" + draws,
         "relation": relation,
     }
@@ -331,18 +316,14 @@ def describe(query: Query) -> str:
     return "\n".join(f"{key + ':':<11}{text}" for key, text in lines.items())
 
 
-def _as_other(claim: Claim, unit: Unit) -> str:
-    return f" (as {unit}: {show(claim.cost(unit), up=True)})" if unit == "rho" or claim.has_epsilon else ""
-
-
 class Mistakes(NamedTuple):
     """How wrong the list of each group is, compared with the best one; each field has the shape (g,)."""
 
     right: NDArray[np.bool_]  # whether the whole list is as good as the best one
-    wrong: NDArray[np.float64]  # how far off it is, in `ListQuery.distance_unit`: on average over the list, say
-    worst: NDArray[np.float64]  # how far off its worst answer is, in the same unit
+    wrong: Floats  # how far off it is, in `ListQuery.distance_unit`: on average over the list, say
+    worst: Floats  # how far off its worst answer is, in the same unit
     # How many rows or people it is off, where `wrong` is about something else. None: there is no such number.
-    ranks: NDArray[np.float64] | None = None
+    ranks: Floats | None = None
 
 
 class ListQuery(OfCodes):
@@ -387,7 +368,6 @@ class ListQuery(OfCodes):
 
 
 def in_lists(values: pl.Series, width: int) -> pl.Series:
-    """Return values, group after group, as a list of `width` values for each group."""
     groups = len(values) // width
     return values.reshape((groups, width)).arr.to_list() if groups else values.implode().clear()
 
@@ -439,7 +419,6 @@ class KeysThatAreThere(Asked):
         return super().with_claim(claim)._checked()
 
     def _checked(self) -> Self:
-        """Return the question; refuse a claim that it can't select by."""
         _ = self.selection
         return self
 
@@ -448,7 +427,6 @@ class KeysThatAreThere(Asked):
         return _SELECTIONS[self.claim.mechanism](self)
 
     def types(self, schema: pl.Schema) -> pl.Schema:
-        """Return the names and types of the keys as they are released, for columns of these types."""
         types = {}
         for name in self.columns:
             if name not in schema:
@@ -475,15 +453,7 @@ class KeysThatAreThere(Asked):
         return shown, noisy
 
     def released(self, keys: pl.DataFrame, people: Ints) -> pl.DataFrame:
-        """Draw once for every key that somebody has, and return those that are shown, sorted.
-
-        Parameters
-        ----------
-        keys
-            The keys in the types of `types`, each once, without null, in any order.
-        people
-            Shape (n,): the number of people who have each, at least 1.
-        """
+        """Draw once for every key that somebody has, and return those that are shown: see `KeyWork.assemble`."""
         shown, noisy = self.drawn(keys.get_columns(), people)
         counted = [pl.Series(COUNT, noisy)] if self.counts else []
         left = keys.select(self.columns).with_columns(counted).filter(pl.Series(shown)).sort(self.columns)

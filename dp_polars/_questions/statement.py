@@ -12,7 +12,15 @@ from typing import Any, TypeAlias
 from dp_polars._accounting.claims import mechanisms_of
 from dp_polars._accounting.costs import PROOFS
 from dp_polars._base.numbers import as_fraction, plural, show
-from dp_polars._questions.statement_facts import FIELDS, NOT_RECORDED, TO_BE_STATED, Facts, Field
+from dp_polars._questions.statement_facts import (
+    FIELDS,
+    NOT_RECORDED,
+    TO_BE_STATED,
+    Facts,
+    Field,
+    checked,
+    software,
+)
 
 
 @dataclass(frozen=True)
@@ -63,20 +71,18 @@ def stated(facts: Facts, field: Field) -> list[Part]:
 
 
 def tier_of(facts: Facts) -> int:
-    """Return the highest tier all of whose fields are stated."""
     if "tier" in facts["known"]:
         return int(facts["known"]["tier"])
-    lacking = [
-        field.tier
-        for field in FIELDS
-        if field.tier is not None
-        and (not (parts := stated(facts, field)) or any(str(part).endswith(TO_BE_STATED) for part in parts))
-    ]
+    lacking = [field.tier for field in FIELDS if field.tier is not None and _is_open(facts, field)]
     return max(1, min(lacking, default=4) - 1)
 
 
+def _is_open(facts: Facts, field: Field) -> bool:
+    parts = stated(facts, field)
+    return not parts or any(str(part).endswith(TO_BE_STATED) for part in parts)
+
+
 def state_of(facts: Facts) -> str:
-    """Return whether it was released."""
     return _STATES[facts["state"]]
 
 
@@ -110,11 +116,6 @@ def _of_each(facts: Facts, texts: Callable[[Facts], Iterable[str]]) -> Iterator[
         names = ", ".join(begin.removesuffix(": ") for begin in begins)
         is_of_all = len(begins) == len(releases)
         yield text if is_of_all else f"{names}: {text}"
-
-
-def _variant(facts: Facts) -> Iterator[Part]:
-    if facts["loss"] is not None:
-        yield facts["loss"]["variant"]
 
 
 def _domain(facts: Facts) -> Iterator[Part]:
@@ -191,11 +192,6 @@ def _unit_details(facts: Facts) -> Iterator[Part]:
     yield from _of_each(facts, lambda one: [one["protection"]])
 
 
-def _loss(facts: Facts) -> Iterator[Part]:
-    if facts["loss"] is not None:
-        yield amount(facts["loss"])
-
-
 def _loss_details(facts: Facts) -> Iterator[Part]:
     loss = facts["loss"]
     if loss is None:
@@ -224,18 +220,14 @@ def _loss_details(facts: Facts) -> Iterator[Part]:
         )
 
 
-def _model(facts: Facts) -> Iterator[Part]:  # noqa: ARG001
-    yield (
-        "Those who run the release read the rows as they are, and are trusted with them. Only drawn answers leave; "
-        "those who see these need not be trusted."
-    )
-
-
-def _post_processing(facts: Facts) -> Iterator[Part]:  # noqa: ARG001
-    yield (
-        "Ranges, and groups that are left out because their noisy number of people is small, follow from what was "
-        "drawn and from public values. They cost nothing."
-    )
+_MODEL = (
+    "Those who run the release read the rows as they are, and are trusted with them. Only drawn answers leave; those "
+    "who see these need not be trusted."
+)
+_POST_PROCESSING = (
+    "Ranges, and groups that are left out because their noisy number of people is small, follow from what was drawn "
+    "and from public values. They cost nothing."
+)
 
 
 def _composition(facts: Facts) -> Iterator[Part]:
@@ -356,16 +348,16 @@ def _unrecorded(facts: Facts, what: str) -> Iterator[Part]:
         yield f"{what} of {plural(ledger['unrecorded'], 'output')} in the ledger: {NOT_RECORDED}."
 
 
-_OF_FIELD = {
-    "variant_name": _variant,
+_OF_FIELD: dict[str, Callable[[Facts], Iterable[Part]]] = {
+    "variant_name": lambda facts: [] if facts["loss"] is None else [facts["loss"]["variant"]],
     "data_domain": _domain,
     "unprotected_quantities": _unprotected,
     "privacy_unit": _unit,
-    "privacy_parameters": _loss,
+    "privacy_parameters": lambda facts: [] if facts["loss"] is None else [amount(facts["loss"])],
     "privacy_unit_details": _unit_details,
     "privacy_parameters_details": _loss_details,
-    "model_name_details": _model,
-    "post_processing": _post_processing,
+    "model_name_details": lambda _: [_MODEL],
+    "post_processing": lambda _: [_POST_PROCESSING],
     "composition": _composition,
     "preprocessing_and_hyperparameter_tuning": _before,
     "mechanisms": _mechanisms,
@@ -422,8 +414,10 @@ class Statement:
     written: str
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Statement:
-        return cls(json.dumps(facts))
+    def of(cls, state: str, known: Mapping[str, object], **facts: object) -> Statement:
+        """Return the statement of these facts, of what people state, and of the software."""
+        of_all = {**software(), "state": state, "known": checked(known), "promise": None, "ledger": None}
+        return cls(json.dumps(of_all | facts))
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -474,13 +468,12 @@ class Statement:
 
     def __repr__(self) -> str:
         facts = self.facts
+        unit = next(field for field in FIELDS if field.name == "privacy_unit")
         lines = {
             "about": self._title,
             "state": state_of(facts),
             "loss": "not known" if facts["loss"] is None else f"{amount(facts['loss'])}, {facts['loss']['variant']}",
-            "protects": " ".join(
-                map(str, stated(facts, next(field for field in FIELDS if field.name == "privacy_unit")))
-            ),
+            "protects": " ".join(map(str, stated(facts, unit))),
             "outputs": ", ".join(output["name"] for one in facts["releases"] for output in one["outputs"]) or "none",
             "open": ", ".join(self._open()) or "nothing",
         }
@@ -494,25 +487,16 @@ class Statement:
         return f"Privacy statement: {self.facts['known'].get('name', TO_BE_STATED)}"
 
     def _open(self) -> list[str]:
-        """Return the fields that are to be stated."""
-        facts = self.facts
-        return [
-            field.name
-            for field in FIELDS
-            if field.section != "record"
-            and (not (parts := stated(facts, field)) or str(parts[-1]).endswith(TO_BE_STATED))
-            and field.kind != "fact"
-        ]
+        facts, asked = self.facts, (field for field in FIELDS if field.section != "record" and field.kind != "fact")
+        return [field.name for field in asked if _is_open(facts, field)]
 
     def _sections(self) -> Iterator[tuple[str, list[tuple[str, list[Part]]]]]:
-        """Yield each heading, and the fields below it: their labels, and what stands in them."""
         facts = self.facts
         for section, heading in _HEADINGS.items():
             fields = ((field, stated(facts, field)) for field in FIELDS if field.section == section)
             yield heading, [(field.label, parts or ["Not stated"]) for field, parts in fields]
 
     def _record(self) -> dict[str, Any]:
-        """Return the entry of the registry."""
         facts = self.facts
         sections: dict[str, dict[str, Any]] = {}
         for field in FIELDS:
@@ -530,7 +514,6 @@ class Statement:
 
 
 def _value(facts: Mapping[str, Any], field: Field) -> object:
-    """Return what a field of the registry has, as the schema wants it; None where it is left out."""
     facts = dict(facts)
     if field.name == "privacy_parameters":
         return _parameters(facts)
@@ -542,7 +525,6 @@ def _value(facts: Mapping[str, Any], field: Field) -> object:
 
 
 def _parameters(facts: Mapping[str, Any]) -> dict[str, float] | None:
-    """Return the loss as floats that are no less; None where it is not known."""
     loss = facts["loss"]
     if loss is None:
         return None
@@ -572,7 +554,6 @@ def _scalar(value: object) -> str:
 
 
 def _for_markdown(text: str) -> str:
-    """Return a text for Markdown, on one line, that shows as it is."""
     return _MARKS.sub(lambda found: f"\\{found[0]}", " ".join(text.split()))
 
 

@@ -26,16 +26,6 @@ AT_DELTA = Fraction(1, 10**6)
 #: What stands where a text is missing.
 TO_BE_STATED = "TO BE STATED"
 
-Section: TypeAlias = Literal[
-    "record",
-    "basic",
-    "dp_variant",
-    "privacy_loss",
-    "deployment_model",
-    "accounting",
-    "implementation",
-    "administrative",
-]
 FactKind: TypeAlias = Literal["text", "texts", "date", "word", "fact", "number"]
 
 
@@ -84,7 +74,7 @@ class Field(NamedTuple):
     where none is given.
     """
 
-    section: Section
+    section: str
     name: str
     label: str
     kind: FactKind
@@ -143,7 +133,6 @@ _OF_NAME = {field.name: field for field in FIELDS if field.kind != "fact"}
 
 
 def checked(known: Mapping[str, object]) -> dict[str, object]:
-    """Return what people state, as JSON takes it; refuse what is no field, and values that a field does not take."""
     facts = [field.name for field in FIELDS if field.kind == "fact"]
     for name in known:
         if name not in _OF_NAME:
@@ -213,10 +202,8 @@ _VARIANTS = {
 
 def software() -> Facts:
     versions = {"dp_polars": import_module("dp_polars").__version__, "polars": pl.__version__}
-    return {
-        "date": datetime.now(UTC).date().isoformat(),
-        "versions": {**versions, "python": platform.python_version()},
-    }
+    versions["python"] = platform.python_version()
+    return {"date": datetime.now(UTC).date().isoformat(), "versions": versions}
 
 
 def loss_facts(unit: Unit, value: Fraction, delta: Fraction, at_delta: Number) -> Facts:
@@ -242,7 +229,6 @@ def number_facts(value: Fraction) -> Facts:
 
 
 def _meaning(unit: Unit, value: Fraction, delta: Fraction) -> str:
-    """Return in a sentence what a loss promises."""
     if unit == "rho":
         part = " (given the two events)" if delta else ""
         return (
@@ -261,7 +247,6 @@ def _meaning(unit: Unit, value: Fraction, delta: Fraction) -> str:
 
 
 def output_facts(name: str, query: Asked, selects: str, types: Sequence[pl.DataType] = ()) -> Facts:
-    """Return what an output is, by which mechanism it is drawn, and how random it is."""
     claim = query.claim
     return {
         "name": name,
@@ -277,7 +262,6 @@ def output_facts(name: str, query: Asked, selects: str, types: Sequence[pl.DataT
 
 
 def _candidates(query: Asked, types: Sequence[pl.DataType]) -> str | None:
-    """Return the public candidates of a question in words; None where it has none."""
     candidates = getattr(query, "candidates", None)
     if candidates is None:
         return None

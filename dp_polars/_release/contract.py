@@ -30,7 +30,6 @@ Ranges: TypeAlias = "bool | Literal['all']"
 
 
 def names_of_ends(output: str) -> tuple[str, str]:
-    """Return the columns that hold the ends of an output's range."""
     return f"{output}_low", f"{output}_high"
 
 
@@ -52,11 +51,9 @@ class Output:
         return self.query.drawn_types(*self.types)
 
     def names(self, *, ranges: bool) -> list[str]:
-        """Return the columns that are shown: the answers, and the ends of their ranges."""
         return [self.name, *(names_of_ends(self.name) if self.query.has_ends(ranges=ranges) else ())]
 
     def drawn(self, histograms: Sequence[Histogram]) -> tuple[pl.Series, ...]:
-        """Draw once for each group: see `HistogramQuery.drawn`."""
         return self.query.drawn(histograms, *self.types)
 
 
@@ -117,7 +114,6 @@ class Shown:
         ]
 
     def _number(self, at: int, drawn: Sequence[pl.Series]) -> pl.Series:
-        """Return the number of people that counts: what was drawn, or the lower end of its range."""
         output = self.outputs[at]
         columns = output.query.presented(drawn, self.beta if self.presentation.sure else None, *output.types)
         return columns[1 if self.presentation.sure else 0]
@@ -252,8 +248,7 @@ class PerPerson:
     """
 
     privacy_unit: PrivacyUnit  # the columns that tell people apart, sorted: each combination of values is one person
-    # Public groups, as of `Work`. None: one group.
-    keys: pl.DataFrame | None = None
+    keys: pl.DataFrame | None = None  # public groups, as of `Work`. None: one group.
     # If any, only those people have a row here of whom the limits of at least one of these specs leave out something
     # that is evidence for it, or whose weights in a group and code are clipped together (`RowWeight.of_person`). That
     # follows from numbers of rows, codes and groups, and from sums: no order is drawn.
@@ -367,7 +362,6 @@ class KeyWork:
         return self.question.released(keys, people)
 
     def presented(self, drawn: pl.DataFrame, presentation: Presentation) -> pl.DataFrame:  # noqa: ARG002
-        """Return the keys as they are: there is one way to show them."""
         return drawn
 
 

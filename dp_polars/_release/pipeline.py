@@ -106,14 +106,12 @@ class PersonGroups(Step):
 
 
 def windows(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: PrivacyUnit | None, call: str) -> tuple[TakenApart, Run]:
-    """Return expressions with windows taken apart, and what makes the columns that they need."""
     taken = over_people(exprs, schema, unit, call)
     person = is_a_person(unit or (), schema)
     return taken, lambda rows: taken.before(rows.filter(person))
 
 
 def person_keys(names: Sequence[object], unit: PrivacyUnit | None) -> tuple[tuple[str, ...], tuple[pl.Expr, ...]]:
-    """Return the columns of `group_by`, the unit first, and those to make; refuse other things, or none of the unit."""
     wrong = [name for name in names if not isinstance(name, (str, pl.Expr)) or _has_several(name)]
     if wrong:
         msg = (
@@ -187,11 +185,10 @@ class Joining(Step):
         """Return the steps on the further rows alone, proved on the columns of their sources."""
 
     @abstractmethod
-    def joined(self, schema: pl.Schema, further: pl.Schema, unit: PrivacyUnit | None) -> Callable[..., pl.LazyFrame]:
+    def joined(self, schema: pl.Schema, further: pl.Schema, unit: PrivacyUnit | None) -> Run:
         """Return what joins rows of these columns with the further ones; an error where these don't fit."""
 
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None, *sources: pl.Schema) -> Run:
-        """Return what runs this step; it takes the rows, and those of each further source."""
         right = self.further(*sources)
         join = self.joined(schema, right.schemas[-1], unit)
         return lambda rows, *others: join(rows, right.rows(*others))
@@ -214,7 +211,6 @@ class Expressions(Step):
 
     @property
     def looks_at_order(self) -> bool:
-        """Whether the order of the columns may decide what comes out, as of concat_str(pl.all())."""
         return any(expr.meta.has_multiple_outputs() for expr in self.expressions)
 
     def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
@@ -227,7 +223,6 @@ class Expressions(Step):
         return any(adds_floats(expr, schema, self.name) for expr in exprs)
 
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
-        """Return what runs this step; an error where it is not row by row, or touches the privacy unit."""
         exprs = one_output_each(self.expressions, schema, self.name)
         if not looks_at_people(exprs):
             proved = [row_by_row(expr, schema, self.name) for expr in exprs]
@@ -386,7 +381,6 @@ class CheckedPipeline:
 
     @property
     def of_sources(self) -> tuple[pl.Schema, ...]:
-        """The columns of all sources, in their order."""
         return self.schemas[0], *(schema for schemas in self.sources for schema in schemas)
 
     def then(self, step: Step, unit: PrivacyUnit | None, *sources: pl.Schema) -> CheckedPipeline:
@@ -416,11 +410,9 @@ class CheckedPipeline:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Who is protected and how, the row-by-row steps so far, and the name of the data whose answers are kept.
+    """Who is protected and how, the row-by-row steps so far, and where the rows come from: see `Origin`.
 
-    `files` says what the files were when they were protected, `unchecked` whether what made the rows is not looked at.
-    `proof` is of these steps on the columns that they were
-    last proved on; it is in no pickle.
+    `proof` is of these steps on the columns that they were last proved on; it is in no pickle.
     """
 
     protection: Protection
@@ -476,7 +468,6 @@ class Pipeline:
         return any(origin.unchecked for origin in self.origins)
 
     def one_frame_each(self, frames: object) -> tuple[object, ...]:
-        """Return what was given for the rows of each origin; refuse another number of frames."""
         number = len(self.origins)
         given = frames if isinstance(frames, tuple) else (frames,)
         if len(given) != number or (number == 1 and isinstance(frames, tuple)):
@@ -487,7 +478,6 @@ class Pipeline:
         return given
 
     def then(self, step: Step, *sources: pl.Schema) -> Pipeline:
-        """Return the pipeline with one more step, proved on its further sources if the other steps are."""
         proof = None if self.proof is None else self.proof.then(step, self.protection.unit, *sources)
         return replace(self, steps=(*self.steps, step), proof=proof)
 
@@ -534,7 +524,6 @@ def with_further(steps: Iterable[Step]) -> Iterator[Step]:
 
 
 def expressions_of(exprs: Sequence[object], named: Mapping[str, object], *, strings: bool) -> tuple[pl.Expr, ...]:
-    """Return positional and named arguments as expressions, the named ones under their names."""
     flat: list[object] = []
     for expr in exprs:
         flat.extend(expr if isinstance(expr, (list, tuple, Iterator)) else [expr])
@@ -561,7 +550,6 @@ def expressions_of(exprs: Sequence[object], named: Mapping[str, object], *, stri
 
 
 def join_keys(on: object, left_on: object, right_on: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the columns of both sides of a join; refuse what names none, or not as many on one side."""
     if (on is None) == (left_on is None) or (left_on is None) != (right_on is None):
         msg = (
             "join: the keys must be given as `on`, or as `left_on` and `right_on`.\n\n"
@@ -580,7 +568,6 @@ def join_keys(on: object, left_on: object, right_on: object) -> tuple[tuple[str,
 
 
 def join_how(how: object) -> JoinHow:
-    """Return how frames are joined, checked."""
     try:
         return one_of("how", how, _HOW, '"left", "inner", "semi" or "anti"')
     except ValueError as error:
@@ -592,7 +579,6 @@ def join_how(how: object) -> JoinHow:
 
 
 def free_names(number: int, taken: Collection[str]) -> list[str]:
-    """Return names for columns that are none of these."""
     prefix = "key"
     while any(name.startswith(prefix) for name in taken):
         prefix += "_"
@@ -608,7 +594,6 @@ def refuse_missing(names: Iterable[str], columns: Iterable[str], frame: str) -> 
 
 
 def join_of(public: object, on: object, left_on: object, right_on: object, how: object) -> Join:
-    """Return the join with a public frame; an error where its keys repeat and would multiply rows."""
     left, right = join_keys(on, left_on, right_on)
     kind = join_how(how)
     if isinstance(public, pl.LazyFrame):

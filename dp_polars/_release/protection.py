@@ -28,19 +28,16 @@ from dp_polars._questions.question import HistogramQuery
 
 Marks = NDArray[np.bool_]
 
-# Places of a table for each row, up to which pairs are numbered by it, not by sorting.
-_PAIRS_PER_ROW = 4
+_PAIRS_PER_ROW = 4  # places of a table for each row, up to which pairs are numbered by it, not by sorting
 
 
 @dataclass(frozen=True)
 class Limits:
     """The most that counts of one person's rows in one output; None: all of them."""
 
-    # Rows in all. Not for counts of people.
-    rows: int | None = None
+    rows: int | None = None  # rows in all. Not for counts of people.
     groups: int | None = None  # groups in all
-    # Rows in each group. Not for counts of people.
-    rows_per_group: int | None = None
+    rows_per_group: int | None = None  # rows in each group. Not for counts of people.
 
     @property
     def everything(self) -> bool:
@@ -56,7 +53,6 @@ class Layout:
 
     @classmethod
     def of(cls, groups: int, size: int, where: str = "") -> Layout:
-        """Return the layout for this many groups and for codes below `size`; `where` begins the error."""
         layout = cls(max(groups - 1, 0).bit_length(), (size - 1).bit_length())
         if not layout.bits <= 64:
             msg = (
@@ -77,8 +73,7 @@ class BoundedRows:
     """What one spec keeps of people's rows."""
 
     limits: Limits
-    # Shape (n,): the rows that say something. None: all of them.
-    evidence: Marks | None = None
+    evidence: Marks | None = None  # shape (n,): the rows that say something. None: all of them.
     # Shape (n,), where people count: rows of a person with the same group and code are one. None: rows count.
     codes: NDArray[np.integer] | None = None
 
@@ -104,14 +99,8 @@ def keep(
     first `limits.rows`. Where people count, a code comes where its first row does. Orders are drawn only where a bound
     binds.
 
-    Parameters
-    ----------
-    lengths
-        Shape (p,): rows of each person; they add up to n.
-    groups
-        Shape (n,): the group of each row, person after person, and of each person group after group.
-    specs
-        What is kept.
+    `lengths`: shape (p,): rows of each person; they add up to n.
+    `groups`: shape (n,): the group of each row, person after person, and of each person group after group.
     """
     words = words or system_words()
     people, owner = len(lengths), owners(lengths)
@@ -191,7 +180,6 @@ class _View:
         return cls(asked.limits, marks, np.bincount(of_numbers, minlength=pairs), whose)
 
     def stays(self, pair: Ints, by_group: _RandomOrder, by_pair: _RandomOrder, by_row: _RandomOrder) -> Stays:
-        """Return what the bounds leave."""
         marks = self.marks
         if self.whose is not None and (self.limits.rows, self.limits.rows_per_group) != (None, None):
             marks = self._first(self.whose, by_row)
@@ -312,7 +300,6 @@ class Protection:
         max_rows_per_group: int | None,
         neighboring_relation: str,
     ) -> Protection:
-        """Return the protection of these arguments of `protect`."""
         unit = privacy_unit_of(privacy_unit)
         bounds = {"max_rows": max_rows, "max_groups": max_groups, "max_rows_per_group": max_rows_per_group}
         checked = {name: positive_int(name, value) for name, value in bounds.items() if value is not None}
@@ -350,25 +337,21 @@ class Protection:
         return min(known, default=None)
 
     def bounds_of(self, query: HistogramQuery) -> dict[str, int]:
-        """Return the bounds that matter to an output, by name."""
         bounds = self.bounds
         if self._bounds_groups_only(query):
             bounds.pop("max_rows_per_group", None)
         return bounds
 
     def of_one_row(self) -> OneRowEach:
-        """Return the protection of people of whom each has at most one row."""
         return OneRowEach(self.unit, None, None, None, self.neighboring_relation)
 
     def counts_people(self, query: HistogramQuery) -> bool:
-        """Return whether the output counts distinct people rather than rows."""
         return self.privacy_unit is not None and query.counts_people
 
     def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:
         return "people" if self.privacy_unit is None or self.counts_people(query) else "rows"
 
     def _bounds_groups_only(self, query: HistogramQuery) -> bool:
-        """Return whether only the number of a person's groups matters."""
         return self.counts_people(query) and query.bounds_people
 
     def contributions(self, query: HistogramQuery, groups: int) -> Contributions:
@@ -431,7 +414,6 @@ class Protection:
         return {name: value for name, value in bounds.items() if name in names}
 
     def with_bounds(self, released: object) -> Protection:
-        """Return the same protection with the bounds in a released frame; refuse one that there is already."""
         found = _bounds_in(released)
         taken = self.bounds
         repeated = [name for name in found if name in taken]
@@ -466,7 +448,6 @@ class Protection:
 
 
 def _bounds_in(released: object) -> dict[str, int]:
-    """Return the bounds in a frame of one row, by name."""
     hint = "Hint: with_bounds(private.bounds(keys, epsilon=0.1).release()), or give the bounds to protect."
     if not isinstance(released, pl.DataFrame):
         msg = f"with_bounds: released must be a DataFrame, got {kind_of_frame(released)}"

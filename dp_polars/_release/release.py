@@ -6,7 +6,7 @@ import json
 import logging
 import secrets
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
@@ -22,17 +22,13 @@ from dp_polars._accounting.ledger import RowsOf, StoredQuestion
 from dp_polars._base.process import ipc_of, sha256_of, shown, silenced, warn
 from dp_polars._bins.binning import CategoryBinning
 from dp_polars._release.contract import AS_DRAWN, Engine, Product, Released, UnreadableError, Work
-from dp_polars._release.pipeline import Joining
+from dp_polars._release.pipeline import CheckedPipeline, Joining, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from dp_polars._accounting.budget import Budget
     from dp_polars._accounting.claims import Claim
-    from dp_polars._accounting.ledger import StoredQuestion
     from dp_polars._questions.question import Asked
     from dp_polars._release.contract import Drawn, Engine, KeyWork, Presentation, Released
-    from dp_polars._release.pipeline import CheckedPipeline, Step
     from dp_polars._release.request import AnyRequest, Ask
 
 
@@ -42,8 +38,6 @@ def question_of(
     """Return what is asked of data sets, one for each table that is read, in words and as a text.
 
     `preparation` is the text of what made the rows: another preparation is another data set.
-
-    Raises TypeError if the question holds something that has no text.
     """
     proved = request.checked_on(engine, ())
     schema, pipeline, live = proved.schemas[0], request.pipeline, partial(_read, request, proved)
@@ -192,7 +186,6 @@ class Part(Generic[Released]):
 
     @property
     def entries(self) -> list[tuple[str, Claim]]:
-        """What is charged for it."""
         return [(charged_as(self.name, ask), ask.query.claim) for ask in self.request.asks]
 
 
@@ -286,7 +279,6 @@ def _ready(part: Part[Released], budget: Budget | None, *, fresh: bool) -> _Read
 
 
 def _kept_and_shown(ready: Sequence[_Ready[Released]], budget: Budget | None) -> list[Released]:
-    """Draw all, keep what was drawn, and return it as it is shown."""
     drawn = [one.answer if one.run is None else one.run() for one in ready]
     answers = [(one, answer) for one, answer in zip(ready, drawn, strict=True) if answer is not None]
     if budget is not None:
@@ -328,7 +320,6 @@ def _tell(what: str, request: AnyRequest[Asked]) -> None:
 
 
 def _kept_answer(question: StoredQuestion, budget: Budget) -> bytes | None:
-    """Return what the budget keeps as drawn for the question, and say so; None if there is none."""
     found = budget.kept(question)
     if found is None:
         return None
@@ -388,7 +379,6 @@ def _check_public_values(work: Work, engine: Engine[Released]) -> None:
 
 
 def _check_distinct(constants: pl.DataFrame, what: str, engine: Engine[Released]) -> None:
-    """Refuse constants of which two are one value to the engine; the message names two."""
     if engine.distinct(constants) == constants.height:
         return
     # The second one ends the shortest start of the list that has fewer values, the first begins its shortest end.

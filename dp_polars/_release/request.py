@@ -64,8 +64,7 @@ _EXPLAINED = {
 }
 # What stands in the place of a cost where an output has no loss.
 _OPEN = "Nothing can be released yet: query.scaled_to(epsilon=1, delta=1e-6) shares one promise over all outputs."
-# For groups of how many rows the error of a mean is said.
-_ROWS = (1000, 100)
+_ROWS = (1000, 100)  # for groups of how many rows the error of a mean is said
 
 # What to write where an engine runs no filter, by what is counted.
 _IN_SQL = {
@@ -78,20 +77,15 @@ _IN_SQL = {
 
 @dataclass(frozen=True)
 class Ask(Generic[AskedT]):
-    """One output of a private query: its name, the columns that are asked about, what is asked, and its bounds.
-
-    Where it is `filtered`, it has been seen to that the first column is null in rows that don't count. `within` is how
-    wrong the answer may be, where the loss follows from that. Where it did, but the loss is another one now, `among` is
-    what `rows` was.
-    """
+    """One output of a private query: its name, the columns that are asked about, what is asked, and its bounds."""
 
     name: str
     columns: tuple[pl.Expr, ...]
     query: AskedT
     bounds: Bounds = NO_BOUNDS
-    filtered: bool = False
-    within: Within | None = None
-    among: int | None = None
+    filtered: bool = False  # then it has been seen to that the first column is null in rows that don't count
+    within: Within | None = None  # how wrong the answer may be, where the loss follows from that
+    among: int | None = None  # what `rows` was, where the loss followed from that, but is another one now
 
     @property
     def rows(self) -> int | None:
@@ -103,7 +97,6 @@ class Ask(Generic[AskedT]):
         return f"{self.query}, where a condition is true" if self.filtered else str(self.query)
 
     def with_claim(self, claim: Claim) -> Ask[AskedT]:
-        """Return the same output with another claim; errors name it."""
         with self.named():
             return replace(self, query=self.query.with_claim(claim), within=None, among=self.rows)
 
@@ -130,7 +123,6 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     @property
     def protection(self) -> Protection:
-        """Who is protected, and by which bounds."""
         return self.pipeline.calibration
 
     @property
@@ -149,7 +141,9 @@ class AnyRequest(ABC, Generic[AskedT]):
     @property
     def reads(self) -> tuple[pl.Expr, ...]:
         """What is read of the rows after all steps: the privacy unit, the keys, and what is asked about."""
-        return *self._unit_and_keys(), *(column for ask in self.readers for column in ask.columns)
+        names = dict.fromkeys([*(self.protection.unit or ()), *([] if self.keys is None else self.keys.columns)])
+        by_name = (cs.by_name(name).as_expr() for name in names)
+        return *by_name, *(column for ask in self.readers for column in ask.columns)
 
     @property
     def loss(self) -> Loss:
@@ -167,7 +161,6 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     @property
     def delta(self) -> Fraction:
-        """What one release spends of delta in addition to its loss."""
         return sum((ask.query.claim.delta for ask in self.asks), Fraction(0))
 
     @property
@@ -208,10 +201,7 @@ class AnyRequest(ABC, Generic[AskedT]):
         raise ValueError(msg)
 
     def explain(self, engine: Engine[Released] | None) -> pl.DataFrame:
-        """Return what a release would cost, and how good it would be; an engine tells the types of the columns.
-
-        `error_95` is exact. Rounded for people, it could pass the error that was asked for, or be no bound.
-        """
+        """Return what a release would cost, and how good it would be; an engine tells the types of the columns."""
         return Explained(explained([("", self, engine)]).drop("query"))
 
     def explained_rows(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
@@ -228,7 +218,6 @@ class AnyRequest(ABC, Generic[AskedT]):
         """Return the rows of `explain`."""
 
     def drops(self) -> bool:
-        """Return whether bounds can drop rows of an output, or groups of a person, or clip totals."""
         return any(self.dropping(ask) or self.clips(ask) for ask in self.asks)
 
     def dropping(self, ask: Ask[Any]) -> dict[str, int]:  # noqa: ARG002
@@ -245,7 +234,6 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     @property
     def promise(self) -> str:
-        """Who is protected, and by which bounds, those of outputs among them."""
         of_outputs = [f"{ask.name}: {ask.bounds}" for ask in self.asks if ask.bounds.given]
         return " · ".join([str(self.protection), *of_outputs])
 
@@ -259,11 +247,9 @@ class AnyRequest(ABC, Generic[AskedT]):
         return self.with_asks(ask.with_claim(claim) for ask, claim in asks)
 
     def with_asks(self, asks: Iterable[Ask[AskedT]], taken: UnitTaken | None = None) -> Self:
-        """Return the same request with its outputs at other losses, and why they are in this unit."""
         return replace(self, asks=tuple(asks), taken=taken)
 
     def typed(self, engine: Engine[Released] | None) -> list[tuple[Ask[AskedT], Columns]]:
-        """Return the outputs, each with the types of its columns as far as they are known."""
         types = self.types(engine)
         return [(ask, types.get(ask.name, ())) for ask in self.asks]
 
@@ -272,7 +258,6 @@ class AnyRequest(ABC, Generic[AskedT]):
         return {}
 
     def _explained(self, ask: Ask[AskedT]) -> dict[str, object]:
-        """Return what `explain` says of every kind of output."""
         claim = ask.query.claim
         return {
             "output": ask.name,
@@ -289,7 +274,6 @@ class AnyRequest(ABC, Generic[AskedT]):
         }
 
     def claim_for_json(self) -> dict[str, object]:
-        """Return the claim as JSON takes it: what `read_claim` returns."""
         columns = {}
         for ask in self.asks:
             claim = ask.query.claim
@@ -326,12 +310,7 @@ class AnyRequest(ABC, Generic[AskedT]):
         self._refuse_expressions(engine)
         return CheckedPipeline((engine.schema(dict.fromkeys(names)),))
 
-    def _unit_and_keys(self) -> tuple[pl.Expr, ...]:
-        names = dict.fromkeys([*(self.protection.unit or ()), *([] if self.keys is None else self.keys.columns)])
-        return tuple(cs.by_name(name).as_expr() for name in names)
-
     def _refuse_expressions(self, engine: Engine[Released]) -> None:
-        """Refuse steps, and outputs about anything but a column as it is."""
         if self.pipeline.steps:
             msg = (
                 "query must not have row operations (filter, with_columns, select, join): they are Polars expressions."
@@ -382,11 +361,7 @@ class Request(AnyRequest[HistogramQuery]):
         unit: Unit = "epsilon",
         engine: Engine[Released] | None = None,
     ) -> Request:
-        """Return the request of these outputs, under the bounds that the pipeline protects people by.
-
-        Where outputs are asked `within` an error, their losses are found in `unit`; an engine tells the types of the
-        columns.
-        """
+        """Return the request of these outputs; losses that follow from an error are found in `unit`."""
         groups = 1 if keys is None else keys.height
         asks = [_asked_in(ask, unit) for ask in asks]
         request = cls(
@@ -408,17 +383,10 @@ class Request(AnyRequest[HistogramQuery]):
         return shown
 
     def _people_output(self) -> str:
-        counts = {
-            what: [
-                ask.name
-                for ask in self.asks
-                if isinstance(ask.query, Count) and ask.query.counted == what and not ask.columns
-            ]
-            for what in ("people", "rows")
-        }
-        names = counts["people"]
+        counts = {ask.name: ask.query.counted for ask in self.asks if isinstance(ask.query, Count) and not ask.columns}
+        names = [name for name, what in counts.items() if what == "people"]
         if not names and self.protection.counts(Count("rows", self.asks[0].query.claim)) == "people":
-            names = counts["rows"]  # every row is a person
+            names = [name for name, what in counts.items() if what == "rows"]  # every row is a person
         if len(names) != 1:
             msg = (
                 "min_people must be given where exactly one output counts the people of a group, got "
@@ -432,7 +400,11 @@ class Request(AnyRequest[HistogramQuery]):
         names = [name for ask in self.asks for column in ask.columns for name in column.meta.root_names()]
         proved = self.checked_on(engine, names + ([] if self.keys is None else self.keys.columns))
         schema = proved.schemas[-1]
-        keys = None if self.keys is None else in_types_of(self.keys, schema)
+        keys = self.keys
+        if isinstance(keys, Product):
+            keys = Product(tuple(in_types_of(values.to_frame(), schema).to_series() for values in keys.values))
+        elif keys is not None:
+            keys = in_types_of(keys, schema)
         self._check_names_of_ends(ranges=False)
         specs: list[HistogramSpec] = []
         outputs = []
@@ -474,7 +446,6 @@ class Request(AnyRequest[HistogramQuery]):
         return ask.query.clips if self.protection.counts_people(ask.query) else None
 
     def _errors(self, ask: Ask[HistogramQuery], types: Columns) -> dict[str, object]:
-        """Return what `explain` says of how good an answer is."""
         size = ask.query.size_of(*types)
         return {
             "error_95": error_95(ask.query, ask.rows, *types),
@@ -493,11 +464,8 @@ class Request(AnyRequest[HistogramQuery]):
         note = None if size is None or is_open else ask.query.note(size, self._alternative(ask, types))
         lost, dropping = [], self.dropping(ask)
         if dropping:
-            so = (
-                "which makes it too low"
-                if ask.query.adds_up
-                else "so it is only of kept rows; people with more count less"
-            )
+            fewer = "so it is only of kept rows; people with more count less"
+            so = "which makes it too low" if ask.query.adds_up else fewer
             lost.append(f"drops rows beyond {in_words(dropping)} of a person, {so}")
         if (clips := self.clips(ask)) is not None:
             lost.append(clips)
@@ -536,7 +504,6 @@ class Request(AnyRequest[HistogramQuery]):
         return None
 
     def _check_names_of_ends(self, *, ranges: bool) -> None:
-        """Refuse names that the ends of ranges would repeat."""
         taken = [ask.name for ask in self.asks] + ([] if self.keys is None else self.keys.columns)
         ends = {end for ask in self.asks if ask.query.has_ends(ranges=ranges) for end in names_of_ends(ask.name)}
         repeated = sorted(ends.intersection(taken))
@@ -559,7 +526,6 @@ def only_counted(request: AnyRequest[Asked]) -> frozenset[str]:
 
 
 def _asked_in(ask: Ask[HistogramQuery], unit: Unit) -> Ask[HistogramQuery]:
-    """Return an output whose loss is yet to be found, in a unit; any other one as it is."""
     if ask.within is not None:
         return replace(ask, query=at_most(ask.query, unit))
     return replace(ask, query=ask.query.in_unit(unit)) if ask.query.claim.is_open else ask
@@ -572,7 +538,6 @@ def _under(protection: Protection, ask: Ask[HistogramQuery], groups: int) -> His
 
 
 def _within(ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery:
-    """Return the question of an output at the loss that it takes; errors name the output."""
     if ask.within is None:
         return ask.query
     with ask.named():
@@ -592,7 +557,6 @@ def _typed(column: pl.Expr, schema: pl.Schema, what: str) -> tuple[pl.Expr, pl.D
 
 
 def _place(specs: list[HistogramSpec], spec: HistogramSpec) -> int:
-    """Return the position of a spec among those that there are, or of a new one."""
     for position, placed in enumerate(specs):
         if spec.counts_like(placed) and spec.row_weight == placed.row_weight:
             return position
@@ -601,15 +565,11 @@ def _place(specs: list[HistogramSpec], spec: HistogramSpec) -> int:
 
 
 def with_ends(released: pl.DataFrame, asks: Iterable[Ask[Asked]]) -> pl.DataFrame:
-    """Return a release with the ends of the 95 % ranges of counts and sums, where it has none.
+    """Return a release, or some of its rows, with the ends of the 95 % ranges of counts and sums, where it has none.
 
     How far noise goes is public, so nothing is drawn. Means and value counts get none: how far a mean may be off
-    depends on its noisy count, which is not shown, and value counts are lists.
-
-    `released`: what a query released, with or without ranges, or a part of its rows.
-    `asks`: its outputs: `PrivateQuery.asks`.
-
-    Returned are the same, and `NAME_low` and `NAME_high`, Float64, at the end; null where the answer is.
+    depends on its noisy count, which is not shown, and value counts are lists. Ends are Float64, null where the answer
+    is.
     """
     ends = []
     for ask in asks:
@@ -661,7 +621,6 @@ def _line(cells: tuple[str, ...], widths: list[int]) -> str:
 
 
 def _error(row: dict[str, Any]) -> str:
-    """Return an error with its unit, in three digits rounded up."""
     if row["error_95"] is None or not row["error_95"] < float("inf"):
         return "see below"
     unit = row["error_unit"] or ""

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias, overload
+from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakSet
 
 import polars as pl
@@ -15,8 +15,7 @@ import polars as pl
 from dp_polars._base import column_types
 from dp_polars._base.column_types import unshared
 from dp_polars._base.numbers import given, kind_of_frame
-from dp_polars._bins.candidates import MOST, NO_FLOATS, Categories, size_of
-from dp_polars._release.contract import Product
+from dp_polars._bins.candidates import MOST, NO_FLOATS, Categories, Values, size_of
 from dp_polars._steps.plans import files_of, preparation_of, reading_of_arrow, refuse_rewritten_files
 from dp_polars._steps.scans import Reading, Whose, collected, holds_rows, refuse_repeated_files, refuse_two_units
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from dp_polars._bins.candidates import Values
     from dp_polars._release.pipeline import Origin
     from dp_polars._steps.scans import Identity
 
@@ -123,7 +121,6 @@ def source_of(
 
 
 def schemas_of(sources: Iterable[pl.LazyFrame]) -> tuple[pl.Schema, ...]:
-    """Return the columns of private rows, of each source."""
     return tuple(source.collect_schema() for source in sources)
 
 
@@ -154,7 +151,6 @@ def _source_of(frame: PrivateRows, origin: Origin) -> Source:
 
 
 def _opened(frame: PrivateRows, origin: Origin, opened: Opened) -> Source:
-    """Return rows that several queries of one publication may read."""
     key = id(frame), origin.keys, origin.is_owned, origin.unchecked
     if key not in opened:
         source = _source_of(frame, origin)
@@ -196,7 +192,6 @@ PublicKeys: TypeAlias = "Mapping[str, Values] | pl.DataFrame | object"
 
 
 def public_keys(keys: PublicKeys) -> pl.DataFrame:
-    """Return the combinations, one per row, in their given order."""
     if isinstance(keys, Mapping):
         return product(columns_of(keys))
     if hasattr(keys, "release"):
@@ -232,7 +227,6 @@ def public_keys(keys: PublicKeys) -> pl.DataFrame:
 
 
 def columns_of(keys: Mapping[str, Values], *, all_are_answered: bool = True) -> list[pl.Series]:
-    """Return the public values of each column, whose combinations are keys."""
     if not keys:
         msg = "keys must name at least one column.\n\nHint: without groups, call agg on the private frame itself."
         raise ValueError(msg)
@@ -251,18 +245,8 @@ def product(columns: Sequence[pl.Series]) -> pl.DataFrame:
     return frame
 
 
-@overload
-def in_types_of(keys: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame: ...
-
-
-@overload
-def in_types_of(keys: pl.DataFrame | Product, schema: pl.Schema) -> pl.DataFrame | Product: ...
-
-
-def in_types_of(keys: pl.DataFrame | Product, schema: pl.Schema) -> pl.DataFrame | Product:
+def in_types_of(keys: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     """Return the keys in the types of the private columns that they group by; text where that is a Categorical."""
-    if isinstance(keys, Product):
-        return Product(tuple(in_types_of(values.to_frame(), schema).to_series() for values in keys.values))
     columns = {}
     for column in keys.get_columns():
         if column.name not in schema:

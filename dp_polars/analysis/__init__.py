@@ -19,6 +19,8 @@ Parameters that many functions share, all keyword-only:
     Functions of the scores also take ``"report_noisy_max_laplace"``, for comparison and with ``epsilon``
     only: the largest score after Laplace noise of scale R / ``epsilon``, that is 2·``sensitivity`` /
     ``epsilon``, or ``sensitivity`` / ``epsilon`` for monotonic scores (Dwork & Roth 2014, Section 3.3).
+
+Every function raises TypeError or ValueError for an argument that is not as described.
 """
 
 from __future__ import annotations
@@ -143,20 +145,12 @@ def expected_error(
 ) -> float:
     """Return the mean of best score minus chosen score.
 
-    Parameters
-    ----------
-    scores, epsilon, rho, sensitivity, monotonic, mechanism
-        As for `selection_probabilities`.
+    Parameters, and errors, are those of `selection_probabilities`.
 
     Returns
     -------
     float
         In units of the scores; 0 if all of them are equal.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `selection_probabilities`.
 
     Examples
     --------
@@ -177,24 +171,14 @@ def error_quantile(
     monotonic: bool = False,
     mechanism: Comparable | None = None,
 ) -> float:
-    """Return the smallest error that is exceeded with probability at most `beta`.
+    """Return the smallest error that is exceeded with probability at most `beta`, strictly between 0 and 1.
 
-    Parameters
-    ----------
-    beta
-        Strictly between 0 and 1.
-    scores, epsilon, rho, sensitivity, monotonic, mechanism
-        As for `selection_probabilities`.
+    The other parameters, and errors, are those of `selection_probabilities`.
 
     Returns
     -------
     float
         Best score minus chosen score, in units of the scores.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `selection_probabilities`, or if `beta` is not as described.
 
     Notes
     -----
@@ -225,20 +209,12 @@ def probability_of_best(
 ) -> float:
     """Return the probability that a candidate with the best score is chosen.
 
-    Parameters
-    ----------
-    scores, epsilon, rho, sensitivity, monotonic, mechanism
-        As for `selection_probabilities`.
+    Parameters, and errors, are those of `selection_probabilities`.
 
     Returns
     -------
     float
         Between 0 and 1. Candidates that share the best score count together.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `selection_probabilities`.
 
     Examples
     --------

@@ -15,7 +15,7 @@ from dp_polars._accounting.claims import Claim, check_mechanism, range_of
 from dp_polars._accounting.costs import scaled_cost
 from dp_polars._accounting.terms import ONE_RELEASE, Loss, Mechanism, Unit, check_unit
 from dp_polars._base.column_types import Exact, exact_numbers, gaps_between
-from dp_polars._base.numbers import Ints, Number, as_fraction, positive_fraction, positive_int
+from dp_polars._base.numbers import Floats, Ints, Number, as_fraction, positive_fraction, positive_int
 from dp_polars._base.process import called
 from dp_polars._mechanisms.racing import LAWS, error_bound, exponents_of
 
@@ -29,15 +29,14 @@ _REACH = 45.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 _UNIT_NODES, _UNIT_WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2
 _CHUNK = 1 << 15  # blocks at a time: 32 nodes of each are 8 MiB
-# exp(−746) is zero in float64.
-_UNDERFLOW = 746.0
+_UNDERFLOW = 746.0  # exp(−746) is zero in float64
 
 
 @dataclass(frozen=True)
 class ScoreBlocks:
     """Candidates with one score each, merged: the best block first."""
 
-    gaps: NDArray[np.float64]  # shape (n,), float64, ascending from 0: best score minus score, rounded once
+    gaps: Floats  # shape (n,), float64, ascending from 0: best score minus score, rounded once
     multiplicities: NDArray[np.int64]  # shape (n,): how many candidates share the score
     block_of: NDArray[np.int64]  # shape (k,): the block of each candidate
 
@@ -59,26 +58,21 @@ def checked_scores(name: str, scores: ArrayLike) -> Exact:
 
 
 def score_blocks(name: str, scores: ArrayLike) -> ScoreBlocks:
-    """Merge tied scores of shape (k,)."""
     return blocks_of(checked_scores(name, scores))
 
 
 def blocks_of(scores: Exact) -> ScoreBlocks:
-    """Merge tied scores that `checked_scores` returned."""
     values, position, counts = np.unique(scores, return_inverse=True, return_counts=True)
     gaps = gaps_between(values[-1:], values).astype(np.float64)
     return ScoreBlocks(gaps[::-1], counts[::-1].astype(np.int64), len(values) - 1 - position)
 
 
-def block_probabilities(
-    gaps: NDArray[np.float64], multiplicities: ArrayLike, rate: Fraction | float, mechanism: str
-) -> NDArray[np.float64]:
+def block_probabilities(gaps: Floats, multiplicities: ArrayLike, rate: Fraction | float, mechanism: str) -> Floats:
     """Return the probability of each block: that any of its candidates is chosen.
 
     `gaps`: shape (n,): best score minus score; at least one is 0. They may repeat.
     `multiplicities`: shape (n,): how many candidates share the score, at least 1, of any size.
     `rate`: λ, so that the coin of a candidate is exp(−λ·gap). For report-noisy-max: one over the scale of its noise.
-    `mechanism`: "permute_and_flip", "exponential" or "report_noisy_max_laplace".
 
     The probabilities have a relative error below 1e-12 where they do not underflow.
     """
@@ -88,41 +82,26 @@ def block_probabilities(
     return np.exp(logs - exponents + block_log_factors(gaps, multiplicities, rate, mechanism))
 
 
-def block_log_factors(
-    gaps: NDArray[np.float64], multiplicities: ArrayLike, rate: Fraction | float, mechanism: str
-) -> NDArray[np.float64]:
+def block_log_factors(gaps: Floats, multiplicities: ArrayLike, rate: Fraction | float, mechanism: str) -> Floats:
     """Return log(probability of one candidate of the block) + rate·gap, which never underflows."""
     exponents, counts = exponents_of(gaps, rate), np.asarray(multiplicities, np.float64)
     return _LOG_FACTORS[mechanism](exponents, counts, float(np.exp(np.log(counts) - exponents).sum()))
 
 
-def _flip_log_factors(
-    exponents: NDArray[np.float64], counts: NDArray[np.float64], expected: float
-) -> NDArray[np.float64]:
-    return np.log(_leave_one_out(np.exp(-exponents), counts, expected))
-
-
-def _exponential_log_factors(
-    exponents: NDArray[np.float64],
-    counts: NDArray[np.float64],  # noqa: ARG001  # one signature for all laws
-    expected: float,
-) -> NDArray[np.float64]:
-    return np.full(len(exponents), -math.log(expected))
-
-
 # log(probability of one candidate) + rate·gap, from the exponents, the multiplicities and the sum of all coins.
-_LOG_FACTORS = {"permute_and_flip": _flip_log_factors, "exponential": _exponential_log_factors}
+_LOG_FACTORS: dict[str, Callable[..., Floats]] = {
+    "permute_and_flip": lambda exponents, *coins: np.log(_leave_one_out(np.exp(-exponents), *coins)),
+    "exponential": lambda exponents, _, expected: np.full(len(exponents), -math.log(expected)),
+}
 
 
 def mean_error(blocks: ScoreBlocks, rate: float, mechanism: str) -> float:
-    """Return the mean of best score minus chosen score."""
     of_block = block_probabilities(blocks.gaps, blocks.multiplicities, rate, mechanism)
     possible = of_block > 0  # leaves out gaps that overflow
     return float((of_block[possible] * blocks.gaps[possible]).sum())
 
 
 def share_of_best(blocks: ScoreBlocks, rate: float, mechanism: str) -> float:
-    """Return the probability that a candidate with the best score is chosen."""
     of_block = block_probabilities(blocks.gaps, blocks.multiplicities, rate, mechanism)
     others = float(of_block[1:].sum())
     # The smaller of the two has the smaller error.
@@ -133,7 +112,7 @@ def _chunks(n: int) -> Iterator[slice]:
     return (slice(start, start + _CHUNK) for start in range(0, n, _CHUNK))
 
 
-def _leave_one_out(coins: NDArray[np.float64], counts: NDArray[np.float64], expected: float) -> NDArray[np.float64]:
+def _leave_one_out(coins: Floats, counts: Floats, expected: float) -> Floats:
     """Return ∫₀¹ ∏(1 − coin·t) dt for each block, the product over all candidates but one of that block.
 
     `expected` is the sum of all coins.
@@ -151,7 +130,7 @@ def _leave_one_out(coins: NDArray[np.float64], counts: NDArray[np.float64], expe
     return result
 
 
-def _laplace_probabilities(exponents: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
+def _laplace_probabilities(exponents: Floats, counts: Floats) -> Floats:
     """Return the law of report-noisy-max with Laplace noise of scale 1.
 
     P_r = ∫ f(u + x_r)·∏_{i≠r} F(u + x_i) du, f and F the density and distribution function of the noise.
@@ -170,9 +149,7 @@ def _laplace_probabilities(exponents: NDArray[np.float64], counts: NDArray[np.fl
     return result
 
 
-def _panels_below(
-    exponents: NDArray[np.float64], counts: NDArray[np.float64]
-) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+def _panels_below(exponents: Floats, counts: Floats) -> Iterator[tuple[Floats, Floats]]:
     """Yield nodes u < 0 and masses weight·∏F(u + x_i), from the best score down to where nothing is left.
 
     Nothing is left where the product without the best candidate is below exp(−50). A panel is at most 4
@@ -193,9 +170,7 @@ def _panels_below(
             end = start
 
 
-def _log_product(
-    u: NDArray[np.float64], exponents: NDArray[np.float64], counts: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _log_product(u: Floats, exponents: Floats, counts: Floats) -> Floats:
     """Return the sum of log F(u + x_i), F the distribution function of Laplace noise of scale 1."""
     result = np.zeros(len(u))
     for chunk in _chunks(len(exponents)):
@@ -217,7 +192,6 @@ def claim_of(
 def rate_of(
     epsilon: Number | None, rho: Number | None, sensitivity: Number, monotonic: bool, mechanism: str | None
 ) -> tuple[float, str]:
-    """Return λ and the mechanism, that for comparison included."""
     name = check_comparable(mechanism, Loss.of(epsilon=epsilon, rho=rho).unit)
     claim = claim_of(epsilon, rho, sensitivity, monotonic, charged_as(name))
     return float(claim.rate), name
@@ -229,7 +203,6 @@ def charged_as(mechanism: str) -> Mechanism:
 
 
 def check_comparable(mechanism: str | None, unit: Unit) -> str:
-    """Return the mechanism asked for, or the one that the unit chooses."""
     if mechanism != LAPLACE:
         return check_mechanism("choice", mechanism, unit)
     if unit != "epsilon":
@@ -250,7 +223,7 @@ def as_probability(name: str, value: object) -> float:
 # which changes no result by more than a few 1e-9 of it: the law is that of a rounded continuous one, to that.
 _FINEST = 4096
 # Scales from 0 -> the logarithm of the weight; and at how many scales nothing is left that a float64 can tell from 0.
-_LAWS: dict[str, tuple[Callable[[NDArray[np.float64]], NDArray[np.float64]], int]] = {
+_LAWS: dict[str, tuple[Callable[[Floats], Floats], int]] = {
     "discrete_laplace": (lambda z: -abs(z), 45),
     "discrete_gaussian": (lambda z: -(z**2) / 2, 10),
 }
@@ -273,31 +246,31 @@ class NoiseLaw:
         self._tails = from_here_on / self._total  # P(X > index)
         self._excesses = np.cumsum(self._tails[:0:-1])[::-1]  # E(X − index)⁺, from index 0 on
 
-    def _weights(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _weights(self, x: Floats) -> Floats:
         with np.errstate(over="ignore"):
-            weights: NDArray[np.float64] = np.exp(self._log_weights(x / self._scale))
+            weights: Floats = np.exp(self._log_weights(x / self._scale))
         return weights
 
-    def probability(self, x: Ints) -> NDArray[np.float64]:
-        probability: NDArray[np.float64] = self._weights(x / self._step) / (self._total * self._step)
+    def probability(self, x: Ints) -> Floats:
+        probability: Floats = self._weights(x / self._step) / (self._total * self._step)
         return probability
 
-    def up_to(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def up_to(self, x: Floats) -> Floats:
         """Return P(X <= x) for whole numbers."""
         beyond = np.where(x < 0, -x - 1, x)  # the law is symmetric
         tail = np.interp((beyond + 0.5) / self._step - 0.5, self._index, self._tails)
-        upto: NDArray[np.float64] = np.where(x < 0, tail, 1 - tail)
+        upto: Floats = np.where(x < 0, tail, 1 - tail)
         return upto
 
-    def excess(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def excess(self, x: Floats) -> Floats:
         """Return E(X − x)⁺ for real numbers. It is linear between two integers."""
-        above: NDArray[np.float64] = self._step * np.interp(abs(x) / self._step, self._index[1:], self._excesses)
+        above: Floats = self._step * np.interp(abs(x) / self._step, self._index[1:], self._excesses)
         above += np.maximum(-x, 0)  # E(X − x)⁺ − E(x − X)⁺ = −x
         return above
 
-    def error(self, bias: Ints) -> NDArray[np.float64]:
+    def error(self, bias: Ints) -> Floats:
         """Return E|X + bias|."""
-        off: NDArray[np.float64] = abs(bias).astype(np.float64)
+        off: Floats = abs(bias).astype(np.float64)
         off += 2 * self.excess(off)
         return off
 
@@ -329,11 +302,6 @@ def accuracy(
     float
         Best score minus chosen score, in units of the scores. 0.0 for one candidate. `loss_for_accuracy` is the
         inverse.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described.
 
     Notes
     -----
@@ -375,11 +343,6 @@ def worst_expected_error(
         Best score minus chosen score, on average, in units of the scores: below ln(k)/λ. Relative error below
         1e-12. 0.0 for one candidate.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described.
-
     Notes
     -----
     It is the maximum over p of the mean error of one best candidate and k − 1 others that share the coin p
@@ -403,7 +366,7 @@ def worst_expected_error(
 
 
 # The probability that one of n − 1 candidates, each with the coin p, is chosen instead of the best one.
-_MISSES: dict[str, Callable[[float, NDArray[np.float64]], NDArray[np.float64]]] = {
+_MISSES: dict[str, Callable[[float, Floats], Floats]] = {
     "permute_and_flip": lambda n, p: 1 + np.expm1(n * np.log1p(-p)) / (n * p),
     "exponential": lambda n, p: (n - 1) * p / (1 + (n - 1) * p),
 }
@@ -456,11 +419,6 @@ def loss_for_accuracy(
     -------
     float
         0.0 means that every loss reaches it: there is one candidate, or `beta` is so large that a uniform choice does.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described.
 
     Examples
     --------
@@ -537,7 +495,7 @@ def loss_for(
     return _smallest_loss(needed, unit, charged, score_range, lambda claim: reached(float(claim.rate)))
 
 
-def _smallest_rate(gaps: NDArray[np.float64], reached: Callable[[float], bool]) -> Fraction:
+def _smallest_rate(gaps: Floats, reached: Callable[[float], bool]) -> Fraction:
     """Return the smallest rate that reaches a goal, to 1e-13 of it, by bisection; 0 if all do."""
     apart = gaps[gaps > 0]
     if not apart.size:

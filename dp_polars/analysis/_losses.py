@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from dp_polars._accounting.claims import Claim, epsilon_of
 from dp_polars._accounting.terms import Loss
-from dp_polars._base.numbers import Ints, Number, as_fraction, given, offsets, owners, show, slices
+from dp_polars._base.numbers import Floats, Ints, Number, as_fraction, given, offsets, owners, show, slices
 from dp_polars._base.process import called
 from dp_polars._bins.candidates import Grid, Ordered, distance_unit
 from dp_polars._engines.polars.engine import PolarsEngine
@@ -26,7 +25,7 @@ from dp_polars._mechanisms.noise import check_scale
 from dp_polars._questions.averages import Mean
 from dp_polars._questions.categories import Choice, Quantile
 from dp_polars._questions.extremes import FirstAbove
-from dp_polars._questions.measures import Measure, Multiple, Total, ValueCounts, noisy, totals_of
+from dp_polars._questions.measures import Measure, Multiple, Total, ValueCounts, loss_at, noisy, totals_of
 from dp_polars._questions.question import Columns, HistogramQuery, ListQuery
 from dp_polars.analysis._laws import NoiseLaw, as_probability, block_probabilities
 from dp_polars.analysis._simulated import DRAWS, NEAR, Histograms, cells_of_noise, law_of_first_above, share_within
@@ -34,25 +33,14 @@ from dp_polars.analysis._simulation import public_tables, request_of
 
 if TYPE_CHECKING:
     # At a claim, how probable it is for each group that its answer is near enough.
-    Chances: TypeAlias = Callable[[Claim], NDArray[np.float64]]
+    Chances: TypeAlias = Callable[[Claim], Floats]
 
 
-# Losses are looked for from 1e-6, which does as well as none, up to what still protects anybody.
-_SMALLEST, _LARGEST = -6, 20
 # Significant digits of a loss: where chances are computed, and where they are shares of draws.
 _DIGITS, _DIGITS_OF_DRAWS = 4, 2
 # Noisy means that are looked at together, and how far from a whole number rounding may put noise.
 _MEANS = 1 << 20
 _ROUNDING = 1e-6
-
-
-@dataclass(frozen=True)
-class _Counted:
-    """What is drawn from for an output: one histogram or more of the rows that the bounds keep."""
-
-    query: HistogramQuery
-    types: Columns
-    parts: list[Histogram]
 
 
 @called
@@ -83,12 +71,9 @@ def loss_for_query(
     probability
         How often each of them must: strictly between 0 and 1.
     within
-        How far a good answer may be from the true one, 0 or more, in the `error_unit` of `simulate`: in the column's
-        unit for quantiles, sums and means ("days" for dates, "seconds" for other times), in rows or people for counts
-        and modes (how many fewer have the answer than have the most common one), in the weights' unit by weight. Of
-        value counts and lists, all counts, or answers, must be that near; of a top k, the largest count missed; of a
-        first above a threshold, how far its count is below, or one that was passed over above it (only the true one is
-        within 0). A dict gives it for some outputs by name; it is 0 for the others.
+        How far a good answer may be from the true one, 0 or more, in the `error_unit` and the sense of `simulate`. Of
+        value counts and lists, all counts, or answers, must be that near; of a first above a threshold, only the true
+        one is within 0. A dict gives it for some outputs by name; it is 0 for the others.
     private
         As for `simulate`: False refuses the very rows that the query protects.
 
@@ -109,32 +94,20 @@ def loss_for_query(
     Notes
     -----
     The true answer is that of the rows that the bounds keep, drawn once for all losses: `simulate` and `n_cut` say
-    what the bounds drop. Where they drop any, the result differs a little from call to call. For counts, sums and
-    modes a larger loss never makes an answer worse: the noise has a fixed shape, and with it held fixed, a smaller
-    scale brings no worse candidate to the top. It may make a quantile worse in the column's unit, though not in
-    ranks, where far candidates have few rows between them; and a mean by a little. So the search goes down from 20
-    in steps of a third of a decade, and stops at the first loss that is not enough.
+    what the bounds drop. Where they drop any, the result differs a little from call to call. A larger loss never makes
+    a count, a sum or a mode worse, but may a quantile in the column's unit, and a mean by a little. So the search goes
+    down from 20 in steps of a third of a decade, and stops at the first loss that is not enough.
 
     Chances of choices are exact to float64, those of counts and sums to a few 1e-9, those of means to about 1e-4. Those
     of lists are shares of 200 draws: such a loss has two digits, and is off by some 10 %.
 
     Examples
     --------
-    >>> import polars as pl
     >>> import dp_polars as dpp
-    >>> query = (
-    ...     dpp.protect("patient", max_groups=2)
-    ...     .group_by({"ward": ["A", "B"]})
-    ...     .agg(
-    ...         patients=dpp.n_people(epsilon=1),
-    ...         reason=dpp.mode("reason", ["fall", "cold"], epsilon=1),
-    ...     )
-    ... )
-    >>> schema = {"patient": pl.Int64, "ward": pl.String, "reason": pl.String}
-    >>> public = {"ward": ["A", "B"], "reason": ["cold", "fall"]}
-    >>> rows = dpp.analysis.synthetic(schema, people=1000, rows=3000, values=public)
+    >>> query = dpp.protect("patient").agg(patients=dpp.n_people(epsilon=1))
+    >>> rows = dpp.analysis.synthetic({"patient": pl.Int64}, people=1000, rows=3000)
     >>> loss_for_query(query, rows, within={"patients": 20}).rows()
-    [('patients', 0.2921, 'epsilon', 0.3166), ('reason', 0.0245, 'epsilon', 0.3166)]
+    [('patients', 0.1461, 'epsilon', 0.1461)]
     """
     if not isinstance(query, PrivateQuery):
         msg = (
@@ -153,9 +126,9 @@ def loss_for_query(
     histograms = engine.prepare_histograms(work)()
     losses: list[float | None] = []
     for output in work.outputs:
-        counted = _Counted(output.query, output.types, [histograms[n] for n in output.specs])
-        chances, digits = _chances(counted, reach.get(output.name, Fraction(0)))
-        groups = np.flatnonzero(_has_truth(counted))
+        parts = [histograms[n] for n in output.specs]
+        chances, digits = _chances(output.query, output.types, parts, reach.get(output.name, Fraction(0)))
+        groups = np.flatnonzero(_has_truth(output.query, output.types, parts[-1]))
         losses.append(_smallest_loss(output.query.claim, chances, groups, needed, often, digits))
     return pl.DataFrame(
         {
@@ -169,7 +142,6 @@ def loss_for_query(
 
 
 def _epsilon_of_all(claims: Sequence[Claim], losses: Sequence[float | None]) -> list[float | None]:
-    """Return, for each output, the ε at δ = 10⁻⁶ of all at these losses together, in four digits; None without one."""
     if None in losses:
         return [None] * len(losses)
     found = [(claim, as_fraction("loss", loss)) for claim, loss in zip(claims, losses, strict=True) if loss]
@@ -179,7 +151,6 @@ def _epsilon_of_all(claims: Sequence[Claim], losses: Sequence[float | None]) -> 
 
 
 def _reach(within: Number | Mapping[str, Number], names: list[str]) -> dict[str, Fraction]:
-    """Return how far a good answer may be from the true one, by the name of its output."""
     by_name = within if isinstance(within, Mapping) else dict.fromkeys(names, within)
     unknown = sorted(set(by_name) - set(names))
     if unknown:
@@ -202,55 +173,38 @@ def _smallest_loss(
         return None
 
     def is_enough(place: int) -> bool:
-        at_loss = claim.at_cost(Loss(_loss_at(place, digits), claim.loss.unit))  # the rate follows
+        at_loss = claim.at_cost(Loss(loss_at(place, digits), claim.loss.unit))  # the rate follows
         return int(np.count_nonzero(chances(at_loss)[groups] >= probability)) >= share * len(groups)
 
-    step = 3 * 10 ** (digits - 1)  # a third of a decade
-    high = _place_of(_LARGEST, digits)
+    first = 10 ** (digits - 1)
+    # From what still protects anybody, 20, down to 1e-6, which does as well as none, in steps of a third of a decade.
+    high, smallest = 10 * first, -54 * first
     if not is_enough(high):
         return None
-    while is_enough(low := max(high - step, 0)):
+    while is_enough(low := max(high - 3 * first, smallest)):
         high = low
-        if not low:
+        if low == smallest:
             return 0.0
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return float(_loss_at(high, digits))
+    return float(loss_at(high, digits))
 
 
-def _loss_at(place: int, digits: int) -> Fraction:
-    """Return a loss by its place among all of these digits, the smallest first."""
-    first = int("1".ljust(digits, "0"))
-    decade, further = divmod(place, 9 * first)
-    return (first + further) * Fraction(f"1e{decade + _SMALLEST - digits + 1}")
-
-
-def _place_of(loss: int, digits: int) -> int:
-    shown = f"{loss:.{digits - 1}e}"  # 2.000e+01
-    mantissa, _, decade = shown.replace(".", "").partition("e")
-    first = int("1".ljust(digits, "0"))
-    return 9 * first * (int(decade) - _SMALLEST) + int(mantissa) - first
-
-
-def _has_truth(counted: _Counted) -> NDArray[np.bool_]:
-    """Return which groups have a true answer."""
-    query, rows = counted.query, counted.parts[-1]
+def _has_truth(query: HistogramQuery, types: Columns, rows: Histogram) -> NDArray[np.bool_]:
     if isinstance(query, (Multiple, ValueCounts, FirstAbove)):  # 0, or none, without rows
         return np.ones(len(rows.sizes), bool)
-    has: NDArray[np.bool_] = (query.scored(rows, *counted.types) if isinstance(query, Choice) else rows).totals > 0
+    has: NDArray[np.bool_] = (query.scored(rows, *types) if isinstance(query, Choice) else rows).totals > 0
     return has
 
 
-def _chances(counted: _Counted, within: Fraction) -> tuple[Chances, int]:
-    """Return how probable good answers are, and how many digits of a loss that is good for."""
-    query, types, parts = counted.query, counted.types, counted.parts
+def _chances(query: HistogramQuery, types: Columns, parts: list[Histogram], within: Fraction) -> tuple[Chances, int]:
     if isinstance(query, Choice):
         return _of_choice(query, types, parts[0], within), _DIGITS
     if isinstance(query, FirstAbove):
         of_groups = law_of_first_above(query, types, Histograms(parts[0], parts[0]), _widened(within))
         return lambda claim: of_groups(claim)[NEAR].to_numpy(), _DIGITS
-    law: Callable[..., NDArray[np.float64] | float]
+    law: Callable[..., Floats | float]
     if isinstance(query, ListQuery):
         law = partial(share_within, types=types, histogram=parts[0], within=_widened(within))
     elif isinstance(query, ValueCounts):
@@ -265,7 +219,7 @@ def _chances(counted: _Counted, within: Fraction) -> tuple[Chances, int]:
         msg = f"query must be of choices, counts, sums and means, got a {query}."
         raise TypeError(msg)
 
-    def chances(claim: Claim) -> NDArray[np.float64]:
+    def chances(claim: Claim) -> Floats:
         try:
             asked: Any = query.with_claim(claim)
             for noise in asked.noise(*types) if isinstance(asked, Measure) else ():
@@ -284,7 +238,6 @@ def _widened(within: Fraction) -> float:
 
 
 def _of_noise(question: Measure, types: Columns, most: int, numbers: int) -> float:
-    """Return how probable it is that no noise of a group's numbers is above a bound, in either direction."""
     (noise,) = question.noise(*types)
     below, upto = NoiseLaw(noise).up_to(np.array([-most - 1.0, most]))
     return float(upto - below) ** numbers
@@ -300,19 +253,18 @@ def _of_choice(query: Choice, types: Columns, histogram: Histogram, within: Frac
         good = (slots.gaps.astype(np.int64) <= most).astype(np.float64)
     gaps, multiplicities, ends = slots.gaps.astype(np.float64), slots.multiplicities, offsets(slots.sizes)
 
-    def chances(claim: Claim) -> NDArray[np.float64]:
+    def chances(claim: Claim) -> Floats:
         rate, law = claim.rate_in(step), np.empty(len(gaps))
         for start, end in pairwise(ends.tolist()):
             part = slice(start, end)
             law[part] = block_probabilities(gaps[part], multiplicities[part], rate, claim.mechanism)
-        of_groups: NDArray[np.float64] = np.add.reduceat(law * good, ends[:-1])
+        of_groups: Floats = np.add.reduceat(law * good, ends[:-1])
         return of_groups
 
     return chances
 
 
-def _shares_within(candidates: Ordered, slots: Slots, within: Fraction) -> NDArray[np.float64]:
-    """Return which share of each slot's candidates is this near to the true quantile of its group."""
+def _shares_within(candidates: Ordered, slots: Slots, within: Fraction) -> Floats:
     owner = owners(slots.sizes)
     right = np.flatnonzero(slots.gaps == 0)
     true = slots.first[right[np.searchsorted(owner[right], np.arange(len(slots.sizes)))]].astype(np.int64)
@@ -324,11 +276,11 @@ def _shares_within(candidates: Ordered, slots: Slots, within: Fraction) -> NDArr
         low = np.searchsorted(places, places[true] - reach)
         high = np.searchsorted(places, places[true] + reach, side="right")
     last = np.minimum(slots.first + slots.multiplicities, high[owner])
-    shares: NDArray[np.float64] = np.maximum(last - np.maximum(slots.first, low[owner]), 0) / slots.multiplicities
+    shares: Floats = np.maximum(last - np.maximum(slots.first, low[owner]), 0) / slots.multiplicities
     return shares
 
 
-def _of_mean(question: Mean, types: Columns, totals: list[Ints], within: float) -> NDArray[np.float64]:
+def _of_mean(question: Mean, types: Columns, totals: list[Ints], within: float) -> Floats:
     """Return how probable a near mean is: given the noisy count, it is a line in the noise of the sum, then cut."""
     of_sum, of_count = question.noise(*types)
     noisy, (off, shares) = NoiseLaw(of_sum), cells_of_noise(of_count)
@@ -338,12 +290,8 @@ def _of_mean(question: Mean, types: Columns, totals: list[Ints], within: float) 
     for first, last in slices(np.ones(len(true), np.int64), len(true), max(1, _MEANS // len(off))):
         distance, number, mean = (values[first:last, None] for values in (*totals, true))
 
-        def noise_at(
-            mean: Any,  # noqa: ANN401
-            number: Any = number,  # noqa: ANN401
-            distance: Any = distance,  # noqa: ANN401
-        ) -> NDArray[np.float64]:
-            at: NDArray[np.float64] = (mean - (low + high) / 2) * np.maximum(number + off, 1) / half_step - distance
+        def noise_at(mean: Floats, number: Ints = number, distance: Ints = distance) -> Floats:
+            at: Floats = (mean - (low + high) / 2) * np.maximum(number + off, 1) / half_step - distance
             return at
 
         # What is cut is as near as the end where it is cut. Whole numbers are not missed by rounding.
@@ -353,9 +301,8 @@ def _of_mean(question: Mean, types: Columns, totals: list[Ints], within: float) 
     return chances
 
 
-def _of_draws(question: Total, types: Columns, totals: list[Ints], within: float) -> NDArray[np.float64]:
-    """Return in which share of `DRAWS` draws a number is near."""
+def _of_draws(question: Total, types: Columns, totals: list[Ints], within: float) -> Floats:
     drawn = [noisy(np.tile(total, DRAWS), claim) for total, claim in zip(totals, question.noise(*types), strict=True)]
     true, answers = (question.named(numbers, *types).to_numpy() for numbers in (totals, drawn))
-    shares: NDArray[np.float64] = (abs(answers.reshape(DRAWS, len(true)) - true) <= within).mean(axis=0)
+    shares: Floats = (abs(answers.reshape(DRAWS, len(true)) - true) <= within).mean(axis=0)
     return shares

@@ -1,19 +1,10 @@
 """Privacy profiles: delta as a function of epsilon, of one release and of many.
 
-Let x be the pure epsilon of a release. Permute-and-flip's trade-off curve is never worse than a Laplace mechanism's
-with the same epsilon (docs/proofs), and the exponential mechanism has bounded range x (Dong, Durfee & Rogers 2020,
-arXiv 1909.13830). So the pairs of distributions that dominate them have privacy losses on [−x, x] with the density
-w·exp((s − x)/2)/2: for the exponential mechanism w = 1/(1 − exp(−x)); for permute-and-flip w = 1/2, and two atoms,
-1/2 at x and exp(−x)/2 at −x. Discrete Laplace noise between two neighbouring integers is randomized response: atoms
-of 1/(1 + exp(−x)) at x and 1/(1 + exp(x)) at −x, which dominate whatever has the pure epsilon x (Kairouz, Oh &
-Viswanath 2015, arXiv 1311.0776). Pairs that dominate compose, adaptively too (Zhu, Dong & Wang 2022, arXiv
-2106.08567).
-
-A discrete Gaussian has no pure epsilon. How many steps of its whole numbers a row is worth, a claim does not say, and
-the continuous one with the same x (shift over deviation) is no bound: at x = 1 it has δ(0) = 0.383, and noise on
-counts 0.399. A continuous one with c·x is: see `_widest_of`. Gaussians compose to one.
-
-Rényi divergences of all pairs add up, and prove more where δ is tiny.
+Let x be the pure epsilon of a release. The pairs of distributions that dominate it have privacy losses on [−x, x] with
+the density w·exp((s − x)/2)/2, and atoms at both ends: those of Laplace noise for permute-and-flip, of bounded range x
+for the exponential mechanism, of randomized response for discrete Laplace noise. Of a discrete Gaussian it is a
+continuous one that is a little narrower (`_widest_of`). Pairs that dominate compose, and so do their Rényi divergences,
+which prove more where δ is tiny: `docs/proofs/composition.md`.
 """
 
 from __future__ import annotations
@@ -199,7 +190,6 @@ class PrivacyProfile:
         return min(1.0, float_up(self.spent_delta + rest)) if self.spent_delta < 1 else 1.0
 
     def _delta_of_losses(self, exact: Fraction) -> float:
-        """Return the least delta that is proved for the losses, without what is spent on keys."""
         pure = self._pure()
         if pure is not None and exact >= pure:
             return 0.0
@@ -225,7 +215,6 @@ class PrivacyProfile:
         return math.inf if exact is None else self._epsilon_of_losses(exact)
 
     def _epsilon_of_losses(self, exact: Fraction) -> float:
-        """Return the least epsilon that is proved at a delta, without what is spent on keys."""
         pure, wanted = self._pure(), _below(exact)
         if wanted <= 0:
             return math.inf if pure is None else float_up(pure)
@@ -279,11 +268,9 @@ class PrivacyProfile:
         return not any(PROOFS[mechanism].curve.is_pure for mechanism, _, _ in self.parts)
 
     def _shift(self) -> float:
-        """Return the shift of the continuous Gaussian that dominates the Gaussian parts; infinity if none is known."""
         return _shift_of(self.parts)
 
     def _pure(self) -> Fraction | None:
-        """Return the sum of the pure losses; None where there is none."""
         if not all(PROOFS[mechanism].curve.is_pure for mechanism, _, _ in self.parts):
             return None
         return sum((loss * n for _, loss, n in self.parts), Fraction(0))
@@ -301,9 +288,8 @@ def _pair_of(mechanism: Mechanism) -> _Pair:
 def _worst_spread(claim: Claim) -> list[tuple[Fraction, int]]:
     """Return the losses of one draw whose pairs dominate it, and how often each, however a person's rows spread.
 
-    For both choices, full groups and a rest are the worst (`docs/proofs`). For randomized response they are not: two
-    groups of 2 rows may be worse than 3 rows and 1. All rows of a person in one group are worse than any spread, as
-    nothing of the same pure loss is.
+    For both choices, full groups and a rest are the worst (`docs/proofs/spreads.md`). For randomized response it is all
+    rows in one group, as nothing of the same pure loss is worse.
     """
     row, spread, people = claim.rate * claim.score_range, claim.contributions, 1
     if claim.same_group == HALF:  # the rows of the old person and of the new one, each moving half of the range
@@ -317,6 +303,8 @@ def _worst_spread(claim: Claim) -> list[tuple[Fraction, int]]:
 @called
 def privacy_profile(epsilon: Number, mechanism: Mechanism | None = None) -> PrivacyProfile:
     """Return delta as a function of epsilon for one release that is `epsilon`-DP.
+
+    Proof: :doc:`/proofs/composition`.
 
     Parameters
     ----------
@@ -332,10 +320,6 @@ def privacy_profile(epsilon: Number, mechanism: Mechanism | None = None) -> Priv
     PrivacyProfile
         With the methods `delta(epsilon)`, `epsilon(delta)` and `compose(times)`.
 
-    Notes
-    -----
-    Proof: :doc:`/proofs/composition`.
-
     Examples
     --------
     >>> profile = privacy_profile(1)
@@ -348,6 +332,8 @@ def privacy_profile(epsilon: Number, mechanism: Mechanism | None = None) -> Priv
 @called
 def compose(releases: Iterable[Release], *, delta: Number) -> float:
     """Return an epsilon that is proved for many releases together, at `delta`.
+
+    Proof: :doc:`/proofs/composition`.
 
     Parameters
     ----------
@@ -364,24 +350,16 @@ def compose(releases: Iterable[Release], *, delta: Number) -> float:
         The smallest that any of these proofs gives:
 
         - the sum of the pure losses;
-        - zCDP (Canonne, Kamath & Steinke 2020, arXiv 2004.00010, Corollary 13), with a rho of y − 1 − ln y,
-          y = epsilon/(exp(epsilon) − 1), for the exponential mechanism (Harrison & Manurangsi 2026, arXiv 2510.25746),
-          epsilon + exp(−epsilon) − 1 for permute-and-flip and epsilon·tanh(epsilon/2) for discrete Laplace noise;
-        - the Rényi divergences of the dominating pairs (the same paper, Proposition 12);
+        - zCDP, and the Rényi divergences of the dominating pairs (Canonne, Kamath & Steinke 2020, arXiv 2004.00010,
+          Corollary 13 and Proposition 12);
         - for delta from 1e-10 on, the privacy loss distributions of the dominating pairs, rounded up to a grid and
-          composed by Google's ``dp_accounting`` (extra ``accounting``): permute-and-flip as the Laplace mechanism of
-          the same epsilon, the exponential mechanism by its profile, discrete Laplace noise as randomized response (of
-          all of a person's rows together, where there may be several in a group: no spread of them is worse), discrete
-          Gaussian noise as a continuous one that is a little narrower;
-        - for discrete Gaussians alone, the profile of that one at every delta (Balle & Wang 2018, arXiv 1805.06530).
+          composed by Google's ``dp_accounting`` (extra ``accounting``);
+        - for discrete Gaussians alone, the profile of a continuous one that is a little narrower, at every delta (Balle
+          & Wang 2018, arXiv 1805.06530).
 
         With a discrete Gaussian among the releases, delta 0 gives infinity. One that finds keys, or of a rho above 4.5,
         leaves zCDP and Rényi divergences. Deltas that releases of keys spend are taken off `delta` first.
         `tests/analysis/test_never_above.py` compares 1,000 lists with what other accountants prove.
-
-    Notes
-    -----
-    Proof: :doc:`/proofs/composition`.
 
     Examples
     --------
@@ -394,8 +372,7 @@ def compose(releases: Iterable[Release], *, delta: Number) -> float:
 # Six lattices are looked at one by one; the others are finer. Up to this x; below the first, all of them are fine.
 _STEPS_APART, _SMALLEST_X, _LARGEST_X = 6, 0.005, 3.0
 _MOST_GAUSSIANS = 10**8
-# Thresholds beyond this number of deviations are left out, also after the shift.
-_TAIL = 13.5
+_TAIL = 13.5  # thresholds beyond this number of deviations are left out, also after the shift
 
 
 def _shift_of(parts: Parts) -> float:
@@ -412,10 +389,7 @@ def _shift_of(parts: Parts) -> float:
 def _widest_of(x: float) -> float:
     """Return the shift, over the deviation, of a continuous Gaussian that dominates a discrete one with shift x.
 
-    docs/proofs/composition.md, Theorem 6: the largest of the differences of normal quantiles that it names, for one to
-    six steps; of what it has for more; and for a small x of its other bound.
-
-    Tails beyond, of at most 1e-38, and such factors add less than `_TAILS` to the delta of up to 10⁸ releases.
+    `docs/proofs/composition.md`, Theorem 6. Tails and factors add less than `_TAILS` to a delta of up to 10⁸ releases.
     """
     if x > _LARGEST_X:
         return math.inf
@@ -442,7 +416,6 @@ def _gaussian_delta(shift: float, epsilon: float) -> float:
 
 
 def _gaussian_epsilon(shift: float, delta: float) -> float:
-    """Return an epsilon at which Gaussian noise has at most that delta."""
     if delta <= 2 * _TAILS:
         return math.inf
     if _gaussian_delta(shift, 0.0) <= delta:

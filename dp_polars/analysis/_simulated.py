@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Mechanism
 from dp_polars._base import column_types
-from dp_polars._base.numbers import Ints, offsets, owners, reduced, slices, starts
+from dp_polars._base.numbers import Floats, Ints, offsets, owners, reduced, slices, starts
 from dp_polars._bins.candidates import Grid, Ordered
 from dp_polars._mechanisms.above_threshold import count_runs
 from dp_polars._mechanisms.histograms import Histogram, Runs
@@ -30,12 +30,12 @@ from dp_polars._questions.measures import Measure, Multiple, Total, ValueCounts
 from dp_polars._questions.question import Columns, ListQuery, Mistakes
 from dp_polars.analysis._laws import NoiseLaw, block_probabilities
 
-if TYPE_CHECKING:
-    Floats = NDArray[np.float64]
-
-
 # Slightly less, so that rounding does not decide a share that is met exactly (as in uniform laws).
 _SHARES = (0.05 * (1 - 1e-12), 0.95 * (1 - 1e-12))
+
+
+# At a claim, the law of the answers: a row per group, and the columns of `simulate` that it fills.
+Law: TypeAlias = Callable[[Claim], pl.DataFrame]
 
 
 class Histograms(NamedTuple):
@@ -50,20 +50,16 @@ class AnswerBlocks:
     """All answers of every group, from the lowest to the highest, in blocks that the mechanism can't tell apart."""
 
     # Shape (n,): best score minus score as the mechanism sees it, and how much worse than the best the answer truly is.
-    gaps: NDArray[np.float64]
-    errors: NDArray[np.float64]
+    gaps: Floats
+    errors: Floats
     # Shape (n,): how far the answers are from the true one, on average, where they lie on a line. None: they don't.
-    distances: NDArray[np.float64] | None
+    distances: Floats | None
     multiplicities: Ints  # shape (n,): answers in the block
     sizes: Ints  # shape (g,): blocks of each group, at least one
     answer: Callable[[Ints, Ints], pl.Series]  # block of each group, and position in it, shape (g,) each -> the answers
-    # Shape (g,): rows or people that count, and those that don't: the bounds dropped them, or they have no person.
-    counted: Ints
-    left_out: Ints
     has_truth: NDArray[np.bool_]  # shape (g,): whether the group has a true answer
 
     def law(self, rate: Fraction, mechanism: Mechanism) -> pl.DataFrame:
-        """Return the law of the answers at a rate, a row per group."""
         ends = np.cumsum(self.sizes)
         starts = ends - self.sizes
         law = np.empty(len(self.gaps))
@@ -78,38 +74,34 @@ class AnswerBlocks:
         of_scores = _mean(law, self.errors, starts)
         # Where the answers lie on a line, it tells most how far they are from the true one on it.
         on_the_line = None if self.distances is None else _mean(law, self.distances, starts)
-        return pl.DataFrame(
-            {
-                "true_answer": self.answer(first_right, np.zeros_like(first_right)),
-                "probability_true": np.minimum(np.add.reduceat(np.where(right, law, 0), starts), 1),
-                "expected_error": of_scores if on_the_line is None else on_the_line,
-                "expected_rank_error": None if on_the_line is None else of_scores,
-                "answer_5": self.answer(*ranges[:, 0].T),
-                "answer_95": self.answer(*ranges[:, 1].T),
-            },
-            schema_overrides={"expected_rank_error": pl.Float64},
-        ).with_columns(
-            pl.when(pl.Series(self.has_truth)).then(pl.col(name)).alias(name)
-            for name in ("true_answer", "probability_true", "expected_error", "expected_rank_error")
-        )
+        columns = {
+            "true_answer": self.answer(first_right, np.zeros_like(first_right)),
+            "probability_true": np.minimum(np.add.reduceat(np.where(right, law, 0), starts), 1),
+            "expected_error": of_scores if on_the_line is None else on_the_line,
+            "expected_rank_error": None if on_the_line is None else of_scores,
+            "answer_5": self.answer(*ranges[:, 0].T),
+            "answer_95": self.answer(*ranges[:, 1].T),
+        }
+        return _law_of_groups(columns, self.has_truth)
 
 
-def _mean(law: NDArray[np.float64], errors: NDArray[np.float64], starts: Ints) -> NDArray[np.float64]:
+def _law_of_groups(columns: dict[str, Any], has_truth: NDArray[np.bool_]) -> pl.DataFrame:
+    """Return the law of a question that some groups have no true answer to."""
+    law = pl.DataFrame(columns, schema_overrides={"expected_rank_error": pl.Float64})
+    of_truth = [*columns][:-2]  # all but the ends of the range
+    return law.with_columns(pl.when(pl.Series(has_truth)).then(pl.col(name)).alias(name) for name in of_truth)
+
+
+def _mean(law: Floats, errors: Floats, starts: Ints) -> Floats:
     """Return the mean of each group. An error that overflows has probability 0."""
-    wrong: NDArray[np.float64] = np.multiply(law, errors, out=np.zeros_like(law), where=law > 0)
+    wrong: Floats = np.multiply(law, errors, out=np.zeros_like(law), where=law > 0)
     return np.add.reduceat(wrong, starts)
 
 
-def of_histograms(question: Choice, types: Columns, scored: Histograms, counts: Histograms) -> AnswerBlocks:
-    """Return the blocks of a mode or a quantile, from the weights that are scored, and from the rows or people.
-
-    `bounded`, the histogram after the bounds, is part of `everything`.
-    """
-    everything, bounded = scored
+def of_histograms(question: Choice, types: Columns, scored: Histograms) -> AnswerBlocks:
+    """Return the blocks of a mode or a quantile. The histogram after the bounds is part of that of all rows."""
+    everything, bounded = (question.scored(histogram, *types) for histogram in scored)
     groups = len(everything.sizes)
-    counted = counts.bounded.totals
-    left_out = counts.everything.totals - counted
-    everything, bounded = question.scored(everything, *types), question.scored(bounded, *types)
     codes, truly, sizes = everything.codes, everything.weights, everything.sizes
     seen = np.zeros_like(truly)
     seen[positions_of(everything, bounded)] = bounded.weights
@@ -133,20 +125,11 @@ def of_histograms(question: Choice, types: Columns, scored: Histograms, counts: 
         start = first[block]
         return question.named(np.where(start >= 0, start + position, all_runs.nth_unoccupied(position)), *types)
 
-    return AnswerBlocks(
-        gaps[order].astype(np.float64),
-        errors[order],
-        distances,
-        slots.multiplicities[order],
-        slots.sizes,
-        answer,
-        counted,
-        left_out,
-        all_runs.totals > 0,
-    )
+    gaps, errors, sizes = gaps[order].astype(np.float64), errors[order], slots.sizes
+    return AnswerBlocks(gaps, errors, distances, slots.multiplicities[order], sizes, answer, all_runs.totals > 0)
 
 
-def _distances(candidates: Ordered, first: Ints, multiplicities: Ints, true: Ints) -> NDArray[np.float64]:
+def _distances(candidates: Ordered, first: Ints, multiplicities: Ints, true: Ints) -> Floats:
     """Return how far the candidates from `first` on are from the true one, on average; it is not inside a block."""
     if isinstance(candidates, Grid):
         return abs(candidates.distances(first + (multiplicities - 1) / 2 - true))
@@ -165,12 +148,13 @@ def positions_of(everything: Histogram, part: Histogram) -> Ints:
     return np.searchsorted(cells(everything), cells(part))
 
 
-def of_scores(values: pl.Series, lengths: Ints, lowest: bool) -> AnswerBlocks:
-    """Return the blocks of an argmax, a row each. A group that offers no score has one block, whose answer is null."""
+def of_scores(values: pl.Series, lengths: Ints, lowest: bool) -> Callable[[Claim], AnswerBlocks]:
+    """Return what gives, at any claim, the blocks of an argmax: a row each; one of null where none offers a score."""
     numbers = column_types.exact_values(values)
     rows = np.flatnonzero(column_types.are_finite(values))
     gaps = _from_the_best(numbers[rows], _counts(rows, lengths), lowest)
-    return _of_rows(rows, lengths, gaps, gaps * float(column_types.tick(values.dtype) or 1))
+    blocks = _of_rows(rows, lengths, gaps, gaps * float(column_types.tick(values.dtype) or 1))
+    return lambda _: blocks
 
 
 def of_own_sensitivities(
@@ -188,19 +172,16 @@ def of_own_sensitivities(
 
 
 def _counts(rows: Ints, lengths: Ints) -> Ints:
-    """Return how many of these rows each group has."""
     return np.diff(np.searchsorted(rows, offsets(lengths)))
 
 
-def _from_the_best(numbers: column_types.Exact, counts: Ints, lowest: bool) -> NDArray[np.float64]:
-    """Return how far each row's number is from the best one of its group."""
+def _from_the_best(numbers: column_types.Exact, counts: Ints, lowest: bool) -> Floats:
     best = np.repeat(reduced(np.minimum if lowest else np.maximum, numbers, counts), counts[counts > 0])
     high, low = (numbers, best) if lowest else (best, numbers)
     return column_types.gaps_between(high, low).astype(np.float64)  # an infinite one has probability 0
 
 
-def _of_rows(rows: Ints, lengths: Ints, gaps: NDArray[np.float64], errors: NDArray[np.float64]) -> AnswerBlocks:
-    """Return a block for each of the rows that may win."""
+def _of_rows(rows: Ints, lengths: Ints, gaps: Floats, errors: Floats) -> AnswerBlocks:
     counted = _counts(rows, lengths)
     owner = owners(counted)
     position = rows - starts(lengths)[owner]
@@ -213,13 +194,11 @@ def _of_rows(rows: Ints, lengths: Ints, gaps: NDArray[np.float64], errors: NDArr
     def answer(block: Ints, _: Ints) -> pl.Series:
         return pl.Series(placed[block]).cast(pl.UInt32, strict=False)  # −1 becomes null
 
-    one, nobody = np.ones(len(placed), np.int64), np.zeros_like(counted)
-    return AnswerBlocks(
-        gaps[order], errors[order], None, one, np.maximum(counted, 1), answer, counted, nobody, counted > 0
-    )
+    one = np.ones(len(placed), np.int64)
+    return AnswerBlocks(gaps[order], errors[order], None, one, np.maximum(counted, 1), answer, counted > 0)
 
 
-def _at_share(share: float, law: NDArray[np.float64], multiplicities: Ints) -> tuple[int, int]:
+def _at_share(share: float, law: Floats, multiplicities: Ints) -> tuple[int, int]:
     """Return the block, and the place in it, of the first answer that a given share of the draws does not exceed."""
     upto = np.cumsum(law)
     block = min(int(np.searchsorted(upto, share)), len(law) - 1)
@@ -229,17 +208,13 @@ def _at_share(share: float, law: NDArray[np.float64], multiplicities: Ints) -> t
 
 _FAR, _WIDTH = 45.0, 1.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
-# Runs times nodes that are held at once.
-_THRESHOLD_CELLS = 1 << 18
+_THRESHOLD_CELLS = 1 << 18  # runs times nodes that are held at once
 
 
-# What says how probable near answers are: no column of `simulate`.
-NEAR = "probability_near"
+NEAR = "probability_near"  # what says how probable near answers are: no column of `simulate`
 
 
-def law_of_first_above(
-    question: FirstAbove, types: Columns, histograms: Histograms, within: float = 0
-) -> Callable[[Claim], pl.DataFrame]:
+def law_of_first_above(question: FirstAbove, types: Columns, histograms: Histograms, within: float = 0) -> Law:
     """Return what gives the law of the answers at a claim, a row per group: the columns of `simulate` that it fills.
 
     An answer's error is how far it is below the threshold, or one before it is above, whichever is more: 0 of the true
@@ -366,22 +341,15 @@ class _Integral:
         return run, low - 1
 
 
-# Draws of each list. Their mean is off by some 7 % of the standard deviation of one draw.
-DRAWS = 200
-# The most draws that exceed either end of a range.
-_BEYOND = DRAWS // 20
-# Rows of copied histograms, and answers, that are held at once.
-_DRAWN_CELLS = 1 << 20
+DRAWS = 200  # draws of each list. Their mean is off by some 7 % of the standard deviation of one draw.
+_BEYOND = DRAWS // 20  # the most draws that exceed either end of a range
+_DRAWN_CELLS = 1 << 20  # rows of copied histograms, and answers, that are held at once
 
 
-def law_of_lists(
-    question: ListQuery, types: Columns, everything: Histogram, bounded: Histogram
-) -> Callable[[Claim], pl.DataFrame]:
-    """Return what estimates how good the lists are at a claim, from `DRAWS` draws, a row per group.
+def law_of_lists(question: ListQuery, types: Columns, everything: Histogram, bounded: Histogram) -> Law:
+    """Return what estimates how good the lists are at a claim, from `DRAWS` draws.
 
-    `question`: says how a list is drawn, and how wrong it is (`ListQuery.mistakes`).
-    `everything`, `bounded`: the histogram of all rows, which a list is compared with, and of those that count, from
-        which it is drawn.
+    They are drawn from the histogram of the rows that count, and compared with that of all rows.
     """
 
     def law(claim: Claim) -> pl.DataFrame:
@@ -398,7 +366,6 @@ def law_of_lists(
 
 
 def _of_part(question: ListQuery, types: Columns, everything: Histogram, bounded: Histogram) -> pl.DataFrame:
-    """Return the row of each group: the columns of `simulate` that its law fills."""
     codes, mistakes = _draws(question, types, everything, bounded)
     right, wrong, _, ranks = mistakes
     if question.is_ordered:  # each answer of a list lies on a line of its own
@@ -406,23 +373,18 @@ def _of_part(question: ListQuery, types: Columns, everything: Histogram, bounded
     else:  # from the worst list to the best
         order = np.argsort(-wrong, axis=0, kind="stable")[[_BEYOND, DRAWS - 1 - _BEYOND]]
         ends = np.take_along_axis(codes, order[:, :, None], axis=0)
-    return pl.DataFrame(
-        {
-            "true_answer": question.named(question.true_codes(everything, *types), *types),
-            "probability_true": right.mean(axis=0),
-            "expected_error": wrong.mean(axis=0),
-            "expected_rank_error": None if ranks is None else ranks.mean(axis=0),
-            "answer_5": question.named(ends[0], *types),
-            "answer_95": question.named(ends[1], *types),
-        },
-        schema_overrides={"expected_rank_error": pl.Float64},
-    ).with_columns(
-        pl.when(pl.Series(everything.totals > 0)).then(pl.col(name)).alias(name)
-        for name in ("true_answer", "probability_true", "expected_error", "expected_rank_error")
-    )
+    columns = {
+        "true_answer": question.named(question.true_codes(everything, *types), *types),
+        "probability_true": right.mean(axis=0),
+        "expected_error": wrong.mean(axis=0),
+        "expected_rank_error": None if ranks is None else ranks.mean(axis=0),
+        "answer_5": question.named(ends[0], *types),
+        "answer_95": question.named(ends[1], *types),
+    }
+    return _law_of_groups(columns, everything.totals > 0)
 
 
-def share_within(question: ListQuery, types: Columns, histogram: Histogram, within: float) -> NDArray[np.float64]:
+def share_within(question: ListQuery, types: Columns, histogram: Histogram, within: float) -> Floats:
     """Return in which share of `DRAWS` draws all answers of a group are this near to the true ones, shape (g,)."""
     most = max(1, _DRAWN_CELLS // (DRAWS * question.width))
     parts = [histogram.part(*ends) for ends in slices(histogram.sizes, _DRAWN_CELLS // DRAWS, most)]
@@ -449,17 +411,12 @@ def _draws(question: ListQuery, types: Columns, everything: Histogram, bounded: 
     return np.concatenate(drawn).reshape(DRAWS, groups, question.width), Mistakes(right, wrong, worst, of_ranks)
 
 
-# Both ends of a range are exceeded with this probability.
-_END = 0.05
-# Noisy counts that a mean's law is added up over.
-_CELLS = 2049
-# The same for all draws of another average together: 97 for each of a variance's three.
-_ALL_CELLS = 97**3
+_END = 0.05  # both ends of a range are exceeded with this probability
+_CELLS = 2049  # noisy counts that a mean's law is added up over
+_ALL_CELLS = 97**3  # the same for all draws of another average together: 97 for each of a variance's three
 
 
-def law_of_total(
-    question: Total, types: Columns, truly: list[Ints], bounded: list[Ints]
-) -> Callable[[Claim], pl.DataFrame]:
+def law_of_total(question: Total, types: Columns, truly: list[Ints], bounded: list[Ints]) -> Law:
     """Return what gives the law of a count, a sum or an average at a claim, a row per group.
 
     `truly`, `bounded`: for each histogram, the sum of weights of each group, shape (g,): of all rows, and of those that
@@ -473,50 +430,46 @@ def law_of_total(
         msg = f"simulate: the law of a {type(question).__name__} is not known."
         raise TypeError(msg)
     step = float(question.answer_step(*types))
-
-    def law(claim: Claim) -> pl.DataFrame:
-        noise, noisy = _noise(question.with_claim(claim), types)
-        bound, bias = noise_bound(noise, 2 * _END), bounded[0] - truly[0]
-        return pl.DataFrame(
-            {
-                "true_answer": question.named(truly, *types),
-                "probability_true": noisy.probability(bias),
-                "expected_error": noisy.error(bias) * step,
-                "answer_5": question.named([bounded[0] - bound], *types),
-                "answer_95": question.named([bounded[0] + bound], *types),
-            }
-        )
-
-    return law
+    return _law_of_numbers(
+        question, types, truly[0], bounded[0], lambda totals: question.named([totals], *types), step=step
+    )
 
 
-def law_of_counts(question: ValueCounts, types: Columns, truly: Ints, bounded: Ints) -> Callable[[Claim], pl.DataFrame]:
+def law_of_counts(question: ValueCounts, types: Columns, truly: Ints, bounded: Ints) -> Law:
     """Return what gives the law of the counts of all candidates at a claim, a row per group.
 
     `truly`, `bounded`: the counts of all candidates, group after group: of all rows, and of those that count.
     """
     size = question.binning(*types).size
+    return _law_of_numbers(question, types, truly, bounded, lambda counts: question.named(counts, *types), size)
+
+
+def _law_of_numbers(
+    question: Measure,
+    types: Columns,
+    truly: Ints,
+    bounded: Ints,
+    named: Callable[[Ints], pl.Series],
+    size: int = 1,
+    step: float = 1.0,
+) -> Law:
+    """Return what gives the law of `size` numbers of each group, in units of a step, by one noise."""
 
     def law(claim: Claim) -> pl.DataFrame:
-        noise, noisy = _noise(question.with_claim(claim), types)
-        bound, bias = noise_bound(noise, 2 * _END), bounded - truly
+        (noise,) = question.with_claim(claim).noise(*types)
+        check_scale(noise)
+        noisy, bound, bias = NoiseLaw(noise), noise_bound(noise, 2 * _END), bounded - truly
         return pl.DataFrame(
             {
-                "true_answer": question.named(truly, *types),
+                "true_answer": named(truly),
                 "probability_true": noisy.probability(bias).reshape(-1, size).prod(axis=1),
-                "expected_error": noisy.error(bias).reshape(-1, size).mean(axis=1),
-                "answer_5": question.named(bounded - bound, *types),
-                "answer_95": question.named(bounded + bound, *types),
+                "expected_error": noisy.error(bias).reshape(-1, size).mean(axis=1) * step,
+                "answer_5": named(bounded - bound),
+                "answer_95": named(bounded + bound),
             }
         )
 
     return law
-
-
-def _noise(question: Measure, types: Columns) -> tuple[Claim, NoiseLaw]:
-    (claim,) = question.noise(*types)
-    check_scale(claim)
-    return claim, NoiseLaw(claim)
 
 
 def _of_mean(question: Mean, types: Columns, truly: list[Ints], bounded: list[Ints]) -> pl.DataFrame:
@@ -537,8 +490,8 @@ def _of_mean(question: Mean, types: Columns, truly: list[Ints], bounded: list[In
             """Return the noise of the sum, for each noisy count, at which the mean is this one before it is cut."""
             return (mean - middle) * per_unit - distance
 
-        def up_to(means: NDArray[np.float64], noise_at: Any = noise_at) -> NDArray[np.float64]:  # noqa: ANN401
-            upto: NDArray[np.float64] = noisy.up_to(np.floor(noise_at(means[:, None]))) @ shares
+        def up_to(means: Floats, noise_at: Any = noise_at) -> Floats:  # noqa: ANN401
+            upto: Floats = noisy.up_to(np.floor(noise_at(means[:, None]))) @ shares
             return upto
 
         ends[group] = _quantiles(up_to, low, high)
@@ -546,24 +499,13 @@ def _of_mean(question: Mean, types: Columns, truly: list[Ints], bounded: list[In
         above = noisy.excess(at) - noisy.excess(at_high)
         below = noisy.excess(-at) - noisy.excess(-at_low)
         errors[group] = ((above + below) / per_unit) @ shares
-    return _law_of_groups(true, errors, ends, truly[-1])
+    return _law_of_average(true, errors, ends, truly[-1])
 
 
-def _law_of_groups(
-    true: NDArray[np.float64], errors: NDArray[np.float64], ends: NDArray[np.float64], counts: Ints
-) -> pl.DataFrame:
-    """Return the law of a number that a group without values lacks."""
-    return pl.DataFrame(
-        {
-            "true_answer": true,
-            "probability_true": pl.Series([None] * len(true), dtype=pl.Float64),
-            "expected_error": errors,
-            "answer_5": ends[:, 0],
-            "answer_95": ends[:, 1],
-        }
-    ).with_columns(
-        pl.when(pl.Series(counts > 0)).then(pl.col(name)).alias(name) for name in ("true_answer", "expected_error")
-    )
+def _law_of_average(true: Floats, errors: Floats, ends: Floats, counts: Ints) -> pl.DataFrame:
+    unknown = pl.Series([None] * len(true), dtype=pl.Float64)
+    columns = {"true_answer": true, "probability_true": unknown, "expected_error": errors}
+    return _law_of_groups(columns | {"answer_5": ends[:, 0], "answer_95": ends[:, 1]}, counts > 0)
 
 
 def _of_average(question: Average, types: Columns, truly: list[Ints], bounded: list[Ints]) -> pl.DataFrame:
@@ -583,10 +525,10 @@ def _of_average(question: Average, types: Columns, truly: list[Ints], bounded: l
         order = np.argsort(answers)
         upto = np.cumsum(law[order])
         ends[group] = answers[order[np.searchsorted(upto, [_END, 1 - _END])]]
-    return _law_of_groups(true, errors, ends, truly[-1])
+    return _law_of_average(true, errors, ends, truly[-1])
 
 
-def _coarse_cells(claim: Claim, most: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _coarse_cells(claim: Claim, most: int) -> tuple[Floats, Floats]:
     """Return means of the noise in at most `most` stretches on either side of 0, wider ones far off; their shares."""
     law, reach = NoiseLaw(claim), noise_bound(claim, 1e-9)
     ends = np.unique(np.ceil(reach * np.linspace(0, 1, most + 1) ** 2))  # each stretch ends with one of these
@@ -598,7 +540,7 @@ def _coarse_cells(claim: Claim, most: int) -> tuple[NDArray[np.float64], NDArray
     return np.concatenate([-means[::-1], [0.0], means]), np.concatenate([shares[::-1], [middle], shares])
 
 
-def cells_of_noise(claim: Claim) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def cells_of_noise(claim: Claim) -> tuple[Floats, Floats]:
     """Return values of the noise of a count, and their probabilities: one each, or the middles of even stretches."""
     reach = noise_bound(claim, 1e-9)
     width = -(-(2 * reach + 1) // _CELLS)
@@ -608,9 +550,7 @@ def cells_of_noise(claim: Claim) -> tuple[NDArray[np.float64], NDArray[np.float6
     return first + (width - 1) / 2, shares / shares.sum()
 
 
-def _quantiles(
-    up_to: Callable[[NDArray[np.float64]], NDArray[np.float64]], low: float, high: float
-) -> NDArray[np.float64]:
+def _quantiles(up_to: Callable[[Floats], Floats], low: float, high: float) -> Floats:
     """Return the first values that are not exceeded with these probabilities, by bisection."""
     shares = np.array([_END, 1 - _END])
     below, above = np.full(2, low), np.full(2, high)

@@ -32,6 +32,7 @@ from dp_polars._steps.scans import dataset_of, files_of_scan, is_a_person, kind_
 from dp_polars.analysis._simulated import (
     AnswerBlocks,
     Histograms,
+    Law,
     law_of_counts,
     law_of_first_above,
     law_of_lists,
@@ -124,7 +125,7 @@ class _Simulated:
     error_unit: str
     counted: Ints
     left_out: Ints
-    law: Callable[[Claim], pl.DataFrame]
+    law: Law
 
 
 @called
@@ -174,12 +175,10 @@ def simulate(
           them are true; of a first above a threshold, that it is the true one; null for a mean, which hardly ever is;
         - `expected_error` (Float64) and `error_unit` (String): the mean of how wrong the private answer is. A quantile,
           a sum, a mean: how far it is from the true one, in "the column's unit", "days" (dates) or "seconds" (other
-          times); a list of quantiles: the mean over its answers; a top k: the largest count missed. A
-          count: in "rows" or "people"; value counts: the mean over their candidates. A mode: how many fewer "rows" or
-          "people" have it. A first above a threshold: how far it is below, or one before it above, whichever is more.
-          By weight: in "the weights' unit". An argmax: how much lower (for argmin: higher) its
-          "score" is. If an answer has a lead, this and the others are those of the answer: its law is the same, and
-          the lead is left out.
+          times); a list of quantiles: the mean over its answers; a top k: the largest count missed. A count: in "rows"
+          or "people"; value counts: the mean over their candidates. A mode: how many fewer have it. A first above a
+          threshold: how far it is below, or one before it above, whichever is more. By weight: in "the weights' unit".
+          An argmax: how much worse its "score" is. Leads are left out: the law of their answers is the same.
         - `expected_rank_error` (Float64): how many rows or people a quantile (or each of a list) is off, on average;
           else null. It says little about a small group, whose few ranks are far apart.
         - `answer_5`, `answer_95`: the private answer is at least the one, and at most the other, with probability 0.95
@@ -203,18 +202,15 @@ def simulate(
 
     Notes
     -----
-    The laws are exact for the histogram that is counted: those of choices to float64 (see `selection_probabilities`),
-    those of counts and sums to a few 1e-9, those of means to about 1e-4, those of variances to about 1e-3 of the error.
-    That of a first above a threshold is integrated over the noise of the threshold, to about 1e-13. Lists are drawn
-    200 times instead: a mean is off by some 7 % of the standard deviation of one draw, and ends of ranges are those of
-    the draws. Where a person of the public frame has more rows or groups than the query's bounds allow, a random subset
-    of them counts, as in a release: then the result holds for one such draw of the bounds, and `left_out` says how much
-    they dropped. Errors are measured on all rows. It takes some 0.1 ms per choice, loss and group, some milliseconds
-    per mean and per first above a threshold, and some tenths of a second per variance.
+    The laws are exact for the histogram that is counted: those of choices to float64, those of counts and sums to a few
+    1e-9, that of a first above a threshold to about 1e-13, those of means to about 1e-4, those of variances to about
+    1e-3 of the error. Lists are drawn 200 times instead: a mean is off by some 7 % of the standard deviation of one
+    draw. Where a person of the public frame has more rows or groups than the query's bounds allow, a random subset of
+    them counts, as in a release: the result holds for one such draw, and `left_out` says how much it dropped. Errors
+    are measured on all rows. It takes some 0.1 ms per choice, loss and group, and tenths of a second per variance.
 
     Examples
     --------
-    >>> import polars as pl
     >>> import dp_polars as dpp
     >>> last_year = pl.DataFrame(
     ...     {"ward": ["A"] * 50 + ["B"] * 6, "age": [30, 40, 50, 60, 70] * 11 + [30]}
@@ -258,7 +254,6 @@ def public_tables(
     *,
     private: bool,
 ) -> list[pl.LazyFrame]:
-    """Return public rows as plans, one for each table of a query; refuse those that it protects unless `private`."""
     tables = _plans(name, frame)
     query.request.pipeline.one_frame_each(frame)
     if not private:
@@ -287,7 +282,6 @@ def _positive(name: str, values: Iterable[Number]) -> list[Fraction]:
 
 
 def _claims(asked: Claim, losses: list[Fraction] | None) -> Iterator[Claim]:
-    """Yield the claim that was asked for, or the same one at other losses."""
     if losses is None:
         if asked.is_open:
             msg = f"simulate: {NO_LOSS} Or simulate(…, losses=[0.5, 1, 2])."
@@ -299,7 +293,6 @@ def _claims(asked: Claim, losses: list[Fraction] | None) -> Iterator[Claim]:
 
 
 def _of_query(query: PrivateQuery, *tables: pl.LazyFrame) -> tuple[pl.DataFrame, list[_Simulated]]:
-    """Return the keys, and what gives the law of each output of a private frame."""
     request = request_of(query)
     # The rows are public, so their plan may hold what a private one may not: it is not checked.
     engine = PolarsEngine.of(*tables)
@@ -353,7 +346,6 @@ def _unbounded(engine: PolarsEngine, work: Work) -> list[Histogram]:
 
 
 def _added(one: Histogram, other: Histogram, size: int) -> Histogram:
-    """Return the sum of two histograms of the same groups."""
     order = np.argsort(np.append(owners(one.sizes), owners(other.sizes)), kind="stable")
     codes, weights = np.append(one.codes, other.codes)[order], np.append(one.weights, other.weights)[order]
     return Histogram.of_rows(codes, weights, one.sizes + other.sizes, size)
@@ -362,7 +354,6 @@ def _added(one: Histogram, other: Histogram, size: int) -> Histogram:
 def _of_expression(
     expr: PrivateExpr, rows: pl.LazyFrame, by: str | Sequence[str] | None
 ) -> tuple[pl.DataFrame, list[_Simulated]]:
-    """Return the keys, and what gives the law of a private expression."""
     if expr.columns is None:
         msg = "query must not be an expression with over.\n\nHint: leave over out and give its columns as by."
         raise ValueError(msg)
@@ -382,11 +373,14 @@ def _of_expression(
     lengths, values = grouped[names[0]].list.len().to_numpy().astype(np.int64), columns[0]
     types = tuple(column.dtype for column in columns) if expr.columns else ()
     query.answer_type(*types)
-    if isinstance(query, ArgMaxOfOwn):
-        return keys, [_of_own(name, query, values, columns[1], lengths)]
-    if isinstance(query, ArgMax):
-        blocks = of_scores(values, lengths, query.lowest)
-        return keys, [_of_blocks(name, query, "score", blocks, column_types.tick(values.dtype) or 1)]
+    if isinstance(query, (ArgMax, ArgMaxOfOwn)):
+        if isinstance(query, ArgMaxOfOwn):
+            blocks_at, unit = of_own_sensitivities(values, columns[1], lengths, query.lowest), Fraction(1)
+        else:
+            blocks_at, unit = of_scores(values, lengths, query.lowest), column_types.tick(values.dtype) or Fraction(1)
+        some = blocks_at(query.claim)
+        counted = some.sizes * some.has_truth
+        return keys, [_Simulated(name, query, "score", counted, np.zeros_like(counted), _law_of(blocks_at, unit))]
     if not isinstance(query, HistogramQuery):
         raise _no_law(query)
     parts = []
@@ -396,61 +390,39 @@ def _of_expression(
     return keys, [_output(name, query, types, "rows", parts)]
 
 
-def _of_own(name: str, query: ArgMaxOfOwn, values: pl.Series, sensitivities: pl.Series, lengths: Ints) -> _Simulated:
-    """Return the output of an argmax whose score depends on the rate."""
-    blocks_at = of_own_sensitivities(values, sensitivities, lengths, query.lowest)
-    any_rate = blocks_at(query.claim)
-
-    def law(claim: Claim) -> pl.DataFrame:
-        return blocks_at(claim).law(claim.rate, claim.mechanism)
-
-    return _Simulated(name, query, "score", any_rate.counted, any_rate.left_out, law)
-
-
 def _output(name: str, query: HistogramQuery, types: Columns, unit: str, parts: list[Histograms]) -> _Simulated:
     """Return the output from its histograms; the last one counts rows or people."""
+    scored, counts = parts[0], parts[-1]
+    unit = query.error_unit or unit
     if isinstance(query, Choice):
-        error_unit = distance_unit(query.fixed_type)[0] if isinstance(query, Quantile) else query.error_unit or unit
-        return _of_blocks(name, query, error_unit, of_histograms(query, types, parts[0], parts[-1]), query.step(*types))
-    if isinstance(query, FirstAbove):
-        ((everything, bounded),) = parts
-        counted, all_of_them = bounded.totals, everything.totals
-        law = law_of_first_above(query, types, parts[0])
-        return _Simulated(name, query, unit, counted, all_of_them - counted, law)
-    if isinstance(query, ListQuery):
-        scored, counts = parts[0], parts[-1]
-        counted = counts.bounded.totals
-        law = law_of_lists(query, types, *scored)
-        left_out = counts.everything.totals - counted
-        return _Simulated(name, query, query.distance_unit or unit, counted, left_out, law)
-    if isinstance(query, ValueCounts):
-        ((everything, bounded),) = parts
-        truly, seen = (query.counts_of(histogram, *types) for histogram in (everything, bounded))
-        size = query.binning(*types).size
-        counted, all_of_them = (counts.reshape(-1, size).sum(axis=1) for counts in (seen, truly))
-        law = law_of_counts(query, types, truly, seen)
-        return _Simulated(name, query, unit, counted, all_of_them - counted, law)
-    if isinstance(query, Total):
-        all_totals, totals = ([totals_of(histogram) for histogram in side] for side in zip(*parts, strict=True))
-        counted, left_out = totals[-1], all_totals[-1] - totals[-1]
-        law = law_of_total(query, types, all_totals[: query.parts], totals[: query.parts])
-        return _Simulated(name, query, query.error_unit or unit, counted, left_out, law)
-    raise _no_law(query)
+        unit = distance_unit(query.fixed_type)[0] if isinstance(query, Quantile) else unit
+        blocks = of_histograms(query, types, scored)
+        law = _law_of(lambda _: blocks, query.step(*types))
+    elif isinstance(query, FirstAbove):
+        law = law_of_first_above(query, types, scored)
+    elif isinstance(query, ListQuery):
+        unit, law = query.distance_unit or unit, law_of_lists(query, types, *scored)
+    elif isinstance(query, ValueCounts):
+        law = law_of_counts(query, types, *(query.counts_of(histogram, *types) for histogram in scored))
+    elif isinstance(query, Total):
+        sides = zip(*parts[: query.parts], strict=True)
+        law = law_of_total(query, types, *([totals_of(histogram) for histogram in side] for side in sides))
+    else:
+        raise _no_law(query)
+    counted = counts.bounded.totals
+    return _Simulated(name, query, unit, counted, counts.everything.totals - counted, law)
 
 
 def _no_law(query: Query) -> TypeError:
     return TypeError(f"query must be of choices, counts, sums and means, got a {query}.")
 
 
-def _of_blocks(name: str, query: Query, unit: str, blocks: AnswerBlocks, score_unit: Fraction | int = 1) -> _Simulated:
-    def law(claim: Claim) -> pl.DataFrame:
-        return blocks.law(claim.rate_in(score_unit), claim.mechanism)
-
-    return _Simulated(name, query, unit, blocks.counted, blocks.left_out, law)
+def _law_of(blocks_at: Callable[[Claim], AnswerBlocks], unit: Fraction) -> Law:
+    """Return what gives the law of a choice at a claim; a score of one is a unit."""
+    return lambda claim: blocks_at(claim).law(claim.rate_in(unit), claim.mechanism)
 
 
 def _table(output: _Simulated, claim: Claim) -> pl.DataFrame:
-    """Return the result for one output at a claim, a row per group."""
     law = output.law(claim)
     if "expected_rank_error" not in law.columns:
         law = law.with_columns(expected_rank_error=pl.lit(None, pl.Float64))
@@ -468,7 +440,6 @@ def _table(output: _Simulated, claim: Claim) -> pl.DataFrame:
 
 
 def _as_text(part: pl.DataFrame) -> pl.DataFrame:
-    """Return the answers as text, also where they are lists."""
     dtype = part["true_answer"].dtype
     if isinstance(dtype, pl.List) and isinstance(dtype.inner, pl.Struct):
         one = pl.format("{}: {}", pl.element().struct.field("value"), pl.element().struct.field("count"))

@@ -10,11 +10,10 @@ from itertools import product
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from dp_polars._base import column_types
 from dp_polars._base.column_types import has_value
-from dp_polars._base.numbers import Number, as_fraction, given, kind_of_frame, positive_fraction, positive_int
+from dp_polars._base.numbers import Floats, Number, as_fraction, given, kind_of_frame, positive_fraction, positive_int
 from dp_polars._base.process import called
 from dp_polars._bins.candidates import Categories, Values, grid, ordered
 from dp_polars._engines.polars.engine import PolarsEngine
@@ -28,8 +27,7 @@ from dp_polars._steps.scans import is_a_person
 from dp_polars.analysis._laws import block_probabilities
 from dp_polars.analysis._simulation import request_of
 
-# The largest group that is looked for.
-_MOST = 2**53
+_MOST = 2**53  # the largest group that is looked for
 
 
 @called
@@ -61,7 +59,6 @@ def error_by_size(query: PrivateQuery, sizes: Iterable[int]) -> pl.DataFrame:
 
     Examples
     --------
-    >>> import polars as pl
     >>> import dp_polars as dpp
     >>> query = dpp.protect("patient", max_groups=1, max_rows_per_group=1).agg(
     ...     people=dpp.n_people(within=10),
@@ -230,11 +227,6 @@ def dropped(
         rows that are dropped, over the random subsets that may be kept, and `people_cut` (Float64), the share of people
         who lose a row. Both are null without rows.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described.
-
     Notes
     -----
     A person with G groups keeps min(g, G) of them, all subsets being equally probable, and min(n, m) of the n rows in
@@ -242,7 +234,6 @@ def dropped(
 
     Examples
     --------
-    >>> import polars as pl
     >>> visits = pl.DataFrame({"patient": [1, 1, 1, 2], "ward": ["A", "A", "B", "A"]})
     >>> dropped(
     ...     visits, "patient", by="ward", max_groups=[1, 2], max_rows_per_group=[1]
@@ -253,12 +244,10 @@ def dropped(
         msg = f"frame must be a DataFrame or a LazyFrame, got {kind_of_frame(frame)}"
         raise TypeError(msg)
     unit, keys = ([names] if isinstance(names, str) else list(names) for names in (privacy_unit, by))
-    schema = frame.collect_schema()
-    missing = [name for name in (*unit, *keys) if name not in schema]
+    known = frame.collect_schema()
+    missing = [name for name in (*unit, *keys) if name not in known]
     if missing or not unit:
-        msg = (
-            f"privacy_unit and by must name columns of the frame, got {missing or unit} where they are {list(schema)}."
-        )
+        msg = f"privacy_unit and by must name columns of the frame, got {missing or unit} where they are {list(known)}."
         raise ValueError(msg)
     groups, rows = (
         [
@@ -267,20 +256,12 @@ def dropped(
         ]
         for name, given in (("max_groups", max_groups), ("max_rows_per_group", max_rows_per_group))
     )
-    counted = frame.lazy().filter(
-        is_a_person(tuple(unit), schema), *(has_value(pl.col(key), schema[key]) for key in keys)
-    )
+    has_keys = (has_value(pl.col(key), known[key]) for key in keys)
+    counted = frame.lazy().filter(is_a_person(tuple(unit), known), *has_keys)
     per_group = counted.group_by(*unit, *(key for key in keys if key not in unit)).agg(pl.len().alias("\0n"))
     least = {bound: pl.col("\0n") if bound is None else pl.min_horizontal("\0n", bound) for bound in rows}
-    people = (
-        per_group.group_by(unit)
-        .agg(
-            pl.len().alias("\0groups"),
-            pl.col("\0n").sum(),
-            *(rows_kept.sum().alias(f"\0{bound}") for bound, rows_kept in least.items()),
-        )
-        .collect()
-    )
+    left_of = [rows_left.sum().alias(f"\0{bound}") for bound, rows_left in least.items()]
+    people = per_group.group_by(unit).agg(pl.len().alias("\0groups"), pl.col("\0n").sum(), *left_of).collect()
     n, number = people["\0n"].to_numpy().astype(float), people["\0groups"].to_numpy()
     results = []
     for most, bound in product(groups, rows):
@@ -288,17 +269,12 @@ def dropped(
         cut = left < n
         shares = (float(1 - left.sum() / n.sum()), float(cut.mean())) if len(n) else (None, None)
         results.append((most, bound, *shares))
-    columns = {
-        "max_groups": pl.Int64,
-        "max_rows_per_group": pl.Int64,
-        "rows_dropped": pl.Float64,
-        "people_cut": pl.Float64,
-    }
-    return pl.DataFrame(results, columns, orient="row")
+    bounds, shares_of = ("max_groups", "max_rows_per_group"), ("rows_dropped", "people_cut")
+    schema = {**dict.fromkeys(bounds, pl.Int64), **dict.fromkeys(shares_of, pl.Float64)}
+    return pl.DataFrame(results, schema, orient="row")
 
 
 def _several(name: str, values: object) -> list[object]:
-    """Return the values of a list; refuse none at all."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         msg = f"{name} must be a list of numbers, got {given(values)}."
         raise TypeError(msg)
@@ -310,7 +286,6 @@ def _several(name: str, values: object) -> list[object]:
 
 
 def _outputs(query: PrivateQuery) -> Iterator[tuple[Ask[HistogramQuery], Columns, str]]:
-    """Yield the outputs of a query, each with the types of its columns (none without rows) and what it counts."""
     if not isinstance(query, PrivateQuery):
         msg = f"query must be a PrivateQuery, got {given(query)}."
         raise TypeError(msg)
@@ -322,12 +297,10 @@ def _outputs(query: PrivateQuery) -> Iterator[tuple[Ask[HistogramQuery], Columns
 
 
 def _error(question: HistogramQuery, size: int, types: Columns) -> float | None:
-    """Return how far off an answer is at most, with probability 0.95, in a group of this size."""
     return question.error_among(size, BETA, *types) if question.error_needs_rows else error_95(question, None, *types)
 
 
 def _largest_answer(question: HistogramQuery, size: int) -> float:
-    """Return the largest answer that a group of this size may have, or the distance between the ends of all answers."""
     if isinstance(question, Average):
         low, high = question.ends
         return high - low
@@ -401,14 +374,8 @@ def synthetic(
         so that groups have different sizes. Numbers and times lie between their smallest and largest value,
         most of them in the middle: each is the mean of two that are evenly spread.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described.
-
     Examples
     --------
-    >>> import polars as pl
     >>> schema = {"patient": pl.Int64, "ward": pl.Enum(["A", "B"]), "age": pl.Int8}
     >>> rows = synthetic(schema, people=100, rows=300, values={"age": range(121)})
     >>> rows.schema == pl.Schema(schema), rows.height, rows["patient"].n_unique()
@@ -469,7 +436,6 @@ def _types(schema: Mapping[str, pl.DataType | type[pl.DataType]]) -> pl.Schema:
 
 
 def _people(name: str, dtype: pl.DataType, values: Values | None, people: int) -> pl.Series:
-    """Return a value for each person."""
     if values is not None:
         series = Categories.of(values, f"values[{name!r}]").for_column(None)
         if not len(series) >= people:
@@ -487,19 +453,17 @@ def _people(name: str, dtype: pl.DataType, values: Values | None, people: int) -
 
 
 def _drawn(name: str, dtype: pl.DataType, values: Values | None, rows: int, random: np.random.Generator) -> pl.Series:
-    """Return a value for each row."""
     chosen = _default(dtype) if values is None else values
     if column_types.family(dtype) in ("text", "boolean"):
         series = _as(name, dtype, Categories.of(chosen, f"values[{name!r}]").for_column(None))
         weights = 1 / np.arange(1, len(series) + 1)
         return series.gather(random.choice(len(series), rows, p=weights / weights.sum()))
     points = ordered(chosen)
-    middle: NDArray[np.float64] = random.random((2, rows)).mean(axis=0)
+    middle: Floats = random.random((2, rows)).mean(axis=0)
     return _as(name, dtype, points.take((middle * points.size).astype(np.int64)))
 
 
 def _as(name: str, dtype: pl.DataType, series: pl.Series) -> pl.Series:
-    """Return values in the type of a column."""
     try:
         cast = series.cast(dtype)
     except pl.exceptions.PolarsError:
@@ -511,7 +475,6 @@ def _as(name: str, dtype: pl.DataType, series: pl.Series) -> pl.Series:
 
 
 def _default(dtype: pl.DataType) -> Values:
-    """Return some values of a type."""
     if isinstance(dtype, pl.Enum):
         return dtype.categories
     if isinstance(dtype, pl.Decimal):

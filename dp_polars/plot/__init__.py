@@ -4,23 +4,25 @@ Every function returns an Altair chart: notebooks show it, and `chart.save("figu
 without a browser. Series differ in colour (Okabe & Ito's palette, safe for colour-blind readers) and also in dash or
 shade, so that they stay apart in grey print.
 
-**Nothing here is private.** Plot public scores, simulations on public frames, budgets, and what was released.
+**Nothing here is private.** Plot public scores, simulations on public frames, budgets, and what was released. Every
+function raises TypeError or ValueError for an argument that is not as described.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
 from dp_polars import analysis
-from dp_polars._accounting.terms import check_unit
-from dp_polars._base.column_types import float_of
-from dp_polars._base.numbers import Number, positive_fraction, positive_int
+from dp_polars._accounting.terms import Unit, check_unit
+from dp_polars._base.column_types import Exact, float_of
+from dp_polars._base.numbers import Floats, Number, positive_fraction, positive_int
 from dp_polars._base.process import require
-from dp_polars.analysis._laws import LAPLACE, check_comparable, checked_scores
+from dp_polars.analysis._laws import LAPLACE, Comparable, check_comparable, checked_scores
 from dp_polars.analysis._simulation import SIMULATED
 from dp_polars.plot import _charts
 from dp_polars.plot._answers import answers, box, cube
@@ -30,12 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import altair as alt
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from dp_polars._accounting.budget import Budget
-    from dp_polars._accounting.terms import Unit
-    from dp_polars._base.column_types import Exact
-    from dp_polars.analysis._laws import Comparable
 else:
     alt = require("altair", extra="plot")
 
@@ -61,8 +60,7 @@ _MECHANISMS = {
     **_charts.NOISE,
 }
 _BOTH: tuple[Comparable, ...] = ("permute_and_flip", "exponential")
-# Charges and groups that have a bar each; more are drawn as one line.
-_MOST_CHARGES, _MOST_GROUPS = 30, 60
+_MOST_CHARGES, _MOST_GROUPS = 30, 60  # charges and groups that have a bar each; more are drawn as one line
 # Candidates with smaller probabilities have no bar of their own, where others have much larger ones.
 _UNLIKELY = 0.005
 # A text at the end of a bar.
@@ -117,19 +115,9 @@ def error_curve(
         msg = f"losses must be at least two and mechanisms at least one, got {len(amounts)} and {len(mechanisms)}."
         raise ValueError(msg)
     symbol = _charts.SYMBOLS[check_unit(unit)]
+    scored: Any = partial(analysis.expected_error, scores, sensitivity=sensitivity, monotonic=monotonic)
     points = [
-        (
-            name,
-            loss,
-            analysis.expected_error(
-                scores,
-                epsilon=loss if unit == "epsilon" else None,
-                rho=loss if unit == "rho" else None,
-                sensitivity=sensitivity,
-                monotonic=monotonic,
-                mechanism=mechanism,
-            ),
-        )
+        (name, loss, scored(mechanism=mechanism, **{unit: loss}))
         for name, mechanism in zip(_labels(mechanisms, unit), mechanisms, strict=True)
         for loss in amounts
     ]
@@ -182,19 +170,10 @@ def probabilities(
         How many candidates have bars of their own at most. One more bar stands for all others together, and for
         candidates that are hardly ever chosen.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described.
-
     Examples
     --------
-    >>> chart = probabilities(
-    ...     [120, 117, 80],
-    ...     candidates=["flu", "asthma", "none"],
-    ...     epsilon=0.1,
-    ...     monotonic=True,
-    ... )
+    >>> names = ["flu", "asthma", "none"]
+    >>> chart = probabilities([120, 117, 80], candidates=names, epsilon=0.1, monotonic=True)
     """
     array, most = checked_scores("scores", scores), positive_int("most", most)
     names = [f"candidate {i}" for i in range(len(array))] if candidates is None else [str(name) for name in candidates]
@@ -204,14 +183,8 @@ def probabilities(
             f"got {len(names)} and {len(mechanisms)}."
         )
         raise ValueError(msg)
-    laws = np.array(
-        [
-            analysis.selection_probabilities(
-                scores, epsilon=epsilon, rho=rho, sensitivity=sensitivity, monotonic=monotonic, mechanism=mechanism
-            )
-            for mechanism in mechanisms
-        ]
-    )
+    terms: dict[str, Any] = {"epsilon": epsilon, "rho": rho, "sensitivity": sensitivity, "monotonic": monotonic}
+    laws = np.array([analysis.selection_probabilities(scores, mechanism=one, **terms) for one in mechanisms])
     labels, shares = _with_a_bar(array, names, laws, most)
     series = _labels(mechanisms, "epsilon" if rho is None else "rho")
     bars = pl.DataFrame(
@@ -243,10 +216,7 @@ def probabilities(
     return alt.LayerChart(layer=[drawn, texts], width=420, height=alt.Step(15 if len(series) > 1 else 22))
 
 
-def _with_a_bar(
-    scores: Exact, names: list[str], laws: NDArray[np.float64], most: int
-) -> tuple[list[str], NDArray[np.float64]]:
-    """Return labels and probabilities of the best candidates, as far as they are likely, and of all others together."""
+def _with_a_bar(scores: Exact, names: list[str], laws: Floats, most: int) -> tuple[list[str], Floats]:
     order, likely = np.argsort(scores, kind="stable")[::-1], laws.max(axis=0)
     shown = min(most, int(np.count_nonzero(likely >= min(_UNLIKELY, likely.max() / 10))))
     labels = [f"{names[i]} (score {_shown(scores.item(i))})" for i in order[:shown].tolist()]
@@ -282,7 +252,6 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
 
     Examples
     --------
-    >>> import polars as pl
     >>> import dp_polars as dpp
     >>> last_year = pl.DataFrame(
     ...     {"ward": ["A"] * 50 + ["B"] * 6, "age": [30, 40, 50, 60, 70] * 11 + [30]}
@@ -351,14 +320,11 @@ def budget(budget: Budget) -> alt.LayerChart:
     edge = alt.Chart(pl.DataFrame({"total": [total], "label": ["the budget"]}))
     dashed: dict[str, Any] = {"strokeDash": [6, 3], "strokeWidth": 1.5}
     if steps.height > _MOST_CHARGES:
-        line = (
-            alt.Chart(steps.with_columns(number=pl.int_range(1, pl.len() + 1)))
-            .mark_line(interpolate="step-after", strokeWidth=2, color=_charts.COLORS[0])
-            .encode(
-                x=alt.X("number:Q", axis=_charts.axis_of("charged outputs, in their order")),
-                y=alt.Y("after:Q", scale=scale, axis=summed),
-                tooltip=["number", "what", "after"],
-            )
+        numbered = alt.Chart(steps.with_columns(number=pl.int_range(1, pl.len() + 1)))
+        line = numbered.mark_line(interpolate="step-after", strokeWidth=2, color=_charts.COLORS[0]).encode(
+            x=alt.X("number:Q", axis=_charts.axis_of("charged outputs, in their order")),
+            y=alt.Y("after:Q", scale=scale, axis=summed),
+            tooltip=["number", "what", "after"],
         )
         rule = edge.mark_rule(**dashed).encode(y="total:Q")
         named = edge.mark_text(align="left", dx=4, dy=-7, fontSize=12)

@@ -21,8 +21,11 @@ from dp_polars._release.request import Ask, with_ends
 from dp_polars.plot import _charts
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import altair as alt
 
+    from dp_polars._accounting.terms import Loss
     from dp_polars._questions.question import Asked
 else:
     alt = require("altair", extra="plot")
@@ -30,10 +33,8 @@ else:
 
 _Sort: TypeAlias = Literal["largest", "keys"]
 _SORTS: tuple[_Sort, ...] = get_args(_Sort)
-# How much of a list is written.
-_MOST_LISTED = 5
-# Pixels of a row of panels on a page, without the names of the groups.
-_PAGE = 520
+_MOST_LISTED = 5  # how much of a list is written
+_PAGE = 520  # pixels of a row of panels on a page, without the names of the groups
 
 
 @called
@@ -70,7 +71,6 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort
 
     Examples
     --------
-    >>> import polars as pl
     >>> import dp_polars as dpp
     >>> visits = pl.DataFrame(
     ...     {"patient": range(90), "ward": ["A", "A", "B"] * 30, "days": [1, 5, 3] * 30}
@@ -149,14 +149,11 @@ def _drawn(
 
 
 def _is_on_a_line(ask: Ask[Asked], dtype: pl.DataType) -> bool:
-    """Return whether an output is drawn as dots: numbers, and quantiles with an interval."""
-    is_number = isinstance(ask.query, Total)
     has_bar = isinstance(ask.query, QuantileWithInterval) and (dtype.is_numeric() or dtype in (pl.Date, pl.Datetime))
-    return is_number or has_bar
+    return isinstance(ask.query, Total) or has_bar
 
 
 def _as_words(ask: Ask[Asked], released: pl.DataFrame) -> pl.Expr:
-    """Return an output as text."""
     column, dtype = pl.col(ask.name), released.schema[ask.name]
     if isinstance(dtype, pl.List):
         one = pl.element()
@@ -179,14 +176,12 @@ def _as_words(ask: Ask[Asked], released: pl.DataFrame) -> pl.Expr:
 
 
 def _as_text(column: pl.Expr, dtype: object) -> pl.Expr:
-    """Return values of a type as text; durations in Polars' own words."""
     return column.dt.to_string("polars") if isinstance(dtype, pl.Duration) else column.cast(pl.String)
 
 
 def _notes(
     query: PrivateQuery, released: pl.DataFrame, shown: int, points: list[str], bare: list[str]
 ) -> list[list[str]]:
-    """Return the lines under the title: what dots and bars are, and what is left out."""
     intervals = {ask.name: ask.query for ask in query.asks if isinstance(ask.query, QuantileWithInterval)}
     legend = ["dot: released, with noise"] if points else []
     if not {*points} <= {*intervals, *bare}:
@@ -208,14 +203,6 @@ def _notes(
     dropped = "ranges are of the noise alone: counts and sums are too low where people have more than the bounds keep"
     return [legend, left_out, [dropped] if query.request.drops() else []]
 
-
-if TYPE_CHECKING:
-    import altair as alt
-
-    from dp_polars._accounting.terms import Loss
-    from dp_polars._questions.question import Asked
-else:
-    alt = require("altair", extra="plot")
 
 _FIVE = ("low", "box_low", "middle", "box_high", "high")
 _COLUMNS = {3: _FIVE[1:4], 5: _FIVE}
@@ -255,7 +242,6 @@ def box(
 
     Examples
     --------
-    >>> import polars as pl
     >>> import dp_polars as dpp
     >>> stays = pl.DataFrame({"ward": ["A", "B"] * 300, "days": [1, 5, 3, 9, 2, 2] * 100})
     >>> five = dpp.quantile("days", [0.05, 0.25, 0.5, 0.75, 0.95], range(31), epsilon=2)
@@ -291,7 +277,6 @@ def box(
 
 
 def _outputs_of(query: object) -> tuple[dict[str, QuantileList], set[str], Loss, str]:
-    """Return the lists of three or five quantiles, the names of all that is no key, the loss, and who is protected."""
     if isinstance(query, PrivateQuery):
         asks: dict[str, Asked] = {ask.name: ask.query for ask in query.asks}
         others = {column for ask in query.asks for column in (ask.name, *names_of_ends(ask.name))}
@@ -304,11 +289,7 @@ def _outputs_of(query: object) -> tuple[dict[str, QuantileList], set[str], Loss,
     else:
         msg = f"query must be a PrivateQuery or a PrivateExpr, got {type(query).__name__}."
         raise TypeError(msg)
-    lists = {
-        name: query_of_output
-        for name, query_of_output in asks.items()
-        if isinstance(query_of_output, QuantileList) and query_of_output.width in _COLUMNS
-    }
+    lists = {name: one for name, one in asks.items() if isinstance(one, QuantileList) and one.width in _COLUMNS}
     return lists, others, loss, under
 
 
@@ -351,16 +332,8 @@ def _boxes(
     )
 
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import altair as alt
-else:
-    alt = require("altair", extra="plot")
-
 _WIDTH, _HEIGHT, _IN_A_ROW = 220, 130, 3
-# Values with at most this number of characters are written upright.
-_SHORT = 7
+_SHORT = 7  # values with at most this number of characters are written upright
 
 
 @called
@@ -396,11 +369,6 @@ def cube(
     altair.FacetChart or LayerChart
         A dot for each number, in a bar from one end of its 95 % range to the other. All panels have the same axes. The
         title names who is protected and the loss, the subtitle what is left out.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described.
 
     Examples
     --------

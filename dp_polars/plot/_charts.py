@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from dp_polars._base.numbers import Floats
 from dp_polars._base.process import require
 from dp_polars._release.contract import names_of_ends
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import altair as alt
+else:
+    alt = require("altair", extra="plot")
 
 
 # Okabe & Ito (2008), the two that differ most first, each with a dash of its own.
@@ -78,13 +81,7 @@ def lines(
 
     Examples
     --------
-    >>> points = pl.DataFrame(
-    ...     {
-    ...         "n": [1, 2, 1, 2],
-    ...         "seconds": [0.1, 0.3, 0.2, 0.7],
-    ...         "plan": ["a", "a", "b", "b"],
-    ...     }
-    ... )
+    >>> points = pl.DataFrame({"n": [1, 2], "seconds": [0.1, 0.3], "plan": ["a", "b"]})
     >>> chart = lines(points, "n", "seconds", "plan", x_title="rows", y_title="time (s)")
     """
     names = frame.get_column(series).cast(pl.String).unique(maintain_order=True).to_list()
@@ -105,25 +102,15 @@ def lines(
         labelLimit=0,
         columns=max(1, width // (max(map(len, names)) * 7 + 45)),
     )
-    drawn: Any = (
-        alt.Chart(points)
-        .mark_line(strokeWidth=2, clip=True)
-        .encode(
-            x=along(points, x, x_title, log=log_x, width=width),
-            y=alt.Y(
-                y,
-                type="quantitative",
-                scale=scale_of(log_y, y_domain),
-                axis=axis_of(y_title, values=_ticks(*(y_domain or _ends(points, y))) if log_y else None),
-            ),
-            color=alt.Color(
-                series, type="nominal", sort=names, scale=alt.Scale(domain=names, range=COLORS), legend=legend
-            ),
-            strokeDash=alt.StrokeDash(
-                series, type="nominal", sort=names, scale=alt.Scale(domain=names, range=_DASHES), legend=legend
-            ),
-            tooltip=[series, x, y],
-        )
+    y_axis = axis_of(y_title, values=_ticks(*(y_domain or _ends(points, y))) if log_y else None)
+    of_series: dict[str, Any] = {"type": "nominal", "sort": names, "legend": legend}
+    line = alt.Chart(points).mark_line(strokeWidth=2, clip=True)
+    drawn: Any = line.encode(
+        x=along(points, x, x_title, log=log_x, width=width),
+        y=alt.Y(y, type="quantitative", scale=scale_of(log_y, y_domain), axis=y_axis),
+        color=alt.Color(series, scale=alt.Scale(domain=names, range=COLORS), **of_series),
+        strokeDash=alt.StrokeDash(series, scale=alt.Scale(domain=names, range=_DASHES), **of_series),
+        tooltip=[series, x, y],
     )
     return alt.LayerChart(layer=[drawn], width=width, height=height)
 
@@ -141,11 +128,6 @@ def scale_of(log: bool, domain: tuple[float, float] | None = None) -> alt.Scale:
 
 def axis_of(title: str, **style: Any) -> alt.Axis:  # noqa: ANN401
     return alt.Axis(title=title, **_AXIS, **{key: value for key, value in style.items() if value is not None})
-
-
-def ticks(low: float, high: float) -> dict[str, Any]:
-    """Return the style of a logarithmic axis with these ends."""
-    return {"values": _ticks(low, high), "format": "~g"}
 
 
 def names_axis(labels: Sequence[str] | None = None, *, font: int = 12) -> alt.Axis:
@@ -197,33 +179,19 @@ def _ticks(low: float, high: float) -> list[float]:
     return inside or [low, high]
 
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import altair as alt
-    from numpy.typing import NDArray
-else:
-    alt = require("altair", extra="plot")
-
-
 # Numbers, which are hardly ever the true ones: what matters is how far they are off.
 NOISE = {"discrete_laplace": "discrete Laplace noise", "discrete_gaussian": "discrete Gaussian noise"}
 
 _RANGE = ("number", "low", "high")
-
-
-# With more groups than this, rows are lower and names smaller.
-_MOST_HIGH_ROWS = 30
+_MOST_HIGH_ROWS = 30  # with more groups than this, rows are lower and names smaller
 # A group is hopeless if it is more than five times worse than three quarters of the groups. Beyond a factor of 200 the
 # others are as good as zero, and need no room.
 _HOPELESS, _NOUGHT = 5, 200
-# The widest column of words, in pixels; what is longer ends in "…".
-_WIDEST = 420
-# The width of a column of numbers.
-_NUMBERS = 210
+_WIDEST = 420  # the widest column of words, in pixels; what is longer ends in "…"
+_NUMBERS = 210  # the width of a column of numbers
 
 
-def _end(values: NDArray[np.float64]) -> float | None:
+def _end(values: Floats) -> float | None:
     """Return where an axis ends, so that hopeless groups leave room for the others; None: at the largest value."""
     most, usual = float(values.max()), float(np.quantile(values, 0.75, method="lower"))
     if not most / _NOUGHT <= usual < most / _HOPELESS:
@@ -238,7 +206,6 @@ def _written(value: float, column: str) -> str:
 
 
 def _measures(part: pl.DataFrame) -> list[tuple[str, str, alt.Scale, dict[str, Any]]]:
-    """Return column, title, scale and axis style of the measures of an output; a number has only its error."""
     unit = part.item(0, "error_unit")
     unit = {"score": "units of the score", "the column's unit": "in the column's unit"}.get(unit, unit)
     error = ("expected_error", f"expected error ({unit})", alt.Scale(zero=True), {"tickCount": 6})
@@ -249,21 +216,20 @@ def _measures(part: pl.DataFrame) -> list[tuple[str, str, alt.Scale, dict[str, A
 
 
 def over_losses(part: pl.DataFrame, title: str) -> list[Any]:
-    """Return the panels of one output at several losses: middle and spread over the groups."""
     panels = []
     for column, y_title, scale, style in _measures(part):
         value = pl.col(column)
         middle = part.group_by("loss", maintain_order=True).agg(
             low=value.quantile(0.1, "linear"), middle=value.median(), high=value.quantile(0.9, "linear")
         )
-        base = alt.Chart(middle).encode(x=along(middle, "loss", title, log=True, width=250))
         largest = float(middle.get_column("high").to_numpy().max())
         if column == "expected_error" and largest > 0:
             # Errors fall like one over the loss, and a hopeless group would flatten the others on a linear axis.
             least = max(float(middle.get_column("low").to_numpy().min()), largest * 1e-4)
             middle = middle.with_columns(pl.col("low", "middle", "high").clip(least))
-            scale, style = scale_of(log=True, domain=(least, largest * 1.1)), ticks(least, largest * 1.1)
-            base = alt.Chart(middle).encode(x=along(middle, "loss", title, log=True, width=250))
+            scale = scale_of(log=True, domain=(least, largest * 1.1))
+            style = {"values": _ticks(least, largest * 1.1), "format": "~g"}
+        base = alt.Chart(middle).encode(x=along(middle, "loss", title, log=True, width=250))
         y_axis = axis_of(y_title, **style)
         band = base.mark_area(color=PALE, opacity=0.4).encode(y=alt.Y("low:Q", scale=scale, axis=y_axis), y2="high:Q")
         line = base.mark_line(color=COLORS[0], point={"size": 40, "fill": COLORS[0]}).encode(
@@ -311,7 +277,6 @@ def over_groups(part: pl.DataFrame, keys: list[str]) -> list[Any]:
 
 
 def answers(released: pl.DataFrame, keys: list[str], numbers: list[str], texts: list[str]) -> list[Any]:
-    """Return a panel of dots and ranges for each number, and one of words for each text."""
     named, ranked = labels(released, keys), released.with_row_index("rank")
     height: Any = alt.Step(22)
     panels: list[Any] = []
@@ -360,7 +325,6 @@ def in_rows(
 
 
 def _width(released: pl.DataFrame, name: str) -> int:
-    """Return the width of a panel of words."""
     lengths: list[int] = released[name].str.len_chars().to_list()
     return min(_WIDEST, 30 + 7 * max(len(name), *lengths))
 
@@ -371,7 +335,6 @@ def labels(part: pl.DataFrame, keys: list[str]) -> list[str]:
 
 
 def _ranges(part: pl.DataFrame, height: int) -> list[Any]:
-    """Return a panel with the true answer and the range of the private one, for numbers and quantiles."""
     if not part.item(0, "ordered"):
         return []
     answers = part.select("rank", "true_answer", "answer_5", "answer_95")
@@ -379,8 +342,7 @@ def _ranges(part: pl.DataFrame, height: int) -> list[Any]:
     if answers["true_answer"].dtype.is_numeric() or answers["true_answer"].dtype == pl.String:
         # With outputs of several types, numbers are text.
         answers = answers.with_columns(pl.exclude("rank").cast(pl.Float64, strict=False))
-    lie_on_a_line = is_date or (answers["true_answer"].dtype == pl.Float64 and not answers["true_answer"].null_count())
-    if not lie_on_a_line:
+    if not (is_date or (answers["true_answer"].dtype == pl.Float64 and not answers["true_answer"].null_count())):
         return []
     axis = axis_of("true answer (dot), private one 5–95% (bar)", tickCount=6)
     ends: dict[str, Any] = {"type": "temporal" if is_date else "quantitative", "axis": axis}
@@ -388,9 +350,8 @@ def _ranges(part: pl.DataFrame, height: int) -> list[Any]:
         y=alt.Y("rank:O", axis=None), tooltip=answers.columns[1:]
     )
     scale = alt.Scale(zero=False, padding=8) if is_date else _scale_of_ranges(answers)
-    rule = base.mark_rule(strokeWidth=5, color=PALE, clip=True).encode(
-        x=alt.X("answer_5", scale=scale, **ends), x2="answer_95"
-    )
+    x = alt.X("answer_5", scale=scale, **ends)
+    rule = base.mark_rule(strokeWidth=5, color=PALE, clip=True).encode(x=x, x2="answer_95")
     dot = base.mark_point(size=45, filled=True, color="black", opacity=1).encode(x=alt.X("true_answer", **ends))
     return [alt.LayerChart(layer=[rule, dot])]
 
@@ -408,7 +369,6 @@ def _scale_of_ranges(answers: pl.DataFrame) -> alt.Scale:
 
 
 def over_shares(part: pl.DataFrame) -> list[Any]:
-    """Return the panels of one output at one loss in many groups: how many of them do as well."""
     panels: list[Any] = []
     for column, title, scale, style in _measures(part):
         ranked = part.select(pl.col(column).sort(descending=column == "expected_error")).select(
@@ -417,20 +377,14 @@ def over_shares(part: pl.DataFrame) -> list[Any]:
         # Enough points for the eye, few enough for a small file.
         at = np.unique(np.linspace(0, ranked.height - 1, 400).astype(np.int64))
         share = axis_of(f"{part.height:,} groups, the hardest first", format="%", tickCount=5)
-        panels.append(
-            alt.Chart(ranked[at], width=250, height=200)
-            .mark_line(color=COLORS[0], strokeWidth=2)
-            .encode(
-                x=alt.X("share:Q", scale=alt.Scale(domain=[0, 1]), axis=share),
-                y=alt.Y("value:Q", scale=scale, axis=axis_of(title, **style)),
-                tooltip=["share", "value"],
-            )
-        )
+        line = alt.Chart(ranked[at], width=250, height=200).mark_line(color=COLORS[0], strokeWidth=2)
+        x = alt.X("share:Q", scale=alt.Scale(domain=[0, 1]), axis=share)
+        y = alt.Y("value:Q", scale=scale, axis=axis_of(title, **style))
+        panels.append(line.encode(x=x, y=y, tooltip=["share", "value"]))
     return panels
 
 
-# Smaller shares are drawn there.
-_LEAST = 0.001
+_LEAST = 0.001  # smaller shares are drawn there
 
 
 def error_by_size(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
@@ -530,15 +484,9 @@ def dropped(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
 
     Examples
     --------
-    >>> import polars as pl
     >>> from dp_polars import analysis
-    >>> schema = {"patient": pl.Int64, "ward": pl.String}
-    >>> rows = analysis.synthetic(schema, people=100, rows=900)
-    >>> chart = dropped(
-    ...     analysis.dropped(
-    ...         rows, "patient", by="ward", max_groups=[1, 3], max_rows_per_group=[1, 2, 5]
-    ...     )
-    ... )
+    >>> rows = analysis.synthetic({"patient": pl.Int64}, people=100, rows=900)
+    >>> chart = dropped(analysis.dropped(rows, "patient", max_rows_per_group=[1, 2, 5]))
     """
     _check(frame, "dropped", ("max_groups", "max_rows_per_group", "rows_dropped"))
     bounded = frame.filter(pl.col("max_rows_per_group").is_not_null() & pl.col("rows_dropped").is_not_null())

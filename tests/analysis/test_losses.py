@@ -482,9 +482,8 @@ def test_numbers_without_a_law_are_drawn():
     histograms, (output,) = engine.prepare_histograms(work)(), work.outputs
     found = {}
     for question in (output.query, WithoutALaw(output.query)):
-        counted = _losses._Counted(question, output.types, histograms)
-        chances, digits = _losses._chances(counted, Fraction(1))
-        assert _losses._has_truth(counted).tolist() == [True]
+        chances, digits = _losses._chances(question, output.types, histograms, Fraction(1))
+        assert _losses._has_truth(question, output.types, histograms[-1]).tolist() == [True]
         found[digits] = _losses._smallest_loss(output.query.claim, chances, np.array([0]), Fraction(1), 0.95, digits)
         assert chances(replace(output.query.claim, loss=Loss(Fraction(1, 10**6), "epsilon"))).item() < 0.3
     assert found.keys() == {2, 4}

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_polars._frames.cube import _Drawn, _shares
+from dp_polars._frames.cube import _shares, _Sums
 from dp_polars._mechanisms.residuals import Noise
 
 
@@ -31,7 +31,7 @@ def test_ranges_of_shares_hold_with_95_percent_by_enumeration(true, cells, mecha
     (x, p), (y, q) = (law_of(mechanism, rate, number) for number in cells)
     values = [grid.ravel() for grid in np.meshgrid(true[0] + x, true[1] + y, indexing="ij")]
     part, rest = (
-        _Drawn(value, np.full(len(value), number), noise) for value, number in zip(values, cells, strict=True)
+        _Sums.of_drawn(value, np.full(len(value), number), noise) for value, number in zip(values, cells, strict=True)
     )
     _, low, high = (series.to_numpy() for series in _shares(part, rest))
     share = true[0] / sum(true)

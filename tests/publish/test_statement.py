@@ -23,6 +23,7 @@ import dp_polars as dpp
 from dp_polars._accounting.costs import PROOFS
 from dp_polars._base.numbers import float_up
 from dp_polars._expressions.expression import PrivateExpr
+from dp_polars._frames.cube_query import CubeQuery
 from dp_polars._questions.statement import _for_markdown, _yaml
 from dp_polars._questions.statement_facts import FIELDS
 from dp_polars._steps.plans import steps_and_urls
@@ -117,18 +118,22 @@ def test_the_example_of_the_registry_is_valid():
 
 def runs(monkeypatch):
     """Return lists that fill with the queries that are released, and with plain expressions."""
-    released, expressions, release, of = [], [], dpp.PrivateQuery._released, PrivateExpr._of.__func__
+    released, expressions, of = [], [], PrivateExpr._of.__func__
 
-    def record_query(self, *args, **kwargs):
-        answer = release(self, *args, **kwargs)
-        released.append(self)
-        return answer
+    def recorded(method):
+        def record_query(self, *args, **kwargs):
+            answer = method(self, *args, **kwargs)
+            released.append(self)
+            return answer
+
+        return record_query
 
     def record_expression(cls, *args, **kwargs):
         expressions.append(of(cls, *args, **kwargs))
         return expressions[-1]
 
-    monkeypatch.setattr(dpp.PrivateQuery, "_released", record_query)
+    for owner, name in ((dpp.PrivateQuery, "release"), (dpp.PrivateQuery, "sink_parquet"), (CubeQuery, "release")):
+        monkeypatch.setattr(owner, name, recorded(getattr(owner, name)))
     monkeypatch.setattr(PrivateExpr, "_of", classmethod(record_expression))
     return released, expressions
 
