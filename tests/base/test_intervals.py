@@ -1,7 +1,5 @@
 """Ends of balls are rational numbers on either side of what the balls hold."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

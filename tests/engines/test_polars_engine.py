@@ -1,7 +1,5 @@
 """Histograms of rows and of people, against counting by hand; draws from them."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from datetime import date, datetime

@@ -1,7 +1,5 @@
 """Keys that nobody listed, and quantiles over people, as a user asks for them."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 import pickle

@@ -1,7 +1,5 @@
 """Bounds found privately, and how many people they cut, as a user asks for them."""
 
-from __future__ import annotations
-
 import pickle
 from collections import Counter, defaultdict
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """One promise for all outputs: `scaled_to(epsilon=…, delta=…)`, and outputs that wait for their loss."""
 
-from __future__ import annotations
-
 import math
 import random
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """A privacy unit of several columns: who is a person then, what steps must name, and what ledgers hold."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import re

@@ -1,7 +1,5 @@
 """Histograms of rows: every row in its own cell, however large the numbers are."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pytest

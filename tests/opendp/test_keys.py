@@ -1,7 +1,5 @@
 """Keys that nobody listed, and quantiles over people, as OpenDP measurements."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """`as_measurement`: spaces, maps, laws, and what may go wrong, over the real library."""
 
-from __future__ import annotations
-
 import gc
 import math
 import os

@@ -1,7 +1,5 @@
 """Cubes from Spark: the executors count, the driver draws."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

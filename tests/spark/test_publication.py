@@ -1,7 +1,5 @@
 """Publications from Spark: one charge for all queries, and a folder for each."""
 
-from __future__ import annotations
-
 import re
 
 import polars as pl

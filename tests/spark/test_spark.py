@@ -1,7 +1,5 @@
 """Releases on a real Spark cluster: two executor processes of their own on this machine."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime as dt
 import json

@@ -1,7 +1,5 @@
 """Histograms in SQL: bounds per person, large sums, and how little is asked of the database."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

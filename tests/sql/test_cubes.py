@@ -1,7 +1,5 @@
 """Cubes from databases: the same cells, bounds and tables as on Polars."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

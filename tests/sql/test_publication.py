@@ -1,7 +1,5 @@
 """Publications from tables of a database: one charge for all queries."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import polars as pl

@@ -1,7 +1,5 @@
 """What SQL engines assume, rewrite and hold that Polars has not: it is refused for free, or makes no difference."""
 
-from __future__ import annotations
-
 import datetime as dt
 import itertools
 

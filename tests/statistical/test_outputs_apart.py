@@ -1,7 +1,5 @@
 """Outputs of one release keep rows by one order, but each answers by random words of its own."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from types import SimpleNamespace
 
