@@ -247,37 +247,6 @@ def cut(query, **more):
     return query.n_cut(**SURE).release(**more).item()
 
 
-def test_people_who_are_cut_are_counted(engine):
-    def grouped(**bounds):
-        return private(**bounds).group_by(WARDS)
-
-    visits = dpp.len(epsilon=1)
-    assert cut(grouped(max_rows_per_group=2).agg(visits), engine=engine) == 100
-    assert cut(grouped(max_rows_per_group=3).agg(visits), engine=engine) == 20
-    assert cut(grouped(max_rows_per_group=7).agg(visits), engine=engine) == 0
-    assert cut(grouped(max_groups=2, max_rows_per_group=7).agg(visits), engine=engine) == 20
-    assert cut(grouped(max_rows=4).agg(visits), engine=engine) == 20
-    assert cut(private(max_rows=9).agg(visits), engine=engine) == 200  # rows elsewhere count where nothing is listed
-    # Of several outputs, at least one; those that count people lose groups alone.
-    people = dpp.n_people(epsilon=1)
-    assert cut(grouped(max_groups=1).agg(people), engine=engine) == 100
-    assert cut(grouped(max_groups=2, max_rows_per_group=2).agg(people), engine=engine) == 20
-    assert cut(grouped(max_groups=2, max_rows_per_group=2).agg(people, visits), engine=engine) == 100
-    # Rows that are no evidence take nothing from anybody.
-    odd = pl.col("days").dp.value_counts([1], epsilon=1)
-    assert cut(grouped(max_groups=2).agg(odd), engine=engine) == 10
-    assert cut(private(max_groups=2).filter(ward="A").group_by(WARDS).agg(people), engine=engine) == 0
-
-
-def test_weights_are_clipped_together():
-    mode = pl.col("ward").dp.mode(["A", "B"], weights=pl.col("days"), max_weight=2, epsilon=1)
-    # Who has three days in B, or seven in A and in B.
-    assert cut(private().agg(mode)) == 80 + 10
-    assert cut(private().filter(pl.col("ward") != "B").agg(mode)) == 10
-    by_rows = pl.col("ward").dp.mode(["A", "B"], weights=pl.col("days"), max_weight=2, counts="rows", epsilon=1)
-    assert cut(private(max_rows=14).agg(by_rows)) == 0
-
-
 BOUNDS = st.fixed_dictionaries(
     {}, optional=dict.fromkeys(["max_rows", "max_groups", "max_rows_per_group"], st.integers(1, 4))
 )

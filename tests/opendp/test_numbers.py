@@ -149,12 +149,6 @@ def test_privacy_maps_of_a_list_of_quantiles(relation):
     assert pure(FOURS).item().to_list() == exponential(FOURS).item().to_list() == [4, 4, 4, 4]
 
 
-def test_opendp_may_scale_the_loss():
-    metric = adapter.as_measurement(asked(epsilon=6)).input_metric
-    halved = adapter.make_private_query(adapter.frame_domain(), metric, asked(epsilon=6), 3)
-    assert halved.map(2) == 6
-
-
 @pytest.mark.parametrize("mechanism", ["permute_and_flip", "exponential", "joint"])
 @pytest.mark.parametrize("given", [["c", "b", "a"], None])
 def test_privacy_maps_of_a_top_k(mechanism, given):
