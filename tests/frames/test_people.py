@@ -308,45 +308,28 @@ def n_cut_of(asked):
     bounds=BOUNDS,
     grouped=st.booleans(),
     names=st.lists(st.sampled_from(list(OUTPUTS)), min_size=1, unique=True),
-    engine=st.sampled_from([*ENGINES, "toy"]),
-)
-def test_people_who_are_cut_are_those_of_the_reference(rows, bounds, grouped, names, engine):
-    frame = pl.DataFrame(rows, dict.fromkeys(["p", "k", "x"], pl.Int64), orient="row")
-    protected = dpp.protect("p", **bounds)
-    if not bounds.keys() & {"max_rows", "max_rows_per_group"}:
-        names = [name for name in names if name not in ("len", "count")] or ["mode"]
-    asked = (protected.group_by({"k": LISTED}) if grouped else protected).agg(**{name: ASKED[name] for name in names})
-    expected = set().union(*(over(rows, grouped, bounds, name) for name in names))
-    query = n_cut_of(asked)
-    if query is None:
-        assert not expected
-        return
-    if engine == "toy":
-        found = release_by(query.request, ToyEngine(frame.to_dicts(), dict(frame.schema)))
-    else:
-        found = query.release(frame, engine=engine)
-    assert found.item() == len(expected)
-
-
-@settings(max_examples=100)
-@given(
-    rows=st.lists(st.tuples(st.sampled_from([None, 1, 2, 3]), st.integers(0, 4), st.sampled_from([None, *range(4)]))),
-    bounds=BOUNDS,
-    grouped=st.booleans(),
-    names=st.lists(st.sampled_from(list(OUTPUTS)), min_size=1, unique=True),
     most=st.integers(1, 5),
     engine=st.sampled_from([*ENGINES, "toy"]),
 )
-def test_rows_that_are_cut_are_those_of_the_reference(rows, bounds, grouped, names, most, engine):
+def test_people_and_rows_that_are_cut_are_those_of_the_reference(rows, bounds, grouped, names, most, engine):
     frame = pl.DataFrame(rows, dict.fromkeys(["p", "k", "x"], pl.Int64), orient="row")
     protected = dpp.protect("p", **bounds)
     if not bounds.keys() & {"max_rows", "max_rows_per_group"}:
         names = [name for name in names if name not in ("len", "count")] or ["mode"]
     asked = (protected.group_by({"k": LISTED}) if grouped else protected).agg(**{name: ASKED[name] for name in names})
-    if n_cut_of(asked) is None:
+
+    def released(query):
+        if engine == "toy":
+            return release_by(query.request, ToyEngine(frame.to_dicts(), dict(frame.schema))).item()
+        return query.release(frame, engine=engine).item()
+
+    people, query = set().union(*(over(rows, grouped, bounds, name) for name in names)), n_cut_of(asked)
+    if query is None:
+        assert not people
         with pytest.raises(ValueError, match="n_rows_cut: an output must be bounded"):
             asked.n_rows_cut(most, **SURE)
         return
+    assert released(query) == len(people)
     work, expected = asked.request.bind(PolarsEngine.of(frame.lazy())), Counter()
     for output in work.outputs:
         spec = work.specs[output.specs[0]]
@@ -357,12 +340,7 @@ def test_rows_that_are_cut_are_those_of_the_reference(rows, bounds, grouped, nam
             if person is not None and (key in LISTED or not grouped) and code_of(x) is not None
         ]
         expected |= Counter(by_hand.rows_cut(found, spec.limits, spec.people))
-    query = asked.n_rows_cut(most, **SURE)
-    if engine == "toy":
-        answer = release_by(query.request, ToyEngine(frame.to_dicts(), dict(frame.schema)))
-    else:
-        answer = query.release(frame, engine=engine)
-    assert answer.item() == sum(min(number, most) for number in expected.values())
+    assert released(asked.n_rows_cut(most, **SURE)) == sum(min(number, most) for number in expected.values())
 
 
 def test_rows_that_are_cut_say_how_much_of_the_data_counts():
