@@ -116,7 +116,6 @@ def lines(people: int = 300) -> pl.DataFrame:
 
 
 WARD_FACTS = pl.LazyFrame({"ward": ["A", "B", "C"], "floor": [1, 2, 3], "bed_cost": [100.0, 250.5, 80.25]})
-CHAPTERS = pl.LazyFrame({"chapter": ["E", "I", "J"], "about": ["endocrine", "circulation", "breathing"]})
 NATIONS = pl.LazyFrame({"n_name": ["BRAZIL", "FRANCE"], "region": ["AMERICA", "EUROPE"]})
 PARTS = pl.LazyFrame({"brand": ["Brand#12", "Brand#23", "Brand#34"], "supplycost": [12.5, 99.25, 433.0]})
 
@@ -132,8 +131,6 @@ class Refused:
 
 
 _revenue = col("price") * (1 - col("discount"))
-_fever = pl.when(col("temp") >= 39).then(pl.lit("high")).when(col("temp") >= 38).then(pl.lit("some"))
-_percent_rank = pl.element().rank(descending=True) / pl.element().count()
 
 BY_ROW: dict[str, Steps] = {
     # Filters.

@@ -30,11 +30,6 @@ def counts(table, query):
     return [as_frame(each).rows() for each in histograms_by(sql, query)]
 
 
-def only(engine, name):
-    if engine.name != name:
-        pytest.skip(f"of {name}")
-
-
 # --- Types that are refused -----------------------------------------------------------------------------------------
 
 OF_DUCKDB = {
