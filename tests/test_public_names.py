@@ -1,7 +1,5 @@
 """What `import dp_polars` gives, and what it loads."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

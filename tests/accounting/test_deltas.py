@@ -14,9 +14,9 @@ import pytest
 from dp_polars import analysis
 from dp_polars._accounting.budget import Budget, BudgetExceededError
 from dp_polars._accounting.claims import Claim
-from dp_polars._accounting.costs import pure_epsilon, zcdp_delta
+from dp_polars._accounting.costs import epsilon_at, pure_epsilon, zcdp_delta
 from dp_polars._accounting.terms import Contributions, Loss
-from dp_polars._base.numbers import show
+from dp_polars._base.numbers import as_fraction, ball, precision, show
 from tests.helpers.reference import pure_rho
 
 ONE = Contributions(1, 1)
@@ -334,3 +334,16 @@ def test_deltas_of_several_keys_add_up():
     assert (both.spent_delta, both.epsilon(3 * MICRO)) == (3 * MICRO, 0.75)
     assert both.epsilon(2.9e-6) == math.inf
     assert both.delta(0.75) == 3e-6
+
+
+def test_a_delta_that_is_nearly_one_is_not_one():  # its logarithm would be 0
+    assert epsilon_at("rho", Fraction(1, 2), 1 - Fraction(1, 2**60), Fraction(0)) == 0
+
+
+@pytest.mark.parametrize("delta", [Fraction(n, 10**6 + 1) for n in range(1, 60)])
+def test_the_epsilon_of_pure_dp_is_never_below_the_truth(delta):
+    epsilon = Fraction(97, 50)
+    found = as_fraction("epsilon", pure_epsilon(epsilon, delta))  # the decimal that it prints as
+    with precision(512):
+        true = (ball(epsilon).exp() - ball(found).exp()) / (1 + ball(epsilon).exp())
+        assert true <= ball(delta)

@@ -63,17 +63,6 @@ def test_one_pure_release_and_two_by_rho_fit_in_any_order(path, turn):
     assert not budget.has_room([gaussian(Fraction(1, 10**30))])
 
 
-def test_what_is_scaled_to_the_promise_fits_exactly(path):
-    budget = Budget(epsilon=1, delta=MICRO, path=path)
-    promise = budget.promise.part(Fraction(1), MICRO)
-    assert promise is budget.promise
-    pay(budget, *[gaussian(promise.rho / 7)] * 7)
-    assert budget.remaining.rho == 0
-    pure = Budget(epsilon=1, delta=MICRO)
-    pay(pure, *[choice(Fraction(1, 7))] * 6, keys(Fraction(1, 7), MICRO / 2))
-    assert (pure.remaining, pure.remaining.rho, pure.remaining_delta) == (0, 0, 0)
-
-
 def test_what_has_no_epsilon_closes_the_sum_of_epsilons_for_good(path):
     budget = Budget(epsilon=3, delta=MICRO, path=path)
     pay(budget, gaussian(Fraction(1, 1000)))

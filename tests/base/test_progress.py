@@ -1,7 +1,5 @@
 """A release that takes long says which step it is at, to a person who looks on and to nobody else."""
 
-from __future__ import annotations
-
 import io
 import logging
 import sys

@@ -8,8 +8,40 @@ from fractions import Fraction
 from functools import cache
 from itertools import permutations
 
+import numpy as np
+import polars as pl
+
 from dp_polars._release.protection import Limits
 from tests.statistical.goodness import fits
+
+
+def crowd(seed, people=40):
+    """Rows of people who have up to 30, in groups 0 … 6 of which 5 are public, and values 0 … 5, of which 5 count."""
+    rng = np.random.default_rng(seed)
+    person = np.repeat(np.arange(people), rng.integers(1, 31, people))
+    return pl.DataFrame(
+        {
+            "person": person,
+            "g": rng.integers(0, 7, len(person)) % (1 + person % 7),
+            "value": pl.Series(rng.integers(0, 6, len(person)) % (1 + person % 6)).replace(3, None),
+            "w": rng.integers(0, 4, len(person)),
+        }
+    )
+
+
+def lost_by(one, other, limits, *, people, largest=1):
+    """What a histogram loses in each cell by the person who is gone in the other; no more than the bounds."""
+    lost = one.join(other, on=["group", "code"], how="full", suffix="_without", coalesce=True).fill_null(0)
+    lost = lost.with_columns(lost=pl.col("count") - pl.col("count_without")).filter(pl.col("lost") != 0)
+    per_group = lost.group_by("group").agg(pl.col("lost").sum())
+    if lost.height > 0:
+        assert lost["lost"].min() > 0
+        assert lost["lost"].max() <= largest or not people
+        assert per_group.height <= (limits.groups or 5)
+        assert per_group["lost"].max() <= (limits.rows_per_group or 400) * largest
+        assert per_group["lost"].sum() <= (limits.rows or 400) * largest
+    return lost
+
 
 # Rows of one person: group and code.
 SPREAD = ((0, 0), (0, 1), (0, 1), (1, 2), (2, 3), (2, 4), (2, 5), (2, 5))

@@ -1,7 +1,5 @@
 """What stays of a person's rows: the exact joint law by enumeration, whatever others have and however words tie."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Sums of what stays of people's rows: exact, slice by slice, and with whatever the columns are."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pytest

@@ -1,7 +1,5 @@
 """Histograms of rows and of people, against counting by hand; draws from them."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from datetime import date, datetime
@@ -133,15 +131,6 @@ def test_rows_are_counted_exactly_where_nothing_is_bounded(visits, keys, asked, 
     assert_frame_equal(found, histogram(expected))
 
 
-@pytest.mark.parametrize("partitions", [1, 7])
-@pytest.mark.parametrize("engine", ENGINES)
-def test_bounds_that_do_not_bind_change_nothing(visits, keys, engine, partitions):
-    expected = Counter(cell for _, cell in cells_of(visits, keys, "price", price_code, unit="person"))
-    output = of("price", median(range(11)), Limits(10**6, 9, 10**6))
-    found = only(visits, "person", keys, output, engine=engine, partitions=partitions)
-    assert_frame_equal(found, histogram(expected))
-
-
 def test_people_whose_hash_is_equal_are_still_two(visits, keys, monkeypatch):
     expected = Counter(cell for _, cell in set(cells_of(visits, keys, "flavour", flavour_code, unit="person")))
     monkeypatch.setattr(pl.Expr, "hash", lambda self, seed=0: self.is_null().cast(pl.UInt64))
@@ -179,14 +168,6 @@ def test_names_of_columns_can_not_be_in_the_way(engine):
     output = of(pl.col("key 0") + pl.col("cell"), mode([6, 4]), Limits(groups=2), people=True)
     found = only(frame, "count", keys, output, engine=engine, partitions=2)
     assert_frame_equal(found, histogram({(0, 1): 1, (1, 0): 1}))
-
-
-def test_many_candidates_have_wide_codes():
-    grid = dpp.grid(0, 2**40, step=1)
-    frame = pl.DataFrame({"x": [2**40, 5, 2**40], "p": [1, 2, 3], "k": [0, 3, 0]})
-    for unit, limits in [(None, Limits()), ("p", Limits(rows=1))]:
-        found = only(frame, unit, pl.DataFrame({"k": range(4)}), of("x", median(grid), limits))
-        assert found.rows() == [(0, 2**40, 2), (3, 5, 1)]
 
 
 def test_wide_cells_leave_room_for_few_people_at_a_time():
@@ -324,20 +305,6 @@ def test_weights_add_up_exactly(largest):
     found = only(frame, None, keys, of("x", query))
     expected = {(i, 0): int(sum(map(int, values[group == g]))) for i, (g,) in enumerate(keys.rows()) if g < 300}
     assert_frame_equal(found, histogram(expected))
-
-
-def test_outputs_that_need_the_same_histogram_share_it():
-    asked = [pl.col("x").dp.quantile(a, range(9), epsilon=1).alias(f"{a}") for a in (0.25, 0.5, 0.75)]
-    others = [
-        pl.col("x").dp.median([*range(9)], epsilon=1).alias("the same points"),
-        pl.col("x").dp.median(range(8), epsilon=1).alias("others"),
-        (pl.col("x") + 1).dp.median(range(9), epsilon=1).alias("of something else"),
-        pl.col("x").dp.mode(range(9), epsilon=1).alias("a mode"),
-    ]
-    rows = pl.LazyFrame({"p": [1], "x": [1]})
-    query = dpp.protect("p", max_rows=1).agg(*asked, *others)
-    work = query.request.bind(PolarsEngine(rows, lambda: rows))
-    assert [output.specs for output in work.outputs] == [(0,), (0,), (0,), (0,), (1,), (2,), (3,)]
 
 
 def test_zeros_of_other_signs_share_nothing():

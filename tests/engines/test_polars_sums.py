@@ -1,7 +1,5 @@
 """Rows that Polars groups and adds up by itself, against the same rows counted in arrays."""
 
-from __future__ import annotations
-
 import math
 from datetime import date, datetime
 from decimal import Decimal

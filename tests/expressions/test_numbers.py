@@ -65,17 +65,6 @@ def test_filters_and_chunks():
     assert chunks.select((pl.col("x") > 2).dp.sum(0, 1, epsilon=SURE)).item() == 2
 
 
-def test_many_groups():
-    groups = 10**5
-    frame = pl.DataFrame({"g": np.arange(groups), "x": np.ones(groups)})
-    found = frame.group_by("g").agg(
-        dpp.len(epsilon=SURE),
-        dpp.sum("x", 0, 1, step=0.5, epsilon=SURE),
-        dpp.mean("x", 0, 1, step=0.5, epsilon=SURE).alias("m"),
-    )
-    assert found.select(pl.exclude("g").sum()).row(0) == (groups, groups, groups)
-
-
 def test_names():
     found = FRAME.select(
         dpp.sum("x", 0, 5, epsilon=1).name.suffix("_s"),

@@ -225,10 +225,6 @@ def test_development_mode_shows_all_frames():
     assert few == 2 < 5 < many
 
 
-def test_keys_that_were_released_are_groups():
-    assert private().group_by(pl.DataFrame({"ward": ["A"]})).agg(dpp.len(epsilon=1)).release().shape == (1, 2)
-
-
 def test_every_public_function_says_how_it_is_called():
     functions = [getattr(dpp, name) for name in dpp.__all__ if inspect.isfunction(getattr(dpp, name))]
     methods = [dpp.PrivateFrame.keys, dpp.PrivateFrame.bounds, dpp.PrivateQuery.n_cut, STAYS.dp.protect, dpp.Budget]

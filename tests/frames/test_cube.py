@@ -1,7 +1,5 @@
 """Cubes: what they answer, with which ranges, what they refuse, and what they carry."""
 
-from __future__ import annotations
-
 import datetime as dt
 import gc
 import itertools

@@ -1,7 +1,5 @@
 """What a query says of itself before a row is read: the columns of `explain`, their print, the notes, the cost."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import re

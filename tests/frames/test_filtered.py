@@ -1,7 +1,5 @@
 """`filter` as the last step of a column in `agg`, and `where` of counts: rows that are ignored before any bound."""
 
-from __future__ import annotations
-
 import pickle
 
 import polars as pl

@@ -1,7 +1,5 @@
 """Joins of private frames with each other, and with owned rows: what comes out, what is refused, what is kept."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Keys that nobody listed, and quantiles over people, as a user asks for them."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 import pickle
@@ -65,12 +63,6 @@ def test_without_a_privacy_unit_rows_are_people(visits):
     assert visits.dp.protect(None).keys("town", **LOSS).release()["town"].to_list() == ["Bern", "Genf", "Olten"]
 
 
-def test_steps_come_before_keys(visits):
-    private = visits.dp.protect("patient", max_groups=3).filter(pl.col("age") > 30)
-    decades = private.with_columns(decade=pl.col("age") // 10 * 10).keys("decade", **SURE).release()
-    assert decades["decade"].to_list() == [30, 40, 50, 60, 70]
-
-
 def test_keys_from_a_file_and_from_a_frame_that_comes_later(visits, tmp_path):
     visits.write_parquet(tmp_path / "visits.parquet")
     scan = pl.scan_parquet(tmp_path / "visits.parquet").dp.protect("patient", max_groups=1).keys("town", **LOSS)
@@ -92,13 +84,6 @@ def test_keys_of_every_type_can_be_grouped_by(kind):
     counted = frame.dp.protect(None).group_by(released).agg(n=dpp.len(epsilon=100)).release()
     assert counted.height == released.height
     assert (counted["n"] - 50).abs().max() < 5
-
-
-def test_no_key_at_all():
-    frame = pl.DataFrame({"p": [1, 2], "k": ["a", "b"]})
-    released = frame.dp.protect("p", max_groups=1).keys("k", rho=0.1, delta=1e-9, counts=True).release()
-    assert released.schema == {"k": pl.String(), "count": pl.Int64()}
-    assert released.height == 0
 
 
 # --- What does not come out ---
@@ -221,14 +206,6 @@ def test_keys_are_charged_with_their_delta(visits):
         dpp.protect("patient", max_groups=1, budget=dpp.Budget(epsilon=5)).keys("town", **LOSS).release(visits)
 
 
-def test_a_file_of_keys_carries_its_claim(visits, tmp_path):
-    query = visits.dp.protect("patient", max_groups=1).keys("town", **LOSS)
-    query.sink_parquet(tmp_path / "towns.parquet")
-    assert pl.read_parquet(tmp_path / "towns.parquet")["town"].to_list() == ["Bern", "Olten"]
-    claim = dpp.read_claim(tmp_path / "towns.parquet")["columns"]["keys"]
-    assert (claim["mechanism"], claim["delta"]) == ("partition_selection", 1e-6)
-
-
 def test_the_repr_of_keys():
     assert repr(dpp.protect("p", max_groups=1).keys("k", **LOSS)) == (
         "<PrivateQuery: unlisted keys, one person per 'p', add_or_remove_one, max_groups=1\n"
@@ -265,11 +242,6 @@ def test_arguments_are_checked_where_they_are_written(wrong):
     columns, arguments, message = WRONG[wrong]
     with pytest.raises((TypeError, ValueError), match=f"^{message}"):
         dpp.protect("p", max_groups=1).keys(*columns, **arguments)
-
-
-def test_delta_must_be_given():
-    with pytest.raises(TypeError, match="delta"):
-        dpp.protect("p", max_groups=1).keys("k", epsilon=1)
 
 
 def test_a_bound_on_a_persons_keys_must_be_given():
@@ -318,18 +290,6 @@ def test_quantiles_of_rows_and_groups(visits, engine, loss):
     assert alone.release(engine=engine).item() == 1
 
 
-def test_the_way_of_the_docs(visits):
-    """A twentieth of the budget for a bound, then `protect` with it."""
-    budget = dpp.Budget(epsilon=1)
-    most = (
-        visits.dp.protect("patient", budget=budget).rows_per_person(0.95, range(1, 31), epsilon=0.05).release().item()
-    )
-    private = visits.dp.protect("patient", budget=budget, max_rows=most)
-    private.agg(pl.col("age").dp.median(range(101), epsilon=0.95)).release()
-    assert budget.remaining == 0
-    assert budget.log()["what"][0] == "rows_per_person: 0.95-quantile on 30 grid points"
-
-
 def test_explain_says_what_a_quantile_over_people_costs(visits):
     query = visits.dp.protect("patient", max_rows=7).rows_per_person(0.5, range(1, 31), epsilon=0.5)
     (row,) = query.explain().to_dicts()
@@ -345,13 +305,6 @@ def test_explain_says_what_a_quantile_over_people_costs(visits):
         made = getattr(dpp.protect("p", neighboring_relation="replace_one"), ask)(*keys, 0.95, range(9), epsilon=0.5)
         assert made.explain()["score_range"].item() == 40
         assert made.asks[0].query.claim.same_group == 1
-
-
-def test_a_quantile_over_people_that_comes_later(visits):
-    query = pickle.loads(
-        pickle.dumps(dpp.protect("patient").groups_per_person({"year": [2020]}, 0.5, [1, 2], epsilon=99))
-    )
-    assert query.release(visits).item() == 1
 
 
 def test_people_must_be_known_and_arguments_right():

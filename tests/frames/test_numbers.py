@@ -55,26 +55,6 @@ def test_answers(frame, engine, partitions):
     ]
 
 
-def test_no_rows_at_all():
-    query = ROWS.clear().dp.protect("person", max_rows=2).group_by(WARDS).agg(**asks(epsilon=SURE))
-    found = query.release(ranges=True)
-    assert found["rows"].to_list() == [0, 0, 0]
-    assert found["mean"].to_list() == [2.5] * 3
-
-
-def test_many_groups():
-    groups = 10**5
-    frame = pl.DataFrame({"g": range(groups), "x": [3] * groups})
-    found = (
-        frame.dp.protect(None)
-        .group_by({"g": range(groups)})
-        .agg(**{name: expr for name, expr in asks(epsilon=SURE).items() if name not in ("people", "cost")})
-        .release(ranges=True)
-    )
-    assert found["sum"].sum() == 3 * groups
-    assert found["counts_high"].list.eval(pl.element().struct.field("count")).explode().sum() == groups
-
-
 def test_explain_gives_errors_in_the_columns_unit():
     protected = ROWS.dp.protect("person", max_groups=2, max_rows_per_group=3).group_by(WARDS)
     by_name = {row["output"]: row for row in protected.agg(**asks(epsilon=1)).explain().to_dicts()}
@@ -172,13 +152,6 @@ def test_where_every_row_is_a_person_nothing_is_dropped_and_no_column_is_without
     for one in (explained, ROWS.dp.protect(None).agg(x=dpp.mean("x", 0, 5, rho=1)).explain()):
         assert one.schema == ROWS.dp.protect("person", max_rows=1).agg(**asks(epsilon=1)).explain().schema
         assert pl.Null not in one.dtypes
-
-
-def test_bounds_do_nothing_for_a_quantile_over_people():
-    query = ROWS.dp.protect("person", max_rows=1).rows_per_person(0.5, range(9), epsilon=1)
-    explained = query.explain()
-    assert explained["note"].item().startswith("No row is dropped. The error is that of the noise alone.")
-    assert explained["bounds"].item() is None
 
 
 def test_losses_of_mixtures():
@@ -366,14 +339,6 @@ def test_leads_on_private_frames(tmp_path):
     simulated = dpp.analysis.simulate(query, rows, private=True)
     assert simulated.filter(pl.col("output") == "x")["true_answer"].to_list()[0] == "a"
     assert simulated.filter(pl.col("output") == "few")["true_answer"].to_list() == [None] * 3
-
-
-def test_a_budget_in_rho_pays_for_a_lead_what_its_epsilon_costs():
-    rows = pl.DataFrame({"p": range(100), "x": ["a"] * 100})
-    budget = dpp.Budget(rho=1)
-    query = rows.dp.protect("p", budget=budget).agg(dpp.mode("x", ["a", "b"], lead=True, epsilon=1))
-    query.release()
-    assert pure_rho(1) <= budget.spent <= pure_rho(1) * (1 + Fraction(1, 2**90))
 
 
 # --- Shares

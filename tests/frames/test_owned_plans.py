@@ -1,7 +1,5 @@
 """Plans of owned rows: groups and windows of all columns of their join, which are looked at when it is known."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Bounds found privately, and how many people they cut, as a user asks for them."""
 
-from __future__ import annotations
-
 import pickle
 from collections import Counter, defaultdict
 from fractions import Fraction
@@ -249,37 +247,6 @@ def cut(query, **more):
     return query.n_cut(**SURE).release(**more).item()
 
 
-def test_people_who_are_cut_are_counted(engine):
-    def grouped(**bounds):
-        return private(**bounds).group_by(WARDS)
-
-    visits = dpp.len(epsilon=1)
-    assert cut(grouped(max_rows_per_group=2).agg(visits), engine=engine) == 100
-    assert cut(grouped(max_rows_per_group=3).agg(visits), engine=engine) == 20
-    assert cut(grouped(max_rows_per_group=7).agg(visits), engine=engine) == 0
-    assert cut(grouped(max_groups=2, max_rows_per_group=7).agg(visits), engine=engine) == 20
-    assert cut(grouped(max_rows=4).agg(visits), engine=engine) == 20
-    assert cut(private(max_rows=9).agg(visits), engine=engine) == 200  # rows elsewhere count where nothing is listed
-    # Of several outputs, at least one; those that count people lose groups alone.
-    people = dpp.n_people(epsilon=1)
-    assert cut(grouped(max_groups=1).agg(people), engine=engine) == 100
-    assert cut(grouped(max_groups=2, max_rows_per_group=2).agg(people), engine=engine) == 20
-    assert cut(grouped(max_groups=2, max_rows_per_group=2).agg(people, visits), engine=engine) == 100
-    # Rows that are no evidence take nothing from anybody.
-    odd = pl.col("days").dp.value_counts([1], epsilon=1)
-    assert cut(grouped(max_groups=2).agg(odd), engine=engine) == 10
-    assert cut(private(max_groups=2).filter(ward="A").group_by(WARDS).agg(people), engine=engine) == 0
-
-
-def test_weights_are_clipped_together():
-    mode = pl.col("ward").dp.mode(["A", "B"], weights=pl.col("days"), max_weight=2, epsilon=1)
-    # Who has three days in B, or seven in A and in B.
-    assert cut(private().agg(mode)) == 80 + 10
-    assert cut(private().filter(pl.col("ward") != "B").agg(mode)) == 10
-    by_rows = pl.col("ward").dp.mode(["A", "B"], weights=pl.col("days"), max_weight=2, counts="rows", epsilon=1)
-    assert cut(private(max_rows=14).agg(by_rows)) == 0
-
-
 BOUNDS = st.fixed_dictionaries(
     {}, optional=dict.fromkeys(["max_rows", "max_groups", "max_rows_per_group"], st.integers(1, 4))
 )
@@ -341,45 +308,28 @@ def n_cut_of(asked):
     bounds=BOUNDS,
     grouped=st.booleans(),
     names=st.lists(st.sampled_from(list(OUTPUTS)), min_size=1, unique=True),
-    engine=st.sampled_from([*ENGINES, "toy"]),
-)
-def test_people_who_are_cut_are_those_of_the_reference(rows, bounds, grouped, names, engine):
-    frame = pl.DataFrame(rows, dict.fromkeys(["p", "k", "x"], pl.Int64), orient="row")
-    protected = dpp.protect("p", **bounds)
-    if not bounds.keys() & {"max_rows", "max_rows_per_group"}:
-        names = [name for name in names if name not in ("len", "count")] or ["mode"]
-    asked = (protected.group_by({"k": LISTED}) if grouped else protected).agg(**{name: ASKED[name] for name in names})
-    expected = set().union(*(over(rows, grouped, bounds, name) for name in names))
-    query = n_cut_of(asked)
-    if query is None:
-        assert not expected
-        return
-    if engine == "toy":
-        found = release_by(query.request, ToyEngine(frame.to_dicts(), dict(frame.schema)))
-    else:
-        found = query.release(frame, engine=engine)
-    assert found.item() == len(expected)
-
-
-@settings(max_examples=100)
-@given(
-    rows=st.lists(st.tuples(st.sampled_from([None, 1, 2, 3]), st.integers(0, 4), st.sampled_from([None, *range(4)]))),
-    bounds=BOUNDS,
-    grouped=st.booleans(),
-    names=st.lists(st.sampled_from(list(OUTPUTS)), min_size=1, unique=True),
     most=st.integers(1, 5),
     engine=st.sampled_from([*ENGINES, "toy"]),
 )
-def test_rows_that_are_cut_are_those_of_the_reference(rows, bounds, grouped, names, most, engine):
+def test_people_and_rows_that_are_cut_are_those_of_the_reference(rows, bounds, grouped, names, most, engine):
     frame = pl.DataFrame(rows, dict.fromkeys(["p", "k", "x"], pl.Int64), orient="row")
     protected = dpp.protect("p", **bounds)
     if not bounds.keys() & {"max_rows", "max_rows_per_group"}:
         names = [name for name in names if name not in ("len", "count")] or ["mode"]
     asked = (protected.group_by({"k": LISTED}) if grouped else protected).agg(**{name: ASKED[name] for name in names})
-    if n_cut_of(asked) is None:
+
+    def released(query):
+        if engine == "toy":
+            return release_by(query.request, ToyEngine(frame.to_dicts(), dict(frame.schema))).item()
+        return query.release(frame, engine=engine).item()
+
+    people, query = set().union(*(over(rows, grouped, bounds, name) for name in names)), n_cut_of(asked)
+    if query is None:
+        assert not people
         with pytest.raises(ValueError, match="n_rows_cut: an output must be bounded"):
             asked.n_rows_cut(most, **SURE)
         return
+    assert released(query) == len(people)
     work, expected = asked.request.bind(PolarsEngine.of(frame.lazy())), Counter()
     for output in work.outputs:
         spec = work.specs[output.specs[0]]
@@ -390,12 +340,7 @@ def test_rows_that_are_cut_are_those_of_the_reference(rows, bounds, grouped, nam
             if person is not None and (key in LISTED or not grouped) and code_of(x) is not None
         ]
         expected |= Counter(by_hand.rows_cut(found, spec.limits, spec.people))
-    query = asked.n_rows_cut(most, **SURE)
-    if engine == "toy":
-        answer = release_by(query.request, ToyEngine(frame.to_dicts(), dict(frame.schema)))
-    else:
-        answer = query.release(frame, engine=engine)
-    assert answer.item() == sum(min(number, most) for number in expected.values())
+    assert released(asked.n_rows_cut(most, **SURE)) == sum(min(number, most) for number in expected.values())
 
 
 def test_rows_that_are_cut_say_how_much_of_the_data_counts():

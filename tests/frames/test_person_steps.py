@@ -1,7 +1,5 @@
 """Steps on all rows of one person: how many rows a person has after them, and what private answers make of that."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from datetime import date, timedelta

@@ -1,7 +1,5 @@
 """One promise for all outputs: `scaled_to(epsilon=…, delta=…)`, and outputs that wait for their loss."""
 
-from __future__ import annotations
-
 import math
 import random
 from fractions import Fraction
@@ -86,17 +84,6 @@ def test_what_is_scaled_to_the_promise_of_a_budget_fits_into_it_exactly():
         assert (budget.remaining, budget.remaining.rho) == (0, 0)
         with pytest.raises(dpp.BudgetExceededError):
             query.release(rows)
-
-
-def test_two_in_rho_and_one_in_epsilon_fit_in_any_order():
-    frame = pl.DataFrame({"p": range(50), "g": [1] * 50, "x": [3] * 50})
-    for order in ((0, 1, 1), (1, 0, 1), (1, 1, 0)):
-        budget = dpp.Budget(epsilon=3, delta=1e-6)
-        queries = report(1, 1, 1, budget), report(8, 4, 1, budget)
-        scaled = [query.scaled_to(epsilon=1, delta=1e-6) for query in queries]
-        assert [unit_of(query) for query in scaled] == ["epsilon", "rho"]
-        for number in order:
-            scaled[number].release(frame)
 
 
 def test_kept_answers_statements_and_files_of_a_shared_promise(tmp_path):

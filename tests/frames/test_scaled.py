@@ -1,7 +1,5 @@
 """The same query at another cost: `scaled_to`."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 from fractions import Fraction

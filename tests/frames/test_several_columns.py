@@ -1,7 +1,5 @@
 """A privacy unit of several columns: who is a person then, what steps must name, and what ledgers hold."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import re
@@ -12,7 +10,6 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
-from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._release.protection import OneRowEach
 from dp_polars._steps import scans, trials
 from dp_polars.analysis import simulate
@@ -320,11 +317,6 @@ def test_opendp_refuses_several_identifiers():
     ):
         opendp.as_measurement(query)
     assert opendp.as_measurement(dpp.protect(["month"], max_rows=1).agg(dpp.len(epsilon=1))).map(1) == 1.0
-
-
-def test_engines_are_given_the_sorted_names():
-    query = protected(unit=["patient", "month"]).agg(dpp.len(epsilon=1))
-    assert query.request.bind(PolarsEngine.of(*query._sources)).privacy_unit == ("month", "patient")
 
 
 CENTS_OF_ALL = {

@@ -1,7 +1,5 @@
 """`explode`, `unpivot` and `unique` of a private frame: what comes out, on both engines, and what is refused."""
 
-from __future__ import annotations
-
 import math
 import random
 import struct

@@ -198,6 +198,7 @@ def test_what_does_not_fit_becomes_null_also_with_strict() -> None:
         (lambda f: f.join(PUBLIC, left_on=["s", "i"], right_on="k"), "join: left_on and right_on must name as many"),
         (lambda f: f.join(PUBLIC, left_on="s", right_on="t"), "right_on must name columns of the public frame"),
         (lambda f: f.join(PUBLIC, left_on=3, right_on="k"), "left_on must be the name of a column"),
+        (lambda f: f.join(PUBLIC.rename({"r": "t"}), on="t"), "must have the join column 't'"),
         (
             lambda f: f.join(pl.LazyFrame({"p": ["a"]}), left_on="s", right_on="p"),
             "must not have a column named like the privacy unit",

@@ -1,7 +1,5 @@
 """Cubes of tables: answers that agree, their ranges, what they refuse, and what they carry."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import pickle

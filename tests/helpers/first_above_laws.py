@@ -1,7 +1,5 @@
 """The exact law of the first candidate above a threshold, with how far it is above."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

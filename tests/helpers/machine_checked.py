@@ -1,7 +1,5 @@
 """Writes the tables of `docs/proofs/machine-checked.md` anew: `python -m tests.helpers.machine_checked`."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Pairs of neighbouring laws, each as its privacy losses and their probabilities, and their exact composition."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Arrays of integers that are any integers: the code's own scores, computed with them, become formulas of z3."""
 
-from __future__ import annotations
-
 import numpy as np
 import z3
 

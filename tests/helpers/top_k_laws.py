@@ -1,7 +1,5 @@
 """Exact laws of top-k lists, by the definition: every list of k distinct candidates."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -291,19 +291,3 @@ def test_results_in_pieces_are_one_draw(files, calls, expr, truth, tmp_path):
     pieces = plan.collect_batches(chunk_size=50, engine="streaming")
     assert len({str(piece["y"].to_list()[0]) for piece in pieces}) == 1
     assert calls.drawn == [1, 1]
-
-
-@by_engine
-def test_groups_read_from_files(files, calls, engine):
-    asked = [X.dp.median(range(-10, 61), **SURE), S.dp.mode(["a", "b", "c"], **SURE)]
-    answers = pl.scan_parquet(files).group_by("g").agg(asked).sort("g").collect(engine=engine)
-    assert answers.rows() == [(g, g, "abc"[g % 3]) for g in range(GROUPS)]
-    assert calls.drawn == [GROUPS] * 2
-
-
-def test_many_chunks_are_one_column(frame, calls):
-    pieces = pl.concat([frame[i : i + 7] for i in range(0, len(frame), 7)], rechunk=False)
-    assert pieces.n_chunks() > 100
-    answers = pieces.group_by("g", maintain_order=True).agg(X.dp.median(range(-10, 61), **SURE))
-    assert answers["x"].to_list() == list(range(GROUPS))
-    assert calls.drawn == [GROUPS]

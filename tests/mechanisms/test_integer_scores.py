@@ -1,7 +1,5 @@
 """Many integer scores as blocks: the same law as one racer each, whatever the type, the window and the far ones."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Noise by table: thresholds against Arb at other precisions, words that a table can't decide, and its limits."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Which keys are shown: probabilities against the recurrence and against brute sums, and draws against these."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Sums of independent noise: their ranges against exact convolutions, and how often they hold."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

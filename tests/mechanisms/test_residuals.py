@@ -1,7 +1,5 @@
 """One fit of several histograms: against least squares, and sums of weighted noise against their laws."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections import Counter
 from fractions import Fraction
 
 import hypothesis.strategies as st
@@ -10,9 +11,17 @@ import polars as pl
 import pytest
 from hypothesis import given
 
+import dp_polars as dpp
 from dp_polars._bins.binning import ordered_encoder
 from dp_polars._bins.candidates import grid, ordered
-from dp_polars._mechanisms.histograms import CountScore, QuantileScore, Runs, merged_quantile_slots, quantile_slots
+from dp_polars._mechanisms.histograms import (
+    CountScore,
+    Histogram,
+    QuantileScore,
+    Runs,
+    merged_quantile_slots,
+    quantile_slots,
+)
 from tests.privacy.datasets import all_counts, gaps_of, scores_of
 
 ALPHAS = [Fraction(1, 2), Fraction(1, 4), Fraction(3, 4), Fraction(9, 10), Fraction(1, 10), Fraction(2, 7)]
@@ -194,3 +203,61 @@ def test_merged_slots_of_some_runs_are_those_of_all_there(alpha):
     inside = (np.arange(12) >= low[:, None]) & (np.arange(12) < high[:, None])
     assert ((found == expected) == inside).all()
     assert (found[~inside] == -1).all()
+
+
+# With the last of them, a number for each group and code leaves 64 bits.
+@pytest.mark.parametrize("size", [2**32 + 1, 2**52 + 1, 2**53, 2**62])
+def test_codes_of_64_bits_are_not_rounded(size):
+    codes = np.array([size, size - 1, 5, size, size - 2, size - 1, size], np.uint64)
+    histogram = Histogram.of_rows(codes, None, np.array([1, 2, 2, 1, 1]), size)
+    assert histogram.codes.tolist() == [5, size - 1, size - 2, size - 1]
+    assert histogram.weights.tolist() == [1, 1, 1, 1]
+    assert histogram.sizes.tolist() == [0, 2, 1, 1, 0]
+
+
+@pytest.mark.parametrize("value", [None, float("nan")])
+def test_groups_without_evidence_raise_nothing(value):
+    rows = pl.DataFrame({"ward": [1, 1, 2], "x": [value] * 3}, schema={"ward": pl.Int64, "x": pl.Float64})
+    points = dpp.grid(0, 2**52, step=1)
+    drawn = rows.group_by("ward").agg(dpp.quantile("x", [0.1, 0.2, 0.3, 0.5, 0.9], points, epsilon=1))
+    assert drawn["x"].list.len().to_list() == [5, 5]
+
+
+GROUPS, SIZE = 4, 5
+pairs = st.lists(st.tuples(st.integers(0, GROUPS - 1), st.integers(0, SIZE - 1), st.integers(-3, 9)), max_size=20)
+
+
+def told(histogram):
+    """(group, code) -> weight, of a histogram in its order."""
+    groups = np.repeat(np.arange(len(histogram.sizes)), histogram.sizes)
+    cells = list(zip(groups.tolist(), histogram.codes.tolist(), strict=True))
+    assert cells == sorted(set(cells))
+    return dict(zip(cells, histogram.weights.tolist(), strict=True))
+
+
+@given(pairs)
+def test_pairs_in_any_order_are_added_up(rows):
+    groups, codes, weights = (np.array([row[i] for row in rows], np.int64) for i in range(3))
+    weighed, counted = Counter(), Counter()
+    for group, code, weight in rows:
+        weighed[group, code] += weight
+        counted[group, code] += 1
+    assert told(Histogram.of_pairs(groups, codes, weights, GROUPS)) == dict(weighed)
+    assert told(Histogram.of_pairs(groups, codes, None, GROUPS)) == dict(counted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weighs", [True, False])
+@given(rows=pairs)
+def test_rows_of_groups_without_those_that_are_no_evidence(rows, weighs):
+    rows = sorted(rows, key=lambda row: row[0])
+    codes = np.array([code for _, code, _ in rows], np.int64)
+    weights = np.array([weight for *_, weight in rows], np.int64)
+    lengths = np.bincount([group for group, *_ in rows], minlength=GROUPS) if rows else np.zeros(GROUPS, np.int64)
+    size = SIZE - 2  # the code `size` is no evidence, and the test has none above it
+    codes = np.minimum(codes, size)
+    expected = Counter()
+    for (group, _, weight), code in zip(rows, codes.tolist(), strict=True):
+        if code < size:
+            expected[group, code] += weight if weighs else 1
+    assert told(Histogram.of_rows(codes, weights if weighs else None, lengths, size)) == dict(expected)

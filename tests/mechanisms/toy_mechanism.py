@@ -10,8 +10,6 @@ S(z) is at most exp(−z), for 1 − exp(−w) <= g(w); so an error of t or more
 at most E[g(W)]·exp(−rate·t), and E[g(W)] = 0.5963…
 """
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -10,7 +10,7 @@ _budgets = of("accounting/test_budgets.py")
 _deltas = of("accounting/test_deltas.py")
 _promises = of("proofs/test_promises.py")
 _accounting_promises = of("accounting/test_promises.py")
-_conversions = of("accounting/test_conversions.py")
+_conversions = of("accounting/test_deltas.py")
 _deltas_and_more = of("accounting/test_deltas.py analysis/test_profile.py")
 
 MUTANTS = [

@@ -10,7 +10,7 @@ _weights = of("questions/test_weights.py")
 _intervals = of("questions/test_intervals.py")
 _sums = of("questions/test_sums.py")
 _numbers = of("privacy/test_numbers.py")
-_histograms = of("mechanisms/test_histograms.py")
+_histograms = of("mechanisms/test_scores.py")
 _promised = of("frames/test_promised.py")
 _within_and_more = of("questions/test_within.py frames/test_within.py expressions/test_within.py")
 _quantile_lists = of("questions/test_quantile_lists.py")
@@ -89,7 +89,7 @@ MUTANTS = [
         "::test_the_step_by_default"),
     _sums("check_size", "max(Fraction(units.largest), (units.upper - units.lower) / units.step) <= _MOST_UNITS",
         "Fraction(units.largest) <= 2**62", "sums overflow", "::test_arguments"),
-    of("mechanisms/test_histogram_sums.py")("Histogram.of_rows", "codes < size", "codes <= size",
+    of("mechanisms/test_scores.py")("Histogram.of_rows", "codes < size", "codes <= size",
         "rows that are no evidence weigh something"),
     _histograms("Histogram._of_many_codes", "codes < size", "codes <= size",
         "rows that are no evidence are counted where cells leave 64 bits"),

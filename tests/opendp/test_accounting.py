@@ -1,7 +1,5 @@
 """Our measurements inside every accountant of OpenDP, next to OpenDP's own."""
 
-from __future__ import annotations
-
 import math
 
 import polars as pl

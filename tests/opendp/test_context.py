@@ -1,7 +1,5 @@
 """OpenDP's Context API with our queries at the end of its chains."""
 
-from __future__ import annotations
-
 import math
 
 import polars as pl

@@ -1,7 +1,5 @@
 """`make_selection` beside OpenDP's `make_noisy_max`: the same parameters, map and law."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Figures of cubes."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 

@@ -1,7 +1,5 @@
 """Small data sets, their scores by the definition, and the scores that the kernel makes of them."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from fractions import Fraction

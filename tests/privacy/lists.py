@@ -3,8 +3,6 @@
 Nothing here is shared with `_mechanisms/quantile_trees.py` but the shape of the tree, which is public.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

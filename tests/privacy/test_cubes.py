@@ -1,7 +1,5 @@
 """What one person moves in a cube: every way to fill small ones, and what is drawn for it."""
 
-from __future__ import annotations
-
 import itertools
 from fractions import Fraction
 

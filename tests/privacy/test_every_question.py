@@ -5,8 +5,6 @@ tables of groups are added up over all ways in which a person's rows, and those 
 Bounds and laws are written here anew; of the package come only the rates of the draws, and what it claims.
 """
 
-from __future__ import annotations
-
 import itertools
 from fractions import Fraction
 from functools import lru_cache, partial

@@ -5,8 +5,6 @@ random subset of each person's keys, people counted, and then each key shown wit
 rates, deltas and thresholds are the package's. Another test holds real releases against these laws.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

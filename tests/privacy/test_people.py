@@ -4,8 +4,6 @@ A person has any rows, up to three, in two listed groups and one that is not; so
 others. Of the package come the numbers that are drawn from, the rates and the claims; the laws are written here.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The range of a cube's share, by enumeration of the noise."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -520,13 +520,6 @@ def test_what_was_picked_stays_where_it_can_be_asked():
     assert usual_questions(demo, DEMO_PICKS["questions"]) == DEMO_PICKS["questions"]
 
 
-@pytest.mark.slow
-def test_the_page_says_what_the_bounds_drop():
-    said = page.dropped(full(max_rows_per_group=50), draft(full()), 1, 0)
-    assert "At your bounds: 0% of these rows are dropped" in said
-    assert "Each person has one row here" in page.dropped(full(unit=None), draft(full(unit=None)), 3, 0)
-
-
 def test_the_page_says_what_each_answer_gets():
     ward, people = Question("mode", "ward"), Question("n_people")
     fields = {people: "", ward: ""}
@@ -540,22 +533,6 @@ def test_the_page_says_what_each_answer_gets():
     assert "ward_mode: off by at most 30 people" in second
     (not_asked,) = page.shares(plan := full(questions={ward: 1}, values={}), draft(plan), {ward: ""})
     assert "not asked yet: see the public values of ward" in not_asked
-
-
-@pytest.mark.parametrize(
-    ("dtype", "text", "lines"),
-    [
-        (pl.Time(), "one time a line", None),
-        (pl.Date(), "2026-01-01..", None),
-        (pl.Int8(), "0..120; or values", 1),
-        (pl.Float64(), "by 0.5", None),
-        (pl.String(), "public values, one a line", 4),
-    ],
-)
-def test_fields_of_public_values_have_an_example(dtype, text, lines):
-    example, height = page.example(dtype)
-    assert text in example
-    assert height == lines
 
 
 def test_the_page_escapes_what_it_shows():
@@ -580,12 +557,6 @@ def test_the_page_escapes_what_it_shows():
     assert not any("<script>" in part for part in shown)
     assert all("&lt;script&gt;" in part for part in shown)
     assert "<mark>TO BE STATED</mark>" in shown[-1]
-
-
-def test_the_page_says_what_a_group_must_have():
-    drafted = draft(by_error({Question("n_people"): 20, Question("mode", "ward"): 30}))
-    assert "<td>200 people</td>" in page.outputs(drafted, drafted.query, 0.1)
-    assert "<td>400 people</td>" in page.outputs(drafted, drafted.query, 0.05)
 
 
 def test_the_page_begins_with_the_promise():
@@ -652,12 +623,6 @@ def test_bounds_are_those_that_protect_takes():
     assert full(unit=None).bounds() == {}
     assert full(max_groups=3).bounds() == {"max_groups": 3, "max_rows_per_group": 2}
     assert full(keys={}, max_rows_per_group=7).bounds() == {"max_rows": 7}
-
-
-def test_skew_makes_bounds_drop_more():
-    picked = {"people": 300, "rows_each": 20, "max_groups": [2], "max_rows_per_group": [10]}
-    even, uneven = (dropped_by_bounds(full(), skew=skew, **picked)["rows_dropped"].item() for skew in (0, 2))
-    assert uneven > 2 * even
 
 
 @pytest.mark.parametrize("last", ["1e999", "inf", "1e308", "9" * 400])

@@ -111,11 +111,6 @@ def test_the_fields_are_those_of_the_schema():
         assert [name for name in KNOWN if name == field.name] or field.kind in ("fact", "word", "number")
 
 
-def test_the_example_of_the_registry_is_valid():
-    example_of_tier_3 = yaml.safe_load((REGISTRY / "example_tier_3.yaml").read_text(encoding="utf-8"))
-    jsonschema.validate(example_of_tier_3, SCHEMA)
-
-
 def runs(monkeypatch):
     """Return lists that fill with the queries that are released, and with plain expressions."""
     released, expressions, of = [], [], PrivateExpr._of.__func__

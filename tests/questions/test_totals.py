@@ -1,7 +1,5 @@
 """Sums of people's totals: what is clipped, what is charged, and what is refused."""
 
-from __future__ import annotations
-
 import datetime as dt
 from decimal import Decimal
 from fractions import Fraction

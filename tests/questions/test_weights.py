@@ -1,7 +1,5 @@
 """Modes by weight: what a row weighs, what is refused, and what a claim says."""
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal
 from fractions import Fraction

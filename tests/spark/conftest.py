@@ -1,7 +1,5 @@
 """A real Spark cluster for the tests of this folder: two executor processes of their own on this machine."""
 
-from __future__ import annotations
-
 import os
 import shutil
 

@@ -1,7 +1,5 @@
 """Spark runs the conformance suite of all engines."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

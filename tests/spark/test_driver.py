@@ -1,7 +1,5 @@
 """Small histograms of Spark come to the driver, which draws."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal

@@ -1,7 +1,5 @@
 """Keys that nobody listed, released from a Spark cluster."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Record and replay of every way to ask, on Spark: `tests/replay`."""
 
-from __future__ import annotations
-
 import importlib
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Frames of Spark Connect are analysed whenever they run: what a release reads keeps the types that were checked."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal

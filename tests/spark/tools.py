@@ -1,7 +1,5 @@
 """What the tests with Spark share."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

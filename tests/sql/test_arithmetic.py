@@ -1,7 +1,5 @@
 """The seams: every row has the code and the weight that NumPy gives it, whatever SQL does with numbers."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 from decimal import Decimal

@@ -4,8 +4,6 @@ What is seen: Ibis has a word for all that a release needs, its SQL is of the en
 writes nothing, and the functions in it are in the documentation of the engine's makers.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 

@@ -1,7 +1,5 @@
 """Histograms in SQL: bounds per person, large sums, and how little is asked of the database."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +9,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars._release.protection import Limits
 from dp_polars._release.request import only_counted
+from tests.engines.orders import crowd, lost_by
 from tests.helpers.runs import histograms_by, release_by
 from tests.helpers.specs import as_frame
 from tests.sql.tools import MARKS, histograms_of, need_ibis, untested
@@ -27,20 +26,6 @@ pytestmark = MARKS
 
 
 # --- Bounds ---------------------------------------------------------------------------------------------------------
-
-
-def crowd(seed, people=40):
-    """Rows of people who have up to 30, in groups 0 … 6 of which 5 are public, and values 0 … 5, of which 5 count."""
-    rng = np.random.default_rng(seed)
-    person = np.repeat(np.arange(people), rng.integers(1, 31, people))
-    return pl.DataFrame(
-        {
-            "person": person,
-            "g": rng.integers(0, 7, len(person)) % (1 + person % 7),
-            "value": pl.Series(rng.integers(0, 6, len(person)) % (1 + person % 6)).replace(3, None),
-            "w": rng.integers(0, 4, len(person)),
-        }
-    )
 
 
 def bounded(table, asked, secret=2**62 + 5, **words):
@@ -105,7 +90,7 @@ def test_a_person_changes_the_histogram_by_no_more_than_the_bounds(engine, toget
     # Another secret keeps others.
     again = bounded(engine.table(frame), together, secret=7)
     for (asked, limits), one, other, third in zip(together, everyone, without, again, strict=True):
-        lost = lost_by(one, other, asked, limits)
+        lost = lost_by(one, other, limits, people=asked in PEOPLE, largest=LARGEST.get(asked, 1))
         assert lost.height > 0
         if asked in PEOPLE:
             assert lost["lost"].max() == LARGEST.get(asked, 1)
@@ -113,21 +98,6 @@ def test_a_person_changes_the_histogram_by_no_more_than_the_bounds(engine, toget
 
 
 PEOPLE, LARGEST = ("mode", "mode of many", "value_counts", "weighed"), {"sum": 2, "weighed": 4}
-
-
-def lost_by(one, other, asked, limits):
-    """What is lost in each cell by the person who is gone; no more than the bounds."""
-    largest = LARGEST.get(asked, 1)
-    lost = one.join(other, on=["group", "code"], how="full", suffix="_without", coalesce=True).fill_null(0)
-    lost = lost.with_columns(lost=pl.col("count") - pl.col("count_without")).filter(pl.col("lost") != 0)
-    per_group = lost.group_by("group").agg(pl.col("lost").sum())
-    if lost.height > 0:
-        assert lost["lost"].min() > 0
-        assert lost["lost"].max() <= largest or asked not in PEOPLE
-        assert per_group.height <= (limits.groups or 5)
-        assert per_group["lost"].max() <= (limits.rows_per_group or 400) * largest
-        assert per_group["lost"].sum() <= (limits.rows or 400) * largest
-    return lost
 
 
 # Numbers of groups and rows that are equal for many of one owner.
@@ -158,7 +128,10 @@ def test_a_hostile_person_changes_no_more_than_the_bounds(engine, together, bits
     frame = pl.concat([others, own.cast(dict(others.schema))]).sample(fraction=1, shuffle=True, seed=3)
     everyone = bounded(engine.table(frame), together, **TIES[ties])
     without = bounded(engine.table(others), together, **TIES[ties])
-    lost = [lost_by(*each, *of) for *each, of in zip(everyone, without, together, strict=True)]
+    lost = [
+        lost_by(one, other, limits, people=asked in PEOPLE, largest=LARGEST.get(asked, 1))
+        for one, other, (asked, limits) in zip(everyone, without, together, strict=True)
+    ]
     assert any(one.height > 0 for one in lost) or ties == "all equal"
 
 

@@ -1,7 +1,5 @@
 """In SQL: weights of people, keys that nobody listed, and people as rows."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 from decimal import Decimal

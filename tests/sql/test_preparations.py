@@ -1,7 +1,5 @@
 """Preparations in Ibis: ordinary ones are taken and right, those that mix people are refused unless `unchecked`."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from types import SimpleNamespace
 

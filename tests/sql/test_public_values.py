@@ -1,7 +1,5 @@
 """Public keys and candidates reach a database in full, and none of them is another one there."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 import numpy as np

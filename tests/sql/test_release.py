@@ -1,7 +1,5 @@
 """Whole releases in SQL: exact laws, Parquet beside Polars, and what is refused before the charge."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Record and replay of every way to ask, on databases: `tests/replay`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

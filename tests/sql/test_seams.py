@@ -1,7 +1,5 @@
 """What SQL engines assume, rewrite and hold that Polars has not: it is refused for free, or makes no difference."""
 
-from __future__ import annotations
-
 import datetime as dt
 import itertools
 
@@ -30,11 +28,6 @@ def counts(table, query):
     """The histograms of a query."""
     sql = _SqlEngine(table, only_counted(query.request))
     return [as_frame(each).rows() for each in histograms_by(sql, query)]
-
-
-def only(engine, name):
-    if engine.name != name:
-        pytest.skip(f"of {name}")
 
 
 # --- Types that are refused -----------------------------------------------------------------------------------------

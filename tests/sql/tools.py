@@ -1,7 +1,5 @@
 """What the tests with databases share."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

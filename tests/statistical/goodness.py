@@ -5,8 +5,6 @@ gamma distribution with shape d = cells − 1 and rate n, so that P(G/2 >= x) <=
 asymptotic: cells need not be pooled, and a rate of 1e-12 means that.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Many draws at once: the same score blocks in many groups, in one race."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -3,8 +3,6 @@
 The other files here find out a sampler at 0.7 or 1.3 times the rate, by more draws.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -3,8 +3,6 @@
 `python -m tests.statistical.test_within_coverage` prints the figures.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

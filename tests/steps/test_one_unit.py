@@ -1,7 +1,5 @@
 """One table, one unit: no row belongs to two people because its table is read twice."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Filters that reach a scan of a file: which, and that they keep the rows that they keep in memory."""
 
-from __future__ import annotations
-
 import operator
 from datetime import date, datetime
 
