@@ -512,8 +512,9 @@ class Clamping(RowWeight):
             ratio = column.cast(pl.Float64) * pl.lit(float(1 / self.step), pl.Float64)
             # By cases: `clip` takes twice as long. NaN, which is more than any number to Polars, stays what it is.
             least, most = (pl.lit(float(end), pl.Float64) for end in (low, high))
-            inside = pl.when(ratio < least).then(least).when((ratio > most) & ratio.is_not_nan()).then(most)
-            units = inside.otherwise(ratio).round(mode="half_to_even").cast(pl.Int64, strict=False)  # only NaN becomes null
+            below, above = ratio < least, (ratio > most) & ratio.is_not_nan()
+            inside = pl.when(below).then(least).when(above).then(most).otherwise(ratio)
+            units = inside.round(mode="half_to_even").cast(pl.Int64, strict=False)  # only NaN becomes null
         else:
             whole = self._whole(column, dtype, low, high)
             if whole is None:

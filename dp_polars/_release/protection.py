@@ -17,11 +17,9 @@ from dp_polars._base.numbers import (
     WordSource,
     begin_runs,
     kind_of_frame,
-    lengths_from,
     marked_so_far,
     owners,
     positive_int,
-    run_starts,
     sorted_words,
     system_words,
 )
@@ -142,29 +140,30 @@ class _RandomOrder:
     """Some items one after the other, those of one label together."""
 
     items: Ints
-    first: Ints  # where each label begins
+    labels: NDArray[np.integer]  # ascending: one of each item
 
     @classmethod
     def drawn(cls, some: Marks, labels: Ints, words: WordSource) -> _RandomOrder:
         """Return the marked items by label, which ascends already, in a random order where it is equal."""
         items = np.flatnonzero(some)
         labels = labels[items]
-        return cls(items[_shuffle(labels, words)], run_starts(labels))
+        return cls(items[_shuffle(labels, words)], labels)
 
     def within(self, labels: Ints) -> _RandomOrder:
         """Return the same items by another label, in the same order where it is equal."""
         keys = labels[self.items].view(np.uint64)
         order, ascending = _placed(keys << _place_bits(keys))
-        return _RandomOrder(self.items[order], run_starts(ascending))
+        return _RandomOrder(self.items[order], ascending)
 
     def keep_first(self, marks: Marks, most: int | None) -> None:
         """Take all marks away from the items of each label but the first `most` ones."""
         if most is None:
             return
-        along = marks[self.items]
-        ranks = marked_so_far(along)
-        ranks -= np.repeat(ranks[self.first] - along[self.first], lengths_from(self.first, len(ranks)))
-        marks[self.items] = along & (ranks <= most)
+        along = np.flatnonzero(marks[self.items])
+        labels = self.labels[along]
+        # An item is over the bound if the marked one `most` places before it is of the same label.
+        over = along[most:][np.flatnonzero(labels[most:] == labels[:-most])]
+        marks[self.items[over]] = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,7 +230,8 @@ def _numbered(owner: Ints, labels: NDArray[np.integer], owners: int) -> Ints:
     """
     size = int(labels.max(initial=0)) + 1
     if owners * size <= _PAIRS_PER_ROW * len(owner):
-        return owner * size + labels.astype(np.int64)
+        numbers = owner * size
+        return np.add(numbers, labels, out=numbers, casting="unsafe")  # uint64 labels would make floats
     bits = (size - 1).bit_length()
     if bits + owners.bit_length() > 64:  # only then: it is another sort
         labels = np.unique(labels, return_inverse=True)[1]

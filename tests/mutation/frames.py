@@ -34,7 +34,8 @@ MUTANTS = [
         "self.counts_people(query)", "counts of all values are charged for one candidate",
         "::test_a_person_with_many_rows_has_just_the_contributions_that_are_charged"),
     # --- What is kept of a person
-    _bounding("_RandomOrder.keep_first", "ranks <= most", "ranks <= most + 1", "who is over the bound keeps one more"),
+    _bounding("_RandomOrder.keep_first", "labels[most:] == labels[:-most]", "labels[most:] < labels[:-most]",
+        "others go than who is over the bound"),
     _bounding("keep", "counts > limits.rows_per_group", "counts > limits.rows_per_group + 1",
         "a person keeps one more row of a group than the bound",
         "::test_what_stays_follows_the_law_of_the_persons_own_rows"),
