@@ -231,7 +231,8 @@ def _numbered(owner: Ints, labels: NDArray[np.integer], owners: int) -> Ints:
     size = int(labels.max(initial=0)) + 1
     if owners * size <= _PAIRS_PER_ROW * len(owner):
         numbers = owner * size
-        return np.add(numbers, labels, out=numbers, casting="unsafe")  # uint64 labels would make floats
+        np.add(numbers, labels, out=numbers, casting="unsafe")  # uint64 labels would make floats
+        return numbers
     bits = (size - 1).bit_length()
     if bits + owners.bit_length() > 64:  # only then: it is another sort
         labels = np.unique(labels, return_inverse=True)[1]
