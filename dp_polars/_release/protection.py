@@ -115,8 +115,9 @@ def keep(
     words = words or system_words()
     people, owner = len(lengths), owners(lengths)
     begins = begin_runs(owner) | begin_runs(groups)
-    pair, person = marked_so_far(begins) - 1, owner[np.flatnonzero(begins)]
-    views = [_View.of(asked, pair, len(person)) for asked in specs]
+    first = np.flatnonzero(begins)
+    pair, person = marked_so_far(begins) - 1, owner[first]
+    views = [_View.of(asked, pair, first) for asked in specs]
     over_groups, over_rows, over_pair = np.zeros(people, bool), np.zeros(people, bool), np.zeros(len(person), bool)
     for limits, counts in ((view.limits, view.counts) for view in views):
         if limits.groups is not None:
@@ -176,7 +177,13 @@ class _View:
     whose: Ints | None = None
 
     @classmethod
-    def of(cls, asked: BoundedRows, pair: Ints, pairs: int) -> _View:
+    def of(cls, asked: BoundedRows, pair: Ints, first: Ints) -> _View:
+        """Return the view of rows of these pairs, each of which begins at its first row."""
+        pairs = len(first)
+        if asked.evidence is None and asked.codes is not None and not asked.codes.any():  # one row of each pair
+            marks = np.zeros(len(pair), bool)
+            marks[first] = True
+            return cls(asked.limits, marks, np.ones(pairs, np.int64), pair)
         rows = np.arange(len(pair)) if asked.evidence is None else np.flatnonzero(asked.evidence)
         owner = pair if asked.evidence is None else pair[rows]
         if asked.codes is None:
