@@ -232,9 +232,15 @@ def offsets(lengths: Ints) -> Ints:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
 
 
+def marked_so_far(marks: NDArray[np.bool_]) -> Ints:
+    """Return how many places up to each place, itself among them, are marked."""
+    number = marks.astype(np.int64)  # NumPy adds up marks themselves at a quarter of the speed
+    return np.cumsum(number, out=number)
+
+
 def ranks_of_marks(marks: NDArray[np.bool_]) -> Ints:
     """Return how many places before each place are marked, and last how many are in all."""
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(marks)])
+    return np.concatenate([np.zeros(1, np.int64), marked_so_far(marks)])
 
 
 def starts(lengths: Ints) -> Ints:

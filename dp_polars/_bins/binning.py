@@ -425,7 +425,8 @@ class OneCode(Binning):
         return lambda columns: is_ignored(columns[0]).to_numpy().astype(np.uint8)
 
     def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr:
-        return (~self.counts(columns, types)).cast(pl.UInt8)
+        zero, one = (pl.lit(code, pl.UInt8) for code in (0, 1))
+        return pl.when(self.counts(columns, types)).then(zero).otherwise(one)
 
     def counts(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr:
         if not columns:
@@ -509,7 +510,10 @@ class Clamping(RowWeight):
         if dtype.is_float():
             # One product, rounded to the nearest float, and then to the nearest whole number, both with ties to even.
             ratio = column.cast(pl.Float64) * pl.lit(float(1 / self.step), pl.Float64)
-            inside = ratio.clip(pl.lit(float(low), pl.Float64), pl.lit(float(high), pl.Float64))
+            # By cases: `clip` takes twice as long. NaN, which is more than any number to Polars, stays what it is.
+            least, most = (pl.lit(float(end), pl.Float64) for end in (low, high))
+            below, above = ratio < least, (ratio > most) & ratio.is_not_nan()
+            inside = pl.when(below).then(least).when(above).then(most).otherwise(ratio)
             units = inside.round(mode="half_to_even").cast(pl.Int64, strict=False)  # only NaN becomes null
         else:
             whole = self._whole(column, dtype, low, high)

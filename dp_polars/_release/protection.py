@@ -17,10 +17,9 @@ from dp_polars._base.numbers import (
     WordSource,
     begin_runs,
     kind_of_frame,
-    lengths_from,
+    marked_so_far,
     owners,
     positive_int,
-    run_starts,
     sorted_words,
     system_words,
 )
@@ -84,8 +83,8 @@ class Stays:
 
     # Ascending places of the rows that stay; where people count, of one row for each group and code of a person.
     rows: Ints
-    # Shape (n,), where people count: a number below n for the person, the group and the code of each row that is
-    # evidence; -1 for other rows.
+    # Shape (n,), where people count: a number for the person, the group and the code of each row that is evidence, none
+    # much above n; -1 for other rows.
     whose: Ints | None = None
 
 
@@ -104,12 +103,14 @@ def keep(
     """
     words = words or system_words()
     people, owner = len(lengths), owners(lengths)
-    pair, person = _runs(owner, begin_runs(owner) | begin_runs(groups))
-    views = [_View.of(asked, pair, len(person)) for asked in specs]
+    begins = begin_runs(owner) | begin_runs(groups)
+    first = np.flatnonzero(begins)
+    pair, person = marked_so_far(begins) - 1, owner[first]
+    views = [_View.of(asked, pair, first) for asked in specs]
     over_groups, over_rows, over_pair = np.zeros(people, bool), np.zeros(people, bool), np.zeros(len(person), bool)
     for limits, counts in ((view.limits, view.counts) for view in views):
         if limits.groups is not None:
-            over_groups |= np.bincount(person[counts > 0], minlength=people) > limits.groups
+            over_groups |= np.bincount(person[np.flatnonzero(counts)], minlength=people) > limits.groups
         if limits.rows_per_group is not None:
             over_pair |= counts > limits.rows_per_group
         if limits.rows is not None:
@@ -129,29 +130,30 @@ class _RandomOrder:
     """Some items one after the other, those of one label together."""
 
     items: Ints
-    first: Ints  # where each label begins
+    labels: NDArray[np.integer]  # ascending: one of each item
 
     @classmethod
     def drawn(cls, some: Marks, labels: Ints, words: WordSource) -> _RandomOrder:
         """Return the marked items by label, which ascends already, in a random order where it is equal."""
         items = np.flatnonzero(some)
         labels = labels[items]
-        return cls(items[_shuffle(labels, words)], run_starts(labels))
+        return cls(items[_shuffle(labels, words)], labels)
 
     def within(self, labels: Ints) -> _RandomOrder:
         """Return the same items by another label, in the same order where it is equal."""
         keys = labels[self.items].view(np.uint64)
         order, ascending = _placed(keys << _place_bits(keys))
-        return _RandomOrder(self.items[order], run_starts(ascending))
+        return _RandomOrder(self.items[order], ascending)
 
     def keep_first(self, marks: Marks, most: int | None) -> None:
         """Take all marks away from the items of each label but the first `most` ones."""
         if most is None:
             return
-        along = marks[self.items]
-        ranks = np.cumsum(along, dtype=np.int64)
-        ranks -= np.repeat(ranks[self.first] - along[self.first], lengths_from(self.first, len(ranks)))
-        marks[self.items] = along & (ranks <= most)
+        along = np.flatnonzero(marks[self.items])
+        labels = self.labels[along]
+        # An item is over the bound if the marked one `most` places before it is of the same label.
+        over = along[most:][np.flatnonzero(labels[most:] == labels[:-most])]
+        marks[self.items[over]] = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,20 +166,27 @@ class _View:
     whose: Ints | None = None
 
     @classmethod
-    def of(cls, asked: BoundedRows, pair: Ints, pairs: int) -> _View:
+    def of(cls, asked: BoundedRows, pair: Ints, first: Ints) -> _View:
+        """Return the view of rows of these pairs, each of which begins at its first row."""
+        pairs = len(first)
+        if asked.evidence is None and asked.codes is not None and not asked.codes.any():  # one row of each pair
+            marks = np.zeros(len(pair), bool)
+            marks[first] = True
+            return cls(asked.limits, marks, np.ones(pairs, np.int64), pair)
         rows = np.arange(len(pair)) if asked.evidence is None else np.flatnonzero(asked.evidence)
         owner = pair if asked.evidence is None else pair[rows]
         if asked.codes is None:
             marks = np.ones(len(pair), bool) if asked.evidence is None else asked.evidence.copy()
             return cls(asked.limits, marks, np.bincount(owner, minlength=pairs))
-        numbers, of_numbers = _numbered(owner, asked.codes[rows], pairs)
-        marks, last, whose = np.zeros(len(pair), bool), np.empty(len(of_numbers), np.int64), numbers
+        numbers = _numbered(owner, asked.codes[rows], pairs)
+        marks, last, whose = np.zeros(len(pair), bool), np.full(numbers.max(initial=-1) + 1, -1), numbers
         last[numbers] = rows
+        last = last[np.flatnonzero(last >= 0)]
         marks[last] = True
         if asked.evidence is not None:
             whose = np.full(len(pair), -1)
             whose[rows] = numbers
-        return cls(asked.limits, marks, np.bincount(of_numbers, minlength=pairs), whose)
+        return cls(asked.limits, marks, np.bincount(pair[last], minlength=pairs), whose)
 
     def stays(self, pair: Ints, by_group: _RandomOrder, by_pair: _RandomOrder, by_row: _RandomOrder) -> Stays:
         marks = self.marks
@@ -193,11 +202,11 @@ class _View:
 
     def _first(self, whose: Ints, by_row: _RandomOrder) -> Marks:
         """Mark the first row of each group and code of a person; where no order was drawn, the one that is marked."""
-        marks, first = np.zeros(len(whose), bool), np.empty(whose.max(initial=-1) + 1, np.int64)
+        marks, first = np.zeros(len(whose), bool), np.full(whose.max(initial=-1) + 1, -1)
         for order in (np.flatnonzero(self.marks), by_row.items[::-1]):  # where it is written to again, the last stays
             seen = order[whose[order] >= 0]
             first[whose[seen]] = seen
-        marks[first] = True
+        marks[first[first >= 0]] = True
         return marks
 
 
@@ -209,20 +218,16 @@ def random_few(lengths: Ints, most: int, words: WordSource) -> Marks:
     return stays
 
 
-def _numbered(owner: Ints, labels: NDArray[np.integer], owners: int) -> tuple[Ints, Ints]:
-    """Return a number for each pair of an owner and a label, shape (n,), and the owner of each number, ascending.
+def _numbered(owner: Ints, labels: NDArray[np.integer], owners: int) -> Ints:
+    """Return a number for each pair of an owner and a label, shape (n,), none much above n.
 
     Owners ascend already.
     """
     size = int(labels.max(initial=0)) + 1
-    if size == 1:
-        return _runs(owner, begin_runs(owner))
     if owners * size <= _PAIRS_PER_ROW * len(owner):
-        at = owner * size
-        at += labels.astype(np.int64)
-        is_there = np.zeros(owners * size, bool)
-        is_there[at] = True
-        return (np.cumsum(is_there) - 1)[at], np.flatnonzero(is_there) // size
+        numbers = owner * size
+        np.add(numbers, labels, out=numbers, casting="unsafe")  # uint64 labels would make floats
+        return numbers
     bits = (size - 1).bit_length()
     if bits + owners.bit_length() > 64:  # only then: it is another sort
         labels = np.unique(labels, return_inverse=True)[1]
@@ -232,13 +237,8 @@ def _numbered(owner: Ints, labels: NDArray[np.integer], owners: int) -> tuple[In
     has_room = bits + owners.bit_length() + int(places) <= 64
     order = _placed(keys << places)[0] if has_room else np.argsort(keys)
     numbers = np.empty(len(owner), np.int64)
-    numbers[order], of_numbers = _runs(owner[order], begin_runs(keys[order]))
-    return numbers, of_numbers
-
-
-def _runs(owner: Ints, begins: Marks) -> tuple[Ints, Ints]:
-    """Return the number of each run, row by row, and the owner of each run."""
-    return np.cumsum(begins) - 1, owner[np.flatnonzero(begins)]
+    numbers[order] = marked_so_far(begin_runs(keys[order])) - 1
+    return numbers
 
 
 def _shuffle(labels: Ints, words: WordSource) -> Ints:
@@ -251,7 +251,7 @@ def _shuffle(labels: Ints, words: WordSource) -> Ints:
     if is_new.all():
         return order
     # Too few bits for some: they are labels that share a number now, and get more.
-    return order[_shuffle(np.cumsum(is_new) - 1, words)]
+    return order[_shuffle(marked_so_far(is_new) - 1, words)]
 
 
 def _placed(keys: NDArray[np.uint64]) -> tuple[Ints, NDArray[np.uint64]]:

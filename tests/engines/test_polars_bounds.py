@@ -35,12 +35,51 @@ from tests.helpers.specs import as_frame, spec_of
 )
 def test_rows_of_a_person_come_together(people, most):
     groups = np.random.default_rng(0).integers(0, most, len(people), np.uint64, endpoint=True)
-    rows, lengths = polars_people.by_person(people.alias("person"), groups)
+    found = polars_people.by_person(people.alias("person"), groups)
+    lengths, (own_groups, rows) = found.lengths, found.part(0, len(people))
+    assert (own_groups == groups[rows]).all()
     assert sorted(rows.tolist()) == list(range(len(people)))
     whose = [{people[int(row)] for row in own} for own in np.split(rows, np.cumsum(lengths)[:-1]) if len(own)]
     assert all(len(own) == 1 for own in whose)
     assert len(whose) == len(lengths) == people.n_unique()
     assert all((np.diff(groups[own].astype(np.int64)) >= 0).all() for own in np.split(rows, np.cumsum(lengths)))
+
+
+@pytest.mark.parametrize("table_bits", [0, 14])
+@pytest.mark.parametrize("apart", [1, 2**46])
+def test_codes_stand_in_words_where_there_is_room(apart, table_bits, monkeypatch):
+    """Four groups take 2 bits and codes 12, people up to 6 or 52. Both ways count the same, in a table or not."""
+    monkeypatch.setattr(polars_people, "_TABLE_BITS", table_bits)
+    rng = np.random.default_rng(3)
+    frame = pl.DataFrame({"p": rng.integers(0, 60, 500), "g": rng.integers(0, 4, 500), "x": rng.integers(0, 5, 500)})
+    frame = frame.with_columns(y=pl.int_range(500), x=pl.when(pl.col("x") < 4).then("x"))
+    codes = polars_people.Codes(
+        {
+            "x": (frame["x"].fill_null(3).clip(upper_bound=3).cast(pl.UInt8).to_numpy(), 3),
+            "y": (frame["y"].cast(pl.UInt16).to_numpy(), 1000),
+        }
+    )
+    assert codes.all_count == {"y"}
+    found = polars_people.by_person(frame["p"] * apart, frame["g"].to_numpy(), codes)
+    assert found.is_packed == (apart == 1)
+    groups, tails = found.part(0, 500)
+    read = codes.unpacked if found.is_packed else codes.at
+    own = zip(np.repeat(range(60), found.lengths), groups, read(tails, "x"), read(tails, "y"), strict=True)
+    expected = frame.select("p", "g", pl.col("x").fill_null(3).clip(upper_bound=3), "y").rows()
+    assert sorted(own) == sorted(expected)
+    specs = [
+        spec_of(frame, "x", dpp.mode("x", range(3), epsilon=1).query, Limits(groups=4), people=True),
+        spec_of(frame, "x", dpp.mode("x", range(3), epsilon=1).query, Limits(groups=4)),
+        spec_of(frame, None, dpp.len(epsilon=1).query, Limits(groups=4)),
+        spec_of(frame, "y", dpp.mode("y", range(500), epsilon=1).query, Limits(groups=4)),
+    ]
+    keys, far = pl.DataFrame({"g": [0, 1, 2, 3]}), frame.with_columns(pl.col("p") * apart)
+    found = [as_frame(each).rows() for each in count(far.lazy(), ("p",), keys, specs)]
+    seen = frame.filter(pl.col("x") < 3)
+    assert found[0] == seen.group_by("g", "x").agg(pl.n_unique("p").cast(pl.Int64)).sort("g", "x").rows()
+    assert found[1] == seen.group_by("g", "x").agg(pl.len().cast(pl.Int64)).sort("g", "x").rows()
+    assert found[2] == [(g, 0, n) for g, n in frame.group_by("g").agg(pl.len()).sort("g").rows()]
+    assert found[3] == [(g, y, 1) for g, y in frame.select("g", "y").sort("g", "y").rows()]
 
 
 @pytest.mark.parametrize("number", [8, 9])

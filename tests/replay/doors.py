@@ -422,7 +422,7 @@ class Doors(AbstractContextManager["Doors"]):
 
     def _keep(self, keep):
         def each(lengths, groups, specs, words=None):
-            found, first = [[] for _ in specs], 0
+            found, first, taken = [[] for _ in specs], 0, [0] * len(specs)
             for n in lengths.tolist():
                 own = slice(first, first + n)
                 asked = [
@@ -435,7 +435,10 @@ class Doors(AbstractContextManager["Doors"]):
                 ]
                 words = self._words("rows", groups[own].tolist())
                 for place, stays in enumerate(keep(np.array([n]), groups[own], asked, words)):
-                    whose = stays.whose if stays.whose is None else np.where(stays.whose < 0, -1, stays.whose + first)
+                    whose = stays.whose
+                    if whose is not None:
+                        whose = np.where(whose < 0, -1, whose + taken[place])
+                        taken[place] = max(taken[place], whose.max(initial=-1) + 1)
                     found[place].append((stays.rows + first, whose))
                 first += n
             return [
@@ -483,7 +486,8 @@ class Doors(AbstractContextManager["Doors"]):
             def by_person(person, groups):
                 places = person.to_frame("p").with_row_index("row").group_by("p").agg("row")["row"].to_list()
                 lengths = np.array([len(rows) for rows in places], np.int64)
-                return np.array([row for rows in places for row in sorted(rows)], np.int64), lengths
+                rows = np.array([row for rows in places for row in sorted(rows)], np.int64)
+                return SimpleNamespace(lengths=lengths, part=lambda start, stop: (groups, rows[start:stop]))
 
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(people, "random_few", few)

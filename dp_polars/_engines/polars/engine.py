@@ -496,6 +496,8 @@ def _made(specs: Sequence[HistogramSpec]) -> dict[str, pl.Expr]:
         code, weight = _code_name(specs, number), _weight_name(specs, number)
         if code is not None and code not in columns:
             exact = spec.binning.expression(spec.columns, spec.types)
+            if exact is None and isinstance(spec.binning, CategoryBinning):
+                exact = _compared(spec.columns[0], spec.binning.values, spec.types[0])
             if exact is None:
                 exact = _by_row(spec.columns, spec.binning.encoder(), code_dtype(spec.binning.size))
             columns[code] = exact.alias(code)
@@ -505,6 +507,16 @@ def _made(specs: Sequence[HistogramSpec]) -> dict[str, pl.Expr]:
                 exact = _by_row(spec.columns, spec.row_weight.weigher(), dtype)
             columns[weight] = exact.fill_null(0).cast(column_types.from_numpy_dtype(dtype)).alias(weight)
     return columns
+
+
+def _compared(column: pl.Expr, values: pl.Series, dtype: pl.DataType) -> pl.Expr | None:
+    """Return the places of a column's values among few ones; None where a table of them is faster."""
+    if len(values) > FEW or not is_equal_by_value(dtype):
+        return None
+    place = pl.lit(len(values), pl.UInt8)
+    for number, value in enumerate(values):
+        place = pl.when(column == pl.lit(value, dtype)).then(pl.lit(number, pl.UInt8)).otherwise(place)
+    return place
 
 
 def _cuts(specs: Sequence[HistogramSpec]) -> list[Cut]:

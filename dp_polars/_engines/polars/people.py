@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 # Rows of people that NumPy bounds at once: their temporaries stay in the cache.
 _PEOPLE_ROWS = 1 << 17
+# Bits of cells, up to which they are counted in a table.
+_TABLE_BITS = 14
 
 
 @dataclass(frozen=True)
@@ -97,64 +99,155 @@ def count_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: Engin
     `kinds`: what is counted.
     `engine`: Polars' engine.
     """
-    choices = _choices(kinds, frame)
+    by_codes: dict[str | None, list[AlikeSpecs]] = {}
+    for kind in kinds:
+        by_codes.setdefault(kind.code if kind.layout.code_bits else None, []).append(kind)
+    # Polars adds up weights, with all that has the same codes; what is left is counted as it is bounded.
+    added_up = [alike for alike in by_codes.values() if any(kind.weights for kind in alike)]
+    marked = {kind.numbers for alike in added_up for kind in alike}
+    codes = Codes({kind.code: (frame[kind.code].to_numpy(), kind.specs[0].binning.size) for kind in kinds if kind.code})
+    choices = _choices(kinds, codes, frame, marked)
     person, group = frame.drop_in_place("person"), frame.get_column("group", default=None)
     groups = np.zeros(frame.height, np.uint8) if group is None else group.to_numpy()
-    _mark(choices, *by_person(person, groups), groups)
+    counted = {kind.numbers: _Cells(kind.layout) for kind in kinds if kind.numbers not in marked}
+    _bound(choices, counted, by_person(person, groups, None if marked else codes), codes)
     bounded = {kind.numbers: kind for choice in choices for kind in choice.kinds}
     stays = {f"stays {kind.numbers}": choice.stays for choice in choices for kind in choice.kinds}
     totals = {name: clipped for choice in choices for name, (*_, clipped) in choice.totals.items()}
     # In the frame, under different names: to Polars 1, two arrays of one name and length in its plans are one.
-    frame = frame.hstack([pl.Series(name, array) for name, array in sorted((stays | totals).items())])
-    by_codes: dict[str | None, list[AlikeSpecs]] = {}
-    for kind in kinds:
-        by_codes.setdefault(kind.code if kind.layout.code_bits else None, []).append(bounded[kind.numbers])
+    arrays = {name: array for name, array in (stays | totals).items() if array is not None}
+    frame = frame.hstack([pl.Series(name, array) for name, array in sorted(arrays.items())])
+    found = {numbers: cells.found(engine) for numbers, cells in counted.items()}
     plans, finds = [], []
-    for alike in by_codes.values():
-        plan, find = added_up_cells(frame.lazy(), alike, [pl.col(f"stays {kind.numbers}") for kind in alike])
+    for alike in added_up:
+        of = [bounded[kind.numbers] for kind in alike]
+        plan, find = added_up_cells(frame.lazy(), of, [pl.col(f"stays {kind.numbers}") for kind in alike])
         plans.append(plan)
         finds.append({kind.numbers: find_of for kind, find_of in zip(alike, find, strict=True)})
-    counted = zip(collected(plans, engine), finds, strict=True)
-    found = {numbers: find(cells) for cells, of in counted for numbers, find in of.items()}
+    for cells, every in zip(collected(plans, engine), finds, strict=True):
+        found |= {numbers: find(cells) for numbers, find in every.items()}
     return [found[kind.numbers] for kind in kinds]
 
 
-def _mark(choices: Sequence[_Choice], rows: Ints, lengths: Ints, groups: NDArray[np.integer]) -> None:
-    """Mark what stays of the rows, which are given person after person, and of each group after group."""
-    bounds = offsets(lengths)
+class Codes:
+    """The codes of rows: of each column, what they are and their number, which is the code of what is ignored."""
 
-    def mark_slice(first: int, last: int) -> None:
-        at = rows[bounds[first] : bounds[last]]
-        asked = [choice.asked(at) for choice in choices]
-        for choice, stays in zip(choices, keep(lengths[first:last], groups[at], asked), strict=True):
-            choice.mark(at, stays)
+    def __init__(self, columns: Mapping[str, tuple[NDArray[np.unsignedinteger], int]]) -> None:
+        self._columns, self.bits = dict(columns), 0
+        self.all_count = {name for name, (codes, size) in columns.items() if codes.max(initial=0) < size}
+        self._shifts: dict[str, int] = {}
+        for name, (_, size) in reversed(self._columns.items()):
+            self._shifts[name] = self.bits
+            self.bits += size.bit_length()
 
-    in_parallel(mark_slice, list(slices(lengths, _PEOPLE_ROWS, len(lengths))))
+    def packed(self, start: int, stop: int) -> NDArray[np.uint64]:
+        """Return all codes of some rows as one number."""
+        packed = np.zeros(stop - start, np.uint64)
+        for name, (codes, _) in self._columns.items():
+            packed |= codes[start:stop].astype(np.uint64) << np.uint64(self._shifts[name])
+        return packed
+
+    def unpacked(self, packed: Ints, name: str) -> NDArray[np.unsignedinteger]:
+        codes, size = self._columns[name]
+        mask = np.uint64((1 << size.bit_length()) - 1)
+        return ((packed.view(np.uint64) >> np.uint64(self._shifts[name])) & mask).astype(codes.dtype)
+
+    def at(self, rows: Ints, name: str) -> NDArray[np.unsignedinteger]:
+        return self._columns[name][0][rows]
 
 
-def by_person(person: pl.Series, groups: NDArray[np.integer]) -> tuple[Ints, Ints]:
-    """Return the places of all rows, those of each person together by group, and how many rows each person has."""
+class _Cells:
+    """How many rows there are in each cell."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._code_bits, self._type = layout.code_bits, np.dtype(np.uint32 if layout.bits <= 32 else np.uint64)
+        self._table = np.zeros(1 << layout.bits if layout.bits <= _TABLE_BITS else 0, np.int64)
+        self._cells: list[NDArray[np.unsignedinteger]] = []
+        self._lock = Lock()
+
+    def add(self, groups: NDArray[np.integer], codes: NDArray[np.integer] | None) -> None:
+        cells = groups.astype(self._type)
+        if codes is not None:
+            cells <<= self._type.type(self._code_bits)
+            cells |= codes.astype(self._type)
+        if not len(self._table):
+            self._cells.append(cells)
+            return
+        counts = np.bincount(cells.astype(np.int64), minlength=len(self._table))
+        with self._lock:
+            self._table += counts
+
+    def found(self, engine: EngineType) -> pl.DataFrame:
+        """Return each cell once, and how many `rows` it has."""
+        if len(self._table):
+            cells = np.flatnonzero(self._table)
+            return pl.DataFrame({"cell": cells.astype(self._type), "rows": self._table[cells]})
+        rows = pl.LazyFrame({"cell": np.concatenate([np.empty(0, self._type), *self._cells])})
+        return collected([rows.group_by("cell").agg(pl.len().cast(pl.Int64).alias("rows"))], engine)[0]
+
+
+def _bound(
+    choices: Sequence[_Choice], counted: Mapping[tuple[int, ...], _Cells], people: ByPerson, codes: Codes
+) -> None:
+    """Mark or count what stays of the rows."""
+    bounds = offsets(people.lengths)
+
+    def bound_slice(first: int, last: int) -> None:
+        groups, tails = people.part(bounds[first], bounds[last])
+        codes_of = cache(partial(codes.unpacked if people.is_packed else codes.at, tails))
+        asked = [choice.asked(len(tails), codes_of) for choice in choices]
+        for choice, stays in zip(choices, keep(people.lengths[first:last], groups, asked), strict=True):
+            if choice.stays is not None:
+                choice.mark(tails, stays)
+                continue
+            for kind in choice.kinds:
+                code = codes_of(kind.code)[stays.rows] if kind.layout.code_bits else None
+                counted[kind.numbers].add(groups[stays.rows], code)
+
+    in_parallel(bound_slice, list(slices(people.lengths, _PEOPLE_ROWS, len(people.lengths))))
+
+
+@dataclass(frozen=True, eq=False)
+class ByPerson:
+    """Rows person after person, and of each person group after group."""
+
+    lengths: Ints  # how many rows each person has
+    # What gives of some of these rows their groups and tails: their places, or all of their codes.
+    part: Callable[[int, int], tuple[NDArray[np.integer], Ints]]
+    is_packed: bool = False
+
+
+def by_person(person: pl.Series, groups: NDArray[np.integer], codes: Codes | None = None) -> ByPerson:
+    """Return rows by person and group: with their codes, where these are given and there is room, or their places."""
     places, most = len(person), int(groups.max(initial=0))
     place_bits, group_bits = max(places - 1, 0).bit_length(), most.bit_length()
     labels, least, span = _labels(person, 64 - place_bits - group_bits)
-    if span.bit_length() + group_bits + place_bits > 64:
+    if codes is not None and not span.bit_length() + group_bits + codes.bits <= 64:
+        codes = None
+    if codes is None and span.bit_length() + group_bits + place_bits > 64:
         rows = np.lexsort((groups, labels))
-        return rows, run_lengths(labels[rows])
-    # Person, group and place in one word: one sort of words is several times as fast as hashing.
-    words = np.empty(places, np.uint64)
+        return ByPerson(run_lengths(labels[rows]), lambda start, stop: (groups[rows[start:stop]], rows[start:stop]))
+    # Person, group and tail in one word: one sort of words is several times as fast as hashing.
+    words, bits = np.empty(places, np.uint64), place_bits if codes is None else codes.bits
 
     def make(start: int, stop: int) -> None:
         part = labels[start:stop].astype(np.uint64)
         part -= np.uint64(least % 2**64)
         part <<= np.uint64(group_bits)
         part |= groups[start:stop].astype(np.uint64)
-        part <<= np.uint64(place_bits)
-        np.bitwise_or(part, np.arange(start, stop, dtype=np.uint64), out=words[start:stop])
+        part <<= np.uint64(bits)
+        tails = np.arange(start, stop, dtype=np.uint64) if codes is None else codes.packed(start, stop)
+        np.bitwise_or(part, tails, out=words[start:stop])
 
     in_parallel(make, [(start, min(start + _PEOPLE_ROWS, places)) for start in range(0, places, _PEOPLE_ROWS)])
     words = sorted_words(words)
-    lengths = run_lengths(words >> np.uint64(group_bits + place_bits))
-    return (words & np.uint64((1 << place_bits) - 1)).view(np.int64), lengths
+
+    def part(start: int, stop: int) -> tuple[NDArray[np.integer], Ints]:
+        groups = (words[start:stop] >> np.uint64(bits)) & np.uint64((1 << group_bits) - 1)
+        tails = words[start:stop] & np.uint64((1 << bits) - 1)
+        return groups.view(np.int64), tails.view(np.int64)
+
+    return ByPerson(run_lengths(words >> np.uint64(group_bits + bits)), part, codes is not None)
 
 
 def _labels(person: pl.Series, bits: int) -> tuple[NDArray[np.integer], int, int]:
@@ -183,9 +276,9 @@ class _Choice:
 
     limits: Limits
     people: bool
-    evidence: Marks | None
-    codes: NDArray[np.unsignedinteger] | None
-    stays: Marks
+    code: str | None  # None: all rows count, and as one code
+    size: int | None  # the code of rows that do not count. None: there is none.
+    stays: Marks | None  # of all rows; None where nothing is marked
     kinds: list[AlikeSpecs] = field(default_factory=list)
     totals: dict[str, tuple[HistogramSpec, NDArray[np.signedinteger], Ints]] = field(default_factory=dict)
 
@@ -193,20 +286,21 @@ class _Choice:
         """Count a kind by this choice. Where people count, a column of their totals takes the place of its weights."""
         if self.people:
             for number, name in kind.weights.items():
-                spec, clipped = kind.specs[kind.numbers.index(number)], np.zeros(len(self.stays), np.int64)
+                spec, clipped = kind.specs[kind.numbers.index(number)], np.zeros(frame.height, np.int64)
                 self.totals[f"total {number}"] = spec, frame[name].to_numpy(), clipped
             kind = replace(kind, weights={number: f"total {number}" for number in kind.weights})
         self.kinds.append(kind)
 
-    def asked(self, at: Ints) -> BoundedRows:
-        """Return what is kept of some rows."""
-        evidence = None if self.evidence is None else self.evidence[at]
-        if not self.people:
-            return BoundedRows(self.limits, evidence)
-        return BoundedRows(self.limits, evidence, np.zeros(len(at), np.uint8) if self.codes is None else self.codes[at])
+    def asked(self, rows: int, codes_of: Callable[[str], NDArray[np.unsignedinteger]]) -> BoundedRows:
+        """Return what is kept of some rows, whose codes are found by the names of their columns."""
+        codes = np.zeros(rows, np.uint8) if self.code is None else codes_of(self.code)
+        return BoundedRows(
+            self.limits, None if self.size is None else codes < self.size, codes if self.people else None
+        )
 
     def mark(self, at: Ints, stays: Stays) -> None:
         """Mark what stays of some rows; where people count, these get a person's total in a group and code."""
+        assert self.stays is not None
         rows = at[stays.rows]
         self.stays[rows] = True
         if stays.whose is None:
@@ -214,29 +308,24 @@ class _Choice:
         seen = np.flatnonzero(stays.whose >= 0)
         for spec, weights, clipped in self.totals.values():
             assert spec.row_weight is not None
-            totals = np.zeros(len(at), np.int64)
+            totals = np.zeros(stays.whose.max(initial=-1) + 1, np.int64)
             np.add.at(totals, stays.whose[seen], weights[at[seen]].astype(np.int64, copy=False))
             clipped[rows] = np.clip(totals[stays.whose[stays.rows]], *spec.row_weight.of_person)
 
 
-def _choices(kinds: Sequence[AlikeSpecs], frame: pl.DataFrame) -> list[_Choice]:
+def _choices(
+    kinds: Sequence[AlikeSpecs], codes: Codes, frame: pl.DataFrame, marked: Collection[tuple[int, ...]]
+) -> list[_Choice]:
     """Return the kinds, those together that keep the same rows."""
     found: dict[object, _Choice] = {}
-    evidence: dict[str | None, Marks | None] = {None: None}
-    codes: dict[str | None, NDArray[np.unsignedinteger] | None] = {None: None}
     for kind in kinds:
-        spec, code = kind.specs[0], kind.code
-        if code not in evidence:
-            marks = frame.select(kind.is_evidence).to_series()
-            evidence[code] = None if marks.all() else marks.to_numpy()
-        if spec.people and code not in codes:
-            codes[code] = frame[str(code)].to_numpy() if kind.layout.code_bits else None
-        own_codes = codes[code] if spec.people else None
+        spec, all_count = kind.specs[0], kind.code is None or kind.code in codes.all_count
         # Codes matter where people count; otherwise the evidence alone does, and nothing where that is all rows.
-        key = (spec.limits, spec.people, None if evidence[code] is None and own_codes is None else code)
+        code = None if all_count and not (spec.people and kind.layout.code_bits) else kind.code
+        key = (spec.limits, spec.people, code, kind.numbers in marked)
         if key not in found:
-            stays = np.zeros(frame.height, bool)
-            found[key] = _Choice(spec.limits, spec.people, evidence[code], own_codes, stays)
+            stays = np.zeros(frame.height, bool) if kind.numbers in marked else None
+            found[key] = _Choice(spec.limits, spec.people, code, None if all_count else spec.binning.size, stays)
         found[key].join(kind, frame)
     return list(found.values())
 
@@ -304,9 +393,10 @@ def few_of_each(rows: pl.LazyFrame, unit: PrivacyUnit, most: int) -> pl.LazyFram
 
 def _few_rows(frame: pl.DataFrame, unit: PrivacyUnit, most: int) -> pl.DataFrame:
     people = frame.select(person_of(unit, frame.schema).alias("person")).to_series()
-    places, lengths = by_person(people, np.zeros(len(people), np.uint8))
+    bounded = by_person(people, np.zeros(len(people), np.uint8))
+    _, places = bounded.part(0, frame.height)
     stays = np.zeros(frame.height, bool)
-    stays[places[random_few(lengths, most, system_words())]] = True
+    stays[places[random_few(bounded.lengths, most, system_words())]] = True
     return frame.filter(pl.Series(stays))
 
 
