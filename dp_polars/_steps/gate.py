@@ -50,12 +50,7 @@ class Body:
         self.parts: list[ExprNode] = []
         self.refused, self.rewritten = "", False
         self.whole = self.part(self.lowered(deepcopy(step.tree["Eval"]["evaluation"])))
-        if (
-            not self.refused
-            and self.length(self.whole) == "one"
-            and step.name == "list.eval"
-            and not _columns(self.whole)
-        ):
+        if not self.refused and step.name == "list.eval" and not nodes.holds(self.whole, "Column"):
             self.refused = "no element is in it"
 
     def lowered(self, tree: Tree) -> Tree:
@@ -98,13 +93,13 @@ class Body:
             place[key] = item
         if name == "unique" and tree["Function"]["function"] != {"Unique": True}:
             tree["Function"]["function"], self.rewritten = {"Unique": True}, True  # in the order of the list
-        dtype = pl.LazyFrame(schema=self.columns).select(nodes.without_nan(tree)).collect_schema().dtypes()[0]
-        return self.column(tree, length, dtype)
+        return self.column(tree, length, self.type(tree))
 
     def part(self, tree: Tree) -> Tree:
         """Note what is to be proved row by row."""
         if not self.refused:
-            lengths = sorted(self.lengths[name] for name in _columns(tree) if self.lengths[name] != "one")
+            names = {*nodes.of_kind(tree, "Column")}
+            lengths = sorted(self.lengths[name] for name in names if self.lengths[name] != "one")
             if len(set(lengths)) > 1 or lengths.count("some") > 1:
                 self.refused = "lists of several lengths"
             elif tree not in ({"Column": name} for name in self.columns):
@@ -117,23 +112,17 @@ class Body:
         return {"Column": name}
 
     def type(self, tree: Tree) -> pl.DataType:
-        return pl.LazyFrame(schema=self.columns).select(nodes.without_nan(tree)).collect_schema().dtypes()[0]
+        return nodes.schema_of(tree, pl.LazyFrame(schema=self.columns)).dtypes()[0]
 
     def length(self, tree: Tree) -> str:
-        return next((self.lengths[name] for name in _columns(tree) if self.lengths[name] != "one"), "one")
+        names = nodes.of_kind(tree, "Column")
+        return next((self.lengths[name] for name in names if self.lengths[name] != "one"), "one")
 
     def together(self) -> Tree:
         """Return the whole expression, with the elements and functions again in place of the columns."""
 
         def put(tree: Tree) -> Tree:
-            match tree:
-                case {"Column": str(name)}:
-                    return "Element" if name == "element" else put(self.made[name])
-                case dict():
-                    return {key: put(value) for key, value in tree.items()}
-                case list():
-                    return [put(value) for value in tree]
-            return tree
+            return nodes.changed(tree, "Column", lambda name: "Element" if name == "element" else put(self.made[name]))
 
         return put(self.whole)
 
@@ -164,17 +153,6 @@ def _function(tree: Tree) -> tuple[str, list[tuple[Any, str | int]]] | None:
 
 def _is_exact(dtype: pl.DataType) -> bool:
     return dtype.is_integer() or dtype.is_temporal() or dtype in (pl.Boolean, pl.String)
-
-
-def _columns(tree: Tree) -> set[str]:
-    match tree:
-        case {"Column": str(name)}:
-            return {name}
-        case dict():
-            return set().union(*map(_columns, tree.values()))
-        case list():
-            return set().union(*map(_columns, tree))
-    return set()
 
 
 _ONE_BY_ONE = "\n\nHint: name the columns one by one."
@@ -395,22 +373,18 @@ def one_output_each(exprs: Iterable[pl.Expr], schema: pl.Schema, what: str) -> l
             continue
         tree, _ = _read(expr, frame, what)
         try:
-            found = frame.select(nodes.without_nan(trials.apart(tree))).collect_schema()
+            found = nodes.schema_of(trials.apart(tree), frame)
         except PolarsError:  # `row_by_row` says what is wrong
             singles.append(expr)
             continue
         with fitting(what):
             several = [in_full(item, what) for item in rewriting.each_output(tree, frame)]
-            types = [frame.select(_apart(item)).collect_schema() for item in several]
+            types = [nodes.schema_of(trials.apart(nodes.tree_of(item)), frame) for item in several]
         if [pair for item in types for pair in item.items()] != [*found.items()]:
             msg = f"{what}: an expression must have an output for each column that it selects, got {expr}.{_ONE_BY_ONE}"
             raise ValueError(msg)
         singles += several
     return singles
-
-
-def _apart(expr: pl.Expr) -> pl.Expr:
-    return nodes.without_nan(trials.apart(json.loads(expr.meta.serialize(format="json"))))
 
 
 def shown(step: ExprNode) -> str:
@@ -425,7 +399,7 @@ def shown(step: ExprNode) -> str:
 def _read(expr: pl.Expr, frame: pl.LazyFrame, what: str) -> tuple[Any, ExprNode]:
     """Return an expression as JSON, and its steps on Categories of our own."""
     try:
-        tree = json.loads(expr.meta.serialize(format="json"))
+        tree = nodes.tree_of(expr)
         return tree, nodes.read(trials.apart(tree), frame)
     except (ComputeError, RecursionError) as error:
         msg = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -337,9 +337,8 @@ def is_ordinal(step: ExprNode) -> bool:
 
 def has_order(tree: Tree) -> bool:
     """Return whether an expression may follow an order of rows."""
-    kinds = ("Sort", "SortBy")
     return (
-        any(True for kind in kinds for _ in nodes.of_kind(tree, kind))
+        nodes.holds(tree, "Sort", "SortBy")
         or any(node["order_by"] is not None for node in nodes.of_kind(tree, "Over"))
         or any(word in json.dumps(tree) for word in _FOLLOW_ORDER)
     )
@@ -371,12 +370,20 @@ class Value:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows that one function sees: by which columns, in which order, and whether one row comes out for all of them."""
+    """Rows that one function sees: by which columns, in which order, and whether one row comes out for all of them.
+
+    `is_inside`: whether it stands in another function of the same rows.
+    """
 
     keys: tuple[str, ...]
     constant: frozenset[str]
     order: SortKeys | None = None
     is_row: bool = False
+    is_inside: bool = False
+
+    @property
+    def within(self) -> Group:
+        return replace(self, is_inside=True)
 
 
 @dataclass
@@ -498,23 +505,23 @@ class PersonColumns:
 
     def constant(self, tree: Tree, name: str) -> Any:  # noqa: ANN401
         """Return a number that is given as a constant."""
-        if any(True for kind in ("Column", "Selector") for _ in nodes.of_kind(tree, kind)):
+        if nodes.holds(tree, "Column", "Selector"):
             self.refuse(PARAMETERS, step_named(name))
         return pl.select(in_full(tree, self.call)).item()
 
     # --- One value for each group
 
-    def hold(self, expr: pl.Expr, group: Group, *, inside: bool) -> Value:
-        return Value({"Column": self.held(expr, group=group, inside=inside)})
+    def hold(self, expr: pl.Expr, group: Group) -> Value:
+        return Value({"Column": self.held(expr, group=group)})
 
-    def held(self, expr: pl.Expr, *, group: Group, inside: bool) -> str:
-        if group.is_row and not inside:
+    def held(self, expr: pl.Expr, *, group: Group) -> str:
+        if group.is_row and not group.is_inside:
             return self.final(expr)
         return self.make(over(expr, group.keys, None))
 
-    def then(self, expr: pl.Expr, group: Group, *, inside: bool) -> Value:
+    def then(self, expr: pl.Expr, group: Group) -> Value:
         """Return what is computed from one value for each group, by expressions of our own."""
-        if not (group.is_row and not inside):
+        if not group.is_row or group.is_inside:
             return Value({"Column": self.make(expr)})
         name = self.named(expr)
         self.taken.late.append(expr.alias(name))
@@ -541,7 +548,7 @@ class PersonColumns:
             number = whole_numbers.whole(value, dtype)
         return self.make(number), None if is_beyond is None else self.make(is_beyond)
 
-    def added(self, name: str, column: str, parameters: Any, group: Group, *, inside: bool) -> Value:  # noqa: ANN401
+    def added(self, name: str, column: str, parameters: Any, group: Group) -> Value:  # noqa: ANN401
         """Return a sum, mean, variance or standard deviation, by whole numbers."""
         dtype, instant = self.schema[column], None
         if dtype.is_temporal():
@@ -552,7 +559,7 @@ class PersonColumns:
             number, is_beyond = column, None
         else:
             number, is_beyond = self.whole(column, is_sum=name == "sum")
-        hold = partial(self.held, group=group, inside=inside)
+        hold = partial(self.held, group=group)
         total, count = hold(pl.col(number).sum()), hold(pl.col(number).count()) if name != "sum" else None
         if count is None:
             found = whole_numbers.sum_of(pl.col(total), dtype) if dtype.is_float() else pl.col(total)
@@ -565,7 +572,7 @@ class PersonColumns:
             found = found.cast(pl.Int64, strict=False).cast(instant)
         if is_beyond is not None:
             found = pl.when(pl.col(hold(pl.col(is_beyond).any())).not_()).then(found)
-        return self.then(found, group, inside=inside)
+        return self.then(found, group)
 
     def variance(
         self, number: str, dtype: PolarsDataType, ddof: int, group: Group, hold: Callable[[pl.Expr], str]
@@ -583,7 +590,7 @@ class PersonColumns:
         )
         return whole_numbers.variance_of(squares, shares, size, count, ddof, dtype)
 
-    def middle(self, step: ExprNode, column: str, group: Group, *, inside: bool) -> Value:
+    def middle(self, step: ExprNode, column: str, group: Group) -> Value:
         """Return a quantile of floats, from two of them as they are, by one formula."""
         dtype, method, share = self.schema[column], "Midpoint", 0.5
         if step.name == "quantile":
@@ -591,17 +598,17 @@ class PersonColumns:
         if dtype.is_decimal():
             column, dtype = self.make(pl.col(column).cast(pl.Float64)), pl.Float64()
         value = pl.col(self.one_kind(column))
-        hold = partial(self.held, group=group, inside=inside)
+        hold = partial(self.held, group=group)
         if method not in {"Midpoint", "Linear"}:
             way = cast("QuantileMethod", method.lower())
-            return self.then(pl.col(hold(value.quantile(share, way))).cast(dtype), group, inside=inside)
+            return self.then(pl.col(hold(value.quantile(share, way))).cast(dtype), group)
         low, high = (pl.col(hold(value.quantile(share, way))) for way in ("lower", "higher"))
         part: pl.Expr | float = 0.5
         if method == "Linear":
             place = (pl.col(hold(value.count())).cast(pl.Float64) - 1) * share
             part = place - place.floor()
         between = pl.when(low == high).then(low).otherwise(low * (1 - part) + high * part)
-        return self.then(between.cast(dtype), group, inside=inside)
+        return self.then(between.cast(dtype), group)
 
     # --- What is refused
 

@@ -235,13 +235,11 @@ _NO_FEW = "cast the Categorical to pl.String first, or use pl.Categorical."
 # Steps that are not taken, whatever they are given. The last one is for what no other names.
 UNLISTED: tuple[Rule, ...] = (
     Rule(
-        names(
-            """
+        names("""
             approx_n_unique approx_quantile arg_max arg_min bitwise_and bitwise_or bitwise_xor correlation count entropy
-            all any has_nulls hist implode is_empty is_sorted kurtosis len max max_by mean median min
-            min_by mode n_unique null_count product quantile skew std sum var str.concat_vertical
-            """
-        ),
+            all any has_nulls hist implode is_empty is_sorted kurtosis len max max_by mean median min min_by mode
+            n_unique null_count product quantile skew std sum var str.concat_vertical
+        """),
         COMBINES,
         _CONSTANT,
     ),
@@ -252,13 +250,11 @@ UNLISTED: tuple[Rule, ...] = (
         "group_by({…}).agg(…).",
     ),
     Rule(
-        names(
-            """
+        names("""
             arg_sort arg_where bottom_k cum_count cum_max cum_min cum_prod cum_sum diff first gather gather_every
             index_of item last lower_bound pct_change peak_max peak_min range range.int_range rank reverse rle rleid
             search_sorted set_sorted_flag shift slice sort sort_by top_k top_k_by upper_bound
-            """
-        ),
+        """),
         f"depends on the place of a row among the others, {PEOPLE}",
         "leave it out: use what depends on the row and on constants alone.",
     ),
