@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 import timeit
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from datetime import date, time, timedelta
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
@@ -22,11 +23,13 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
     from flint import arb
 
 
 Number: TypeAlias = "int | float | Fraction | Decimal"
 Word = TypeVar("Word", bound=str)
+Arrays = TypeVar("Arrays", bound="DataclassInstance")
 
 # Other packages' frames, and the way from them to one of Polars.
 _OF_FRAMES = {
@@ -257,6 +260,12 @@ def lengths_from(starts: Ints, total: int) -> Ints:
     np.subtract(starts[1:], starts[:-1], out=lengths[:-1])
     lengths[-1:] = total - starts[-1:]
     return lengths
+
+
+def joined(parts: Sequence[Arrays]) -> Arrays:
+    """Return a dataclass of arrays that has those of all parts, one after the other."""
+    kind = type(parts[0])
+    return kind(*(np.concatenate([getattr(part, of.name) for part in parts]) for of in fields(kind)))
 
 
 def reduced(operation: np.ufunc, values: NDArray[Any], lengths: Ints) -> NDArray[Any]:

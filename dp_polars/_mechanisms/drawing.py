@@ -127,8 +127,7 @@ def _count(codes: Codes, lengths: Ints, size: int) -> Ints:
         for start in range(0, len(codes), _CHUNK):
             total += np.bincount(codes[start : start + _CHUNK], minlength=width)
         return total[None, :size]
-    cells = np.repeat(np.arange(groups) * width, lengths)
-    np.add(cells, codes, out=cells, casting="unsafe")  # uint64 codes would make floats
+    cells = histograms.cells_of(codes, lengths, size)
     return np.bincount(cells, minlength=groups * width).reshape(groups, width)[:, :size]
 
 

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -153,21 +154,17 @@ def sum_bound(noise: Noise, number: int, beta: float) -> int:
         tried = min(most, math.floor(deviations * math.sqrt(number * noise.variance)))
         if low < tried < high:
             low, high = (low, tried) if holds(tried) else (tried, high)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    return bisect_left(range(high), True, low + 1, key=holds)
 
 
 def _points(noise: Noise, number: int, period: int) -> int:
     """Return up to which j terms are looked at: those beyond add up to `_TAIL` at most, or there are none."""
     enough = math.log(_TAIL / (1 + math.log(period)))
-    low, high = 0, (period - 1) // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        value = float(noise.log_characteristic(np.array([middle * (2 * math.pi / period)]))[0])
-        low, high = (low, middle) if number * value <= enough else (middle, high)
-    return high
+
+    def are_enough(j: int) -> bool:
+        return number * float(noise.log_characteristic(np.array([j * (2 * math.pi / period)]))[0]) <= enough
+
+    return bisect_left(range((period - 1) // 2), True, 1, key=are_enough)
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,9 +244,7 @@ _NEARLY, _DUAL_STEPS = 2e-3, 5000
 
 def below(tables: Iterable[Axes]) -> tuple[Axes, ...]:
     """Return all subsets of tables, each once, smaller ones first."""
-    found = {
-        subset for axes in tables for size in range(len(axes) + 1) for subset in itertools.combinations(axes, size)
-    }
+    found = {subset for axes in tables for subset in _subsets(axes)}
     return tuple(sorted(found, key=lambda axes: (len(axes), axes)))
 
 
