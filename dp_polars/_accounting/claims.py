@@ -389,7 +389,6 @@ _CHEAPER = 0.9
 
 
 def cost(claims: Sequence[Claim], unit: Unit) -> Fraction:
-    """Return what outputs cost together, in a unit."""
     return sum((times * claim.cost(unit) for claim, times in Counter(claims).items()), Fraction(0))
 
 
@@ -483,7 +482,6 @@ def _is_pure(claims: Sequence[Claim]) -> bool:
 
 
 def delta_of(claims: Sequence[Claim]) -> Fraction:
-    """Return what outputs spend of delta together."""
     return sum((claim.delta for claim in claims), Fraction(0))
 
 

@@ -179,7 +179,6 @@ def _has_locked(number: int, path: Path) -> bool:
 
 
 def deadline_from_now() -> float:
-    """Return the time at which waiting for the ledger gives up."""
     return time.monotonic() + _BUSY_SECONDS
 
 
@@ -193,7 +192,6 @@ def pause(path: Path, deadline: float) -> None:
 
 
 def name_of(path: Path) -> str:
-    """Return what errors call the ledger."""
     return f"The ledger {str(path)!r}"
 
 
@@ -363,7 +361,6 @@ class Charge(NamedTuple):
 
 
 def in_memory(head: Head) -> sqlite3.Connection:
-    """Return a new ledger that only this process has."""
     with lock:
         connection = _connect(":memory:")
         _fill(connection, head)

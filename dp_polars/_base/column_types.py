@@ -197,7 +197,6 @@ def _of_list(name: str, values: Sequence[object]) -> tuple[Exact, NDArray[np.boo
 def _stacked(
     name: str, parts: Sequence[tuple[Exact, NDArray[np.bool_] | None]]
 ) -> tuple[Exact, NDArray[np.bool_] | None]:
-    """Return the parts as the rows of one array."""
     if not parts:
         return np.empty((0, 0)), None
     arrays = [array for array, _ in parts]

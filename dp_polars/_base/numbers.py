@@ -86,7 +86,6 @@ def as_fraction(name: str, value: object) -> Fraction:
 
 
 def positive_fraction(name: str, value: object) -> Fraction:
-    """Return `value` as an exact rational above zero."""
     exact = as_fraction(name, value)
     if not exact > 0:
         msg = f"{name} must be greater than 0, got {value!r}."
@@ -95,7 +94,6 @@ def positive_fraction(name: str, value: object) -> Fraction:
 
 
 def positive_int(name: str, value: object) -> int:
-    """Return `value` as an int of at least 1."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         msg = f"{name} must be an integer, got {given(value)}."
         raise TypeError(msg)

@@ -133,12 +133,10 @@ class _Line:
         self._width = 0  # of what is on the screen
 
     def start(self) -> None:
-        """Begin to look at the clock."""
         with suppress(Exception):  # where no thread is to be had
             Thread(target=silenced(self._tell), name="dp_polars progress", daemon=True).start()
 
     def end(self) -> None:
-        """Clear the line for good."""
         self._done.set()
         with self._lock:
             if self._width:

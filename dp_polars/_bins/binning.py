@@ -268,7 +268,6 @@ def _integer_thresholds(points: Points, unit: Fraction, column: pl.DataType) -> 
 
 
 def _float_thresholds(points: Points) -> Thresholds:
-    """Return the middles of points as floats."""
     values = column_types.floats(points.values)
     middles = values[:-1] / 2 + values[1:] / 2
     return Thresholds(0, middles + np.abs(middles) * _TIE)
@@ -622,7 +621,6 @@ def _int64(value: int) -> pl.Expr:
 
 
 def _within(info: np.iinfo[Any], low: int, high: int) -> tuple[int, int]:
-    """Return bounds that an integer type can hold."""
     return min(max(low, info.min), info.max), min(max(high, info.min), info.max)
 
 

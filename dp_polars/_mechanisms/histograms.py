@@ -34,19 +34,12 @@ _SLICE_CELLS = 1 << 19
 
 @dataclass(frozen=True)
 class Histogram:
-    """Σ weight of each (group, code) that has rows, ordered by group and then by code.
+    """Σ weight of each (group, code) that has rows, ordered by group and then by code."""
 
-    Parameters
-    ----------
-    codes, weights
-        Shape (n,): the code, and its weight (rows, people, or units of a public step).
-    sizes
-        Shape (g,): how many codes of each public group are here (may be 0).
-    """
-
+    # Shape (n,): the code, and its weight (rows, people, or units of a public step).
     codes: Ints
     weights: Ints
-    sizes: Ints
+    sizes: Ints  # shape (g,): how many codes of each public group are here (may be 0)
 
     @classmethod
     def of_cells(

@@ -257,12 +257,10 @@ def _lead_from_runs(draw: Draw, runs: Runs) -> Led:
 
 
 def _race(draw: Draw, blocks: Blocks, words: WordSource) -> Leaders:
-    """Return the winners with their leads in whole rows."""
     return race_with_lead(blocks, draw.rate, Fraction(draw.score.unit), draw.law, words)
 
 
 def joined_pairs(parts: Sequence[Led]) -> Led:
-    """Return the codes and leads of all parts."""
     nothing = np.empty(0, np.int64)
     codes, leads = zip((nothing, nothing), *parts, strict=True)
     return np.concatenate(codes), np.concatenate(leads)

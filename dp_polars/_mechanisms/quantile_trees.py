@@ -102,12 +102,8 @@ class Cells:
     def drawn(self, low: Ints, high: Ints, words: WordSource) -> tuple[Cells, Ints, Ints]:
         """Return cells of one pair for the rows whose rank in their group is from `low` up to, without, `high`.
 
-        Returns
-        -------
-        cells
-            The same rows, in smaller cells at these ranks. Rows of one pair are one cell.
-        begin, end
-            Shape (g,): where in `cells` the cells of these ranks begin and end.
+        `cells`: the same rows, in smaller cells at these ranks. Rows of one pair are one cell.
+        `begin`, `end`: shape (g,): where in `cells` the cells of these ranks begin and end.
         """
         running, begins = np.cumsum(self.counts), starts(self.totals)
         first = np.searchsorted(running, begins + low, side="right")

@@ -177,7 +177,6 @@ def _log_arrival(law: RacingLaw, wait: Real, exponent: Fraction) -> Real:
 
 
 def _earliest(times: Mapping[int, Real]) -> int:
-    """Return whose time is the first one."""
     first, *others = times
     for position in others:
         if is_less(times[position], times[first]):
@@ -296,7 +295,6 @@ class Winners:
 
 
 def race(blocks: Blocks, rate: Fraction, law: RacingLaw, words: WordSource) -> Winners:
-    """Return the block that arrives first, for each group."""
     if not len(blocks.starts):
         return Winners(np.empty(0, np.int64))
     sizes = blocks.sizes()

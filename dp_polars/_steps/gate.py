@@ -161,31 +161,17 @@ _ONE_BY_ONE = "\n\nHint: name the columns one by one."
 def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
     """Return an expression that gives each row its own result and raises on none; refuse any other.
 
-    Parameters
-    ----------
-    expr
-        The expression, of one output: see `one_output_each`.
-    frame_schema
-        The columns of the private frame.
-    what
-        Where the expression stands, to begin messages with: "filter".
+    `expr`: the expression, of one output: see `one_output_each`.
+    `frame_schema`: the columns of the private frame.
+    `what`: where the expression stands, to begin messages with: "filter".
 
-    Returns
-    -------
-    Expr
-        `expr` itself, or an equivalent that yields null where it would raise: see rewriting.py. Dates beyond the years
-        1 to 9999 are moved to these. Float division is rounded correctly, as it is where a row is alone in its
-        chunk. An expression of constants alone stays one (a `select` of nothing else has one row).
+    It is `expr` itself, or an equivalent that yields null where it would raise: see rewriting.py. Dates beyond the
+    years 1 to 9999 are moved to these. Float division is rounded correctly, as it is where a row is alone in its chunk.
+    An expression of constants alone stays one (a `select` of nothing else has one row).
 
-    Raises
-    ------
-    TypeError
-        If `expr` is not an expression.
-    ValueError
-        If a part of it is not known to be row by row, or raises on some value of the types that it is given; or if a
-        column is named like a pattern.
-    polars.exceptions.PolarsError
-        What Polars says of the schema: a column that is not there, types that don't fit.
+    Raises TypeError if `expr` is no expression; ValueError if a part of it is not known to be row by row, or raises on
+    some value of the types that it is given, or if a column is named like a pattern; and what Polars says of the
+    schema.
     """
     if not isinstance(expr, pl.Expr):
         msg = f"{what}: a step must be a Polars expression, got {type(expr).__name__}."
@@ -364,7 +350,6 @@ def _as_run(
 
 
 def one_output_each(exprs: Iterable[pl.Expr], schema: pl.Schema, what: str) -> list[pl.Expr]:
-    """Return expressions of several outputs as one for each, in their order."""
     frame = pl.LazyFrame(schema={name: trials.apart_type(dtype) for name, dtype in schema.items()})
     singles: list[pl.Expr] = []
     for expr in exprs:
@@ -397,7 +382,6 @@ def shown(step: ExprNode) -> str:
 
 
 def _read(expr: pl.Expr, frame: pl.LazyFrame, what: str) -> tuple[Any, ExprNode]:
-    """Return an expression as JSON, and its steps on Categories of our own."""
     try:
         tree = nodes.tree_of(expr)
         return tree, nodes.read(trials.apart(tree), frame)

@@ -176,7 +176,6 @@ def bases(*steps: ExprNode) -> set[DataTypeClass]:
 
 
 def parts_of(dtype: PolarsDataType) -> Iterator[PolarsDataType]:
-    """Yield a type, and those nested in it."""
     yield dtype
     if isinstance(dtype, (pl.List, pl.Array)):
         yield from parts_of(dtype.inner)
@@ -193,7 +192,6 @@ def is_opaque(dtype: PolarsDataType) -> bool:
 
 
 def function_of(function: Any) -> tuple[str, Any]:  # noqa: ANN401
-    """Return the name and the parameters of a serialized function."""
     if isinstance(function, str):
         return function_name(function), None
     ((key, inner),) = function.items()
@@ -254,7 +252,6 @@ def changed(tree: Tree, kind: str, change: Callable[[Tree], Tree]) -> Tree:
 
 
 def holds(tree: Tree, *kinds: str) -> bool:
-    """Return whether an expression has a node of one of these kinds."""
     return any(True for kind in kinds for _ in of_kind(tree, kind))
 
 
@@ -448,5 +445,4 @@ _WRITTEN = {
 
 
 def written(name: str) -> list[str]:
-    """Return how users write a step: one or several ways."""
     return _WRITTEN.get(name, name).split(", ")

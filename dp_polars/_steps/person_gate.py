@@ -70,7 +70,6 @@ def _taken(make: Callable[[_Apart], None], schema: pl.Schema, unit: PrivacyUnit 
 
 
 def looks_at_people(exprs: Iterable[pl.Expr]) -> bool:
-    """Return whether one of the expressions has a window."""
     try:
         return any('"Over":' in expr.meta.serialize(format="json") for expr in exprs)
     except (ComputeError, RecursionError):  # the row gate says what is wrong
@@ -163,7 +162,6 @@ class _Apart(PersonColumns):
             self.taken.number = self.place("UInt32")
 
     def need(self, what: str) -> None:
-        """Begin again, if this was not known to be needed."""
         if what not in self.needs:
             raise _AgainError(what)
 
@@ -306,7 +304,6 @@ class _Apart(PersonColumns):
         return value.tree
 
     def order_of_window(self, by: Tree, options: Tree, *, group: Group) -> SortKeys:
-        """Return the order of a window; Polars has several columns as one."""
         columns, descending, last = [by], [options["descending"]], [options["nulls_last"]]
         match by:
             case {"Function": {"input": several, "function": {"RowEncode": {"Ordered": encoded}}}}:
@@ -409,7 +406,6 @@ class _Apart(PersonColumns):
         return self.refuse_function(step_named(nodes.function_name(kind)))
 
     def output_name(self, tree: Tree) -> str:
-        """Return how the output of an expression is named."""
         return in_full(tree, self.call).meta.output_name()
 
     def combined(self, tree: Tree, inputs: Sequence[Tree], group: Group, *, names: Sequence[str] = ()) -> Value:
@@ -437,7 +433,6 @@ class _Apart(PersonColumns):
         return value
 
     def sorted(self, tree: Tree, by: Sequence[Tree] | None, options: Tree, group: Group) -> Value:
-        """Return the rows in an order of their own."""
         step = step_named("sort" if by is None else "sort_by")
         value = self.rows(tree, step.name, group)
         if value.order is not None and by is not None:
@@ -451,7 +446,6 @@ class _Apart(PersonColumns):
     # --- Some of a person's rows
 
     def filtered(self, tree: Tree, condition: Tree, group: Group) -> Value:
-        """Return the rows for which a condition holds."""
         value, holds = self.rows(tree, "filter", group), self.lower(condition, group.within)
         if not holds.is_one and (holds.order, holds.where) != (value.order, value.where):
             self.refuse(person_rules.MIXED_ORDERS, step_named("filter"))
@@ -494,7 +488,6 @@ class _Apart(PersonColumns):
         return column
 
     def sliced(self, tree: Tree, offset: int, length: int | None, group: Group) -> Value:
-        """Return some of the rows in an order, by their place."""
         value = self.rows(tree, "slice", group, ordered=True)
         place = pl.col(self.follow(pl.int_range(pl.len()), value, "slice", group))
         begin: pl.Expr | int = offset
@@ -559,7 +552,6 @@ class _Apart(PersonColumns):
     # --- Functions of a group
 
     def aggregate(self, kind: str, of: Tree, group: Group) -> Value:
-        """Return what Polars calls an aggregation."""
         name, parameters, more = nodes.function_name(kind), None, []
         place = next((place for place in ("input", "expr") if isinstance(of, dict) and place in of), None)
         value = of if place is None else of[place]
@@ -602,7 +594,6 @@ class _Apart(PersonColumns):
         return self.of_any_order(step, column, write, value, group)
 
     def of_each_row(self, step: ExprNode, column: str, write: _Of, value: Value, group: Group) -> str:
-        """Return the column of a function that has a value for each row."""
         name, keys = step.name, self.keys_of(value, group)
         if name in person_rules.OF_EQUAL:
             equal = self.one_kind(column)
@@ -660,7 +651,6 @@ class _Apart(PersonColumns):
         return self.make(pl.when(any_beyond.not_()).then(found))
 
     def of_order(self, name: str, column: str, write: _Of, value: Value, group: Group) -> Value:
-        """Return a function that follows an order and has one value."""
         if name in _ENDS and (self.schema[column].is_float() or value.where is not None):
             column = self.one_kind(column, nan=None)
         value = replace(value, tree={"Column": column})
@@ -679,7 +669,6 @@ class _Apart(PersonColumns):
         return Value({"Column": self.make(over(expr, group.keys, order))})
 
     def of_any_order(self, step: ExprNode, column: str, write: _Of, value: Value, group: Group) -> Value:
-        """Return a function that has one value, whatever the order of the rows."""
         name, where = step.name, value.where
         if where is not None and name in {"len", "null_count", "has_nulls"}:
             holds = pl.col(where) if name == "len" else pl.col(where) & pl.col(column).is_null()

@@ -81,7 +81,6 @@ def of_floats(step: ExprNode) -> bool:
 
 
 def is_no_number(step: ExprNode) -> bool:
-    """Return whether values can't be added up."""
     dtype = _value(step)
     return dtype is None or not (whole_numbers.has_whole_numbers(dtype) or dtype == pl.Duration)
 
@@ -405,7 +404,6 @@ class TakenApart:
     adds_floats: bool = False
 
     def before(self, rows: pl.LazyFrame) -> pl.LazyFrame:
-        """Return the rows with the columns that are made first."""
         rows = rows.with_columns(self.rows) if self.rows else rows
         rows = rows.with_row_index(self.number) if self.number else rows
         for level in self.levels:
@@ -456,7 +454,6 @@ class PersonColumns:
         return self.make(self.row_by_row(value.tree, self.schema))
 
     def row_by_row(self, tree: Tree, schema: dict[str, PolarsDataType]) -> pl.Expr:
-        """Return what the row gate makes of an expression on these columns."""
         expr = in_full(tree, self.call)
         self.taken.adds_floats |= adds_floats(expr, pl.Schema(schema), self.call)
         return row_by_row(expr, pl.Schema(schema), self.call)
@@ -476,7 +473,6 @@ class PersonColumns:
         return self.found[text]
 
     def final(self, expr: pl.Expr) -> str:
-        """Return the column that holds this function of a group."""
         text = "final " + expr.meta.serialize(format="json")
         if text not in self.found:
             self.found[text] = self.named(expr, of_group=True)
@@ -504,7 +500,6 @@ class PersonColumns:
         return self.make(of_one_kind(column, dtype, nan)) if dtype.is_float() else column
 
     def constant(self, tree: Tree, name: str) -> Any:  # noqa: ANN401
-        """Return a number that is given as a constant."""
         if nodes.holds(tree, "Column", "Selector"):
             self.refuse(PARAMETERS, step_named(name))
         return pl.select(in_full(tree, self.call)).item()
@@ -549,7 +544,6 @@ class PersonColumns:
         return self.make(number), None if is_beyond is None else self.make(is_beyond)
 
     def added(self, name: str, column: str, parameters: Any, group: Group) -> Value:  # noqa: ANN401
-        """Return a sum, mean, variance or standard deviation, by whole numbers."""
         dtype, instant = self.schema[column], None
         if dtype.is_temporal():
             instant = pl.Datetime("us") if dtype == pl.Date else dtype
@@ -591,7 +585,6 @@ class PersonColumns:
         return whole_numbers.variance_of(squares, shares, size, count, ddof, dtype)
 
     def middle(self, step: ExprNode, column: str, group: Group) -> Value:
-        """Return a quantile of floats, from two of them as they are, by one formula."""
         dtype, method, share = self.schema[column], "Midpoint", 0.5
         if step.name == "quantile":
             method, share = step.parameters["method"], self.constant(step.inputs[1].tree, "quantile")

@@ -68,8 +68,6 @@ def only_type(step: ExprNode) -> Any:  # noqa: ANN401
 
 
 def each_output(tree: Tree, frame: pl.LazyFrame) -> list[Tree]:
-    """Return an expression of several outputs as one for each, as JSON."""
-
     def several(tree: Tree) -> list[Tree]:
         match tree:
             case {"Selector": _}:
@@ -133,7 +131,6 @@ def _of_one_type(step: ExprNode) -> Tree | None:
 
 
 def _cast(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
-    """Cast lists, arrays and structs by their elements and fields."""
     (value,), source, target = inputs, only_type(step.inputs[0]), only_type(step)
     match source, target:
         case pl.Array(), pl.List() | pl.Array():
@@ -358,7 +355,6 @@ def _offset(value: pl.Expr) -> pl.Expr:
 
 
 def again(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr:
-    """Return the step itself on other inputs."""
     return nodes.without_nan(trials.with_inputs(step.tree, [*map(nodes.tree_of, inputs)]))
 
 
@@ -586,6 +582,5 @@ def _set(place: Any, key: str | int, value: object, *, unless: object = None) ->
 
 
 def put(tree: JsonTree, other: JsonTree) -> None:
-    """Put another expression in place of one."""
     tree.clear()
     tree.update(other)

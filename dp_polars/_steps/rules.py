@@ -47,7 +47,6 @@ _KINDS: dict[object, str] = {
 
 
 def is_float(step: ExprNode) -> bool:
-    """Return whether a step's result is a float, or one of its columns is."""
     return any(dtype.is_float() for dtype in step.dtypes())
 
 
@@ -135,7 +134,6 @@ def has_few_categories(step: ExprNode) -> bool:
 
 
 def adds_floats(step: ExprNode) -> bool:
-    """Return whether floats of a row's own lists are added up."""
     if step.name in _ADDS and any(has_floats(dtype) for dtype in step.inputs[0].dtypes()):
         return True
     return any(map(adds_floats, step.inputs))

@@ -180,7 +180,6 @@ def failure_on(frame: pl.DataFrame, expr: pl.Expr) -> str | None:
 
 
 def made_up(schema: pl.Schema) -> pl.DataFrame:
-    """Return rows of extreme values."""
     return _combine([extremes(dtype).alias(name) for name, dtype in schema.items()])
 
 
@@ -271,13 +270,11 @@ def _combine(columns: Sequence[pl.Series], most: int = _ROWS) -> pl.DataFrame:
 
 
 def inputs_of(tree: Any) -> list[Any]:  # noqa: ANN401
-    """Return the inputs of a serialized step."""
     ((kind, node),) = tree.items()
     return [*node["input"]] if kind == "Function" else [node[place] for place in _PLACES[kind]]
 
 
 def with_inputs(tree: Any, inputs: Sequence[Any]) -> dict[str, Any]:  # noqa: ANN401
-    """Return a serialized step with other inputs."""
     ((kind, node),) = tree.items()
     if kind == "Function":
         return {kind: {**node, "input": inputs}}
@@ -320,7 +317,6 @@ def refuse_company(run: Run, schema: pl.Schema, unit: PrivacyUnit, call: str) ->
 
 
 def _broken(run: Run, frame: pl.DataFrame, unit: PrivacyUnit) -> Rule | None:
-    """Return the rule that a step breaks on these rows, if any."""
     try:
         together = _rows_of(run(frame.lazy()))
         by_themselves: Counter[str] = Counter()

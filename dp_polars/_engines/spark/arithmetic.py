@@ -108,7 +108,6 @@ _PHYSICAL: dict[pl.DataType, Callable[[Column], Column]] = {
 
 
 def long(number: int) -> Column:
-    """Return a constant of 64 bits."""
     return sf.lit(number).cast("long")
 
 
@@ -163,7 +162,6 @@ def weighs_exactly(spec: HistogramSpec) -> bool:
 
 
 def clamping_of(spec: HistogramSpec) -> Clamping:
-    """Return how rows are weighed, of a spec that `weighs_exactly`."""
     if not isinstance(spec.row_weight, Clamping):
         msg = "unreachable: such weights are refused"
         raise AssertionError(msg)

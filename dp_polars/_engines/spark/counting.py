@@ -144,7 +144,6 @@ def _number(is_one: Column, window: WindowSpec) -> Column:
 
 
 def _within(rows: DataFrame, word: str, bounds: Mapping[str, int | None]) -> DataFrame:
-    """Let only rows stay whose numbers are within the bounds."""
     return with_columns(
         rows,
         {name: sf.col(name) & (sf.col(f"{name} {word}") <= most) for name, most in bounds.items() if most is not None},
@@ -332,7 +331,6 @@ def _histogram(
 
 
 def _rows_of(parts: Iterable[Sequence[Column]]) -> Column:
-    """Return what makes several rows of one."""
     return sf.inline(sf.array(*(sf.struct(*columns) for columns in parts)))
 
 

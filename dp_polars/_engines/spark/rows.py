@@ -185,7 +185,6 @@ class SpecColumns:
 
     @property
     def of_person(self) -> Column:
-        """What is left of `together`, clipped."""
         return clip(sf.col(self.together), *clamping_of(self.spec).of_person)
 
     @property
@@ -194,7 +193,6 @@ class SpecColumns:
 
     @property
     def weight(self) -> Column:
-        """What is added up."""
         return self.of_row if self.together is None else self.of_person
 
 

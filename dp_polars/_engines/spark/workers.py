@@ -268,7 +268,6 @@ def mapped(rows: DataFrame, stage: Stage, schema: StructType | str) -> DataFrame
 
 
 def _check(spark: SparkSession) -> None:
-    """Refuse executors that have not this version of the package."""
     try:
         found = set(spark.range(_PROBED).mapInArrow(versions, "version string").toArrow()["version"].to_pylist())
     except Exception as error:  # of constants alone, so it may be shown
