@@ -159,18 +159,6 @@ class FloatSteps:
         return cls(float(grid.start), float(1 / grid.step) * (1 - _TIE))
 
 
-def grid_steps(candidates: Ordered, dtype: pl.DataType) -> IntegerSteps | FloatSteps | None:
-    """Return how the codes that `ordered_encoder` gives follow by arithmetic; None where they don't."""
-    if not isinstance(candidates, Grid):
-        return None
-    unit = column_types.tick(dtype)
-    if unit is None:
-        return FloatSteps.of(candidates)
-    steps = _integer_steps(candidates, unit, _physical(dtype))
-    # What doesn't fit into 64 bits is found by floats, as in the encoder.
-    return FloatSteps.of(candidates) if steps is None and dtype.is_integer() else steps
-
-
 @dataclass(frozen=True)
 class Thresholds:
     """The way from values to the nearest of some points, ties down: the code is `below` + how many values are less.
@@ -180,18 +168,6 @@ class Thresholds:
 
     below: int
     values: NDArray[Any]
-
-
-def thresholds(points: Points, dtype: pl.DataType) -> Thresholds:
-    """Return how the codes that `ordered_encoder` gives follow by comparing; a ValueError where they don't."""
-    unit = column_types.tick(dtype)
-    if unit is not None and column_types.tick(points.dtype) is not None:
-        found = _integer_thresholds(points, unit, dtype)
-        if found is not None:
-            return found
-    if column_types.family(dtype) != "number":
-        raise ValueError(_TOO_WIDE)
-    return _float_thresholds(points)
 
 
 def _physical(dtype: pl.DataType) -> np.dtype[np.integer]:
@@ -378,7 +354,8 @@ class CategoryBinning(Binning):
         return len(self.values)
 
     def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
-        return _of_one_column(category_encoder(self.categories, _known(self.column)))
+        encode = category_encoder(self.categories, _known(self.column))
+        return lambda columns: encode(columns[0])
 
 
 @dataclass(frozen=True)
@@ -398,15 +375,36 @@ class NearestBinning(Binning):
     @property
     def steps(self) -> IntegerSteps | FloatSteps | None:
         """The codes as arithmetic, for engines that have no arrays; None where they are no arithmetic."""
-        return grid_steps(self.candidates, _known(self.column))
+        grid, dtype = self.candidates, _known(self.column)
+        if not isinstance(grid, Grid):
+            return None
+        unit = column_types.tick(dtype)
+        steps = None if unit is None else _integer_steps(grid, unit, _physical(dtype))
+        # What doesn't fit into 64 bits is found by floats, as in the encoder.
+        is_by_floats = unit is None or (steps is None and dtype.is_integer())
+        return FloatSteps.of(grid) if is_by_floats else steps
 
     @property
     def thresholds(self) -> Thresholds | None:
-        """The codes as comparisons, for engines that have no arrays; None for a grid, whose points are never made."""
-        return None if isinstance(self.candidates, Grid) else thresholds(self.candidates, _known(self.column))
+        """The codes as comparisons, for engines that have no arrays; None for a grid, whose points are never made.
+
+        A ValueError where they don't fit into 64 bits.
+        """
+        points, dtype = self.candidates, _known(self.column)
+        if isinstance(points, Grid):
+            return None
+        unit = column_types.tick(dtype)
+        if unit is not None and column_types.tick(points.dtype) is not None:
+            found = _integer_thresholds(points, unit, dtype)
+            if found is not None:
+                return found
+        if column_types.family(dtype) != "number":
+            raise ValueError(_TOO_WIDE)
+        return _float_thresholds(points)
 
     def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
-        return _of_one_column(ordered_encoder(self.candidates, _known(self.column)))
+        encode = ordered_encoder(self.candidates, _known(self.column))
+        return lambda columns: encode(columns[0])
 
 
 @dataclass(frozen=True)
@@ -624,12 +622,6 @@ def _within(info: np.iinfo[Any], low: int, high: int) -> tuple[int, int]:
     return min(max(low, info.min), info.max), min(max(high, info.min), info.max)
 
 
-def _of_one_column(encoder: Encoder) -> Callable[[Sequence[pl.Series]], Codes]:
-    return lambda columns: encoder(columns[0])
-
-
 def _known(column: pl.DataType | None) -> pl.DataType:
-    if column is None:
-        msg = "unreachable: rows are coded where their type is known"
-        raise AssertionError(msg)
+    assert column is not None, "rows are coded where their type is known"
     return column

@@ -289,9 +289,7 @@ def tree(alphas: Sequence[Fraction]) -> Node:
         return Node(top, parts[top], of(first, top, low, alphas[top]), of(top + 1, last, alphas[top], high))
 
     root = of(0, len(alphas), Fraction(0), Fraction(1))
-    if root is None:
-        msg = "unreachable: there is a quantile"
-        raise AssertionError(msg)
+    assert root is not None, "there is a quantile"
     return root
 
 
@@ -383,9 +381,7 @@ def _draw_one(draw: Draw, cells: Cells, low: Ints, high: Ints) -> tuple[Ints, Ce
     the digits of the whole group are drawn.
     """
     alpha, words = draw.score.ranks, draw.words()
-    if alpha is None:
-        msg = "unreachable: it is a quantile"
-        raise AssertionError(msg)
+    assert alpha is not None, "it is a quantile"
     first, last = near_ranks(cells.totals, alpha, far_gap(draw, alpha))
     cells, begin, end = cells.drawn(first, last, words)
     ends = np.cumsum(cells.sizes)

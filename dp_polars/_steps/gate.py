@@ -78,7 +78,8 @@ class Body:
             return tree
         types = [self.type(item) for item in inputs]
         length = _OF_ALL.get(name)
-        if length is None and _is_exact(types[0]):
+        is_exact = types[0].is_integer() or types[0].is_temporal() or types[0] in (pl.Boolean, pl.String)
+        if length is None and is_exact:
             length = _OF_EXACT.get(name)
         if length is None and types[0].is_float():
             length = _OF_NUMBERS.get(name)
@@ -149,10 +150,6 @@ def _function(tree: Tree) -> tuple[str, list[tuple[Any, str | int]]] | None:
             if name in TAKEN and is_public:
                 return name, [(inputs, 0)]
     return None
-
-
-def _is_exact(dtype: pl.DataType) -> bool:
-    return dtype.is_integer() or dtype.is_temporal() or dtype in (pl.Boolean, pl.String)
 
 
 _ONE_BY_ONE = "\n\nHint: name the columns one by one."

@@ -333,7 +333,7 @@ def _by_the_clock(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
 
     The clock has some times twice: the one of the same offset is taken, or else the first.
     """
-    if not rules.starts_local(step):
+    if not rules.is_local(step.inputs[0]):
         return None
     value, dtype = inputs[0], only_type(step.inputs[0])
     interval = step.inputs[1].tree.get("Literal", {}).get("Scalar", {}).get("String", "") if step.inputs[1:] else ""
@@ -360,11 +360,9 @@ def again(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr:
 
 def _strptime(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     """Parse a local time as it is written, and give null where the clock leaves it out."""
-    if step.parameters is None or not rules.parses_local(step):
+    if step.parameters is None or "%z" in step.parameters or not rules.is_local(step):
         return None
     dtype = only_type(step)
-    if not isinstance(dtype, pl.Datetime) or dtype.time_zone is None:
-        return None
     word = step.inputs[1].tree["Literal"]["Scalar"]["String"]
     naive = inputs[0].str.to_datetime(step.parameters, time_unit=dtype.time_unit, strict=False)
     return naive.dt.replace_time_zone(
@@ -439,7 +437,7 @@ def before_trial(step: ExprNode) -> bool:
         match ambiguous:
             case {"Literal": {"Scalar": {"String": "raise"} as scalar}}:
                 changed = _set(scalar, "String", "null")
-    if rules.is_bounded(step):
+    if step.kind != "operator" and step.name not in {"a name", "is_null", "is_not_null"}:
         for value in rules.varying(step):
             changed |= _bound_dates(value)
     return changed
@@ -502,7 +500,7 @@ _NARROWED: dict[str, Spelling] = {
 def after_trial(step: ExprNode) -> bool:
     """Rewrite where a row's float would depend on the other rows; return whether anything was changed."""
     divisor = step.inputs[1] if step.name in DIVISIONS else None
-    if divisor is not None and rules.divides_floats(step):
+    if divisor is not None and step.kind == "operator" and step.inputs[0].varies and rules.is_float(step):
         # A full column as divisor, so that Polars divides, and never multiplies by a reciprocal: a column, too, may
         # be known to be one value (a literal, a Hive key).
         _set_zeros(divisor.tree, step.inputs[0], step)

@@ -12,7 +12,6 @@ from dp_polars._steps.nodes import (
     ANY,
     ARITHMETIC,
     COMPARISONS,
-    DIVISIONS,
     FUNCTIONS,
     OF_CATEGORIES,
     OF_COLUMNS,
@@ -50,19 +49,9 @@ def is_float(step: ExprNode) -> bool:
     return any(dtype.is_float() for dtype in step.dtypes())
 
 
-def divides_floats(step: ExprNode) -> bool:
-    """Return whether a step divides a column to floats, whose last bit depends on how Polars does it."""
-    return step.kind == "operator" and step.name in DIVISIONS and step.inputs[0].varies and is_float(step)
-
-
 def shows_zeros(step: ExprNode) -> bool:
     """Return whether a step shows the sign of a zero: also where it makes a text of a number among texts."""
     return step.name in OF_SIGNED_ZEROS or (step.name != "as_struct" and pl.String in bases(step))
-
-
-def is_bounded(step: ExprNode) -> bool:
-    """Return whether dates that go into a step are moved to where no function panics on them."""
-    return step.kind != "operator" and step.name not in {"a name", "is_null", "is_not_null"}
 
 
 def is_unlisted(step: ExprNode) -> bool:
@@ -163,14 +152,6 @@ def does_not_fit_the_array(step: ExprNode) -> bool:
 
 def is_local(step: ExprNode) -> bool:
     return any(isinstance(dtype, pl.Datetime) and dtype.time_zone not in {None, "UTC"} for dtype in step.dtypes())
-
-
-def starts_local(step: ExprNode) -> bool:
-    return is_local(step.inputs[0])
-
-
-def parses_local(step: ExprNode) -> bool:
-    return is_local(step) and "%z" not in step.parameters
 
 
 def ambiguous_is_no_word(step: ExprNode) -> bool:

@@ -334,11 +334,8 @@ def _ways(run: Run, frame: pl.DataFrame) -> Iterator[tuple[pl.LazyFrame, EngineT
     """Yield the same rows in other orders and chunks, and other ways to run the step on them."""
     backwards, shuffled = frame.reverse(), frame[[row * _STEP % frame.height for row in range(frame.height)]]
     chunks = pl.concat([frame[start : start + 5] for start in range(0, frame.height, 5)], rechunk=False)
-    yield run(backwards.lazy()), "in-memory", True
-    yield run(shuffled.lazy()), "in-memory", True
-    yield run(chunks.lazy()), "in-memory", True
-    yield run(frame.lazy()), "streaming", True
-    yield run(shuffled.lazy()), "streaming", True
+    yield from ((run(rows.lazy()), "in-memory", True) for rows in (backwards, shuffled, chunks))
+    yield from ((run(rows.lazy()), "streaming", True) for rows in (frame, shuffled))
     yield run(frame.lazy()), "in-memory", False
 
 
