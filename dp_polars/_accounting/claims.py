@@ -195,11 +195,8 @@ class Claim:
         object.__setattr__(self, "delta", check_delta(self.delta))
         self._check_keys()
         self._check_same_group()
-        object.__setattr__(
-            self,
-            "rate",
-            Fraction(0) if self.is_open else check_rate(self._paid_x(self.loss) / self.score_range, self.loss),
-        )
+        paid = Fraction(0) if self.is_open else check_rate(self._paid_x(self.loss) / self.score_range, self.loss)
+        object.__setattr__(self, "rate", paid)
 
     def __str__(self) -> str:
         if self.share is not None:

@@ -556,9 +556,8 @@ def read_head(connection: sqlite3.Connection) -> Head:
 def read_charges(connection: sqlite3.Connection, head: Head) -> Iterator[Charge]:
     """Yield every charge; raise unless they are all there, each as it was written."""
     number, digest = 0, ""
-    for number, (stored_number, *values, stored_digest) in enumerate(
-        connection.execute("SELECT * FROM charges ORDER BY id"), 1
-    ):
+    rows = connection.execute("SELECT * FROM charges ORDER BY id")
+    for number, (stored_number, *values, stored_digest) in enumerate(rows, 1):
         digest = digest_of_text(digest, number, *values)
         if (number, digest) != (stored_number, stored_digest):
             msg = f"charge {number} does not fit its digest"

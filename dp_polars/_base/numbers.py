@@ -39,6 +39,7 @@ _OF_FRAMES = {
     "duckdb": "….pl()",
     "pyspark": "pl.from_arrow(….toArrow())",
 }
+_NUMBERS = (int, float, Fraction, Decimal, np.integer, np.floating)
 _SHOWN = (str, bytes, int, float, complex, Fraction, Decimal, date, time, timedelta, type(None), np.generic)
 
 
@@ -70,9 +71,7 @@ def one_of(name: str, value: object, words: tuple[Word, ...], wanted: str | None
 
 def as_fraction(name: str, value: object) -> Fraction:
     """Return `value` as the exact rational that it prints as: 0.1 is 1/10."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(
-        value, (int, float, Fraction, Decimal, np.integer, np.floating)
-    ):
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, _NUMBERS):
         msg = f"{name} must be a number (int, float, Fraction or Decimal), got {given(value)}."
         raise TypeError(msg)
     if isinstance(value, Fraction):

@@ -234,9 +234,8 @@ def _integer_thresholds(points: Points, unit: Fraction, column: pl.DataType) -> 
     if ratio == 1 and physical.dtype == dtype:
         middles = (physical[:-1] & physical[1:]) + ((physical[:-1] ^ physical[1:]) >> 1)
     else:
-        middles = (
-            (physical[:-1].astype(object) + physical[1:].astype(object)) * ratio.numerator // (2 * ratio.denominator)
-        )
+        exact = physical.astype(object)
+        middles = (exact[:-1] + exact[1:]) * ratio.numerator // (2 * ratio.denominator)
     if column_types.is_wide(column) and ((middles < info.min) | (middles >= info.max)).any():
         return None
     below = int(np.count_nonzero(middles < info.min))

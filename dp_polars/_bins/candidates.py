@@ -514,12 +514,10 @@ def size_of(values: Values) -> int:
 
 def _to_series(values: Values, name: str = "candidates") -> pl.Series:
     """Return values as a Series that holds each of them exactly, in memory of its own; messages call them `name`."""
-    if (
-        isinstance(values, range)
-        and values
-        and max(map(abs, (values[0], values[-1], values.step, values.stop))) < 2**62
-    ):
-        return pl.int_range(values.start, values.stop, values.step, eager=True).alias("")  # no look at each number
+    if isinstance(values, range) and values:
+        start, stop, step = values.start, values.stop, values.step
+        if max(map(abs, (values[0], values[-1], step, stop))) < 2**62:
+            return pl.int_range(start, stop, step, eager=True).alias("")  # no look at each number
     if np.ma.is_masked(values):
         msg = f"{name} must not contain null."
         raise ValueError(msg)

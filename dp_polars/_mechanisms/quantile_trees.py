@@ -113,9 +113,8 @@ class Cells:
             return self, first, stop
         group, counts = owners(stop - first), self.counts[inside]
         low, high = begins + low, begins + high
-        window = _Window(
-            self.codes[inside], self.bits[inside], counts, running[inside] - counts, group, low[group], high[group]
-        )
+        codes, bits, ranks = self.codes[inside], self.bits[inside], running[inside] - counts
+        window = _Window(codes, bits, counts, ranks, group, low[group], high[group])
         codes, bits, counts, owner, before, wanted = window.halved(words).with_digits(words)
         sizes, number = np.bincount(owner, minlength=len(low)), len(self.codes)
         # For each group: the cells before these ranks, the new ones, and the cells after them.

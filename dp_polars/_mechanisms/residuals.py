@@ -341,9 +341,8 @@ class TablePlan:
             of_subsets = {axes: numbers.reshape(self.shape(axes))}
             for subset in reversed(_subsets(axes)):
                 if subset not in of_subsets:
-                    more = min(
-                        (axis for axis in axes if axis not in subset), key=lambda axis: self.sizes[axis], default=-1
-                    )
+                    rest = (axis for axis in axes if axis not in subset)
+                    more = min(rest, key=lambda axis: self.sizes[axis], default=-1)
                     wider = tuple(sorted({*subset, more}))
                     of_subsets[subset] = of_subsets[wider].sum(axis=wider.index(more))
                 trust = self._trust.get(subset, {}).get(place)

@@ -176,7 +176,7 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
     refuse_patterns(frame_schema)
     frame = pl.LazyFrame(schema={name: trials.apart_type(dtype) for name, dtype in frame_schema.items()})
     tree, step = _read(expr, frame, what)
-    gate = _ExpressionGate(what)
+    gate = Gate(what)
     names_categories = step.tree != tree
     try:
         with fitting(what):
@@ -239,12 +239,15 @@ class _RaisesError(ValueError):
 
 
 class Gate:
-    """Refuses an expression in which a row's result may depend on another row."""
+    """Refuses an expression in which a row's result may depend on another row, or raises on a value in a row.
+
+    It rewrites what need not be refused.
+    """
 
     listed: tuple[Rule, ...] = rules.LISTED
 
     def __init__(self, what: str) -> None:
-        self.what = what
+        self.what, self.rewritten = what, False
 
     def refusal(self, step: ExprNode, rule: Rule, details: str = "") -> ValueError:
         """Return the error that says what is refused, why, and what to write instead."""
@@ -253,12 +256,19 @@ class Gate:
         return ValueError(rule.message(self.what, shown(step), details))
 
     def walk(self, step: ExprNode) -> None:
-        """Refuse a step for which there is a rule, and its inputs first of all."""
+        """Refuse a step for which there is a rule, and its inputs first of all; it may be walked in other words."""
+        tree = None
+        with suppress(PolarsError):  # the walk says what is wrong
+            tree = None if rules.NEEDS_POLARS_2.refuses(step) else rewriting.spelled_out(step)
+        if tree is not None and step.frame is not None:
+            rewriting.put(step.tree, tree)
+            self.rewritten = True
+            self.walk(nodes.read(step.tree, step.frame))
+            return
         if step.kind in {"column", "literal"}:
             return
-        self.refuse_by(
-            (*rules.NAMED, rules.NEEDS_POLARS_2) if rules.is_spelled_on_polars_2(step) else rules.UNLISTED, step
-        )
+        named = (*rules.NAMED, rules.NEEDS_POLARS_2)
+        self.refuse_by(named if rules.is_spelled_on_polars_2(step) else rules.UNLISTED, step)
         sets = SETS.get(step.name, ())
         for place, value in enumerate(step.inputs):
             # A Series of several lists has one for each row by its place.
@@ -273,29 +283,6 @@ class Gate:
         for rule in table:
             if rule.refuses(step):
                 raise self.refusal(step, rule)
-
-    def prove(self, step: ExprNode) -> None:
-        """Do what is left to do with a step that no rule refuses."""
-
-
-class _ExpressionGate(Gate):
-    """Refuses also what raises on a value in a row, and rewrites what need not."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(what)
-        self.rewritten = False
-
-    def walk(self, step: ExprNode) -> None:
-        """Walk a step in other words, where there are some that need no refusal."""
-        tree = None
-        with suppress(PolarsError):  # the walk says what is wrong
-            tree = None if rules.NEEDS_POLARS_2.refuses(step) else rewriting.spelled_out(step)
-        if tree is None or step.frame is None:
-            super().walk(step)
-            return
-        rewriting.put(step.tree, tree)
-        self.rewritten = True
-        self.walk(nodes.read(step.tree, step.frame))
 
     def prove(self, step: ExprNode) -> None:
         if step.name == "a name":
@@ -326,9 +313,7 @@ class _ExpressionGate(Gate):
         if body.refused:
             raise self.refusal(step, rules.OWN_LIST, f" ({body.refused})")
         for part in body.parts:
-            inner = _ExpressionGate(self.what)
-            inner.walk(part)
-            self.rewritten |= inner.rewritten
+            self.walk(part)
         step.tree["Eval"]["evaluation"] = body.together()
         self.rewritten |= body.rewritten
 

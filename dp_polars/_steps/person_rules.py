@@ -29,18 +29,7 @@ ALONG_ORDER = names(
     "cum_count cum_max cum_min cum_sum diff fill_null_with_strategy range.int_range rolling_expr shift shift_and_fill"
 )
 # As a serialized expression names what may follow an order.
-_FOLLOW_ORDER = (
-    '"ArgMax"',
-    '"ArgMin"',
-    '"TopK"',
-    '"MaxBy"',
-    '"MinBy"',
-    '"IsFirstDistinct"',
-    '"IsLastDistinct"',
-    '"RLEID"',
-    '"PctChange"',
-    '"Ordinal"',
-)
+_FOLLOW_ORDER = names("ArgMax ArgMin TopK MaxBy MinBy IsFirstDistinct IsLastDistinct RLEID PctChange Ordinal")
 # Functions that are others in other words, of their inputs.
 IN_OTHER_WORDS: dict[str, Callable[..., pl.Expr]] = {
     "pct_change": lambda value, n: value / value.shift(n) - 1,
@@ -339,7 +328,7 @@ def has_order(tree: Tree) -> bool:
     return (
         nodes.holds(tree, "Sort", "SortBy")
         or any(node["order_by"] is not None for node in nodes.of_kind(tree, "Over"))
-        or any(word in json.dumps(tree) for word in _FOLLOW_ORDER)
+        or any(f'"{word}"' in json.dumps(tree) for word in _FOLLOW_ORDER)
     )
 
 
@@ -579,9 +568,8 @@ class PersonColumns:
         largest = pl.col(self.make(size.max().over(over)))
         share = pl.col(self.make(whole_numbers.share_of(pl.col(distance), largest)))
         square = pl.col(self.make(share * share))
-        squares, shares, size, count = (
-            pl.col(hold(expr)) for expr in (square.sum(), share.sum(), size.max(), value.count())
-        )
+        sums = (square.sum(), share.sum(), size.max(), value.count())
+        squares, shares, size, count = (pl.col(hold(expr)) for expr in sums)
         return whole_numbers.variance_of(squares, shares, size, count, ddof, dtype)
 
     def middle(self, step: ExprNode, column: str, group: Group) -> Value:

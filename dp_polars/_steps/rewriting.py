@@ -72,15 +72,14 @@ def each_output(tree: Tree, frame: pl.LazyFrame) -> list[Tree]:
         match tree:
             case {"Selector": _}:
                 return [{"Column": name} for name in nodes.schema_of(tree, frame)]
-            case {"Function": {"input": [_], "function": function}} if (
-                nodes.function_of(function)[0] == "struct.select_fields"
-            ):
-                fields = [pl.col("0").struct.field(name) for name in nodes.schema_of(tree, frame)]
-                return [filled(field, tree["Function"]["input"]) for field in fields]
-            case {"Function": {"input": inputs, "function": function} as node} if (
-                nodes.function_of(function)[0] in OF_ALL_COLUMNS
-            ):
-                return [{"Function": {**node, "input": [item for value in inputs for item in several(value)]}}]
+            case {"Function": {"input": inputs, "function": function} as node}:
+                name = nodes.function_of(function)[0]
+                if name == "struct.select_fields":
+                    fields = [pl.col("0").struct.field(field) for field in nodes.schema_of(tree, frame)]
+                    return [filled(field, inputs) for field in fields]
+                if name in OF_ALL_COLUMNS:
+                    return [{"Function": {**node, "input": [item for value in inputs for item in several(value)]}}]
+        match tree:
             case dict():
                 values = {key: several(value) for key, value in tree.items()}
                 return [dict(zip(values, item, strict=True)) for item in _together([*values.values()])]
@@ -178,9 +177,8 @@ def _sum_horizontal(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None
     """Add up in the order in which the columns are given: Polars does it by the number of threads."""
     dtype = only_type(step)
     types = [dtype for value in step.inputs for dtype in value.dtypes()]
-    if not (dtype.is_float() or isinstance(dtype, pl.Decimal)) or not all(
-        item.is_numeric() or item == pl.Boolean for item in types
-    ):
+    are_numbers = all(item.is_numeric() or item == pl.Boolean for item in types)
+    if not are_numbers or not (dtype.is_float() or isinstance(dtype, pl.Decimal)):
         return None
     ignores = step.parameters["ignore_nulls"]
     wide = pl.Decimal(38, dtype.scale) if isinstance(dtype, pl.Decimal) else dtype
@@ -343,10 +341,7 @@ def _by_the_clock(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     if step.name in {"dt.round", "dt.truncate"} and _OF_AN_HOUR.fullmatch(interval):
         moment = (naive - _offset(value)).cast(pl.Datetime(dtype.time_unit))
         return moment.dt.replace_time_zone("UTC").dt.convert_time_zone(dtype.time_zone)
-    first, second = (
-        naive.dt.replace_time_zone(dtype.time_zone, ambiguous=which, non_existent="null")
-        for which in ("earliest", "latest")
-    )
+    first, second = (_in_zone(naive, dtype.time_zone, which) for which in ("earliest", "latest"))
     return pl.when(_offset(second) == _offset(value)).then(second).otherwise(first)
 
 
@@ -365,9 +360,11 @@ def _strptime(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     dtype = only_type(step)
     word = step.inputs[1].tree["Literal"]["Scalar"]["String"]
     naive = inputs[0].str.to_datetime(step.parameters, time_unit=dtype.time_unit, strict=False)
-    return naive.dt.replace_time_zone(
-        dtype.time_zone, ambiguous="null" if word == "raise" else word, non_existent="null"
-    )
+    return _in_zone(naive, dtype.time_zone, word)
+
+
+def _in_zone(naive: pl.Expr, zone: str, word: Ambiguous | Literal["raise"]) -> pl.Expr:
+    return naive.dt.replace_time_zone(zone, ambiguous="null" if word == "raise" else word, non_existent="null")
 
 
 def _add_business_days(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
@@ -491,9 +488,7 @@ _NARROWED: dict[str, Spelling] = {
     "operator": _fitting_operands,
     "cast": _fitting_decimals,
     "list.sum": _lists_that_add_up,
-    "list.to_array": lambda step, inputs: again(
-        step, [pl.when(inputs[0].list.len() == step.parameters).then(inputs[0])]
-    ),
+    "list.to_array": lambda step, of: again(step, [pl.when(of[0].list.len() == step.parameters).then(of[0])]),
 }
 
 
@@ -529,9 +524,8 @@ def null_where_there_is_none(tree: JsonTree) -> JsonTree:
 def _datetime(time_unit: str, time_zone: str | None, ambiguous: Ambiguous | Literal["raise"]) -> str:
     """Return the serialized expression on columns named by the places of the parts."""
     unit = _UNITS[time_unit]
-    year, month, day, hour, minute, second, microsecond = (
-        pl.col(f"{place}").cast(pl.Int64, strict=False) for place in range(7)
-    )
+    columns = (pl.col(f"{place}").cast(pl.Int64, strict=False) for place in range(7))
+    year, month, day, hour, minute, second, microsecond = columns
     is_leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     last_day = pl.when(month != 2).then(30 + (month + month // 8) % 2).when(is_leap).then(29).otherwise(28)
     there_is = (
@@ -546,9 +540,7 @@ def _datetime(time_unit: str, time_zone: str | None, ambiguous: Ambiguous | Lite
     parts = (pl.when(there_is).then(year), month, day, hour, minute, second, microsecond)
     moment = pl.datetime(*parts, time_unit=unit)
     if time_zone is not None:
-        moment = moment.dt.replace_time_zone(
-            time_zone, ambiguous="null" if ambiguous == "raise" else ambiguous, non_existent="null"
-        )
+        moment = _in_zone(moment, time_zone, ambiguous)
     return moment.meta.serialize(format="json")
 
 

@@ -144,10 +144,8 @@ def looks_up_rows(step: ExprNode) -> bool:
 
 def does_not_fit_the_array(step: ExprNode) -> bool:
     array, value = step.inputs if step.name == "arr.contains" else (step.inputs[1], step.inputs[0])
-    pairs = [
-        (kind.inner, of_value) for kind in array.dtypes() if isinstance(kind, pl.Array) for of_value in value.dtypes()
-    ]
-    return not all(inner == of_value or (inner.is_integer() and of_value.is_integer()) for inner, of_value in pairs)
+    pairs = [(kind.inner, of) for kind in array.dtypes() if isinstance(kind, pl.Array) for of in value.dtypes()]
+    return not all(inner == of or (inner.is_integer() and of.is_integer()) for inner, of in pairs)
 
 
 def is_local(step: ExprNode) -> bool:

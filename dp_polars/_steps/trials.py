@@ -262,9 +262,8 @@ def _combine(columns: Sequence[pl.Series], most: int = _ROWS) -> pl.DataFrame:
         indices = list(product(*(range(len(column)) for column in columns)))
         indices = indices[:: len(indices) // most + 1]
     else:  # a row of each column's n-th value, and such rows shifted
-        indices = [
-            tuple((n * (k + 1)) % len(column) for k, column in enumerate(columns)) for n in range(min(100, most))
-        ]
+        rows_of = range(min(100, most))
+        indices = [tuple((n * (k + 1)) % len(column) for k, column in enumerate(columns)) for n in rows_of]
     rows = zip(*indices, strict=True) if columns else ()
     return pl.DataFrame({column.name: column.gather(list(row)) for column, row in zip(columns, rows, strict=True)})
 
