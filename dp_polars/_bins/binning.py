@@ -308,31 +308,6 @@ class Binning(ABC):
         return None
 
 
-class RowWeight(ABC):
-    """Row by row from the columns that a query reads to integer weights; arbitrary ones for rows that are ignored."""
-
-    @property
-    @abstractmethod
-    def largest(self) -> int:
-        """The largest weight of a row, or minus the smallest."""
-
-    @property
-    def of_person(self) -> tuple[int, int]:
-        """Where people count: the ends to which the sum of a person's weights, in a group and code, is clipped."""
-        return -self.largest, self.largest
-
-    @abstractmethod
-    def weigher(self) -> Callable[[Sequence[pl.Series]], Ints]:
-        """Return what gives every row its weight; made once, for many batches of rows."""
-
-    def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr | None:  # noqa: ARG002
-        """Return the weights as Polars' own arithmetic, equal on every value of these types; null where there is none.
-
-        None: there is no such expression.
-        """
-        return None
-
-
 @dataclass(frozen=True)
 class CategoryBinning(Binning):
     """The position of the value among categories; null and other values are ignored.
@@ -435,8 +410,11 @@ def _is_missing(column: pl.Series) -> pl.Series:
 
 
 @dataclass(frozen=True)
-class Clamping(RowWeight):
-    """Values clipped to public bounds, in whole units of a public step: the nearest one, ties to even."""
+class Clamping:
+    """Weights of rows: values clipped to public bounds, in whole units of a public step: the nearest one, ties to even.
+
+    They are arbitrary for rows that are ignored.
+    """
 
     # Exact. The bounds are whole multiples of the step.
     lower: Fraction
@@ -445,7 +423,7 @@ class Clamping(RowWeight):
     doubled: bool = False  # whether the weight is the distance from the middle of the bounds, in halves of a step
     # Which of the columns that the query reads holds the values. Null and NaN are 0.
     column: int = 0
-    # Exact: what `of_person` is, in multiples of the step. None: as for every row weight.
+    # Exact: what `of_person` is, in multiples of the step. None: as for a row.
     ends_of_person: tuple[Fraction, Fraction] | None = None
 
     @property
@@ -454,13 +432,15 @@ class Clamping(RowWeight):
 
     @property
     def of_person(self) -> tuple[int, int]:
+        """Where people count: the ends to which the sum of a person's weights, in a group and code, is clipped."""
         if self.ends_of_person is None:
-            return super().of_person
+            return -self.largest, self.largest
         low, high = (int(end / self.step) for end in self.ends_of_person)
         return low, high
 
     @property
     def largest(self) -> int:
+        """The largest weight of a row, or minus the smallest."""
         if self.doubled:
             return int((self.upper - self.lower) / self.step)
         return int(max(abs(self.lower), abs(self.upper)) / self.step)
@@ -473,6 +453,7 @@ class Clamping(RowWeight):
         return min(int(tick / self.step), 2**31)
 
     def weigher(self) -> Callable[[Sequence[pl.Series]], Ints]:
+        """Return what gives every row its weight; made once, for many batches of rows."""
         low, high = self.ends
 
         def weigh(columns: Sequence[pl.Series]) -> Ints:
@@ -498,7 +479,8 @@ class Clamping(RowWeight):
     def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr | None:
         """Return the weights as Polars' own arithmetic: the steps of `weigher`, so that each value rounds alike.
 
-        Values are clipped before anything can overflow, and no value raises. Null and NaN give null.
+        Values are clipped before anything can overflow, and no value raises. Null and NaN give null. None: there is no
+        such expression.
         """
         column, dtype = columns[self.column], types[self.column]
         low, high = self.ends
@@ -569,6 +551,9 @@ class Clamping(RowWeight):
         nearest: Ints = whole + (2 * rest + whole % 2 > per)
         return nearest
 
+
+#: How rows are weighed that don't count one each.
+RowWeight: TypeAlias = Clamping
 
 # The largest square, in units of their step: it is held as twice that, less the largest.
 _MOST_SQUARES = 30
