@@ -186,6 +186,19 @@ def parts_of(dtype: PolarsDataType) -> Iterator[PolarsDataType]:
         yield from parts_of(dtype.ext_storage())
 
 
+def with_leaves(dtype: PolarsDataType, change: Callable[[PolarsDataType], PolarsDataType]) -> PolarsDataType:
+    """Return a type in which those that are not nested are changed."""
+    if isinstance(dtype, pl.List):
+        return pl.List(with_leaves(dtype.inner, change))
+    if isinstance(dtype, pl.Array):
+        return pl.Array(with_leaves(dtype.inner, change), dtype.size)
+    if isinstance(dtype, pl.Struct):
+        return pl.Struct({field.name: with_leaves(field.dtype, change) for field in dtype.fields})
+    if isinstance(dtype, pl.BaseExtension):
+        return pl.Extension(dtype.ext_name(), with_leaves(dtype.ext_storage(), change), dtype.ext_metadata())
+    return change(dtype)
+
+
 def is_opaque(dtype: PolarsDataType) -> bool:
     """Return whether a type is or holds one of which nothing is known: an Extension, an Object."""
     return any(isinstance(part, (pl.BaseExtension, pl.Object)) for part in parts_of(dtype))

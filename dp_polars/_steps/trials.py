@@ -17,7 +17,7 @@ import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
 from dp_polars._base.column_types import PrivacyUnit
-from dp_polars._steps.nodes import ExprNode, without_nan
+from dp_polars._steps.nodes import ExprNode, with_leaves, without_nan
 from dp_polars._steps.rules import PEOPLE, RAISES, Rule
 
 if TYPE_CHECKING:
@@ -45,17 +45,11 @@ def home(tree: Any) -> Any:  # noqa: ANN401
 
 def apart_type(dtype: PolarsDataType) -> PolarsDataType:
     """Return a type with Categories of our own for those that it holds."""
-    if isinstance(dtype, pl.Categorical):
-        return _values(_beside(_named(dtype.categories))).dtype
-    if isinstance(dtype, pl.List):
-        return pl.List(apart_type(dtype.inner))
-    if isinstance(dtype, pl.Array):
-        return pl.Array(apart_type(dtype.inner), dtype.size)
-    if isinstance(dtype, pl.Struct):
-        return pl.Struct({field.name: apart_type(field.dtype) for field in dtype.fields})
-    if isinstance(dtype, pl.BaseExtension):
-        return pl.Extension(dtype.ext_name(), apart_type(dtype.ext_storage()), dtype.ext_metadata())
-    return dtype
+
+    def of_ours(leaf: PolarsDataType) -> PolarsDataType:
+        return _values(_beside(_named(leaf.categories))).dtype if isinstance(leaf, pl.Categorical) else leaf
+
+    return with_leaves(dtype, of_ours)
 
 
 def _renamed(tree: Any, rename: Callable[[_Named], _Named]) -> Any:  # noqa: ANN401
