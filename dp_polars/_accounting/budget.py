@@ -24,7 +24,6 @@ from dp_polars._accounting.costs import EpsilonAt
 from dp_polars._accounting.ledger import Charge, RowsOf, StoredAnswer, StoredQuestion, lock, name_of, uninterrupted
 from dp_polars._accounting.promises import FREE, Cost, Promise, Sums, sum_of
 from dp_polars._accounting.terms import (
-    BudgetExceededError,
     Loss,
     NeighboringRelation,
     Remaining,
@@ -159,7 +158,6 @@ def frame_of_charges(charges: Iterable[Charge], order: Fraction) -> pl.DataFrame
 
 
 def frame_of_answers(answers: Iterable[StoredAnswer]) -> pl.DataFrame:
-    """Return one row per answer that is kept."""
     rows = [
         (
             *(one.microseconds, one.question.dataset, one.question.words, one.question.loss),
@@ -521,7 +519,9 @@ class Budget:
             spent = _spent(head)
             left = self._account.left(spent)
             if not self._account.fits(requested, left):
-                raise self._refusal(requested, left, connection, head)
+                times = [one.microseconds for one in ledger.read_charges(connection, head)] if self.path else []
+                ends = (_moment(times[0]), _moment(times[-1])) if times else None
+                raise self._account.refusal(requested, left, None if self.path is None else str(self.path), ends)
             charges = []
             for (what, claim), cost in zip(entries, costs, strict=True):
                 spent = spent.plus(cost)
@@ -549,18 +549,7 @@ class Budget:
             if self.path is not None and not _fallen(spent, self._known_spent):
                 _newest[self.path, self._account.terms] = spent
 
-    def _refusal(
-        self, requested: Cost, left: Cost, connection: sqlite3.Connection, head: ledger.Head
-    ) -> BudgetExceededError:
-        """Return the error that says by how much too little is left."""
-        path = ends = None
-        if self.path is not None:
-            path, times = str(self.path), [one.microseconds for one in ledger.read_charges(connection, head)]
-            ends = (_moment(times[0]), _moment(times[-1])) if times else None
-        return self._account.refusal(requested, left, path, ends)
-
     def _check_entry(self, what: object, claim: object, relation: NeighboringRelation) -> None:
-        """Raise unless the claim can be charged here."""
         if not (isinstance(what, str) and isinstance(claim, Claim)):
             msg = f"entries must be pairs of a string and a Claim, got {(what, claim)!r}."
             raise TypeError(msg)
@@ -680,7 +669,6 @@ class Budget:
 
 
 def _head_of(account: Sums | Promise, name: str | None) -> ledger.Head:
-    """Return what a new ledger says."""
     if isinstance(account, Sums):
         return ledger.Head(account.unit, stored(account.total), name, delta=_text(account.delta))
     head = ledger.Head("epsilon", stored(account.epsilon), name, delta=stored(account.delta))

@@ -195,11 +195,8 @@ class Claim:
         object.__setattr__(self, "delta", check_delta(self.delta))
         self._check_keys()
         self._check_same_group()
-        object.__setattr__(
-            self,
-            "rate",
-            Fraction(0) if self.is_open else check_rate(self._paid_x(self.loss) / self.score_range, self.loss),
-        )
+        paid = Fraction(0) if self.is_open else check_rate(self._paid_x(self.loss) / self.score_range, self.loss)
+        object.__setattr__(self, "rate", paid)
 
     def __str__(self) -> str:
         if self.share is not None:
@@ -389,7 +386,6 @@ _CHEAPER = 0.9
 
 
 def cost(claims: Sequence[Claim], unit: Unit) -> Fraction:
-    """Return what outputs cost together, in a unit."""
     return sum((times * claim.cost(unit) for claim, times in Counter(claims).items()), Fraction(0))
 
 
@@ -483,7 +479,6 @@ def _is_pure(claims: Sequence[Claim]) -> bool:
 
 
 def delta_of(claims: Sequence[Claim]) -> Fraction:
-    """Return what outputs spend of delta together."""
     return sum((claim.delta for claim in claims), Fraction(0))
 
 

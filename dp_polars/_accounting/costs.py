@@ -106,10 +106,7 @@ def pure_rho(x: Fraction) -> Fraction:
     randomized response. For a choice with its lead, and for the first above a threshold, only the pure loss is known.
     A key shown by partition selection has this rho δ-approximately (`docs/proofs/keys.md`).
     """
-    if x == 0:
-        return Fraction(0)
-    with precision(_bits_for(x)):
-        return round_up(upper(ball(x) * -(-ball(x)).expm1() / (1 + (-ball(x)).exp())))
+    return _rounded_up(x, lambda exact: exact * -(-exact).expm1() / (1 + (-exact).exp()))
 
 
 def laplace_rho(x: Fraction) -> Fraction:
@@ -120,10 +117,7 @@ def laplace_rho(x: Fraction) -> Fraction:
     x²/8 nor `bounded_range_rho` holds for it, though Ding et al. 2021 (arXiv 2105.07260, Proposition 8 and Corollary
     10) say so.
     """
-    if x == 0:
-        return Fraction(0)
-    with precision(_bits_for(x)):
-        return round_up(upper(ball(x) + (-ball(x)).expm1()))
+    return _rounded_up(x, lambda exact: exact + (-exact).expm1())
 
 
 def bounded_range_rho(x: Fraction) -> Fraction:
@@ -132,22 +126,24 @@ def bounded_range_rho(x: Fraction) -> Fraction:
     Harrison & Manurangsi 2026 (arXiv 2510.25746): it is attained as the order goes to 1. It is x²/8 − x⁴/576 + … for
     a small x, never above x²/8 (Cesar & Rogers 2021), and less than x for a large one: `docs/proofs/exponential.md`.
     """
-    if x == 0:
-        return Fraction(0)
-    with precision(_bits_for(x)):
-        exact = ball(x)
+
+    def rho(exact: arb) -> arb:
         complement = -(-exact).expm1()  # 1 − exp(−x)
         if x < 1:
             above = (exact * (-exact).exp() - complement) / complement  # y − 1
-            rho = above - above.log1p()
-        else:  # exp(−x) may be too small for a logarithm
-            rho = exact * (-exact).exp() / complement - 1 - (exact / complement).log() + exact
-        return min(round_up(upper(rho)), x**2 / 8)  # for a tiny x both round to the same
+            return above - above.log1p()
+        # exp(−x) may be too small for a logarithm
+        return exact * (-exact).exp() / complement - 1 - (exact / complement).log() + exact
+
+    return min(_rounded_up(x, rho), x**2 / 8)  # for a tiny x both round to the same
 
 
-def _bits_for(x: Fraction) -> int:
-    """Return enough bits for a result of about x²: the leading zeros of a small x are lost twice, or thrice."""
-    return BITS + 3 * max(0, floor_log2(1 / x)) + 32
+def _rounded_up(x: Fraction, rho: Callable[[arb], arb]) -> Fraction:
+    """Return a result of about x², by enough bits: the leading zeros of a small x are lost twice, or thrice."""
+    if x == 0:
+        return Fraction(0)
+    with precision(BITS + 3 * max(0, floor_log2(1 / x)) + 32):
+        return round_up(upper(rho(ball(x))))
 
 
 LAPLACE_CURVE = Curve(laplace_rho)
@@ -350,7 +346,6 @@ def epsilon_of_divergence(divergence: Fraction, delta: Fraction, order: Fraction
 
 
 def _least(value: Callable[[arb], arb], around: float) -> arb:
-    """Return about the least value."""
     return value(ball(Fraction(_least_at(value, around))))
 
 

@@ -179,7 +179,6 @@ def _has_locked(number: int, path: Path) -> bool:
 
 
 def deadline_from_now() -> float:
-    """Return the time at which waiting for the ledger gives up."""
     return time.monotonic() + _BUSY_SECONDS
 
 
@@ -193,7 +192,6 @@ def pause(path: Path, deadline: float) -> None:
 
 
 def name_of(path: Path) -> str:
-    """Return what errors call the ledger."""
     return f"The ledger {str(path)!r}"
 
 
@@ -363,7 +361,6 @@ class Charge(NamedTuple):
 
 
 def in_memory(head: Head) -> sqlite3.Connection:
-    """Return a new ledger that only this process has."""
     with lock:
         connection = _connect(":memory:")
         _fill(connection, head)
@@ -559,9 +556,8 @@ def read_head(connection: sqlite3.Connection) -> Head:
 def read_charges(connection: sqlite3.Connection, head: Head) -> Iterator[Charge]:
     """Yield every charge; raise unless they are all there, each as it was written."""
     number, digest = 0, ""
-    for number, (stored_number, *values, stored_digest) in enumerate(
-        connection.execute("SELECT * FROM charges ORDER BY id"), 1
-    ):
+    rows = connection.execute("SELECT * FROM charges ORDER BY id")
+    for number, (stored_number, *values, stored_digest) in enumerate(rows, 1):
         digest = digest_of_text(digest, number, *values)
         if (number, digest) != (stored_number, stored_digest):
             msg = f"charge {number} does not fit its digest"

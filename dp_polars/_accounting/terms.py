@@ -54,9 +54,8 @@ class Loss:
                 "Hint: epsilon=1.0 for pure differential privacy, rho=0.1 for zero-concentrated."
             )
             raise TypeError(msg)
-        if epsilon is not None:
-            return cls(positive_fraction("epsilon", epsilon), "epsilon")
-        return cls(positive_fraction("rho", rho), "rho")
+        unit: Unit = "epsilon" if rho is None else "rho"
+        return cls(positive_fraction(unit, epsilon if rho is None else rho), unit)
 
     def __str__(self) -> str:
         return f"{self.unit}={show(self.value, up=True)}"
@@ -149,8 +148,13 @@ class Bounds:
 
     def __post_init__(self) -> None:
         for name, value in self.given.items():
-            if value is not None:
-                object.__setattr__(self, name, _checked_bound(name, value))
+            if value is None:
+                continue
+            try:
+                object.__setattr__(self, name, positive_int(name, value))
+            except (TypeError, ValueError) as error:
+                msg = f"{error}\n\nHint: {name}=None is no such bound; left out, it is that of protect."
+                raise type(error)(msg) from None
 
     @property
     def given(self) -> dict[str, int | None]:
@@ -160,14 +164,6 @@ class Bounds:
 
     def __str__(self) -> str:
         return in_words(self.given)
-
-
-def _checked_bound(name: str, value: object) -> int:
-    try:
-        return positive_int(name, value)
-    except (TypeError, ValueError) as error:
-        msg = f"{error}\n\nHint: {name}=None is no such bound; left out, it is that of protect."
-        raise type(error)(msg) from None
 
 
 def in_words(bounds: Mapping[str, int | None]) -> str:
@@ -222,23 +218,21 @@ class Terms:
             raise TypeError(msg)
         # A Gaussian has no epsilon.
         unit: Unit = "rho" if mechanism == "discrete_gaussian" else "epsilon"
+        accuracy = share = None
         if within is not None:
-            accuracy = Within(as_fraction("within", within), rows)
-            return cls.at(
-                Loss(Fraction(LARGEST), unit), contributions, neighboring_relation, mechanism, bounds, accuracy
-            )
-        if rows is not None:
+            loss, accuracy = Loss(Fraction(LARGEST), unit), Within(as_fraction("within", within), rows)
+        elif rows is not None:
             msg = (
                 f"rows must be left out without within, got {given(rows)}: it says of which groups within is "
                 "true.\n\nHint: within=0.5, rows=1000."
             )
             raise TypeError(msg)
-        if epsilon is None and rho is None:
+        elif epsilon is None and rho is None:
             share = positive_fraction("loss_share", 1 if loss_share is None else loss_share)
-            terms = cls.at(Loss(Fraction(1), unit), contributions, neighboring_relation, mechanism, bounds)
-            return replace(terms, share=share)
-        loss = Loss.of(epsilon=epsilon, rho=rho)
-        return cls.at(loss, contributions, neighboring_relation, mechanism, bounds)
+            loss = Loss(Fraction(1), unit)
+        else:
+            loss = Loss.of(epsilon=epsilon, rho=rho)
+        return replace(cls.at(loss, contributions, neighboring_relation, mechanism, bounds, accuracy), share=share)
 
     @classmethod
     def at(

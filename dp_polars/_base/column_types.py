@@ -197,7 +197,6 @@ def _of_list(name: str, values: Sequence[object]) -> tuple[Exact, NDArray[np.boo
 def _stacked(
     name: str, parts: Sequence[tuple[Exact, NDArray[np.bool_] | None]]
 ) -> tuple[Exact, NDArray[np.bool_] | None]:
-    """Return the parts as the rows of one array."""
     if not parts:
         return np.empty((0, 0)), None
     arrays = [array for array, _ in parts]
@@ -220,9 +219,8 @@ def _of_objects(values: NDArray[Any]) -> tuple[Exact, NDArray[np.bool_] | None]:
     finite = np.array([not isinstance(value, float) or math.isfinite(value) for value in flat], bool)
     exact = [Fraction(value) if isinstance(value, float) else value for value in np.where(finite, values.ravel(), 0)]
     rounded = [float_of(value) for value in exact]
-    if all(
-        math.isfinite(nearest) and Fraction(nearest) == value for nearest, value in zip(rounded, exact, strict=True)
-    ):
+    pairs = zip(rounded, exact, strict=True)
+    if all(math.isfinite(nearest) and Fraction(nearest) == value for nearest, value in pairs):
         return np.where(finite, rounded, np.nan).reshape(values.shape), None
     array = np.empty(len(exact), object)
     array[:] = exact

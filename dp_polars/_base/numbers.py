@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 import timeit
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from datetime import date, time, timedelta
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
@@ -22,11 +23,13 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
     from flint import arb
 
 
 Number: TypeAlias = "int | float | Fraction | Decimal"
 Word = TypeVar("Word", bound=str)
+Arrays = TypeVar("Arrays", bound="DataclassInstance")
 
 # Other packages' frames, and the way from them to one of Polars.
 _OF_FRAMES = {
@@ -36,6 +39,7 @@ _OF_FRAMES = {
     "duckdb": "….pl()",
     "pyspark": "pl.from_arrow(….toArrow())",
 }
+_NUMBERS = (int, float, Fraction, Decimal, np.integer, np.floating)
 _SHOWN = (str, bytes, int, float, complex, Fraction, Decimal, date, time, timedelta, type(None), np.generic)
 
 
@@ -67,9 +71,7 @@ def one_of(name: str, value: object, words: tuple[Word, ...], wanted: str | None
 
 def as_fraction(name: str, value: object) -> Fraction:
     """Return `value` as the exact rational that it prints as: 0.1 is 1/10."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(
-        value, (int, float, Fraction, Decimal, np.integer, np.floating)
-    ):
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, _NUMBERS):
         msg = f"{name} must be a number (int, float, Fraction or Decimal), got {given(value)}."
         raise TypeError(msg)
     if isinstance(value, Fraction):
@@ -83,7 +85,6 @@ def as_fraction(name: str, value: object) -> Fraction:
 
 
 def positive_fraction(name: str, value: object) -> Fraction:
-    """Return `value` as an exact rational above zero."""
     exact = as_fraction(name, value)
     if not exact > 0:
         msg = f"{name} must be greater than 0, got {value!r}."
@@ -92,7 +93,6 @@ def positive_fraction(name: str, value: object) -> Fraction:
 
 
 def positive_int(name: str, value: object) -> int:
-    """Return `value` as an int of at least 1."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         msg = f"{name} must be an integer, got {given(value)}."
         raise TypeError(msg)
@@ -264,6 +264,12 @@ def lengths_from(starts: Ints, total: int) -> Ints:
     np.subtract(starts[1:], starts[:-1], out=lengths[:-1])
     lengths[-1:] = total - starts[-1:]
     return lengths
+
+
+def joined(parts: Sequence[Arrays]) -> Arrays:
+    """Return a dataclass of arrays that has those of all parts, one after the other."""
+    kind = type(parts[0])
+    return kind(*(np.concatenate([getattr(part, of.name) for part in parts]) for of in fields(kind)))
 
 
 def reduced(operation: np.ufunc, values: NDArray[Any], lengths: Ints) -> NDArray[Any]:

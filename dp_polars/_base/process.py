@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import partial, wraps
-from importlib import import_module
 from io import BufferedRandom, BytesIO
 from pathlib import Path
 from threading import Event, Lock, Thread
@@ -46,13 +45,6 @@ _FILTER = ("ignore", None, _AnyWarning, None, 0)
 warnings.simplefilter("ignore", _AnyWarning)
 
 
-def _enter() -> None:
-    if [*warnings.filters[:1]] != [_FILTER]:  # others may have taken it away
-        warnings.simplefilter("ignore", _AnyWarning)
-    _is_deaf.set(True)
-    np.seterr(all="ignore")
-
-
 def is_deaf() -> bool:
     """Whether this runs in what `silenced` runs."""
     return _is_deaf.get()
@@ -74,7 +66,10 @@ def silenced(function: Callable[P, T]) -> Callable[P, T]:
 def _deafly(function: Callable[[], T]) -> T:
     errors = np.geterr()
     try:
-        _enter()
+        if [*warnings.filters[:1]] != [_FILTER]:  # others may have taken it away
+            warnings.simplefilter("ignore", _AnyWarning)
+        _is_deaf.set(True)
+        np.seterr(all="ignore")
         return function()
     finally:
         np.seterr(**errors)  # NumPy 1 keeps them for the thread
@@ -135,69 +130,29 @@ class _Line:
     def __init__(self, step: str) -> None:
         self._step, self.at, self.of = step, 1, 1
         self._done, self._lock, self._start = Event(), Lock(), time.monotonic()
-        self._bar: Any = None
+        self._width = 0  # of what is on the screen
 
     def start(self) -> None:
-        """Begin to look at the clock."""
         with suppress(Exception):  # where no thread is to be had
             Thread(target=silenced(self._tell), name="dp_polars progress", daemon=True).start()
 
     def end(self) -> None:
-        """Clear the line for good."""
         self._done.set()
-        with self._lock, suppress(Exception):
-            if self._bar is not None:
-                self._bar.close()
+        with self._lock:
+            if self._width:
+                self._show("", end="\r")
 
     def _tell(self) -> None:
         while not self._done.wait(_SECONDS):
-            with self._lock, suppress(Exception):
+            with self._lock:
                 if not self._done.is_set():
-                    self._bar = self._bar or _bar(self._start)
-                    self._bar.total, self._bar.n = self.of, self.at - 1
-                    self._bar.set_description(f"release: {self._step} {self.at} of {self.of}")
+                    seconds = time.monotonic() - self._start
+                    self._show(f"release: {self._step} {self.at} of {self.of} [{seconds:.0f} s]")
 
-
-def _bar(start: float) -> Any:  # noqa: ANN401
-    """Return tqdm's bar, where it is installed, of a work that began a while ago."""
-    try:
-        bars = import_module("tqdm")
-    except ImportError:
-        return _Text(start)
-    bar = bars.tqdm(total=1, file=_Screen(), leave=False, position=0, bar_format="{desc} [{elapsed}]")
-    bar.start_t -= time.monotonic() - start
-    return bar
-
-
-class _Screen:
-    """Standard error, but nothing raises there: tqdm would hold its lock for good, and all that need it would wait."""
-
-    def __init__(self) -> None:
-        self._stream = sys.stderr
-        self.encoding = getattr(self._stream, "encoding", None)
-
-    def write(self, text: str) -> None:
+    def _show(self, text: str, end: str = "") -> None:
         with suppress(Exception):
-            self._stream.write(text)
-
-    def flush(self) -> None:
-        with suppress(Exception):
-            self._stream.flush()
-
-
-class _Text:
-    """What a line needs of tqdm's bar, in plain text."""
-
-    def __init__(self, start: float) -> None:
-        self._start, self._screen, self._width = start, _Screen(), 0
-
-    def set_description(self, text: str) -> None:
-        text += f" [{time.monotonic() - self._start:.0f} s]"
-        print(f"\r{text:<{self._width}}", end="", file=self._screen, flush=True)
-        self._width = len(text)
-
-    def close(self) -> None:
-        print("\r" + " " * self._width, end="\r", file=self._screen, flush=True)
+            print(f"\r{text:<{self._width}}", end=end, file=sys.stderr, flush=True)
+            self._width = len(text)
 
 
 class MissingExtraError(AttributeError):
@@ -246,10 +201,9 @@ def replacing(path: Path) -> Iterator[BufferedRandom]:
         raise ValueError(msg)
     mode = None if found is None else stat.S_IMODE(found.st_mode)
     name = target.with_name(f".{target.name[:50]}-{secrets.token_hex(8)}")  # no name has more than 255 bytes
-    descriptor = _unnamed(target.parent, 0o666 if mode is None else mode)
-    is_named = descriptor is None
-    if descriptor is None:
-        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode)
+    of_new = 0o666 if mode is None else mode
+    unnamed = _unnamed(target.parent, of_new)
+    descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, of_new) if unnamed is None else unnamed
     try:
         with os.fdopen(descriptor, "w+b") as file:
             if mode is not None:  # the process may mask some of it
@@ -257,7 +211,7 @@ def replacing(path: Path) -> Iterator[BufferedRandom]:
             yield file
             file.flush()
             os.fsync(descriptor)
-            if not is_named:
+            if unnamed is not None:
                 # Without a folder Python would make a link to the link in /proc.
                 os.link(_place(descriptor), name, src_dir_fd=descriptor, follow_symlinks=True)
         name.replace(target)
@@ -326,12 +280,10 @@ def _ends_of(trace: TracebackType | None) -> TracebackType | None:
     while trace is not None:
         frames.append(trace)
         trace = trace.tb_next
-    ours = [place for place, one in enumerate(frames) if _is_ours(one.tb_frame)]
-    left_out = {*ours[1:-1]}
+    ours = [one for one in frames if _is_ours(one.tb_frame)]
     shown = None
-    for place in reversed(range(len(frames))):
-        one = frames[place]
-        if place not in left_out:
+    for one in reversed(frames):
+        if one not in ours[1:-1]:
             shown = TracebackType(shown, one.tb_frame, one.tb_lasti, one.tb_lineno)
     return shown
 
@@ -352,8 +304,6 @@ def all_called(cls: Class) -> Class:
 
 
 def _misfit(function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> str:
-    import inspect
-
     signature = inspect.signature(function)
     *_, owner, name = ["", *function.__qualname__.split(".")]
     name = owner if name == "__init__" else name
@@ -361,11 +311,12 @@ def _misfit(function: Callable[..., object], args: tuple[object, ...], kwargs: d
     way = f"{name}({', '.join(filter(None, ways.values()))})"
     if next(iter(ways)) == "column":
         way += f", or column.dp.{name}({', '.join(filter(None, [*ways.values()][1:]))})"
+    why: object = "the arguments do not fit"
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
-        return f"{name}: {error}.\n\nHint: {way}."
-    return f"{name}: the arguments do not fit.\n\nHint: {way}."
+        why = error
+    return f"{name}: {why}.\n\nHint: {way}."
 
 
 def _way(parameter: inspect.Parameter) -> str:

@@ -159,18 +159,6 @@ class FloatSteps:
         return cls(float(grid.start), float(1 / grid.step) * (1 - _TIE))
 
 
-def grid_steps(candidates: Ordered, dtype: pl.DataType) -> IntegerSteps | FloatSteps | None:
-    """Return how the codes that `ordered_encoder` gives follow by arithmetic; None where they don't."""
-    if not isinstance(candidates, Grid):
-        return None
-    unit = column_types.tick(dtype)
-    if unit is None:
-        return FloatSteps.of(candidates)
-    steps = _integer_steps(candidates, unit, _physical(dtype))
-    # What doesn't fit into 64 bits is found by floats, as in the encoder.
-    return FloatSteps.of(candidates) if steps is None and dtype.is_integer() else steps
-
-
 @dataclass(frozen=True)
 class Thresholds:
     """The way from values to the nearest of some points, ties down: the code is `below` + how many values are less.
@@ -180,18 +168,6 @@ class Thresholds:
 
     below: int
     values: NDArray[Any]
-
-
-def thresholds(points: Points, dtype: pl.DataType) -> Thresholds:
-    """Return how the codes that `ordered_encoder` gives follow by comparing; a ValueError where they don't."""
-    unit = column_types.tick(dtype)
-    if unit is not None and column_types.tick(points.dtype) is not None:
-        found = _integer_thresholds(points, unit, dtype)
-        if found is not None:
-            return found
-    if column_types.family(dtype) != "number":
-        raise ValueError(_TOO_WIDE)
-    return _float_thresholds(points)
 
 
 def _physical(dtype: pl.DataType) -> np.dtype[np.integer]:
@@ -258,9 +234,8 @@ def _integer_thresholds(points: Points, unit: Fraction, column: pl.DataType) -> 
     if ratio == 1 and physical.dtype == dtype:
         middles = (physical[:-1] & physical[1:]) + ((physical[:-1] ^ physical[1:]) >> 1)
     else:
-        middles = (
-            (physical[:-1].astype(object) + physical[1:].astype(object)) * ratio.numerator // (2 * ratio.denominator)
-        )
+        exact = physical.astype(object)
+        middles = (exact[:-1] + exact[1:]) * ratio.numerator // (2 * ratio.denominator)
     if column_types.is_wide(column) and ((middles < info.min) | (middles >= info.max)).any():
         return None
     below = int(np.count_nonzero(middles < info.min))
@@ -268,7 +243,6 @@ def _integer_thresholds(points: Points, unit: Fraction, column: pl.DataType) -> 
 
 
 def _float_thresholds(points: Points) -> Thresholds:
-    """Return the middles of points as floats."""
     values = column_types.floats(points.values)
     middles = values[:-1] / 2 + values[1:] / 2
     return Thresholds(0, middles + np.abs(middles) * _TIE)
@@ -334,31 +308,6 @@ class Binning(ABC):
         return None
 
 
-class RowWeight(ABC):
-    """Row by row from the columns that a query reads to integer weights; arbitrary ones for rows that are ignored."""
-
-    @property
-    @abstractmethod
-    def largest(self) -> int:
-        """The largest weight of a row, or minus the smallest."""
-
-    @property
-    def of_person(self) -> tuple[int, int]:
-        """Where people count: the ends to which the sum of a person's weights, in a group and code, is clipped."""
-        return -self.largest, self.largest
-
-    @abstractmethod
-    def weigher(self) -> Callable[[Sequence[pl.Series]], Ints]:
-        """Return what gives every row its weight; made once, for many batches of rows."""
-
-    def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr | None:  # noqa: ARG002
-        """Return the weights as Polars' own arithmetic, equal on every value of these types; null where there is none.
-
-        None: there is no such expression.
-        """
-        return None
-
-
 @dataclass(frozen=True)
 class CategoryBinning(Binning):
     """The position of the value among categories; null and other values are ignored.
@@ -379,7 +328,8 @@ class CategoryBinning(Binning):
         return len(self.values)
 
     def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
-        return _of_one_column(category_encoder(self.categories, _known(self.column)))
+        encode = category_encoder(self.categories, _known(self.column))
+        return lambda columns: encode(columns[0])
 
 
 @dataclass(frozen=True)
@@ -399,15 +349,36 @@ class NearestBinning(Binning):
     @property
     def steps(self) -> IntegerSteps | FloatSteps | None:
         """The codes as arithmetic, for engines that have no arrays; None where they are no arithmetic."""
-        return grid_steps(self.candidates, _known(self.column))
+        grid, dtype = self.candidates, _known(self.column)
+        if not isinstance(grid, Grid):
+            return None
+        unit = column_types.tick(dtype)
+        steps = None if unit is None else _integer_steps(grid, unit, _physical(dtype))
+        # What doesn't fit into 64 bits is found by floats, as in the encoder.
+        is_by_floats = unit is None or (steps is None and dtype.is_integer())
+        return FloatSteps.of(grid) if is_by_floats else steps
 
     @property
     def thresholds(self) -> Thresholds | None:
-        """The codes as comparisons, for engines that have no arrays; None for a grid, whose points are never made."""
-        return None if isinstance(self.candidates, Grid) else thresholds(self.candidates, _known(self.column))
+        """The codes as comparisons, for engines that have no arrays; None for a grid, whose points are never made.
+
+        A ValueError where they don't fit into 64 bits.
+        """
+        points, dtype = self.candidates, _known(self.column)
+        if isinstance(points, Grid):
+            return None
+        unit = column_types.tick(dtype)
+        if unit is not None and column_types.tick(points.dtype) is not None:
+            found = _integer_thresholds(points, unit, dtype)
+            if found is not None:
+                return found
+        if column_types.family(dtype) != "number":
+            raise ValueError(_TOO_WIDE)
+        return _float_thresholds(points)
 
     def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
-        return _of_one_column(ordered_encoder(self.candidates, _known(self.column)))
+        encode = ordered_encoder(self.candidates, _known(self.column))
+        return lambda columns: encode(columns[0])
 
 
 @dataclass(frozen=True)
@@ -440,8 +411,11 @@ def _is_missing(column: pl.Series) -> pl.Series:
 
 
 @dataclass(frozen=True)
-class Clamping(RowWeight):
-    """Values clipped to public bounds, in whole units of a public step: the nearest one, ties to even."""
+class Clamping:
+    """Weights of rows: values clipped to public bounds, in whole units of a public step: the nearest one, ties to even.
+
+    They are arbitrary for rows that are ignored.
+    """
 
     # Exact. The bounds are whole multiples of the step.
     lower: Fraction
@@ -450,7 +424,7 @@ class Clamping(RowWeight):
     doubled: bool = False  # whether the weight is the distance from the middle of the bounds, in halves of a step
     # Which of the columns that the query reads holds the values. Null and NaN are 0.
     column: int = 0
-    # Exact: what `of_person` is, in multiples of the step. None: as for every row weight.
+    # Exact: what `of_person` is, in multiples of the step. None: as for a row.
     ends_of_person: tuple[Fraction, Fraction] | None = None
 
     @property
@@ -459,13 +433,15 @@ class Clamping(RowWeight):
 
     @property
     def of_person(self) -> tuple[int, int]:
+        """Where people count: the ends to which the sum of a person's weights, in a group and code, is clipped."""
         if self.ends_of_person is None:
-            return super().of_person
+            return -self.largest, self.largest
         low, high = (int(end / self.step) for end in self.ends_of_person)
         return low, high
 
     @property
     def largest(self) -> int:
+        """The largest weight of a row, or minus the smallest."""
         if self.doubled:
             return int((self.upper - self.lower) / self.step)
         return int(max(abs(self.lower), abs(self.upper)) / self.step)
@@ -478,6 +454,7 @@ class Clamping(RowWeight):
         return min(int(tick / self.step), 2**31)
 
     def weigher(self) -> Callable[[Sequence[pl.Series]], Ints]:
+        """Return what gives every row its weight; made once, for many batches of rows."""
         low, high = self.ends
 
         def weigh(columns: Sequence[pl.Series]) -> Ints:
@@ -503,7 +480,8 @@ class Clamping(RowWeight):
     def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr | None:
         """Return the weights as Polars' own arithmetic: the steps of `weigher`, so that each value rounds alike.
 
-        Values are clipped before anything can overflow, and no value raises. Null and NaN give null.
+        Values are clipped before anything can overflow, and no value raises. Null and NaN give null. None: there is no
+        such expression.
         """
         column, dtype = columns[self.column], types[self.column]
         low, high = self.ends
@@ -578,6 +556,9 @@ class Clamping(RowWeight):
         return nearest
 
 
+#: How rows are weighed that don't count one each.
+RowWeight: TypeAlias = Clamping
+
 # The largest square, in units of their step: it is held as twice that, less the largest.
 _MOST_SQUARES = 30
 
@@ -626,16 +607,9 @@ def _int64(value: int) -> pl.Expr:
 
 
 def _within(info: np.iinfo[Any], low: int, high: int) -> tuple[int, int]:
-    """Return bounds that an integer type can hold."""
     return min(max(low, info.min), info.max), min(max(high, info.min), info.max)
 
 
-def _of_one_column(encoder: Encoder) -> Callable[[Sequence[pl.Series]], Codes]:
-    return lambda columns: encoder(columns[0])
-
-
 def _known(column: pl.DataType | None) -> pl.DataType:
-    if column is None:
-        msg = "unreachable: rows are coded where their type is known"
-        raise AssertionError(msg)
+    assert column is not None, "rows are coded where their type is known"
     return column

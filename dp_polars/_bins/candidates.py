@@ -6,6 +6,7 @@ import math
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence, Sized
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -15,6 +16,7 @@ from typing import TypeAlias, overload
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from polars.exceptions import PanicException, PolarsError
 
 from dp_polars._base import column_types
 from dp_polars._base.column_types import unshared
@@ -66,17 +68,13 @@ class Grid:
         if not self.size <= _LARGEST_SIZE:
             msg = f"a grid must have at most 2**53 points, got {self.size:,}.\n\nHint: take a wider step."
             raise ValueError(msg)
-        unit = column_types.tick(self.dtype)
+        unit, last = column_types.tick(self.dtype), self.start + self.step * (self.size - 1)
         low, high = (0, 2**64) if self.dtype == pl.UInt64 else (-(2**63), 2**63)
-        if unit is not None and not (
-            low <= self.start / unit and self.start + self.step * (self.size - 1) < high * unit
-        ):
+        if unit is not None and not (low <= self.start / unit and last < high * unit):
             msg = f"the points of a grid of {self.dtype} must fit into 64 bits."
             raise ValueError(msg)
-        if unit is None and not (
-            max(abs(self.start), abs(self.start + self.step * (self.size - 1))) <= _LARGEST_FLOAT
-            and self.step * _LARGEST_FLOAT >= 1
-        ):
+        is_within = max(abs(self.start), abs(last)) <= _LARGEST_FLOAT and self.step * _LARGEST_FLOAT >= 1
+        if unit is None and not is_within:
             msg = "the points of a grid of Float64 must lie within ±2**1000, and its step must be at least 2**-1000."
             raise ValueError(msg)
 
@@ -305,12 +303,10 @@ def _number_dtype(ends: list[object], exact: list[Fraction]) -> pl.DataType:
 
 
 def _temporal_ends(start: object, stop: object, step: object) -> tuple[Fraction, Fraction, Fraction, pl.DataType]:
-    try:
+    unit = None
+    with suppress(TypeError, PolarsError):
         ends = pl.Series([start, stop], strict=True)
-    except (TypeError, pl.exceptions.PolarsError):
-        msg = f"start and stop must be of one type, got {given(start)} and {given(stop)}."
-        raise TypeError(msg) from None
-    unit = column_types.tick(ends.dtype)
+        unit = column_types.tick(ends.dtype)
     if unit is None or ends.null_count() or kind_of(start) != kind_of(stop):
         msg = f"start and stop must be of one type, got {given(start)} and {given(stop)}."
         raise TypeError(msg)
@@ -354,6 +350,9 @@ NO_FLOATS = (
     "{} must not hold floats, got {}: floats that are meant to be equal often differ in their last digit.\n\n"
     'Hint: make integers, decimals or categories of them first: pl.col("x").round().cast(pl.Int64, strict=False).'
 )
+
+# What Polars raises where values make no Series.
+_NO_SERIES = (TypeError, ValueError, OverflowError, RuntimeError, PolarsError, PanicException)
 
 OF_ITS_TYPE = "\n\nHint: give values of the column's type, for example datetime.date(2026, 1, 31) of dates."
 
@@ -431,7 +430,7 @@ class Categories(_Listed):
             return self.values
         try:
             values = self.values.cast(answer)
-        except pl.exceptions.PolarsError:
+        except PolarsError:
             values = None
         if values is None or values.cast(self.values.dtype).ne_missing(self.values).any():
             msg = f"candidates must be values that a column of type {dtype} can hold, got some that it can't."
@@ -515,12 +514,10 @@ def size_of(values: Values) -> int:
 
 def _to_series(values: Values, name: str = "candidates") -> pl.Series:
     """Return values as a Series that holds each of them exactly, in memory of its own; messages call them `name`."""
-    if (
-        isinstance(values, range)
-        and values
-        and max(map(abs, (values[0], values[-1], values.step, values.stop))) < 2**62
-    ):
-        return pl.int_range(values.start, values.stop, values.step, eager=True).alias("")  # no look at each number
+    if isinstance(values, range) and values:
+        start, stop, step = values.start, values.stop, values.step
+        if max(map(abs, (values[0], values[-1], step, stop))) < 2**62:
+            return pl.int_range(start, stop, step, eager=True).alias("")  # no look at each number
     if np.ma.is_masked(values):
         msg = f"{name} must not contain null."
         raise ValueError(msg)
@@ -549,14 +546,7 @@ def _to_series(values: Values, name: str = "candidates") -> pl.Series:
             raise TypeError
         series = pl.Series(values, dtype=dtype, strict=kinds != ["float", "int"])
         as_held = series.to_list() if column_types.family(series.dtype) else values
-    except (
-        TypeError,
-        ValueError,
-        OverflowError,
-        RuntimeError,
-        pl.exceptions.PolarsError,
-        pl.exceptions.PanicException,
-    ):
+    except _NO_SERIES:
         what = f"of one type that Polars knows, got {kinds}" if dtype is None else "integers that fit into 64 bits"
         msg = f"{name} must be {what}."
         raise TypeError(msg) from None

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from dp_polars._base import column_types
-from dp_polars._base.numbers import Ints, Number, as_fraction, given, show
+from dp_polars._base.numbers import Ints, Number, as_fraction, given, positive_fraction, show
 from dp_polars._bins.binning import Clamping
 
 _MOST_PLACES = 38
@@ -63,7 +63,6 @@ def in_steps(units: Ints, step: Fraction, dtype: pl.DataType) -> pl.Series:
 
 
 def _places(step: Fraction) -> int:
-    """Return the decimal places of a step that is a decimal."""
     places = next((n for n in range(_MOST_PLACES + 1) if (step * 10**n).denominator == 1), None)
     if places is None:
         msg = f"step must have at most {_MOST_PLACES} decimal places for such a column, got {show(step)}."
@@ -173,26 +172,14 @@ def check_size(units: Clamping) -> None:
 
 @dataclass(frozen=True)
 class Weights:
-    """What rows weigh in a choice: a column's values, clipped to [0, `most`], in whole units of a public step.
-
-    Parameters
-    ----------
-    most
-        Exact.
-    step
-        Exact. None: the last digit of the column's type.
-    """
+    """What rows weigh in a choice: a column's values, clipped to [0, `most`], in whole units of a public step."""
 
     most: Fraction
-    step: Fraction | None
+    step: Fraction | None  # None: the last digit of the column's type
 
     @classmethod
     def of(cls, most: Number, step: Number | None) -> Weights:
-        """Return the weights of these arguments."""
-        exact, width = as_fraction("max_weight", most), None if step is None else as_fraction("step", step)
-        if not exact > 0:
-            msg = f"max_weight must be greater than 0, got {most!r}."
-            raise ValueError(msg)
+        exact, width = positive_fraction("max_weight", most), None if step is None else as_fraction("step", step)
         check_bounds(Fraction(0), exact, width, "max_weight")
         return cls(exact, width)
 
@@ -207,7 +194,6 @@ class Weights:
 
 
 def bounds_of(lower: Number, upper: Number, step: Number | None) -> tuple[Fraction, Fraction, Fraction | None]:
-    """Return the exact bounds and step of a sum."""
     low, high = as_fraction("lower", lower), as_fraction("upper", upper)
     width = None if step is None else as_fraction("step", step)
     if not low < high:
@@ -218,19 +204,13 @@ def bounds_of(lower: Number, upper: Number, step: Number | None) -> tuple[Fracti
 
 
 def ends_of_person(per_person: object, step: Fraction | None) -> tuple[Fraction, Fraction]:
-    """Return the exact bounds of a person's total."""
+    hint = "\n\nHint: per_person=(0, 500) clips the total of a person in a group to 0 … 500."
     if not isinstance(per_person, (tuple, list)) or len(per_person) != 2:
-        msg = (
-            f"per_person must be a pair (lo, hi) or None, got {given(per_person)}.\n\n"
-            "Hint: per_person=(0, 500) clips the total of a person in a group to 0 … 500."
-        )
+        msg = f"per_person must be a pair (lo, hi) or None, got {given(per_person)}.{hint}"
         raise TypeError(msg)
     low, high = (as_fraction(f"per_person[{i}]", end) for i, end in enumerate(per_person))
     if not low < high:
-        msg = (
-            f"per_person must be (lo, hi) with lo below hi, got ({show(low)}, {show(high)}).\n\n"
-            "Hint: per_person=(0, 500) clips the total of a person in a group to 0 … 500."
-        )
+        msg = f"per_person must be (lo, hi) with lo below hi, got ({show(low)}, {show(high)}).{hint}"
         raise ValueError(msg)
     check_bounds(low, high, step, "per_person")
     return low, high

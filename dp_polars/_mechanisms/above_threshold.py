@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dp_polars._base.numbers import Ints, WordSource, ball, owners, positions, run_starts, slices, system_words
 from dp_polars._mechanisms.drawing import of_parts
 from dp_polars._mechanisms.histograms import Histogram
-from dp_polars._mechanisms.noisy_gap import LARGEST_LEAD
+from dp_polars._mechanisms.noisy_gap import LARGEST_LEAD, Led, joined_pairs
 from dp_polars._mechanisms.racing import CHUNK, V_STEP, Floats, Real, Uniform, floor_of, is_less, leading_bits, wait_of
 
 if TYPE_CHECKING:
@@ -182,10 +182,6 @@ def _exact_place(missing: Real, number: int, uniform: Uniform) -> int | None:
     return floor_of(lambda bits: drawn(bits) / hazard(bits)) if number > 1 else 0
 
 
-# One code per group, and how many whole rows it is above: −1 for both where no candidate reaches the threshold.
-Above: TypeAlias = "tuple[Ints, Ints]"
-
-
 @dataclass(frozen=True)
 class Search:
     """What is looked for: the first of how many candidates with a count above which threshold, at which rate."""
@@ -196,15 +192,12 @@ class Search:
     words: Callable[[], WordSource] = system_words
 
 
-def first_above_groups(search: Search, histogram: Histogram) -> Above:
-    """Return one code and its lead per group, shape (g,) each."""
-    parts = of_parts(lambda part: _of_part(search, part), histogram)
-    nothing = np.empty(0, np.int64)
-    codes, leads = zip((nothing, nothing), *parts, strict=True)
-    return np.concatenate(codes), np.concatenate(leads)
+def first_above_groups(search: Search, histogram: Histogram) -> Led:
+    """Return one code per group and how many whole rows it is above: −1 for both where none reaches the threshold."""
+    return joined_pairs(of_parts(lambda part: _of_part(search, part), histogram))
 
 
-def _of_part(search: Search, histogram: Histogram) -> Above:
+def _of_part(search: Search, histogram: Histogram) -> Led:
     codes, leads, words = np.empty_like(histogram.sizes), np.empty_like(histogram.sizes), search.words()
     for first, last in slices(histogram.sizes, CHUNK, CHUNK):
         begins, runs = count_runs(histogram.part(first, last), search.size)

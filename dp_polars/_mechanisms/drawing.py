@@ -81,9 +81,8 @@ def of_row_slices(work: Callable[[Codes, Ints], T], draw: Draw, codes: Codes, le
     """Return the results of some work on the rows of whole groups, slice by slice, in their order."""
     most = max(1, _SLICE_CELLS // (draw.size + 1)) if is_dense(draw, codes, lengths) else _SLICE_ROWS
     bounds = offsets(lengths)
-    return in_parallel(
-        lambda a, b: work(codes[bounds[a] : bounds[b]], lengths[a:b]), list(slices(lengths, _SLICE_ROWS, most))
-    )
+    parts = list(slices(lengths, _SLICE_ROWS, most))
+    return in_parallel(lambda a, b: work(codes[bounds[a] : bounds[b]], lengths[a:b]), parts)
 
 
 def _draw_dense(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
@@ -127,8 +126,7 @@ def _count(codes: Codes, lengths: Ints, size: int) -> Ints:
         for start in range(0, len(codes), _CHUNK):
             total += np.bincount(codes[start : start + _CHUNK], minlength=width)
         return total[None, :size]
-    cells = np.repeat(np.arange(groups) * width, lengths)
-    np.add(cells, codes, out=cells, casting="unsafe")  # uint64 codes would make floats
+    cells = histograms.cells_of(codes, lengths, size)
     return np.bincount(cells, minlength=groups * width).reshape(groups, width)[:, :size]
 
 
@@ -247,9 +245,8 @@ def _ranked_of_many(rows: SignedInts, low: int, high: int) -> SignedInts:
     sample = np.sort(rows[:: len(rows) // _SAMPLE])
     # A rank estimated from the sample is off by about the root of its size, so the guess rarely fails; then we sort.
     stride, margin = len(rows) / len(sample), math.isqrt(len(sample)) * 2
-    a, b = (
-        sample[min(max(int(rank / stride) + m, 0), len(sample) - 1)] for rank, m in ((low, -margin), (high, margin))
-    )
+    places = (int(low / stride) - margin, int(high / stride) + margin)
+    a, b = (sample[min(max(place, 0), len(sample) - 1)] for place in places)
     below = int(np.count_nonzero(rows < a))
     if below > low or int(np.count_nonzero(rows <= b)) < high:
         return np.sort(rows)[low:high]

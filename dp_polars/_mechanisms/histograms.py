@@ -15,6 +15,7 @@ from dp_polars._accounting.terms import NeighboringRelation
 from dp_polars._base.numbers import (
     Ints,
     SignedInts,
+    joined,
     lengths_from,
     offsets,
     owners,
@@ -33,19 +34,12 @@ _SLICE_CELLS = 1 << 19
 
 @dataclass(frozen=True)
 class Histogram:
-    """Σ weight of each (group, code) that has rows, ordered by group and then by code.
+    """Σ weight of each (group, code) that has rows, ordered by group and then by code."""
 
-    Parameters
-    ----------
-    codes, weights
-        Shape (n,): the code, and its weight (rows, people, or units of a public step).
-    sizes
-        Shape (g,): how many codes of each public group are here (may be 0).
-    """
-
+    # Shape (n,): the code, and its weight (rows, people, or units of a public step).
     codes: Ints
     weights: Ints
-    sizes: Ints
+    sizes: Ints  # shape (g,): how many codes of each public group are here (may be 0)
 
     @classmethod
     def of_cells(
@@ -84,14 +78,12 @@ class Histogram:
     def joined(cls, parts: Sequence[Histogram]) -> Histogram:
         """Return the histogram of the groups of all parts."""
         nothing = np.empty(0, np.int64)
-        return cls(
-            *(np.concatenate([nothing, *(getattr(part, name) for part in parts)]) for name in cls.__dataclass_fields__)
-        )
+        return joined([cls(nothing, nothing, nothing), *parts])
 
     @classmethod
     def _of_few_codes(cls, codes: NDArray[np.integer], lengths: Ints, size: int) -> Histogram:
         """Count with a counter for every code of every group."""
-        cells = np.bincount(_cells(codes, lengths, size), minlength=len(lengths) * (size + 1))
+        cells = np.bincount(cells_of(codes, lengths, size), minlength=len(lengths) * (size + 1))
         counts = cells.reshape(len(lengths), size + 1)[:, :size]
         groups, occupied = np.nonzero(counts)
         return cls.of_cells(groups, occupied, counts[groups, occupied], len(lengths))
@@ -102,7 +94,7 @@ class Histogram:
         if not len(lengths) * (size + 1) < 2**63:
             counts = np.flatnonzero(codes < size)
             return cls.of_pairs(owners(lengths)[counts], codes[counts].astype(np.int64), None, len(lengths))
-        cells = np.sort(_cells(codes, lengths, size))
+        cells = np.sort(cells_of(codes, lengths, size))
         first = run_starts(cells)
         groups, occupied = np.divmod(cells[first], size + 1)
         counted = occupied < size
@@ -139,7 +131,7 @@ class Histogram:
         return Histogram(self.codes[rows], self.weights[rows], self.sizes[first:last])
 
 
-def _cells(codes: NDArray[np.integer], lengths: Ints, size: int) -> Ints:
+def cells_of(codes: NDArray[np.integer], lengths: Ints, size: int) -> Ints:
     """Return a number for the group and code of each row, ascending with the group and then with the code."""
     cells = np.repeat(np.arange(len(lengths)) * (size + 1), lengths)
     # NumPy adds int64 and uint64 as floats, whatever type the result has, and so rounds cells from 2**53 on.
@@ -211,9 +203,7 @@ class Slots:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Slots]) -> Slots:
-        if len(parts) == 1:
-            return parts[0]
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__))
+        return parts[0] if len(parts) == 1 else joined(parts)
 
 
 def quantile_slots(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,17 +32,6 @@ _DRAWS_PER_ENTRY = 50
 _SMALLEST_SCALE = Fraction(1, 64)
 
 
-class Law(Protocol):
-    """A law of whole numbers that is symmetric around 0."""
-
-    @property
-    def reach(self) -> int:
-        """An m with P(X >= m) < 2**-64."""
-
-    def tails(self, first: int, last: int, bits: int) -> Sequence[arb]:
-        """Return balls of P(X >= n) for n from `first` >= 1 to `last`, with relative radii of some 2**-bits."""
-
-
 @dataclass(frozen=True)
 class DiscreteLaplace:
     """P(X = n) ∝ exp(−│n│/scale), so P(X >= n) = q^n/(1 + q) for n >= 1, with q = exp(−1/scale)."""
@@ -51,9 +40,11 @@ class DiscreteLaplace:
 
     @property
     def reach(self) -> int:
+        """An m with P(X >= m) < 2**-64."""
         return math.ceil(Fraction(45) * self.scale) + 1  # 64·ln 2 < 45
 
     def tails(self, first: int, last: int, bits: int) -> list[arb]:
+        """Return balls of P(X >= n) for n from `first` >= 1 to `last`, with relative radii of some 2**-bits."""
         with precision(bits + 64):
             q = ball(-1 / self.scale).exp()
             tail = ball(-first / self.scale).exp() / (1 + q)
@@ -77,7 +68,7 @@ class DiscreteGaussian:
         return math.ceil(deviation * math.sqrt(2 * (45 + math.log(2 * deviation + 1)))) + 1
 
     def tails(self, first: int, last: int, bits: int, most_terms: int | None = None) -> list[arb]:
-        """See `Law.tails`; a radius may be larger where `most_terms` is less than what `bits` take."""
+        """See `DiscreteLaplace.tails`; a radius may be larger where `most_terms` is less than what `bits` take."""
         from flint import acb, arb
 
         with precision(bits + 64):
@@ -116,6 +107,10 @@ class DiscreteGaussian:
             weight *= ratio
             ratio *= square
         return weights
+
+
+# A law of whole numbers that is symmetric around 0.
+Law: TypeAlias = DiscreteLaplace | DiscreteGaussian
 
 
 def below(law: Law, n: int, bits: int) -> arb:
@@ -201,7 +196,7 @@ def _table(law: Law) -> NoiseTable:
     return NoiseTable.of(law)
 
 
-def table_for(law: DiscreteLaplace | DiscreteGaussian, scale: Fraction, count: int) -> NoiseTable | None:
+def table_for(law: Law, scale: Fraction, count: int) -> NoiseTable | None:
     """Return a table of the law, of about this scale, if `count` draws are worth making one."""
     if scale < _SMALLEST_SCALE or 90 * scale * _DRAWS_PER_ENTRY > count:
         return None
@@ -243,8 +238,7 @@ def laplace_noise(count: int, scale: Fraction, words: Callable[[], WordSource] =
     What is beyond ±(2**63 − 1), with a probability below exp(−8191), becomes that; `add_noise` hides the difference.
     """
     table = table_for(DiscreteLaplace(scale), scale, count)
-    draw = (lambda n, source: _narrow(_laplace(n, scale, source))) if table is None else table.draw
-    return _in_slices(count, draw, words)
+    return _in_slices(count, table, lambda n, source: _laplace(n, scale, source), words)
 
 
 @silenced
@@ -254,8 +248,7 @@ def gaussian_noise(count: int, variance: Fraction, words: Callable[[], WordSourc
     What is beyond ±(2**63 − 1), with a probability below exp(−2**24), becomes that; `add_noise` hides the difference.
     """
     table = table_for(DiscreteGaussian(variance), Fraction(math.sqrt(variance)), count)
-    draw = (lambda n, source: _narrow(_gaussian(n, variance, source))) if table is None else table.draw
-    return _in_slices(count, draw, words)
+    return _in_slices(count, table, lambda n, source: _gaussian(n, variance, source), words)
 
 
 def add_noise(values: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -436,16 +429,17 @@ def _noisy(values: NDArray[np.int64], noise: NDArray[np.int64]) -> int | NDArray
 
 
 def _in_slices(
-    count: int, draw: Callable[[int, WordSource], NDArray[np.int64]], words: Callable[[], WordSource]
+    count: int, table: NoiseTable | None, draw: Callable[[int, WordSource], _Whole], words: Callable[[], WordSource]
 ) -> NDArray[np.int64]:
-    """Return `count` draws, in slices that stay in the cache; every part has random words of its own."""
+    """Return `count` draws, by the table if there is one; every part has random words of its own."""
     out = np.empty(count, np.int64)
 
     def fill(begin: int, end: int) -> None:
         source = words()
         for start in range(begin, end, _SLICE):
             stop = min(start + _SLICE, end)
-            out[start:stop] = draw(stop - start, source)
+            number = stop - start
+            out[start:stop] = _narrow(draw(number, source)) if table is None else table.draw(number, source)
 
     in_parallel(fill, [(begin, min(begin + _PART, count)) for begin in range(0, count, _PART)])
     return out

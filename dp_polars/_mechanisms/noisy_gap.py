@@ -134,7 +134,7 @@ class _Race:
 
 def _first_two(exponents: Floats, drawn: NDArray[np.uint64], m: SignedInts | None, sizes: Ints, law: RacingLaw) -> Ints:
     """Return the positions of all blocks that may arrive first or second in their groups, ascending."""
-    begins, low = starts(sizes), _lower_log_times(drawn, exponents, m, law)
+    begins, low = starts(sizes), _bound(leading_bits(drawn), exponents, m, law, -1)
     # Both of the two blocks that may arrive earliest have arrived by then.
     latest = np.full(len(sizes), -math.inf)
     rest = low
@@ -164,11 +164,6 @@ def _whole_units(leads: _Times, unit: float) -> Ints:
     whole = np.full(len(low), -1, np.int64)
     whole[decided] = np.minimum(low[decided].astype(np.int64), LARGEST_LEAD)
     return whole
-
-
-def _lower_log_times(drawn: NDArray[np.uint64], exponents: Floats, m: SignedInts | None, law: RacingLaw) -> Floats:
-    """Return bounds from below of the logarithms of arrival times; infinite for a block without candidates."""
-    return _bound(leading_bits(drawn), exponents, m, law, -1)
 
 
 def _log_times(drawn: NDArray[np.uint64], exponents: Floats, m: SignedInts | None, law: RacingLaw) -> _Times:
@@ -236,12 +231,12 @@ def lead_from_rows(draw: Draw, codes: Codes, lengths: Ints) -> Led:
         leaders = _race(draw, blocks, draw.words())
         return leaders.blocks - blocks.starts, leaders.leads
 
-    return _joined(of_row_slices(of_slice, draw, codes, lengths))
+    return joined_pairs(of_row_slices(of_slice, draw, codes, lengths))
 
 
 def lead_groups(draw: Draw, histogram: Histogram) -> Led:
     """Return one code and its lead per group; that of a group without rows is uniform."""
-    return _joined(of_group_slices(partial(_lead_from_runs, draw), histogram))
+    return joined_pairs(of_group_slices(partial(_lead_from_runs, draw), histogram))
 
 
 def _lead_from_runs(draw: Draw, runs: Runs) -> Led:
@@ -262,13 +257,10 @@ def _lead_from_runs(draw: Draw, runs: Runs) -> Led:
 
 
 def _race(draw: Draw, blocks: Blocks, words: WordSource) -> Leaders:
-    """Return the winners with their leads in whole rows."""
     return race_with_lead(blocks, draw.rate, Fraction(draw.score.unit), draw.law, words)
 
 
-def _joined(parts: Sequence[Led]) -> Led:
-    codes, leads = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for part_codes, part_leads in parts:
-        codes.append(part_codes)
-        leads.append(part_leads)
+def joined_pairs(parts: Sequence[Led]) -> Led:
+    nothing = np.empty(0, np.int64)
+    codes, leads = zip((nothing, nothing), *parts, strict=True)
     return np.concatenate(codes), np.concatenate(leads)

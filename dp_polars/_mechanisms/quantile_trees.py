@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any
 
@@ -14,6 +14,7 @@ from dp_polars._base.numbers import (
     Ints,
     WordSource,
     begin_runs,
+    joined,
     lengths_from,
     offsets,
     owners,
@@ -92,7 +93,7 @@ class Cells:
         for group, cells in sorted(groups.items()):
             parts += [self._between(done, group), cells]
             done = group + 1
-        return _joined([*parts, self._between(done, len(self.sizes))])
+        return joined([*parts, self._between(done, len(self.sizes))])
 
     def _between(self, first: int, stop: int) -> Cells:
         ends = offsets(self.sizes)
@@ -101,12 +102,8 @@ class Cells:
     def drawn(self, low: Ints, high: Ints, words: WordSource) -> tuple[Cells, Ints, Ints]:
         """Return cells of one pair for the rows whose rank in their group is from `low` up to, without, `high`.
 
-        Returns
-        -------
-        cells
-            The same rows, in smaller cells at these ranks. Rows of one pair are one cell.
-        begin, end
-            Shape (g,): where in `cells` the cells of these ranks begin and end.
+        `cells`: the same rows, in smaller cells at these ranks. Rows of one pair are one cell.
+        `begin`, `end`: shape (g,): where in `cells` the cells of these ranks begin and end.
         """
         running, begins = np.cumsum(self.counts), starts(self.totals)
         first = np.searchsorted(running, begins + low, side="right")
@@ -116,23 +113,18 @@ class Cells:
             return self, first, stop
         group, counts = owners(stop - first), self.counts[inside]
         low, high = begins + low, begins + high
-        window = _Window(
-            self.codes[inside], self.bits[inside], counts, running[inside] - counts, group, low[group], high[group]
-        )
+        codes, bits, ranks = self.codes[inside], self.bits[inside], running[inside] - counts
+        window = _Window(codes, bits, counts, ranks, group, low[group], high[group])
         codes, bits, counts, owner, before, wanted = window.halved(words).with_digits(words)
         sizes, number = np.bincount(owner, minlength=len(low)), len(self.codes)
         # For each group: the cells before these ranks, the new ones, and the cells after them.
         old = starts(self.sizes)
         lengths = np.stack([first - old, sizes, old + self.sizes - stop], axis=1)
         places = positions(np.stack([old, number + starts(sizes), stop], axis=1).ravel(), lengths.ravel())
-        both = _joined([self, Cells(codes, bits, counts, sizes)])
+        both = joined([self, Cells(codes, bits, counts, sizes)])
         cells = both.at(places, lengths.sum(axis=1))
         begin = starts(cells.sizes) + lengths[:, 0] + np.bincount(owner[before], minlength=len(low))
         return cells, begin, begin + np.bincount(owner[wanted], minlength=len(low))
-
-
-def _joined(parts: list[Cells]) -> Cells:
-    return Cells(*(np.concatenate([getattr(part, name) for part in parts]) for name in Cells.__dataclass_fields__))
 
 
 @dataclass(frozen=True)
@@ -151,7 +143,7 @@ class _Window:
     high: Ints
 
     def at(self, positions: Ints) -> _Window:
-        return _Window(*(getattr(self, name)[positions] for name in _COLUMNS))
+        return _Window(*(getattr(self, column.name)[positions] for column in fields(self)))
 
     def wanted(self) -> Ints:
         upto = np.minimum(self.ranks + self.counts, self.high)
@@ -183,8 +175,8 @@ class _Window:
             large = halves.are_large()
             parts.append(halves.at(np.flatnonzero(~large & (halves.counts > 0))))
             window = halves.at(np.flatnonzero(large))
-        joined = _Window(*(np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS))
-        return joined.at(np.argsort(joined.ranks, kind="stable"))
+        every = joined(parts)
+        return every.at(np.argsort(every.ranks, kind="stable"))
 
     def with_digits(self, words: WordSource) -> tuple[Ints, Bits, Ints, Ints, NDArray[np.bool_], NDArray[np.bool_]]:
         """Return the codes, bits and counts of cells that have one pair each wherever rows are wanted.
@@ -210,9 +202,6 @@ class _Window:
         made_bits[at], made_counts[at] = 0, lengths_from(new, total)
         before = self.ranks + self.counts <= self.low
         return made_codes, made_bits, made_counts, self.group[origin], before[origin], wanted[origin]
-
-
-_COLUMNS = tuple(_Window.__dataclass_fields__)
 
 
 def _in_turn(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
@@ -299,9 +288,7 @@ def tree(alphas: Sequence[Fraction]) -> Node:
         return Node(top, parts[top], of(first, top, low, alphas[top]), of(top + 1, last, alphas[top], high))
 
     root = of(0, len(alphas), Fraction(0), Fraction(1))
-    if root is None:
-        msg = "unreachable: there is a quantile"
-        raise AssertionError(msg)
+    assert root is not None, "there is a quantile"
     return root
 
 
@@ -393,9 +380,7 @@ def _draw_one(draw: Draw, cells: Cells, low: Ints, high: Ints) -> tuple[Ints, Ce
     the digits of the whole group are drawn.
     """
     alpha, words = draw.score.ranks, draw.words()
-    if alpha is None:
-        msg = "unreachable: it is a quantile"
-        raise AssertionError(msg)
+    assert alpha is not None, "it is a quantile"
     first, last = near_ranks(cells.totals, alpha, far_gap(draw, alpha))
     cells, begin, end = cells.drawn(first, last, words)
     ends = np.cumsum(cells.sizes)

@@ -57,22 +57,12 @@ class RacingLaw:
         return 0.0 if k == 1 else max(0.0, math.log(self.odds(k) / beta))
 
 
-def _flip(waits: Floats) -> Floats:
-    return -np.expm1(-waits)
-
-
-def _flip_exactly(wait: arb) -> arb:
-    return -(-wait).expm1()
-
-
-def _half_of_others(k: int) -> float:
-    # McKenna & Sheldon 2020: against each single candidate the chance is half its coin.
-    return (k - 1) / 2
-
-
 # A word that is no key here does not race: it raises KeyError.
 LAWS: dict[Mechanism, RacingLaw] = {
-    "permute_and_flip": RacingLaw(_flip, _flip_exactly, _half_of_others, is_uniform=True),
+    # McKenna & Sheldon 2020: against each single candidate the chance is half its coin.
+    "permute_and_flip": RacingLaw(
+        lambda waits: -np.expm1(-waits), lambda wait: -(-wait).expm1(), lambda k: (k - 1) / 2, is_uniform=True
+    ),
     "exponential": RacingLaw(lambda waits: waits, lambda wait: wait, float),
 }
 
@@ -187,7 +177,6 @@ def _log_arrival(law: RacingLaw, wait: Real, exponent: Fraction) -> Real:
 
 
 def _earliest(times: Mapping[int, Real]) -> int:
-    """Return whose time is the first one."""
     first, *others = times
     for position in others:
         if is_less(times[position], times[first]):
@@ -306,7 +295,6 @@ class Winners:
 
 
 def race(blocks: Blocks, rate: Fraction, law: RacingLaw, words: WordSource) -> Winners:
-    """Return the block that arrives first, for each group."""
     if not len(blocks.starts):
         return Winners(np.empty(0, np.int64))
     sizes = blocks.sizes()

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -153,20 +153,24 @@ def sum_bound(noise: Noise, number: int, beta: float) -> int:
         tried = min(most, math.floor(deviations * math.sqrt(number * noise.variance)))
         if low < tried < high:
             low, high = (low, tried) if holds(tried) else (tried, high)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    return _first(holds, low, high)
 
 
 def _points(noise: Noise, number: int, period: int) -> int:
     """Return up to which j terms are looked at: those beyond add up to `_TAIL` at most, or there are none."""
     enough = math.log(_TAIL / (1 + math.log(period)))
-    low, high = 0, (period - 1) // 2
+
+    def are_enough(j: int) -> bool:
+        return number * float(noise.log_characteristic(np.array([j * (2 * math.pi / period)]))[0]) <= enough
+
+    return _first(are_enough, 0, (period - 1) // 2)
+
+
+def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """Return the first number above `low` for which something holds; `high` where it holds for none before that."""
     while high - low > 1:
         middle = (low + high) // 2
-        value = float(noise.log_characteristic(np.array([middle * (2 * math.pi / period)]))[0])
-        low, high = (low, middle) if number * value <= enough else (middle, high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
     return high
 
 
@@ -247,9 +251,7 @@ _NEARLY, _DUAL_STEPS = 2e-3, 5000
 
 def below(tables: Iterable[Axes]) -> tuple[Axes, ...]:
     """Return all subsets of tables, each once, smaller ones first."""
-    found = {
-        subset for axes in tables for size in range(len(axes) + 1) for subset in itertools.combinations(axes, size)
-    }
+    found = {subset for axes in tables for subset in _subsets(axes)}
     return tuple(sorted(found, key=lambda axes: (len(axes), axes)))
 
 
@@ -346,9 +348,8 @@ class TablePlan:
             of_subsets = {axes: numbers.reshape(self.shape(axes))}
             for subset in reversed(_subsets(axes)):
                 if subset not in of_subsets:
-                    more = min(
-                        (axis for axis in axes if axis not in subset), key=lambda axis: self.sizes[axis], default=-1
-                    )
+                    rest = (axis for axis in axes if axis not in subset)
+                    more = min(rest, key=lambda axis: self.sizes[axis], default=-1)
                     wider = tuple(sorted({*subset, more}))
                     of_subsets[subset] = of_subsets[wider].sum(axis=wider.index(more))
                 trust = self._trust.get(subset, {}).get(place)

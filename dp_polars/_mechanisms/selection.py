@@ -160,9 +160,8 @@ def permute_and_flip(
     >>> dpp.permute_and_flip([3, 1, 200], epsilon=1.0, sensitivity=1)
     2
     """
-    return _select(
-        scores, Claim.for_scores(Loss.of(epsilon=epsilon, rho=None), "permute_and_flip", sensitivity, monotonic)
-    )
+    loss = Loss.of(epsilon=epsilon, rho=None)
+    return _select(scores, Claim.for_scores(loss, "permute_and_flip", sensitivity, monotonic))
 
 
 @called

@@ -65,7 +65,6 @@ class Ranking:
         )
 
     def part(self, first: int, last: int) -> Ranking:
-        """Return the groups from `first` up to `last`."""
         ends, rows = offsets(self.levels), offsets(self.histogram.sizes)
         levels = slice(ends[first], ends[last])
         return Ranking(
@@ -95,7 +94,6 @@ class Ranking:
 
 
 def counts_at(histogram: Histogram, codes: Ints) -> Ints:
-    """Return the counts of these codes, shape (g, k)."""
     width = 1 + max(int(histogram.codes.max(initial=0)), int(codes.max(initial=0)))
     cells = owners(histogram.sizes) * width + histogram.codes
     wanted = np.arange(len(codes))[:, None] * width + codes
@@ -183,7 +181,6 @@ class _Steps:
 
     @classmethod
     def of(cls, ranking: Ranking, k: int) -> _Steps:
-        """Return the blocks of these groups."""
         groups, begins = len(ranking.levels), starts(ranking.levels)
         # The level of each rank. Ranks descend, so that the last rank comes first among equal errors.
         ranks = np.arange(k - 1, -1, -1)

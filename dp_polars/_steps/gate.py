@@ -50,12 +50,7 @@ class Body:
         self.parts: list[ExprNode] = []
         self.refused, self.rewritten = "", False
         self.whole = self.part(self.lowered(deepcopy(step.tree["Eval"]["evaluation"])))
-        if (
-            not self.refused
-            and self.length(self.whole) == "one"
-            and step.name == "list.eval"
-            and not _columns(self.whole)
-        ):
+        if not self.refused and step.name == "list.eval" and not nodes.holds(self.whole, "Column"):
             self.refused = "no element is in it"
 
     def lowered(self, tree: Tree) -> Tree:
@@ -83,7 +78,8 @@ class Body:
             return tree
         types = [self.type(item) for item in inputs]
         length = _OF_ALL.get(name)
-        if length is None and _is_exact(types[0]):
+        is_exact = types[0].is_integer() or types[0].is_temporal() or types[0] in (pl.Boolean, pl.String)
+        if length is None and is_exact:
             length = _OF_EXACT.get(name)
         if length is None and types[0].is_float():
             length = _OF_NUMBERS.get(name)
@@ -98,13 +94,13 @@ class Body:
             place[key] = item
         if name == "unique" and tree["Function"]["function"] != {"Unique": True}:
             tree["Function"]["function"], self.rewritten = {"Unique": True}, True  # in the order of the list
-        dtype = pl.LazyFrame(schema=self.columns).select(nodes.without_nan(tree)).collect_schema().dtypes()[0]
-        return self.column(tree, length, dtype)
+        return self.column(tree, length, self.type(tree))
 
     def part(self, tree: Tree) -> Tree:
         """Note what is to be proved row by row."""
         if not self.refused:
-            lengths = sorted(self.lengths[name] for name in _columns(tree) if self.lengths[name] != "one")
+            names = {*nodes.of_kind(tree, "Column")}
+            lengths = sorted(self.lengths[name] for name in names if self.lengths[name] != "one")
             if len(set(lengths)) > 1 or lengths.count("some") > 1:
                 self.refused = "lists of several lengths"
             elif tree not in ({"Column": name} for name in self.columns):
@@ -117,23 +113,17 @@ class Body:
         return {"Column": name}
 
     def type(self, tree: Tree) -> pl.DataType:
-        return pl.LazyFrame(schema=self.columns).select(nodes.without_nan(tree)).collect_schema().dtypes()[0]
+        return nodes.schema_of(tree, pl.LazyFrame(schema=self.columns)).dtypes()[0]
 
     def length(self, tree: Tree) -> str:
-        return next((self.lengths[name] for name in _columns(tree) if self.lengths[name] != "one"), "one")
+        names = nodes.of_kind(tree, "Column")
+        return next((self.lengths[name] for name in names if self.lengths[name] != "one"), "one")
 
     def together(self) -> Tree:
         """Return the whole expression, with the elements and functions again in place of the columns."""
 
         def put(tree: Tree) -> Tree:
-            match tree:
-                case {"Column": str(name)}:
-                    return "Element" if name == "element" else put(self.made[name])
-                case dict():
-                    return {key: put(value) for key, value in tree.items()}
-                case list():
-                    return [put(value) for value in tree]
-            return tree
+            return nodes.changed(tree, "Column", lambda name: "Element" if name == "element" else put(self.made[name]))
 
         return put(self.whole)
 
@@ -162,52 +152,23 @@ def _function(tree: Tree) -> tuple[str, list[tuple[Any, str | int]]] | None:
     return None
 
 
-def _is_exact(dtype: pl.DataType) -> bool:
-    return dtype.is_integer() or dtype.is_temporal() or dtype in (pl.Boolean, pl.String)
-
-
-def _columns(tree: Tree) -> set[str]:
-    match tree:
-        case {"Column": str(name)}:
-            return {name}
-        case dict():
-            return set().union(*map(_columns, tree.values()))
-        case list():
-            return set().union(*map(_columns, tree))
-    return set()
-
-
 _ONE_BY_ONE = "\n\nHint: name the columns one by one."
 
 
 def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
     """Return an expression that gives each row its own result and raises on none; refuse any other.
 
-    Parameters
-    ----------
-    expr
-        The expression, of one output: see `one_output_each`.
-    frame_schema
-        The columns of the private frame.
-    what
-        Where the expression stands, to begin messages with: "filter".
+    `expr`: the expression, of one output: see `one_output_each`.
+    `frame_schema`: the columns of the private frame.
+    `what`: where the expression stands, to begin messages with: "filter".
 
-    Returns
-    -------
-    Expr
-        `expr` itself, or an equivalent that yields null where it would raise: see rewriting.py. Dates beyond the years
-        1 to 9999 are moved to these. Float division is rounded correctly, as it is where a row is alone in its
-        chunk. An expression of constants alone stays one (a `select` of nothing else has one row).
+    It is `expr` itself, or an equivalent that yields null where it would raise: see rewriting.py. Dates beyond the
+    years 1 to 9999 are moved to these. Float division is rounded correctly, as it is where a row is alone in its chunk.
+    An expression of constants alone stays one (a `select` of nothing else has one row).
 
-    Raises
-    ------
-    TypeError
-        If `expr` is not an expression.
-    ValueError
-        If a part of it is not known to be row by row, or raises on some value of the types that it is given; or if a
-        column is named like a pattern.
-    polars.exceptions.PolarsError
-        What Polars says of the schema: a column that is not there, types that don't fit.
+    Raises TypeError if `expr` is no expression; ValueError if a part of it is not known to be row by row, or raises on
+    some value of the types that it is given, or if a column is named like a pattern; and what Polars says of the
+    schema.
     """
     if not isinstance(expr, pl.Expr):
         msg = f"{what}: a step must be a Polars expression, got {type(expr).__name__}."
@@ -215,7 +176,7 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
     refuse_patterns(frame_schema)
     frame = pl.LazyFrame(schema={name: trials.apart_type(dtype) for name, dtype in frame_schema.items()})
     tree, step = _read(expr, frame, what)
-    gate = _ExpressionGate(what)
+    gate = Gate(what)
     names_categories = step.tree != tree
     try:
         with fitting(what):
@@ -278,12 +239,15 @@ class _RaisesError(ValueError):
 
 
 class Gate:
-    """Refuses an expression in which a row's result may depend on another row."""
+    """Refuses an expression in which a row's result may depend on another row, or raises on a value in a row.
+
+    It rewrites what need not be refused.
+    """
 
     listed: tuple[Rule, ...] = rules.LISTED
 
     def __init__(self, what: str) -> None:
-        self.what = what
+        self.what, self.rewritten = what, False
 
     def refusal(self, step: ExprNode, rule: Rule, details: str = "") -> ValueError:
         """Return the error that says what is refused, why, and what to write instead."""
@@ -292,12 +256,19 @@ class Gate:
         return ValueError(rule.message(self.what, shown(step), details))
 
     def walk(self, step: ExprNode) -> None:
-        """Refuse a step for which there is a rule, and its inputs first of all."""
+        """Refuse a step for which there is a rule, and its inputs first of all; it may be walked in other words."""
+        tree = None
+        with suppress(PolarsError):  # the walk says what is wrong
+            tree = None if rules.NEEDS_POLARS_2.refuses(step) else rewriting.spelled_out(step)
+        if tree is not None and step.frame is not None:
+            rewriting.put(step.tree, tree)
+            self.rewritten = True
+            self.walk(nodes.read(step.tree, step.frame))
+            return
         if step.kind in {"column", "literal"}:
             return
-        self.refuse_by(
-            (*rules.NAMED, rules.NEEDS_POLARS_2) if rules.is_spelled_on_polars_2(step) else rules.UNLISTED, step
-        )
+        named = (*rules.NAMED, rules.NEEDS_POLARS_2)
+        self.refuse_by(named if rules.is_spelled_on_polars_2(step) else rules.UNLISTED, step)
         sets = SETS.get(step.name, ())
         for place, value in enumerate(step.inputs):
             # A Series of several lists has one for each row by its place.
@@ -312,29 +283,6 @@ class Gate:
         for rule in table:
             if rule.refuses(step):
                 raise self.refusal(step, rule)
-
-    def prove(self, step: ExprNode) -> None:
-        """Do what is left to do with a step that no rule refuses."""
-
-
-class _ExpressionGate(Gate):
-    """Refuses also what raises on a value in a row, and rewrites what need not."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(what)
-        self.rewritten = False
-
-    def walk(self, step: ExprNode) -> None:
-        """Walk a step in other words, where there are some that need no refusal."""
-        tree = None
-        with suppress(PolarsError):  # the walk says what is wrong
-            tree = None if rules.NEEDS_POLARS_2.refuses(step) else rewriting.spelled_out(step)
-        if tree is None or step.frame is None:
-            super().walk(step)
-            return
-        rewriting.put(step.tree, tree)
-        self.rewritten = True
-        self.walk(nodes.read(step.tree, step.frame))
 
     def prove(self, step: ExprNode) -> None:
         if step.name == "a name":
@@ -365,9 +313,7 @@ class _ExpressionGate(Gate):
         if body.refused:
             raise self.refusal(step, rules.OWN_LIST, f" ({body.refused})")
         for part in body.parts:
-            inner = _ExpressionGate(self.what)
-            inner.walk(part)
-            self.rewritten |= inner.rewritten
+            self.walk(part)
         step.tree["Eval"]["evaluation"] = body.together()
         self.rewritten |= body.rewritten
 
@@ -386,7 +332,6 @@ def _as_run(
 
 
 def one_output_each(exprs: Iterable[pl.Expr], schema: pl.Schema, what: str) -> list[pl.Expr]:
-    """Return expressions of several outputs as one for each, in their order."""
     frame = pl.LazyFrame(schema={name: trials.apart_type(dtype) for name, dtype in schema.items()})
     singles: list[pl.Expr] = []
     for expr in exprs:
@@ -395,22 +340,18 @@ def one_output_each(exprs: Iterable[pl.Expr], schema: pl.Schema, what: str) -> l
             continue
         tree, _ = _read(expr, frame, what)
         try:
-            found = frame.select(nodes.without_nan(trials.apart(tree))).collect_schema()
+            found = nodes.schema_of(trials.apart(tree), frame)
         except PolarsError:  # `row_by_row` says what is wrong
             singles.append(expr)
             continue
         with fitting(what):
             several = [in_full(item, what) for item in rewriting.each_output(tree, frame)]
-            types = [frame.select(_apart(item)).collect_schema() for item in several]
+            types = [nodes.schema_of(trials.apart(nodes.tree_of(item)), frame) for item in several]
         if [pair for item in types for pair in item.items()] != [*found.items()]:
             msg = f"{what}: an expression must have an output for each column that it selects, got {expr}.{_ONE_BY_ONE}"
             raise ValueError(msg)
         singles += several
     return singles
-
-
-def _apart(expr: pl.Expr) -> pl.Expr:
-    return nodes.without_nan(trials.apart(json.loads(expr.meta.serialize(format="json"))))
 
 
 def shown(step: ExprNode) -> str:
@@ -423,9 +364,8 @@ def shown(step: ExprNode) -> str:
 
 
 def _read(expr: pl.Expr, frame: pl.LazyFrame, what: str) -> tuple[Any, ExprNode]:
-    """Return an expression as JSON, and its steps on Categories of our own."""
     try:
-        tree = json.loads(expr.meta.serialize(format="json"))
+        tree = nodes.tree_of(expr)
         return tree, nodes.read(trials.apart(tree), frame)
     except (ComputeError, RecursionError) as error:
         msg = (

@@ -127,7 +127,7 @@ def read(tree: Any, frame: pl.LazyFrame) -> ExprNode:  # noqa: ANN401
 
     @cache
     def dtypes() -> Sequence[PolarsDataType]:
-        return frame.select(without_nan(tree)).collect_schema().dtypes()
+        return schema_of(tree, frame).dtypes()
 
     match tree:
         case {"Column": _} | {"Selector": _}:
@@ -167,7 +167,7 @@ def write(tree: dict[str, Any]) -> pl.Expr | None:
         expr = _parse(json.dumps(tree))
     except ComputeError:
         return None
-    return expr if json.loads(expr.meta.serialize(format="json")) == tree else None
+    return expr if tree_of(expr) == tree else None
 
 
 def bases(*steps: ExprNode) -> set[DataTypeClass]:
@@ -176,7 +176,6 @@ def bases(*steps: ExprNode) -> set[DataTypeClass]:
 
 
 def parts_of(dtype: PolarsDataType) -> Iterator[PolarsDataType]:
-    """Yield a type, and those nested in it."""
     yield dtype
     if isinstance(dtype, (pl.List, pl.Array)):
         yield from parts_of(dtype.inner)
@@ -187,13 +186,25 @@ def parts_of(dtype: PolarsDataType) -> Iterator[PolarsDataType]:
         yield from parts_of(dtype.ext_storage())
 
 
+def with_leaves(dtype: PolarsDataType, change: Callable[[PolarsDataType], PolarsDataType]) -> PolarsDataType:
+    """Return a type in which those that are not nested are changed."""
+    if isinstance(dtype, pl.List):
+        return pl.List(with_leaves(dtype.inner, change))
+    if isinstance(dtype, pl.Array):
+        return pl.Array(with_leaves(dtype.inner, change), dtype.size)
+    if isinstance(dtype, pl.Struct):
+        return pl.Struct({field.name: with_leaves(field.dtype, change) for field in dtype.fields})
+    if isinstance(dtype, pl.BaseExtension):
+        return pl.Extension(dtype.ext_name(), with_leaves(dtype.ext_storage(), change), dtype.ext_metadata())
+    return change(dtype)
+
+
 def is_opaque(dtype: PolarsDataType) -> bool:
     """Return whether a type is or holds one of which nothing is known: an Extension, an Object."""
     return any(isinstance(part, (pl.BaseExtension, pl.Object)) for part in parts_of(dtype))
 
 
 def function_of(function: Any) -> tuple[str, Any]:  # noqa: ANN401
-    """Return the name and the parameters of a serialized function."""
     if isinstance(function, str):
         return function_name(function), None
     ((key, inner),) = function.items()
@@ -253,6 +264,19 @@ def changed(tree: Tree, kind: str, change: Callable[[Tree], Tree]) -> Tree:
     return {key: changed(value, kind, change) for key, value in tree.items()}
 
 
+def holds(tree: Tree, *kinds: str) -> bool:
+    return any(True for kind in kinds for _ in of_kind(tree, kind))
+
+
+def tree_of(expr: pl.Expr) -> Tree:
+    return json.loads(expr.meta.serialize(format="json"))
+
+
+def schema_of(tree: Tree, frame: pl.LazyFrame) -> pl.Schema:
+    """Return the names and types of the outputs of a serialized expression on the columns of a frame."""
+    return frame.select(without_nan(tree)).collect_schema()
+
+
 def _parse(text: str) -> pl.Expr:
     return pl.Expr.deserialize(io.BytesIO(text.encode()), format="json")
 
@@ -267,55 +291,46 @@ COMPARISONS = names("== != < <= > >=")
 OPERATORS = ARITHMETIC | COMPARISONS | names("eq_missing ne_missing & | ^")
 
 # Functions of several columns of the same row.
-OF_COLUMNS = names(
-    """
-    all_horizontal any_horizontal arctan2 as_struct coalesce fill_null is_between is_close is_in
-    max_horizontal mean_horizontal min_horizontal sum_horizontal
+OF_COLUMNS = names("""
+    all_horizontal any_horizontal arctan2 as_struct coalesce fill_null is_between is_close is_in max_horizontal
+    mean_horizontal min_horizontal sum_horizontal
     arr.concat arr.contains bin.contains bin.ends_with bin.starts_with dt.business_day_count dt.combine
     dt.datetime_function dt.duration list.concat list.contains list.set_operation str.concat_horizontal
     str.ends_with str.format str.starts_with str.strip_prefix str.strip_suffix
-    """
-)
+""")
 # Those of them that make one column of all that are selected; the others make one of each.
-OF_ALL_COLUMNS = names(
-    """
+OF_ALL_COLUMNS = names("""
     all_horizontal any_horizontal arr.concat as_struct coalesce list.concat max_horizontal mean_horizontal
     min_horizontal str.concat_horizontal sum_horizontal
-    """
-)
+""")
 # Functions of one column: their further inputs must be public constants.
-OF_ONE_COLUMN = names(
-    """
+OF_ONE_COLUMN = names("""
     abs arccos arccosh arcsin arcsinh arctan arctanh bin_intervals bitwise_count_ones bitwise_count_zeros
-    bitwise_leading_ones bitwise_leading_zeros bitwise_trailing_ones bitwise_trailing_zeros cbrt ceil clip
-    cos cosh cot cut degrees erf erfc exp floor hash is_finite is_infinite is_nan is_not_nan is_not_null
-    is_null log log1p negate not pow radians reinterpret replace replace_strict round round_sig_figs sign sin
-    sinh sqrt tan tanh to_physical truncate
-    arr.arg_max arr.arg_min arr.count_matches arr.get arr.join arr.length arr.max arr.median arr.min
-    arr.shift arr.sort arr.std arr.sum arr.to_list arr.to_struct arr.var
-    bin.base64_decode bin.base64_encode bin.get bin.head bin.hex_decode bin.hex_encode bin.reinterpret
-    bin.size bin.slice bin.tail
+    bitwise_leading_ones bitwise_leading_zeros bitwise_trailing_ones bitwise_trailing_zeros cbrt ceil clip cos cosh cot
+    cut degrees erf erfc exp floor hash is_finite is_infinite is_nan is_not_nan is_not_null is_null log log1p negate not
+    pow radians reinterpret replace replace_strict round round_sig_figs sign sin sinh sqrt tan tanh to_physical truncate
+    arr.arg_max arr.arg_min arr.count_matches arr.get arr.join arr.length arr.max arr.median arr.min arr.shift arr.sort
+    arr.std arr.sum arr.to_list arr.to_struct arr.var
+    bin.base64_decode bin.base64_encode bin.get bin.head bin.hex_decode bin.hex_encode bin.reinterpret bin.size
+    bin.slice bin.tail
     cat.ends_with cat.len_bytes cat.len_chars cat.slice cat.starts_with
     dt.add_business_day dt.base_utc_offset dt.cast_time_unit dt.century dt.convert_time_zone dt.date dt.day
-    dt.days_in_month dt.dst_offset dt.hour dt.is_business_day dt.is_leap_year dt.iso_year dt.microsecond
-    dt.millennium dt.millisecond dt.minute dt.month dt.month_end dt.month_start dt.nanosecond dt.offset_by
-    dt.ordinal_day dt.quarter dt.replace_time_zone dt.round dt.second dt.time dt.time_stamp dt.to_string
-    dt.total_days dt.total_hours dt.total_microseconds dt.total_milliseconds dt.total_minutes
-    dt.total_nanoseconds dt.total_seconds dt.truncate dt.week dt.week_day dt.year
+    dt.days_in_month dt.dst_offset dt.hour dt.is_business_day dt.is_leap_year dt.iso_year dt.microsecond dt.millennium
+    dt.millisecond dt.minute dt.month dt.month_end dt.month_start dt.nanosecond dt.offset_by dt.ordinal_day dt.quarter
+    dt.replace_time_zone dt.round dt.second dt.time dt.time_stamp dt.to_string dt.total_days dt.total_hours
+    dt.total_microseconds dt.total_milliseconds dt.total_minutes dt.total_nanoseconds dt.total_seconds dt.truncate
+    dt.week dt.week_day dt.year
     ext.storage
     list.agg list.all list.any list.arg_max list.arg_min list.count_matches list.drop_nulls list.eval list.gather
-    list.gather_every list.get list.join list.length list.max list.median list.min list.n_unique
-    list.reverse list.shift list.slice list.sort list.std list.sum list.to_array list.to_struct list.var
-    str.base64_decode str.base64_encode str.contains str.contains_any str.count_matches str.escape_regex
-    str.extract str.extract_all str.extract_groups str.extract_many str.find str.find_many str.head
-    str.hex_decode str.hex_encode str.json_path_match str.len_bytes str.len_chars str.lowercase str.normalize
-    str.pad_end str.pad_start str.replace str.replace_many str.reverse str.slice str.split str.split_exact
-    str.split_n str.strip_chars str.strip_chars_end str.strip_chars_start str.strptime str.tail str.titlecase
-    str.to_decimal str.to_integer str.uppercase str.zfill
-    struct.field_by_name struct.prefix_fields struct.rename_fields struct.select_fields
-    struct.suffix_fields
-    """
-)
+    list.gather_every list.get list.join list.length list.max list.median list.min list.n_unique list.reverse list.shift
+    list.slice list.sort list.std list.sum list.to_array list.to_struct list.var
+    str.base64_decode str.base64_encode str.contains str.contains_any str.count_matches str.escape_regex str.extract
+    str.extract_all str.extract_groups str.extract_many str.find str.find_many str.head str.hex_decode str.hex_encode
+    str.json_path_match str.len_bytes str.len_chars str.lowercase str.normalize str.pad_end str.pad_start str.replace
+    str.replace_many str.reverse str.slice str.split str.split_exact str.split_n str.strip_chars str.strip_chars_end
+    str.strip_chars_start str.strptime str.tail str.titlecase str.to_decimal str.to_integer str.uppercase str.zfill
+    struct.field_by_name struct.prefix_fields struct.rename_fields struct.select_fields struct.suffix_fields
+""")
 # Those of them that may have other parameters in each row.
 OF_ROWS_PARAMETERS = names("list.gather list.get list.shift list.slice str.head str.slice str.split str.tail")
 FUNCTIONS = OF_COLUMNS | OF_ONE_COLUMN
@@ -332,14 +347,12 @@ ON_POLARS_1 = {
     names("cast"): PLAIN,
     names("is_nan is_not_nan"): NUMBERS,
     names("is_null is_not_null"): ANY,
-    names(
-        """
-        str.concat_horizontal str.contains str.contains_any str.count_matches str.ends_with str.escape_regex
-        str.extract str.find str.head str.len_bytes str.len_chars str.lowercase str.normalize str.pad_end str.pad_start
-        str.replace str.replace_many str.reverse str.slice str.starts_with str.strip_chars str.strip_chars_end
-        str.strip_chars_start str.strip_prefix str.strip_suffix str.tail str.titlecase str.uppercase str.zfill
-        """
-    ): TEXTS,
+    names("""
+        str.concat_horizontal str.contains str.contains_any str.count_matches str.ends_with str.escape_regex str.extract
+        str.find str.head str.len_bytes str.len_chars str.lowercase str.normalize str.pad_end str.pad_start str.replace
+        str.replace_many str.reverse str.slice str.starts_with str.strip_chars str.strip_chars_end str.strip_chars_start
+        str.strip_prefix str.strip_suffix str.tail str.titlecase str.uppercase str.zfill
+    """): TEXTS,
 }
 # The inputs of these are all of one kind there, and their columns all of one type.
 OF_ONE_TYPE = OPERATORS | names("fill_null is_in when")
@@ -354,13 +367,11 @@ SETS = {
     "replace_strict": {1, 2},
 }
 # A category's number is that of its first appearance in any row. These functions look at its text only.
-OF_CATEGORIES = names(
-    """
+OF_CATEGORIES = names("""
     as_struct coalesce ext.storage fill_null is_in is_not_null is_null replace replace_strict
     cat.ends_with cat.len_bytes cat.len_chars cat.slice cat.starts_with list.concat list.contains list.get
     list.length str.concat_horizontal str.format struct.field_by_name struct.select_fields
-    """
-)
+""")
 # What Extension types and Objects are taken in: they are carried, counted, and opened.
 OF_OPAQUE = names("ext.storage is_not_null is_null struct.field_by_name")
 # Functions that may land on a local time that a clock change leaves out or has twice.
@@ -447,5 +458,4 @@ _WRITTEN = {
 
 
 def written(name: str) -> list[str]:
-    """Return how users write a step: one or several ways."""
     return _WRITTEN.get(name, name).split(", ")

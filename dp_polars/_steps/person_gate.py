@@ -8,7 +8,6 @@ meets nothing but a column, whose values were made one of a kind first.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -71,7 +70,6 @@ def _taken(make: Callable[[_Apart], None], schema: pl.Schema, unit: PrivacyUnit 
 
 
 def looks_at_people(exprs: Iterable[pl.Expr]) -> bool:
-    """Return whether one of the expressions has a window."""
     try:
         return any('"Over":' in expr.meta.serialize(format="json") for expr in exprs)
     except (ComputeError, RecursionError):  # the row gate says what is wrong
@@ -164,7 +162,6 @@ class _Apart(PersonColumns):
             self.taken.number = self.place("UInt32")
 
     def need(self, what: str) -> None:
-        """Begin again, if this was not known to be needed."""
         if what not in self.needs:
             raise _AgainError(what)
 
@@ -217,7 +214,7 @@ class _Apart(PersonColumns):
     def read(self, expr: pl.Expr, names: Sequence[str]) -> tuple[Tree, list[str]]:
         """Return an expression whose selectors name the columns that they select among these, and its outputs."""
         try:
-            tree = json.loads(expr.meta.serialize(format="json"))
+            tree = nodes.tree_of(expr)
         except (ComputeError, RecursionError):
             row_by_row(expr, self.columns, self.call)  # which says what is wrong
             raise
@@ -228,7 +225,7 @@ class _Apart(PersonColumns):
         among = pl.LazyFrame(schema={name: apart[name] for name in names})
         with fitting(self.call):
             tree = nodes.changed(tree, "Selector", lambda selector: _by_name(among, selector))
-            return tree, pl.LazyFrame(schema=apart).select(nodes.without_nan(tree)).collect_schema().names()
+            return tree, nodes.schema_of(tree, pl.LazyFrame(schema=apart)).names()
 
     def single(self, tree: Tree, names: Sequence[str]) -> Iterator[tuple[Tree, str]]:
         """Yield the expressions of one output each, and the names of these."""
@@ -253,9 +250,8 @@ class _Apart(PersonColumns):
         """Refuse groups of which one may hold rows of several people, and keys that may not be told apart."""
         call = f"{self.call}: the columns of over" if self.call != "group_by" else "group_by: the columns"
         if self.unit is None or not {*self.unit} <= {*keys}:
-            if self.unit is None:
-                hint, why = "name the column that tells people apart in protect.", "there must be a privacy unit"
-            else:
+            hint, why = "name the column that tells people apart in protect.", "there must be a privacy unit"
+            if self.unit is not None:
                 hint = f"over({as_arguments(self.unit)}, …)."
                 why = f"{call} must include the privacy unit {shown_unit(self.unit)}"
             got = [name if name in self.columns else "an expression" for name in keys]
@@ -308,7 +304,6 @@ class _Apart(PersonColumns):
         return value.tree
 
     def order_of_window(self, by: Tree, options: Tree, *, group: Group) -> SortKeys:
-        """Return the order of a window; Polars has several columns as one."""
         columns, descending, last = [by], [options["descending"]], [options["nulls_last"]]
         match by:
             case {"Function": {"input": several, "function": {"RowEncode": {"Ordered": encoded}}}}:
@@ -323,7 +318,7 @@ class _Apart(PersonColumns):
         """Return an order by these columns, or by expressions, of the rows that there are."""
         names = []
         for tree in columns:
-            by = self.lower(tree, replace(group, order=None, is_row=False), inside=True)
+            by = self.lower(tree, replace(group.within, order=None))
             if by.order is not None or (not by.is_one and by.where != where):
                 self.refuse(person_rules.MIXED_ORDERS, step_named(step))
             names.append(self.in_order(self.column(by), step))
@@ -348,17 +343,17 @@ class _Apart(PersonColumns):
             self.refuse(person_rules.SEVERAL, step_named("a group's expression"))
         return {"Column": self.final(self.in_its_order(value, "sort_by", group))}
 
-    def lower(self, tree: Tree, group: Group, *, inside: bool = False) -> Value:
-        """Return an expression on columns in place of its functions of a group; `inside` one of them."""
+    def lower(self, tree: Tree, group: Group) -> Value:
+        """Return an expression on columns in place of its functions of a group."""
         match tree:
             case {"Column": str(name)} if name in group.constant:
-                return Value(tree, is_one=not inside, order=group.order if inside else None)
+                return Value(tree, is_one=not group.is_inside, order=group.order if group.is_inside else None)
             case {"Column": str()}:
                 return Value(tree, is_one=False, order=group.order)
             case {"Literal": _}:
                 return Value(tree)
             case {"Alias": [value, _]} | {"KeepName": value} | {"RenameAlias": {"expr": value}}:
-                return self.lower(value, group, inside=inside)
+                return self.lower(value, group)
             case {"Sort": {"expr": value, "options": options}}:
                 return self.sorted(value, None, options, group)
             case {"SortBy": {"expr": value, "by": by, "sort_options": options}}:
@@ -367,63 +362,58 @@ class _Apart(PersonColumns):
                 return self.filtered(value, condition, group)
             case {"Slice": {"input": value, "offset": offset, "length": length}}:
                 return self.sliced(value, self.constant(offset, "slice"), self.constant(length, "slice"), group)
-            case {
-                "Gather": {
-                    "expr": value,
-                    "idx": {"Function": {"input": [by], "function": "ArgMax" | "ArgMin" as end}},
-                    "returns_scalar": True,
-                }
-            }:
-                return self.most("max_by" if end == "ArgMax" else "min_by", value, by, group, inside=inside)
             case {"Gather": {"expr": value, "idx": place, "returns_scalar": True}}:
-                return self.got(value, self.constant(place, "gather"), group, inside=inside)
+                match place:
+                    case {"Function": {"input": [by], "function": "ArgMax" | "ArgMin" as end}}:
+                        return self.most("max_by" if end == "ArgMax" else "min_by", value, by, group)
+                return self.got(value, self.constant(place, "gather"), group)
             case {"Function": {"input": [value, number], "function": {"TopK": {"descending": smallest}}}}:
                 in_order = {"Sort": {"expr": value, "options": {"descending": not smallest, "nulls_last": True}}}
                 return self.sliced(in_order, 0, self.constant(number, "top_k"), group)
             case {"Function": {"input": [begin, end], "function": {"Range": {"IntRange": {"step": 1}}}}}:
                 return self.numbers(tree, begin, end, group)
             case "Len":
-                return self.function("len", (), None, lambda _: tree, group, inside=inside)
+                return self.function("len", (), None, lambda _: tree, group)
             case {"Agg": {**kinds}}:
                 ((kind, of),) = kinds.items()
-                return self.aggregate(str(kind), of, group, inside=inside)
+                return self.aggregate(str(kind), of, group)
             case {"Function": {"input": inputs, "function": function}}:
                 name, parameters = nodes.function_of(function)
                 if name in person_rules.IN_OTHER_WORDS:
-                    if self.lower(inputs[0], group, inside=True).order is None:
+                    if self.lower(inputs[0], group.within).order is None:
                         self.refuse(person_rules.NO_ORDER, step_named(name))
                     words = person_rules.IN_OTHER_WORDS[name](*(pl.col(f"{n}") for n in range(len(inputs))))
-                    return self.lower(filled(words, inputs), group, inside=inside)
+                    return self.lower(filled(words, inputs), group)
                 if name in person_rules.SHORTER:
                     return self.shorter(name, inputs[0], group)
                 if name in person_rules.BY:
-                    return self.most(name, inputs[0], inputs[1], group, inside=inside)
+                    return self.most(name, inputs[0], inputs[1], group)
                 if name not in FUNCTIONS and name not in SPELLINGS:
-                    write = _of_function(inputs[1:], function)
-                    return self.function(name, inputs, parameters, write, group, inside=inside)
+
+                    def write(column: Tree) -> Tree:
+                        return {"Function": {"input": [column, *inputs[1:]], "function": function}}
+
+                    return self.function(name, inputs, parameters, write, group)
                 names = map(self.output_name, inputs) if name == "as_struct" else ()
-                return self.combined(tree, inputs, group, inside=inside, names=tuple(names))
+                return self.combined(tree, inputs, group, names=tuple(names))
             case {"BinaryExpr": {"left": left, "right": right}}:
-                return self.combined(tree, [left, right], group, inside=inside)
+                return self.combined(tree, [left, right], group)
             case {"Ternary": {"predicate": predicate, "truthy": truthy, "falsy": falsy}}:
-                return self.combined(tree, [predicate, truthy, falsy], group, inside=inside)
+                return self.combined(tree, [predicate, truthy, falsy], group)
             case {"Cast": {"expr": value}} | {"Eval": {"expr": value}}:
-                return self.combined(tree, [value], group, inside=inside)
+                return self.combined(tree, [value], group)
         kind = tree if isinstance(tree, str) else str(next(iter(tree)))
         return self.refuse_function(step_named(nodes.function_name(kind)))
 
     def output_name(self, tree: Tree) -> str:
-        """Return how the output of an expression is named."""
         return in_full(tree, self.call).meta.output_name()
 
-    def combined(
-        self, tree: Tree, inputs: Sequence[Tree], group: Group, *, inside: bool, names: Sequence[str] = ()
-    ) -> Value:
+    def combined(self, tree: Tree, inputs: Sequence[Tree], group: Group, *, names: Sequence[str] = ()) -> Value:
         """Return a step that looks at each row alone, or at what each person has; the row gate proves it later.
 
         `names` are those of the inputs, where they matter: a struct's fields are named like them.
         """
-        values = [self.lower(value, group, inside=inside) for value in inputs]
+        values = [self.lower(value, group) for value in inputs]
         rows = [value for value in values if not value.is_one]
         if len({(value.order, value.where) for value in rows}) > 1:
             self.refuse(person_rules.MIXED_ORDERS, step_named("a group's expression"))
@@ -433,13 +423,20 @@ class _Apart(PersonColumns):
         written = trials.with_inputs(tree, named)
         return Value(written, not rows, first.order, any(value.along for value in rows), first.where)
 
+    def rows(self, tree: Tree, name: str, group: Group, *, ordered: bool = False) -> Value:
+        """Return the rows that a function is given; refuse one value for all of them, or rows without an order."""
+        value = self.lower(tree, group.within)
+        if value.is_one:
+            self.refuse(person_rules.ONE_ALREADY, step_named(name))
+        if ordered and value.order is None:
+            self.refuse(person_rules.NO_ORDER, step_named(name))
+        return value
+
     def sorted(self, tree: Tree, by: Sequence[Tree] | None, options: Tree, group: Group) -> Value:
-        """Return the rows in an order of their own."""
-        value, step = self.lower(tree, group, inside=True), step_named("sort" if by is None else "sort_by")
+        step = step_named("sort" if by is None else "sort_by")
+        value = self.rows(tree, step.name, group)
         if value.order is not None and by is not None:
             self.refuse(person_rules.MIXED_ORDERS, step)
-        if value.is_one:
-            self.refuse(person_rules.ONE_ALREADY, step)
         if by is None:  # in another order they may have stood before
             order = SortKeys((self.in_order(self.column(value), step.name),), *((options[flag],) for flag in _FLAGS))
         else:
@@ -449,10 +446,7 @@ class _Apart(PersonColumns):
     # --- Some of a person's rows
 
     def filtered(self, tree: Tree, condition: Tree, group: Group) -> Value:
-        """Return the rows for which a condition holds."""
-        value, holds = (self.lower(part, group, inside=True) for part in (tree, condition))
-        if value.is_one:
-            self.refuse(person_rules.ONE_ALREADY, step_named("filter"))
+        value, holds = self.rows(tree, "filter", group), self.lower(condition, group.within)
         if not holds.is_one and (holds.order, holds.where) != (value.order, value.where):
             self.refuse(person_rules.MIXED_ORDERS, step_named("filter"))
         column = self.column(holds)
@@ -468,9 +462,7 @@ class _Apart(PersonColumns):
 
     def shorter(self, name: str, tree: Tree, group: Group) -> Value:
         """Return the rows without nulls or NaN, one of equal values each, or the most frequent ones."""
-        value = self.lower(tree, group, inside=True)
-        if value.is_one:
-            self.refuse(person_rules.ONE_ALREADY, step_named(name))
+        value = self.rows(tree, name, group)
         column = pl.col(self.checked(name, value))
         if name == "drop_nulls":
             return self.some(value, column.is_not_null())
@@ -496,22 +488,13 @@ class _Apart(PersonColumns):
         return column
 
     def sliced(self, tree: Tree, offset: int, length: int | None, group: Group) -> Value:
-        """Return some of the rows in an order, by their place."""
-        value = self.lower(tree, group, inside=True)
-        place = self.place_of(value, "slice", group)
+        value = self.rows(tree, "slice", group, ordered=True)
+        place = pl.col(self.follow(pl.int_range(pl.len()), value, "slice", group))
         begin: pl.Expr | int = offset
         if offset < 0:
             begin = pl.col(self.make(pl.len().over(self.keys_of(value, group)))).cast(pl.Int64) + offset
         holds = place >= begin
         return self.some(value, holds if length is None else holds & (place < begin + length), along=True)
-
-    def place_of(self, value: Value, name: str, group: Group) -> pl.Expr:
-        """Return the place of each row in the order of a value, from 0 on."""
-        if value.is_one:
-            self.refuse(person_rules.ONE_ALREADY, step_named(name))
-        if value.order is None:
-            self.refuse(person_rules.NO_ORDER, step_named(name))
-        return pl.col(self.follow(pl.int_range(pl.len()), value, name, group))
 
     def numbers(self, tree: Tree, begin: Tree, end: Tree, group: Group) -> Value:
         """Return the numbers of the rows in the order of a window, from any number on."""
@@ -524,26 +507,17 @@ class _Apart(PersonColumns):
         if group.order is None:
             self.refuse(person_rules.NO_ORDER, step_named("range.int_range"))
         value = Value(None, is_one=False, order=group.order)
-        return replace(
-            value,
-            tree={"Column": self.follow(in_full(tree, self.call), value, "range.int_range", group)},
-            along=True,
-        )
+        number = self.follow(in_full(tree, self.call), value, "range.int_range", group)
+        return replace(value, tree={"Column": number}, along=True)
 
-    def got(self, tree: Tree, place: int, group: Group, *, inside: bool) -> Value:
+    def got(self, tree: Tree, place: int, group: Group) -> Value:
         """Return the value at a place of an order; null if there are fewer."""
-        value = self.lower(tree, group, inside=True)
-        if value.is_one:
-            self.refuse(person_rules.ONE_ALREADY, step_named("gather"))
-        if value.order is None:
-            self.refuse(person_rules.NO_ORDER, step_named("gather"))
-        return self.hold(self.in_its_order(value, "gather", group).slice(place, 1).first(), group, inside=inside)
+        value = self.rows(tree, "gather", group, ordered=True)
+        return self.hold(self.in_its_order(value, "gather", group).slice(place, 1).first(), group)
 
-    def most(self, name: str, tree: Tree, by: Tree, group: Group, *, inside: bool) -> Value:
+    def most(self, name: str, tree: Tree, by: Tree, group: Group) -> Value:
         """Return the value where another one is largest or smallest; of several, the least in the order of rows."""
-        value, other = (self.lower(part, group, inside=True) for part in (tree, by))
-        if value.is_one or other.is_one:
-            self.refuse(person_rules.ONE_ALREADY, step_named(name))
+        value, other = (self.rows(part, name, group) for part in (tree, by))
         if (other.order, other.where) != (value.order, value.where) or value.order is not None:
             self.refuse(person_rules.MIXED_ORDERS, step_named(name))
         column = self.checked(name, other)
@@ -551,7 +525,7 @@ class _Apart(PersonColumns):
             column = self.one_kind(column, nan=None)
         order = SortKeys((column,), (name == "max_by",), (True,))
         value = self.some(replace(value, order=order), pl.col(column).is_not_null())
-        return self.hold(self.in_its_order(value, name, group).first(), group, inside=inside)
+        return self.hold(self.in_its_order(value, name, group).first(), group)
 
     def in_its_order(self, value: Value, name: str, group: Group) -> pl.Expr:
         """Return the rows of a value that there are, in its order."""
@@ -577,8 +551,7 @@ class _Apart(PersonColumns):
 
     # --- Functions of a group
 
-    def aggregate(self, kind: str, of: Tree, group: Group, *, inside: bool) -> Value:
-        """Return what Polars calls an aggregation."""
+    def aggregate(self, kind: str, of: Tree, group: Group) -> Value:
         name, parameters, more = nodes.function_name(kind), None, []
         place = next((place for place in ("input", "expr") if isinstance(of, dict) and place in of), None)
         value = of if place is None else of[place]
@@ -594,15 +567,13 @@ class _Apart(PersonColumns):
         def write(column: Tree) -> Tree:
             return {"Agg": {kind: column if place is None else {**of, place: column}}}
 
-        return self.function(name, [value, *more], parameters, write, group, inside=inside)
+        return self.function(name, [value, *more], parameters, write, group)
 
-    def function(
-        self, name: str, inputs: Sequence[Tree], parameters: object, write: _Of, group: Group, *, inside: bool
-    ) -> Value:
+    def function(self, name: str, inputs: Sequence[Tree], parameters: object, write: _Of, group: Group) -> Value:
         """Return the column that holds what a function of a group gives."""
         if name not in person_rules.TAKEN:
             self.refuse_function(ExprNode("unknown", name, (), list, parameters))
-        value = self.lower(inputs[0], group, inside=True) if inputs else Value(None, is_one=False)
+        value = self.lower(inputs[0], group.within) if inputs else Value(None, is_one=False)
         frame = pl.LazyFrame(schema=self.schema)
         more = [nodes.read(tree, frame) for tree in inputs[1:]]
         bare = ExprNode("function", name, (), list, parameters)
@@ -619,11 +590,10 @@ class _Apart(PersonColumns):
             ordered = name in person_rules.ALONG_ORDER | person_rules.FIRST_OF_EQUAL or person_rules.is_ordinal(step)
             return replace(value, tree=tree, along=value.along or ordered)
         if name in person_rules.FIRST_OF_ORDER:
-            return self.of_order(name, column, write, value, group, inside=inside)
-        return self.of_any_order(step, column, write, value, group, inside=inside)
+            return self.of_order(name, column, write, value, group)
+        return self.of_any_order(step, column, write, value, group)
 
     def of_each_row(self, step: ExprNode, column: str, write: _Of, value: Value, group: Group) -> str:
-        """Return the column of a function that has a value for each row."""
         name, keys = step.name, self.keys_of(value, group)
         if name in person_rules.OF_EQUAL:
             equal = self.one_kind(column)
@@ -638,18 +608,18 @@ class _Apart(PersonColumns):
             return self.rolling(column, step.parameters, write, value, group)
         if name in person_rules.ALONG_ORDER or person_rules.is_ordinal(step):
             kind = self.one_kind(column, nan=None) if name == "rank" else column
-            return self.follow(self.written(name, kind, write), value, name, group)
-        return self.make(self.written(name, self.one_kind(column, nan=None), write).over(keys))
+            return self.follow(self.written(kind, write), value, name, group)
+        return self.make(self.written(self.one_kind(column, nan=None), write).over(keys))
 
     def running_sum(self, column: str, write: _Of, value: Value, group: Group) -> str:
         """Return the column of sums up to each row; null for all rows of a group in which a value is beyond."""
         dtype = self.schema[column]
         if not (dtype.is_float() or dtype.is_decimal()):
             number, back = self.as_integers(column)
-            total = self.follow(self.written("cum_sum", number, write), value, "cum_sum", group)
+            total = self.follow(self.written(number, write), value, "cum_sum", group)
             return total if back is None else self.make(pl.col(total).cast(back))
         number, is_beyond = self.whole(column, is_sum=True)
-        total = self.follow(self.written("cum_sum", number, write), value, "cum_sum", group)
+        total = self.follow(self.written(number, write), value, "cum_sum", group)
         found = whole_numbers.sum_of(pl.col(total), dtype) if dtype.is_float() else pl.col(total)
         return self.unless_beyond(found, is_beyond, value, group)
 
@@ -669,7 +639,7 @@ class _Apart(PersonColumns):
             found = whole_numbers.mean_of(total, count, dtype)
         else:
             found = whole_numbers.sum_of(total, dtype) if dtype.is_float() else total
-        (planned,) = self.types(self.written("rolling_expr", column, write), of_group=False)
+        (planned,) = self.types(self.written(column, write), of_group=False)
         found = pl.when(count >= options["min_periods"]).then(found.cast(planned, strict=False))
         return self.unless_beyond(found, is_beyond, value, group)
 
@@ -680,8 +650,7 @@ class _Apart(PersonColumns):
         any_beyond = pl.col(self.make(pl.col(is_beyond).any().over(self.keys_of(value, group))))
         return self.make(pl.when(any_beyond.not_()).then(found))
 
-    def of_order(self, name: str, column: str, write: _Of, value: Value, group: Group, *, inside: bool) -> Value:
-        """Return a function that follows an order and has one value."""
+    def of_order(self, name: str, column: str, write: _Of, value: Value, group: Group) -> Value:
         if name in _ENDS and (self.schema[column].is_float() or value.where is not None):
             column = self.one_kind(column, nan=None)
         value = replace(value, tree={"Column": column})
@@ -692,22 +661,19 @@ class _Apart(PersonColumns):
             there = pl.col(column) if value.where is None else pl.col(column).filter(pl.col(value.where))
             expr = (rows == _ENDS[name](there)).arg_true().first()
         else:
-            expr = in_full(write(json.loads(rows.meta.serialize(format="json"))), self.call)
+            expr = in_full(write(nodes.tree_of(rows)), self.call)
         if not of_window:
-            return self.hold(expr, group, inside=inside)
+            return self.hold(expr, group)
         order = self.whole_order(value.order or _ANY_ORDER, name, group, along=value.along)
         order = self.one_way(order, value, group, group.keys)
         return Value({"Column": self.make(over(expr, group.keys, order))})
 
-    def of_any_order(
-        self, step: ExprNode, column: str, write: _Of, value: Value, group: Group, *, inside: bool
-    ) -> Value:
-        """Return a function that has one value, whatever the order of the rows."""
+    def of_any_order(self, step: ExprNode, column: str, write: _Of, value: Value, group: Group) -> Value:
         name, where = step.name, value.where
         if where is not None and name in {"len", "null_count", "has_nulls"}:
             holds = pl.col(where) if name == "len" else pl.col(where) & pl.col(column).is_null()
             counted = pl.col(self.make(holds))
-            return self.hold(counted.any() if name == "has_nulls" else counted.sum(), group, inside=inside)
+            return self.hold(counted.any() if name == "has_nulls" else counted.sum(), group)
         given = step.parameters if isinstance(step.parameters, dict) else {}
         ignores = name in person_rules.WITHOUT_NULLS or given.get("ignore_nulls", False)
         if where is not None and ignores:
@@ -715,29 +681,21 @@ class _Apart(PersonColumns):
         dtype = self.schema.get(column)
         if dtype is not None:
             if name in person_rules.ADDED and person_rules.is_added_whole(name, dtype):
-                return self.added(name, column, step.parameters, group, inside=inside)
+                return self.added(name, column, step.parameters, group)
             if name in person_rules.MIDDLES and (dtype.is_float() or dtype.is_decimal()):
-                return self.middle(step, column, group, inside=inside)
+                return self.middle(step, column, group)
             if name == "sum":
                 column, back = self.as_integers(column)
-                found = self.hold(self.written(name, column, write), group, inside=inside)
-                return found if back is None else self.then(column_of(found).cast(back), group, inside=inside)
+                found = self.hold(self.written(column, write), group)
+                return found if back is None else self.then(column_of(found).cast(back), group)
             if name in {"max", "min", "n_unique"}:
                 column = self.one_kind(column, nan=float("nan") if name == "n_unique" else None)
         rows = pl.col(column) if where is None else pl.col(column).filter(pl.col(where))
-        expr = in_full(write(json.loads(rows.meta.serialize(format="json"))), self.call)
-        return self.hold(expr, group, inside=inside)
+        expr = in_full(write(nodes.tree_of(rows)), self.call)
+        return self.hold(expr, group)
 
-    def written(self, name: str, column: str, write: _Of) -> pl.Expr:
-        if name in _ENDS:
-            return (pl.col(column) == _ENDS[name](pl.col(column))).arg_true().first()
+    def written(self, column: str, write: _Of) -> pl.Expr:
         return in_full(write({"Column": column}), self.call)
-
-    # --- Columns that are made
-
-
-def _of_function(more: Sequence[Tree], function: Tree) -> _Of:
-    return lambda column: {"Function": {"input": [column, *more], "function": function}}
 
 
 def _names_in(tree: Tree) -> Iterator[str]:
@@ -753,5 +711,5 @@ def _column_at(place: int, selector: Tree) -> Tree:
 
 
 def _by_name(frame: pl.LazyFrame, selector: Tree) -> Tree:
-    names = frame.select(nodes.without_nan({"Selector": selector})).collect_schema().names()
+    names = nodes.schema_of({"Selector": selector}, frame).names()
     return {"Selector": {"ByName": {"names": names, "strict": True}}}

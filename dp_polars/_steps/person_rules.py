@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -29,18 +29,7 @@ ALONG_ORDER = names(
     "cum_count cum_max cum_min cum_sum diff fill_null_with_strategy range.int_range rolling_expr shift shift_and_fill"
 )
 # As a serialized expression names what may follow an order.
-_FOLLOW_ORDER = (
-    '"ArgMax"',
-    '"ArgMin"',
-    '"TopK"',
-    '"MaxBy"',
-    '"MinBy"',
-    '"IsFirstDistinct"',
-    '"IsLastDistinct"',
-    '"RLEID"',
-    '"PctChange"',
-    '"Ordinal"',
-)
+_FOLLOW_ORDER = names("ArgMax ArgMin TopK MaxBy MinBy IsFirstDistinct IsLastDistinct RLEID PctChange Ordinal")
 # Functions that are others in other words, of their inputs.
 IN_OTHER_WORDS: dict[str, Callable[..., pl.Expr]] = {
     "pct_change": lambda value, n: value / value.shift(n) - 1,
@@ -81,7 +70,6 @@ def of_floats(step: ExprNode) -> bool:
 
 
 def is_no_number(step: ExprNode) -> bool:
-    """Return whether values can't be added up."""
     dtype = _value(step)
     return dtype is None or not (whole_numbers.has_whole_numbers(dtype) or dtype == pl.Duration)
 
@@ -337,11 +325,10 @@ def is_ordinal(step: ExprNode) -> bool:
 
 def has_order(tree: Tree) -> bool:
     """Return whether an expression may follow an order of rows."""
-    kinds = ("Sort", "SortBy")
     return (
-        any(True for kind in kinds for _ in nodes.of_kind(tree, kind))
+        nodes.holds(tree, "Sort", "SortBy")
         or any(node["order_by"] is not None for node in nodes.of_kind(tree, "Over"))
-        or any(word in json.dumps(tree) for word in _FOLLOW_ORDER)
+        or any(f'"{word}"' in json.dumps(tree) for word in _FOLLOW_ORDER)
     )
 
 
@@ -371,12 +358,20 @@ class Value:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows that one function sees: by which columns, in which order, and whether one row comes out for all of them."""
+    """Rows that one function sees: by which columns, in which order, and whether one row comes out for all of them.
+
+    `is_inside`: whether it stands in another function of the same rows.
+    """
 
     keys: tuple[str, ...]
     constant: frozenset[str]
     order: SortKeys | None = None
     is_row: bool = False
+    is_inside: bool = False
+
+    @property
+    def within(self) -> Group:
+        return replace(self, is_inside=True)
 
 
 @dataclass
@@ -398,7 +393,6 @@ class TakenApart:
     adds_floats: bool = False
 
     def before(self, rows: pl.LazyFrame) -> pl.LazyFrame:
-        """Return the rows with the columns that are made first."""
         rows = rows.with_columns(self.rows) if self.rows else rows
         rows = rows.with_row_index(self.number) if self.number else rows
         for level in self.levels:
@@ -449,7 +443,6 @@ class PersonColumns:
         return self.make(self.row_by_row(value.tree, self.schema))
 
     def row_by_row(self, tree: Tree, schema: dict[str, PolarsDataType]) -> pl.Expr:
-        """Return what the row gate makes of an expression on these columns."""
         expr = in_full(tree, self.call)
         self.taken.adds_floats |= adds_floats(expr, pl.Schema(schema), self.call)
         return row_by_row(expr, pl.Schema(schema), self.call)
@@ -469,7 +462,6 @@ class PersonColumns:
         return self.found[text]
 
     def final(self, expr: pl.Expr) -> str:
-        """Return the column that holds this function of a group."""
         text = "final " + expr.meta.serialize(format="json")
         if text not in self.found:
             self.found[text] = self.named(expr, of_group=True)
@@ -497,24 +489,23 @@ class PersonColumns:
         return self.make(of_one_kind(column, dtype, nan)) if dtype.is_float() else column
 
     def constant(self, tree: Tree, name: str) -> Any:  # noqa: ANN401
-        """Return a number that is given as a constant."""
-        if any(True for kind in ("Column", "Selector") for _ in nodes.of_kind(tree, kind)):
+        if nodes.holds(tree, "Column", "Selector"):
             self.refuse(PARAMETERS, step_named(name))
         return pl.select(in_full(tree, self.call)).item()
 
     # --- One value for each group
 
-    def hold(self, expr: pl.Expr, group: Group, *, inside: bool) -> Value:
-        return Value({"Column": self.held(expr, group=group, inside=inside)})
+    def hold(self, expr: pl.Expr, group: Group) -> Value:
+        return Value({"Column": self.held(expr, group=group)})
 
-    def held(self, expr: pl.Expr, *, group: Group, inside: bool) -> str:
-        if group.is_row and not inside:
+    def held(self, expr: pl.Expr, *, group: Group) -> str:
+        if group.is_row and not group.is_inside:
             return self.final(expr)
         return self.make(over(expr, group.keys, None))
 
-    def then(self, expr: pl.Expr, group: Group, *, inside: bool) -> Value:
+    def then(self, expr: pl.Expr, group: Group) -> Value:
         """Return what is computed from one value for each group, by expressions of our own."""
-        if not (group.is_row and not inside):
+        if not group.is_row or group.is_inside:
             return Value({"Column": self.make(expr)})
         name = self.named(expr)
         self.taken.late.append(expr.alias(name))
@@ -541,8 +532,7 @@ class PersonColumns:
             number = whole_numbers.whole(value, dtype)
         return self.make(number), None if is_beyond is None else self.make(is_beyond)
 
-    def added(self, name: str, column: str, parameters: Any, group: Group, *, inside: bool) -> Value:  # noqa: ANN401
-        """Return a sum, mean, variance or standard deviation, by whole numbers."""
+    def added(self, name: str, column: str, parameters: Any, group: Group) -> Value:  # noqa: ANN401
         dtype, instant = self.schema[column], None
         if dtype.is_temporal():
             instant = pl.Datetime("us") if dtype == pl.Date else dtype
@@ -552,7 +542,7 @@ class PersonColumns:
             number, is_beyond = column, None
         else:
             number, is_beyond = self.whole(column, is_sum=name == "sum")
-        hold = partial(self.held, group=group, inside=inside)
+        hold = partial(self.held, group=group)
         total, count = hold(pl.col(number).sum()), hold(pl.col(number).count()) if name != "sum" else None
         if count is None:
             found = whole_numbers.sum_of(pl.col(total), dtype) if dtype.is_float() else pl.col(total)
@@ -565,7 +555,7 @@ class PersonColumns:
             found = found.cast(pl.Int64, strict=False).cast(instant)
         if is_beyond is not None:
             found = pl.when(pl.col(hold(pl.col(is_beyond).any())).not_()).then(found)
-        return self.then(found, group, inside=inside)
+        return self.then(found, group)
 
     def variance(
         self, number: str, dtype: PolarsDataType, ddof: int, group: Group, hold: Callable[[pl.Expr], str]
@@ -578,30 +568,28 @@ class PersonColumns:
         largest = pl.col(self.make(size.max().over(over)))
         share = pl.col(self.make(whole_numbers.share_of(pl.col(distance), largest)))
         square = pl.col(self.make(share * share))
-        squares, shares, size, count = (
-            pl.col(hold(expr)) for expr in (square.sum(), share.sum(), size.max(), value.count())
-        )
+        sums = (square.sum(), share.sum(), size.max(), value.count())
+        squares, shares, size, count = (pl.col(hold(expr)) for expr in sums)
         return whole_numbers.variance_of(squares, shares, size, count, ddof, dtype)
 
-    def middle(self, step: ExprNode, column: str, group: Group, *, inside: bool) -> Value:
-        """Return a quantile of floats, from two of them as they are, by one formula."""
+    def middle(self, step: ExprNode, column: str, group: Group) -> Value:
         dtype, method, share = self.schema[column], "Midpoint", 0.5
         if step.name == "quantile":
             method, share = step.parameters["method"], self.constant(step.inputs[1].tree, "quantile")
         if dtype.is_decimal():
             column, dtype = self.make(pl.col(column).cast(pl.Float64)), pl.Float64()
         value = pl.col(self.one_kind(column))
-        hold = partial(self.held, group=group, inside=inside)
+        hold = partial(self.held, group=group)
         if method not in {"Midpoint", "Linear"}:
             way = cast("QuantileMethod", method.lower())
-            return self.then(pl.col(hold(value.quantile(share, way))).cast(dtype), group, inside=inside)
+            return self.then(pl.col(hold(value.quantile(share, way))).cast(dtype), group)
         low, high = (pl.col(hold(value.quantile(share, way))) for way in ("lower", "higher"))
         part: pl.Expr | float = 0.5
         if method == "Linear":
             place = (pl.col(hold(value.count())).cast(pl.Float64) - 1) * share
             part = place - place.floor()
         between = pl.when(low == high).then(low).otherwise(low * (1 - part) + high * part)
-        return self.then(between.cast(dtype), group, inside=inside)
+        return self.then(between.cast(dtype), group)
 
     # --- What is refused
 

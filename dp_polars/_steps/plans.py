@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -61,6 +61,7 @@ _SAME_ROWS = frozenset({"Cache", "Filter", "SimpleProjection", "Sort", "Union", 
 _MAPS = frozenset({"explode", "hint", "hint_sorted", "rechunk", "unnest", "unpivot"})
 # Stands for the columns of an expression that Polars does not show.
 _UNSEEN = frozenset(["\0"])
+_OF_PYTHON = Seen(kinds.PYTHON, "a Python function")
 # What Polars 1 does not show of functions that look at other rows.
 _HIDDEN = ("corr", "ewm", "explode", "extract_many", "find_many", "qcut", "random", "rolling")
 
@@ -83,6 +84,14 @@ class _Made(NamedTuple):
     column: str | None = None
 
 
+def _origins(parts: Mapping[str, _Made]) -> dict[str, ColumnOrigin]:
+    return {
+        name: ColumnOrigin(0, part.columns, "" if part.column else part.text)
+        for name, part in parts.items()
+        if not part.seen
+    }
+
+
 @dataclass
 class PlanSteps:
     """A plan read as steps; `sources` are the plan's nodes without inputs, in the order of `PlanNode.source`."""
@@ -98,7 +107,6 @@ class PlanSteps:
         return plan, plan.step(plan.view.get_node())
 
     def step(self, number: int) -> PlanNode:
-        """Return a node as a step."""
         self.view.set_node(number)
         columns, inputs = list(self.view.get_schema()), self.view.get_inputs()
         try:
@@ -107,7 +115,9 @@ class PlanSteps:
             node, said = None, str(error).lower()
         if not inputs:
             self.sources.append(number)
-            return PlanNode(columns, seen=tuple(_of_scan(node)), source=len(self.sources) - 1)
+            options = node.file_options if type(node).__name__ == "Scan" else None
+            placed = () if options is None else of_rows(options.n_rows, options.row_index)
+            return PlanNode(columns, seen=tuple(placed), source=len(self.sources) - 1)
         kind, exprs = type(node).__name__, self.view.get_exprs()
         below = tuple(map(self.step, inputs))
         self.view.set_node(inputs[0])  # whose columns the expressions are on
@@ -119,11 +129,7 @@ class PlanSteps:
         same = {name: ColumnOrigin(0, frozenset([name])) for name in columns if name in below[0].columns}
         seen, several = [one for value in parts.values() for one in value.seen], ""
         if kind in {"HStack", "Select"}:
-            of = {
-                name: ColumnOrigin(0, value.columns, "" if value.column else value.text)
-                for name, value in parts.items()
-                if not value.seen
-            }
+            of = _origins(parts)
             others = {} if kind == "Select" else {name: one for name, one in same.items() if name not in parts}
             same = others | of
         elif kind == "MapFunction" or "hint" in said:
@@ -140,16 +146,12 @@ class PlanSteps:
             if node.options[3] is not None:
                 seen.append(Seen(kinds.PLACE, "`unique` with a slice"))
         elif kind in {"Slice", "HConcat", "ExtContext"}:
-            seen.append(
-                Seen(kinds.PLACE, {"Slice": "`head`, `limit`, `tail` or `slice`"}.get(kind, "a horizontal concat"))
-            )
+            what = "`head`, `limit`, `tail` or `slice`" if kind == "Slice" else "a horizontal concat"
+            seen.append(Seen(kinds.PLACE, what))
+        elif any(word in said for word in _PYTHON):
+            seen.append(_OF_PYTHON)
         elif kind not in _SAME_ROWS:
-            is_python = any(word in said for word in _PYTHON)
-            seen.append(
-                Seen(kinds.PYTHON, "a Python function")
-                if is_python
-                else Seen(kinds.UNKNOWN, f"a step ({said or kind})")
-            )
+            seen.append(Seen(kinds.UNKNOWN, f"a step ({said or kind})"))
         if kind == "Sort" and node.slice is not None:
             seen.append(Seen(kinds.PLACE, "`top_k` or `bottom_k`"))
         return PlanNode(columns, below, same, tuple(seen), several=several)
@@ -161,12 +163,7 @@ class PlanSteps:
         seen += [one for key in keys.values() for one in key.seen] + _of_python(inner)
         if node.options.slice is not None:
             seen.append(Seen(kinds.PLACE, "`head` of groups"))
-        of = {
-            name: ColumnOrigin(0, key.columns, "" if key.column else key.text)
-            for name, key in keys.items()
-            if not key.seen
-        }
-        return PlanNode(columns, below, of, tuple(seen))
+        return PlanNode(columns, below, _origins(keys), tuple(seen))
 
     def _join(self, node: Any, columns: list[str], below: tuple[PlanNode, ...]) -> PlanNode:  # noqa: ANN401
         left, right = ([*step.columns] for step in below)
@@ -204,13 +201,12 @@ class PlanSteps:
         return PlanNode(columns, below, origins, tuple(seen), pairs, several=several)
 
     def _made(self, number: int, *, is_constant: bool = False) -> _Made:
-        """Return what an expression is made of."""
         try:
             view = self.view.view_expression(number)
         except NotImplementedError as error:
             said = str(error).lower()
             if any(word in said for word in _PYTHON):
-                return _Made(seen=(Seen(kinds.PYTHON, "a Python function"),))
+                return _Made(seen=(_OF_PYTHON,))
             if said.startswith(_HIDDEN):
                 return _Made(seen=(Seen(kinds.PLACE, f"`{said}`"),))
             self.hidden = True
@@ -283,13 +279,8 @@ def _of_python(parts: Sequence[_Made]) -> list[Seen]:
     return [one for value in parts for one in value.seen if one.kind in (kinds.PYTHON, kinds.WINDOW)]
 
 
-def _of_scan(node: Any) -> Iterator[Seen]:  # noqa: ANN401
-    """Yield what a scan of files does by the places of rows."""
-    if type(node).__name__ == "Scan":
-        yield from of_rows(node.file_options.n_rows, node.file_options.row_index)
-
-
 def of_rows(n_rows: object, row_index: object) -> Iterator[Seen]:
+    """Yield what a scan of files does by the places of rows."""
     if n_rows is not None:
         yield Seen(kinds.PLACE, "a scan with n_rows")
     if row_index is not None:
@@ -340,7 +331,7 @@ def _in_one_persons_rows(tree: object, unit: Sequence[str]) -> Iterator[Seen]:
         return
     for key, value in tree.items():
         if key == "AnonymousFunction":
-            yield Seen(kinds.PYTHON, "a Python function")
+            yield _OF_PYTHON
         by = value.get("partition_by") if key == "Over" and isinstance(value, dict) else None
         if by is not None and not {*unit} <= {one.get("Column") for one in by if isinstance(one, dict)}:
             yield Seen(kinds.WINDOW, "`over`")
@@ -415,14 +406,13 @@ def preparation_of(
     """
     plan, step = PlanSteps.of(frame)
     readings, seen = _readings(frame, plan)
-    seen += _hidden_steps(frame, plan, keys or ())
+    if plan.hidden:
+        tree = serialized(frame)
+        unknown = [Seen(kinds.UNKNOWN, "an expression")]
+        seen += unknown if tree is None else hidden_mixing(tree, keys or (), plan.shown)
     if seen:
-        step = PlanNode(
-            step.columns,
-            (step,),
-            {name: kinds.ColumnOrigin(0, frozenset([name])) for name in step.columns},
-            tuple(seen),
-        )
+        same = {name: ColumnOrigin(0, frozenset([name])) for name in step.columns}
+        step = PlanNode(step.columns, (step,), same, tuple(seen))
     if not all(one.columns for one in step.every):
         msg = f"{call}: a plan without columns loses the number of its rows.\n\nHint: leave one column in."
         raise ValueError(msg)
@@ -520,7 +510,6 @@ def _readings(frame: pl.LazyFrame, plan: PlanSteps) -> tuple[list[Reading], list
 
 
 def _reading(node: Any, columns: Iterable[str]) -> Reading:  # noqa: ANN401
-    """Return what a source reads."""
     whose = Whose(None)
     match type(node).__name__:
         case "Scan":
@@ -544,11 +533,3 @@ def _of_csv(options: dict[str, Any]) -> list[Seen]:
     """Return what a scan of a CSV file does by the places of rows; what stands above a header is none."""
     skips = ["skip_rows_after_header", *(() if options["has_header"] else ("skip_rows", "skip_lines"))]
     return [Seen(kinds.PLACE, f"a scan with {name}") for name in skips if options[name]]
-
-
-def _hidden_steps(frame: pl.LazyFrame, plan: PlanSteps, keys: tuple[str, ...]) -> list[Seen]:
-    """Return what mixes in expressions that Polars does not show."""
-    if not plan.hidden:
-        return []
-    tree = serialized(frame)
-    return [Seen(kinds.UNKNOWN, "an expression")] if tree is None else [*hidden_mixing(tree, keys, plan.shown)]

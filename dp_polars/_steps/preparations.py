@@ -234,19 +234,15 @@ def refuse(call: str, kind: Mixing, what: str, unit: PrivacyUnit | None) -> NoRe
     raise ValueError(msg)
 
 
+@dataclass
 class _Walk:
-    def __init__(
-        self,
-        call: str,
-        unit: PrivacyUnit | None,
-        is_same: Callable[[object, object], bool],
-        *,
-        is_checked: bool = True,
-    ) -> None:
-        self.call, self.unit, self.is_same, self.is_checked = call, unit, is_same, is_checked
-        self.reads: list[Read] = []
-        # A table that is joined by other columns, what it is joined to, and how.
-        self.facts: list[tuple[PlanNode, PlanNode, str]] = []
+    call: str
+    unit: PrivacyUnit | None
+    is_same: Callable[[object, object], bool]
+    is_checked: bool = True
+    reads: list[Read] = field(default_factory=list)
+    # A table that is joined by other columns, what it is joined to, and how.
+    facts: list[tuple[PlanNode, PlanNode, str]] = field(default_factory=list)
 
     def check(self, step: PlanNode, unit: Unit | None) -> None:
         """Refuse the step, or one below it; `unit` says whose the rows are that come out of it."""
@@ -258,9 +254,8 @@ class _Walk:
         for place, (one, of) in enumerate(zip(step.inputs, below, strict=True)):
             if step.pairs is not None and unit is not None and is_known and of is None:
                 names = unit.all.union(*(other.all for other in below if other is not None))
-                names -= {
-                    pair[place] for pair in step.pairs if pair[1 - place] in names
-                }  # of a unit of several columns
+                # Of a unit of several columns.
+                names -= {pair[place] for pair in step.pairs if pair[1 - place] in names}
                 self._check_beside(one, names, step.join, is_left=place == 0)
                 self.facts.append((one, step.inputs[1 - place], step.join))
             else:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, reduce
+from operator import add
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import polars as pl
@@ -50,18 +50,7 @@ def spelled_out(step: ExprNode) -> Tree | None:
 
 def filled(expr: pl.Expr, inputs: Sequence[Tree]) -> Tree:
     """Return an expression on columns named 0, 1, … with these in place of them, as JSON."""
-
-    def fill(tree: Tree) -> Tree:
-        match tree:
-            case {"Column": str(name)}:
-                return deepcopy(inputs[int(name)])
-            case dict():
-                return {key: fill(value) for key, value in tree.items()}
-            case list():
-                return [fill(value) for value in tree]
-        return tree
-
-    return fill(json.loads(expr.meta.serialize(format="json")))
+    return nodes.changed(nodes.tree_of(expr), "Column", lambda name: deepcopy(inputs[int(name)]))
 
 
 def outputs_of(step: ExprNode) -> list[Tree]:
@@ -79,22 +68,18 @@ def only_type(step: ExprNode) -> Any:  # noqa: ANN401
 
 
 def each_output(tree: Tree, frame: pl.LazyFrame) -> list[Tree]:
-    """Return an expression of several outputs as one for each, as JSON."""
-
     def several(tree: Tree) -> list[Tree]:
         match tree:
             case {"Selector": _}:
-                names = frame.select(nodes.without_nan(tree)).collect_schema().names()
-                return [{"Column": name} for name in names]
-            case {"Function": {"input": [_], "function": function}} if (
-                nodes.function_of(function)[0] == "struct.select_fields"
-            ):
-                names = frame.select(nodes.without_nan(tree)).collect_schema().names()
-                return [filled(pl.col("0").struct.field(name), tree["Function"]["input"]) for name in names]
-            case {"Function": {"input": inputs, "function": function} as node} if (
-                nodes.function_of(function)[0] in OF_ALL_COLUMNS
-            ):
-                return [{"Function": {**node, "input": [item for value in inputs for item in several(value)]}}]
+                return [{"Column": name} for name in nodes.schema_of(tree, frame)]
+            case {"Function": {"input": inputs, "function": function} as node}:
+                name = nodes.function_of(function)[0]
+                if name == "struct.select_fields":
+                    fields = [pl.col("0").struct.field(field) for field in nodes.schema_of(tree, frame)]
+                    return [filled(field, inputs) for field in fields]
+                if name in OF_ALL_COLUMNS:
+                    return [{"Function": {**node, "input": [item for value in inputs for item in several(value)]}}]
+        match tree:
             case dict():
                 values = {key: several(value) for key, value in tree.items()}
                 return [dict(zip(values, item, strict=True)) for item in _together([*values.values()])]
@@ -114,7 +99,7 @@ def _together(parts: list[list[Tree]]) -> list[tuple[Tree, ...]]:
 
 
 def _name(tree: Tree, frame: pl.LazyFrame) -> str:
-    return frame.select(nodes.without_nan(tree)).collect_schema().names()[0]
+    return nodes.schema_of(tree, frame).names()[0]
 
 
 # --- Types
@@ -145,7 +130,6 @@ def _of_one_type(step: ExprNode) -> Tree | None:
 
 
 def _cast(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
-    """Cast lists, arrays and structs by their elements and fields."""
     (value,), source, target = inputs, only_type(step.inputs[0]), only_type(step)
     match source, target:
         case pl.Array(), pl.List() | pl.Array():
@@ -176,15 +160,14 @@ def _operator(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     if step.name != "/":
         return None
     types: list[Any] = [dtype for value in (left, right) for dtype in value.dtypes()]
-    if all(isinstance(dtype, pl.Duration) for dtype in types):
-        per_unit = {"ms": 1_000_000, "us": 1_000, "ns": 1}
-        units = [
-            value.to_physical().cast(pl.Int128) * per_unit[dtype.time_unit]
-            for value, dtype in zip(inputs, types, strict=True)
-        ]
-        ratio: pl.Expr = units[0].cast(pl.Float64) / units[1].cast(pl.Float64)
-        return ratio
-    return None
+    if not all(isinstance(dtype, pl.Duration) for dtype in types):
+        return None
+    per_unit = {"ms": 1_000_000, "us": 1_000, "ns": 1}
+    one, two = (
+        (value.to_physical().cast(pl.Int128) * per_unit[dtype.time_unit]).cast(pl.Float64)
+        for value, dtype in zip(inputs, types, strict=True)
+    )
+    return one / two
 
 
 # --- Several columns
@@ -194,17 +177,19 @@ def _sum_horizontal(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None
     """Add up in the order in which the columns are given: Polars does it by the number of threads."""
     dtype = only_type(step)
     types = [dtype for value in step.inputs for dtype in value.dtypes()]
-    if not (dtype.is_float() or isinstance(dtype, pl.Decimal)) or not all(
-        item.is_numeric() or item == pl.Boolean for item in types
-    ):
+    are_numbers = all(item.is_numeric() or item == pl.Boolean for item in types)
+    if not are_numbers or not (dtype.is_float() or isinstance(dtype, pl.Decimal)):
         return None
     ignores = step.parameters["ignore_nulls"]
     wide = pl.Decimal(38, dtype.scale) if isinstance(dtype, pl.Decimal) else dtype
-    numbers = [
+    return _in_turn(
         (value.fill_null(pl.lit(0).cast(item)) if ignores else value).cast(wide)
         for value, item in zip(inputs, types, strict=True)
-    ]
-    return reduce(lambda total, number: total + number, numbers)
+    )
+
+
+def _in_turn(numbers: Iterable[pl.Expr]) -> pl.Expr:
+    return reduce(add, numbers)
 
 
 def _mean_horizontal(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
@@ -213,9 +198,9 @@ def _mean_horizontal(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | Non
         return None
     numbers = [value.cast(dtype) for value in inputs]
     if not step.parameters["ignore_nulls"]:
-        return reduce(lambda total, number: total + number, numbers) / pl.lit(float(len(numbers)), dtype)
-    total = reduce(lambda total, number: total + number, [number.fill_null(0) for number in numbers])
-    count = reduce(lambda total, one: total + one, [value.is_not_null().cast(dtype) for value in inputs])
+        return _in_turn(numbers) / pl.lit(float(len(numbers)), dtype)
+    total = _in_turn(number.fill_null(0) for number in numbers)
+    count = _in_turn(value.is_not_null().cast(dtype) for value in inputs)
     return pl.when(count > 0).then(total / count)
 
 
@@ -232,9 +217,8 @@ def _clip(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     if not rules.parameters_vary(step):
         return None
     value, *bounds = inputs
-    dtype = only_type(step)
+    dtype, clipped = only_type(step), value
     typed = [bound.cast(dtype) for bound in bounds]
-    clipped = value
     if step.parameters["has_max"]:
         clipped = pl.when(value > typed[-1]).then(typed[-1]).otherwise(value)
     if step.parameters["has_min"]:
@@ -256,31 +240,22 @@ def _replace_strict(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None
 # --- Lists
 
 
-def _list_sum(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
-    dtype, (value,) = only_type(step.inputs[0]), inputs
-    inner = dtype.inner
-    if inner.is_float():
-        wholes = value.list.eval(whole_numbers.whole(pl.element(), inner)).list.sum()
-        return _unless_beyond(value, inner, whole_numbers.sum_of(wholes, inner))
-    return None
-
-
-def _list_mean(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
-    dtype, (value,) = only_type(step.inputs[0]), inputs
-    inner = dtype.inner
-    if not whole_numbers.has_whole_numbers(inner):
+def _list_added(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
+    """Add up whole numbers: sums of floats, and all means."""
+    (value,), inner = inputs, only_type(step.inputs[0]).inner
+    is_sum = step.name == "list.sum"
+    if not (inner.is_float() if is_sum else whole_numbers.has_whole_numbers(inner)):
         return None
     total = value.list.eval(whole_numbers.whole(pl.element(), inner)).list.sum()
-    count = value.list.drop_nulls().list.len()
-    return _unless_beyond(value, inner, whole_numbers.mean_of(total, count, inner))
+    if is_sum:
+        return _unless_beyond(value, inner, whole_numbers.sum_of(total, inner))
+    return _unless_beyond(value, inner, whole_numbers.mean_of(total, value.list.drop_nulls().list.len(), inner))
 
 
 def _unless_beyond(value: pl.Expr, inner: PolarsDataType, result: pl.Expr) -> pl.Expr:
     """Return the result, null where a list has an element that is too large to be added."""
     is_beyond = whole_numbers.is_beyond(pl.element(), inner)
-    if is_beyond is None:
-        return result
-    return pl.when(value.list.eval(is_beyond).list.any().not_()).then(result)
+    return result if is_beyond is None else pl.when(value.list.eval(is_beyond).list.any().not_()).then(result)
 
 
 def _list_diff(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
@@ -288,11 +263,6 @@ def _list_diff(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     (value,) = inputs
     result = value.list.eval(pl.element() - pl.element().shift(n))
     return result if nulls == "Ignore" else result.list.slice(n) if n >= 0 else None
-
-
-def _list_item(_: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr:
-    (value,) = inputs
-    return pl.when(value.list.len() == 1).then(value.list.first())
 
 
 def _of_array(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr:
@@ -304,13 +274,8 @@ def _of_array(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr:
         return result
     variant, body = step.tree["Eval"]["variant"], step.tree["Eval"]["evaluation"]
     kind = "ListAgg" if variant == "ArrayAgg" else "List"
-    result = nodes.without_nan(
-        {"Eval": {"expr": json.loads(lists.meta.serialize(format="json")), "evaluation": body, "variant": kind}}
-    )
-    match variant:
-        case {"Array": {"as_list": False}}:
-            return result.list.to_array(dtype.size)
-    return result
+    result = nodes.without_nan({"Eval": {"expr": nodes.tree_of(lists), "evaluation": body, "variant": kind}})
+    return result.list.to_array(dtype.size) if variant == {"Array": {"as_list": False}} else result
 
 
 # --- Structs
@@ -321,34 +286,17 @@ def _with_fields(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     if not isinstance(dtype, pl.Struct):
         return None
 
-    def of_row(tree: Tree) -> Tree:
-        match tree:
-            case {"Field": [str(name)]}:
-                return json.loads(value.struct.field(name).meta.serialize(format="json"))
-            case dict():
-                return {key: of_row(part) for key, part in tree.items()}
-            case list():
-                return [of_row(part) for part in tree]
-        return tree
+    def of_row(names: list[str]) -> Tree:
+        return nodes.tree_of(value.struct.field(names[0])) if len(names) == 1 else {"Field": names}
 
     fields = {field.name: value.struct.field(field.name) for field in dtype.fields}
     for body in step.tree["StructEval"]["evaluation"]:
-        if _nodes(body, {"Column", "Selector"}):
+        if nodes.holds(body, "Column", "Selector"):
             return None
-        result = nodes.without_nan(of_row(body))
-        name = pl.LazyFrame(schema={"0": dtype}).select(result).collect_schema().names()[0]
-        fields[name] = result.alias(name)
+        tree = nodes.changed(body, "Field", of_row)
+        name = _name(tree, pl.LazyFrame(schema={"0": dtype}))
+        fields[name] = nodes.without_nan(tree).alias(name)
     return pl.when(value.is_not_null()).then(pl.struct(*fields.values()))
-
-
-def _nodes(tree: Tree, kinds: set[str]) -> bool:
-    """Return whether one of these kinds of nodes is in an expression."""
-    match tree:
-        case dict():
-            return not kinds.isdisjoint(tree) or any(_nodes(value, kinds) for value in tree.values())
-        case list():
-            return any(_nodes(value, kinds) for value in tree)
-    return False
 
 
 # --- Dates and times
@@ -359,18 +307,16 @@ def _dt_replace(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     dtype = only_type(step)
     parts = {}
     for name, part, source in zip(_PARTS, given, step.inputs[1:], strict=False):
+        own, parts[name] = getattr(value.dt, name)(), part
         if source.dtypes() == [pl.Null()]:
-            parts[name] = getattr(value.dt, name)() if dtype != pl.Date or name in _PARTS[:3] else pl.lit(0)
-        else:
-            parts[name] = (
-                pl.coalesce(part.cast(pl.Int64), getattr(value.dt, name)().cast(pl.Int64)) if source.varies else part
-            )
+            parts[name] = own if dtype != pl.Date or name in _PARTS[:3] else pl.lit(0)
+        elif source.varies:
+            parts[name] = pl.coalesce(part.cast(pl.Int64), own.cast(pl.Int64))
     if dtype == pl.Date:
         return pl.date(parts["year"], parts["month"], parts["day"])
     if not isinstance(dtype, pl.Datetime):
         return None
-    ambiguous = step.inputs[-1].tree
-    match ambiguous:
+    match step.inputs[-1].tree:
         case {"Literal": {"Scalar": {"String": "earliest" | "latest" | "raise" | "null" as word}}}:
             result = pl.datetime(**parts, time_unit=dtype.time_unit, time_zone=dtype.time_zone, ambiguous=word)
         case _:
@@ -385,10 +331,9 @@ def _by_the_clock(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
 
     The clock has some times twice: the one of the same offset is taken, or else the first.
     """
-    if not rules.starts_local(step):
+    if not rules.is_local(step.inputs[0]):
         return None
-    value = inputs[0]
-    dtype = only_type(step.inputs[0])
+    value, dtype = inputs[0], only_type(step.inputs[0])
     interval = step.inputs[1].tree.get("Literal", {}).get("Scalar", {}).get("String", "") if step.inputs[1:] else ""
     if step.name == "dt.offset_by" and _OF_HOURS.fullmatch(interval):
         return again(step, [value.dt.convert_time_zone("UTC"), *inputs[1:]]).dt.convert_time_zone(dtype.time_zone)
@@ -396,10 +341,7 @@ def _by_the_clock(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     if step.name in {"dt.round", "dt.truncate"} and _OF_AN_HOUR.fullmatch(interval):
         moment = (naive - _offset(value)).cast(pl.Datetime(dtype.time_unit))
         return moment.dt.replace_time_zone("UTC").dt.convert_time_zone(dtype.time_zone)
-    first, second = (
-        naive.dt.replace_time_zone(dtype.time_zone, ambiguous=which, non_existent="null")
-        for which in ("earliest", "latest")
-    )
+    first, second = (_in_zone(naive, dtype.time_zone, which) for which in ("earliest", "latest"))
     return pl.when(_offset(second) == _offset(value)).then(second).otherwise(first)
 
 
@@ -408,23 +350,21 @@ def _offset(value: pl.Expr) -> pl.Expr:
 
 
 def again(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr:
-    """Return the step itself on other inputs."""
-    trees = [json.loads(value.meta.serialize(format="json")) for value in inputs]
-    return nodes.without_nan(trials.with_inputs(step.tree, trees))
+    return nodes.without_nan(trials.with_inputs(step.tree, [*map(nodes.tree_of, inputs)]))
 
 
 def _strptime(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     """Parse a local time as it is written, and give null where the clock leaves it out."""
-    if step.parameters is None or not rules.parses_local(step):
+    if step.parameters is None or "%z" in step.parameters or not rules.is_local(step):
         return None
     dtype = only_type(step)
-    if not isinstance(dtype, pl.Datetime) or dtype.time_zone is None:
-        return None
     word = step.inputs[1].tree["Literal"]["Scalar"]["String"]
     naive = inputs[0].str.to_datetime(step.parameters, time_unit=dtype.time_unit, strict=False)
-    return naive.dt.replace_time_zone(
-        dtype.time_zone, ambiguous="null" if word == "raise" else word, non_existent="null"
-    )
+    return _in_zone(naive, dtype.time_zone, word)
+
+
+def _in_zone(naive: pl.Expr, zone: str, word: Ambiguous | Literal["raise"]) -> pl.Expr:
+    return naive.dt.replace_time_zone(zone, ambiguous="null" if word == "raise" else word, non_existent="null")
 
 
 def _add_business_days(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
@@ -434,28 +374,24 @@ def _add_business_days(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | N
     value, days, holidays = inputs
     step.tree["Function"]["function"]["Business"]["AddBusinessDay"]["roll"] = "Forward"
     is_one = {"Business": {"IsBusinessDay": {"week_mask": step.parameters["week_mask"]}}}
-    trees = [json.loads(item.meta.serialize(format="json")) for item in (value, holidays)]
-    there_is = nodes.without_nan({"Function": {"input": trees, "function": is_one}})
+    there_is = nodes.without_nan({"Function": {"input": [*map(nodes.tree_of, (value, holidays))], "function": is_one}})
     return again(step, [pl.when(there_is).then(value), days, holidays])
 
 
 SPELLINGS: dict[str, Spelling] = {
     **dict.fromkeys(ARITHMETIC | COMPARISONS, _operator),
     **dict.fromkeys(OF_CLOCKS, _by_the_clock),
-    "arr.sum": _of_array,
-    "dt.add_business_day": _add_business_days,
-    "arr.eval": _of_array,
-    "arr.mean": _of_array,
+    **dict.fromkeys(("arr.eval", "arr.mean", "arr.sum"), _of_array),
     "cast": _cast,
     "clip": _clip,
+    "dt.add_business_day": _add_business_days,
     "dt.replace": _dt_replace,
     "list.diff": _list_diff,
-    "list.item": _list_item,
-    "list.mean": _list_mean,
-    "list.sum": _list_sum,
-    "max_horizontal": _largest_horizontal,
+    "list.item": lambda _, inputs: pl.when(inputs[0].list.len() == 1).then(inputs[0].list.first()),
+    "list.mean": _list_added,
+    "list.sum": _list_added,
+    **dict.fromkeys(("max_horizontal", "min_horizontal"), _largest_horizontal),
     "mean_horizontal": _mean_horizontal,
-    "min_horizontal": _largest_horizontal,
     "replace_strict": _replace_strict,
     "str.strptime": _strptime,
     "struct.with_fields": _with_fields,
@@ -498,7 +434,7 @@ def before_trial(step: ExprNode) -> bool:
         match ambiguous:
             case {"Literal": {"Scalar": {"String": "raise"} as scalar}}:
                 changed = _set(scalar, "String", "null")
-    if rules.is_bounded(step):
+    if step.kind != "operator" and step.name not in {"a name", "is_null", "is_not_null"}:
         for value in rules.varying(step):
             changed |= _bound_dates(value)
     return changed
@@ -544,28 +480,22 @@ def _lists_that_add_up(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | N
     (value,), dtype = inputs, only_type(step.inputs[0])
     if not isinstance(dtype.inner, pl.Decimal):
         return None
-    is_beyond = whole_numbers.is_beyond(pl.element(), dtype.inner)
-    fits = value if is_beyond is None else pl.when(value.list.eval(is_beyond).list.any().not_()).then(value)
+    fits = _unless_beyond(value, dtype.inner, value)
     return again(step, [fits.list.eval(whole_numbers.decimals(pl.element(), dtype.inner))])
 
 
-def _lists_of_the_size(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr:
-    (value,) = inputs
-    return again(step, [pl.when(value.list.len() == step.parameters).then(value)])
-
-
-_NARROWED = {
+_NARROWED: dict[str, Spelling] = {
     "operator": _fitting_operands,
     "cast": _fitting_decimals,
     "list.sum": _lists_that_add_up,
-    "list.to_array": _lists_of_the_size,
+    "list.to_array": lambda step, of: again(step, [pl.when(of[0].list.len() == step.parameters).then(of[0])]),
 }
 
 
 def after_trial(step: ExprNode) -> bool:
     """Rewrite where a row's float would depend on the other rows; return whether anything was changed."""
     divisor = step.inputs[1] if step.name in DIVISIONS else None
-    if divisor is not None and rules.divides_floats(step):
+    if divisor is not None and step.kind == "operator" and step.inputs[0].varies and rules.is_float(step):
         # A full column as divisor, so that Polars divides, and never multiplies by a reciprocal: a column, too, may
         # be known to be one value (a literal, a Hive key).
         _set_zeros(divisor.tree, step.inputs[0], step)
@@ -594,9 +524,8 @@ def null_where_there_is_none(tree: JsonTree) -> JsonTree:
 def _datetime(time_unit: str, time_zone: str | None, ambiguous: Ambiguous | Literal["raise"]) -> str:
     """Return the serialized expression on columns named by the places of the parts."""
     unit = _UNITS[time_unit]
-    year, month, day, hour, minute, second, microsecond = (
-        pl.col(f"{place}").cast(pl.Int64, strict=False) for place in range(7)
-    )
+    columns = (pl.col(f"{place}").cast(pl.Int64, strict=False) for place in range(7))
+    year, month, day, hour, minute, second, microsecond = columns
     is_leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     last_day = pl.when(month != 2).then(30 + (month + month // 8) % 2).when(is_leap).then(29).otherwise(28)
     there_is = (
@@ -611,20 +540,18 @@ def _datetime(time_unit: str, time_zone: str | None, ambiguous: Ambiguous | Lite
     parts = (pl.when(there_is).then(year), month, day, hour, minute, second, microsecond)
     moment = pl.datetime(*parts, time_unit=unit)
     if time_zone is not None:
-        moment = moment.dt.replace_time_zone(
-            time_zone, ambiguous="null" if ambiguous == "raise" else ambiguous, non_existent="null"
-        )
+        moment = _in_zone(moment, time_zone, ambiguous)
     return moment.meta.serialize(format="json")
 
 
 def _bound_dates(value: ExprNode) -> bool:
     """Make dates stay where no function panics on them."""
     dtypes = value.dtypes()
-    ends = [_constant(end, dtypes[0]) for end in trials.bounds(dtypes[0]) or ()] if dtypes else []
-    if ends:
-        clip = {"Clip": {"has_min": True, "has_max": True}}
-        put(value.tree, {"Function": {"input": [dict(value.tree), *ends], "function": clip}})
-    return bool(ends)
+    ends = trials.bounds(dtypes[0]) if dtypes else None
+    if ends is not None:
+        inside = pl.col("0").clip(*(pl.lit(end, dtype=pl.Int64).cast(dtypes[0]) for end in ends))
+        put(value.tree, filled(inside, [dict(value.tree)]))
+    return ends is not None
 
 
 def _set_zeros(tree: JsonTree, column: ExprNode, typed: ExprNode) -> None:
@@ -632,10 +559,9 @@ def _set_zeros(tree: JsonTree, column: ExprNode, typed: ExprNode) -> None:
 
     Polars' own x + 0 and 0 − x give 0 or −0 for the same x, by whether the row is alone in its chunk.
     """
-    zero = {"Literal": {"Dyn": {"Float": 0.0}}}
-    negative = _operator_tree(_cast_tree(dict(column.tree), "Float64"), "Lt", zero)
-    zeros = _operator_tree(_cast_tree(negative, str(typed.dtypes()[0])), "Multiply", zero)
-    put(tree, _operator_tree(dict(tree), "Plus", zeros))
+    is_negative = pl.col("1").cast(pl.Float64, strict=False) < 0.0
+    zeros = is_negative.cast(typed.dtypes()[0], strict=False) * 0.0
+    put(tree, filled(pl.col("0") + zeros, [dict(tree), column.tree]))
 
 
 def _set(place: Any, key: str | int, value: object, *, unless: object = None) -> bool:  # noqa: ANN401
@@ -646,18 +572,5 @@ def _set(place: Any, key: str | int, value: object, *, unless: object = None) ->
 
 
 def put(tree: JsonTree, other: JsonTree) -> None:
-    """Put another expression in place of one."""
     tree.clear()
     tree.update(other)
-
-
-def _operator_tree(left: object, name: str, right: object) -> dict[str, object]:
-    return {"BinaryExpr": {"left": left, "op": name, "right": right}}
-
-
-def _cast_tree(value: object, dtype: str) -> dict[str, object]:
-    return {"Cast": {"expr": value, "dtype": {"Literal": dtype}, "options": "NonStrict"}}
-
-
-def _constant(value: int, dtype: PolarsDataType) -> Any:  # noqa: ANN401
-    return json.loads(pl.lit(value, dtype=pl.Int64).cast(dtype).meta.serialize(format="json"))

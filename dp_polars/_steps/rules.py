@@ -12,7 +12,6 @@ from dp_polars._steps.nodes import (
     ANY,
     ARITHMETIC,
     COMPARISONS,
-    DIVISIONS,
     FUNCTIONS,
     OF_CATEGORIES,
     OF_COLUMNS,
@@ -47,23 +46,12 @@ _KINDS: dict[object, str] = {
 
 
 def is_float(step: ExprNode) -> bool:
-    """Return whether a step's result is a float, or one of its columns is."""
     return any(dtype.is_float() for dtype in step.dtypes())
-
-
-def divides_floats(step: ExprNode) -> bool:
-    """Return whether a step divides a column to floats, whose last bit depends on how Polars does it."""
-    return step.kind == "operator" and step.name in DIVISIONS and step.inputs[0].varies and is_float(step)
 
 
 def shows_zeros(step: ExprNode) -> bool:
     """Return whether a step shows the sign of a zero: also where it makes a text of a number among texts."""
     return step.name in OF_SIGNED_ZEROS or (step.name != "as_struct" and pl.String in bases(step))
-
-
-def is_bounded(step: ExprNode) -> bool:
-    """Return whether dates that go into a step are moved to where no function panics on them."""
-    return step.kind != "operator" and step.name not in {"a name", "is_null", "is_not_null"}
 
 
 def is_unlisted(step: ExprNode) -> bool:
@@ -135,7 +123,6 @@ def has_few_categories(step: ExprNode) -> bool:
 
 
 def adds_floats(step: ExprNode) -> bool:
-    """Return whether floats of a row's own lists are added up."""
     if step.name in _ADDS and any(has_floats(dtype) for dtype in step.inputs[0].dtypes()):
         return True
     return any(map(adds_floats, step.inputs))
@@ -157,22 +144,12 @@ def looks_up_rows(step: ExprNode) -> bool:
 
 def does_not_fit_the_array(step: ExprNode) -> bool:
     array, value = step.inputs if step.name == "arr.contains" else (step.inputs[1], step.inputs[0])
-    pairs = [
-        (kind.inner, of_value) for kind in array.dtypes() if isinstance(kind, pl.Array) for of_value in value.dtypes()
-    ]
-    return not all(inner == of_value or (inner.is_integer() and of_value.is_integer()) for inner, of_value in pairs)
+    pairs = [(kind.inner, of) for kind in array.dtypes() if isinstance(kind, pl.Array) for of in value.dtypes()]
+    return not all(inner == of or (inner.is_integer() and of.is_integer()) for inner, of in pairs)
 
 
 def is_local(step: ExprNode) -> bool:
     return any(isinstance(dtype, pl.Datetime) and dtype.time_zone not in {None, "UTC"} for dtype in step.dtypes())
-
-
-def starts_local(step: ExprNode) -> bool:
-    return is_local(step.inputs[0])
-
-
-def parses_local(step: ExprNode) -> bool:
-    return is_local(step) and "%z" not in step.parameters
 
 
 def ambiguous_is_no_word(step: ExprNode) -> bool:
@@ -235,13 +212,11 @@ _NO_FEW = "cast the Categorical to pl.String first, or use pl.Categorical."
 # Steps that are not taken, whatever they are given. The last one is for what no other names.
 UNLISTED: tuple[Rule, ...] = (
     Rule(
-        names(
-            """
+        names("""
             approx_n_unique approx_quantile arg_max arg_min bitwise_and bitwise_or bitwise_xor correlation count entropy
-            all any has_nulls hist implode is_empty is_sorted kurtosis len max max_by mean median min
-            min_by mode n_unique null_count product quantile skew std sum var str.concat_vertical
-            """
-        ),
+            all any has_nulls hist implode is_empty is_sorted kurtosis len max max_by mean median min min_by mode
+            n_unique null_count product quantile skew std sum var str.concat_vertical
+        """),
         COMBINES,
         _CONSTANT,
     ),
@@ -252,13 +227,11 @@ UNLISTED: tuple[Rule, ...] = (
         "group_by({…}).agg(…).",
     ),
     Rule(
-        names(
-            """
+        names("""
             arg_sort arg_where bottom_k cum_count cum_max cum_min cum_prod cum_sum diff first gather gather_every
             index_of item last lower_bound pct_change peak_max peak_min range range.int_range rank reverse rle rleid
             search_sorted set_sorted_flag shift slice sort sort_by top_k top_k_by upper_bound
-            """
-        ),
+        """),
         f"depends on the place of a row among the others, {PEOPLE}",
         "leave it out: use what depends on the row and on constants alone.",
     ),

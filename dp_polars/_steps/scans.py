@@ -67,21 +67,20 @@ def visited(frame: pl.LazyFrame) -> Any:  # noqa: ANN401
         raise
     except (Exception, exceptions.PanicException):
         unresolved = None
-    if unresolved is not None:
-        msg = (
-            "protect: a Delta or Iceberg table shows its files only when Polars reads it (in `pl.scan_delta` or "
-            "`pl.scan_iceberg`).\n\nHint: scan it through Arrow: "
-            "pl.scan_pyarrow_dataset(DeltaTable(…).to_pyarrow_dataset()) for Delta, "
-            "release(table.scan().to_arrow_batch_reader()) for Iceberg."
-        )
-        raise ValueError(msg)
-    # Raised here, where no exception with private values is its context.
     msg = (
-        "the columns of private rows must be known before the rows are read, but Polars could not find them out. Its "
-        "message may hold values of rows and is not shown.\n\n"
-        "Hint: check that the path names files of the right format, and give the schema: "
-        'pl.scan_ndjson("visits.ndjson", schema={"age": pl.Int64}).'
+        "protect: a Delta or Iceberg table shows its files only when Polars reads it (in `pl.scan_delta` or "
+        "`pl.scan_iceberg`).\n\nHint: scan it through Arrow: "
+        "pl.scan_pyarrow_dataset(DeltaTable(…).to_pyarrow_dataset()) for Delta, "
+        "release(table.scan().to_arrow_batch_reader()) for Iceberg."
     )
+    if unresolved is None:
+        msg = (
+            "the columns of private rows must be known before the rows are read, but Polars could not find them out. "
+            "Its message may hold values of rows and is not shown.\n\n"
+            "Hint: check that the path names files of the right format, and give the schema: "
+            'pl.scan_ndjson("visits.ndjson", schema={"age": pl.Int64}).'
+        )
+    # Raised here, where no exception with private values is its context.
     raise ValueError(msg)
 
 
@@ -91,14 +90,10 @@ def holds_rows(frame: pl.LazyFrame) -> bool:
     for plan in plan_nodes(frame):
         kind = kind_of(plan)
         hidden |= kind is None
-        if kind == "DataFrameScan" or (
-            kind == "PythonScan"
-            and type(dataset_of(plan.view_current_node().options[0])).__name__ != "FileSystemDataset"
-        ):
+        of_python = dataset_of(plan.view_current_node().options[0]) if kind == "PythonScan" else None
+        if kind == "DataFrameScan" or (kind == "PythonScan" and type(of_python).__name__ != "FileSystemDataset"):
             return True
-    if not hidden:
-        return False
-    scans = serialized_scans(frame)
+    scans = serialized_scans(frame) if hidden else []
     return scans is None or any(set(scan["sources"]) != {"Paths"} for scan in scans)
 
 
@@ -197,14 +192,12 @@ def serialized_scans(frame: pl.LazyFrame) -> list[Any] | None:
 
 
 def _scans(tree: object) -> Iterator[Any]:
-    """Yield every scan of a serialized plan."""
     if isinstance(tree, dict):
         if "unified_scan_args" in tree:
             yield tree
         tree = list(tree.values())
-    if isinstance(tree, list):
-        for value in tree:
-            yield from _scans(value)
+    for value in tree if isinstance(tree, list) else ():
+        yield from _scans(value)
 
 
 Identity: TypeAlias = "tuple[str, int, int, int, int, int]"
@@ -226,7 +219,6 @@ def refuse_repeated_files(files: Sequence[str]) -> None:
 
 
 def are_different(files: Sequence[str]) -> bool:
-    """Return whether no two of these files, as paths or URLs, may be one."""
     if any(map(REMOTE.match, files)):
         return len(files) == 1 or _are_different_objects(files)
     return _are_different_files(files)
@@ -246,7 +238,6 @@ def identities(files: Iterable[str]) -> tuple[Identity, ...]:
 
 
 def _local(file: str) -> list[tuple[Path, os.stat_result]]:
-    """Return the local files that a path or a URL may name."""
     paths = {file}
     if file.lower().startswith("file:"):  # Polars decodes some of them, depending on its version
         from urllib.request import url2pathname  # brings a client of the network along
@@ -314,7 +305,6 @@ def files_of_scan(scan: dict[str, Any]) -> list[str]:
 
 
 def files_of_arrow(dataset: Any) -> list[str]:  # noqa: ANN401
-    """Return the files of a pyarrow dataset as paths or URLs."""
     if type(dataset).__name__ == "InMemoryDataset":
         return []
     files = []
@@ -351,12 +341,12 @@ def may_filter_scans(rows: pl.LazyFrame) -> bool:
 def _is_safe(plan: Any, number: int, *, filtered: bool = False) -> bool:  # noqa: ANN401
     """Return the same of what is below a node; `filtered` says that a filter stands right above it."""
     plan.set_node(number)
-    try:
-        node = plan.view_current_node()
-    except NotImplementedError:
+    kind = kind_of(plan)
+    if kind is None:
         return False
-    kind, inputs, exprs = type(node).__name__, plan.get_inputs(), plan.get_exprs()
-    if filtered and not (kind == "Filter" or (kind == "Scan" and node.scan_type[0] == "parquet")):
+    inputs, exprs = plan.get_inputs(), plan.get_exprs()
+    is_parquet = kind == "Scan" and plan.view_current_node().scan_type[0] == "parquet"
+    if filtered and kind != "Filter" and not is_parquet:
         return False
     if kind == "Filter":
         plan.set_node(inputs[0])  # whose columns the expression is on
@@ -378,11 +368,8 @@ def _is_plain(plan: Any, number: int) -> bool:  # noqa: ANN401
         return _is_plain(plan, view.left) and _is_plain(plan, view.right)
     kinds = {type(plan.view_expression(side)).__name__ for side in (view.left, view.right)}
     types = [plan.get_dtype(side) for side in (view.left, view.right)]
-    return operator in _COMPARISONS and kinds == {"Column", "Literal"} and types[0] == types[1] and _has_order(types[0])
-
-
-def _has_order(dtype: pl.DataType) -> bool:
-    return dtype in (pl.Date, pl.String) or (dtype.is_integer() and not column_types.is_wide(dtype))
+    is_plain = types[0] == types[1] and types[0] != pl.Boolean and is_equal_by_value(types[0])
+    return operator in _COMPARISONS and kinds == {"Column", "Literal"} and is_plain
 
 
 _ESTIMATE = re.compile(r"ESTIMATED ROWS: \d+")
@@ -395,28 +382,21 @@ def mark_of(frame: pl.LazyFrame) -> str:
 
     It reads no row, and never the sizes of files: they depend on rows, and the mark is public.
     """
-    plan = visited(frame)
-    waiting, kinds, files, hidden = [plan.get_node()], set(), [], False
-    while waiting:
-        plan.set_node(waiting.pop())
-        inputs = plan.get_inputs()
-        waiting += inputs
-        if inputs:
+    kinds, files, hidden = set(), [], False
+    for plan in plan_nodes(frame):
+        kind = kind_of(plan)
+        if kind is None or plan.get_inputs():
+            hidden |= not plan.get_inputs()
             continue
-        try:
-            node = plan.view_current_node()
-        except NotImplementedError:  # a scan of IPC files, or of what is in memory
-            hidden = True
-            continue
-        kind, found = type(node).__name__, []
+        node, found = plan.view_current_node(), []
         if kind == "Scan":
             found = list(map(str, node.paths))
         elif kind == "PythonScan":
             dataset = dataset_of(node.options[0])
-            found = [] if dataset is None else files_of_arrow(dataset)
             if dataset is None:
                 kinds.add(module_of(node.options[0]))
                 continue
+            found = files_of_arrow(dataset)
         kinds.add("files" if found else "memory")
         files += found
     if hidden:
@@ -434,11 +414,11 @@ def text_of_plan(frame: pl.LazyFrame) -> str | None:
     """
     found, shown = [], ""
     for plan in plan_nodes(frame):
-        found.append((kind_of(plan), plan.get_schema()))
-        if found[-1][0] == "PythonScan" and dataset_of(plan.view_current_node().options[0]) is None:
+        found.append(kind_of(plan))
+        if found[-1] == "PythonScan" and dataset_of(plan.view_current_node().options[0]) is None:
             return None
-    if len(found) == 1 and found[0][0] == "DataFrameScan":
-        tree: Any = sorted((name, str(dtype)) for name, dtype in found[0][1].items())
+    if found == ["DataFrameScan"]:
+        tree: Any = sorted((name, str(dtype)) for name, dtype in plan.get_schema().items())
     else:
         tree = serialized(frame)
         # JSON has one word for infinities and NaN. How many rows Polars takes a file to have is left out.
@@ -507,7 +487,6 @@ class Reading:
     order: tuple[str, ...] = ()
 
     def may_be_one_with(self, other: Reading) -> bool:
-        """Return whether both may read one table."""
         if self.files and other.files:
             return not are_different([*dict.fromkeys(self.files), *dict.fromkeys(other.files)])
         if self.memory is None or other.memory is None:
@@ -523,9 +502,8 @@ class Reading:
             return one.is_owned and two.is_owned
         if one.columns is None or two.columns is None or one.computed_by != two.computed_by:
             return False
-        if len(one.columns) != len(two.columns):
-            return False
-        return all(map(self._is_column_of, [other] * len(one.columns), one.columns, two.columns))
+        pairs = zip(one.columns, two.columns, strict=False)
+        return len(one.columns) == len(two.columns) and all(self._is_column_of(other, *pair) for pair in pairs)
 
     def _is_column_of(self, other: Reading, name: str, of_other: str) -> bool:
         """Return whether a column is one of another reading, where names may be others: in memory, or of a CSV file."""

@@ -17,7 +17,7 @@ import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
 from dp_polars._base.column_types import PrivacyUnit
-from dp_polars._steps.nodes import ExprNode, without_nan
+from dp_polars._steps.nodes import ExprNode, with_leaves, without_nan
 from dp_polars._steps.rules import PEOPLE, RAISES, Rule
 
 if TYPE_CHECKING:
@@ -45,17 +45,11 @@ def home(tree: Any) -> Any:  # noqa: ANN401
 
 def apart_type(dtype: PolarsDataType) -> PolarsDataType:
     """Return a type with Categories of our own for those that it holds."""
-    if isinstance(dtype, pl.Categorical):
-        return _values(_beside(_named(dtype.categories))).dtype
-    if isinstance(dtype, pl.List):
-        return pl.List(apart_type(dtype.inner))
-    if isinstance(dtype, pl.Array):
-        return pl.Array(apart_type(dtype.inner), dtype.size)
-    if isinstance(dtype, pl.Struct):
-        return pl.Struct({field.name: apart_type(field.dtype) for field in dtype.fields})
-    if isinstance(dtype, pl.BaseExtension):
-        return pl.Extension(dtype.ext_name(), apart_type(dtype.ext_storage()), dtype.ext_metadata())
-    return dtype
+
+    def of_ours(leaf: PolarsDataType) -> PolarsDataType:
+        return _values(_beside(_named(leaf.categories))).dtype if isinstance(leaf, pl.Categorical) else leaf
+
+    return with_leaves(dtype, of_ours)
 
 
 def _renamed(tree: Any, rename: Callable[[_Named], _Named]) -> Any:  # noqa: ANN401
@@ -180,7 +174,6 @@ def failure_on(frame: pl.DataFrame, expr: pl.Expr) -> str | None:
 
 
 def made_up(schema: pl.Schema) -> pl.DataFrame:
-    """Return rows of extreme values."""
     return _combine([extremes(dtype).alias(name) for name, dtype in schema.items()])
 
 
@@ -263,21 +256,18 @@ def _combine(columns: Sequence[pl.Series], most: int = _ROWS) -> pl.DataFrame:
         indices = list(product(*(range(len(column)) for column in columns)))
         indices = indices[:: len(indices) // most + 1]
     else:  # a row of each column's n-th value, and such rows shifted
-        indices = [
-            tuple((n * (k + 1)) % len(column) for k, column in enumerate(columns)) for n in range(min(100, most))
-        ]
+        rows_of = range(min(100, most))
+        indices = [tuple((n * (k + 1)) % len(column) for k, column in enumerate(columns)) for n in rows_of]
     rows = zip(*indices, strict=True) if columns else ()
     return pl.DataFrame({column.name: column.gather(list(row)) for column, row in zip(columns, rows, strict=True)})
 
 
 def inputs_of(tree: Any) -> list[Any]:  # noqa: ANN401
-    """Return the inputs of a serialized step."""
     ((kind, node),) = tree.items()
     return [*node["input"]] if kind == "Function" else [node[place] for place in _PLACES[kind]]
 
 
 def with_inputs(tree: Any, inputs: Sequence[Any]) -> dict[str, Any]:  # noqa: ANN401
-    """Return a serialized step with other inputs."""
     ((kind, node),) = tree.items()
     if kind == "Function":
         return {kind: {**node, "input": inputs}}
@@ -320,7 +310,6 @@ def refuse_company(run: Run, schema: pl.Schema, unit: PrivacyUnit, call: str) ->
 
 
 def _broken(run: Run, frame: pl.DataFrame, unit: PrivacyUnit) -> Rule | None:
-    """Return the rule that a step breaks on these rows, if any."""
     try:
         together = _rows_of(run(frame.lazy()))
         by_themselves: Counter[str] = Counter()
@@ -338,11 +327,8 @@ def _ways(run: Run, frame: pl.DataFrame) -> Iterator[tuple[pl.LazyFrame, EngineT
     """Yield the same rows in other orders and chunks, and other ways to run the step on them."""
     backwards, shuffled = frame.reverse(), frame[[row * _STEP % frame.height for row in range(frame.height)]]
     chunks = pl.concat([frame[start : start + 5] for start in range(0, frame.height, 5)], rechunk=False)
-    yield run(backwards.lazy()), "in-memory", True
-    yield run(shuffled.lazy()), "in-memory", True
-    yield run(chunks.lazy()), "in-memory", True
-    yield run(frame.lazy()), "streaming", True
-    yield run(shuffled.lazy()), "streaming", True
+    yield from ((run(rows.lazy()), "in-memory", True) for rows in (backwards, shuffled, chunks))
+    yield from ((run(rows.lazy()), "streaming", True) for rows in (frame, shuffled))
     yield run(frame.lazy()), "in-memory", False
 
 

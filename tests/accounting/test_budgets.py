@@ -24,10 +24,10 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from dp_polars import Budget, BudgetExceededError
 from dp_polars._accounting import budget as budgets
 from dp_polars._accounting import ledger
 from dp_polars._accounting import ledger as locks
-from dp_polars._accounting.budget import Budget, BudgetExceededError
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Contributions, Loss
 from tests.helpers.reference import bounded_range_rho

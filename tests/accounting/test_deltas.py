@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dp_polars import analysis
-from dp_polars._accounting.budget import Budget, BudgetExceededError
+from dp_polars import Budget, BudgetExceededError, analysis
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.costs import epsilon_at, pure_epsilon, zcdp_delta
 from dp_polars._accounting.terms import Contributions, Loss

@@ -9,7 +9,7 @@ from fractions import Fraction
 import polars as pl
 import pytest
 
-from dp_polars._accounting.budget import Budget, BudgetExceededError
+from dp_polars import Budget, BudgetExceededError
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.promises import Promise
 from dp_polars._accounting.terms import Contributions, Loss

@@ -16,23 +16,13 @@ from dp_polars._base import process as progress
 from dp_polars._base.process import silenced
 from dp_polars._engines.polars import engine as polars_engine
 from dp_polars._steps.scans import in_parts
-from tests.helpers.needs import need
 
-pytestmark = pytest.mark.timeout(60)  # what holds tqdm's lock would hang
+pytestmark = pytest.mark.timeout(60)
 
 
 class Terminal(io.StringIO):
     def isatty(self):
         return True
-
-
-@pytest.fixture(params=["tqdm", "plain text"])
-def words(request, monkeypatch):
-    if request.param == "tqdm":
-        need("tqdm")
-    else:
-        monkeypatch.setitem(sys.modules, "tqdm", None)
-    return request.param
 
 
 @pytest.fixture
@@ -59,7 +49,7 @@ def last_line(screen):
     return line.strip()
 
 
-def test_each_step_is_named_and_the_line_cleared(screen, words):
+def test_each_step_is_named_and_the_line_cleared(screen):
     with progress.shown("statement"):
         for step in (1, 2, 3):
             progress.at(step, 3)
@@ -70,10 +60,10 @@ def test_each_step_is_named_and_the_line_cleared(screen, words):
     assert screen.getvalue() == shown  # it is over
 
 
-def test_one_step_shows_how_long_it_takes(screen, words):
+def test_one_step_shows_how_long_it_takes(screen):
     with progress.shown("scan"):
         wait_for(screen, "release: scan 1 of 1")
-        wait_for(screen, "00:01" if words == "tqdm" else "[1 s]")
+        wait_for(screen, "[1 s]")
     assert last_line(screen) == ""
 
 
@@ -98,7 +88,7 @@ def test_nothing_is_shown_where_nobody_looks_on(monkeypatch):
         assert screen is None or screen.getvalue() == ""
 
 
-def test_a_notebook_is_a_place_to_look_at(screen, words, monkeypatch):
+def test_a_notebook_is_a_place_to_look_at(screen, monkeypatch):
     monkeypatch.setattr(screen, "isatty", lambda: False, raising=False)
     shell = types.SimpleNamespace(get_ipython=lambda: types.SimpleNamespace(kernel=1))
     monkeypatch.setitem(sys.modules, "IPython", shell)
@@ -106,7 +96,7 @@ def test_a_notebook_is_a_place_to_look_at(screen, words, monkeypatch):
         wait_for(screen, "scan 1 of 1")
 
 
-def test_a_screen_that_fails_does_not_fail_the_release(screen, words, monkeypatch):
+def test_a_screen_that_fails_does_not_fail_the_release(screen, monkeypatch):
     def fail(*_):
         raise OSError
 
@@ -120,7 +110,7 @@ def test_a_screen_that_fails_does_not_fail_the_release(screen, words, monkeypatc
             pass
 
 
-def test_what_fails_leaves_the_line_clear(screen, words):
+def test_what_fails_leaves_the_line_clear(screen):
     @progress.shown("scan")
     def fail():
         wait_for(screen, "scan 1 of 1")
@@ -131,7 +121,7 @@ def test_what_fails_leaves_the_line_clear(screen, words):
     assert last_line(screen) == ""
 
 
-def test_parts_of_the_people_are_steps(screen, words):
+def test_parts_of_the_people_are_steps(screen):
     rows = pl.LazyFrame({"p": [1, 2, 3]})
     with progress.shown("scan"):
         for number, _ in enumerate(in_parts(rows, ("p",), 3), 2):
@@ -139,7 +129,7 @@ def test_parts_of_the_people_are_steps(screen, words):
     assert last_line(screen) == ""
 
 
-def test_a_deaf_run_finds_its_line(screen, words):
+def test_a_deaf_run_finds_its_line(screen):
     def tell():
         progress.at(2, 2)
         wait_for(screen, "statement 2 of 2")
@@ -149,7 +139,7 @@ def test_a_deaf_run_finds_its_line(screen, words):
 
 
 @pytest.mark.parametrize(("unit", "scans"), [(None, ["1 of 1"]), ("x", ["1 of 2", "2 of 2"])])
-def test_a_release_shows_its_scans(screen, words, unit, scans, monkeypatch):
+def test_a_release_shows_its_scans(screen, unit, scans, monkeypatch):
     """Where people are bounded, the rows are counted first."""
     left = list(scans)
 

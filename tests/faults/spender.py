@@ -17,7 +17,7 @@ from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 
-from dp_polars._accounting.budget import Budget, BudgetExceededError
+from dp_polars import Budget, BudgetExceededError
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Contributions, Loss
 

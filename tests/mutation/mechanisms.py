@@ -17,7 +17,7 @@ _key_selection = of("mechanisms/test_key_selection.py")
 
 MUTANTS = [
     # --- The race
-    _race("LAWS", "lambda waits: waits", "_flip", "the exponential mechanism draws the law of permute-and-flip",
+    _race("LAWS", "lambda waits: waits", "lambda waits: -np.expm1(-waits)", "the exponential mechanism draws the law of permute-and-flip",
         "::test_the_race_follows_the_law"),
     _exact_race("race", "np.minimum.reduceat(high, run_starts(owner)) * (1 + _SLACK)",
         "np.minimum.reduceat(low, run_starts(owner))", "the first by floats wins, however near the next one is",
@@ -34,7 +34,7 @@ MUTANTS = [
         "the last of two near ones wins", "::test_verdicts_on_equal_leading_bits"),
     _exact_race("wait_of", "-(-uniform(bits)).log1p() / count", "-(-uniform(bits)).log1p()",
         "a block wins as seldom as one candidate in close races", "::test_verdicts_on_equal_leading_bits"),
-    _exact_race("_flip_exactly", "-(-wait).expm1()", "wait",
+    _exact_race("_mechanisms/racing:LAWS", "-(-wait).expm1()", "wait",
         "close races of permute-and-flip are those of the exponential mechanism"),
     _exact_race("Uniform.__call__", "self.prefix << 64 | int(self.words(1)[0])", "self.prefix << 64",
         "close races have no more random bits", "::test_verdicts_on_equal_leading_bits"),

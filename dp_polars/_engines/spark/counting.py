@@ -64,22 +64,11 @@ def bounded(rows: DataFrame, person: Sequence[str], specs: Sequence[SpecColumns]
     in_groups = Window.partitionBy(*person).orderBy(*pair[len(person) :])
     in_groups = in_groups.rangeBetween(Window.unboundedPreceding, Window.currentRow)
     # The number of a row in its group, and that of the group: of those that have evidence for the spec.
-    rows = with_columns(
-        rows,
-        {
-            f"{name} row": _number(sf.col(name), in_group)
-            for name, most in limits.items()
-            if (most.groups, most.rows_per_group) != (None, None)
-        },
-    )
-    rows = with_columns(
-        rows,
-        {
-            f"{name} group": _number(sf.col(name) & (sf.col(f"{name} row") == 1), in_groups)
-            for name, most in limits.items()
-            if most.groups is not None
-        },
-    )
+    bounded_in_group = [name for name, most in limits.items() if (most.groups, most.rows_per_group) != (None, None)]
+    bounded_groups = [name for name, most in limits.items() if most.groups is not None]
+    rows = with_columns(rows, {f"{name} row": _number(sf.col(name), in_group) for name in bounded_in_group})
+    firsts = {name: sf.col(name) & (sf.col(f"{name} row") == 1) for name in bounded_groups}
+    rows = with_columns(rows, {f"{name} group": _number(first, in_groups) for name, first in firsts.items()})
     rows = _within(rows, "row", {name: most.rows_per_group for name, most in limits.items()})
     rows = _within(rows, "group", {name: most.groups for name, most in limits.items()})
     in_all = _along(person, [*order[:1], "group", *order[1:]])
@@ -144,7 +133,6 @@ def _number(is_one: Column, window: WindowSpec) -> Column:
 
 
 def _within(rows: DataFrame, word: str, bounds: Mapping[str, int | None]) -> DataFrame:
-    """Let only rows stay whose numbers are within the bounds."""
     return with_columns(
         rows,
         {name: sf.col(name) & (sf.col(f"{name} {word}") <= most) for name, most in bounds.items() if most is not None},
@@ -265,7 +253,10 @@ def histograms(
         passes.append((rows, asked, ["group"]))
     found = []
     for rows, asked, by in passes:
-        is_uncounted = not to_driver and _is_uncounted(frame, groups, asked)
+        # Rows are sent to where they are drawn, shuffled once instead of twice. Sums must be counted first.
+        candidates = min(one.spec.binning.size for one in asked)
+        are_counts = all(one.units is None for one in asked)
+        is_uncounted = not to_driver and are_counts and _are_few(frame, groups.number, candidates)
         found.append(_histogram(rows, by, groups, asked, is_uncounted=is_uncounted, to_driver=to_driver))
     return found
 
@@ -332,14 +323,7 @@ def _histogram(
 
 
 def _rows_of(parts: Iterable[Sequence[Column]]) -> Column:
-    """Return what makes several rows of one."""
     return sf.inline(sf.array(*(sf.struct(*columns) for columns in parts)))
-
-
-def _is_uncounted(rows: DataFrame, groups: Groups, specs: Sequence[SpecColumns]) -> bool:
-    """Whether rows are sent to where they are drawn, shuffled once instead of twice. Sums must be counted first."""
-    candidates = min(one.spec.binning.size for one in specs)
-    return all(one.units is None for one in specs) and _are_few(rows, groups.number, candidates)
 
 
 def _are_few(rows: DataFrame, groups: int, candidates: int) -> bool:

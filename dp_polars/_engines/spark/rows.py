@@ -80,10 +80,8 @@ def key_table(spark: SparkSession, keys: pl.DataFrame | None, kinds: Iterable[Da
     """Return the public keys in columns `k0`, `k1`, … of these types, and each one's number, `group`."""
     numbers = pl.DataFrame({"group": pl.arange(1 if keys is None else keys.height, eager=True)})
     named = [] if keys is None else [column.alias(f"k{i}") for i, column in enumerate(keys.get_columns())]
-    schema = spark_types.StructType(
-        [spark_types.StructField(f"k{i}", kind) for i, kind in enumerate(kinds)]
-        + [spark_types.StructField("group", spark_types.LongType())]
-    )
+    fields = [spark_types.StructField(f"k{i}", kind) for i, kind in enumerate(kinds)]
+    schema = spark_types.StructType(fields).add("group", spark_types.LongType())
     return spark.createDataFrame(pl.DataFrame([*named, *numbers.get_columns()]).to_arrow(), schema)
 
 
@@ -147,9 +145,7 @@ def with_columns(rows: DataFrame, columns: dict[str, Column]) -> DataFrame:
 def with_codes(rows: DataFrame, values: str, code: str, categories: pl.Series, kind: DataType) -> DataFrame:
     """Add the codes of values, of this type, that are among the categories; null for others."""
     table = pl.DataFrame({values: categories, code: pl.arange(len(categories), eager=True)}).to_arrow()
-    schema = spark_types.StructType(
-        [spark_types.StructField(values, kind), spark_types.StructField(code, spark_types.LongType())]
-    )
+    schema = spark_types.StructType().add(values, kind).add(code, spark_types.LongType())
     codes = rows.sparkSession.createDataFrame(table, schema)
     return rows.join(sf.broadcast(codes) if len(categories) <= _BROADCAST else codes, values, "left")
 
@@ -185,7 +181,6 @@ class SpecColumns:
 
     @property
     def of_person(self) -> Column:
-        """What is left of `together`, clipped."""
         return clip(sf.col(self.together), *clamping_of(self.spec).of_person)
 
     @property
@@ -194,7 +189,6 @@ class SpecColumns:
 
     @property
     def weight(self) -> Column:
-        """What is added up."""
         return self.of_row if self.together is None else self.of_person
 
 
@@ -258,18 +252,16 @@ def read(
             row_weight = clamping_of(spec)
             i = row_weight.column
             tells = isinstance(spec.binning, OneCode) and i == 0
-            weight = places.setdefault(
-                (of[i], row_weight.lower, row_weight.upper, row_weight.step, tells), f"units{number}"
-            )
+            same_units = of[i], row_weight.lower, row_weight.upper, row_weight.step, tells
+            weight = places.setdefault(same_units, f"units{number}")
             found = sf.when(there[i], units(row_weight, sf.col(of[i]), spec.types[i]))
             chosen[weight] = found if tells else found.otherwise(long(0))
             if tells:
                 places.setdefault(of[0], weight)
         uncoded: DataType | None = None
         if of:
-            has = places.setdefault(
-                of[0] if isinstance(spec.binning, OneCode) else (of[0], spec.binning), f"code{number}"
-            )
+            same_codes = of[0] if isinstance(spec.binning, OneCode) else (of[0], spec.binning)
+            has = places.setdefault(same_codes, f"code{number}")
             known = code(spec.binning, sf.col(of[0]))
             if looks_up and isinstance(spec.binning, CategoryBinning):
                 lists[has] = of[0], spec.binning.values, types_of[spec.names[0]]

@@ -74,9 +74,8 @@ def encoding(binnings: Mapping[int, tuple[str, Binning, pl.DataType]]) -> Stage:
                 part = rows.filter(pc.equal(rows["spec"], spec))
                 values = part[name]
                 if isinstance(column, pl.Datetime) and column.time_zone is not None:
-                    values = values.cast(
-                        pa.timestamp("us", column.time_zone)
-                    )  # the session's zone may be none of Polars'
+                    # The session's zone may be none of Polars'.
+                    values = values.cast(pa.timestamp("us", column.time_zone))
                 codes = encoders[spec]([pl.Series(values).cast(column)])
                 numbers = {other: part[other] for other in ("group", "spec", "count")}
                 found = pl.LazyFrame({**numbers, "code": codes}).filter(pl.col("code") < binning.size)
@@ -268,7 +267,6 @@ def mapped(rows: DataFrame, stage: Stage, schema: StructType | str) -> DataFrame
 
 
 def _check(spark: SparkSession) -> None:
-    """Refuse executors that have not this version of the package."""
     try:
         found = set(spark.range(_PROBED).mapInArrow(versions, "version string").toArrow()["version"].to_pylist())
     except Exception as error:  # of constants alone, so it may be shown
