@@ -23,7 +23,7 @@ STEPS = [Fraction(step) for step in ("1/3", "1/100", "0.1", "1/8", "1", "2", "3"
 
 def check(values, units):
     """Compare the expression with the encoder, on one chunk and on several."""
-    expression = units.expression([pl.col("x")], [values.dtype])
+    expression = units.expression([pl.col("x")], [values.dtype]).alias("x")
     assert expression is not None
     missing = values.is_null() | (values.is_nan() if values.dtype.is_float() else pl.Series([False]))
     expected = pl.Series("x", units.weigher()([values])).set(missing.fill_null(value=False), None)
@@ -164,7 +164,7 @@ def test_what_a_plan_does_around_it_changes_nothing():
     weigh = units(-500, 500, Fraction(1, 100))
     values = [0.005, 0.015, 1.005, 2.675, -0.005, 4.999999, math.inf, -math.inf]
     expected = weigh.weigher()([pl.Series(values)])
-    expression = weigh.expression([pl.col("x")], [pl.Float64()])
+    expression = weigh.expression([pl.col("x")], [pl.Float64()]).alias("x")
     literals = pl.select(
         weigh.expression([pl.lit(value, pl.Float64)], [pl.Float64()]).alias(str(i)) for i, value in enumerate(values)
     )
@@ -190,7 +190,7 @@ def test_what_a_plan_does_around_it_changes_nothing():
 @pytest.mark.parametrize("nulls", [False, True])
 def test_whether_there_is_a_value_or_a_null(values, nulls):
     one = OneCode(nulls)
-    code = one.expression([pl.col("x")], [values.dtype])
+    code = one.expression([pl.col("x")], [values.dtype]).alias("x")
     for engine in ENGINES:
         found = values.alias("x").to_frame().lazy().select(code).collect(engine=engine)["x"]
         assert found.dtype == pl.UInt8
