@@ -556,8 +556,10 @@ def read_head(connection: sqlite3.Connection) -> Head:
 def read_charges(connection: sqlite3.Connection, head: Head) -> Iterator[Charge]:
     """Yield every charge; raise unless they are all there, each as it was written."""
     number, digest = 0, ""
-    rows = connection.execute("SELECT * FROM charges ORDER BY id")
-    for number, (stored_number, *values, stored_digest) in enumerate(rows, 1):
+    # The cursor has no name: one that an error's traceback held would keep the file locked.
+    for number, (stored_number, *values, stored_digest) in enumerate(
+        connection.execute("SELECT * FROM charges ORDER BY id"), 1
+    ):
         digest = digest_of_text(digest, number, *values)
         if (number, digest) != (stored_number, stored_digest):
             msg = f"charge {number} does not fit its digest"
