@@ -18,8 +18,7 @@ from dp_polars._base.numbers import Number, kind_of_frame, nearest_float_up, pos
 from dp_polars._base.process import require, silenced
 from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._frames.protect import protect
-from dp_polars._frames.publication import refuse_joins
-from dp_polars._frames.query import PrivateQuery
+from dp_polars._frames.query import PrivateQuery, refuse_joins
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.selection import best_rows
 from dp_polars._questions.question import of_histogram

@@ -18,7 +18,8 @@ from dp_polars._engines.spark.counting import fresh_seed, histograms, one_row_pe
 from dp_polars._engines.spark.rows import Groups, distinct, text_of_frame
 from dp_polars._engines.spark.workers import Answer, drawing, in_arrow, mapped, presenting
 from dp_polars._frames.cube_query import CubeQuery, cube_from
-from dp_polars._frames.publication import Publication, without_data
+from dp_polars._frames.publication import Publication
+from dp_polars._frames.query import without_data
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._release.contract import AS_DRAWN, Drawn, Engine, KeyWork, LocalEngine, Released
 from dp_polars._release.release import Part, release_by

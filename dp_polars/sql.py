@@ -15,7 +15,8 @@ from dp_polars._engines.sql.reading import differs_between_runs, has_text, refus
 from dp_polars._engines.sql.rows import public_table
 from dp_polars._engines.sql.types import check_types, must_have, schema_of
 from dp_polars._frames.cube_query import CubeQuery, cube_from
-from dp_polars._frames.publication import Publication, without_data
+from dp_polars._frames.publication import Publication
+from dp_polars._frames.query import without_data
 from dp_polars._release.contract import KeyWork, LocalEngine, Ranges, Work
 from dp_polars._release.release import Part, release_by, written
 from dp_polars._release.request import AnyRequest, only_counted

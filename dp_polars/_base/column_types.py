@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import math
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from fractions import Fraction
-from typing import Any, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from dp_polars._base.numbers import difference, given, kind
+
+if TYPE_CHECKING:
+    from polars._typing import PolarsDataType
 
 # Columns of one family can be compared with each other.
 Family: TypeAlias = Literal["number", "text", "boolean", "datetime", "datetime with time zone", "duration", "time"]
@@ -305,3 +308,32 @@ def unshared(frame: pl.DataFrame) -> pl.DataFrame:
         msg = "a public frame must have columns of Polars' types, got one of type Object."
         raise TypeError(msg)
     return cast("pl.DataFrame", pickle.loads(pickle.dumps(frame)))
+
+
+def parts_of(dtype: PolarsDataType) -> Iterator[PolarsDataType]:
+    yield dtype
+    if isinstance(dtype, (pl.List, pl.Array)):
+        yield from parts_of(dtype.inner)
+    if isinstance(dtype, pl.Struct):
+        for field in dtype.fields:
+            yield from parts_of(field.dtype)
+    if isinstance(dtype, pl.BaseExtension):
+        yield from parts_of(dtype.ext_storage())
+
+
+def with_leaves(dtype: PolarsDataType, change: Callable[[PolarsDataType], PolarsDataType]) -> PolarsDataType:
+    """Return a type in which those that are not nested are changed."""
+    if isinstance(dtype, pl.List):
+        return pl.List(with_leaves(dtype.inner, change))
+    if isinstance(dtype, pl.Array):
+        return pl.Array(with_leaves(dtype.inner, change), dtype.size)
+    if isinstance(dtype, pl.Struct):
+        return pl.Struct({field.name: with_leaves(field.dtype, change) for field in dtype.fields})
+    if isinstance(dtype, pl.BaseExtension):
+        return pl.Extension(dtype.ext_name(), with_leaves(dtype.ext_storage(), change), dtype.ext_metadata())
+    return change(dtype)
+
+
+def is_opaque(dtype: PolarsDataType) -> bool:
+    """Return whether a type is or holds one of which nothing is known: an Extension, an Object."""
+    return any(isinstance(part, (pl.BaseExtension, pl.Object)) for part in parts_of(dtype))

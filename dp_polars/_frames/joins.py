@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import polars as pl
 
-from dp_polars._base.column_types import PrivacyUnit, as_arguments, shown
+from dp_polars._base.column_types import PrivacyUnit, as_arguments, is_opaque, shown
 from dp_polars._base.numbers import flag, given, kind_of_frame, plural
 from dp_polars._engines.polars.people import few_of_each
 from dp_polars._release.pipeline import (
@@ -26,7 +26,6 @@ from dp_polars._release.pipeline import (
 from dp_polars._release.protection import OneRowEach, Protection
 from dp_polars._release.sources import WithoutRows
 from dp_polars._steps.gate import refuse_patterns
-from dp_polars._steps.nodes import is_opaque
 from dp_polars._steps.plans import files_of, preparation_of
 from dp_polars._steps.scans import compared, identities, is_a_person
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Concatenate, Literal, ParamSpec, Sel
 import polars as pl
 from polars import selectors as cs
 
-from dp_polars._base.column_types import PrivacyUnit, as_arguments, shown
+from dp_polars._base.column_types import PrivacyUnit, as_arguments, is_opaque, shown
 from dp_polars._base.numbers import given, one_of
 from dp_polars._base.process import all_called
 from dp_polars._release.pipeline import (
@@ -26,7 +26,6 @@ from dp_polars._release.pipeline import (
     expressions_of,
     free_names,
 )
-from dp_polars._steps.nodes import is_opaque
 from dp_polars._steps.whole_numbers import compared, has_order, nested_of_one_kind, of_one_kind
 
 if TYPE_CHECKING:

@@ -21,13 +21,12 @@ from dp_polars._base.process import all_called, called
 from dp_polars._frames.cube_query import CubeQuery
 from dp_polars._frames.facts import ledger_facts, loss_of_ledger, statement_of, unit_facts
 from dp_polars._frames.joins import is_same_budget
-from dp_polars._frames.query import PrivateQuery, scaled
-from dp_polars._questions.question import Asked
+from dp_polars._frames.query import PrivateQuery, scaled, without_data
 from dp_polars._questions.statement import Statement
 from dp_polars._questions.statement_facts import AT_DELTA, NOT_RECORDED, Facts, Known, loss_facts
 from dp_polars._release.contract import Presentation, Ranges
 from dp_polars._release.release import Part, charged_as, release_all
-from dp_polars._release.request import AnyRequest, explained
+from dp_polars._release.request import explained
 from dp_polars._release.sources import Opened, PrivateRows
 from dp_polars._steps.scans import refuse_two_units
 
@@ -449,32 +448,3 @@ def _matched(
                 raise ValueError(msg)
             recorded[places.pop()] = of_release
     return recorded
-
-
-def without_data(
-    query: object, budget: Budget | None, *, unchecked: object = False
-) -> tuple[AnyRequest[Asked], Budget | None]:
-    """Return what an adapter releases from rows of its own, and what pays; refuse rows, joins and a second budget.
-
-    `unchecked` says whether these rows are taken so; the request may say so, too.
-    """
-    if not isinstance(query, PrivateQuery):
-        msg = f"query must be a PrivateQuery, got {type(query).__name__}."
-        raise TypeError(msg)
-    if query.has_rows:
-        msg = "query must be built without data.\n\nHint: begin it with dp_polars.protect(…), not frame.dp.protect(…)."
-        raise TypeError(msg)
-    refuse_joins(query)
-    if budget is not None and query.budget is not None:
-        msg = "budget must be left out where the query has one.\n\nHint: give it to protect, or here."
-        raise TypeError(msg)
-    return query.request.handed_over(unchecked=unchecked), query.budget if budget is None else budget
-
-
-def refuse_joins(query: PrivateQuery) -> None:
-    if len(query.request.pipeline.origins) > 1:
-        msg = (
-            "query must be about one table: it joins private or owned rows, which only Polars does here.\n\n"
-            "Hint: join the tables first, and begin the query on the one that comes out."
-        )
-        raise TypeError(msg)

@@ -705,3 +705,32 @@ def scaled(queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None
         found.append(query.with_asks(asks[first : first + number], part))
         first += number
     return found
+
+
+def without_data(
+    query: object, budget: Budget | None, *, unchecked: object = False
+) -> tuple[AnyRequest[Asked], Budget | None]:
+    """Return what an adapter releases from rows of its own, and what pays; refuse rows, joins and a second budget.
+
+    `unchecked` says whether these rows are taken so; the request may say so, too.
+    """
+    if not isinstance(query, PrivateQuery):
+        msg = f"query must be a PrivateQuery, got {type(query).__name__}."
+        raise TypeError(msg)
+    if query.has_rows:
+        msg = "query must be built without data.\n\nHint: begin it with dp_polars.protect(…), not frame.dp.protect(…)."
+        raise TypeError(msg)
+    refuse_joins(query)
+    if budget is not None and query.budget is not None:
+        msg = "budget must be left out where the query has one.\n\nHint: give it to protect, or here."
+        raise TypeError(msg)
+    return query.request.handed_over(unchecked=unchecked), query.budget if budget is None else budget
+
+
+def refuse_joins(query: PrivateQuery) -> None:
+    if len(query.request.pipeline.origins) > 1:
+        msg = (
+            "query must be about one table: it joins private or owned rows, which only Polars does here.\n\n"
+            "Hint: join the tables first, and begin the query on the one that comes out."
+        )
+        raise TypeError(msg)

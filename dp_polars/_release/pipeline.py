@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast, get_a
 import polars as pl
 from polars import selectors as cs
 
-from dp_polars._base.column_types import PrivacyUnit, as_arguments, shown, unshared
+from dp_polars._base.column_types import PrivacyUnit, as_arguments, is_opaque, parts_of, shown, unshared
 from dp_polars._base.numbers import given, kind_of_frame, one_of, plural
 from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._steps.gate import adds_floats, fitting, one_output_each, refuse_patterns, row_by_row
-from dp_polars._steps.nodes import is_opaque, parts_of
 from dp_polars._steps.person_gate import looks_at_people, of_groups, over_people
 from dp_polars._steps.person_rules import TakenApart
 from dp_polars._steps.scans import Identity, by_name, is_a_person

@@ -14,6 +14,7 @@ import polars as pl
 from polars.datatypes import DataTypeClass
 from polars.exceptions import ComputeError
 
+from dp_polars._base.column_types import parts_of
 from dp_polars._base.process import warn
 
 if TYPE_CHECKING:
@@ -173,35 +174,6 @@ def write(tree: dict[str, Any]) -> pl.Expr | None:
 def bases(*steps: ExprNode) -> set[DataTypeClass]:
     """Return the classes of the types of the steps' results, nested ones among them."""
     return {part.base_type() for step in steps for dtype in step.dtypes() for part in parts_of(dtype)}
-
-
-def parts_of(dtype: PolarsDataType) -> Iterator[PolarsDataType]:
-    yield dtype
-    if isinstance(dtype, (pl.List, pl.Array)):
-        yield from parts_of(dtype.inner)
-    if isinstance(dtype, pl.Struct):
-        for field in dtype.fields:
-            yield from parts_of(field.dtype)
-    if isinstance(dtype, pl.BaseExtension):
-        yield from parts_of(dtype.ext_storage())
-
-
-def with_leaves(dtype: PolarsDataType, change: Callable[[PolarsDataType], PolarsDataType]) -> PolarsDataType:
-    """Return a type in which those that are not nested are changed."""
-    if isinstance(dtype, pl.List):
-        return pl.List(with_leaves(dtype.inner, change))
-    if isinstance(dtype, pl.Array):
-        return pl.Array(with_leaves(dtype.inner, change), dtype.size)
-    if isinstance(dtype, pl.Struct):
-        return pl.Struct({field.name: with_leaves(field.dtype, change) for field in dtype.fields})
-    if isinstance(dtype, pl.BaseExtension):
-        return pl.Extension(dtype.ext_name(), with_leaves(dtype.ext_storage(), change), dtype.ext_metadata())
-    return change(dtype)
-
-
-def is_opaque(dtype: PolarsDataType) -> bool:
-    """Return whether a type is or holds one of which nothing is known: an Extension, an Object."""
-    return any(isinstance(part, (pl.BaseExtension, pl.Object)) for part in parts_of(dtype))
 
 
 def function_of(function: Any) -> tuple[str, Any]:  # noqa: ANN401

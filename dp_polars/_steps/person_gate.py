@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import polars as pl
 from polars.exceptions import ComputeError
 
-from dp_polars._base.column_types import PrivacyUnit, as_arguments
+from dp_polars._base.column_types import PrivacyUnit, as_arguments, is_opaque
 from dp_polars._base.column_types import shown as shown_unit
 from dp_polars._steps import nodes, person_rules, trials, whole_numbers
 from dp_polars._steps.gate import fitting, in_full, row_by_row
-from dp_polars._steps.nodes import FUNCTIONS, ExprNode, Tree, is_opaque
+from dp_polars._steps.nodes import FUNCTIONS, ExprNode, Tree
 from dp_polars._steps.person_rules import (
     Group,
     PersonColumns,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import polars as pl
 
-from dp_polars._base.column_types import PrivacyUnit
+from dp_polars._base.column_types import PrivacyUnit, is_opaque
 from dp_polars._steps import nodes, whole_numbers
 from dp_polars._steps.gate import adds_floats, fitting, in_full, row_by_row, shown
-from dp_polars._steps.nodes import ExprNode, Tree, bases, is_opaque, names
+from dp_polars._steps.nodes import ExprNode, Tree, bases, names
 from dp_polars._steps.rules import PEOPLE, Rule
 from dp_polars._steps.whole_numbers import of_one_kind
 

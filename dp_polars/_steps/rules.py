@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from dp_polars._base.column_types import is_opaque, parts_of
 from dp_polars._steps import nodes
 from dp_polars._steps.nodes import (
     ANY,
@@ -28,9 +29,7 @@ from dp_polars._steps.nodes import (
     TAKEN,
     ExprNode,
     bases,
-    is_opaque,
     names,
-    parts_of,
 )
 from dp_polars._steps.whole_numbers import has_floats
 

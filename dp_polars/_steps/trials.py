@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
-from dp_polars._base.column_types import PrivacyUnit
-from dp_polars._steps.nodes import ExprNode, with_leaves, without_nan
+from dp_polars._base.column_types import PrivacyUnit, with_leaves
+from dp_polars._steps.nodes import ExprNode, without_nan
 from dp_polars._steps.rules import PEOPLE, RAISES, Rule
 
 if TYPE_CHECKING:

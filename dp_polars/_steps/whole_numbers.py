@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from dp_polars._steps.nodes import parts_of, with_leaves
+from dp_polars._base.column_types import parts_of, with_leaves
 
 if TYPE_CHECKING:
     from polars._typing import PolarsDataType
