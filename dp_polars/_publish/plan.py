@@ -525,8 +525,8 @@ def _asked(
         return together(asked)
     except (TypeError, ValueError):
         names = plan.named()
-        alone = {name: lambda output, name=name: together({name: output}) for name in asked}
-        checked = {name: _fitting(plan, names[name], messages, agg) for name, agg in alone.items()}
+        by_itself = {name: lambda output, name=name: together({name: output}) for name in asked}
+        checked = {name: _fitting(plan, names[name], messages, agg) for name, agg in by_itself.items()}
         good = {name: output for name, output in checked.items() if output is not None}
     if not good:
         return None

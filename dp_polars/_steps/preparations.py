@@ -254,7 +254,7 @@ class _Walk:
         for place, (one, of) in enumerate(zip(step.inputs, below, strict=True)):
             if step.pairs is not None and unit is not None and is_known and of is None:
                 names = unit.all.union(*(other.all for other in below if other is not None))
-                # Of a unit of several columns.
+                # Those of a unit of several columns.
                 names -= {pair[place] for pair in step.pairs if pair[1 - place] in names}
                 self._check_beside(one, names, step.join, is_left=place == 0)
                 self.facts.append((one, step.inputs[1 - place], step.join))

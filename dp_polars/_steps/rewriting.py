@@ -307,11 +307,11 @@ def _dt_replace(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     dtype = only_type(step)
     parts = {}
     for name, part, source in zip(_PARTS, given, step.inputs[1:], strict=False):
-        own, parts[name] = getattr(value.dt, name)(), part
+        of_polars, parts[name] = getattr(value.dt, name)(), part
         if source.dtypes() == [pl.Null()]:
-            parts[name] = own if dtype != pl.Date or name in _PARTS[:3] else pl.lit(0)
+            parts[name] = of_polars if dtype != pl.Date or name in _PARTS[:3] else pl.lit(0)
         elif source.varies:
-            parts[name] = pl.coalesce(part.cast(pl.Int64), own.cast(pl.Int64))
+            parts[name] = pl.coalesce(part.cast(pl.Int64), of_polars.cast(pl.Int64))
     if dtype == pl.Date:
         return pl.date(parts["year"], parts["month"], parts["day"])
     if not isinstance(dtype, pl.Datetime):

@@ -2,7 +2,7 @@
 
 Let x be the pure epsilon of a release. The pairs of distributions that dominate it have privacy losses on [−x, x] with
 the density w·exp((s − x)/2)/2, and atoms at both ends: those of Laplace noise for permute-and-flip, of bounded range x
-for the exponential mechanism, of randomized response for discrete Laplace noise. Of a discrete Gaussian it is a
+for the exponential mechanism, of randomized response for discrete Laplace noise. For a discrete Gaussian it is a
 continuous one that is a little narrower (`_widest_of`). Pairs that dominate compose, and so do their Rényi divergences,
 which prove more where δ is tiny: `docs/proofs/composition.md`.
 """
