@@ -87,7 +87,7 @@ def test_a_mean_whose_parts_keep_different_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(polars_engine, "alike", lambda specs: [[number] for number in range(len(specs))])
     choices, keep = polars_people._choices, polars_people.keep
     monkeypatch.setattr(
-        polars_people, "_choices", lambda kinds, frame: [each for kind in kinds for each in choices([kind], frame)]
+        polars_people, "_choices", lambda kinds, *rest: [each for kind in kinds for each in choices([kind], *rest)]
     )
 
     def apart(lengths, groups, specs, words=None):
