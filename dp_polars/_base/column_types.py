@@ -311,6 +311,7 @@ def unshared(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def parts_of(dtype: PolarsDataType) -> Iterator[PolarsDataType]:
+    """Yield a type, and those nested in it."""
     yield dtype
     if isinstance(dtype, (pl.List, pl.Array)):
         yield from parts_of(dtype.inner)

@@ -556,9 +556,6 @@ class Clamping:
         return nearest
 
 
-#: How rows are weighed that don't count one each.
-RowWeight: TypeAlias = Clamping
-
 # The largest square, in units of their step: it is held as twice that, less the largest.
 _MOST_SQUARES = 30
 

@@ -18,7 +18,7 @@ from dp_polars._accounting.costs import ALL
 from dp_polars._accounting.terms import Contributions, Loss, NeighboringRelation, Terms, Unit
 from dp_polars._base import column_types
 from dp_polars._base.numbers import Floats, Ints, given, show
-from dp_polars._bins.binning import Binning, Codes, RowWeight
+from dp_polars._bins.binning import Binning, Clamping, Codes
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.partition_selection import (
     GaussianThreshold,
@@ -37,7 +37,7 @@ class CountRule:
     """How rows are counted in one histogram: by their codes, and with their weights (None: 1 each)."""
 
     binning: Binning
-    row_weight: RowWeight | None = None
+    row_weight: Clamping | None = None
 
     def of_rows(self, columns: Sequence[pl.Series]) -> tuple[Codes, Ints | None]:
         """Return the code and the weight of every row, shape (n,) each; no weights: one each."""

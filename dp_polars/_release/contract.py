@@ -16,7 +16,7 @@ import polars as pl
 
 from dp_polars._base.column_types import PrivacyUnit
 from dp_polars._base.numbers import Ints
-from dp_polars._bins.binning import Binning, OneCode, RowWeight
+from dp_polars._bins.binning import Binning, Clamping, OneCode
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._questions.measures import BETA
 from dp_polars._questions.question import Columns, CountRule, HistogramQuery, KeysThatAreThere
@@ -152,9 +152,15 @@ class HistogramSpec:
         return self.evidence.binning
 
     @property
-    def row_weight(self) -> RowWeight | None:
+    def row_weight(self) -> Clamping | None:
         """Columns -> weight. None: one each."""
         return self.evidence.row_weight
+
+    @property
+    def clamping(self) -> Clamping:
+        """The row weight of a spec that has one."""
+        assert self.row_weight is not None
+        return self.row_weight
 
     def counts_like(self, other: HistogramSpec) -> bool:
         """Return whether another histogram is of the same rows and codes, though perhaps of other weights."""
@@ -250,7 +256,7 @@ class PerPerson:
     privacy_unit: PrivacyUnit  # the columns that tell people apart, sorted: each combination of values is one person
     keys: pl.DataFrame | None = None  # public groups, as of `Work`. None: one group.
     # If any, only those people have a row here of whom the limits of at least one of these specs leave out something
-    # that is evidence for it, or whose weights in a group and code are clipped together (`RowWeight.of_person`). That
+    # that is evidence for it, or whose weights in a group and code are clipped together (`Clamping.of_person`). That
     # follows from numbers of rows, codes and groups, and from sums: no order is drawn.
     cut: tuple[HistogramSpec, ...] = ()
 

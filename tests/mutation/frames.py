@@ -59,7 +59,7 @@ MUTANTS = [
         "::test_codes_of_64_bits_are_told_apart"),
     _bounding("Layout.of", "layout.bits <= 64", "layout.bits <= 65", "cells of several groups are one",
         "::test_groups_and_candidates_beyond_64_bits_are_refused"),
-    _polars_in_memory("_Choice.mark", "np.clip(totals[stays.whose[stays.rows]], *spec.row_weight.of_person)",
+    _polars_in_memory("_Choice.mark", "np.clip(totals[stays.whose[stays.rows]], *spec.clamping.of_person)",
         "totals[stays.whose[stays.rows]]", "a person weighs more than the most", "::test_weights_are_added_up"),
     _polars_in_memory("_choices",
         "(spec.limits, spec.people, code, kind.numbers in marked)", "(spec.people, code, kind.numbers in marked)",

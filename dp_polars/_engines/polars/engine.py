@@ -18,7 +18,7 @@ from dp_polars._base import column_types, process
 from dp_polars._base.column_types import PrivacyUnit
 from dp_polars._base.numbers import Ints, sorted_words
 from dp_polars._base.process import in_parallel, silenced
-from dp_polars._bins.binning import CategoryBinning, Encoder, OneCode, RowWeight, category_encoder, code_dtype
+from dp_polars._bins.binning import CategoryBinning, Clamping, Encoder, OneCode, category_encoder, code_dtype
 from dp_polars._bins.candidates import Categories
 from dp_polars._engines.polars.people import (
     AlikeSpecs,
@@ -529,7 +529,7 @@ def _cuts(specs: Sequence[HistogramSpec]) -> list[Cut]:
     return [Cut(spec, of(_code_name(specs, i)), of(_weight_name(specs, i))) for i, spec in enumerate(specs)]
 
 
-def _weight_dtype(row_weight: RowWeight) -> np.dtype[np.signedinteger]:
+def _weight_dtype(row_weight: Clamping) -> np.dtype[np.signedinteger]:
     return np.dtype(np.int32 if row_weight.largest < 1 << 31 else np.int64)
 
 

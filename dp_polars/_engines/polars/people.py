@@ -307,10 +307,9 @@ class _Choice:
             return
         seen = np.flatnonzero(stays.whose >= 0)
         for spec, weights, clipped in self.totals.values():
-            assert spec.row_weight is not None
             totals = np.zeros(stays.whose.max(initial=-1) + 1, np.int64)
             np.add.at(totals, stays.whose[seen], weights[at[seen]].astype(np.int64, copy=False))
-            clipped[rows] = np.clip(totals[stays.whose[stays.rows]], *spec.row_weight.of_person)
+            clipped[rows] = np.clip(totals[stays.whose[stays.rows]], *spec.clamping.of_person)
 
 
 def _choices(

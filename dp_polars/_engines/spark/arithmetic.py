@@ -159,11 +159,6 @@ def weighs_exactly(spec: HistogramSpec) -> bool:
     return not (isinstance(dtype, pl.Decimal) and dtype.scale > _MOST_DIGITS)
 
 
-def clamping_of(spec: HistogramSpec) -> Clamping:
-    assert spec.row_weight is not None
-    return spec.row_weight
-
-
 def units(row_weight: Clamping, value: Column, dtype: pl.DataType) -> Column:
     """Return the weight of a value that is there, before it is doubled: the arithmetic of `Clamping.weigher`."""
     low, high = row_weight.ends

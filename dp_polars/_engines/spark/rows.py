@@ -14,7 +14,6 @@ import polars as pl
 from dp_polars._base.column_types import PrivacyUnit
 from dp_polars._bins.binning import CategoryBinning, OneCode
 from dp_polars._engines.spark.arithmetic import (
-    clamping_of,
     clip,
     code,
     divide,
@@ -181,11 +180,11 @@ class SpecColumns:
 
     @property
     def of_person(self) -> Column:
-        return clip(sf.col(self.together), *clamping_of(self.spec).of_person)
+        return clip(sf.col(self.together), *self.spec.clamping.of_person)
 
     @property
     def of_row(self) -> Column:
-        return long(1) if self.units is None else clamping_of(self.spec).of_units(sf.col(self.units), long, divide)
+        return long(1) if self.units is None else self.spec.clamping.of_units(sf.col(self.units), long, divide)
 
     @property
     def weight(self) -> Column:
@@ -249,7 +248,7 @@ def read(
         of = [values[name] for name in spec.names]
         there = [is_evidence(sf.col(values[name]), types_of[name]) for name in spec.names]
         if spec.row_weight is not None:
-            row_weight = clamping_of(spec)
+            row_weight = spec.clamping
             i = row_weight.column
             tells = isinstance(spec.binning, OneCode) and i == 0
             same_units = of[i], row_weight.lower, row_weight.upper, row_weight.step, tells

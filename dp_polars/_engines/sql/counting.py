@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from dp_polars._base.column_types import PrivacyUnit
-    from dp_polars._bins.binning import Binning, RowWeight
+    from dp_polars._bins.binning import Binning, Clamping
     from dp_polars._engines.sql.dialects import Common, Dialect, Places, Table, Value
     from dp_polars._release.contract import HistogramSpec, Work
 
@@ -125,17 +125,9 @@ def _reading_values(table: Table, specs: Sequence[HistogramSpec]) -> tuple[Table
     return table.mutate(**found) if found else table, specs
 
 
-def clamping_of(spec: HistogramSpec) -> Clamping:
-    """Return how rows are weighed."""
-    if not isinstance(spec.row_weight, Clamping):
-        msg = "rows must be added up by one column of numbers."
-        raise TypeError(msg)
-    return spec.row_weight
-
-
 def _weight_of(spec: HistogramSpec, table: Table, dialect: Dialect, otherwise: int = 0) -> Value:
     """Return the weight of a row before it is doubled; `otherwise` where it has none."""
-    row_weight = clamping_of(spec)
+    row_weight = spec.clamping
     return units(row_weight, table[spec.names[row_weight.column]], spec.types[row_weight.column], dialect, otherwise)
 
 
@@ -232,7 +224,7 @@ def _found(rows: Table, number: _Number, dialect: Dialect) -> Value:
     return total if number.counts is None else ibis.ifelse(some > 0, total, integer(ABSENT))
 
 
-def _of_person(weight: Value, row_weight: RowWeight, dialect: Dialect) -> Value:
+def _of_person(weight: Value, row_weight: Clamping, dialect: Dialect) -> Value:
     """Return the sum of a person's weights, clipped to `row_weight.of_person`."""
     low, high = row_weight.of_person
     return within(dialect.total(weight, LARGEST_VALUE), low, high)
@@ -277,9 +269,7 @@ def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> T
             column, found, value = code_of(spec, table, dialect)
             listed = None if value is None else _candidates(spec, table, dialect)
             if spec.row_weight is not None:
-                chosen[f"weight{i}"] = clamping_of(spec).of_units(
-                    _weight_of(spec, table, dialect), integer, dialect.divide
-                )
+                chosen[f"weight{i}"] = spec.clamping.of_units(_weight_of(spec, table, dialect), integer, dialect.divide)
         if column is not None and is_one:
             needed.append(is_evidence(column, dialect))
         elif column is not None:
@@ -390,7 +380,7 @@ def rows_of_people(
             column, found, value = code_of(spec, table, dialect)
             has_value = column is not None and is_evidence(column, dialect)
             if spec.row_weight is not None:
-                row_weight = clamping_of(spec)
+                row_weight = spec.clamping
                 of = spec.names[row_weight.column]
                 tells = isinstance(spec.binning, OneCode) and row_weight.column == 0
                 weight = places.setdefault(
@@ -495,7 +485,7 @@ def _ends(rows: Rows, specs: Sequence[HistogramSpec]) -> dict[str, tuple[int, in
     ends: dict[str, tuple[int, int]] = {}
     for name, weight, spec in zip(rows.codes, rows.weights, specs, strict=True):
         if weight is not None:
-            low, high = clamping_of(spec).ends
+            low, high = spec.clamping.ends
             ends[weight] = min(low, 0), max(high, 0)
         if name is not None and not isinstance(spec.binning, OneCode):
             ends[name] = 0, spec.binning.size - 1
@@ -512,7 +502,7 @@ def _column(name: str) -> Callable[[Table], Value]:
 
 def _weight(spec: HistogramSpec, name: str | None, dialect: Dialect) -> Callable[[Table], Value] | None:
     """Return what gives the weight of a row; None: one each."""
-    return None if name is None else lambda rows: clamping_of(spec).of_units(rows[name], integer, dialect.divide)
+    return None if name is None else lambda rows: spec.clamping.of_units(rows[name], integer, dialect.divide)
 
 
 def _split(

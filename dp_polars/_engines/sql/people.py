@@ -14,7 +14,6 @@ from dp_polars._bins.binning import OneCode
 from dp_polars._engines.sql.arithmetic import integer, is_evidence, physical
 from dp_polars._engines.sql.counting import (
     any_of,
-    clamping_of,
     columns_read,
     has,
     in_groups,
@@ -80,8 +79,8 @@ def _cut(held: Rows, number: int, spec: HistogramSpec, dialect: Dialect) -> Tabl
     if spec.people:
         cells = rows.group_by([*by, *([] if name is None or isinstance(spec.binning, OneCode) else [name])])
         if weight is not None:
-            low, high = clamping_of(spec).of_person
-            weights = clamping_of(spec).of_units(rows[weight], integer, dialect.divide)
+            low, high = spec.clamping.of_person
+            weights = spec.clamping.of_units(rows[weight], integer, dialect.divide)
             total = dialect.total(weights, LARGEST_VALUE)
             is_clipped = (total < integer(low)) | (total > integer(high))
         rows = cells.aggregate(clipped=ibis.ifelse(is_clipped, integer(1), integer(0)))
