@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dp_polars._base.numbers import Ints, WordSource, ball, owners, positions, run_starts, slices, system_words
 from dp_polars._mechanisms.drawing import of_parts
 from dp_polars._mechanisms.histograms import Histogram
-from dp_polars._mechanisms.noisy_gap import LARGEST_LEAD, Led, joined_pairs
+from dp_polars._mechanisms.noisy_gap import LARGEST_LEAD, Between, Led, joined_pairs
 from dp_polars._mechanisms.racing import CHUNK, V_STEP, Floats, Real, Uniform, floor_of, is_less, leading_bits, wait_of
 
 if TYPE_CHECKING:
@@ -52,25 +52,6 @@ class Reached:
     leads: Ints  # how many whole units it was above, at most LARGEST_LEAD; −1 where none reached it
 
 
-@dataclass(frozen=True)
-class _Between:
-    """What floats know of numbers: bounds from both sides, shape (n,)."""
-
-    low: Floats
-    high: Floats
-
-    def at(self, positions: Ints) -> _Between:
-        return _Between(self.low[positions], self.high[positions])
-
-    def floors(self) -> tuple[Ints, NDArray[np.bool_]]:
-        """Return the whole parts, at most LARGEST_LEAD, and whether they are certain."""
-        low, high = (np.floor(np.clip(bound, 0, 2.0**62)) for bound in (self.low, self.high))
-        decided = low == high  # not so of a bound that is no number
-        whole = np.zeros(len(low), np.int64)
-        whole[decided] = np.minimum(low[decided].astype(np.int64), LARGEST_LEAD)
-        return whole, decided
-
-
 def first_reached(runs: CountRuns, threshold: Fraction, rate: Fraction, words: WordSource) -> Reached:
     return _Search(runs, threshold, min(rate, _LARGEST_RATE), words).first()
 
@@ -99,7 +80,7 @@ class _Search:
         found, places, leads = np.full(groups, -1), np.zeros(groups, np.int64), np.full(groups, -1)
         of_first = hazards.at(first)
         waits = _waits(of_runs[first])
-        places_found, are_whole = _Between(waits.low / of_first.high, waits.high / of_first.low).floors()
+        places_found, are_whole = Between(waits.low / of_first.high, waits.high / of_first.low).floors()
         is_only = m[first] == 1
         more, are_certain = self._leads(_waits(of_leads[drawn_for]), missing.at(first)).floors()
         are_certain &= (are_whole | is_only) & (v[first] + V_STEP <= reach_low[first])
@@ -113,19 +94,19 @@ class _Search:
             found[group], places[group], leads[group] = self._exactly(uniforms, *of_group)
         return Reached(found, places, leads)
 
-    def _missing(self, waits: _Between) -> _Between:
+    def _missing(self, waits: Between) -> Between:
         """Return λ·(T + z − q) of each run, from λ·z."""
         whole, rate = math.floor(self.threshold), float(self.rate)
         part = float(self.threshold - whole)
         gaps = (whole - self.runs.counts) + part
         slack, gaps = (abs(gaps) + (part > 0)) * (rate * _SLACK), gaps * rate
-        return _Between(waits.low * (1 - _SLACK) + gaps - slack, waits.high * (1 + _SLACK) + gaps + slack)
+        return Between(waits.low * (1 - _SLACK) + gaps - slack, waits.high * (1 + _SLACK) + gaps + slack)
 
-    def _leads(self, waits: _Between, missing: _Between) -> _Between:
+    def _leads(self, waits: Between, missing: Between) -> Between:
         """Return by how many whole units the answers are above, and less than one more, from fresh waits."""
         rate = float(self.rate)
         low, high = waits.low + np.maximum(-missing.high, 0), waits.high + np.maximum(-missing.low, 0)
-        return _Between(low / rate * (1 - _SLACK), high / rate * (1 + _SLACK))
+        return Between(low / rate * (1 - _SLACK), high / rate * (1 + _SLACK))
 
     def _exactly(self, uniforms: dict[int, Uniform], of_threshold: Uniform, of_lead: Uniform) -> tuple[int, int, int]:
         """Return the run, the place in it and the lead of one group; `uniforms` are those of runs that may be first."""
@@ -140,17 +121,17 @@ class _Search:
         return -1, 0, -1
 
 
-def _waits(drawn: NDArray[np.uint64]) -> _Between:
+def _waits(drawn: NDArray[np.uint64]) -> Between:
     """Return bounds of −log(1 − V), standard exponential variables."""
     v = leading_bits(drawn)
-    return _Between(-np.log1p(-v) * (1 - _SLACK), -np.log1p(-(v + V_STEP)) * (1 + _SLACK))
+    return Between(-np.log1p(-v) * (1 - _SLACK), -np.log1p(-(v + V_STEP)) * (1 + _SLACK))
 
 
-def _hazards(missing: _Between) -> _Between:
+def _hazards(missing: Between) -> Between:
     """Return bounds of h = −log(1 − p), p = exp(−max(0, missing)): infinite where nothing is missing."""
     low = np.exp(-np.maximum(missing.high, 0)) * (1 - _SLACK)
     high = np.minimum(np.exp(-np.maximum(missing.low, 0)) * (1 + _SLACK), 1)
-    return _Between(-np.log1p(-low) * (1 - _SLACK), -np.log1p(-high) * (1 + _SLACK))
+    return Between(-np.log1p(-low) * (1 - _SLACK), -np.log1p(-high) * (1 + _SLACK))
 
 
 def _chance(hazard: Floats) -> Floats:

@@ -50,11 +50,22 @@ class Leaders:
 
 
 @dataclass(frozen=True)
-class _Times:
-    """What floats know of the logarithms of arrival times: bounds from both sides, shape (n,)."""
+class Between:
+    """What floats know of numbers, such as logarithms of arrival times: bounds from both sides, shape (n,)."""
 
     low: Floats
     high: Floats
+
+    def at(self, positions: Ints) -> Between:
+        return Between(self.low[positions], self.high[positions])
+
+    def floors(self) -> tuple[Ints, NDArray[np.bool_]]:
+        """Return the whole parts, at most LARGEST_LEAD, and whether they are certain."""
+        low, high = (np.floor(np.clip(bound, 0, 2.0**62)) for bound in (self.low, self.high))
+        decided = low == high  # not so of a bound that is no number
+        whole = np.zeros(len(low), np.int64)
+        whole[decided] = np.minimum(low[decided].astype(np.int64), LARGEST_LEAD)
+        return whole, decided
 
 
 def race_with_lead(blocks: Blocks, rate: Fraction, unit: Fraction, law: RacingLaw, words: WordSource) -> Leaders:
@@ -94,7 +105,7 @@ class _Race:
         heads = run_starts(owner)
         times = _log_times(drawn[candidates], exponents[candidates], None if m is None else m[candidates], law)
         order = np.lexsort((times.low, owner))
-        candidates, times = candidates[order], _Times(times.low[order], times.high[order])
+        candidates, times = candidates[order], times.at(order)
         next_low, next_high = (np.minimum.reduceat(_without(bound, heads), heads) for bound in (times.low, times.high))
         certain = times.high[heads] < next_low
 
@@ -108,7 +119,7 @@ class _Race:
         next_low[several] = np.minimum(next_low[several], second.low)
         next_high[several] = np.minimum(next_high[several], second.high)
 
-        between = _Times(next_low - times.high[heads], next_high - times.low[heads])
+        between = Between(next_low - times.high[heads], next_high - times.low[heads])
         leads = _whole_units(between, float_of(self.rate * self.unit))
         has_one = (sizes if m is None else np.add.reduceat(m, begins, dtype=np.int64)) == 1
         certain &= has_one | (leads >= 0)
@@ -155,21 +166,18 @@ def _without(times: Floats, positions: Ints) -> Floats:
     return rest
 
 
-def _whole_units(leads: _Times, unit: float) -> Ints:
+def _whole_units(leads: Between, unit: float) -> Ints:
     """Return leads in whole units, given their bounds in multiples of 1/rate; −1 where floats can't tell."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         low, high = leads.low / unit * (1 - _RELATIVE_SLACK), leads.high / unit * (1 + _RELATIVE_SLACK)
-        low, high = (np.floor(np.clip(bound, 0, 2.0**62)) for bound in (low, high))
-        decided = low == high  # not so of a bound that is no number
-    whole = np.full(len(low), -1, np.int64)
-    whole[decided] = np.minimum(low[decided].astype(np.int64), LARGEST_LEAD)
-    return whole
+        whole, decided = Between(low, high).floors()
+    return np.where(decided, whole, -1)
 
 
-def _log_times(drawn: NDArray[np.uint64], exponents: Floats, m: SignedInts | None, law: RacingLaw) -> _Times:
+def _log_times(drawn: NDArray[np.uint64], exponents: Floats, m: SignedInts | None, law: RacingLaw) -> Between:
     """Return bounds of the logarithms of arrival times that are as sharp as the bits drawn."""
     v = leading_bits(drawn)
-    return _Times(*(_bound(v + i * V_STEP, exponents, m, law, sign) for i, sign in ((0, -1), (1, 1))))
+    return Between(*(_bound(v + i * V_STEP, exponents, m, law, sign) for i, sign in ((0, -1), (1, 1))))
 
 
 def _bound(v: Floats, exponents: Floats, m: SignedInts | None, law: RacingLaw, sign: int) -> Floats:
@@ -182,7 +190,7 @@ def _bound(v: Floats, exponents: Floats, m: SignedInts | None, law: RacingLaw, s
 
 def _log_second_times(
     drawn: NDArray[np.uint64], seconds: NDArray[np.uint64], exponents: Floats, m: Ints, law: RacingLaw
-) -> _Times:
+) -> Between:
     """Return bounds of the logarithms of the second arrival times of blocks of several candidates.
 
     With m candidates the first one waits −log(1 − V)/m, and the second one −log(1 − V′)/(m − 1) longer.
@@ -191,7 +199,7 @@ def _log_second_times(
     with np.errstate(divide="ignore"):
         waits = (-np.log1p(-(v + i)) / m - np.log1p(-(other + i)) / (m - 1) for i in (0.0, V_STEP))
         low, high = (law.values(wait) for wait in waits)
-    return _Times(_widened(low, exponents, None, -1), _widened(high, exponents, None, 1))
+    return Between(_widened(low, exponents, None, -1), _widened(high, exponents, None, 1))
 
 
 def _widened(value: Floats, exponents: Floats, m: SignedInts | None, sign: int) -> Floats:

@@ -101,6 +101,10 @@ class ExprNode:
         """Whether it has one value per row, not one in all."""
         return self.kind == "column" or any(value.varies for value in self.inputs)
 
+    @property
+    def input_types(self) -> list[PolarsDataType]:
+        return [dtype for value in self.inputs for dtype in value.dtypes()]
+
 
 def operator_name(name: str) -> str:
     """Return an operator as one writes it; a plan's begins with "Operator."."""

@@ -159,7 +159,7 @@ def _operator(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
         return nodes.without_nan(tree)
     if step.name != "/":
         return None
-    types: list[Any] = [dtype for value in (left, right) for dtype in value.dtypes()]
+    types: list[Any] = step.input_types
     if not all(isinstance(dtype, pl.Duration) for dtype in types):
         return None
     per_unit = {"ms": 1_000_000, "us": 1_000, "ns": 1}
@@ -176,7 +176,7 @@ def _operator(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
 def _sum_horizontal(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
     """Add up in the order in which the columns are given: Polars does it by the number of threads."""
     dtype = only_type(step)
-    types = [dtype for value in step.inputs for dtype in value.dtypes()]
+    types = step.input_types
     are_numbers = all(item.is_numeric() or item == pl.Boolean for item in types)
     if not are_numbers or not (dtype.is_float() or isinstance(dtype, pl.Decimal)):
         return None

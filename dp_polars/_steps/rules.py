@@ -86,12 +86,6 @@ def needs_polars_2(step: ExprNode) -> bool:
     )
 
 
-def looks_into_the_opaque(step: ExprNode) -> bool:
-    """Return whether a step does more with an Extension or Object than to carry and to count it."""
-    types = [dtype for value in step.inputs for dtype in value.dtypes()]
-    return step.name not in OF_OPAQUE and any(map(is_opaque, types))
-
-
 def varying(step: ExprNode) -> list[ExprNode]:
     return [value for value in step.inputs if value.varies]
 
@@ -136,11 +130,6 @@ def is_set(series: ExprNode) -> bool:
     return not has_lists(series) or pl.select(nodes.without_nan(series.tree)).height == 1
 
 
-def looks_up_rows(step: ExprNode) -> bool:
-    value, among = step.inputs[:2]
-    return among.varies and (has_lists(value) or not has_lists(among))
-
-
 def does_not_fit_the_array(step: ExprNode) -> bool:
     array, value = step.inputs if step.name == "arr.contains" else (step.inputs[1], step.inputs[0])
     pairs = [(kind.inner, of) for kind in array.dtypes() if isinstance(kind, pl.Array) for of in value.dtypes()]
@@ -164,16 +153,6 @@ def replaces_categories_by_number(step: ExprNode) -> bool:
     values = [old] if pl.Categorical in bases(step.inputs[0]) else []
     values += others if pl.Categorical in bases(step) else []
     return not bases(*values) <= {pl.Categorical, pl.Enum, pl.String, pl.Null, pl.List}
-
-
-def casts_category(step: ExprNode) -> bool:
-    types = bases(step, *step.inputs)
-    return pl.Categorical in types and not types <= {pl.Categorical, pl.Enum, pl.String, pl.Null}
-
-
-def guesses_times(step: ExprNode) -> bool:
-    types = bases(step, *step.inputs)
-    return pl.String in types and bool(types & {pl.Date, pl.Datetime, pl.Time}) and pl.String not in bases(step)
 
 
 @dataclass(frozen=True)
@@ -322,7 +301,7 @@ LISTED: tuple[Rule, ...] = (
         f"looks into a type that only its owner knows: categories' numbers may show, {PEOPLE}, or a value raise",
         'take the storage of an Extension first: pl.col("place").ext.storage(); columns of Objects are only carried '
         "along: take what you need of them before `protect`.",
-        looks_into_the_opaque,
+        lambda step: step.name not in OF_OPAQUE and any(map(is_opaque, step.input_types)),
         "any step on Extension types or Objects but `is_null`, `is_not_null`, `ext.storage` and `struct.field`",
     ),
     Rule(
@@ -364,14 +343,14 @@ LISTED: tuple[Rule, ...] = (
         names("arctan2"),
         "takes numbers only",  # Polars 2.1 crashes on a struct
         "take elements from lists with list.get, and fields from structs.",
-        lambda step: any(dtype.is_nested() for value in step.inputs for dtype in value.dtypes()),
+        lambda step: any(dtype.is_nested() for dtype in step.input_types),
         "of lists, arrays or structs",
     ),
     Rule(
         names("is_in"),
         f"looks a value up in other rows, {PEOPLE}",
         "pass a list, or a column of lists.",
-        looks_up_rows,
+        lambda step: step.inputs[1].varies and (has_lists(step.inputs[0]) or not has_lists(step.inputs[1])),
         "in a column",
     ),
     Rule(
@@ -420,14 +399,17 @@ LISTED: tuple[Rule, ...] = (
         names("cast"),
         _CATEGORY,
         "cast the Categorical to pl.String first.",
-        casts_category,
+        lambda step: bases(step, *step.inputs) - {pl.Enum, pl.String, pl.Null} > {pl.Categorical},
         "between a Categorical and anything but texts and Enums",
     ),
     Rule(
         names("cast"),
         "guesses a format",
         "use str.to_datetime(format).",
-        guesses_times,
+        lambda step: (
+            pl.String in bases(*step.inputs) - bases(step)
+            and not bases(step, *step.inputs).isdisjoint({pl.Date, pl.Datetime, pl.Time})
+        ),
         "of a text to a date or time",
     ),
     Rule(

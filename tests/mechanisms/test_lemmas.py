@@ -289,7 +289,7 @@ def anchored(run):
 def reached(v, missing, m):
     """The hazards, the chance that a run of m reaches the threshold, and the place in it."""
     start = Rounded.exact(*missing)
-    hazards = thresholds._hazards(thresholds._Between(start, start))
+    hazards = thresholds._hazards(thresholds.Between(start, start))
     waits = thresholds._waits(v)
     bounds = []
     for hazard, wait in ((hazards.low, waits.high), (hazards.high, waits.low)):
@@ -303,7 +303,7 @@ def leads(v, above):
     missing = Rounded.exact(-above[1], -above[0])
     with patched(thresholds, float=in_turn(Rounded.exact(1).off(U))):
         found = thresholds._Search._leads(
-            SimpleNamespace(rate=ONE), thresholds._waits(v), thresholds._Between(missing, missing)
+            SimpleNamespace(rate=ONE), thresholds._waits(v), thresholds.Between(missing, missing)
         )
     return found.low, found.high
 
