@@ -363,23 +363,19 @@ def draw_from_slots(
     `left_out`: shape (g,): how many codes the slots leave out, all with a gap of at least FAR/rate. None: none.
     `complete`: group -> all of its slots. Needed where codes are left out.
     """
-    begins = starts(slots.sizes)
 
     def all_slots(group: int) -> Slots:
         """Return all slots of a group: those of `slots` first, then the ones left out."""
-        raced = slots.part(slice(begins[group], begins[group] + slots.sizes[group]))
+        raced = slots.of_group(group)
         if complete is None:
             return raced
         whole = complete(group)
         is_left_out = (whole.multiplicities > 0) & ~np.isin(whole.first, raced.first[raced.multiplicities > 0])
         return Slots.concatenate([raced, whole.part(is_left_out)])
 
-    def exact(group: int) -> ExactBlocks:
-        whole = all_slots(group)
-        return whole.gaps.tolist().__getitem__, whole.multiplicities.tolist()
-
     words = draw.words()
-    blocks = Blocks(slots.gaps, begins, exact, slots.multiplicities, left_out)
+    begins, m = starts(slots.sizes), slots.multiplicities
+    blocks = Blocks(slots.gaps, begins, lambda group: all_slots(group).exact(), m, left_out)
     winners = race(blocks, draw.rate, draw.law, words)
     first, count = (column[winners.blocks].astype(np.int64) for column in (slots.first, slots.multiplicities))
     for group, position in winners.left_out.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
@@ -200,6 +200,14 @@ class Slots:
     def part(self, slots: slice | NDArray[np.bool_]) -> Slots:
         m = self.multiplicities[slots]
         return Slots(self.gaps[slots], self.first[slots], m, np.array([len(m)]))
+
+    def of_group(self, group: int) -> Slots:
+        end = int(self.sizes[: group + 1].sum())
+        return self.part(slice(end - int(self.sizes[group]), end))
+
+    def exact(self) -> tuple[Callable[[int], int], list[int]]:
+        """Return the slots as `racing.ExactBlocks`."""
+        return self.gaps.tolist().__getitem__, self.multiplicities.tolist()
 
     @classmethod
     def concatenate(cls, parts: Sequence[Slots]) -> Slots:

@@ -17,7 +17,7 @@ from dp_polars._base.numbers import WordSource, owners, run_starts, slices, star
 from dp_polars._mechanisms import racing
 from dp_polars._mechanisms.drawing import blocks_of_gaps, gaps_of_rows, is_dense, of_group_slices, of_row_slices
 from dp_polars._mechanisms.histograms import Histogram
-from dp_polars._mechanisms.racing import CHUNK, V_STEP, Blocks, ExactBlocks, Floats, exponents_of, leading_bits
+from dp_polars._mechanisms.racing import CHUNK, V_STEP, Blocks, Floats, exponents_of, leading_bits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -250,14 +250,9 @@ def lead_groups(draw: Draw, histogram: Histogram) -> Led:
 def _lead_from_runs(draw: Draw, runs: Runs) -> Led:
     """Return one code and its lead per group, from all scores of some groups."""
     slots = draw.score.slots(runs, draw.size)
-    begins = starts(slots.sizes)
-
-    def exact(group: int) -> ExactBlocks:
-        group_slots = slots.part(slice(begins[group], begins[group] + slots.sizes[group]))
-        return group_slots.gaps.tolist().__getitem__, group_slots.multiplicities.tolist()
-
     words = draw.words()
-    leaders = _race(draw, Blocks(slots.gaps, begins, exact, slots.multiplicities), words)
+    begins, m = starts(slots.sizes), slots.multiplicities
+    leaders = _race(draw, Blocks(slots.gaps, begins, lambda group: slots.of_group(group).exact(), m), words)
     first, count = (column[leaders.blocks].astype(np.int64) for column in (slots.first, slots.multiplicities))
     offset = uniform_below(count, words)
     # Where the winner is one of those without rows, they have no first code.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -235,7 +236,4 @@ def _smallest(holds: Callable[[int], bool], guess: int) -> int:
     step = 1
     while low > 1 and holds(low - 1):
         low, high, step = max(low - step, 1), low - 1, 2 * step
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle + 1, high)
-    return low
+    return low + bisect_left(range(low, high), True, key=holds)

@@ -250,10 +250,6 @@ class Node:
         return self.left is not None or self.right is not None
 
     @property
-    def depth(self) -> int:
-        return 1 + max(0 if child is None else child.depth for child in (self.left, self.right))
-
-    @property
     def score_range(self) -> int:
         """R of one row that is added or removed, in the units of this node's gaps."""
         return int(QuantileScore(self.alpha).range("add_or_remove_one"))

@@ -33,7 +33,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -153,7 +154,7 @@ def sum_bound(noise: Noise, number: int, beta: float) -> int:
         tried = min(most, math.floor(deviations * math.sqrt(number * noise.variance)))
         if low < tried < high:
             low, high = (low, tried) if holds(tried) else (tried, high)
-    return _first(holds, low, high)
+    return low + 1 + bisect_left(range(low + 1, high), True, key=holds)
 
 
 def _points(noise: Noise, number: int, period: int) -> int:
@@ -163,15 +164,7 @@ def _points(noise: Noise, number: int, period: int) -> int:
     def are_enough(j: int) -> bool:
         return number * float(noise.log_characteristic(np.array([j * (2 * math.pi / period)]))[0]) <= enough
 
-    return _first(are_enough, 0, (period - 1) // 2)
-
-
-def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the first number above `low` for which something holds; `high` where it holds for none before that."""
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    return 1 + bisect_left(range(1, (period - 1) // 2), True, key=are_enough)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ import polars as pl
 import dp_polars as dpp
 from dp_polars._accounting.budget import Budget
 from dp_polars._accounting.claims import Claim, in_words
-from dp_polars._base.column_types import tick
+from dp_polars._base.column_types import family, tick
 from dp_polars._bins.candidates import grid, size_of
 from dp_polars._bins.weights import bounds_of, step_by_default
 from dp_polars._expressions.expression import PrivateExpr
@@ -165,7 +165,7 @@ def _boolean(text: str) -> bool:
 
 
 def ends(text: str, dtype: pl.DataType) -> Ends | None:
-    found = None if _is_text(dtype) else _RANGE.fullmatch(text)
+    found = None if family(dtype) == "text" else _RANGE.fullmatch(text)
     if found is None:
         return None
     step = found["step"]
@@ -189,10 +189,6 @@ def several(text: str, dtype: pl.DataType) -> object:
         return Written(days, call("pl.date_range", first, last, step, eager=True))
     points = grid(first, last, step=step)  # type: ignore[call-overload]  # it says what does not fit
     return Written(points, call("dpp.grid", first, last, step=step))
-
-
-def _is_text(dtype: pl.DataType) -> bool:
-    return isinstance(dtype, (pl.String, pl.Categorical, pl.Enum))
 
 
 # What sliders go through: a promise, and which part of it an answer gets.
@@ -410,17 +406,14 @@ def title_of(plan: Plan) -> str:
     return "synthetic rows" if plan.file is None else PurePath(plan.file).name
 
 
-def _stem(plan: Plan) -> str:
-    return "synthetic" if plan.file is None else PurePath(plan.file).stem or "rows"
-
-
 def _query(plan: Plan, messages: dict[str, str]) -> Publication | None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         frame = _tried(messages, "unit", lambda: _frame(plan))
         if frame is None:
             return None
-        asked = _expressions(plan, messages)
+        tried = {name: _fitting(plan, question, messages) for name, question in plan.named().items()}
+        asked = {name: expression for name, expression in tried.items() if expression is not None}
         groups = _groups(plan, frame, messages)
         if groups is None:
             return None
@@ -450,11 +443,6 @@ def _frame(plan: Plan) -> PrivateFrame:
     if plan.file is None and plan.unit is not None:
         synthetic({plan.unit: plan.schema[plan.unit]}, people=1, rows=1)  # it says which people can't be made up
     return frame
-
-
-def _expressions(plan: Plan, messages: dict[str, str]) -> dict[str, PrivateExpr]:
-    asked = {name: _fitting(plan, question, messages) for name, question in plan.named().items()}
-    return {name: expression for name, expression in asked.items() if expression is not None}
 
 
 def _fitting(
@@ -535,7 +523,8 @@ def _asked(
 
 
 def code_of(plan: Plan, names: Collection[str]) -> str:
-    stem, promise = _stem(plan), {name: Written(None, short(part)) for name, part in plan.promise().items()}
+    stem = "synthetic" if plan.file is None else PurePath(plan.file).stem or "rows"
+    promise = {name: Written(None, short(part)) for name, part in plan.promise().items()}
     budget = call("dpp.Budget", **promise, path=f"{stem}-budget.db")
     questions, keys, has_data = plan.named(), plan.public_keys(), plan.engine == "polars"
     outputs = {}

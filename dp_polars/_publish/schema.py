@@ -144,17 +144,16 @@ def _has_median(dtype: pl.DataType) -> bool:
     return family(dtype) is not None and not _is_text_or_boolean(dtype) and dtype != pl.Duration
 
 
-def _has_order(dtype: pl.DataType) -> bool:
-    return _has_median(dtype) and not isinstance(dtype, pl.Decimal) and not dtype.is_float()
-
-
 _KINDS = {
     "n_people": _Kind("how many people", None),
     "len": _Kind("how many rows", None),
     "mode": _Kind("most common value", _is_category),
     "value_counts": _Kind("how many have each value", _is_category),
     "top_k": _Kind(f"top {TOP} values", lambda dtype: _is_category(dtype) and dtype != pl.Boolean),
-    "first_above": _Kind("first value that many have", _has_order),
+    "first_above": _Kind(
+        "first value that many have",
+        lambda dtype: _has_median(dtype) and not (dtype.is_float() or isinstance(dtype, pl.Decimal)),
+    ),
     "median": _Kind("median", _has_median),
     "quantile": _Kind("several quantiles", _has_median),
     "mean": _Kind("mean", lambda dtype: dtype.is_numeric()),

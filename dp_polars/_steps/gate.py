@@ -64,11 +64,7 @@ class Body:
                     self.refused = "a column of the frame"
                 case {"Literal": _}:
                     return tree
-                case dict():
-                    return {key: self.lowered(value) for key, value in tree.items()}
-                case list():
-                    return [self.lowered(value) for value in tree]
-            return tree
+            return nodes.inside(tree, self.lowered)
         name, places = function
         if name == "len" and not places:
             return self.column(tree, "one", pl.get_index_type())

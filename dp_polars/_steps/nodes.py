@@ -231,13 +231,16 @@ def of_kind(tree: Tree, kind: str) -> Iterator[Tree]:
 
 def changed(tree: Tree, kind: str, change: Callable[[Tree], Tree]) -> Tree:
     """Return a serialized expression in which each node of a kind, but for those within such a one, is changed."""
-    if isinstance(tree, list):
-        return [changed(value, kind, change) for value in tree]
-    if not isinstance(tree, dict) or "Literal" in tree:
-        return tree
-    if kind in tree:
-        return change(tree[kind])
-    return {key: changed(value, kind, change) for key, value in tree.items()}
+    if isinstance(tree, dict) and (kind in tree or "Literal" in tree):
+        return tree if "Literal" in tree else change(tree[kind])
+    return inside(tree, lambda value: changed(value, kind, change))
+
+
+def inside(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
+    """Return a dict or a list with its values changed, anything else as it is."""
+    if isinstance(tree, dict):
+        return {key: change(value) for key, value in tree.items()}
+    return [change(value) for value in tree] if isinstance(tree, list) else tree
 
 
 def holds(tree: Tree, *kinds: str) -> bool:

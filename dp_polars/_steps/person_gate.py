@@ -280,11 +280,7 @@ class _Apart(PersonColumns):
                 return {"Function": {"input": named, "function": function}}
             case {"Literal": _}:
                 return tree
-            case dict():
-                return {key: self.with_names(value) for key, value in tree.items()}
-            case list():
-                return [self.with_names(value) for value in tree]
-        return tree
+        return nodes.inside(tree, self.with_names)
 
     def window(self, node: Tree) -> Tree:
         if node["mapping"] != "GroupsToRows":

@@ -489,9 +489,17 @@ def _readings(frame: pl.LazyFrame, plan: PlanSteps) -> tuple[list[Reading], list
             readings.append(Reading(Whose(None)))
             continue
         readings.append(_reading(node, plan.view.get_schema()))
-        if type(node).__name__ == "Scan":
-            _check_files(node.paths)
-            seen += _of_csv(json.loads(node.scan_type[1])) if node.scan_type[0] == "csv" else []
+        if type(node).__name__ != "Scan":
+            continue
+        for path in map(str, node.paths):  # that a file is not there is said before anything is paid for it
+            if not re.search(r"://|[*?\[]", path) and not Path(path).exists():
+                msg = f"the plan must read files that exist, got {path!r}."
+                raise FileNotFoundError(msg)
+        if node.scan_type[0] == "csv":
+            options = json.loads(node.scan_type[1])
+            # What stands above a header is no row.
+            skips = ["skip_rows_after_header", *(() if options["has_header"] else ("skip_rows", "skip_lines"))]
+            seen += [Seen(kinds.PLACE, f"a scan with {name}") for name in skips if options[name]]
     if hidden:  # IPC; Hive before Polars 2
         scans = serialized_scans(frame)
         if scans is None:
@@ -519,17 +527,3 @@ def _reading(node: Any, columns: Iterable[str]) -> Reading:  # noqa: ANN401
             return Reading(whose, memory=pl.DataFrame._from_pydf(node.df))
     dataset = dataset_of(node.options[0])
     return Reading(whose) if dataset is None else reading_of_arrow(dataset, whose)
-
-
-def _check_files(paths: Sequence[object]) -> None:
-    """Say that a file is not there before anything is paid for it."""
-    for path in map(str, paths):
-        if not re.search(r"://|[*?\[]", path) and not Path(path).exists():
-            msg = f"the plan must read files that exist, got {path!r}."
-            raise FileNotFoundError(msg)
-
-
-def _of_csv(options: dict[str, Any]) -> list[Seen]:
-    """Return what a scan of a CSV file does by the places of rows; what stands above a header is none."""
-    skips = ["skip_rows_after_header", *(() if options["has_header"] else ("skip_rows", "skip_lines"))]
-    return [Seen(kinds.PLACE, f"a scan with {name}") for name in skips if options[name]]

@@ -83,17 +83,32 @@ def visited(frame: pl.LazyFrame) -> Any:  # noqa: ANN401
     raise ValueError(msg)
 
 
-def holds_rows(frame: pl.LazyFrame) -> bool:
-    """Return whether a plan that passed the gate has rows in memory: whether anything in it is not a scan of files."""
+def sources_read(frame: pl.LazyFrame) -> Iterator[tuple[list[str], Any]]:
+    """Yield of each source of a plan its files, and the frame, pyarrow dataset or Python function that it is.
+
+    That is None of a scan by Polars. Where Polars shows no scan of some, all scans come once more.
+    """
     hidden = False
     for plan in plan_nodes(frame):
         kind = kind_of(plan)
         hidden |= kind is None
-        of_python = dataset_of(plan.view_current_node().options[0]) if kind == "PythonScan" else None
-        if kind == "DataFrameScan" or (kind == "PythonScan" and type(of_python).__name__ != "FileSystemDataset"):
-            return True
+        if kind == "Scan":
+            yield list(map(str, plan.view_current_node().paths)), None
+        elif kind == "DataFrameScan":
+            yield [], pl.DataFrame._from_pydf(plan.view_current_node().df)
+        elif kind == "PythonScan":
+            function = plan.view_current_node().options[0]
+            dataset = dataset_of(function)
+            yield ([], function) if dataset is None else (files_of_arrow(dataset), dataset)
     scans = serialized_scans(frame) if hidden else []
-    return scans is None or any(set(scan["sources"]) != {"Paths"} for scan in scans)
+    for scan in [{"sources": {}}] if scans is None else scans:
+        yield files_of_scan(scan) if scan["sources"].get("Paths") else [], None
+
+
+def holds_rows(frame: pl.LazyFrame) -> bool:
+    """Return whether a plan that passed the gate has rows in memory: whether anything in it is not a scan of files."""
+    sources = sources_read(frame)
+    return any(not files if of is None else type(of).__name__ != "FileSystemDataset" for files, of in sources)
 
 
 def columns_of_scans(frame: pl.LazyFrame) -> list[list[tuple[str, pl.DataType]]]:
@@ -102,7 +117,7 @@ def columns_of_scans(frame: pl.LazyFrame) -> list[list[tuple[str, pl.DataType]]]
 
 def holds_python_or_memory(frame: pl.LazyFrame) -> bool:
     """Return whether a plan has a source that is read by Python, or rows in memory."""
-    return bool({kind_of(plan) for plan in plan_nodes(frame)} & {"DataFrameScan", "PythonScan"})
+    return any(of is not None for _, of in sources_read(frame))
 
 
 def plan_nodes(frame: pl.LazyFrame) -> Iterator[Any]:
@@ -149,11 +164,9 @@ def serialized(frame: pl.LazyFrame) -> Any:  # noqa: ANN401
 
 def _as_written(tree: Any) -> Any:  # noqa: ANN401
     """Return a plan's JSON without a wrapper that says what was found out of it already."""
-    if isinstance(tree, dict):
-        if tree.keys() == {"IR"} and "dsl" in tree["IR"]:
-            return _as_written(tree["IR"]["dsl"])
-        return {key: _as_written(value) for key, value in tree.items()}
-    return [*map(_as_written, tree)] if isinstance(tree, list) else tree
+    if isinstance(tree, dict) and tree.keys() == {"IR"} and "dsl" in tree["IR"]:
+        return _as_written(tree["IR"]["dsl"])
+    return nodes.inside(tree, _as_written)
 
 
 class _WithoutRows(io.BytesIO):
@@ -381,28 +394,10 @@ def mark_of(frame: pl.LazyFrame) -> str:
 
     It reads no row, and never the sizes of files: they depend on rows, and the mark is public.
     """
-    kinds, files, hidden = set(), [], False
-    for plan in plan_nodes(frame):
-        kind = kind_of(plan)
-        if kind is None or plan.get_inputs():
-            hidden |= not plan.get_inputs()
-            continue
-        node, found = plan.view_current_node(), []
-        if kind == "Scan":
-            found = list(map(str, node.paths))
-        elif kind == "PythonScan":
-            dataset = dataset_of(node.options[0])
-            if dataset is None:
-                kinds.add(module_of(node.options[0]))
-                continue
-            found = files_of_arrow(dataset)
-        kinds.add("files" if found else "memory")
+    kinds, files = set(), []
+    for found, of in sources_read(frame):
+        kinds.add(module_of(of) if callable(of) else "files" if found else "memory")
         files += found
-    if hidden:
-        for scan in serialized_scans(frame) or ():
-            in_files = bool(scan["sources"].get("Paths"))
-            kinds.add("files" if in_files else "memory")
-            files += files_of_scan(scan) if in_files else []
     return " and ".join(sorted(kinds)) + (f" {mark_of_files(files)}" if files else "")
 
 
@@ -433,12 +428,7 @@ def digest_of(frames: Iterable[pl.LazyFrame], key: bytes) -> str | None:
 
     It takes no notice of the order of the rows: that of a `group_by`, say, is another one each time.
     """
-    found = [
-        _sums(pl.DataFrame._from_pydf(plan.view_current_node().df), key)
-        for frame in frames
-        for plan in plan_nodes(frame)
-        if kind_of(plan) == "DataFrameScan"
-    ]
+    found = [_sums(of, key) for frame in frames for _, of in sources_read(frame) if isinstance(of, pl.DataFrame)]
     if None in found:
         return None
     return hashlib.blake2b(repr(found).encode(), key=key, digest_size=32).hexdigest() if found else ""

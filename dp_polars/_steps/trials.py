@@ -17,7 +17,7 @@ import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
 from dp_polars._base.column_types import PrivacyUnit, with_leaves
-from dp_polars._steps.nodes import ExprNode, without_nan
+from dp_polars._steps.nodes import ExprNode, inside, without_nan
 from dp_polars._steps.rules import PEOPLE, RAISES, Rule
 
 if TYPE_CHECKING:
@@ -57,12 +57,7 @@ def _renamed(tree: Any, rename: Callable[[_Named], _Named]) -> Any:  # noqa: ANN
         case {"name": str(name), "namespace": str(namespace), "physical": "U8" | "U16" | "U32" as bits}:
             name, namespace, _ = rename((name, namespace, bits))
             return {**tree, "name": name, "namespace": namespace}
-        case dict():
-            return {key: _renamed(value, rename) for key, value in tree.items()}
-        case list():
-            return [_renamed(value, rename) for value in tree]
-        case _:
-            return tree
+    return inside(tree, lambda value: _renamed(value, rename))
 
 
 def _named(categories: pl.Categories) -> _Named:

@@ -288,14 +288,8 @@ def accuracy(
 ) -> float:
     """Return an error that is exceeded with probability at most `beta`, whatever the `k` scores are.
 
-    Parameters
-    ----------
-    k
-        Candidates, at least 1.
-    epsilon, rho, sensitivity, monotonic, mechanism
-        See the top of this page; only the two mechanisms of this package.
-    beta
-        Strictly between 0 and 1.
+    `k` is at least 1, `beta` strictly between 0 and 1. For the others see the top of this page; only the two mechanisms
+    of this package.
 
     Returns
     -------
@@ -330,12 +324,7 @@ def worst_expected_error(
 ) -> float:
     r"""Return the largest mean error that any `k` scores can lead to. It needs no data.
 
-    Parameters
-    ----------
-    k
-        Candidates, at least 1.
-    epsilon, rho, sensitivity, monotonic, mechanism
-        See the top of this page; only the two mechanisms of this package.
+    Parameters are those of `accuracy`.
 
     Returns
     -------
@@ -400,20 +389,9 @@ def loss_for_accuracy(
     monotonic: bool = False,
     mechanism: Mechanism | None = None,
 ) -> float:
-    """Return the smallest loss, in `unit`, at which `accuracy` is at most `error`.
+    """Return the smallest loss, in `unit` ("epsilon" or "rho"), at which `accuracy` is at most `error`.
 
-    Parameters
-    ----------
-    k
-        Candidates, at least 1.
-    error
-        Above 0, in units of the scores.
-    beta
-        Strictly between 0 and 1.
-    unit
-        "epsilon" or "rho".
-    sensitivity, monotonic, mechanism
-        See the top of this page; only the two mechanisms of this package.
+    `error` is above 0, in units of the scores. The other parameters are those of `accuracy`.
 
     Returns
     -------

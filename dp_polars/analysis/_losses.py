@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dp_polars._accounting.claims import Claim, epsilon_of
 from dp_polars._accounting.terms import Loss
-from dp_polars._base.numbers import Floats, Ints, Number, as_fraction, given, offsets, owners, show, slices
+from dp_polars._base.numbers import Floats, Ints, Number, as_fraction, given, owners, show, slices, starts
 from dp_polars._base.process import called
 from dp_polars._bins.candidates import Grid, Ordered, distance_unit
 from dp_polars._engines.polars.engine import PolarsEngine
@@ -27,8 +27,16 @@ from dp_polars._questions.categories import Choice, Quantile
 from dp_polars._questions.extremes import FirstAbove
 from dp_polars._questions.measures import Measure, Multiple, Total, ValueCounts, loss_at, noisy, totals_of
 from dp_polars._questions.question import Columns, HistogramQuery, ListQuery
-from dp_polars.analysis._laws import NoiseLaw, as_probability, block_probabilities
-from dp_polars.analysis._simulated import DRAWS, NEAR, Histograms, cells_of_noise, law_of_first_above, share_within
+from dp_polars.analysis._laws import NoiseLaw, as_probability
+from dp_polars.analysis._simulated import (
+    DRAWS,
+    NEAR,
+    Histograms,
+    cells_of_noise,
+    law_of_blocks,
+    law_of_first_above,
+    share_within,
+)
 from dp_polars.analysis._simulation import public_tables, request_of
 
 if TYPE_CHECKING:
@@ -185,10 +193,7 @@ def _smallest_loss(
         high = low
         if low == smallest:
             return 0.0
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return float(loss_at(high, digits))
+    return float(loss_at(low + 1 + bisect_left(range(low + 1, high), True, key=is_enough), digits))
 
 
 def _has_truth(query: HistogramQuery, types: Columns, rows: Histogram) -> NDArray[np.bool_]:
@@ -251,14 +256,11 @@ def _of_choice(query: Choice, types: Columns, histogram: Histogram, within: Frac
     else:  # all of a slot, or none
         most = min(math.floor(within * draw.score.unit / step), 2**62)
         good = (slots.gaps.astype(np.int64) <= most).astype(np.float64)
-    gaps, multiplicities, ends = slots.gaps.astype(np.float64), slots.multiplicities, offsets(slots.sizes)
+    blocks = slots.gaps.astype(np.float64), slots.multiplicities, slots.sizes
 
     def chances(claim: Claim) -> Floats:
-        rate, law = claim.rate_in(step), np.empty(len(gaps))
-        for start, end in pairwise(ends.tolist()):
-            part = slice(start, end)
-            law[part] = block_probabilities(gaps[part], multiplicities[part], rate, claim.mechanism)
-        of_groups: Floats = np.add.reduceat(law * good, ends[:-1])
+        law = law_of_blocks(*blocks, claim.rate_in(step), claim.mechanism)
+        of_groups: Floats = np.add.reduceat(law * good, starts(slots.sizes))
         return of_groups
 
     return chances

@@ -198,16 +198,12 @@ class PrivacyProfile:
             return proved
         if self._is_gaussian():
             return min(proved, _gaussian_delta(self._shift(), float(exact)))
-        if self._is_single():
-            return min(proved, self._delta_of_one(exact))
+        if self._is_single():  # one dominating pair, at an epsilon below the pure one
+            mechanism, loss, _ = self.parts[0]
+            with precision(_BITS):
+                return min(proved, float_above(_pair_of(mechanism).delta(ball(exact - loss), ball(loss))))
         composed = float(_composed(self.parts).get_delta_for_epsilon(_below(exact))) * _SLACK
         return min(proved, max(composed + self._rounding(), _SMALLEST_DELTA))
-
-    def _delta_of_one(self, exact: Fraction) -> float:
-        """Return the delta of one dominating pair, at an epsilon below the pure one."""
-        mechanism, loss, _ = self.parts[0]
-        with precision(_BITS):
-            return float_above(_pair_of(mechanism).delta(ball(exact - loss), ball(loss)))
 
     def epsilon(self, delta: Number) -> float:
         """Return the least epsilon that is proved for `delta` (0 or more, below 1); infinity where keys spent more."""

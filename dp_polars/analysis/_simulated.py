@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -26,7 +27,7 @@ from dp_polars._mechanisms.racing import LAWS
 from dp_polars._questions.averages import Average, Mean
 from dp_polars._questions.categories import Choice, Quantile
 from dp_polars._questions.extremes import FirstAbove, own_sensitivities
-from dp_polars._questions.measures import Measure, Multiple, Total, ValueCounts
+from dp_polars._questions.measures import Multiple, Total, ValueCounts
 from dp_polars._questions.question import Columns, ListQuery, Mistakes
 from dp_polars.analysis._laws import NoiseLaw, block_probabilities
 
@@ -45,6 +46,13 @@ class Histograms(NamedTuple):
     bounded: Histogram
 
 
+def law_of_blocks(gaps: Floats, multiplicities: Ints, sizes: Ints, rate: Fraction, mechanism: Mechanism) -> Floats:
+    """Return how probable each block is in its group."""
+    parts = [slice(*ends) for ends in pairwise(offsets(sizes).tolist())]
+    laws = (block_probabilities(gaps[part], multiplicities[part], rate, mechanism) for part in parts)
+    return np.concatenate([np.empty(0), *laws])
+
+
 @dataclass(frozen=True)
 class AnswerBlocks:
     """All answers of every group, from the lowest to the highest, in blocks that the mechanism can't tell apart."""
@@ -60,23 +68,21 @@ class AnswerBlocks:
     has_truth: NDArray[np.bool_]  # shape (g,): whether the group has a true answer
 
     def law(self, rate: Fraction, mechanism: Mechanism) -> pl.DataFrame:
-        ends = np.cumsum(self.sizes)
-        starts = ends - self.sizes
-        law = np.empty(len(self.gaps))
-        ranges = np.empty((len(starts), 2, 2), np.int64)
-        for group, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-            part = slice(start, end)
-            law[part] = block_probabilities(self.gaps[part], self.multiplicities[part], rate, mechanism)
+        begins = starts(self.sizes)
+        law = law_of_blocks(self.gaps, self.multiplicities, self.sizes, rate, mechanism)
+        ranges = np.empty((len(begins), 2, 2), np.int64)
+        for group, (begin, size) in enumerate(zip(begins.tolist(), self.sizes.tolist(), strict=True)):
+            part = slice(begin, begin + size)
             ranges[group] = [_at_share(share, law[part], self.multiplicities[part]) for share in _SHARES]
-        ranges[:, :, 0] += starts[:, None]
+        ranges[:, :, 0] += begins[:, None]
         right = self.errors == 0
-        first_right = np.minimum.reduceat(np.where(right, np.arange(len(law)), len(law)), starts)
-        of_scores = _mean(law, self.errors, starts)
+        first_right = np.minimum.reduceat(np.where(right, np.arange(len(law)), len(law)), begins)
+        of_scores = _mean(law, self.errors, begins)
         # Where the answers lie on a line, it tells most how far they are from the true one on it.
-        on_the_line = None if self.distances is None else _mean(law, self.distances, starts)
+        on_the_line = None if self.distances is None else _mean(law, self.distances, begins)
         columns = {
             "true_answer": self.answer(first_right, np.zeros_like(first_right)),
-            "probability_true": np.minimum(np.add.reduceat(np.where(right, law, 0), starts), 1),
+            "probability_true": np.minimum(np.add.reduceat(np.where(right, law, 0), begins), 1),
             "expected_error": of_scores if on_the_line is None else on_the_line,
             "expected_rank_error": None if on_the_line is None else of_scores,
             "answer_5": self.answer(*ranges[:, 0].T),
@@ -333,12 +339,11 @@ class _Integral:
             before += (self._log_passed(self.nodes, part) * self.m[part, None]).sum(axis=0)
         before, passed = np.exp(before) * self.weights, self._log_passed(self.nodes, slice(run, run + 1))[0]
         missing = share - (upto[run - 1] if run else 0.0)
-        low, high = 1, int(self.m[run])  # how many of the run's candidates are enough
-        while low < high:
-            middle = (low + high) // 2
-            enough = float(before @ -np.expm1(passed * middle)) >= missing
-            low, high = (low, middle) if enough else (middle + 1, high)
-        return run, low - 1
+
+        def are_enough(number: int) -> bool:
+            return float(before @ -np.expm1(passed * number)) >= missing
+
+        return run, bisect_left(range(1, int(self.m[run])), True, key=are_enough)
 
 
 DRAWS = 200  # draws of each list. Their mean is off by some 7 % of the standard deviation of one draw.
@@ -429,31 +434,20 @@ def law_of_total(question: Total, types: Columns, truly: list[Ints], bounded: li
     if not isinstance(question, Multiple):
         msg = f"simulate: the law of a {type(question).__name__} is not known."
         raise TypeError(msg)
-    step = float(question.answer_step(*types))
-    return _law_of_numbers(
-        question, types, truly[0], bounded[0], lambda totals: question.named([totals], *types), step=step
-    )
+    return law_of_numbers(question, types, truly[0], bounded[0])
 
 
-def law_of_counts(question: ValueCounts, types: Columns, truly: Ints, bounded: Ints) -> Law:
-    """Return what gives the law of the counts of all candidates at a claim, a row per group.
+def law_of_numbers(question: Multiple | ValueCounts, types: Columns, truly: Ints, bounded: Ints) -> Law:
+    """Return what gives the law of numbers with one noise at a claim: a row per group, of one or of all counts.
 
-    `truly`, `bounded`: the counts of all candidates, group after group: of all rows, and of those that count.
+    `truly`, `bounded`: the numbers, group after group: of all rows, and of those that count.
     """
-    size = question.binning(*types).size
-    return _law_of_numbers(question, types, truly, bounded, lambda counts: question.named(counts, *types), size)
+    size = question.answer_width(*types)
+    step = 1.0 if isinstance(question, ValueCounts) else float(question.answer_step(*types))
 
-
-def _law_of_numbers(
-    question: Measure,
-    types: Columns,
-    truly: Ints,
-    bounded: Ints,
-    named: Callable[[Ints], pl.Series],
-    size: int = 1,
-    step: float = 1.0,
-) -> Law:
-    """Return what gives the law of `size` numbers of each group, in units of a step, by one noise."""
+    def named(numbers: Ints) -> pl.Series:
+        of = numbers if isinstance(question, ValueCounts) else [numbers]
+        return question.named(of, *types)  # type: ignore[arg-type]
 
     def law(claim: Claim) -> pl.DataFrame:
         (noise,) = question.with_claim(claim).noise(*types)

@@ -28,14 +28,14 @@ from dp_polars._questions.question import Columns, CountRule, HistogramQuery, Li
 from dp_polars._release.contract import Work
 from dp_polars._release.protection import Limits
 from dp_polars._release.request import Request
-from dp_polars._steps.scans import dataset_of, files_of_scan, is_a_person, kind_of, plan_nodes, serialized_scans
+from dp_polars._steps.scans import is_a_person, sources_read
 from dp_polars.analysis._simulated import (
     AnswerBlocks,
     Histograms,
     Law,
-    law_of_counts,
     law_of_first_above,
     law_of_lists,
+    law_of_numbers,
     law_of_total,
     of_histograms,
     of_own_sensitivities,
@@ -61,27 +61,19 @@ def refuse_own_rows(call: str, query: PrivateQuery, tables: Sequence[pl.LazyFram
 
 def _marks(frame: pl.LazyFrame) -> Iterator[Hashable]:
     """Yield what tells the sources of a plan from others: addresses of arrays, paths of files, pyarrow datasets."""
-    hidden = in_memory = False
     try:
-        for plan in plan_nodes(frame):
-            kind = kind_of(plan)
-            hidden |= kind is None
-            if kind == "DataFrameScan":
-                in_memory = True
-                yield from _addresses(pl.DataFrame._from_pydf(plan.view_current_node().df))
-            elif kind == "Scan":
-                yield from map(_path, plan.view_current_node().paths)
-            elif kind == "PythonScan" and (dataset := dataset_of(plan.view_current_node().options[0])) is not None:
-                yield id(dataset)
+        for files, of in sources_read(frame):
+            yield from map(_path, files)
+            if isinstance(of, pl.DataFrame):
+                yield from _addresses(of)
+            elif not callable(of) and of is not None:
+                yield id(of)
     except ValueError:  # a plan that Polars does not show is not one that `protect` has taken
         return
-    if hidden and not in_memory:  # JSON would hold in full what is in memory
-        for scan in serialized_scans(frame) or ():
-            yield from map(_path, files_of_scan(scan))
 
 
-def _path(path: object) -> str:
-    return str(path) if "://" in str(path) else os.path.realpath(str(path))
+def _path(path: str) -> str:
+    return path if "://" in path else os.path.realpath(path)
 
 
 def _addresses(rows: pl.DataFrame) -> Iterator[int]:
@@ -403,7 +395,7 @@ def _output(name: str, query: HistogramQuery, types: Columns, unit: str, parts: 
     elif isinstance(query, ListQuery):
         unit, law = query.distance_unit or unit, law_of_lists(query, types, *scored)
     elif isinstance(query, ValueCounts):
-        law = law_of_counts(query, types, *(query.counts_of(histogram, *types) for histogram in scored))
+        law = law_of_numbers(query, types, *(query.counts_of(histogram, *types) for histogram in scored))
     elif isinstance(query, Total):
         sides = zip(*parts[: query.parts], strict=True)
         law = law_of_total(query, types, *([totals_of(histogram) for histogram in side] for side in sides))

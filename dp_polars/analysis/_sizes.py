@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -320,10 +321,7 @@ def _smallest(question: HistogramQuery, types: Columns, goal: Fraction) -> int |
         low, high = high, 2 * high
         if high > _MOST:
             return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return high
+    return low + 1 + bisect_left(range(low + 1, high), True, key=is_enough)
 
 
 _SEED = 0

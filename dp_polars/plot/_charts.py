@@ -435,17 +435,8 @@ def error_by_size(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
 def best_by_gap(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
     """Plot how probable the most common candidate is at least, by how far it leads, one line per mode.
 
-    Parameters
-    ----------
-    frame
-        What `dp_polars.analysis.best_by_gap` returned, of six modes at most.
-    width
-        In pixels, without axes.
-
-    Raises
-    ------
-    ValueError
-        If the frame lacks columns, has more than six outputs, or no row.
+    `frame` is what `dp_polars.analysis.best_by_gap` returned, of six modes at most; `width`, and errors, are as for
+    `error_by_size`.
 
     Examples
     --------
@@ -469,18 +460,8 @@ def best_by_gap(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
 def dropped(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
     """Plot what share of rows is dropped, by the bound on rows, one line for each bound on groups.
 
-    Parameters
-    ----------
-    frame
-        What `dp_polars.analysis.dropped` returned, with six bounds on groups at most. Rows without a bound on rows per
-        group are left out.
-    width
-        In pixels, without axes.
-
-    Raises
-    ------
-    ValueError
-        If the frame lacks columns, has more than six bounds on groups, or no row with a bound on rows.
+    `frame` is what `dp_polars.analysis.dropped` returned, with six bounds on groups at most; rows without a bound on
+    rows per group are left out. `width`, and errors, are as for `error_by_size`.
 
     Examples
     --------

@@ -146,7 +146,7 @@ MUTANTS = [
     _plans("refuse_rewritten_files", "is_another = columns_of_scans(read_anew(frame)) != columns_of_scans(frame)",
         "pass", "another column of a rewritten file is the privacy unit",
         "::test_a_file_whose_columns_were_found_out_before_it_was_rewritten_is_free"),
-    _plans("holds_rows", 'scans is None or any(set(scan["sources"]) != {"Paths"} for scan in scans)', "False",
+    _plans("sources_read", 'files_of_scan(scan) if scan["sources"].get("Paths") else []', "files_of_scan(scan)",
         "bytes in memory are pickled", "::test_a_scan_of_bytes_is_not_pickled"),
     _gate("shows_zeros", 'step.name != "as_struct"', 'step.kind == "cast"',
         "a text beside a number shows the sign of its zero, which hangs on the number of rows",

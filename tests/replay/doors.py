@@ -22,6 +22,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from dp_polars._mechanisms.quantile_trees import levels_of
 from dp_polars._release.protection import Stays
 
 # 2026-01-01, in nanoseconds: all that is written down then is.
@@ -320,7 +321,7 @@ class Doors(AbstractContextManager["Doors"]):
                 groups,
                 self._cells(histogram),
                 size=draw.size,
-                draws=draw.root.depth,
+                draws=levels_of(width),
             )
             codes = [
                 sorted(self.word("quantile", number, group, i) % draw.size for i in range(width)) for group in groups

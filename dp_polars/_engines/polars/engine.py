@@ -348,30 +348,25 @@ def count(
 ) -> list[Histogram]:
     """Return the histogram of each spec.
 
-    Parameters
-    ----------
-    rows
-        The private rows.
-    privacy_unit
-        The columns that say whose a row is; rows where one is null or NaN are left out. None: every row is a person of
-        its own, and nothing has to be bounded.
-    keys
-        The public groups: the columns are named and typed as in `rows` (a Categorical there is text here), without
-        null, and row i is group i. None: one group. With a `Product`, the groups that have rows are counted.
-    specs
-        What is counted, each by itself.
-    engine
-        Polars' engine.
-    partitions
-        In how many parts people are counted, one after the other. Rows that need not be told apart by person are
-        counted by themselves, once.
+    Rows where a column of the privacy unit is null or NaN are left out; without a unit nothing has to be bounded. The
+    columns of `keys` are named and typed as in `rows` (a Categorical there is text here), and row i is group i; with a
+    `Product`, the groups that have rows are counted. People are counted in `partitions`, one after the other.
     """
     groups = 1 if keys is None else keys.height
     if privacy_unit is not None:
         rows = rows.filter(is_a_person(privacy_unit, rows.collect_schema()))
     layouts = [Layout.of(groups, spec.binning.size) for spec in specs]
-    kinds = _kinds(specs, layouts)
-    together = [kind.numbers for kind in kinds]
+    together = alike(specs)
+    kinds = [
+        AlikeSpecs(
+            tuple(numbers),
+            tuple(specs[number] for number in numbers),
+            layouts[numbers[0]],
+            _code_name(specs, numbers[0]),
+            {number: name for number in numbers if (name := _weight_name(specs, number)) is not None},
+        )
+        for numbers in together
+    ]
     found: list[pl.DataFrame] = []
     if privacy_unit is not None and any(spec.by_person for spec in specs):
         for part in in_parts(rows, privacy_unit, partitions):
@@ -386,33 +381,14 @@ def count(
         found = _counted_by_row(_coded(rows, None, keys, specs), kinds, engine)
     if isinstance(keys, Product):
         of_spec = {number: cells for kind, cells in zip(kinds, found, strict=True) for number in kind.numbers}
-        return [
-            _occupied(of_spec[number].select("cell", count=_weight(spec, number))) for number, spec in enumerate(specs)
-        ]
+        sums = (of_spec[number].select("cell", _weight(spec, number)).sort("cell") for number, spec in enumerate(specs))
+        pairs = ((column.to_numpy().astype(np.int64) for column in cells) for cells in sums)
+        # A group that has rows comes once.
+        return [Histogram(groups, counts, np.array([len(groups)])) for groups, counts in pairs]
     return [
         _by_group(cells.select("cell", count=_weight(spec, number)), layouts[number], groups)
         for number, spec in enumerate(specs)
         for cells in [next(cells for kind, cells in zip(kinds, found, strict=True) if number in kind.numbers)]
-    ]
-
-
-def _occupied(cells: pl.DataFrame) -> Histogram:
-    """Return the histogram of the groups of a `Product` that have rows, which come once each."""
-    groups, counts = (column.to_numpy().astype(np.int64) for column in cells.sort("cell").get_columns())
-    return Histogram(groups, counts, np.array([len(groups)]))
-
-
-def _kinds(specs: Sequence[HistogramSpec], layouts: Sequence[Layout]) -> list[AlikeSpecs]:
-    """Return specs, those that are alike together."""
-    return [
-        AlikeSpecs(
-            tuple(numbers),
-            tuple(specs[number] for number in numbers),
-            layouts[numbers[0]],
-            _code_name(specs, numbers[0]),
-            {number: name for number in numbers if (name := _weight_name(specs, number)) is not None},
-        )
-        for numbers in alike(specs)
     ]
 
 
