@@ -17,18 +17,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dp_polars._accounting.costs import (
-    ALL,
-    BITS,
-    HALF,
-    PROOFS,
-    MechanismKind,
-    epsilon_at,
-    floor_log2,
-    round_up,
-    scaled_cost,
-    scaled_rate,
-)
+from dp_polars._accounting import costs
 from dp_polars._accounting.terms import (
     ONE_RELEASE,
     Contributions,
@@ -56,7 +45,7 @@ from dp_polars._base.numbers import (
 # The better mechanism for a unit. At equal epsilon permute-and-flip is never worse than the exponential mechanism
 # (McKenna & Sheldon 2020, Theorem 2). At equal rho the exponential mechanism has the larger rate, because only it
 # has a bounded range, and nearly always is better.
-_BETTER: dict[MechanismKind, dict[Unit, Mechanism]] = {
+_BETTER: dict[costs.MechanismKind, dict[Unit, Mechanism]] = {
     "choice": {"epsilon": "permute_and_flip", "rho": "exponential"},
     "number": {"epsilon": "discrete_laplace", "rho": "discrete_gaussian"},
     "keys": {"epsilon": "partition_selection", "rho": "discrete_gaussian_threshold"},
@@ -90,7 +79,7 @@ def range_of(sensitivity: Number, monotonic: bool) -> Fraction:
     return exact if monotonic else 2 * exact
 
 
-def check_mechanism(kind: MechanismKind, mechanism: str | None, unit: Unit) -> Mechanism:
+def check_mechanism(kind: costs.MechanismKind, mechanism: str | None, unit: Unit) -> Mechanism:
     """Return the mechanism that is asked for, if it draws this, or the better one for the unit of the loss."""
     if mechanism is None:
         return _BETTER[kind][unit]
@@ -98,8 +87,8 @@ def check_mechanism(kind: MechanismKind, mechanism: str | None, unit: Unit) -> M
     return one_of("mechanism", mechanism, words, f"one of {list(words)} or None")
 
 
-def mechanisms_of(kind: MechanismKind) -> tuple[Mechanism, ...]:
-    return tuple(word for word, proof in PROOFS.items() if proof.kind == kind)
+def mechanisms_of(kind: costs.MechanismKind) -> tuple[Mechanism, ...]:
+    return tuple(word for word, proof in costs.PROOFS.items() if proof.kind == kind)
 
 
 @dataclass(frozen=True)
@@ -167,7 +156,7 @@ class Claim:
     contributions: Contributions
     neighboring_relation: NeighboringRelation | None
     draws: int = field(default=1, kw_only=True)
-    same_group: Fraction = field(default=ALL, kw_only=True)
+    same_group: Fraction = field(default=costs.ALL, kw_only=True)
     lead: bool = field(default=False, kw_only=True)
     delta: Fraction = field(default=Fraction(0), kw_only=True)
     share: Fraction | None = field(default=None, kw_only=True)
@@ -175,7 +164,7 @@ class Claim:
     rate: Fraction = field(init=False)
 
     def __post_init__(self) -> None:
-        one_of("mechanism", self.mechanism, tuple(PROOFS))
+        one_of("mechanism", self.mechanism, tuple(costs.PROOFS))
         if not self.has_epsilon and self.loss.unit == "epsilon":
             msg = "a discrete Gaussian has no epsilon: give its loss as rho."
             raise ValueError(msg)
@@ -209,7 +198,7 @@ class Claim:
 
     def _paid_x(self, loss: Loss) -> Fraction:
         """Return the largest rate times range of each draw that a loss pays for."""
-        return scaled_rate(loss.unit, self.charged_as, loss.value / self.draws, self._spread(), self.same_group)
+        return costs.scaled_rate(loss.unit, self.charged_as, loss.value / self.draws, self._spread(), self.same_group)
 
     def rate_in(self, step: Fraction | int) -> Fraction:
         """Return the rate of scores in steps, at most the largest: a lower one is as private, and still certain."""
@@ -242,7 +231,9 @@ class Claim:
         if not self.has_epsilon:
             raise ValueError(_NO_EPSILON)
         unit = self.loss.unit
-        value = self.draws * scaled_cost(unit, self.charged_as, self._paid_x(loss), self._spread(), self.same_group)
+        value = self.draws * costs.scaled_cost(
+            unit, self.charged_as, self._paid_x(loss), self._spread(), self.same_group
+        )
         return replace(self, loss=Loss(value, unit), share=None)
 
     def _check_keys(self) -> None:
@@ -265,9 +256,9 @@ class Claim:
 
     def _check_same_group(self) -> None:
         """Raise unless the proof of `scaled_cost` holds for what a replacement in one group does."""
-        least = HALF if self.neighboring_relation == "replace_one" else ALL
-        is_between = HALF < self.same_group < ALL
-        if not least <= self.same_group <= ALL or (is_between and (self._kind != "choice" or self.lead)):
+        least = costs.HALF if self.neighboring_relation == "replace_one" else costs.ALL
+        is_between = costs.HALF < self.same_group < costs.ALL
+        if not least <= self.same_group <= costs.ALL or (is_between and (self._kind != "choice" or self.lead)):
             msg = (
                 'same_group must be 1, or under "replace_one" 1/2 (in between for a choice without its lead), got '
                 f"{show(self.same_group)}."
@@ -282,14 +273,14 @@ class Claim:
         score_range: Fraction,
         contributions: Contributions,
         neighboring_relation: NeighboringRelation | None,
-        same_group: Fraction = ALL,
+        same_group: Fraction = costs.ALL,
     ) -> Claim:
         """Return the claim by this mechanism, or by the one that the unit of the loss chooses."""
         chosen = check_mechanism("choice", mechanism, loss.unit)
         return cls(loss, chosen, score_range, contributions, neighboring_relation, same_group=same_group)
 
     @classmethod
-    def on(cls, terms: Terms, kind: MechanismKind, *, draws: int = 1) -> Claim:
+    def on(cls, terms: Terms, kind: costs.MechanismKind, *, draws: int = 1) -> Claim:
         """Return the claim of a question whose range is not known yet, with one for which every loss has a rate.
 
         `HistogramQuery.on` puts the question's own range in its place.
@@ -308,13 +299,13 @@ class Claim:
         return cls.of(loss, mechanism, range_of(sensitivity, monotonic), ONE_RELEASE, None)
 
     @property
-    def _kind(self) -> MechanismKind:
-        return PROOFS[self.mechanism].kind
+    def _kind(self) -> costs.MechanismKind:
+        return costs.PROOFS[self.mechanism].kind
 
     @property
     def has_epsilon(self) -> bool:
         """Whether the release has a loss in epsilon (in addition to its delta): a Gaussian has none."""
-        return PROOFS[self.mechanism].curve.is_pure
+        return costs.PROOFS[self.mechanism].curve.is_pure
 
     @property
     def charged_as(self) -> Mechanism:
@@ -339,7 +330,7 @@ class Claim:
         if unit == self.loss.unit and distance == 1:
             return self.loss.value
         x = self.rate * self.score_range * distance
-        return self.draws * scaled_cost(unit, self.charged_as, x, self._spread(distance), self.same_group)
+        return self.draws * costs.scaled_cost(unit, self.charged_as, x, self._spread(distance), self.same_group)
 
     def _spread(self, distance: int | Fraction = 1) -> Contributions:
         """Return how the rows of a person, or of `distance` people, are taken to spread over the groups.
@@ -365,10 +356,10 @@ class Claim:
         if not self.has_epsilon:
             return Fraction(1)
         x, people = self.rate * self.score_range, math.ceil(distance)
-        with precision(BITS + 2 * max(0, floor_log2(1 / x)) + 32):
+        with precision(costs.BITS + 2 * max(0, costs.floor_log2(1 / x)) + 32):
             # The keys of one person have δ together, and so their deltas add up to at most −ln(1 − δ).
             growth = ball(people * x).expm1() / ball(x).expm1()
-            return min(Fraction(1), round_up(upper(-(-ball(self.delta)).log1p() * growth)))
+            return min(Fraction(1), costs.round_up(upper(-(-ball(self.delta)).log1p() * growth)))
 
 
 def check_rate(rate: Fraction, loss: Loss) -> Fraction:
@@ -400,7 +391,7 @@ def loss_of(claims: Sequence[Claim]) -> Loss:
 def epsilon_of(claims: Sequence[Claim]) -> float:
     """Return what outputs cost together, as an ε at δ = 10⁻⁶."""
     loss = loss_of(claims)
-    return epsilon_at(loss.unit, loss.value, _DELTA, delta_of(claims))
+    return costs.epsilon_at(loss.unit, loss.value, _DELTA, delta_of(claims))
 
 
 def in_words(claims: Sequence[Claim]) -> str:
@@ -420,7 +411,7 @@ def notes_of_cost(claims: Sequence[Claim]) -> Iterator[str]:
     if not _is_pure(claims):
         return
     loss, other = loss_of(claims), _in_other_unit(claims)
-    here, there = (epsilon_at(one.unit, one.value, _DELTA, delta_of(claims)) for one in (loss, other))
+    here, there = (costs.epsilon_at(one.unit, one.value, _DELTA, delta_of(claims)) for one in (loss, other))
     if there < math.inf and there <= _CHEAPER * here:
         unit = other.unit
         yield f"It costs less in {unit}: a budget in {unit} charges {other}, which is {_at_delta(there)}."

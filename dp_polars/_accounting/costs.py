@@ -159,14 +159,10 @@ PROOFS: dict[Mechanism, Proof] = {
         "Permute-and-flip (McKenna & Sheldon 2020, arXiv 2010.12603): one candidate of each group.",
     ),
     "exponential": Proof(
-        "choice",
-        BOUNDED_RANGE_CURVE,
-        "The exponential mechanism, with its bounded range: one candidate of each group.",
+        "choice", BOUNDED_RANGE_CURVE, "The exponential mechanism, with its bounded range: one candidate of each group."
     ),
     "discrete_laplace": Proof(
-        "number",
-        PURE_CURVE,
-        "Discrete Laplace noise on whole numbers (Ghosh, Roughgarden & Sundararajan 2009).",
+        "number", PURE_CURVE, "Discrete Laplace noise on whole numbers (Ghosh, Roughgarden & Sundararajan 2009)."
     ),
     "discrete_gaussian": Proof(
         "number",
@@ -179,9 +175,7 @@ PROOFS: dict[Mechanism, Proof] = {
         "Optimal partition selection (Desfontaines et al. 2022, arXiv 2006.03684): which keys are shown.",
     ),
     "discrete_gaussian_threshold": Proof(
-        "keys",
-        GAUSSIAN_CURVE,
-        "Discrete Gaussian noise on numbers of people, and a threshold: which keys are shown.",
+        "keys", GAUSSIAN_CURVE, "Discrete Gaussian noise on numbers of people, and a threshold: which keys are shown."
     ),
     "first_above": Proof(
         "threshold",

@@ -15,15 +15,8 @@ from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from dp_polars._accounting import costs
 from dp_polars._accounting.claims import Claim
-from dp_polars._accounting.costs import (
-    EpsilonAt,
-    best_order,
-    delta_left,
-    divergence_for,
-    epsilon_at,
-    epsilon_of_divergence,
-)
 from dp_polars._accounting.terms import BudgetExceededError, Remaining, Unit, exact
 from dp_polars._base.numbers import as_fraction, float_up, show
 
@@ -50,11 +43,11 @@ class Promise:
     def of(cls, epsilon: Fraction, delta: Fraction, keys_delta: Fraction | None = None) -> Promise:
         """Return a promise with the order at which the largest rho fits; a half of delta is for keys unless said."""
         for_keys = delta / 2 if keys_delta is None else keys_delta
-        left = delta_left(delta, for_keys)
+        left = costs.delta_left(delta, for_keys)
         if not left:
             return cls(epsilon, delta, for_keys, Fraction(2), Fraction(0))
-        order = 1 + _rounded_down(Fraction(best_order(epsilon, left)), _DIGITS_OF_ORDER)
-        most = divergence_for(epsilon, left, order)
+        order = 1 + _rounded_down(Fraction(costs.best_order(epsilon, left)), _DIGITS_OF_ORDER)
+        most = costs.divergence_for(epsilon, left, order)
         rho = _rounded_down(most / order, _DIGITS_OF_RHO) if most > 0 else Fraction(0)
         return cls(epsilon, delta, for_keys, order, rho)
 
@@ -108,17 +101,17 @@ class Promise:
             return BudgetExceededError(*in_rho, "rho", *deltas, path, charged, *in_rho)
         return BudgetExceededError(requested.loss, left.loss, "epsilon", *deltas, path, charged, *in_rho)
 
-    def epsilon_at(self, delta: Fraction, spent: Cost, rho: Fraction) -> EpsilonAt:
+    def epsilon_at(self, delta: Fraction, spent: Cost, rho: Fraction) -> costs.EpsilonAt:
         """Return an epsilon at another delta, of what was spent (`rho` of it in all) and of the whole promise."""
-        return EpsilonAt(self._spent_at(delta, spent, rho), self._total_at(delta))
+        return costs.EpsilonAt(self._spent_at(delta, spent, rho), self._total_at(delta))
 
     def _spent_at(self, delta: Fraction, spent: Cost, rho: Fraction) -> float:
-        proved = [epsilon_at("rho", rho, delta, spent.delta)]
+        proved = [costs.epsilon_at("rho", rho, delta, spent.delta)]
         if spent.loss is not None:
-            proved.append(epsilon_at("epsilon", spent.loss, delta, spent.delta))
-        left = delta_left(delta, spent.delta)
+            proved.append(costs.epsilon_at("epsilon", spent.loss, delta, spent.delta))
+        left = costs.delta_left(delta, spent.delta)
         if left and spent.divergence:
-            proved.append(epsilon_of_divergence(spent.divergence, left, self.order))
+            proved.append(costs.epsilon_of_divergence(spent.divergence, left, self.order))
         return min(proved)
 
     def _total_at(self, delta: Fraction) -> float:
@@ -126,12 +119,12 @@ class Promise:
         pure = float_up(self.epsilon)
         if delta >= self.delta:
             return pure
-        left = delta_left(delta, self.keys_delta)
+        left = costs.delta_left(delta, self.keys_delta)
         if left is None:
             return math.inf
         if self.rho == 0:
             return pure
-        return max(pure, epsilon_of_divergence(self.divergence, left, self.order)) if left else math.inf
+        return max(pure, costs.epsilon_of_divergence(self.divergence, left, self.order)) if left else math.inf
 
 
 @dataclass(frozen=True)
@@ -172,10 +165,10 @@ class Sums:
         loss, remaining = (one.loss or Fraction(0) for one in (requested, left))
         return BudgetExceededError(loss, remaining, self.unit, gone, left_of_delta, path, charged)
 
-    def epsilon_at(self, delta: Fraction, spent: Cost, rho: Fraction) -> EpsilonAt:  # noqa: ARG002
+    def epsilon_at(self, delta: Fraction, spent: Cost, rho: Fraction) -> costs.EpsilonAt:  # noqa: ARG002
         """Return an epsilon at a delta, of what was spent and of the total."""
-        gone = epsilon_at(self.unit, spent.loss or Fraction(0), delta, spent.delta)
-        return EpsilonAt(gone, epsilon_at(self.unit, self.total, delta, self.delta or Fraction(0)))
+        gone = costs.epsilon_at(self.unit, spent.loss or Fraction(0), delta, spent.delta)
+        return costs.EpsilonAt(gone, costs.epsilon_at(self.unit, self.total, delta, self.delta or Fraction(0)))
 
 
 class Cost(NamedTuple):

@@ -40,12 +40,7 @@ def family(dtype: pl.DataType) -> Family | None:
         return "text"
     if isinstance(dtype, pl.Datetime):
         return "datetime" if dtype.time_zone is None else "datetime with time zone"
-    plain: dict[object, Family] = {
-        pl.Boolean: "boolean",
-        pl.Date: "datetime",
-        pl.Duration: "duration",
-        pl.Time: "time",
-    }
+    plain: dict[object, Family] = {pl.Boolean: "boolean", pl.Date: "datetime", pl.Duration: "duration", pl.Time: "time"}
     return plain.get(dtype.base_type())
 
 

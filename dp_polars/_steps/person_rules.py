@@ -231,16 +231,8 @@ REFUSED: tuple[Rule, ...] = (
         "changes the number of rows",
         "explode the frame in the step before: frame.explode('x').group_by(unit).agg(…).",
     ),
-    Rule(
-        names("item"),
-        _ORDER,
-        "sort, and take the first: pl.col('x').sort_by('day').first().",
-    ),
-    Rule(
-        names("over"),
-        "can't stand in another group",
-        "make its column with with_columns in the step before.",
-    ),
+    Rule(names("item"), _ORDER, "sort, and take the first: pl.col('x').sort_by('day').first()."),
+    Rule(names("over"), "can't stand in another group", "make its column with with_columns in the step before."),
 )
 UNKNOWN = Rule(
     frozenset(),
@@ -305,10 +297,7 @@ NAMES_CATEGORIES = Rule(
     condition="to a Categorical",
 )
 NOT_BY_ROWS = Rule(
-    names("over"),
-    "changes the place of rows",
-    "leave mapping_strategy out.",
-    condition="with a mapping_strategy",
+    names("over"), "changes the place of rows", "leave mapping_strategy out.", condition="with a mapping_strategy"
 )
 MIXED_ORDERS = Rule(
     SORTS,

@@ -12,31 +12,10 @@ from urllib.parse import urlsplit
 
 import polars as pl
 
-from dp_polars._steps import nodes
+from dp_polars._steps import nodes, scans
 from dp_polars._steps import preparations as kinds
 from dp_polars._steps.nodes import names
 from dp_polars._steps.preparations import ColumnOrigin, Mixing, PlanNode, Read, Seen, followed, refuse_mixing
-from dp_polars._steps.scans import (
-    REMOTE,
-    Identity,
-    Reading,
-    Whose,
-    columns_of_scans,
-    dataset_of,
-    files_of_arrow,
-    files_of_scan,
-    holds_python_or_memory,
-    identities,
-    kind_of,
-    names_of_csv,
-    plan_nodes,
-    read_anew,
-    refuse_repeated_files,
-    refuse_two_units,
-    serialized,
-    serialized_scans,
-    visited,
-)
 
 _REDUCTIONS = names(
     "agg_groups all any approx_n_unique approx_quantile arg_max arg_min arg_unique bin_quantiles bitwise_and "
@@ -103,7 +82,7 @@ class PlanSteps:
 
     @classmethod
     def of(cls, frame: pl.LazyFrame) -> tuple[PlanSteps, PlanNode]:
-        plan = cls(visited(frame), hidden=False, shown=set(), sources=[])
+        plan = cls(scans.visited(frame), hidden=False, shown=set(), sources=[])
         return plan, plan.step(plan.view.get_node())
 
     def step(self, number: int) -> PlanNode:
@@ -362,14 +341,14 @@ def steps_and_urls(frame: pl.LazyFrame) -> tuple[list[str] | None, list[str]]:
     """
     kinds, urls = set[str](), list[str]()
     try:
-        for plan in plan_nodes(frame):
-            kind = kind_of(plan)
+        for plan in scans.plan_nodes(frame):
+            kind = scans.kind_of(plan)
             if kind == "MapFunction":
                 name = plan.view_current_node().function[0]
                 kinds.add(name if name in _WORDLESS else "another step")
             elif kind == "Scan":
                 paths = map(str, plan.view_current_node().paths)
-                urls += [PurePosixPath(urlsplit(path).path).name for path in paths if REMOTE.match(path)]
+                urls += [PurePosixPath(urlsplit(path).path).name for path in paths if scans.REMOTE.match(path)]
             elif kind not in _SOURCES:
                 kinds.add(_KINDS.get(str(kind), "another step"))
     except (ValueError, OSError, pl.exceptions.PolarsError):
@@ -381,7 +360,7 @@ def steps_and_urls(frame: pl.LazyFrame) -> tuple[list[str] | None, list[str]]:
 class Preparation:
     """What a plan reads, and whether it may give other rows each time: then it is run once, and kept."""
 
-    readings: tuple[Reading, ...]
+    readings: tuple[scans.Reading, ...]
     varies: bool
 
 
@@ -407,7 +386,7 @@ def preparation_of(
     plan, step = PlanSteps.of(frame)
     readings, seen = _readings(frame, plan)
     if plan.hidden:
-        tree = serialized(frame)
+        tree = scans.serialized(frame)
         unknown = [Seen(kinds.UNKNOWN, "an expression")]
         seen += unknown if tree is None else hidden_mixing(tree, keys or (), plan.shown)
     if seen:
@@ -421,31 +400,31 @@ def preparation_of(
     else:
         reads = refuse_mixing(step, keys, call, lambda one, other: _may_be_one(readings, one, other))
     if keys is None and not unchecked:
-        refuse_repeated_files(files_of(readings))
+        scans.refuse_repeated_files(files_of(readings))
     varies = any(one.seen or one.several == ASOF for one in step.every) or any(
         reading.memory is None and not reading.files for reading in readings
     )
     found = tuple(_with_unit(readings, read, is_owned=is_owned) for read in reads)
     if keys and not unchecked and not is_owned and {*keys} <= {*step.columns}:
-        refuse_two_units([[reading] for reading in found], call)
+        scans.refuse_two_units([[reading] for reading in found], call)
     return Preparation(found, varies)
 
 
-def files_of(readings: Sequence[Reading]) -> tuple[str, ...]:
+def files_of(readings: Sequence[scans.Reading]) -> tuple[str, ...]:
     return tuple(file for reading in readings for file in reading.files)
 
 
 def refuse_rewritten_files(
-    frame: pl.LazyFrame, files: Sequence[str], known: tuple[Identity, ...] | None = None
+    frame: pl.LazyFrame, files: Sequence[str], known: tuple[scans.Identity, ...] | None = None
 ) -> None:
     """Refuse a plan if its files are others than before: in what they are, or in their columns.
 
     `known` is what they were at `protect`. Polars may have found out a plan's columns long before, and reads some files
     by the places of the columns. What is in memory is not serialized, so such a plan's columns are not compared.
     """
-    is_another = known is not None and identities(files) != known
-    if not is_another and files and not holds_python_or_memory(frame):
-        is_another = columns_of_scans(read_anew(frame)) != columns_of_scans(frame)
+    is_another = known is not None and scans.identities(files) != known
+    if not is_another and files and not scans.holds_python_or_memory(frame):
+        is_another = scans.columns_of_scans(scans.read_anew(frame)) != scans.columns_of_scans(frame)
     if is_another:
         msg = (
             "release: a file that was rewritten may have other rows, or other columns, than when it was looked at "
@@ -455,30 +434,30 @@ def refuse_rewritten_files(
         raise ValueError(msg)
 
 
-def reading_of_arrow(dataset: Any, whose: Whose) -> Reading:  # noqa: ANN401
-    files = tuple(files_of_arrow(dataset))
-    return Reading(whose, files, None if files else dataset, names_of_csv(dataset))
+def reading_of_arrow(dataset: Any, whose: scans.Whose) -> scans.Reading:  # noqa: ANN401
+    files = tuple(scans.files_of_arrow(dataset))
+    return scans.Reading(whose, files, None if files else dataset, scans.names_of_csv(dataset))
 
 
-def _may_be_one(readings: Sequence[Reading], one: object, other: object) -> bool:
+def _may_be_one(readings: Sequence[scans.Reading], one: object, other: object) -> bool:
     assert isinstance(one, int)
     assert isinstance(other, int)
     return one == other or readings[one].may_be_one_with(readings[other])
 
 
-def _with_unit(readings: Sequence[Reading], read: Read, *, is_owned: bool) -> Reading:
+def _with_unit(readings: Sequence[scans.Reading], read: Read, *, is_owned: bool) -> scans.Reading:
     """Return a source with whose its rows are."""
     assert isinstance(read.source, int)
     unit, columns, computed_by = read.unit, None, None
     if unit is not None:
         computed_by = unit.computed_by or None
         columns = tuple(name for of in unit.columns for name in sorted(of))
-    return replace(readings[read.source], whose=Whose(columns, computed_by, is_owned, read.is_of_facts))
+    return replace(readings[read.source], whose=scans.Whose(columns, computed_by, is_owned, read.is_of_facts))
 
 
-def _readings(frame: pl.LazyFrame, plan: PlanSteps) -> tuple[list[Reading], list[Seen]]:
+def _readings(frame: pl.LazyFrame, plan: PlanSteps) -> tuple[list[scans.Reading], list[Seen]]:
     """Return the sources of a plan, and what scans that Polars does not show do by the places of rows."""
-    readings, hidden = list[Reading](), list[int]()
+    readings, hidden = list[scans.Reading](), list[int]()
     seen = list[Seen]()
     for number in plan.sources:
         plan.view.set_node(number)
@@ -486,7 +465,7 @@ def _readings(frame: pl.LazyFrame, plan: PlanSteps) -> tuple[list[Reading], list
             node = plan.view.view_current_node()
         except NotImplementedError:
             hidden.append(len(readings))
-            readings.append(Reading(Whose(None)))
+            readings.append(scans.Reading(scans.Whose(None)))
             continue
         readings.append(_reading(node, plan.view.get_schema()))
         if type(node).__name__ != "Scan":
@@ -501,14 +480,14 @@ def _readings(frame: pl.LazyFrame, plan: PlanSteps) -> tuple[list[Reading], list
             skips = ["skip_rows_after_header", *(() if options["has_header"] else ("skip_rows", "skip_lines"))]
             seen += [Seen(kinds.PLACE, f"a scan with {name}") for name in skips if options[name]]
     if hidden:  # IPC; Hive before Polars 2
-        scans = serialized_scans(frame)
-        if scans is None:
+        every = scans.serialized_scans(frame)
+        if every is None:
             return readings, [*seen, Seen(kinds.UNKNOWN, "a scan")]
         files = []
-        for scan in scans:
+        for scan in every:
             options = scan["unified_scan_args"]
             seen += of_rows(options["pre_slice"], options["row_index"])
-            files.append(tuple(files_of_scan(scan)))
+            files.append(tuple(scans.files_of_scan(scan)))
         # Polars may have made one scan of several: then each may read all files.
         if len(files) != len(hidden):
             files = [tuple(file for several in files for file in several)] * len(hidden)
@@ -517,13 +496,13 @@ def _readings(frame: pl.LazyFrame, plan: PlanSteps) -> tuple[list[Reading], list
     return readings, seen
 
 
-def _reading(node: Any, columns: Iterable[str]) -> Reading:  # noqa: ANN401
-    whose = Whose(None)
+def _reading(node: Any, columns: Iterable[str]) -> scans.Reading:  # noqa: ANN401
+    whose = scans.Whose(None)
     match type(node).__name__:
         case "Scan":
             order = tuple(columns) if node.scan_type[0] == "csv" else ()
-            return Reading(whose, tuple(map(str, node.paths)), order=order)
+            return scans.Reading(whose, tuple(map(str, node.paths)), order=order)
         case "DataFrameScan":
-            return Reading(whose, memory=pl.DataFrame._from_pydf(node.df))
-    dataset = dataset_of(node.options[0])
-    return Reading(whose) if dataset is None else reading_of_arrow(dataset, whose)
+            return scans.Reading(whose, memory=pl.DataFrame._from_pydf(node.df))
+    dataset = scans.dataset_of(node.options[0])
+    return scans.Reading(whose) if dataset is None else reading_of_arrow(dataset, whose)

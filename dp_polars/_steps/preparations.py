@@ -48,10 +48,7 @@ DISTINCT = Mixing(
     f"compares the rows of several people and keeps one of them, {_WHY}",
     "include {unit} in the columns that are compared; or bound each person's rows by `protect`",
 )
-PYTHON = Mixing(
-    f"is Python code that may look at all rows, {_WHY}",
-    f"use the engine's own expressions; or {_AFTER}",
-)
+PYTHON = Mixing(f"is Python code that may look at all rows, {_WHY}", f"use the engine's own expressions; or {_AFTER}")
 SAME_SOURCE = Mixing(
     f"brings in what was made of other people's rows of the same table, {_WHY}",
     "join it on {unit}; make it by {unit}; or publish it first, and join the published table",
@@ -68,10 +65,7 @@ TWO_UNITS = Mixing(
     f"has other columns as {{unit}} each time: a row belongs to several people, {_WHY}",
     "take the same columns for the unit wherever the table is read",
 )
-UNKNOWN = Mixing(
-    f"can't be looked into, and may combine rows of several people, {_WHY}",
-    f"leave it out; or {_AFTER}",
-)
+UNKNOWN = Mixing(f"can't be looked into, and may combine rows of several people, {_WHY}", f"leave it out; or {_AFTER}")
 # Without a privacy unit every row is a person.
 SEVERAL = Mixing("makes several rows of one, where every row is a person", "name the privacy unit")
 TWICE = Mixing(

@@ -9,28 +9,7 @@ import polars as pl
 
 from dp_polars._base.column_types import is_opaque, parts_of
 from dp_polars._steps import nodes
-from dp_polars._steps.nodes import (
-    ANY,
-    ARITHMETIC,
-    COMPARISONS,
-    FUNCTIONS,
-    OF_CATEGORIES,
-    OF_COLUMNS,
-    OF_MIXED_TYPES,
-    OF_ONE_COLUMN,
-    OF_ONE_TYPE,
-    OF_OPAQUE,
-    OF_ROWS_PARAMETERS,
-    OF_SIGNED_ZEROS,
-    OF_TEXTS,
-    ON_POLARS_1,
-    OPERATORS,
-    SETS,
-    TAKEN,
-    ExprNode,
-    bases,
-    names,
-)
+from dp_polars._steps.nodes import ExprNode, bases, names
 from dp_polars._steps.whole_numbers import has_floats
 
 # What adds up a row's own list.
@@ -50,11 +29,11 @@ def is_float(step: ExprNode) -> bool:
 
 def shows_zeros(step: ExprNode) -> bool:
     """Return whether a step shows the sign of a zero: also where it makes a text of a number among texts."""
-    return step.name in OF_SIGNED_ZEROS or (step.name != "as_struct" and pl.String in bases(step))
+    return step.name in nodes.OF_SIGNED_ZEROS or (step.name != "as_struct" and pl.String in bases(step))
 
 
 def is_unlisted(step: ExprNode) -> bool:
-    return step.name not in TAKEN.get(step.kind, ())
+    return step.name not in nodes.TAKEN.get(step.kind, ())
 
 
 def is_spelled_on_polars_2(step: ExprNode) -> bool:
@@ -67,17 +46,17 @@ def needs_polars_2(step: ExprNode) -> bool:
     """Return whether a step is not on the short list of Polars 1, if that is what runs."""
     if not pl.__version__.startswith("1.") or step.name == "a name":
         return False
-    taken = next((kinds for steps, kinds in ON_POLARS_1.items() if step.name in steps), None)
-    if taken is None or taken == ANY:
+    taken = next((kinds for steps, kinds in nodes.ON_POLARS_1.items() if step.name in steps), None)
+    if taken is None or taken == nodes.ANY:
         return taken is None
     values = step.inputs[1:] if step.name == "when" else step.inputs
-    if step.name in OF_ONE_COLUMN and parameters_vary(step):
+    if step.name in nodes.OF_ONE_COLUMN and parameters_vary(step):
         return True
     if step.name.startswith("str."):  # whose further inputs may be numbers
         values = varying(step)
     kinds = {_KINDS.get(base) for base in bases(*values) - {pl.Null, pl.List}}
     types = {dtype for value in values if value.varies for dtype in value.dtypes()}
-    is_mixed = step.name in OF_ONE_TYPE and (len(kinds) > 1 or len(types) > 1)
+    is_mixed = step.name in nodes.OF_ONE_TYPE and (len(kinds) > 1 or len(types) > 1)
     return (
         is_mixed
         or not kinds <= taken
@@ -91,13 +70,13 @@ def varying(step: ExprNode) -> list[ExprNode]:
 
 
 def parameters_vary(step: ExprNode) -> bool:
-    if step.name in OF_ROWS_PARAMETERS or (step.name == "str.contains" and step.parameters["literal"]):
+    if step.name in nodes.OF_ROWS_PARAMETERS or (step.name == "str.contains" and step.parameters["literal"]):
         return False
     return any(value.varies for value in step.inputs[1:])
 
 
 def converts_nested(step: ExprNode) -> bool:
-    others = {0} if step.name == "when" else SETS.get(step.name, set())
+    others = {0} if step.name == "when" else nodes.SETS.get(step.name, set())
     values = [value for place, value in enumerate(step.inputs) if place not in others]
     types = {dtype for value in values for dtype in value.dtypes() if dtype != pl.Null}
     return len(types) > 1 and any(dtype.is_nested() for dtype in types)
@@ -301,7 +280,7 @@ LISTED: tuple[Rule, ...] = (
         f"looks into a type that only its owner knows: categories' numbers may show, {PEOPLE}, or a value raise",
         'take the storage of an Extension first: pl.col("place").ext.storage(); columns of Objects are only carried '
         "along: take what you need of them before `protect`.",
-        lambda step: step.name not in OF_OPAQUE and any(map(is_opaque, step.input_types)),
+        lambda step: step.name not in nodes.OF_OPAQUE and any(map(is_opaque, step.input_types)),
         "any step on Extension types or Objects but `is_null`, `is_not_null`, `ext.storage` and `struct.field`",
     ),
     Rule(
@@ -312,28 +291,28 @@ LISTED: tuple[Rule, ...] = (
         "on Categoricals of 8 or 16 bits, also in nested types; `cast` to them",
     ),
     Rule(
-        OPERATORS | {"when"} | (OF_COLUMNS - OF_MIXED_TYPES),
+        nodes.OPERATORS | {"when"} | (nodes.OF_COLUMNS - nodes.OF_MIXED_TYPES),
         f"converts a whole column to a nested type, {PEOPLE}",
         "give a constant the column's very type: pl.lit(value, dtype=…).",
         converts_nested,
         "on lists, arrays or structs of different types",
     ),
     Rule(
-        ARITHMETIC,
+        nodes.ARITHMETIC,
         LAST_BIT,
         "take elements from lists with list.get, and fields from structs.",
         holds_floats,
         "with floats in lists, arrays or structs",
     ),
     Rule(
-        OF_ONE_COLUMN,
+        nodes.OF_ONE_COLUMN,
         "takes a parameter from the rows",
         "pass it as a constant; choose among constants by pl.when.",
         parameters_vary,
         "with a parameter that is a column",
     ),
     Rule(
-        OF_ONE_COLUMN,
+        nodes.OF_ONE_COLUMN,
         "takes no struct as a parameter",  # Polars 2.1 hangs on one in str.zfill
         "pass a single value or a list.",
         lambda step: pl.Struct in bases(*step.inputs[1:]),
@@ -368,7 +347,7 @@ LISTED: tuple[Rule, ...] = (
         "on floats",
     ),
     Rule(
-        OF_TEXTS,
+        nodes.OF_TEXTS,
         "shows the signs of zeros in nested types, which other rows may decide",
         "give its fields or elements.",
         lambda step: any(map(holds_floats, step.inputs)),
@@ -382,7 +361,7 @@ LISTED: tuple[Rule, ...] = (
         "in an array of another type",
     ),
     Rule(
-        FUNCTIONS - OF_CATEGORIES,
+        nodes.FUNCTIONS - nodes.OF_CATEGORIES,
         _CATEGORY,
         "cast the Categorical to pl.String first.",
         lambda step: pl.Categorical in bases(*varying(step)),
@@ -432,8 +411,8 @@ LISTED: tuple[Rule, ...] = (
 RAISING = tuple(
     Rule(steps, RAISES, instead)
     for steps, instead in [
-        (ARITHMETIC, "cast Decimals to pl.Float64 first; take elements from lists with list.get."),
-        (COMPARISONS, "put the column before the constant; compare an Enum as cast(pl.String)."),
+        (nodes.ARITHMETIC, "cast Decimals to pl.Float64 first; take elements from lists with list.get."),
+        (nodes.COMPARISONS, "put the column before the constant; compare an Enum as cast(pl.String)."),
         (names("dt.add_business_day"), 'pass roll="forward" or roll="backward".'),
         (names("pow"), "give the exponent as a number, not a negative one for integers."),
         (names("replace_strict"), "pass default=None."),

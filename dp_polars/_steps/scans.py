@@ -480,7 +480,7 @@ class Reading:
             return not are_different([*dict.fromkeys(self.files), *dict.fromkeys(other.files)])
         if self.memory is None or other.memory is None:
             return False
-        return self.memory is other.memory or not _all_places(self.memory).isdisjoint(_all_places(other.memory))
+        return self.memory is other.memory or not all_places(self.memory).isdisjoint(all_places(other.memory))
 
     def has_unit_of(self, other: Reading) -> bool:
         """Return whether the same columns say whose a row is, if both read one table."""
@@ -528,7 +528,8 @@ def _places(table: Any, name: str) -> frozenset[int]:  # noqa: ANN401
     return frozenset(buffer.address for several in buffers for buffer in several if buffer)
 
 
-def _all_places(table: Any) -> frozenset[int]:  # noqa: ANN401
+def all_places(table: Any) -> frozenset[int]:  # noqa: ANN401
+    """Return where the values of all columns begin in memory: of a frame, an Arrow table, or a dataset of one."""
     names = table.columns if isinstance(table, pl.DataFrame) else getattr(_of_arrow(table), "column_names", ())
     return frozenset[int]().union(*(_places(table, name) for name in names))
 

@@ -31,22 +31,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp_polars._base.column_types import float_of
-from dp_polars.analysis._laws import (
-    accuracy,
-    as_probability,
-    block_log_factors,
-    block_probabilities,
-    blocks_of,
-    checked_scores,
-    claim_of,
-    loss_for,
-    loss_for_accuracy,
-    mean_error,
-    rate_of,
-    score_blocks,
-    share_of_best,
-    worst_expected_error,
-)
+from dp_polars.analysis import _laws
+from dp_polars.analysis._laws import accuracy, loss_for, loss_for_accuracy, worst_expected_error
 from dp_polars.analysis._losses import loss_for_query
 from dp_polars.analysis._profile import PrivacyProfile, compose, privacy_profile
 from dp_polars.analysis._simulation import simulate
@@ -128,9 +114,9 @@ def selection_probabilities(
     >>> selection_probabilities([10, 9, 8], epsilon=1, monotonic=True).round(4)
     array([0.765 , 0.1756, 0.0594])
     """
-    blocks = score_blocks("scores", scores)
-    rate, chosen = rate_of(epsilon, rho, sensitivity, monotonic, mechanism)
-    of_candidate = block_probabilities(blocks.gaps, blocks.multiplicities, rate, chosen) / blocks.multiplicities
+    blocks = _laws.score_blocks("scores", scores)
+    rate, chosen = _laws.rate_of(epsilon, rho, sensitivity, monotonic, mechanism)
+    of_candidate = _laws.block_probabilities(blocks.gaps, blocks.multiplicities, rate, chosen) / blocks.multiplicities
     return np.asarray(np.maximum(of_candidate, np.finfo(np.float64).smallest_subnormal)[blocks.block_of])
 
 
@@ -157,8 +143,8 @@ def expected_error(
     >>> round(expected_error([10, 9, 2], epsilon=1, monotonic=True), 4)
     0.1851
     """
-    blocks = score_blocks("scores", scores)
-    return mean_error(blocks, *rate_of(epsilon, rho, sensitivity, monotonic, mechanism))
+    blocks = _laws.score_blocks("scores", scores)
+    return _laws.mean_error(blocks, *_laws.rate_of(epsilon, rho, sensitivity, monotonic, mechanism))
 
 
 def error_quantile(
@@ -190,10 +176,10 @@ def error_quantile(
     >>> error_quantile([10, 9, 2], epsilon=1, monotonic=True, beta=0.01)
     1.0
     """
-    risk = as_probability("beta", beta)
-    blocks = score_blocks("scores", scores)
-    rate, chosen = rate_of(epsilon, rho, sensitivity, monotonic, mechanism)
-    of_block = block_probabilities(blocks.gaps, blocks.multiplicities, rate, chosen)
+    risk = _laws.as_probability("beta", beta)
+    blocks = _laws.score_blocks("scores", scores)
+    rate, chosen = _laws.rate_of(epsilon, rho, sensitivity, monotonic, mechanism)
+    of_block = _laws.block_probabilities(blocks.gaps, blocks.multiplicities, rate, chosen)
     exceeded = np.cumsum(of_block[:0:-1])[::-1]  # of all blocks but the last: the probability of a larger error
     return float(blocks.gaps[np.count_nonzero(exceeded > risk)])
 
@@ -221,8 +207,8 @@ def probability_of_best(
     >>> round(probability_of_best([10, 9, 2], epsilon=1, monotonic=True), 4)
     0.8159
     """
-    blocks = score_blocks("scores", scores)
-    return share_of_best(blocks, *rate_of(epsilon, rho, sensitivity, monotonic, mechanism))
+    blocks = _laws.score_blocks("scores", scores)
+    return _laws.share_of_best(blocks, *_laws.rate_of(epsilon, rho, sensitivity, monotonic, mechanism))
 
 
 def privacy_loss(
@@ -261,15 +247,15 @@ def privacy_loss(
     >>> round(privacy_loss([0], [0], epsilon=2), 6)
     0.0
     """
-    claim = claim_of(epsilon, rho, sensitivity, monotonic, mechanism)
-    first, second = checked_scores("scores", scores), checked_scores("neighbor_scores", neighbor_scores)
+    claim = _laws.claim_of(epsilon, rho, sensitivity, monotonic, mechanism)
+    first, second = _laws.checked_scores("scores", scores), _laws.checked_scores("neighbor_scores", neighbor_scores)
     if first.shape != second.shape:
         msg = f"neighbor_scores must have the shape of scores {first.shape}, got {second.shape}."
         raise ValueError(msg)
     factors = []
     for vector in (first, second):
-        blocks = blocks_of(vector)
-        logs = block_log_factors(blocks.gaps, blocks.multiplicities, claim.rate, claim.mechanism)
+        blocks = _laws.blocks_of(vector)
+        logs = _laws.block_log_factors(blocks.gaps, blocks.multiplicities, claim.rate, claim.mechanism)
         factors.append(logs[blocks.block_of])
     # log P = log factor − rate·gap: the gaps are subtracted first, since far candidates' are large.
     ratios = factors[0] - factors[1] - float(claim.rate) * _gap_changes(first, second)

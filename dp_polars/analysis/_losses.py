@@ -27,16 +27,8 @@ from dp_polars._questions.categories import Choice, Quantile
 from dp_polars._questions.extremes import FirstAbove
 from dp_polars._questions.measures import Measure, Multiple, Total, ValueCounts, loss_at, noisy, totals_of
 from dp_polars._questions.question import Columns, HistogramQuery, ListQuery
+from dp_polars.analysis import _simulated
 from dp_polars.analysis._laws import NoiseLaw, as_probability
-from dp_polars.analysis._simulated import (
-    DRAWS,
-    NEAR,
-    Histograms,
-    cells_of_noise,
-    law_of_blocks,
-    law_of_first_above,
-    share_within,
-)
 from dp_polars.analysis._simulation import public_tables, request_of
 
 if TYPE_CHECKING:
@@ -207,11 +199,13 @@ def _chances(query: HistogramQuery, types: Columns, parts: list[Histogram], with
     if isinstance(query, Choice):
         return _of_choice(query, types, parts[0], within), _DIGITS
     if isinstance(query, FirstAbove):
-        of_groups = law_of_first_above(query, types, Histograms(parts[0], parts[0]), _widened(within))
-        return lambda claim: of_groups(claim)[NEAR].to_numpy(), _DIGITS
+        of_groups = _simulated.law_of_first_above(
+            query, types, _simulated.Histograms(parts[0], parts[0]), _widened(within)
+        )
+        return lambda claim: of_groups(claim)[_simulated.NEAR].to_numpy(), _DIGITS
     law: Callable[..., Floats | float]
     if isinstance(query, ListQuery):
-        law = partial(share_within, types=types, histogram=parts[0], within=_widened(within))
+        law = partial(_simulated.share_within, types=types, histogram=parts[0], within=_widened(within))
     elif isinstance(query, ValueCounts):
         law = partial(_of_noise, types=types, most=math.floor(within), numbers=query.answer_width(*types))
     elif isinstance(query, Multiple):
@@ -259,7 +253,7 @@ def _of_choice(query: Choice, types: Columns, histogram: Histogram, within: Frac
     blocks = slots.gaps.astype(np.float64), slots.multiplicities, slots.sizes
 
     def chances(claim: Claim) -> Floats:
-        law = law_of_blocks(*blocks, claim.rate_in(step), claim.mechanism)
+        law = _simulated.law_of_blocks(*blocks, claim.rate_in(step), claim.mechanism)
         of_groups: Floats = np.add.reduceat(law * good, starts(slots.sizes))
         return of_groups
 
@@ -285,7 +279,7 @@ def _shares_within(candidates: Ordered, slots: Slots, within: Fraction) -> Float
 def _of_mean(question: Mean, types: Columns, totals: list[Ints], within: float) -> Floats:
     """Return how probable a near mean is: given the noisy count, it is a line in the noise of the sum, then cut."""
     of_sum, of_count = question.noise(*types)
-    noisy, (off, shares) = NoiseLaw(of_sum), cells_of_noise(of_count)
+    noisy, (off, shares) = NoiseLaw(of_sum), _simulated.cells_of_noise(of_count)
     low, high = float(question.lower), float(question.upper)
     true, half_step = question.named(totals, *types).to_numpy(), float(question.units(*types).step) / 2
     chances = np.empty(len(true))
@@ -304,7 +298,10 @@ def _of_mean(question: Mean, types: Columns, totals: list[Ints], within: float) 
 
 
 def _of_draws(question: Total, types: Columns, totals: list[Ints], within: float) -> Floats:
-    drawn = [noisy(np.tile(total, DRAWS), claim) for total, claim in zip(totals, question.noise(*types), strict=True)]
+    drawn = [
+        noisy(np.tile(total, _simulated.DRAWS), claim)
+        for total, claim in zip(totals, question.noise(*types), strict=True)
+    ]
     true, answers = (question.named(numbers, *types).to_numpy() for numbers in (totals, drawn))
-    shares: Floats = (abs(answers.reshape(DRAWS, len(true)) - true) <= within).mean(axis=0)
+    shares: Floats = (abs(answers.reshape(_simulated.DRAWS, len(true)) - true) <= within).mean(axis=0)
     return shares

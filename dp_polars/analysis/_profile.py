@@ -20,23 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from dp_polars._accounting import costs
 from dp_polars._accounting.claims import Claim, check_mechanism
-from dp_polars._accounting.costs import (
-    BOUNDED_RANGE_CURVE,
-    HALF,
-    LAPLACE_CURVE,
-    PROOFS,
-    PURE_CURVE,
-    Curve,
-    delta_left,
-    float_above,
-    pure_epsilon,
-    renyi_delta,
-    renyi_epsilon,
-    scaled_cost,
-    zcdp_delta,
-    zcdp_epsilon,
-)
 from dp_polars._accounting.terms import ONE_RELEASE, Mechanism, check_delta
 from dp_polars._base.numbers import (
     Number,
@@ -86,30 +71,30 @@ class _Pair:
 
 def _epsilon_by(below: arb, pure: Fraction) -> float:
     """Return the t at which 1 − exp((t − x)/2) is `below`."""
-    return max(0.0, float_above(ball(pure) + 2 * (-below).log1p()))
+    return max(0.0, costs.float_above(ball(pure) + 2 * (-below).log1p()))
 
 
 # By the proof of the mechanism's rho: a curve that is no key here has no pair that is known.
 _PAIRS = {
-    LAPLACE_CURVE: _Pair(
+    costs.LAPLACE_CURVE: _Pair(
         lambda _: 0.5,
         lambda x: (math.exp(-x) / 2, 0.5),
         lambda below, _: -(below / 2).expm1(),
         lambda pure, delta: _epsilon_by(ball(delta), pure),
         lambda a, x: 1 + a / (1 + 2 * a) * (-(1 + 2 * a) * x).expm1(),
     ),
-    BOUNDED_RANGE_CURVE: _Pair(
+    costs.BOUNDED_RANGE_CURVE: _Pair(
         lambda x: 1 / -math.expm1(-x),
         lambda _: (0.0, 0.0),
         lambda below, x: (below / 2).expm1() ** 2 / -(-x).expm1(),
         lambda pure, delta: _epsilon_by((ball(delta) * -ball(-pure).expm1()).sqrt(), pure),
         lambda a, x: (-(1 + 2 * a) * x).expm1() / ((1 + 2 * a) * (-x).expm1()),
     ),
-    PURE_CURVE: _Pair(
+    costs.PURE_CURVE: _Pair(
         lambda _: 0.0,
         lambda x: (math.exp(-x) / (1 + math.exp(-x)), 1 / (1 + math.exp(-x))),
         lambda below, x: -below.expm1() / (1 + (-x).exp()),
-        pure_epsilon,
+        costs.pure_epsilon,
         lambda a, x: (1 + (-(1 + 2 * a) * x).exp()) / (1 + (-x).exp()),
         are_worst_filled=False,
     ),
@@ -157,7 +142,7 @@ class PrivacyProfile:
             else:
                 chosen = check_mechanism("choice", release[1], "epsilon")
                 loss = positive_fraction("epsilon", release[0])
-                rho += scaled_cost("rho", chosen, loss, ONE_RELEASE)
+                rho += costs.scaled_cost("rho", chosen, loss, ONE_RELEASE)
                 counts[chosen, loss] += 1
         named = sorted(relation for relation in relations if relation is not None)
         if len(named) > 1:
@@ -193,7 +178,7 @@ class PrivacyProfile:
         pure = self._pure()
         if pure is not None and exact >= pure:
             return 0.0
-        proved = min(zcdp_delta(self.rho, exact), renyi_delta(self._log_moment, self.rho, exact))
+        proved = min(costs.zcdp_delta(self.rho, exact), costs.renyi_delta(self._log_moment, self.rho, exact))
         if self._shift() == math.inf:
             return proved
         if self._is_gaussian():
@@ -201,20 +186,20 @@ class PrivacyProfile:
         if self._is_single():  # one dominating pair, at an epsilon below the pure one
             mechanism, loss, _ = self.parts[0]
             with precision(_BITS):
-                return min(proved, float_above(_pair_of(mechanism).delta(ball(exact - loss), ball(loss))))
+                return min(proved, costs.float_above(_pair_of(mechanism).delta(ball(exact - loss), ball(loss))))
         composed = float(_composed(self.parts).get_delta_for_epsilon(_below(exact))) * _SLACK
         return min(proved, max(composed + self._rounding(), _SMALLEST_DELTA))
 
     def epsilon(self, delta: Number) -> float:
         """Return the least epsilon that is proved for `delta` (0 or more, below 1); infinity where keys spent more."""
-        exact = delta_left(check_delta(delta), self.spent_delta)
+        exact = costs.delta_left(check_delta(delta), self.spent_delta)
         return math.inf if exact is None else self._epsilon_of_losses(exact)
 
     def _epsilon_of_losses(self, exact: Fraction) -> float:
         pure, wanted = self._pure(), _below(exact)
         if wanted <= 0:
             return math.inf if pure is None else float_up(pure)
-        proved = min(zcdp_epsilon(self.rho, wanted), renyi_epsilon(self._log_moment, self.rho, wanted))
+        proved = min(costs.zcdp_epsilon(self.rho, wanted), costs.renyi_epsilon(self._log_moment, self.rho, wanted))
         if self._shift() == math.inf:
             return proved
         if self._is_gaussian():
@@ -233,7 +218,7 @@ class PrivacyProfile:
         """Return `a` times a bound on the Rényi divergence of order 1 + a: of each part its pair's, or by its rho."""
         total = ball(Fraction(0))
         for mechanism, loss, n in self.parts:
-            curve = PROOFS[mechanism].curve
+            curve = costs.PROOFS[mechanism].curve
             log = a * (1 + a) * ball(_rho_of(curve, loss))
             if curve.is_pure:
                 x = ball(loss)
@@ -261,24 +246,24 @@ class PrivacyProfile:
         return len(self.parts) == 1 and self.parts[0][2] == 1
 
     def _is_gaussian(self) -> bool:
-        return not any(PROOFS[mechanism].curve.is_pure for mechanism, _, _ in self.parts)
+        return not any(costs.PROOFS[mechanism].curve.is_pure for mechanism, _, _ in self.parts)
 
     def _shift(self) -> float:
         return _shift_of(self.parts)
 
     def _pure(self) -> Fraction | None:
-        if not all(PROOFS[mechanism].curve.is_pure for mechanism, _, _ in self.parts):
+        if not all(costs.PROOFS[mechanism].curve.is_pure for mechanism, _, _ in self.parts):
             return None
         return sum((loss * n for _, loss, n in self.parts), Fraction(0))
 
 
 @lru_cache(maxsize=1024)
-def _rho_of(curve: Curve, loss: Fraction) -> Fraction:
+def _rho_of(curve: costs.Curve, loss: Fraction) -> Fraction:
     return curve.rho(loss)
 
 
 def _pair_of(mechanism: Mechanism) -> _Pair:
-    return _PAIRS[PROOFS[mechanism].curve]
+    return _PAIRS[costs.PROOFS[mechanism].curve]
 
 
 def _worst_spread(claim: Claim) -> list[tuple[Fraction, int]]:
@@ -288,7 +273,7 @@ def _worst_spread(claim: Claim) -> list[tuple[Fraction, int]]:
     rows in one group, as nothing of the same pure loss is worse.
     """
     row, spread, people = claim.rate * claim.score_range, claim.contributions, 1
-    if claim.same_group == HALF:  # the rows of the old person and of the new one, each moving half of the range
+    if claim.same_group == costs.HALF:  # the rows of the old person and of the new one, each moving half of the range
         row, people = row / 2, 2
     parts = ((row * spread.per_group, people * spread.full_groups), (row * spread.rest, people))
     if claim.has_epsilon and spread.per_group > 1 and not _pair_of(claim.charged_as).are_worst_filled:
@@ -373,7 +358,7 @@ _TAIL = 13.5  # thresholds beyond this number of deviations are left out, also a
 
 def _shift_of(parts: Parts) -> float:
     """Return the shift of the continuous Gaussian that dominates the Gaussian parts: the norm of theirs, widened."""
-    gaussians = [part for part in parts if not PROOFS[part[0]].curve.is_pure]
+    gaussians = [part for part in parts if not costs.PROOFS[part[0]].curve.is_pure]
     if any(mechanism != "discrete_gaussian" for mechanism, _, _ in gaussians):  # keys: only their rho is used
         return math.inf
     if sum(n for _, _, n in gaussians) > _MOST_GAUSSIANS:
@@ -408,7 +393,7 @@ def _gaussian_delta(shift: float, epsilon: float) -> float:
         mu, t = ball(Fraction(shift)), ball(Fraction(epsilon))
         root = ball(Fraction(2)).sqrt()
         below, beyond = ((t / mu - mu / 2) / root).erfc() / 2, ((t / mu + mu / 2) / root).erfc() / 2
-        return min(1.0, float_above(below - t.exp() * beyond) * _SLACK + _TAILS)
+        return min(1.0, costs.float_above(below - t.exp() * beyond) * _SLACK + _TAILS)
 
 
 def _gaussian_epsilon(shift: float, delta: float) -> float:
@@ -434,7 +419,7 @@ def _below(value: Fraction) -> float:
 def _composed(parts: Parts) -> Any:  # noqa: ANN401 (dp_accounting has no types)
     """Return dp_accounting's privacy loss distribution of all parts together, pessimistic."""
     library = require("dp_accounting.pld.privacy_loss_distribution", extra="accounting")
-    shift, pure = _shift_of(parts), [part for part in parts if PROOFS[part[0]].curve.is_pure]
+    shift, pure = _shift_of(parts), [part for part in parts if costs.PROOFS[part[0]].curve.is_pure]
     total = float(sum(loss * n for _, loss, n in pure)) + _WIDTH * shift
     step = max(float(min(loss for _, loss, _ in pure)) / _STEPS, total / _MOST_STEPS)
     result = library.identity(value_discretization_interval=step)

@@ -28,7 +28,7 @@ from dp_polars._questions.question import Columns, CountRule, HistogramQuery, Li
 from dp_polars._release.contract import Work
 from dp_polars._release.protection import Limits
 from dp_polars._release.request import Request
-from dp_polars._steps.scans import is_a_person, sources_read
+from dp_polars._steps.scans import all_places, is_a_person, sources_read
 from dp_polars.analysis._simulated import (
     AnswerBlocks,
     Histograms,
@@ -60,29 +60,15 @@ def refuse_own_rows(call: str, query: PrivateQuery, tables: Sequence[pl.LazyFram
 
 
 def _marks(frame: pl.LazyFrame) -> Iterator[Hashable]:
-    """Yield what tells the sources of a plan from others: addresses of arrays, paths of files, pyarrow datasets."""
+    """Yield what tells the sources of a plan from others: where columns lie in memory, paths of files, datasets."""
     try:
         for files, of in sources_read(frame):
-            yield from map(_path, files)
-            if isinstance(of, pl.DataFrame):
-                yield from _addresses(of)
-            elif not callable(of) and of is not None:
-                yield id(of)
+            if of is None:
+                yield from (path if "://" in path else os.path.realpath(path) for path in files)
+            elif not callable(of):
+                yield from all_places(of) if isinstance(of, pl.DataFrame) else [id(of)]
     except ValueError:  # a plan that Polars does not show is not one that `protect` has taken
         return
-
-
-def _path(path: str) -> str:
-    return path if "://" in path else os.path.realpath(path)
-
-
-def _addresses(rows: pl.DataFrame) -> Iterator[int]:
-    """Yield where the arrays of a frame lie in memory: slices, and frames with more columns, share them."""
-    for column in rows:
-        if column.dtype not in (pl.Int128, pl.UInt128):  # which Arrow lacks
-            for chunk in column.get_chunks():
-                array = chunk.to_arrow(compat_level=pl.CompatLevel.newest())
-                yield from (buffer.address for buffer in array.buffers() if buffer is not None and buffer.size)
 
 
 # The columns of the result, after the keys.

@@ -62,8 +62,7 @@ def error_by_size(query: PrivateQuery, sizes: Iterable[int]) -> pl.DataFrame:
     --------
     >>> import dp_polars as dpp
     >>> query = dpp.protect("patient", max_groups=1, max_rows_per_group=1).agg(
-    ...     people=dpp.n_people(within=10),
-    ...     days=dpp.mean("days", 0, 30, step=1, epsilon=1),
+    ...     people=dpp.n_people(within=10), days=dpp.mean("days", 0, 30, step=1, epsilon=1)
     ... )
     >>> errors = error_by_size(query, [100, 1000])
     >>> errors.select("output", "size", "error_95", pl.col("relative").round(3)).rows()[1:3]

@@ -265,9 +265,7 @@ def over_groups(part: pl.DataFrame, keys: list[str]) -> list[Any]:
         )
         axis = None if panels else names_axis(named, font=font)
         base = alt.Chart(drawn).encode(
-            y=alt.Y("rank:O", axis=axis),
-            x=alt.X("length:Q", scale=scale, axis=axis_of(title, **style)),
-            tooltip=column,
+            y=alt.Y("rank:O", axis=axis), x=alt.X("length:Q", scale=scale, axis=axis_of(title, **style)), tooltip=column
         )
         bars = base.mark_bar(height={"band": 0.6}).encode(fill=alt.Fill("fill:N", scale=None))
         place: dict[str, Any] = {"align": "left", "baseline": "middle", "dx": 4, "fontSize": font - 1}

@@ -152,7 +152,8 @@ def test_a_release_shows_its_scans(screen, unit, scans, monkeypatch):
 
     monkeypatch.setattr(polars_engine, "count", waiting(polars_engine.count))
     if unit is not None:
-        monkeypatch.setattr(polars_engine, "collected", once(waiting(polars_engine.collected), polars_engine.collected))
+        collected = polars_engine.scans.collected
+        monkeypatch.setattr(polars_engine.scans, "collected", once(waiting(collected), collected))
     asked = pl.DataFrame({"x": [1, 2, 3]}).lazy().dp.protect(unit, max_rows=1 if unit else None)
     assert asked.agg(dpp.len(epsilon=1)).release().height == 1
     assert left == []

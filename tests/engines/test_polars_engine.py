@@ -350,13 +350,13 @@ def test_rows_without_a_value_are_not_counted(unit, keys, beside):
 def test_the_number_of_parts_follows_from_the_number_of_rows(visits, keys, monkeypatch):
     # A mode of a few texts has codes of one byte, a quantile of a year, too, and a sum weights of four.
     monkeypatch.setattr(polars_engine, "_PARTITION_BYTES", 600 * (polars_engine._BYTES_OF_ROW + 1))
-    parts, original = [], polars_engine.in_parts
+    parts, original = [], polars_engine.scans.in_parts
 
     def partitions(rows, unit, number):
         parts.append(number)
         return original(rows, unit, number)
 
-    monkeypatch.setattr(polars_engine, "in_parts", partitions)
+    monkeypatch.setattr(polars_engine.scans, "in_parts", partitions)
     top = dpp.mode("flavour", FLAVOURS, epsilon=1)
 
     def release(frame, *outputs, **options):

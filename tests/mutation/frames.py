@@ -79,7 +79,7 @@ MUTANTS = [
     _polars_bounds("with_groups", "reduce(and_, is_key)", "next(is_key)",
         "few keys are told apart by their first column", "::test_few_keys_are_compared_and_many_joined"),
     # --- The engine
-    _polars_engine("_engines/polars:count", "rows = rows.filter(is_a_person(privacy_unit, rows.collect_schema()))",
+    _polars_engine("_engines/polars:count", "rows = rows.filter(scans.is_a_person(privacy_unit, rows.collect_schema()))",
         "pass", "rows of nobody count as one person's", "::test_rows_are_counted_exactly_where_nothing_is_bounded"),
     _polars_engine("added_up_cells", "layout.bits <= 32", "layout.bits <= 33", "rows are counted for the wrong group",
         "::test_cells_of_more_than_32_bits_keep_their_groups"),
@@ -98,7 +98,7 @@ MUTANTS = [
         "::test_keys_of_every_type_find_their_groups"),
     _polars_engine("_Counts.add", "self._rows += rows", "self._rows = rows", "the last batch alone is counted",
         "::test_rows_are_counted_exactly_where_nothing_is_bounded"),
-    _frame("count_rows", "not is_joined and may_filter_scans(rows)", "not is_joined",
+    _frame("count_rows", "not is_joined and scans.may_filter_scans(rows)", "not is_joined",
         "a filter that is pushed into a scan makes one row decide whether others are read",
         "::test_nobody_decides_which_rows_of_a_parquet_file_are_read"),
     _polars_sums("grouped", "first.binning.counts([pl.col(names[0])], first.types)", "pl.col(names[0]).is_not_null()",
@@ -223,7 +223,7 @@ MUTANTS = [
     _polars_in_memory("_engines/polars/people:people_by_key", "_keys_of_people(person_keys, names).filter(somebody)",
         "_keys_of_people(person_keys, names)", "rows of nobody count as one person's in keys",
         "::test_people_of_every_type_are_told_apart_by_key"),
-    _polars_in_memory("_engines/polars/people:one_row_per_person", "rows = rows.filter(is_a_person(unit, schema))", "",
+    _polars_in_memory("_engines/polars/people:one_row_per_person", "rows = rows.filter(scans.is_a_person(unit, schema))", "",
         "rows of nobody count as one person's in quantiles over people",
         "::test_people_of_every_type_are_one_row_each"),
     # --- Bounds found privately, and people who are cut

@@ -99,14 +99,14 @@ def test_a_mean_whose_parts_keep_different_rows(tmp_path, monkeypatch):
 
 def test_public_values_that_the_engine_takes_for_one(tmp_path, monkeypatch):
     """Keys are compared without their case: a row of "a" counts in the groups of "a" and of "A"."""
-    own_keys, listed = polars_engine.own_keys, scans.listed
+    own_keys, listed = scans.own_keys, scans.listed
 
     def lowered(exprs):
         return [expr.str.to_lowercase() for expr in exprs]
 
     monkeypatch.setattr(polars_engine, "fit_arrays", lambda *_: False)
     monkeypatch.setattr(scans, "FEW", 0)
-    monkeypatch.setattr(polars_engine, "own_keys", lambda rows, keys: lowered(own_keys(rows, keys)))
+    monkeypatch.setattr(scans, "own_keys", lambda rows, keys: lowered(own_keys(rows, keys)))
     monkeypatch.setattr(scans, "listed", lambda keys: listed(keys).with_columns(pl.col("^key.*$").str.to_lowercase()))
     # Where rows are people: the bounds of a person would cut what is counted twice.
     several = {"only": lambda case: case.unit is None and len(case.groups or ()) > 2}

@@ -97,7 +97,9 @@ def test_a_filter_in_the_scan_keeps_what_it_keeps_in_memory(kind, engine, tmp_pa
     frame.write_parquet(tmp_path / "rows.parquet", row_group_size=3)
     spec = spec_of(frame, "n", dpp.mode("n", range(frame.height), epsilon=1).query)
     scanned = []
-    monkeypatch.setattr(polars_arrays, "may_filter_scans", lambda rows: scanned.append(may_filter_scans(rows)) or True)
+    monkeypatch.setattr(
+        polars_arrays.scans, "may_filter_scans", lambda rows: scanned.append(may_filter_scans(rows)) or True
+    )
     for constant in values:
         for compare in (operator.eq, operator.lt, operator.le, operator.gt, operator.ge):
             condition = compare(pl.col("x"), pl.lit(constant, dtype))

@@ -13,17 +13,7 @@ import polars as pl
 
 from dp_polars._base.column_types import PrivacyUnit
 from dp_polars._bins.binning import CategoryBinning, OneCode
-from dp_polars._engines.spark.arithmetic import (
-    clip,
-    code,
-    divide,
-    is_evidence,
-    is_float,
-    long,
-    sf,
-    spark_types,
-    units,
-)
+from dp_polars._engines.spark.arithmetic import clip, code, divide, is_evidence, is_float, long, sf, spark_types, units
 from dp_polars._release.contract import HistogramSpec, Product, reading_values
 
 if TYPE_CHECKING:
