@@ -62,11 +62,7 @@ class Draw:
 
 
 def draw_from_rows(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
-    """Return one code per group.
-
-    `codes`: shape (n,): the codes of all rows, group after group; `draw.size` is ignored.
-    `lengths`: shape (g,): rows of each group; they add up to n.
-    """
+    """Return one code per group, from the codes of all rows, group after group; `draw.size` is ignored."""
     dense = is_dense(draw, codes, lengths)
     parts = of_row_slices(partial(_draw_dense if dense else _draw_sparse, draw), draw, codes, lengths)
     return np.concatenate([np.empty(0, np.int64), *parts])

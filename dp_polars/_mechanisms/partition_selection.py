@@ -164,11 +164,9 @@ class PartitionSelection(KeySelection):
 class GaussianThreshold(KeySelection):
     """Show a key if its number of people plus discrete Gaussian noise is at least a threshold.
 
-    `variance`: σ² of the noise.
-    `threshold`: the smallest number that is shown; see `threshold_for`.
-
-    With σ² = g/(2ρ) and the threshold of g keys at δ, all keys together are δ-approximately ρ-zCDP; where a person is
-    replaced, with σ² = 2g/(2ρ) and the same threshold (`docs/proofs/keys.md`, Theorem 3).
+    The noise has the variance σ²; the threshold, the smallest number that is shown, is that of `threshold_for`. With σ²
+    = g/(2ρ) and the threshold of g keys at δ, all keys together are δ-approximately ρ-zCDP; where a person is replaced,
+    with σ² = 2g/(2ρ) and the same threshold (`docs/proofs/keys.md`, Theorem 3).
     """
 
     variance: Fraction

@@ -238,10 +238,8 @@ def best_rows(
 ) -> Ints:
     """Return, for each group, the position of the chosen row within it; −1 where none has a finite score.
 
-    `scores`: shape (n,): the scores of all rows, group after group: see `column_types.Exact`.
-    `lengths`: shape (g,): rows of each group.
-    `offered`: shape (n,): which rows may win; None: all. A NaN or infinite score never wins.
-    `lowest`: whether the lowest score is the best.
+    `scores` are those of all rows, group after group, and `lengths` the rows of each group. `offered` says which rows
+    may win (None: all); a NaN or infinite score never does.
     """
     rows, scores, counts = _offered(scores, lengths, offered)
     chosen = np.full(len(lengths), -1, np.int64)

@@ -79,10 +79,7 @@ def looks_at_people(exprs: Iterable[pl.Expr]) -> bool:
 def over_people(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: PrivacyUnit | None, call: str) -> TakenApart:
     """Take expressions apart that have one value for each row, with `over(unit, …)` in them.
 
-    `exprs`: the expressions, of one or several outputs.
-    `schema`: the columns of the private frame.
-    `unit`: the columns that tell people apart. None: no window is taken.
-    `call`: the method that the user called.
+    Without a `unit` no window is taken. `call` is the method that the user called.
 
     Raises TypeError or ValueError if a window leaves the unit out, if what it computes does not follow from the
     person's rows in any order, or if the rest of an expression is not row by row.

@@ -374,14 +374,13 @@ def preparation_of(
 ) -> Preparation:
     """Return what a plan reads; refuse one that visibly mixes people.
 
-    `frame`: the plan. It is not run on its rows; what it holds in memory is neither copied nor read.
+    The plan is not run on its rows; what it holds in memory is neither copied nor read.
+
     `keys`: the columns that say whose a row is: the privacy unit, or for owned rows those of their join. Empty: not
         known yet, so that the plan must be looked at again. None: every row is a person.
-    `call`: what the user called, to begin messages with.
     `is_owned`: whether the rows belong to all who name them.
-    `unchecked`: whether not to look for what mixes people.
 
-    Raises ValueError if the plan visibly mixes people, a file is not there, or its columns can't be found out.
+    Raises ValueError also if a file is not there, or its columns can't be found out.
     """
     plan, step = PlanSteps.of(frame)
     readings, seen = _readings(frame, plan)

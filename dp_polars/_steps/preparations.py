@@ -193,13 +193,8 @@ def refuse_mixing(
 ) -> list[Read]:
     """Refuse a preparation that visibly mixes people, and return what it reads.
 
-    `step`: the last step, whose rows are handed over.
-    `unit`: the columns that say whose a row is; None where every row is a person. That they are not there is said
-        later.
-    `call`: what the user called, to begin messages with.
-    `is_same`: whether two sources may be one table.
-
-    Raises ValueError if it mixes people.
+    `step` is the last one, whose rows are handed over; without a `unit` every row is a person. Columns of it that are
+    not there are refused later. `call` begins messages, and `is_same` says whether two sources may be one table.
     """
     walk = _Walk(call, unit, is_same)
     if unit is None:

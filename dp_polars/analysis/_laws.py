@@ -230,10 +230,7 @@ _LAWS: dict[str, tuple[Callable[[Floats], Floats], int]] = {
 
 
 class NoiseLaw:
-    """The noise X of a claim, for arrays of thresholds of any shape.
-
-    `claim`: the claim of discrete Laplace or discrete Gaussian noise.
-    """
+    """The noise X of a claim of discrete Laplace or Gaussian noise, for arrays of thresholds of any shape."""
 
     def __init__(self, claim: Claim) -> None:
         scale = float(1 / claim.rate)

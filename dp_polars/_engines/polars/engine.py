@@ -212,7 +212,6 @@ class PolarsEngine(LocalEngine):
 
     `unread`: a plan to know the columns by. None: the rows could not be opened.
     `read`: what opens the rows, after the charge.
-    `engine`: Polars' engine.
     `partitions`: in how many parts people are counted, one after the other, each by a scan of the rows. None: as many
         as give parts of about 1 GiB each; the rows are counted first for that. This and the sizes of the public
         arguments are all that the plan depends on.

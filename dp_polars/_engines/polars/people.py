@@ -86,8 +86,6 @@ def count_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: Engin
     What Polars is asked follows from the kinds alone, whatever the rows are.
 
     `frame`: `person`, `group` where there are several, and the columns that `kinds` name. It loses `person`.
-    `kinds`: what is counted.
-    `engine`: Polars' engine.
     """
     by_codes: dict[str | None, list[AlikeSpecs]] = {}
     for kind in kinds:
