@@ -206,10 +206,10 @@ def _invert_down(rho: Fraction, mechanism: Mechanism, contributions: Contributio
         before, cost_before = guess, cost_guess
         guess = max(guess + ahead, 1)
         cost_guess = cost(guess)
-    return _largest(lambda steps: cost(steps) <= rho, guess) * step
+    return largest(lambda steps: cost(steps) <= rho, guess) * step
 
 
-def _largest(holds: Callable[[int], bool], guess: int) -> int:
+def largest(holds: Callable[[int], bool], guess: int) -> int:
     """Return the largest number for which something holds that holds up to some number, by a search around `guess`."""
     low, reach = guess, 1
     while not holds(low):
@@ -219,10 +219,7 @@ def _largest(holds: Callable[[int], bool], guess: int) -> int:
         low, high, reach = high, high + reach, 2 * reach
     while high - low > 1:
         middle = (low + high) // 2
-        if holds(middle):
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if holds(middle) else (low, middle)
     return low
 
 

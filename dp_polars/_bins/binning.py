@@ -106,16 +106,14 @@ def ordered_encoder(candidates: Ordered, dtype: pl.DataType) -> Encoder:
             msg += OF_ITS_TYPE
         raise TypeError(msg)
     size, out = candidates.size, code_dtype(candidates.size)
-    unit = column_types.tick(dtype)
-    exact = isinstance(candidates, Grid) or column_types.tick(candidates.dtype) is not None
-    if unit is not None and exact:
-        nearest = _nearest_of_integers(candidates, unit, dtype)
-        if nearest is not None:
-            return lambda values: _without_nulls(_by_chunks(column_types.integers(values), nearest, out), values, size)
-    if column != "number":
+    way = _way_to(candidates, dtype)
+    if way is None:
         raise ValueError(_TOO_WIDE)
-    of_floats = _nearest_of_floats(candidates)
-    return lambda values: _by_chunks(column_types.floats(values), of_floats, out)
+    if isinstance(way, FloatSteps) or (isinstance(way, Thresholds) and way.values.dtype.kind == "f"):
+        of_floats = _nearest_of_floats(way, size)
+        return lambda values: _by_chunks(column_types.floats(values), of_floats, out)
+    nearest = _nearest_of_integers(way, size, _physical(dtype))
+    return lambda values: _without_nulls(_by_chunks(column_types.integers(values), nearest, out), values, size)
 
 
 @dataclass(frozen=True)
@@ -189,21 +187,24 @@ def _integer_steps(grid: Grid, unit: Fraction, dtype: np.dtype[np.integer]) -> I
     return IntegerSteps(low, high, whole, shift, stride, whole == 1 and low == first)
 
 
-def _nearest_of_integers(
-    candidates: Ordered, unit: Fraction, column: pl.DataType
-) -> Callable[[NDArray[np.integer]], NDArray[np.integer]] | None:
-    """Return the exact way from physical integers to codes; None where it does not fit into 64 bits."""
-    if isinstance(candidates, Points):
-        found = _integer_thresholds(candidates, unit, column)
-        if found is None:
-            return None
-        reachable, below = found.values, found.below
-        return lambda x: np.searchsorted(reachable, x) + below
+def _way_to(candidates: Ordered, column: pl.DataType) -> IntegerSteps | FloatSteps | Thresholds | None:
+    """Return the way from values to the nearest candidate: where 64 bits don't hold it, of numbers by floats."""
+    way: IntegerSteps | Thresholds | None = None
+    unit = column_types.tick(column)
+    if isinstance(candidates, Grid):
+        way = None if unit is None else _integer_steps(candidates, unit, _physical(column))
+    elif unit is not None and column_types.tick(candidates.dtype) is not None:
+        way = _integer_thresholds(candidates, unit, column)
+    if way is not None or column_types.family(column) != "number":
+        return way
+    return FloatSteps.of(candidates) if isinstance(candidates, Grid) else _float_thresholds(candidates)
 
-    dtype = _physical(column)
-    steps = _integer_steps(candidates, unit, dtype)
-    if steps is None:
-        return None
+
+def _nearest_of_integers(
+    steps: IntegerSteps | Thresholds, size: int, dtype: np.dtype[np.integer]
+) -> Callable[[NDArray[np.integer]], NDArray[np.integer]]:
+    if isinstance(steps, Thresholds):
+        return lambda x: np.searchsorted(steps.values, x) + steps.below
     low, whole, shift, stride = steps.low, steps.whole, steps.shift, steps.stride
 
     def nearest(x: NDArray[np.integer]) -> NDArray[np.integer]:
@@ -219,7 +220,7 @@ def _nearest_of_integers(
             x += shift
         if stride != 1:
             x //= stride
-        return x if steps.ends_are_points else np.clip(x, 0, candidates.size - 1, out=x)
+        return x if steps.ends_are_points else np.clip(x, 0, size - 1, out=x)
 
     return nearest
 
@@ -248,14 +249,12 @@ def _float_thresholds(points: Points) -> Thresholds:
     return Thresholds(0, middles + np.abs(middles) * _TIE)
 
 
-def _nearest_of_floats(candidates: Ordered) -> Callable[[NDArray[np.float64]], NDArray[np.generic]]:
-    """Return the way from floats to codes; NaN, which is ignored, goes to `size`."""
-    size = candidates.size
-    if isinstance(candidates, Points):
-        middles = _float_thresholds(candidates).values
-        return lambda x: np.where(np.isnan(x), size, np.searchsorted(middles, x))
-
-    steps = FloatSteps.of(candidates)
+def _nearest_of_floats(
+    steps: FloatSteps | Thresholds, size: int
+) -> Callable[[NDArray[np.float64]], NDArray[np.generic]]:
+    """Return what gives floats their codes; NaN, which is ignored, goes to `size`."""
+    if isinstance(steps, Thresholds):
+        return lambda x: np.where(np.isnan(x), size, np.searchsorted(steps.values, x))
 
     def nearest(x: NDArray[np.float64]) -> NDArray[np.float64]:
         with np.errstate(over="ignore"):  # infinite: beyond the ends
@@ -349,14 +348,12 @@ class NearestBinning(Binning):
     @property
     def steps(self) -> IntegerSteps | FloatSteps | None:
         """The codes as arithmetic, for engines that have no arrays; None where they are no arithmetic."""
-        grid, dtype = self.candidates, _known(self.column)
-        if not isinstance(grid, Grid):
+        dtype = _known(self.column)
+        if not isinstance(self.candidates, Grid):
             return None
-        unit = column_types.tick(dtype)
-        steps = None if unit is None else _integer_steps(grid, unit, _physical(dtype))
-        # What doesn't fit into 64 bits is found by floats, as in the encoder.
-        is_by_floats = unit is None or (steps is None and dtype.is_integer())
-        return FloatSteps.of(grid) if is_by_floats else steps
+        way = _way_to(self.candidates, dtype)
+        # Decimals as floats are Python's alone.
+        return None if isinstance(way, Thresholds) or (isinstance(way, FloatSteps) and dtype.is_decimal()) else way
 
     @property
     def thresholds(self) -> Thresholds | None:
@@ -364,17 +361,12 @@ class NearestBinning(Binning):
 
         A ValueError where they don't fit into 64 bits.
         """
-        points, dtype = self.candidates, _known(self.column)
-        if isinstance(points, Grid):
+        if isinstance(self.candidates, Grid):
             return None
-        unit = column_types.tick(dtype)
-        if unit is not None and column_types.tick(points.dtype) is not None:
-            found = _integer_thresholds(points, unit, dtype)
-            if found is not None:
-                return found
-        if column_types.family(dtype) != "number":
+        way = _way_to(self.candidates, _known(self.column))
+        if not isinstance(way, Thresholds):
             raise ValueError(_TOO_WIDE)
-        return _float_thresholds(points)
+        return way
 
     def encoder(self) -> Callable[[Sequence[pl.Series]], Codes]:
         encode = ordered_encoder(self.candidates, _known(self.column))

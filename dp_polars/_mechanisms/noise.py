@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.costs import largest
 from dp_polars._accounting.terms import Loss, Mechanism, warn_if_large
 from dp_polars._base.numbers import Number, WordSource, ball, lower, positive_fraction, precision, system_words, upper
 from dp_polars._base.process import called, in_parallel, silenced
@@ -168,15 +169,7 @@ class NoiseTable:
 
 def invert(law: Law, uniform: Uniform, guess: int) -> int:
     """Return the largest n with P(X < n) <= uniform, by a search that begins at `guess`."""
-
-    def is_below(n: int) -> bool:
-        return is_less(uniform, lambda bits: below(law, n, bits))
-
-    while is_below(guess):
-        guess -= 1
-    while not is_below(guess + 1):
-        guess += 1
-    return guess
+    return largest(lambda n: not is_less(uniform, lambda bits: below(law, n, bits)), guess)
 
 
 def _floors(law: Law, reach: int) -> NDArray[np.uint64]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_polars._accounting.costs import BITS, round_down
+from dp_polars._accounting.costs import BITS, largest, round_down
 from dp_polars._base.numbers import Ints, WordSource, ball, lower, precision, system_words
 from dp_polars._mechanisms.noise import LARGEST_SCALE, LARGEST_VALUE, DiscreteGaussian, add_noise, gaussian_noise
 from dp_polars._mechanisms.racing import Uniform, floor_of, is_less
@@ -228,10 +227,4 @@ def _float_tail(reached: int, deviation: float) -> float:
 
 def _smallest(holds: Callable[[int], bool], guess: int) -> int:
     """Return the smallest integer of at least 1 from which on a condition holds."""
-    step, low, high = 1, guess, guess
-    while not holds(high):
-        low, high, step = high + 1, high + step, 2 * step
-    step = 1
-    while low > 1 and holds(low - 1):
-        low, high, step = max(low - step, 1), low - 1, 2 * step
-    return low + bisect_left(range(low, high), True, key=holds)
+    return 1 + largest(lambda number: number < 1 or not holds(number), guess)

@@ -481,10 +481,7 @@ def _smallest_rate(gaps: Floats, reached: Callable[[float], bool]) -> Fraction:
         return Fraction(0)
     while high - low > 1e-13:
         middle = (low + high) / 2
-        if reached(2.0**middle):
-            high = middle
-        else:
-            low = middle
+        low, high = (low, middle) if reached(2.0**middle) else (middle, high)
     return Fraction(2.0**high)
 
 

@@ -404,10 +404,7 @@ def _gaussian_epsilon(shift: float, delta: float) -> float:
     low, high = 0.0, shift**2 / 2 + shift * math.sqrt(-2 * math.log(delta / 2)) + 1  # at which it is at most that
     while high - low > 1e-13 * high:
         middle = (low + high) / 2
-        if _gaussian_delta(shift, middle) <= delta:
-            high = middle
-        else:
-            low = middle
+        low, high = (low, middle) if _gaussian_delta(shift, middle) <= delta else (middle, high)
     return high
 
 
