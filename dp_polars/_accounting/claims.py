@@ -15,8 +15,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-import numpy as np
-
 from dp_polars._accounting import costs
 from dp_polars._accounting.terms import (
     ONE_RELEASE,
@@ -33,7 +31,7 @@ from dp_polars._base.numbers import (
     Number,
     as_fraction,
     ball,
-    given,
+    flag,
     one_of,
     positive_fraction,
     positive_int,
@@ -73,10 +71,7 @@ NO_LOSS = f"a loss must be said first, got none.\n\n{SAY_A_LOSS}"
 def range_of(sensitivity: Number, monotonic: bool) -> Fraction:
     """Return R for scores of the caller's own: the most that one person changes the difference of two of them."""
     exact = positive_fraction("sensitivity", sensitivity)
-    if not isinstance(monotonic, (bool, np.bool_)):
-        msg = f"monotonic must be True or False, got {given(monotonic)}."
-        raise TypeError(msg)
-    return exact if monotonic else 2 * exact
+    return exact if flag("monotonic", monotonic) else 2 * exact
 
 
 def check_mechanism(kind: costs.MechanismKind, mechanism: str | None, unit: Unit) -> Mechanism:

@@ -307,6 +307,15 @@ def run_lengths(labels: NDArray[np.integer]) -> Ints:
     return lengths_from(run_starts(labels), len(labels))
 
 
+def batches_of_like(sizes: Ints, most: Callable[[int], int]) -> Iterator[Ints]:
+    """Yield all groups, the largest first, in batches of about one size: as many as `most` says."""
+    order, done = np.argsort(-sizes, kind="stable"), 0
+    while done < len(order):
+        batch = order[done : done + max(1, most(int(sizes[order[done]])))]
+        yield batch
+        done += len(batch)
+
+
 def sorted_words(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return words in ascending order, by the sort that is the faster one on this processor."""
     return _faster_sort()(words)

@@ -16,6 +16,7 @@ from dp_polars._base.numbers import (
     Ints,
     SignedInts,
     WordSource,
+    batches_of_like,
     begin_runs,
     lengths_from,
     offsets,
@@ -172,20 +173,18 @@ def _draw_by_ranks(draw: Draw, alpha: Fraction, lengths: Ints, rows_of: Callable
 
 
 def _of_like_length(lengths: Ints, ranks: int | None = None) -> Iterator[Ints]:
-    """Yield all groups in batches of about the same length, which make rectangles without many gaps.
+    """Return all groups in batches of about the same length, which make rectangles without many gaps.
 
     A batch may be larger where only a few ranks of each group are looked at closely.
     """
     if len(lengths) * (int(lengths.max()) + 1) <= _CHUNK:
-        yield np.arange(len(lengths))
-        return
-    order, done = np.argsort(-lengths, kind="stable"), 0
-    while done < len(order):
-        width = int(lengths[order[done]]) + 1
-        most = _CHUNK // width if ranks is None else min(_CHUNK // min(ranks, width), 4 * _CHUNK // width)
-        batch = order[done : done + max(1, most)]
-        yield batch
-        done += len(batch)
+        return iter([np.arange(len(lengths))])
+
+    def most(length: int) -> int:
+        width = length + 1
+        return _CHUNK // width if ranks is None else min(_CHUNK // min(ranks, width), 4 * _CHUNK // width)
+
+    return batches_of_like(lengths, most)
 
 
 def _rectangle(codes: SignedInts, begins: Ints, lengths: Ints, fill: int) -> SignedInts:

@@ -13,7 +13,6 @@ probability of at most BETA.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -30,6 +29,7 @@ from dp_polars._base.numbers import (
     Ints,
     Number,
     WordSource,
+    batches_of_like,
     difference,
     lengths_from,
     offsets,
@@ -442,7 +442,7 @@ class _ExactGaps:
 def _largest_quotients(c: _Double, sensitivities: Floats, counts: Ints) -> Floats:
     """Return the largest (c_i − c_j)/(D_i + D_j) over all j of its group, for each row i: at least 0."""
     out, begins = np.empty(len(sensitivities)), starts(counts)
-    for groups in _of_like_size(counts):
+    for groups in batches_of_like(counts, lambda size: _PAIRS // size**2):
         width = int(counts[groups[0]])
         is_there = np.arange(width) < counts[groups, None]
         at = np.where(is_there, begins[groups, None] + np.arange(width), begins[groups, None])
@@ -457,15 +457,6 @@ def _largest_quotients(c: _Double, sensitivities: Floats, counts: Ints) -> Float
             rows_there = is_there[:, some]
             out[at[:, some][rows_there]] = quotient.max(axis=2)[rows_there]
     return out
-
-
-def _of_like_size(counts: Ints) -> Iterator[Ints]:
-    """Yield all groups in batches, the largest first, of about as many pairs as `_PAIRS`, or one group."""
-    order, done = np.argsort(-counts, kind="stable"), 0
-    while done < len(order):
-        most = max(1, _PAIRS // int(counts[order[done]]) ** 2)
-        yield order[done : done + most]
-        done += most
 
 
 # A number as the sum of two floats, of which the second is at most half a unit in the last place of the first.

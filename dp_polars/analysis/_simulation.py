@@ -217,7 +217,9 @@ def simulate(
     if clashes:
         msg = f"keys must not be named like columns of the result, got {clashes}.\n\nHint: rename them first."
         raise ValueError(msg)
-    tried = None if losses is None else _positive("losses", losses)
+    tried = None
+    if losses is not None:
+        tried = [positive_fraction(f"losses[{i}]", value) for i, value in enumerate(several("losses", losses))]
     parts = [_table(output, claim) for output in outputs for claim in _claims(output.query.claim, tried)]
     if len({part["true_answer"].dtype for part in parts}) > 1:
         parts = [_as_text(part) for part in parts]
@@ -248,15 +250,15 @@ def _plans(name: str, frame: object) -> list[pl.LazyFrame]:
     return [table.lazy() for table in tables]
 
 
-def _positive(name: str, values: Iterable[Number]) -> list[Fraction]:
+def several(name: str, values: object) -> list[object]:
     if isinstance(values, str) or not isinstance(values, Iterable):
         msg = f"{name} must be a list of numbers, got {given(values)}."
         raise TypeError(msg)
-    exact = [positive_fraction(f"{name}[{i}]", value) for i, value in enumerate(values)]
-    if not exact:
+    listed = list(values)
+    if not listed:
         msg = f"{name} must not be empty."
         raise ValueError(msg)
-    return exact
+    return listed
 
 
 def _claims(asked: Claim, losses: list[Fraction] | None) -> Iterator[Claim]:

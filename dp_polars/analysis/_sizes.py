@@ -26,7 +26,7 @@ from dp_polars._questions.question import Columns, HistogramQuery
 from dp_polars._release.request import Ask
 from dp_polars._steps.scans import is_a_person
 from dp_polars.analysis._laws import block_probabilities
-from dp_polars.analysis._simulation import request_of
+from dp_polars.analysis._simulation import request_of, several
 
 _MOST = 2**53  # the largest group that is looked for
 
@@ -68,7 +68,7 @@ def error_by_size(query: PrivateQuery, sizes: Iterable[int]) -> pl.DataFrame:
     >>> errors.select("output", "size", "error_95", pl.col("relative").round(3)).rows()[1:3]
     [('people', 1000, 10.0, 0.01), ('days', 100, 2.155, 0.072)]
     """
-    numbers = [positive_int(f"sizes[{i}]", size) for i, size in enumerate(_several("sizes", sizes))]
+    numbers = [positive_int(f"sizes[{i}]", size) for i, size in enumerate(several("sizes", sizes))]
     rows = []
     for ask, types, unit in _outputs(query):
         for size in numbers:
@@ -167,7 +167,7 @@ def best_by_gap(query: PrivateQuery, gaps: Iterable[Number]) -> pl.DataFrame:
     >>> best_by_gap(query, [0, 10, 50])["probability"].round(3).to_list()
     [0.333, 0.677, 0.993]
     """
-    numbers = [as_fraction(f"gaps[{i}]", gap) for i, gap in enumerate(_several("gaps", gaps))]
+    numbers = [as_fraction(f"gaps[{i}]", gap) for i, gap in enumerate(several("gaps", gaps))]
     for gap in numbers:
         if not gap >= 0:
             msg = f"gaps must be 0 or more, got {float(gap):g}."
@@ -250,10 +250,7 @@ def dropped(
         msg = f"privacy_unit and by must name columns of the frame, got {missing or unit} where they are {list(known)}."
         raise ValueError(msg)
     groups, rows = (
-        [
-            None if bound is None else positive_int(f"{name}[{i}]", bound)
-            for i, bound in enumerate(_several(name, given))
-        ]
+        [None if bound is None else positive_int(f"{name}[{i}]", bound) for i, bound in enumerate(several(name, given))]
         for name, given in (("max_groups", max_groups), ("max_rows_per_group", max_rows_per_group))
     )
     has_keys = (has_value(pl.col(key), known[key]) for key in keys)
@@ -272,17 +269,6 @@ def dropped(
     bounds, shares_of = ("max_groups", "max_rows_per_group"), ("rows_dropped", "people_cut")
     schema = {**dict.fromkeys(bounds, pl.Int64), **dict.fromkeys(shares_of, pl.Float64)}
     return pl.DataFrame(results, schema, orient="row")
-
-
-def _several(name: str, values: object) -> list[object]:
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        msg = f"{name} must be a list of numbers, got {given(values)}."
-        raise TypeError(msg)
-    listed = list(values)
-    if not listed:
-        msg = f"{name} must not be empty."
-        raise ValueError(msg)
-    return listed
 
 
 def _outputs(query: PrivateQuery) -> Iterator[tuple[Ask[HistogramQuery], Columns, str]]:
