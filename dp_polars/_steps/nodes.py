@@ -81,11 +81,11 @@ _OPERATOR_NAMES = {
 
 @dataclass(frozen=True)
 class ExprNode:
-    """A node of an expression, in words that a serialized expression and a plan have in common.
+    """A node of an expression.
 
-    Its `kind` is "column", "literal", "series", "operator", "cast", "function", "other" (names, when-then:
-    only their inputs matter) or "unknown". `dtypes` resolves the types of the result. `tree` is the serialized
-    node, which may be rewritten, on the columns of `frame`; a plan has neither.
+    Its `kind` is "column", "literal", "series", "operator", "cast", "function", "other" (names, when-then: only their
+    inputs matter) or "unknown". `dtypes` resolves the types of the result. `tree` is the serialized node, which may be
+    rewritten, on the columns of `frame`.
     """
 
     kind: str
@@ -400,7 +400,6 @@ _WRITTEN = {
     "random": "sample, shuffle",
     "range": "pl.int_range",
     "range.int_range": "pl.int_range",
-    "row_index": "with_row_index",
     "rleid": "rle_id",
     "rolling_expr": "rolling_…",
     "rolling_expr_by": "rolling_…_by",
@@ -424,15 +423,6 @@ _WRITTEN = {
     "struct.select_fields": "struct.field",
     "top_k": "top_k, bottom_k",
     "top_k_by": "top_k_by, bottom_k_by",
-    "Distinct": "unique",
-    "ExtContext": "with_context",
-    "GroupBy": "group_by",
-    "HConcat": "a horizontal concat",
-    "Join": "join",
-    "MergeSorted": "merge_sorted",
-    "PythonScan": "a Python source",
-    "Slice": "head, tail, slice",
-    "hint_sorted": "set_sorted",
 }
 
 

@@ -222,11 +222,6 @@ UNLISTED: tuple[Rule, ...] = (
         "write it with native expressions.",
     ),
     Rule(
-        frozenset({"a step that Polars does not show"}),  # in a plan
-        "can't be inspected, and may combine rows",
-        "leave it out, or do it after `protect`, with native expressions.",
-    ),
-    Rule(
         frozenset({"a Series"}),
         "has values of its own for the rows by their place",
         "pass a single value, or a list where a set is meant: is_in([1, 2]).",

@@ -32,7 +32,7 @@ MUTANTS = [
         "::test_nor_does_a_replacement"),
     _costs("Claim._check_same_group", 'self._kind != "choice" or self.lead', 'self._kind != "choice"',
         "a lead is charged by a proof for convex costs", "::test_what_a_replacement_in_one_group_does_is_checked"),
-    of("mechanisms/test_selection.py")("range_of", "exact if monotonic else 2 * exact", "exact",
+    of("mechanisms/test_selection.py")("range_of", "exact if flag('monotonic', monotonic) else 2 * exact", "exact",
         "scores that move apart are charged as monotonic ones",
         "::test_the_range_of_monotonic_scores_is_the_sensitivity"),
     _claims("round_up", "math.ceil", "math.floor", "irrational costs are rounded down",
