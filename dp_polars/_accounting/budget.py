@@ -21,7 +21,7 @@ import polars as pl
 from dp_polars._accounting import ledger
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.costs import EpsilonAt
-from dp_polars._accounting.ledger import Charge, RowsOf, StoredAnswer, StoredQuestion, lock, name_of, uninterrupted
+from dp_polars._accounting.ledger import RowsOf, StoredAnswer, StoredQuestion, lock, name_of, uninterrupted
 from dp_polars._accounting.promises import FREE, Cost, Promise, Sums, sum_of
 from dp_polars._accounting.terms import (
     Loss,
@@ -126,55 +126,6 @@ def absolute(path: str | os.PathLike[str]) -> Path:
 
 
 _WHEN = pl.col("when").cast(pl.Datetime("us", "UTC"))
-
-
-def frame_of_charges(charges: Iterable[Charge], order: Fraction) -> pl.DataFrame:
-    """Return one row per charge. Polars prints the first four columns and the last four."""
-    rows = [
-        (
-            *(one.microseconds, one.what, float(Fraction(one.loss))),
-            None if one.running_total is None else float(Fraction(one.running_total)),
-            *(one.loss, one.delta, None if one.rho is None else float(Fraction(one.running_divergence) / order)),
-            *(bool(one.unchecked), one.unit, one.mechanism),
-            *(float(Fraction(one.delta)), float(Fraction(one.running_delta))),
-        )
-        for one in charges
-    ]
-    schema = {
-        "when": pl.Int64,
-        "what": pl.String,
-        "loss": pl.Float64,
-        "running_total": pl.Float64,
-        "exact_loss": pl.String,
-        "exact_delta": pl.String,
-        "running_rho": pl.Float64,
-        "unchecked": pl.Boolean,
-        "unit": pl.String,
-        "mechanism": pl.String,
-        "delta": pl.Float64,
-        "running_delta": pl.Float64,
-    }
-    return pl.DataFrame(rows, schema, orient="row").with_columns(_WHEN)
-
-
-def frame_of_answers(answers: Iterable[StoredAnswer]) -> pl.DataFrame:
-    rows = [
-        (
-            *(one.microseconds, one.question.dataset, one.question.words, one.question.loss),
-            *(one.size, one.question.source, one.question.text),
-        )
-        for one in answers
-    ]
-    schema = {
-        "when": pl.Int64,
-        "dataset": pl.String,
-        "question": pl.String,
-        "loss": pl.String,
-        "bytes": pl.Int64,
-        "source": pl.String,
-        "text": pl.String,
-    }
-    return pl.DataFrame(rows, schema, orient="row").with_columns(_WHEN)
 
 
 T = TypeVar("T")
@@ -412,7 +363,32 @@ class Budget:
             `running_rho` is null for other budgets.
         """
         charges = self._in_ledger(lambda connection, head: list(ledger.read_charges(connection, head)))
-        return frame_of_charges(charges, Fraction(1) if self.promise is None else self.promise.order)
+        order = Fraction(1) if self.promise is None else self.promise.order
+        rows = [
+            (
+                *(one.microseconds, one.what, float(Fraction(one.loss))),
+                None if one.running_total is None else float(Fraction(one.running_total)),
+                *(one.loss, one.delta, None if one.rho is None else float(Fraction(one.running_divergence) / order)),
+                *(bool(one.unchecked), one.unit, one.mechanism),
+                *(float(Fraction(one.delta)), float(Fraction(one.running_delta))),
+            )
+            for one in charges
+        ]
+        schema = {
+            "when": pl.Int64,
+            "what": pl.String,
+            "loss": pl.Float64,
+            "running_total": pl.Float64,
+            "exact_loss": pl.String,
+            "exact_delta": pl.String,
+            "running_rho": pl.Float64,
+            "unchecked": pl.Boolean,
+            "unit": pl.String,
+            "mechanism": pl.String,
+            "delta": pl.Float64,
+            "running_delta": pl.Float64,
+        }
+        return pl.DataFrame(rows, schema, orient="row").with_columns(_WHEN)
 
     def answers(self) -> pl.DataFrame:
         """Return which answers are kept, in the order in which they were drawn: see `dp_polars.protect`, `dataset`.
@@ -425,7 +401,24 @@ class Budget:
             digest of their paths, inode numbers and times of change) and `text`: all that decides the law of the
             answer, with digests of what is long. It holds nothing of the private rows.
         """
-        return frame_of_answers(self._in_ledger(lambda connection, _: list(ledger.read(connection))))
+        answers = self._in_ledger(lambda connection, _: list(ledger.read(connection)))
+        rows = [
+            (
+                *(one.microseconds, one.question.dataset, one.question.words, one.question.loss),
+                *(one.size, one.question.source, one.question.text),
+            )
+            for one in answers
+        ]
+        schema = {
+            "when": pl.Int64,
+            "dataset": pl.String,
+            "question": pl.String,
+            "loss": pl.String,
+            "bytes": pl.Int64,
+            "source": pl.String,
+            "text": pl.String,
+        }
+        return pl.DataFrame(rows, schema, orient="row").with_columns(_WHEN)
 
     def charged(self) -> tuple[ledger.Head, list[ledger.Charge]]:
         """Return all that the ledger holds of charges, read whole at one moment; a ValueError if it is damaged."""
