@@ -34,7 +34,11 @@ def type_in_steps(step: Fraction, column: pl.DataType, *, of_floats: bool) -> pl
     """
     if of_floats or column.is_float():
         return pl.Float64()
-    scale = max(_places(step), column.scale if isinstance(column, pl.Decimal) else 0)
+    places = next((n for n in range(_MOST_PLACES + 1) if (step * 10**n).denominator == 1), None)
+    if places is None:
+        msg = f"step must have at most {_MOST_PLACES} decimal places for such a column, got {show(step)}."
+        raise ValueError(msg)
+    scale = max(places, column.scale if isinstance(column, pl.Decimal) else 0)
     dtype = pl.Decimal(38, scale) if isinstance(column, pl.Decimal) or scale else pl.Int64()
     if not step * 10**scale < (10**38 if isinstance(dtype, pl.Decimal) else 2**63):
         msg = f"step must be a number that {dtype} holds, got {show(step)}."
@@ -60,14 +64,6 @@ def in_steps(units: Ints, step: Fraction, dtype: pl.DataType) -> pl.Series:
     whole = numbers.cast(pl.Decimal(38, 0)) * Decimal(digits)
     # The same 128 bits with a point among them: Polars' own arithmetic runs out of digits on the way.
     return pl.Series(whole.to_arrow().view(pa.decimal128(38, scale)))
-
-
-def _places(step: Fraction) -> int:
-    places = next((n for n in range(_MOST_PLACES + 1) if (step * 10**n).denominator == 1), None)
-    if places is None:
-        msg = f"step must have at most {_MOST_PLACES} decimal places for such a column, got {show(step)}."
-        raise ValueError(msg)
-    return places
 
 
 # The largest value, in units of the step: the sum of 2**32 rows then fits into 62 bits.
@@ -103,8 +99,18 @@ def clamping_of(
         raise ValueError(msg)
     units = Clamping(lower, upper, step)
     check_size(units)
-    if tick is not None:
-        _check_digits(units, step / tick, column, ends)
+    if tick is None:
+        return units
+    # On the way from the column's digits to whole steps, 64 bits must hold them.
+    if not step / tick <= 2**62:
+        msg = f"step must be at most 2**62 times the last digit of {column}, got {show(step)}."
+        raise ValueError(msg)
+    if column_types.is_wide(column) and not units.largest * (step / tick) < 2**63:
+        msg = (
+            f"{ends} must be below 2**63 times the last digit of {column}, got values from {show(lower)} to "
+            f"{show(upper)}.\n\nHint: cast the column to a type with fewer digits, or to a float, first."
+        )
+        raise ValueError(msg)
     return units
 
 
@@ -144,19 +150,6 @@ def check_held(lower: Fraction, upper: Fraction, digit: Fraction, column: pl.Dat
     """Refuse bounds, called `ends`, that are no whole multiples of the last digit of a column's type."""
     if any((end / digit).denominator != 1 for end in (lower, upper)):
         msg = f"{ends} must be values that a column of type {column} can hold."
-        raise ValueError(msg)
-
-
-def _check_digits(units: Clamping, per_step: Fraction, column: pl.DataType, ends: str) -> None:
-    """Refuse what 64 bits don't hold on the way from the column's digits to whole steps."""
-    if not per_step <= 2**62:
-        msg = f"step must be at most 2**62 times the last digit of {column}, got {show(units.step)}."
-        raise ValueError(msg)
-    if column_types.is_wide(column) and not units.largest * per_step < 2**63:
-        msg = (
-            f"{ends} must be below 2**63 times the last digit of {column}, got values from {show(units.lower)} to "
-            f"{show(units.upper)}.\n\nHint: cast the column to a type with fewer digits, or to a float, first."
-        )
         raise ValueError(msg)
 
 

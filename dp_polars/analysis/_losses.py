@@ -61,8 +61,9 @@ def loss_for_query(
     Parameters
     ----------
     query
-        A query of a private frame, with or without private rows of its own (they are not touched). Its losses say only
-        in which unit the result is; it needs none, and is then in the unit of its budget, or in epsilon.
+        A query of a private frame, not for keys, with or without private rows of its own (they are not touched). Its
+        losses say only in which unit the result is; it needs none, and is then in the unit of its budget, or in
+        epsilon.
     rows
         The public rows, as for `simulate`.
     share
@@ -85,11 +86,6 @@ def loss_for_query(
         rounded up to four significant digits; null where 20 is not enough, or no group has a true answer; 0 where any
         loss does, from 1e-6 on. `epsilon_of_all` is the same in each row: the promise that all outputs need together at
         these losses, as an ε at δ = 10⁻⁶; null where one output has no loss.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described, the rows are those that the query protects, or the query is one for keys.
 
     Notes
     -----

@@ -38,7 +38,7 @@ def error_by_size(query: PrivateQuery, sizes: Iterable[int]) -> pl.DataFrame:
     Parameters
     ----------
     query
-        A query of a private frame, with or without rows. Its losses count.
+        A query of a private frame, with or without rows, and not for keys. Its losses count.
     sizes
         How many rows of a group count, after all bounds, or how many people, where an output counts people: at least 1.
 
@@ -52,11 +52,6 @@ def error_by_size(query: PrivateQuery, sizes: Iterable[int]) -> pl.DataFrame:
         times the largest weight). For means and their like it is the distance between the smallest and the largest
         answer. Above 1 an answer says nothing. Errors are null where only the column's type names the candidates and
         the query has no rows.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described, or the query is one for keys.
 
     Examples
     --------
@@ -103,11 +98,6 @@ def size_needed(query: PrivateQuery, relative: Number = Fraction(1, 10)) -> pl.D
         One row per output: `output` (String), `size` (Int64) and `size_unit` (String: "rows" or "people"), those that
         the bounds keep. In every group of this size or more, the error is that small with probability 0.95. Null where
         the error is not known, or no group of 2⁵³ is large enough.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described, or the query is one for keys.
 
     Notes
     -----
