@@ -64,19 +64,14 @@ def _value(step: ExprNode) -> pl.DataType | None:
     return next((dtype for value in step.inputs[:1] for dtype in value.dtypes()), None)  # type: ignore[return-value]
 
 
-def of_floats(step: ExprNode) -> bool:
-    dtype = _value(step)
-    return dtype is not None and dtype.is_float()
+def is_not_of(fits: Callable[[pl.DataType], bool]) -> Callable[[ExprNode], bool]:
+    """Return what says whether a step is about another type than those that fit, or about rows."""
 
+    def is_other(step: ExprNode) -> bool:
+        dtype = _value(step)
+        return dtype is None or not fits(dtype)
 
-def is_no_number(step: ExprNode) -> bool:
-    dtype = _value(step)
-    return dtype is None or not (whole_numbers.has_whole_numbers(dtype) or dtype == pl.Duration)
-
-
-def has_no_mean(step: ExprNode) -> bool:
-    dtype = _value(step)
-    return dtype is None or not (whole_numbers.has_whole_numbers(dtype) or dtype.is_temporal())
+    return is_other
 
 
 def is_added_whole(name: str, dtype: PolarsDataType) -> bool:
@@ -88,16 +83,8 @@ def is_an_integer(dtype: PolarsDataType | None) -> bool:
     return dtype is not None and dtype.is_integer() and dtype not in {pl.Int128, pl.UInt128}
 
 
-def has_no_middle(step: ExprNode) -> bool:
-    dtype = _value(step)
-    return not (
-        is_an_integer(dtype)
-        or (dtype is not None and (dtype.is_float() or dtype.is_decimal() or dtype.base_type() in _TEMPORAL))
-    )
-
-
-def is_nested(step: ExprNode) -> bool:
-    return bool(bases(*step.inputs[:1]) & {pl.List, pl.Array, pl.Struct, pl.Object})
+def has_middle(dtype: pl.DataType) -> bool:
+    return is_an_integer(dtype) or dtype.is_float() or dtype.is_decimal() or dtype.base_type() in _TEMPORAL
 
 
 def rolls_otherwise(step: ExprNode) -> bool:
@@ -128,7 +115,7 @@ REFUSED: tuple[Rule, ...] = (
         names("sum cum_sum std var"),
         "takes numbers, and sums also booleans and durations",
         "cast to a number in the step before.",
-        is_no_number,
+        is_not_of(lambda dtype: whole_numbers.has_whole_numbers(dtype) or dtype == pl.Duration),
         "of anything else",
     ),
     Rule(
@@ -156,14 +143,14 @@ REFUSED: tuple[Rule, ...] = (
         names("mean"),
         "takes numbers, booleans, dates and times",
         "cast to a number in the step before.",
-        has_no_mean,
+        is_not_of(lambda dtype: whole_numbers.has_whole_numbers(dtype) or dtype.is_temporal()),
         "of anything else",
     ),
     Rule(
         names("median quantile"),
         "takes numbers, dates and times",
         "cast to a number in the step before.",
-        has_no_middle,
+        is_not_of(has_middle),
         "of anything else",
     ),
     Rule(
@@ -192,7 +179,7 @@ REFUSED: tuple[Rule, ...] = (
         names("n_unique unique mode is_duplicated is_unique is_first_distinct is_last_distinct"),
         "is not known to tell the same values apart in every engine",
         _TEXT,
-        is_nested,
+        lambda step: bool(bases(*step.inputs[:1]) & {pl.List, pl.Array, pl.Struct, pl.Object}),
         "of lists, arrays or structs",
     ),
     Rule(

@@ -117,7 +117,7 @@ def columns_of_scans(frame: pl.LazyFrame) -> list[list[tuple[str, pl.DataType]]]
 
 def holds_python_or_memory(frame: pl.LazyFrame) -> bool:
     """Return whether a plan has a source that is read by Python, or rows in memory."""
-    return any(of is not None for _, of in sources_read(frame))
+    return not {"DataFrameScan", "PythonScan"}.isdisjoint(map(kind_of, plan_nodes(frame)))
 
 
 def plan_nodes(frame: pl.LazyFrame) -> Iterator[Any]:
