@@ -179,10 +179,10 @@ class PrivacyProfile:
         if pure is not None and exact >= pure:
             return 0.0
         proved = min(costs.zcdp_delta(self.rho, exact), costs.renyi_delta(self._log_moment, self.rho, exact))
-        if self._shift() == math.inf:
+        if _shift_of(self.parts) == math.inf:
             return proved
         if self._is_gaussian():
-            return min(proved, _gaussian_delta(self._shift(), float(exact)))
+            return min(proved, _gaussian_delta(_shift_of(self.parts), float(exact)))
         if self._is_single():  # one dominating pair, at an epsilon below the pure one
             mechanism, loss, _ = self.parts[0]
             with precision(_BITS):
@@ -200,10 +200,10 @@ class PrivacyProfile:
         if wanted <= 0:
             return math.inf if pure is None else float_up(pure)
         proved = min(costs.zcdp_epsilon(self.rho, wanted), costs.renyi_epsilon(self._log_moment, self.rho, wanted))
-        if self._shift() == math.inf:
+        if _shift_of(self.parts) == math.inf:
             return proved
         if self._is_gaussian():
-            return min(proved, _gaussian_epsilon(self._shift(), wanted))
+            return min(proved, _gaussian_epsilon(_shift_of(self.parts), wanted))
         if self._is_single() and wanted >= self._delta_of_losses(Fraction(0)):
             return 0.0
         if self._is_single():
@@ -247,9 +247,6 @@ class PrivacyProfile:
 
     def _is_gaussian(self) -> bool:
         return not any(costs.PROOFS[mechanism].curve.is_pure for mechanism, _, _ in self.parts)
-
-    def _shift(self) -> float:
-        return _shift_of(self.parts)
 
     def _pure(self) -> Fraction | None:
         if not all(costs.PROOFS[mechanism].curve.is_pure for mechanism, _, _ in self.parts):
