@@ -17,13 +17,11 @@ from dp_polars._engines.spark.arithmetic import answer_type, made, polars_type, 
 from dp_polars._engines.spark.counting import fresh_seed, histograms, one_row_per_person, shown_keys, union
 from dp_polars._engines.spark.rows import Groups, distinct, text_of_frame
 from dp_polars._engines.spark.workers import Answer, drawing, in_arrow, mapped, presenting
-from dp_polars._frames.cube_query import CubeQuery, cube_from
-from dp_polars._frames.publication import Publication
-from dp_polars._frames.query import without_data
+from dp_polars._frames.cube_query import CubeQuery
+from dp_polars._frames.publication import Publication, release_with
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._release.contract import AS_DRAWN, Drawn, Engine, KeyWork, LocalEngine, Released
-from dp_polars._release.release import Part, release_by
-from dp_polars._release.request import only_counted
+from dp_polars._release.request import AnyRequest, only_counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
     from dp_polars._base.column_types import PrivacyUnit
     from dp_polars._frames.cube import Cube
     from dp_polars._frames.query import PrivateQuery
+    from dp_polars._questions.question import Asked
     from dp_polars._release.contract import HistogramSpec, Output, Presentation, Ranges, Shown, Work
 
 
@@ -169,36 +168,26 @@ def release(
     TypeError, ValueError
         If the query or the frame is not as described, or there is no place for the answers. Nothing is charged then.
     """
-    if isinstance(query, Publication):
 
-        def part(name: str, one: PrivateQuery, of: DataFrame) -> Part[DataFrame]:
-            _check(of)
-            if path is not None and not (name.isidentifier() and name[0] != "_"):
-                msg = f"names of queries must be identifiers, each for a folder in path, got {name!r}."
+    def engine_of(request: AnyRequest[Asked], one: Any, name: str | None) -> _OnSpark[Any]:  # noqa: ANN401
+        if not isinstance(one, _sql.DataFrame) or one.isStreaming:
+            kind = f"{type(one).__module__}.{type(one).__name__}"
+            msg = f"frame must be a batch DataFrame of a Spark session, got {kind}."
+            raise TypeError(msg)
+        if isinstance(query, CubeQuery):
+            if path is not None:
+                msg = "path must be left out for a cube, which comes to the driver.\n\nHint: cube.write(path)."
                 raise ValueError(msg)
-            shown = query.presentation(name, ranges, min_people, sure)
-            folder = None if path is None else f"{os.fspath(path).rstrip('/')}/{name}"
-            return Part(one.request, _SparkEngine(of, folder, only_counted(one.request)), shown, name=name)
-
-        return query.by_adapter(part, frame, budget, fresh=fresh, unchecked=unchecked)
-    request, payer = without_data(query, budget, unchecked=unchecked)
-    _check(frame)
-    presentation = request.presentation(ranges, min_people, sure)
-    if isinstance(query, CubeQuery):
-        if path is not None:
-            msg = "path must be left out for a cube, which comes to the driver.\n\nHint: cube.write(path)."
+            return _CubeEngine(one, only_counted(request))
+        if path is None or name is None:
+            return _SparkEngine(one, path, only_counted(request))
+        if not (name.isidentifier() and name[0] != "_"):
+            msg = f"names of queries must be identifiers, each for a folder in path, got {name!r}."
             raise ValueError(msg)
-        here = _CubeEngine(frame, only_counted(request))
-        return cube_from(request, release_by(request, here, payer, presentation=presentation, fresh=fresh))
-    engine = _SparkEngine(frame, path, only_counted(request))
-    return release_by(request, engine, payer, presentation=presentation, fresh=fresh)
+        return _SparkEngine(one, f"{os.fspath(path).rstrip('/')}/{name}", only_counted(request))
 
-
-def _check(frame: object) -> None:
-    if not isinstance(frame, _sql.DataFrame) or frame.isStreaming:
-        kind = f"{type(frame).__module__}.{type(frame).__name__}"
-        msg = f"frame must be a batch DataFrame of a Spark session, got {kind}."
-        raise TypeError(msg)
+    asked = {"ranges": ranges, "min_people": min_people, "sure": sure}
+    return release_with(engine_of, query, frame, budget, **asked, fresh=fresh, unchecked=unchecked)
 
 
 class _OnSpark(Engine[Released]):

@@ -14,11 +14,9 @@ from dp_polars._engines.sql.people import in_polars, one_row_per_person, people_
 from dp_polars._engines.sql.reading import differs_between_runs, has_text, refuse_mixed_people
 from dp_polars._engines.sql.rows import public_table
 from dp_polars._engines.sql.types import check_types, must_have, schema_of
-from dp_polars._frames.cube_query import CubeQuery, cube_from
-from dp_polars._frames.publication import Publication
-from dp_polars._frames.query import without_data
+from dp_polars._frames.publication import Publication, release_with
 from dp_polars._release.contract import KeyWork, LocalEngine, Ranges, Work
-from dp_polars._release.release import Part, release_by, written
+from dp_polars._release.release import written
 from dp_polars._release.request import AnyRequest, only_counted
 
 if TYPE_CHECKING:
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
     from dp_polars._base.column_types import PrivacyUnit
     from dp_polars._base.numbers import Ints
     from dp_polars._frames.cube import Cube
+    from dp_polars._frames.cube_query import CubeQuery
     from dp_polars._frames.query import PrivateQuery
     from dp_polars._mechanisms.histograms import Histogram
     from dp_polars._questions.question import Asked
@@ -167,25 +166,15 @@ def release(
     'flu'
     """
 
-    def engine_of(request: AnyRequest[Asked], one: Any) -> _SqlEngine:  # noqa: ANN401
+    def engine_of(request: AnyRequest[Asked], one: Any, _: object) -> _SqlEngine:  # noqa: ANN401
         engine = _SqlEngine(one, only_counted(request), request.protection.unit or (), untested=untested)
         if not request.pipeline.is_unchecked:
             for column in refuse_mixed_people(one, request.protection.unit):
                 engine.refuse_coarse(column)
         return engine
 
-    if isinstance(query, Publication):
-
-        def part(name: str, one: PrivateQuery, of: Any) -> Part[pl.DataFrame]:  # noqa: ANN401
-            shown = query.presentation(name, ranges, min_people, sure)
-            return Part(one.request, engine_of(one.request, of), shown, name=name)
-
-        return query.by_adapter(part, table, budget, fresh=fresh, unchecked=unchecked)
-    request, payer = without_data(query, budget, unchecked=unchecked)
-    engine = engine_of(request, table)
-    presentation = request.presentation(ranges, min_people, sure)
-    released = release_by(request, engine, payer, presentation=presentation, fresh=fresh)
-    return cube_from(request, released) if isinstance(query, CubeQuery) else released
+    asked = {"ranges": ranges, "min_people": min_people, "sure": sure}
+    return release_with(engine_of, query, table, budget, **asked, fresh=fresh, unchecked=unchecked)
 
 
 class _SqlEngine(LocalEngine):

@@ -18,15 +18,16 @@ from dp_polars._accounting.claims import Claim, delta_of, in_words, loss_of, mec
 from dp_polars._accounting.terms import Loss
 from dp_polars._base.numbers import Number, given
 from dp_polars._base.process import all_called, called
-from dp_polars._frames.cube_query import CubeQuery
+from dp_polars._frames.cube_query import CubeQuery, cube_from
 from dp_polars._frames.facts import ledger_facts, loss_of_ledger, statement_of, unit_facts
 from dp_polars._frames.joins import is_same_budget
 from dp_polars._frames.query import PrivateQuery, scaled, without_data
+from dp_polars._questions.question import Asked
 from dp_polars._questions.statement import Statement
 from dp_polars._questions.statement_facts import AT_DELTA, NOT_RECORDED, Facts, Known, loss_facts
-from dp_polars._release.contract import Presentation, Ranges
-from dp_polars._release.release import Part, charged_as, release_all
-from dp_polars._release.request import explained
+from dp_polars._release.contract import Engine, Presentation, Ranges
+from dp_polars._release.release import Part, charged_as, release_all, release_by
+from dp_polars._release.request import AnyRequest, explained
 from dp_polars._release.sources import Opened, PrivateRows
 from dp_polars._steps.scans import refuse_two_units
 
@@ -171,24 +172,6 @@ class Publication:
             refuse_two_units([one.readings for one in opened.values()], "publication")
         return dict(zip(self.queries, release_all(parts, budget, fresh=fresh), strict=True))
 
-    def by_adapter(
-        self,
-        part: Callable[[str, PrivateQuery, Any], Part[ReleasedT]],
-        table: object,
-        budget: Budget | None,
-        *,
-        fresh: bool,
-        unchecked: bool,
-    ) -> dict[str, ReleasedT]:
-        """Release as one what an adapter's `part` makes of each query, its request and its table."""
-        tables = self.tables(table)
-        payers = [without_data(query, budget)[1] for query in self.queries.values()]
-
-        def of_rows(name: str, query: PrivateQuery) -> Part[ReleasedT]:
-            return part(name, query.handed_over(unchecked), tables[name])
-
-        return self.shown(self.released(of_rows, payers[0], fresh=fresh))
-
     def tables(self, given_one: object) -> dict[str, Any]:
         """Return the table of each query: one for all, or those of a dict; refuse other names."""
         if not isinstance(given_one, Mapping):
@@ -260,6 +243,35 @@ class Publication:
 
     def _claims(self) -> list[Claim]:
         return [claim for query in self.queries.values() for claim in query.request.claims]
+
+
+def release_with(
+    engine_of: Callable[[AnyRequest[Asked], Any, str | None], Engine[Any]],
+    query: PrivateQuery | Publication,
+    table: object,
+    budget: Budget | None,
+    *,
+    ranges: object,
+    min_people: object,
+    sure: object,
+    fresh: bool,
+    unchecked: bool,
+) -> Any:  # noqa: ANN401  # what the engines release
+    """Release a query, or all of a publication as one, by engines that an adapter makes of requests and tables."""
+    if not isinstance(query, Publication):
+        request, payer = without_data(query, budget, unchecked=unchecked)
+        engine = engine_of(request, table, None)
+        presentation = request.presentation(ranges, min_people, sure)
+        released = release_by(request, engine, payer, presentation=presentation, fresh=fresh)
+        return cube_from(request, released) if isinstance(query, CubeQuery) else released
+    tables, payers = query.tables(table), [without_data(one, budget)[1] for one in query.queries.values()]
+
+    def part(name: str, one: PrivateQuery) -> Part[Any]:
+        request = one.handed_over(unchecked).request
+        engine = engine_of(request, tables[name], name)
+        return Part(request, engine, query.presentation(name, ranges, min_people, sure), name=name)
+
+    return query.shown(query.released(part, payers[0], fresh=fresh))
 
 
 @called

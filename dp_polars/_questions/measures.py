@@ -36,14 +36,6 @@ class Measure(HistogramQuery):
     has_ranges: ClassVar[bool] = True
 
     @property
-    def counts_people(self) -> bool:
-        return False
-
-    @property
-    def bounds_people(self) -> bool:
-        return False
-
-    @property
     @abstractmethod
     def largest(self) -> Fraction:
         """The most that one row adds to a number, or takes away."""

@@ -17,7 +17,7 @@ from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import ALL
 from dp_polars._accounting.terms import Contributions, Loss, NeighboringRelation, Terms, Unit
 from dp_polars._base import column_types
-from dp_polars._base.numbers import Floats, Ints, given, show
+from dp_polars._base.numbers import Floats, Ints, flag, show
 from dp_polars._bins.binning import Binning, Clamping, Codes
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.partition_selection import (
@@ -108,14 +108,14 @@ class HistogramQuery(Query):
     is_count: ClassVar[bool] = False  # whether the answer is one or several whole numbers with noise, which may be 0
 
     @property
-    @abstractmethod
     def counts_people(self) -> bool:
         """Whether a person counts once for each code, where it is known who they are."""
+        return False
 
     @property
-    @abstractmethod
     def bounds_people(self) -> bool:
         """Whether `range_of` also bounds one person's effect on a group, however many codes they count for."""
+        return False
 
     @abstractmethod
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
@@ -278,10 +278,7 @@ def of_histogram(query: Query, asker: str, way_out: str) -> HistogramQuery:
 
 
 def claim_with_lead(claim: Claim, *, lead: bool) -> Claim:
-    if not isinstance(lead, (bool, np.bool_)):
-        msg = f"lead must be True or False, got {given(lead)}."
-        raise TypeError(msg)
-    if not lead:
+    if not flag("lead", lead):
         return claim
     if claim.loss.unit != "epsilon":
         msg = (
@@ -399,32 +396,26 @@ class KeysThatAreThere(Asked):
 
         A replaced person takes away one of at most g keys each, and the new one adds one: 2g keys change by one.
         """
-        changed = keys_per_person if relation == "add_or_remove_one" else 2 * keys_per_person
-        claim = Claim(
-            loss,
-            check_mechanism("keys", None, loss.unit),
-            Fraction(1),
-            Contributions(changed, 1),
-            relation,
-            delta=delta,
-        )
-        return cls(columns, claim, keys_per_person, counts)._checked()
+        changed = Contributions(keys_per_person * (1 if relation == "add_or_remove_one" else 2), 1)
+        mechanism = check_mechanism("keys", None, loss.unit)
+        claim = Claim(loss, mechanism, Fraction(1), changed, relation, delta=delta)
+        return cls(columns, claim, keys_per_person, counts)
 
     @property
     def loss_units(self) -> tuple[Unit, ...]:
         """In which units the same may be asked: partition selection has no numbers of people."""
         return ("rho",) if self.counts else super().loss_units
 
-    def with_claim(self, claim: Claim) -> Self:
-        return super().with_claim(claim)._checked()
-
-    def _checked(self) -> Self:
-        _ = self.selection
-        return self
+    def __post_init__(self) -> None:
+        _ = self.selection  # refuses what can't be drawn
 
     @cached_property
     def selection(self) -> KeySelection:
-        return _SELECTIONS[self.claim.mechanism](self)
+        claim = self.claim
+        if claim.mechanism == "partition_selection":
+            return PartitionSelection(claim.rate, delta_of_one_key(claim.delta, claim.contributions.total))
+        variance = 1 / claim.rate**2
+        return GaussianThreshold(variance, threshold_for(variance, claim.delta, self.keys_per_person))
 
     def types(self, schema: pl.Schema) -> pl.Schema:
         types = {}
@@ -462,19 +453,6 @@ class KeysThatAreThere(Asked):
     def __str__(self) -> str:
         names = ", ".join(map(repr, self.columns))
         return f"the {names} that enough people have" + (", with their number" if self.counts else "")
-
-
-def _by_partition(query: KeysThatAreThere) -> KeySelection:
-    claim = query.claim
-    return PartitionSelection(claim.rate, delta_of_one_key(claim.delta, claim.contributions.total))
-
-
-def _by_threshold(query: KeysThatAreThere) -> KeySelection:
-    variance = 1 / query.claim.rate**2
-    return GaussianThreshold(variance, threshold_for(variance, query.claim.delta, query.keys_per_person))
-
-
-_SELECTIONS = {"partition_selection": _by_partition, "discrete_gaussian_threshold": _by_threshold}
 
 
 def _anew(column: pl.Series) -> pl.Series:

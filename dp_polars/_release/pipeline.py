@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast, get_args
 
@@ -56,9 +56,9 @@ class Step(ABC):
         """Return whether it adds up a person's floats, which count to the nearest 2⁻⁴⁰."""
         return False
 
-    @abstractmethod
-    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:
-        """Return all that decides what the step does to the columns that are live."""
+    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
+        """Return all that decides what the step does to the columns that are live: usually its fields."""
+        return tuple(getattr(self, one.name) for one in fields(self))  # type: ignore[arg-type]  # a dataclass
 
     @abstractmethod
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
@@ -77,9 +77,6 @@ class PersonGroups(Step):
     @property
     def looks_at_order(self) -> bool:
         return any(expr.meta.has_multiple_outputs() for expr in self.expressions)
-
-    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
-        return self.keys, *self.expressions
 
     def leaves_one_row(self, unit: PrivacyUnit | None, *, before: bool) -> bool:
         return before or {*self.keys} == {*(unit or ())}
@@ -212,9 +209,6 @@ class Expressions(Step):
     def looks_at_order(self) -> bool:
         return any(expr.meta.has_multiple_outputs() for expr in self.expressions)
 
-    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
-        return self.method, self.call, *self.expressions
-
     def adds_floats(self, schema: pl.Schema, unit: PrivacyUnit | None) -> bool:
         exprs = one_output_each(self.expressions, schema, self.name)
         if looks_at_people(exprs):
@@ -322,9 +316,6 @@ class Unnest(Step):
     structs: SelectorType
     separator: str | None
 
-    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
-        return self.separator, self.structs.as_expr()
-
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:  # noqa: ARG002
         names = pl.LazyFrame(schema=schema).select(self.structs).collect_schema().names()
         with fitting(self.name):
@@ -351,9 +342,6 @@ class Join(Step):
     left_on: tuple[str, ...]
     right_on: tuple[str, ...]
     how: JoinHow
-
-    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
-        return self.public, self.left_on, self.right_on, self.how
 
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
         refuse_missing(self.left_on, schema, "private frame")

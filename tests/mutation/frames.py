@@ -148,7 +148,7 @@ MUTANTS = [
     _scaled("_accounting/claims:_factor", "target.value", "target.value * 2",
         "a scaled query costs more than was asked for"),
     _scaled("_accounting/claims:_times", "claim.loss.unit", '"rho"', "scaled losses change their unit"),
-    _scaled("KeysThatAreThere.with_claim", "super().with_claim(claim)._checked()", "super().with_claim(claim)",
+    _scaled("KeysThatAreThere.__post_init__", "_ = self.selection", "pass",
         "keys are scaled to a loss that they are charged and can't be drawn at"),
     # --- Steps on a private frame
     of("frames/test_steps.py")("Expressions.proved", "[row_by_row(expr, schema, self.name) for expr in exprs]",
