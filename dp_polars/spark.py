@@ -262,16 +262,15 @@ class _SparkEngine(_OnSpark["DataFrame"]):
 
     def prepare(self, work: Work | KeyWork, presentation: Presentation = AS_DRAWN) -> Callable[[], Drawn[DataFrame]]:
         _check_unit(self._frame, work.privacy_unit)
-        published = partial(self._published, work=work, presentation=presentation)
         if not self._comes_here(work) and self._target is None:
             _check_checkpoints(self._frame.sparkSession)
         if isinstance(work, KeyWork):
             keys = shown_keys(self._frame, work)
             self._check_names(keys.columns)
-            return lambda: _DrawnThere(keys, keys.schema, published)
+            return lambda: self._shown_once(keys, keys.schema, work, presentation)
         draw, types = self._drawn(work)
         self._check_names(self._shown(work, presentation)[-1].names)
-        return lambda: _DrawnThere(draw(), types, published)
+        return lambda: self._shown_once(draw(), types, work, presentation)
 
     def _comes_here(self, work: Work | KeyWork) -> bool:
         """Whether the driver draws, by public numbers: of keys that nobody listed there are none."""
@@ -338,12 +337,30 @@ class _SparkEngine(_OnSpark["DataFrame"]):
             kinds += [self._kind(answer, answer.output.dtype, answer.dtype, work)] * len(of_answer)
         return answers, shown, _fields(names, kinds)
 
-    def _published(
+    def _shown_once(
         self, drawn: DataFrame | pa.Table, types: StructType, work: Work | KeyWork, presentation: Presentation
-    ) -> DataFrame:
-        shown = self._presented(drawn, types, work, presentation)
-        # Rows of this process: nothing draws them again.
-        return shown if self._target is None and isinstance(drawn, pa.Table) else _published(shown, self._target)
+    ) -> Drawn[DataFrame]:
+        """Return what was drawn on the driver, or is drawn by executors when it is packed or shown first.
+
+        `drawn` are the keys and what is drawn: rows, or a plan, of which each run would draw anew. What is packed is
+        rows.
+        """
+
+        def packed() -> bytes:
+            nonlocal drawn
+            rows = drawn if isinstance(drawn, pa.Table) else drawn.toArrow()
+            drawn = rows
+            table, file = rows.replace_schema_metadata({_TYPES: types.json()}), pa.BufferOutputStream()
+            with pa.ipc.new_stream(file, table.schema) as stream:
+                stream.write_table(table)
+            return bytes(file.getvalue().to_pybytes())
+
+        def published() -> DataFrame:
+            shown = self._presented(drawn, types, work, presentation)
+            # Rows of this process: nothing draws them again.
+            return shown if self._target is None and isinstance(drawn, pa.Table) else _published(shown, self._target)
+
+        return Drawn(packed, published)
 
     def _kinds_of_keys(self, work: Work) -> list[DataType]:
         return [self._frame.schema[name].dataType for name in ([] if work.keys is None else work.keys.columns)]
@@ -361,7 +378,7 @@ class _SparkEngine(_OnSpark["DataFrame"]):
     def unpacked(self, answer: bytes, work: Work | KeyWork, presentation: Presentation) -> Drawn[DataFrame]:
         table = pa.ipc.open_stream(answer).read_all()
         types = spark_types.StructType.fromJson(json.loads(table.schema.metadata[_TYPES]))
-        return _DrawnThere(table, types, partial(self._published, work=work, presentation=presentation))
+        return self._shown_once(table, types, work, presentation)
 
 
 def _drawn_here(
@@ -373,34 +390,6 @@ def _drawn_here(
     columns = [column.to_arrow() for column in drawn.get_columns()[:keys]]
     columns += map(in_arrow, drawn.get_columns()[keys:], known)
     return pa.table(columns, names=names)
-
-
-class _DrawnThere(Drawn["DataFrame"]):
-    """What was drawn on the driver, or is drawn by executors when it is packed or shown first.
-
-    `drawn` are the keys and what is drawn: rows, or a plan, of which each run would draw anew. What was packed is rows.
-    """
-
-    def __init__(
-        self,
-        drawn: DataFrame | pa.Table,
-        types: StructType,
-        published: Callable[[DataFrame | pa.Table, StructType], DataFrame],
-    ) -> None:
-        self._drawn, self._types, self._published = drawn, types, published
-
-    def packed(self) -> bytes:
-        rows = self._drawn if isinstance(self._drawn, pa.Table) else self._drawn.toArrow()
-        self._drawn = rows
-        table = rows.replace_schema_metadata({_TYPES: self._types.json()})
-        file = pa.BufferOutputStream()
-        with pa.ipc.new_stream(file, table.schema) as stream:
-            stream.write_table(table)
-        packed: bytes = file.getvalue().to_pybytes()
-        return packed
-
-    def presented(self) -> DataFrame:
-        return self._published(self._drawn, self._types)
 
 
 def _fields(names: Iterable[str], kinds: Iterable[DataType]) -> StructType:

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, Unpack, cast
 
 import polars as pl
 
@@ -33,6 +33,8 @@ from dp_polars._steps.scans import refuse_two_units
 
 if TYPE_CHECKING:
     from polars._typing import EngineType
+
+    from dp_polars._frames.cube import Cube
 
 
 ReleasedT = TypeVar("ReleasedT")
@@ -246,7 +248,7 @@ class Publication:
 
 
 def release_with(
-    engine_of: Callable[[AnyRequest[Asked], Any, str | None], Engine[Any]],
+    engine_of: Callable[[AnyRequest[Asked], Any, str | None], Engine[ReleasedT]],
     query: PrivateQuery | Publication,
     table: object,
     budget: Budget | None,
@@ -256,17 +258,17 @@ def release_with(
     sure: object,
     fresh: bool,
     unchecked: bool,
-) -> Any:  # noqa: ANN401  # what the engines release
+) -> ReleasedT | Cube | dict[str, ReleasedT]:
     """Release a query, or all of a publication as one, by engines that an adapter makes of requests and tables."""
     if not isinstance(query, Publication):
         request, payer = without_data(query, budget, unchecked=unchecked)
         engine = engine_of(request, table, None)
         presentation = request.presentation(ranges, min_people, sure)
         released = release_by(request, engine, payer, presentation=presentation, fresh=fresh)
-        return cube_from(request, released) if isinstance(query, CubeQuery) else released
+        return cube_from(request, cast("pl.DataFrame", released)) if isinstance(query, CubeQuery) else released
     tables, payers = query.tables(table), [without_data(one, budget)[1] for one in query.queries.values()]
 
-    def part(name: str, one: PrivateQuery) -> Part[Any]:
+    def part(name: str, one: PrivateQuery) -> Part[ReleasedT]:
         request = one.handed_over(unchecked).request
         engine = engine_of(request, tables[name], name)
         return Part(request, engine, query.presentation(name, ranges, min_people, sure), name=name)

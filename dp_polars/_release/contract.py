@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from io import BytesIO
 from itertools import count
 from math import prod
@@ -371,16 +372,12 @@ class KeyWork:
         return drawn
 
 
-class Drawn(ABC, Generic[Released]):
+@dataclass(frozen=True)
+class Drawn(Generic[Released]):
     """What a release drew: nothing more is ever drawn for it, however often it is shown."""
 
-    @abstractmethod
-    def packed(self) -> bytes:
-        """Return what was drawn as Arrow IPC, to be kept."""
-
-    @abstractmethod
-    def presented(self) -> Released:
-        """Return what was drawn as it is shown. Nothing that is not shown leaves the engine."""
+    packed: Callable[[], bytes]  # gives what was drawn as Arrow IPC, to be kept
+    presented: Callable[[], Released]  # gives it as it is shown. Nothing that is not shown leaves the engine.
 
 
 class Engine(ABC, Generic[Released]):
@@ -504,9 +501,9 @@ class LocalEngine(Engine[pl.DataFrame]):
     def prepare(self, work: Work | KeyWork, presentation: Presentation = AS_DRAWN) -> Callable[[], Drawn[pl.DataFrame]]:
         if isinstance(work, KeyWork):
             count_people = self.prepare_people_by_key(work)
-            return lambda: _DrawnHere(work.assemble(*count_people()), work, presentation)
+            return lambda: _drawn_here(work.assemble(*count_people()), work, presentation)
         count = self.prepare_histograms(work)
-        return lambda: _DrawnHere(work.assemble(count()), work, presentation)
+        return lambda: _drawn_here(work.assemble(count()), work, presentation)
 
     @abstractmethod
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
@@ -517,21 +514,14 @@ class LocalEngine(Engine[pl.DataFrame]):
         """Return what finds every key that somebody has, once, in any order, and the number of people who have it."""
 
     def unpacked(self, answer: bytes, work: Work | KeyWork, presentation: Presentation) -> Drawn[pl.DataFrame]:
-        return _DrawnHere(pl.read_ipc(BytesIO(answer)), work, presentation)
+        return _drawn_here(pl.read_ipc(BytesIO(answer)), work, presentation)
 
 
-@dataclass(frozen=True)
-class _DrawnHere(Drawn[pl.DataFrame]):
-    """What was drawn in this process."""
+def _drawn_here(drawn: pl.DataFrame, work: Work | KeyWork, presentation: Presentation) -> Drawn[pl.DataFrame]:
+    return Drawn(partial(_packed, drawn), partial(work.presented, drawn, presentation))
 
-    drawn: pl.DataFrame
-    work: Work | KeyWork
-    presentation: Presentation
 
-    def packed(self) -> bytes:
-        file = BytesIO()
-        self.drawn.write_ipc(file)
-        return file.getvalue()
-
-    def presented(self) -> pl.DataFrame:
-        return self.work.presented(self.drawn, self.presentation)
+def _packed(drawn: pl.DataFrame) -> bytes:
+    file = BytesIO()
+    drawn.write_ipc(file)
+    return file.getvalue()

@@ -238,7 +238,7 @@ MUTANTS = [
         "what one query was scaled to is told as the promise of all",
         "::test_what_one_query_was_scaled_to_is_not_what_all_promise"),
     # --- How a release is shown
-    _kept("_DrawnHere.packed", "self.drawn.write_ipc", "self.presented().write_ipc",
+    _kept("_drawn_here", "partial(_packed, drawn)", "lambda: _packed(work.presented(drawn, presentation))",
         "what is kept is what is shown: another way to show it is not there, or holds less",
         "::test_nothing_but_what_was_drawn_is_kept"),
     _kept("question_of", '"steps": written(_parts(pipeline.steps, proved, live))', "",
