@@ -140,13 +140,13 @@ def release(
         otherwise a checkpoint in Spark's checkpoint directory (`spark.sparkContext.setCheckpointDir`, or
         `spark.checkpoint.dir`). For a publication, each query has a folder in it, of its name; where one fails, the
         folders of those before it stay.
-    ranges, min_people, sure
-        As for `PrivateQuery.release`.
     fresh
         As for `PrivateQuery.release`. What the query's budget keeps (`dataset` of `dp_polars.protect`) goes through the
         driver, also when it is drawn; what is shown of it goes to `path`.
     unchecked
         As for `dp_polars.protect`. Nothing of a Spark frame is looked at; this is what the claim and the ledger say.
+    all others
+        As for `PrivateQuery.release`.
 
     Returns
     -------
@@ -160,13 +160,11 @@ def release(
 
     Raises
     ------
-    BudgetExceededError, ReleaseError
-        As for `PrivateQuery.release`.
+    BudgetExceededError, ReleaseError, TypeError, ValueError
+        As for `PrivateQuery.release`; also if there is no place for the answers. Nothing is charged then.
     RuntimeError
         If the executors have not this version of the package, as far as they are there before the charge. Nothing is
         charged then.
-    TypeError, ValueError
-        If the query or the frame is not as described, or there is no place for the answers. Nothing is charged then.
     """
 
     def engine_of(request: AnyRequest[Asked], one: Any, name: str | None) -> _OnSpark[Any]:  # noqa: ANN401

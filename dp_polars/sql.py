@@ -124,29 +124,26 @@ def release(
         For a publication, the table of all its queries, or a dict of them by their names.
     budget
         What is charged, where the query itself has none.
-    ranges, min_people, sure, fresh
-        As for `PrivateQuery.release`.
     untested
         Whether to take other engines that Ibis speaks to. What one of them lacks is named before the charge. Whether
         they divide, round and compare as the tested ones is then your word: where they don't, a person may count for
         more than what is charged.
     unchecked
         As for `dp_polars.protect`: whether to take any steps in Ibis.
+    all others
+        As for `PrivateQuery.release`.
 
     Returns
     -------
     DataFrame
-        The public keys, each once and in their given order, then one column per output, as `PrivateQuery.release` has
-        it; of `keys`, those that are shown, sorted. A query of `cube` gives a `Cube`; `ranges`, `min_people` and `sure`
-        are left out then. A publication gives a dict of frames.
+        As `PrivateQuery.release` has it; of `keys`, those that are shown, sorted. A query of `cube` gives a `Cube`;
+        `ranges`, `min_people` and `sure` are left out then. A publication gives a dict of frames.
 
     Raises
     ------
-    BudgetExceededError, ReleaseError
-        As for `PrivateQuery.release`.
-    TypeError, ValueError
-        If the query or the table is not as described, the expression visibly mixes people, or the engine is not one of
-        the tested ones. Nothing is charged then.
+    BudgetExceededError, ReleaseError, TypeError, ValueError
+        As for `PrivateQuery.release`; also if the expression visibly mixes people, or the engine is not one of the
+        tested ones. Nothing is charged then.
 
     Notes
     -----

@@ -28,12 +28,11 @@ if TYPE_CHECKING:
 
 QueryT = TypeVar("QueryT", bound=Query)
 
-# What a draw gives where only the column's type names the candidates (Enum, Boolean).
+# What a draw gives where only the column's type names the candidates (Enum, Boolean), or that of a lead.
 _ONE_ANSWER = {"text": pl.String(), "flag": pl.Boolean(), "whole": pl.Int64(), "real": pl.Float64()}
 _LISTS = {"texts": pl.List(pl.String), "flags": pl.List(pl.Boolean)}
-NAMED_BY_COLUMN = pl.Struct({**_ONE_ANSWER, **_LISTS})
-# The same with a lead, whose type the column's may tell too.
-LED_BY_COLUMN = pl.Struct({**_ONE_ANSWER, "lead_text": pl.String, "lead_whole": pl.Int64, "lead_real": pl.Float64})
+_LEADS = {"lead_text": pl.String(), "lead_whole": pl.Int64(), "lead_real": pl.Float64()}
+NAMED_BY_COLUMN = pl.Struct({**_ONE_ANSWER, **_LISTS, **_LEADS})
 
 
 def _field_of(dtype: pl.DataType) -> str:
@@ -203,13 +202,12 @@ def _raw(answers: pl.Series, query: Query) -> pl.Series:
     """Return answers in the type that a draw has, which is fixed when the expression is built."""
     if query.fixed_type is not None:
         return answers.cast(query.fixed_type)
-    raw = (LED_BY_COLUMN if query.has_lead else NAMED_BY_COLUMN).to_schema()
+    raw = NAMED_BY_COLUMN.to_schema()
     columns = answers.struct.unnest().get_columns() if query.has_lead else [answers]
-    drawn = {}
-    for (name, _), column in zip(_fields_of(answers.dtype, query), columns, strict=True):
-        drawn[name] = column.cast(raw[name])
-    fields = [drawn.get(name, pl.lit(None, dtype)).alias(name) for name, dtype in raw.items()]
-    return pl.select(pl.struct(fields)).to_series()
+    fields = _fields_of(answers.dtype, query)
+    drawn = {name: column.cast(raw[name]) for (name, _), column in zip(fields, columns, strict=True)}
+    every = [drawn.get(name, pl.lit(None, dtype)).alias(name) for name, dtype in raw.items()]
+    return pl.select(pl.struct(every)).to_series()
 
 
 def _flatten(lists: pl.Series) -> tuple[pl.Series, NDArray[np.int64]]:
@@ -218,7 +216,6 @@ def _flatten(lists: pl.Series) -> tuple[pl.Series, NDArray[np.int64]]:
 
 
 IntoColumn: TypeAlias = "pl.Expr | str"
-_State: TypeAlias = "tuple[bytes, Query, tuple[pl.Expr, ...] | None, Bounds, Within | None, pl.Expr | None]"
 
 
 class PrivateExpr(pl.Expr):
@@ -374,11 +371,12 @@ class PrivateExpr(pl.Expr):
         several = "\ncolumns:   several, one output for each, in agg of a private frame" * (self._named is not None)
         return text + (f"\nbounds:    {bounds}" if bounds else "") + several
 
-    def __getstate__(self) -> _State:  # type: ignore[override]
-        return super().__getstate__(), self.query, self._columns, self.bounds, self.within, self._named
+    def __getstate__(self) -> tuple[bytes, dict[str, object]]:  # type: ignore[override]
+        return super().__getstate__(), {name: value for name, value in vars(self).items() if name != "_pyexpr"}
 
-    def __setstate__(self, state: _State) -> None:  # type: ignore[override]
-        plain, self.query, self._columns, self.bounds, self.within, self._named = state
+    def __setstate__(self, state: tuple[bytes, dict[str, object]]) -> None:  # type: ignore[override]
+        plain, known = state
+        vars(self).update(known)
         super().__setstate__(plain)
 
 
@@ -459,7 +457,7 @@ def _drawn(query: Query, exprs: list[pl.Expr], bounds: Bounds, within: Within | 
     known = {"query": query, "bounds": bounds, "within": within, "_columns": tuple(exprs)}
     if query.claim.is_open:  # there is nothing in it that draws
         return PrivateExpr._of(silenced(_checked)(exprs, query, bounds, within), **known)
-    raw = query.fixed_type or (LED_BY_COLUMN if query.has_lead else NAMED_BY_COLUMN)
+    raw = query.fixed_type or NAMED_BY_COLUMN
     # All groups in one call: imploded, each group is one row of a column of lists.
     if isinstance(query, Total):
         # Sums need no lists. The column's first value is passed on for its type only.

@@ -205,8 +205,7 @@ STATEMENT = "statement"
 
 
 def refuse_wide_integers(work: Work | KeyWork) -> None:
-    wide = sorted({str(dtype) for dtype in work.released_types if dtype in (pl.Int128, pl.UInt128)})
-    if wide:
+    if wide := sorted({str(dtype) for dtype in work.released_types if dtype in (pl.Int128, pl.UInt128)}):
         msg = (
             f"sink_parquet can't write keys or answers of the type {wide[0]}: Parquet files have no such integers.\n\n"
             "Hint: cast the column to pl.Int64 or pl.String before group_by, or use release()."
@@ -217,10 +216,7 @@ def refuse_wide_integers(work: Work | KeyWork) -> None:
 def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the privacy claim that a Parquet file written by `PrivateQuery.sink_parquet` carries.
 
-    Parameters
-    ----------
-    path
-        The file; `~` is the home folder.
+    A ValueError where it carries none.
 
     Returns
     -------
@@ -230,11 +226,6 @@ def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
         and the `exact` ratio), `delta` (of keys alone), `neighboring_relation`, `privacy_unit`,
         `bounds` (name -> number, of those that the output has). `statement` is the `Statement` of the release; a file
         of `Cube.write` has none, for `CubeQuery.statement` gives it.
-
-    Raises
-    ------
-    ValueError
-        If the file carries no claim.
     """
     from pyarrow import parquet
 
@@ -455,12 +446,8 @@ def _outputs(request: AnyRequest[Asked], engine: PolarsEngine | None) -> list[Fa
     for ask, row in zip(request.asks, explained, strict=True):
         columns = ", ".join(" ".join(str(column).split()) for column in ask.columns)
         selects = f"{ask.selects}, of {columns}" if columns else ask.selects
-        error = row["error_95"]
-        facts.append(
-            {
-                **output_facts(ask.name, ask.query, selects, types.get(ask.name, ())),
-                "error_95": error if error is not None and math.isfinite(error) else None,
-                **{name: row[name] for name in ("error_unit", "bounds", "note")},
-            }
-        )
+        said = {name: row[name] for name in ("error_95", "error_unit", "bounds", "note")}
+        if said["error_95"] is not None and not math.isfinite(said["error_95"]):
+            said["error_95"] = None
+        facts.append(output_facts(ask.name, ask.query, selects, types.get(ask.name, ())) | said)
     return facts

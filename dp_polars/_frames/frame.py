@@ -235,13 +235,7 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
         return self._pipeline.protection
 
     def collect_schema(self) -> pl.Schema:
-        """Return the names and types of the columns after all steps: they are public.
-
-        Raises
-        ------
-        TypeError
-            If the frame was built without data.
-        """
+        """Return the names and types of the columns after all steps: they are public. Without data, a TypeError."""
         if not self._sources:
             msg = "the frame must be built on data to have columns.\n\nHint: frame.dp.protect(…)."
             raise TypeError(msg)
@@ -250,17 +244,8 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
     def filter(self, *predicates: pl.Expr | str | bool, **constraints: object) -> Self:
         """Keep the rows for which all predicates are true.
 
-        Parameters
-        ----------
-        *predicates
-            Boolean expressions of the columns of a row, or names of Boolean columns.
-        **constraints
-            `name=value`: the column equals the constant.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If a predicate is not a row-by-row expression.
+        Predicates are Boolean expressions of the columns of a row, names of Boolean columns, or `name=value`: the
+        column equals the constant. One that is not row by row is a TypeError or ValueError.
         """
         equal = tuple(pl.col(name) == pl.lit(value) for name, value in constraints.items())
         return self._then("filter", (*expressions_of(predicates, {}, strings=True), *equal))
@@ -268,15 +253,8 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
     def with_columns(self, *exprs: pl.Expr | str, **named: object) -> Self:
         """Add or replace columns, row by row, or by windows over one person's rows: see :doc:`/proofs/whole-numbers`.
 
-        Parameters
-        ----------
-        *exprs, **named
-            Expressions of the columns of a row, or names of columns; the named ones may be constants.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an expression is not row by row, or changes the privacy unit.
+        They are expressions, names of columns or named constants. A TypeError or ValueError where one is not row by
+        row, or changes the privacy unit.
         """
         return self._then("with_columns", expressions_of(exprs, named, strings=True))
 
@@ -387,11 +365,9 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
 
         Returns
         -------
-        PrivateGroupBy
-            Where keys are public: its `agg` asks about every group.
-        PersonGroupBy
-            Where they are names: its `agg` gives a private frame with one row for each person and value of the
-            further columns.
+        PrivateGroupBy or PersonGroupBy
+            Where keys are public, its `agg` asks about every group. Where they are names, its `agg` gives a private
+            frame with one row for each person and value of the further columns.
 
         Raises
         ------

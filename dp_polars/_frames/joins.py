@@ -264,20 +264,14 @@ def owned(
         The rows, also larger than memory (a scan). What happened to them before must be by row, or include all
         columns of the later join, as before `protect` the unit. None: `release` takes
         them later, as for a query without data.
-    dataset
-        A name for these very rows, as of `protect`: only where all frames of a query have one are answers kept.
-    unchecked
-        As for `protect`.
+    dataset, unchecked
+        As for `protect`: only where all frames of a query have a name are answers kept.
 
     Returns
     -------
     OwnedRows
-        For the right side of `PrivateFrame.join`, on columns that are no floats. Null equals nothing.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described. `join` refuses a plan that visibly mixes rows of several who name them.
+        For the right side of `PrivateFrame.join`, on columns that are no floats. Null equals nothing. `join` refuses a
+        plan that visibly mixes rows of several who name them: a TypeError or ValueError.
 
     Examples
     --------

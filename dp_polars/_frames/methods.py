@@ -384,8 +384,7 @@ class Unique(Step):
                 f"compared, got {names}.\n\nHint: subset=[{as_arguments(unit)}, …]."
             )
             raise ValueError(msg)
-        nested = [name for name in names if schema[name].is_nested() or is_opaque(schema[name])]
-        if nested:
+        if nested := [name for name in names if schema[name].is_nested() or is_opaque(schema[name])]:
             msg = (
                 f"unique: columns must not be nested, nor Extensions or Objects, got {nested}: engines compare the "
                 "floats in them differently.\n\nHint: leave them out, or take them apart first."
@@ -400,8 +399,7 @@ class Unique(Step):
     def _one_of_each(self, schema: pl.Schema, names: Sequence[str]) -> Run:
         """Return what keeps one of the rows that are equal in these columns: the first or the last by all others."""
         others = [name for name in schema if name not in names]
-        without = [name for name in others if not has_order(schema[name])]
-        if without:
+        if without := [name for name in others if not has_order(schema[name])]:
             msg = (
                 f"unique: keep={self.keep!r} must tell rows apart by all other columns, and {without} have no order: "
                 "which row stays would follow from the order of the frame, and that depends on other people's rows."

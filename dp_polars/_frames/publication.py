@@ -200,20 +200,8 @@ class Publication:
     ) -> Path:
         """Write the last release of this publication as one page of HTML for everybody: see `dp_polars.report`.
 
-        Parameters
-        ----------
-        path, at_delta, **known
-            As for `dp_polars.report`; `name` is the title.
-
-        Returns
-        -------
-        Path
-            The file: the promise, a table and a figure for each query under its name, and one statement.
-
-        Raises
-        ------
-        ValueError
-            If nothing was released yet. Other errors are those of `dp_polars.report`.
+        It has the promise, a table and a figure for each query under its name, and one statement; `name` is the title.
+        Before the first release it is a ValueError. Returns the path of the file.
         """
         if self.last is None:
             msg = (
@@ -282,10 +270,8 @@ def publication(queries: Mapping[str, PrivateQuery] | None = None, /, **named: P
 
     Parameters
     ----------
-    queries
-        The queries by their names, as a dict.
-    **named
-        The queries by their names, as arguments.
+    queries, **named
+        The queries by their names, as a dict or as arguments.
 
     Raises
     ------

@@ -140,13 +140,7 @@ class Count(Multiple):
     def counts_people(self) -> bool:
         return self.counted == "people"
 
-    @property
-    def bounds_people(self) -> bool:
-        return self.counted == "people"
-
-    @property
-    def needs_people(self) -> bool:
-        return self.counted == "people"
+    bounds_people = needs_people = counts_people
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:  # noqa: ARG002
         return pl.Int64()

@@ -291,25 +291,21 @@ def claim_with_lead(claim: Claim, *, lead: bool) -> Claim:
 
 
 def describe(query: Query) -> str:
-    claim = query.claim
-    other: Unit = "rho" if claim.loss.unit == "epsilon" else "epsilon"
-    draws = "" if claim.draws == 1 else f", in each of {claim.draws} draws"
-    relation, per_row = "that of the given sensitivity", ""
-    if claim.neighboring_relation is not None:
-        relation = f"{claim.neighboring_relation}, rows of one person: {claim.contributions.total}"
-        per_row = " per row"
-    if claim.is_open:
-        return "\n".join(f"{key + ':':<11}{text}" for key, text in (("selects", query), ("loss", claim)))
-    has_other = other == "rho" or claim.has_epsilon
-    lines = {
-        "selects": str(query),
-        "loss": f"{claim} in all" + (f" (as {other}: {show(claim.cost(other), up=True)})" if has_other else ""),
-        "mechanism": f"{claim.mechanism}, rate {show(claim.rate)} for R = {show(claim.score_range)}{per_row}" + draws,
-        "relation": relation,
-    }
-    if isinstance(query, HistogramQuery) and query.fixed_size is not None:
-        note = query.note(query.fixed_size, query.alternative())
-        lines |= {} if note is None else {"note": note}
+    claim, lines = query.claim, {"selects": str(query), "loss": str(query.claim)}
+    if not claim.is_open:
+        other: Unit = "rho" if claim.loss.unit == "epsilon" else "epsilon"
+        draws = "" if claim.draws == 1 else f", in each of {claim.draws} draws"
+        relation, per_row = "that of the given sensitivity", ""
+        if claim.neighboring_relation is not None:
+            relation = f"{claim.neighboring_relation}, rows of one person: {claim.contributions.total}"
+            per_row = " per row"
+        has_other = other == "rho" or claim.has_epsilon
+        lines["loss"] += " in all" + (f" (as {other}: {show(claim.cost(other), up=True)})" if has_other else "")
+        rate = f"{claim.mechanism}, rate {show(claim.rate)} for R = {show(claim.score_range)}{per_row}" + draws
+        lines |= {"mechanism": rate, "relation": relation}
+        if isinstance(query, HistogramQuery) and query.fixed_size is not None:
+            note = query.note(query.fixed_size, query.alternative())
+            lines |= {} if note is None else {"note": note}
     return "\n".join(f"{key + ':':<11}{text}" for key, text in lines.items())
 
 

@@ -82,10 +82,6 @@ def _is_open(facts: Facts, field: Field) -> bool:
     return not parts or any(str(part).endswith(TO_BE_STATED) for part in parts)
 
 
-def state_of(facts: Facts) -> str:
-    return _STATES[facts["state"]]
-
-
 def amount(loss: Facts) -> str:
     text = f"{loss['unit']} = {_exactly(loss)}"
     return f"{text}, delta = {_exactly(loss['delta'])}" if loss["delta"]["exact"] != "0" else text
@@ -427,7 +423,7 @@ class Statement:
 
     def to_markdown(self) -> str:
         """Return the statement as a page of Markdown, with every text of keys, names and arguments escaped."""
-        lines = [f"# {_for_markdown(self._title)}", "", _for_markdown(state_of(self.facts))]
+        lines = [f"# {_for_markdown(self._title)}", "", _for_markdown(_STATES[self.facts["state"]])]
         for heading, fields in self._sections():
             lines += ["", f"## {heading}"]
             for label, parts in fields:
@@ -442,7 +438,7 @@ class Statement:
         It needs nothing else: no style, no script, no network.
         """
         lines = ['<section class="dp-statement">', f"<h2>{html.escape(self._title)}</h2>"]
-        lines.append(f"<p>{html.escape(state_of(self.facts))}</p>")
+        lines.append(f"<p>{html.escape(_STATES[self.facts['state']])}</p>")
         for heading, fields in self._sections():
             lines += [f"<h3>{heading}</h3>", "<dl>"]
             for label, parts in fields:
@@ -471,7 +467,7 @@ class Statement:
         unit = next(field for field in FIELDS if field.name == "privacy_unit")
         lines = {
             "about": self._title,
-            "state": state_of(facts),
+            "state": _STATES[facts["state"]],
             "loss": "not known" if facts["loss"] is None else f"{amount(facts['loss'])}, {facts['loss']['variant']}",
             "protects": " ".join(map(str, stated(facts, unit))),
             "outputs": ", ".join(output["name"] for one in facts["releases"] for output in one["outputs"]) or "none",
@@ -514,12 +510,11 @@ class Statement:
 
 
 def _value(facts: Mapping[str, Any], field: Field) -> object:
-    facts = dict(facts)
     if field.name == "privacy_parameters":
         return _parameters(facts)
-    parts = stated(facts, field)
+    parts = stated(dict(facts), field)
     if field.kind == "texts":
-        return [str(part) for part in parts]
+        return list(map(str, parts))
     texts = ["\n".join(f"- {line}" for line in part.lines()) if isinstance(part, TextTable) else part for part in parts]
     return "\n\n".join(texts) or None
 

@@ -100,6 +100,13 @@ class Ask(Generic[AskedT]):
         with self.named():
             return replace(self, query=self.query.with_claim(claim), within=None, among=self.rows)
 
+    def reaching(self, types: Columns, unit: Unit) -> Ask[AskedT]:
+        """Return the output at the loss in a unit that makes it as accurate as was asked, if that was."""
+        if self.within is None or not isinstance(self.query, HistogramQuery):
+            return self
+        with self.named():
+            return replace(self, query=with_loss_for(at_most(self.query, unit), self.within, *types))
+
     @contextmanager
     def named(self) -> Iterator[None]:
         try:
@@ -364,14 +371,11 @@ class Request(AnyRequest[HistogramQuery]):
         """Return the request of these outputs; losses that follow from an error are found in `unit`."""
         groups = 1 if keys is None else keys.height
         asks = [_asked_in(ask, unit) for ask in asks]
-        request = cls(
-            pipeline, keys, tuple(replace(ask, query=_under(pipeline.calibration, ask, groups)) for ask in asks)
-        )
+        under = (replace(ask, query=_under(pipeline.calibration, ask, groups)) for ask in asks)
+        request = cls(pipeline, keys, tuple(under))
         if all(ask.within is None for ask in request.asks):
             return request
-        types = request.types(engine)
-        found = tuple(replace(ask, query=_within(ask, types.get(ask.name, ()))) for ask in request.asks)
-        return replace(request, asks=found)
+        return request.with_asks(ask.reaching(types, unit) for ask, types in request.typed(engine))
 
     @property
     def about(self) -> str:
@@ -506,8 +510,7 @@ class Request(AnyRequest[HistogramQuery]):
     def _check_names_of_ends(self, *, ranges: bool) -> None:
         taken = [ask.name for ask in self.asks] + ([] if self.keys is None else self.keys.columns)
         ends = {end for ask in self.asks if ask.query.has_ends(ranges=ranges) for end in names_of_ends(ask.name)}
-        repeated = sorted(ends.intersection(taken))
-        if repeated:
+        if repeated := sorted(ends.intersection(taken)):
             msg = (
                 f"outputs and keys must not be named like the ends of a range, got {repeated}.\n\n"
                 f"Hint: rename them{', or leave ranges=True out' * ranges}."
@@ -535,13 +538,6 @@ def _under(protection: Protection, ask: Ask[HistogramQuery], groups: int) -> His
     with ask.named():
         bounds = protection.of_output(ask.bounds).contributions(ask.query, groups)
         return ask.query.under(bounds, protection.neighboring_relation, groups)
-
-
-def _within(ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery:
-    if ask.within is None:
-        return ask.query
-    with ask.named():
-        return with_loss_for(ask.query, ask.within, *types)
 
 
 def _rounded(error: float | None) -> str:

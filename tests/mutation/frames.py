@@ -129,7 +129,7 @@ MUTANTS = [
     _bounds_of_outputs("Bounds.given", "value != _OF_PROTECT", "value not in (_OF_PROTECT, None)",
         "an output without a bound has that of `protect`: the number of rows is wrong, and explain says so of none",
         "::test_an_output_is_as_if_protect_had_its_bounds"),
-    _bounds_of_outputs("Protection.of_output", "{**self.bounds, **bounds.given}", "self.bounds",
+    _bounds_of_outputs("Protection.of_output", "self._with(bounds.given)", "self",
         "an output is charged, and bounded, by the bounds of `protect` alone",
         "::test_an_output_is_as_if_protect_had_its_bounds"),
     _bounds_of_outputs("_release/request:_under", "protection.of_output(ask.bounds).contributions",
@@ -227,7 +227,7 @@ MUTANTS = [
         "rows of nobody count as one person's in quantiles over people",
         "::test_people_of_every_type_are_one_row_each"),
     # --- Bounds found privately, and people who are cut
-    of("frames/test_people.py")("Protection.with_bounds", "[name for name in found if name in taken]", "[]",
+    of("frames/test_people.py")("Protection.with_bounds", "[name for name in found if name in self.bounds]", "[]",
         "a released bound replaces one of protect", "::test_what_with_bounds_refuses"),
     # --- Publications
     _publication("_refuse_other", "promised[0] != promised[1]", "False",
