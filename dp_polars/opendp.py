@@ -179,11 +179,7 @@ def as_measurement(
 
 
 def make_private_query(
-    input_domain: Domain,
-    input_metric: Metric,
-    query: _AnyQuery,
-    loss: Number,
-    output_measure: Measure | None = None,
+    input_domain: Domain, input_metric: Metric, query: _AnyQuery, loss: Number, output_measure: Measure | None = None
 ) -> Measurement:
     """Make the measurement of `as_measurement` with another loss; each output keeps its share of it.
 

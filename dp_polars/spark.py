@@ -7,7 +7,7 @@ import json
 import logging
 import os
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack, cast, overload
 
 import polars as pl
 import pyarrow as pa
@@ -32,9 +32,13 @@ if TYPE_CHECKING:
     from dp_polars._accounting.budget import Budget
     from dp_polars._base.column_types import PrivacyUnit
     from dp_polars._frames.cube import Cube
+    from dp_polars._frames.publication import Charged, ChargedAndShown
     from dp_polars._frames.query import PrivateQuery
     from dp_polars._questions.question import Asked
     from dp_polars._release.contract import HistogramSpec, Output, Presentation, Ranges, Shown, Work
+
+    class _OfFrames(ChargedAndShown, total=False):
+        path: str | os.PathLike[str] | None
 
 
 __all__ = ["release"]
@@ -65,41 +69,13 @@ def __dir__() -> list[str]:
 
 
 @overload
-def release(
-    query: CubeQuery, frame: DataFrame, *, budget: Budget | None = ..., fresh: bool = ..., unchecked: bool = ...
-) -> Cube: ...
-
-
+def release(query: CubeQuery, frame: DataFrame, **how: Unpack[Charged]) -> Cube: ...
 @overload
 def release(
-    query: Publication,
-    frame: DataFrame | Mapping[str, DataFrame],
-    *,
-    budget: Budget | None = ...,
-    path: str | os.PathLike[str] | None = ...,
-    ranges: Ranges = ...,
-    min_people: int | None = ...,
-    sure: bool = ...,
-    fresh: bool = ...,
-    unchecked: bool = ...,
+    query: Publication, frame: DataFrame | Mapping[str, DataFrame], **how: Unpack[_OfFrames]
 ) -> dict[str, DataFrame]: ...
-
-
 @overload
-def release(
-    query: PrivateQuery,
-    frame: DataFrame,
-    *,
-    budget: Budget | None = ...,
-    path: str | os.PathLike[str] | None = ...,
-    ranges: Ranges = ...,
-    min_people: int | None = ...,
-    sure: bool = ...,
-    fresh: bool = ...,
-    unchecked: bool = ...,
-) -> DataFrame: ...
-
-
+def release(query: PrivateQuery, frame: DataFrame, **how: Unpack[_OfFrames]) -> DataFrame: ...
 @called
 def release(
     query: PrivateQuery | Publication,

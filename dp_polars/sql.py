@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, overload
 
 from dp_polars._base.process import called, require, silenced
 from dp_polars._engines.sql.counting import ABSENT, columns_read, histograms
@@ -30,11 +30,18 @@ if TYPE_CHECKING:
     from dp_polars._base.numbers import Ints
     from dp_polars._frames.cube import Cube
     from dp_polars._frames.cube_query import CubeQuery
+    from dp_polars._frames.publication import Charged, ChargedAndShown
     from dp_polars._frames.query import PrivateQuery
     from dp_polars._mechanisms.histograms import Histogram
     from dp_polars._questions.question import Asked
 
     _Written: TypeAlias = tuple[Common, Any, Places]
+
+    class _OfCubes(Charged, total=False):
+        untested: bool
+
+    class _OfFrames(ChargedAndShown, total=False):
+        untested: bool
 
 
 __all__ = ["release"]
@@ -52,47 +59,13 @@ def __dir__() -> list[str]:
 
 
 @overload
-def release(
-    query: CubeQuery,
-    table: Table,
-    *,
-    budget: Budget | None = ...,
-    fresh: bool = ...,
-    untested: bool = ...,
-    unchecked: bool = ...,
-) -> Cube: ...
-
-
+def release(query: CubeQuery, table: Table, **how: Unpack[_OfCubes]) -> Cube: ...
 @overload
 def release(
-    query: Publication,
-    table: Table | Mapping[str, Table],
-    *,
-    budget: Budget | None = ...,
-    ranges: Ranges = ...,
-    min_people: int | None = ...,
-    sure: bool = ...,
-    fresh: bool = ...,
-    untested: bool = ...,
-    unchecked: bool = ...,
+    query: Publication, table: Table | Mapping[str, Table], **how: Unpack[_OfFrames]
 ) -> dict[str, pl.DataFrame]: ...
-
-
 @overload
-def release(
-    query: PrivateQuery,
-    table: Table,
-    *,
-    budget: Budget | None = ...,
-    ranges: Ranges = ...,
-    min_people: int | None = ...,
-    sure: bool = ...,
-    fresh: bool = ...,
-    untested: bool = ...,
-    unchecked: bool = ...,
-) -> pl.DataFrame: ...
-
-
+def release(query: PrivateQuery, table: Table, **how: Unpack[_OfFrames]) -> pl.DataFrame: ...
 @called
 def release(
     query: PrivateQuery | Publication,

@@ -331,10 +331,6 @@ class Cube:
         return self
 
     @property
-    def _sizes(self) -> tuple[int, ...]:
-        return tuple(map(len, self._dimensions))
-
-    @property
     def _is_drawn(self) -> bool:
         return self._tables[0][1].dtype == pl.Int64 and self._unbiased is None
 
@@ -369,7 +365,7 @@ class Cube:
 
     def _mask(self, where: Sequence[pl.Expr]) -> Mask:
         """Return for which cells all filters are true: an axis per dimension, of length 1 where none is over it."""
-        mask: Mask = np.ones((1,) * len(self._sizes), np.bool_)
+        mask: Mask = np.ones((1,) * len(self._plan.sizes), np.bool_)
         for filter_ in where:
             mask = mask & self._true_where(filter_)
         return mask
@@ -393,7 +389,7 @@ class Cube:
         axes = [axis for axis, name in enumerate(known) if name in named]
         cells = product([self._dimensions[axis] for axis in axes]) if axes else pl.DataFrame()
         found = cells.select(filter_.alias("")).to_series()
-        height = math.prod(self._sizes[axis] for axis in axes)
+        height = math.prod(self._plan.sizes[axis] for axis in axes)
         if found.dtype != pl.Boolean or len(found) not in (1, height):
             msg = (
                 "a filter must be true or false for each combination of values, got "
@@ -401,7 +397,7 @@ class Cube:
             )
             raise TypeError(msg)
         true = np.broadcast_to(found.fill_null(value=False).to_numpy(), (height,))
-        return true.reshape([size if axis in axes else 1 for axis, size in enumerate(self._sizes)])
+        return true.reshape([size if axis in axes else 1 for axis, size in enumerate(self._plan.sizes)])
 
     def _sums(self, by: Sequence[int], masks: Sequence[Mask]) -> list[_Sums]:
         needed = {axis for mask in masks for axis, size in enumerate(mask.shape) if size > 1} | set(by)
@@ -417,7 +413,7 @@ class Cube:
         # Tables agree: so it does not matter which one.
         axes, numbers, around = min(fit, key=lambda one: len(one[1]))
         others = tuple(axis for axis in axes if axis not in needed)
-        sizes = [size if axis in axes else 1 for axis, size in enumerate(self._sizes)]
+        sizes = [size if axis in axes else 1 for axis, size in enumerate(self._plan.sizes)]
         counts = numbers.to_numpy().reshape(sizes).sum(axis=others, keepdims=True)
         if not self._is_drawn:
             left = [axis for axis in range(counts.ndim) if axis not in by]
@@ -434,7 +430,7 @@ class Cube:
                 )
                 for mask, mark in zip(masks, marks, strict=True)
             ]
-        together, noise = math.prod(self._sizes[axis] for axis in others), self._plan.noises[0][1]
+        together, noise = math.prod(self._plan.sizes[axis] for axis in others), self._plan.noises[0][1]
         found: list[_Sums] = []
         for mask in masks:
             cells = np.broadcast_to(np.where(mask, together, 0), counts.shape)

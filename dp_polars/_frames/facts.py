@@ -25,13 +25,7 @@ from dp_polars._questions import measures
 from dp_polars._questions.measures import Count, RowsCut
 from dp_polars._questions.question import Asked, Columns, HistogramQuery, KeysThatAreThere
 from dp_polars._questions.statement import Statement
-from dp_polars._questions.statement_facts import (
-    AT_DELTA,
-    NOT_RECORDED,
-    loss_facts,
-    number_facts,
-    output_facts,
-)
+from dp_polars._questions.statement_facts import AT_DELTA, NOT_RECORDED, loss_facts, number_facts, output_facts
 from dp_polars._release.contract import (
     ROWS_CUT,
     Engine,

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypedDict, TypeVar, Unpack, cast
 
 import polars as pl
 
@@ -38,6 +38,22 @@ if TYPE_CHECKING:
 
 
 ReleasedT = TypeVar("ReleasedT")
+
+
+class Charged(TypedDict, total=False):
+    """What an adapter takes beside a query and its rows."""
+
+    budget: Budget | None
+    fresh: bool
+    unchecked: bool
+
+
+class ChargedAndShown(Charged, total=False):
+    """And how frames are shown."""
+
+    ranges: Ranges
+    min_people: int | None
+    sure: bool
 
 
 class Last(NamedTuple):

@@ -403,12 +403,7 @@ class PrivateQuery(WithoutRows):
         return self._cut("n_cut", epsilon, rho, mechanism)
 
     def n_rows_cut(
-        self,
-        per_person: int,
-        *,
-        epsilon: Number | None = None,
-        rho: Number | None = None,
-        mechanism: str | None = None,
+        self, per_person: int, *, epsilon: Number | None = None, rho: Number | None = None, mechanism: str | None = None
     ) -> PrivateQuery:
         r"""Ask how many rows the bounds drop, up to a public number of each person: how much of the data counts.
 

@@ -12,15 +12,7 @@ from typing import Any, TypeAlias
 from dp_polars._accounting.claims import mechanisms_of
 from dp_polars._accounting.costs import PROOFS
 from dp_polars._base.numbers import as_fraction, plural, show
-from dp_polars._questions.statement_facts import (
-    FIELDS,
-    NOT_RECORDED,
-    TO_BE_STATED,
-    Facts,
-    Field,
-    checked,
-    software,
-)
+from dp_polars._questions.statement_facts import FIELDS, NOT_RECORDED, TO_BE_STATED, Facts, Field, checked, software
 
 
 @dataclass(frozen=True)

@@ -108,16 +108,12 @@ class Shown:
         if self.presentation.people is None:
             return shown
         at = [output.name for output in self.outputs].index(self.presentation.people)
-        enough = self._number(at, parts[at]) >= self.presentation.min_people
+        numbers = self.outputs[at].query.presented(parts[at], self.beta, *self.outputs[at].types)
+        enough = numbers[1 if self.presentation.sure else 0] >= self.presentation.min_people
         return [
             part if place == at else [one.zip_with(enough, pl.Series(one.name, [None], one.dtype)) for one in part]
             for place, part in enumerate(shown)
         ]
-
-    def _number(self, at: int, drawn: Sequence[pl.Series]) -> pl.Series:
-        output = self.outputs[at]
-        columns = output.query.presented(drawn, self.beta if self.presentation.sure else None, *output.types)
-        return columns[1 if self.presentation.sure else 0]
 
 
 Released = TypeVar("Released")

@@ -335,9 +335,7 @@ class AnyRequest(ABC, Generic[AskedT]):
                 raise TypeError(msg)
 
 
-def explained(
-    requests: Sequence[tuple[str, AnyRequest[Any], Engine[Released] | None]],
-) -> pl.DataFrame:
+def explained(requests: Sequence[tuple[str, AnyRequest[Any], Engine[Released] | None]]) -> pl.DataFrame:
     """Return what one release of several requests would cost, and how good it would be, each under its name."""
     rows = []
     for name, request, engine in requests:

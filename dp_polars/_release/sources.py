@@ -138,22 +138,16 @@ def sources_of(frames: Iterable[PrivateRows], origins: Iterable[Origin], opened:
             "Hint: release its read_all(), a Table, which can be read again."
         )
         raise ValueError(msg)
-    sources = [
-        _source_of(frame, of) if opened is None else _opened(frame, of, opened)
-        for frame, of in zip(frames, origins, strict=True)
-    ]
+    opened = {} if opened is None else opened
+    sources = [_opened(frame, of, opened) for frame, of in zip(frames, origins, strict=True)]
     refuse_two_units([source.readings for source in sources], "join")
     return sources
-
-
-def _source_of(frame: PrivateRows, origin: Origin) -> Source:
-    return source_of(frame, origin.keys, is_owned=origin.is_owned, unchecked=origin.unchecked)
 
 
 def _opened(frame: PrivateRows, origin: Origin, opened: Opened) -> Source:
     key = id(frame), origin.keys, origin.is_owned, origin.unchecked
     if key not in opened:
-        source = _source_of(frame, origin)
+        source = source_of(frame, origin.keys, is_owned=origin.is_owned, unchecked=origin.unchecked)
         opened[key] = replace(source, read=cache(source.read))
     return opened[key]
 
