@@ -164,12 +164,7 @@ class CutRequest(PeopleRequest):
                 "Hint: ask it of private.agg(dpp.len(…)) under the same bounds."
             )
             raise TypeError(msg)
-        if protection.privacy_unit is None:
-            msg = (
-                f"{call}: there must be a privacy unit, got None: every row is a person, and nobody is cut.\n\n"
-                "Hint: name the column that tells people apart."
-            )
-            raise ValueError(msg)
+        protection.refuse_no_unit(call, "every row is a person, and nobody is cut")
         if not bounded.drops():
             msg = (
                 f"{call}: an output must be bounded, got none that can lose anything: nobody is cut.\n\n"

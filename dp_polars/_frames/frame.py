@@ -23,8 +23,7 @@ from dp_polars._frames.joins import (
     OwnedJoin,
     OwnedRows,
     PrivateJoin,
-    refuse_another_budget,
-    refuse_other_people,
+    refuse_others,
     refuse_without_unit,
 )
 from dp_polars._frames.key_query import Unlisted
@@ -309,18 +308,16 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
             unit, relation or budget, are not joined on the unit, or one has rows and the other none yet.
         """
         if isinstance(other, PrivateFrame):
-            refuse_other_people(self.protection, other.protection)
-            refuse_another_budget(self._budget, other._budget)
+            for one in (self.protection, other.protection):
+                one.refuse_no_unit("join")
+            hint = "give protect of both the same; rename a column before."
+            budgets = self._budget, other._budget
+            refuse_others("join: both private frames", self.protection, other.protection, budgets, hint)
             left, right = join_keys(on, left_on, right_on)
             refuse_without_unit(self.protection.unit or (), left, right)
             return self._joined(other, PrivateJoin(left, right, join_how(how), other._pipeline))
         if isinstance(other, OwnedRows):
-            if self.protection.privacy_unit is None:
-                msg = (
-                    "join: a private frame must have a privacy unit to be joined with owned rows: one of its rows may "
-                    "own many.\n\nHint: name the column that tells people apart, in protect."
-                )
-                raise ValueError(msg)
+            self.protection.refuse_no_unit("join", "one row may own many")
             left, right = join_keys(on, left_on, right_on)
             for plan in other._sources:
                 preparation_of(plan, right, "join", is_owned=True, unchecked=other.origin.unchecked)

@@ -154,24 +154,23 @@ class OwnedJoin(_ByColumns):
         return self.run(schema, further)
 
 
-def refuse_other_people(left: Protection, right: Protection) -> None:
-    if left.unit is None or right.unit is None:
+def refuse_others(
+    who: str, one: Protection, other: Protection, budgets: tuple[Budget | None, Budget | None], hint: str
+) -> None:
+    """Refuse frames, or queries, of other people, of another relation, or that another budget pays for."""
+    relations = one.neighboring_relation, other.neighboring_relation
+    for what, got, are_same in (
+        ("privacy unit", (one.privacy_unit, other.privacy_unit), one.unit == other.unit),
+        ("neighboring_relation", relations, relations[0] == relations[1]),
+    ):
+        if not are_same:
+            msg = f"{who} must have the same {what}, got {got[0]!r} and {got[1]!r}.\n\nHint: {hint}"
+            raise ValueError(msg)
+    if not is_same_budget(*budgets):
+        had = "one with a budget and one without" if None in budgets else "two budgets"
         msg = (
-            "join: both private frames must have a privacy unit; in one of them every row is a person.\n\n"
-            "Hint: name the column that tells people apart, in protect of both."
-        )
-        raise ValueError(msg)
-    if left.unit != right.unit:
-        msg = (
-            f"join: both private frames must have the same privacy unit, got {shown(left.unit)} and "
-            f"{shown(right.unit)}.\n\nHint: rename the column of one of them before protect."
-        )
-        raise ValueError(msg)
-    if left.neighboring_relation != right.neighboring_relation:
-        msg = (
-            "join: both private frames must have the same neighboring_relation, got "
-            f"{left.neighboring_relation!r} and {right.neighboring_relation!r}.\n\n"
-            "Hint: give protect of both the same one."
+            f"{who} must have the same budget, got {had}.\n\n"
+            "Hint: give protect of both the same Budget; a release is charged to it once."
         )
         raise ValueError(msg)
 
@@ -192,17 +191,6 @@ def is_same_budget(left: Budget | None, right: Budget | None) -> bool:
     if left is None or right is None:
         return left is right
     return left is right or (left.path is not None and left.path == right.path)
-
-
-def refuse_another_budget(left: Budget | None, right: Budget | None) -> None:
-    if is_same_budget(left, right):
-        return
-    got = "one frame with a budget and one without" if left is None or right is None else "two budgets"
-    msg = (
-        f"join: both private frames must have the same budget, got {got}.\n\n"
-        "Hint: give protect of both the same Budget; a release is charged to it once."
-    )
-    raise ValueError(msg)
 
 
 def _as_text(dtype: pl.DataType) -> pl.DataType:

@@ -18,7 +18,6 @@ from dp_polars._questions.categories import as_alpha, ask_quantile
 from dp_polars._questions.question import COUNT, KeysThatAreThere
 from dp_polars._release.contract import GROUPS, ROWS, ROWS_IN_GROUP
 from dp_polars._release.pipeline import Pipeline
-from dp_polars._release.protection import Protection
 from dp_polars._release.sources import PublicKeys, public_keys
 
 
@@ -255,7 +254,8 @@ class Unlisted:
         >>> private.with_bounds(found).protection.bounds
         {'max_groups': 2, 'max_rows_per_group': 2}
         """
-        protection, loss = self._people("bounds"), Loss.of(epsilon=epsilon, rho=rho)
+        protection, loss = self._pipeline.protection, Loss.of(epsilon=epsilon, rho=rho)
+        protection.refuse_no_unit("bounds")
         listed = None if keys is None else public_keys(keys)
         columns = {"max_groups": GROUPS, "max_rows_per_group": ROWS_IN_GROUP}
         if listed is None:
@@ -288,21 +288,12 @@ class Unlisted:
                 f"Hint: ask for one quantile after the other, each with a part of the loss: {name}(alpha=0.5, …)."
             )
             raise TypeError(msg)
-        relation = self._people(name).neighboring_relation
-        query = ask_quantile(alpha, candidates, replace(terms, neighboring_relation=relation))
+        protection = self._pipeline.protection
+        protection.refuse_no_unit(name)
+        query = ask_quantile(alpha, candidates, replace(terms, neighboring_relation=protection.neighboring_relation))
         warn_if_large(query.claim.loss)
         request = PeopleRequest.over(self._pipeline, listed, {name: (column, query)})
         return PrivateQuery(request, self._sources, self._budget)
-
-    def _people(self, name: str) -> Protection:
-        protection = self._pipeline.protection
-        if protection.privacy_unit is None:
-            msg = (
-                f"{name}: there must be a privacy unit, got None: every row is a person.\n\n"
-                "Hint: name the column that tells people apart."
-            )
-            raise ValueError(msg)
-        return protection
 
 
 def _names(columns: tuple[object, ...]) -> tuple[str, ...]:

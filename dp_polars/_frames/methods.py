@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_NO_UNIT = "every row would be a person of its own afterwards"
 # Which columns a constant fills, by its type.
 _FILLED: tuple[tuple[type | tuple[type, ...], SelectorType], ...] = (
     (bool, cs.boolean()),
@@ -206,7 +207,7 @@ class Steps:
         It must be one column of lists or arrays, and there must be a privacy unit: else a TypeError or ValueError.
         Whether an empty list, and null, is a row with null or none, say `empty_as_null` and `keep_nulls`.
         """
-        self._refuse_without_unit("explode")
+        self._pipeline.protection.refuse_no_unit("explode", _NO_UNIT)
         flags = flag("explode: empty_as_null", empty_as_null), flag("explode: keep_nulls", keep_nulls)
         return self._after(Explode(selector("explode", columns), *flags))
 
@@ -230,7 +231,7 @@ class Steps:
         variable_name, value_name
             The names of the new columns, "variable" and "value" if left out: whence a value is, and the value.
         """
-        self._refuse_without_unit("unpivot")
+        self._pipeline.protection.refuse_no_unit("unpivot", _NO_UNIT)
         for name in (variable_name, value_name):
             if name is not None and not isinstance(name, str):
                 msg = f"unpivot: variable_name and value_name must be names, got {given(name)}."
@@ -270,17 +271,9 @@ class Steps:
             If there is no privacy unit or it is not compared; if a compared column is nested; or if another one has
             no order and one of equal rows would stay.
         """
-        self._refuse_without_unit("unique")
+        self._pipeline.protection.refuse_no_unit("unique", _NO_UNIT)
         columns = cs.all() if subset is None else selector("unique", subset)
         return self._after(Unique(columns, one_of("keep", keep, _KEEP)))
-
-    def _refuse_without_unit(self, call: str) -> None:
-        if self._pipeline.protection.privacy_unit is None:
-            msg = (
-                f"{call}: a private frame must have a privacy unit, or every row would be a person of its own "
-                "afterwards.\n\nHint: name the column that tells people apart, in protect."
-            )
-            raise ValueError(msg)
 
 
 def _flat(columns: object) -> list[object]:

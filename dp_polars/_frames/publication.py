@@ -20,7 +20,7 @@ from dp_polars._base.numbers import Number, given
 from dp_polars._base.process import all_called, called
 from dp_polars._frames.cube_query import CubeQuery, cube_from
 from dp_polars._frames.facts import ledger_facts, loss_of_ledger, statement_of, unit_facts
-from dp_polars._frames.joins import is_same_budget
+from dp_polars._frames.joins import refuse_others
 from dp_polars._frames.query import PrivateQuery, scaled, without_data
 from dp_polars._questions.question import Asked
 from dp_polars._questions.statement import Statement
@@ -330,17 +330,9 @@ def publication(queries: Mapping[str, PrivateQuery] | None = None, /, **named: P
 
 
 def _refuse_other(first: str, one: PrivateQuery, name: str, other: PrivateQuery) -> None:
-    promised = [(query.protection.privacy_unit, query.protection.neighboring_relation) for query in (one, other)]
-    if promised[0] != promised[1]:
-        msg = (
-            "publication: all queries must have one privacy unit and one neighbouring relation, got "
-            f"{promised[0][0]!r} and {promised[0][1]!r} for {first!r}, {promised[1][0]!r} and {promised[1][1]!r} for "
-            f"{name!r}.\n\nHint: losses of different units or relations do not add up. Make a publication of each."
-        )
-        raise ValueError(msg)
-    if not is_same_budget(one.budget, other.budget):
-        msg = f"publication: all queries must have one budget, or none: {first!r} and {name!r} have not the same."
-        raise ValueError(msg)
+    hint = "losses of different units or relations do not add up. Make a publication of each."
+    who, budgets = f"publication: all queries, {first!r} and {name!r} among them,", (one.budget, other.budget)
+    refuse_others(who, one.protection, other.protection, budgets, hint)
     if one.has_rows != other.has_rows:
         with_rows, without = (first, name) if one.has_rows else (name, first)
         msg = f"publication: all queries must have rows, or none: {with_rows!r} has rows, {without!r} has none yet."

@@ -314,6 +314,14 @@ class Protection:
             raise ValueError(msg)
         return replace(self, **bounds)  # type: ignore[arg-type]  # by their names
 
+    def refuse_no_unit(self, call: str, why: str = "every row is a person") -> None:
+        if self.unit is None:
+            msg = (
+                f"{call}: there must be a privacy unit, got None: {why}.\n\n"
+                "Hint: name the column that tells people apart, in protect."
+            )
+            raise ValueError(msg)
+
     def of_output(self, bounds: Bounds) -> Protection:
         """Return the protection with the bounds of an output, which override these one by one."""
         return self._with(bounds.given)

@@ -165,7 +165,7 @@ MUTANTS = [
     _joins("refuse_without_unit", "{(name, name) for name in unit} <= {*zip(left_on, right_on, strict=True)}",
         "{*unit} <= {*left_on} | {*right_on}", "rows of two people are joined",
         "::test_a_join_without_the_unit_is_refused"),
-    _joins("refuse_other_people", "left.neighboring_relation != right.neighboring_relation", "False",
+    _joins("refuse_others", "relations[0] == relations[1]", "True",
         "a person is replaced in one table and gone from the other",
         "::test_frames_that_do_not_promise_the_same_are_refused"),
     _joins("is_same_budget", "left.path == right.path", "True",
@@ -230,7 +230,7 @@ MUTANTS = [
     of("frames/test_people.py")("Protection.with_bounds", "[name for name in found if name in self.bounds]", "[]",
         "a released bound replaces one of protect", "::test_what_with_bounds_refuses"),
     # --- Publications
-    _publication("_refuse_other", "promised[0] != promised[1]", "False",
+    _publication("_refuse_other", "refuse_others(who, one.protection, other.protection, budgets, hint)", "",
         "losses of different units or relations are shared as one promise", "::test_what_is_no_publication"),
     _publication("Publication.released", "opened is not None", "False",
         "a table belongs to patients in one query and to doctors in another", "::test_a_table_of_two_units_is_refused"),
