@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Unpack, cast, overload
 import polars as pl
 import pyarrow as pa
 
+from dp_polars._base.column_types import must_have
 from dp_polars._base.process import called, is_deaf, require, silenced
 from dp_polars._engines.spark.arithmetic import answer_type, made, polars_type, spark_type, spark_types, weighs_exactly
 from dp_polars._engines.spark.counting import fresh_seed, histograms, one_row_per_person, shown_keys, union
@@ -374,9 +375,7 @@ def _fields(names: Iterable[str], kinds: Iterable[DataType]) -> StructType:
 
 def _check_unit(frame: DataFrame, unit: PrivacyUnit | None) -> None:
     for name in unit or ():
-        if name not in frame.columns:
-            msg = f"the frame must have the privacy unit {name!r} as a column, got the columns {frame.columns}."
-            raise ValueError(msg)
+        must_have(name, frame.columns, "privacy unit {} as a column")
         kind = frame.schema[name].dataType.simpleString()
         if "collate" in kind:  # Spark would take several people for one, and bound them as one
             msg = f"the privacy unit {name!r} must have no collation, got {kind}."
@@ -409,9 +408,7 @@ def _check_weights(spec: HistogramSpec, asked: str) -> None:
 
 def _type_of(frame: DataFrame, name: str, *, is_only_counted: bool) -> pl.DataType:
     """Return the Polars type of a column, or Binary where only matters whether there is a value."""
-    if name not in frame.columns:
-        msg = f"the frame must have the column {name!r}, got the columns {frame.columns}."
-        raise ValueError(msg)
+    must_have(name, frame.columns)
     kind = frame.schema[name].dataType
     if is_only_counted:
         return pl.Binary()  # in the place of whatever it is

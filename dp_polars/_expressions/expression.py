@@ -237,13 +237,17 @@ class PrivateExpr(pl.Expr):
     within
         How wrong the answer may be, where that was asked for in the place of a loss; `agg` of a private frame finds
         the loss anew. None: the loss was given.
+    columns
+        What is asked about, where it is still known; None after `over`.
+    named
+        What is asked about, under the names of the answers, where that is several columns; else None.
     """
 
     query: Query
     bounds: Bounds
     within: Within | None
-    _columns: tuple[pl.Expr, ...] | None
-    _named: pl.Expr | None = None
+    columns: tuple[pl.Expr, ...] | None
+    named: pl.Expr | None = None
 
     @classmethod
     def _of(cls, expr: pl.Expr, **known: object) -> PrivateExpr:
@@ -251,27 +255,17 @@ class PrivateExpr(pl.Expr):
         vars(private).update(known, _pyexpr=expr._pyexpr)
         return private
 
-    @property
-    def columns(self) -> tuple[pl.Expr, ...] | None:
-        """What is asked about, where it is still known; None after `over`."""
-        return self._columns
-
-    @property
-    def named(self) -> pl.Expr | None:
-        """What is asked about, under the names of the answers, where that is several columns; else None."""
-        return self._named
-
     def of_column(self, column: pl.Expr, name: str) -> PrivateExpr:
         """Return the same question about one column, where several are asked about."""
         one = _drawn(self.query, [column], self.bounds, self.within)
-        return self._with(one.alias(name), _columns=(column,), _named=None)
+        return self._with(one.alias(name), columns=(column,), named=None)
 
     def alias(self, name: str) -> PrivateExpr:
         return self._renamed(lambda expr: expr.alias(name))
 
     def _renamed(self, rename: Callable[[pl.Expr], pl.Expr]) -> PrivateExpr:
-        named = None if self._named is None else rename(self._named)
-        return self._with(rename(pl.Expr._from_pyexpr(self._pyexpr)), _named=named)
+        named = None if self.named is None else rename(self.named)
+        return self._with(rename(pl.Expr._from_pyexpr(self._pyexpr)), named=named)
 
     def _with(self, expr: pl.Expr, **changes: object) -> PrivateExpr:
         return self._of(expr, **{**vars(self), **changes})
@@ -295,7 +289,7 @@ class PrivateExpr(pl.Expr):
             nulls_last=nulls_last,
             mapping_strategy=mapping_strategy,
         )
-        return self._with(windowed, _columns=None)
+        return self._with(windowed, columns=None)
 
     @property
     def name(self) -> PrivateName:
@@ -318,7 +312,7 @@ class PrivateExpr(pl.Expr):
         """
         from dp_polars._questions.statement import Statement
 
-        name = "several columns" if self._named is not None else self.meta.output_name()
+        name = "several columns" if self.named is not None else self.meta.output_name()
         claim = self.query.claim
         if not claim.is_open and (self.within is None or self.within.unreached is None):
             loss = loss_facts(claim.loss.unit, claim.loss.value, claim.delta, at_delta)
@@ -368,7 +362,7 @@ class PrivateExpr(pl.Expr):
             text = f"selects:   {self.query}\nloss:      found by agg of a private frame, from {within}"
         else:
             text = describe(self.query) + ("" if within is None else f"\nasked:     {within}")
-        several = "\ncolumns:   several, one output for each, in agg of a private frame" * (self._named is not None)
+        several = "\ncolumns:   several, one output for each, in agg of a private frame" * (self.named is not None)
         return text + (f"\nbounds:    {bounds}" if bounds else "") + several
 
     def __getstate__(self) -> tuple[bytes, dict[str, object]]:  # type: ignore[override]
@@ -449,12 +443,12 @@ def as_expression(
     # One answer per column: for `agg` of private frames. Where Polars resolves its type, it is refused.
     refused = pl.lit(None, pl.Struct({_ONE_OUTPUT.removesuffix("."): pl.Boolean})).name.map_fields(raise_if_message)
     known = {"query": query, "bounds": bounds, "within": within}
-    return PrivateExpr._of(refused, **known, _columns=tuple(exprs), _named=exprs[0])
+    return PrivateExpr._of(refused, **known, columns=tuple(exprs), named=exprs[0])
 
 
 def _drawn(query: Query, exprs: list[pl.Expr], bounds: Bounds, within: Within | None) -> PrivateExpr:
     """Return the private expression about columns of one output each, named like the first one."""
-    known = {"query": query, "bounds": bounds, "within": within, "_columns": tuple(exprs)}
+    known = {"query": query, "bounds": bounds, "within": within, "columns": tuple(exprs)}
     if query.claim.is_open:  # there is nothing in it that draws
         return PrivateExpr._of(silenced(_checked)(exprs, query, bounds, within), **known)
     raw = query.fixed_type or NAMED_BY_COLUMN

@@ -22,7 +22,7 @@ from dp_polars._frames.facts import CLAIM_KEY
 from dp_polars._mechanisms.residuals import UNITS, Noise, TablePlan, sum_bounds
 from dp_polars._questions.measures import BETA
 from dp_polars._release.contract import beta_of_each, names_of_ends
-from dp_polars._release.sources import product
+from dp_polars._release.sources import Unchanging, product
 
 if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
@@ -50,7 +50,7 @@ class Number(NamedTuple, Generic[T]):
 
 @all_called
 @dataclass(frozen=True, eq=False, repr=False)
-class Cube:
+class Cube(Unchanging):
     """Noisy counts of combinations of public values. Released by the query that `PrivateFrame.cube` makes.
 
     It holds no private row: only what was released, and what is public. So every answer is free, as often as you like.
@@ -326,9 +326,6 @@ class Cube:
             lines += [f"  and {plural(more, 'more table')}"] * (more > 0)
         asks = "count(…), counts(by=…), share(…), top(…), to_frame(), write(path)"
         return "\n".join([f"<Cube: {claim['protection']}, {claim['loss']}", *lines, f"  ask: {asks}>"])
-
-    def __deepcopy__(self, memo: dict[int, object]) -> Cube:
-        return self
 
     @property
     def _is_drawn(self) -> bool:

@@ -194,7 +194,11 @@ STATEMENT = "statement"
 
 
 def refuse_wide_integers(work: Work | KeyWork) -> None:
-    if wide := sorted({str(dtype) for dtype in work.released_types if dtype in (pl.Int128, pl.UInt128)}):
+    if isinstance(work, KeyWork):
+        types = work.types.dtypes()
+    else:
+        types = [*([] if work.keys is None else work.keys.dtypes), *(output.dtype for output in work.outputs)]
+    if wide := sorted({str(dtype) for dtype in types if dtype in (pl.Int128, pl.UInt128)}):
         msg = (
             f"sink_parquet can't write keys or answers of the type {wide[0]}: Parquet files have no such integers.\n\n"
             "Hint: cast the column to pl.Int64 or pl.String before group_by, or use release()."
@@ -429,14 +433,13 @@ def _step(step: Step) -> str:
 
 
 def _outputs(request: AnyRequest[Asked], engine: PolarsEngine | None) -> list[Facts]:
-    types = request.types(engine) if isinstance(request, Request) else {}
     explained: list[Facts] = request.explained_rows(engine)
     facts = []
-    for ask, row in zip(request.asks, explained, strict=True):
+    for (ask, types), row in zip(request.typed(engine), explained, strict=True):
         columns = ", ".join(" ".join(str(column).split()) for column in ask.columns)
         selects = f"{ask.selects}, of {columns}" if columns else ask.selects
         said = {name: row[name] for name in ("error_95", "error_unit", "bounds", "note")}
         if said["error_95"] is not None and not math.isfinite(said["error_95"]):
             said["error_95"] = None
-        facts.append(output_facts(ask.name, ask.query, selects, types.get(ask.name, ())) | said)
+        facts.append(output_facts(ask.name, ask.query, selects, types) | said)
     return facts

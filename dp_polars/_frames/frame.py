@@ -46,7 +46,7 @@ from dp_polars._release.pipeline import (
 )
 from dp_polars._release.protection import Protection
 from dp_polars._release.request import Ask, Request
-from dp_polars._release.sources import PublicKeys, WithoutRows, public_keys, schemas_of, sources_of
+from dp_polars._release.sources import PublicKeys, Unchanging, WithoutRows, public_keys, schemas_of, sources_of
 from dp_polars._steps.nodes import names, warn_if_untested
 from dp_polars._steps.plans import preparation_of
 from dp_polars._steps.rules import BOUNDS, PEOPLE, Rule
@@ -518,7 +518,7 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
 
 
 @all_called
-class PrivateGroupBy(Refusing):
+class PrivateGroupBy(Refusing, Unchanging):
     """A private frame with its public groups. Made by `PrivateFrame.group_by`."""
 
     def __init__(self, frame: PrivateFrame, keys: pl.DataFrame) -> None:
@@ -532,12 +532,9 @@ class PrivateGroupBy(Refusing):
         groups = f"{plural(self._keys.height, 'public group')} by {', '.join(map(repr, self._keys.columns))}"
         return f"<PrivateGroupBy\n{self._frame._described()}\ngroups:   {groups}\nask:      agg(…)>"
 
-    def __deepcopy__(self, memo: dict[int, object]) -> PrivateGroupBy:
-        return self
-
 
 @all_called
-class PersonGroupBy(Refusing, Generic[FrameT]):
+class PersonGroupBy(Refusing, Unchanging, Generic[FrameT]):
     """A private frame's rows, person by person. Made by `PrivateFrame.group_by` of names."""
 
     def __init__(self, frame: FrameT, keys: tuple[str, ...], having: tuple[pl.Expr, ...] = ()) -> None:
@@ -608,9 +605,6 @@ class PersonGroupBy(Refusing, Generic[FrameT]):
     def __repr__(self) -> str:
         keys = ", ".join(map(repr, self._keys))
         return f"<PersonGroupBy\n{self._frame._described()}\nperson:   {keys}\nnext:     agg(…)>"
-
-    def __deepcopy__(self, memo: dict[int, object]) -> PersonGroupBy[FrameT]:
-        return self
 
 
 def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> Ask[HistogramQuery]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import polars as pl
 
-from dp_polars._base.column_types import PrivacyUnit, as_arguments, is_opaque, shown
+from dp_polars._base.column_types import PrivacyUnit, as_arguments, is_opaque, must_have, shown
 from dp_polars._base.numbers import flag, given, kind_of_frame, plural
 from dp_polars._engines.polars.people import few_of_each
 from dp_polars._release.pipeline import (
@@ -21,7 +21,6 @@ from dp_polars._release.pipeline import (
     Run,
     Step,
     free_names,
-    refuse_missing,
 )
 from dp_polars._release.protection import OneRowEach, Protection
 from dp_polars._release.sources import WithoutRows
@@ -53,10 +52,10 @@ class _ByColumns(Joining):
 
         `floats` are columns that may hold floats: NaN is not in them.
         """
-        refuse_missing(self.left_on, schema, "private frame")
-        refuse_missing(self.right_on, further, "right frame")
         keys = free_names(len(self.left_on), {*schema, *further})
         for left, right in zip(self.left_on, self.right_on, strict=True):
+            must_have(left, schema, "join column {}", "private frame")
+            must_have(right, further, "join column {}", "right frame")
             _refuse_key(left, right, schema[left], further[right], may_be_float=left in floats)
         on_left, on_right = (
             [compared(name, columns).alias(key) for name, key in zip(names, keys, strict=True)]

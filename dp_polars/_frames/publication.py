@@ -322,21 +322,17 @@ def publication(queries: Mapping[str, PrivateQuery] | None = None, /, **named: P
         if not isinstance(name, str):
             msg = f"publication: names must be strings, got {given(name)}."
             raise TypeError(msg)
-    first, *others = every
-    for name in others:
-        _refuse_other(first, every[first], name, every[name])
+    (first, one), *others = every.items()
+    for name, other in others:
+        hint = "losses of different units or relations do not add up. Make a publication of each."
+        who, budgets = f"publication: all queries, {first!r} and {name!r} among them,", (one.budget, other.budget)
+        refuse_others(who, one.protection, other.protection, budgets, hint)
+        if one.has_rows != other.has_rows:
+            with_rows, without = (first, name) if one.has_rows else (name, first)
+            msg = f"publication: all queries must have rows, or none: {with_rows!r} has rows, {without!r} has none yet."
+            raise ValueError(msg)
     # What one query was scaled to is not what all of them promise.
     return Publication({name: query.with_asks(query.asks, None) for name, query in every.items()})
-
-
-def _refuse_other(first: str, one: PrivateQuery, name: str, other: PrivateQuery) -> None:
-    hint = "losses of different units or relations do not add up. Make a publication of each."
-    who, budgets = f"publication: all queries, {first!r} and {name!r} among them,", (one.budget, other.budget)
-    refuse_others(who, one.protection, other.protection, budgets, hint)
-    if one.has_rows != other.has_rows:
-        with_rows, without = (first, name) if one.has_rows else (name, first)
-        msg = f"publication: all queries must have rows, or none: {with_rows!r} has rows, {without!r} has none yet."
-        raise ValueError(msg)
 
 
 @called

@@ -416,9 +416,7 @@ class KeysThatAreThere(Asked):
     def types(self, schema: pl.Schema) -> pl.Schema:
         types = {}
         for name in self.columns:
-            if name not in schema:
-                msg = f"the frame must have the key column {name!r}, got the columns {list(schema)}."
-                raise ValueError(msg)
+            column_types.must_have(name, schema, "key column {}")
             dtype = schema[name]
             if column_types.family(dtype) is None or dtype.is_float():
                 msg = f"keys: the column {name!r} must hold text, integers, decimals, booleans or times, got {dtype}."

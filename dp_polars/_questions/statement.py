@@ -62,13 +62,6 @@ def stated(facts: Facts, field: Field) -> list[Part]:
     return found
 
 
-def tier_of(facts: Facts) -> int:
-    if "tier" in facts["known"]:
-        return int(facts["known"]["tier"])
-    lacking = [field.tier for field in FIELDS if field.tier is not None and _is_open(facts, field)]
-    return max(1, min(lacking, default=4) - 1)
-
-
 def _is_open(facts: Facts, field: Field) -> bool:
     parts = stated(facts, field)
     return not parts or any(str(part).endswith(TO_BE_STATED) for part in parts)
@@ -486,9 +479,11 @@ class Statement:
 
     def _record(self) -> dict[str, Any]:
         facts = self.facts
+        lacking = [field.tier for field in FIELDS if field.tier is not None and _is_open(facts, field)]
+        tier = facts["known"].get("tier", max(1, min(lacking, default=4) - 1))
         sections: dict[str, dict[str, Any]] = {}
         for field in FIELDS:
-            value = tier_of(facts) if field.name == "tier" else _value(facts, field)
+            value = tier if field.name == "tier" else _value(facts, field)
             if value is not None:
                 sections.setdefault(field.section, {})[field.name] = value
             elif field.is_required:

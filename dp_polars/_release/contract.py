@@ -312,10 +312,6 @@ class Work:
     def groups(self) -> int:
         return 1 if self.keys is None else self.keys.height
 
-    @property
-    def released_types(self) -> list[pl.DataType]:
-        return [*([] if self.keys is None else self.keys.dtypes), *(output.dtype for output in self.outputs)]
-
     def histogram(self, groups: Ints, codes: Ints, weights: Ints) -> Histogram:
         """Return the histogram of pairs of a group and a code, in any order, each perhaps several times."""
         if isinstance(self.keys, Product):
@@ -351,10 +347,6 @@ class KeyWork:
     most: int
     question: KeysThatAreThere  # what draws, once, from the numbers of people
     rows: Callable[..., pl.LazyFrame]  # the steps, as of `Work`
-
-    @property
-    def released_types(self) -> list[pl.DataType]:
-        return self.types.dtypes()
 
     def assemble(self, keys: pl.DataFrame, people: Ints) -> pl.DataFrame:
         """Draw for each key once, and return those that are shown, sorted, in memory of their own.
@@ -514,10 +506,10 @@ class LocalEngine(Engine[pl.DataFrame]):
 
 
 def _drawn_here(drawn: pl.DataFrame, work: Work | KeyWork, presentation: Presentation) -> Drawn[pl.DataFrame]:
-    return Drawn(partial(_packed, drawn), partial(work.presented, drawn, presentation))
+    return Drawn(partial(_as_ipc, drawn), partial(work.presented, drawn, presentation))
 
 
-def _packed(drawn: pl.DataFrame) -> bytes:
+def _as_ipc(drawn: pl.DataFrame) -> bytes:
     file = BytesIO()
     drawn.write_ipc(file)
     return file.getvalue()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast, get_a
 import polars as pl
 from polars import selectors as cs
 
-from dp_polars._base.column_types import PrivacyUnit, as_arguments, is_opaque, parts_of, shown, unshared
+from dp_polars._base.column_types import PrivacyUnit, as_arguments, is_opaque, must_have, parts_of, shown, unshared
 from dp_polars._base.numbers import given, kind_of_frame, one_of, plural
 from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._steps.gate import adds_floats, fitting, one_output_each, refuse_patterns, row_by_row
@@ -39,8 +39,8 @@ class Step(ABC):
 
     @property
     def looks_at_order(self) -> bool:
-        """Whether the order of the columns may decide what comes out."""
-        return False
+        """Whether the order of the columns may decide what comes out: where one expression has several outputs."""
+        return any(expr.meta.has_multiple_outputs() for expr in getattr(self, "expressions", ()))
 
     @property
     def multiplies(self) -> bool:
@@ -72,10 +72,6 @@ class PersonGroups(Step):
 
     keys: tuple[str, ...]
     expressions: tuple[pl.Expr, ...]
-
-    @property
-    def looks_at_order(self) -> bool:
-        return any(expr.meta.has_multiple_outputs() for expr in self.expressions)
 
     def leaves_one_row(self, unit: PrivacyUnit | None, *, before: bool) -> bool:
         return before or {*self.keys} == {*(unit or ())}
@@ -193,10 +189,6 @@ class Expressions(Step):
     @property
     def name(self) -> str:
         return self.call or self.method
-
-    @property
-    def looks_at_order(self) -> bool:
-        return any(expr.meta.has_multiple_outputs() for expr in self.expressions)
 
     def adds_floats(self, schema: pl.Schema, unit: PrivacyUnit | None) -> bool:
         exprs = one_output_each(self.expressions, schema, self.name)
@@ -332,7 +324,8 @@ class Join(Step):
     how: JoinHow
 
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
-        refuse_missing(self.left_on, schema, "private frame")
+        for name in self.left_on:
+            must_have(name, schema, "join column {}", "private frame")
         others = {*self.public.columns} - {
             left for left, right in zip(self.left_on, self.right_on, strict=True) if left == right
         }
@@ -463,9 +456,7 @@ class Pipeline:
         schema, *others = sources
         unit = self.protection.unit
         for name in unit or ():
-            if name not in schema:
-                msg = f"the frame must have the privacy unit {name!r} as a column, got the columns {list(schema)}."
-                raise ValueError(msg)
+            must_have(name, schema, "privacy unit {} as a column")
             if is_opaque(schema[name]):
                 msg = (
                     f"the privacy unit {name!r} must not be or hold an Extension or Objects, got {schema[name]}.\n\n"
@@ -555,14 +546,6 @@ def free_names(number: int, taken: Collection[str]) -> list[str]:
     while any(name.startswith(prefix) for name in taken):
         prefix += "_"
     return [f"{prefix}{i}" for i in range(number)]
-
-
-def refuse_missing(names: Iterable[str], columns: Iterable[str], frame: str) -> None:
-    columns = list(columns)
-    for name in names:
-        if name not in columns:
-            msg = f"the {frame} must have the join column {name!r}, got the columns {columns}."
-            raise ValueError(msg)
 
 
 def join_of(public: object, on: object, left_on: object, right_on: object, how: object) -> Join:

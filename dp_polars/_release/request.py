@@ -256,13 +256,9 @@ class AnyRequest(ABC, Generic[AskedT]):
     def with_asks(self, asks: Iterable[Ask[AskedT]], taken: UnitTaken | None = None) -> Self:
         return replace(self, asks=tuple(asks), taken=taken)
 
-    def typed(self, engine: Engine[Released] | None) -> list[tuple[Ask[AskedT], Columns]]:
-        types = self.types(engine)
-        return [(ask, types.get(ask.name, ())) for ask in self.asks]
-
-    def types(self, engine: Engine[Released] | None) -> dict[str, Columns]:  # noqa: ARG002
-        """Return the types of the columns of every output, by its name; none without an engine."""
-        return {}
+    def typed(self, engine: Engine[Released] | None) -> list[tuple[Ask[AskedT], Columns]]:  # noqa: ARG002
+        """Return every output with the types of its columns; none without an engine."""
+        return [(ask, ()) for ask in self.asks]
 
     def _explained(self, ask: Ask[AskedT]) -> dict[str, object]:
         claim = ask.query.claim
@@ -429,8 +425,9 @@ class Request(AnyRequest[HistogramQuery]):
     def _explanations(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
         return [self._explained(ask) | self._errors(ask, types) for ask, types in self.typed(engine)]
 
-    def types(self, engine: Engine[Released] | None) -> dict[str, Columns]:
-        return {} if engine is None else {output.name: output.types for output in self.bind(engine).outputs}
+    def typed(self, engine: Engine[Released] | None) -> list[tuple[Ask[HistogramQuery], Columns]]:
+        types = [()] * len(self.asks) if engine is None else [output.types for output in self.bind(engine).outputs]
+        return list(zip(self.asks, types, strict=True))
 
     def protection_of(self, ask: Ask[HistogramQuery]) -> Protection:
         return self.protection.of_output(ask.bounds)

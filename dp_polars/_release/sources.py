@@ -152,8 +152,18 @@ def _opened(frame: PrivateRows, origin: Origin, opened: Opened) -> Source:
     return opened[key]
 
 
-class WithoutRows:
-    """What may be bound to private rows, under `_sources`, and is pickled only without them. It never changes.
+class Unchanging:
+    """What never changes: a copy of it is the thing itself."""
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        return self
+
+
+class WithoutRows(Unchanging):
+    """What may be bound to private rows, under `_sources`, and is pickled only without them.
 
     `_sources` are the rows of every origin of a pipeline, in their order; empty where they are yet to come.
     """
@@ -169,12 +179,6 @@ class WithoutRows:
             )
             raise TypeError(msg)
         return self.__dict__.copy()
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, object]) -> Self:
-        return self
 
 
 def _lazy(table: pa.Table) -> pl.LazyFrame:
@@ -243,9 +247,7 @@ def in_types_of(keys: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     """Return the keys in the types of the private columns that they group by; text where that is a Categorical."""
     columns = {}
     for column in keys.get_columns():
-        if column.name not in schema:
-            msg = f"the frame must have the key column {column.name!r}, got the columns {list(schema)}."
-            raise ValueError(msg)
+        column_types.must_have(column.name, schema, "key column {}")
         dtype = schema[column.name]
         if dtype.is_float():
             raise TypeError(NO_FLOATS.format(f"the key column {column.name!r}", dtype))

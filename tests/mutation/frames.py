@@ -188,7 +188,7 @@ MUTANTS = [
         "self.owned", "owned rows that come later are looked at as if every row were a person"),
     _joins("WithoutRows.__getstate__", "any(map(holds_rows, self._sources))", "any(map(holds_rows, self._sources[:1]))",
         "a pickle holds the rows of a table that is joined", "::test_owned_rows_are_private"),
-    _joins("Pipeline.datasets", "None in names", "False", "an answer about a table without a name is kept",
+    _joins("Pipeline.datasets", "len(names) == len(self.origins)", "True", "an answer about a table without a name is kept",
         "::test_an_answer_is_kept_where_all_tables_have_a_name"),
     _joins("_release/release:_parts", "isinstance(step, Joining)", "False",
         "steps on the other side of a join are no part of the question",
@@ -230,7 +230,7 @@ MUTANTS = [
     of("frames/test_people.py")("Protection.with_bounds", "[name for name in found if name in self.bounds]", "[]",
         "a released bound replaces one of protect", "::test_what_with_bounds_refuses"),
     # --- Publications
-    _publication("_refuse_other", "refuse_others(who, one.protection, other.protection, budgets, hint)", "",
+    _publication("_frames/publication:publication", "refuse_others(who, one.protection, other.protection, budgets, hint)", "",
         "losses of different units or relations are shared as one promise", "::test_what_is_no_publication"),
     _publication("Publication.released", "opened is not None", "False",
         "a table belongs to patients in one query and to doctors in another", "::test_a_table_of_two_units_is_refused"),
@@ -238,7 +238,7 @@ MUTANTS = [
         "what one query was scaled to is told as the promise of all",
         "::test_what_one_query_was_scaled_to_is_not_what_all_promise"),
     # --- How a release is shown
-    _kept("_drawn_here", "partial(_packed, drawn)", "lambda: _packed(work.presented(drawn, presentation))",
+    _kept("_release/contract:_drawn_here", "partial(_as_ipc, drawn)", "lambda: _as_ipc(work.presented(drawn, presentation))",
         "what is kept is what is shown: another way to show it is not there, or holds less",
         "::test_nothing_but_what_was_drawn_is_kept"),
     _kept("question_of", '"steps": written(_parts(pipeline.steps, proved, live))', "",
