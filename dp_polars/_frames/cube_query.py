@@ -191,11 +191,6 @@ class CubeRequest(Request):
         work = super().bind(engine)
         return CubeWork(**vars(work), plan=self.plan) if self.tables else work
 
-    def explained_rows(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
-        # Rows are tables, not outputs; and Gaussian noise has no error in the other unit of a promise.
-        shown = replace(self, taken=None) if self.tables else self
-        return super(CubeRequest, shown).explained_rows(engine)
-
     def check_scale(self) -> None:
         largest = _LARGEST_SCALE_OF_TABLES if self.tables else _LARGEST_SCALE
         if any(ask.query.claim.rate * largest < 1 for ask in self.asks):

@@ -336,7 +336,7 @@ def explained(requests: Sequence[tuple[str, AnyRequest[Any], Engine[Released] | 
     rows = []
     for name, request, engine in requests:
         for number, row in enumerate(request.explained_rows(engine)):
-            if request.taken is not None:
+            if request.taken is not None and number < len(request.asks):  # of tables, some may not be drawn
                 note = request.taken.note(number, needs_rows=row["error_95"] is None)
                 row["note"] = " ".join(filter(None, [str(row["note"]), note]))
             rows.append({"query": name, **row})
