@@ -62,7 +62,10 @@ _NO_INTERVAL = (
 )
 
 
-def refuse_bounds(bounds: Bounds) -> None:
+def refuse_of_frames(bounds: Bounds, within: Within | None) -> None:
+    """Refuse what private frames alone can do: bounds on a person's rows, and a loss that their columns tell."""
+    if within is not None and within.unreached is not None:
+        raise ValueError(within.unreached)
     if bounds.given:
         msg = (
             f"{', '.join(bounds.given)} must be left out here: a person's rows are bounded on private frames only, for "
@@ -80,11 +83,6 @@ def refuse_open(query: Query) -> None:
             'wrong the answer may be. Or frame.dp.protect("patient").agg(…).scaled_to(epsilon=1, delta=1e-6).'
         )
         raise ValueError(msg)
-
-
-def refuse_unreached(within: Within | None) -> None:
-    if within is not None and within.unreached is not None:
-        raise ValueError(within.unreached)
 
 
 ANSWER = "answer"  # the only field of `AnswerType` where there is an answer; otherwise the message is its name
@@ -130,8 +128,7 @@ class AnswerType(_OnRows[Query]):
                 raise TypeError(_NO_PEOPLE)
             if self.query.has_interval:
                 raise TypeError(_NO_INTERVAL)
-            refuse_bounds(self.bounds)
-            refuse_unreached(self.within)
+            refuse_of_frames(self.bounds, self.within)
             refuse_open(self.query)
             answer = self.query.answer_type(*(source.dtype for source in series if self.reads_column))
             if self.query.fixed_type is None:

@@ -159,7 +159,7 @@ class Publication:
         -----
         Answers are kept for each query: what is kept costs nothing, and the others are charged together.
         """
-        frames = self.tables(frame) if frame is not None else dict.fromkeys(self.queries)
+        frames = self.tables(frame)
         opened: Opened = {}
 
         def part(name: str, query: PrivateQuery) -> Part[pl.DataFrame]:
@@ -167,7 +167,7 @@ class Publication:
             rows = query.handed_over(unchecked)
             return rows.part(frames[name], shown, engine, partitions, opened=opened, name=name)
 
-        return self.shown(self.released(part, self.budget, fresh=fresh, opened=opened))
+        return self.released(part, self.budget, fresh=fresh, opened=opened)
 
     def presentation(self, name: str, ranges: object, min_people: object, sure: object) -> Presentation:
         """Return how the release of a query is shown; `min_people` is for queries with groups, where there are some."""
@@ -184,11 +184,13 @@ class Publication:
         fresh: bool,
         opened: Opened | None = None,
     ) -> dict[str, ReleasedT]:
-        """Release what `part` makes of each query, as one."""
+        """Release what `part` makes of each query, as one, and remember it, and when, for the report."""
         parts = [part(name, query) for name, query in self.queries.items()]
         if opened is not None:
             refuse_two_units([one.readings for one in opened.values()], "publication")
-        return dict(zip(self.queries, release_all(parts, budget, fresh=fresh), strict=True))
+        released = dict(zip(self.queries, release_all(parts, budget, fresh=fresh), strict=True))
+        self.last = Last(released, datetime.now(UTC).date())
+        return released
 
     def tables(self, given_one: object) -> dict[str, Any]:
         """Return the table of each query: one for all, or those of a dict; refuse other names."""
@@ -198,11 +200,6 @@ class Publication:
             msg = f"a dict of tables must have the names of the queries, {list(self.queries)}, got {list(given_one)}."
             raise ValueError(msg)
         return dict(given_one)
-
-    def shown(self, released: dict[str, ReleasedT]) -> dict[str, ReleasedT]:
-        """Remember what was released, and when, for the report."""
-        self.last = Last(released, datetime.now(UTC).date())
-        return released
 
     def statement(self, *, at_delta: Number = AT_DELTA, **known: Unpack[Known]) -> Statement:
         """Return one privacy statement of all queries: see `PrivateQuery.statement`.
@@ -277,7 +274,7 @@ def release_with(
         engine = engine_of(request, tables[name], name)
         return Part(request, engine, query.presentation(name, ranges, min_people, sure), name=name)
 
-    return query.shown(query.released(part, payers[0], fresh=fresh))
+    return query.released(part, payers[0], fresh=fresh)
 
 
 @called
