@@ -283,6 +283,8 @@ def median(
 ) -> PrivateExpr:
     r"""Select the candidate nearest to the (lower) median of each group: `quantile` at α = 1/2, where R = 2 per row.
 
+    Proof: :doc:`/proofs/quantiles`.
+
     Parameters
     ----------
     all
@@ -297,10 +299,6 @@ def median(
     ------
     TypeError, ValueError
         As for `mode`.
-
-    Notes
-    -----
-    Proof: :doc:`/proofs/quantiles`.
 
     Examples
     --------

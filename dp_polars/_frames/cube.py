@@ -63,8 +63,6 @@ class Cube(Unchanging):
 
     Filters are Polars expressions over the dimensions. Several must all be true, and null is not true.
 
-    Notes
-    -----
     Proof: :doc:`/proofs/cubes` and :doc:`/proofs/tables`.
 
     Examples

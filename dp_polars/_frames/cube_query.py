@@ -299,6 +299,8 @@ class Cubes:
         Pure DP (epsilon), zCDP (rho) or (epsilon, delta)-DP for one person, charged once. The released `Cube` answers
         filters, roll-ups, shares and rankings over its dimensions at no further cost.
 
+        Proof: :doc:`/proofs/cubes` and :doc:`/proofs/tables`.
+
         Parameters
         ----------
         dimensions
@@ -330,10 +332,6 @@ class Cubes:
         TypeError, ValueError
             If an argument is not as described, a dimension is named like a column of the answers ("count", "share", and
             their ends), or people are counted who may be in several cells.
-
-        Notes
-        -----
-        Proof: :doc:`/proofs/cubes` and :doc:`/proofs/tables`.
 
         Examples
         --------
