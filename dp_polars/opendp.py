@@ -361,11 +361,12 @@ def _at_loss(query: PrivateQuery, loss: Fraction) -> PrivateQuery:
     factor = _at_most_its_float(loss) / total.value
     # The deltas stay, but for the same hair.
     hair = _at_most_its_float(query.delta) / query.delta if query.delta else Fraction(1)
-    claims = [ask.query.claim for ask in query.asks]
-    shares = [replace(total, value=claim.cost(total.unit) * factor) for claim in claims]
-    pairs = zip(claims, shares, strict=True)
-    scaled = [replace(claim, loss=share, delta=claim.delta * hair) for claim, share in pairs]
-    return PrivateQuery(query.request.with_claims(scaled), (), None)
+
+    def scaled(claim: Claim) -> Claim:
+        return replace(claim, loss=replace(total, value=claim.cost(total.unit) * factor), delta=claim.delta * hair)
+
+    asks = [ask.with_claim(scaled(ask.query.claim)) for ask in query.asks]
+    return PrivateQuery(query.request.with_asks(asks), (), None)
 
 
 def _at_most_its_float(value: Fraction) -> Fraction:

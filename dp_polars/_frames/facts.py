@@ -126,8 +126,10 @@ class PeopleRequest(Request):
             outputs.append(Output(ask.name, ask.query, types, (number,)))
         return Work(None, None, tuple(specs), tuple(outputs), rows, per_person)
 
-    def _people_output(self) -> str:
-        return AnyRequest._people_output(self)
+    # As of a request that is about no columns.
+    _people_output = AnyRequest._people_output
+    bounds_of = AnyRequest.bounds_of
+    dropping = AnyRequest.dropping
 
     def _people(self, engine: Engine[Released]) -> tuple[PerPerson, Callable[[pl.LazyFrame], pl.LazyFrame]]:
         proved = self.checked_on(engine, [] if self.keys is None else self.keys.columns)
@@ -136,12 +138,6 @@ class PeopleRequest(Request):
 
     def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:  # noqa: ARG002
         return "people"
-
-    def bounds_of(self, ask: Ask[HistogramQuery]) -> dict[str, int]:  # noqa: ARG002
-        return {}
-
-    def dropping(self, ask: Ask[HistogramQuery]) -> dict[str, int]:  # noqa: ARG002
-        return {}
 
 
 @dataclass(frozen=True)

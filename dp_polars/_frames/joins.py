@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import polars as pl
 
-from dp_polars._base.column_types import PrivacyUnit, as_arguments, is_opaque, must_have, shown
+from dp_polars._base.column_types import PrivacyUnit, as_arguments, is_opaque, must_have, released, shown
 from dp_polars._base.numbers import flag, given, kind_of_frame, plural
 from dp_polars._engines.polars.people import few_of_each
 from dp_polars._release.pipeline import (
@@ -110,7 +110,7 @@ class PrivateJoin(_ByColumns):
     def joined(self, schema: pl.Schema, further: pl.Schema, unit: PrivacyUnit | None) -> Run:
         unit = unit or ()
         for name in unit:
-            if _as_text(schema[name]) != _as_text(further[name]):
+            if released(schema[name]) != released(further[name]):
                 msg = (
                     f"join: the privacy unit {name!r} must have one type in both frames, got {schema[name]} and "
                     f"{further[name]}.\n\nHint: cast one of them before protect."
@@ -192,14 +192,10 @@ def is_same_budget(left: Budget | None, right: Budget | None) -> bool:
     return left is right or (left.path is not None and left.path == right.path)
 
 
-def _as_text(dtype: pl.DataType) -> pl.DataType:
-    """Return the type that a join compares: the number of a category may be another one in the other frame."""
-    return pl.String() if isinstance(dtype, pl.Categorical) else dtype
-
-
 def _refuse_key(left: str, right: str, dtype: pl.DataType, other: pl.DataType, *, may_be_float: bool) -> None:
     names = repr(left) if left == right else f"{left!r} and {right!r}"
-    if _as_text(dtype) != _as_text(other):
+    # As text: the number of a category may be another one in the other frame.
+    if released(dtype) != released(other):
         msg = (
             f"join: the columns {names} must have one type in both frames, got {dtype} and {other}.\n\n"
             "Hint: cast one of them first."

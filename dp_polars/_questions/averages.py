@@ -184,6 +184,7 @@ class Variance(Average):
     # What is taken from the noisy number of rows before it divides. With 1, the variance of one row is 0.
     ddof: Literal[0, 1] = 1
     error_unit: ClassVar[str] = "the column's unit, squared"
+    _called: ClassVar[str] = "variance"
     _is_root: ClassVar[bool] = False
 
     def squares(self, *columns: pl.DataType) -> Squares:
@@ -220,7 +221,7 @@ class Variance(Average):
         return float((self.upper - self.lower) / 2) ** 2
 
     def _shown(self, variance: Any) -> Any:  # noqa: ANN401
-        return variance
+        return np.sqrt(variance) if self._is_root else variance
 
     def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> Floats:
         """Return mean squares less squared means, of distances from the middle; with ddof 1 times n/(n − 1)."""
@@ -298,11 +299,8 @@ class Variance(Average):
         return min(moved + rounded * (2 * factor * math.sqrt(self._largest) + rounded), self.ends[1])
 
     def __str__(self) -> str:
-        return f"variance of values from {show(self.lower)} to {show(self.upper)}{self._divisor}"
-
-    @property
-    def _divisor(self) -> str:
-        return "" if self.ddof else ", ddof=0"
+        divisor = "" if self.ddof else ", ddof=0"
+        return f"{self._called} of values from {show(self.lower)} to {show(self.upper)}{divisor}"
 
 
 @dataclass(frozen=True)
@@ -310,10 +308,5 @@ class Deviation(Variance):
     """The standard deviation: the root of a variance."""
 
     error_unit: ClassVar[str] = "the column's unit"
+    _called: ClassVar[str] = "standard deviation"
     _is_root: ClassVar[bool] = True
-
-    def _shown(self, variance: Any) -> Any:  # noqa: ANN401
-        return np.sqrt(variance)
-
-    def __str__(self) -> str:
-        return f"standard deviation of values from {show(self.lower)} to {show(self.upper)}{self._divisor}"

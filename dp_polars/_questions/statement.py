@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from dp_polars._accounting.claims import mechanisms_of
 from dp_polars._accounting.costs import PROOFS
+from dp_polars._accounting.terms import in_words
 from dp_polars._base.numbers import as_fraction, plural, show
 from dp_polars._questions.statement_facts import FIELDS, NOT_RECORDED, TO_BE_STATED, Facts, Field, checked, software
 
@@ -146,16 +147,12 @@ def _public(release: Facts) -> Iterator[str]:
         if output["candidates"] is not None:
             yield f"Candidates of {output['name']}: {output['candidates']}."
     if release["bounds"]:
-        yield f"Bounds on what counts of a person: {_bounds(release['bounds'])}."
+        yield f"Bounds on what counts of a person: {in_words(release['bounds'])}."
     for frame in release["public_frames"]:
         yield f"A public frame that is joined: {frame}."
     for table in release["tables"]:
         if table["files"] is not None:
             yield f"Files, by name: {table['files']}."
-
-
-def _bounds(bounds: Facts) -> str:
-    return ", ".join(f"{name}={value}" for name, value in bounds.items())
 
 
 def _unit(facts: Facts) -> Iterator[Part]:

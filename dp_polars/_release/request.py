@@ -248,11 +248,6 @@ class AnyRequest(ABC, Generic[AskedT]):
         is_unchecked = flag("unchecked", unchecked) and not self.pipeline.unchecked
         return replace(self, pipeline=replace(self.pipeline, unchecked=True)) if is_unchecked else self
 
-    def with_claims(self, claims: Sequence[Claim]) -> Self:
-        """Return the same request with another claim for each output: of other losses, never of other bounds."""
-        asks = zip(self.asks, claims, strict=True)
-        return self.with_asks(ask.with_claim(claim) for ask, claim in asks)
-
     def with_asks(self, asks: Iterable[Ask[AskedT]], taken: UnitTaken | None = None) -> Self:
         return replace(self, asks=tuple(asks), taken=taken)
 
