@@ -401,17 +401,10 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
     def with_bounds(self, released: pl.DataFrame) -> Self:
         """Take bounds that were released: the frame with the same rows, steps and budget, as if `protect` had them.
 
-        Parameters
-        ----------
-        released
-            What `bounds(…).release()` gave: a frame of one row whose columns are some of "max_groups",
-            "max_rows_per_group" and "max_rows", integers of at least 1. They must be public by now: released, or known.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If `released` is not as described, or `protect` has one of these bounds already: a bound that was given by
-            hand never changes silently. Also if there is no privacy unit.
+        `released` is what `bounds(…).release()` gave: a frame of one row whose columns are some of "max_groups",
+        "max_rows_per_group" and "max_rows", integers of at least 1, which must be public by now. A TypeError or
+        ValueError where it is not, where there is no privacy unit, or where `protect` has one of these bounds already:
+        a bound that was given by hand never changes silently.
 
         Examples
         --------
@@ -447,12 +440,8 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
         Returns
         -------
         PrivateQuery
-            Nothing is read before its `release`.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an expression is no private answer, names repeat, or the rows of a person are not bounded enough.
+            Nothing is read before its `release`. A TypeError or ValueError where an expression is no private answer,
+            names repeat, or the rows of a person are not bounded enough.
         """
         return self._ask(None, exprs, named)
 
@@ -559,12 +548,8 @@ class PersonGroupBy(Refusing, Unchanging, Generic[FrameT]):
         PrivateFrame
             With the columns of `group_by`, the privacy unit first, and the outputs. Rows whose person is null or NaN
             are dropped. Grouped by the unit alone, each person has one row. Then outputs are calibrated to one row, and
-            the bounds of `protect` do nothing, until a step may make several rows of one.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an expression is not known to look at one person's rows in any order.
+            the bounds of `protect` do nothing, until a step may make several rows of one. A TypeError or ValueError
+            where an expression is not known to look at one person's rows in any order.
         """
         exprs = expressions_of(exprs, named, strings=True)
         if not self._having:

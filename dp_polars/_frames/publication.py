@@ -348,11 +348,9 @@ def statement(
 
     Parameters
     ----------
-    budget
-        Its ledger is read whole.
-    queries
-        The queries and publications that were released, once for each release. Each output must stand in the ledger, by
-        its text, mechanism and loss. What stands there and in no query is "not recorded".
+    budget, queries
+        The ledger is read whole. Each output of the queries and publications that were released, once for each release,
+        must stand in it, by its text, mechanism and loss. What stands there and in no query is "not recorded".
     at_delta
         The δ at which the sum of all losses is also given as an ε.
     **known

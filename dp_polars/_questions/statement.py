@@ -371,12 +371,7 @@ class Statement:
     a file carries. It says whom the release protects and how much, what is not protected, and how each number was
     drawn. What the package does not know stands there as "TO BE STATED", "not known" or "not recorded".
 
-    Nothing in it depends on a private row, or on what the steps before `protect` say.
-
-    Attributes
-    ----------
-    written
-        All facts as JSON.
+    Nothing in it depends on a private row, or on what the steps before `protect` say. `written` is all facts as JSON.
 
     Examples
     --------
@@ -432,15 +427,9 @@ class Statement:
     def to_yaml(self) -> str:
         """Return the statement as an entry of the public registry of deployments, by its schema.
 
-        Raises
-        ------
-        ValueError
-            If a field that the schema requires takes no blank, and has no value: a date or an enumeration.
-
-        Notes
-        -----
         A text that is missing is "TO BE STATED"; an enumeration that is missing is left out. `tier` is the highest one
-        all of whose fields are stated, if it was not given.
+        all of whose fields are stated, if it was not given. A ValueError where a field that the schema requires takes
+        no blank, and has no value: a date or an enumeration.
         """
         return "\n".join(_yaml(self._record())) + "\n"
 
