@@ -12,7 +12,7 @@ import polars as pl
 
 from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import scaled_cost
-from dp_polars._accounting.terms import Contributions, Loss, Unit
+from dp_polars._accounting.terms import ONE_RELEASE, Loss, Unit
 from dp_polars._base.column_types import shown
 from dp_polars._base.numbers import Number, kind_of_frame, nearest_float_up, positive_fraction, system_words
 from dp_polars._base.process import require, silenced
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from opendp.mod import Domain, Measure, Measurement, Metric
 
 
+__all__ = ["as_measurement", "frame_domain", "make_private_query", "make_selection", "register", "then_selection"]
+
+_AnyQuery: TypeAlias = "PrivateQuery | PrivateExpr"
+
 _domains: Any = require("opendp.domains", extra="opendp")
 _measurements: Any = require("opendp.measurements", extra="opendp")
 _measures: Any = require("opendp.measures", extra="opendp")
@@ -36,7 +40,8 @@ _metrics: Any = require("opendp.metrics", extra="opendp")
 _mod: Any = require("opendp.mod", extra="opendp")
 
 
-_UNITS: tuple[Unit, ...] = ("epsilon", "rho")
+def __dir__() -> list[str]:
+    return __all__
 
 
 def assert_features() -> None:
@@ -45,7 +50,8 @@ def assert_features() -> None:
 
 
 def loss_unit(measure: Measure, *, has_delta: bool = False) -> Unit:
-    for unit in _UNITS:
+    unit: Unit
+    for unit in ("epsilon", "rho"):
         if measure == measure_of(unit, has_delta=has_delta):
             return unit
     names, more = ["max_divergence()", "zero_concentrated_divergence()"], ""
@@ -98,31 +104,15 @@ def make_measurement(
     return measurement
 
 
-__all__ = ["as_measurement", "frame_domain", "make_private_query", "make_selection", "register", "then_selection"]
-
-_AnyQuery: TypeAlias = "PrivateQuery | PrivateExpr"
-
-_DOMAIN = "dp_polars: Polars frames"
-_ONE = Contributions(1, 1)
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 def frame_domain() -> Domain:
     """Return the domain of `as_measurement`: all LazyFrames and DataFrames.
 
     All such domains are equal, so that measurements of different queries, and OpenDP's own after a transformation
-    from this domain, go into one composition. Which columns a query needs is checked when it is invoked.
-
-    Raises
-    ------
-    OpenDPException
-        If the features "contrib" and "honest-but-curious" are not enabled; the message has the call that does it.
+    from this domain, go into one composition. Which columns a query needs is checked when it is invoked. An
+    OpenDPException where the features "contrib" and "honest-but-curious" are not enabled has the call that does it.
     """
     assert_features()
-    domain: Domain = _domains.user_domain(_DOMAIN, _is_frame)
+    domain: Domain = _domains.user_domain("dp_polars: Polars frames", _is_frame)
     return domain
 
 
@@ -189,32 +179,15 @@ def as_measurement(
 
 
 def make_private_query(
-    input_domain: Domain,
-    input_metric: Metric,
-    query: _AnyQuery,
-    loss: Number,
-    output_measure: Measure | None = None,
+    input_domain: Domain, input_metric: Metric, query: _AnyQuery, loss: Number, output_measure: Measure | None = None
 ) -> Measurement:
     """Make the measurement of `as_measurement` with another loss; each output keeps its share of it.
 
     After `register()` a context's query can end in it: `context.query().private_query(query, 0.5)`, or without the
     loss, which OpenDP then searches for.
 
-    Parameters
-    ----------
-    input_domain
-        `frame_domain()` or the domain of a context over a LazyFrame.
-    input_metric
-        That of the query: see `as_measurement`.
-    query, output_measure
-        As for `as_measurement`.
-    loss
-        What one person loses to all outputs together, in the unit of `query.loss`.
-
-    Raises
-    ------
-    OpenDPException, TypeError, ValueError
-        As for `as_measurement`; also if the metric is not the query's.
+    `input_metric` must be the query's, and `loss` is what one person loses to all outputs together, in the unit of
+    `query.loss`. All else, and errors, are as for `as_measurement`.
     """
     assert_features()
     private = _at_loss(_unbound(query), positive_fraction("loss", loss))
@@ -282,10 +255,8 @@ def make_selection(
 
     Raises
     ------
-    OpenDPException
-        If a domain, metric or measure is not as described, or the features are not enabled.
-    TypeError, ValueError
-        If `scale` is not a number greater than 0.
+    OpenDPException, TypeError, ValueError
+        If a domain, metric, measure or scale is not as described, or the features are not enabled.
 
     Notes
     -----
@@ -311,8 +282,8 @@ def make_selection(
     mechanism = check_mechanism("choice", None, unit)
     is_monotonic = input_metric == _metrics.linf_distance(T=input_metric.distance_type, monotonic=True)
     score_range = Fraction(1 if is_monotonic else 2)
-    loss = Loss(scaled_cost(unit, mechanism, score_range / exact_scale, _ONE), unit)
-    claim = Claim.of(loss, mechanism, score_range, _ONE, None)  # of rate 1/scale
+    loss = Loss(scaled_cost(unit, mechanism, score_range / exact_scale, ONE_RELEASE), unit)
+    claim = Claim.of(loss, mechanism, score_range, ONE_RELEASE, None)  # of rate 1/scale
     # NumPy's own guess of a type would round large integers.
     dtype = {"i": np.int64, "u": np.uint64, "f": np.float64}[str(input_metric.distance_type)[0]]
     largest = np.finfo(np.float64).max
@@ -390,11 +361,12 @@ def _at_loss(query: PrivateQuery, loss: Fraction) -> PrivateQuery:
     factor = _at_most_its_float(loss) / total.value
     # The deltas stay, but for the same hair.
     hair = _at_most_its_float(query.delta) / query.delta if query.delta else Fraction(1)
-    claims = [ask.query.claim for ask in query.asks]
-    shares = [replace(total, value=claim.cost(total.unit) * factor) for claim in claims]
-    pairs = zip(claims, shares, strict=True)
-    scaled = [replace(claim, loss=share, delta=claim.delta * hair) for claim, share in pairs]
-    return PrivateQuery(query.request.with_claims(scaled), (), None)
+
+    def scaled(claim: Claim) -> Claim:
+        return replace(claim, loss=replace(total, value=claim.cost(total.unit) * factor), delta=claim.delta * hair)
+
+    asks = [ask.with_claim(scaled(ask.query.claim)) for ask in query.asks]
+    return PrivateQuery(query.request.with_asks(asks), (), None)
 
 
 def _at_most_its_float(value: Fraction) -> Fraction:
@@ -404,11 +376,9 @@ def _at_most_its_float(value: Fraction) -> Fraction:
 
 def _metric(query: PrivateQuery) -> Metric:
     relation = query.protection.neighboring_relation
-    (unit,) = query.protection.unit or (None,)
+    unit = query.protection.unit or ()
     name = "symmetric" if relation == "add_or_remove_one" else "change_one"
-    metric: Metric = (
-        getattr(_metrics, f"{name}_distance")() if unit is None else getattr(_metrics, f"{name}_id_distance")(unit)
-    )
+    metric: Metric = getattr(_metrics, f"{name}_id_distance" if unit else f"{name}_distance")(*unit)
     return metric
 
 

@@ -7,23 +7,22 @@ import json
 import logging
 import os
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack, cast, overload
 
 import polars as pl
 import pyarrow as pa
 
+from dp_polars._base.column_types import must_have
 from dp_polars._base.process import called, is_deaf, require, silenced
 from dp_polars._engines.spark.arithmetic import answer_type, made, polars_type, spark_type, spark_types, weighs_exactly
 from dp_polars._engines.spark.counting import fresh_seed, histograms, one_row_per_person, shown_keys, union
 from dp_polars._engines.spark.rows import Groups, distinct, text_of_frame
 from dp_polars._engines.spark.workers import Answer, drawing, in_arrow, mapped, presenting
-from dp_polars._frames.cube_query import CubeQuery, cube_from
-from dp_polars._frames.publication import Publication
-from dp_polars._frames.query import without_data
+from dp_polars._frames.cube_query import CubeQuery
+from dp_polars._frames.publication import Publication, release_with
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._release.contract import AS_DRAWN, Drawn, Engine, KeyWork, LocalEngine, Released
-from dp_polars._release.release import Part, release_by
-from dp_polars._release.request import only_counted
+from dp_polars._release.request import AnyRequest, only_counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -34,8 +33,13 @@ if TYPE_CHECKING:
     from dp_polars._accounting.budget import Budget
     from dp_polars._base.column_types import PrivacyUnit
     from dp_polars._frames.cube import Cube
+    from dp_polars._frames.publication import Charged, ChargedAndShown
     from dp_polars._frames.query import PrivateQuery
+    from dp_polars._questions.question import Asked
     from dp_polars._release.contract import HistogramSpec, Output, Presentation, Ranges, Shown, Work
+
+    class _OfFrames(ChargedAndShown, total=False):
+        path: str | os.PathLike[str] | None
 
 
 __all__ = ["release"]
@@ -66,41 +70,13 @@ def __dir__() -> list[str]:
 
 
 @overload
-def release(
-    query: CubeQuery, frame: DataFrame, *, budget: Budget | None = ..., fresh: bool = ..., unchecked: bool = ...
-) -> Cube: ...
-
-
+def release(query: CubeQuery, frame: DataFrame, **how: Unpack[Charged]) -> Cube: ...
 @overload
 def release(
-    query: Publication,
-    frame: DataFrame | Mapping[str, DataFrame],
-    *,
-    budget: Budget | None = ...,
-    path: str | os.PathLike[str] | None = ...,
-    ranges: Ranges = ...,
-    min_people: int | None = ...,
-    sure: bool = ...,
-    fresh: bool = ...,
-    unchecked: bool = ...,
+    query: Publication, frame: DataFrame | Mapping[str, DataFrame], **how: Unpack[_OfFrames]
 ) -> dict[str, DataFrame]: ...
-
-
 @overload
-def release(
-    query: PrivateQuery,
-    frame: DataFrame,
-    *,
-    budget: Budget | None = ...,
-    path: str | os.PathLike[str] | None = ...,
-    ranges: Ranges = ...,
-    min_people: int | None = ...,
-    sure: bool = ...,
-    fresh: bool = ...,
-    unchecked: bool = ...,
-) -> DataFrame: ...
-
-
+def release(query: PrivateQuery, frame: DataFrame, **how: Unpack[_OfFrames]) -> DataFrame: ...
 @called
 def release(
     query: PrivateQuery | Publication,
@@ -141,13 +117,13 @@ def release(
         otherwise a checkpoint in Spark's checkpoint directory (`spark.sparkContext.setCheckpointDir`, or
         `spark.checkpoint.dir`). For a publication, each query has a folder in it, of its name; where one fails, the
         folders of those before it stay.
-    ranges, min_people, sure
-        As for `PrivateQuery.release`.
     fresh
         As for `PrivateQuery.release`. What the query's budget keeps (`dataset` of `dp_polars.protect`) goes through the
         driver, also when it is drawn; what is shown of it goes to `path`.
     unchecked
         As for `dp_polars.protect`. Nothing of a Spark frame is looked at; this is what the claim and the ledger say.
+    all others
+        As for `PrivateQuery.release`.
 
     Returns
     -------
@@ -161,44 +137,32 @@ def release(
 
     Raises
     ------
-    BudgetExceededError, ReleaseError
-        As for `PrivateQuery.release`.
+    BudgetExceededError, ReleaseError, TypeError, ValueError
+        As for `PrivateQuery.release`; also if there is no place for the answers. Nothing is charged then.
     RuntimeError
         If the executors have not this version of the package, as far as they are there before the charge. Nothing is
         charged then.
-    TypeError, ValueError
-        If the query or the frame is not as described, or there is no place for the answers. Nothing is charged then.
     """
-    if isinstance(query, Publication):
 
-        def part(name: str, one: PrivateQuery, of: DataFrame) -> Part[DataFrame]:
-            _check(of)
-            if path is not None and not (name.isidentifier() and name[0] != "_"):
-                msg = f"names of queries must be identifiers, each for a folder in path, got {name!r}."
+    def engine_of(request: AnyRequest[Asked], one: Any, name: str | None) -> _OnSpark[Any]:  # noqa: ANN401
+        if not isinstance(one, _sql.DataFrame) or one.isStreaming:
+            kind = f"{type(one).__module__}.{type(one).__name__}"
+            msg = f"frame must be a batch DataFrame of a Spark session, got {kind}."
+            raise TypeError(msg)
+        if isinstance(query, CubeQuery):
+            if path is not None:
+                msg = "path must be left out for a cube, which comes to the driver.\n\nHint: cube.write(path)."
                 raise ValueError(msg)
-            shown = query.presentation(name, ranges, min_people, sure)
-            folder = None if path is None else f"{os.fspath(path).rstrip('/')}/{name}"
-            return Part(one.request, _SparkEngine(of, folder, only_counted(one.request)), shown, name=name)
-
-        return query.by_adapter(part, frame, budget, fresh=fresh, unchecked=unchecked)
-    request, payer = without_data(query, budget, unchecked=unchecked)
-    _check(frame)
-    presentation = request.presentation(ranges, min_people, sure)
-    if isinstance(query, CubeQuery):
-        if path is not None:
-            msg = "path must be left out for a cube, which comes to the driver.\n\nHint: cube.write(path)."
+            return _CubeEngine(one, only_counted(request))
+        if path is None or name is None:
+            return _SparkEngine(one, path, only_counted(request))
+        if not (name.isidentifier() and name[0] != "_"):
+            msg = f"names of queries must be identifiers, each for a folder in path, got {name!r}."
             raise ValueError(msg)
-        here = _CubeEngine(frame, only_counted(request))
-        return cube_from(request, release_by(request, here, payer, presentation=presentation, fresh=fresh))
-    engine = _SparkEngine(frame, path, only_counted(request))
-    return release_by(request, engine, payer, presentation=presentation, fresh=fresh)
+        return _SparkEngine(one, f"{os.fspath(path).rstrip('/')}/{name}", only_counted(request))
 
-
-def _check(frame: object) -> None:
-    if not isinstance(frame, _sql.DataFrame) or frame.isStreaming:
-        kind = f"{type(frame).__module__}.{type(frame).__name__}"
-        msg = f"frame must be a batch DataFrame of a Spark session, got {kind}."
-        raise TypeError(msg)
+    asked = {"ranges": ranges, "min_people": min_people, "sure": sure}
+    return release_with(engine_of, query, frame, budget, **asked, fresh=fresh, unchecked=unchecked)
 
 
 class _OnSpark(Engine[Released]):
@@ -273,16 +237,15 @@ class _SparkEngine(_OnSpark["DataFrame"]):
 
     def prepare(self, work: Work | KeyWork, presentation: Presentation = AS_DRAWN) -> Callable[[], Drawn[DataFrame]]:
         _check_unit(self._frame, work.privacy_unit)
-        published = partial(self._published, work=work, presentation=presentation)
         if not self._comes_here(work) and self._target is None:
             _check_checkpoints(self._frame.sparkSession)
         if isinstance(work, KeyWork):
             keys = shown_keys(self._frame, work)
             self._check_names(keys.columns)
-            return lambda: _DrawnThere(keys, keys.schema, published)
+            return lambda: self._shown_once(keys, keys.schema, work, presentation)
         draw, types = self._drawn(work)
         self._check_names(self._shown(work, presentation)[-1].names)
-        return lambda: _DrawnThere(draw(), types, published)
+        return lambda: self._shown_once(draw(), types, work, presentation)
 
     def _comes_here(self, work: Work | KeyWork) -> bool:
         """Whether the driver draws, by public numbers: of keys that nobody listed there are none."""
@@ -349,12 +312,30 @@ class _SparkEngine(_OnSpark["DataFrame"]):
             kinds += [self._kind(answer, answer.output.dtype, answer.dtype, work)] * len(of_answer)
         return answers, shown, _fields(names, kinds)
 
-    def _published(
+    def _shown_once(
         self, drawn: DataFrame | pa.Table, types: StructType, work: Work | KeyWork, presentation: Presentation
-    ) -> DataFrame:
-        shown = self._presented(drawn, types, work, presentation)
-        # Rows of this process: nothing draws them again.
-        return shown if self._target is None and isinstance(drawn, pa.Table) else _published(shown, self._target)
+    ) -> Drawn[DataFrame]:
+        """Return what was drawn on the driver, or is drawn by executors when it is packed or shown first.
+
+        `drawn` are the keys and what is drawn: rows, or a plan, of which each run would draw anew. What is packed is
+        rows.
+        """
+
+        def packed() -> bytes:
+            nonlocal drawn
+            rows = drawn if isinstance(drawn, pa.Table) else drawn.toArrow()
+            drawn = rows
+            table, file = rows.replace_schema_metadata({_TYPES: types.json()}), pa.BufferOutputStream()
+            with pa.ipc.new_stream(file, table.schema) as stream:
+                stream.write_table(table)
+            return bytes(file.getvalue().to_pybytes())
+
+        def published() -> DataFrame:
+            shown = self._presented(drawn, types, work, presentation)
+            # Rows of this process: nothing draws them again.
+            return shown if self._target is None and isinstance(drawn, pa.Table) else _published(shown, self._target)
+
+        return Drawn(packed, published)
 
     def _kinds_of_keys(self, work: Work) -> list[DataType]:
         return [self._frame.schema[name].dataType for name in ([] if work.keys is None else work.keys.columns)]
@@ -372,7 +353,7 @@ class _SparkEngine(_OnSpark["DataFrame"]):
     def unpacked(self, answer: bytes, work: Work | KeyWork, presentation: Presentation) -> Drawn[DataFrame]:
         table = pa.ipc.open_stream(answer).read_all()
         types = spark_types.StructType.fromJson(json.loads(table.schema.metadata[_TYPES]))
-        return _DrawnThere(table, types, partial(self._published, work=work, presentation=presentation))
+        return self._shown_once(table, types, work, presentation)
 
 
 def _drawn_here(
@@ -386,34 +367,6 @@ def _drawn_here(
     return pa.table(columns, names=names)
 
 
-class _DrawnThere(Drawn["DataFrame"]):
-    """What was drawn on the driver, or is drawn by executors when it is packed or shown first.
-
-    `drawn` are the keys and what is drawn: rows, or a plan, of which each run would draw anew. What was packed is rows.
-    """
-
-    def __init__(
-        self,
-        drawn: DataFrame | pa.Table,
-        types: StructType,
-        published: Callable[[DataFrame | pa.Table, StructType], DataFrame],
-    ) -> None:
-        self._drawn, self._types, self._published = drawn, types, published
-
-    def packed(self) -> bytes:
-        rows = self._drawn if isinstance(self._drawn, pa.Table) else self._drawn.toArrow()
-        self._drawn = rows
-        table = rows.replace_schema_metadata({_TYPES: self._types.json()})
-        file = pa.BufferOutputStream()
-        with pa.ipc.new_stream(file, table.schema) as stream:
-            stream.write_table(table)
-        packed: bytes = file.getvalue().to_pybytes()
-        return packed
-
-    def presented(self) -> DataFrame:
-        return self._published(self._drawn, self._types)
-
-
 def _fields(names: Iterable[str], kinds: Iterable[DataType]) -> StructType:
     return spark_types.StructType(
         [spark_types.StructField(name, kind) for name, kind in zip(names, kinds, strict=True)]
@@ -422,9 +375,7 @@ def _fields(names: Iterable[str], kinds: Iterable[DataType]) -> StructType:
 
 def _check_unit(frame: DataFrame, unit: PrivacyUnit | None) -> None:
     for name in unit or ():
-        if name not in frame.columns:
-            msg = f"the frame must have the privacy unit {name!r} as a column, got the columns {frame.columns}."
-            raise ValueError(msg)
+        must_have(name, frame.columns, "privacy unit {} as a column")
         kind = frame.schema[name].dataType.simpleString()
         if "collate" in kind:  # Spark would take several people for one, and bound them as one
             msg = f"the privacy unit {name!r} must have no collation, got {kind}."
@@ -457,9 +408,7 @@ def _check_weights(spec: HistogramSpec, asked: str) -> None:
 
 def _type_of(frame: DataFrame, name: str, *, is_only_counted: bool) -> pl.DataType:
     """Return the Polars type of a column, or Binary where only matters whether there is a value."""
-    if name not in frame.columns:
-        msg = f"the frame must have the column {name!r}, got the columns {frame.columns}."
-        raise ValueError(msg)
+    must_have(name, frame.columns)
     kind = frame.schema[name].dataType
     if is_only_counted:
         return pl.Binary()  # in the place of whatever it is

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, overload
 
 from dp_polars._base.process import called, require, silenced
 from dp_polars._engines.sql.counting import ABSENT, columns_read, histograms
@@ -14,11 +14,9 @@ from dp_polars._engines.sql.people import in_polars, one_row_per_person, people_
 from dp_polars._engines.sql.reading import differs_between_runs, has_text, refuse_mixed_people
 from dp_polars._engines.sql.rows import public_table
 from dp_polars._engines.sql.types import check_types, must_have, schema_of
-from dp_polars._frames.cube_query import CubeQuery, cube_from
-from dp_polars._frames.publication import Publication
-from dp_polars._frames.query import without_data
+from dp_polars._frames.publication import Publication, release_with
 from dp_polars._release.contract import KeyWork, LocalEngine, Ranges, Work
-from dp_polars._release.release import Part, release_by, written
+from dp_polars._release.release import written
 from dp_polars._release.request import AnyRequest, only_counted
 
 if TYPE_CHECKING:
@@ -31,11 +29,19 @@ if TYPE_CHECKING:
     from dp_polars._base.column_types import PrivacyUnit
     from dp_polars._base.numbers import Ints
     from dp_polars._frames.cube import Cube
+    from dp_polars._frames.cube_query import CubeQuery
+    from dp_polars._frames.publication import Charged, ChargedAndShown
     from dp_polars._frames.query import PrivateQuery
     from dp_polars._mechanisms.histograms import Histogram
     from dp_polars._questions.question import Asked
 
     _Written: TypeAlias = tuple[Common, Any, Places]
+
+    class _OfCubes(Charged, total=False):
+        untested: bool
+
+    class _OfFrames(ChargedAndShown, total=False):
+        untested: bool
 
 
 __all__ = ["release"]
@@ -53,47 +59,13 @@ def __dir__() -> list[str]:
 
 
 @overload
-def release(
-    query: CubeQuery,
-    table: Table,
-    *,
-    budget: Budget | None = ...,
-    fresh: bool = ...,
-    untested: bool = ...,
-    unchecked: bool = ...,
-) -> Cube: ...
-
-
+def release(query: CubeQuery, table: Table, **how: Unpack[_OfCubes]) -> Cube: ...
 @overload
 def release(
-    query: Publication,
-    table: Table | Mapping[str, Table],
-    *,
-    budget: Budget | None = ...,
-    ranges: Ranges = ...,
-    min_people: int | None = ...,
-    sure: bool = ...,
-    fresh: bool = ...,
-    untested: bool = ...,
-    unchecked: bool = ...,
+    query: Publication, table: Table | Mapping[str, Table], **how: Unpack[_OfFrames]
 ) -> dict[str, pl.DataFrame]: ...
-
-
 @overload
-def release(
-    query: PrivateQuery,
-    table: Table,
-    *,
-    budget: Budget | None = ...,
-    ranges: Ranges = ...,
-    min_people: int | None = ...,
-    sure: bool = ...,
-    fresh: bool = ...,
-    untested: bool = ...,
-    unchecked: bool = ...,
-) -> pl.DataFrame: ...
-
-
+def release(query: PrivateQuery, table: Table, **how: Unpack[_OfFrames]) -> pl.DataFrame: ...
 @called
 def release(
     query: PrivateQuery | Publication,
@@ -125,29 +97,26 @@ def release(
         For a publication, the table of all its queries, or a dict of them by their names.
     budget
         What is charged, where the query itself has none.
-    ranges, min_people, sure, fresh
-        As for `PrivateQuery.release`.
     untested
         Whether to take other engines that Ibis speaks to. What one of them lacks is named before the charge. Whether
         they divide, round and compare as the tested ones is then your word: where they don't, a person may count for
         more than what is charged.
     unchecked
         As for `dp_polars.protect`: whether to take any steps in Ibis.
+    all others
+        As for `PrivateQuery.release`.
 
     Returns
     -------
     DataFrame
-        The public keys, each once and in their given order, then one column per output, as `PrivateQuery.release` has
-        it; of `keys`, those that are shown, sorted. A query of `cube` gives a `Cube`; `ranges`, `min_people` and `sure`
-        are left out then. A publication gives a dict of frames.
+        As `PrivateQuery.release` has it; of `keys`, those that are shown, sorted. A query of `cube` gives a `Cube`;
+        `ranges`, `min_people` and `sure` are left out then. A publication gives a dict of frames.
 
     Raises
     ------
-    BudgetExceededError, ReleaseError
-        As for `PrivateQuery.release`.
-    TypeError, ValueError
-        If the query or the table is not as described, the expression visibly mixes people, or the engine is not one of
-        the tested ones. Nothing is charged then.
+    BudgetExceededError, ReleaseError, TypeError, ValueError
+        As for `PrivateQuery.release`; also if the expression visibly mixes people, or the engine is not one of the
+        tested ones. Nothing is charged then.
 
     Notes
     -----
@@ -167,25 +136,15 @@ def release(
     'flu'
     """
 
-    def engine_of(request: AnyRequest[Asked], one: Any) -> _SqlEngine:  # noqa: ANN401
+    def engine_of(request: AnyRequest[Asked], one: Any, _: object) -> _SqlEngine:  # noqa: ANN401
         engine = _SqlEngine(one, only_counted(request), request.protection.unit or (), untested=untested)
         if not request.pipeline.is_unchecked:
             for column in refuse_mixed_people(one, request.protection.unit):
                 engine.refuse_coarse(column)
         return engine
 
-    if isinstance(query, Publication):
-
-        def part(name: str, one: PrivateQuery, of: Any) -> Part[pl.DataFrame]:  # noqa: ANN401
-            shown = query.presentation(name, ranges, min_people, sure)
-            return Part(one.request, engine_of(one.request, of), shown, name=name)
-
-        return query.by_adapter(part, table, budget, fresh=fresh, unchecked=unchecked)
-    request, payer = without_data(query, budget, unchecked=unchecked)
-    engine = engine_of(request, table)
-    presentation = request.presentation(ranges, min_people, sure)
-    released = release_by(request, engine, payer, presentation=presentation, fresh=fresh)
-    return cube_from(request, released) if isinstance(query, CubeQuery) else released
+    asked = {"ranges": ranges, "min_people": min_people, "sure": sure}
+    return release_with(engine_of, query, table, budget, **asked, fresh=fresh, unchecked=unchecked)
 
 
 class _SqlEngine(LocalEngine):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
@@ -328,6 +328,13 @@ def with_leaves(dtype: PolarsDataType, change: Callable[[PolarsDataType], Polars
     if isinstance(dtype, pl.BaseExtension):
         return pl.Extension(dtype.ext_name(), with_leaves(dtype.ext_storage(), change), dtype.ext_metadata())
     return change(dtype)
+
+
+def must_have(name: str, columns: Iterable[str], what: str = "column {}", frame: str = "frame") -> None:
+    columns = list(columns)
+    if name not in columns:
+        msg = f"the {frame} must have the {what.format(repr(name))}, got the columns {columns}."
+        raise ValueError(msg)
 
 
 def is_opaque(dtype: PolarsDataType) -> bool:

@@ -120,7 +120,7 @@ def argmin(
 
     Parameters
     ----------
-    column, sensitivity, monotonic, lead, lead_step, epsilon, rho, mechanism
+    all
         As for `argmax`.
 
     Returns
@@ -217,22 +217,15 @@ def first_above(
         nearest point then, and values beyond the ends count as the ends. Never take them from the data.
     threshold
         A public number of people or rows, above 0 and at most 2**62: an int, float, Fraction or Decimal.
-    epsilon
-        The privacy loss of one person in all, over all groups, in pure DP. On a private frame it may be left out, as
-        for `mode`.
     rho
         Must be left out. A budget in rho takes `epsilon`, and is charged epsilon·tanh(epsilon/2) in each group.
-    loss_share
-        As for `mode`.
-    counts
-        "people" or "rows", as for `mode`: what a private frame with a privacy unit counts. Elsewhere rows are counted.
     lead
         Whether the answer comes with its lead: how many people (or rows) it has above the threshold, with noise that
         both have. It costs nothing more.
-    contributions, max_rows, max_groups, max_rows_per_group
-        As for `mode`.
     neighboring_relation
         "add_or_remove_one" or "replace_one". The range R is 2 under the first, and 3 under the other one.
+    all others
+        As for `mode`.
 
     Returns
     -------

@@ -199,9 +199,7 @@ def quantile(
         0.5 and 1, with a denominator of at most 10,000; 0.95 is usual. None: no such columns. The answer and both ends
         share the loss equally, so each of these three draws errs about three times as far, in rows, as the answer alone
         would (with `rho` 1.7 times).
-    within, epsilon, rho, loss_share, contributions, neighboring_relation, mechanism, max_rows, max_groups
-        As for `mode`.
-    max_rows_per_group
+    all others
         As for `mode`.
 
     Returns
@@ -283,13 +281,13 @@ def median(
     max_groups: Bound = "protect",
     max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
-    r"""Select the candidate nearest to the (lower) median of each group: `quantile` at α = 1/2.
+    r"""Select the candidate nearest to the (lower) median of each group: `quantile` at α = 1/2, where R = 2 per row.
+
+    Proof: :doc:`/proofs/quantiles`.
 
     Parameters
     ----------
-    column, candidates, interval, within, epsilon, rho, loss_share, contributions, neighboring_relation, mechanism
-        As for `quantile`.
-    max_rows, max_groups, max_rows_per_group
+    all
         As for `quantile`.
 
     Returns
@@ -302,12 +300,6 @@ def median(
     TypeError, ValueError
         As for `mode`.
 
-    Notes
-    -----
-    As for `quantile`; R = 2 per row.
-
-    Proof: :doc:`/proofs/quantiles`.
-
     Examples
     --------
     >>> import polars as pl
@@ -316,22 +308,9 @@ def median(
     >>> df.select(dpp.median("cost", dpp.grid(0, 1000, step=0.01), rho=0.5)).item()
     19.99
     """
-    return quantile(
-        column,
-        0.5,
-        candidates,
-        interval=interval,
-        within=within,
-        epsilon=epsilon,
-        rho=rho,
-        loss_share=loss_share,
-        contributions=contributions,
-        neighboring_relation=neighboring_relation,
-        mechanism=mechanism,
-        max_rows=max_rows,
-        max_groups=max_groups,
-        max_rows_per_group=max_rows_per_group,
-    )
+    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
+    terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
+    return on_terms(ask_quantile(0.5, candidates, terms, interval), terms, column)
 
 
 @called
@@ -362,16 +341,8 @@ def top_k(
 
     Parameters
     ----------
-    column
-        As for `mode`.
     k
         How many candidates to select: a whole number from 1 to the number of candidates.
-    candidates
-        As for `mode`. They may be left out where the column's type names them (Enum, Boolean).
-    within, epsilon, rho, loss_share, counts, weights, max_weight, step, contributions, neighboring_relation, max_rows
-        As for `mode`.
-    max_groups, max_rows_per_group
-        As for `mode`.
     mechanism
         None: under `rho` "exponential"; under `epsilon` "permute_and_flip" for k up to 4, "joint" for more. Or
 
@@ -379,6 +350,8 @@ def top_k(
           ones have the law of one-shot Gumbel noise.
         - "joint": one exponential mechanism on all lists of k distinct candidates, by the largest count that a list
           misses. R is twice that of a mode (for k = 1 that of a mode), and all of the loss pays for one draw.
+    all others
+        As for `mode`.
 
     Returns
     -------

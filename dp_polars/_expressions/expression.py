@@ -28,12 +28,11 @@ if TYPE_CHECKING:
 
 QueryT = TypeVar("QueryT", bound=Query)
 
-# What a draw gives where only the column's type names the candidates (Enum, Boolean).
+# What a draw gives where only the column's type names the candidates (Enum, Boolean), or that of a lead.
 _ONE_ANSWER = {"text": pl.String(), "flag": pl.Boolean(), "whole": pl.Int64(), "real": pl.Float64()}
 _LISTS = {"texts": pl.List(pl.String), "flags": pl.List(pl.Boolean)}
-NAMED_BY_COLUMN = pl.Struct({**_ONE_ANSWER, **_LISTS})
-# The same with a lead, whose type the column's may tell too.
-LED_BY_COLUMN = pl.Struct({**_ONE_ANSWER, "lead_text": pl.String, "lead_whole": pl.Int64, "lead_real": pl.Float64})
+_LEADS = {"lead_text": pl.String(), "lead_whole": pl.Int64(), "lead_real": pl.Float64()}
+NAMED_BY_COLUMN = pl.Struct({**_ONE_ANSWER, **_LISTS, **_LEADS})
 
 
 def _field_of(dtype: pl.DataType) -> str:
@@ -63,7 +62,10 @@ _NO_INTERVAL = (
 )
 
 
-def refuse_bounds(bounds: Bounds) -> None:
+def refuse_of_frames(bounds: Bounds, within: Within | None) -> None:
+    """Refuse what private frames alone can do: bounds on a person's rows, and a loss that their columns tell."""
+    if within is not None and within.unreached is not None:
+        raise ValueError(within.unreached)
     if bounds.given:
         msg = (
             f"{', '.join(bounds.given)} must be left out here: a person's rows are bounded on private frames only, for "
@@ -81,11 +83,6 @@ def refuse_open(query: Query) -> None:
             'wrong the answer may be. Or frame.dp.protect("patient").agg(…).scaled_to(epsilon=1, delta=1e-6).'
         )
         raise ValueError(msg)
-
-
-def refuse_unreached(within: Within | None) -> None:
-    if within is not None and within.unreached is not None:
-        raise ValueError(within.unreached)
 
 
 ANSWER = "answer"  # the only field of `AnswerType` where there is an answer; otherwise the message is its name
@@ -131,8 +128,7 @@ class AnswerType(_OnRows[Query]):
                 raise TypeError(_NO_PEOPLE)
             if self.query.has_interval:
                 raise TypeError(_NO_INTERVAL)
-            refuse_bounds(self.bounds)
-            refuse_unreached(self.within)
+            refuse_of_frames(self.bounds, self.within)
             refuse_open(self.query)
             answer = self.query.answer_type(*(source.dtype for source in series if self.reads_column))
             if self.query.fixed_type is None:
@@ -203,13 +199,12 @@ def _raw(answers: pl.Series, query: Query) -> pl.Series:
     """Return answers in the type that a draw has, which is fixed when the expression is built."""
     if query.fixed_type is not None:
         return answers.cast(query.fixed_type)
-    raw = (LED_BY_COLUMN if query.has_lead else NAMED_BY_COLUMN).to_schema()
+    raw = NAMED_BY_COLUMN.to_schema()
     columns = answers.struct.unnest().get_columns() if query.has_lead else [answers]
-    drawn = {}
-    for (name, _), column in zip(_fields_of(answers.dtype, query), columns, strict=True):
-        drawn[name] = column.cast(raw[name])
-    fields = [drawn.get(name, pl.lit(None, dtype)).alias(name) for name, dtype in raw.items()]
-    return pl.select(pl.struct(fields)).to_series()
+    fields = _fields_of(answers.dtype, query)
+    drawn = {name: column.cast(raw[name]) for (name, _), column in zip(fields, columns, strict=True)}
+    every = [drawn.get(name, pl.lit(None, dtype)).alias(name) for name, dtype in raw.items()]
+    return pl.select(pl.struct(every)).to_series()
 
 
 def _flatten(lists: pl.Series) -> tuple[pl.Series, NDArray[np.int64]]:
@@ -218,7 +213,6 @@ def _flatten(lists: pl.Series) -> tuple[pl.Series, NDArray[np.int64]]:
 
 
 IntoColumn: TypeAlias = "pl.Expr | str"
-_State: TypeAlias = "tuple[bytes, Query, tuple[pl.Expr, ...] | None, Bounds, Within | None, pl.Expr | None]"
 
 
 class PrivateExpr(pl.Expr):
@@ -240,13 +234,17 @@ class PrivateExpr(pl.Expr):
     within
         How wrong the answer may be, where that was asked for in the place of a loss; `agg` of a private frame finds
         the loss anew. None: the loss was given.
+    columns
+        What is asked about, where it is still known; None after `over`.
+    named
+        What is asked about, under the names of the answers, where that is several columns; else None.
     """
 
     query: Query
     bounds: Bounds
     within: Within | None
-    _columns: tuple[pl.Expr, ...] | None
-    _named: pl.Expr | None = None
+    columns: tuple[pl.Expr, ...] | None
+    named: pl.Expr | None = None
 
     @classmethod
     def _of(cls, expr: pl.Expr, **known: object) -> PrivateExpr:
@@ -254,27 +252,17 @@ class PrivateExpr(pl.Expr):
         vars(private).update(known, _pyexpr=expr._pyexpr)
         return private
 
-    @property
-    def columns(self) -> tuple[pl.Expr, ...] | None:
-        """What is asked about, where it is still known; None after `over`."""
-        return self._columns
-
-    @property
-    def named(self) -> pl.Expr | None:
-        """What is asked about, under the names of the answers, where that is several columns; else None."""
-        return self._named
-
     def of_column(self, column: pl.Expr, name: str) -> PrivateExpr:
         """Return the same question about one column, where several are asked about."""
         one = _drawn(self.query, [column], self.bounds, self.within)
-        return self._with(one.alias(name), _columns=(column,), _named=None)
+        return self._with(one.alias(name), columns=(column,), named=None)
 
     def alias(self, name: str) -> PrivateExpr:
         return self._renamed(lambda expr: expr.alias(name))
 
     def _renamed(self, rename: Callable[[pl.Expr], pl.Expr]) -> PrivateExpr:
-        named = None if self._named is None else rename(self._named)
-        return self._with(rename(pl.Expr._from_pyexpr(self._pyexpr)), _named=named)
+        named = None if self.named is None else rename(self.named)
+        return self._with(rename(pl.Expr._from_pyexpr(self._pyexpr)), named=named)
 
     def _with(self, expr: pl.Expr, **changes: object) -> PrivateExpr:
         return self._of(expr, **{**vars(self), **changes})
@@ -298,7 +286,7 @@ class PrivateExpr(pl.Expr):
             nulls_last=nulls_last,
             mapping_strategy=mapping_strategy,
         )
-        return self._with(windowed, _columns=None)
+        return self._with(windowed, columns=None)
 
     @property
     def name(self) -> PrivateName:
@@ -321,7 +309,7 @@ class PrivateExpr(pl.Expr):
         """
         from dp_polars._questions.statement import Statement
 
-        name = "several columns" if self._named is not None else self.meta.output_name()
+        name = "several columns" if self.named is not None else self.meta.output_name()
         claim = self.query.claim
         if not claim.is_open and (self.within is None or self.within.unreached is None):
             loss = loss_facts(claim.loss.unit, claim.loss.value, claim.delta, at_delta)
@@ -371,14 +359,15 @@ class PrivateExpr(pl.Expr):
             text = f"selects:   {self.query}\nloss:      found by agg of a private frame, from {within}"
         else:
             text = describe(self.query) + ("" if within is None else f"\nasked:     {within}")
-        several = "\ncolumns:   several, one output for each, in agg of a private frame" * (self._named is not None)
+        several = "\ncolumns:   several, one output for each, in agg of a private frame" * (self.named is not None)
         return text + (f"\nbounds:    {bounds}" if bounds else "") + several
 
-    def __getstate__(self) -> _State:  # type: ignore[override]
-        return super().__getstate__(), self.query, self._columns, self.bounds, self.within, self._named
+    def __getstate__(self) -> tuple[bytes, dict[str, object]]:  # type: ignore[override]
+        return super().__getstate__(), {name: value for name, value in vars(self).items() if name != "_pyexpr"}
 
-    def __setstate__(self, state: _State) -> None:  # type: ignore[override]
-        plain, self.query, self._columns, self.bounds, self.within, self._named = state
+    def __setstate__(self, state: tuple[bytes, dict[str, object]]) -> None:  # type: ignore[override]
+        plain, known = state
+        vars(self).update(known)
         super().__setstate__(plain)
 
 
@@ -451,15 +440,15 @@ def as_expression(
     # One answer per column: for `agg` of private frames. Where Polars resolves its type, it is refused.
     refused = pl.lit(None, pl.Struct({_ONE_OUTPUT.removesuffix("."): pl.Boolean})).name.map_fields(raise_if_message)
     known = {"query": query, "bounds": bounds, "within": within}
-    return PrivateExpr._of(refused, **known, _columns=tuple(exprs), _named=exprs[0])
+    return PrivateExpr._of(refused, **known, columns=tuple(exprs), named=exprs[0])
 
 
 def _drawn(query: Query, exprs: list[pl.Expr], bounds: Bounds, within: Within | None) -> PrivateExpr:
     """Return the private expression about columns of one output each, named like the first one."""
-    known = {"query": query, "bounds": bounds, "within": within, "_columns": tuple(exprs)}
+    known = {"query": query, "bounds": bounds, "within": within, "columns": tuple(exprs)}
     if query.claim.is_open:  # there is nothing in it that draws
         return PrivateExpr._of(silenced(_checked)(exprs, query, bounds, within), **known)
-    raw = query.fixed_type or (LED_BY_COLUMN if query.has_lead else NAMED_BY_COLUMN)
+    raw = query.fixed_type or NAMED_BY_COLUMN
     # All groups in one call: imploded, each group is one row of a column of lists.
     if isinstance(query, Total):
         # Sums need no lists. The column's first value is passed on for its type only.

@@ -115,22 +115,16 @@ def n_people(
     ----------
     where
         As for `dp_polars.len`: people are counted who have a row where it is true.
-    within, epsilon, rho, loss_share, contributions, neighboring_relation, mechanism, max_rows, max_groups
-        As for `dp_polars.len`.
     max_rows_per_group
-        As for `dp_polars.len`. The noise grows with the number of groups that one person may be in (`max_groups`).
-        `max_rows_per_group` does nothing here.
+        Does nothing here: the noise grows with the number of groups that one person may be in (`max_groups`).
+    all others
+        As for `dp_polars.len`.
 
     Returns
     -------
     PrivateExpr
-        One Int64 per group, which may be negative.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described. On a plain frame, Polars raises a ComputeError, since an expression does not
-        know who is a person.
+        One Int64 per group, which may be negative. Errors are those of `dp_polars.len`; and on a plain frame Polars
+        raises a ComputeError, since an expression does not know who is a person.
 
     Examples
     --------
@@ -168,9 +162,7 @@ def count(
     ----------
     column
         The column's name, or an expression with one output, of any type.
-    within, epsilon, rho, loss_share, contributions, neighboring_relation, mechanism, max_rows, max_groups
-        As for `dp_polars.len`.
-    max_rows_per_group
+    all others
         As for `dp_polars.len`.
 
     Returns
@@ -181,7 +173,7 @@ def count(
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as described.
+        As for `dp_polars.len`.
 
     Examples
     --------
@@ -219,9 +211,7 @@ def null_count(
     ----------
     column
         The column's name, or an expression with one output, of any type.
-    within, epsilon, rho, loss_share, contributions, neighboring_relation, mechanism, max_rows, max_groups
-        As for `dp_polars.len`.
-    max_rows_per_group
+    all others
         As for `dp_polars.len`. Rows where the column is not null take no place among those that the bounds keep.
 
     Returns
@@ -232,7 +222,7 @@ def null_count(
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as described.
+        As for `dp_polars.len`.
 
     Examples
     --------
@@ -269,11 +259,11 @@ def value_counts(
     ----------
     column, candidates
         As for `mode`. Candidates must be given.
-    within, epsilon, rho, loss_share, contributions, neighboring_relation, mechanism, max_rows, max_groups
-        As for `dp_polars.len`.
     max_rows_per_group
-        As for `dp_polars.len`. On a private frame people are counted, each for at most `max_rows_per_group` candidates
-        of a group: a random subset is kept.
+        On a private frame people are counted, each for at most this many candidates of a group: a random subset is
+        kept.
+    all others
+        As for `dp_polars.len`.
 
     Returns
     -------
@@ -357,9 +347,7 @@ def sum(  # noqa: A001 (Polars' own name)
         person to [lo, hi]. A person without a value adds 0, not lo. So however many rows they have, none is dropped but
         those in groups beyond `max_groups` (or `max_rows`, if it is smaller), and the noise has the scale of the larger
         of │lo│ and │hi│ times these groups. `max_rows_per_group` must be left out. None: values are added up as rows.
-    within, epsilon, rho, loss_share, contributions, neighboring_relation, mechanism, max_rows, max_groups
-        As for `dp_polars.len`.
-    max_rows_per_group
+    all others
         As for `dp_polars.len`. The noise has the scale of the larger bound times a person's rows.
 
     Returns
@@ -436,9 +424,7 @@ def mean(
     rows
         With `within` only: a public number of rows with a value that the bounds keep. A group with fewer may be further
         off, for the sum and the number of its rows have the same noise.
-    epsilon, rho, loss_share, contributions, neighboring_relation, mechanism, max_rows, max_groups
-        As for `dp_polars.len`.
-    max_rows_per_group
+    all others
         As for `dp_polars.len`.
 
     Returns
@@ -506,17 +492,14 @@ def var(
         With 1, the variance is 0 where that is at most 1.
     within, rows
         As for `dp_polars.mean`, in the column's unit, squared.
-    epsilon, rho, loss_share, contributions, neighboring_relation, mechanism, max_rows, max_groups
-        As for `dp_polars.len`.
-    max_rows_per_group
+    all others
         As for `dp_polars.len`.
 
     Returns
     -------
     PrivateExpr
         One Float64 per group, from 0 to ((upper - lower) / 2)², which no values between the bounds exceed; with ddof=1
-        up to twice that. In a group with few values the answer is mostly noise; the range of `release(ranges=True)`
-        shows it.
+        up to twice that. Otherwise as for `dp_polars.mean`.
 
     Raises
     ------
@@ -577,9 +560,7 @@ def std(
     within, rows
         As for `dp_polars.mean`, in the column's unit. It holds for values of any deviation: where that is not near 0,
         the error is far smaller.
-    epsilon, rho, loss_share, contributions, neighboring_relation, mechanism, max_rows, max_groups
-        As for `dp_polars.len`.
-    max_rows_per_group
+    all others
         As for `dp_polars.len`.
 
     Returns
@@ -594,9 +575,7 @@ def std(
 
     Notes
     -----
-    See `dp_polars.var`.
-
-    Proof: :doc:`/proofs/numbers`.
+    See `dp_polars.var`. Proof: :doc:`/proofs/numbers`.
 
     Examples
     --------
@@ -642,23 +621,15 @@ def share(
         row. A row where it is null is left out of both numbers: of those for whom it is true, and of all.
     within, rows
         As for `dp_polars.mean`, as shares: `within=0.02`.
-    epsilon, rho, loss_share, contributions, neighboring_relation, mechanism, max_rows, max_groups
-        As for `dp_polars.len`.
-    max_rows_per_group
+    all others
         As for `dp_polars.len`.
 
     Returns
     -------
     PrivateExpr
-        One Float64 from 0 to 1 per group, named "share". In a group with few rows the answer is mostly noise; the range
-        of `release(ranges=True)` shows it. It is a share of *rows*: with two numbers of people, divide
-        `dp_polars.n_people(where=…)` by `dp_polars.n_people()` after the release.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described. Where the condition is not Boolean, Polars raises a ComputeError with the
-        same words.
+        One Float64 from 0 to 1 per group, named "share", else as for `dp_polars.mean`. It is a share of *rows*: with
+        two numbers of people, divide `dp_polars.n_people(where=…)` by `dp_polars.n_people()` after the release. Where
+        the condition is not Boolean, Polars raises a ComputeError.
 
     Examples
     --------

@@ -22,7 +22,7 @@ from dp_polars._frames.facts import CLAIM_KEY
 from dp_polars._mechanisms.residuals import UNITS, Noise, TablePlan, sum_bounds
 from dp_polars._questions.measures import BETA
 from dp_polars._release.contract import beta_of_each, names_of_ends
-from dp_polars._release.sources import product
+from dp_polars._release.sources import Unchanging, product
 
 if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
@@ -50,7 +50,7 @@ class Number(NamedTuple, Generic[T]):
 
 @all_called
 @dataclass(frozen=True, eq=False, repr=False)
-class Cube:
+class Cube(Unchanging):
     """Noisy counts of combinations of public values. Released by the query that `PrivateFrame.cube` makes.
 
     It holds no private row: only what was released, and what is public. So every answer is free, as often as you like.
@@ -63,8 +63,6 @@ class Cube:
 
     Filters are Polars expressions over the dimensions. Several must all be true, and null is not true.
 
-    Notes
-    -----
     Proof: :doc:`/proofs/cubes` and :doc:`/proofs/tables`.
 
     Examples
@@ -101,26 +99,12 @@ class Cube:
     @property
     def claim(self) -> dict[str, Any]:
         """What the release promised and cost, as `read_claim` returns it."""
-        claim: dict[str, Any] = json.loads(self._claim)
-        return claim
+        return dict(json.loads(self._claim))
 
     def count(self, *where: pl.Expr) -> Number[float]:
-        """Return how many there are, where all filters are true.
+        """Return how many there are, where all filters are true: Boolean expressions over the dimensions.
 
-        Parameters
-        ----------
-        *where
-            Boolean expressions over the dimensions. None: everything.
-
-        Returns
-        -------
-        Number
-            `value`, and its 95 % range from `low` to `high`.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If a filter is no Boolean expression over the dimensions, or no table has all of them.
+        A TypeError or ValueError where a filter is none, or no table has all its dimensions.
         """
         (counts,) = self._sums((), [self._mask(where)])
         value, low, high = (numbers[0].item() for numbers in counts.ends(BETA))
@@ -142,18 +126,13 @@ class Cube:
         -------
         DataFrame
             A row for each combination, in the order of the values: the dimensions, and "count", "count_low" and
-            "count_high" (Int64; with tables Float64).
-
-        Raises
-        ------
-        TypeError, ValueError
-            If a filter is not over the dimensions, `by` is no dimension, or no table has all of them.
+            "count_high" (Int64; with tables Float64). Errors are those of `count`; also if `by` is no dimension.
         """
         axes = self._axes("by", by)
         if not axes:
             msg = "by must name a dimension at least, got none.\n\nHint: count(…) is the number of all of them."
             raise ValueError(msg)
-        if not (ranges is True or (isinstance(ranges, str) and ranges == "all")):
+        if ranges is not True and not (isinstance(ranges, str) and ranges == "all"):
             msg = f'ranges must be True or "all", got {given(ranges)}.'
             raise ValueError(msg)
         (counts,) = self._sums(axes, [self._mask(where)])
@@ -161,8 +140,7 @@ class Cube:
         if together > _MOST_TOGETHER:
             msg = f'ranges="all" must be of {_MOST_TOGETHER:,} numbers at most, got {together:,}.'
             raise ValueError(msg)
-        beta = BETA / together
-        return self._named(axes, COUNT, counts.ends(beta))
+        return self._named(axes, COUNT, counts.ends(BETA / together))
 
     @overload
     def share(self, condition: pl.Expr, *where: pl.Expr, by: None = ...) -> Number[float | None]: ...
@@ -173,24 +151,14 @@ class Cube:
     def share(
         self, condition: pl.Expr, *where: pl.Expr, by: str | Sequence[str] | None = None
     ) -> pl.DataFrame | Number[float | None]:
-        """Return the share for which a condition is true: of the count with the condition left out.
-
-        Errors are those of `counts`.
-
-        Parameters
-        ----------
-        condition
-            A Boolean expression over the dimensions.
-        *where
-            Filters of both counts: among what the share is taken.
-        by
-            The name of a dimension, or several. None: one share.
+        """Return the share for which a condition is true, among where all filters are: of all, or by dimensions.
 
         Returns
         -------
         DataFrame or Number
             A row for each combination: the dimensions, and "share", "share_low" and "share_high" (Float64), all within
-            [0, 1]. A share is null where the noisy count of the whole is not above 0. Without `by` a `Number`.
+            [0, 1]. A share is null where the noisy count of the whole is not above 0. Without `by` a `Number`. Errors
+            are those of `counts`.
 
         Notes
         -----
@@ -212,10 +180,8 @@ class Cube:
 
         Parameters
         ----------
-        dimension
-            The name of the dimension whose values are ranked.
-        *where
-            As for `count`.
+        dimension, *where
+            The name of the dimension whose values are ranked, and filters as for `count`.
         by
             One or several others: a ranking for each of their combinations. None: one ranking.
         k
@@ -256,16 +222,8 @@ class Cube:
         and so is the number of all. The ranges stay those of this cube, cut at 0 (the number without noise is not below
         0): so each holds as often as before, and a number need not lie in the middle of it, or inside.
 
-        Returns
-        -------
-        Cube
-            Float64, at least 0. Where it would be 0, a number may be a few 2⁻¹⁶ above it.
-
-        Raises
-        ------
-        TypeError
-            If the cube was asked for without tables: the nearest one is then each count cut at 0, of which sums are
-            far too large.
+        They are Float64, at least 0: where one would be 0, it may be a few 2⁻¹⁶ above it. A cube without tables is a
+        TypeError: the nearest one is then each count cut at 0, of which sums are far too large.
 
         Examples
         --------
@@ -295,18 +253,9 @@ class Cube:
     def whole(self) -> Cube:
         """Return a cube of whole numbers that agree, for tables that form one tree: years in hospitals in countries.
 
-        Each number is rounded up or down, so that parts still add up to their sum. The ranges stay those of this cube,
-        cut at 0; a number may lie up to 1 further off than before. After `nonnegative` none is negative.
-
-        Returns
-        -------
-        Cube
-            Int64.
-
-        Raises
-        ------
-        ValueError
-            If of two tables neither has all dimensions of the other: no rounding may agree with both then.
+        Each number is rounded up or down (Int64), so that parts still add up to their sum. The ranges stay those of
+        this cube, cut at 0; a number may lie up to 1 further off than before. After `nonnegative` none is negative. A
+        ValueError where of two tables neither has all dimensions of the other: no rounding may agree with both then.
         """
         if self._is_drawn:
             return self
@@ -339,18 +288,8 @@ class Cube:
         """Write the cube into a Parquet file, with its claim: `read_cube` reads it, and `read_claim` the claim.
 
         Its rows are those of `to_frame`; after `nonnegative` or `whole` there is a column "unbiased" of what the
-        numbers were. The file is written next to `path` and then renamed, so it is never
-        incomplete. An existing one is replaced.
-
-        Parameters
-        ----------
-        path
-            The file; `~` is the home folder.
-
-        Raises
-        ------
-        TypeError
-            If a dimension has integers of 128 bits, which Parquet doesn't have.
+        numbers were. The file is written as by `PrivateQuery.sink_parquet`. A TypeError where a dimension has integers
+        of 128 bits, which Parquet doesn't have.
         """
         from pyarrow import parquet
 
@@ -385,13 +324,6 @@ class Cube:
             lines += [f"  and {plural(more, 'more table')}"] * (more > 0)
         asks = "count(…), counts(by=…), share(…), top(…), to_frame(), write(path)"
         return "\n".join([f"<Cube: {claim['protection']}, {claim['loss']}", *lines, f"  ask: {asks}>"])
-
-    def __deepcopy__(self, memo: dict[int, object]) -> Cube:
-        return self
-
-    @property
-    def _sizes(self) -> tuple[int, ...]:
-        return tuple(map(len, self._dimensions))
 
     @property
     def _is_drawn(self) -> bool:
@@ -428,7 +360,7 @@ class Cube:
 
     def _mask(self, where: Sequence[pl.Expr]) -> Mask:
         """Return for which cells all filters are true: an axis per dimension, of length 1 where none is over it."""
-        mask: Mask = np.ones((1,) * len(self._sizes), np.bool_)
+        mask: Mask = np.ones((1,) * len(self._plan.sizes), np.bool_)
         for filter_ in where:
             mask = mask & self._true_where(filter_)
         return mask
@@ -452,7 +384,7 @@ class Cube:
         axes = [axis for axis, name in enumerate(known) if name in named]
         cells = product([self._dimensions[axis] for axis in axes]) if axes else pl.DataFrame()
         found = cells.select(filter_.alias("")).to_series()
-        height = math.prod(self._sizes[axis] for axis in axes)
+        height = math.prod(self._plan.sizes[axis] for axis in axes)
         if found.dtype != pl.Boolean or len(found) not in (1, height):
             msg = (
                 "a filter must be true or false for each combination of values, got "
@@ -460,7 +392,7 @@ class Cube:
             )
             raise TypeError(msg)
         true = np.broadcast_to(found.fill_null(value=False).to_numpy(), (height,))
-        return true.reshape([size if axis in axes else 1 for axis, size in enumerate(self._sizes)])
+        return true.reshape([size if axis in axes else 1 for axis, size in enumerate(self._plan.sizes)])
 
     def _sums(self, by: Sequence[int], masks: Sequence[Mask]) -> list[_Sums]:
         needed = {axis for mask in masks for axis, size in enumerate(mask.shape) if size > 1} | set(by)
@@ -476,7 +408,7 @@ class Cube:
         # Tables agree: so it does not matter which one.
         axes, numbers, around = min(fit, key=lambda one: len(one[1]))
         others = tuple(axis for axis in axes if axis not in needed)
-        sizes = [size if axis in axes else 1 for axis, size in enumerate(self._sizes)]
+        sizes = [size if axis in axes else 1 for axis, size in enumerate(self._plan.sizes)]
         counts = numbers.to_numpy().reshape(sizes).sum(axis=others, keepdims=True)
         if not self._is_drawn:
             left = [axis for axis in range(counts.ndim) if axis not in by]
@@ -493,7 +425,7 @@ class Cube:
                 )
                 for mask, mark in zip(masks, marks, strict=True)
             ]
-        together, noise = math.prod(self._sizes[axis] for axis in others), self._plan.noises[0][1]
+        together, noise = math.prod(self._plan.sizes[axis] for axis in others), self._plan.noises[0][1]
         found: list[_Sums] = []
         for mask in masks:
             cells = np.broadcast_to(np.where(mask, together, 0), counts.shape)
@@ -612,17 +544,7 @@ def cube_of(frame: pl.DataFrame, plan: TablePlan, claim: str) -> Cube:
 
 @called
 def read_cube(path: str | os.PathLike[str]) -> Cube:
-    """Return the cube that a file holds, as `Cube.write` wrote it.
-
-    Parameters
-    ----------
-    path
-        The file; `~` is the home folder.
-
-    Raises
-    ------
-    ValueError
-        If the file was not written by `Cube.write`, or has been changed since, so that it is no cube.
+    """Return the cube that a file holds, as `Cube.write` wrote it; a ValueError where it has been changed since.
 
     Examples
     --------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, NoReturn, cast
 
@@ -47,41 +47,29 @@ _LARGEST_SCALE, _LARGEST_SCALE_OF_TABLES = 2**32, 2**20
 _MOST_COMBINATIONS, _MOST_SUBSETS = 2**62, 2048
 # Tables of few cells are summed up together: their cells stay in the cache. Rows that a thread sums up at once.
 _CACHED, _SLICE = 1 << 17, 1 << 19
-_NOTHING = TablePlan((), (), ())
 
 
 @dataclass(frozen=True)
 class CubeWork(Work):
-    """The work of a cube: one histogram of all combinations that have rows, from which those that are drawn follow."""
+    """The work of tables: one histogram of all combinations that have rows, from which those that are drawn follow."""
 
-    plan: TablePlan = _NOTHING  # what is drawn, and for which tables
+    plan: TablePlan = field(kw_only=True)  # what is drawn, and for which tables
 
     def assemble(self, histograms: Sequence[Histogram]) -> pl.DataFrame:
         """Draw once for each cell of each histogram: in one column, one after the other."""
-        drawn: list[pl.Series] = []
-        if not isinstance(self.keys, Product):
-            drawn += self.outputs[0].drawn([histograms[self.outputs[0].specs[0]]])
-        else:
-            cells = histograms[self.outputs[0].specs[0]]
-            sums = _sums(cells.codes, cells.weights, self.plan.sizes, [axes for axes, _ in self.plan.noises])
-            for output, (axes, _) in zip(self.outputs, self.plan.noises, strict=True):
-                groups = np.flatnonzero(sums[axes])
-                of_groups = sums[axes].ravel()[groups]
-                histogram = Histogram.of_cells(groups, np.zeros_like(groups), of_groups, sums[axes].size)
-                drawn += output.drawn([histogram])
+        (cells,), drawn = histograms, list[pl.Series]()
+        sums = _sums(cells.codes, cells.weights, self.plan.sizes, [axes for axes, _ in self.plan.noises])
+        for output, (axes, _) in zip(self.outputs, self.plan.noises, strict=True):
+            groups = np.flatnonzero(sums[axes])
+            of_groups = sums[axes].ravel()[groups]
+            drawn += output.drawn([Histogram.of_cells(groups, np.zeros_like(groups), of_groups, sums[axes].size)])
         return pl.DataFrame({"0": pl.concat(drawn, rechunk=True)})
 
     def presented(self, drawn: pl.DataFrame, presentation: Presentation) -> pl.DataFrame:  # noqa: ARG002
-        counts = drawn.to_series()
-        if not isinstance(self.keys, Product):
-            return cast("pl.DataFrame", self.keys).with_columns(counts.alias(COUNT))
-        found, start = [], 0
-        for axes, _ in self.plan.noises:
-            found.append(counts[start : start + self.plan.cells(axes)].to_numpy())
-            start += self.plan.cells(axes)
-        tables = self.plan.fitted(found)
+        ends = np.cumsum([self.plan.cells(axes) for axes, _ in self.plan.noises])
+        tables = self.plan.fitted(np.split(drawn.to_series().to_numpy(), ends[:-1]))
         parts = [(axes, pl.Series(tables[axes].ravel() / UNITS, dtype=pl.Float64)) for axes in self.plan.tables]
-        return table(self.keys.values, parts)
+        return table(cast("Product", self.keys).values, parts)
 
 
 def _sums(codes: Ints, weights: Ints, sizes: Axes, tables: Sequence[Axes]) -> dict[Axes, Ints]:
@@ -198,16 +186,10 @@ class CubeRequest(Request):
             raise ValueError(msg)
         return AS_DRAWN
 
-    def bind(self, engine: Engine[Released]) -> CubeWork:
+    def bind(self, engine: Engine[Released]) -> Work:
         self.check_scale()
         work = super().bind(engine)
-        parts = {field.name: getattr(work, field.name) for field in fields(work)}
-        return CubeWork(**parts, plan=self.plan)
-
-    def explained_rows(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
-        # Rows are tables, not outputs; and Gaussian noise has no error in the other unit of a promise.
-        shown = replace(self, taken=None) if self.tables else self
-        return super(CubeRequest, shown).explained_rows(engine)
+        return CubeWork(**vars(work), plan=self.plan) if self.tables else work
 
     def check_scale(self) -> None:
         largest = _LARGEST_SCALE_OF_TABLES if self.tables else _LARGEST_SCALE
@@ -215,9 +197,6 @@ class CubeRequest(Request):
             exponent = largest.bit_length() - 1
             msg = f"cube: the noise must have a scale of at most 2**{exponent}, got more for {self.loss}."
             raise ValueError(msg)
-
-    def cube(self, released: pl.DataFrame) -> Cube:
-        return cube_of(released, self.plan, json.dumps(self.claim_for_json()))
 
     def _errors(self, ask: Ask[HistogramQuery], types: Columns) -> dict[str, object]:
         return super()._errors(ask, types) | {"groups": self.plan.cells(self.drawn[self.asks.index(ask)])}
@@ -293,7 +272,7 @@ class CubeQuery(PrivateQuery):
 
 
 def cube_from(request: AnyRequest[Asked], released: pl.DataFrame) -> Cube:
-    return cast("CubeRequest", request).cube(released)
+    return cube_of(released, cast("CubeRequest", request).plan, json.dumps(request.claim_for_json()))
 
 
 @all_called
@@ -319,6 +298,8 @@ class Cubes:
 
         Pure DP (epsilon), zCDP (rho) or (epsilon, delta)-DP for one person, charged once. The released `Cube` answers
         filters, roll-ups, shares and rankings over its dimensions at no further cost.
+
+        Proof: :doc:`/proofs/cubes` and :doc:`/proofs/tables`.
 
         Parameters
         ----------
@@ -351,10 +332,6 @@ class Cubes:
         TypeError, ValueError
             If an argument is not as described, a dimension is named like a column of the answers ("count", "share", and
             their ends), or people are counted who may be in several cells.
-
-        Notes
-        -----
-        Proof: :doc:`/proofs/cubes` and :doc:`/proofs/tables`.
 
         Examples
         --------

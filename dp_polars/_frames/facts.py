@@ -25,13 +25,7 @@ from dp_polars._questions import measures
 from dp_polars._questions.measures import Count, RowsCut
 from dp_polars._questions.question import Asked, Columns, HistogramQuery, KeysThatAreThere
 from dp_polars._questions.statement import Statement
-from dp_polars._questions.statement_facts import (
-    AT_DELTA,
-    NOT_RECORDED,
-    loss_facts,
-    number_facts,
-    output_facts,
-)
+from dp_polars._questions.statement_facts import AT_DELTA, NOT_RECORDED, loss_facts, number_facts, output_facts
 from dp_polars._release.contract import (
     ROWS_CUT,
     Engine,
@@ -132,8 +126,10 @@ class PeopleRequest(Request):
             outputs.append(Output(ask.name, ask.query, types, (number,)))
         return Work(None, None, tuple(specs), tuple(outputs), rows, per_person)
 
-    def _people_output(self) -> str:
-        return AnyRequest._people_output(self)
+    # As of a request that is about no columns.
+    _people_output = AnyRequest._people_output
+    bounds_of = AnyRequest.bounds_of
+    dropping = AnyRequest.dropping
 
     def _people(self, engine: Engine[Released]) -> tuple[PerPerson, Callable[[pl.LazyFrame], pl.LazyFrame]]:
         proved = self.checked_on(engine, [] if self.keys is None else self.keys.columns)
@@ -142,12 +138,6 @@ class PeopleRequest(Request):
 
     def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:  # noqa: ARG002
         return "people"
-
-    def bounds_of(self, ask: Ask[HistogramQuery]) -> dict[str, int]:  # noqa: ARG002
-        return {}
-
-    def dropping(self, ask: Ask[HistogramQuery]) -> dict[str, int]:  # noqa: ARG002
-        return {}
 
 
 @dataclass(frozen=True)
@@ -170,12 +160,7 @@ class CutRequest(PeopleRequest):
                 "Hint: ask it of private.agg(dpp.len(…)) under the same bounds."
             )
             raise TypeError(msg)
-        if protection.privacy_unit is None:
-            msg = (
-                f"{call}: there must be a privacy unit, got None: every row is a person, and nobody is cut.\n\n"
-                "Hint: name the column that tells people apart."
-            )
-            raise ValueError(msg)
+        protection.refuse_no_unit(call, "every row is a person, and nobody is cut")
         if not bounded.drops():
             msg = (
                 f"{call}: an output must be bounded, got none that can lose anything: nobody is cut.\n\n"
@@ -205,8 +190,11 @@ STATEMENT = "statement"
 
 
 def refuse_wide_integers(work: Work | KeyWork) -> None:
-    wide = sorted({str(dtype) for dtype in work.released_types if dtype in (pl.Int128, pl.UInt128)})
-    if wide:
+    if isinstance(work, KeyWork):
+        types = work.types.dtypes()
+    else:
+        types = [*([] if work.keys is None else work.keys.dtypes), *(output.dtype for output in work.outputs)]
+    if wide := sorted({str(dtype) for dtype in types if dtype in (pl.Int128, pl.UInt128)}):
         msg = (
             f"sink_parquet can't write keys or answers of the type {wide[0]}: Parquet files have no such integers.\n\n"
             "Hint: cast the column to pl.Int64 or pl.String before group_by, or use release()."
@@ -217,10 +205,7 @@ def refuse_wide_integers(work: Work | KeyWork) -> None:
 def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the privacy claim that a Parquet file written by `PrivateQuery.sink_parquet` carries.
 
-    Parameters
-    ----------
-    path
-        The file; `~` is the home folder.
+    A ValueError where it carries none.
 
     Returns
     -------
@@ -230,11 +215,6 @@ def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
         and the `exact` ratio), `delta` (of keys alone), `neighboring_relation`, `privacy_unit`,
         `bounds` (name -> number, of those that the output has). `statement` is the `Statement` of the release; a file
         of `Cube.write` has none, for `CubeQuery.statement` gives it.
-
-    Raises
-    ------
-    ValueError
-        If the file carries no claim.
     """
     from pyarrow import parquet
 
@@ -449,18 +429,13 @@ def _step(step: Step) -> str:
 
 
 def _outputs(request: AnyRequest[Asked], engine: PolarsEngine | None) -> list[Facts]:
-    types = request.types(engine) if isinstance(request, Request) else {}
     explained: list[Facts] = request.explained_rows(engine)
     facts = []
-    for ask, row in zip(request.asks, explained, strict=True):
+    for (ask, types), row in zip(request.typed(engine), explained, strict=True):
         columns = ", ".join(" ".join(str(column).split()) for column in ask.columns)
         selects = f"{ask.selects}, of {columns}" if columns else ask.selects
-        error = row["error_95"]
-        facts.append(
-            {
-                **output_facts(ask.name, ask.query, selects, types.get(ask.name, ())),
-                "error_95": error if error is not None and math.isfinite(error) else None,
-                **{name: row[name] for name in ("error_unit", "bounds", "note")},
-            }
-        )
+        said = {name: row[name] for name in ("error_95", "error_unit", "bounds", "note")}
+        if said["error_95"] is not None and not math.isfinite(said["error_95"]):
+            said["error_95"] = None
+        facts.append(output_facts(ask.name, ask.query, selects, types) | said)
     return facts

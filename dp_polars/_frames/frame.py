@@ -23,8 +23,7 @@ from dp_polars._frames.joins import (
     OwnedJoin,
     OwnedRows,
     PrivateJoin,
-    refuse_another_budget,
-    refuse_other_people,
+    refuse_others,
     refuse_without_unit,
 )
 from dp_polars._frames.key_query import Unlisted
@@ -47,7 +46,7 @@ from dp_polars._release.pipeline import (
 )
 from dp_polars._release.protection import Protection
 from dp_polars._release.request import Ask, Request
-from dp_polars._release.sources import PublicKeys, WithoutRows, public_keys, schemas_of, sources_of
+from dp_polars._release.sources import PublicKeys, Unchanging, WithoutRows, public_keys, schemas_of, sources_of
 from dp_polars._steps.nodes import names, warn_if_untested
 from dp_polars._steps.plans import preparation_of
 from dp_polars._steps.rules import BOUNDS, PEOPLE, Rule
@@ -235,13 +234,7 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
         return self._pipeline.protection
 
     def collect_schema(self) -> pl.Schema:
-        """Return the names and types of the columns after all steps: they are public.
-
-        Raises
-        ------
-        TypeError
-            If the frame was built without data.
-        """
+        """Return the names and types of the columns after all steps: they are public. Without data, a TypeError."""
         if not self._sources:
             msg = "the frame must be built on data to have columns.\n\nHint: frame.dp.protect(…)."
             raise TypeError(msg)
@@ -250,17 +243,8 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
     def filter(self, *predicates: pl.Expr | str | bool, **constraints: object) -> Self:
         """Keep the rows for which all predicates are true.
 
-        Parameters
-        ----------
-        *predicates
-            Boolean expressions of the columns of a row, or names of Boolean columns.
-        **constraints
-            `name=value`: the column equals the constant.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If a predicate is not a row-by-row expression.
+        Predicates are Boolean expressions of the columns of a row, names of Boolean columns, or `name=value`: the
+        column equals the constant. One that is not row by row is a TypeError or ValueError.
         """
         equal = tuple(pl.col(name) == pl.lit(value) for name, value in constraints.items())
         return self._then("filter", (*expressions_of(predicates, {}, strings=True), *equal))
@@ -268,15 +252,8 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
     def with_columns(self, *exprs: pl.Expr | str, **named: object) -> Self:
         """Add or replace columns, row by row, or by windows over one person's rows: see :doc:`/proofs/whole-numbers`.
 
-        Parameters
-        ----------
-        *exprs, **named
-            Expressions of the columns of a row, or names of columns; the named ones may be constants.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an expression is not row by row, or changes the privacy unit.
+        They are expressions, names of columns or named constants. A TypeError or ValueError where one is not row by
+        row, or changes the privacy unit.
         """
         return self._then("with_columns", expressions_of(exprs, named, strings=True))
 
@@ -331,18 +308,16 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
             unit, relation or budget, are not joined on the unit, or one has rows and the other none yet.
         """
         if isinstance(other, PrivateFrame):
-            refuse_other_people(self.protection, other.protection)
-            refuse_another_budget(self._budget, other._budget)
+            for one in (self.protection, other.protection):
+                one.refuse_no_unit("join")
+            hint = "give protect of both the same; rename a column before."
+            budgets = self._budget, other._budget
+            refuse_others("join: both private frames", self.protection, other.protection, budgets, hint)
             left, right = join_keys(on, left_on, right_on)
             refuse_without_unit(self.protection.unit or (), left, right)
             return self._joined(other, PrivateJoin(left, right, join_how(how), other._pipeline))
         if isinstance(other, OwnedRows):
-            if self.protection.privacy_unit is None:
-                msg = (
-                    "join: a private frame must have a privacy unit to be joined with owned rows: one of its rows may "
-                    "own many.\n\nHint: name the column that tells people apart, in protect."
-                )
-                raise ValueError(msg)
+            self.protection.refuse_no_unit("join", "one row may own many")
             left, right = join_keys(on, left_on, right_on)
             for plan in other._sources:
                 preparation_of(plan, right, "join", is_owned=True, unchecked=other.origin.unchecked)
@@ -387,11 +362,9 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
 
         Returns
         -------
-        PrivateGroupBy
-            Where keys are public: its `agg` asks about every group.
-        PersonGroupBy
-            Where they are names: its `agg` gives a private frame with one row for each person and value of the
-            further columns.
+        PrivateGroupBy or PersonGroupBy
+            Where keys are public, its `agg` asks about every group. Where they are names, its `agg` gives a private
+            frame with one row for each person and value of the further columns.
 
         Raises
         ------
@@ -428,17 +401,10 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
     def with_bounds(self, released: pl.DataFrame) -> Self:
         """Take bounds that were released: the frame with the same rows, steps and budget, as if `protect` had them.
 
-        Parameters
-        ----------
-        released
-            What `bounds(…).release()` gave: a frame of one row whose columns are some of "max_groups",
-            "max_rows_per_group" and "max_rows", integers of at least 1. They must be public by now: released, or known.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If `released` is not as described, or `protect` has one of these bounds already: a bound that was given by
-            hand never changes silently. Also if there is no privacy unit.
+        `released` is what `bounds(…).release()` gave: a frame of one row whose columns are some of "max_groups",
+        "max_rows_per_group" and "max_rows", integers of at least 1, which must be public by now. A TypeError or
+        ValueError where it is not, where there is no privacy unit, or where `protect` has one of these bounds already:
+        a bound that was given by hand never changes silently.
 
         Examples
         --------
@@ -474,12 +440,8 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
         Returns
         -------
         PrivateQuery
-            Nothing is read before its `release`.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an expression is no private answer, names repeat, or the rows of a person are not bounded enough.
+            Nothing is read before its `release`. A TypeError or ValueError where an expression is no private answer,
+            names repeat, or the rows of a person are not bounded enough.
         """
         return self._ask(None, exprs, named)
 
@@ -545,7 +507,7 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
 
 
 @all_called
-class PrivateGroupBy(Refusing):
+class PrivateGroupBy(Refusing, Unchanging):
     """A private frame with its public groups. Made by `PrivateFrame.group_by`."""
 
     def __init__(self, frame: PrivateFrame, keys: pl.DataFrame) -> None:
@@ -559,12 +521,9 @@ class PrivateGroupBy(Refusing):
         groups = f"{plural(self._keys.height, 'public group')} by {', '.join(map(repr, self._keys.columns))}"
         return f"<PrivateGroupBy\n{self._frame._described()}\ngroups:   {groups}\nask:      agg(…)>"
 
-    def __deepcopy__(self, memo: dict[int, object]) -> PrivateGroupBy:
-        return self
-
 
 @all_called
-class PersonGroupBy(Refusing, Generic[FrameT]):
+class PersonGroupBy(Refusing, Unchanging, Generic[FrameT]):
     """A private frame's rows, person by person. Made by `PrivateFrame.group_by` of names."""
 
     def __init__(self, frame: FrameT, keys: tuple[str, ...], having: tuple[pl.Expr, ...] = ()) -> None:
@@ -589,12 +548,8 @@ class PersonGroupBy(Refusing, Generic[FrameT]):
         PrivateFrame
             With the columns of `group_by`, the privacy unit first, and the outputs. Rows whose person is null or NaN
             are dropped. Grouped by the unit alone, each person has one row. Then outputs are calibrated to one row, and
-            the bounds of `protect` do nothing, until a step may make several rows of one.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an expression is not known to look at one person's rows in any order.
+            the bounds of `protect` do nothing, until a step may make several rows of one. A TypeError or ValueError
+            where an expression is not known to look at one person's rows in any order.
         """
         exprs = expressions_of(exprs, named, strings=True)
         if not self._having:
@@ -635,9 +590,6 @@ class PersonGroupBy(Refusing, Generic[FrameT]):
     def __repr__(self) -> str:
         keys = ", ".join(map(repr, self._keys))
         return f"<PersonGroupBy\n{self._frame._described()}\nperson:   {keys}\nnext:     agg(…)>"
-
-    def __deepcopy__(self, memo: dict[int, object]) -> PersonGroupBy[FrameT]:
-        return self
 
 
 def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> Ask[HistogramQuery]:

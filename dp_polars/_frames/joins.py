@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import polars as pl
 
-from dp_polars._base.column_types import PrivacyUnit, as_arguments, is_opaque, shown
+from dp_polars._base.column_types import PrivacyUnit, as_arguments, is_opaque, must_have, released, shown
 from dp_polars._base.numbers import flag, given, kind_of_frame, plural
 from dp_polars._engines.polars.people import few_of_each
 from dp_polars._release.pipeline import (
@@ -21,7 +21,6 @@ from dp_polars._release.pipeline import (
     Run,
     Step,
     free_names,
-    refuse_missing,
 )
 from dp_polars._release.protection import OneRowEach, Protection
 from dp_polars._release.sources import WithoutRows
@@ -53,10 +52,10 @@ class _ByColumns(Joining):
 
         `floats` are columns that may hold floats: NaN is not in them.
         """
-        refuse_missing(self.left_on, schema, "private frame")
-        refuse_missing(self.right_on, further, "right frame")
         keys = free_names(len(self.left_on), {*schema, *further})
         for left, right in zip(self.left_on, self.right_on, strict=True):
+            must_have(left, schema, "join column {}", "private frame")
+            must_have(right, further, "join column {}", "right frame")
             _refuse_key(left, right, schema[left], further[right], may_be_float=left in floats)
         on_left, on_right = (
             [compared(name, columns).alias(key) for name, key in zip(names, keys, strict=True)]
@@ -111,7 +110,7 @@ class PrivateJoin(_ByColumns):
     def joined(self, schema: pl.Schema, further: pl.Schema, unit: PrivacyUnit | None) -> Run:
         unit = unit or ()
         for name in unit:
-            if _as_text(schema[name]) != _as_text(further[name]):
+            if released(schema[name]) != released(further[name]):
                 msg = (
                     f"join: the privacy unit {name!r} must have one type in both frames, got {schema[name]} and "
                     f"{further[name]}.\n\nHint: cast one of them before protect."
@@ -154,24 +153,23 @@ class OwnedJoin(_ByColumns):
         return self.run(schema, further)
 
 
-def refuse_other_people(left: Protection, right: Protection) -> None:
-    if left.unit is None or right.unit is None:
+def refuse_others(
+    who: str, one: Protection, other: Protection, budgets: tuple[Budget | None, Budget | None], hint: str
+) -> None:
+    """Refuse frames, or queries, of other people, of another relation, or that another budget pays for."""
+    relations = one.neighboring_relation, other.neighboring_relation
+    for what, got, are_same in (
+        ("privacy unit", (one.privacy_unit, other.privacy_unit), one.unit == other.unit),
+        ("neighboring_relation", relations, relations[0] == relations[1]),
+    ):
+        if not are_same:
+            msg = f"{who} must have the same {what}, got {got[0]!r} and {got[1]!r}.\n\nHint: {hint}"
+            raise ValueError(msg)
+    if not is_same_budget(*budgets):
+        had = "one with a budget and one without" if None in budgets else "two budgets"
         msg = (
-            "join: both private frames must have a privacy unit; in one of them every row is a person.\n\n"
-            "Hint: name the column that tells people apart, in protect of both."
-        )
-        raise ValueError(msg)
-    if left.unit != right.unit:
-        msg = (
-            f"join: both private frames must have the same privacy unit, got {shown(left.unit)} and "
-            f"{shown(right.unit)}.\n\nHint: rename the column of one of them before protect."
-        )
-        raise ValueError(msg)
-    if left.neighboring_relation != right.neighboring_relation:
-        msg = (
-            "join: both private frames must have the same neighboring_relation, got "
-            f"{left.neighboring_relation!r} and {right.neighboring_relation!r}.\n\n"
-            "Hint: give protect of both the same one."
+            f"{who} must have the same budget, got {had}.\n\n"
+            "Hint: give protect of both the same Budget; a release is charged to it once."
         )
         raise ValueError(msg)
 
@@ -194,25 +192,10 @@ def is_same_budget(left: Budget | None, right: Budget | None) -> bool:
     return left is right or (left.path is not None and left.path == right.path)
 
 
-def refuse_another_budget(left: Budget | None, right: Budget | None) -> None:
-    if is_same_budget(left, right):
-        return
-    got = "one frame with a budget and one without" if left is None or right is None else "two budgets"
-    msg = (
-        f"join: both private frames must have the same budget, got {got}.\n\n"
-        "Hint: give protect of both the same Budget; a release is charged to it once."
-    )
-    raise ValueError(msg)
-
-
-def _as_text(dtype: pl.DataType) -> pl.DataType:
-    """Return the type that a join compares: the number of a category may be another one in the other frame."""
-    return pl.String() if isinstance(dtype, pl.Categorical) else dtype
-
-
 def _refuse_key(left: str, right: str, dtype: pl.DataType, other: pl.DataType, *, may_be_float: bool) -> None:
     names = repr(left) if left == right else f"{left!r} and {right!r}"
-    if _as_text(dtype) != _as_text(other):
+    # As text: the number of a category may be another one in the other frame.
+    if released(dtype) != released(other):
         msg = (
             f"join: the columns {names} must have one type in both frames, got {dtype} and {other}.\n\n"
             "Hint: cast one of them first."
@@ -264,20 +247,14 @@ def owned(
         The rows, also larger than memory (a scan). What happened to them before must be by row, or include all
         columns of the later join, as before `protect` the unit. None: `release` takes
         them later, as for a query without data.
-    dataset
-        A name for these very rows, as of `protect`: only where all frames of a query have one are answers kept.
-    unchecked
-        As for `protect`.
+    dataset, unchecked
+        As for `protect`: only where all frames of a query have a name are answers kept.
 
     Returns
     -------
     OwnedRows
-        For the right side of `PrivateFrame.join`, on columns that are no floats. Null equals nothing.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described. `join` refuses a plan that visibly mixes rows of several who name them.
+        For the right side of `PrivateFrame.join`, on columns that are no floats. Null equals nothing. `join` refuses a
+        plan that visibly mixes rows of several who name them: a TypeError or ValueError.
 
     Examples
     --------

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 
 from dp_polars._accounting.budget import Budget
 from dp_polars._accounting.terms import ONE_RELEASE, Loss, Terms, check_delta, warn_if_large
-from dp_polars._base.numbers import Number, given
+from dp_polars._base.numbers import Number, flag, given
 from dp_polars._base.process import all_called
 from dp_polars._bins.candidates import Values
 from dp_polars._frames.facts import KeyRequest, PeopleRequest
@@ -16,7 +18,6 @@ from dp_polars._questions.categories import as_alpha, ask_quantile
 from dp_polars._questions.question import COUNT, KeysThatAreThere
 from dp_polars._release.contract import GROUPS, ROWS, ROWS_IN_GROUP
 from dp_polars._release.pipeline import Pipeline
-from dp_polars._release.protection import Protection
 from dp_polars._release.sources import PublicKeys, public_keys
 
 
@@ -96,10 +97,7 @@ class Unlisted:
         2
         """
         loss, protection = Loss.of(epsilon=epsilon, rho=rho), self._pipeline.calibration
-        names = _names(columns)
-        if not isinstance(counts, bool):
-            msg = f"counts must be True or False, got {given(counts)}."
-            raise TypeError(msg)
+        names, counts = _names(columns), flag("counts", counts)
         if counts and loss.unit == "epsilon":
             msg = (
                 "counts must be left out with epsilon: partition selection puts no noise on the numbers of people.\n\n"
@@ -129,36 +127,31 @@ class Unlisted:
         Pure DP (epsilon) or zCDP (rho) for one person. Each person is one value, whatever rows they have: so nothing
         has to be bounded first, and the bounds of `protect` do nothing here.
 
+        Proof: :doc:`/proofs/contributions`.
+
         Parameters
         ----------
         alpha
             Strictly between 0 and 1. 0.95: all but a twentieth of the people have no more rows than the answer.
-        candidates
-            The public answers, as for `quantile`: `range(1, 101)`.
+        candidates, mechanism
+            The public answers, `range(1, 101)` say, and the mechanism, as for `quantile`.
         keys
             None: all rows of a person count, a bound for `max_rows`. Or public groups, as for `group_by`: the value of
             a person is the largest number of rows in one of these groups, a bound for `max_rows_per_group`.
         epsilon, rho
             The loss, exactly one of them.
-        mechanism
-            As for `quantile`.
 
         Returns
         -------
         PrivateQuery
-            With one output, "rows_per_person". People without rows, after the frame's steps, don't count; with keys,
-            people without a row in any of these groups.
+            With one output, "rows_per_person". People without rows don't count; with keys, people without a row in any
+            of these groups. That is after the frame's steps: to count only what an answer will be asked of, do these
+            first.
 
         Raises
         ------
         TypeError, ValueError
             If an argument is not as described, or there is no privacy unit.
-
-        Notes
-        -----
-        To count only what an answer will be asked of, do its steps first: a filter, `drop_nulls`.
-
-        Proof: :doc:`/proofs/contributions`.
 
         Examples
         --------
@@ -170,9 +163,9 @@ class Unlisted:
         ... ).release().item()
         3
         """
-        listed = None if keys is None else public_keys(keys)
-        column = ROWS if listed is None else ROWS_IN_GROUP
-        return self._of_people("rows_per_person", listed, column, alpha, candidates, epsilon, rho, mechanism)
+        terms = Terms.at(Loss.of(epsilon=epsilon, rho=rho), mechanism=mechanism)
+        listed, column = (None, ROWS) if keys is None else (public_keys(keys), ROWS_IN_GROUP)
+        return self._of_people("rows_per_person", listed, column, alpha, candidates, terms)
 
     def groups_per_person(
         self,
@@ -184,22 +177,11 @@ class Unlisted:
         rho: Number | None = None,
         mechanism: str | None = None,
     ) -> PrivateQuery:
-        r"""Ask for a quantile of how many of the public groups people have rows in: see `rows_per_person`.
+        r"""Ask for a quantile of how many of the public groups people have rows in: a bound for `max_groups`.
+
+        All is as for `rows_per_person`, but the name of the output, "groups_per_person".
 
         Proof: :doc:`/proofs/contributions`.
-
-        Parameters
-        ----------
-        keys
-            The public groups, as for `group_by`.
-        alpha, candidates, epsilon, rho, mechanism
-            As for `rows_per_person`.
-
-        Returns
-        -------
-        PrivateQuery
-            With one output, "groups_per_person". People without a row in any of the groups don't count. Errors are
-            those of `rows_per_person` and `group_by`.
 
         Examples
         --------
@@ -214,8 +196,8 @@ class Unlisted:
         ... ).release().item()
         2
         """
-        listed = public_keys(keys)
-        return self._of_people("groups_per_person", listed, GROUPS, alpha, candidates, epsilon, rho, mechanism)
+        terms = Terms.at(Loss.of(epsilon=epsilon, rho=rho), mechanism=mechanism)
+        return self._of_people("groups_per_person", public_keys(keys), GROUPS, alpha, candidates, terms)
 
     def bounds(
         self,
@@ -272,7 +254,8 @@ class Unlisted:
         >>> private.with_bounds(found).protection.bounds
         {'max_groups': 2, 'max_rows_per_group': 2}
         """
-        protection, loss = self._people("bounds"), Loss.of(epsilon=epsilon, rho=rho)
+        protection, loss = self._pipeline.protection, Loss.of(epsilon=epsilon, rho=rho)
+        protection.refuse_no_unit("bounds")
         listed = None if keys is None else public_keys(keys)
         columns = {"max_groups": GROUPS, "max_rows_per_group": ROWS_IN_GROUP}
         if listed is None:
@@ -297,15 +280,7 @@ class Unlisted:
         return PrivateQuery(PeopleRequest.over(self._pipeline, listed, asked), self._sources, self._budget)
 
     def _of_people(
-        self,
-        name: str,
-        listed: pl.DataFrame | None,
-        column: str,
-        alpha: Number,
-        candidates: Values,
-        epsilon: Number | None,
-        rho: Number | None,
-        mechanism: str | None,
+        self, name: str, listed: pl.DataFrame | None, column: str, alpha: Number, candidates: Values, terms: Terms
     ) -> PrivateQuery:
         if isinstance(alpha, (list, tuple, np.ndarray)):
             msg = (
@@ -313,22 +288,12 @@ class Unlisted:
                 f"Hint: ask for one quantile after the other, each with a part of the loss: {name}(alpha=0.5, …)."
             )
             raise TypeError(msg)
-        loss = Loss.of(epsilon=epsilon, rho=rho)
-        terms = Terms.at(loss, 1, self._people(name).neighboring_relation, mechanism)
-        query = ask_quantile(alpha, candidates, terms)
+        protection = self._pipeline.protection
+        protection.refuse_no_unit(name)
+        query = ask_quantile(alpha, candidates, replace(terms, neighboring_relation=protection.neighboring_relation))
         warn_if_large(query.claim.loss)
         request = PeopleRequest.over(self._pipeline, listed, {name: (column, query)})
         return PrivateQuery(request, self._sources, self._budget)
-
-    def _people(self, name: str) -> Protection:
-        protection = self._pipeline.protection
-        if protection.privacy_unit is None:
-            msg = (
-                f"{name}: there must be a privacy unit, got None: every row is a person.\n\n"
-                "Hint: name the column that tells people apart."
-            )
-            raise ValueError(msg)
-        return protection
 
 
 def _names(columns: tuple[object, ...]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import polars as pl
 from polars import selectors as cs
 
 from dp_polars._base.column_types import PrivacyUnit, as_arguments, is_opaque, shown
-from dp_polars._base.numbers import given, one_of
+from dp_polars._base.numbers import flag, given, one_of
 from dp_polars._base.process import all_called
 from dp_polars._release.pipeline import (
     EachColumn,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_NO_UNIT = "every row would be a person of its own afterwards"
 # Which columns a constant fills, by its type.
 _FILLED: tuple[tuple[type | tuple[type, ...], SelectorType], ...] = (
     (bool, cs.boolean()),
@@ -75,7 +76,7 @@ class Steps:
     @property
     def columns(self) -> list[str]:
         """The names of the columns after all steps: see `collect_schema`."""
-        return self.collect_schema().names()
+        return self.schema.names()
 
     @property
     def schema(self) -> pl.Schema:
@@ -100,38 +101,12 @@ class Steps:
         return self._then("filter", (~reduce(and_, true).fill_null(value=False),) if true else (), "remove")
 
     def drop(self, *columns: ColumnNameOrSelector | Collection[ColumnNameOrSelector], strict: bool = True) -> Self:
-        """Leave columns out. The privacy unit stays, even if a selector covers it.
-
-        Parameters
-        ----------
-        *columns
-            Names or selectors.
-        strict
-            Whether a name without a column is an error.
-
-        Raises
-        ------
-        ValueError
-            If the privacy unit is named.
-        """
+        """Leave columns out. The privacy unit stays, even if a selector covers it; named, it is a ValueError."""
         gone = self._but_the_unit(selector("drop", columns, strict=strict), columns, "drop")
         return self._then("select", (cs.all() - gone,), "drop")
 
     def rename(self, mapping: Mapping[str, str] | Callable[[str], str], *, strict: bool = True) -> Self:
-        """Give columns other names.
-
-        Parameters
-        ----------
-        mapping
-            Old name -> new name, or a function of names.
-        strict
-            Whether an old name without a column is an error.
-
-        Raises
-        ------
-        ValueError
-            If the privacy unit would get another name, or another column its name.
-        """
+        """Give columns other names. A ValueError where the privacy unit would get one, or another column its name."""
         if not (isinstance(mapping, Mapping) or callable(mapping)):
             msg = f"rename: mapping must be a dict of names or a function of them, got {given(mapping)}."
             raise TypeError(msg)
@@ -145,20 +120,9 @@ class Steps:
         *,
         strict: bool = True,  # noqa: ARG002
     ) -> Self:
-        """Convert columns to other types. What does not fit becomes null.
+        """Convert columns to other types. The privacy unit keeps its own; named, it is a ValueError.
 
-        Parameters
-        ----------
-        dtypes
-            Names, selectors or types of columns -> their new types; or one type for all. The privacy unit keeps its
-            type, where it is not named.
-        strict
-            Ignored: an error would reveal that a row has a value that does not fit.
-
-        Raises
-        ------
-        ValueError
-            If the privacy unit is named, or a cast is not row by row.
+        What does not fit becomes null. `strict` is ignored: an error would reveal that a row has such a value.
         """
         pairs = dtypes.items() if isinstance(dtypes, Mapping) else [(cs.all(), dtypes)]
         casts = []
@@ -168,24 +132,12 @@ class Steps:
         return self._after(EachColumn("cast", tuple(casts)))
 
     def drop_nulls(self, subset: ColumnNameOrSelector | Collection[ColumnNameOrSelector] | None = None) -> Self:
-        """Keep the rows that have no null.
-
-        Parameters
-        ----------
-        subset
-            The columns that are looked at; None: all.
-        """
+        """Keep the rows that have no null in some columns, or in any."""
         columns = cs.all() if subset is None else selector("drop_nulls", subset)
         return self._then("filter", (pl.all_horizontal(columns.is_not_null()),), "drop_nulls")
 
     def drop_nans(self, subset: ColumnNameOrSelector | Collection[ColumnNameOrSelector] | None = None) -> Self:
-        """Keep the rows that have no NaN; nulls stay.
-
-        Parameters
-        ----------
-        subset
-            The columns that are looked at; None: all of floats.
-        """
+        """Keep the rows that have no NaN in some columns, or in any; nulls stay."""
         columns = cs.float() if subset is None else selector("drop_nans", subset)
         return self._then("filter", (~pl.any_horizontal(columns.is_nan().fill_null(value=False)),), "drop_nans")
 
@@ -203,16 +155,11 @@ class Steps:
         ----------
         value
             A constant, which fills the columns of its kind (numbers fill columns of all numbers), or an expression,
-            which fills all.
+            which fills all. One that is not row by row, or does not fit all columns, is a ValueError.
         strategy, limit
             Refused: they take values from other rows.
         matches_supertype
             Whether a number also fills columns of other numeric types than Int64 (of an int) or Float64.
-
-        Raises
-        ------
-        ValueError
-            If the expression is not row by row, or does not fit all columns.
         """
         columns = next(columns for kinds, columns in _FILLED if isinstance(value, kinds))
         if isinstance(value, (int, float)) and not isinstance(value, bool) and not matches_supertype:
@@ -220,13 +167,7 @@ class Steps:
         return self._after(EachColumn("fill_null", ((self._but_the_unit(columns), (value, strategy, limit)),)))
 
     def fill_nan(self, value: float | pl.Expr | None) -> Self:
-        """Replace NaN in all columns of floats but the privacy unit.
-
-        Parameters
-        ----------
-        value
-            A number, null or an expression.
-        """
+        """Replace NaN in all columns of floats but the privacy unit, by a number, null or an expression."""
         return self._after(EachColumn("fill_nan", ((self._but_the_unit(cs.float()), (value,)),)))
 
     def unnest(
@@ -235,20 +176,7 @@ class Steps:
         *more_columns: ColumnNameOrSelector,
         separator: str | None = None,
     ) -> Self:
-        """Put the fields of structs in their place, as columns.
-
-        Parameters
-        ----------
-        columns, *more_columns
-            Names or selectors of structs.
-        separator
-            What stands between the struct's name and the field's; None: the field's name alone.
-
-        Raises
-        ------
-        ValueError
-            If the privacy unit is named, or a field has its name.
-        """
+        """Put the fields of structs in their place. A ValueError where the privacy unit, or its name, is among them."""
         named = (columns, more_columns)
         structs = self._but_the_unit(selector("unnest", named), named, "unnest")
         return self._after(Unnest(structs, separator))
@@ -276,26 +204,12 @@ class Steps:
     ) -> Self:
         """Make a row for each element of a list. The bounds of `protect` count the rows that come out.
 
-        Parameters
-        ----------
-        columns
-            One column of lists or arrays.
-        empty_as_null
-            Whether an empty list is a row with null; False: it has none.
-        keep_nulls
-            Whether null is a row with null; False: it has none.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If there is no privacy unit, or the column is not one of lists.
+        It must be one column of lists or arrays, and there must be a privacy unit: else a TypeError or ValueError.
+        Whether an empty list, and null, is a row with null or none, say `empty_as_null` and `keep_nulls`.
         """
-        self._refuse_without_unit("explode")
-        for flag in (empty_as_null, keep_nulls):
-            if not isinstance(flag, bool):
-                msg = f"explode: empty_as_null and keep_nulls must be True or False, got {given(flag)}."
-                raise TypeError(msg)
-        return self._after(Explode(selector("explode", columns), empty_as_null, keep_nulls))
+        self._pipeline.protection.refuse_no_unit("explode", _NO_UNIT)
+        flags = flag("explode: empty_as_null", empty_as_null), flag("explode: keep_nulls", keep_nulls)
+        return self._after(Explode(selector("explode", columns), *flags))
 
     def unpivot(
         self,
@@ -310,32 +224,24 @@ class Steps:
         Parameters
         ----------
         on
-            The columns whose values become rows, all of one type; None: all but those of `index`.
+            The columns whose values become rows, all of one type; None: all but those of `index`. Errors tell where it
+            names the privacy unit or there is none, where columns are of several types, or names repeat.
         index
             The columns that stay, and the privacy unit in any case.
         variable_name, value_name
             The names of the new columns, "variable" and "value" if left out: whence a value is, and the value.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If there is no privacy unit or it is named in `on`, the columns are of several types, or names repeat.
         """
-        self._refuse_without_unit("unpivot")
+        self._pipeline.protection.refuse_no_unit("unpivot", _NO_UNIT)
         for name in (variable_name, value_name):
             if name is not None and not isinstance(name, str):
                 msg = f"unpivot: variable_name and value_name must be names, got {given(name)}."
                 raise TypeError(msg)
         stays = cs.empty() if index is None else selector("unpivot", index)
         columns = cs.all() - stays if on is None else self._but_the_unit(selector("unpivot", on), on, "unpivot")
-        return self._after(
-            Unpivot(
-                columns,
-                stays,
-                "variable" if variable_name is None else variable_name,
-                "value" if value_name is None else value_name,
-            )
-        )
+        names = [
+            usual if name is None else name for name, usual in ((variable_name, "variable"), (value_name, "value"))
+        ]
+        return self._after(Unpivot(columns, stays, *names))
 
     def unique(
         self,
@@ -365,17 +271,9 @@ class Steps:
             If there is no privacy unit or it is not compared; if a compared column is nested; or if another one has
             no order and one of equal rows would stay.
         """
-        self._refuse_without_unit("unique")
+        self._pipeline.protection.refuse_no_unit("unique", _NO_UNIT)
         columns = cs.all() if subset is None else selector("unique", subset)
         return self._after(Unique(columns, one_of("keep", keep, _KEEP)))
-
-    def _refuse_without_unit(self, call: str) -> None:
-        if self._pipeline.protection.privacy_unit is None:
-            msg = (
-                f"{call}: a private frame must have a privacy unit, or every row would be a person of its own "
-                "afterwards.\n\nHint: name the column that tells people apart, in protect."
-            )
-            raise ValueError(msg)
 
 
 def _flat(columns: object) -> list[object]:
@@ -410,9 +308,6 @@ class Explode(Step):
     empty_as_null: bool
     keep_nulls: bool
 
-    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
-        return self.column.as_expr(), self.empty_as_null, self.keep_nulls
-
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
         names = cs.expand_selector(schema, self.column)
         if len(names) != 1:
@@ -441,9 +336,6 @@ class Unpivot(Step):
     index: SelectorType
     variable_name: str
     value_name: str
-
-    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
-        return self.on.as_expr(), self.index.as_expr(), self.variable_name, self.value_name
 
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
         unit = unit or ()
@@ -476,9 +368,6 @@ class Unique(Step):
     subset: SelectorType
     keep: _Keep
 
-    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
-        return self.subset.as_expr(), self.keep
-
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
         names = list(cs.expand_selector(schema, self.subset))
         unit = unit or ()
@@ -488,8 +377,7 @@ class Unique(Step):
                 f"compared, got {names}.\n\nHint: subset=[{as_arguments(unit)}, …]."
             )
             raise ValueError(msg)
-        nested = [name for name in names if schema[name].is_nested() or is_opaque(schema[name])]
-        if nested:
+        if nested := [name for name in names if schema[name].is_nested() or is_opaque(schema[name])]:
             msg = (
                 f"unique: columns must not be nested, nor Extensions or Objects, got {nested}: engines compare the "
                 "floats in them differently.\n\nHint: leave them out, or take them apart first."
@@ -504,8 +392,7 @@ class Unique(Step):
     def _one_of_each(self, schema: pl.Schema, names: Sequence[str]) -> Run:
         """Return what keeps one of the rows that are equal in these columns: the first or the last by all others."""
         others = [name for name in schema if name not in names]
-        without = [name for name in others if not has_order(schema[name])]
-        if without:
+        if without := [name for name in others if not has_order(schema[name])]:
             msg = (
                 f"unique: keep={self.keep!r} must tell rows apart by all other columns, and {without} have no order: "
                 "which row stays would follow from the order of the frame, and that depends on other people's rows."

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypedDict, TypeVar, Unpack, cast
 
 import polars as pl
 
@@ -18,23 +18,42 @@ from dp_polars._accounting.claims import Claim, delta_of, in_words, loss_of, mec
 from dp_polars._accounting.terms import Loss
 from dp_polars._base.numbers import Number, given
 from dp_polars._base.process import all_called, called
-from dp_polars._frames.cube_query import CubeQuery
+from dp_polars._frames.cube_query import CubeQuery, cube_from
 from dp_polars._frames.facts import ledger_facts, loss_of_ledger, statement_of, unit_facts
-from dp_polars._frames.joins import is_same_budget
+from dp_polars._frames.joins import refuse_others
 from dp_polars._frames.query import PrivateQuery, scaled, without_data
+from dp_polars._questions.question import Asked
 from dp_polars._questions.statement import Statement
 from dp_polars._questions.statement_facts import AT_DELTA, NOT_RECORDED, Facts, Known, loss_facts
-from dp_polars._release.contract import Presentation, Ranges
-from dp_polars._release.release import Part, charged_as, release_all
-from dp_polars._release.request import explained
+from dp_polars._release.contract import Engine, Presentation, Ranges
+from dp_polars._release.release import Part, charged_as, release_all, release_by
+from dp_polars._release.request import AnyRequest, explained
 from dp_polars._release.sources import Opened, PrivateRows
 from dp_polars._steps.scans import refuse_two_units
 
 if TYPE_CHECKING:
     from polars._typing import EngineType
 
+    from dp_polars._frames.cube import Cube
+
 
 ReleasedT = TypeVar("ReleasedT")
+
+
+class Charged(TypedDict, total=False):
+    """What an adapter takes beside a query and its rows."""
+
+    budget: Budget | None
+    fresh: bool
+    unchecked: bool
+
+
+class ChargedAndShown(Charged, total=False):
+    """And how frames are shown."""
+
+    ranges: Ranges
+    min_people: int | None
+    sure: bool
 
 
 class Last(NamedTuple):
@@ -140,7 +159,7 @@ class Publication:
         -----
         Answers are kept for each query: what is kept costs nothing, and the others are charged together.
         """
-        frames = self.tables(frame) if frame is not None else dict.fromkeys(self.queries)
+        frames = self.tables(frame)
         opened: Opened = {}
 
         def part(name: str, query: PrivateQuery) -> Part[pl.DataFrame]:
@@ -148,7 +167,7 @@ class Publication:
             rows = query.handed_over(unchecked)
             return rows.part(frames[name], shown, engine, partitions, opened=opened, name=name)
 
-        return self.shown(self.released(part, self.budget, fresh=fresh, opened=opened))
+        return self.released(part, self.budget, fresh=fresh, opened=opened)
 
     def presentation(self, name: str, ranges: object, min_people: object, sure: object) -> Presentation:
         """Return how the release of a query is shown; `min_people` is for queries with groups, where there are some."""
@@ -165,29 +184,13 @@ class Publication:
         fresh: bool,
         opened: Opened | None = None,
     ) -> dict[str, ReleasedT]:
-        """Release what `part` makes of each query, as one."""
+        """Release what `part` makes of each query, as one, and remember it, and when, for the report."""
         parts = [part(name, query) for name, query in self.queries.items()]
         if opened is not None:
             refuse_two_units([one.readings for one in opened.values()], "publication")
-        return dict(zip(self.queries, release_all(parts, budget, fresh=fresh), strict=True))
-
-    def by_adapter(
-        self,
-        part: Callable[[str, PrivateQuery, Any], Part[ReleasedT]],
-        table: object,
-        budget: Budget | None,
-        *,
-        fresh: bool,
-        unchecked: bool,
-    ) -> dict[str, ReleasedT]:
-        """Release as one what an adapter's `part` makes of each query, its request and its table."""
-        tables = self.tables(table)
-        payers = [without_data(query, budget)[1] for query in self.queries.values()]
-
-        def of_rows(name: str, query: PrivateQuery) -> Part[ReleasedT]:
-            return part(name, query.handed_over(unchecked), tables[name])
-
-        return self.shown(self.released(of_rows, payers[0], fresh=fresh))
+        released = dict(zip(self.queries, release_all(parts, budget, fresh=fresh), strict=True))
+        self.last = Last(released, datetime.now(UTC).date())
+        return released
 
     def tables(self, given_one: object) -> dict[str, Any]:
         """Return the table of each query: one for all, or those of a dict; refuse other names."""
@@ -197,11 +200,6 @@ class Publication:
             msg = f"a dict of tables must have the names of the queries, {list(self.queries)}, got {list(given_one)}."
             raise ValueError(msg)
         return dict(given_one)
-
-    def shown(self, released: dict[str, ReleasedT]) -> dict[str, ReleasedT]:
-        """Remember what was released, and when, for the report."""
-        self.last = Last(released, datetime.now(UTC).date())
-        return released
 
     def statement(self, *, at_delta: Number = AT_DELTA, **known: Unpack[Known]) -> Statement:
         """Return one privacy statement of all queries: see `PrivateQuery.statement`.
@@ -215,20 +213,8 @@ class Publication:
     ) -> Path:
         """Write the last release of this publication as one page of HTML for everybody: see `dp_polars.report`.
 
-        Parameters
-        ----------
-        path, at_delta, **known
-            As for `dp_polars.report`; `name` is the title.
-
-        Returns
-        -------
-        Path
-            The file: the promise, a table and a figure for each query under its name, and one statement.
-
-        Raises
-        ------
-        ValueError
-            If nothing was released yet. Other errors are those of `dp_polars.report`.
+        It has the promise, a table and a figure for each query under its name, and one statement; `name` is the title.
+        Before the first release it is a ValueError. Returns the path of the file.
         """
         if self.last is None:
             msg = (
@@ -262,16 +248,43 @@ class Publication:
         return [claim for query in self.queries.values() for claim in query.request.claims]
 
 
+def release_with(
+    engine_of: Callable[[AnyRequest[Asked], Any, str | None], Engine[ReleasedT]],
+    query: PrivateQuery | Publication,
+    table: object,
+    budget: Budget | None,
+    *,
+    ranges: object,
+    min_people: object,
+    sure: object,
+    fresh: bool,
+    unchecked: bool,
+) -> ReleasedT | Cube | dict[str, ReleasedT]:
+    """Release a query, or all of a publication as one, by engines that an adapter makes of requests and tables."""
+    if not isinstance(query, Publication):
+        request, payer = without_data(query, budget, unchecked=unchecked)
+        engine = engine_of(request, table, None)
+        presentation = request.presentation(ranges, min_people, sure)
+        released = release_by(request, engine, payer, presentation=presentation, fresh=fresh)
+        return cube_from(request, cast("pl.DataFrame", released)) if isinstance(query, CubeQuery) else released
+    tables, payers = query.tables(table), [without_data(one, budget)[1] for one in query.queries.values()]
+
+    def part(name: str, one: PrivateQuery) -> Part[ReleasedT]:
+        request = one.handed_over(unchecked).request
+        engine = engine_of(request, tables[name], name)
+        return Part(request, engine, query.presentation(name, ranges, min_people, sure), name=name)
+
+    return query.released(part, payers[0], fresh=fresh)
+
+
 @called
 def publication(queries: Mapping[str, PrivateQuery] | None = None, /, **named: PrivateQuery) -> Publication:
     """Put several queries about the same people together: one promise, one charge, one statement and one report.
 
     Parameters
     ----------
-    queries
-        The queries by their names, as a dict.
-    **named
-        The queries by their names, as arguments.
+    queries, **named
+        The queries by their names, as a dict or as arguments.
 
     Raises
     ------
@@ -306,29 +319,17 @@ def publication(queries: Mapping[str, PrivateQuery] | None = None, /, **named: P
         if not isinstance(name, str):
             msg = f"publication: names must be strings, got {given(name)}."
             raise TypeError(msg)
-    first, *others = every
-    for name in others:
-        _refuse_other(first, every[first], name, every[name])
+    (first, one), *others = every.items()
+    for name, other in others:
+        hint = "losses of different units or relations do not add up. Make a publication of each."
+        who, budgets = f"publication: all queries, {first!r} and {name!r} among them,", (one.budget, other.budget)
+        refuse_others(who, one.protection, other.protection, budgets, hint)
+        if one.has_rows != other.has_rows:
+            with_rows, without = (first, name) if one.has_rows else (name, first)
+            msg = f"publication: all queries must have rows, or none: {with_rows!r} has rows, {without!r} has none yet."
+            raise ValueError(msg)
     # What one query was scaled to is not what all of them promise.
     return Publication({name: query.with_asks(query.asks, None) for name, query in every.items()})
-
-
-def _refuse_other(first: str, one: PrivateQuery, name: str, other: PrivateQuery) -> None:
-    promised = [(query.protection.privacy_unit, query.protection.neighboring_relation) for query in (one, other)]
-    if promised[0] != promised[1]:
-        msg = (
-            "publication: all queries must have one privacy unit and one neighbouring relation, got "
-            f"{promised[0][0]!r} and {promised[0][1]!r} for {first!r}, {promised[1][0]!r} and {promised[1][1]!r} for "
-            f"{name!r}.\n\nHint: losses of different units or relations do not add up. Make a publication of each."
-        )
-        raise ValueError(msg)
-    if not is_same_budget(one.budget, other.budget):
-        msg = f"publication: all queries must have one budget, or none: {first!r} and {name!r} have not the same."
-        raise ValueError(msg)
-    if one.has_rows != other.has_rows:
-        with_rows, without = (first, name) if one.has_rows else (name, first)
-        msg = f"publication: all queries must have rows, or none: {with_rows!r} has rows, {without!r} has none yet."
-        raise ValueError(msg)
 
 
 @called
@@ -347,11 +348,9 @@ def statement(
 
     Parameters
     ----------
-    budget
-        Its ledger is read whole.
-    queries
-        The queries and publications that were released, once for each release. Each output must stand in the ledger, by
-        its text, mechanism and loss. What stands there and in no query is "not recorded".
+    budget, queries
+        The ledger is read whole. Each output of the queries and publications that were released, once for each release,
+        must stand in it, by its text, mechanism and loss. What stands there and in no query is "not recorded".
     at_delta
         The δ at which the sum of all losses is also given as an ε.
     **known

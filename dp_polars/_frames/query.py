@@ -28,7 +28,7 @@ from dp_polars._frames.facts import (
     refuse_wide_integers,
     statement_of,
 )
-from dp_polars._questions.measures import BETA, at_most, error_95, with_loss_for
+from dp_polars._questions.measures import BETA, error_95
 from dp_polars._questions.question import Asked, Columns, HistogramQuery
 from dp_polars._questions.statement import Statement
 from dp_polars._questions.statement_facts import AT_DELTA, Known
@@ -105,7 +105,7 @@ def _in_unit(outputs: Sequence[Typed], target: Loss) -> list[Ask[Any]]:
     claims = [ask.query.claim for ask, _ in outputs]
     shares = [claim.share for claim in claims] if is_part else _shares(claims)
     in_unit = [
-        _kept(ask, types, target.unit) if share is None else replace(ask, query=ask.query.in_unit(target.unit))
+        ask.reaching(types, target.unit) if share is None else replace(ask, query=ask.query.in_unit(target.unit))
         for (ask, types), share in zip(outputs, shares, strict=True)
     ]
     gone = cost([ask.query.claim for ask, share in zip(in_unit, shares, strict=True) if share is None], target.unit)
@@ -126,14 +126,6 @@ def _shares(claims: Sequence[Claim]) -> list[Fraction | None]:
     """Return the losses of outputs that all have one, as numbers; of different units, in the one that all have."""
     units = {claim.loss.unit for claim in claims}
     return [claim.loss.value if len(units) == 1 else claim.cost("rho") for claim in claims]
-
-
-def _kept(ask: Ask[Any], types: Columns, unit: Unit) -> Ask[Any]:
-    """Return an output that keeps its loss, or is as accurate as it was asked to be in a unit."""
-    if ask.within is None:
-        return ask
-    with ask.named():
-        return replace(ask, query=with_loss_for(at_most(ask.query, unit), ask.within, *types))
 
 
 def _at_cost(ask: Ask[Any], loss: Loss) -> Ask[Any]:
@@ -288,19 +280,14 @@ class PrivateQuery(WithoutRows):
         **known
             What only people know, by the names of the public registry's schema: `name`, `data_curators`,
             `description`, `intended_use`, `data_product_region`, `data_product_sector`, `publication_date`, `actors`,
-            `justification` and others; an error lists them. What the package knows as well is never replaced: the text
-            stands after it.
+            `justification` and others; an error lists them, and tells a value that a field doesn't take. What the
+            package knows as well is never replaced: the text stands after it.
 
         Returns
         -------
         Statement
             With `to_markdown`, `to_html` and `to_yaml`. Names of files stand in it, and the steps after `protect`; the
             steps before it by their kinds alone. With a budget, it says what is charged there so far.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an argument is no field, or no value that the field takes, or if the budget's ledger is damaged.
 
         Examples
         --------
@@ -312,11 +299,9 @@ class PrivateQuery(WithoutRows):
         return self.stated(known, at_delta, "planned")
 
     def described(self, at_delta: Number) -> dict[str, Any]:
-        """Return the facts of one release, for the statement of a ledger."""
         return facts_of_request(self.request, self._sources, at_delta)
 
     def stated(self, known: Known, at_delta: Number, state: Literal["planned", "released", "published"]) -> Statement:
-        """Return the statement of this query."""
         releases = {"": (self.request, self.described(at_delta))}
         return statement_of(releases, self.budget, known, at_delta, state=state)
 
@@ -384,12 +369,12 @@ class PrivateQuery(WithoutRows):
         Pure DP (epsilon) or zCDP (rho) for one person, in addition to what this query costs. A person is cut or not, so
         one person changes the number by 1 at most under both neighbouring relations, whatever the bounds are.
 
+        Proof: :doc:`/proofs/contributions`.
+
         Parameters
         ----------
-        epsilon, rho
-            The loss, exactly one of them.
-        mechanism
-            As for `dp_polars.len`.
+        epsilon, rho, mechanism
+            The loss, exactly one of the first two; `mechanism` as for `dp_polars.len`.
 
         Returns
         -------
@@ -397,20 +382,14 @@ class PrivateQuery(WithoutRows):
             With one output, "n_cut", an Int64 for all groups together: of how many people the bounds of at least one
             output leave out rows, groups or candidates that count for it, or clip what they weigh in all. It may be
             negative: `.clip(0)` afterwards is free. Rows in groups that are not listed, and rows whose value is
-            ignored, don't count: no bound leaves them out.
+            ignored, don't count: no bound leaves them out. How many rows people lose, says `n_rows_cut`, and of public
+            rows `analysis.simulate` (`left_out`).
 
         Raises
         ------
         TypeError, ValueError
             If an argument is not as described, there is no privacy unit, no output is bounded, or this query is one for
             keys, about people, or for `n_cut`, which have nothing to cut.
-
-        Notes
-        -----
-        It says how many people are cut, not how many rows they lose: see `n_rows_cut`. `analysis.simulate` says that of
-        public rows (`left_out`).
-
-        Proof: :doc:`/proofs/contributions`.
 
         Examples
         --------
@@ -421,30 +400,25 @@ class PrivateQuery(WithoutRows):
         >>> 0 <= query.n_cut(epsilon=10).release().item() <= 4
         True
         """
-        return self._cut("n_cut", Terms.at(Loss.of(epsilon=epsilon, rho=rho), mechanism=mechanism))
+        return self._cut("n_cut", epsilon, rho, mechanism)
 
     def n_rows_cut(
-        self,
-        per_person: int,
-        *,
-        epsilon: Number | None = None,
-        rho: Number | None = None,
-        mechanism: str | None = None,
+        self, per_person: int, *, epsilon: Number | None = None, rho: Number | None = None, mechanism: str | None = None
     ) -> PrivateQuery:
         r"""Ask how many rows the bounds drop, up to a public number of each person: how much of the data counts.
 
         Pure DP (epsilon) or zCDP (rho) for one person, in addition to what this query costs. Each person counts for at
         most `per_person` rows, so the noise is that of a sum with that bound, under both neighbouring relations.
 
+        Proof: :doc:`/proofs/contributions`.
+
         Parameters
         ----------
         per_person
             The most rows of one person that are counted, a public integer of at least 1: never take it from the rows.
             Rows of people who lose more are missing in the answer; the noise grows with it.
-        epsilon, rho
-            The loss, exactly one of them.
-        mechanism
-            As for `dp_polars.len`.
+        epsilon, rho, mechanism
+            As for `n_cut`.
 
         Returns
         -------
@@ -452,20 +426,9 @@ class PrivateQuery(WithoutRows):
             With one output, "n_rows_cut", an Int64 for all groups together. A person counts for the output that loses
             most. Which groups stay under `max_groups` is random: the number is that of rows that are dropped on
             average, to the nearest one for each person. Where an output counts people, a row is one
-            candidate in one group. It may be negative: `.clip(0)` afterwards is free. Clipped totals drop no row, and
-            rows that a join leaves out before are not counted.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As for `n_cut`, and if `per_person` is no integer of at least 1.
-
-        Notes
-        -----
-        Together with a noisy number of rows it tells how far a share, a mean or a mode may be from that of all rows:
-        they hold for the rows that the bounds keep, of which people with more rows have fewer.
-
-        Proof: :doc:`/proofs/contributions`.
+            candidate in one group. Clipped totals drop no row, and rows that a join leaves out before are not counted.
+            Together with a noisy number of rows it tells how far a share, a mean or a mode may be from that of all
+            rows. Errors, and numbers below 0, are as for `n_cut`.
 
         Examples
         --------
@@ -476,11 +439,12 @@ class PrivateQuery(WithoutRows):
         >>> 990 <= query.n_rows_cut(10, epsilon=20).release().item() <= 1030
         True
         """
-        most = positive_int("per_person", per_person)
-        return self._cut("n_rows_cut", Terms.at(Loss.of(epsilon=epsilon, rho=rho), mechanism=mechanism), most)
+        return self._cut("n_rows_cut", epsilon, rho, mechanism, positive_int("per_person", per_person))
 
-    def _cut(self, call: str, terms: Terms, most: int | None = None) -> PrivateQuery:
-        request = self.request
+    def _cut(
+        self, call: str, epsilon: Number | None, rho: Number | None, mechanism: str | None, most: int | None = None
+    ) -> PrivateQuery:
+        request, terms = self.request, Terms.at(Loss.of(epsilon=epsilon, rho=rho), mechanism=mechanism)
         if not isinstance(request, Request) or isinstance(request, PeopleRequest):
             msg = (
                 f"{call} must be asked of answers about columns, got a query for {self.asks[0].name}: nobody is cut in "
@@ -650,14 +614,10 @@ class PrivateQuery(WithoutRows):
         Parameters
         ----------
         path
-            The file; `~` is the home folder.
-        frame, ranges, min_people, sure, engine, partitions, fresh, unchecked
+            The file; `~` is the home folder. An integer of 128 bits, which Parquet doesn't have, is a TypeError, before
+            anything is charged.
+        all others
             As for `release`. The file holds what is shown, and nothing else of what was drawn.
-
-        Raises
-        ------
-        TypeError
-            If a key or an answer is an integer of 128 bits, which Parquet doesn't have. Nothing is charged then.
         """
         from pyarrow import parquet
 
@@ -684,19 +644,18 @@ class PrivateQuery(WithoutRows):
 
 
 def scaled(queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None, delta: Number | None) -> list[QueryT]:
-    loss = Loss.of(epsilon=epsilon, rho=rho)
+    loss, taken = Loss.of(epsilon=epsilon, rho=rho), None
     outputs = [output for query in queries for output in query.request.typed(query.public_engine)]
+    if delta is not None and loss.unit == "rho":
+        msg = (
+            "delta must be left out with rho: it is a part of a promise of (epsilon, delta).\n\n"
+            "Hint: scaled_to(epsilon=1, delta=1e-6), which takes the unit with the smaller errors."
+        )
+        raise TypeError(msg)
+    warn_if_large(loss)
     if delta is None:
-        warn_if_large(loss)
-        asks, taken = shared(outputs, loss), None
+        asks = shared(outputs, loss)
     else:
-        if loss.unit == "rho":
-            msg = (
-                "delta must be left out with rho: it is a part of a promise of (epsilon, delta).\n\n"
-                "Hint: scaled_to(epsilon=1, delta=1e-6), which takes the unit with the smaller errors."
-            )
-            raise TypeError(msg)
-        warn_if_large(loss)
         asks, taken = at_promise(outputs, loss.value, total_delta(delta), queries[0].budget)
     found, first = [], 0
     for query in queries:

@@ -50,8 +50,6 @@ class QuantileList(ListQuery):
     candidates: Ordered
     claim: Claim
     is_ordered: ClassVar[bool] = True
-    counts_people: ClassVar[bool] = False
-    bounds_people: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for node in () if self.claim.is_open else self.root.nodes():

@@ -73,7 +73,7 @@ class Average(Clipped):
 
     @abstractmethod
     def _extremes(self, totals: Sequence[Ints], bounds: Sequence[int], *columns: pl.DataType) -> tuple[Floats, Floats]:
-        """Return the smallest and the largest answer for totals that are no further from these than bounds."""
+        """Return the ends of the answers of values, rounded to totals that are no further from these than bounds."""
 
     def presented(self, drawn: Sequence[pl.Series], beta: float | None, *columns: pl.DataType) -> tuple[pl.Series, ...]:
         numbers = [column.to_numpy() for column in drawn]
@@ -83,14 +83,10 @@ class Average(Clipped):
         claims = self.noise(*columns)
         # Each of the draws is off by more with its share of the probability.
         bounds = [noise_bound(claim, beta / len(claims)) for claim in claims]
-        least, most = self._with_rounding(*self._extremes(numbers, bounds, *columns), *columns)
+        least, most = self._extremes(numbers, bounds, *columns)
         nobody = numbers[-1] - bounds[-1] < self.fewest  # perhaps: then nothing is known
         least[nobody], most[nobody] = self.ends
         return answers, pl.Series(least), pl.Series(most)
-
-    @abstractmethod
-    def _with_rounding(self, least: Floats, most: Floats, *columns: pl.DataType) -> tuple[Floats, Floats]:
-        """Return ends that hold the answer of the values themselves, of ends for what these are rounded to."""
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
         return None
@@ -114,15 +110,15 @@ class Mean(Average):
         return float(self.lower), float(self.upper)
 
     def _extremes(self, totals: Sequence[Ints], bounds: Sequence[int], *columns: pl.DataType) -> tuple[Floats, Floats]:
-        """Return the ends at the corners: a quotient is monotonic in both of its terms."""
+        """Return the ends at the corners: a quotient is monotonic in both of its terms.
+
+        They are further apart by what each value is rounded by at most: a mean moves by no more.
+        """
         (distance, count), (off, by) = totals, bounds
         corners = [self.of_totals([distance + a, count + b], *columns) for a in (-off, off) for b in (-by, by)]
-        return np.minimum.reduce(corners), np.maximum.reduce(corners)
-
-    def _with_rounding(self, least: Floats, most: Floats, *columns: pl.DataType) -> tuple[Floats, Floats]:
-        """Return ends that are further apart by what each value is rounded by at most: a mean moves by no more."""
-        (low, high), off = self.ends, float(self.rounding(*columns))
-        return np.maximum(least - off, low), np.minimum(most + off, high)
+        (low, high), rounded = self.ends, float(self.rounding(*columns))
+        least, most = np.minimum.reduce(corners) - rounded, np.maximum.reduce(corners) + rounded
+        return np.maximum(least, low), np.minimum(most, high)
 
     def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> Floats:
         (distance, count), middle = totals, float((self.lower + self.upper) / 2)
@@ -188,6 +184,7 @@ class Variance(Average):
     # What is taken from the noisy number of rows before it divides. With 1, the variance of one row is 0.
     ddof: Literal[0, 1] = 1
     error_unit: ClassVar[str] = "the column's unit, squared"
+    _called: ClassVar[str] = "variance"
     _is_root: ClassVar[bool] = False
 
     def squares(self, *columns: pl.DataType) -> Squares:
@@ -224,7 +221,7 @@ class Variance(Average):
         return float((self.upper - self.lower) / 2) ** 2
 
     def _shown(self, variance: Any) -> Any:  # noqa: ANN401
-        return variance
+        return np.sqrt(variance) if self._is_root else variance
 
     def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> Floats:
         """Return mean squares less squared means, of distances from the middle; with ddof 1 times n/(n − 1)."""
@@ -245,7 +242,7 @@ class Variance(Average):
         return variances
 
     def _extremes(self, totals: Sequence[Ints], bounds: Sequence[int], *columns: pl.DataType) -> tuple[Floats, Floats]:
-        """Return the ends where each total is within its bound: `docs/proofs/numbers.md`, Theorem 5."""
+        """Return the ends where each total is within its bound, with rounding: `docs/proofs/numbers.md`, Theorem 5."""
         (distance, squares, count), (off, of_squares, by) = totals, bounds
         farthest, nearest = abs(distance) + off, np.maximum(abs(distance) - off, 0)
         fewest, most_rows = np.maximum(count - by, 1), np.maximum(count + by, 1)
@@ -258,16 +255,13 @@ class Variance(Average):
         if self.ddof:
             least = least * (most_rows / np.maximum(most_rows - 1, 1))
             most = most * (fewest / np.maximum(fewest - 1, 1))
-        return np.asarray(self._shown(least)), np.asarray(self._shown(most))
-
-    def _with_rounding(self, least: Floats, most: Floats, *columns: pl.DataType) -> tuple[Floats, Floats]:
-        """Return ends that are further apart by what rounding does: `docs/proofs/numbers.md`, Theorem 5."""
-        of_squares, off = (1 + self.ddof) * self._of_squares(*columns), float(self.rounding(*columns))
-        off *= math.sqrt(1 + self.ddof)
-        if of_squares or off:
+        least, most = np.asarray(self._shown(least)), np.asarray(self._shown(most))
+        squared, moved = (1 + self.ddof) * self._of_squares(*columns), float(self.rounding(*columns))
+        moved *= math.sqrt(1 + self.ddof)
+        if squared or moved:
             power = 2 if self._is_root else 1
-            least = np.maximum(np.sqrt(np.maximum(least**power - of_squares, 0.0)) - off, 0.0) ** (2 / power)
-            most = (np.sqrt(most**power + of_squares) + off) ** (2 / power)
+            least = np.maximum(np.sqrt(np.maximum(least**power - squared, 0.0)) - moved, 0.0) ** (2 / power)
+            most = (np.sqrt(most**power + squared) + moved) ** (2 / power)
         return np.clip(least, *self.ends), np.clip(most, *self.ends)
 
     def _of_squares(self, *columns: pl.DataType) -> float:
@@ -287,7 +281,7 @@ class Variance(Average):
 
         With ddof 1, the variance V becomes V·n/(n − 1). With m = n + z that moves by at most its own error times
         m/(m − 1), and V, which is at most h², times 1/(m − 1) − 1/(n − 1) = −z/((m − 1)·(n − 1)). Then rounding adds as
-        in `_with_rounding`: a variance moves by off·(2·√V + off).
+        in `_extremes`: a variance moves by off·(2·√V + off).
         """
         off, of_squares, by = (noise_bound(claim, beta / 3) for claim in self.noise(*columns))
         if rows <= by + self.ddof:
@@ -305,11 +299,8 @@ class Variance(Average):
         return min(moved + rounded * (2 * factor * math.sqrt(self._largest) + rounded), self.ends[1])
 
     def __str__(self) -> str:
-        return f"variance of values from {show(self.lower)} to {show(self.upper)}{self._divisor}"
-
-    @property
-    def _divisor(self) -> str:
-        return "" if self.ddof else ", ddof=0"
+        divisor = "" if self.ddof else ", ddof=0"
+        return f"{self._called} of values from {show(self.lower)} to {show(self.upper)}{divisor}"
 
 
 @dataclass(frozen=True)
@@ -317,10 +308,5 @@ class Deviation(Variance):
     """The standard deviation: the root of a variance."""
 
     error_unit: ClassVar[str] = "the column's unit"
+    _called: ClassVar[str] = "standard deviation"
     _is_root: ClassVar[bool] = True
-
-    def _shown(self, variance: Any) -> Any:  # noqa: ANN401
-        return np.sqrt(variance)
-
-    def __str__(self) -> str:
-        return f"standard deviation of values from {show(self.lower)} to {show(self.upper)}{self._divisor}"

@@ -50,9 +50,7 @@ class Choice(OfCodes):
     def counts_people(self) -> bool:
         return self.score.of_people
 
-    @property
-    def bounds_people(self) -> bool:
-        return self.score.of_people
+    bounds_people = counts_people
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
         return self.score.range(relation, groups)
@@ -208,9 +206,7 @@ class OfPeopleOrRows(OfCodes):
     def counts_people(self) -> bool:
         return self.of_people
 
-    @property
-    def bounds_people(self) -> bool:
-        return self.of_people
+    bounds_people = counts_people
 
 
 class OfCategories(OfPeopleOrRows):

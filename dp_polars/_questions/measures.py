@@ -36,14 +36,6 @@ class Measure(HistogramQuery):
     has_ranges: ClassVar[bool] = True
 
     @property
-    def counts_people(self) -> bool:
-        return False
-
-    @property
-    def bounds_people(self) -> bool:
-        return False
-
-    @property
     @abstractmethod
     def largest(self) -> Fraction:
         """The most that one row adds to a number, or takes away."""
@@ -148,13 +140,7 @@ class Count(Multiple):
     def counts_people(self) -> bool:
         return self.counted == "people"
 
-    @property
-    def bounds_people(self) -> bool:
-        return self.counted == "people"
-
-    @property
-    def needs_people(self) -> bool:
-        return self.counted == "people"
+    bounds_people = needs_people = counts_people
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:  # noqa: ARG002
         return pl.Int64()
@@ -353,7 +339,7 @@ class Clipped(Total):
 
     @property
     def _clipped_to(self) -> tuple[tuple[Fraction, Fraction], ...]:
-        """All bounds, those by which a step is chosen first."""
+        """All bounds, those first between which one row, or one person, counts: by them a step is chosen, and R."""
         return ((self.lower, self.upper),)
 
     def units(self, *columns: pl.DataType) -> Clamping:
@@ -390,7 +376,8 @@ class Clipped(Total):
 
     @property
     def is_one_sided(self) -> bool:
-        return self.lower >= 0 or self.upper <= 0
+        low, high = self._clipped_to[0]
+        return low >= 0 or high <= 0
 
 
 @dataclass(frozen=True)
@@ -414,20 +401,18 @@ class Sum(Clipped, Multiple):
 
     @property
     def largest(self) -> Fraction:
-        return max(abs(self.lower), abs(self.upper))
+        return max(map(abs, self._clipped_to[0]))
 
     @property
     def adds_up(self) -> bool:
-        return self.lower >= 0
-
-    @property
-    def span(self) -> Fraction:
-        """The most that one row in the place of another changes, in the column's unit: one without a value adds 0."""
-        return max(self.upper, Fraction(0)) - min(self.lower, Fraction(0))
+        return self._clipped_to[0][0] >= 0
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
         """Return what one row changes. In one group, a row that goes and one that comes change the same sum."""
-        return self.span if relation == "replace_one" and groups == 1 else super().range_of(relation, groups)
+        if relation == "replace_one" and groups == 1:
+            low, high = self._clipped_to[0]
+            return max(high, Fraction(0)) - min(low, Fraction(0))  # a row without a value adds 0
+        return super().range_of(relation, groups)
 
     def _in_steps(self, step: Fraction) -> Claim:
         """Return the claim of the noise in whole units of a step."""
@@ -500,22 +485,6 @@ class SumOfPeople(Sum):
             check_held(self.lowest, self.highest, units.step, column, "per_person")
         check_size(replace(units, lower=self.lowest, upper=self.highest))
         return replace(units, ends_of_person=(self.lowest, self.highest))
-
-    @property
-    def is_one_sided(self) -> bool:
-        return self.lowest >= 0 or self.highest <= 0
-
-    @property
-    def largest(self) -> Fraction:
-        return max(abs(self.lowest), abs(self.highest))
-
-    @property
-    def adds_up(self) -> bool:
-        return self.lowest >= 0
-
-    @property
-    def span(self) -> Fraction:
-        return max(self.highest, Fraction(0)) - min(self.lowest, Fraction(0))
 
     @property
     def clips(self) -> str:

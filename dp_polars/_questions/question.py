@@ -17,7 +17,7 @@ from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import ALL
 from dp_polars._accounting.terms import Contributions, Loss, NeighboringRelation, Terms, Unit
 from dp_polars._base import column_types
-from dp_polars._base.numbers import Floats, Ints, given, show
+from dp_polars._base.numbers import Floats, Ints, flag, show
 from dp_polars._bins.binning import Binning, Clamping, Codes
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.partition_selection import (
@@ -108,14 +108,14 @@ class HistogramQuery(Query):
     is_count: ClassVar[bool] = False  # whether the answer is one or several whole numbers with noise, which may be 0
 
     @property
-    @abstractmethod
     def counts_people(self) -> bool:
         """Whether a person counts once for each code, where it is known who they are."""
+        return False
 
     @property
-    @abstractmethod
     def bounds_people(self) -> bool:
         """Whether `range_of` also bounds one person's effect on a group, however many codes they count for."""
+        return False
 
     @abstractmethod
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
@@ -278,10 +278,7 @@ def of_histogram(query: Query, asker: str, way_out: str) -> HistogramQuery:
 
 
 def claim_with_lead(claim: Claim, *, lead: bool) -> Claim:
-    if not isinstance(lead, (bool, np.bool_)):
-        msg = f"lead must be True or False, got {given(lead)}."
-        raise TypeError(msg)
-    if not lead:
+    if not flag("lead", lead):
         return claim
     if claim.loss.unit != "epsilon":
         msg = (
@@ -294,25 +291,21 @@ def claim_with_lead(claim: Claim, *, lead: bool) -> Claim:
 
 
 def describe(query: Query) -> str:
-    claim = query.claim
-    other: Unit = "rho" if claim.loss.unit == "epsilon" else "epsilon"
-    draws = "" if claim.draws == 1 else f", in each of {claim.draws} draws"
-    relation, per_row = "that of the given sensitivity", ""
-    if claim.neighboring_relation is not None:
-        relation = f"{claim.neighboring_relation}, rows of one person: {claim.contributions.total}"
-        per_row = " per row"
-    if claim.is_open:
-        return "\n".join(f"{key + ':':<11}{text}" for key, text in (("selects", query), ("loss", claim)))
-    has_other = other == "rho" or claim.has_epsilon
-    lines = {
-        "selects": str(query),
-        "loss": f"{claim} in all" + (f" (as {other}: {show(claim.cost(other), up=True)})" if has_other else ""),
-        "mechanism": f"{claim.mechanism}, rate {show(claim.rate)} for R = {show(claim.score_range)}{per_row}" + draws,
-        "relation": relation,
-    }
-    if isinstance(query, HistogramQuery) and query.fixed_size is not None:
-        note = query.note(query.fixed_size, query.alternative())
-        lines |= {} if note is None else {"note": note}
+    claim, lines = query.claim, {"selects": str(query), "loss": str(query.claim)}
+    if not claim.is_open:
+        other: Unit = "rho" if claim.loss.unit == "epsilon" else "epsilon"
+        draws = "" if claim.draws == 1 else f", in each of {claim.draws} draws"
+        relation, per_row = "that of the given sensitivity", ""
+        if claim.neighboring_relation is not None:
+            relation = f"{claim.neighboring_relation}, rows of one person: {claim.contributions.total}"
+            per_row = " per row"
+        has_other = other == "rho" or claim.has_epsilon
+        lines["loss"] += " in all" + (f" (as {other}: {show(claim.cost(other), up=True)})" if has_other else "")
+        rate = f"{claim.mechanism}, rate {show(claim.rate)} for R = {show(claim.score_range)}{per_row}" + draws
+        lines |= {"mechanism": rate, "relation": relation}
+        if isinstance(query, HistogramQuery) and query.fixed_size is not None:
+            note = query.note(query.fixed_size, query.alternative())
+            lines |= {} if note is None else {"note": note}
     return "\n".join(f"{key + ':':<11}{text}" for key, text in lines.items())
 
 
@@ -399,39 +392,31 @@ class KeysThatAreThere(Asked):
 
         A replaced person takes away one of at most g keys each, and the new one adds one: 2g keys change by one.
         """
-        changed = keys_per_person if relation == "add_or_remove_one" else 2 * keys_per_person
-        claim = Claim(
-            loss,
-            check_mechanism("keys", None, loss.unit),
-            Fraction(1),
-            Contributions(changed, 1),
-            relation,
-            delta=delta,
-        )
-        return cls(columns, claim, keys_per_person, counts)._checked()
+        changed = Contributions(keys_per_person * (1 if relation == "add_or_remove_one" else 2), 1)
+        mechanism = check_mechanism("keys", None, loss.unit)
+        claim = Claim(loss, mechanism, Fraction(1), changed, relation, delta=delta)
+        return cls(columns, claim, keys_per_person, counts)
 
     @property
     def loss_units(self) -> tuple[Unit, ...]:
         """In which units the same may be asked: partition selection has no numbers of people."""
         return ("rho",) if self.counts else super().loss_units
 
-    def with_claim(self, claim: Claim) -> Self:
-        return super().with_claim(claim)._checked()
-
-    def _checked(self) -> Self:
-        _ = self.selection
-        return self
+    def __post_init__(self) -> None:
+        _ = self.selection  # refuses what can't be drawn
 
     @cached_property
     def selection(self) -> KeySelection:
-        return _SELECTIONS[self.claim.mechanism](self)
+        claim = self.claim
+        if claim.mechanism == "partition_selection":
+            return PartitionSelection(claim.rate, delta_of_one_key(claim.delta, claim.contributions.total))
+        variance = 1 / claim.rate**2
+        return GaussianThreshold(variance, threshold_for(variance, claim.delta, self.keys_per_person))
 
     def types(self, schema: pl.Schema) -> pl.Schema:
         types = {}
         for name in self.columns:
-            if name not in schema:
-                msg = f"the frame must have the key column {name!r}, got the columns {list(schema)}."
-                raise ValueError(msg)
+            column_types.must_have(name, schema, "key column {}")
             dtype = schema[name]
             if column_types.family(dtype) is None or dtype.is_float():
                 msg = f"keys: the column {name!r} must hold text, integers, decimals, booleans or times, got {dtype}."
@@ -462,19 +447,6 @@ class KeysThatAreThere(Asked):
     def __str__(self) -> str:
         names = ", ".join(map(repr, self.columns))
         return f"the {names} that enough people have" + (", with their number" if self.counts else "")
-
-
-def _by_partition(query: KeysThatAreThere) -> KeySelection:
-    claim = query.claim
-    return PartitionSelection(claim.rate, delta_of_one_key(claim.delta, claim.contributions.total))
-
-
-def _by_threshold(query: KeysThatAreThere) -> KeySelection:
-    variance = 1 / query.claim.rate**2
-    return GaussianThreshold(variance, threshold_for(variance, query.claim.delta, query.keys_per_person))
-
-
-_SELECTIONS = {"partition_selection": _by_partition, "discrete_gaussian_threshold": _by_threshold}
 
 
 def _anew(column: pl.Series) -> pl.Series:

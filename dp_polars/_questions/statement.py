@@ -11,16 +11,9 @@ from typing import Any, TypeAlias
 
 from dp_polars._accounting.claims import mechanisms_of
 from dp_polars._accounting.costs import PROOFS
+from dp_polars._accounting.terms import in_words
 from dp_polars._base.numbers import as_fraction, plural, show
-from dp_polars._questions.statement_facts import (
-    FIELDS,
-    NOT_RECORDED,
-    TO_BE_STATED,
-    Facts,
-    Field,
-    checked,
-    software,
-)
+from dp_polars._questions.statement_facts import FIELDS, NOT_RECORDED, TO_BE_STATED, Facts, Field, checked, software
 
 
 @dataclass(frozen=True)
@@ -70,20 +63,9 @@ def stated(facts: Facts, field: Field) -> list[Part]:
     return found
 
 
-def tier_of(facts: Facts) -> int:
-    if "tier" in facts["known"]:
-        return int(facts["known"]["tier"])
-    lacking = [field.tier for field in FIELDS if field.tier is not None and _is_open(facts, field)]
-    return max(1, min(lacking, default=4) - 1)
-
-
 def _is_open(facts: Facts, field: Field) -> bool:
     parts = stated(facts, field)
     return not parts or any(str(part).endswith(TO_BE_STATED) for part in parts)
-
-
-def state_of(facts: Facts) -> str:
-    return _STATES[facts["state"]]
 
 
 def amount(loss: Facts) -> str:
@@ -165,16 +147,12 @@ def _public(release: Facts) -> Iterator[str]:
         if output["candidates"] is not None:
             yield f"Candidates of {output['name']}: {output['candidates']}."
     if release["bounds"]:
-        yield f"Bounds on what counts of a person: {_bounds(release['bounds'])}."
+        yield f"Bounds on what counts of a person: {in_words(release['bounds'])}."
     for frame in release["public_frames"]:
         yield f"A public frame that is joined: {frame}."
     for table in release["tables"]:
         if table["files"] is not None:
             yield f"Files, by name: {table['files']}."
-
-
-def _bounds(bounds: Facts) -> str:
-    return ", ".join(f"{name}={value}" for name, value in bounds.items())
 
 
 def _unit(facts: Facts) -> Iterator[Part]:
@@ -393,12 +371,7 @@ class Statement:
     a file carries. It says whom the release protects and how much, what is not protected, and how each number was
     drawn. What the package does not know stands there as "TO BE STATED", "not known" or "not recorded".
 
-    Nothing in it depends on a private row, or on what the steps before `protect` say.
-
-    Attributes
-    ----------
-    written
-        All facts as JSON.
+    Nothing in it depends on a private row, or on what the steps before `protect` say. `written` is all facts as JSON.
 
     Examples
     --------
@@ -427,7 +400,7 @@ class Statement:
 
     def to_markdown(self) -> str:
         """Return the statement as a page of Markdown, with every text of keys, names and arguments escaped."""
-        lines = [f"# {_for_markdown(self._title)}", "", _for_markdown(state_of(self.facts))]
+        lines = [f"# {_for_markdown(self._title)}", "", _for_markdown(_STATES[self.facts["state"]])]
         for heading, fields in self._sections():
             lines += ["", f"## {heading}"]
             for label, parts in fields:
@@ -442,7 +415,7 @@ class Statement:
         It needs nothing else: no style, no script, no network.
         """
         lines = ['<section class="dp-statement">', f"<h2>{html.escape(self._title)}</h2>"]
-        lines.append(f"<p>{html.escape(state_of(self.facts))}</p>")
+        lines.append(f"<p>{html.escape(_STATES[self.facts['state']])}</p>")
         for heading, fields in self._sections():
             lines += [f"<h3>{heading}</h3>", "<dl>"]
             for label, parts in fields:
@@ -454,15 +427,9 @@ class Statement:
     def to_yaml(self) -> str:
         """Return the statement as an entry of the public registry of deployments, by its schema.
 
-        Raises
-        ------
-        ValueError
-            If a field that the schema requires takes no blank, and has no value: a date or an enumeration.
-
-        Notes
-        -----
         A text that is missing is "TO BE STATED"; an enumeration that is missing is left out. `tier` is the highest one
-        all of whose fields are stated, if it was not given.
+        all of whose fields are stated, if it was not given. A ValueError where a field that the schema requires takes
+        no blank, and has no value: a date or an enumeration.
         """
         return "\n".join(_yaml(self._record())) + "\n"
 
@@ -471,7 +438,7 @@ class Statement:
         unit = next(field for field in FIELDS if field.name == "privacy_unit")
         lines = {
             "about": self._title,
-            "state": state_of(facts),
+            "state": _STATES[facts["state"]],
             "loss": "not known" if facts["loss"] is None else f"{amount(facts['loss'])}, {facts['loss']['variant']}",
             "protects": " ".join(map(str, stated(facts, unit))),
             "outputs": ", ".join(output["name"] for one in facts["releases"] for output in one["outputs"]) or "none",
@@ -498,9 +465,11 @@ class Statement:
 
     def _record(self) -> dict[str, Any]:
         facts = self.facts
+        lacking = [field.tier for field in FIELDS if field.tier is not None and _is_open(facts, field)]
+        tier = facts["known"].get("tier", max(1, min(lacking, default=4) - 1))
         sections: dict[str, dict[str, Any]] = {}
         for field in FIELDS:
-            value = tier_of(facts) if field.name == "tier" else _value(facts, field)
+            value = tier if field.name == "tier" else _value(facts, field)
             if value is not None:
                 sections.setdefault(field.section, {})[field.name] = value
             elif field.is_required:
@@ -514,12 +483,11 @@ class Statement:
 
 
 def _value(facts: Mapping[str, Any], field: Field) -> object:
-    facts = dict(facts)
     if field.name == "privacy_parameters":
         return _parameters(facts)
-    parts = stated(facts, field)
+    parts = stated(dict(facts), field)
     if field.kind == "texts":
-        return [str(part) for part in parts]
+        return list(map(str, parts))
     texts = ["\n".join(f"- {line}" for line in part.lines()) if isinstance(part, TextTable) else part for part in parts]
     return "\n\n".join(texts) or None
 

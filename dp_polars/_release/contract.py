@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from io import BytesIO
 from itertools import count
 from math import prod
@@ -107,16 +108,12 @@ class Shown:
         if self.presentation.people is None:
             return shown
         at = [output.name for output in self.outputs].index(self.presentation.people)
-        enough = self._number(at, parts[at]) >= self.presentation.min_people
+        numbers = self.outputs[at].query.presented(parts[at], self.beta, *self.outputs[at].types)
+        enough = numbers[1 if self.presentation.sure else 0] >= self.presentation.min_people
         return [
             part if place == at else [one.zip_with(enough, pl.Series(one.name, [None], one.dtype)) for one in part]
             for place, part in enumerate(shown)
         ]
-
-    def _number(self, at: int, drawn: Sequence[pl.Series]) -> pl.Series:
-        output = self.outputs[at]
-        columns = output.query.presented(drawn, self.beta if self.presentation.sure else None, *output.types)
-        return columns[1 if self.presentation.sure else 0]
 
 
 Released = TypeVar("Released")
@@ -315,10 +312,6 @@ class Work:
     def groups(self) -> int:
         return 1 if self.keys is None else self.keys.height
 
-    @property
-    def released_types(self) -> list[pl.DataType]:
-        return [*([] if self.keys is None else self.keys.dtypes), *(output.dtype for output in self.outputs)]
-
     def histogram(self, groups: Ints, codes: Ints, weights: Ints) -> Histogram:
         """Return the histogram of pairs of a group and a code, in any order, each perhaps several times."""
         if isinstance(self.keys, Product):
@@ -355,10 +348,6 @@ class KeyWork:
     question: KeysThatAreThere  # what draws, once, from the numbers of people
     rows: Callable[..., pl.LazyFrame]  # the steps, as of `Work`
 
-    @property
-    def released_types(self) -> list[pl.DataType]:
-        return self.types.dtypes()
-
     def assemble(self, keys: pl.DataFrame, people: Ints) -> pl.DataFrame:
         """Draw for each key once, and return those that are shown, sorted, in memory of their own.
 
@@ -371,16 +360,12 @@ class KeyWork:
         return drawn
 
 
-class Drawn(ABC, Generic[Released]):
+@dataclass(frozen=True)
+class Drawn(Generic[Released]):
     """What a release drew: nothing more is ever drawn for it, however often it is shown."""
 
-    @abstractmethod
-    def packed(self) -> bytes:
-        """Return what was drawn as Arrow IPC, to be kept."""
-
-    @abstractmethod
-    def presented(self) -> Released:
-        """Return what was drawn as it is shown. Nothing that is not shown leaves the engine."""
+    packed: Callable[[], bytes]  # gives what was drawn as Arrow IPC, to be kept
+    presented: Callable[[], Released]  # gives it as it is shown. Nothing that is not shown leaves the engine.
 
 
 class Engine(ABC, Generic[Released]):
@@ -504,9 +489,9 @@ class LocalEngine(Engine[pl.DataFrame]):
     def prepare(self, work: Work | KeyWork, presentation: Presentation = AS_DRAWN) -> Callable[[], Drawn[pl.DataFrame]]:
         if isinstance(work, KeyWork):
             count_people = self.prepare_people_by_key(work)
-            return lambda: _DrawnHere(work.assemble(*count_people()), work, presentation)
+            return lambda: _drawn_here(work.assemble(*count_people()), work, presentation)
         count = self.prepare_histograms(work)
-        return lambda: _DrawnHere(work.assemble(count()), work, presentation)
+        return lambda: _drawn_here(work.assemble(count()), work, presentation)
 
     @abstractmethod
     def prepare_histograms(self, work: Work) -> Callable[[], list[Histogram]]:
@@ -517,21 +502,14 @@ class LocalEngine(Engine[pl.DataFrame]):
         """Return what finds every key that somebody has, once, in any order, and the number of people who have it."""
 
     def unpacked(self, answer: bytes, work: Work | KeyWork, presentation: Presentation) -> Drawn[pl.DataFrame]:
-        return _DrawnHere(pl.read_ipc(BytesIO(answer)), work, presentation)
+        return _drawn_here(pl.read_ipc(BytesIO(answer)), work, presentation)
 
 
-@dataclass(frozen=True)
-class _DrawnHere(Drawn[pl.DataFrame]):
-    """What was drawn in this process."""
+def _drawn_here(drawn: pl.DataFrame, work: Work | KeyWork, presentation: Presentation) -> Drawn[pl.DataFrame]:
+    return Drawn(partial(_as_ipc, drawn), partial(work.presented, drawn, presentation))
 
-    drawn: pl.DataFrame
-    work: Work | KeyWork
-    presentation: Presentation
 
-    def packed(self) -> bytes:
-        file = BytesIO()
-        self.drawn.write_ipc(file)
-        return file.getvalue()
-
-    def presented(self) -> pl.DataFrame:
-        return self.work.presented(self.drawn, self.presentation)
+def _as_ipc(drawn: pl.DataFrame) -> bytes:
+    file = BytesIO()
+    drawn.write_ipc(file)
+    return file.getvalue()

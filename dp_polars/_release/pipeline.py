@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast, get_args
 
 import polars as pl
 from polars import selectors as cs
 
-from dp_polars._base.column_types import PrivacyUnit, as_arguments, is_opaque, parts_of, shown, unshared
+from dp_polars._base.column_types import PrivacyUnit, as_arguments, is_opaque, must_have, parts_of, shown, unshared
 from dp_polars._base.numbers import given, kind_of_frame, one_of, plural
 from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._steps.gate import adds_floats, fitting, one_output_each, refuse_patterns, row_by_row
 from dp_polars._steps.person_gate import looks_at_people, of_groups, over_people
-from dp_polars._steps.person_rules import TakenApart
 from dp_polars._steps.scans import Identity, by_name, is_a_person
 from dp_polars._steps.trials import refuse_company
 
@@ -40,8 +39,8 @@ class Step(ABC):
 
     @property
     def looks_at_order(self) -> bool:
-        """Whether the order of the columns may decide what comes out."""
-        return False
+        """Whether the order of the columns may decide what comes out: where one expression has several outputs."""
+        return any(expr.meta.has_multiple_outputs() for expr in getattr(self, "expressions", ()))
 
     @property
     def multiplies(self) -> bool:
@@ -56,9 +55,9 @@ class Step(ABC):
         """Return whether it adds up a person's floats, which count to the nearest 2⁻⁴⁰."""
         return False
 
-    @abstractmethod
-    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:
-        """Return all that decides what the step does to the columns that are live."""
+    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
+        """Return all that decides what the step does to the columns that are live: usually its fields."""
+        return tuple(getattr(self, one.name) for one in fields(self))  # type: ignore[arg-type]  # a dataclass
 
     @abstractmethod
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
@@ -73,13 +72,6 @@ class PersonGroups(Step):
 
     keys: tuple[str, ...]
     expressions: tuple[pl.Expr, ...]
-
-    @property
-    def looks_at_order(self) -> bool:
-        return any(expr.meta.has_multiple_outputs() for expr in self.expressions)
-
-    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
-        return self.keys, *self.expressions
 
     def leaves_one_row(self, unit: PrivacyUnit | None, *, before: bool) -> bool:
         return before or {*self.keys} == {*(unit or ())}
@@ -104,20 +96,17 @@ class PersonGroups(Step):
         return run
 
 
-def windows(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: PrivacyUnit | None, call: str) -> tuple[TakenApart, Run]:
-    taken = over_people(exprs, schema, unit, call)
-    person = is_a_person(unit or (), schema)
-    return taken, lambda rows: taken.before(rows.filter(person))
-
-
 def person_keys(names: Sequence[object], unit: PrivacyUnit | None) -> tuple[tuple[str, ...], tuple[pl.Expr, ...]]:
-    wrong = [name for name in names if not isinstance(name, (str, pl.Expr)) or _has_several(name)]
-    if wrong:
-        msg = (
-            "group_by must be given names of columns, the privacy unit among them, or public keys: a dict or a frame "
-            f"alone; got {given(wrong[0])} among names.\n\nHint: make a column with with_columns in the step before."
-        )
-        raise TypeError(msg)
+    for name in names:
+        is_one = isinstance(name, str)
+        if isinstance(name, pl.Expr) and not name.meta.has_multiple_outputs():
+            is_one = name.meta.output_name(raise_if_undetermined=False) is not None
+        if not is_one:
+            msg = (
+                "group_by must be given names of columns, the privacy unit among them, or public keys: a dict or a "
+                f"frame alone; got {given(name)} among names.\n\nHint: make a column in the step before: with_columns."
+            )
+            raise TypeError(msg)
     computed = tuple(key for key in names if isinstance(key, pl.Expr) and not key.meta.is_column())
     keys = tuple(key.meta.output_name() if isinstance(key, pl.Expr) else str(key) for key in names)
     if unit is None or not {*unit} <= {*keys}:
@@ -132,13 +121,6 @@ def person_keys(names: Sequence[object], unit: PrivacyUnit | None) -> tuple[tupl
         msg = f"group_by must be given each column once, got {list(keys)}."
         raise ValueError(msg)
     return (*unit, *(name for name in keys if name not in unit)), computed
-
-
-def _has_several(key: object) -> bool:
-    """Return whether an expression has several outputs, or none whose name is known."""
-    return isinstance(key, pl.Expr) and (
-        key.meta.has_multiple_outputs() or key.meta.output_name(raise_if_undetermined=False) is None
-    )
 
 
 JoinHow: TypeAlias = Literal["left", "inner", "semi", "anti"]
@@ -208,13 +190,6 @@ class Expressions(Step):
     def name(self) -> str:
         return self.call or self.method
 
-    @property
-    def looks_at_order(self) -> bool:
-        return any(expr.meta.has_multiple_outputs() for expr in self.expressions)
-
-    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
-        return self.method, self.call, *self.expressions
-
     def adds_floats(self, schema: pl.Schema, unit: PrivacyUnit | None) -> bool:
         exprs = one_output_each(self.expressions, schema, self.name)
         if looks_at_people(exprs):
@@ -226,11 +201,11 @@ class Expressions(Step):
         if not looks_at_people(exprs):
             proved = [row_by_row(expr, schema, self.name) for expr in exprs]
             return self._run(proved, pl.LazyFrame(schema=schema), unit)
-        taken, before = windows(exprs, schema, unit, self.name)
-        after = self._run(taken.outputs, before(pl.LazyFrame(schema=schema)), unit)
+        taken, person = over_people(exprs, schema, unit, self.name), is_a_person(unit or (), schema)
+        after = self._run(taken.outputs, taken.before(pl.LazyFrame(schema=schema)), unit)
 
         def run(rows: pl.LazyFrame) -> pl.LazyFrame:
-            return after(before(rows)).drop(taken.temporary, strict=False)
+            return after(taken.before(rows.filter(person))).drop(taken.temporary, strict=False)
 
         refuse_company(run, schema, unit or (), self.name)
         return run
@@ -322,9 +297,6 @@ class Unnest(Step):
     structs: SelectorType
     separator: str | None
 
-    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
-        return self.separator, self.structs.as_expr()
-
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:  # noqa: ARG002
         names = pl.LazyFrame(schema=schema).select(self.structs).collect_schema().names()
         with fitting(self.name):
@@ -332,8 +304,7 @@ class Unnest(Step):
         structs = [(name, field.name) for name in names for field in cast("pl.Struct", schema[name]).fields]
         fields = [field if self.separator is None else f"{name}{self.separator}{field}" for name, field in structs]
         taken = [*(name for name in schema if name not in names), *fields]
-        repeated = sorted({name for name in taken if taken.count(name) > 1})
-        if repeated:
+        if repeated := sorted({name for name in taken if taken.count(name) > 1}):
             msg = (
                 f"unnest: fields must be named unlike each other and unlike the columns, got several named {repeated}."
                 "\n\nHint: rename the columns first, or pass a separator."
@@ -352,11 +323,9 @@ class Join(Step):
     right_on: tuple[str, ...]
     how: JoinHow
 
-    def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
-        return self.public, self.left_on, self.right_on, self.how
-
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
-        refuse_missing(self.left_on, schema, "private frame")
+        for name in self.left_on:
+            must_have(name, schema, "join column {}", "private frame")
         others = {*self.public.columns} - {
             left for left, right in zip(self.left_on, self.right_on, strict=True) if left == right
         }
@@ -458,8 +427,8 @@ class Pipeline:
     @property
     def datasets(self) -> tuple[str, ...] | None:
         """The names of all data that the rows come from; None where one has none, and no answer is kept."""
-        names = [origin.dataset for origin in self.origins]
-        return None if None in names else tuple(name for name in names if name is not None)
+        names = tuple(origin.dataset for origin in self.origins if origin.dataset is not None)
+        return names if len(names) == len(self.origins) else None
 
     @property
     def is_unchecked(self) -> bool:
@@ -487,9 +456,7 @@ class Pipeline:
         schema, *others = sources
         unit = self.protection.unit
         for name in unit or ():
-            if name not in schema:
-                msg = f"the frame must have the privacy unit {name!r} as a column, got the columns {list(schema)}."
-                raise ValueError(msg)
+            must_have(name, schema, "privacy unit {} as a column")
             if is_opaque(schema[name]):
                 msg = (
                     f"the privacy unit {name!r} must not be or hold an Extension or Objects, got {schema[name]}.\n\n"
@@ -555,11 +522,8 @@ def join_keys(on: object, left_on: object, right_on: object) -> tuple[tuple[str,
             "Hint: join on the privacy unit, or a public table on a column."
         )
         raise TypeError(msg)
-    left, right = (
-        (_key_names("on", on),) * 2
-        if on is not None
-        else (_key_names("left_on", left_on), _key_names("right_on", right_on))
-    )
+    sides = (("on", on), ("on", on)) if on is not None else (("left_on", left_on), ("right_on", right_on))
+    left, right = (_key_names(*side) for side in sides)
     if len(left) != len(right):
         msg = f"join: left_on and right_on must name as many columns, got {len(left)} and {len(right)}."
         raise ValueError(msg)
@@ -584,14 +548,6 @@ def free_names(number: int, taken: Collection[str]) -> list[str]:
     return [f"{prefix}{i}" for i in range(number)]
 
 
-def refuse_missing(names: Iterable[str], columns: Iterable[str], frame: str) -> None:
-    columns = list(columns)
-    for name in names:
-        if name not in columns:
-            msg = f"the {frame} must have the join column {name!r}, got the columns {columns}."
-            raise ValueError(msg)
-
-
 def join_of(public: object, on: object, left_on: object, right_on: object, how: object) -> Join:
     left, right = join_keys(on, left_on, right_on)
     kind = join_how(how)
@@ -604,8 +560,7 @@ def join_of(public: object, on: object, left_on: object, right_on: object, how: 
         )
         raise TypeError(msg)
     public = unshared(public)
-    missing = [name for name in right if name not in public.columns]
-    if missing:
+    if missing := [name for name in right if name not in public.columns]:
         argument = "on" if right_on is None else "right_on"
         msg = f"{argument} must name columns of the public frame, {public.columns}, got {missing}."
         raise ValueError(msg)

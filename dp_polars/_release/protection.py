@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -300,28 +300,31 @@ class Protection:
         max_rows_per_group: int | None,
         neighboring_relation: str,
     ) -> Protection:
-        unit = privacy_unit_of(privacy_unit)
-        bounds = {"max_rows": max_rows, "max_groups": max_groups, "max_rows_per_group": max_rows_per_group}
-        checked = {name: positive_int(name, value) for name, value in bounds.items() if value is not None}
-        if unit is None and checked:
-            msg = (
-                f"{', '.join(checked)} must be left out where privacy_unit is None: every row is a person.\n\n"
-                "Hint: name the column that tells people apart."
-            )
-            raise ValueError(msg)
-        rows, groups, per_group = map(checked.get, _BOUNDS)
-        return cls(unit, rows, groups, per_group, check_relation(neighboring_relation))
+        unit, relation = privacy_unit_of(privacy_unit), check_relation(neighboring_relation)
+        asked = zip(_BOUNDS, (max_rows, max_groups, max_rows_per_group), strict=True)
+        bounds = {name: positive_int(name, value) for name, value in asked if value is not None}
+        return cls(unit, None, None, None, relation)._with(bounds)
 
-    def of_output(self, bounds: Bounds) -> Protection:
-        """Return the protection with the bounds of an output, which override these one by one."""
-        if self.privacy_unit is None and bounds.given:
+    def _with(self, bounds: Mapping[str, int | None]) -> Protection:
+        if self.unit is None and bounds:
             msg = (
-                f"{', '.join(bounds.given)} must be left out where privacy_unit is None: every row is a person.\n\n"
+                f"{', '.join(bounds)} must be left out where privacy_unit is None: every row is a person.\n\n"
                 "Hint: in protect, name the column that tells people apart."
             )
             raise ValueError(msg)
-        rows, groups, per_group = ({**self.bounds, **bounds.given}.get(name) for name in _BOUNDS)
-        return Protection(self.unit, rows, groups, per_group, self.neighboring_relation)
+        return replace(self, **bounds)  # type: ignore[arg-type]  # by their names
+
+    def refuse_no_unit(self, call: str, why: str = "every row is a person") -> None:
+        if self.unit is None:
+            msg = (
+                f"{call}: there must be a privacy unit, got None: {why}.\n\n"
+                "Hint: name the column that tells people apart, in protect."
+            )
+            raise ValueError(msg)
+
+    def of_output(self, bounds: Bounds) -> Protection:
+        """Return the protection with the bounds of an output, which override these one by one."""
+        return self._with(bounds.given)
 
     @property
     def bounds(self) -> dict[str, int]:
@@ -415,16 +418,13 @@ class Protection:
 
     def with_bounds(self, released: object) -> Protection:
         found = _bounds_in(released)
-        taken = self.bounds
-        repeated = [name for name in found if name in taken]
-        if repeated:
+        if repeated := [name for name in found if name in self.bounds]:
             msg = (
                 f"with_bounds: released must hold no bound that protect has already, got {', '.join(repeated)}.\n\n"
                 f"Hint: leave it out of protect, or out of the frame: released.drop({repeated[0]!r})."
             )
             raise ValueError(msg)
-        every = {**dict.fromkeys(_BOUNDS), **taken, **found}
-        return Protection.of(self.unit, **every, neighboring_relation=self.neighboring_relation)
+        return self._with(found)
 
     @property
     def keys_per_person(self) -> int:

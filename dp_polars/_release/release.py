@@ -300,8 +300,7 @@ def _question(
     about = json.dumps([datasets, preparation, pl.__version__])  # whose hashes are other ones in other versions
     known = budget.rows_of(about)
     key = secrets.token_bytes(32) if known is None else known.key
-    digest = engine.digest_of_rows(key)
-    if digest:
+    if digest := engine.digest_of_rows(key):
         known = known or budget.note_rows(about, RowsOf(key, digest))
         if not compare_digest(known.digest, digest if known.key == key else engine.digest_of_rows(known.key) or ""):
             msg = (

@@ -100,6 +100,13 @@ class Ask(Generic[AskedT]):
         with self.named():
             return replace(self, query=self.query.with_claim(claim), within=None, among=self.rows)
 
+    def reaching(self, types: Columns, unit: Unit) -> Ask[AskedT]:
+        """Return the output at the loss in a unit that makes it as accurate as was asked, if that was."""
+        if self.within is None or not isinstance(self.query, HistogramQuery):
+            return self
+        with self.named():
+            return replace(self, query=with_loss_for(at_most(self.query, unit), self.within, *types))
+
     @contextmanager
     def named(self) -> Iterator[None]:
         try:
@@ -241,21 +248,12 @@ class AnyRequest(ABC, Generic[AskedT]):
         is_unchecked = flag("unchecked", unchecked) and not self.pipeline.unchecked
         return replace(self, pipeline=replace(self.pipeline, unchecked=True)) if is_unchecked else self
 
-    def with_claims(self, claims: Sequence[Claim]) -> Self:
-        """Return the same request with another claim for each output: of other losses, never of other bounds."""
-        asks = zip(self.asks, claims, strict=True)
-        return self.with_asks(ask.with_claim(claim) for ask, claim in asks)
-
     def with_asks(self, asks: Iterable[Ask[AskedT]], taken: UnitTaken | None = None) -> Self:
         return replace(self, asks=tuple(asks), taken=taken)
 
-    def typed(self, engine: Engine[Released] | None) -> list[tuple[Ask[AskedT], Columns]]:
-        types = self.types(engine)
-        return [(ask, types.get(ask.name, ())) for ask in self.asks]
-
-    def types(self, engine: Engine[Released] | None) -> dict[str, Columns]:  # noqa: ARG002
-        """Return the types of the columns of every output, by its name; none without an engine."""
-        return {}
+    def typed(self, engine: Engine[Released] | None) -> list[tuple[Ask[AskedT], Columns]]:  # noqa: ARG002
+        """Return every output with the types of its columns; none without an engine."""
+        return [(ask, ()) for ask in self.asks]
 
     def _explained(self, ask: Ask[AskedT]) -> dict[str, object]:
         claim = ask.query.claim
@@ -328,14 +326,12 @@ class AnyRequest(ABC, Generic[AskedT]):
                 raise TypeError(msg)
 
 
-def explained(
-    requests: Sequence[tuple[str, AnyRequest[Any], Engine[Released] | None]],
-) -> pl.DataFrame:
+def explained(requests: Sequence[tuple[str, AnyRequest[Any], Engine[Released] | None]]) -> pl.DataFrame:
     """Return what one release of several requests would cost, and how good it would be, each under its name."""
     rows = []
     for name, request, engine in requests:
         for number, row in enumerate(request.explained_rows(engine)):
-            if request.taken is not None:
+            if request.taken is not None and number < len(request.asks):  # of tables, some may not be drawn
                 note = request.taken.note(number, needs_rows=row["error_95"] is None)
                 row["note"] = " ".join(filter(None, [str(row["note"]), note]))
             rows.append({"query": name, **row})
@@ -364,14 +360,11 @@ class Request(AnyRequest[HistogramQuery]):
         """Return the request of these outputs; losses that follow from an error are found in `unit`."""
         groups = 1 if keys is None else keys.height
         asks = [_asked_in(ask, unit) for ask in asks]
-        request = cls(
-            pipeline, keys, tuple(replace(ask, query=_under(pipeline.calibration, ask, groups)) for ask in asks)
-        )
+        under = (replace(ask, query=_under(pipeline.calibration, ask, groups)) for ask in asks)
+        request = cls(pipeline, keys, tuple(under))
         if all(ask.within is None for ask in request.asks):
             return request
-        types = request.types(engine)
-        found = tuple(replace(ask, query=_within(ask, types.get(ask.name, ()))) for ask in request.asks)
-        return replace(request, asks=found)
+        return request.with_asks(ask.reaching(types, unit) for ask, types in request.typed(engine))
 
     @property
     def about(self) -> str:
@@ -427,8 +420,9 @@ class Request(AnyRequest[HistogramQuery]):
     def _explanations(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
         return [self._explained(ask) | self._errors(ask, types) for ask, types in self.typed(engine)]
 
-    def types(self, engine: Engine[Released] | None) -> dict[str, Columns]:
-        return {} if engine is None else {output.name: output.types for output in self.bind(engine).outputs}
+    def typed(self, engine: Engine[Released] | None) -> list[tuple[Ask[HistogramQuery], Columns]]:
+        types = [()] * len(self.asks) if engine is None else [output.types for output in self.bind(engine).outputs]
+        return list(zip(self.asks, types, strict=True))
 
     def protection_of(self, ask: Ask[HistogramQuery]) -> Protection:
         return self.protection.of_output(ask.bounds)
@@ -506,8 +500,7 @@ class Request(AnyRequest[HistogramQuery]):
     def _check_names_of_ends(self, *, ranges: bool) -> None:
         taken = [ask.name for ask in self.asks] + ([] if self.keys is None else self.keys.columns)
         ends = {end for ask in self.asks if ask.query.has_ends(ranges=ranges) for end in names_of_ends(ask.name)}
-        repeated = sorted(ends.intersection(taken))
-        if repeated:
+        if repeated := sorted(ends.intersection(taken)):
             msg = (
                 f"outputs and keys must not be named like the ends of a range, got {repeated}.\n\n"
                 f"Hint: rename them{', or leave ranges=True out' * ranges}."
@@ -535,13 +528,6 @@ def _under(protection: Protection, ask: Ask[HistogramQuery], groups: int) -> His
     with ask.named():
         bounds = protection.of_output(ask.bounds).contributions(ask.query, groups)
         return ask.query.under(bounds, protection.neighboring_relation, groups)
-
-
-def _within(ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery:
-    if ask.within is None:
-        return ask.query
-    with ask.named():
-        return with_loss_for(ask.query, ask.within, *types)
 
 
 def _rounded(error: float | None) -> str:

@@ -138,28 +138,32 @@ def sources_of(frames: Iterable[PrivateRows], origins: Iterable[Origin], opened:
             "Hint: release its read_all(), a Table, which can be read again."
         )
         raise ValueError(msg)
-    sources = [
-        _source_of(frame, of) if opened is None else _opened(frame, of, opened)
-        for frame, of in zip(frames, origins, strict=True)
-    ]
+    opened = {} if opened is None else opened
+    sources = [_opened(frame, of, opened) for frame, of in zip(frames, origins, strict=True)]
     refuse_two_units([source.readings for source in sources], "join")
     return sources
-
-
-def _source_of(frame: PrivateRows, origin: Origin) -> Source:
-    return source_of(frame, origin.keys, is_owned=origin.is_owned, unchecked=origin.unchecked)
 
 
 def _opened(frame: PrivateRows, origin: Origin, opened: Opened) -> Source:
     key = id(frame), origin.keys, origin.is_owned, origin.unchecked
     if key not in opened:
-        source = _source_of(frame, origin)
+        source = source_of(frame, origin.keys, is_owned=origin.is_owned, unchecked=origin.unchecked)
         opened[key] = replace(source, read=cache(source.read))
     return opened[key]
 
 
-class WithoutRows:
-    """What may be bound to private rows, under `_sources`, and is pickled only without them. It never changes.
+class Unchanging:
+    """What never changes: a copy of it is the thing itself."""
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        return self
+
+
+class WithoutRows(Unchanging):
+    """What may be bound to private rows, under `_sources`, and is pickled only without them.
 
     `_sources` are the rows of every origin of a pipeline, in their order; empty where they are yet to come.
     """
@@ -175,12 +179,6 @@ class WithoutRows:
             )
             raise TypeError(msg)
         return self.__dict__.copy()
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, object]) -> Self:
-        return self
 
 
 def _lazy(table: pa.Table) -> pl.LazyFrame:
@@ -249,9 +247,7 @@ def in_types_of(keys: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     """Return the keys in the types of the private columns that they group by; text where that is a Categorical."""
     columns = {}
     for column in keys.get_columns():
-        if column.name not in schema:
-            msg = f"the frame must have the key column {column.name!r}, got the columns {list(schema)}."
-            raise ValueError(msg)
+        column_types.must_have(column.name, schema, "key column {}")
         dtype = schema[column.name]
         if dtype.is_float():
             raise TypeError(NO_FLOATS.format(f"the key column {column.name!r}", dtype))

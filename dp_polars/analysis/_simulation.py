@@ -17,7 +17,7 @@ from dp_polars._base.numbers import Ints, Number, given, kind_of_frame, owners, 
 from dp_polars._base.process import called
 from dp_polars._bins.candidates import distance_unit
 from dp_polars._engines.polars.engine import PolarsEngine
-from dp_polars._expressions.expression import PrivateExpr, refuse_bounds, refuse_several, refuse_unreached
+from dp_polars._expressions.expression import PrivateExpr, refuse_of_frames, refuse_several
 from dp_polars._frames.cube_query import CubeRequest
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms.histograms import Histogram
@@ -342,8 +342,7 @@ def _of_expression(
     if query.needs_people:
         msg = f"query must be one of a private frame with a privacy unit, for a {query}."
         raise ValueError(msg)
-    refuse_bounds(expr.bounds)
-    refuse_unreached(expr.within)
+    refuse_of_frames(expr.bounds, expr.within)
     # A count of rows reads no column: any will do.
     read = expr.columns or (pl.int_range(pl.len()),)
     names = [f"\0{i}" for i in range(len(read))]

@@ -17,7 +17,6 @@ from dp_polars._base.column_types import has_value
 from dp_polars._base.numbers import Floats, Number, as_fraction, given, kind_of_frame, positive_fraction, positive_int
 from dp_polars._base.process import called
 from dp_polars._bins.candidates import Categories, Values, grid, ordered
-from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.averages import Average
 from dp_polars._questions.categories import Mode, OfCategories
@@ -267,9 +266,8 @@ def _outputs(query: PrivateQuery) -> Iterator[tuple[Ask[HistogramQuery], Columns
         raise TypeError(msg)
     request = request_of(query)
     request.refuse_open("query")
-    types = request.types(PolarsEngine.of(*query._sources) if query.has_rows else None)
-    for ask in request.asks:
-        yield ask, types.get(ask.name, ()), request.counts(ask.query)
+    for ask, types in request.typed(query.public_engine):
+        yield ask, types, request.counts(ask.query)
 
 
 def _error(question: HistogramQuery, size: int, types: Columns) -> float | None:

@@ -420,10 +420,10 @@ def test_adapters_of_one_table_say_to_join_first(package, call):
 def test_frames_that_do_not_promise_the_same_are_refused():
     visits = protected(VISITS)
     for other, match in [
-        (PEOPLE.dp.protect(None), "both private frames must have a privacy unit"),
+        (PEOPLE.dp.protect(None), "there must be a privacy unit"),
         (PEOPLE.dp.protect("day"), "must have the same privacy unit, got 'p' and 'day'"),
         (protected(PEOPLE, neighboring_relation="replace_one"), "the same neighboring_relation, got 'add_or"),
-        (protected(PEOPLE, budget=dpp.Budget(epsilon=1)), "the same budget, got one frame with a budget and one"),
+        (protected(PEOPLE, budget=dpp.Budget(epsilon=1)), "the same budget, got one with a budget and one"),
     ]:
         for one, two in ((visits, other), (other, visits)):
             with pytest.raises(ValueError, match=match.replace("'p' and 'day'", ".*").replace("'add_or", "")):
@@ -501,7 +501,7 @@ def test_how_and_kinds_of_frames():
 def test_owned_rows_are_private(tmp_path):
     with pytest.raises(ValueError, match="must not have a column named like the privacy unit, 'p'"):
         protected(VISITS).join(dpp.owned(PEOPLE), on="day")
-    with pytest.raises(ValueError, match="must have a privacy unit to be joined with owned rows"):
+    with pytest.raises(ValueError, match="there must be a privacy unit, got None: one row may own many"):
         VISITS.dp.protect(None).join(dpp.owned(ITEMS), left_on="day", right_on="of_day")
     for items in (ITEMS.lazy().filter(pl.col("item") > pl.col("item").mean()), ITEMS.lazy().head(2)):
         with pytest.raises(ValueError, match=r"^join: `(mean|head)`[\s\S]*unchecked=True"):

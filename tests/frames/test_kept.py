@@ -902,7 +902,7 @@ def test_an_answer_that_can_not_be_kept_is_released_and_said(budget, monkeypatch
         msg = "the disk is full"
         raise OSError(msg)
 
-    target = {"pack": "dp_polars._release.contract._DrawnHere.packed", "keep": "dp_polars._accounting.ledger.write"}
+    target = {"pack": "dp_polars._release.contract._as_ipc", "keep": "dp_polars._accounting.ledger.write"}
     with monkeypatch.context() as patch:
         patch.setattr(target[where], fail)
         released = asked(budget).release()

@@ -303,15 +303,13 @@ def test_what_is_no_publication():
     with pytest.raises(TypeError, match="must be given queries by their names"):
         dpp.publication([query])
     others = {
-        "one privacy unit": VISITS.dp.protect("ward", max_rows=1),
-        "one privacy unit and one neighbouring relation": VISITS.dp.protect(
-            "patient", neighboring_relation="replace_one", max_rows=1
-        ),
-        "one budget": VISITS.dp.protect("patient", max_rows=1, budget=dpp.Budget(epsilon=1)),
+        "the same privacy unit": VISITS.dp.protect("ward", max_rows=1),
+        "the same neighboring_relation": VISITS.dp.protect("patient", neighboring_relation="replace_one", max_rows=1),
+        "the same budget": VISITS.dp.protect("patient", max_rows=1, budget=dpp.Budget(epsilon=1)),
         "must have rows, or none": dpp.protect("patient", max_rows=1),
     }
     for message, other in others.items():
-        with pytest.raises(ValueError, match=f"^publication: all queries .*{message}"):
+        with pytest.raises(ValueError, match=f"^publication: all queries.* {message}"):
             dpp.publication(one=query, other=other.agg(n=dpp.n_people(epsilon=1)))
 
 

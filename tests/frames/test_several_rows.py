@@ -232,9 +232,9 @@ def test_types_that_look_alike_are_not_one_type(types):
 def test_what_is_refused():
     private = LISTS.dp.protect("p")
     for call, error, match in [
-        (lambda: LISTS.dp.protect(None).explode("l"), ValueError, "explode: a private frame must have a privacy unit"),
-        (lambda: LISTS.dp.protect(None).unpivot("x"), ValueError, "unpivot: a private frame must have a privacy unit"),
-        (lambda: LISTS.dp.protect(None).unique(), ValueError, "unique: a private frame must have a privacy unit"),
+        (lambda: LISTS.dp.protect(None).explode("l"), ValueError, "explode: there must be a privacy unit"),
+        (lambda: LISTS.dp.protect(None).unpivot("x"), ValueError, "unpivot: there must be a privacy unit"),
+        (lambda: LISTS.dp.protect(None).unique(), ValueError, "unique: there must be a privacy unit"),
         (lambda: private.explode(["l", "a"]), ValueError, r"one column must be named, got \['l', 'a'\]: of several"),
         (lambda: private.explode("x"), TypeError, "'x' must be one of lists or arrays, got one of the type Int64"),
         (lambda: private.explode("p"), TypeError, "'p' must be one of lists or arrays, got the privacy unit"),

@@ -168,6 +168,15 @@ def test_a_promise_is_shared_in_rho(private):
     assert str(whole.loss) == "epsilon=1"
 
 
+def test_a_promised_cube_explains_tables_that_are_not_drawn():
+    few = {"a": [1, 2], "b": [1, 2]}
+    query = dpp.protect("p", max_groups=1).cube(few, tables=[(), ("a", "b")], weights=[1, 1000], epsilon=1, delta=1e-6)
+    found = query.explain()
+    assert found.height > len(query.asks)
+    assert found.filter(pl.col("mechanism").is_null())["note"].str.starts_with("Not drawn").all()
+    assert found["note"].str.contains("In epsilon").sum() == 0
+
+
 def test_explain_has_the_error_of_each_table(private):
     query = private.cube(DIMENSIONS, tables=TABLES, rho=0.01)
     found = query.explain()

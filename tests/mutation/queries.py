@@ -108,7 +108,7 @@ MUTANTS = [
     _promised("Claim.at_cost", "not self.has_epsilon", "False", "Gaussian noise is taken for pure"),
     _promised("_release/release:release_all", "part.request.refuse_open('release')", "",
         "what has no loss is released"),
-    _within_and_more("Request.of", "request.types(engine)", "{}", "the column's step is not looked at"),
+    _within_and_more("Request.of", "request.typed(engine)", "request.typed(None)", "the column's step is not looked at"),
     _within_and_more("Terms.of", "len(named) > 1", "False", "within hides a loss that was given"),
     # --- Lists of quantiles
     of("questions/test_quantile_lists.py privacy/test_quantile_lists.py")("QuantileList.range_of",

@@ -35,9 +35,9 @@ MUTANTS = [
     # --- One run
     _spark("spark:_published", "drawn.checkpoint(eager=True)", "drawn", "every look at a release draws anew",
         "::test_an_undisturbed_release_draws_each_group_once"),
-    _spark("_DrawnThere.packed", "self._drawn = rows", "pass", "what is kept is another draw than what is published",
+    _spark("_SparkEngine._shown_once", "drawn = rows", "pass", "what is kept is another draw than what is published",
         "::test_a_kept_answer_goes_where_a_new_one_goes"),
-    _spark("spark:_SparkEngine._published", "self._target is None and isinstance(drawn, pa.Table)",
+    _spark("spark:_SparkEngine._shown_once", "self._target is None and isinstance(drawn, pa.Table)",
         "self._target is None", "every look at what executors draw draws anew",
         "::test_an_undisturbed_release_draws_each_group_once"),
     _spark("_engines/spark/workers:_check", "found != {VERSION}", "False",
@@ -47,6 +47,6 @@ MUTANTS = [
         "::test_what_can_not_run_on_spark_is_refused_before_the_charge"),
     _spark("_engines/spark/rows:text_of_frame", "_NO_TEXT.search(tree)", "False",
         "another Python function gets the kept answer", "::test_another_preparation_is_another_data_set"),
-    _spark("/spark:_check", "frame.isStreaming", "False", "a stream is released again and again",
+    _spark("/spark:release", "one.isStreaming", "False", "a stream is released again and again",
         "::test_frames_that_are_not_batches_of_a_spark_session_are_refused"),
 ]

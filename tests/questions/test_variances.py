@@ -89,10 +89,8 @@ def test_ddof_is_one_by_default_and_one_row_has_no_variance():
         for rows in ([], [3], [None, 3]):
             frame = pl.DataFrame({"x": rows}, {"x": pl.Int64})
             assert frame.select(ask("x", 0, 3, epsilon=SURE)).item() == 0
-        low, high = (
-            pl.DataFrame({"x": [0, 3]}).dp.protect(None).agg(ask("x", 0, 3, epsilon=1)).release(ranges=True).row(0)[1:]
-        )
-        assert (low, high) == (0, ask("x", 0, 3, epsilon=1).query.ends[1])
+        query, drawn = ask("x", 0, 3, epsilon=1).query, [pl.Series([number]) for number in (0, 0, 2)]
+        assert [end.item() for end in query.presented(drawn, 0.05, pl.Int64())[1:]] == [0, query.ends[1]]
         for wrong in (2, -1, True, "1"):
             with pytest.raises(ValueError, match="ddof must be 0 or 1, got"):
                 ask("x", 0, 3, ddof=wrong, epsilon=1)
