@@ -418,7 +418,7 @@ def has(rows: Table, name: str) -> Value:
 
 def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list[tuple[Table, list[int]]]:
     """Count what the bounds leave of the rows of people."""
-    specs = work.specs
+    specs = work.specs if work.keys is not None else [replace(spec, limits=_of_one_group(spec)) for spec in work.specs]
     rows = rows_of_people(table, work.privacy_unit or (), work.keys, specs, dialect, _outputs(work))
     # By which code, of the rows that are evidence for what (None: for anything), and whether people count.
     groupings: dict[tuple[str | None, str | None, bool], list[int]] = {}
@@ -430,24 +430,30 @@ def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list
         read = _read_of_winners(rows, specs)
         if _is_one_row_a_group(specs) and (dialect.has_structs or all(map(_is_short, read.values()))):
             return [*_raced(rows, specs, groupings, read, dialect, dialect.race, common)]
-    rows = replace(rows, table=common.once(rows.table))
     bounds: dict[tuple[str | None, Limits], int] = {}  # by which code, and what stays -> number
     for name, spec in zip(rows.codes, specs, strict=True):
         bounds.setdefault((name, spec.limits), len(bounds))
-    split = _split(rows, bounds, len(groupings) > 1, dialect, common)
 
     def bounds_of(numbers: Iterable[int]) -> dict[tuple[str | None, Limits], int]:
         of = {(rows.codes[number], specs[number].limits) for number in numbers}
         return {bound: number for bound, number in bounds.items() if bound in of}
 
     counts_rows = bounds_of(number for number, spec in enumerate(specs) if not spec.people)
-    of_rows = _first(*split, counts_rows, rows.says)
+    pairs: Table | None = None
+    if dialect.drawn is not None and rows.packed is not None and all(map(_is_listed, specs)):
+        pairs, of_rows = _listed(rows, bounds, counts_rows, dialect, dialect.drawn, common)
+    else:
+        rows = replace(rows, table=common.once(rows.table))
+        split = _split(rows, bounds, len(groupings) > 1, dialect, common)
+        of_rows = _first(*split, counts_rows, rows.says)
     if sum(not people for *_, people in groupings) > 1:
         of_rows = common.once(of_rows)
     parts = []
     for (name, only, people), numbers in groupings.items():
         weights = {number: _weight(specs[number], rows.weights[number], dialect) for number in numbers}
-        if people:
+        if people and pairs is not None:
+            found = pairs
+        elif people:
             loose, tight = (_one_each(part, name, only, numbers, specs, weights, dialect) for part in split)
             found = _first(
                 loose, tight, {(None, limits): i for (_, limits), i in bounds_of(numbers).items()}, _named(name)
@@ -467,11 +473,94 @@ def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list
     return parts
 
 
+def _of_one_group(spec: HistogramSpec) -> Limits:
+    """Return the limits of a spec where there is but one group: all of a person's rows are in it."""
+    limits = spec.limits
+    most = min((most for most in (limits.rows, limits.rows_per_group) if most is not None), default=None)
+    return Limits(groups=limits.groups, rows_per_group=most)
+
+
+def _is_listed(spec: HistogramSpec) -> bool:
+    """Return whether a list of a person's rows in each group shows what the bounds leave."""
+    if spec.people:
+        return isinstance(spec.binning, OneCode) and spec.row_weight is None
+    return spec.limits.rows is None and spec.limits.rows_per_group is not None
+
+
+def _listed(
+    rows: Rows,
+    bounds: Mapping[tuple[str | None, Limits], int],
+    of_rows: Mapping[tuple[str | None, Limits], int],
+    dialect: Dialect,
+    drawn: Callable[[Value, int, Value], Value],
+    common: Common,
+) -> tuple[Table, Table]:
+    """Return each person's groups, and the rows in them, with `keeps0`, `keeps1`, … of `bounds` and `of_rows`.
+
+    The rows of a person in a group are a list. Where each column of what they say has a value in all of them or in
+    none, the first of the list in a random order are those that stay for every output; elsewhere rows are ranked.
+    """
+    person = person_in(rows.table)
+    pair = [*person, "group"]
+    names = {name: i for i, name in enumerate(dict.fromkeys(name for name, _ in bounds))}
+    read = rows.read(rows.table, dialect)
+    marks = [integer(1) if name is None else ibis.ifelse(has(read, name), integer(1), integer(0)) for name in names]
+    read = read.mutate(marks=reduce(operator.add, (mark * integer(2**i) for i, mark in enumerate(marks))))
+    of_all, of_any = read["marks"].bit_and(), read["marks"].bit_or()
+    pairs = read.group_by(pair).aggregate(said=read["said"].collect(), is_even=of_all == of_any, marks=of_any)
+    seen = {f"has{i}": pairs["marks"] & integer(2**i) != integer(0) for i in names.values()}
+    place = dialect.order([pairs[name] for name in person], [pairs["group"]], OF_ROWS)
+    pairs = common.once(pairs.mutate(**seen, place=place).drop("marks"))
+    stays = {f"stays{i}": (f"has{names[name]}", limits.groups) for (name, limits), i in bounds.items() if limits.groups}
+    pairs = _in_few_groups(pairs, stays, dialect, common)
+    keeps = {i: [f"has{names[name]}"] + [f"stays{i}"] * (f"stays{i}" in stays) for (name, _), i in bounds.items()}
+    pairs = pairs.mutate(
+        **{f"keeps{i}": reduce(operator.and_, (pairs[of] for of in all_of)) for i, all_of in keeps.items()}
+    )
+    if not of_rows:
+        return pairs, pairs
+    most = {i: limits.rows_per_group or 0 for (_, limits), i in of_rows.items()}
+    even, uneven = pairs.filter(pairs["is_even"]), pairs.filter(~pairs["is_even"])
+    flags = [f"keeps{i}" for i in most]
+    # Of fewer rows than any bound lets by, no order is needed.
+    said = ibis.ifelse(
+        even["said"].length() <= min(most.values()),
+        even["said"],
+        drawn(even["said"], max(most.values()), even["place"]),
+    )
+    places = {"at": ibis.range(said.length()).unnest()} if len({*most.values()}) > 1 else {}
+    even = even.select("group", *flags, said=said.unnest(), **places)
+    if places:
+        even = even.mutate(**{f"keeps{i}": even[f"keeps{i}"] & (even["at"] < n) for i, n in most.items()})
+    said = uneven["said"]
+    tight = uneven.select(*pair, *stays, said=said.sort().unnest(), copy=ibis.range(said.length()).unnest())
+    owner, says = ([tight[name] for name in names] for names in (person, ["group", "said", "copy"]))
+    tight = _marked(rows.read(tight.mutate(place=dialect.order(owner, says, OF_ROWS)), dialect), of_rows, ["said"])
+    parts = [part.select("group", "said", *flags) for part in (even, tight)]
+    return pairs, rows.read(parts[0].union(parts[1]), dialect)
+
+
+def _in_few_groups(
+    pairs: Table, bounds: Mapping[str, tuple[str | None, int]], dialect: Dialect, common: Common
+) -> Table:
+    """Say of each person's groups whether each stays, as `_staying` does of those of people who are crowded."""
+    if not bounds:
+        return pairs
+    person = person_in(pairs)
+    crowded = pairs.group_by(person).aggregate(groups=pairs.count())
+    least = min(most for _, most in bounds.values())
+    crowded = common.once(crowded.filter(crowded["groups"] > least).select(person))
+    tight = _staying(pairs.semi_join(crowded, person), bounds, dialect)
+    loose = pairs.anti_join(crowded, person).mutate(**dict.fromkeys(bounds, ibis.literal(value=True)))
+    columns = [*pairs.columns, *bounds]
+    return common.once(loose.select(columns).union(tight.select(columns)))
+
+
 def _packed(rows: Rows, specs: Sequence[HistogramSpec]) -> Rows:
     """Return rows of which one integer says all, where it holds that: an engine that groups by it takes less time."""
     ends = _ends(rows, specs)
     packed = {name: (_bits((low, high + 1)), low) for name in rows.says for low, high in [ends.get(name, (0, 0))]}
-    if len(packed) < 2 or sum(bits for bits, _ in packed.values()) > _MOST_SAID:
+    if sum(bits for bits, _ in packed.values()) > _MOST_SAID:
         return rows
     said, below = integer(0), 0
     for name, (bits, one) in packed.items():
@@ -645,13 +734,8 @@ def _raced(
     found |= {of: _set_of(said, by) for by, of in sets.items()}
     pairs = common.once(said.group_by(pair).aggregate(**found))
     if most is not None:
-        crowded = pairs.group_by(person).aggregate(groups=pairs.count())
-        crowded = common.once(crowded.filter(crowded["groups"] > most).select(person))
         stays = {f"stays{i}": (None if name is None else f"has{i}", most) for name, i in names.items()}
-        tight = _staying(pairs.semi_join(crowded, person), stays, dialect)
-        loose = pairs.anti_join(crowded, person).mutate(**dict.fromkeys(stays, ibis.literal(value=True)))
-        columns = [*pairs.columns, *stays]
-        pairs = common.once(loose.select(columns).union(tight.select(columns)))
+        pairs = _in_few_groups(pairs, stays, dialect, common)
 
     def keeps(name: str | None) -> list[Value]:
         return [pairs[f"has{names[name]}"], *([] if most is None else [pairs[f"stays{names[name]}"]])]
