@@ -18,7 +18,7 @@ need_ibis()
 
 import ibis  # noqa: E402
 
-from dp_polars._engines.sql import counting, dialects  # noqa: E402
+from dp_polars._engines.sql import arithmetic, bounding, counting, dialects  # noqa: E402
 from dp_polars._engines.sql.dialects import Select  # noqa: E402
 from dp_polars.sql import TESTED, _SqlEngine  # noqa: E402
 
@@ -119,7 +119,7 @@ OF_GROUPS = [
 )
 def test_a_hostile_person_changes_no_more_than_the_bounds(engine, together, bits, ties, monkeypatch):
     """Of 400 rows, most of them equal, in all groups; and the others keep what they kept, in whatever order."""
-    monkeypatch.setattr(counting, "_MOST_BITS", bits)
+    monkeypatch.setattr(bounding, "_MOST_BITS", bits)
     values = [0] * 150 + [4] * 100 + [1, 2, None] * 50
     own = pl.DataFrame(
         {"person": 99, "g": [i % 7 for i in range(400)], "value": values, "w": [i % 4 for i in range(400)]}
@@ -140,8 +140,16 @@ def test_a_row_wins_alike_whether_an_integer_holds_what_it_says(engine, monkeypa
         pytest.skip("no race without such an integer")
     table = engine.table(crowd(4))
     packed = bounded(table, ONE_ROW)
-    monkeypatch.setattr(counting, "_MOST_BITS", 0)
+    monkeypatch.setattr(bounding, "_MOST_BITS", 0)
     assert all(one.equals(other) for one, other in zip(packed, bounded(table, ONE_ROW), strict=True))
+
+
+def test_one_group_bounds_rows_in_all(engine):
+    frame = crowd(4)
+    query = dpp.protect("person", max_rows=3).agg(n=dpp.len(epsilon=10**6))
+    rows = frame.drop_nulls("person").group_by("person").len()["len"]
+    assert rows.max() > 3
+    assert dpp.sql.release(query, engine.table(frame))["n"].item() == rows.clip(upper_bound=3).sum()
 
 
 @pytest.mark.parametrize(
@@ -159,7 +167,7 @@ def test_a_row_wins_alike_whether_an_integer_holds_what_it_says(engine, monkeypa
 @pytest.mark.parametrize("bits", [62, 0], ids=["one integer", "columns"])
 def test_outputs_with_the_same_bounds_keep_all_that_these_let_by(engine, limits, bits, monkeypatch):
     """A row without a value takes no place among those with one, of people who have both, or both sorts of groups."""
-    monkeypatch.setattr(counting, "_MOST_SAID", bits)
+    monkeypatch.setattr(bounding, "_MOST_SAID", bits)
     TESTED[engine.name].written.clear()
     frame = crowd(4)
     found = bounded(engine.table(frame), [("len", limits), ("count", limits), ("median", limits)])
@@ -188,7 +196,7 @@ def test_sums_beyond_64_bits_are_clamped(engine):
     sql = _SqlEngine(engine.table(pl.DataFrame({"g": [0] * 5, "w": [2**62] * 5})))
     for sign in (1, -1):
         rows = sql._table.select("g", weight0=sql._table.w * sign)
-        counted = counting._counted(rows, ["g"], [counting._Number(None, rows["weight0"])], sql._dialect)
+        counted = arithmetic.cells_of(rows, ["g"], [arithmetic.Number(None, rows["weight0"])], sql._dialect)
         statement = Select.of(sql._backend, counted, sql._dialect)
         assert sql._dialect.fetch(sql._backend, statement)["number0"].tolist() == [sign * (2**62 - 1)]
 

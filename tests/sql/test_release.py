@@ -222,7 +222,7 @@ def test_what_is_no_table_of_ibis_is_refused():
 def test_what_the_engine_lacks_is_named_before_the_charge(engine, monkeypatch):
     table, budget = engine.table(pl.DataFrame({"p": [1], "x": [1]})), dpp.Budget(epsilon=1)
     no_such = ibis.udf.scalar.builtin(name="no_such_function", signature=(("int64",), "int64"))(lambda x: ...)
-    monkeypatch.setattr("dp_polars._engines.sql.counting.integer", lambda number: no_such(number))
+    monkeypatch.setattr("dp_polars._engines.sql.rows.integer", lambda number: no_such(number))
     query = dpp.protect("p").agg(dpp.n_people(epsilon=1))
     message = f"{engine.name} must know all that a release needs, but has no function 'no_such_function'."
     with pytest.raises(TypeError, match=f"^{message}$") as caught:

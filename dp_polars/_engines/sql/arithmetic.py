@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -17,10 +18,13 @@ import polars as pl
 from dp_polars._base import column_types
 from dp_polars._bins.binning import FloatSteps, IntegerSteps, NearestBinning, OneCode
 from dp_polars._engines.sql.dialects import cast, constant, ibis
+from dp_polars._mechanisms.noise import LARGEST_VALUE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dp_polars._bins.binning import Binning, Clamping, Thresholds
-    from dp_polars._engines.sql.dialects import Dialect, Value
+    from dp_polars._engines.sql.dialects import Dialect, Table, Value
 
 
 # A list of points is a tree of comparisons in the SQL text: Ibis needs half a millisecond for each.
@@ -249,3 +253,43 @@ def _units_of_floats(row_weight: Clamping, value: Value, low: int, high: int) ->
     # steps from 0 (`check_size`), so their products are rounded to them, and those between them lie between.
     shift = floating(1.5 * 2.0**52)
     return cast(inside * floating(per_unit) + shift - shift, "int64")
+
+
+# --- Sums of cells ---------------------------------------------------------------------------------------------------
+
+
+#: What stands where a spec has nothing in a cell, or a row is no evidence: no number is so far from 0.
+ABSENT = -(2**63)
+
+
+@dataclass(frozen=True)
+class Number:
+    """What a spec adds up in each cell: of the rows for which `counts` is true (None: of all)."""
+
+    counts: Value | None
+    weight: Value | None = None
+    person: Value | None = None  # distinct ones
+
+
+def cells_of(rows: Table, by: Sequence[str], numbers: Sequence[Number], dialect: Dialect) -> Table:
+    """Return the cells that there are, with `number0`, `number1` and so on."""
+    found = {f"number{i}": _found(rows, number, dialect) for i, number in enumerate(numbers)}
+    return rows.group_by(list(by)).aggregate(**found)
+
+
+def _found(rows: Table, number: Number, dialect: Dialect) -> Value:
+    some = cast(rows.count(where=number.counts), "int64")
+    total = some
+    if number.person is not None:
+        total = cast(number.person.nunique(where=number.counts), "int64")
+    elif number.weight is not None:
+        weight = number.weight
+        weight = weight if number.counts is None else ibis.ifelse(number.counts, weight, integer(0))
+        total = dialect.total(weight, LARGEST_VALUE)
+    return total if number.counts is None else ibis.ifelse(some > 0, total, integer(ABSENT))
+
+
+def of_person(weight: Value, row_weight: Clamping, dialect: Dialect) -> Value:
+    """Return the sum of a person's weights, clipped to `row_weight.of_person`."""
+    low, high = row_weight.of_person
+    return within(dialect.total(weight, LARGEST_VALUE), low, high)

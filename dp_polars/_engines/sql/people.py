@@ -12,9 +12,11 @@ import polars as pl
 
 from dp_polars._bins.binning import OneCode
 from dp_polars._engines.sql.arithmetic import integer, is_evidence, physical
-from dp_polars._engines.sql.counting import (
+from dp_polars._engines.sql.dialects import OF_GROUPS, cast, constant, ibis
+from dp_polars._engines.sql.rows import (
     any_of,
     columns_read,
+    comparable,
     has,
     in_groups,
     is_somebody,
@@ -23,8 +25,6 @@ from dp_polars._engines.sql.counting import (
     person_in,
     rows_of_people,
 )
-from dp_polars._engines.sql.dialects import OF_GROUPS, cast, constant, ibis
-from dp_polars._engines.sql.rows import comparable
 from dp_polars._mechanisms.noise import LARGEST_VALUE
 from dp_polars._release.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dp_polars._base.numbers import Ints
-    from dp_polars._engines.sql.counting import Rows
     from dp_polars._engines.sql.dialects import Common, Dialect, Table, Value
+    from dp_polars._engines.sql.rows import Rows
     from dp_polars._release.contract import HistogramSpec, KeyWork, PerPerson
 
 

@@ -1,18 +1,31 @@
-"""Public lists as tables in the SQL text itself: nothing is created in the database, so no right to write is needed."""
+"""What a statement reads of rows: people, public groups, codes and weights.
+
+Public lists are tables in the SQL text itself: nothing is created in the database, so no right to write is needed.
+"""
 
 from __future__ import annotations
 
+import operator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from dp_polars._engines.sql.dialects import ibis
+from dp_polars._bins.binning import CategoryBinning, OneCode
+from dp_polars._engines.sql.arithmetic import ABSENT, code, integer, is_evidence, units
+from dp_polars._engines.sql.dialects import constant, ibis
 from dp_polars._engines.sql.types import MICROSECONDS
+from dp_polars._release.contract import Product, reading_values
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from dp_polars._base.column_types import PrivacyUnit
+    from dp_polars._bins.binning import Binning
     from dp_polars._engines.sql.dialects import Dialect, Table, Value
+    from dp_polars._release.contract import HistogramSpec
 
 
 # Code points for private use, of which some are in no text.
@@ -84,3 +97,221 @@ def _unused(texts: Sequence[pl.Series]) -> tuple[str, str]:
         msg = "public texts must leave two of Unicode's characters for private use (U+E000 to U+F8FF) unused."
         raise ValueError(msg)
     return free[0], free[1]
+
+
+# --- What is read of rows -------------------------------------------------------------------------------------------
+
+
+def code_of(spec: HistogramSpec, table: Table, dialect: Dialect) -> tuple[Value | None, Value | None, Value | None]:
+    """Return the column that is coded, its code, and its value where the code must be looked up in a list."""
+    column = table[spec.names[0]] if spec.columns else None
+    found = code(spec.binning, column, spec.types[0] if spec.columns else None, dialect)
+    if found is None and not (isinstance(spec.binning, CategoryBinning) and spec.columns):
+        msg = "candidates must be a list or a grid."
+        raise TypeError(msg)
+    value = comparable(column, column.type(), dialect) if found is None and column is not None else None
+    return column, found, value
+
+
+def columns_read(
+    unit: PrivacyUnit | None, keys: pl.DataFrame | Product | None, specs: Sequence[HistogramSpec]
+) -> list[str]:
+    """Return the columns that a statement reads, each once."""
+    names = [
+        *(unit or ()),
+        *(() if keys is None else keys.columns),
+        *(name for spec in specs for name in spec.names),
+    ]
+    return [*dict.fromkeys(names)]
+
+
+def values_read(table: Table, specs: Sequence[HistogramSpec]) -> tuple[Table, Sequence[HistogramSpec]]:
+    """Return specs that count values, and the table with the columns for those that counted nulls."""
+    found: dict[str, Value] = {}
+
+    def put(new: str, old: str) -> None:
+        found[new] = ibis.ifelse(table[old].isnull(), integer(0), ibis.null("int64"))
+
+    specs = reading_values(specs, table.columns, put)
+    return table.mutate(**found) if found else table, specs
+
+
+def weight_of(spec: HistogramSpec, table: Table, dialect: Dialect, otherwise: int = 0) -> Value:
+    """Return the weight of a row before it is doubled; `otherwise` where it has none."""
+    row_weight = spec.clamping
+    return units(row_weight, table[spec.names[row_weight.column]], spec.types[row_weight.column], dialect, otherwise)
+
+
+def people_of(table: Table, unit: PrivacyUnit, dialect: Dialect) -> dict[str, Value]:
+    """Return the columns of a privacy unit, as `person0`, `person1` and so on."""
+    return {f"person{i}": _person_of(table[name], dialect) for i, name in enumerate(unit)}
+
+
+def person_in(rows: Table) -> list[str]:
+    """Return which columns of rows are those of `people_of`."""
+    return [name for name in rows.columns if name.startswith("person")]
+
+
+def is_somebody(table: Table, unit: PrivacyUnit, dialect: Dialect) -> list[Value]:
+    return [is_evidence(table[name], dialect) for name in unit]
+
+
+def _person_of(unit: Value, dialect: Dialect) -> Value:
+    """Return a column of a privacy unit, so that equal values are the same ones, in hashes too."""
+    kind = unit.type()
+    if kind.is_string():
+        return dialect.binary(unit)
+    if kind.is_floating():  # -0.0 is 0.0, also where it is less to an engine, or another text
+        zero = constant("0", kind)
+        return ibis.ifelse(unit.abs() == zero, zero, unit)
+    return unit
+
+
+def keys_of(table: Table, keys: pl.DataFrame | Product | None, dialect: Dialect) -> dict[str, Value]:
+    """Return the key columns of the rows, as `k0`, `k1` and so on."""
+    names = [] if keys is None else keys.columns
+    return {f"k{i}": comparable(table[name], table.schema()[name], dialect) for i, name in enumerate(names)}
+
+
+def in_groups(rows: Table, table: Table, keys: pl.DataFrame | Product | None, dialect: Dialect) -> Table:
+    """Put the number of a public group, `group`, in the place of its keys; rows of other keys are left out."""
+    if keys is None:
+        return rows.mutate(group=integer(0))
+    if isinstance(keys, Product):
+        group = integer(0)
+        for i, values in enumerate(keys.values):
+            rows = in_groups(rows.rename(k0=f"k{i}") if i else rows, table, values.to_frame(), dialect)
+            rows = rows.rename(**{f"place{i}": "group"})
+        for i, stride in enumerate(keys.strides):
+            group += rows[f"place{i}"] * integer(stride)
+        return rows.mutate(group=group).drop(*(f"place{i}" for i in range(keys.width)))
+    for key in keys.get_columns():
+        check_public(key)
+    kinds = [table.schema()[name] for name in keys.columns]
+    listed = public_table(keys.get_columns(), kinds, dialect)
+    names, public_names = [f"k{i}" for i in range(keys.width)], [f"p{i}" for i in range(keys.width)]
+    rows = rows.inner_join(listed, [rows[one] == listed[other] for one, other in zip(names, public_names, strict=True)])
+    return rows.rename(group="number").drop(*names, *public_names)
+
+
+def candidates_of(spec: HistogramSpec, table: Table, dialect: Dialect) -> Table:
+    """Return the candidates of a list as `p0`, with their codes as `number`."""
+    values = spec.binning.values  # type: ignore[attr-defined]
+    check_public(values)
+    return public_table([values], [table.schema()[spec.names[0]]], dialect)
+
+
+def any_of(conditions: Iterable[Value]) -> Value:
+    return reduce(operator.or_, conditions)
+
+
+def read_of(spec: HistogramSpec) -> tuple[str | None, Binning]:
+    """Return what says which code a row has."""
+    return spec.names[0] if spec.columns else None, spec.binning
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows in listed groups: the columns of `people_of`, `group` and those that are named here.
+
+    Parameters
+    ----------
+    table
+        Without rows that are evidence for nothing.
+    codes
+        The code of each spec, or what is there where the code is 0; None: 0 in every row.
+    weights
+        The weight of each spec before it is doubled; None: one each.
+    packed
+        Where the column `said` is all that a row says: how many bits of it each column has, from the least on, and
+        what 1 stands for there; 0 is `ABSENT`.
+    """
+
+    table: Table
+    codes: tuple[str | None, ...]
+    weights: tuple[str | None, ...]
+    packed: Mapping[str, tuple[int, int]] | None = None
+
+    @property
+    def says(self) -> list[str]:
+        """All that any output reads of a row, but its person and group."""
+        if self.packed is not None:
+            return ["said"]
+        return [*dict.fromkeys(name for name in (*self.codes, *self.weights) if name is not None)]
+
+    def read(self, table: Table, dialect: Dialect) -> Table:
+        """Return rows with the columns that are packed in them."""
+        if self.packed is None:
+            return table
+        found, below = {}, 0
+        for name, (bits, one) in self.packed.items():
+            place = dialect.divide(table["said"], integer(2**below)) & integer(2**bits - 1)
+            found[name] = ibis.ifelse(place == integer(0), integer(ABSENT), place + integer(one - 1))
+            below += bits
+        return table.mutate(**found)
+
+
+def rows_of_people(
+    table: Table,
+    unit: PrivacyUnit,
+    keys: pl.DataFrame | Product | None,
+    specs: Sequence[HistogramSpec],
+    dialect: Dialect,
+    outputs: Sequence[str | None] = (),
+) -> Rows:
+    """Return the rows of somebody in a listed group that are evidence for at least one spec."""
+    table, specs = values_read(table, specs)
+    chosen = {**people_of(table, unit, dialect), **keys_of(table, keys, dialect)}
+    codes, weights = dict[int, str | None](), dict[int, str | None]()
+    places: dict[object, str] = {}
+    lists: dict[str, Table] = {}
+    for number in sorted(range(len(specs)), key=lambda n: specs[n].reading_order):
+        spec = specs[number]
+        with asked(outputs[number] if outputs else None):
+            column, found, value = code_of(spec, table, dialect)
+            has_value = column is not None and is_evidence(column, dialect)
+            if spec.row_weight is not None:
+                row_weight = spec.clamping
+                of = spec.names[row_weight.column]
+                tells = isinstance(spec.binning, OneCode) and row_weight.column == 0
+                weight = places.setdefault(
+                    (of, row_weight.lower, row_weight.upper, row_weight.step, tells), f"weight{number}"
+                )
+                weights[number] = weight
+                chosen[weight] = weight_of(spec, table, dialect, ABSENT if tells else 0)
+                if tells:
+                    places.setdefault(of, weight)
+            if column is None:
+                codes[number] = None
+                continue
+            read = spec.names[0] if isinstance(spec.binning, OneCode) else read_of(spec)
+            codes[number] = name = places.setdefault(read, f"code{number}")
+            if value is not None:
+                chosen[name], lists[name] = value, candidates_of(spec, table, dialect)
+            elif name not in chosen:
+                chosen[name] = ibis.ifelse(has_value, found, integer(ABSENT))
+                places.setdefault(spec.names[0], name)
+    rows = table.filter(is_somebody(table, unit, dialect)).select(**chosen)
+    rows = in_groups(rows, table, keys, dialect)
+    for name, listed in lists.items():
+        rows = rows.left_join(listed, [rows[name] == listed["p0"]]).drop(name, "p0")
+        rows = rows.mutate(**{name: ibis.coalesce(rows["number"], integer(ABSENT))}).drop("number")
+    ordered = [tuple(names.get(number) for number in range(len(specs))) for names in (codes, weights)]
+    known = [name for name in dict.fromkeys(ordered[0]) if name is not None]
+    if None not in ordered[0]:
+        rows = rows.filter(any_of(has(rows, name) for name in known))
+    return Rows(rows, codes=ordered[0], weights=ordered[1])
+
+
+def has(rows: Table, name: str) -> Value:
+    return rows[name] != integer(ABSENT)
+
+
+@contextmanager
+def asked(output: str | None) -> Iterator[None]:
+    """Let errors in this context name the output."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        msg = f"Output {output!r}: {error}"
+        raise type(error)(error if output is None else msg) from None

@@ -1,0 +1,411 @@
+"""What the bounds leave of people's rows, as SELECTs: races, lists, and windows.
+
+Which of a person's groups and rows count is decided by numbers that all outputs share: hashes of the person, of what
+the rows say, and of a secret that is drawn for each release. The bounds hold for every secret and every hash: only how
+evenly rows are chosen rests on them.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from dp_polars._bins.binning import OneCode
+from dp_polars._engines.sql.arithmetic import Number, cells_of, integer, of_person, within
+from dp_polars._engines.sql.dialects import OF_GROUPS, OF_ROWS, cast, constant, ibis
+from dp_polars._engines.sql.rows import any_of, has, person_in
+from dp_polars._release.protection import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from dp_polars._engines.sql.dialects import Common, Dialect, Table, Value
+    from dp_polars._engines.sql.rows import Rows
+    from dp_polars._release.contract import HistogramSpec
+
+
+# The most bits that what a row says may have in an integer: alone, and with its time, for which 33 are left.
+_MOST_SAID, _MOST_BITS = 62, 24
+# The most codes of a list of which a set for each pair is held: to list the members of sets takes time for each code.
+_MOST_CODES = 16
+
+
+def is_listed(spec: HistogramSpec) -> bool:
+    """Return whether a list of a person's rows in each group shows what the bounds leave."""
+    if spec.people:
+        return isinstance(spec.binning, OneCode) and spec.row_weight is None
+    return spec.limits.rows is None and spec.limits.rows_per_group is not None
+
+
+def listed(
+    rows: Rows,
+    bounds: Mapping[tuple[str | None, Limits], int],
+    of_rows: Mapping[tuple[str | None, Limits], int],
+    dialect: Dialect,
+    drawn: Callable[[Value, int, Value], Value],
+    common: Common,
+) -> tuple[Table, Table]:
+    """Return each person's groups, and the rows in them, with `keeps0`, `keeps1`, … of `bounds` and `of_rows`.
+
+    The rows of a person in a group are a list. Where each column of what they say has a value in all of them or in
+    none, the first of the list in a random order are those that stay for every output; elsewhere rows are ranked.
+    """
+    person = person_in(rows.table)
+    pair = [*person, "group"]
+    names = {name: i for i, name in enumerate(dict.fromkeys(name for name, _ in bounds))}
+    read = rows.read(rows.table, dialect)
+    marks = [integer(1) if name is None else ibis.ifelse(has(read, name), integer(1), integer(0)) for name in names]
+    read = read.mutate(marks=reduce(operator.add, (mark * integer(2**i) for i, mark in enumerate(marks))))
+    of_all, of_any = read["marks"].bit_and(), read["marks"].bit_or()
+    pairs = read.group_by(pair).aggregate(said=read["said"].collect(), is_even=of_all == of_any, marks=of_any)
+    seen = {f"has{i}": pairs["marks"] & integer(2**i) != integer(0) for i in names.values()}
+    place = dialect.order([pairs[name] for name in person], [pairs["group"]], OF_ROWS)
+    pairs = common.once(pairs.mutate(**seen, place=place).drop("marks"))
+    stays = {f"stays{i}": (f"has{names[name]}", limits.groups) for (name, limits), i in bounds.items() if limits.groups}
+    pairs = _in_few_groups(pairs, stays, dialect, common)
+    keeps = {i: [f"has{names[name]}"] + [f"stays{i}"] * (f"stays{i}" in stays) for (name, _), i in bounds.items()}
+    pairs = pairs.mutate(
+        **{f"keeps{i}": reduce(operator.and_, (pairs[of] for of in all_of)) for i, all_of in keeps.items()}
+    )
+    if not of_rows:
+        return pairs, pairs
+    most = {i: limits.rows_per_group or 0 for (_, limits), i in of_rows.items()}
+    even, uneven = pairs.filter(pairs["is_even"]), pairs.filter(~pairs["is_even"])
+    flags = [f"keeps{i}" for i in most]
+    # Of fewer rows than any bound lets by, no order is needed.
+    said = ibis.ifelse(
+        even["said"].length() <= min(most.values()),
+        even["said"],
+        drawn(even["said"], max(most.values()), even["place"]),
+    )
+    places = {"at": ibis.range(said.length()).unnest()} if len({*most.values()}) > 1 else {}
+    even = even.select("group", *flags, said=said.unnest(), **places)
+    if places:
+        even = even.mutate(**{f"keeps{i}": even[f"keeps{i}"] & (even["at"] < n) for i, n in most.items()})
+    said = uneven["said"]
+    tight = uneven.select(*pair, *stays, said=said.sort().unnest(), copy=ibis.range(said.length()).unnest())
+    owner, says = ([tight[name] for name in names] for names in (person, ["group", "said", "copy"]))
+    tight = _marked(rows.read(tight.mutate(place=dialect.order(owner, says, OF_ROWS)), dialect), of_rows, ["said"])
+    parts = [part.select("group", "said", *flags) for part in (even, tight)]
+    return pairs, rows.read(parts[0].union(parts[1]), dialect)
+
+
+def _in_few_groups(
+    pairs: Table, bounds: Mapping[str, tuple[str | None, int]], dialect: Dialect, common: Common
+) -> Table:
+    """Say of each person's groups whether each stays, as `_staying` does of those of people who are crowded."""
+    if not bounds:
+        return pairs
+    person = person_in(pairs)
+    crowded = pairs.group_by(person).aggregate(groups=pairs.count())
+    least = min(most for _, most in bounds.values())
+    crowded = common.once(crowded.filter(crowded["groups"] > least).select(person))
+    tight = _staying(pairs.semi_join(crowded, person), bounds, dialect)
+    loose = pairs.anti_join(crowded, person).mutate(**dict.fromkeys(bounds, ibis.literal(value=True)))
+    columns = [*pairs.columns, *bounds]
+    return common.once(loose.select(columns).union(tight.select(columns)))
+
+
+def packed(rows: Rows, specs: Sequence[HistogramSpec]) -> Rows:
+    """Return rows of which one integer says all, where it holds that: an engine that groups by it takes less time."""
+    ends = _ends(rows, specs)
+    packed = {name: (_bits((low, high + 1)), low) for name in rows.says for low, high in [ends.get(name, (0, 0))]}
+    if sum(bits for bits, _ in packed.values()) > _MOST_SAID:
+        return rows
+    said, below = integer(0), 0
+    for name, (bits, one) in packed.items():
+        place = ibis.ifelse(has(rows.table, name), rows.table[name] - integer(one - 1), integer(0))
+        said, below = said + place * integer(2**below), below + bits
+    return replace(rows, table=rows.table.select(*person_in(rows.table), "group", said=said), packed=packed)
+
+
+def _ends(rows: Rows, specs: Sequence[HistogramSpec]) -> dict[str, tuple[int, int]]:
+    """Return between which ends the codes and weights of rows lie; where all codes are 0, they are left out."""
+    ends: dict[str, tuple[int, int]] = {}
+    for name, weight, spec in zip(rows.codes, rows.weights, specs, strict=True):
+        if weight is not None:
+            low, high = spec.clamping.ends
+            ends[weight] = min(low, 0), max(high, 0)
+        if name is not None and not isinstance(spec.binning, OneCode):
+            ends[name] = 0, spec.binning.size - 1
+    return ends
+
+
+def named(name: str | None) -> list[str]:
+    return [] if name is None else [name]
+
+
+def weight_in(spec: HistogramSpec, name: str | None, dialect: Dialect) -> Callable[[Table], Value] | None:
+    """Return what gives the weight of a row; None: one each."""
+    return None if name is None else lambda rows: spec.clamping.of_units(rows[name], integer, dialect.divide)
+
+
+def split_rows(
+    rows: Rows,
+    bounds: Mapping[tuple[str | None, Limits], int],
+    is_read_again: bool,
+    dialect: Dialect,
+    common: Common,
+) -> tuple[Table, Table]:
+    """Return the rows that all bounds let by, and those that are ranked, with `place` and `copy`, their numbers.
+
+    The latter are all rows of a person in groups with more than the smallest bound on them, or in all groups where the
+    person has more groups or rows than the smallest bound on these. `stays0` and so on say whether a bound lets
+    their group stay; `even`, whether all rows that are ranked with a row are evidence for everything.
+    """
+    person = person_in(rows.table)
+    pair = [*person, "group"]
+    table = rows.read(rows.table, dialect)
+    pairs, crowds = table.group_by(pair), []
+    codes = {i: name for (name, limits), i in bounds.items() if limits.groups is not None and name is not None}
+    seen = {f"has{i}": table.count(where=has(table, name)) > 0 for i, name in codes.items()}
+    names = dict.fromkeys(name for name, _ in bounds if name is not None)
+    full = [has(table, name) for name in names]
+    seen["full"] = table.count(where=reduce(operator.and_, full) if full else None)
+    pairs = pairs.aggregate(rows=cast(table.count(), "int64"), **seen)
+    smallest = {
+        what: min(most)
+        for what in ("rows_per_group", "groups", "rows")
+        if (most := [getattr(limits, what) for _, limits in bounds if getattr(limits, what) is not None])
+    }
+    if "groups" in smallest or "rows" in smallest:
+        sums = {"in_all": cast(pairs["rows"].sum(), "int64"), "even": (pairs["rows"] == pairs["full"]).all()}
+        people = pairs.group_by(person).aggregate(groups=pairs.count(), **sums)
+        pairs = people.inner_join(pairs, person)
+        columns = {"groups": "groups", "rows": "in_all"}
+        crowds = [pairs[column] > smallest[what] for what, column in columns.items() if what in smallest]
+    else:
+        pairs = pairs.mutate(even=pairs["rows"] == pairs["full"])
+    if "rows_per_group" in smallest:
+        crowds.append(pairs["rows"] > smallest["rows_per_group"])
+    crowded = pairs.filter(any_of(crowds))
+    if "groups" in smallest:
+        every = len(bounds) == 1  # of the rows is evidence for it
+        of_groups = {
+            f"stays{i}": (None if every or i not in codes else f"has{i}", limits.groups)
+            for (_, limits), i in bounds.items()
+            if limits.groups is not None
+        }
+        crowded = _staying(crowded, of_groups, dialect)
+    stays = [name for name in crowded.columns if name.startswith("stays")]
+    crowded = common.once(crowded.select(*pair, "even", *stays))
+    loose = rows.table.anti_join(crowded, pair)
+    if len(stays) == len(bounds):
+        crowded = crowded.filter(any_of(crowded[name] for name in stays))
+    tight = rows.table
+    if "rows" in smallest or "rows_per_group" in smallest:
+        # Equal rows are told apart by a number. Which gets which does not matter: they say the same.
+        says = ["group", *rows.says]
+        tight = dialect.copies(tight.semi_join(crowded, pair), [*person, *says])
+        says.append("copy")
+        owner, said = ([tight[name] for name in names] for names in (person, says))
+        tight = tight.mutate(place=dialect.order(owner, said, OF_ROWS))
+    tight = common.once(crowded.inner_join(tight, pair).select(*tight.columns, "even", *stays))
+    loose = common.once(loose) if is_read_again else loose
+    return rows.read(loose, dialect), rows.read(tight, dialect)
+
+
+def _staying(crowded: Table, bounds: Mapping[str, tuple[str | None, int]], dialect: Dialect) -> Table:
+    """Say of the groups of crowded people whether each stays, by the bound on those in which a column is true."""
+    person = person_in(crowded)
+    crowded = crowded.mutate(place=dialect.order([crowded[name] for name in person], [crowded["group"]], OF_GROUPS))
+    until = ibis.cumulative_window(group_by=person, order_by=["place", "group"])
+    return crowded.mutate(
+        **{
+            name: _place(None if seen is None else crowded[seen], until) <= most
+            for name, (seen, most) in bounds.items()
+        }
+    )
+
+
+def is_one_row_a_group(specs: Sequence[HistogramSpec]) -> bool:
+    """Return whether one row counts of a person in a group, or people alone, in as many groups for all."""
+    groups = specs[0].limits.groups
+    return any(not spec.people for spec in specs) and all(
+        spec.limits == Limits(groups=groups, rows_per_group=None if spec.people else 1)
+        and not (spec.people and spec.row_weight is not None)
+        for spec in specs
+    )
+
+
+def read_of_winners(rows: Rows, specs: Sequence[HistogramSpec]) -> dict[str | None, dict[str, tuple[int, int]]]:
+    """Return what is read of the winner among the rows that are evidence for something, between which ends."""
+    ends, read = _ends(rows, specs), dict[str | None, dict[str, tuple[int, int]]]()
+    for name, weight, spec in zip(rows.codes, rows.weights, specs, strict=True):
+        if weight is not None:
+            read.setdefault(name, {})[weight] = ends[weight]
+        if not (spec.people or name is None or isinstance(spec.binning, OneCode)):
+            read.setdefault(name, {})[name] = ends[name]
+    return read
+
+
+def is_short(ends: Mapping[str, tuple[int, int]]) -> bool:
+    """Return whether an integer holds what lies between ends, and a time."""
+    return sum(map(_bits, ends.values())) <= _MOST_BITS
+
+
+def _bits(ends: tuple[int, int]) -> int:
+    return (ends[1] - ends[0]).bit_length()
+
+
+def raced(
+    rows: Rows,
+    specs: Sequence[HistogramSpec],
+    groupings: Mapping[tuple[str | None, str | None, bool], list[int]],
+    read: Mapping[str | None, Mapping[str, tuple[int, int]]],
+    dialect: Dialect,
+    race: Callable[[Value, Value], Value],
+    common: Common,
+) -> Iterator[tuple[Table, list[int]]]:
+    """Yield what the bounds leave where one row counts of a person in a group: the winner of a race.
+
+    Rows that say the same are one with a number of copies, and run as often. So a row needs no number, and no window
+    puts all rows in an order. Equal times are decided by what the rows say, so that nothing else decides.
+    """
+    person = person_in(rows.table)
+    pair = [*person, "group"]
+    most = specs[0].limits.groups
+    said = common.once(rows.table.group_by(rows.table.columns).aggregate(copies=rows.table.count()))
+    said = rows.read(said, dialect)
+    time = dialect.order([said[name] for name in person], [said[name] for name in ("group", *rows.says)], OF_ROWS)
+    time = race(time, said["copies"])
+    names = {name: i for i, name in enumerate(dict.fromkeys(rows.codes))}  # what rows are evidence for
+    where = {name: None if name is None else has(said, name) for name in names}
+    found = {f"has{i}": said.count(where=where[name]) > 0 for name, i in names.items()}
+    for name, ends in read.items():
+        won = _winner(said, time, ends, where[name], dialect)
+        found |= {f"{of}_of{names[name]}": value for of, value in won.items()}
+    sizes = {by: specs[numbers[0]].binning.size for (by, _, people), numbers in groupings.items() if people and by}
+    sets = {by: f"set{names[by]}" for by, size in sizes.items() if size <= _MOST_CODES}
+    found |= {of: _set_of(said, by) for by, of in sets.items()}
+    pairs = common.once(said.group_by(pair).aggregate(**found))
+    if most is not None:
+        stays = {f"stays{i}": (None if name is None else f"has{i}", most) for name, i in names.items()}
+        pairs = _in_few_groups(pairs, stays, dialect, common)
+
+    def keeps(name: str | None) -> list[Value]:
+        return [pairs[f"has{names[name]}"], *([] if most is None else [pairs[f"stays{names[name]}"]])]
+
+    for (by, only, people), numbers in groupings.items():
+        if by in sets and people:
+            counted = _members(pairs.filter(keeps(by)), sets[by], by, sizes[by], len(numbers), dialect)
+        elif people and by is not None:
+            cells = said.filter(has(said, by)).select(*pair, by).distinct()
+            cells = cells if most is None else cells.anti_join(pairs.filter(~pairs[f"stays{names[only]}"]), pair)
+            counted = cells_of(cells, ["group", by], [Number(None)] * len(numbers), dialect)
+        else:
+            winners, sums = pairs, []
+            if by is not None:
+                winners = pairs.filter(keeps(by)).mutate(**{by: pairs[f"{by}_of{names[by]}"]})
+            for number in numbers:
+                name, weight = rows.codes[number], rows.weights[number]
+                weigh = weight_in(specs[number], f"{weight}_of{names[name]}", dialect) if weight else None
+                counts = reduce(operator.and_, keeps(name)) if by is None else None
+                sums.append(Number(counts, weigh and weigh(winners)))
+            counted = cells_of(winners, ["group", *named(by)], sums, dialect)
+        yield (counted.mutate(code=integer(0)) if by is None else counted.rename(code=by)), numbers
+
+
+def _set_of(said: Table, name: str) -> Value:
+    """Return the codes that rows say, as the bits of an integer; what other rows say must not raise."""
+    code_ = ibis.ifelse(has(said, name), said[name], integer(0))
+    return cast((integer(1) << cast(code_, "int32")).bit_or(where=has(said, name)), "int32")
+
+
+def _members(pairs: Table, of: str, name: str, size: int, numbers: int, dialect: Dialect) -> Table:
+    """Return how many pairs have each code in their set; pairs with the same set are counted first."""
+    sets = pairs.group_by(["group", of]).aggregate(pairs=cast(pairs.count(), "int64"))
+    sets = sets.mutate(**{name: cast(ibis.range(size).unnest(), "int64")})
+    sets = sets.filter((cast(sets[of], "int64") >> cast(sets[name], "int32")) & integer(1) == integer(1))
+    return cells_of(sets, ["group", name], [Number(None, sets["pairs"])] * numbers, dialect)
+
+
+def _winner(
+    said: Table, time: Value, ends: Mapping[str, tuple[int, int]], where: Value | None, dialect: Dialect
+) -> dict[str, Value]:
+    """Return what the row of the least time says, column -> value, by the least and the largest that each may say."""
+    bits = {name: _bits(between) for name, between in ends.items()}
+    if not is_short(ends):
+        key = ibis.struct({"time": time, **{name: said[name] for name in ends}})
+        return {name: said[name].argmin(key, where=where) for name in ends}
+    # Engines find the least integer faster. Times are below 2**6.
+    packed = cast(time * constant(2.0 ** (57 - sum(bits.values())), "float64"), "int64")
+    for name, (low, high) in ends.items():  # what other rows say, too, must not raise
+        packed = packed * integer(2 ** bits[name]) + (within(said[name], low, high) - integer(low))
+    least, found = packed.min(where=where), {}
+    for name, (low, _) in reversed([*ends.items()]):
+        found[name] = (least & integer(2 ** bits[name] - 1)) + integer(low)
+        least = dialect.divide(least, integer(2 ** bits[name]))
+    return found
+
+
+def one_each(
+    rows: Table,
+    name: str | None,
+    only: str | None,
+    numbers: Sequence[int],
+    specs: Sequence[HistogramSpec],
+    weights: Mapping[int, Callable[[Table], Value] | None],
+    dialect: Dialect,
+) -> Table:
+    """Return one row for each person, group and code, with the number of the first of its rows, and clipped weights."""
+    rows = rows if only is None else rows.filter(has(rows, only))
+    found = {"count": rows.count()}
+    for number in numbers:
+        row_weight, weight = specs[number].row_weight, weights[number]
+        if row_weight is not None and weight is not None:
+            found[f"weight{number}"] = of_person(weight(rows), row_weight, dialect)
+    if "place" in rows.columns:
+        found["place"] = rows["place"].min()
+    stays = [name_of for name_of in rows.columns if name_of.startswith("stays")]
+    return rows.group_by([*person_in(rows), "group", *named(name), *stays]).aggregate(**found)
+
+
+def first(loose: Table, tight: Table, bounds: Mapping[tuple[str | None, Limits], int], says: Sequence[str]) -> Table:
+    """Return rows of which `keeps0`, `keeps1`, … say whether a bound keeps those that are evidence for it."""
+    columns = [name for name in loose.columns if name in tight.columns]
+    flags = [f"keeps{i}" for i in bounds.values()]
+    shared = {limits: i for (_, limits), i in bounds.items()}
+    if len(shared) < len(bounds):
+        # What keeps the same of rows that are evidence for everything is ranked once: windows are what takes long.
+        even = _marked(tight.filter(tight["even"]), {(None, limits): i for limits, i in shared.items()}, says)
+        even = even.mutate(**{f"keeps{i}": even[f"keeps{shared[limits]}"] for (_, limits), i in bounds.items()})
+        tight = _marked(tight.filter(~tight["even"]), bounds, says)
+        tight = tight.select(*columns, *flags).union(even.select(*columns, *flags))
+    else:
+        tight = _marked(tight, bounds, says)
+    loose = loose.mutate(**dict.fromkeys(flags, ibis.literal(value=True))).select(*columns, *flags)
+    return loose.union(tight.select(*columns, *flags))
+
+
+def _marked(tight: Table, bounds: Mapping[tuple[str | None, Limits], int], says: Sequence[str]) -> Table:
+    order_by = ["place", "group", *says, *(["copy"] if "copy" in tight.columns else [])]
+    keeps = {}
+    for (name, limits), i in bounds.items():
+        counts = [] if name is None else [has(tight, name)]
+        counts += [] if limits.groups is None else [tight[f"stays{i}"]]
+        keeps[f"keeps{i}"] = reduce(operator.and_, counts) if counts else ibis.literal(value=True)
+    tight = tight.mutate(**keeps)
+    for what, owner in (("rows_per_group", [*person_in(tight), "group"]), ("rows", person_in(tight))):
+        most = {of: most for of in bounds if (most := getattr(of[1], what)) is not None}
+        if most:
+            if len(bounds) == 1:
+                tight = tight.filter(tight[name] for name in keeps)
+            until = ibis.cumulative_window(group_by=owner, order_by=order_by)
+            at = {}
+            for name, limits in most:
+                # Where all rows of the owner stay or go until here, their number in the order is that among these.
+                is_whole = limits.groups is limits.rows_per_group is None or what == "rows_per_group"
+                every = len(bounds) == 1 or (name is None and is_whole)
+                at[name, limits] = _place(None if every else tight[f"keeps{bounds[name, limits]}"], until)
+            tight = tight.mutate(
+                **{f"keeps{bounds[of]}": tight[f"keeps{bounds[of]}"] & (at[of] <= most[of]) for of in most}
+            )
+    return tight
+
+
+def _place(counts: Value | None, until: Value) -> Value:
+    """Return how many rows of a window count until here (None: all), by what takes engines the least time."""
+    return ibis.row_number().over(until) + 1 if counts is None else cast(counts, "int32").sum().over(until)
