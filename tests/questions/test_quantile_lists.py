@@ -1,13 +1,11 @@
 """Lists of quantiles: the tree, what is refused, answers, the claim, and how wrong a list is."""
 
 import datetime as dt
-import importlib.util
 import math
 import pickle
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
-from itertools import pairwise
 
 import hypothesis.strategies as st
 import numpy as np
@@ -22,14 +20,10 @@ from dp_polars._mechanisms.histograms import Histogram, QuantileScore
 from dp_polars._mechanisms.quantile_trees import Cells, TreeDraw, digit_bits, levels_of, rows_off, tree
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars._questions.categories import Quantile
-from tests.helpers.places import ROOT
 from tests.privacy.datasets import all_counts, as_rows, scores_of
 from tests.registry import MECHANISMS, RELATIONS
 
 X = pl.col("x")
-SPEC = importlib.util.spec_from_file_location("several_quantiles", ROOT / "examples" / "several_quantiles.py")
-several_quantiles = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(several_quantiles)
 
 
 def asked(alphas, candidates=range(10), **options):
@@ -322,55 +316,6 @@ def test_the_bound_of_one_quantile_is_that_of_a_list_of_one():
         for alpha in (0.5, 0.9):
             one, query = asked(alpha, mechanism=mechanism), asked([alpha], mechanism=mechanism)
             assert query.error(10, 0.05) == pytest.approx(one.error(10, 0.05))
-
-
-def test_explain_simulate_and_private_frames_take_lists():
-    frame = pl.DataFrame({"g": [1] * 500 + [2] * 300, "x": [*range(500), *[7] * 300], "p": range(800)})
-    alphas = [0.1, 0.5, 0.9]
-    bounds = {"max_groups": 1, "max_rows_per_group": 2}
-    query = (
-        frame.dp.protect("p", **bounds)
-        .group_by({"g": [1, 2, 3]})
-        .agg(q=X.dp.quantile(alphas, range(1000), epsilon=40), m=X.dp.median(range(1000), epsilon=40))
-    )
-    explained = query.explain().row(0, named=True)
-    claim = query.asks[0].query.claim
-    assert claim.contributions == Contributions(2, 2)
-    assert explained["rate"] == 40 / 2 / 2
-    assert (explained["candidates"], explained["error_unit"], explained["score_range"]) == (1000, "rows", 1)
-    assert explained["error_95"] == rows_off(query.asks[0].query.root, 1000, Fraction(10), LAWS[claim.mechanism], 0.05)
-    released = query.release(ranges=True)
-    assert released.schema == {"g": pl.Int64, "q": pl.List(pl.Int64), "m": pl.Int64}
-    assert released["q"][1].to_list() == [7, 7, 7]
-    assert abs(np.array(released["q"][0].to_list()) - [49, 249, 449]).max() < 10
-    assert all(low <= high for low, high in pairwise(released["q"][2]))
-
-
-@pytest.mark.slow
-def test_the_table_of_several_quantiles():
-    """Of the issue on lists: at most so many rows off, beside separate quantiles at a loss of 1/m each."""
-    found = {row[:2]: row[2:] for row in several_quantiles.table().rows()}
-    skewed, zeros = "log-normal, 4,096 candidates", "60 % zeros, 101 candidates"
-    assert found[skewed, 9][0] <= 0.5 * found[skewed, 9][1]
-    assert found[skewed, 33][0] <= 0.2 * found[skewed, 33][1]
-    assert found[zeros, 3][0] <= 1
-    assert found[zeros, 33][0] <= 4
-
-
-@pytest.mark.slow
-def test_without_second_digits_a_heavy_value_spoils_what_stands_beside_it():
-    """What they are for: the negative control of the table."""
-    rows, candidates = several_quantiles.mostly_zero(np.random.default_rng(0))
-    alphas = [Fraction(i, 34) for i in range(1, 34)]
-    histogram = Histogram.of_rows(rows, None, np.array([len(rows)]), len(candidates)).repeated(30)
-    off = {}
-    for bits in (0, digit_bits(len(candidates))):
-        root = tree(alphas)
-        answers = TreeDraw(root, len(candidates), bits, Fraction(1, root.depth), LAWS["permute_and_flip"]).groups(
-            histogram
-        )
-        off[bits] = several_quantiles.misses(rows, answers, [float(alpha) for alpha in alphas])
-    assert off[0] > 50 > 4 > off[digit_bits(len(candidates))]
 
 
 def test_digits_that_a_close_race_has_drawn_stay(monkeypatch):
