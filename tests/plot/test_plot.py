@@ -1,7 +1,6 @@
 """The figures: what they hold, that every reader can tell their series apart, and that they render to PNG."""
 
 import datetime as dt
-import json
 import re
 import struct
 import subprocess
@@ -125,17 +124,6 @@ def test_probabilities(tmp_path):
     assert "probability of being chosen, ε = 0.1" in texts(chart)
 
 
-def test_probabilities_of_many_candidates(tmp_path):
-    chart = plot.probabilities(np.arange(1000) / 100, rho=0.2, most=5, mechanisms=["exponential"])
-    width, height = png_size(chart, tmp_path / "many.png")
-    assert height < 300 < width
-    bars = rows(chart)
-    assert [bar["candidate"] for bar in bars][::5] == ["candidate 999 (score 9.99)", "995 others together"]
-    assert sum(bar["probability"] for bar in bars) == pytest.approx(1)
-    assert "ρ = 0.2" in texts(chart)
-    assert "candidate 0 (score 1)" in texts(plot.probabilities([1], epsilon=1))
-
-
 def test_bad_probabilities():
     with pytest.raises(ValueError, match=r"as many as the 2 scores .* got 1 and 2"):
         plot.probabilities([1, 2], candidates=["a"], epsilon=1)
@@ -186,55 +174,6 @@ def test_simulation_over_losses(tmp_path):
     alone = plot.simulation(analysis.simulate(dpp.median("income", range(201), rho=0.1), public(1, 50), losses=[1, 2]))
     assert "groups" not in texts(alone)
     assert "expected error (in the column's unit)" in texts(alone)
-
-
-def test_simulation_over_groups(tmp_path):
-    frame = analysis.simulate(query(8), public(8, 60))
-    chart = plot.simulation(frame)
-    png_size(chart, tmp_path / "groups.png")
-    assert "permute-and-flip, ε = 0.3" in texts(chart)
-    assert "exponential mechanism, ρ = 0.1" in texts(chart)
-    # Numbers are text here, for the other output's are; they have ranges all the same, and jobs have none.
-    ranges = [row for row in rows(chart) if "answer_5" in row]
-    assert [row["true_answer"] for row in ranges] == frame.filter(output="income")["true_answer"].cast(float).to_list()
-
-
-@pytest.mark.slow
-def test_simulation_of_dates_and_of_one_group(tmp_path):
-    days = pl.date_range(dt.date(2024, 1, 1), dt.date(2024, 1, 9), eager=True)
-    frame = analysis.simulate(dpp.median("day", days, epsilon=0.3), public(2, 60), by=["region", "job"])
-    chart = plot.simulation(frame)
-    png_size(chart, tmp_path / "dates.png")
-    assert "temporal" in texts(chart)
-    assert "0, nurse" in texts(chart)
-    one = plot.simulation(analysis.simulate(dpp.median("income", range(201), epsilon=1), public(1, 60)))
-    png_size(one, tmp_path / "one.png")
-    assert "all rows" in texts(one)
-    money = pl.DataFrame({"x": ["1.5", "2.5"]}).with_columns(pl.col("x").cast(pl.Decimal(10, 2)))
-    png_size(plot.simulation(analysis.simulate(dpp.median("x", money["x"], epsilon=1), money)), tmp_path / "m.png")
-    # The range of a mode is one of popularity, that of a duration has no axis.
-    hours = pl.DataFrame({"x": [dt.timedelta(hours=n) for n in (1, 2, 2)]})
-    for expr, frame in (
-        (dpp.mode("x", range(3), epsilon=1), pl.DataFrame({"x": [2, 1, 2]})),
-        (dpp.median("x", hours["x"].unique(), epsilon=1), hours),
-    ):
-        bars = plot.simulation(analysis.simulate(expr, frame))
-        assert "true answer (dot)" not in texts(bars)
-        png_size(bars, tmp_path / "bars.png")
-    scores = plot.simulation(analysis.simulate(dpp.argmax("income", epsilon=1, sensitivity=1), public(1, 60)))
-    assert "expected error (units of the score)" in texts(scores)
-
-
-def test_simulation_of_many_groups(tmp_path):
-    frame = analysis.simulate(dpp.median("income", range(201), epsilon=0.3), public(2000, 20), by="region")
-    chart = plot.simulation(frame)
-    png_size(chart, tmp_path / "shares.png")
-    assert "2,000 groups, the hardest first" in texts(chart)
-    shown = rows(chart)
-    assert len(shown) <= 800
-    values = [row["value"] for row in shown]
-    assert min(values) == pytest.approx(frame["probability_true"].min())
-    assert max(values) == pytest.approx(frame["expected_error"].max())
 
 
 def test_bad_simulations():
@@ -380,29 +319,6 @@ def datasets(chart):
     return list(chart.to_dict()["datasets"].values())
 
 
-def test_a_null_answer_keeps_its_row(tmp_path):
-    asked = {"people": dpp.n_people(epsilon=1), "visits": dpp.len(epsilon=1), "top": dpp.mode("x", ["u"], epsilon=1)}
-    query = protect("p", max_groups=1, max_rows_per_group=1).group_by({"ward": ["A", "B", "C"]}).agg(**asked)
-    released = pl.DataFrame({"ward": ["A", "B", "C"], "people": [0, 9, 5], "visits": [None, 9, 5], "top": [None] * 3})
-    chart = plot.answers(released.cast({"top": pl.String}), query, sort="keys")
-    chart.save(tmp_path / "answers.svg")
-    drawn = (tmp_path / "answers.svg").read_text(encoding="utf-8")
-    heights = re.findall(r'aria-label="[^"]*rank: 1;[^"]*"[^>]*translate\([^,]*,([\d.]+)\)', drawn)
-    assert len(heights) >= 3
-    assert np.ptp([float(height) for height in heights]) < 11  # half a row; a text's baseline is a little lower
-
-
-def test_answers_of_many_groups_and_of_one(tmp_path):
-    _, chart, _ = answered(most=2)
-    assert "the first 2 of 3 groups, 1 are left out" in texts(chart)
-    assert {row["rank"] for row in rows(chart)} == {0, 1}
-    rows_ = pl.DataFrame({"x": ["1.5", "2.5"] * 50}).with_columns(pl.col("x").cast(pl.Decimal(10, 2)))
-    asked = rows_.dp.protect(None).agg(pl.col("x").dp.sum(0, 5, epsilon=1))
-    one = plot.answers(asked.release(ranges=True), asked)
-    png_size(one, tmp_path / "one.png")
-    assert "all rows" in texts(one)
-
-
 def bars(chart, name):
     """The number, low and high of each group, in the panel of this name."""
     drawn = chart.to_dict()
@@ -476,17 +392,6 @@ def test_lists_are_words_and_intervals_are_bars(tmp_path):
     assert [row["text"] for row in rows(plot.answers(shown, asked))] == ["5m, 1h"]
 
 
-def test_groups_that_are_not_shown_have_no_dots_and_no_words():
-    released, _, asked = answered()
-    nulls = released.with_columns(
-        pl.when(pl.col("town") == TOWNS[0]).then(None).otherwise(pl.exclude("town", "^callers.*$")).name.keep()
-    )
-    chart = plot.answers(nulls, asked, sort="keys")
-    assert bars(chart, "minutes")[0] == (None, None, None)
-    assert [one["text"] for one in rows(chart) if one.get("rank") == 0 and "text" in one] == ["–", "–"]
-    assert "no range" not in texts(chart)
-
-
 def test_bad_answers():
     released, _, asked = answered()
     with pytest.raises(TypeError, match="query must be a PrivateQuery, got PrivateExpr"):
@@ -512,118 +417,8 @@ def test_no_bar_is_drawn_from_what_is_named_like_its_ends(as_key):
         plot.answers(query.release(), query)
 
 
-def test_keys_named_like_the_ends_of_words_name_the_groups():
-    private = pl.DataFrame({"drug_low": [7711, 7722], "drug": ["A", "B"]}).dp.protect(None)
-    query = private.group_by({"drug_low": [7711, 7722]}).agg(
-        pl.col("drug").dp.mode(["A", "B"], epsilon=1), n=dpp.len(epsilon=1)
-    )
-    chart = plot.answers(query.release(), query)
-    assert "7711" in json.dumps(chart.to_dict())
-
-
 def test_a_list_of_keys_has_no_answers_to_draw():
     query = pl.DataFrame({"person": range(9), "town": ["a"] * 9}).dp.protect("person", max_groups=1)
     query = query.keys("town", epsilon=9, delta=1e-3)
     with pytest.raises(ValueError, match=r"^query must have answers for groups, got a query of keys"):
         plot.answers(query.release(), query)
-
-
-def test_a_range_that_lacks_an_end_is_none():
-    released, _, asked = answered()
-    means = [ask.name for ask in asked.asks if f"{ask.name}_low" in released.columns]
-    plot.answers(released.drop(f"{name}_high" for name in means), asked).to_dict()
-
-
-@pytest.mark.slow
-def test_simulation_of_numbers(tmp_path):
-    asked = (
-        protect(None)
-        .group_by({"region": range(3)})
-        .agg(
-            n=dpp.len(rho=0.1),
-            income=pl.col("income").dp.mean(0, 200, step=1, rho=0.1),
-            jobs=pl.col("job").dp.value_counts(["nurse", "driver", "clerk"], epsilon=0.1),
-        )
-    )
-    people = public(3, 60)
-    chart = plot.simulation(analysis.simulate(asked, people))
-    png_size(chart, tmp_path / "numbers.png")
-    said = texts(chart)
-    assert "probability of the true answer" not in said  # a number is hardly ever the true one
-    for text in ("discrete Gaussian noise, ρ = 0.1", "discrete Laplace noise, ε = 0.1", "expected error (people)"):
-        assert text in said
-    assert sum("answer_5" in row for row in rows(chart)) == 6  # counts lie on a line, lists of them don't
-    png_size(plot.simulation(analysis.simulate(asked, people, losses=[0.1, 1])), tmp_path / "losses.png")
-
-
-def wards(sizes):
-    rng = np.random.default_rng(5)
-    return pl.DataFrame(
-        {"ward": np.repeat(np.arange(len(sizes)), sizes), "age": rng.normal(50, 15, sum(sizes)).round().clip(0, 100)}
-    )
-
-
-@pytest.mark.slow
-def test_a_hopeless_group_leaves_room_for_the_others(tmp_path):
-    asked = (
-        protect(None)
-        .group_by({"ward": range(5)})
-        .agg(age=pl.col("age").dp.median(dpp.grid(0, 120, step=1.0), epsilon=0.2))
-    )
-    people = wards([1500, 900, 700, 400, 3])
-    frame = analysis.simulate(asked, people)
-    chart = plot.simulation(frame)
-    png_size(chart, tmp_path / "hopeless.png")
-    errors = frame["expected_error"].to_list()
-    assert errors[4] > 20 * max(errors[:4])
-    bars = [row for row in rows(chart) if "length" in row and "expected_error" in row]
-    assert [row["length"] for row in bars[:4]] == errors[:4]
-    assert bars[4]["length"] == 1.25 * max(errors[:4])
-    assert [row["text"][-1] == "»" for row in bars] == [False] * 4 + [True]
-    assert len({row["fill"] for row in bars}) == 2
-    # The axis of the ranges is that of the others, and the hopeless one goes over both of its ends.
-    (low, high) = chart.to_dict()["vconcat"][0]["hconcat"][-1]["layer"][0]["encoding"]["x"]["scale"]["domain"]
-    assert high - low < 45
-    assert frame["answer_5"][4] < low < frame["answer_5"][:4].min()
-    assert frame["answer_95"][:4].max() < high < frame["answer_95"][4]
-    # Where all groups are about as good, or the others have no error at all, nothing is cut.
-    for sizes in ([1500, 900, 700, 400, 300], [90_000, 90_000, 90_000, 90_000, 600]):
-        alike = plot.simulation(analysis.simulate(asked, wards(sizes)))
-        assert not [row for row in rows(alike) if str(row.get("text")).endswith("»")]
-
-
-def test_errors_over_losses_are_on_a_logarithmic_axis(tmp_path):
-    people = wards([1500, 900, 700, 400, 3])
-    frame = analysis.simulate(dpp.median("age", range(121), epsilon=1), people, by="ward", losses=[0.03, 0.1, 1])
-    chart = plot.simulation(frame)
-    png_size(chart, tmp_path / "losses.png")
-    panel = chart.to_dict()["vconcat"][0]["hconcat"][1]
-    assert panel["layer"][1]["encoding"]["y"]["scale"]["type"] == "log"
-    middles = [row for row in rows(chart) if "middle" in row]
-    assert all(row["low"] > 0 for row in middles[-3:])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("groups", "step"), [(30, 20), (40, 12)])
-def test_many_groups_have_lower_rows(groups, step, tmp_path):
-    frame = analysis.simulate(dpp.median("age", range(121), epsilon=1), wards([50] * groups), by="ward")
-    chart = plot.simulation(frame)
-    _, height = png_size(chart, tmp_path / "groups.png")
-    assert height < 800
-    assert all(panel["height"] == {"step": step} for panel in chart.to_dict()["vconcat"][0]["hconcat"])
-
-
-def test_the_band_holds_the_middle_four_fifths_of_groups():
-    frame = analysis.simulate(query(11), public(11, 80), losses=[0.03, 0.1, 1])
-    part = frame.filter(pl.col("output") == "job", pl.col("loss") == 0.1)["probability_true"]
-    ends = [part.quantile(share, "linear") for share in (0.1, 0.5, 0.9)]
-    shown = [[row["low"], row["middle"], row["high"]] for row in rows(plot.simulation(frame)) if row["loss"] == 0.1]
-    assert pytest.approx(ends) in shown
-    assert ends[0] < ends[1] < ends[2]
-
-
-def test_the_hardest_of_many_groups_come_first():
-    frame = analysis.simulate(dpp.median("income", range(201), epsilon=0.3), public(100, 20), by="region")
-    sure, error = ([row["value"] for row in data] for data in datasets(plot.simulation(frame)))
-    assert sure == frame["probability_true"].sort().to_list()
-    assert error == frame["expected_error"].sort(descending=True).to_list()

@@ -8,13 +8,11 @@ import sys
 import warnings
 from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path
 
 import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars import analysis
 from tests.helpers.needs import need
 
 need("altair")
@@ -42,14 +40,12 @@ from dp_polars._publish.plan import (
 )
 from dp_polars._publish.schema import (
     DEMO,
-    DEMO_PICKS,
     Question,
     likely_unit,
     months_of,
     more_of,
     own_values,
     questions_of,
-    usual_questions,
 )
 
 SCHEMA = pl.Schema(
@@ -228,20 +224,6 @@ def test_months_and_several_tables_run_as_they_stand(tmp_path, engine, apart):
     assert all(f"by_{name}" in page.seen(plan, drafted, Relative(), "", "") for name in BY_MONTH if apart)
 
 
-@pytest.mark.parametrize("engine", ["polars", "duckdb"])
-def test_synthetic_rows_have_months(tmp_path, engine):
-    if engine == "duckdb":
-        need("ibis")
-        need("duckdb")
-    months = months_of(DEMO)
-    schema = pl.Schema({**DEMO, **dict.fromkeys(months, pl.Date())})
-    keys, values = {"admitted_month": "2026-01..2026-12"}, {"admitted": "2026-01-01..2026-12-31"}
-    plan = Plan(schema, None, "patient", keys, values, {Question("n_people"): 1}, months=months, engine=engine)
-    drafted = draft(plan)
-    assert drafted.messages == {}
-    assert "shape: (12, " in run(drafted.code, tmp_path)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["polars", "duckdb"])
 @pytest.mark.parametrize("name", ["visits[1].parquet", "all*.parquet", "what?.parquet"])
@@ -294,20 +276,6 @@ def test_errors_that_cost_more_than_the_promise_have_no_code():
     assert "n_people(within=5)" in enough.code
 
 
-@pytest.mark.slow
-def test_synthetic_rows_need_no_file(tmp_path):
-    plan = Plan(DEMO, None, "patient", {"ward": own_values(DEMO["ward"])}, {"age": "0..120"}, max_groups=2)
-    asked = {
-        Question("n_people"): 20,
-        Question("median", "age"): 50,
-        Question("len"): 20,
-        Question("share", "smoker"): 0.1,
-    }
-    drafted = draft(Plan(**{**vars(plan), "questions": asked, "by_error": True, "epsilon": 5}))
-    assert drafted.messages == {}
-    assert "shape: (4, " in run(drafted.code, tmp_path)
-
-
 def test_synthetic_rows_have_the_people_that_were_picked(tmp_path):
     asked = {Question("n_people"): 20, Question("len"): 20}
     drafted = draft(Plan(DEMO, None, "diagnosis", {}, {}, asked))
@@ -324,16 +292,6 @@ def test_names_that_can_not_be_seen_are_quoted():
     assert [name == seen for name, seen in zip(names, shown, strict=True)] == [False] * 5 + [True]
     assert all(seen.isprintable() for seen in shown)
     assert len(set(shown)) == len(names)
-
-
-@pytest.mark.slow
-def test_groups_may_have_a_person_in_each_row(tmp_path):
-    asked = {Question("len"): 20, Question("mode", "diagnosis"): 50}
-    drafted = draft(full(unit=None, questions=asked))
-    assert drafted.messages == {}
-    assert 'protect(None, budget=budget, dataset="visits")' in drafted.code
-    rows().write_parquet(tmp_path / "visits.parquet")
-    assert "shape: (2, " in run(drafted.code, tmp_path)
 
 
 def test_names_of_outputs_are_apart():
@@ -415,23 +373,6 @@ def test_nothing_picked_is_no_query():
     assert draft(full(questions={})) == Draft(None, {"questions": "Pick at least one question."})
 
 
-def test_steps_and_usual_accuracies_follow_the_ends():
-    plan = full()
-    assert plan.usual(Question("n_people")) == 50
-    assert plan.steps(Question("mean", "age"))[12] == plan.usual(Question("mean", "age")) == 6
-    assert plan.steps(Question("sum", "age"))[12] == 120 * 500 * 0.05
-    assert plan.usual(Question("share", "smoker")) == 0.05
-    assert full(values={}).steps(Question("mean", "age"))[-1] == 0.5
-    for question in plan.questions:
-        steps = plan.steps(question)
-        assert steps == sorted(set(steps))
-        assert plan.usual(question) in steps
-        assert len(steps) == 21
-    plan = full(values={"age": "20..120", "days": "-40..30 by 0.5"})
-    assert plan.steps(Question("mean", "age"))[12] == 100 * 0.05
-    assert plan.steps(Question("sum", "days"))[12] == 40 * 500 * 0.05
-
-
 @pytest.mark.parametrize(
     ("text", "dtype", "value"),
     [
@@ -479,12 +420,6 @@ def test_code_of_a_value_is_that_value(value):
     assert eval(broken.removeprefix("x = ")) == many
 
 
-def test_calls_take_any_names():
-    asked = laid_out(call("dict", **{"class": "a" * 40, "b c": "b" * 40}))
-    assert eval(asked) == {"class": "a" * 40, "b c": "b" * 40}
-    assert str(call("f", 1, x="y")) == 'f(1, x="y")'
-
-
 def test_bounds_are_tried_on_synthetic_people():
     frame = dropped_by_bounds(full(), people=300, rows_each=5, skew=1, max_groups=[1, 2], max_rows_per_group=[1, 50])
     assert frame["rows_dropped"].is_between(0, 1).all()
@@ -509,30 +444,6 @@ def test_a_plan_without_a_unit_says_that_none_was_given():
     assert [*page.figures(drafted)] == []
     assert "no query yet" in page.whole(full(unit=...), drafted, [], "")
     assert "how many people" in questions_of(SCHEMA, ...)
-
-
-def test_what_was_picked_stays_where_it_can_be_asked():
-    asked = questions_of(SCHEMA, None)
-    assert usual_questions(asked) == ["how many rows"]
-    assert usual_questions(questions_of(SCHEMA, "patient")) == ["how many people"]
-    assert usual_questions(asked, ["how many people", "age: median"]) == ["age: median"]
-    demo = questions_of(DEMO, likely_unit(DEMO))
-    assert usual_questions(demo, DEMO_PICKS["questions"]) == DEMO_PICKS["questions"]
-
-
-def test_the_page_says_what_each_answer_gets():
-    ward, people = Question("mode", "ward"), Question("n_people")
-    fields = {people: "", ward: ""}
-    first, second = page.shares(plan := full(questions={people: 1, ward: 2}), draft(plan), fields)
-    assert "people: 1 part<" in first
-    assert "error: ± 18 people" in first
-    assert "ward_mode: 2 parts" in second
-    first, second = page.shares(plan := by_error({people: 20, ward: 30}), draft(plan), fields)
-    assert "people: off by at most 20 people" in first
-    assert "costs ε = 0.2921" in first
-    assert "ward_mode: off by at most 30 people" in second
-    (not_asked,) = page.shares(plan := full(questions={ward: 1}, values={}), draft(plan), {ward: ""})
-    assert "not asked yet: see the public values of ward" in not_asked
 
 
 def test_the_page_escapes_what_it_shows():
@@ -594,76 +505,9 @@ def test_the_likely_unit(names, unit):
     assert likely_unit(pl.Schema(dict.fromkeys(names, pl.Float64()))) is None
 
 
-def test_the_notebook_is_where_the_command_looks_for_it():
-    assert (Path(dpp.__file__).parent / "_publish" / "notebook.py").is_file()
-
-
-def test_a_lead_is_sure_from_95_percent_on():
-    drafted = draft(by_error({Question("mode", "diagnosis"): 20}))
-    (said,) = re.findall(
-        r"is right in 95 % of releases if the top one leads by ([\d,]+) people\.", "".join(page.figures(drafted))
-    )
-    lead = int(said.replace(",", ""))
-    less, enough = analysis.best_by_gap(drafted.query, [lead - 2, lead])["probability"]
-    assert less < 0.95 <= enough
-
-
-def test_the_page_tells_what_its_own_bounds_drop(monkeypatch):
-    bounds = [(1, 1, 0.61, 0.72), (2, 1, 0.43, 0.54), (None, 1, 0.3, 0.4), (2, 3, 0.1, 0.2)]
-    names = ["max_groups", "max_rows_per_group", "rows_dropped", "people_cut"]
-    frame = pl.DataFrame(bounds, names, orient="row")
-    monkeypatch.setattr(page, "dropped_by_bounds", lambda *_, **__: frame)
-    for groups, each, rows_dropped, people_cut in bounds:
-        plan = full(max_groups=groups, max_rows_per_group=each)
-        said = page.dropped(plan, draft(plan), rows_each=3, skew=1)
-        assert f"{rows_dropped:.0%} of these rows are dropped, and {people_cut:.0%} of these people" in said
-
-
-def test_bounds_are_those_that_protect_takes():
-    assert full(unit=None).bounds() == {}
-    assert full(max_groups=3).bounds() == {"max_groups": 3, "max_rows_per_group": 2}
-    assert full(keys={}, max_rows_per_group=7).bounds() == {"max_rows": 7}
-
-
-@pytest.mark.parametrize("last", ["1e999", "inf", "1e308", "9" * 400])
-def test_sliders_do_not_follow_ends_that_are_refused(last):
-    days = [Question("mean", "days"), Question("sum", "days")]
-    plan = full(values={"days": f"0..{last} by 0.5"})
-    assert [plan.steps(question)[-1] for question in days] == [0.5, 0.5]
-    drafted = draft(full(values={"days": f"0..{last} by 0.5"}, questions={Question("len"): 20, days[0]: 0.5}))
-    assert drafted.messages["value days"]
-    assert [ask.name for ask in drafted.query.asks] == ["rows"]
-
-
 @pytest.mark.parametrize("text", ["'a', 'b'", "'a', {[]: 1}", "'a'" + " + 'a'" * 20_000, "'a' 'b'"])
 def test_only_one_text_stands_in_quotes(text):
     assert one(text, pl.String()) == text
-
-
-def test_only_warnings_of_the_package_stand_at_the_cost(recwarn):
-    plan = full(values={"diagnosis": "'C:\\dir'\nb"}, questions={Question("mode", "diagnosis"): 50})
-    assert draft(plan).messages == {}
-    said = draft(full(epsilon=30)).messages["cost"].split("\n\n")
-    assert "epsilon=30 protects nobody" in said[0]
-    assert len({text for text in said if "protects nobody" in text}) == sum("protects nobody" in text for text in said)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("values", "refused"),
-    [
-        ({"age": "120..0 by 1"}, True),
-        ({"age": "0..120", "diagnosis": "a\na"}, True),
-        ({"age": "young"}, True),
-        ({"age": "0..120000"}, False),  # as candidates they will do
-    ],
-)
-def test_synthetic_rows_have_no_values_that_do_not_fit(tmp_path, values, refused):
-    asked = {Question("len"): 20, Question("median", "age"): 50, Question("mode", "diagnosis"): 50}
-    values = {"diagnosis": "flu\nasthma", **values}
-    drafted = draft(Plan(DEMO, None, "patient", {"ward": own_values(DEMO["ward"])}, values, asked, max_groups=2))
-    assert bool(drafted.messages) == refused
-    assert f"shape: ({len(asked) - refused}, 5)" in run(drafted.code, tmp_path)
 
 
 def test_people_that_can_not_be_made_up_are_refused_where_rows_are_synthetic():
@@ -681,15 +525,6 @@ def test_outputs_have_the_names_that_are_shown():
     assert str(call("f", é_mean=1)) == "f(é_mean=1)"
 
 
-def test_figures_quote_names_whose_signs_cannot_be_seen():
-    name = "a\x02\u2028b"
-    schema = pl.Schema({"patient": pl.Int64(), name: pl.String()})
-    plan = Plan(schema, "f.parquet", "patient", {}, {name: "x\ny"}, {Question("mode", name): 20})
-    drawn = "".join(page.figures(draft(plan)))
-    assert "_mode" in drawn
-    assert "a\\x02\\u2028b" in drawn
-
-
 @pytest.mark.parametrize("name", ["^a.*$", "*"])
 def test_a_column_that_is_named_like_a_pattern_is_refused(name):
     plan = Plan(pl.Schema({name: pl.Int64(), "b": pl.Int8()}), "f.parquet", name, {}, {}, {Question("len"): 20})
@@ -702,23 +537,3 @@ def test_columns_whose_values_can_not_be_typed_are_not_offered_for_groups():
     assert page.may_group(pl.Datetime("us", "UTC"))
     refused = [pl.Duration(), pl.Null(), pl.Binary(), pl.List(pl.Int8), pl.Struct({"a": pl.Int8})]
     assert not any(map(page.may_group, refused))
-
-
-def test_the_page_says_what_was_read():
-    file, synthetic = (full(name, questions={}) for name in ("visits.parquet", None))
-    assert "Only the names and types of its columns were read" in page.whole(file, draft(file), [], "")
-    assert "No file was read" in page.whole(synthetic, draft(synthetic), [], "")
-
-
-@pytest.mark.parametrize("text", ["0..1", "1..2", "1\n2"])
-def test_no_more_top_values_are_asked_for_than_there_are(text):
-    drafted = draft(full(values={"class": text}, questions={Question("top_k", "class"): 1}))
-    assert drafted.messages == {}
-    assert 'dpp.top_k("class", 2, ' in drafted.code
-
-
-def test_nothing_is_asked_of_a_column_that_makes_the_groups():
-    schema = pl.Schema({"p": pl.Int64, "ward": pl.String, "x": pl.String})
-    asked = {question.column for question in questions_of(schema, "p", ["ward"]).values()}
-    assert asked == {None, "x"}
-    assert {question.column for question in questions_of(schema, "p").values()} == {None, "ward", "x"}
