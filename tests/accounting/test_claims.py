@@ -15,7 +15,7 @@ from hypothesis import given
 
 import dp_polars as dpp
 from dp_polars._accounting.claims import Claim, check_mechanism
-from dp_polars._accounting.costs import bounded_range_rho, laplace_rho, pure_rho, scaled_cost
+from dp_polars._accounting.costs import bounded_range_rho, laplace_rho, pure_rho, scaled_cost, scaled_rate
 from dp_polars._accounting.terms import Contributions, Loss, check_relation
 from dp_polars._base.numbers import as_fraction
 from tests.helpers import reference
@@ -252,6 +252,13 @@ def test_costs_are_short_numbers():
 # Bounded range: the tight rho
 
 
+def test_the_tight_rho_of_bounded_range_at_known_points():
+    # Design §3, from arXiv 2510.25746.
+    for eta, known in ((1, 0.12330), (4, 1.670), (8, 4.92)):
+        assert float(bounded_range_rho(Fraction(eta))) == pytest.approx(known, rel=1e-3)
+    assert bounded_range_rho(Fraction(0)) == 0
+
+
 @given(st.one_of(positive, extreme))
 def test_the_tight_rho_is_below_an_eighth_of_the_square_and_above_the_truth(x):
     rho = bounded_range_rho(x)
@@ -282,6 +289,22 @@ def test_the_tight_rho_is_the_supremum_over_orders_and_pairs(eta):
     assert largest <= rho * (1 + 1e-9)
     assert largest >= rho * (1 - 1e-3)
     assert largest < eta**2 / 8
+
+
+@given(rho=st.one_of(positive, extreme), contributions=spreads, mechanism=st.sampled_from(MECHANISMS))
+def test_a_rate_and_back_is_never_over_budget(rho, contributions, mechanism):
+    x = scaled_rate("rho", mechanism, rho, contributions)
+    spent = scaled_cost("rho", mechanism, x, contributions)
+    assert rho * (1 - HAIR) <= spent <= rho
+    assert scaled_cost("rho", mechanism, x * (1 + HAIR), contributions) > rho
+    more = scaled_rate("rho", mechanism, rho * 2, contributions)
+    assert x < more <= 2 * x * (1 + HAIR) + 2 * rho / contributions.total  # a root at first, a line in the end
+
+
+def test_equal_rho_gives_the_exponential_mechanism_the_larger_rate():
+    for rho in (Fraction(1, 10**9), Fraction(1, 10), Fraction(1), Fraction(6), Fraction(1000)):
+        rates = {mechanism: claim(rho, "rho", mechanism).rate for mechanism in MECHANISMS}
+        assert rates["exponential"] > rates["permute_and_flip"]
 
 
 # However a claim is made, its rate is what its loss pays for.

@@ -11,7 +11,7 @@ from flint import arb, ctx
 from hypothesis import given
 
 from dp_polars._accounting.claims import Claim
-from dp_polars._accounting.costs import HALF, pure_rho, scaled_cost, scaled_rate
+from dp_polars._accounting.costs import HALF, gaussian_rho, pure_rho, scaled_cost, scaled_rate
 from dp_polars._accounting.terms import Contributions, Loss
 from tests.accounting.test_claims import HAIR, ball, extreme, positive, spreads
 from tests.helpers import reference
@@ -72,6 +72,13 @@ def test_the_rho_of_what_is_pure_is_rounded_up_by_a_hair(x):
         assert not ball(rho) < truth
         assert ball(rho) * ball(1 - HAIR) < truth
     assert rho <= min(x**2 / 2, x) * (1 + HAIR)
+
+
+def test_it_is_less_than_half_the_square():
+    assert pure_rho(Fraction(0)) == 0
+    for x, factor in ((1, 1.08), (2, 1.31), (4, 2.07), (8, 4.0)):
+        assert float(Fraction(x**2, 2) / pure_rho(Fraction(x))) == pytest.approx(factor, abs=0.005)
+    assert gaussian_rho(Fraction(3)) == Fraction(9, 2)
 
 
 # Spreads

@@ -4,6 +4,7 @@ import itertools
 import math
 import subprocess
 import sys
+import tracemalloc
 from decimal import Decimal
 from fractions import Fraction
 
@@ -109,6 +110,19 @@ def test_report_noisy_max_with_noise_2_sensitivity_over_epsilon_keeps_epsilon():
     assert 1.45 < largest < 1.5 + 1e-12
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_million_different_scores(mechanism):
+    scores = RNG.normal(size=1_000_000)
+    tracemalloc.start()
+    found = analysis.selection_probabilities(scores, epsilon=20, mechanism=mechanism)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert abs(found.sum() - 1) < 1e-13
+    assert peak < 200e6
+    assert found[scores.argmax()] == found.max()
+
+
 @pytest.mark.parametrize("mechanism", COMPARABLE)
 def test_tied_candidates_share_their_block(mechanism):
     scores = RNG.integers(-5, 1, 50)
@@ -118,6 +132,16 @@ def test_tied_candidates_share_their_block(mechanism):
     for value, total in zip(values, blocks, strict=True):
         assert np.ptp(found[scores == value]) == 0
         assert found[scores == value].sum() == pytest.approx(total, rel=1e-13)
+
+
+@given(scores_, losses_, st.sampled_from(COMPARABLE), st.randoms(), st.integers(-1000, 1000))
+@settings(deadline=None, max_examples=50)
+def test_order_and_a_common_shift_do_not_matter(scores, epsilon, mechanism, random, shift):
+    order = random.sample(range(len(scores)), len(scores))
+    law = analysis.selection_probabilities(scores, epsilon=epsilon, mechanism=mechanism)
+    moved = analysis.selection_probabilities([scores[i] + shift for i in order], epsilon=epsilon, mechanism=mechanism)
+    assert np.array_equal(law[order], moved)
+    assert law.sum() == pytest.approx(1, abs=1e-13)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -132,6 +156,16 @@ def test_the_rate_is_that_of_the_claim(mechanism, loss, monotonic):
     found = analysis.selection_probabilities([9, 4, 0, 0], **options)
     exact = reference.law([9, 4, 0, 0], rate=claim.rate, mechanism=mechanism, digits=30)
     assert relative_error(found, exact) < 1e-14
+
+
+def test_the_unit_chooses_the_mechanism():
+    scores = [3, 1, 0]
+    by_unit = [analysis.expected_error(scores, epsilon=1), analysis.expected_error(scores, rho=0.1)]
+    named = [
+        analysis.expected_error(scores, epsilon=1, mechanism="permute_and_flip"),
+        analysis.expected_error(scores, rho=0.1, mechanism="exponential"),
+    ]
+    assert by_unit == named
 
 
 @pytest.mark.parametrize(
@@ -182,6 +216,14 @@ def test_the_summaries_are_those_of_the_law(mechanism):
         assert quantile in errors
 
 
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_expected_error_against_the_reference(mechanism):
+    scores = [-10, -3, 0, 0, -1]
+    exact = reference.law(scores, rate=Fraction(1, 2), mechanism=mechanism)
+    expected = float(reference.expectation(exact, [10, 3, 0, 0, 1]))
+    assert analysis.expected_error(scores, epsilon=1, mechanism=mechanism) == pytest.approx(expected, rel=1e-14)
+
+
 @given(scores_, losses_)
 @settings(deadline=None, max_examples=100)
 def test_permute_and_flip_is_never_worse_than_the_exponential_mechanism(scores, epsilon):
@@ -194,6 +236,17 @@ def test_permute_and_flip_is_never_worse_than_the_exponential_mechanism(scores, 
         assert exponential <= 2 * flip + 1e-13  # and never more than twice as good
     best = [analysis.expected_error(scores, epsilon=epsilon, mechanism=m) for m in MECHANISMS]
     assert best[0] <= best[1] * (1 + 1e-13)
+
+
+@given(scores_, losses_, losses_, st.sampled_from(COMPARABLE))
+@settings(deadline=None, max_examples=60)
+def test_a_larger_loss_is_never_less_accurate(scores, epsilon, more, mechanism):
+    options = {"mechanism": mechanism}
+    errors = max(scores) - np.array(scores)
+    less = analysis.selection_probabilities(scores, epsilon=epsilon, **options)
+    larger = analysis.selection_probabilities(scores, epsilon=epsilon + more, **options)
+    for t in set(errors.tolist()):
+        assert larger[errors >= t].sum() <= less[errors >= t].sum() + 1e-13
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

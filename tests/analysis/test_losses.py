@@ -190,6 +190,38 @@ def test_means_by_enumeration(within):
     assert_smallest(loss, chances, share=0.6, probability=0.8)
 
 
+def test_the_chance_of_a_mean_is_that_of_releases():
+    rng = np.random.default_rng(3)
+    rows = pl.DataFrame({"x": rng.integers(0, 30, 300)})
+    loss = only(analysis.loss_for_query(dpp.protect(None).agg(dpp.mean("x", 0, 30, epsilon=1)), rows, within=1))
+    true = rows["x"].mean()
+    copies = pl.concat([rows.with_columns(c=pl.lit(c)) for c in range(4000)])
+    drawn = copies.group_by("c").agg(dpp.mean("x", 0, 30, epsilon=loss))
+    near = (abs(drawn["x"] - true) <= 1).mean()
+    assert abs(near - 0.95) < 0.02  # 5.8 standard deviations
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("terms", [{"epsilon": 1}, {"rho": 1}])
+@pytest.mark.parametrize("k", [2, 6])
+def test_top_k_by_releases(terms, k):
+    rows = people({"a": dict(zip("abcdefgh", [90, 84, 71, 60, 52, 47, 35, 20], strict=True))})
+    query = dpp.protect("p", max_groups=1)
+    (unit,) = terms
+    result = analysis.loss_for_query(query.agg(dpp.top_k("x", k, list("abcdefgh"), **terms)), rows, within=5)
+    loss = result["loss"].item()
+    assert loss == float(f"{loss:.2g}")
+    assert result["loss_unit"].item() == unit
+    truth = {"a": 90, "b": 84, "c": 71, "d": 60, "e": 52, "f": 47, "g": 35, "h": 20}
+    ranked = sorted(truth.values(), reverse=True)
+    copies = pl.concat([rows.with_columns(c=pl.lit(c)) for c in range(2000)])
+    drawn = copies.group_by("c").agg(pl.col("x").dp.top_k(k, list("abcdefgh"), **{unit: loss}))["x"]
+    missed = [
+        max(best - truth[value] for best, value in zip(ranked, answer, strict=False)) for answer in drawn.to_list()
+    ]
+    assert 0.87 < np.mean([miss <= 5 for miss in missed]) < 0.995
+
+
 @pytest.mark.parametrize(("within", "good"), [(0, [2]), (1, [2, 3, 5]), (3, [0, 2, 3, 5])])
 def test_a_first_above_by_its_exact_law(within, good):
     """Of the counts 1, 0, 4, 5 and 0 the errors are 3, 4, 0, 0 and 4, and 1 of none; only the third is the true one."""
@@ -208,6 +240,19 @@ def test_a_first_above_by_its_exact_law(within, good):
         return [np.exp(log_law([[1, 0, 4, 5, 0]], 4, float(value) / 2, 1)[0])[good].sum()]
 
     assert_smallest(loss, chances, share=1, probability=0.6)
+
+
+def test_lists_of_quantiles_by_releases():
+    rng = np.random.default_rng(4)
+    rows = pl.DataFrame({"x": rng.normal(50, 15, 500).round().clip(0, 100).astype(int)})
+    alphas, candidates = [0.25, 0.5, 0.75], range(101)
+    query = dpp.protect(None).agg(dpp.quantile("x", alphas, candidates, epsilon=1))
+    loss = only(analysis.loss_for_query(query, rows, within=3))
+    assert loss == float(f"{loss:.2g}")
+    copies = pl.concat([rows.with_columns(c=pl.lit(c)) for c in range(2000)])
+    drawn = np.array(copies.group_by("c").agg(pl.col("x").dp.quantile(alphas, candidates, epsilon=loss))["x"].to_list())
+    true = np.sort(rows["x"].to_numpy())[[math.ceil(alpha * 500) - 1 for alpha in alphas]]
+    assert 0.87 < (abs(drawn - true).max(axis=1) <= 3).mean() < 0.995
 
 
 def test_the_rows_that_bounds_keep_are_the_truth():

@@ -143,3 +143,11 @@ def test_no_row_is_read_or_kept(tmp_path):
     del frame
     gc.collect()
     assert alive() is None
+
+
+def test_the_message_says_what_to_do():
+    frame = rows()
+    with pytest.raises(ValueError, match=r"(?s)The result is not private.*Hint: .*synthetic\(schema.*private=True"):
+        simulate(query(frame), frame)
+    with pytest.raises(ValueError, match=REFUSED):
+        simulate(frame.dp.protect("p").agg(dpp.len(epsilon=1, max_rows=1)), frame, losses=[1, 2])

@@ -69,6 +69,26 @@ def test_no_scores_on_a_fine_grid_are_worse(k, steps, mechanism):
     assert worst * 0.997 <= max(tried) <= worst * (1 + 1e-12)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("k", [2, 3, 5, 9, 30])
+def test_no_scores_that_a_search_finds_are_worse(k, mechanism):
+    optimize = need("scipy.optimize")
+    worst = analysis.worst_expected_error(k, epsilon=1, monotonic=True, mechanism=mechanism)
+    rng, found = np.random.default_rng(k), []
+    for _ in range(5):
+        start = rng.uniform(0.5, 4, k - 1)
+        search = optimize.minimize(
+            lambda gaps: -scaled_error(np.exp(-np.abs(gaps)), mechanism), start, method="L-BFGS-B"
+        )
+        found.append(-search.fun)
+        # Two-valued scores, which a search may never come near: some candidates right behind, others far.
+        near = rng.integers(0, k)
+        found.append(scaled_error(np.append(np.full(near, rng.uniform()), np.full(k - 1 - near, 1e-9)), mechanism))
+    assert max(found) == pytest.approx(worst, rel=1e-6)
+    assert max(found) <= worst * (1 + 1e-12)
+
+
 @given(st.lists(st.floats(1e-9, 1), min_size=2, max_size=6), st.sampled_from(MECHANISMS))
 @settings(deadline=None, max_examples=200)
 def test_two_coins_at_their_mean_are_no_better(coins, mechanism):
@@ -192,6 +212,17 @@ def test_goals_at_the_edge_of_float64_are_reached():
             assert analysis.probability_of_best(scores, epsilon=loss, **options) >= 1 - 2**-53
             loss = analysis.loss_for(scores, expected_error=1e-200, **options)
             assert 0 < analysis.expected_error(scores, epsilon=loss, **options) <= 1e-200
+
+
+def test_loss_for_uses_the_mechanism_of_the_unit():
+    goal = {"scores": [9, 5, 0], "expected_error": 0.3}
+    flip = analysis.loss_for(**goal)
+    assert flip == analysis.loss_for(**goal, mechanism="permute_and_flip")
+    assert flip < analysis.loss_for(**goal, mechanism="exponential")
+    rho = analysis.loss_for(**goal, unit="rho")
+    assert rho == analysis.loss_for(**goal, unit="rho", mechanism="exponential")
+    # At the same rate.
+    assert rho == pytest.approx(float(bounded_range_rho(analysis.loss_for(**goal, mechanism="exponential"))), rel=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Privacy profiles of one release and of many, against direct integration and dp_accounting's own."""
 
+import itertools
 import math
 import sys
 from fractions import Fraction
@@ -51,6 +52,13 @@ def test_no_profile_is_rounded_down(hundredths, share, mechanism):
         assert t >= loss or lower(exact) <= as_fraction("delta", delta) <= upper(exact) * (1 + Fraction(1, 2**50))
     if 0 < delta < 1:
         assert as_fraction("epsilon", profile.epsilon(delta)) >= min(t, loss) - Fraction(1, 10**9)
+
+
+@pytest.mark.parametrize("loss", [Fraction(1, 3), Fraction(1, 7), Fraction(2, 11)])
+@pytest.mark.parametrize("times", [2, 3, 5, 8])
+def test_nor_are_sums_at_a_delta_so_small_that_nothing_else_is_proved(loss, times):
+    found = analysis.compose([(loss, "permute_and_flip")] * times, delta=1e-300)
+    assert loss * times <= Fraction(str(found)) <= loss * times * (1 + Fraction(1, 10**15))
 
 
 def test_sums_are_not_rounded_down():
@@ -128,6 +136,22 @@ def test_the_exponential_mechanism_composes_better_than_whatever_has_a_pure_epsi
     assert (ours, theirs.get_epsilon_for_delta(1e-6)) == (pytest.approx(2.42, abs=0.01), pytest.approx(4.77, abs=0.01))
 
 
+@pytest.mark.slow
+def test_two_releases_by_direct_integration():
+    need("dp_accounting")
+    # The exponential mechanism's dominating pair: losses on [−x, x] with density exp((s − x)/2)/2/(1 −
+    # exp(−x)).
+    x, steps = 1.0, 4000
+    s = -x + 2 * x * (np.arange(steps) + 0.5) / steps
+    mass = np.exp((s - x) / 2) / 2 / (1 - math.exp(-x)) * (2 * x / steps)
+    total = np.add.outer(s, s)
+    profile = analysis.privacy_profile(x, "exponential").compose(2)
+    for t in (0.0, 0.5, 1.2, 1.9):
+        exact = (np.multiply.outer(mass, mass) * np.maximum(1 - np.exp(t - total), 0)).sum()
+        assert profile.delta(t) == pytest.approx(exact, rel=1e-3)
+        assert profile.delta(t) >= exact * (1 - 1e-5)
+
+
 def test_compose_takes_the_best_of_three_proofs():
     need("dp_accounting")
     few = [(1, "permute_and_flip"), (0.5, "exponential")]
@@ -139,6 +163,15 @@ def test_compose_takes_the_best_of_three_proofs():
     assert analysis.compose(exponential, delta=1e-6) == pytest.approx(0.70021, abs=1e-4)
     tiny = analysis.compose(exponential, delta=1e-300)
     assert 1 < tiny < 1 / 80 + 2 * math.sqrt(math.log(1e300) / 80)
+
+
+def test_delta_of_many_releases_falls_with_epsilon():
+    need("dp_accounting")
+    profile = analysis.privacy_profile(0.1, "exponential").compose(50)
+    deltas = [profile.delta(t) for t in np.linspace(0, 5, 21)]
+    assert all(a >= b for a, b in itertools.pairwise(deltas))
+    assert deltas[-1] == 0
+    assert all(profile.epsilon(d) <= t + 1e-3 for d, t in zip(deltas[:-1], np.linspace(0, 5, 21), strict=False))
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -214,6 +247,11 @@ def test_divergences_prove_less_than_rho_where_delta_is_tiny_or_losses_are_large
     assert profile.epsilon(1e-6) < 8 + conversions.zcdp_epsilon(Fraction(1, 10), 1e-6) + 1e-9
     assert profile.epsilon(1e-6) < 0.8 * conversions.zcdp_epsilon(profile.rho, 1e-6)
     assert profile.delta(profile.epsilon(1e-6)) == pytest.approx(1e-6, rel=1e-3)
+
+
+def test_composed_twice():
+    one = analysis.privacy_profile(0.1)
+    assert one.compose(2).compose(3) == one.compose(6)
 
 
 @pytest.mark.parametrize("n", range(2, 9))

@@ -71,6 +71,21 @@ def _lower(frame):
         yield rows[[int(np.ceil(Fraction(a) * len(rows))) - 1 for a in QUARTILES]]
 
 
+def test_errors_are_those_of_releases_and_ends_hold_most_of_them():
+    frame = two_groups()
+    expr = X.dp.quantile(QUARTILES, range(50), epsilon=1)
+    found = analysis.simulate(expr, frame, by="g")
+    assert found.schema["true_answer"] == pl.List(pl.Int64)
+    copies = pl.concat([frame.with_columns(draw=pl.lit(i)) for i in range(300)])
+    answers = copies.group_by("draw", "g").agg(expr)
+    for row in found.rows(named=True):
+        released = np.array(answers.filter(g=row["g"])["x"].to_list())
+        off = np.abs(released - row["true_answer"]).mean(axis=1)
+        assert abs(off.mean() - row["expected_error"]) < 7 * off.std() * (1 / 300 + 1 / module.DRAWS) ** 0.5
+        for end, beyond in (("answer_5", released < row["answer_5"]), ("answer_95", released > row["answer_95"])):
+            assert (beyond.mean(axis=0) < 0.15).all(), end  # 0.05, of which the end itself is uncertain
+
+
 def test_the_unit_is_that_of_the_candidates():
     days = [dt.date(2020, 1, 1) + dt.timedelta(days=i) for i in range(60)]
     expr = X.dp.quantile(QUARTILES, days, epsilon=100)

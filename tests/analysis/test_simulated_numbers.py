@@ -1,9 +1,9 @@
-"""`simulate` of counts, sums, means and value counts: against enumeration of the noise."""
+"""`simulate` of counts, sums, means and value counts: against enumeration of the noise, and against many releases."""
 
 import datetime as dt
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -19,6 +19,9 @@ from dp_polars._questions.averages import Average
 from dp_polars._questions.measures import Count, Multiple, Total
 from dp_polars.analysis._laws import NoiseLaw
 from dp_polars.analysis._simulated import law_of_total
+from tests.statistical.goodness import fits
+
+DRAWS = 100_000
 
 
 def enumerated(rate, mechanism):
@@ -87,7 +90,7 @@ ONE_DRAW = {
 
 @pytest.mark.parametrize("loss", MECHANISMS)
 @pytest.mark.parametrize("kind", ONE_DRAW)
-def test_counts_and_sums_agree_with_enumeration(kind, loss):
+def test_counts_and_sums_agree_with_enumeration_and_with_draws(kind, loss):
     ask, true, step = ONE_DRAW[kind]
     expr = ask(**loss)
     (row,) = analysis.simulate(expr, ROWS).rows(named=True)
@@ -101,11 +104,30 @@ def test_counts_and_sums_agree_with_enumeration(kind, loss):
     assert [row["answer_5"], row["answer_95"]] == pytest.approx(ends)
     assert row["error_unit"] == ("the column's unit" if kind == "sum" else "rows")
     assert (row["counted"], row["left_out"], row["ordered"]) == (8 if kind == "len" else 6, 0, True)
+    many = pl.concat([ROWS] * DRAWS).with_columns(g=pl.int_range(pl.len()) // 8)
+    drawn = many.group_by("g").agg(a=expr)["a"].to_numpy()
+    steps = np.rint((drawn - true) / step)
+
+    def agrees(simulated, scale):
+        """Whether the draws lie inside the simulated range as often as the law at this scale has it."""
+        ends = [round((simulated[name] - true) / step) for name in ("answer_5", "answer_95")]
+        x, law = enumerated(1 / Fraction(scale), made.mechanism)
+        share = law[(x >= ends[0]) & (x <= ends[1])].sum()
+        assert 0.9 <= share < 0.98
+        within = int(((steps >= ends[0]) & (steps <= ends[1])).sum())
+        return fits(np.array([within, DRAWS - within]), np.array([share, 1 - share]))
+
+    assert agrees(row, 1 / made.rate)
+    own = expr.query.claim.loss.value
+    for factor in (Fraction(7, 10), Fraction(13, 10)):
+        (other,) = analysis.simulate(expr, ROWS, losses=[own * factor]).rows(named=True)
+        other_rate = replace(made, loss=Loss(own * factor, made.loss.unit)).rate
+        assert not agrees(other, 1 / other_rate)
 
 
 @pytest.mark.parametrize("loss", [{"epsilon": 3}, {"rho": 0.7}])
 @pytest.mark.parametrize("values", [[3.0, 7.5, 2.25, -4.0, 9.0], [8.0] * 40, [1.0]])
-def test_means_agree_with_enumeration(values, loss):
+def test_means_agree_with_enumeration_and_with_draws(values, loss):
     low, high, step = -1, 8, 0.25
     rows = pl.DataFrame({"x": values})
     expr = dpp.mean("x", low, high, step=step, **loss)
@@ -123,6 +145,21 @@ def test_means_agree_with_enumeration(values, loss):
         assert law[means <= row[name] + 1e-9].sum() >= share - 1e-6
         assert law[means < row[name] - 1e-6].sum() <= share + 1e-6
     assert (row["counted"], row["error_unit"], row["ordered"]) == (len(values), "the column's unit", True)
+    many = pl.concat([rows] * 20_000).with_columns(g=pl.int_range(pl.len()) // len(values))
+    errors = abs(many.group_by("g").agg(a=expr)["a"].to_numpy() - true)
+    assert abs(errors.mean() - row["expected_error"]) < 5 * errors.std() / math.sqrt(20_000)
+
+
+def test_a_mean_with_much_noise_is_close():
+    # The noisy counts are added up in stretches here.
+    expr = dpp.mean("x", 0, 10, step=1, epsilon=0.004)
+    rows = pl.DataFrame({"x": [2] * 3_000 + [7] * 1_000})
+    (row,) = analysis.simulate(expr, rows).rows(named=True)
+    drawn = pl.concat([rows.with_columns(g=g) for g in range(2_000)]).group_by("g").agg(a=expr)["a"].to_numpy()
+    errors = abs(drawn - row["true_answer"])
+    assert abs(errors.mean() - row["expected_error"]) < 5 * errors.std() / math.sqrt(2_000)
+    for name, share in (("answer_5", 0.05), ("answer_95", 0.95)):
+        assert abs((drawn <= row[name]).mean() - share) < 5 * math.sqrt(share * (1 - share) / 2_000)
 
 
 def test_value_counts_have_one_row_for_a_group():
@@ -198,6 +235,16 @@ def test_rows_without_a_person_are_left_out(nobody):
         "each": (2, 2, "1: 1, 2: 1, 3: 2"),
         "middle": (3, 2, "2"),
     }
+
+
+def test_small_groups_have_the_largest_errors_of_quantiles():
+    sizes = [29, 300, 3_000]
+    rng = np.random.default_rng(2)
+    rows = pl.concat([pl.DataFrame({"g": [n] * n, "x": rng.normal(50, 10, n).round()}) for n in sizes])
+    result = analysis.simulate(dpp.median("x", range(121), epsilon=0.02), rows, by="g").sort("g")
+    errors, ranks = result["expected_error"].to_list(), result["expected_rank_error"].to_list()
+    assert errors == sorted(errors, reverse=True)
+    assert ranks[0] < ranks[1]  # which is why ranks are not what to look at
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`simulate` against brute force over all candidates."""
+"""`simulate` against brute force over all candidates, and against 100,000 releases of the same query."""
 
 import datetime as dt
 import math
@@ -15,6 +15,9 @@ from dp_polars._accounting.budget import Budget
 from dp_polars._frames.protect import protect
 from tests.helpers import reference
 from tests.registry import MECHANISMS
+from tests.statistical.goodness import cell_counts, fits
+
+DRAWS = 100_000
 
 
 def quantile_scores(codes, size, alpha=Fraction(1, 2)):
@@ -39,7 +42,7 @@ def expected_row(scores, rate, mechanism, *, seen=None, unit=1, by_score):
     right = [i for i in range(len(scores)) if errors[i] == 0]
     of_scores = (law * errors).sum()
     distances = abs(np.arange(len(scores)) - right[0])
-    return {
+    return law, {
         "true_answer": right[0],
         "probability_true": law[right].sum(),
         "expected_error": of_scores if by_score else (law * distances).sum(),
@@ -63,9 +66,22 @@ CODES = [0, 0, 0, 1, 1, 2, 2, 2, 2, 5, 6]
 SIZE = 8
 
 
+def assert_draws_fit(drawn, row, law, at_other_losses):
+    """The draws follow the law; the simulated probability fits them, those at 0.7 and 1.3 times the loss don't."""
+    assert len(drawn) == DRAWS
+    assert fits(cell_counts(drawn, law), law)
+    hits = int((drawn == row["true_answer"]).sum())
+
+    def agrees(p):
+        return fits(np.array([hits, DRAWS - hits]), np.array([p, 1 - p]))
+
+    assert agrees(row["probability_true"])
+    assert not any(agrees(p) for p in at_other_losses["probability_true"])
+
+
 @pytest.mark.parametrize("loss", [{"epsilon": 0.7}, {"rho": 0.05}, {"rho": 0.1, "mechanism": "permute_and_flip"}])
 @pytest.mark.parametrize("kind", ["mode", "median", "quantile"])
-def test_an_expression_agrees_with_brute_force(kind, loss):
+def test_an_expression_agrees_with_brute_force_and_with_draws(kind, loss):
     expr = {
         "mode": lambda: dpp.mode("x", range(SIZE), **loss),
         "median": lambda: dpp.median("x", range(SIZE), **loss),
@@ -74,7 +90,7 @@ def test_an_expression_agrees_with_brute_force(kind, loss):
     alpha = Fraction(1, 4) if kind == "quantile" else Fraction(1, 2)
     scores = mode_scores(CODES, SIZE) if kind == "mode" else quantile_scores(CODES, SIZE, alpha)
     claim = expr.query.claim
-    expected = expected_row(
+    law, expected = expected_row(
         scores,
         claim.rate,
         claim.mechanism,
@@ -92,20 +108,68 @@ def test_an_expression_agrees_with_brute_force(kind, loss):
         claim.loss.unit,
         float(claim.loss.value),
     )
+    groups = pl.DataFrame({"g": np.repeat(np.arange(DRAWS, dtype=np.int32), len(CODES)), "x": CODES * DRAWS})
+    drawn = groups.group_by("g").agg(expr)["x"].to_numpy()
+    own = claim.loss.value
+    others = analysis.simulate(expr, public, losses=[own * Fraction(7, 10), own * Fraction(13, 10)])
+    assert_draws_fit(drawn, row, law, others)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("people", [False, True])
+def test_a_query_agrees_with_brute_force_and_with_releases(people):
+    # Every person has one row in each of two groups at most; in the release there are 100,000 groups of other people.
+    unit, bounds = ("p", {"max_groups": 2, "max_rows_per_group": 1}) if people else (None, {})
+
+    def query(groups):
+        return (
+            protect(unit, **bounds)
+            .group_by({"g": range(groups)})
+            .agg(
+                pl.col("x").dp.mode(range(SIZE), epsilon=1.5).alias("top"),
+                pl.col("x").dp.median(range(SIZE), rho=0.5).alias("middle"),
+            )
+        )
+
+    rows = pl.DataFrame({"g": np.repeat(np.arange(2), len(CODES)), "x": CODES + [1] * len(CODES)})
+    public = rows.with_columns(p=pl.int_range(pl.len()) % len(CODES))
+    result = analysis.simulate(query(2), public)
+    assert result.get_column("output").to_list() == ["top", "top", "middle", "middle"]
+    assert result.get_column("g").to_list() == [0, 1, 0, 1]
+    assert result["error_unit"].to_list() == ["people"] * 2 + ["the column's unit"] * 2
+    many = pl.DataFrame({"g": np.repeat(np.arange(DRAWS), len(CODES)), "x": CODES * DRAWS})
+    person = pl.col("g") // 2 * len(CODES) + pl.int_range(pl.len()) % len(CODES)
+    released = query(DRAWS).release(many.with_columns(p=person))
+    for name, scores in (("top", mode_scores(CODES, SIZE)), ("middle", quantile_scores(CODES, SIZE))):
+        (ask,) = (ask for ask in query(2).asks if ask.name == name)
+        claim = ask.query.claim
+        assert claim.contributions.total == (2 if people else 1)
+        law, expected = expected_row(
+            scores, claim.rate, claim.mechanism, unit=1 if name == "top" else 2, by_score=name == "top"
+        )
+        row = result.row(by_predicate=(pl.col("g") == 0) & (pl.col("output") == name), named=True)
+        assert_row(row, expected, range(SIZE))
+        own = claim.loss.value
+        others = analysis.simulate(query(2), public, losses=[own * Fraction(7, 10), own * Fraction(13, 10)])
+        others = others.filter(pl.col("g") == 0, pl.col("output") == name)
+        assert_draws_fit(released[name].to_numpy(), row, law, others)
 
 
 @pytest.mark.parametrize("lowest", [False, True])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_argmax_agrees_with_brute_force(mechanism, lowest):
+def test_argmax_agrees_with_brute_force_and_with_draws(mechanism, lowest):
     scores = [3, 5, 5, 1, -2, 4]
     ask = dpp.argmin if lowest else dpp.argmax
     expr = ask("s", epsilon=1, sensitivity=Fraction(1, 2), mechanism=mechanism)
     better = [-s for s in scores] if lowest else scores
-    expected = expected_row(better, expr.query.claim.rate, mechanism, by_score=True)
+    law, expected = expected_row(better, expr.query.claim.rate, mechanism, by_score=True)
     public = pl.DataFrame({"s": scores})
     (row,) = analysis.simulate(expr, public).rows(named=True)
     assert_row(row, expected, range(len(scores)))
     assert (row["error_unit"], row["counted"], row["left_out"]) == ("score", len(scores), 0)
+    groups = pl.DataFrame({"g": np.repeat(np.arange(DRAWS), len(scores)), "s": scores * DRAWS})
+    drawn = groups.group_by("g").agg(expr)["s"].to_numpy()
+    assert fits(cell_counts(drawn, law), law)
 
 
 def test_argmax_of_scores_that_are_missing_far_apart_or_decimal():
@@ -143,7 +207,7 @@ def test_bounds_drop_rows_and_errors_are_measured_on_all():
     assert (median["counted"], median["left_out"], median["error_unit"]) == (8, 14, "the column's unit")
     kept = [0, 0, 1, 1, 2, 2, 2, 2]
     claim = query.asks[0].query.claim
-    expected = expected_row(
+    _, expected = expected_row(
         quantile_scores(codes, 4),
         claim.rate,
         claim.mechanism,
@@ -155,7 +219,7 @@ def test_bounds_drop_rows_and_errors_are_measured_on_all():
     # One group: nobody's people are dropped, and two of them have a 2.
     assert (mode["counted"], mode["left_out"], mode["error_unit"]) == (4, 0, "people")
     claim = query.asks[1].query.claim
-    expected = expected_row([1, 1, 2, 0], claim.rate, claim.mechanism, by_score=True)
+    _, expected = expected_row([1, 1, 2, 0], claim.rate, claim.mechanism, by_score=True)
     assert_row(mode, expected, range(4))
 
 

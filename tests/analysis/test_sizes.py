@@ -149,6 +149,17 @@ def test_bounds_drop_what_they_drop_on_average():
     assert analysis.dropped(visits.clear(), "p").rows() == [(None, None, None, None)]
 
 
+def test_the_mean_is_that_of_releases():
+    rows = analysis.synthetic({"p": pl.Int64, "w": pl.Enum(["A", "B", "C"])}, people=300, rows=2400)
+    query = (
+        dpp.protect("p", max_groups=2, max_rows_per_group=2).group_by({"w": ["A", "B", "C"]}).agg(dpp.len(epsilon=1))
+    )
+    (share,) = analysis.dropped(rows, "p", by="w", max_groups=[2], max_rows_per_group=[2])["rows_dropped"]
+    drawn = [analysis.simulate(query, rows)["left_out"].sum() / 2400 for _ in range(20)]
+    assert sum(drawn) / 20 == pytest.approx(share, abs=0.01)
+    assert 0.2 < share < 0.8
+
+
 @pytest.mark.parametrize("skew", [0, 0.5, 1, 1.5])
 def test_skew_makes_people_unequal(skew):
     rows = analysis.synthetic({"p": pl.Int64}, people=1000, rows=5000, skew=skew)

@@ -287,6 +287,11 @@ def test_sizes_are_known_without_a_look(values, size):
     assert size_of(values) == size
 
 
+def test_a_million_categories_are_fine():
+    categories = Categories.of(range(10**6))
+    assert len(categories.for_column(pl.Int64())) == 10**6
+
+
 @pytest.mark.parametrize("given_as", [["a"], [True], pl.Enum(["a"]), pl.Series(["a"], dtype=pl.Categorical)])
 def test_a_quantile_takes_no_type_without_an_order(given_as):
     with pytest.raises(TypeError, match="candidates"):
@@ -351,6 +356,13 @@ def test_a_range_too_large_is_an_error_in_our_words():
     for wide in (range(2**54), range(2**80)):
         with pytest.raises(ValueError, match=r"a grid must have at most 2\*\*53 points, got [\s\S]*Hint: take a wider"):
             ordered(wide)
+
+
+def test_candidates_do_not_change_with_what_they_came_from():
+    array, series, listed = np.array([5, 1, 2]), pl.Series([5, 1, 2]), [5, 1, 2]
+    found = [read(source) for source in (array, series, listed) for read in (Categories.of, ordered)]
+    array[:], series[0], listed[0] = 7, 7, 7
+    assert {tuple(sorted(candidates.values.to_list())) for candidates in found} == {(1, 2, 5)}
 
 
 def test_candidates_are_values():
@@ -573,6 +585,21 @@ def test_types_of_logarithmic_grids(start, stop, per_decade, expected):
 def test_logarithmic_grids_that_are_refused(ends, options, error, message):
     with pytest.raises(error, match=message):
         dpp.grid(*ends, **options)
+
+
+def test_a_median_on_a_logarithmic_grid_needs_no_scale():
+    frame = pl.DataFrame({"x": [3, 47, 7_000_000] * 50, "y": [0.02, 0.3, 40.0] * 50})
+    asked = [
+        dpp.median(name, dpp.grid(*ends, per_decade=20), epsilon=100)
+        for name, *ends in (("x", 1, 10**9), ("y", 1e-6, 1e6))
+    ]
+    assert frame.dp.protect(None).agg(*asked).release().row(0) == (44.7, 0.316)
+    assert frame.select(asked).row(0) == (44.7, 0.316)
+
+
+def test_the_step_is_a_keyword():
+    with pytest.raises(TypeError):
+        dpp.grid(0, 10, 1)
 
 
 def test_large_grids_cost_nothing():

@@ -115,6 +115,14 @@ def test_decimal_ties_of_floats_go_down(candidates):
     assert encode(candidates, pl.Series(above)) == list(range(1, 11))
 
 
+def test_all_hundredths_of_a_large_grid():
+    candidates = dpp.grid(0, 10**6, step=0.01)
+    codes = np.random.default_rng(3).integers(0, candidates.size, 100_000)
+    assert encode(candidates, candidates.take(codes)) == codes.tolist()
+    jitter = np.random.default_rng(4).uniform(-0.0049, 0.0049, len(codes))
+    assert encode(candidates, candidates.take(codes) + pl.Series(jitter)) == codes.tolist()
+
+
 @pytest.mark.parametrize("candidates", [dpp.grid(0, 10, step=0.01), ordered([0.0, 0.3, 10.0]), dpp.grid(0, 9, step=1)])
 @pytest.mark.parametrize("dtype", [pl.Float64, pl.Float32])
 def test_special_floats(candidates, dtype):
@@ -258,6 +266,17 @@ def test_text_has_the_codes_of_its_categories(dtype, count, monkeypatch):
 def test_a_value_that_is_no_candidate_is_no_evidence(candidates, column, expected):
     codes = category_encoder(Categories.of(candidates), column.dtype)(column)
     assert codes.tolist() == expected
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=200)
+@given(integer_columns(), st.data())
+def test_categories_of_integers(column_and_center, data):
+    column, center = column_and_center
+    seen = sorted({x for x in column.to_list() if x is not None and -(2**63) < x < 2**63 - 1})
+    values = data.draw(st.lists(st.sampled_from([*seen, min(max(center, 0), 100)]), min_size=1, unique=True))
+    codes = category_encoder(Categories.of(values), column.dtype)(column)
+    assert codes.tolist() == [values.index(x) if x in values else len(values) for x in column.to_list()]
 
 
 # All of them

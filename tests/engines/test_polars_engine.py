@@ -170,6 +170,15 @@ def test_names_of_columns_can_not_be_in_the_way(engine):
     assert_frame_equal(found, histogram({(0, 1): 1, (1, 0): 1}))
 
 
+def test_wide_cells_leave_room_for_few_people_at_a_time():
+    grid = dpp.grid(0, 2**53 - 1, step=1)
+    rows = [(p, k, 2**53 - 1 - p % 3) for p in range(300) for k in (0, 1023, 1023)]
+    frame = pl.DataFrame(rows, schema=["p", "k", "x"], orient="row")
+    output = of("x", median(grid), people=True)
+    found = only(frame, "p", pl.DataFrame({"k": range(1024)}), output)
+    assert found.rows() == [(k, 2**53 - 1 - i, 100) for k in (0, 1023) for i in (2, 1, 0)]
+
+
 def test_groups_and_candidates_beyond_64_bits_are_refused_before_the_charge():
     budget = dpp.Budget(epsilon=1)
     rows = pl.LazyFrame({"k": [1], "x": [1]})
@@ -186,6 +195,16 @@ def test_one_group_with_every_bit_in_the_code():
     frame = pl.DataFrame({"x": [2**32 - 1, 0], "p": [1, 1], "k": [0, 0]})
     for keys in (None, pl.DataFrame({"k": [0]})):
         assert only(frame, "p", keys, of("x", median(grid), Limits(rows=2))).rows() == [(0, 0, 1), (0, 2**32 - 1, 1)]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_files_are_scanned_lazily_in_several_parts(visits, keys, engine, tmp_path):
+    visits.write_parquet(tmp_path / "visits.parquet", row_group_size=70)
+    rows = pl.scan_parquet(tmp_path / "visits.parquet").filter(pl.col("price") > 3)
+    rest = visits.filter(pl.col("price") > 3)
+    expected = Counter(cell for _, cell in set(cells_of(rest, keys, "flavour", flavour_code, unit="person")))
+    output = of("flavour", mode(FLAVOURS), Limits(groups=9), people=True)
+    assert_frame_equal(only(rows, "person", keys, output, engine=engine, partitions=4), histogram(expected))
 
 
 @pytest.mark.usefixtures("way")
@@ -270,6 +289,22 @@ def test_keys_of_every_type_find_their_groups(kind):
             expected = Counter(cell for _, cell in cells_of(frame, asked, "x", lambda value: value))
             found = only(frame, None, asked, of("x", mode([0, 1, 2])))
             assert_frame_equal(found, histogram(expected))
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("largest", [1, 2**20 + 1, 2**29])
+def test_weights_add_up_exactly(largest):
+    """Of either sign, up to the largest that there are."""
+    rng = np.random.default_rng(3)
+    values = rng.integers(-largest, largest, 1000, endpoint=True)
+    values[-3:] = [-largest, largest, -1]
+    group = np.arange(1000) % 300
+    frame = pl.DataFrame({"g": group, "x": values})
+    query = dpp.sum("x", -largest, largest, epsilon=1).query
+    keys = pl.DataFrame({"g": [7, 299, *range(300, 310), 0]})
+    found = only(frame, None, keys, of("x", query))
+    expected = {(i, 0): int(sum(map(int, values[group == g]))) for i, (g,) in enumerate(keys.rows()) if g < 300}
+    assert_frame_equal(found, histogram(expected))
 
 
 def test_zeros_of_other_signs_share_nothing():
@@ -369,6 +404,10 @@ def test_groups_without_rows_are_drawn_uniformly(query, monkeypatch):
     found = draw_groups(query.draw(), as_histogram(counts, 7000))
     assert (found[5], found[3000]) == (2, 1)
     assert fits(np.bincount(np.delete(found, [5, 3000]), minlength=7), [1 / 7] * 7)
+
+
+def test_a_draw_of_no_group_is_empty():
+    assert draw_groups(mode(["a"]).draw(), as_histogram(histogram({}), 0)).tolist() == []
 
 
 @pytest.mark.parametrize("bits", [8, 40, 64])

@@ -79,3 +79,22 @@ def test_permute_and_flip_is_optimal_only_among_mechanisms_that_look_at_differen
     # The control: the same program over mechanisms that see differences only gives permute-and-flip's error.
     assert least_error(3, -3, 1, epsilon, scored, by_differences=True) == pytest.approx(error, abs=1e-6)
     assert optimal_expected_error(3, 2, epsilon) == pytest.approx(error, abs=1e-6)
+
+
+def test_the_lattice():
+    scores, orders = lattice_scores(3, 3)
+    assert scores.tolist() == [[0, 0, 0], [0, 0, -2], [0, 0, -4], [0, -2, -2], [0, -2, -4], [0, -4, -4]]
+    assert orders.tolist() == [1, 3, 3, 3, 6, 3]
+    # All vectors with a best score of 0: those of three levels without those of two.
+    assert orders.sum() == 3**3 - 2**3
+    assert lattice_scores(1, 5)[0].tolist() == [[0]]
+
+
+def test_the_linear_program_by_hand():
+    # Two candidates, two levels: P(worse) = p at (0, −1), 1/2 at (0, 0), and p >= exp(−ε)/2. Two vectors of
+    # three.
+    for epsilon in (0.1, 1, 3):
+        expected = 2 / 3 * 2 * math.exp(-epsilon) / 2
+        assert optimal_expected_error(2, 2, epsilon) == pytest.approx(expected, rel=1e-9)
+    assert optimal_expected_error(1, 3, 1) == 0
+    assert optimal_expected_error(3, 1, 1) == 0

@@ -19,6 +19,10 @@ import stream
 ROWS, QUESTIONS = stream.table(stream.SMALL)
 
 
+def certain(monkeypatch):
+    monkeypatch.setattr(stream, "EPSILON", Fraction(10**7))
+
+
 @pytest.fixture
 def losses(monkeypatch):
     """What is charged by each draw of `stream`: 3λ by a test of scores that move either way, and that of noise."""
@@ -63,6 +67,32 @@ def test_one_row_moves_each_score_of_a_test_by_at_most_one(losses, monkeypatch):
     moved = scores[0] - scores[1]
     assert set(moved.tolist()) == {-1, 0, 1}
     assert len(moved) == 2 * len(QUESTIONS)
+
+
+@pytest.mark.parametrize(("threshold", "still_hard"), [(50, 0.99), (500, 0.9)])
+def test_answers_of_multiplicative_weights_are_off_by_the_threshold_at_most(monkeypatch, threshold, still_hard):
+    certain(monkeypatch)
+    answers, hard = stream.multiplicative_weights(ROWS, QUESTIONS, len(QUESTIONS), threshold)
+    true = stream.truth(ROWS, QUESTIONS)
+    assert abs(answers - true).max() <= threshold
+    # A guess that learns has fewer hard questions than the first one, which is that all cells are alike.
+    assert 0 < hard < still_hard * (abs(true - ROWS.height // 2) >= threshold).sum()
+
+
+def test_after_the_hard_questions_the_guess_answers(monkeypatch):
+    certain(monkeypatch)
+    same = np.repeat(QUESTIONS[:1], 3, axis=0)
+    answers, hard = stream.multiplicative_weights(ROWS, same, 1, 1)
+    assert hard == 1
+    # What was published answers the same question again. It is rounded down, so it may be off by one.
+    assert len(set(answers.tolist())) == 1
+    assert abs(answers[0] - stream.truth(ROWS, same)[0]) <= 1
+
+
+def test_truth_is_what_polars_counts():
+    asked = np.flatnonzero(QUESTIONS[3]).tolist()
+    assert len(asked) == stream.SMALL.cells // 2
+    assert stream.truth(ROWS, QUESTIONS)[3] == ROWS.filter(pl.col("cell").is_in(asked)).height
 
 
 @pytest.mark.slow

@@ -11,11 +11,14 @@ import numpy as np
 import polars as pl
 import polars.selectors as cs
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from polars.exceptions import ComputeError
+from polars.testing.parametric import series
 
 import dp_polars as dpp
 from dp_polars._expressions.expression import DrawRows
-from tests.registry import ASKS, COUNTED, ENGINES, ask
+from tests.registry import ASKS, COLUMNS, COUNTED, ENGINES, ask
 
 X = pl.col("x")
 # Every way to ask, lacking only its loss.
@@ -402,3 +405,40 @@ def test_a_missing_column_is_polars_own_error():
 
 
 # Nothing in the rows raises or warns (warnings are errors here).
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", COLUMNS)
+@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_every_row_is_fine_and_every_answer_is_a_candidate(kind, data):
+    known = COLUMNS[kind]
+    dtype = known.dtype
+    made = pl.Categorical() if isinstance(dtype, pl.Categorical) else dtype  # Polars 1 makes no others
+    column = data.draw(series(name="x", dtype=made, allow_null=True, max_size=20)).cast(dtype)
+    frame = column.to_frame().with_columns(g=pl.int_range(pl.len()) % 3)
+    asked, allowed = {}, {}
+    if known.categories is not None:
+        asked |= {"mode": X.dp.mode(known.categories, epsilon=0.1)}
+        asked |= {"mode of two": X.head(2).dp.mode(known.categories, rho=0.1)}
+        allowed |= dict.fromkeys(asked, known.categories)
+    for i, (given_as, points) in enumerate(known.points):
+        asked[f"median {i}"] = X.dp.median(given_as, epsilon=0.1)
+        asked[f"quantile {i}"] = X.head(2).dp.quantile(0.9, given_as, rho=3)
+        allowed |= {f"median {i}": points, f"quantile {i}": points}
+    if dtype.is_numeric() and dtype not in (pl.Int128, pl.UInt128):
+        asked |= {
+            "argmax": X.dp.argmax(epsilon=1, sensitivity=0.1),
+            "argmin": X.dp.argmin(rho=1, sensitivity=Fraction(3)),
+        }
+    alone = frame.select(**asked)
+    grouped = frame.group_by("g").agg(**asked)
+    assert alone.schema == grouped.drop("g").schema == frame.lazy().select(**asked).collect_schema()
+    assert grouped.height == frame["g"].n_unique()
+    for answers in (alone, grouped.drop("g")):
+        for answer in answers:
+            if answer.name.startswith("arg"):
+                assert (answer.drop_nulls() < max(len(frame), 1)).all()
+            else:
+                points = allowed[answer.name]
+                assert set(answer) <= set(map(float, points) if answer.dtype.is_float() else points)

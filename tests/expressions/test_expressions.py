@@ -194,6 +194,28 @@ def test_one_expression_without_candidates_on_frames_of_many_types():
             assert plan.collect()["x"].equals(column[:1])
 
 
+def test_one_quantile_on_frames_of_many_types():
+    expr = X.dp.median(range(10), **SURE)
+    for dtype in (
+        pl.Int8,
+        pl.Float64,
+        pl.UInt64,
+        pl.String,
+        pl.Decimal(5, 2),
+        pl.Int128,
+        pl.Boolean,
+        pl.Float32,
+        pl.Int8,
+    ):
+        plan = pl.Series("x", [7, 3, 3]).cast(dtype).to_frame().lazy().select(expr)
+        if dtype in (pl.String, pl.Boolean):
+            with pytest.raises(pl.exceptions.ComputeError, match="can't be a quantile of a column of type"):
+                plan.collect_schema()
+        else:
+            assert plan.collect().to_dict(as_series=False) == {"x": [3]}
+            assert plan.collect_schema() == {"x": pl.Int64}
+
+
 # Right at a huge epsilon: oracles.
 
 

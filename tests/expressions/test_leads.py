@@ -140,6 +140,13 @@ def test_answer_and_lead_come_from_one_draw(monkeypatch):
     assert len(drawn) == 3
 
 
+def test_expressions_survive_pickling():
+    expr = pickle.loads(pickle.dumps(X.dp.argmax(sensitivity=1, lead=True, lead_step=2, epsilon=500)))
+    assert expr.query.claim.lead
+    led = pl.DataFrame({"x": [0, 31]}).select(expr).unnest("x")
+    assert led.row(0) == (1, 30)
+
+
 # Sensitivities of their own
 
 
@@ -167,6 +174,19 @@ def test_types_of_sensitivities(score, own):
         assert rows.select(expr).item() == truth
         assert rows.lazy().select(expr).collect(engine="streaming").item() == truth
         assert rows.select(pickle.loads(pickle.dumps(expr))).item() == truth
+
+
+def test_one_sensitivity_in_a_column_is_that_of_twice_the_distance():
+    """Equal sensitivities Δ: scores (q_i − best)/(2Δ), R = 2: the law of argmax with R = 4Δ."""
+    from dp_polars.analysis import simulate
+
+    rows = pl.DataFrame({"x": [0, 3, 7, 5], "v": [2] * 4})
+    own = simulate(X.dp.argmax(sensitivity=pl.col("v"), epsilon=2), rows)
+    plain = simulate(X.dp.argmax(sensitivity=4, epsilon=2), rows)
+    for name in ("true_answer", "probability_true", "expected_error"):
+        assert own[name].to_list() == pytest.approx(plain[name].to_list())
+    at_losses = simulate(X.dp.argmax(sensitivity=pl.col("v"), epsilon=2), rows, losses=[2, 100])
+    assert at_losses["probability_true"][0] == own["probability_true"][0] < at_losses["probability_true"][1]
 
 
 def test_what_can_not_be_asked_of_sensitivities():

@@ -2,6 +2,7 @@
 
 import inspect
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -74,6 +75,19 @@ def test_a_median_is_the_quantile_at_one_half():
     assert dpp.median("x", [1, 2], epsilon=1).query == dpp.quantile("x", 0.5, [1, 2], epsilon=1).query
 
 
+def test_argmin_is_the_argmax_of_the_negated_scores():
+    frame = pl.DataFrame({"x": [300, 0, 900]})
+    claim = {"epsilon": 1, "sensitivity": 1}
+    assert frame.select(dpp.argmin("x", **claim)).item() == 1
+    assert frame.select(dpp.argmax("x", **claim)).item() == 2
+    assert frame.select((-pl.col("x")).dp.argmax(**claim)).item() == 1
+
+
+def test_the_mechanisms_stand_alone():
+    assert dpp.permute_and_flip([0, 900, 1], epsilon=1, sensitivity=1) == 1
+    assert dpp.exponential_mechanism(np.array([[0, 900], [900, 0]]), rho=1, sensitivity=1).tolist() == [1, 0]
+
+
 def test_importing_the_package_registers_the_accessor():
     # Where OpenDP's extra is loaded, too, it stands on one class with its methods.
     assert isinstance(pl.col("x").dp, PrivateNamespace)
@@ -86,3 +100,20 @@ def test_numbers_of_rows_take_no_column(name):
     expr = getattr(dpp, name)(epsilon=1)
     assert expr.meta.output_name() == name
     assert expr.meta.root_names() == []
+
+
+def test_all_exported_names():
+    names = {
+        *METHODS,
+        "grid",
+        "permute_and_flip",
+        "exponential_mechanism",
+        "PrivateExpr",
+        "Grid",
+        "len",
+        "n_people",
+        "discrete_laplace",
+        "discrete_gaussian",
+    }
+    assert names <= set(dir(dpp))
+    assert all(getattr(dpp, name).__module__.startswith("dp_polars.") for name in names)

@@ -1,5 +1,7 @@
 """Numbers as expressions: wherever an expression goes, one draw per group."""
 
+import pickle
+
 import numpy as np
 import polars as pl
 import pytest
@@ -51,6 +53,38 @@ def test_every_group_has_noise_of_its_own_and_every_row_of_it_the_same():
     assert frame.select(dpp.len(epsilon=0.001)).item() != frame.select(dpp.len(epsilon=0.001)).item()
 
 
+def test_filters_and_chunks():
+    chunks = pl.concat([FRAME[:2], FRAME[2:]], rechunk=False)
+    late = pl.col("x").filter(pl.col("t") > 2)
+    found = chunks.group_by("g", maintain_order=True).agg(
+        late.dp.sum(0, 9, epsilon=SURE),
+        late.dp.count(epsilon=SURE).alias("n"),
+        late.dp.mean(0, 9, epsilon=SURE).alias("m"),
+    )
+    assert found.rows() == [(1, 0, 0, 4.5), (2, 8, 2, 4.0)]
+    assert chunks.select((pl.col("x") > 2).dp.sum(0, 1, epsilon=SURE)).item() == 2
+
+
+def test_names():
+    found = FRAME.select(
+        dpp.sum("x", 0, 5, epsilon=1).name.suffix("_s"),
+        dpp.count("x", epsilon=1).name.prefix("n_"),
+        dpp.len(epsilon=1),
+        dpp.len(epsilon=1).alias("rows"),
+        dpp.mean(pl.col("t").alias("y"), 0, 5, epsilon=1),
+        dpp.sum(pl.col("x").alias("z"), 0, 5, epsilon=1).name.keep(),
+    )
+    assert found.columns == ["x_s", "n_x", "len", "rows", "y", "x"]
+
+
+def test_they_pickle():
+    exprs = [pickle.loads(pickle.dumps(expr)) for expr in asks(epsilon=SURE)[:4]]
+    assert FRAME.select(exprs).row(0) == (5, 4, 10, 2.75)
+    again = pickle.loads(pickle.dumps(dpp.n_people(rho=1)))
+    assert again.query == dpp.n_people(rho=1).query
+    assert pickle.loads(pickle.dumps(dpp.mean("x", 0, 1, rho=1).query.claim)).draws == 2
+
+
 def test_a_plain_frame_does_not_know_who_is_a_person():
     words = (
         r"(?s)number of people: it must be asked of a private frame that knows who is a person.*Hint: frame.dp.protect"
@@ -60,6 +94,20 @@ def test_a_plain_frame_does_not_know_who_is_a_person():
             lazy.collect_schema()
         with pytest.raises(pl.exceptions.ComputeError, match=words):
             lazy.collect()
+
+
+def test_contributions_and_relations_make_more_noise():
+    one = dpp.len(epsilon=1).query.claim
+    assert dpp.len(epsilon=1, contributions=3).query.claim.rate == one.rate / 3
+    assert dpp.len(epsilon=1, neighboring_relation="replace_one").query.claim.rate == one.rate / 2
+    assert dpp.len(rho=0.5, contributions=3).query.claim.rate == one.rate / 3
+
+
+def test_descriptions():
+    assert "number of rows\nloss:      epsilon=1 in all (as rho: 0.462118)" in repr(dpp.len(epsilon=1))
+    assert "as epsilon" not in repr(dpp.len(rho=1))
+    assert "sum of values from 0 to 5" in str(dpp.sum("x", 0, 5, rho=1))
+    assert "counts of 2 candidates" in str(dpp.value_counts("x", [1, 2], rho=1))
 
 
 @pytest.mark.parametrize(

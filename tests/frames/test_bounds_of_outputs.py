@@ -11,7 +11,7 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars.analysis import simulate
-from tests.registry import ASKS, NUMBERS, OF_NO_COLUMN, OWN_BOUNDS
+from tests.registry import ASKS, LOSS, NUMBERS, OF_NO_COLUMN, OWN_BOUNDS
 
 X = pl.col("x")
 ROWS = pl.DataFrame(
@@ -208,3 +208,20 @@ def test_a_simulation_drops_what_the_output_drops():
         ("a", [20] * 3, [0] * 3),
         ("b", [10] * 3, [10] * 3),
     ]
+
+
+def test_a_released_file_says_the_bounds_of_its_outputs(tmp_path):
+    query = ROWS.dp.protect("p", max_rows=2).agg(a=dpp.len(epsilon=1), b=dpp.len(epsilon=1, max_rows=5))
+    query.sink_parquet(tmp_path / "out.parquet")
+    columns = dpp.read_claim(tmp_path / "out.parquet")["columns"]
+    assert {name: column["bounds"] for name, column in columns.items()} == {"a": {"max_rows": 2}, "b": {"max_rows": 5}}
+
+
+def test_the_words_of_a_figure_name_bounds_of_outputs():
+    query = dpp.protect("p", max_rows=2).agg(a=dpp.len(epsilon=1), b=dpp.len(epsilon=1, max_rows=5, max_groups=None))
+    assert query.request.promise == "one person per 'p', add_or_remove_one, max_rows=2 · b: max_rows=5, max_groups=None"
+
+
+@pytest.mark.parametrize("name", [name for name, ask in NUMBERS.items()])
+def test_defaults_leave_bounds_to_protect(name):
+    assert NUMBERS[name].keywords.items() >= {**OWN_BOUNDS, **LOSS}.items()

@@ -19,6 +19,7 @@ from pyarrow import parquet
 import dp_polars as dpp
 from dp_polars._frames.cube import cube_of
 from dp_polars._mechanisms.residuals import Noise, TablePlan, sum_bound
+from dp_polars.analysis import simulate
 
 HOSPITALS, YEARS, DIAGNOSES = ["A", "B", "C"], range(2020, 2025), ["flu", "cold"]
 DIMENSIONS = {"hospital": HOSPITALS, "year": YEARS, "diagnosis": DIAGNOSES}
@@ -148,6 +149,12 @@ def test_parts_add_up_to_their_sum_and_counts_stay_negative():
     assert cube.count(pl.col("b") == 3).value == -10
 
 
+def test_sums_of_large_numbers_are_exact():
+    large = 2**50 + 1
+    cube = made([large, -3, large, large], a=[0, 1], b=[0, 1])
+    assert cube.count().value == 3 * large - 3
+
+
 # --- Ranges ---
 
 
@@ -167,6 +174,33 @@ def test_each_range_is_that_of_the_sum_of_its_cells_noises(mechanism):
     nothing = cube.count(pl.lit(value=False))
     assert nothing == (0, 0, 0)
     assert off(2) < off(4) < off(6) < off(9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", [{"epsilon": 0.5}, {"rho": 0.1}], ids=str)
+def test_ranges_hold_the_number_without_noise_95_times_of_100(visits, listed, loss):
+    private = visits.dp.protect("patient", max_groups=1)
+    query = private.cube(DIMENSIONS, **loss)
+    sure = private.cube(DIMENSIONS, **SURE).release()
+    asks = [
+        lambda cube: cube.count(YEAR > 2021),
+        lambda cube: cube.count(),
+        lambda cube: cube.counts(by="hospital").select("count", "count_low", "count_high").row(1),
+        lambda cube: cube.counts(DIAGNOSIS == "flu", by=["year", "hospital"]).rows()[4][2:],
+        lambda cube: cube.share(DIAGNOSIS == "flu", YEAR < 2022),
+        lambda cube: cube.share(DIAGNOSIS == "flu", by="year").rows()[2][1:],
+    ]
+    truths = [ask(sure)[0] for ask in asks]
+    inside, releases = np.zeros(len(asks)), 1000
+    for _ in range(releases):
+        cube = query.release()
+        for i, ask in enumerate(asks):
+            _, low, high = ask(cube)
+            inside[i] += low <= truths[i] <= high
+    # Below 0.9 by chance: once in 10⁹ times.
+    assert (inside / releases > 0.91).all(), inside
+    # Ranges of counts are no wider than they must be, but for the steps of whole numbers.
+    assert (inside[:4] / releases < 0.99).all(), inside
 
 
 def test_a_share_is_unknown_where_the_whole_is_not_above_0_and_stays_within_0_and_1():
@@ -215,6 +249,13 @@ def test_dimensions_have_the_type_of_their_column_in_memory_and_in_files(values,
         assert each.count(pl.col("k") == pl.lit(values[1])).value == 2
 
 
+def test_a_query_without_data_is_released_from_a_frame(visits, listed):
+    query = dpp.protect("patient", max_groups=1).filter(YEAR < 2023).cube(DIMENSIONS, **SURE)
+    assert query.release(visits).count().value == listed.filter(YEAR < 2023).height
+    with pytest.raises(TypeError, match="release must be given a frame"):
+        query.release()
+
+
 def test_answers_are_kept_and_fresh_ones_are_charged(visits, tmp_path):
     budget = dpp.Budget(epsilon=10, path=tmp_path / "ledger.db")
     private = visits.dp.protect("patient", max_groups=1, budget=budget, dataset="visits")
@@ -230,6 +271,19 @@ def test_answers_are_kept_and_fresh_ones_are_charged(visits, tmp_path):
     # The same cells by group_by are another question.
     private.group_by(DIMENSIONS).agg(count=dpp.n_people(epsilon=1)).release()
     assert budget.spent == 3
+
+
+def test_simulate_takes_it_as_the_count_in_each_cell(visits):
+    query = dpp.protect("patient", max_groups=1).cube(DIMENSIONS, epsilon=2)
+    same = dpp.protect("patient", max_groups=1).group_by(DIMENSIONS).agg(count=dpp.n_people(epsilon=2))
+    assert_frame_equal(simulate(query, visits), simulate(same, visits))
+
+
+def test_who_is_cut_may_be_asked(visits):
+    query = visits.dp.protect("patient", max_groups=1, max_rows_per_group=1).cube(DIMENSIONS, counts="rows", epsilon=1)
+    people = visits.filter(pl.col("hospital").is_in(HOSPITALS), YEAR.is_in(list(YEARS)), DIAGNOSIS.is_in(DIAGNOSES))
+    true = people.group_by("patient").len().filter(pl.col("len") > 1).height
+    assert abs(query.n_cut(epsilon=100).release().item() - true) <= 1
 
 
 # --- What it carries ---
@@ -311,6 +365,17 @@ def test_a_file_that_is_no_cube_or_was_changed_is_refused(cube, tmp_path, change
     parquet.write_table(frame.to_arrow().replace_schema_metadata(metadata), path)
     with pytest.raises(ValueError, match=r"must have been written by Cube\.write"):
         dpp.read_cube(path)
+
+
+def test_repr_says_what_it_is(cube):
+    assert repr(cube) == (
+        "<Cube: one person per 'patient', add_or_remove_one, max_groups=1, epsilon=10000\n"
+        "  hospital: 3 values ('A', 'B', 'C')\n"
+        "  year: 5 values (2020, 2021, 2022, 2023, …)\n"
+        "  diagnosis: 2 values ('flu', 'cold')\n"
+        "  count: number of people, 30 cells, discrete_laplace, standard deviation 1.79e-14\n"
+        "  ask: count(…), counts(by=…), share(…), top(…), to_frame(), write(path)>"
+    )
 
 
 def test_a_histogram_of_a_cube_can_not_be_changed(cube):

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import re
 from fractions import Fraction
 
 import polars as pl
@@ -19,6 +20,7 @@ COLUMNS = [
 ]
 KEYS = {"g": range(36)}
 X = pl.col("x")
+ASKED = dpp.n_people(epsilon=1)
 NOTHING = "No row is dropped. The error is that of the noise alone."
 
 
@@ -45,6 +47,41 @@ def test_all_queries_have_the_same_columns(loss):
     assert explained[0].schema["note"] == pl.String
     assert pl.concat(explained).height == sum(len(query.asks) for query in queries)
     assert pl.concat(explained)["note"].null_count() == 0
+
+
+def headers(text):
+    """Return the names of the columns in the print of a frame, which wraps them where they are long."""
+    lines = text.splitlines()
+    begin = next(number for number, line in enumerate(lines) if line.startswith("┌")) + 1
+    end = next(number for number, line in enumerate(lines) if line.startswith("╞"))
+    cells = [[cell.strip() for cell in line.strip("│").split("┆")] for line in lines[begin:end]]
+    return ["".join(parts).partition("---")[0] for parts in zip(*cells, strict=True)]
+
+
+@pytest.mark.parametrize("by", ["config", "environment"])
+def test_what_matters_is_in_sight_at_80_characters(by, monkeypatch):
+    budget = dpp.Budget(epsilon=20, delta=2e-3)
+    rows = pl.DataFrame({"p": range(40), "g": [1, 2] * 20, "x": [3] * 40, "k": ["a"] * 40})
+    frame = rows.dp.protect("p", max_groups=1, max_rows_per_group=1, budget=budget)
+    query = frame.group_by({"g": [1, 2]}).agg(dpp.n_people(epsilon=1), X.dp.mean(0, 9, epsilon=1))
+    query.release()
+    frame.keys("k", epsilon=1, delta=1e-4).release()
+    with pl.Config(restore_defaults=True):
+        if by == "environment":
+            monkeypatch.setenv("POLARS_TABLE_WIDTH", "80")
+        else:
+            pl.Config.set_tbl_width_chars(80)
+        for one in (query, frame.keys("k", epsilon=1, delta=1e-4)):
+            text = str(pl.DataFrame(one.explain()))
+            assert max(map(len, text.splitlines())) <= 80
+            assert headers(text) == [*FIRST, "…", *LAST]
+        assert headers(str(budget.log())) == [
+            *("when", "what", "loss", "running_total", "…", "unit", "mechanism", "delta", "running_delta")
+        ]
+        # Of a text, Polars prints the first 30 characters.
+        pl.Config.set_tbl_width_chars(400)
+        explained = frame.group_by({"g": [1, 2]}).agg(ASKED).explain()
+        assert "┆ Drops rows beyond max_groups=1… │" in str(pl.DataFrame(explained))
 
 
 def test_explain_printed_alone_shows_what_matters_and_all_notes():
@@ -103,6 +140,28 @@ def note(asked, **bounds):
     return row["note"]
 
 
+def test_a_note_says_what_matters_in_its_first_32_characters():
+    """Polars prints 30 of them, and an ellipsis."""
+    loss, by_flip = {"epsilon": 1}, {"epsilon": 1, "mechanism": "permute_and_flip"}
+    totals = dpp.sum("x", 0, 1, per_person=(0, 2), **loss)
+    notes = {
+        "Noise grows with all 36 groups: ": note(dpp.n_people(**loss)),
+        "Drops rows beyond max_groups=3 o": note(dpp.n_people(**loss), max_groups=3),
+        "Drops rows beyond max_rows=2 of ": note(dpp.len(**loss), max_rows=2),
+        "Drops rows beyond max_groups=2, ": note(dpp.len(**loss), max_groups=2, max_rows_per_group=3),
+        "Better: value_counts, sorted. On": note(
+            X.dp.top_k(6, range(8), **by_flip), max_rows_per_group=1, max_groups=36
+        ),
+        "Rounds, for k < 5: on evenly spr": note(X.dp.top_k(3, range(8), **loss), max_groups=36),
+        "One joint draw, for k >= 5: on e": note(X.dp.top_k(6, range(8), **loss), max_groups=36),
+        "Clips a person's total to 0 … 2.": note(totals, max_groups=36),
+        "No row is dropped. The error is ": note(dpp.n_people(**loss), max_groups=36),
+        "1,000 rows: ±0.007; 100: ±0.07. ": note(X.dp.mean(0, 1, step=1, epsilon=9), max_rows=9),
+        "error_95 is for 500 rows or more": note(X.dp.mean(0, 1, within=0.1, rows=500, step=1), max_rows=9),
+    }
+    assert [said[:32] for said in notes.values()] == list(notes)
+
+
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
 def test_where_noise_grows_with_the_groups_a_note_says_so(unit, relation):
     loss = {unit: 1}
@@ -125,6 +184,28 @@ def test_where_noise_grows_with_the_groups_a_note_says_so(unit, relation):
     said = dpp.protect(None).group_by(KEYS).agg(dpp.len(**loss)).explain()["note"].item()
     assert "grows" not in said  # one row each
     assert "grows" not in dpp.protect("p").bounds(KEYS, **loss).explain()["note"][0]
+
+
+def test_max_groups_makes_the_error_that_the_note_is_about_smaller():
+    without, with_bound = (
+        dpp.protect("p", **more).group_by(KEYS).agg(dpp.n_people(epsilon=1)).explain()["error_95"].item()
+        for more in ({}, {"max_groups": 3})
+    )
+    assert (without, with_bound) == (108, 9)
+
+
+@pytest.mark.parametrize("loss", [{"epsilon": 1}, {"rho": 0.5}])
+def test_the_error_of_a_mean_is_told_for_two_sizes_of_a_group(loss):
+    asked = X.dp.mean(0, 300, step=1, **loss)
+    for frame in (dpp.protect("p", max_rows=2), pl.DataFrame({"p": [1], "x": [2]}).dp.protect("p", max_rows=2)):
+        query = frame.agg(asked)
+        (row,) = query.explain().to_dicts()
+        many, some = re.match(r"1,000 rows: ±([^;]*); 100: ±(\d\S*)\. Drops", row["note"]).groups()
+        for said, rows in ((many, 1000), (some, 100)):
+            error = query.asks[0].query.error_among(rows, 0.05, pl.Int64())
+            assert error <= float(said) < error * 1.01
+        assert row["error_95"] is None
+        assert "rows: ±" not in frame.agg(dpp.len(**loss)).explain()["note"].item()
 
 
 # --- The whole cost ---
@@ -172,6 +253,22 @@ def test_a_note_names_the_unit_in_which_the_whole_is_cheaper():
             "It costs less in epsilon: a budget in epsilon charges epsilon=0.899405, which is ε = 0.8995 at δ = 10⁻⁶."
         )
     )
+
+
+def test_a_unit_that_is_cheaper_by_less_than_a_tenth_is_not_named():
+    shares = set()
+    for number in range(4, 14):
+        loss = {"epsilon": Fraction(1, 4), "mechanism": "exponential"}
+        query = dpp.protect(None).agg(**{f"x{i}": X.dp.mode([1, 2], **loss) for i in range(number)})
+        in_rho = sum(one.query.claim.cost("rho") for one in query.asks)
+        share = (
+            dpp.Budget(rho=in_rho).epsilon_at(1e-6).total / dpp.Budget(epsilon=query.loss.value).epsilon_at(1e-6).total
+        )
+        shares.add(share)
+        assert ("costs less in rho" in query.explain()["note"][0]) == (share <= 0.9)
+    assert min(shares) < 0.9 < max(share for share in shares if share < 1)
+    for query in (dpp.protect(None).agg(dpp.len(rho=1)), dpp.protect(None).agg(dpp.len(epsilon=1))):
+        assert "costs less" not in query.explain()["note"].item()
 
 
 @pytest.mark.filterwarnings("ignore::dp_polars.LargeLossWarning")

@@ -7,6 +7,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
+from dp_polars.analysis import simulate
 
 X, C, W = pl.col("x"), pl.col("c"), pl.col("w")
 SURE = {"epsilon": 10**6}
@@ -73,6 +74,13 @@ def test_bounds_cut_only_people_of_whom_too_many_rows_fit():
         assert private.agg(expr).n_cut(**SURE).release().item() == cut
 
 
+def test_simulated_rows_are_filtered_too():
+    public = ROWS.drop_nulls("p")
+    query = ROWS.dp.protect("p").agg(X.filter(C).dp.mean(0, 10, rho=1, max_rows=2), dpp.n_people(where=C, rho=1))
+    assert simulate(query, public, private=True)["true_answer"].to_list() == ["2.0", "2"]
+    assert simulate(dpp.len(where=C, epsilon=1), ROWS)["true_answer"].to_list() == [4]
+
+
 ERRORS = {
     "a step after it": ((X.filter(C) + 1).dp.sum(0, 9, epsilon=1), "Output|`filter` changes the number of rows"),
     "a function after it": (X.filter(C).abs().dp.sum(0, 9, epsilon=1), "`filter` changes the number of rows"),
@@ -95,6 +103,16 @@ def test_what_is_refused_names_the_output_and_costs_nothing(name):
     with pytest.raises(ValueError, match=f"output 'x'.*({message})"):
         ROWS.dp.protect("p", max_rows=1, budget=budget).agg(expr)
     assert budget.spent == 0
+
+
+def test_a_flag_counts_people_where_no_filter_runs():
+    """What the hint says for SQL and Spark."""
+    flagged = ROWS.with_columns(flag=C.fill_null(value=False).cast(pl.Int64))
+    query = flagged.dp.protect("p", max_rows=1).agg(
+        flag=pl.col("flag").dp.sum(0, 1, per_person=(0, 1), **SURE), people=dpp.n_people(where=C, **SURE)
+    )
+    assert query.release().row(0) == (2, 2)
+    assert query.explain()["score_range"].to_list() == [1, 1]
 
 
 @pytest.mark.parametrize("column", [X, X.filter(C)])

@@ -105,6 +105,13 @@ def test_keys_whose_bytes_are_written_to_later_stay_as_they_were_checked() -> No
     assert joined.release().item() == 5
 
 
+def test_keys_come_in_the_types_of_their_columns_or_as_text(visits: pl.DataFrame) -> None:
+    frame = visits.with_columns(pl.col("ward").cast(pl.Int8), pl.col("hospital").cast(pl.Categorical))
+    released = frame.dp.protect(None).group_by({"ward": [1, 2], "hospital": ["A", "zz"]}).agg(top()).release()
+    assert released.schema["ward"] == pl.Int8
+    assert released.schema["hospital"] == pl.String
+
+
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
@@ -204,9 +211,18 @@ class TestSteps:
         with pytest.raises(ValueError, match="must not change the privacy unit"):
             step(numbers.dp.protect("patient", max_rows=1))
 
+    def test_the_privacy_unit_stays_when_it_is_not_selected(self, visits: pl.DataFrame) -> None:
+        protected = visits.dp.protect("patient", max_rows=1).select("age", "ward").select(pl.col("age"))
+        assert protected.agg(age(1)).release().height == 1
+
     def test_a_select_of_constants_keeps_the_rows(self, visits: pl.DataFrame) -> None:
         query = visits.dp.protect(None).select(one=pl.lit("x")).agg(dpp.mode("one", ["x", "y"], epsilon=1))
         assert query.request.pipeline.proved(visits.schema).rows(visits.lazy()).collect().height == visits.height
+
+    def test_a_recipe_proves_its_steps_on_the_data(self, visits: pl.DataFrame) -> None:
+        pipeline = dpp.protect(None).filter(pl.col("age") > pl.col("age").mean()).agg(age())
+        with pytest.raises(ValueError, match="mean"):
+            pipeline.release(visits)
 
 
 class TestBounds:
@@ -244,6 +260,12 @@ class TestBounds:
             rows = query.asks[0].query.claim.contributions.total
             assert query.asks[0].query.claim.rate == Fraction(1, score_range * rows)
             assert query.loss.value == 1
+
+    def test_without_a_unit_no_bounds(self) -> None:
+        with pytest.raises(ValueError, match="max_rows must be left out"):
+            dpp.protect(None, max_rows=1)
+        [ask] = dpp.protect(None).group_by({"ward": range(100)}).agg(age(1)).asks
+        assert ask.query.claim.rate == Fraction(1, 2)
 
     @pytest.mark.parametrize(
         ("arguments", "message"),
@@ -392,8 +414,41 @@ class TestBudget:
         assert caught.value.__cause__ is caught.value.__context__ is None
         assert budget.remaining == 0
 
+    def test_a_budget_of_the_other_unit(self, visits: pl.DataFrame) -> None:
+        budget = dpp.Budget(rho=1)
+        protected = visits.dp.protect("patient", budget=budget, max_groups=2).group_by({"ward": [1, 2, 3]})
+        protected.agg(top(1)).release()
+        half = 0.5
+        assert float(budget.spent) == pytest.approx(2 * (half + np.expm1(-half)))
+        with pytest.raises(ValueError, match="privacy_unit"):
+            visits.dp.protect(None, budget=budget).agg(top(0.1)).release()
+
+    def test_loss_of_a_query(self) -> None:
+        protected = dpp.protect(None)
+        assert protected.agg(top(1), age(2)).loss == dpp.Loss(Fraction(3), "epsilon")
+        rho = dpp.median("age", range(10), rho=0.5)
+        assert protected.agg(rho).loss == dpp.Loss(Fraction(1, 2), "rho")
+        as_epsilon = protected.agg(rho).asks[0].query.claim.cost("epsilon")
+        assert 2 < as_epsilon < 2.1
+        assert protected.agg(top(1), rho).loss == dpp.Loss(1 + as_epsilon, "epsilon")
+
 
 class TestExplainAndClaims:
+    def test_explain(self, visits: pl.DataFrame) -> None:
+        query = (
+            dpp.protect("patient", max_groups=2).group_by({"ward": range(5)}).agg(top(1), b=dpp.mode("flag", epsilon=1))
+        )
+        table = query.explain()
+        assert table["output"].to_list() == ["diagnosis", "b"]
+        assert table["candidates"].to_list() == [3, None]
+        assert table["groups"].to_list() == [5, 5]
+        assert table["epsilon"].to_list() == [1.0, 1.0]
+        # (k − 1)·exp(−λt)/2 = 0.05 at k = 3, λ = 1/2: t is 5.99, and gaps are whole numbers.
+        assert table["error_95"][0] == np.ceil(np.log(2 / 2 / 0.05) / 0.5) - 1 == 5
+        assert table["error_unit"].to_list() == ["people", "people"]
+        bound = visits.with_columns(flag=pl.col("age") > 3).dp.protect(None).agg(dpp.mode("flag", epsilon=1)).explain()
+        assert bound["candidates"].to_list() == [2]
+
     def test_parquet_with_its_claim(self, visits: pl.DataFrame, tmp_path: Path) -> None:
         path = tmp_path / "out.parquet"
         query = (
@@ -499,6 +554,12 @@ query.sink_parquet(sys.argv[1], pa.RecordBatchReader.from_batches(pa.schema({"x"
         with pytest.raises(ValueError, match="without a claim"):
             dpp.read_claim(tmp_path / "plain.parquet")
 
+    def test_reprs_hold_no_rows(self, visits: pl.DataFrame) -> None:
+        frame = visits.with_columns(diagnosis=pl.lit("secret-hiv")).dp.protect("patient", max_rows=1)
+        query = frame.agg(top(1))
+        for text in (repr(frame), repr(query), str(query.explain())):
+            assert "secret-hiv" not in text
+
 
 BOUNDS = [{"privacy_unit": "person", "max_rows": 1}, {"privacy_unit": None}]
 
@@ -566,6 +627,40 @@ class TestRepresentations:
     def test_a_frame_before_it_is_protected(self, frame: pl.LazyFrame) -> None:
         assert repr(frame.dp) == "<.dp of a LazyFrame: protect(privacy_unit, …) takes its rows as private>"
         assert repr(pl.DataFrame({"x": ["secret"]}).dp).startswith("<.dp of a DataFrame: protect(")
+
+    def test_a_private_frame_and_its_groups(self) -> None:
+        rows = pl.DataFrame({"p": [1, 2], "x": [271828, 2], "w": ["secret", "A"]})
+        budget = dpp.Budget(epsilon=2)
+        private = (
+            rows.dp.protect("p", max_rows=1, budget=budget)
+            .filter(pl.col("x") > 1)
+            .rename({"x": "y"})
+            .cast({"y": pl.Int8})
+            .drop_nulls("y")
+            .join(pl.DataFrame({"w": ["A"]}), on="w")
+        )
+        described = (
+            "rows:     private, only answers leave\n"
+            "protects: one person per 'p', add_or_remove_one, max_rows=1\n"
+            "steps:    filter, rename, cast, drop_nulls, join\n"
+            "budget:   epsilon=2 in all\n"
+        )
+        assert repr(private) == (
+            f"<PrivateFrame\n{described}ask:      agg(…), or group_by({{column: public values}}).agg(…)>"
+        )
+        grouped = private.group_by({"w": ["A", "B"], "y": range(3)})
+        assert repr(grouped) == (
+            f"<PrivateGroupBy\n{described}groups:   6 public groups by 'w', 'y'\nask:      agg(…)>"
+        )
+        query = private.group_by({"w": ["A"]}).agg(pl.col("y").dp.median(range(9), epsilon=1))
+        assert repr(query).startswith("<PrivateQuery: 1 public group, one person per 'p'")
+
+    def test_without_rows(self) -> None:
+        assert repr(dpp.protect(None)) == (
+            "<PrivateFrame\nrows:     none yet, release(frame) takes them\nprotects: one person per row, "
+            "add_or_remove_one\nsteps:    none\nbudget:   none\n"
+            "ask:      agg(…), or group_by({column: public values}).agg(…)>"
+        )
 
 
 def test_a_frame_of_another_package_is_named(visits: pl.DataFrame) -> None:

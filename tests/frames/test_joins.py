@@ -1,6 +1,7 @@
 """Joins of private frames with each other, and with owned rows: what comes out, what is refused, what is kept."""
 
 import copy
+import itertools
 import json
 import pickle
 from collections import Counter
@@ -80,6 +81,11 @@ def test_a_join_with_owned_rows_is_that_of_plain_python(how, engine):
     assert found.columns == joined.columns
 
 
+def test_owned_rows_may_be_named_by_the_unit():
+    joined = protected(VISITS).join(dpp.owned(ITEMS), left_on="p", right_on="of_day", how="inner")
+    assert Counter(rows_of(joined, VISITS, ITEMS).rows()) == by_hand(VISITS, ITEMS, ["p"], ["of_day"], "inner")
+
+
 VALUES = {
     "Int8": ([1, 2, -3], pl.Int8),
     "UInt64": ([1, 2**64 - 1, 0], pl.UInt64),
@@ -147,6 +153,15 @@ def test_zeros_are_one_person_and_nan_is_nobody(how, dtype, engine):
         assert found.sort("n")["m"].to_list() == [0, 0, None]
 
 
+def test_names_that_clash_get_a_suffix_and_no_name_is_in_the_way():
+    one = pl.DataFrame({"p": [1], "key0": [2], "x": [3], "key_": [0]})
+    other = pl.DataFrame({"p": [1], "key0": [4], "x": [5], "key1": [6]})
+    joined = protected(one).join(protected(other), on="p", how="inner")
+    assert rows_of(joined, one, other).to_dicts() == [
+        {"p": 1, "key0": 2, "x": 3, "key_": 0, "key0_right": 4, "x_right": 5, "key1": 6}
+    ]
+
+
 def test_steps_on_either_side_and_joins_of_joins():
     visits = protected(VISITS).filter(pl.col("cents") > 10)
     people = protected(PEOPLE).join(dpp.owned(ITEMS), left_on="day", right_on="of_day", how="inner")
@@ -162,6 +177,19 @@ def test_steps_on_either_side_and_joins_of_joins():
     assert_frame_equal(found, expected, check_row_order=False)
     query = joined.agg(dpp.n_people(epsilon=10**6))
     assert query.release().item() == expected["p"].n_unique()
+
+
+def test_order_and_chunks_change_nothing(engine):
+    joined = (
+        protected(VISITS)
+        .join(protected(PEOPLE), on="p", how="left")
+        .join(dpp.owned(ITEMS), left_on="day", right_on="of_day", how="left")
+    )
+    expected = Counter(rows_of(joined, VISITS, PEOPLE, ITEMS).rows())
+    for seed in range(5):
+        tables = [table.sample(fraction=1, shuffle=True, seed=seed) for table in (VISITS, PEOPLE, ITEMS)]
+        tables = [pl.concat([table[:seed], table[seed:]], rechunk=False) for table in tables]
+        assert Counter(rows_of(joined, *tables, engine=engine).rows()) == expected
 
 
 def test_two_frames_of_one_file_and_a_release_from_scans(tmp_path):
@@ -463,6 +491,13 @@ def test_columns_of_two_types_are_refused():
         protected(VISITS).join(protected(PEOPLE.cast({"day": pl.Int32})), on=["p", "day"])
 
 
+def test_how_and_kinds_of_frames():
+    with pytest.raises(ValueError, match='how must be "left", "inner", "semi" or "anti", got \'full\''):
+        protected(VISITS).join(protected(PEOPLE), on="p", how="full")
+    with pytest.raises(TypeError, match="a public DataFrame or LazyFrame, another private frame or owned rows, got"):
+        protected(VISITS).join([1], on="p")
+
+
 def test_owned_rows_are_private(tmp_path):
     with pytest.raises(ValueError, match="must not have a column named like the privacy unit, 'p'"):
         protected(VISITS).join(dpp.owned(PEOPLE), on="day")
@@ -495,6 +530,27 @@ def test_owned_rows_are_private(tmp_path):
         left, right = ("day", "of_day") if other is owned else ("p", "p")
         with pytest.raises(TypeError, match="must be bound to no rows in memory to be pickled"):
             pickle.dumps(scanned.join(other, left_on=left, right_on=right))
+
+
+def test_the_repr_says_whose_bounds_hold():
+    joined = (
+        protected(VISITS, max_rows=3)
+        .join(protected(PEOPLE, max_rows=99), on="p")
+        .join(dpp.owned(ITEMS), left_on="day", right_on="of_day")
+    )
+    assert "steps:    join of 99 rows of each person, join of owned rows" in repr(joined)
+    assert "max_rows=3" in repr(joined)
+    assert repr(joined).count("99") == 1
+    assert joined.protection == protected(VISITS, max_rows=3).protection
+
+
+def test_steps_say_whether_they_multiply_rows():
+    visits, people, items = protected(VISITS), protected(PEOPLE), dpp.owned(ITEMS)
+    for how in HOWS:
+        joins = [visits.join(people, on="p", how=how), visits.join(items, left_on="day", right_on="of_day", how=how)]
+        assert [join._pipeline.steps[-1].multiplies for join in joins] == [how in ("inner", "left")] * 2
+        assert not visits.join(pl.DataFrame({"day": [1]}), on="day", how=how)._pipeline.steps[-1].multiplies
+    assert not visits.filter(pl.col("day") > 0)._pipeline.steps[-1].multiplies
 
 
 # Joins with public keys
@@ -554,6 +610,21 @@ def test_an_answer_is_kept_where_all_tables_have_a_name(budget):
     assert budget.answers().height == 1 + len(others)
 
 
+@pytest.mark.parametrize("how", HOWS)
+def test_an_order_of_columns_of_the_left_is_no_part_of_a_question(budget, how):
+    def released(visits):
+        joined = protected(visits, budget=budget, max_rows=5, dataset="v").join(
+            protected(PEOPLE, budget=budget, dataset="p"), on=["p", "day"], how=how
+        )
+        return joined.agg(pl.col("cents").dp.median(range(101), epsilon=0.5)).release()
+
+    first = released(VISITS)
+    assert released(VISITS.select("cents", "day", "p")).equals(first)
+    assert float(budget.spent) == 0.5
+    released(VISITS.cast({"cents": pl.Int32}))  # of another type
+    assert float(budget.spent) == 1
+
+
 def test_no_digest_of_private_rows_enters_the_ledger(budget):
     texts = set()
     for items in (ITEMS, ITEMS.with_columns(pl.col("item") + 1), ITEMS.head(1), pl.concat([ITEMS] * 3)):
@@ -585,3 +656,36 @@ def test_another_file_of_any_table_is_seen(budget, tmp_path, changed):
     with pytest.raises(ValueError, match="a file that was rewritten"):
         old.release(fresh=True)
     assert float(budget.spent) == 0.5
+
+
+def test_a_spent_budget_reads_no_table(tmp_path):
+    budget = dpp.Budget(epsilon=0.1)
+    missing = pl.LazyFrame({"of_day": [1], "item": [1]})
+    query = asked(
+        protected(VISITS, budget=budget, max_rows=1).join(dpp.owned(missing), left_on="day", right_on="of_day")
+    )
+    with pytest.raises(dpp.BudgetExceededError):
+        query.release()
+    assert budget.spent == 0
+
+
+def test_explain_and_other_questions_take_joins():
+    joined = protected(VISITS, max_groups=5, max_rows=9).join(protected(PEOPLE), on="p", how="inner")
+    assert asked(joined).explain()["groups"].to_list() == [1]
+    keys = joined.keys("plan", epsilon=10**6, delta=0.5).release()
+    assert {"a"} <= {*keys["plan"]} <= {"a", "b", "c"}
+    rows = joined.rows_per_person(0.5, range(10), epsilon=10**6).release()
+    assert rows.item() == 2
+    grouped = joined.group_by({"plan": ["a", "c", "x"]}).agg(dpp.n_people(epsilon=10**6)).release()
+    assert grouped.rows() == [("a", 2), ("c", 1), ("x", 0)]
+
+
+def test_every_pair_of_frames_is_checked_for_rows():
+    kinds = [VISITS, VISITS.lazy()]
+    for one, other in itertools.product(kinds, repeat=2):
+        assert (
+            protected(one)
+            .join(protected(other), on="p")
+            .join(dpp.owned(ITEMS), left_on="day", right_on="of_day")
+            .columns
+        )

@@ -162,6 +162,30 @@ def test_how_it_is_counted_is_no_part_of_the_question(budget, engine):
     assert budget.spent == Fraction(1, 8)
 
 
+def test_every_type_of_answer_is_kept_as_it_was(budget):
+    exprs = [
+        pl.col("c").dp.mode(["u", "v"], epsilon=0.1),
+        pl.col("e").dp.mode(epsilon=0.1),
+        pl.col("f").dp.median([0.5, 1.25, 3.0], epsilon=0.1),
+        pl.col("t").dp.median(
+            dpp.grid(datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC), step="1h"), epsilon=0.1
+        ),
+        pl.col("d").dp.median([date(2026, 1, 1), date(2026, 1, 9)], epsilon=0.1),
+        pl.col("m").dp.sum(Decimal(0), Decimal(100), step=Decimal("0.25"), epsilon=0.1),
+        X.dp.mean(0, 50, epsilon=0.1),
+        dpp.n_people(epsilon=0.1),
+        pl.col("x").dp.value_counts([1, 2, 3], epsilon=0.1).alias("counts"),
+        X.dp.mode([1, 2], epsilon=0.1, too_few=10**6).alias("none"),
+    ]
+    first = asked(budget, *exprs).release(ranges=True)
+    spent = budget.spent
+    again = asked(budget, *exprs).release(ranges=True)
+    assert_frame_equal(again, first)
+    assert again.schema == first.schema
+    assert budget.spent == spent
+    assert first["none"].null_count() == 3
+
+
 # Another question
 
 
@@ -341,6 +365,31 @@ def every_kind():
     }
 
 
+def test_one_draw_is_shown_in_every_way(budget):
+    """What is drawn under a seed of no kind: the same numbers come out of the ledger, with ranges and without."""
+    make = lambda: asked(budget, *(expr.alias(name) for name, expr in every_kind().items()))  # noqa: E731
+    plain = make().release()
+    spent = budget.spent
+    assert plain.columns == ["ward", *every_kind()]
+    ranged, every = make().release(ranges=True), make().release(ranges="all")
+    numbers = ["people", "sum", "halves", "money", "mean", "counts", "counts of an Enum"]
+    for found in (ranged, every):
+        ends = [f"{name}_{end}" for name in numbers for end in ("low", "high")]
+        assert [name for name in found.columns if name not in plain.columns] == ends
+        assert_frame_equal(found.select(plain.columns), plain)
+    for name in numbers[:5]:
+        assert (every[f"{name}_low"] <= ranged[f"{name}_low"]).all()
+        assert (ranged[f"{name}_low"] <= plain[name]).all()
+        assert (plain[name] <= ranged[f"{name}_high"]).all()
+        assert (ranged[f"{name}_high"] <= every[f"{name}_high"]).all()
+    assert_frame_equal(make().release(), plain)
+    first = asked(budget, dpp.n_people(epsilon=1), dataset="begun with ranges").release(ranges=True)
+    assert_frame_equal(asked(budget, dpp.n_people(epsilon=1), dataset="begun with ranges").release(), first[:, :2])
+    assert budget.spent == spent + 1
+    assert budget.log().height == len(every_kind()) + 1
+    assert budget.answers().height == 2
+
+
 def test_what_can_not_be_shown_is_kept_all_the_same(budget, monkeypatch):
     """A full disk where the answer goes: it was paid for, so it is asked for once more for nothing."""
     with monkeypatch.context() as patch:
@@ -350,6 +399,14 @@ def test_what_can_not_be_shown_is_kept_all_the_same(budget, monkeypatch):
     assert budget.spent == 0.125
     assert asked(budget).release(ranges=True).columns == ["ward", "x"]
     assert budget.spent == 0.125
+
+
+def test_without_a_name_another_way_is_another_charge(budget):
+    grid = X.dp.median(dpp.grid(0, 50, step=1e-9), epsilon=0.125)
+    query = asked(budget, grid, dpp.len(epsilon=0.125), dataset=None)
+    first, second = query.release(), query.release(ranges=True)
+    assert not first.equals(second.select(first.columns))
+    assert budget.spent == 0.5
 
 
 def test_nothing_but_what_was_drawn_is_kept(budget, monkeypatch):

@@ -43,6 +43,22 @@ def test_keys_that_many_have_come_out_sorted(visits, engine, partitions, loss):
     assert_frame_equal(released, expected)
 
 
+def test_released_keys_go_into_the_next_question(visits):
+    private = visits.dp.protect("patient", max_groups=2)
+    towns = private.keys("town", **LOSS).release()
+    ages = private.group_by(towns).agg(top=pl.col("town").dp.mode(towns["town"], epsilon=100)).release()
+    assert_frame_equal(ages, towns.with_columns(top="town"))
+
+
+def test_noisy_numbers_come_along(visits):
+    released = visits.dp.protect("patient", max_groups=1).keys("town", rho=0.1, delta=1e-6, counts=True).release()
+    assert released.schema == {"town": pl.String(), "count": pl.Int64()}
+    found = dict(released.rows())
+    assert set(found) == {"Bern", "Olten"}
+    assert abs(found["Bern"] - 150) < 20
+    assert abs(found["Olten"] - 145) < 20
+
+
 def test_without_a_privacy_unit_rows_are_people(visits):
     assert visits.dp.protect(None).keys("town", **LOSS).release()["town"].to_list() == ["Bern", "Genf", "Olten"]
 
@@ -190,6 +206,14 @@ def test_keys_are_charged_with_their_delta(visits):
         dpp.protect("patient", max_groups=1, budget=dpp.Budget(epsilon=5)).keys("town", **LOSS).release(visits)
 
 
+def test_the_repr_of_keys():
+    assert repr(dpp.protect("p", max_groups=1).keys("k", **LOSS)) == (
+        "<PrivateQuery: unlisted keys, one person per 'p', add_or_remove_one, max_groups=1\n"
+        "  keys: the 'k' that enough people have, epsilon=1, delta=1e-06, partition_selection\n"
+        "  costs: epsilon=1, delta=1e-06 (rho=0.462118; ε = 1 at δ = 10⁻⁶)>"
+    )
+
+
 # --- Refusals ---
 
 COUNTED = {"rho": 1, "delta": 1e-6, "counts": True}
@@ -243,7 +267,44 @@ def test_columns_that_hold_no_keys_are_refused_before_a_release(dtype, values):
         frame.dp.protect(None).keys("elsewhere", **LOSS)
 
 
+def test_a_private_query_for_keys_is_not_collected(visits):
+    query = visits.dp.protect("patient", max_groups=1).keys("town", **LOSS)
+    with pytest.raises(TypeError, match="must be released, not collected"):
+        query.collect()
+    with pytest.raises(TypeError, match="must be bound to no rows in memory to be pickled"):
+        pickle.dumps(query)
+
+
 # --- Bounds found privately ---
+
+
+@pytest.mark.parametrize("loss", [{"epsilon": 100}, {"rho": 100}])
+def test_quantiles_of_rows_and_groups(visits, engine, loss):
+    private = visits.dp.protect("patient").drop_nulls("town")
+    assert private.rows_per_person(0.75, range(1, 21), **loss).release(engine=engine).item() == 2
+    assert private.rows_per_person(0.25, range(1, 21), **loss).release(engine=engine).item() == 1
+    groups = private.groups_per_person({"year": [2020, 2021, 2022]}, 0.9, range(1, 4), **loss)
+    assert groups.release(engine=engine).item() == 2
+    # Who has no row in a listed group does not count.
+    alone = private.groups_per_person({"year": [2021]}, 0.1, range(4), **loss)
+    assert alone.release(engine=engine).item() == 1
+
+
+def test_explain_says_what_a_quantile_over_people_costs(visits):
+    query = visits.dp.protect("patient", max_rows=7).rows_per_person(0.5, range(1, 31), epsilon=0.5)
+    (row,) = query.explain().to_dicts()
+    assert (row["output"], row["epsilon"], row["error_unit"]) == ("rows_per_person", 0.5, "people")
+    assert (row["groups"], row["candidates"], row["score_range"], row["rate"]) == (1, 30, 2.0, 0.25)
+    assert query.release().columns == ["rows_per_person"]
+    assert repr(query).startswith("<PrivateQuery: all people, one person per 'patient'")
+    replaced = dpp.protect("p", neighboring_relation="replace_one").rows_per_person(0.5, range(9), epsilon=0.5)
+    assert replaced.explain()["score_range"].item() == 4
+    # All people are in one group: a replaced one moves scores by 2·den.
+    for ask in ("rows_per_person", "groups_per_person"):
+        keys = [] if ask == "rows_per_person" else [{"year": [2020, 2021]}]
+        made = getattr(dpp.protect("p", neighboring_relation="replace_one"), ask)(*keys, 0.95, range(9), epsilon=0.5)
+        assert made.explain()["score_range"].item() == 40
+        assert made.asks[0].query.claim.same_group == 1
 
 
 def test_people_must_be_known_and_arguments_right():

@@ -1,5 +1,6 @@
 """Numbers on private frames: explain, losses, budgets, sharing, ranges and files."""
 
+import datetime as dt
 import math
 from fractions import Fraction
 
@@ -32,6 +33,56 @@ def asks(**loss):
         "mean": dpp.mean("x", 0, 5, **loss),
         "counts": dpp.value_counts("x", [1, 3, 9], **loss),
     }
+
+
+@pytest.mark.parametrize(
+    "frame", [ROWS, ROWS.lazy(), pl.concat([ROWS[:2], ROWS[2:]], rechunk=False)], ids=["", "lazy", "chunks"]
+)
+@pytest.mark.parametrize("partitions", [None, 3])
+def test_answers(frame, engine, partitions):
+    query = frame.dp.protect("person", max_groups=2, max_rows_per_group=2).group_by(WARDS).agg(**asks(epsilon=SURE))
+    found = query.release(engine=engine, partitions=partitions)
+    assert found["people"].to_list() == [3, 2, 0]
+    assert found["rows"].to_list() == [4, 2, 0]
+    assert found["values"].to_list() == [4, 1, 0]
+    assert found["sum"].to_list() == [11, 5, 0]
+    assert [str(cost) for cost in found["cost"]] == ["1.30", "2.00", "0.00"]
+    assert found["mean"].to_list() == [11 / 4, 5, 2.5]
+    assert [[one["count"] for one in counts] for counts in found["counts"].to_list()] == [
+        [1, 1, 0],
+        [0, 0, 1],
+        [0, 0, 0],
+    ]
+
+
+def test_explain_gives_errors_in_the_columns_unit():
+    protected = ROWS.dp.protect("person", max_groups=2, max_rows_per_group=3).group_by(WARDS)
+    by_name = {row["output"]: row for row in protected.agg(**asks(epsilon=1)).explain().to_dicts()}
+    # P(|X| >= 1 + w) = 2q^(w+1)/(1+q) <= 0.05, q = exp(−1/scale): people 2, rows 6, sums 30 and 6.00.
+    expected = {"people": 6, "rows": 18, "values": 18, "sum": 90, "counts": 18}
+    for name, error in expected.items():
+        assert by_name[name]["error_95"] == pytest.approx(error, abs=1), name
+    assert by_name["cost"]["error_95"] == pytest.approx(17.97, abs=0.02)  # in hundredths
+    assert by_name["mean"]["error_95"] is None
+    units = {"people": "people", "rows": "rows", "values": "rows", "counts": "people"}
+    assert {name: row["error_unit"] for name, row in by_name.items()} == {
+        **dict.fromkeys(asks(epsilon=1), "the column's unit"),
+        **units,
+    }
+    assert by_name["counts"]["candidates"] == 3
+    assert {row["candidates"] for name, row in by_name.items() if name != "counts"} == {1}
+    assert {row["epsilon"] for row in by_name.values()} == {1}
+    assert {row["mechanism"] for row in by_name.values()} == {"discrete_laplace"}
+    gaussian = protected.agg(**asks(rho=1)).explain()
+    assert gaussian["epsilon"].to_list() == [None] * 7
+    assert gaussian["rho"].to_list() == [1] * 7
+    assert set(gaussian["mechanism"]) == {"discrete_gaussian"}
+    # Without data, an integer column is assumed.
+    pipeline = dpp.protect("person", max_rows=1).agg(
+        s=dpp.sum("cost", 0, 100, epsilon=1), m=dpp.mode("x", [1], too_few=2, epsilon=1)
+    )
+    assert pipeline.explain()["error_95"].to_list()[0] == pytest.approx(299, abs=1)
+    assert pipeline.explain()["error_95"].to_list()[1] > 0
 
 
 def choices(**loss):
@@ -181,6 +232,25 @@ def test_names_that_ranges_need_are_refused_before_the_charge():
     assert budget.spent == 4
 
 
+def test_hardly_any_noise_has_ranges_too():
+    query = ROWS.dp.protect("person", max_rows=1).agg(a=dpp.len(rho=10**400), b=dpp.sum("x", 0, 5, rho=10**400))
+    assert query.release(ranges=True).select("a", "a_low", "a_high").row(0) in {(n, n, n) for n in range(5)}
+
+
+def test_files_carry_the_claims_of_numbers(tmp_path):
+    query = ROWS.dp.protect("person", max_rows=2).group_by(WARDS).agg(**asks(epsilon=1), gaussian=dpp.len(rho=1))
+    query.sink_parquet(tmp_path / "a.parquet", ranges=True)
+    claim = dpp.read_claim(tmp_path / "a.parquet")
+    assert claim["loss"].startswith("rho=")
+    assert claim["columns"]["mean"]["mechanism"] == "discrete_laplace"
+    assert claim["columns"]["gaussian"]["loss"] == {"unit": "rho", "value": 1.0, "exact": "1"}
+    assert claim["columns"]["sum"]["selects"] == "sum of values from 0 to 5"
+    assert dt.date.fromisoformat(claim["date"])
+    found = pl.read_parquet(tmp_path / "a.parquet")
+    assert found.height == 3
+    assert found["counts_low"].dtype == pl.List(pl.Struct({"value": pl.Int64, "count": pl.Int64}))
+
+
 @pytest.mark.parametrize(("rho", "value"), [(10**299, 1e299), (10**400, None)], ids=["held", "beyond"])
 def test_a_claim_beyond_all_floats_is_exact(tmp_path, rho, value):
     query = ROWS.dp.protect("person", max_rows=1).agg(a=dpp.len(rho=rho), b=dpp.mode("x", [1], rho=1))
@@ -223,6 +293,18 @@ def test_a_claim_beyond_all_floats_is_exact(tmp_path, rho, value):
 def test_errors(make, words):
     with pytest.raises((TypeError, ValueError), match=words):
         make(ROWS)
+
+
+def test_people_may_count_without_bounds_on_rows():
+    found = (
+        ROWS.dp.protect("person")
+        .group_by(WARDS)
+        .agg(dpp.n_people(epsilon=SURE), v=dpp.value_counts("x", [1, 2, 3], epsilon=SURE))
+    )
+    assert found.release()["n_people"].to_list() == [3, 2, 0]
+    [people, counts] = found.asks
+    assert people.query.claim.contributions.total == 3
+    assert counts.query.claim.contributions.total == 9  # once for each candidate of each group
 
 
 # Choices with their leads

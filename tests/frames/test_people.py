@@ -110,6 +110,32 @@ def test_nothing_is_read_or_charged_before_bounds_are_released(tmp_path):
     assert budget.spent == Fraction(3, 4)
 
 
+def test_explain_and_simulate_say_how_good_bounds_are():
+    query = dpp.protect("patient").filter(pl.col("days") >= 0).bounds(WARDS, epsilon=1)
+    explained = query.explain()
+    assert explained["output"].to_list() == ["max_groups", "max_rows_per_group"]
+    assert set(explained["error_unit"]) == {"people"}
+    assert set(explained["epsilon"]) == {0.5}
+    nothing = "No row is dropped. The error is that of the noise alone."
+    assert [note.partition(" The release costs ")[0] for note in explained["note"]] == [nothing] * 2
+    assert repr(query).startswith("<PrivateQuery: people in 3 public groups, one person per 'patient'")
+    simulated = dpp.analysis.simulate(query, ROWS)
+    assert simulated["true_answer"].to_list() == [3, 7]
+    assert simulated["counted"].to_list() == [200, 200]
+
+
+def test_a_quantile_of_rows_in_one_group(engine):
+    def largest(alpha, keys, **more):
+        query = private(**more).rows_per_person(alpha, range(1, 50), keys=keys, **SURE)
+        assert query.asks[0].name == "rows_per_person"
+        return query.release(engine=engine).item()
+
+    assert [largest(alpha, WARDS) for alpha in (0.5, 0.51, 0.9, 0.91)] == [1, 3, 3, 7]
+    assert [largest(alpha, {"ward": ["C"]}) for alpha in (0.8, 0.81)] == [1, 7]
+    assert largest(0.99, WARDS, max_rows=1) == 7  # the bounds do nothing here
+    assert private().rows_per_person(0.99, range(1, 50), **SURE).release().item() == 30
+
+
 @pytest.mark.parametrize(
     ("ask", "error", "message"),
     [
@@ -161,6 +187,24 @@ def test_released_bounds_are_those_of_protect():
     one = ROWS.dp.protect("patient", budget=budget).with_bounds(found)
     one.group_by(WARDS).agg(dpp.len(epsilon=1)).release()
     assert budget.spent == before + 1
+
+
+def test_bounds_that_protect_has_stay():
+    one = dpp.protect("p", max_rows=9, max_groups=2, neighboring_relation="replace_one")
+    more = one.with_bounds(pl.DataFrame({"max_rows_per_group": [4]}, {"max_rows_per_group": pl.UInt8}))
+    assert str(more.protection) == "one person per 'p', replace_one, max_rows=9, max_groups=2, max_rows_per_group=4"
+    assert str(one.protection) == "one person per 'p', replace_one, max_rows=9, max_groups=2"
+    three = dpp.protect("p").with_bounds(pl.DataFrame({"max_rows_per_group": [4], "max_rows": [5], "max_groups": [6]}))
+    assert three.protection.bounds == {"max_rows": 5, "max_groups": 6, "max_rows_per_group": 4}
+
+
+def test_bounds_are_part_of_a_kept_question(tmp_path):
+    budget = dpp.Budget(epsilon=10, path=tmp_path / "ledger.db")
+    frame = ROWS.dp.protect("patient", budget=budget, dataset="visits")
+    for spent, most in ((1, 2), (2, 3), (2, 2), (2, 3)):
+        bounds = pl.DataFrame({"max_rows_per_group": [most]})
+        frame.with_bounds(bounds).group_by(WARDS).agg(dpp.len(epsilon=1)).release()
+        assert budget.spent == spent
 
 
 HINT = r"[\s\S]*Hint: "

@@ -1,6 +1,7 @@
 """Steps on all rows of one person: how many rows a person has after them, and what private answers make of that."""
 
 import copy
+import pickle
 from datetime import date, timedelta
 
 import polars as pl
@@ -11,6 +12,7 @@ import dp_polars as dpp
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.frame import PersonGroupBy, PrivateGroupBy
 from dp_polars._release.protection import Limits
+from dp_polars.analysis import simulate
 from tests.helpers.needs import IS_OLD, need
 
 VISITS = pl.DataFrame(
@@ -104,6 +106,14 @@ def test_people_with_several_rows_are_bounded_as_ever():
     assert "Drops rows beyond max_rows=2 of a person" in query.explain()["note"][0]
 
 
+def test_without_any_bound_people_can_be_asked_for():
+    spend = VISITS.dp.protect("p").group_by("p").agg(CENTS.sum())
+    answer = spend.agg(dpp.n_people(epsilon=1000), x=CENTS.dp.median(range(30), epsilon=1000)).release()
+    assert answer.rows() == [(3, 9)]
+    work = spend.keys("cents", epsilon=1, delta=1e-9).request.bind(PolarsEngine(VISITS.lazy(), VISITS.lazy))
+    assert work.most == 1
+
+
 def test_rows_of_nobody_are_dropped_first():
     rows = pl.DataFrame({"p": [1.0, None, float("nan"), -0.0, 0.0], "x": [1, 2, 3, 4, 5]})
     frame = rows.dp.protect("p", max_rows=1)
@@ -116,6 +126,19 @@ def test_keys_of_floats_are_one_of_a_kind():
     assert sorted(map(repr, got.rows())) == [
         "(1, 0.0, 2)", "(1, 1.5, 1)", "(2, 2.0, 1)", "(2, nan, 1)", "(3, 2.0, 1)"
     ]  # fmt: skip
+
+
+def test_first_visits_and_those_after_them():
+    frame = VISITS.dp.protect("p")
+    if IS_OLD:
+        with pytest.raises(ValueError, match="needs Polars 2"):
+            frame.filter(pl.col("day") == pl.col("day").min().over("p"))
+        return
+    firsts = frame.filter(pl.col("day") == pl.col("day").min().over("p"))
+    assert_frame_equal(rows_of(firsts).sort("p", "cents"), VISITS[[0, 1, 3, 5]].sort("p", "cents"))
+    again = frame.with_columns(gap=pl.col("day") - pl.col("day").min().over("p"))
+    again = again.filter(pl.col("gap").dt.total_days().is_between(1, 30))
+    assert rows_of(again)["day"].to_list() == [date(2020, 1, 21)]
 
 
 def test_group_by_takes_names_or_public_keys_and_no_mix():
@@ -168,6 +191,13 @@ def test_the_unit_may_stand_anywhere_and_must_stay():
     assert frame.select(total=CENTS.sum().over("p")).columns == ["p", "total"]
 
 
+def test_columns_with_names_like_ours_are_left_alone():
+    rows = VISITS.rename({"cents": "of a person 5"})
+    frame = rows.dp.protect("p").with_columns(most=pl.col("of a person 5").cast(pl.Int8).max().over("p"))
+    assert frame.columns == [*rows.columns, "most"]
+    assert_frame_equal(rows_of(frame).select(rows.columns), rows.filter(pl.col("p").is_not_null()))
+
+
 def test_selectors_of_other_columns_see_no_column_that_is_made():
     frame = protected().select(pl.col("cents", "p"), pl.col("day").n_unique().over("p").alias("days"))
     assert frame.columns == ["cents", "p", "days"]
@@ -185,6 +215,23 @@ def test_reprs_name_the_step_and_show_no_row():
     assert copy.deepcopy(groups) is groups
     with pytest.raises(AttributeError, match=r"^head: this keeps rows by their place"):
         groups.head()
+
+
+def test_pickles_hold_the_step():
+    query = dpp.protect("p").group_by("p").agg(CENTS.sum()).agg(CENTS.dp.median(range(30), epsilon=1000))
+    again = pickle.loads(pickle.dumps(query))
+    assert again.release(VISITS).item() == 9
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_release_of_files_and_of_parts_of_the_people(tmp_path, streams):
+    VISITS.write_parquet(tmp_path / "visits.parquet")
+    frame = pl.scan_parquet(tmp_path / "visits.parquet").dp.protect("p", max_rows=2)
+    query = frame.group_by("p", "ward").agg(CENTS.sum()).agg(x=CENTS.dp.mode(range(30), epsilon=1000))
+    one = query.release(engine="streaming" if streams else "in-memory", partitions=3)
+    assert one.item() in {12, 7, 1, 2, 9}
+    people = frame.group_by("p").agg(CENTS.sum()).agg(x=CENTS.dp.median(range(30), epsilon=1000))
+    assert people.release(partitions=2, engine="streaming" if streams else "in-memory").item() == 9
 
 
 def test_the_same_step_has_one_kept_answer_and_another_step_another(tmp_path):
@@ -209,11 +256,26 @@ def test_the_same_step_has_one_kept_answer_and_another_step_another(tmp_path):
     assert float(budget.spent) == 0.5
 
 
+def test_simulations_take_the_steps():
+    query = dpp.protect("p").group_by("p").agg(CENTS.sum()).agg(x=CENTS.dp.median(range(30), epsilon=1000))
+    simulated = simulate(query, VISITS)
+    assert simulated.select("true_answer", "counted", "left_out").rows() == [(9, 3, 0)]
+
+
 def test_engines_without_expressions_refuse_the_steps():
     ibis, sql = need("ibis"), need("dp_polars.sql")
     query = dpp.protect("p").group_by("p").agg(CENTS.sum()).agg(CENTS.dp.median(range(30), epsilon=1))
     with pytest.raises(TypeError, match="must not have row operations"):
         sql.release(query, ibis.memtable(VISITS.drop_nulls("p")))
+
+
+def test_a_measurement_of_opendp_takes_the_steps():
+    need("opendp.prelude").enable_features("contrib", "honest-but-curious")
+    as_measurement = need("dp_polars.opendp").as_measurement
+    query = dpp.protect("p").group_by("p").agg(CENTS.sum()).agg(CENTS.dp.median(range(30), epsilon=1000))
+    measurement = as_measurement(query)
+    assert measurement.map(1) == 1000.0
+    assert measurement(VISITS).item() == 9
 
 
 @pytest.mark.slow

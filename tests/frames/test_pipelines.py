@@ -187,6 +187,14 @@ def of_table(name: str) -> str:
     return name.partition(":")[0]
 
 
+def test_the_table_is_as_large_as_it_says():
+    assert not BY_ROW.keys() & BY_PERSON.keys()
+    assert len(ORDINARY) >= 180
+    assert len(BY_PERSON) >= len(ORDINARY) / 3
+    assert len(MIXED) >= 65
+    assert REFUSED.keys() <= ORDINARY.keys()
+
+
 @CUTS
 @pytest.mark.parametrize("name", [name for name in ORDINARY if name not in REFUSED])
 def test_ordinary_pipelines_are_taken_and_right_and_safe(name):

@@ -217,3 +217,37 @@ def test_one_number_has_the_range_that_it_has_by_itself(tmp_path):
         query = frame.agg(asked.alias("a"), mode=NAME.dp.mode(["u", "v"], epsilon=0.1))
         assert_frame_equal(query.release(ranges="all"), query.release(ranges=True))
         assert budget.answers().height == number + 1
+
+
+@pytest.mark.parametrize("loss", [{"epsilon": 0.5}, {"rho": 0.05}], ids=str)
+def test_all_numbers_of_a_release_are_inside_as_often_as_is_said(loss, tmp_path):
+    """Of 4,000 releases of 20 numbers, means and counts among them."""
+    releases, per_release = 4000, 4
+    cells = releases * per_release
+    asked = {
+        "n": dpp.len(**loss),
+        "s": dpp.sum("x", 0, 10, **loss),
+        "m": dpp.mean("x", 0, 10, **loss),
+        "c": dpp.value_counts("x", [3, 9], **loss),
+    }
+    query = dpp.protect(None).group_by({"g": range(per_release)}).agg(**asked)
+    width = noise_bound(query.asks[0].query.claim, beta_of_each(per_release * 5))
+    one = pl.DataFrame({"g": np.repeat(np.arange(per_release), 30), "x": [3, 4] * (per_release * 15)})
+    checked = query.release(one, ranges="all")
+    assert set(checked["n_high"] - checked["n"]) == {width}
+    # The numbers of all these releases are drawn at once; what presents them is told that each has twenty.
+    many = pl.DataFrame({"g": np.repeat(np.arange(cells), 30), "x": [3, 4] * (cells * 15)})
+    budget = dpp.Budget(**{next(iter(loss)): 10}, path=tmp_path / "ledger.db")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dp_polars._release.contract.beta_of_each", lambda numbers: beta_of_each(numbers // releases))
+        every = many.dp.protect(None, budget=budget, dataset="many").group_by({"g": range(cells)}).agg(**asked)
+        found = every.release(ranges="all")
+    inside = pl.col("n_low").is_between(0, 30) & (pl.col("n_high") >= 30)
+    for name, true in (("n", 30), ("s", 105), ("m", 3.5)):
+        inside &= (pl.col(f"{name}_low") <= true) & (pl.col(f"{name}_high") >= true)
+    for place, true in ((0, 15), (1, 0)):
+        low, high = (pl.col(f"c_{end}").list.get(place).struct.field("count") for end in ("low", "high"))
+        inside &= (low <= true) & (high >= true)
+    whole = found.with_columns(release=pl.col("g") // per_release).group_by("release").agg(inside.all()).to_series(1)
+    error = 5 * math.sqrt(0.05 * 0.95 / releases)
+    assert 0.95 - error <= whole.mean() <= 0.995

@@ -3,6 +3,7 @@
 import math
 import random
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -11,6 +12,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars import analysis
 from dp_polars._accounting.promises import Promise
+from tests.helpers.needs import need
 
 X, Y = pl.col("x"), pl.col("y")
 MILLIONTH = Fraction(1, 10**6)
@@ -82,6 +84,29 @@ def test_what_is_scaled_to_the_promise_of_a_budget_fits_into_it_exactly():
         assert (budget.remaining, budget.remaining.rho) == (0, 0)
         with pytest.raises(dpp.BudgetExceededError):
             query.release(rows)
+
+
+def test_kept_answers_statements_and_files_of_a_shared_promise(tmp_path):
+    frame = pl.DataFrame({"p": range(200), "g": [1] * 200, "x": [3] * 200})
+    budget = dpp.Budget(epsilon=1, delta=1e-6, path=tmp_path / "budget.db")
+    private = frame.dp.protect("p", max_groups=4, max_rows_per_group=1, budget=budget, dataset="visits")
+    query = private.group_by({"g": range(9)}).agg(dpp.n_people(), X.dp.mode(range(9), loss_share=2))
+    with pytest.raises(ValueError, match="every output must have a loss, got none for 'n_people', 'x'"):
+        query.release()
+    assert budget.spent == 0
+    scaled = query.scaled_to(epsilon=1, delta=1e-6)
+    first = scaled.release()
+    assert scaled.release().equals(first)
+    assert (
+        query.scaled_to(epsilon=1, delta=1e-6).release(ranges=True).drop("n_people_low", "n_people_high").equals(first)
+    )
+    assert budget.answers().height == 1
+    losses = [ask.query.claim.loss for ask in scaled.asks]
+    assert losses[1].value == 2 * losses[0].value
+    text = dpp.statement(budget, [scaled]).to_markdown()
+    assert "discrete Gaussian" in text or "discrete_gaussian" in text
+    with pytest.raises(ValueError, match="a loss must be said first, got none"):
+        query.statement()
 
 
 # --- Random queries -------------------------------------------------------------------------------------------------
@@ -172,6 +197,38 @@ def test_500_random_queries_keep_their_promise_in_the_better_unit():
             if before.query.claim.is_open:
                 assert ask.query.claim.mechanism == ask.query.in_unit(unit).claim.mechanism
     assert min(taken.values()) > 125
+
+
+def test_no_accountant_proves_that_a_promise_is_broken():
+    """Privacy loss distributions of dp_accounting, which are nearly the truth, never say more than was promised."""
+    pld = need("dp_accounting.pld.privacy_loss_distribution")
+    some = random.Random(7)
+    closest = {"epsilon": 0.0, "rho": 0.0}
+    for _ in range(24):
+        groups, outputs = some.choice([1, 1, 4]), some.choice([1, 2, 8])
+        query = dpp.protect("p", max_groups=groups).group_by({"g": range(9)})
+        query = query.agg(**{f"o{i}": dpp.n_people() if i % 2 else X.dp.mode(range(9)) for i in range(outputs)})
+        epsilon, delta = some.choice([0.5, 1, 3]), some.choice([1e-5, 1e-8])
+        scaled, whole = query.scaled_to(epsilon=epsilon, delta=delta), None
+        # Each is rounded up by a step at most.
+        step = {"value_discretization_interval": 1e-3 * epsilon / (groups * outputs)}
+        dots = {**step, "use_connect_dots": True}
+        for ask in scaled.asks:
+            x = float(ask.query.claim.rate)
+            one = {
+                "discrete_gaussian": partial(pld.from_discrete_gaussian_mechanism, 1 / x, 1, **dots),
+                "discrete_laplace": partial(pld.from_discrete_laplace_mechanism, x, 1, **dots),
+                "permute_and_flip": partial(pld.from_laplace_mechanism, 1 / x, **dots),
+                # A choice of two candidates, of which one row moves both: exp(±x/2).
+                "exponential": partial(pld.from_randomized_response, 2 / (math.exp(x / 2) + 1), 2, **step),
+            }[ask.query.claim.mechanism]().self_compose(groups)
+            whole = one if whole is None else whole.compose(one)
+        proved = whole.get_epsilon_for_delta(delta)
+        assert proved <= epsilon * 1.0011
+        unit = unit_of(scaled)
+        closest[unit] = max(closest[unit], proved / epsilon)
+    assert closest["epsilon"] > 0.99
+    assert closest["rho"] > 0.7  # half of delta is left to keys, and a sum of rho is no distribution
 
 
 # --- Which unit, and why --------------------------------------------------------------------------------------------
@@ -314,6 +371,19 @@ def test_what_has_a_loss_keeps_it_and_the_rest_is_shared():
 # --- What needs no loss, and what does ------------------------------------------------------------------------------
 
 
+def test_a_query_without_losses_shows_what_needs_none():
+    query = private().agg(dpp.n_people(), dpp.mode("x", range(9), loss_share=2), Y.dp.mean(0, 9, step=1))
+    explained = query.explain()
+    for column in ("error_95", "mechanism", "rate", "epsilon", "rho"):
+        assert explained[column].to_list() == [None] * 3
+    assert explained["candidates"].to_list() == [1, 9, 1]
+    assert explained["score_range"].to_list() == [1, 1, 1]
+    assert explained["note"][1].startswith("No loss yet, loss_share=2: so no error is known.")
+    assert "Nothing can be released yet: query.scaled_to(epsilon=1, delta=1e-6)" in explained["note"][0]
+    assert "costs: nothing yet, see scaled_to" in repr(query)
+    assert "mode of 9 candidates, no loss yet, loss_share=2" in repr(query)
+
+
 ROWS = pl.DataFrame({"p": range(40), "x": [i % 3 for i in range(40)]})
 REFUSED = {
     "release": lambda query: query.release(ROWS),
@@ -366,3 +436,8 @@ def test_a_claim_without_a_loss_has_no_cost_and_draws_nothing_that_depends_on_ro
 def test_what_is_no_promise_is_refused(arguments, error, message):
     with pytest.raises(error, match=message):
         private().agg(dpp.n_people()).scaled_to(**arguments)
+
+
+def test_a_promise_that_protects_nobody_warns():
+    with pytest.warns(dpp.LargeLossWarning, match="epsilon=30 protects nobody"):
+        private().agg(dpp.n_people()).scaled_to(epsilon=30, delta=1e-6)

@@ -82,6 +82,19 @@ def test_the_unit_is_that_of_the_smaller_errors_over_all(budget):
     assert budget.remaining == 0
 
 
+def test_explain_is_one_table():
+    publication = dpp.publication(queries(protected()))
+    shown = publication.scaled_to(**PROMISE).explain()
+    assert shown.columns == ["query", *publication.queries["in_all"].explain().columns]
+    assert shown["query"].to_list() == ["by_ward", "by_ward", "by_month", "in_all"]
+    assert shown["output"].to_list() == ["people", "drug", "people", "age"]
+    costs = [note for note in shown["note"] if "The release costs" in note]
+    assert costs == [shown["note"][0]]
+    assert "in all, the unit is" in shown["note"][0]
+    assert publication.explain()["epsilon"].to_list() == [None] * 4
+    assert "Nothing can be released yet" in publication.explain()["note"][0]
+
+
 def test_what_one_query_was_scaled_to_is_not_what_all_promise():
     """Two queries that keep ε = 1 each keep 2 together."""
     both = {name: query.scaled_to(**PROMISE) for name, query in queries(protected()).items() if name != "by_ward"}
@@ -104,6 +117,19 @@ def test_statement_and_report_begin_with_the_promise(epsilon, tmp_path):
         assert "error_95 would be" not in said  # nobody signs what was not taken
 
 
+def test_a_mean_is_compared_at_1000_rows():
+    query = protected().agg(days=dpp.mean("age", 0, 100)).scaled_to(**PROMISE)
+    (note,) = query.explain()["note"]
+    assert re.search(r"In rho 1,000 rows: ±[\d.]+\. ", note)
+
+
+def test_what_it_prints():
+    publication = dpp.publication(queries(protected()))
+    assert repr(publication).startswith("<Publication: one person per 'patient'\n  by_ward: people: number of people, ")
+    assert "costs: not known" in repr(publication)
+    assert "\n  costs: epsilon=1 (rho=" in repr(publication.scaled_to(epsilon=1))
+
+
 # One charge
 
 
@@ -123,6 +149,14 @@ def test_a_release_is_one_charge_and_each_query_has_its_own_answer(budget):
         "in_all: age: median on 18 grid points",
     ]
     assert log["when"].n_unique() == 1
+
+
+def test_exact_answers_of_every_query():
+    private = protected(max_groups=None, max_rows_per_group=None, max_rows=3)
+    released = dpp.publication(queries(private, epsilon=10**6)).release()
+    assert released["by_ward"].rows() == [("A", 600, "x"), ("B", 600, "x"), ("C", 600, "y")]
+    true = VISITS.filter(pl.col("age") > 18).group_by("month").agg(pl.col("patient").n_unique()).sort("month")
+    assert released["by_month"]["people"].to_list() == true["patient"].to_list()
 
 
 def test_too_little_for_all_charges_nothing(budget):
@@ -348,6 +382,13 @@ def test_one_page_for_all(budget, tmp_path):
     assert "<p>Released on 20" not in again.read_text()  # who knows when
     with pytest.raises(TypeError, match="released must be what publication"):
         dpp.report(released["by_ward"], publication, tmp_path / "again.html")
+
+
+def test_a_single_query_is_the_same_page(tmp_path):
+    query = queries(protected(), epsilon=1)["by_ward"]
+    alone = dpp.report(query.release(), query, tmp_path / "one.html").read_text()
+    assert "The promise of all numbers together is ε = 2." in alone
+    assert "<section><h2>" not in alone
 
 
 def test_names_of_queries_are_escaped(tmp_path):

@@ -1,5 +1,6 @@
 """The same query at another cost: `scaled_to`."""
 
+import warnings
 from dataclasses import replace
 from fractions import Fraction
 
@@ -102,6 +103,12 @@ def test_of_losses_in_both_units_the_factor_is_the_largest_of_four_digits(unit, 
     assert cost(scaled, unit) == times(query, factor)[unit] <= target < times(query, factor + power / 1000)[unit]
 
 
+def test_a_query_that_is_scaled_to_what_it_costs_stays_what_it_is():
+    query = mixed()
+    for unit in ("epsilon", "rho"):
+        assert query.scaled_to(**{unit: cost(query, unit)}).asks == query.asks
+
+
 def test_rows_and_budget_stay_and_a_release_is_charged_what_was_asked():
     budget = dpp.Budget(epsilon=1)
     query = ROWS.dp.protect("p", max_rows=3, budget=budget).agg(dpp.len(epsilon=3), X.dp.mode(range(5), epsilon=1))
@@ -112,6 +119,15 @@ def test_rows_and_budget_stay_and_a_release_is_charged_what_was_asked():
     assert scaled.release().shape == (1, 2)
     assert budget.spent == 1
     assert budget.log()["exact_loss"].to_list() == ["3/4", "1/4"]
+
+
+def test_the_error_is_that_of_the_new_loss():
+    small, large = (mixed().scaled_to(rho=rho).explain() for rho in (0.01, 1))
+    for column in ("epsilon", "rho"):
+        assert (small[column] < large[column]).all()
+    assert (small["error_95"] > large["error_95"]).drop_nulls().all()
+    assert "The release costs rho=" not in small["note"][0]
+    assert "The release costs epsilon=" in small["note"][0]
 
 
 def test_no_row_is_read(monkeypatch):
@@ -161,3 +177,12 @@ def test_what_the_outputs_can_not_be_asked_at_is_refused_at_once():
 def test_other_arguments_are_refused(given, error, says):
     with pytest.raises(error, match=says):
         mixed().scaled_to(**given)
+
+
+def test_a_large_loss_warns():
+    query = dpp.protect(None).agg(dpp.len(epsilon=1))
+    with pytest.warns(dpp.LargeLossWarning, match="epsilon=21 protects nobody"):
+        query.scaled_to(epsilon=21)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        query.scaled_to(epsilon=20)

@@ -1,6 +1,7 @@
 """A privacy unit of several columns: who is a person then, what steps must name, and what ledgers hold."""
 
 import math
+import pickle
 import re
 import sqlite3
 
@@ -11,6 +12,7 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars._release.protection import OneRowEach
 from dp_polars._steps import scans, trials
+from dp_polars.analysis import simulate
 from tests.helpers.needs import need
 
 UNIT = ["month", "patient"]
@@ -125,6 +127,18 @@ def test_a_kept_answer_is_that_of_the_same_unit_in_any_order(tmp_path):
         asked(["patient"])
 
 
+def test_explain_and_statements_name_the_unit_as_the_ledger_does():
+    query = protected().agg(dpp.len(epsilon=1))
+    assert query.explain()["privacy_unit"].to_list() == [TEXT]
+    assert protected(max_groups=1).keys("cents", epsilon=1, delta=1e-3).explain()["privacy_unit"].to_list() == [TEXT]
+    assert [each["privacy_unit"] for each in query.request.claim_for_json()["columns"].values()] == [TEXT]
+    assert "one person per ['month', 'patient']" in repr(protected())
+    assert pickle.loads(pickle.dumps(dpp.protect(UNIT).agg(dpp.len(max_rows=1, epsilon=1)))).protection.unit == (
+        "month",
+        "patient",
+    )
+
+
 # --- Steps ---
 
 
@@ -215,6 +229,23 @@ def test_one_row_for_each_person():
     assert sorted(rows_of(joined).rows()) == [("bc", "a", 3, "x"), ("c", "a", 4, "y"), ("c", "b", 16, "z")]
 
 
+def test_windows_see_one_persons_rows():
+    frame = protected().with_columns(total=CENTS.sum().over("patient", "month"), pairs=pl.len().over(*UNIT, "cents"))
+    found = {row[2]: row[3:] for row in rows_of(frame).rows()}
+    assert found == {1: (3, 1), 2: (3, 1), 4: (4, 1), 8: (8, 1), 16: (16, 1)}
+
+
+@pytest.mark.parametrize(
+    ("how", "cents"), [("inner", [1, 2, 4, 16]), ("left", [1, 2, 4, 8, 16]), ("semi", [1, 2, 4, 16]), ("anti", [8])]
+)
+def test_joins_name_all_of_the_unit(how, cents):
+    frame = protected().join(protected(PLANS), on=["patient", "month"], how=how)
+    assert sorted(rows_of(frame)["cents"].to_list()) == cents
+    renamed = PLANS.with_columns(key=pl.col("plan"))
+    by_more = protected(VISITS.with_columns(key=pl.lit("x"))).join(protected(renamed), on=["key", *UNIT], how="semi")
+    assert sorted(rows_of(by_more)["cents"].to_list()) == [1, 2]
+
+
 def test_a_join_compares_the_types_of_each_column():
     other = PLANS.with_columns(month=pl.lit(1))
     with pytest.raises(TypeError, match="join: the privacy unit 'month' must have one type in both frames"):
@@ -266,6 +297,11 @@ def test_a_person_is_one_combination():
     assert by_month.release()["n"].to_list() == [1, 3, 0]
     sums = protected(max_rows=1).agg(pl.col("cents").dp.count(epsilon=10**6))
     assert sums.release().item() == 4
+
+
+def test_simulate_counts_rows_of_nobody_as_left_out():
+    found = simulate(protected(max_rows=5).agg(n=pl.col("cents").dp.count(epsilon=1)), VISITS, private=True)
+    assert found.select("true_answer", "counted", "left_out").rows() == [(7, 5, 2)]
 
 
 def test_opendp_refuses_several_identifiers():

@@ -2,6 +2,7 @@
 
 import math
 import random
+import struct
 from collections import Counter
 from datetime import date
 
@@ -9,8 +10,10 @@ import polars as pl
 import polars.selectors as cs
 import pytest
 
+import dp_polars as dpp
 from dp_polars._steps.trials import extremes
 
+ENGINES = ("in-memory", "streaming")
 NAN = float("nan")
 LISTS = pl.DataFrame(
     {
@@ -25,6 +28,13 @@ LISTS = pl.DataFrame(
 def rows_of(private, frame, engine="in-memory"):
     proved = private._pipeline.proved(frame.collect_schema())
     return proved.rows(frame.lazy()).collect(engine=engine)
+
+
+def bits(frame):
+    """The rows as a count of tuples in which floats are their bits."""
+    return Counter(
+        tuple(struct.pack("<d", value) if isinstance(value, float) else value for value in row) for row in frame.rows()
+    )
 
 
 @pytest.mark.parametrize("keep_nulls", [True, False])
@@ -101,6 +111,33 @@ def test_columns_of_every_type_each_row_alone_and_all_together(dtype, engine):
     assert together.schema["value"] == values.dtype
 
 
+FLOATS = pl.DataFrame(
+    {
+        "p": [0.0, -0.0, 0.0, 1.0, 1.0, NAN, None, None],
+        "f": [0.0, -0.0, 0.0, NAN, -NAN, 1.0, 2.0, 2.0],
+        "g": [1, 1, 2, 3, 3, 4, None, None],
+    }
+)
+
+
+def test_unique_makes_zeros_and_nan_one_of_a_kind(engine):
+    private = FLOATS.dp.protect("p")
+    found = set()
+    for keep in ("any", "first", "last"):
+        for order in (FLOATS, FLOATS.reverse(), FLOATS.sample(fraction=1, shuffle=True, seed=1)):
+            shown = bits(rows_of(private.unique(keep=keep), pl.concat([order[3:], order[:3]], rechunk=False), engine))
+            found.add(frozenset(shown.items()))
+    (only,) = found
+    zero, nan = struct.pack("<d", 0.0), struct.pack("<d", NAN)
+    people = {key for key, _ in only if key[0] not in (None, nan)}
+    assert people == {(zero, zero, 1), (zero, zero, 2), (struct.pack("<d", 1.0), nan, 3)}
+    assert all(number == 1 for _, number in only)
+    none = rows_of(private.unique(["p", "f"], keep="none"), FLOATS, engine)
+    assert none.filter(pl.col("p").is_not_nan()).rows() == []
+    none = rows_of(private.unique(["p", "g"], keep="none"), FLOATS, engine)
+    assert none.filter(pl.col("p").is_not_nan()).select("p", "g").rows() == [(0.0, 2)]
+
+
 def test_unique_is_that_of_plain_python(engine):
     frame = pl.DataFrame(
         {
@@ -161,6 +198,19 @@ def test_unique_keeps_the_first_or_the_last_in_the_order_of_the_other_columns():
     assert rows_of(private.unique("p", keep="last"), frame, "in-memory").sort("p").rows() == [(1, 2, 9.0), (2, 5, 1.0)]
     with pytest.raises(TypeError, match=r"unique: keep='any' must tell rows apart .*\['o'\] have no order"):
         pl.DataFrame({"p": [1], "o": [object()]}).dp.protect("p").unique("p")
+
+
+def test_a_whole_release_of_such_steps():
+    query = (
+        LISTS.dp.protect("p", max_rows=10)
+        .explode("l")
+        .drop("a")
+        .unique()
+        .unpivot(["l", "x"])
+        .agg(n=dpp.len(epsilon=10**6), people=dpp.n_people(epsilon=10**6))
+    )
+    assert query.release().rows() == [(10, 3)]
+    assert [step.multiplies for step in query.request.pipeline.steps] == [True, False, False, True]
 
 
 @pytest.mark.parametrize(

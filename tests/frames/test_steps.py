@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+import re
 import warnings
 from datetime import date, datetime, time, timedelta
 
@@ -258,6 +259,30 @@ def test_few_methods_are_refused_without_a_reason_of_their_own() -> None:
         "n_chunks",
         "sum_horizontal",
     }
+
+
+@pytest.mark.parametrize(
+    ("method", "reason", "hint"),
+    [
+        ("head", "keeps rows by their place", "leave it out, or filter"),
+        ("is_unique", "compares a row with the others", "leave it out: `protect` bounds"),
+        ("sum", "would show the result without noise", "agg"),
+        ("sort", "goes by the order of the rows", "sort the answers"),
+        ("with_row_index", "goes by the order of the rows", "leave it out"),
+        ("shift", "takes values from other rows", "constants"),
+        ("to_pandas", "shows private rows", "release"),
+        ("write_csv", "shows private rows", "release"),
+        ("lazy", "does nothing here", "leave it out"),
+    ],
+)
+def test_reasons(method: str, reason: str, hint: str) -> None:
+    with pytest.raises(AttributeError, match=rf"^{method}: this .*{reason}[\s\S]*Hint: .*{re.escape(hint)}"):
+        getattr(FRAME.dp.protect("p"), method)
+
+
+def test_explode_goes_before_as_the_hint_says() -> None:
+    lists = pl.LazyFrame({"p": [1, 2], "l": [[1, 2], [3]]})
+    assert rows(lists.explode("l").dp.protect("p"), lists.explode("l").collect()).height == 3
 
 
 def test_groups_refuse_what_shows_them() -> None:

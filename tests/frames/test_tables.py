@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import pickle
 import re
 from fractions import Fraction
 
@@ -196,6 +197,33 @@ def test_explain_has_the_error_of_each_table(private):
 # --- Ranges ---
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("rho", [0.001, 0.1, 1, 10])
+def test_ranges_hold_95_times_of_100(visits, rho):
+    dimensions = {"hospital": ["A", "B", "C"], "flu": [True, False], "day": range(50)}
+    rows = visits.with_columns(day=pl.col("patient") % 50)
+    tables = [("hospital", "flu"), ("day",), ("flu", "day")]
+    query = rows.dp.protect(None).cube(dimensions, tables=tables, rho=rho)
+    sure = rows.dp.protect(None).cube(dimensions, tables=tables, **SURE).release()
+    asks = [
+        lambda cube: cube.counts(by=["hospital", "flu"])[1],
+        lambda cube: cube.counts(by="day")[17],
+        lambda cube: cube.counts(pl.col("day") < 30, by="flu")[1],
+        lambda cube: cube.counts(by=["flu", "day"])[60],
+    ]
+    truths = [ask(sure)["count"].item() for ask in asks]
+    inside, releases = np.zeros(len(asks)), 2000
+    for _ in range(releases):
+        cube = query.release()
+        for i, ask in enumerate(asks):
+            (row,) = ask(cube).to_dicts()
+            inside[i] += row["count_low"] <= truths[i] <= row["count_high"]
+    share = inside / releases
+    # Three standard deviations of chance are 0.015. Where noise is hardly more than one, it has steps.
+    assert (share > 0.935).all(), share
+    assert (share < (0.97 if rho <= 1 else 1.01)).all(), share
+
+
 def test_all_ranges_hold_together_where_that_is_asked(cube, private):
     each, together = (cube.counts(by=["hospital", "year"], ranges=ranges) for ranges in (True, "all"))
     assert (together["count_high"] > each["count_high"]).all()
@@ -220,6 +248,21 @@ def test_a_range_does_not_depend_on_the_order_of_by(cube):
 # --- What it carries ---
 
 
+def test_what_was_written_is_read(cube, tmp_path):
+    path = tmp_path / "cube.parquet"
+    cube.write(path)
+    for again in (dpp.read_cube(path), pickle.loads(pickle.dumps(cube))):
+        assert_frame_equal(again.to_frame(), cube.to_frame(), check_exact=True)
+        assert_frame_equal(again.counts(YEAR > 2021, by="flu"), cube.counts(YEAR > 2021, by="flu"), check_exact=True)
+        assert again.share(pl.col("flu")) == cube.share(pl.col("flu"))
+        assert repr(again) == repr(cube)
+        assert again.claim == cube.claim == dpp.read_claim(path)
+        assert {name: one.to_list() for name, one in again.dimensions.items()} == {
+            name: list(values) for name, values in DIMENSIONS.items()
+        }
+    assert "table by (hospital, year): 15 cells, standard deviation" in repr(cube)
+
+
 @pytest.mark.parametrize("change", ["values", "rows", "order", "one number"])
 def test_a_file_that_was_changed_is_refused(cube, tmp_path, change):
     path = tmp_path / "cube.parquet"
@@ -235,6 +278,17 @@ def test_a_file_that_was_changed_is_refused(cube, tmp_path, change):
     parquet.write_table(frame.to_arrow().replace_schema_metadata(stored.schema.metadata), path)
     with pytest.raises(ValueError, match=r"must have been written by Cube\.write"):
         dpp.read_cube(path)
+
+
+def test_answers_are_kept(visits, tmp_path):
+    budget = dpp.Budget(rho=10, path=tmp_path / "ledger.db")
+    private = visits.dp.protect("patient", max_groups=1, budget=budget, dataset="visits")
+    first = private.cube(DIMENSIONS, tables=TABLES, rho=1).release()
+    again = private.cube(DIMENSIONS, tables=TABLES, rho=1).release()
+    assert again.to_frame().equals(first.to_frame())
+    assert budget.spent == 1
+    private.cube(DIMENSIONS, tables=TABLES[1:], rho=1).release()
+    assert budget.spent == 2
 
 
 # --- Without negative numbers, and whole ---
@@ -278,6 +332,14 @@ def test_whole_numbers_agree(sparse, cube):
         assert isinstance(found.count().value, int)
     with pytest.raises(ValueError, match=r"whole: of two tables one must have all dimensions of the other"):
         cube.whole()
+
+
+def test_other_numbers_are_written_and_read(sparse, tmp_path):
+    for number, one in enumerate((sparse.nonnegative(), sparse.whole(), sparse.nonnegative().whole())):
+        one.write(tmp_path / f"{number}.parquet")
+        again = dpp.read_cube(tmp_path / f"{number}.parquet")
+        assert again.to_frame().equals(one.to_frame())
+        assert again.counts(by="day").equals(one.counts(by="day"))
 
 
 def test_a_cube_as_it_was_drawn_is_not_cut_at_0(private):

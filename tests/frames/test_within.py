@@ -102,11 +102,29 @@ def test_it_is_the_question_with_that_loss_written_out(name, unit):
     assert written.within is None
 
 
+def test_without_a_budget_the_loss_is_in_epsilon():
+    assert private().agg(dpp.len(within=20)).loss.unit == "epsilon"
+
+
+def test_what_a_release_charges_is_that_loss():
+    budget = dpp.Budget(rho=1)
+    query = ROWS.dp.protect("p", max_groups=1, budget=budget).group_by({"g": range(3)}).agg(dpp.n_people(within=20))
+    assert query.explain()["rho"].item() == float(query.loss.value)
+    query.release()
+    assert budget.spent == query.loss.value
+
+
 def test_bounds_of_an_output_are_those_it_is_found_under():
     wide, narrow = (private().agg(dpp.n_people(within=10, **more)) for more in ({}, {"max_groups": 1}))
     assert narrow.loss.value < wide.loss.value
     assert narrow.loss == private(max_groups=1).agg(dpp.n_people(within=10)).loss
     assert wide.explain()["error_95"].item() == narrow.explain()["error_95"].item() == 10
+
+
+def test_groups_that_a_person_may_be_in_count_even_where_there_are_fewer():
+    """Without groups a person is in one of them."""
+    alone = ROWS.dp.protect("p", max_rows_per_group=2, max_groups=2).agg(dpp.n_people(within=10))
+    assert alone.loss.value < private().agg(dpp.n_people(within=10)).loss.value
 
 
 def test_a_mechanism_by_name_is_kept():
@@ -164,6 +182,25 @@ def test_steps_and_candidates_are_those_of_the_column():
         assert f"Hint: give {lacks}=" in str(error.value)
 
 
+def test_a_kept_answer_is_that_of_the_loss_written_out(tmp_path):
+    budget = dpp.Budget(epsilon=5, path=tmp_path / "ledger.db")
+    frame = ROWS.dp.protect("p", max_groups=2, budget=budget, dataset="visits").group_by({"g": range(3)})
+    query = frame.agg(dpp.n_people(within=30))
+    first, spent = query.release(), budget.spent
+    again = frame.agg(dpp.n_people(epsilon=query.loss.value)).release()
+    assert again.equals(first)
+    assert budget.spent == spent
+    frame.agg(dpp.n_people(within=31)).release()
+    assert budget.spent > spent
+
+
+def test_a_mean_is_explained_for_the_rows_it_was_asked_for():
+    found, fewer = (private().agg(dpp.mean("x", 0, 8, within=1, rows=rows)) for rows in (5000, 500))
+    assert 0 < found.explain()["error_95"].item() <= 1
+    assert found.loss.value < fewer.loss.value
+    assert private().agg(dpp.mean("x", 0, 8, epsilon=1)).explain()["error_95"].item() is None
+
+
 @pytest.mark.parametrize(
     ("expr", "message"),
     [
@@ -179,6 +216,16 @@ def test_what_can_not_be_reached_is_refused_before_anything_is_read(expr, messag
     with pytest.raises(ValueError, match=message) as error:
         private().agg(expr)
     assert "Hint: " in str(error.value)
+
+
+def test_the_refusal_names_the_loss_that_it_would_take():
+    with pytest.raises(ValueError, match="would take epsilon=") as error:
+        private().agg(dpp.sum("x", 0, 8, within=0.5))
+    (named,) = [word for word in str(error.value).split() if word.startswith("epsilon=")]
+    loss = Fraction(named.removeprefix("epsilon=").rstrip(":"))
+    with pytest.warns(dpp.LargeLossWarning):
+        query = private().agg(dpp.sum("x", 0, 8, epsilon=loss))
+    assert query.explain()["error_95"].item() == 0
 
 
 def test_at_another_loss_it_is_explained_as_it_is_there():

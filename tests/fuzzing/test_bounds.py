@@ -17,7 +17,8 @@ from dp_polars._release.protection import Limits, Protection
 from tests.engines import test_conformance as suites
 from tests.engines.conformance import Conformance, protected
 from tests.fuzzing.exploring import explore
-from tests.registry import ask
+from tests.helpers import by_hand
+from tests.registry import COLUMNS, UNITS, ask
 
 ENGINES = {
     "in memory": suites.TestPolarsInMemory,
@@ -112,6 +113,59 @@ def numbers_kept(there: Counter[tuple[int, int, int]], limits: dict[str, int]) -
     return min(sum(each[:groups]), total), min(sum(each[len(each) - groups :]), total)
 
 
+@dataclass(frozen=True)
+class Whole:
+    """Rows of a column of some kind, people of some kind, and keys; nobody is over a bound."""
+
+    kind: str
+    unit: str
+    rows: tuple[tuple[int | None, int | None, int | None], ...]  # the places of person, key and value
+    keys: tuple[int, ...]
+
+
+@st.composite
+def whole(draw: st.DrawFn, kinds: frozenset[str]) -> Whole:
+    kind = draw(st.sampled_from(sorted(name for name in COLUMNS if name in kinds)))
+    unit = draw(st.sampled_from(sorted(name for name in UNITS if name in kinds)))
+    people, values = UNITS[unit][1], COLUMNS[kind].values
+
+    def place(of: list[Any]) -> st.SearchStrategy[int | None]:
+        return st.one_of(st.none(), st.integers(0, len(of) - 1), st.integers(0, 1))
+
+    rows = draw(st.lists(st.tuples(place(people), place([0] * 4), place(values)), max_size=40))
+    keys = draw(st.lists(st.integers(0, 4), min_size=1, unique=True))
+    return Whole(kind, unit, tuple(rows), tuple(keys))
+
+
+def check_whole(suite: Conformance, case: Whole) -> None:
+    column, (unit, people) = COLUMNS[case.kind], UNITS[case.unit]
+
+    def at(values: list[Any], places: list[int | None], dtype: pl.DataType) -> pl.Series:
+        return pl.Series([None if place is None else values[place] for place in places], dtype=dtype, strict=False)
+
+    persons, keys, values = ([row[i] for row in case.rows] for i in range(3))
+    frame = pl.DataFrame(
+        {
+            "p": at(people, persons, unit),
+            "g": pl.Series(keys, dtype=pl.Int64),
+            "x": at(column.values, values, column.dtype),
+        }
+    )
+    asked, codes = {}, {}
+    if column.categories is not None:
+        asked["mode"] = ask("mode", "x", pl.Series(column.categories, dtype=column.dtype), epsilon=1)
+        codes["mode"] = by_hand.category_code(column.categories)
+    for i, (given, points) in enumerate(column.points):
+        asked[f"quantile {i}"] = ask("quantile", "x", 0.3, given, rho=1)
+        codes[f"quantile {i}"] = by_hand.nearest_code(points)
+    query = protected({"g": case.keys}, "p", max_rows_per_group=MANY).agg(**asked)
+    for name, found in suite.told(query, frame).items():
+        expected = by_hand.histograms(
+            frame.to_dicts(), [{"g": key} for key in case.keys], "x", codes[name], unit="p", people=name == "mode"
+        )
+        assert found == expected, name
+
+
 # Cases that once were wrong, in this package or in a mutant of it (tests/mutation).
 KNOWN = [
     Case(
@@ -129,6 +183,14 @@ KNOWN = [
 def test_nobody_adds_more_than_is_charged(engine, request):
     suite = ENGINES[engine]()
     explore(lambda case: check_bounds(suite, case), bounded(), examples=150, known=KNOWN, config=request.config)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ENGINES)
+def test_histograms_are_those_of_the_reference(engine, request):
+    suite = ENGINES[engine]()
+    kinds = suite.kinds - {"Struct", "List"}  # which the reference tells apart by how they print
+    explore(lambda case: check_whole(suite, case), whole(kinds), examples=100, config=request.config)
 
 
 def test_a_bound_that_is_not_enforced_is_found(monkeypatch):

@@ -237,3 +237,9 @@ def largest_loss(
     """The largest absolute log-ratio between the laws of two score vectors: the privacy loss of this pair."""
     ratios = log_ratios(scores, neighbor, rate=rate, mechanism=mechanism, digits=digits)
     return max(abs(float(x)) for x in ratios)
+
+
+def expectation(probabilities: Iterable[arb], values: Iterable[Any], digits: int = DIGITS) -> arb:
+    """Σ P·value: the expected error where the values are the gaps."""
+    with ctx.workprec(math.ceil(digits * math.log2(10)) + 64):
+        return sum((p * _arb(v) for p, v in zip(probabilities, values, strict=True)), arb(0))

@@ -104,6 +104,21 @@ def test_runs_without_their_far_ends_keep_every_score(histogram, alpha, rate):
     event(f"cut: {seen[0]}")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("alpha", ALPHAS[1:])
+@pytest.mark.parametrize("rate", [Fraction(1, 3), 5, 100])
+def test_runs_of_large_and_small_groups_are_cut(alpha, rate, monkeypatch):
+    for module in (drawing, racing):
+        monkeypatch.setattr(module, "FAR", 9.0)
+    rng = np.random.default_rng(0)
+    counts = rng.integers(0, 4, (5, 300)) * np.array([[1], [0], [1], [1], [1]])
+    counts[2, :-2], counts[3, 3:] = 0, 0
+    draw, rows = Draw(300, score_of(alpha), Fraction(rate), LAWS["exponential"]), as_rows(counts)
+    runs = histogram_of(draw, *rows)
+    assert drawing._draw_near_runs(draw, alpha, runs) is not None
+    assert (built_gaps(from_runs, draw, *rows) == gaps_of(counts, alpha)).all()
+
+
 @pytest.mark.parametrize("rate", [1, 2, 5, 11, 30])
 @pytest.mark.parametrize("way", [drawing._draw_sparse, from_runs])
 def test_what_is_left_out_is_far(way, rate, monkeypatch):
@@ -270,3 +285,12 @@ def test_every_slice_draws_its_own_stream(monkeypatch):
     draw = Draw(3, score_of(None), Fraction(1), LAWS["permute_and_flip"], words)
     draw_from_rows(draw, np.zeros(100, np.uint8), np.full(50, 2))
     assert len(made) >= 10
+
+
+def test_the_rows_order_within_a_group_does_not_matter():
+    counts = all_counts(3, 6)
+    for alpha in ALPHAS:
+        draw = Draw(3, score_of(alpha), Fraction(1, 2), LAWS["exponential"])
+        for way in WAYS[:2]:
+            gaps = [built_gaps(way, draw, *as_rows(counts, shuffle=shuffle)) for shuffle in (False, True)]
+            assert (gaps[0] == gaps[1]).all()

@@ -153,13 +153,10 @@ def test_floats_and_the_exact_path_agree_on_the_same_words(case, mechanism, monk
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize(("lead", "gap"), [*((n, 5) for n in (0, 1, 7)), *((2**22 + n, 2**21 + 5) for n in (0, 1, 7))])
-def test_near_ties_and_leads_near_whole_units_are_decided_exactly(lead, gap, mechanism, monkeypatch):
-    """The second of two arrives so nearly a whole number of units after the first that floats must leave it open.
-
-    The floats of large leads are off by more than the absolute slack.
-    """
-    rng, rate, unit, gaps = np.random.default_rng(11), Fraction(1, 3), Fraction(1, 2), [0, gap]
+@pytest.mark.parametrize("lead", [0, 1, 7])
+def test_near_ties_and_leads_near_whole_units_are_decided_exactly(lead, mechanism, monkeypatch):
+    """The second of two arrives so nearly a whole number of units after the first that floats must leave it open."""
+    rng, rate, unit, gaps = np.random.default_rng(11), Fraction(1, 3), Fraction(1, 2), [0, 5]
     drawn = []
     for v in rng.integers(2**48, 2**51, 200).tolist():
         first, second = tie(Fraction(v, 2**52), [0, gaps[1] - lead * unit], [1, 1], rate, mechanism, 64)
@@ -259,3 +256,26 @@ def test_verdicts_of_the_exact_path(case, word, second, later, mechanism, monkey
         step = reference._arb(rate * unit)
         assert all((low - latest) / step >= lead for low, _ in rivals)
         assert any((high - earliest) / step <= lead + 1 for _, high in rivals)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("lead", [2**22, 2**22 + 1, 2**22 + 7])
+def test_large_leads_near_whole_units_are_decided_exactly(lead, mechanism, monkeypatch):
+    """Their floats are off by more than the absolute slack."""
+    rng, rate, unit, gaps = np.random.default_rng(11), Fraction(1, 3), Fraction(1, 2), [0, 2**21 + 5]
+    drawn = []
+    for v in rng.integers(2**48, 2**51, 200).tolist():
+        first, second = tie(Fraction(v, 2**52), [0, gaps[1] - lead * unit], [1, 1], rate, mechanism, 64)
+        drawn += [first, second + 2 ** int(rng.integers(4, 12)) * int(rng.choice([-1, 1]))]
+
+    def words():
+        left = [np.array(drawn, np.uint64)]
+        return lambda count: left.pop() if count == len(drawn) else np.zeros(count, np.uint64)
+
+    def found():
+        race = race_with_lead(blocks_of(np.tile(gaps, 200), np.arange(200) * 2), rate, unit, LAWS[mechanism], words())
+        return [*race.blocks.tolist(), *race.leads.tolist()]
+
+    by_floats = found()
+    monkeypatch.setattr(leading, "_SLACK", 1e6)  # so that floats can decide nothing
+    assert by_floats == found()

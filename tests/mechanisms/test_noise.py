@@ -3,6 +3,7 @@
 import math
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
@@ -499,6 +500,13 @@ def test_the_sensitivity_of_a_gaussian_is_that_of_the_squares(monkeypatch):
     # Two values that one person moves by 1 each: √2 in the L2 norm. Squared, that is what a rho pays for.
     variance = given_to("gaussian_noise", monkeypatch, lambda: discrete_gaussian([0, 0], rho=1, sensitivity=1.4142136))
     assert 1 <= variance < 1 + Fraction(1, 10**6)
+
+
+def test_pairs_of_draws_differ():
+    values = np.zeros(100, np.int64)
+    for call in CALLS.values():
+        draws = [tuple(call(values, Fraction(1, 100))) for _ in range(4)]
+        assert all(a != b for a, b in pairwise(draws))
 
 
 # As many draws of a small scale as take a table, and as don't.

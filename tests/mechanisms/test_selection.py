@@ -19,9 +19,10 @@ from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Loss
 from dp_polars._base.column_types import exact_numbers
 from dp_polars._base.numbers import system_words
-from dp_polars._mechanisms import selection
+from dp_polars._mechanisms import racing, selection
 from dp_polars._mechanisms.racing import LAWS, Winners
 from dp_polars._mechanisms.selection import best_rows, exponential_mechanism, permute_and_flip
+from tests.registry import MECHANISMS
 from tests.statistical.goodness import check_sampler
 
 CALLS = [permute_and_flip, exponential_mechanism]
@@ -275,6 +276,17 @@ def test_gaps_of_floats_are_rounded_once(data, lengths, lowest):
         assert rounded == (float(gap) if gap < 2**1024 - 2**970 else np.inf)
 
 
+@given(arrays.arrays(np.int64, 6, elements=st.integers(-(2**62), 2**62)), st.integers(-(2**62), 2**62 - 1))
+def test_a_constant_added_to_all_scores_changes_nothing(scores, constant):
+    assert (gaps_of(scores, [6])[0] == gaps_of(scores + constant, [6])[0]).all()
+
+
+@given(arrays.arrays(np.int64, 6), st.permutations(range(6)))
+def test_permuted_scores_have_permuted_gaps(scores, order):
+    assert (gaps_of(scores, [6])[0][order] == gaps_of(scores[order], [6])[0]).all()
+    assert np.array_equal(gaps_of(scores, [6], lowest=True)[0][order], gaps_of(scores[order], [6], lowest=True)[0])
+
+
 # Rows
 
 
@@ -296,10 +308,39 @@ def test_only_rows_on_offer_win():
     assert best([1, nan, 2, 7, 6, nan], [3, 2, 1], offered=offered).tolist() == [2, -1, -1]
 
 
+anything = arrays.arrays(st.sampled_from([np.int8, np.int64, np.uint64, np.float32, np.float64]), st.integers(1, 12))
+
+
+@pytest.mark.slow
+@given(anything, st.fractions(Fraction(1, 10**9), 10**9), st.sampled_from(MECHANISMS), st.booleans(), st.data())
+def test_every_answer_is_a_row_on_offer(scores, rate, mechanism, lowest, data):
+    # NaN and infinities among them; no warning either.
+    lengths = np.array([len(scores) // 2, 0, len(scores) - len(scores) // 2])
+    offered = data.draw(arrays.arrays(bool, len(scores)))
+    if scores.dtype.kind == "f":
+        scores = scores.astype(np.float64)
+    chosen = best_rows(scores, lengths, rate, LAWS[mechanism], system_words(), offered=offered, lowest=lowest)
+    can_win = offered & (np.isfinite(scores) if scores.dtype.kind == "f" else True)
+    for row, possible in zip(chosen, np.split(can_win, np.cumsum(lengths)[:-1]), strict=True):
+        assert possible[row] if row >= 0 else not possible.any()
+
+
 def test_no_rows_at_all():
     assert best(np.empty(0), []).tolist() == []
     assert best(np.empty(0), [0, 0]).tolist() == [-1, -1]
     assert best([float("nan")] * 3, [2, 1]).tolist() == [-1, -1]
+
+
+def test_groups_cut_between_batches(monkeypatch):
+    monkeypatch.setattr(racing, "CHUNK", 4)
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(0, 9, 200)
+    for dtype in (np.int16, np.uint64, np.float64):
+        scores = rng.integers(0, 100, lengths.sum()).astype(dtype)
+        expected = [part.max() if len(part) else None for part in np.split(scores, np.cumsum(lengths)[:-1])]
+        chosen = best(scores, lengths)
+        for part, row, top in zip(np.split(scores, np.cumsum(lengths)[:-1]), chosen, expected, strict=True):
+            assert (row == -1) if top is None else (part[row] == top)
 
 
 INTEGERS = [np.array([2**63 - 1, -(2**63), 0, 2**63 - 1]), np.array([0, 2**64 - 1, 2**64 - 2], np.uint64)]

@@ -18,7 +18,7 @@ from dp_polars._mechanisms.racing import LAWS, error_bound
 from dp_polars._questions.question import KeysThatAreThere
 from dp_polars.analysis._laws import NoiseLaw
 from tests.mechanisms.toy_mechanism import LAW, PROOF, TOY, law_of, law_of_lists, toy
-from tests.privacy.datasets import scores_of
+from tests.privacy.datasets import all_counts, scores_of
 from tests.statistical.goodness import check_sampler
 
 __all__ = ["toy"]
@@ -66,6 +66,18 @@ def test_the_toy_is_what_it_says():
             exact = LAW.exact_value(ball(Fraction(value)))
             assert lower(exact) <= upper(exact)
             assert float(upper(exact)) == pytest.approx(float(LAW.values(np.array([value]))[0]), rel=1e-15)
+
+
+def test_it_is_epsilon_dp_on_all_small_data_sets_and_no_better():
+    counts = all_counts(3, 4)
+    laws = {tuple(c): law_of(c, 1) for c in counts.tolist()}
+    ratios = []
+    for c in laws:
+        for i in range(3):
+            more = tuple(n + (j == i) for j, n in enumerate(c))
+            if more in laws:
+                ratios.append(np.abs(np.log(laws[more] / laws[c])).max())
+    assert 0.9 < max(ratios) <= 1
 
 
 @pytest.mark.usefixtures("toy")

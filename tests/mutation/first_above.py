@@ -9,8 +9,8 @@ _thresholds = of("mechanisms/test_thresholds.py")
 
 MUTANTS = [
     # --- The claim
-    of("privacy/test_every_question.py")("FirstAbove.range_of", "3", "2",
-        "one who takes the place of another costs as much as one who comes", "-k 'replace_one and first'"),
+    of("privacy/test_first_above.py")("FirstAbove.range_of", "3", "2",
+        "one who takes the place of another costs as much as one who comes", "::test_all_small_data_sets"),
     _first_above("Claim._spread", "spread.per_group > 1 or distance > 1", "False",
         "groups of several rows are charged in rho as if they came in pairs", "-k several_groups"),
     # --- The draw

@@ -37,8 +37,6 @@ MUTANTS = [
     _counting("_engines/sql/bounding:listed", 'even["at"] < n', 'even["at"] <= n',
         "where outputs differ in their bounds, the smaller lets one row more by",
         "::test_a_person_changes_the_histogram_by_no_more_than_the_bounds"),
-    _counting("_of_one_group", "(limits.rows, limits.rows_per_group)", "(limits.rows_per_group,)",
-        "who has too many rows keeps them, where there is but one group", "::test_one_group_bounds_rows_in_all"),
     _duck_db("_engines/sql/dialects:_race", "cast(copies, 'float64')", "1", "equal rows of a person are one in a race",
         "::test_one_order_decides_what_tallies_keep_together"),
     _duck_db("_in_few_groups", 'crowded["groups"] > least', 'crowded["groups"] > least + 1',

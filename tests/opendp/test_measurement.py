@@ -1,10 +1,16 @@
 """`as_measurement`: spaces, maps, laws, and what may go wrong, over the real library."""
 
+import gc
 import math
+import os
+import sys
 from dataclasses import replace
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
+from functools import partial
+from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -14,6 +20,8 @@ from dp_polars._release.request import Request
 from tests.helpers import reference
 from tests.helpers.needs import need
 from tests.opendp.tools import succeed
+from tests.registry import ask, quantile_scores
+from tests.statistical.goodness import check_sampler
 
 need("opendp")
 
@@ -29,7 +37,7 @@ from opendp.metrics import (
 )
 from opendp.mod import GLOBAL_FEATURES, OpenDPException, disable_features, enable_features
 
-from dp_polars.opendp import as_measurement, frame_domain, make_private_query
+from dp_polars.opendp import as_measurement, frame_domain, make_private_query, make_selection
 
 pytestmark = pytest.mark.usefixtures("features")
 
@@ -98,6 +106,12 @@ def test_the_map_is_that_of_the_design_at_every_distance(bounds, relation, mecha
                 assert_rounded_up(measurement.map(d), true_cost(unit, mechanism, x * d, T, m))
 
 
+def test_permute_and_flip_is_not_charged_by_bounded_range():
+    measurement = as_measurement(median(epsilon=2), output_measure=zero_concentrated_divergence())
+    assert measurement.map(1) == pytest.approx(2 + math.exp(-2) - 1)
+    assert measurement.map(1) > 2**2 / 8
+
+
 def test_outputs_add_up():
     frame = dpp.protect("id", max_groups=2, max_rows_per_group=3).group_by({"g": [1, 2, 3]})
     query = frame.agg(median(epsilon=0.25), mode(epsilon=0.5), other=mode(epsilon=0.125))
@@ -148,6 +162,53 @@ def test_the_metric_says_what_a_person_is(case):
         if other != case:
             with pytest.raises(ValueError, match=r"input_metric must be .*\n\nHint: unit_of\(contributions"):
                 make_private_query(frame_domain(), METRICS[other][2](), query, 1)
+
+
+# One group's rows, and the scores of the candidates 0 to 29 on them: the most common first.
+ROWS = [5] * 8 + [11] * 5
+N = len(ROWS)
+SCORES = {
+    "mode": [ROWS.count(c) for c in range(30)],
+    "median": quantile_scores([ROWS.count(c) for c in range(30)], 1, 2),
+}
+ASKED = {what: partial(ask, what, "x", range(30)) for what in SCORES}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", MEASURES)
+@pytest.mark.parametrize("what", ASKED)
+@pytest.mark.parametrize("person", [None, "id"])
+def test_the_law_is_the_exact_one(unit, what, person):
+    groups, rate = 6_000, Fraction(1, 2)
+    frame = pl.DataFrame({"g": np.repeat(np.arange(groups), N), "x": ROWS * groups, "id": np.arange(N * groups)})
+    mechanism = "permute_and_flip" if unit == "epsilon" else "exponential"
+    law = reference.floats(reference.law(SCORES[what], rate=rate, mechanism=mechanism, digits=20))
+    score_range = 1 if what == "mode" else 2
+
+    def draw(factor):
+        x = rate * factor * score_range
+        loss = {"epsilon": x} if unit == "epsilon" else {"rho": reference.bounded_range_rho(x, digits=20)}
+        protected = dpp.protect(person, max_rows=None if person is None else 1).group_by({"g": range(groups)})
+        measurement = as_measurement(protected.agg(ASKED[what](**loss)))
+        assert measurement.output_measure == MEASURES[unit]()
+        return measurement(frame.lazy())["x"].to_numpy()
+
+    check_sampler(draw, law)
+
+
+def test_what_comes_out_is_the_release():
+    frame = pl.DataFrame({"id": [1, 1, 2, 3] * 100, "g": ["A", "B", "A", "A"] * 100, "x": [1, 9, 3, 3] * 100})
+    query = (
+        dpp.protect("id", max_groups=1, max_rows_per_group=1)
+        .filter(pl.col("x") < 9)
+        .group_by({"g": ["B", "A"]})
+        .agg(y=median(epsilon=10**6), z=X.dp.mode([1, 3], epsilon=10**6))
+    )
+    for given in (frame, frame.lazy()):
+        out = as_measurement(query)(given)
+        assert out.schema == {"g": pl.String, "y": pl.Int64, "z": pl.Int64}
+        assert out["g"].to_list() == ["B", "A"]
+        assert out.row(1) == ("A", 3, 3)
 
 
 def test_an_expression_is_a_query_of_one_group():
@@ -292,6 +353,37 @@ def test_features_are_asked_for_and_never_switched_on(enabled):
         with pytest.raises(OpenDPException, match=r'enable_features\("contrib", "honest-but-curious"\)'):
             call()
     assert set(enabled) == GLOBAL_FEATURES & {"contrib", "honest-but-curious"}
+
+
+STATM = Path("/proc/self/statm")
+
+
+def resident():
+    return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not STATM.exists(), reason="memory is read from Linux' /proc")
+def test_a_thousand_invocations_leak_no_memory_to_speak_of():
+    frame = pl.DataFrame({"x": np.arange(10_000) % 10})
+    measurement = as_measurement(median(epsilon=1))
+    space = vector_domain(atom_domain(T=int)), linf_distance(T=int)
+    selection, scores = make_selection(*space, max_divergence(), 1.0), list(range(1_000))
+
+    def invoke(times):
+        for _ in range(times):
+            measurement(frame)
+            measurement.map(1)
+            selection(scores)
+        gc.collect()
+        return resident(), len(gc.get_objects()), sys.getrefcount(frame)
+
+    memory, objects, references = invoke(100)
+    memory_after, objects_after, references_after = invoke(1_000)
+    # One frame kept at each invocation would be 80 MB, one object 1,000 objects.
+    assert memory_after - memory < 20e6
+    assert objects_after - objects < 100
+    assert references_after == references
 
 
 # Queries that spend a delta

@@ -92,6 +92,20 @@ def test_a_mode_with_its_lead(mechanism):
     assert halved.map(1) == pytest.approx(0.125)
 
 
+def test_a_mean_by_laplace_noise_under_rho_costs_both_halves():
+    expr = dpp.mean("x", 0, 5, rho=0.25, mechanism="discrete_laplace")
+    measurement = adapter.as_measurement(expr, output_measure=max_divergence())
+    assert pure_rho(Fraction(measurement.map(1)) / 2) == pytest.approx(0.125)
+
+
+def test_people():
+    query = dpp.protect("person", max_rows=3).agg(dpp.n_people(epsilon=0.5), dpp.len(epsilon=0.25))
+    measurement = adapter.as_measurement(query)
+    for distance in range(1, 6):
+        assert measurement.map(distance) == 0.75 * distance
+    assert measurement(ROWS).columns == ["n_people", "len"]
+
+
 def test_a_gaussian_has_no_map_in_epsilon():
     """It is refused when it is made, not when it is asked."""
     for query in (dpp.len(rho=0.25), dpp.protect("person", max_rows=1).agg(dpp.len(rho=0.25), dpp.n_people(epsilon=1))):
@@ -220,6 +234,25 @@ def test_keys_at_another_loss_keep_their_delta():
     made = make_private_query(frame_domain(), metric, query, 0.25)
     assert made.map(1) == (0.25, 2**-20)
     assert made(VISITS).height == 2
+
+
+def test_a_quantile_over_people_is_a_pure_measurement():
+    measurement = as_measurement(dpp.protect("p").rows_per_person(0.5, range(1, 9), epsilon=50))
+    assert measurement.map(2) == 100
+    assert measurement(VISITS).item() == 1
+
+
+def test_bounds_and_how_many_they_cut_are_measurements():
+    found = as_measurement(dpp.protect("p").bounds({"town": ["Bern", "Olten"]}, 0.5, epsilon=50))
+    assert found.map(2) == 100
+    bounds = found(VISITS)
+    assert bounds.row(0) == (1, 1)
+    towns = dpp.protect("p").with_bounds(bounds).group_by({"town": ["Bern", "Olten"]})
+    cut = as_measurement(towns.agg(dpp.len(epsilon=1)).n_cut(epsilon=50))
+    assert cut.map(3) == 150
+    assert cut(VISITS).item() == 0
+    replaced = dpp.protect("p", max_rows=1, neighboring_relation="replace_one").agg(dpp.len(epsilon=1))
+    assert as_measurement(replaced.n_cut(rho=0.5)).map(2) == 2
 
 
 @pytest.mark.parametrize("delta", [n * 1e-8 for n in range(1, 20)])

@@ -66,6 +66,20 @@ def test_the_accessor_offers_the_methods_of_both(order):
 
 
 @pytest.mark.usefixtures("opendp")
+def test_a_reloaded_package_of_ours_keeps_both():
+    again = """
+import dp_polars._expressions.namespace
+for _ in range(2):
+    importlib.reload(dp_polars._expressions.namespace)
+    importlib.reload(dp_polars._expressions.namespace)
+    check()
+    importlib.reload(theirs)
+    check()
+"""
+    assert succeed(f"{ORDERS['ours first']}\n{CHECK}\n{again}") == ""
+
+
+@pytest.mark.usefixtures("opendp")
 def test_arguments_of_both_are_refused_and_ours_are_never_ignored():
     script = """
 import dp_polars, opendp.prelude, polars as pl

@@ -1,6 +1,7 @@
 """Box plots of released lists of quantiles: what they hold, what is refused, and that they render to PNG."""
 
 import datetime as dt
+from decimal import Decimal
 
 import polars as pl
 import pytest
@@ -75,6 +76,24 @@ def test_quartiles_are_boxes_without_whiskers(tmp_path):
     assert found == [[i, *map(float, three)] for i, three in enumerate(ranked["quartiles"].to_list())]
     with pytest.raises(ValueError, match=r"query must have one list of three or five quantiles, got 2"):
         plot.box(released, query)
+
+
+def test_boxes_of_an_expression_of_dates_and_of_many_groups(tmp_path):
+    day = (pl.lit(dt.date(2024, 1, 1)) + pl.duration(days="days")).alias("day")
+    expr = day.dp.quantile(FIVE, dpp.grid(dt.date(2024, 1, 1), dt.date(2024, 6, 1), step="1d"), epsilon=1)
+    chart = plot.box(VISITS.group_by("ward").agg(expr), expr, most=2)
+    png_size(chart, tmp_path / "days.png")
+    assert "the first 2 of 4 groups" in texts(chart)
+    assert "rows of one person: 1" in texts(chart)
+    assert "temporal" in texts(chart)
+    assert {row["rank"] for row in rows(chart)} == {0, 1}
+    money = pl.DataFrame({"x": [Decimal("1.50")] * 99})
+    expr = pl.col("x").dp.quantile(FIVE, dpp.grid(Decimal(0), Decimal(3), step=Decimal("0.5")), rho=5)
+    one = plot.box(money.select(expr), expr)
+    png_size(one, tmp_path / "one.png")
+    assert "all rows" in texts(one)
+    assert "ρ = 5" in texts(one)
+    assert [row["middle"] for row in rows(one)] == [1.5]
 
 
 def test_bad_boxes():

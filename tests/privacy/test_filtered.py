@@ -1,4 +1,4 @@
-"""A filter inside `agg`: rows for which it is not true take no place among those that bounds keep.
+"""A filter inside `agg`: rows for which it is not true take no place among those that bounds keep, and the law holds.
 
 All small data sets of one person's rows, in each of which a condition is true, false or null, with and without them.
 """
@@ -12,7 +12,8 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._engines.polars.engine import PolarsEngine
-from tests.privacy.datasets import histograms
+from dp_polars._questions.measures import Count
+from tests.privacy.datasets import histograms, loss
 
 pytestmark = pytest.mark.slow
 
@@ -21,8 +22,8 @@ X, C = pl.col("x"), pl.col("c")
 SCHEMA = {"p": pl.String, "group": pl.Int64, "x": pl.Int64, "c": pl.Boolean}
 CELLS = list(itertools.product([0, 1, None], [True, False, None]))
 PEOPLE = [rows for n in (1, 2, 3) for rows in itertools.combinations_with_replacement(CELLS, n)]
-# Nobody else has two rows: no bound cuts them.
-OTHERS = [(0, True), (1, False), (1, True), (None, True)]
+# Nobody else has two rows: no bound cuts them. The last ones have a leader.
+OTHERS = [[], [(0, True), (1, False), (1, True), (None, True)], [(1, True)] * 50]
 # Each question, and the same one of rows that were filtered before.
 ASKS: dict[str, tuple[dpp.PrivateExpr, dpp.PrivateExpr]] = {
     "mode": (X.filter(C).dp.mode([0, 1], **EPSILON), X.dp.mode([0, 1], **EPSILON)),
@@ -41,12 +42,12 @@ ASKS: dict[str, tuple[dpp.PrivateExpr, dpp.PrivateExpr]] = {
 }
 
 
-def rows(people: list[tuple[tuple[int | None, bool | None], ...]]) -> pl.DataFrame:
+def rows(people: list[tuple[tuple[int | None, bool | None], ...]], number: int) -> pl.DataFrame:
     """The data sets of these people and of the others, each a group of its own, in which nobody else has rows."""
     cells = [
         (f"{group} {who}", group, *cell)
         for group, person in enumerate(people)
-        for who, own in enumerate([person, *((cell,) for cell in OTHERS)])
+        for who, own in enumerate([person, *((cell,) for cell in OTHERS[number])])
         for cell in own
     ]
     return pl.DataFrame(cells, SCHEMA, orient="row")
@@ -59,14 +60,37 @@ def counted(query: dpp.PrivateQuery, data: pl.DataFrame) -> list[set[tuple[int, 
     return [set(of_group) for of_group in zip(*found, strict=True)]
 
 
+def lost(query: dpp.PrivateQuery, one: tuple[int, ...], two: tuple[int, ...]) -> float:
+    """The largest log-ratio of what is drawn from two histograms."""
+    [ask] = query.asks
+    if isinstance(ask.query, Count):
+        return float(ask.query.claim.rate) * abs(one[0] - two[0])
+    return loss(query, [one], [two])
+
+
 @pytest.mark.parametrize("bounds", [{"max_rows": 1}, {"max_rows_per_group": 2}], ids=str)
 @pytest.mark.parametrize("name", ASKS)
 def test_rows_where_it_is_not_true_take_no_place(name: str, bounds: dict[str, int]) -> None:
     inside, before = ASKS[name]
     people, keys = [(), *PEOPLE], {"group": range(1 + len(PEOPLE))}
-    data = rows(people)
+    data = rows(people, 1)
     found = counted(dpp.protect("p", **bounds).group_by(keys).agg(a=inside), data)
     assert found == counted(dpp.protect("p", **bounds).filter(C).group_by(keys).agg(a=before), data)
     for person, seen in zip(people, found, strict=True):
         if not any(true for _, true in person):  # as if they were not there
             assert seen == found[0]
+
+
+@pytest.mark.parametrize("name", ASKS)
+def test_the_released_law_keeps_its_bound(name: str, relation: str) -> None:
+    frame, people = dpp.protect("p", max_rows=1, neighboring_relation=relation), [(), *PEOPLE]
+    keys = {"group": range(len(people))}
+    query = frame.group_by(keys).agg(a=ASKS[name][0])
+    worst = 0.0
+    for number in range(len(OTHERS)):
+        first, *others = counted(query, rows(people, number))
+        every, of_nobody = set().union(*others), first
+        pairs = itertools.combinations(every, 2) if relation == "replace_one" else itertools.product(of_nobody, every)
+        worst = max(worst, *(lost(query, one, two) for one, two in pairs))
+    assert worst <= 0.5 * (1 + 1e-9)
+    assert worst >= 0.5 * (0.4 if name == "median" or relation == "replace_one" else 0.9)

@@ -8,6 +8,8 @@ import pytest
 
 import dp_polars as dpp
 from tests.helpers.first_above_laws import log_law
+from tests.privacy.datasets import all_counts, neighbors
+from tests.registry import X
 
 pytestmark = pytest.mark.slow
 
@@ -74,3 +76,33 @@ def test_one_way_costs_half():
         up, down = max(up, (one - other).max()), max(down, (other - one).max())
     assert 0.99 * 2 * rate <= up <= 2 * rate + 1e-9
     assert 0.9 * rate <= down <= rate + 1e-9
+
+
+@pytest.mark.parametrize("lead", [False, True])
+@pytest.mark.parametrize("threshold", [0.5, 2, 4])
+def test_all_small_data_sets(threshold, lead, relation):
+    """All neighbouring data sets of up to seven rows, all answers, all leads: exact probabilities."""
+    claim = X.dp.first_above(
+        range(3), threshold=threshold, epsilon=1, neighboring_relation=relation, lead=lead
+    ).query.claim
+    counts = all_counts(3, 7)
+
+    def largest(factor):
+        logs = log_law(counts, threshold, float(claim.rate) * factor, 8 if lead else 1)
+        return max(abs(logs[i] - logs[j]).max() for i, j in np.argwhere(neighbors(counts, relation)))
+
+    assert largest(1) <= 1 + 1e-9
+    assert largest(1.15) > 1
+
+
+def test_people_with_any_candidates(relation):
+    """One person moves all counts by 0 or 1; one who takes their place moves them by −1 to 1."""
+    claim = X.dp.first_above(range(3), threshold=1, epsilon=1, neighboring_relation=relation, lead=True).query.claim
+    counts = np.array(list(itertools.product(range(4), repeat=3)))
+    logs = log_law(counts, 1, float(claim.rate), 6)
+    change = counts[:, None] - counts[None]
+    near = abs(change).max(axis=2) <= 1
+    if relation == "add_or_remove_one":
+        near &= (change >= 0).all(axis=2) | (change <= 0).all(axis=2)
+    found = max(abs(logs[i] - logs[j]).max() for i, j in np.argwhere(near))
+    assert 0.97 <= found <= 1 + 1e-9

@@ -264,6 +264,29 @@ def log_law(rate: float, mechanism: str, shift: int, last: int) -> np.ndarray:
     return logs - np.log(np.exp(logs).sum())
 
 
+@pytest.mark.parametrize("rate", [0.05, 0.4, 1.0, 3.0])
+@pytest.mark.parametrize("shift", [1, 2, 5])
+def test_laplace_noise_of_an_integer_loses_its_rate_times_the_shift(rate, shift):
+    last = math.ceil(60 / rate) + shift
+    p, q = (log_law(rate, "discrete_laplace", s, last) for s in (0, shift))
+    inner = slice(shift + 1, -shift - 1)
+    assert (p - q)[inner].max() == pytest.approx(rate * shift, rel=1e-9)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 2.0])
+@pytest.mark.parametrize("shift", [1, 2, 7])
+def test_gaussian_noise_of_an_integer_keeps_its_rho(rate, shift):
+    last = math.ceil(60 / rate + 60 * shift)
+    for order in (1.001, 1.5, 2, 5, 17, 50):
+        p, q = (log_law(rate, "discrete_gaussian", s, last) for s in (0, shift))
+        exponents = order * p + (1 - order) * q
+        top = exponents.max()
+        found = (top + math.log(np.exp(exponents - top).sum())) / (order - 1)
+        assert found <= order * (rate * shift) ** 2 / 2 * (1 + 1e-6)
+        if order == int(order):
+            assert found >= order * (rate * shift) ** 2 / 2 * (1 - 1e-6)  # integer orders attain it
+
+
 @pytest.mark.parametrize("mechanism", ["discrete_laplace", "discrete_gaussian"])
 def test_the_noise_has_the_rate_of_its_claim(mechanism, monkeypatch):
     given = {}

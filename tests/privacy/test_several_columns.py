@@ -1,6 +1,7 @@
 """A unit of two columns: what comes of one combination does not touch the others, also where one column is the same.
 
-All small data sets of three people are tried, with and without one of them, and with null in either column.
+All small data sets of three people are tried, with and without one of them, and with null in either column. Then the
+law of a whole release keeps its bound.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ import itertools
 from collections import Counter
 from collections.abc import Callable
 
+import numpy as np
 import polars as pl
 import pytest
 
+import dp_polars as dpp
 from dp_polars._frames.frame import PrivateFrame
+from tests.privacy.test_person_steps import EPSILON, MEDIAN, MODE, log_law_of
 
 pytestmark = pytest.mark.slow
 
@@ -71,3 +75,22 @@ def test_what_comes_of_a_person_is_what_comes_of_that_person_alone(name: str) ->
         for place, one in enumerate(chosen):
             assert found[PEOPLE[place]] == alone[place, one], (chosen, PEOPLE[place])
     assert any(alone.values())
+
+
+@pytest.mark.parametrize("name", ["nothing", "sum", "over", "alone"])
+def test_the_released_law_keeps_its_bound(name: str, relation: str) -> None:
+    frame = STEPS[name](dpp.protect(UNIT, max_rows=3, neighboring_relation=relation))
+    worst = 0.0
+    for expr in (MEDIAN, MODE):
+        query = frame.agg(expr)
+        laws = {
+            chosen: log_law_of(query, rows(*chosen))
+            for chosen in itertools.product(range(len(CELLS)), repeat=len(PEOPLE))
+            if relation == "add_or_remove_one" or chosen[0]
+        }
+        for one, two in itertools.combinations(laws, 2):
+            differ = [place for place in range(len(PEOPLE)) if one[place] != two[place]]
+            if len(differ) == 1 and (relation == "replace_one" or 0 in {one[differ[0]], two[differ[0]]}):
+                worst = max(worst, float(np.abs(laws[one] - laws[two]).max()))
+    assert worst <= EPSILON * (1 + 1e-9)
+    assert worst > 0.1 * EPSILON

@@ -174,6 +174,16 @@ def _two_questions(mechanism, unit, total, share, spent_after, one_row):
     return np.array([first[i] * q for i in range(2) for q in second[i]])
 
 
+def test_a_budget_refuses_what_an_answer_asks_too_much():
+    budget, rows = dpp.Budget(epsilon=1), pl.DataFrame({"p": range(50), "x": ["a", "b"] * 25})
+    private = rows.dp.protect("p", max_rows=1, budget=budget)
+    answer = private.agg(x=pl.col("x").dp.mode(["a", "b"], epsilon=0.6)).release().item()
+    with pytest.raises(dpp.BudgetExceededError):
+        private.agg(x=pl.col("x").dp.mode(["a", "b"], epsilon=0.5 if answer == "a" else 0.41)).release()
+    private.agg(x=pl.col("x").dp.mode(["a", "b"], epsilon=0.4)).release()
+    assert budget.remaining == 0
+
+
 # The law of Gaussian noise
 
 

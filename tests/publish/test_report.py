@@ -120,6 +120,21 @@ def test_ranges_and_delta_are_those_of_the_query(tmp_path, delta):
     assert "lanned" not in page
 
 
+def test_a_lead_is_explained(tmp_path):
+    for lead in (False, True):
+        query = ROWS.dp.protect("patient", max_rows=1).agg(dpp.mode("days", [1, 3, 5], lead=lead, epsilon=1))
+        page = dpp.report(query.release(), query, tmp_path / "page.html").read_text(encoding="utf-8")
+        assert ("how far the answer was in front of the next best one" in page) == lead
+
+
+def test_rows_that_are_dropped_are_told(tmp_path):
+    for bounds, told in (({}, True), ({"max_groups": 3, "max_rows_per_group": None}, False)):
+        private = ROWS.dp.protect("patient", **{"max_groups": 1, **bounds})
+        query = private.group_by({"ward": NASTY}).agg(people=dpp.n_people(epsilon=1))
+        page = dpp.report(query.release(), query, tmp_path / "page.html").read_text(encoding="utf-8")
+        assert ("Some data are not counted" in page) == told
+
+
 def test_each_table_says_which_bounds_cut_and_how_much(tmp_path):
     private = pl.concat([ROWS] * 4).dp.protect("patient", max_groups=1, max_rows_per_group=3)
     outputs = {
@@ -202,3 +217,10 @@ def test_what_is_no_release_is_refused(tmp_path):
     with pytest.raises(TypeError, match="'nmae' must be left out"):
         dpp.report(released, query, tmp_path / "page.html", nmae="x")
     assert not list(tmp_path.iterdir())
+
+
+def test_another_querys_release_is_refused_without_a_figure_too(tmp_path, monkeypatch):
+    monkeypatch.setattr("dp_polars._publish.report.find_spec", lambda _: None)
+    query = asked()
+    with pytest.raises(ValueError, match=r"it lacks \['mean'\]"):
+        dpp.report(query.release().drop("mean"), query, tmp_path / "page.html")

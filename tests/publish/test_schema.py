@@ -6,6 +6,7 @@ import json
 import os
 import random
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -179,6 +180,13 @@ def test_a_footer_that_the_reader_panics_at_is_refused(tmp_path, monkeypatch):
     assert "secret" not in str(refused.value)
 
 
+def test_rows_that_are_missing_do_not_matter(tmp_path):
+    path = written(tmp_path / "visits.parquet")
+    data = path.read_bytes()
+    path.write_bytes(b"PAR1" + data[footer_at(data) :])
+    assert schema_of(str(path)) == pl.Schema(TYPES)
+
+
 def test_a_file_that_shrinks_while_it_is_read_is_refused(tmp_path, monkeypatch):
     path = written(tmp_path / "visits.parquet")
 
@@ -264,6 +272,23 @@ def test_the_command_runs_the_notebook_for_this_machine_alone(tmp_path, monkeypa
     assert len(told) == (0 if more else 2)
     assert more or (arguments[arguments.index("--port") + 1], arguments[place]) == (str(told[0][0]), told[0][1])
     assert "4000" in arguments or not more
+
+
+def test_help_needs_no_extra():
+    program = (
+        "import sys; sys.modules['marimo'] = sys.modules['altair'] = None; import dp_polars.__main__ as m; m.main([])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "python -m dp_polars" in done.stdout
+
+
+def test_polars_is_given_the_footer_alone(tmp_path, monkeypatch):
+    path, given = written(tmp_path / "visits.parquet"), []
+    read = pl.read_parquet_schema
+    monkeypatch.setattr(pl, "read_parquet_schema", lambda source: given.append(source.getvalue()) or read(source))
+    assert schema_of(str(path)) == pl.Schema(TYPES)
+    data = path.read_bytes()
+    assert given == [b"PAR1" + data[footer_at(data) :]]
 
 
 @pytest.mark.parametrize("length", [61, 2**31, 2**32 - 1])

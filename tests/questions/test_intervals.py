@@ -125,6 +125,41 @@ def test_the_ends_hold_the_quantile_of_every_small_data_set(alpha, mechanism):
     assert of_shifts < 0.5
 
 
+RNG = np.random.default_rng(27)
+# Rows of one group, as values on 0 … 100.
+ROWS = {
+    "skewed": (RNG.pareto(1.2, 1001) * 4).clip(0, 100),
+    "tied": np.repeat([3, 3, 3, 70], [200, 200, 102, 499]),
+    "all equal": np.full(40, 50),
+    "one row": np.array([100]),
+    "one row in the middle": np.array([50]),
+    "far apart": np.repeat([0, 100], [500, 500]),
+    "at the ends of the ranks": np.repeat([0, 50, 100], [70, 1, 70]),
+    "even": np.arange(101),
+}
+RELEASES = 10_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alpha", [0.5, 0.9])
+@pytest.mark.parametrize("loss", [{"epsilon": 0.5}, {"rho": 0.1}], ids=str)
+@pytest.mark.parametrize("rows", ROWS)
+def test_nineteen_of_twenty_intervals_hold_the_quantile(rows, loss, alpha):
+    """Ten thousand releases, as many public groups: each has the same rows, and each person one row."""
+    values = ROWS[rows]
+    frame = pl.DataFrame({"g": np.repeat(np.arange(RELEASES), len(values)), "x": np.tile(values, RELEASES)})
+    private = frame.lazy().dp.protect(None).group_by({"g": range(RELEASES)})
+    released = private.agg(m=X.dp.quantile(alpha, range(101), interval=0.95, **loss)).release()
+    codes = np.ceil(values - 0.5)  # the nearest candidate, ties down
+    true = np.sort(codes)[math.ceil(Fraction(str(alpha)) * len(values)) - 1]
+    low, middle, high = (released[name].to_numpy() for name in ("m_low", "m", "m_high"))
+    coverage, width = ((low <= true) & (true <= high)).mean(), np.median(high - low)
+    print(f"{rows}, {loss}, {alpha}-quantile: {coverage:.2%} hold {true}, a median width of {width}")
+    assert coverage >= 0.95
+    assert (low <= middle).all()
+    assert (middle <= high).all()
+
+
 # --- That they cost no more ------------------------------------------------------------------------------------------
 
 
@@ -290,6 +325,15 @@ def test_an_interval_costs_what_was_asked_for_and_each_draw_a_third():
     assert float(budget.spent) == 1.5
 
 
+def test_a_simulation_has_the_law_of_the_answer():
+    rows = FRAME.lazy()
+    with_ends = dpp.protect(None).agg(m=X.dp.median(range(60), interval=0.95, epsilon=Fraction(3, 10)))
+    third = dpp.protect(None).agg(m=X.dp.median(range(60), epsilon=Fraction(1, 10)))
+    names = ["true_answer", "probability_true", "expected_error", "answer_5", "answer_95"]
+    one, other = (dpp.analysis.simulate(query, rows).select(names) for query in (with_ends, third))
+    assert one.equals(other)
+
+
 def test_answers_with_and_without_an_interval_are_kept_apart(tmp_path):
     budget = dpp.Budget(epsilon=9, path=tmp_path / "ledger")
     frame = private(budget=budget, dataset="visits")
@@ -302,6 +346,13 @@ def test_answers_with_and_without_an_interval_are_kept_apart(tmp_path):
     assert budget.log().height == 3  # 19/20 is 0.95
     assert all(one.equals(other) for one, other in zip(first, again, strict=True))
     assert first[1].equals(first[3])
+
+
+def test_a_file_has_the_ends(tmp_path):
+    query = private().agg(m=X.dp.median(range(60), interval=0.95, epsilon=1))
+    query.sink_parquet(tmp_path / "m.parquet")
+    assert pl.read_parquet(tmp_path / "m.parquet").columns == ["m", "m_low", "m_high"]
+    assert "hold it with probability 0.95" in dpp.read_claim(tmp_path / "m.parquet")["columns"]["m"]["selects"]
 
 
 @pytest.mark.parametrize(
@@ -353,3 +404,11 @@ def test_a_loss_for_which_the_ends_would_be_out_of_sight_is_refused():
     drawn = query.drawn([Histogram(np.array([7]), np.array([2**38]), np.array([1, 0, 0]))])
     assert [len(column) for column in drawn] == [3, 3, 3]
     assert replace(query.claim, draws=1).rate > query.claim.rate
+
+
+def test_hidden_groups_have_no_ends():
+    asked = {"people": dpp.n_people(epsilon=1000), "m": X.dp.median(range(60), interval=0.95, epsilon=1)}
+    released = private().group_by({"g": ["a", "c"]}).agg(**asked).release(min_people=20)
+    assert released["people"].to_list() == [300, 0]
+    assert released.drop_nulls()["g"].to_list() == ["a"]
+    assert released.row(1)[2:] == (None, None, None)

@@ -13,7 +13,7 @@ from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noise import LARGEST_VALUE, noise_bound
-from dp_polars._questions.measures import BETA, checked, noisy
+from dp_polars._questions.measures import BETA, checked, noisy, totals_of
 
 SCALES = [Fraction(1, 100), Fraction(1, 3), Fraction(7, 10), Fraction(1), Fraction(5, 2), Fraction(40), Fraction(4095)]
 SCALES += [Fraction(4097), Fraction(123_457, 3), Fraction(10**6)]
@@ -185,3 +185,15 @@ def test_value_counts_are_in_the_order_of_the_candidates(dtype, candidates, valu
     assert frame.select(expr)["x"].to_list() == [expected]
     assert frame.clear().group_by("g").agg(expr)["x"].to_list() == []
     assert frame.group_by("g").agg(expr)["x"].to_list() == [expected]
+
+
+def test_the_ranges_use_95_percent():
+    assert BETA == 0.05
+
+
+def test_groups_without_rows_stand_between_the_others():
+    histogram = Histogram(np.zeros(2, np.int64), np.array([5, 7]), np.array([0, 1, 0, 1, 0]))
+    assert totals_of(histogram).tolist() == [0, 5, 0, 7, 0]
+    frame = pl.DataFrame({"g": [2, 2, 4], "x": [1, 1, 1]})
+    released = frame.dp.protect(None).group_by({"g": range(1, 6)}).agg(n=dpp.len(epsilon=10**6)).release()
+    assert released["n"].to_list() == [0, 2, 0, 1, 0]

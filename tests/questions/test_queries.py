@@ -6,13 +6,17 @@ import pickle
 from decimal import Decimal
 from fractions import Fraction
 
+import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import dp_polars as dpp
 from dp_polars._accounting.terms import Contributions
 from dp_polars._bins.binning import Clamping
-from dp_polars._questions.categories import Quantile
+from dp_polars._questions.categories import Mode, Quantile
+from dp_polars._questions.extremes import ArgMax
 from dp_polars._questions.question import describe
 from tests.helpers.reference import bounded_range_rho
 
@@ -35,11 +39,83 @@ def argmax(**arguments):
 # The rates of docs/proofs/ranges.md, computed here by hand.
 
 
+@pytest.mark.parametrize(
+    ("query", "score_range"),
+    [
+        (mode(epsilon=1), 1),
+        (mode(epsilon=1, neighboring_relation=REPLACE), 2),
+        (quantile(epsilon=1), 2),
+        (quantile(epsilon=1, neighboring_relation=REPLACE), 4),
+        (quantile(0.9, epsilon=1), 18),
+        (quantile(0.1, epsilon=1), 18),
+        (quantile(Fraction(1, 3), epsilon=1), 4),
+        (quantile(Decimal("0.25"), epsilon=1, neighboring_relation=REPLACE), 12),
+        (quantile(0.9999, epsilon=1), 19_998),
+        (argmax(epsilon=1, sensitivity=5), 10),
+        (argmax(epsilon=1, sensitivity=5, monotonic=True), 5),
+        (argmax(epsilon=1, sensitivity=Decimal("0.1")), Fraction(1, 5)),
+        (argmax(epsilon=1, sensitivity=0.1, monotonic=np.True_), Fraction(1, 10)),
+    ],
+)
+def test_the_range_of_each_score(query, score_range):
+    assert query.claim.score_range == score_range
+    assert query.claim.rate == Fraction(1) / score_range
+
+
+@pytest.mark.parametrize("ask", [mode, quantile])
+@pytest.mark.parametrize("rows", [1, 2, 3, np.int64(7), 10**6])
+def test_all_rows_of_a_person_may_lie_in_one_group(ask, rows):
+    plain = ask(epsilon=0.5).claim
+    claim = ask(epsilon=0.5, contributions=rows).claim
+    assert claim.contributions == Contributions(int(rows), int(rows))
+    assert claim.rate == plain.rate / int(rows)
+    assert claim.cost("epsilon") == Fraction(1, 2)
+    many, one = ask(rho=0.5, contributions=rows).claim.rate * int(rows), ask(rho=0.5).claim.rate
+    assert many == pytest.approx(one, rel=1e-25)
+
+
+@pytest.mark.parametrize("value", [1, 0.1, Fraction(1, 3), Decimal("0.25"), np.float32(0.1), np.int8(3), 1e-9, 10**9])
+def test_epsilon_flips_and_rho_weighs(value):
+    exact = Fraction(str(value))
+    pure = argmax(epsilon=value, sensitivity=1, monotonic=True).claim
+    assert pure.mechanism == "permute_and_flip"
+    assert pure.rate == exact
+    assert pure.cost("epsilon") == exact
+    concentrated = argmax(rho=value, sensitivity=1, monotonic=True).claim
+    assert concentrated.mechanism == "exponential"
+    # By bounded range, and the rate is rounded down: a hair above the root of 8·rho.
+    assert exact * (1 - Fraction(1, 2**90)) <= bounded_range_rho(concentrated.rate) <= exact
+    assert concentrated.rate**2 > 8 * exact
+    assert concentrated.cost("rho") == exact
+
+
 def test_a_float_is_the_decimal_that_it_prints_as():
     assert mode(epsilon=0.1) == mode(epsilon=Fraction(1, 10)) == mode(epsilon=Decimal("0.1"))
     assert sum(mode(epsilon=0.1).claim.loss.value for _ in range(10)) == 1
     assert quantile(0.9, epsilon=1) == quantile(Fraction(9, 10), epsilon=1)
     assert X.dp.median([1, 2, 4], epsilon=1).query == quantile(0.5, epsilon=1)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.fractions(Fraction(1, 10**6), 50))
+def test_permute_and_flip_under_rho_costs_what_a_laplace_mechanism_costs(rho):
+    claim = mode(rho=rho, mechanism="permute_and_flip").claim
+    assert claim.mechanism == "permute_and_flip"
+    x = float(claim.rate)
+    exact = x + math.expm1(-x) if x > 1e-3 else x**2 / 2 - x**3 / 6 + x**4 / 24
+    assert exact == pytest.approx(float(rho), rel=1e-9)
+    assert claim.cost("rho") == rho
+    # Not what holds of bounded range, which would be a larger rate, and false.
+    assert claim.rate < mode(rho=rho).claim.rate
+
+
+def test_the_cost_in_the_other_unit():
+    cost = mode(epsilon=2, mechanism="exponential").claim.cost("rho")
+    assert cost == pytest.approx(bounded_range_rho(2), rel=1e-25)
+    assert 0.474 < cost < 0.475
+    assert float(mode(epsilon=2).claim.cost("rho")) == pytest.approx(1 + math.exp(-2))
+    assert mode(rho=0.5).claim.cost("epsilon") == mode(rho=0.5).claim.rate > 2
+    assert mode(epsilon=2).claim.cost("epsilon", distance=3) == 6
 
 
 def test_bounds_that_a_frame_knows_change_the_rate_and_not_the_loss():
@@ -71,6 +147,26 @@ def test_queries_are_frozen_values(query):
     assert len({query, again}) == 1
 
 
+def test_what_makes_queries_differ():
+    queries = [
+        mode(epsilon=1),
+        mode(epsilon=2),
+        mode(rho=1),
+        mode(epsilon=1, mechanism="exponential"),
+        mode(epsilon=1, contributions=2),
+        mode(epsilon=1, neighboring_relation=REPLACE),
+        X.dp.mode(["b", "a"], epsilon=1).query,
+        X.dp.mode(epsilon=1).query,
+        quantile(epsilon=1),
+        quantile(0.4, epsilon=1),
+        X.dp.median([1, 2, 5], epsilon=1).query,
+        argmax(epsilon=1, sensitivity=1),
+        X.dp.argmin(epsilon=1, sensitivity=1).query,
+    ]
+    assert len(set(queries)) == len(queries)
+    assert all((a == b) == (i == j) for i, a in enumerate(queries) for j, b in enumerate(queries))
+
+
 def test_the_types_of_answers():
     assert mode(epsilon=1).answer_type(pl.Enum(["b", "a"])) == pl.Enum(["b", "a"])
     assert mode(epsilon=1).fixed_type == pl.String
@@ -88,6 +184,17 @@ def test_the_types_of_answers():
 # How they print
 
 
+def test_a_mode_says_what_it_claims():
+    query = mode(epsilon=0.5, contributions=3)
+    assert isinstance(query, Mode)
+    assert describe(query).splitlines() == [
+        "selects:   mode of 2 candidates",
+        "loss:      epsilon=0.5 in all (as rho: 0.106531)",
+        "mechanism: permute_and_flip, rate 0.166667 for R = 1 per row",
+        "relation:  add_or_remove_one, rows of one person: 3",
+    ]
+
+
 def test_a_quantile_says_what_it_claims():
     query = X.dp.quantile(0.9, dpp.grid(0, 10**6, step=0.01), rho=0.02, neighboring_relation=REPLACE).query
     assert isinstance(query, Quantile)
@@ -98,6 +205,19 @@ def test_a_quantile_says_what_it_claims():
         "relation:  replace_one, rows of one person: 1",
     ]
     assert str(X.dp.median([0.5], epsilon=1).query) == "median on 1 candidate"
+
+
+def test_an_argmax_leaves_the_relation_to_the_caller():
+    query = argmax(epsilon=1, sensitivity=5)
+    assert isinstance(query, ArgMax)
+    assert describe(query).splitlines() == [
+        "selects:   row with the highest score",
+        "loss:      epsilon=1 in all (as rho: 0.36788)",
+        "mechanism: permute_and_flip, rate 0.1 for R = 10",
+        "relation:  that of the given sensitivity",
+    ]
+    assert str(X.dp.argmin(epsilon=1, sensitivity=5).query) == "row with the lowest score"
+    assert str(X.dp.mode(epsilon=1).query) == "mode of the categories of the column's type"
 
 
 # Values in whole units of a step.

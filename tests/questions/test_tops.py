@@ -1,6 +1,8 @@
 """What is asked of top-k: claims, types, refusals, bounds of errors and notes."""
 
+import dataclasses
 import math
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -8,8 +10,10 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
+from dp_polars._accounting.terms import Contributions
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._questions.measures import ValueCounts
+from tests.helpers.reference import bounded_range_rho
 from tests.helpers.top_k_laws import law_of, lists, missed
 from tests.mechanisms.test_ranking import histogram_of
 from tests.registry import COLUMNS, ENGINES
@@ -20,6 +24,44 @@ X = pl.col("x")
 
 def top(k=3, candidates=range(9), **given):
     return X.dp.top_k(k, candidates, **given).query
+
+
+@pytest.mark.parametrize(
+    ("query", "mechanism", "draws", "score_range", "rate"),
+    [
+        (top(epsilon=1), "permute_and_flip", 3, 1, Fraction(1, 3)),
+        (top(epsilon=1, mechanism="exponential"), "exponential", 3, 1, Fraction(1, 3)),
+        (top(epsilon=1, mechanism="joint"), "exponential", 1, 2, Fraction(1, 2)),
+        (top(epsilon=1, neighboring_relation=REPLACE), "permute_and_flip", 3, 2, Fraction(1, 6)),
+        (top(epsilon=1, mechanism="joint", neighboring_relation=REPLACE), "exponential", 1, 4, Fraction(1, 4)),
+        (top(rho=3 * bounded_range_rho(2)), "exponential", 3, 1, 2),
+        (top(rho=bounded_range_rho(2), mechanism="joint"), "exponential", 1, 2, 1),
+        (top(epsilon=1, contributions=5), "permute_and_flip", 3, 1, Fraction(1, 15)),
+        (top(5, epsilon=1), "exponential", 1, 2, Fraction(1, 2)),
+        (top(4, epsilon=1), "permute_and_flip", 4, 1, Fraction(1, 4)),
+        (top(9, rho=9 * bounded_range_rho(3)), "exponential", 9, 1, 3),
+    ],
+)
+def test_the_draws_share_the_loss(query, mechanism, draws, score_range, rate):
+    claim = query.claim
+    assert (claim.mechanism, claim.draws, claim.score_range) == (mechanism, draws, score_range)
+    assert float(claim.rate) == pytest.approx(float(rate), rel=1e-15)
+    assert claim.cost(claim.loss.unit) == claim.loss.value
+
+
+def test_bounds_of_a_frame_change_the_rate():
+    spread = top(epsilon=1).under(Contributions(4, 1), REPLACE)
+    assert spread.claim.rate == Fraction(1, 3 * 4 * 2)
+    assert spread.claim.loss == top(epsilon=1).claim.loss
+    assert top(epsilon=1, mechanism="joint").under(Contributions(4, 1), ADD).claim.rate == Fraction(1, 8)
+
+
+@pytest.mark.parametrize("asked", [top(epsilon=1), X.dp.top_k(2, rho=1).query, top(9, epsilon=1)])
+def test_it_is_a_frozen_value(asked):
+    assert pickle.loads(pickle.dumps(asked)) == asked
+    assert hash(asked) == hash(dataclasses.replace(asked))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        asked.k = 2
 
 
 def test_a_claim_of_other_draws_is_refused():
@@ -77,6 +119,14 @@ def test_lists_of_every_type(name, mechanism):
         assert answer.item()[0] == known[0]
         assert sorted(map(str, answer.item())) == sorted(map(str, pl.Series(known)))
     assert frame.clear().group_by("g").agg(expr).schema["x"] == out
+
+
+def test_too_few_rows_are_no_error():
+    frame = pl.DataFrame({"g": [1, 2], "x": [None, "b"]})
+    asked = X.dp.top_k(3, ["a", "b", "c"], epsilon=50)
+    answers = frame.dp.protect(None).group_by({"g": [1, 2, 3]}).agg(asked).release()["x"].to_list()
+    assert [sorted(answer) for answer in answers] == [["a", "b", "c"]] * 3
+    assert answers[1][0] == "b"
 
 
 # Errors
@@ -171,6 +221,18 @@ def test_explain_names_value_counts_where_they_are_better():
     assert note(1, protect={"max_rows_per_group": 1}, epsilon=1, mechanism="permute_and_flip") == ""
 
 
+def test_an_error_of_ranked_counts_is_as_stated():
+    counts, asked = np.array([40, 30, 20, 9, 9, 9, 0, 0]), top(3, range(8), epsilon=1, mechanism="permute_and_flip")
+    text = asked.note(8, asked.alternative())
+    bound = float(text.split("error_95 of ")[1].rstrip("."))
+    claim = asked.alternative().claim
+    assert claim.cost("epsilon") == 1
+    noisy = counts + dpp.discrete_laplace(np.zeros((20_000, 8), int), epsilon=claim.rate, sensitivity=1)
+    drawn = np.argsort(-noisy, axis=1, kind="stable")[:, :3]
+    beyond = ((counts[:3] - counts[drawn]).max(axis=1) > bound).mean()
+    assert beyond < 0.05
+
+
 def test_the_alternative_has_the_same_loss_and_bounds():
     for mechanism in ("permute_and_flip", "joint"):
         asked = top(3, epsilon=1, mechanism=mechanism, neighboring_relation=REPLACE)
@@ -179,3 +241,12 @@ def test_the_alternative_has_the_same_loss_and_bounds():
         assert (other.claim.loss, other.claim.draws, other.claim.score_range) == (asked.claim.loss, 1, 2)
     assert X.dp.top_k(3, epsilon=1).query.alternative() is None
     assert X.dp.top_k(3, rho=1).query.alternative(pl.Enum(["a", "b", "c"])).claim.mechanism == "discrete_gaussian"
+
+
+def test_an_expression_prints_its_note():
+    text = str(X.dp.top_k(6, range(9), epsilon=1))
+    assert "selects:   top 6 of 9 candidates, jointly" in text
+    assert "note:      Better: value_counts, sorted. One person counts for at most 1 of" in text
+    assert " One joint draw, for k >= 5: " in text
+    assert "in each of 2 draws" in str(X.dp.top_k(2, rho=1))
+    assert "note" not in str(X.dp.mode(range(9), epsilon=1))

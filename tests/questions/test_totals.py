@@ -2,11 +2,14 @@
 
 import datetime as dt
 from decimal import Decimal
+from fractions import Fraction
 
 import polars as pl
 import pytest
 
 import dp_polars as dpp
+from dp_polars._accounting.terms import Contributions
+from dp_polars._mechanisms.noise import noise_bound
 from dp_polars.analysis import simulate
 
 SURE = {"epsilon": 10**12}
@@ -64,6 +67,72 @@ def test_types_and_steps(dtype, values, step, ends, answer, type_):
     released = query.release()
     assert released.schema["x"] == type_
     assert released.item() == answer
+
+
+@pytest.mark.parametrize(
+    ("ends", "relation", "groups", "expected", "same_group"),
+    [
+        ((-2, 5), "add_or_remove_one", 3, 5, 1),
+        ((-7, 5), "add_or_remove_one", 1, 7, 1),
+        ((0, 5), "replace_one", 1, 5, 1),
+        ((2, 5), "replace_one", 1, 5, 1),
+        ((-5, -2), "replace_one", 1, 5, 1),
+        ((0, 5), "replace_one", 3, 10, Fraction(1, 2)),
+        ((-2, 5), "replace_one", 1, 7, 1),
+        ((-7, 5), "replace_one", 1, 12, 1),
+        ((-2, 5), "replace_one", 3, 10, 1),
+    ],
+)
+def test_one_person_changes_a_group_by_their_total(ends, relation, groups, expected, same_group):
+    private = dpp.protect("p", max_rows_per_group=9, neighboring_relation=relation).group_by({"g": range(groups)})
+    claim = private.agg(x=dpp.sum("x", -100, 100, per_person=ends, rho=1)).asks[0].query.claim
+    assert claim.score_range == expected
+    assert claim.same_group == same_group
+    assert claim.contributions == Contributions(groups, 1)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "own", "groups"),
+    [
+        ({}, {}, 5),
+        ({"max_groups": 2}, {}, 2),
+        ({"max_rows_per_group": 7}, {}, 5),
+        ({"max_groups": 2}, {"max_groups": None}, 5),
+        ({"max_rows": 3}, {}, 3),
+        ({"max_rows": 3, "max_groups": 4}, {"max_groups": 2}, 2),
+        ({"max_rows_per_group": 7}, {"max_rows_per_group": None, "max_rows": 4}, 4),
+    ],
+)
+def test_bounds_count_as_for_people(bounds, own, groups):
+    private = dpp.protect("p", **bounds).group_by({"g": range(5)})
+    query = private.agg(x=dpp.sum("x", 0, 9, per_person=(0, 20), epsilon=1, **own), n=dpp.n_people(epsilon=1, **own))
+    totals, people = (ask.query.claim for ask in query.asks)
+    assert totals.contributions == people.contributions == Contributions(groups, 1)
+    assert (totals.rate * 20, totals.score_range) == (people.rate, 20)
+    assert not query.explain()["bounds"].fill_null("").str.contains("max_rows_per_group").any()
+
+
+def test_explain_and_the_ledger_say_what_is_clipped():
+    budget = dpp.Budget(epsilon=9)
+    private = visits([(1, 0, 2.5)]).dp.protect("p", max_groups=1, budget=budget).group_by(KEYS)
+    query = private.agg(x=dpp.sum("x", -1, 4, step=0.5, per_person=(-2, 10), epsilon=1))
+    (row,) = query.explain().to_dicts()
+    assert row["selects"] == "sum of values from -1 to 4, per person from -2 to 10"
+    assert row["error_unit"] == "the column's unit"
+    (noise,) = query.asks[0].query.noise(pl.Float64())
+    assert row["error_95"] == noise_bound(noise, 0.05) / 2  # in halves
+    assert row["error_95"] == pytest.approx(30, abs=0.5)  # 10·ln 20
+    assert row["note"].startswith(
+        "Drops rows beyond max_groups=1 of a person, so it is only of kept rows; people with more count less; "
+        "clips a person's total to -2 … 10. "
+        "The error is that of the noise alone."
+    )
+    query.release()
+    assert budget.log()["what"].item() == "x: sum of values from -1 to 4, per person from -2 to 10"
+    assert query.request.drops()
+    assert dpp.protect("p").agg(x=dpp.sum("x", 0, 1, per_person=(0, 2), epsilon=1)).request.drops()
+    from_0 = dpp.protect("p", max_groups=1).group_by(KEYS).agg(x=dpp.sum("x", -1, 4, per_person=(0, 5), epsilon=1))
+    assert "of a person, which makes it too low; clips a person's total to 0 … 5." in from_0.explain()["note"].item()
 
 
 def test_a_simulation_takes_clipped_totals_for_the_truth():
@@ -127,3 +196,11 @@ def test_who_is_a_person_must_be_known():
         ValueError, match="privacy_unit must be given for a sum of values from 0 to 9, per person from 0"
     ):
         dpp.protect(None).agg(asked)
+
+
+def test_it_shares_the_people_of_a_count():
+    """A mean total is the quotient of two answers about the same people."""
+    private = dpp.protect("p", max_groups=1).group_by(KEYS)
+    query = private.agg(x=dpp.sum("x", 0, 9, per_person=(1, 5), epsilon=1000), n=dpp.count("x", epsilon=1, max_rows=1))
+    rows = pl.DataFrame({"p": [i // 2 for i in range(200)], "g": [i % 2 for i in range(200)], "x": [9] * 200})
+    assert query.release(rows)["x"].sum() == 5 * 100

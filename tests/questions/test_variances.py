@@ -46,6 +46,16 @@ def test_squares_are_the_nearest_multiples_of_their_step(data):
         assert abs(weight) <= row_weight.largest <= 2**30
 
 
+def test_the_ends_weigh_the_most_and_the_middle_the_least():
+    for low, high in ((0, 1), (-4, 3), (0, 2**15), (0, 2**15 + 1), (-(2**29), 2**29), (0, 2**30)):
+        row_weight = squares(low, high)
+        middle = (low + high) // 2
+        ends = row_weight.weigher()([pl.Series([low, high, -(2**63), 2**63 - 1])])
+        assert set(ends.tolist()) == {row_weight.largest}
+        if (low + high) % 2 == 0:
+            assert row_weight.weigher()([pl.Series([middle])]).tolist() == [-row_weight.largest]
+
+
 @pytest.mark.parametrize("on", ["expression", "frame"])
 @pytest.mark.parametrize(
     ("values", "lower", "upper", "step"),
@@ -114,6 +124,12 @@ def test_rounding_to_the_step_moves_a_deviation_by_half_of_it(values, step):
     assert abs(found - pl.Series(values).std(ddof=0)) <= step / 2 + 1e-6
 
 
+def test_sums_of_as_many_rows_as_there_may_be_fit():
+    row_weight = squares(0, 2**30)
+    assert row_weight.largest * 2**32 <= 2**62
+    assert row_weight.largest == 2**30
+
+
 # --- Answers from noisy totals
 
 
@@ -146,6 +162,17 @@ def test_ranges_hold_all_totals_within_the_bounds_of_the_noise_and_no_more(ask, 
     if not ddof:
         assert low[somebody] == pytest.approx(least[somebody], abs=slack + 1e-4 * query.ends[1])
         assert high[somebody] == pytest.approx(most[somebody], abs=0.02 * query.ends[1])
+
+
+def test_ranges_hold_the_number_without_noise_with_95_percent():
+    rng = np.random.default_rng(1)
+    for values in ([0.0, 8.0] * 30, [8.0] * 40, rng.normal(4, 1, 50).tolist()):
+        rows = pl.DataFrame({"g": np.repeat(np.arange(4000), len(values)), "x": values * 4000})
+        query = rows.dp.protect(None).group_by({"g": range(4000)}).agg(dpp.std("x", 0, 8, 0.25, ddof=0, epsilon=2))
+        found, true = query.release(ranges=True), pl.Series(values).clip(0, 8)
+        true = ((true * 4).round() / 4).std(ddof=0)
+        held = found.select((pl.col("x_low") <= true + 1e-9) & (pl.col("x_high") >= true - 1e-9)).to_series().mean()
+        assert held >= 0.95
 
 
 @pytest.mark.parametrize("ask", [dpp.var, dpp.std])

@@ -13,6 +13,8 @@ from dp_polars._mechanisms.drawing import Draw, draw_groups
 from dp_polars._mechanisms.histograms import CountScore, Histogram
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars.analysis import simulate
+from tests.helpers import reference
+from tests.statistical.goodness import fits
 
 SURE = {"epsilon": 10**6}
 
@@ -150,6 +152,17 @@ def test_top_k_by_weight(mechanism):
     small = dpp.top_k("x", 3, ["c", "d", "b", "a"], **options, epsilon=1)
     assert small.query.claim.score_range == told["score_range"].item()
     assert 0 < simulate(small, rows)["expected_error"].item() < 9.5
+
+
+def test_the_first_of_top_k_by_weight_has_the_law_of_a_mode():
+    """At a k-th of the loss; sums of 0, 1 and 2.5 in steps of a half."""
+    rows = pl.DataFrame({"g": np.repeat(np.arange(4000), 3), "x": [1, 2, 2] * 4000, "w": [1.0, 1.5, 1.0] * 4000})
+    options = {"weights": "w", "max_weight": 2, "step": 0.5, "mechanism": "permute_and_flip"}
+    expr = dpp.top_k("x", 2, [0, 1, 2], epsilon=4, **options).list.first().alias("first")
+    drawn = rows.group_by("g").agg(expr)["first"].to_numpy()
+    law = [float(p) for p in reference.law([0, 2, 5], rate=Fraction(1, 2), mechanism="permute_and_flip", digits=20)]
+    assert fits(np.bincount(drawn, minlength=3), law)
+    assert not fits(np.bincount(drawn, minlength=3), [1 / 3] * 3)
 
 
 def test_a_lead_is_in_the_unit_of_the_weights():

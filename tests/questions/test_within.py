@@ -13,7 +13,7 @@ import dp_polars as dpp
 from dp_polars import analysis
 from dp_polars._accounting.terms import Loss
 from dp_polars._mechanisms.noise import noise_bound
-from dp_polars._questions.measures import error_95, with_loss_for
+from dp_polars._questions.measures import check_within, error_95, with_loss_for
 from tests.questions.test_measures import tail
 
 
@@ -100,9 +100,28 @@ def test_the_error_of_a_mean_by_enumeration(loss):
     assert query.error_among(1, 0.05) == 4
 
 
+def test_more_rows_have_smaller_errors_and_so_has_a_larger_loss():
+    errors = [dpp.mean("x", 0, 30, step=1, epsilon=1).query.error_among(rows, 0.05) for rows in (3, 9, 99, 999, 10**6)]
+    assert errors == sorted(errors, reverse=True)
+    assert errors[-1] < 0.001
+    by_loss = [dpp.mean("x", 0, 30, step=1, rho=rho).query.error_among(99, 0.05) for rho in (0.01, 0.1, 1, 10)]
+    assert by_loss == sorted(by_loss, reverse=True)
+
+
 def test_a_mean_has_the_step_of_its_column():
     fine, coarse = (dpp.mean("x", 0, 9, within=0.5, rows=2000).query, dpp.mean("x", 0, 9, step=3, epsilon=1).query)
     types = pl.Decimal(9, 2)
     found = with_loss_for(fine, dpp.mean("x", 0, 9, within=0.5, rows=2000).within, types)
     assert error_95(found, dpp.mean("x", 0, 9, within=0.5, rows=2000).within.rows, types) <= 0.5
     assert coarse.error(1, 0.05) is None
+
+
+def test_only_means_depend_on_rows_and_only_counts_may_be_right():
+    mean = dpp.mean("x", 0, 9, step=1, epsilon=1).query
+    assert mean.error_needs_rows
+    assert not mean.is_count
+    for query in (dpp.len(epsilon=1).query, dpp.n_people(epsilon=1).query, dpp.value_counts("x", [1], epsilon=1).query):
+        assert query.is_count
+        assert not query.error_needs_rows
+        check_within(query, dpp.len(within=0).within)
+        assert query.error_among(1000, 0.05) is None

@@ -1,5 +1,7 @@
 """Publications from Spark: one charge for all queries, and a folder for each."""
 
+import re
+
 import polars as pl
 import pytest
 
@@ -41,6 +43,57 @@ def test_each_query_has_its_frame_and_its_folder(spark, tmp_path, request, where
     odd = dpp.publication({"../by": asked.queries["in_all"]})
     with pytest.raises(ValueError, match="names of queries must be identifiers"):
         dpp.spark.release(odd, frame, path=tmp_path / "out")
+
+
+@pytest.mark.parametrize("where", ["few_tasks", "on_executors"])
+def test_a_report_shows_what_spark_released_as_what_polars_did(spark, tmp_path, request, where, monkeypatch):
+    """Of every kind of answer; what is nearly certain is the same on both."""
+    request.getfixturevalue(where)
+    huge = {"epsilon": 10**9}
+    private = dpp.protect("patient", max_groups=3, max_rows_per_group=1)
+    by_ward = private.group_by({"ward": ["A", "B", "C"]})
+    asked = dpp.publication(
+        by_ward=by_ward.agg(
+            people=dpp.n_people(**huge),
+            median=dpp.median("month", range(1, 13), interval=0.9, **huge),
+            ends=dpp.quantile("month", [0.1, 0.9], range(1, 13), **huge),
+            top=dpp.mode("ward", ["B", "A", "C"], **huge),
+            counts=dpp.value_counts("ward", ["A", "B", "C"], **huge),
+            mean=dpp.mean("month", 0, 8, **huge),
+            total=dpp.sum("month", 0, 8, **huge),
+        ),
+        wards=private.keys("ward", epsilon=10**3, delta=0.1),
+        in_all=private.agg(rows=dpp.len(**huge)),
+    )
+    for name, released in (
+        ("polars", asked.release(VISITS, ranges=True)),
+        ("spark", dpp.spark.release(asked, to_spark(spark, VISITS), path=tmp_path / "out", ranges=True)),
+    ):
+        asked.report(tmp_path / f"{name}.html", name="Visits")
+        dpp.report(released["by_ward"], asked.queries["by_ward"], tmp_path / f"{name} alone.html")
+    for of in ("", " alone"):
+        page, other = (_without_figures(tmp_path / f"{name}{of}.html") for name in ("polars", "spark"))
+        assert page.splitlines() == other.splitlines()
+        assert page.count("<tr>") > 3
+
+
+def _without_figures(path):
+    """A page without its figures, whose marks have numbers of their own."""
+    return re.sub(r"<svg[\s\S]*?</svg>", "", path.read_text(encoding="utf-8"))
+
+
+def test_it_is_charged_as_one_and_kept_for_each(spark, few_tasks, tmp_path):
+    VISITS.write_parquet(tmp_path / "visits.parquet")
+    frame = spark.read.parquet(str(tmp_path / "visits.parquet"))
+    budget = dpp.Budget(epsilon=1, delta=1e-6, path=tmp_path / "ledger.db")
+    asked = publication(budget, "visits").scaled_to(epsilon=1, delta=1e-6)
+    released = {name: to_polars(one) for name, one in dpp.spark.release(asked, frame).items()}
+    again = {name: to_polars(one) for name, one in dpp.spark.release(asked, frame).items()}
+    assert all(released[name].sort("*").equals(again[name].sort("*")) for name in released)
+    assert budget.remaining == 0
+    assert budget.log()["what"].str.split(":").list.first().to_list() == ["by_ward", "by_month", "in_all"]
+    with pytest.raises(dpp.BudgetExceededError):
+        dpp.spark.release(asked, frame, fresh=True)
 
 
 def test_where_the_third_fails_all_is_charged_and_nothing_is_kept(spark, few_tasks, tmp_path):

@@ -34,7 +34,7 @@ from dp_polars._engines.polars import engine as polars_engine
 from dp_polars._questions.categories import Quantile
 from dp_polars._release.contract import Output
 from dp_polars._release.protection import Limits
-from tests.engines.orders import Bounded, crowd, follows, joint_law
+from tests.engines.orders import Bounded, crowd, follows, joint_law, lost_by
 from tests.helpers import reference
 from tests.helpers.places import ROOT
 from tests.helpers.specs import as_frame, spec_of
@@ -47,6 +47,7 @@ from tests.spark.tools import (
     PARTITIONS,
     need_spark,
     on_both,
+    on_classic,
     partitions_of,
     started,
     to_polars,
@@ -194,6 +195,25 @@ BOUNDS = [
 def bounded_specs(frame):
     """All of `BOUNDS`."""
     return [spec_of(frame, "value", *asked, people=asked[0] in (VALUES, COUNTS)) for asked in BOUNDS]
+
+
+def test_a_person_changes_the_histograms_by_no_more_than_the_bounds(spark, few_tasks, way):
+    frame, keys = crowd(4), pl.DataFrame({"g": range(5)})
+    gone = frame.group_by("person").len().sort("len")["person"].last()
+    everyone = spark_counts(to_spark(spark, frame), "person", keys, bounded_specs(frame), 1)
+    # The rows of the others, in another order and divided otherwise, keep all that they kept.
+    others = frame.filter(pl.col("person") != gone).sample(fraction=1, shuffle=True, seed=7)
+    without = spark_counts(to_spark(spark, others).repartition(3), "person", keys, bounded_specs(others), 1)
+    for (query, limits), one, other in zip(BOUNDS, everyone, without, strict=True):
+        largest = 2 if query is TOTAL else 1
+        lost = lost_by(one, other, limits, people=query in (VALUES, COUNTS), largest=largest)["lost"].sum()
+        # Nothing is thrown away that fits: that person fills the bounds.
+        has_code = pl.col("value").is_not_null() if query in (NUMBER, TOTAL) else pl.col("value") < 5
+        own = frame.filter(pl.col("person") == gone, pl.col("g") < 5, has_code).select("g", "value")
+        own = own.unique() if query is COUNTS else own
+        held = own.group_by("g").len()["len"].clip(upper_bound=limits.rows_per_group or 1000).sort()
+        fewest = min(limits.rows or 1000, held.head(limits.groups or 5).sum())  # if the groups with the fewest stay
+        assert lost >= (1 if query is VALUES else fewest) > 0
 
 
 def test_the_same_seed_keeps_the_same_rows(spark, few_tasks):
@@ -368,6 +388,19 @@ def test_sums_beyond_64_bits_are_clamped(spark, few_tasks):
 # --- Drawing --------------------------------------------------------------------------------------------------------
 
 
+@on_classic
+def test_rows_are_counted_before_the_shuffle_where_they_are_many(spark, tmp_path):
+    spark.range(4096).select("id", (sf.col("id") % 7).alias("g")).write.parquet(str(tmp_path / "rows"))
+    rows = spark.read.parquet(str(tmp_path / "rows"))
+    assert not _counting._are_few(rows, 1, 100)
+    assert _counting._are_few(rows, 100, 100)
+    assert not _counting._are_few(rows.crossJoin(rows), 100, 100)
+    assert _counting._are_few(spark.range(100), 1, 1000)
+    assert not _counting._are_few(spark.range(100), 1, 10)
+    assert not _counting._are_few(spark.range(10**6), 1, 2**50)  # the values of a fine grid repeat
+    assert not _counting._are_few(spark.sql("select * from values (current_timestamp()) as t(x)"), 10, 10)
+
+
 @given(st.lists(st.integers(1, 9), max_size=12), st.lists(st.integers(0, 7), max_size=30), st.integers(1, 12))
 def test_groups_that_batches_cut_are_whole_again(sizes, cuts, most_rows):
     groups = np.repeat(np.arange(len(sizes)) * 3, sizes)
@@ -412,6 +445,14 @@ def test_a_long_group_is_added_up_on_its_way(nullable):
     assert group.schema.equals(schema)
     counts = pl.DataFrame(group).group_by("spec", "code").agg(pl.col("count").sum()).sort("spec", "code")
     assert counts.rows() == [(-1, 0, 0), (0, 1, 2000), (0, 2, 2000)]
+
+
+@pytest.mark.parametrize("distinct", [100, 10**6])
+def test_a_group_of_a_million_rows(spark, way, tmp_path, distinct):
+    rows = spark.range(1_200_000, numPartitions=2).select((sf.col("id") % distinct).alias("x"))
+    query = dpp.protect(None).agg(dpp.median("x", dpp.grid(0, 10**6, step=0.01), epsilon=1000))
+    released = to_polars(dp_polars.spark.release(query, rows, path=tmp_path / "released"))
+    assert released.item() == pytest.approx({100: 49.5, 10**6: 499_900}[distinct], rel=0.2)
 
 
 def test_a_group_without_its_key_is_not_drawn():
@@ -475,6 +516,27 @@ def test_answers_follow_the_exact_law(spark, few_tasks):
     # Noise of this scale is at most 6 with probability 0.962.
     held = drawn[1].select(pl.lit(8).is_between("rows_low", "rows_high").mean()).item()
     assert 0.95 < held < 0.975
+
+
+@on_both
+def test_numbers_of_nobody_and_of_columns_of_any_type(spark, visits):
+    """One group, with no keys; `count` reads what nothing else can be asked of, and no row is there at first."""
+    huge = {"epsilon": 10**9}
+    query = dpp.protect("person", max_rows=5).agg(
+        rows=dpp.len(**huge),
+        people=dpp.n_people(**huge),
+        stay=dpp.count("stay", **huge),
+        month=dpp.count("month", **huge),
+        collated=dpp.count("collated", **huge),
+        age=dpp.sum("age", 0, 50, **huge),
+        mean=dpp.mean("age", 0, 50, **huge),
+    )
+    nobody = to_polars(dp_polars.spark.release(query, visits.filter("age > 99")))
+    assert nobody.rows() == [(0, 0, 0, 0, 0, 0, 25.0)]
+    assert to_polars(dp_polars.spark.release(query, visits)).rows() == [(2, 2, 0, 2, 2, 70, 35.0)]
+    # Without a column at all, and without people.
+    alone = dpp.protect(None).agg(dpp.len(**huge))
+    assert to_polars(dp_polars.spark.release(alone, visits)).item() == 2
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
@@ -1185,6 +1247,17 @@ def test_moments_are_the_same_in_every_zone_of_the_session(spark, tmp_path, zone
 
 
 @on_both
+def test_one_group_of_nobody(spark, visits):
+    query = dpp.protect("person", max_rows=1).agg(
+        dpp.mode("diagnosis", ["flu", "none"], epsilon=1), dpp.median("age", pl.Series([7], dtype=pl.UInt64), epsilon=1)
+    )
+    released = to_polars(dp_polars.spark.release(query, visits.filter("age > 99")))
+    assert released.schema == {"diagnosis": pl.String, "age": pl.Decimal(20, 0)}
+    assert released["age"].to_list() == [7]
+    assert released["diagnosis"].is_in(["flu", "none"]).all()
+
+
+@on_both
 def test_the_page_on_clusters_runs(spark, monkeypatch, capsys):
     page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
     code = re.search(r"^```py\n([\s\S]*?)^```$", page, re.MULTILINE)[1]
@@ -1203,3 +1276,7 @@ def test_the_page_on_clusters_runs(spark, monkeypatch, capsys):
     names["spark_frame"].createOrReplaceTempView("visits")
     exec(notebook, {"spark": spark})
     assert re.fullmatch(r"\+-+\+\n\| *n\|\n\+-+\+\n\| *-?\d+\|\n\+-+\+\n\n", capsys.readouterr().out)
+
+
+def test_spark_is_an_attribute_of_the_package():
+    assert dpp.spark.release is dp_polars.spark.release

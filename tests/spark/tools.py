@@ -41,6 +41,7 @@ DDL = {
 }
 # What Spark Connect may do in another way than a classic session.
 on_both = pytest.mark.connect
+on_classic = pytest.mark.skipif(CONNECT, reason="asks the JVM of a classic session")
 MARKS = [
     pytest.mark.slow,
     # One worker of pytest-xdist runs all of this, so that Spark starts once.

@@ -76,8 +76,12 @@ BOUNDS = [
 ONE_ROW = [(asked, Limits(groups=2)) for asked in ("mode", "mode of many")]
 ONE_ROW += [(asked, Limits(groups=2, rows_per_group=1)) for asked in ("median", "len", "count", "sum")]
 
+# Several rows of a person in a group, which are a list in DuckDB.
+SEVERAL = [("median", Limits(groups=2, rows_per_group=3)), ("len", Limits(groups=3, rows_per_group=2))]
+SEVERAL += [("count", Limits(groups=3, rows_per_group=4))]
 
-@pytest.mark.parametrize("together", [*([bound] for bound in BOUNDS), BOUNDS, ONE_ROW], ids=str)
+
+@pytest.mark.parametrize("together", [*([bound] for bound in BOUNDS), BOUNDS, ONE_ROW, SEVERAL], ids=str)
 def test_a_person_changes_the_histogram_by_no_more_than_the_bounds(engine, together):
     """Of one output, and of each of many in one statement."""
     frame = crowd(4)
@@ -114,8 +118,8 @@ OF_GROUPS = [
 @pytest.mark.parametrize("ties", TIES)
 @pytest.mark.parametrize(
     ("together", "bits"),
-    [(BOUNDS, 24), (OF_GROUPS, 24), (ONE_ROW, 24), (ONE_ROW, 0)],
-    ids=["all", "of groups", "one row", "one row, too long for an integer"],
+    [(BOUNDS, 24), (OF_GROUPS, 24), (SEVERAL, 24), (ONE_ROW, 24), (ONE_ROW, 0)],
+    ids=["all", "of groups", "several rows", "one row", "one row, too long for an integer"],
 )
 def test_a_hostile_person_changes_no_more_than_the_bounds(engine, together, bits, ties, monkeypatch):
     """Of 400 rows, most of them equal, in all groups; and the others keep what they kept, in whatever order."""
@@ -142,14 +146,6 @@ def test_a_row_wins_alike_whether_an_integer_holds_what_it_says(engine, monkeypa
     packed = bounded(table, ONE_ROW)
     monkeypatch.setattr(bounding, "_MOST_BITS", 0)
     assert all(one.equals(other) for one, other in zip(packed, bounded(table, ONE_ROW), strict=True))
-
-
-def test_one_group_bounds_rows_in_all(engine):
-    frame = crowd(4)
-    query = dpp.protect("person", max_rows=3).agg(n=dpp.len(epsilon=10**6))
-    rows = frame.drop_nulls("person").group_by("person").len()["len"]
-    assert rows.max() > 3
-    assert dpp.sql.release(query, engine.table(frame))["n"].item() == rows.clip(upper_bound=3).sum()
 
 
 @pytest.mark.parametrize(
@@ -269,6 +265,12 @@ def test_a_release_is_one_select_of_a_user_who_may_only_read(engine, monkeypatch
         assert all(values.dtype == np.int64 for values in found.values())
     assert engine.tables() == before
     assert release_by(query, _SqlEngine(table)).shape == (2, 5)
+
+
+def test_the_reader_of_these_tests_may_not_create_tables(engine):
+    if engine.name == "postgres":
+        with pytest.raises(Exception, match=r"permission denied|read-only"):
+            engine.reader.raw_sql("CREATE TEMP TABLE t (i int)")
 
 
 def test_every_release_has_a_secret_of_its_own(engine):

@@ -10,7 +10,8 @@ import pytest
 
 import dp_polars as dpp
 from tests.helpers import by_hand
-from tests.sql.tools import MARKS, need_ibis
+from tests.registry import COLUMNS
+from tests.sql.tools import MARKS, TYPES, histograms_of, need_ibis
 
 need_ibis()
 
@@ -23,7 +24,40 @@ pytestmark = MARKS
 MANY = 10**6
 
 
+def every_type(names, rows=600):
+    """A column of each type, by its name in the registry, and a person."""
+    rng = np.random.default_rng(6)
+
+    def some(kind):
+        values = [*kind.values, *([math.nan] if kind.dtype.is_float() else [None])]
+        return pl.Series([*values, None], dtype=kind.dtype, strict=False).gather(rng.integers(0, len(values) + 1, rows))
+
+    frame = pl.DataFrame({name: some(COLUMNS[name]) for name in names})
+    person = pl.Series("person", rng.integers(0, 60, rows))
+    return frame.with_columns(person=pl.when(person > 0).then(person))
+
+
 # --- Weights --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("counts", ["people", "rows"])
+@pytest.mark.parametrize("unit", [None, "person"])
+def test_weights_of_every_type_are_those_of_polars(engine, unit, counts):
+    names = TYPES[engine.name]
+    frame = every_type(list(names))
+    asked = {
+        f"by {by}": dpp.mode("String", ["a", "é", ""], weights=by, max_weight=3, step=step, counts=counts, epsilon=1)
+        for by, step in [("Boolean", None), ("Int16", None), ("Int64", None), ("Float32", 0.5), ("Float64", 0.25),
+                           ("Decimal", None), ("wide Decimal", None)] if by in names
+    }  # fmt: skip
+    bounds = {} if unit is None else {"max_rows_per_group": MANY}
+    query = dpp.protect(unit, **bounds).group_by({"Int32" if "Int32" in names else "Int64": [-1, 0, 1, 5]}).agg(**asked)
+    some = 0
+    for name, expected, got in histograms_of(frame, engine.table(frame), query):
+        for one, other in zip(expected, got, strict=True):
+            assert other.equals(one), (name, one, other)
+            some += one["count"].sum()
+    assert some > 0
 
 
 # --- Keys -----------------------------------------------------------------------------------------------------------
@@ -119,6 +153,17 @@ def test_decimals_whose_digits_ibis_has_guessed_too_low_are_no_keys(engine):
     table = table.mutate(m=table.m * table.m)
     assert table.schema()["m"].scale == 2
     assert set(found(table, keys("m"))[0]) == {(Decimal("0.25"),), (Decimal(81),)}
+
+
+def test_shown_keys_are_those_of_polars(engine):
+    frame = crowd()
+    query = keys("year", "town", most=15, rho=10_000, epsilon=None, counts=True)
+    released = dpp.sql.release(query, engine.table(frame))
+    expected = query.release(frame)
+    assert released.schema == expected.schema
+    large = [one.filter(pl.col("count") > 3) for one in (released, expected)]
+    assert large[0].equals(large[1])
+    assert large[0].height > 10
 
 
 def test_keys_of_a_type_of_sql_alone_are_free(engine):

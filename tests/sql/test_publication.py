@@ -101,3 +101,23 @@ def test_tables_are_of_the_rows_that_the_bounds_keep(engine, bounds, tables):
     cube = dpp.sql.release(query, engine.table(ROWS))
     assert cube.count().value == expected
     assert cube.counts(by="g")["count"].sum() == cube.counts(by="y")["count"].sum() == expected
+
+
+def test_a_person_is_in_one_cell(engine):
+    query = dpp.protect("p", max_groups=1).cube(DIMENSIONS, epsilon=10**5)
+    assert dpp.sql.release(query, engine.table(ROWS)).count().value == 50  # the others have a year that is not listed
+
+
+def test_answers_are_kept_and_ranges_are_left_out(engine, tmp_path):
+    budget = dpp.Budget(rho=10, path=tmp_path / "ledger.db")
+    query = dpp.protect("p", max_groups=1, budget=budget, dataset="rows").cube(
+        DIMENSIONS, epsilon=1, delta=1e-6, tables=[("g",), ("y",)]
+    )
+    table = engine.table(ROWS)
+    first, again = (dpp.sql.release(query, table) for _ in range(2))
+    assert first.to_frame().equals(again.to_frame())
+    assert first.count() == again.count()
+    for shown in ({"ranges": True}, {"min_people": 5}, {"sure": True}):
+        with pytest.raises(ValueError, match="must be left out"):
+            dpp.sql.release(query, table, **shown)
+    assert budget.log().height == 2

@@ -16,7 +16,7 @@ from tests.helpers import reference
 from tests.helpers.runs import histograms_by
 from tests.helpers.specs import as_frame
 from tests.helpers.spies import fix_words
-from tests.sql.tools import MARKS, need_ibis
+from tests.sql.tools import MARKS, histograms_of, need_ibis
 from tests.statistical.goodness import check_sampler
 
 need_ibis()
@@ -63,6 +63,18 @@ def test_answers_follow_the_exact_law(engine):
         check_sampler(lambda factor, name=name: drawn[factor][name].to_numpy(), law)
 
 
+def test_a_shared_promise_is_released_and_without_a_loss_nothing_is(engine):
+    table = engine.table(pl.DataFrame({"p": range(40), "x": [i % 3 for i in range(40)]}))
+    budget = dpp.Budget(epsilon=1, delta=1e-6)
+    private = dpp.protect("p", max_groups=1, max_rows_per_group=1, budget=budget)
+    query = private.agg(n=dpp.n_people(), x=dpp.mode("x", range(3)))
+    with pytest.raises(ValueError, match="every output must have a loss, got none for 'n', 'x'"):
+        dpp.sql.release(query, table)
+    assert budget.spent == 0
+    assert dpp.sql.release(query.scaled_to(epsilon=1, delta=1e-6), table).height == 1
+    assert budget.remaining == 0
+
+
 def test_answers_are_the_same_whatever_a_process_sets(engine, monkeypatch):
     edges = [0.0, 5e-324, -1e-310, 1e-20, 3.5, 1.7e308, np.inf, -np.inf, np.nan, None]
     table = engine.table(pl.DataFrame({"x": pl.Series(edges * 30, dtype=pl.Float64)}))
@@ -85,6 +97,48 @@ def test_answers_are_the_same_whatever_a_process_sets(engine, monkeypatch):
     monkeypatch.setitem(TESTED, name, replace(own, fetch=loud))
     with np.errstate(all="raise"):
         assert_frame_equal(dpp.sql.release(asked, table, ranges=True), plain, check_exact=True)
+
+
+def test_a_folder_of_parquet_is_the_same_to_duckdb_and_to_polars(tmp_path):
+    rng = np.random.default_rng(3)
+    for part in range(3):
+        pl.DataFrame(
+            {
+                "patient": rng.integers(0, 500, 2000),
+                "ward": rng.choice(["north", "south", "gone"], 2000),
+                "age": rng.normal(50, 20, 2000),
+                "diagnosis": rng.choice(["flu", "cold", "asthma"], 2000),
+            }
+        ).write_parquet(tmp_path / f"part-{part}.parquet")
+    query = (
+        dpp.protect("patient", max_rows_per_group=1000)
+        .group_by({"ward": ["north", "south", "west"]})
+        .agg(
+            top=dpp.mode("diagnosis", ["flu", "cold", "asthma"], epsilon=10_000),
+            age=dpp.median("age", range(101), epsilon=10_000),
+            people=dpp.n_people(epsilon=10_000),
+            mean=dpp.mean("age", 0, 100, step=0.5, epsilon=10_000_000),
+        )
+    )
+    table = ibis.duckdb.connect().read_parquet(str(tmp_path / "*.parquet"))
+    in_sql, by_polars = dpp.sql.release(query, table), query.release(pl.scan_parquet(tmp_path))
+    in_sql, by_polars = (released.filter(pl.col("ward") != "west") for released in (in_sql, by_polars))
+    assert in_sql.drop("mean").equals(by_polars.drop("mean"))
+    assert (in_sql["mean"] - by_polars["mean"]).abs().max() < 0.5
+    for _, expected, got in histograms_of(pl.read_parquet(tmp_path), table, query):
+        assert all(one.equals(other) for one, other in zip(expected, got, strict=True))
+
+
+def test_steps_are_done_in_ibis_and_what_ibis_holds_is_found(engine):
+    frame = pl.DataFrame({"p": [1, 2, 3], "x": [1.0, 2.5, 4.0], "k": ["a", "b", "a"]})
+    table = engine.table(frame)
+    table = table.filter(table.x > 1).mutate(x=(table.x * 2).cast("int64"), **{'odd "name"; --': table.k})
+    query = dpp.protect("p").group_by({'odd "name"; --': ["a", "b"]}).agg(dpp.mode("x", [5, 8], epsilon=1))
+    assert counts(table, query) == [[(0, 1, 1), (1, 0, 1)]]
+    query = dpp.protect("p").agg(dpp.mode("x", [1, 4], epsilon=1))
+    held = ibis.memtable(frame.cast({"x": pl.Int64}).to_arrow())
+    if engine.name == "duckdb":  # on Postgres Ibis would need the right to create tables
+        assert counts(held, query) == [[(0, 0, 1), (0, 1, 1)]]
 
 
 REFUSED = {
@@ -206,3 +260,7 @@ def test_warnings_of_a_driver_are_not_shown(monkeypatch):
     con.raw_sql("CREATE TABLE visits AS SELECT range AS p FROM range(9)")
     query = dpp.protect(None).agg(n=dpp.len(epsilon=10**6))
     assert dpp.sql.release(query, con.table("visits")).item() == 9
+
+
+def test_the_room_is_an_attribute_of_the_package():
+    assert dpp.sql.release.__module__ == "dp_polars.sql"

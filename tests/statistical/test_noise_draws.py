@@ -127,6 +127,12 @@ def test_discrete_gaussian(deviation):
     check_gaussian(deviation**2, controls=[] if deviation < Fraction(1, 5) else CONTROLS)
 
 
+@pytest.mark.usefixtures("_either_way")
+@pytest.mark.parametrize("variance", [Fraction(1, 10), Fraction(1, 3), Fraction(99, 100), Fraction(17, 4)], ids=str)
+def test_discrete_gaussian_of_small_variances(variance):
+    check_gaussian(variance, 2_000_000 if variance < 1 else DRAWS)
+
+
 @pytest.mark.parametrize("deviation", [2**33, 2**50 - 1])
 def test_discrete_gaussian_of_large_variances(deviation):
     # The sum over a cell of width h·σ is the normal distribution's integral, up to one density at each end: 1/σ.

@@ -10,6 +10,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._base import numbers as words
+from tests.helpers.reference import floats, law
 from tests.statistical.goodness import CONTROLS, cell_counts, check_sampler, fits
 
 DRAWS, ROWS = 60_000, 2
@@ -109,6 +110,26 @@ def test_private_frames_have_the_exact_law(mechanism):
         ),
         noise_law(1, mechanism),
     )
+
+
+@pytest.mark.parametrize("mechanism", ["permute_and_flip", "exponential"])
+@pytest.mark.parametrize("on", ["expression", "frame"])
+def test_too_few_is_one_more_candidate_of_a_constant_score(on, mechanism):
+    frame = FRAME.with_columns(person=pl.int_range(pl.len()))
+
+    def draw(factor):
+        expr = dpp.mode("x", [1, 5, 7], too_few=3, epsilon=factor, mechanism=mechanism)
+        if on == "expression":
+            found = frame.group_by("g").agg(expr)["x"]
+        else:
+            protected = frame.dp.protect("person", max_groups=1)
+            found = protected.group_by({"g": range(DRAWS)}).agg(expr).release()["x"]
+        return found.replace_strict({1: 0, 5: 1, 7: 2, None: 3}, return_dtype=pl.Int64).to_numpy()
+
+    exact = np.array(floats(law([1, 1, 0, 3], rate=1, mechanism=mechanism)))
+    check_sampler(draw, exact)
+    wrong = np.array(floats(law([1, 1, 0, 2], rate=1, mechanism=mechanism)))
+    assert not fits(cell_counts(draw(Fraction(1)), wrong), wrong)
 
 
 GROUPS, FAR = 5000, 2

@@ -60,6 +60,17 @@ def test_one_draw_for_each_row_of_scores(case, unit):
     check_sampler(draw, law, controls=controls)
 
 
+@pytest.mark.parametrize("mechanism", [permute_and_flip, exponential_mechanism])
+def test_one_draw_from_one_row_of_scores(mechanism):
+    scores = [6] + [0] * 20
+    law = law_of(scores, Fraction(1, 2), MECHANISMS[mechanism is exponential_mechanism])
+
+    def draw(factor):
+        return [min(1, mechanism(scores, epsilon=factor, sensitivity=1)) for _ in range(2_000)]
+
+    check_sampler(draw, [law[0], law[1:].sum()])
+
+
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("lowest", [False, True])
 def test_groups_of_different_lengths(mechanism, lowest):

@@ -3,15 +3,17 @@
 from fractions import Fraction
 
 import numpy as np
+import polars as pl
 import pytest
 
+import dp_polars as dpp
 from dp_polars._mechanisms import racing
 from dp_polars._mechanisms import top_k as joint
 from dp_polars._mechanisms.drawing import Draw
 from dp_polars._mechanisms.histograms import CountScore
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.top_k import draw_in_rounds, draw_jointly
-from tests.helpers.top_k_laws import law_of, lists
+from tests.helpers.top_k_laws import in_rounds, law_of, lists
 from tests.mechanisms.test_ranking import histogram_of
 from tests.statistical.goodness import cell_counts, check_sampler, fits
 
@@ -55,6 +57,18 @@ def test_draws_follow_the_law(case, mechanism):
     check_sampler(lambda factor: drawn(counts, k, mechanism, rate * factor), law / law.sum(), **controls)
 
 
+def test_the_first_answer_has_the_law_of_a_mode_at_a_share_of_the_loss():
+    frame = pl.DataFrame({"g": np.repeat(np.arange(20_000), 11), "x": ([0] * 3 + [2] * 5 + [3] * 3) * 20_000})
+    counts = (3, 0, 5, 3, 0)
+    law = np.array(in_rounds(counts, 1, Fraction(1, 3), "permute_and_flip"))
+
+    def draw(factor):
+        answers = frame.group_by("g").agg(dpp.top_k("x", 3, range(5), epsilon=factor))["x"]
+        return answers.list.first().to_numpy().astype(np.int64)
+
+    check_sampler(draw, law / law.sum())
+
+
 def test_rounds_of_the_exponential_mechanism_have_the_law_of_one_shot_gumbel_noise():
     counts, k, rate = np.array([3, 0, 5, 3, 0]), 3, 0.4
     noisy = counts + np.random.default_rng(0).gumbel(scale=1 / rate, size=(DRAWS, 5))
@@ -75,6 +89,14 @@ def test_races_that_floats_leave_open_have_the_same_law(monkeypatch):
     counts_of_lists = cell_counts(drawn(counts, k, "joint", rate, draws=15_000), law)
     assert len(seen) > 1000
     assert fits(counts_of_lists, law / law.sum())
+
+
+def test_rounds_with_many_far_candidates_have_the_same_law(monkeypatch):
+    counts, k, rate = [3, 0, 5, 3, 0], 3, Fraction(2, 5)
+    monkeypatch.setattr(racing, "FAR", 0.7)
+    for mechanism in ("permute_and_flip", "exponential"):
+        law = np.array(law_of(counts, k, rate, mechanism))
+        assert fits(cell_counts(drawn(counts, k, mechanism, rate, draws=10_000), law), law / law.sum())
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

@@ -515,6 +515,14 @@ def test_what_a_schema_tells_is_said(plan, error):
         plan(FRAME.lazy()).dp.protect(None)
 
 
+def test_what_a_concat_holds_is_looked_into(folder):
+    for plan, word in [
+        (pl.concat([FRAME.lazy(), FRAME.lazy().head(1)]), "head"),
+    ]:
+        with pytest.raises(ValueError, match=f"^protect: .*{word}"):
+            preparation_of(plan, ("person",))
+
+
 def test_nothing_in_memory_is_copied_or_serialized():
     # What can't be serialized at all would show it.
     frame = pl.DataFrame(

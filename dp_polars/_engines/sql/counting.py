@@ -168,7 +168,7 @@ def _outputs(work: Work) -> list[str | None]:
 
 def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list[tuple[Table, list[int]]]:
     """Count what the bounds leave of the rows of people."""
-    specs = work.specs if work.keys is not None else [replace(spec, limits=_of_one_group(spec)) for spec in work.specs]
+    specs = work.specs
     rows = rows_of_people(table, work.privacy_unit or (), work.keys, specs, dialect, _outputs(work))
     # By which code, of the rows that are evidence for what (None: for anything), and whether people count.
     groupings: dict[tuple[str | None, str | None, bool], list[int]] = {}
@@ -221,13 +221,6 @@ def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list
         counted = cells_of(found, ["group", *named(name)], sums, dialect)
         parts.append((counted.mutate(code=integer(0)) if name is None else counted.rename(code=name), numbers))
     return parts
-
-
-def _of_one_group(spec: HistogramSpec) -> Limits:
-    """Return the limits of a spec where there is but one group: all of a person's rows are in it."""
-    limits = spec.limits
-    most = min((most for most in (limits.rows, limits.rows_per_group) if most is not None), default=None)
-    return Limits(groups=limits.groups, rows_per_group=most)
 
 
 def _column(name: str) -> Callable[[Table], Value]:
