@@ -7,14 +7,14 @@ import json
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, overload
 
+from dp_polars._base.column_types import must_have
 from dp_polars._base.process import called, require, silenced
 from dp_polars._engines.sql.arithmetic import ABSENT
 from dp_polars._engines.sql.counting import histograms
 from dp_polars._engines.sql.dialects import DUCKDB, POSTGRES, Common, Places, Select, cast, compiled, unknown
 from dp_polars._engines.sql.people import in_polars, one_row_per_person, people_by_key
 from dp_polars._engines.sql.reading import differs_between_runs, has_text, refuse_mixed_people
-from dp_polars._engines.sql.rows import columns_read, public_table
-from dp_polars._engines.sql.types import check_types, must_have, schema_of
+from dp_polars._engines.sql.rows import check_types, columns_read, public_table, schema_of
 from dp_polars._frames.publication import Publication, release_with
 from dp_polars._release.contract import KeyWork, LocalEngine, Ranges, Work
 from dp_polars._release.release import written
@@ -262,7 +262,7 @@ class _SqlEngine(LocalEngine):
     def _check(self, unit: PrivacyUnit | None, names: Collection[str]) -> None:
         unit = unit or ()
         for name in unit:
-            must_have(self._table, name, "the privacy unit")
+            must_have(name, self._table.columns, "privacy unit {}", "table")
         names = [*(name for name in names if name not in self._only_counted), *unit]
         self._dialect.check_version(self._backend.version)
         self._settle(names)

@@ -41,7 +41,7 @@ ReleasedT = TypeVar("ReleasedT")
 
 
 class Charged(TypedDict, total=False):
-    """What an adapter takes beside a query and its rows."""
+    """What an adapter takes with a query and its rows."""
 
     budget: Budget | None
     fresh: bool

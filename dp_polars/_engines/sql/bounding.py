@@ -74,7 +74,7 @@ def listed(
     most = {i: limits.rows_per_group or 0 for (_, limits), i in of_rows.items()}
     even, uneven = pairs.filter(pairs["is_even"]), pairs.filter(~pairs["is_even"])
     flags = [f"keeps{i}" for i in most]
-    # Of fewer rows than any bound lets by, no order is needed.
+    # Rows that are fewer than any bound lets by need no order.
     said = ibis.ifelse(
         even["said"].length() <= min(most.values()),
         even["said"],

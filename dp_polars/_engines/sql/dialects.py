@@ -307,8 +307,8 @@ class Dialect:
     copies
         Rows, all their columns that say anything -> the rows with numbers, `copy`, that tell equal rows apart.
     drawn
-        A list of integers, a number, a random place -> so many of them at most, in a random order that follows from
-        the place and from them alone. Each is as likely as each other, equal ones too. For engines that sort lists
+        A list of integers, a number, a random place -> at most that number of them, in a random order that follows
+        from the place and from them alone. Each is as likely as each other, equal ones too. For engines that sort lists
         faster than they number rows. None: it does not.
     race
         A random place, a number of rows -> the least of as many random times, for engines that take the row of the

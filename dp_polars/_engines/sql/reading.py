@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from dp_polars._base.column_types import must_have
 from dp_polars._base.process import require
-from dp_polars._engines.sql.types import must_have
 from dp_polars._steps import preparations as kinds
 from dp_polars._steps.preparations import ColumnOrigin, PlanNode, Seen
 from dp_polars._steps.scans import Reading, Whose
@@ -53,7 +53,7 @@ def refuse_mixed_people(table: Any, unit: PrivacyUnit | None) -> list[Node]:  # 
         If a step visibly mixes people, or if the columns of the unit are not there.
     """
     for name in unit or ():
-        must_have(table, name, "the privacy unit")
+        must_have(name, table.columns, "privacy unit {}", "table")
     reader = _Reader()
     try:
         last = reader.step(table.op())

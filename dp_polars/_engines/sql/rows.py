@@ -1,4 +1,4 @@
-"""What a statement reads of rows: people, public groups, codes and weights.
+"""What a statement reads of rows: people, public groups, codes and weights, and which types columns must have.
 
 Public lists are tables in the SQL text itself: nothing is created in the database, so no right to write is needed.
 """
@@ -9,18 +9,19 @@ import operator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from dp_polars._base.column_types import must_have
+from dp_polars._base.process import require
 from dp_polars._bins.binning import CategoryBinning, OneCode
 from dp_polars._engines.sql.arithmetic import ABSENT, code, integer, is_evidence, units
 from dp_polars._engines.sql.dialects import constant, ibis
-from dp_polars._engines.sql.types import MICROSECONDS
 from dp_polars._release.contract import Product, reading_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from dp_polars._base.column_types import PrivacyUnit
     from dp_polars._bins.binning import Binning
@@ -28,6 +29,28 @@ if TYPE_CHECKING:
     from dp_polars._release.contract import HistogramSpec
 
 
+dt: Any = require("ibis.expr.datatypes", extra="sql")
+
+_POLARS = {
+    dt.Boolean: pl.Boolean(),
+    dt.Int8: pl.Int8(),
+    dt.Int16: pl.Int16(),
+    dt.Int32: pl.Int32(),
+    dt.Int64: pl.Int64(),
+    dt.Float32: pl.Float32(),
+    dt.Float64: pl.Float64(),
+    dt.String: pl.String(),
+    dt.Date: pl.Date(),
+    dt.Time: pl.Time(),
+}
+# Digits of a second.
+MICROSECONDS = 6
+_HINTS: dict[Any, str] = {
+    dt.UnsignedInteger: "cast it to a signed integer in Ibis first.",
+    dt.Interval: "make it a number in Ibis first: t.departure.epoch_seconds() - t.arrival.epoch_seconds().",
+    dt.Decimal: "cast it to a decimal of at most 38 digits in Ibis first.",
+    dt.Timestamp: "cast it to a timestamp without a time zone, in microseconds, in Ibis first.",
+}
 # Code points for private use, of which some are in no text.
 _SEPARATORS = range(0xE000, 0xF900)
 
@@ -315,3 +338,53 @@ def asked(output: str | None) -> Iterator[None]:
     except (TypeError, ValueError) as error:
         msg = f"Output {output!r}: {error}"
         raise type(error)(error if output is None else msg) from None
+
+
+# --- Types of columns ------------------------------------------------------------------------------------------------
+
+
+def schema_of(table: Any, columns: Collection[str], only_counted: Collection[str]) -> pl.Schema:  # noqa: ANN401
+    """Return the Polars types of these columns; of `only_counted`, any type in the place of whatever it is."""
+    types = {}
+    for name in columns:
+        must_have(name, table.columns, frame="table")
+        types[name] = pl.Binary() if name in only_counted else _polars_type(name, table.schema()[name])
+    return pl.Schema(types)
+
+
+def _polars_type(name: str, kind: Any) -> pl.DataType:  # noqa: ANN401
+    if kind.is_decimal() and kind.precision is not None and kind.precision <= 38 and kind.scale is not None:
+        return pl.Decimal(kind.precision, kind.scale)
+    if kind.is_timestamp() and kind.timezone is None and (kind.scale is None or kind.scale <= MICROSECONDS):
+        return pl.Datetime("us")
+    known = _POLARS.get(type(kind))
+    if known is not None:
+        return known
+    msg = (
+        f"the column {name!r} must be text, a signed integer of at most 64 bits, a float, a decimal of known digits, a "
+        f"boolean, a date, a time or a timestamp without a time zone, got {_called(kind)}."
+    )
+    hint = next((hint for kinds, hint in _HINTS.items() if isinstance(kind, kinds)), None)
+    raise TypeError(msg if hint is None else f"{msg}\n\nHint: {hint}")
+
+
+def _called(kind: Any) -> Any:  # noqa: ANN401
+    """Return a type as Ibis calls it where there may be nulls, without the mark of a column that has none."""
+    return kind.copy(nullable=True)
+
+
+def check_types(dialect: Dialect, table: Any, found: dict[str, str], unit: PrivacyUnit) -> None:  # noqa: ANN401
+    """Refuse columns whose type in the database, as it names it, compares values in a way of its own."""
+    for name, kind in found.items():
+        plain = kind.partition("(")[0]
+        family = dialect.types.get(plain)
+        is_known = family is not None and getattr(table.schema()[name], f"is_{family}")()
+        if is_known or (name in unit and plain in dialect.unit_types):
+            continue
+        what = f"the privacy unit {name!r}" if name in unit else f"the column {name!r}"
+        types = sorted({*dialect.types, *(dialect.unit_types if name in unit else ())})
+        msg = (
+            f"{what} must have one of {dialect.name}'s types {', '.join(types)}, got {kind} "
+            f"({_called(table.schema()[name])} in Ibis).\n\nHint: {dialect.way_out}"
+        )
+        raise TypeError(msg)
