@@ -55,14 +55,12 @@ def listed(
     person = person_in(rows.table)
     pair = [*person, "group"]
     names = {name: i for i, name in enumerate(dict.fromkeys(name for name, _ in bounds))}
-    read = rows.read(rows.table, dialect)
-    marks = [integer(1) if name is None else ibis.ifelse(has(read, name), integer(1), integer(0)) for name in names]
-    read = read.mutate(marks=reduce(operator.add, (mark * integer(2**i) for i, mark in enumerate(marks))))
+    read = rows.read(rows.table)
+    read = _with_marks(read, names)
     of_all, of_any = read["marks"].bit_and(), read["marks"].bit_or()
     pairs = read.group_by(pair).aggregate(said=read["said"].collect(), is_even=of_all == of_any, marks=of_any)
-    seen = {f"has{i}": pairs["marks"] & integer(2**i) != integer(0) for i in names.values()}
     place = dialect.order([pairs[name] for name in person], [pairs["group"]], OF_ROWS)
-    pairs = common.once(pairs.mutate(**seen, place=place).drop("marks"))
+    pairs = common.once(_of_marks(pairs, names).mutate(place=place))
     stays = {f"stays{i}": (f"has{names[name]}", limits.groups) for (name, limits), i in bounds.items() if limits.groups}
     pairs = _in_few_groups(pairs, stays, dialect, common)
     keeps = {i: [f"has{names[name]}"] + [f"stays{i}"] * (f"stays{i}" in stays) for (name, _), i in bounds.items()}
@@ -87,9 +85,23 @@ def listed(
     said = uneven["said"]
     tight = uneven.select(*pair, *stays, said=said.sort().unnest(), copy=ibis.range(said.length()).unnest())
     owner, says = ([tight[name] for name in names] for names in (person, ["group", "said", "copy"]))
-    tight = _marked(rows.read(tight.mutate(place=dialect.order(owner, says, OF_ROWS)), dialect), of_rows, ["said"])
+    tight = _marked(rows.read(tight.mutate(place=dialect.order(owner, says, OF_ROWS))), of_rows, ["said"])
     parts = [part.select("group", "said", *flags) for part in (even, tight)]
-    return pairs, rows.read(parts[0].union(parts[1]), dialect)
+    return pairs, rows.read(parts[0].union(parts[1]))
+
+
+def _with_marks(rows: Table, names: Mapping[str | None, int]) -> Table:
+    """Return rows with `marks`: what they are evidence for, as the bits of an integer."""
+    marks = (integer(1) if name is None else ibis.ifelse(has(rows, name), integer(1), integer(0)) for name in names)
+    bits = (mark * integer(2**i) for i, mark in zip(names.values(), marks, strict=True))
+    return rows.mutate(marks=reduce(operator.add, bits))
+
+
+def _of_marks(pairs: Table, names: Mapping[str | None, int]) -> Table:
+    """Return pairs with `has0`, `has1`, … in the place of their marks."""
+    return pairs.mutate(**{f"has{i}": pairs["marks"] & integer(2**i) != integer(0) for i in names.values()}).drop(
+        "marks"
+    )
 
 
 def _in_few_groups(
@@ -157,7 +169,7 @@ def split_rows(
     """
     person = person_in(rows.table)
     pair = [*person, "group"]
-    table = rows.read(rows.table, dialect)
+    table = rows.read(rows.table)
     pairs, crowds = table.group_by(pair), []
     codes = {i: name for (name, limits), i in bounds.items() if limits.groups is not None and name is not None}
     seen = {f"has{i}": table.count(where=has(table, name)) > 0 for i, name in codes.items()}
@@ -204,7 +216,7 @@ def split_rows(
         tight = tight.mutate(place=dialect.order(owner, said, OF_ROWS))
     tight = common.once(crowded.inner_join(tight, pair).select(*tight.columns, "even", *stays))
     loose = common.once(loose) if is_read_again else loose
-    return rows.read(loose, dialect), rows.read(tight, dialect)
+    return rows.read(loose), rows.read(tight)
 
 
 def _staying(crowded: Table, bounds: Mapping[str, tuple[str | None, int]], dialect: Dialect) -> Table:
@@ -256,31 +268,48 @@ def raced(
     groupings: Mapping[tuple[str | None, str | None, bool], list[int]],
     read: Mapping[str | None, Mapping[str, tuple[int, int]]],
     dialect: Dialect,
-    race: Callable[[Value, Value], Value],
+    race: Callable[[Value, Value | None], Value],
     common: Common,
 ) -> Iterator[tuple[Table, list[int]]]:
     """Yield what the bounds leave where one row counts of a person in a group: the winner of a race.
 
     Rows that say the same are one with a number of copies, and run as often. So a row needs no number, and no window
-    puts all rows in an order. Equal times are decided by what the rows say, so that nothing else decides.
+    puts all rows in an order. Equal times are decided by what the rows say, so that nothing else decides. An engine
+    that finds the pairs whose rows all differ groups only the rows of the others.
     """
     person = person_in(rows.table)
     pair = [*person, "group"]
     most = specs[0].limits.groups
-    said = common.once(rows.table.group_by(rows.table.columns).aggregate(copies=rows.table.count()))
-    said = rows.read(said, dialect)
-    time = dialect.order([said[name] for name in person], [said[name] for name in ("group", *rows.says)], OF_ROWS)
-    time = race(time, said["copies"])
     names = {name: i for i, name in enumerate(dict.fromkeys(rows.codes))}  # what rows are evidence for
-    where = {name: None if name is None else has(said, name) for name in names}
-    found = {f"has{i}": said.count(where=where[name]) > 0 for name, i in names.items()}
-    for name, ends in read.items():
-        won = _winner(said, time, ends, where[name], dialect)
-        found |= {f"{of}_of{names[name]}": value for of, value in won.items()}
     sizes = {by: specs[numbers[0]].binning.size for (by, _, people), numbers in groupings.items() if people and by}
     sets = {by: f"set{names[by]}" for by, size in sizes.items() if size <= _MOST_CODES}
-    found |= {of: _set_of(said, by) for by, of in sets.items()}
-    pairs = common.once(said.group_by(pair).aggregate(**found))
+
+    def equal_ones_together(table: Table) -> Table:
+        return rows.read(common.once(table.group_by(table.columns).aggregate(copies=table.count())))
+
+    def aggregated(said: Table, differ: Callable[[Value], Value] | None = None) -> Table:
+        said = _with_marks(said, names)
+        copies = said["copies"] if "copies" in said.columns else None
+        place = dialect.order([said[name] for name in person], [said[name] for name in ("group", *rows.says)], OF_ROWS)
+        found = {"marks": said["marks"].bit_or()}
+        for name, ends in read.items():
+            won = _winner(said, race(place, copies), ends, None if name is None else has(said, name), dialect)
+            found |= {f"{of}_of{names[name]}": value for of, value in won.items()}
+        found |= {of: _set_of(said, by) for by, of in sets.items()}
+        found |= {} if differ is None else {"differ": differ(place)}
+        return said.group_by(pair).aggregate(**found)
+
+    if dialect.differ is None:
+        said = equal_ones_together(rows.table)
+        pairs = aggregated(said)
+    else:  # to group rows takes long, and few pairs have equal ones
+        table = common.once(rows.table)
+        said = rows.read(table)
+        every = common.once(aggregated(said, dialect.differ))
+        alike = equal_ones_together(table.semi_join(every.filter(~every["differ"]), pair))
+        parts = [every.filter("differ").drop("differ"), aggregated(alike)]
+        pairs = parts[0].union(parts[1].select(parts[0].columns))
+    pairs = common.once(_of_marks(pairs, names))
     if most is not None:
         stays = {f"stays{i}": (None if name is None else f"has{i}", most) for name, i in names.items()}
         pairs = _in_few_groups(pairs, stays, dialect, common)
@@ -311,7 +340,8 @@ def raced(
 def _set_of(said: Table, name: str) -> Value:
     """Return the codes that rows say, as the bits of an integer; what other rows say must not raise."""
     code_ = ibis.ifelse(has(said, name), said[name], integer(0))
-    return cast((integer(1) << cast(code_, "int32")).bit_or(where=has(said, name)), "int32")
+    bit = ibis.ifelse(has(said, name), integer(1) << cast(code_, "int32"), integer(0))
+    return cast(bit.bit_or(), "int32")
 
 
 def _members(pairs: Table, of: str, name: str, size: int, numbers: int, dialect: Dialect) -> Table:
@@ -334,7 +364,8 @@ def _winner(
     packed = cast(time * constant(2.0 ** (57 - sum(bits.values())), "float64"), "int64")
     for name, (low, high) in ends.items():  # what other rows say, too, must not raise
         packed = packed * integer(2 ** bits[name]) + (within(said[name], low, high) - integer(low))
-    least, found = packed.min(where=where), {}
+    # A condition in the value takes an engine less time than a filter.
+    least, found = (packed if where is None else ibis.ifelse(where, packed, ibis.null("int64"))).min(), {}
     for name, (low, _) in reversed([*ends.items()]):
         found[name] = (least & integer(2 ** bits[name] - 1)) + integer(low)
         least = dialect.divide(least, integer(2 ** bits[name]))

@@ -75,6 +75,8 @@ _encode = function("encode", ("string",), "binary")
 _round = function("round", (None, "int32"), "decimal")  # Ibis has no word for decimals of any digits
 _hash = function("hash", (None,), "uint64")
 _xor = function("xor", ("uint64", "uint64"), "uint64")
+_mod = function("mod", ("uint64", "uint64"), "uint64")
+_bit_count = function("bit_count", ("int64",), "int8")
 _list_select = function("list_select", ("array<int64>", "array<int64>"), "array<int64>")
 _list_grade_up = function("list_grade_up", ("array<uint64>",), "array<int64>")
 _hash_text = function("hashtextextended", ("string", "int64"), "int64")
@@ -257,10 +259,17 @@ def _drawn_duckdb(numbers: Value, most: int, place: Value) -> Value:
     return _list_select(numbers.sort(), order[:most])
 
 
-def _race(lowest: int, place: Value, copies: Value) -> Value:
+def _differ_duckdb(places: Value) -> Value:
+    # A bit for each: those of equal places are one, and sometimes those of others.
+    bits = constant("1", "int64") << cast(_mod(places, constant("62", "uint64")), "int32")
+    return cast(_bit_count(bits.bit_or()), "int64") == places.count()
+
+
+def _race(lowest: int, place: Value, copies: Value | None) -> Value:
     # The least of c numbers of an exponential law is one of them by c. No hash has the logarithm of 0.
     number = cast(place, "float64") - constant(float(lowest), "float64") + constant(1.0, "float64")
-    return -(number * constant(2.0**-64, "float64")).ln() / cast(copies, "float64")
+    share = number * constant(2.0**-64, "float64")
+    return share if copies is None else -share.ln() / cast(copies, "float64")
 
 
 @dataclass(frozen=True)
@@ -311,8 +320,11 @@ class Dialect:
         from the place and from them alone. Each is as likely as each other, equal ones too. For engines that sort lists
         faster than they number rows. None: it does not.
     race
-        A random place, a number of rows -> the least of as many random times, for engines that take the row of the
-        least time of each group faster than they number rows. None: it does not.
+        A random place, a number of rows (None: one each) -> the least of as many random times, for engines that take
+        the row of the least time of each group faster than they number rows. None: it does not.
+    differ
+        Random places of rows -> an aggregate that is true only if no two are equal; it may be false of others, too.
+        None: the engine has none.
     has_structs
         Whether it finds the least struct.
     once
@@ -342,7 +354,8 @@ class Dialect:
         copy=ibis.row_number().over(group_by=says)
     )
     drawn: Callable[[Value, int, Value], Value] | None = None
-    race: Callable[[Value, Value], Value] | None = None
+    race: Callable[[Value, Value | None], Value] | None = None
+    differ: Callable[[Value], Value] | None = None
     has_structs: bool = False
     once: str = "AS MATERIALIZED"
     cast: Callable[[Value, Value], Value] = cast
@@ -522,6 +535,7 @@ DUCKDB = Dialect(
     fetch=_fetch_duckdb,
     copies=_copies_duckdb,
     drawn=_drawn_duckdb,
+    differ=_differ_duckdb,
     race=partial(_race, 0),
     has_structs=True,
     admit=_lenient,

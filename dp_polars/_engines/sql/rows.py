@@ -17,7 +17,7 @@ from dp_polars._base.column_types import must_have
 from dp_polars._base.process import require
 from dp_polars._bins.binning import CategoryBinning, OneCode
 from dp_polars._engines.sql.arithmetic import ABSENT, code, integer, is_evidence, units
-from dp_polars._engines.sql.dialects import constant, ibis
+from dp_polars._engines.sql.dialects import cast, constant, ibis
 from dp_polars._release.contract import Product, reading_values
 
 if TYPE_CHECKING:
@@ -262,13 +262,13 @@ class Rows:
             return ["said"]
         return [*dict.fromkeys(name for name in (*self.codes, *self.weights) if name is not None)]
 
-    def read(self, table: Table, dialect: Dialect) -> Table:
+    def read(self, table: Table) -> Table:
         """Return rows with the columns that are packed in them."""
         if self.packed is None:
             return table
         found, below = {}, 0
         for name, (bits, one) in self.packed.items():
-            place = dialect.divide(table["said"], integer(2**below)) & integer(2**bits - 1)
+            place = (table["said"] >> cast(integer(below), "int32")) & integer(2**bits - 1)
             found[name] = ibis.ifelse(place == integer(0), integer(ABSENT), place + integer(one - 1))
             below += bits
         return table.mutate(**found)
