@@ -52,7 +52,7 @@ MUTANTS = [
         "_members(pairs, sets[by], by, sizes[by], len(numbers), dialect)",
         "people count in all of their groups, where a set holds their codes",
         "::test_a_person_changes_the_histogram_by_no_more_than_the_bounds"),
-    _counting("_set_of", "ibis.ifelse(has(said, name), said[name], integer(0))", "said[name]",
+    _counting("_set_of", "ibis.ifelse(has(said, name), said[name], integer(_NO_CODE))", "said[name]",
         "a row without a code raises", "::test_a_person_changes_the_histogram_by_no_more_than_the_bounds"),
     _counting("_winner", "within(said[name], low, high)", "said[name]",
         "a row that is evidence for nothing raises",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # The most bits that what a row says may have in an integer: alone, and with its time, for which 33 are left.
 _MOST_SAID, _MOST_BITS = 62, 24
 # The most codes of a list of which a set for each pair is held: to list the members of sets takes time for each code.
-_MOST_CODES = 16
+_MOST_CODES, _NO_CODE = 16, 30
 
 
 def is_listed(spec: HistogramSpec) -> bool:
@@ -338,10 +338,9 @@ def raced(
 
 
 def _set_of(said: Table, name: str) -> Value:
-    """Return the codes that rows say, as the bits of an integer; what other rows say must not raise."""
-    code_ = ibis.ifelse(has(said, name), said[name], integer(0))
-    bit = ibis.ifelse(has(said, name), integer(1) << cast(code_, "int32"), integer(0))
-    return cast(bit.bit_or(), "int32")
+    """Return the codes that rows say, as the bits of an integer; those without a code add one that no code has."""
+    place = ibis.ifelse(has(said, name), said[name], integer(_NO_CODE))
+    return cast((integer(1) << cast(place, "int32")).bit_or(), "int32")
 
 
 def _members(pairs: Table, of: str, name: str, size: int, numbers: int, dialect: Dialect) -> Table:
@@ -364,8 +363,7 @@ def _winner(
     packed = cast(time * constant(2.0 ** (57 - sum(bits.values())), "float64"), "int64")
     for name, (low, high) in ends.items():  # what other rows say, too, must not raise
         packed = packed * integer(2 ** bits[name]) + (within(said[name], low, high) - integer(low))
-    # A condition in the value takes an engine less time than a filter.
-    least, found = (packed if where is None else ibis.ifelse(where, packed, ibis.null("int64"))).min(), {}
+    least, found = packed.min(where=where), {}
     for name, (low, _) in reversed([*ends.items()]):
         found[name] = (least & integer(2 ** bits[name] - 1)) + integer(low)
         least = dialect.divide(least, integer(2 ** bits[name]))
