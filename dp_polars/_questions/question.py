@@ -407,11 +407,7 @@ class KeysThatAreThere(Asked):
 
     @cached_property
     def selection(self) -> KeySelection:
-        claim = self.claim
-        if claim.mechanism == "partition_selection":
-            return PartitionSelection(claim.rate, delta_of_one_key(claim.delta, claim.contributions.total))
-        variance = 1 / claim.rate**2
-        return GaussianThreshold(variance, threshold_for(variance, claim.delta, self.keys_per_person))
+        return _SELECTIONS[self.claim.mechanism](self)
 
     def types(self, schema: pl.Schema) -> pl.Schema:
         types = {}
@@ -447,6 +443,19 @@ class KeysThatAreThere(Asked):
     def __str__(self) -> str:
         names = ", ".join(map(repr, self.columns))
         return f"the {names} that enough people have" + (", with their number" if self.counts else "")
+
+
+def _by_partition(query: KeysThatAreThere) -> KeySelection:
+    claim = query.claim
+    return PartitionSelection(claim.rate, delta_of_one_key(claim.delta, claim.contributions.total))
+
+
+def _by_threshold(query: KeysThatAreThere) -> KeySelection:
+    variance = 1 / query.claim.rate**2
+    return GaussianThreshold(variance, threshold_for(variance, query.claim.delta, query.keys_per_person))
+
+
+_SELECTIONS = {"partition_selection": _by_partition, "discrete_gaussian_threshold": _by_threshold}
 
 
 def _anew(column: pl.Series) -> pl.Series:
