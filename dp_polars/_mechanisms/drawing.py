@@ -369,8 +369,8 @@ def draw_from_slots(
         return Slots.concatenate([raced, whole.part(is_left_out)])
 
     words = draw.words()
-    begins, m = starts(slots.sizes), slots.multiplicities
-    blocks = Blocks(slots.gaps, begins, lambda group: all_slots(group).exact(), m, left_out)
+    m = slots.multiplicities
+    blocks = Blocks(slots.gaps, slots.begins, lambda group: all_slots(group).exact(), m, left_out)
     winners = race(blocks, draw.rate, draw.law, words)
     first, count = (column[winners.blocks].astype(np.int64) for column in (slots.first, slots.multiplicities))
     for group, position in winners.left_out.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -201,9 +202,13 @@ class Slots:
         m = self.multiplicities[slots]
         return Slots(self.gaps[slots], self.first[slots], m, np.array([len(m)]))
 
+    @cached_property
+    def begins(self) -> Ints:
+        """Where the slots of each group begin, shape (g,)."""
+        return starts(self.sizes)
+
     def of_group(self, group: int) -> Slots:
-        end = int(self.sizes[: group + 1].sum())
-        return self.part(slice(end - int(self.sizes[group]), end))
+        return self.part(slice(self.begins[group], self.begins[group] + self.sizes[group]))
 
     def exact(self) -> tuple[Callable[[int], int], list[int]]:
         """Return the slots as `racing.ExactBlocks`."""

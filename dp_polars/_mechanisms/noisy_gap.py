@@ -251,8 +251,8 @@ def _lead_from_runs(draw: Draw, runs: Runs) -> Led:
     """Return one code and its lead per group, from all scores of some groups."""
     slots = draw.score.slots(runs, draw.size)
     words = draw.words()
-    begins, m = starts(slots.sizes), slots.multiplicities
-    leaders = _race(draw, Blocks(slots.gaps, begins, lambda group: slots.of_group(group).exact(), m), words)
+    blocks = Blocks(slots.gaps, slots.begins, lambda group: slots.of_group(group).exact(), slots.multiplicities)
+    leaders = _race(draw, blocks, words)
     first, count = (column[leaders.blocks].astype(np.int64) for column in (slots.first, slots.multiplicities))
     offset = uniform_below(count, words)
     # Where the winner is one of those without rows, they have no first code.

@@ -108,7 +108,8 @@ class Shown:
         if self.presentation.people is None:
             return shown
         at = [output.name for output in self.outputs].index(self.presentation.people)
-        numbers = self.outputs[at].query.presented(parts[at], self.beta, *self.outputs[at].types)
+        beta = self.beta if self.presentation.sure else None
+        numbers = self.outputs[at].query.presented(parts[at], beta, *self.outputs[at].types)
         enough = numbers[1 if self.presentation.sure else 0] >= self.presentation.min_people
         return [
             part if place == at else [one.zip_with(enough, pl.Series(one.name, [None], one.dtype)) for one in part]

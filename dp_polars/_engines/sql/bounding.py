@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dp_polars._bins.binning import OneCode
 from dp_polars._engines.sql.arithmetic import Number, cells_of, integer, of_person, within
-from dp_polars._engines.sql.dialects import OF_GROUPS, OF_ROWS, cast, constant, ibis
+from dp_polars._engines.sql.dialects import OF_GROUPS, OF_ROWS, cast, constant, equal_ones_together, ibis
 from dp_polars._engines.sql.rows import any_of, has, person_in
 from dp_polars._release.protection import Limits
 
@@ -55,19 +55,20 @@ def listed(
     person = person_in(rows.table)
     pair = [*person, "group"]
     names = {name: i for i, name in enumerate(dict.fromkeys(name for name, _ in bounds))}
-    read = rows.read(rows.table)
-    read = _with_marks(read, names)
+    read = _with_marks(rows.read(rows.table), names)
     of_all, of_any = read["marks"].bit_and(), read["marks"].bit_or()
-    pairs = read.group_by(pair).aggregate(said=read["said"].collect(), is_even=of_all == of_any, marks=of_any)
+    found = {"said": read["said"].collect(), "is_even": of_all == of_any} if of_rows else {}
+    pairs = _of_marks(read.group_by(pair).aggregate(marks=of_any, **found), names)
     place = dialect.order([pairs[name] for name in person], [pairs["group"]], OF_ROWS)
-    pairs = common.once(_of_marks(pairs, names).mutate(place=place))
+    pairs = common.once(pairs.mutate(place=place) if of_rows else pairs)
     stays = {f"stays{i}": (f"has{names[name]}", limits.groups) for (name, limits), i in bounds.items() if limits.groups}
     pairs = _in_few_groups(pairs, stays, dialect, common)
-    keeps = {i: [f"has{names[name]}"] + [f"stays{i}"] * (f"stays{i}" in stays) for (name, _), i in bounds.items()}
-    pairs = pairs.mutate(
-        **{f"keeps{i}": reduce(operator.and_, (pairs[of] for of in all_of)) for i, all_of in keeps.items()}
-    )
-    if not of_rows:
+    keeps = {}
+    for (name, _), i in bounds.items():
+        value = pairs[f"has{names[name]}"]
+        keeps[f"keeps{i}"] = value & pairs[f"stays{i}"] if f"stays{i}" in stays else value
+    pairs = pairs.mutate(**keeps)
+    if not of_rows:  # people alone are counted
         return pairs, pairs
     most = {i: limits.rows_per_group or 0 for (_, limits), i in of_rows.items()}
     even, uneven = pairs.filter(pairs["is_even"]), pairs.filter(~pairs["is_even"])
@@ -123,14 +124,14 @@ def _in_few_groups(
 def packed(rows: Rows, specs: Sequence[HistogramSpec]) -> Rows:
     """Return rows of which one integer says all, where it holds that: an engine that groups by it takes less time."""
     ends = _ends(rows, specs)
-    packed = {name: (_bits((low, high + 1)), low) for name in rows.says for low, high in [ends.get(name, (0, 0))]}
-    if sum(bits for bits, _ in packed.values()) > _MOST_SAID:
+    fields = {name: (_bits((low, high + 1)), low) for name in rows.says for low, high in [ends.get(name, (0, 0))]}
+    if sum(bits for bits, _ in fields.values()) > _MOST_SAID:
         return rows
     said, below = integer(0), 0
-    for name, (bits, one) in packed.items():
+    for name, (bits, one) in fields.items():
         place = ibis.ifelse(has(rows.table, name), rows.table[name] - integer(one - 1), integer(0))
         said, below = said + place * integer(2**below), below + bits
-    return replace(rows, table=rows.table.select(*person_in(rows.table), "group", said=said), packed=packed)
+    return replace(rows, table=rows.table.select(*person_in(rows.table), "group", said=said), packed=fields)
 
 
 def _ends(rows: Rows, specs: Sequence[HistogramSpec]) -> dict[str, tuple[int, int]]:
@@ -284,9 +285,6 @@ def raced(
     sizes = {by: specs[numbers[0]].binning.size for (by, _, people), numbers in groupings.items() if people and by}
     sets = {by: f"set{names[by]}" for by, size in sizes.items() if size <= _MOST_CODES}
 
-    def equal_ones_together(table: Table) -> Table:
-        return rows.read(common.once(table.group_by(table.columns).aggregate(copies=table.count())))
-
     def aggregated(said: Table, differ: Callable[[Value], Value] | None = None) -> Table:
         said = _with_marks(said, names)
         copies = said["copies"] if "copies" in said.columns else None
@@ -300,14 +298,14 @@ def raced(
         return said.group_by(pair).aggregate(**found)
 
     if dialect.differ is None:
-        said = equal_ones_together(rows.table)
+        said = rows.read(common.once(equal_ones_together(rows.table)))
         pairs = aggregated(said)
     else:  # to group rows takes long, and few pairs have equal ones
         table = common.once(rows.table)
         said = rows.read(table)
         every = common.once(aggregated(said, dialect.differ))
         alike = equal_ones_together(table.semi_join(every.filter(~every["differ"]), pair))
-        parts = [every.filter("differ").drop("differ"), aggregated(alike)]
+        parts = [every.filter("differ").drop("differ"), aggregated(rows.read(common.once(alike)))]
         pairs = parts[0].union(parts[1].select(parts[0].columns))
     pairs = common.once(_of_marks(pairs, names))
     if most is not None:
@@ -360,10 +358,10 @@ def _winner(
         key = ibis.struct({"time": time, **{name: said[name] for name in ends}})
         return {name: said[name].argmin(key, where=where) for name in ends}
     # Engines find the least integer faster. Times are below 2**6.
-    packed = cast(time * constant(2.0 ** (57 - sum(bits.values())), "float64"), "int64")
+    key = cast(time * constant(2.0 ** (57 - sum(bits.values())), "float64"), "int64")
     for name, (low, high) in ends.items():  # what other rows say, too, must not raise
-        packed = packed * integer(2 ** bits[name]) + (within(said[name], low, high) - integer(low))
-    least, found = packed.min(where=where), {}
+        key = key * integer(2 ** bits[name]) + (within(said[name], low, high) - integer(low))
+    least, found = key.min(where=where), {}
     for name, (low, _) in reversed([*ends.items()]):
         found[name] = (least & integer(2 ** bits[name] - 1)) + integer(low)
         least = dialect.divide(least, integer(2 ** bits[name]))

@@ -127,7 +127,7 @@ def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> T
     for i, (number, spec) in enumerate(zip(numbers, specs, strict=True)):
         with asked(_outputs(work)[number]):
             column, found, value = code_of(spec, table, dialect)
-            listed = None if value is None else candidates_of(spec, table, dialect)
+            candidates = None if value is None else candidates_of(spec, table, dialect)
             if spec.row_weight is not None:
                 chosen[f"weight{i}"] = spec.clamping.of_units(weight_of(spec, table, dialect), integer, dialect.divide)
         if column is not None and is_one:
@@ -153,8 +153,8 @@ def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> T
         for i in range(len(numbers))
     ]
     rows = in_groups(cells_of(rows, by, sums, dialect), table, work.keys, dialect)
-    if listed is not None:
-        rows = rows.inner_join(listed, [rows["value"] == listed["p0"]]).rename(code="number")
+    if candidates is not None:
+        rows = rows.inner_join(candidates, [rows["value"] == candidates["p0"]]).rename(code="number")
     return rows
 
 

@@ -247,9 +247,14 @@ def _total(numbers: Value, largest: int) -> Value:
     return cast(ibis.greatest(next(ends), ibis.least(numbers.sum(), next(ends))), "int64")
 
 
+def equal_ones_together(rows: Table) -> Table:
+    """Return each row once, with the number of its `copies`."""
+    return rows.group_by(rows.columns).aggregate(copies=rows.count())
+
+
 def _copies_duckdb(rows: Table, _: Sequence[str]) -> Table:
     # Rows that agree in what they say agree in all columns. To group them is faster than a window.
-    distinct = rows.group_by(rows.columns).aggregate(copies=rows.count())
+    distinct = equal_ones_together(rows)
     return distinct.mutate(copy=ibis.range(distinct["copies"]).unnest()).drop("copies")
 
 
