@@ -109,17 +109,16 @@ class _OnRows(ABC, Generic[QueryT]):
         return silenced(self.of)(series)
 
     @abstractmethod
-    def of(self, series: Sequence[pl.Series]) -> pl.Series:
-        """Return what becomes of the columns."""
+    def of(self, series: Sequence[pl.Series]) -> pl.Series: ...
 
 
 @dataclass(frozen=True)
 class AnswerType(_OnRows[Query]):
     """Says, from two dummy rows of the columns' types, what type the answer has, or why there can't be one."""
 
-    bounds: Bounds = NO_BOUNDS
-    reads_column: bool = True
-    within: Within | None = None
+    bounds: Bounds
+    reads_column: bool
+    within: Within | None
 
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
         column = series[0]
@@ -379,31 +378,24 @@ class PrivateName(ExprNameNameSpace):
         self._private = expr
 
     def keep(self) -> PrivateExpr:
-        """Keep the name of the root column."""
         return self._private._renamed(lambda expr: expr.name.keep())
 
     def map(self, function: Callable[[str], str]) -> PrivateExpr:
-        """Rename by a function of the root's name."""
         return self._private._renamed(lambda expr: expr.name.map(function))
 
     def prefix(self, prefix: str) -> PrivateExpr:
-        """Add a prefix to the root's name."""
         return self._private._renamed(lambda expr: expr.name.prefix(prefix))
 
     def suffix(self, suffix: str) -> PrivateExpr:
-        """Add a suffix to the root's name."""
         return self._private._renamed(lambda expr: expr.name.suffix(suffix))
 
     def to_lowercase(self) -> PrivateExpr:
-        """Make the root's name lower case."""
         return self._private._renamed(lambda expr: expr.name.to_lowercase())
 
     def to_uppercase(self) -> PrivateExpr:
-        """Make the root's name upper case."""
         return self._private._renamed(lambda expr: expr.name.to_uppercase())
 
     def replace(self, pattern: str, value: str, *, literal: bool = False) -> PrivateExpr:
-        """Replace in the root's name."""
         return self._private._renamed(lambda expr: expr.name.replace(pattern, value, literal=literal))
 
 
@@ -446,8 +438,9 @@ def as_expression(
 def _drawn(query: Query, exprs: list[pl.Expr], bounds: Bounds, within: Within | None) -> PrivateExpr:
     """Return the private expression about columns of one output each, named like the first one."""
     known = {"query": query, "bounds": bounds, "within": within, "columns": tuple(exprs)}
+    checked = silenced(_checked)(exprs, AnswerType(query, bounds, bool(exprs), within))
     if query.claim.is_open:  # there is nothing in it that draws
-        return PrivateExpr._of(silenced(_checked)(exprs, query, bounds, within), **known)
+        return PrivateExpr._of(checked, **known)
     raw = query.fixed_type or NAMED_BY_COLUMN
     # All groups in one call: imploded, each group is one row of a column of lists.
     if isinstance(query, Total):
@@ -466,7 +459,7 @@ def _drawn(query: Query, exprs: list[pl.Expr], bounds: Bounds, within: Within | 
         drawn = pl.map_batches([expr.implode() for expr in exprs], DrawRows(query), raw, is_elementwise=True)
     # The type of a UDF must be fixed: Polars would keep one that it resolved on an earlier frame. The outermost node
     # must be native: engines may evaluate a bare UDF several times, and OpenDP aborts on one.
-    answer = silenced(_as_answer)(drawn.first(), exprs, query, bounds, within)  # `pl.dtype_of` is unstable to Polars
+    answer = silenced(_as_answer)(drawn.first(), checked, exprs, query)  # `pl.dtype_of` is unstable to Polars
     return PrivateExpr._of(answer, **known)
 
 
@@ -512,18 +505,13 @@ def _column(column: IntoColumn) -> pl.Expr:
     return expr
 
 
-def _checked(columns: Sequence[pl.Expr], query: Query, bounds: Bounds, within: Within | None) -> pl.Expr:
+def _checked(columns: list[pl.Expr], answer_type: AnswerType) -> pl.Expr:
     """Return a struct of the answer's type, or what raises where a plain expression can't have an answer."""
-    schema = pl.map_batches(list(columns) or [pl.lit(0)], AnswerType(query, bounds, bool(columns), within))
-    # Errors of a UDF are lost in a schema; those of a function that renames fields are passed on.
-    return schema.name.map_fields(raise_if_message)
+    return pl.map_batches(columns or [pl.lit(0)], answer_type).name.map_fields(raise_if_message)
 
 
-def _as_answer(
-    drawn: pl.Expr, columns: Sequence[pl.Expr], query: Query, bounds: Bounds, within: Within | None
-) -> pl.Expr:
-    """Cast what was drawn to the type of the answer, which may depend on the columns', and check that type."""
-    checked = _checked(columns, query, bounds, within)
+def _as_answer(drawn: pl.Expr, checked: pl.Expr, columns: Sequence[pl.Expr], query: Query) -> pl.Expr:
+    """Cast what was drawn to the type of the answer, which may depend on the columns'."""
     answer = drawn.cast(pl.dtype_of(checked.struct.field(ANSWER)), strict=False)
     if query.fixed_type is not None:
         return answer

@@ -313,8 +313,7 @@ def outputs_of(
     `columns` returns those of the private frame; None without data. A selector never stands for columns in `left_out`.
     """
     expr = getattr(expr, _OURS, expr)
-    named = expr.named if isinstance(expr, PrivateExpr) else None
-    if named is None or not isinstance(expr, PrivateExpr) or expr.columns is None:
+    if not isinstance(expr, PrivateExpr) or expr.named is None or expr.columns is None:
         yield name, expr
         return
     if name is not None:
@@ -323,7 +322,7 @@ def outputs_of(
             'Hint: leave the keyword out, and rename all: pl.col("a", "b").dp.mean(…).name.suffix("_mean").'
         )
         raise ValueError(msg)
-    asked, answers = _tree(expr.columns[0]), _tree(named)
+    asked, answers = _tree(expr.columns[0]), _tree(expr.named)
     for column in _chosen(_root(asked), columns, left_out):
         one = nodes.write(_of_column(asked, column))
         if one is None:
