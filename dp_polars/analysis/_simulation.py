@@ -44,10 +44,7 @@ from dp_polars.analysis._simulated import (
 
 
 def refuse_own_rows(call: str, query: PrivateQuery, tables: Sequence[pl.LazyFrame]) -> None:
-    """Refuse rows, or files, that the query protects: the result would show them.
-
-    Copies of rows are not recognised.
-    """
+    """Refuse rows, or files, that the query protects: the result would show them. Copies are not recognised."""
     protected = {mark for plan in query._sources for mark in _marks(plan)}
     if protected and any(not protected.isdisjoint(_marks(table)) for table in tables):
         msg = (
@@ -213,8 +210,7 @@ def simulate(
     else:
         msg = f"query must be a PrivateQuery or a PrivateExpr, got {type(query).__name__}."
         raise TypeError(msg)
-    clashes = sorted(set(keys.columns) & set(SIMULATED))
-    if clashes:
+    if clashes := sorted(set(keys.columns) & set(SIMULATED)):
         msg = f"keys must not be named like columns of the result, got {clashes}.\n\nHint: rename them first."
         raise ValueError(msg)
     tried = None
@@ -261,15 +257,13 @@ def several(name: str, values: object) -> list[object]:
     return listed
 
 
-def _claims(asked: Claim, losses: list[Fraction] | None) -> Iterator[Claim]:
-    if losses is None:
-        if asked.is_open:
-            msg = f"simulate: {NO_LOSS} Or simulate(…, losses=[0.5, 1, 2])."
-            raise ValueError(msg)
-        yield asked
-        return
-    for value in losses:
-        yield asked.at_cost(Loss(value, asked.loss.unit))  # the rate follows
+def _claims(asked: Claim, losses: list[Fraction] | None) -> list[Claim]:
+    if losses is not None:
+        return [asked.at_cost(Loss(value, asked.loss.unit)) for value in losses]  # the rate follows
+    if asked.is_open:
+        msg = f"simulate: {NO_LOSS} Or simulate(…, losses=[0.5, 1, 2])."
+        raise ValueError(msg)
+    return [asked]
 
 
 def _of_query(query: PrivateQuery, *tables: pl.LazyFrame) -> tuple[pl.DataFrame, list[_Simulated]]:
@@ -313,8 +307,7 @@ def _unbounded(engine: PolarsEngine, work: Work) -> list[Histogram]:
     """Return the histograms of all rows. Each row without a person stands for one more."""
     specs = tuple(replace(spec, limits=Limits()) for spec in work.specs)
     histograms = engine.prepare_histograms(replace(work, specs=specs))()
-    unit = work.privacy_unit
-    if unit is None:
+    if (unit := work.privacy_unit) is None:
         return histograms
 
     def of_nobody(*tables: pl.LazyFrame) -> pl.LazyFrame:
@@ -361,7 +354,7 @@ def _of_expression(
         counted = some.sizes * some.has_truth
         return keys, [_Simulated(name, query, "score", counted, np.zeros_like(counted), _law_of(blocks_at, unit))]
     if not isinstance(query, HistogramQuery):
-        raise _no_law(query)
+        raise no_law(query)
     parts = []
     for evidence in _also_counting(query.evidence(*types)):
         histogram = Histogram.of_rows(*evidence.of_rows(columns), lengths, evidence.binning.size)
@@ -387,12 +380,12 @@ def _output(name: str, query: HistogramQuery, types: Columns, unit: str, parts: 
         sides = zip(*parts[: query.parts], strict=True)
         law = law_of_total(query, types, *([totals_of(histogram) for histogram in side] for side in sides))
     else:
-        raise _no_law(query)
+        raise no_law(query)
     counted = counts.bounded.totals
     return _Simulated(name, query, unit, counted, counts.everything.totals - counted, law)
 
 
-def _no_law(query: Query) -> TypeError:
+def no_law(query: Query) -> TypeError:
     return TypeError(f"query must be of choices, counts, sums and means, got a {query}.")
 
 
@@ -419,10 +412,9 @@ def _table(output: _Simulated, claim: Claim) -> pl.DataFrame:
 
 
 def _as_text(part: pl.DataFrame) -> pl.DataFrame:
-    dtype = part["true_answer"].dtype
-    if isinstance(dtype, pl.List) and isinstance(dtype.inner, pl.Struct):
+    dtype, one = part["true_answer"].dtype, pl.element().cast(pl.String)
+    if not isinstance(dtype, pl.List):
+        return part.with_columns(pl.col(_ANSWERS).cast(pl.String))
+    if isinstance(dtype.inner, pl.Struct):
         one = pl.format("{}: {}", pl.element().struct.field("value"), pl.element().struct.field("count"))
-        return part.with_columns(pl.col(name).list.eval(one).list.join(", ") for name in _ANSWERS)
-    if isinstance(dtype, pl.List):
-        return part.with_columns(pl.col(_ANSWERS).list.eval(pl.element().cast(pl.String)).list.join(", "))
-    return part.with_columns(pl.col(_ANSWERS).cast(pl.String))
+    return part.with_columns(pl.col(name).list.eval(one).list.join(", ") for name in _ANSWERS)
