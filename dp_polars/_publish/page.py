@@ -12,8 +12,8 @@ import polars as pl
 from dp_polars import plot
 from dp_polars._accounting.claims import in_words
 from dp_polars._base.column_types import family
-from dp_polars._base.numbers import as_fraction, show
-from dp_polars._publish.plan import claims_of, dropped_by_bounds, field_of, short, title_of, values_field_of
+from dp_polars._base.numbers import as_fraction, plural, show
+from dp_polars._publish.plan import dropped_by_bounds, field_of, short, title_of, values_field_of
 from dp_polars._publish.schema import MORE, Question
 from dp_polars.analysis import best_by_gap, error_by_size, size_needed
 from dp_polars.plot._charts import svg_of
@@ -191,7 +191,7 @@ def columns(schema: pl.Schema) -> str:
         f"<tr><td>{html.escape(shown(name))}</td><td>{html.escape(str(dtype))}</td></tr>"
         for name, dtype in schema.items()
     )
-    number = f"{len(schema)} column{'s' * (len(schema) != 1)}"
+    number = plural(len(schema), "column")
     return f'<details><summary>{number}</summary><div class="dp-scroll"><table>{rows}</table></div></details>'
 
 
@@ -201,7 +201,7 @@ def promised(plan: Plan) -> str:
 
 def costs(plan: Plan, drafted: Draft, query: PrivateQuery) -> str:
     taken = query.request.taken
-    claims = query.request.claims if drafted.publication is None else claims_of(drafted.publication)
+    claims = query.request.claims if drafted.publication is None else drafted.publication._claims()
     why = f"These errors cost {in_words(claims)} of it." if taken is None else taken.words
     return (
         f'<div class="dp-cost"><strong>{promised(plan)}</strong></div>'

@@ -13,14 +13,14 @@ from functools import cached_property, partial
 from keyword import iskeyword
 from pathlib import PurePath
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from unicodedata import normalize
 
 import polars as pl
 
 import dp_polars as dpp
 from dp_polars._accounting.budget import Budget
-from dp_polars._accounting.claims import Claim, in_words
+from dp_polars._accounting.claims import in_words
 from dp_polars._base.column_types import family, tick
 from dp_polars._bins.candidates import grid, size_of
 from dp_polars._bins.weights import bounds_of, step_by_default
@@ -33,7 +33,10 @@ from dp_polars.analysis import dropped, synthetic
 if TYPE_CHECKING:
     from dp_polars._frames.frame import PrivateFrame, PrivateGroupBy
 
+    Tables: TypeAlias = Mapping[str, PrivateFrame | PrivateGroupBy]
 
+
+T = TypeVar("T")
 _WIDTH = 76  # characters of a line of code, so that it fits next to the fields
 _QUOTED = re.compile(r"'([^'\\]|\\.)*'|\"([^\"\\]|\\.)*\"")  # one text in quotes, as Python writes it
 _MONTH = re.compile(r"\d{4}-\d\d")  # a month stands for its first day
@@ -129,7 +132,7 @@ def one(text: str, dtype: pl.DataType) -> object:
     for reader in _readers(dtype):
         try:
             return reader(text)
-        except (ValueError, InvalidOperation):
+        except (KeyError, ValueError, InvalidOperation):
             continue
     return text
 
@@ -140,7 +143,7 @@ def _readers(dtype: pl.DataType) -> tuple[Callable[[str], object], ...]:
     if dtype.is_numeric():
         return (int, float)
     of_type: dict[object, Callable[[str], object]] = {
-        pl.Boolean: _boolean,
+        pl.Boolean: lambda text: {"true": True, "false": False}[text.lower()],
         pl.Date: _date,
         pl.Datetime: partial(_datetime, zone=getattr(dtype, "time_zone", None)),
         pl.Time: time.fromisoformat,
@@ -156,12 +159,6 @@ def _date(text: str) -> date:
 def _datetime(text: str, zone: str | None) -> datetime:
     read = datetime.fromisoformat(text)
     return read.replace(tzinfo=UTC) if zone == "UTC" and read.tzinfo is None else read
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError
-    return text.lower() == "true"
 
 
 def ends(text: str, dtype: pl.DataType) -> Ends | None:
@@ -388,7 +385,7 @@ def draft(plan: Plan) -> Draft:
     asked = _query(plan, messages)
     if asked is None:
         return Draft(None, messages)
-    claims = claims_of(asked)
+    claims = asked._claims()
     if asked.budget is not None and not asked.budget.has_room(claims):
         messages["cost"] = (
             f"These errors cost {in_words(claims)}, which is more than the promise.\n\n"
@@ -396,10 +393,6 @@ def draft(plan: Plan) -> Draft:
         )
         return Draft(asked, messages)
     return Draft(asked, messages, code_of(plan, [ask.name for ask in next(iter(asked.queries.values())).asks]))
-
-
-def claims_of(asked: Publication) -> list[Claim]:
-    return [claim for query in asked.queries.values() for claim in query.request.claims]
 
 
 def title_of(plan: Plan) -> str:
@@ -424,7 +417,7 @@ def _query(plan: Plan, messages: dict[str, str]) -> Publication | None:
     return query
 
 
-def _tried(messages: dict[str, str], name: str, make: Callable[[], Any]) -> Any:  # noqa: ANN401
+def _tried(messages: dict[str, str], name: str, make: Callable[[], T]) -> T | None:
     """Return what is made, or None: then the message of the package stands at the field."""
     try:
         return make()
@@ -463,39 +456,26 @@ def _fitting(
         if kind is not None:
             messages[f"{kind} {question.column}"] = messages.pop(where)
         return None
-    expression: PrivateExpr | None = _tried(messages, field_of(question), lambda: asked(plan.amount(question)))
-    return expression
+    return _tried(messages, field_of(question), lambda: asked(plan.amount(question)))
 
 
-def _groups(
-    plan: Plan, frame: PrivateFrame, messages: dict[str, str]
-) -> dict[str, PrivateFrame | PrivateGroupBy] | None:
+def _groups(plan: Plan, frame: PrivateFrame, messages: dict[str, str]) -> Tables | None:
     if not plan.keys:
         return {"": frame}
-    found = {}
-    for name, text in plan.keys.items():
 
-        def values(name: str = name, text: str = text) -> object:
-            listed = public(several(text, plan.schema[name]))
-            frame.group_by({name: listed}).agg(dpp.len())  # it says what does not fit
-            return listed
+    def values(name: str, text: str) -> Any:  # noqa: ANN401
+        listed = public(several(text, plan.schema[name]))
+        frame.group_by({name: listed}).agg(dpp.len())  # it says what does not fit
+        return listed
 
-        found[name] = _tried(messages, f"key {name}", values)
+    found = {name: _tried(messages, f"key {name}", partial(values, name, text)) for name, text in plan.keys.items()}
     if any(listed is None for listed in found.values()):
         return None
     tables = {table: {name: found[name] for name in keys} for table, keys in plan.tables().items()}
-    groups: dict[str, PrivateFrame | PrivateGroupBy] | None = _tried(
-        messages, "keys", lambda: {table: frame.group_by(keys) for table, keys in tables.items()}
-    )
-    return groups
+    return _tried(messages, "keys", lambda: {table: frame.group_by(keys) for table, keys in tables.items()})
 
 
-def _asked(
-    plan: Plan,
-    groups: dict[str, PrivateFrame | PrivateGroupBy],
-    asked: dict[str, PrivateExpr],
-    messages: dict[str, str],
-) -> Publication | None:
+def _asked(plan: Plan, groups: Tables, asked: dict[str, PrivateExpr], messages: dict[str, str]) -> Publication | None:
     def together(chosen: dict[str, PrivateExpr]) -> Publication:
         tables = Publication({table or "answers": grouped.agg(**chosen) for table, grouped in groups.items()})
         if not plan.by_error:
@@ -518,8 +498,7 @@ def _asked(
         good = {name: output for name, output in checked.items() if output is not None}
     if not good:
         return None
-    tables: Publication | None = _tried(messages, "questions", lambda: together(good))
-    return tables
+    return _tried(messages, "questions", lambda: together(good))
 
 
 def code_of(plan: Plan, names: Collection[str]) -> str:

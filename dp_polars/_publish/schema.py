@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from io import BytesIO
 from pathlib import Path
 from types import EllipsisType
@@ -207,10 +207,6 @@ def more_of(questions: Iterable[Question]) -> list[tuple[str, str]]:
 def months_of(schema: pl.Schema) -> dict[str, str]:
     dated = [name for name, dtype in schema.items() if isinstance(dtype, (pl.Date, pl.Datetime))]
     return {f"{name}_month": name for name in dated if f"{name}_month" not in schema}
-
-
-def usual_questions(asked: Mapping[str, Question], before: Iterable[str] = ()) -> list[str]:
-    return [title for title in before if title in asked] or list(asked)[:1]
 
 
 def own_values(dtype: pl.DataType) -> str:

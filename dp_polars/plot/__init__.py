@@ -261,10 +261,7 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
     ...     analysis.simulate(median, last_year, by="ward", losses=[0.1, 0.3, 1])
     ... )
     """
-    missing = [name for name in SIMULATED if name not in frame.columns]
-    if missing:
-        msg = f"frame must have the columns of dp_polars.analysis.simulate, it lacks {missing}."
-        raise ValueError(msg)
+    _charts.check_columns(frame, "simulate", SIMULATED)
     known = frame.filter(pl.col("expected_error").is_not_null())
     if not known.height:
         msg = "frame must have a row with a true answer, got none.\n\nHint: do candidates and keys match the rows?"

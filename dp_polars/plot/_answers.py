@@ -109,14 +109,13 @@ def _drawn(
         raise TypeError(msg)
     shown, names = positive_int("most", most), [ask.name for ask in query.asks]
     order = one_of("sort", sort, _SORTS)
-    missing = [name for name in names if name not in released.columns]
     if isinstance(query.request, KeyRequest):
         msg = (
             "query must have answers for groups, got a query of keys, whose release is the list of them.\n\n"
             "Hint: report(released, query) shows it as a table; private.group_by(released) asks about these keys."
         )
         raise ValueError(msg)
-    if missing:
+    if missing := [name for name in names if name not in released.columns]:
         msg = f"released must be the release of this query, it lacks {missing}."
         raise ValueError(msg)
     if not released.height:
@@ -126,8 +125,7 @@ def _drawn(
     others = {column for name in names for column in (name, *names_of_ends(name))}.difference(listed)
     keys = [name for name in released.columns if name not in others]
     points = [ask.name for ask in query.asks if _is_on_a_line(ask, released.schema[ask.name])]
-    taken = sorted({end for name in points for end in names_of_ends(name)}.intersection([*names, *listed]))
-    if taken:
+    if taken := sorted({end for name in points for end in names_of_ends(name)}.intersection([*names, *listed])):
         msg = (
             f"outputs and keys must not be named like the ends of a bar, got {taken}: the bar would be drawn from them."
             "\n\nHint: name them otherwise in the query."
@@ -197,8 +195,7 @@ def _notes(
     if bare:
         left_out.append(f"no range of {', '.join(bare)}: release(ranges=True) has it")
     lists = released.head(shown).select(cs.list().list.len().max() > _MOST_LISTED)
-    long = [ask.name for ask in query.asks if ask.name in lists.columns and lists[ask.name].item()]
-    if long:
+    if long := [ask.name for ask in query.asks if ask.name in lists.columns and lists[ask.name].item()]:
         left_out.append(f"only {_MOST_LISTED} of a list: {', '.join(long)}")
     dropped = "ranges are of the noise alone: counts and sums are too low where people have more than the bounds keep"
     return [legend, left_out, [dropped] if query.request.drops() else []]
