@@ -144,8 +144,7 @@ class Encode(_OnRows[OfCodes]):
     """Values -> codes, row by row."""
 
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
-        binning = self.query.binning(*(column.dtype for column in series))
-        return pl.Series(series[0].name, binning.encoder()(series))
+        return pl.Series(series[0].name, self.query.binning(*(column.dtype for column in series)).encoder()(series))
 
 
 class DrawCodes(_OnRows[OfCodes]):
@@ -177,8 +176,7 @@ class Weigh(_OnRows[Total]):
     part: int
 
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
-        evidence = self.query.evidence(*(column.dtype for column in series))[self.part]
-        codes, weights = evidence.of_rows(series)
+        codes, weights = self.query.evidence(*(column.dtype for column in series))[self.part].of_rows(series)
         weights = (codes == 0) * (1 if weights is None else weights)
         return pl.Series(series[0].name, weights.astype(np.int64))
 

@@ -79,8 +79,7 @@ class KeyRequest(AnyRequest[KeysThatAreThere]):
         if isinstance(selection, GaussianThreshold):
             notes.append(f"The noisy number of people must reach {selection.threshold:,}.")
         notes.append(f"A person counts for at most {plural(question.keys_per_person, 'key')}.")
-        good = {"error_95": float(shown), "error_unit": "people", "note": " ".join(notes)}
-        return [self._explained(ask) | good]
+        return [self._explained(ask) | {"error_95": float(shown), "error_unit": "people", "note": " ".join(notes)}]
 
 
 @dataclass(frozen=True)

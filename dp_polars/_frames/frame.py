@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Generic, NoReturn, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Generic, NoReturn, Self, TypeVar, overload
 
 import polars as pl
 from polars.dataframe.group_by import GroupBy
@@ -161,8 +161,6 @@ def refusal(method: str, call: str = "") -> str:
 class Refusing:
     """Says what to do instead of a method of Polars that would reveal private rows."""
 
-    _polars: ClassVar[tuple[type, ...]] = (pl.LazyFrame, pl.DataFrame, GroupBy)
-
     if not TYPE_CHECKING:  # so that a type checker knows the methods that there are
 
         def __getattr__(self, name: str) -> NoReturn:
@@ -173,7 +171,8 @@ class Refusing:
                     "Hint: call methods of the private frame: private.join(public, on=…)."
                 )
                 raise AttributeError(msg, name=name, obj=self)
-            if name.startswith("_") or not (name == "release" or any(hasattr(kind, name) for kind in self._polars)):
+            kinds = pl.LazyFrame, pl.DataFrame, GroupBy
+            if name.startswith("_") or not (name == "release" or any(hasattr(kind, name) for kind in kinds)):
                 msg = f"{type(self).__name__!r} object has no attribute {name!r}"
                 raise AttributeError(msg, name=name, obj=self)
             raise AttributeError(refusal(name))
@@ -394,8 +393,7 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
         )
         if named or any(isinstance(key, (str, pl.Expr)) for key in given):
             names, exprs = person_keys(given, self.protection.unit)
-            frame = self._after(Expressions("with_columns", exprs, "group_by")) if exprs else self
-            return PersonGroupBy(frame, names)
+            return PersonGroupBy(self._after(Expressions("with_columns", exprs, "group_by")) if exprs else self, names)
         return PrivateGroupBy(self, public_keys((keys, *more) if more else keys))
 
     def with_bounds(self, released: pl.DataFrame) -> Self:
@@ -446,8 +444,7 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
         return self._ask(None, exprs, named)
 
     def __repr__(self) -> str:
-        ask = "agg(…), or group_by({column: public values}).agg(…)"
-        return f"<PrivateFrame\n{self._described()}\nask:      {ask}>"
+        return f"<PrivateFrame\n{self._described()}\nask:      agg(…), or group_by({{column: public values}}).agg(…)>"
 
     def _described(self) -> str:
         lines = {
@@ -556,8 +553,7 @@ class PersonGroupBy(Refusing, Unchanging, Generic[FrameT]):
             return self._frame._after(PersonGroups(self._keys, exprs))
         names = [f"having {number}" for number in range(len(self._having))]
         having = [expr.alias(name) for expr, name in zip(self._having, names, strict=True)]
-        groups = self._frame._after(PersonGroups(self._keys, (*exprs, *having)))
-        return groups.filter(*map(pl.col, names)).drop(names)
+        return self._frame._after(PersonGroups(self._keys, (*exprs, *having))).filter(*map(pl.col, names)).drop(names)
 
     def len(self, name: str = "len") -> FrameT:
         """Count each person's rows: `agg(pl.len().alias(name))`."""
@@ -614,6 +610,5 @@ def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> As
         )
         raise ValueError(msg)
     name = name or expr.meta.output_name()
-    counts_nulls = isinstance(query, Count) and query.counted == "nulls"
-    columns, filtered = read_by_row(columns, name, counts_nulls=counts_nulls)
+    columns, filtered = read_by_row(columns, name, counts_nulls=isinstance(query, Count) and query.counted == "nulls")
     return Ask(name, columns, query, expr.bounds, filtered, expr.within)

@@ -90,8 +90,7 @@ class PrivateJoin(_ByColumns):
 
     @property
     def multiplies(self) -> bool:
-        has_one = self.most == 1 or isinstance(self.right.calibration, OneRowEach)
-        return super().multiplies and not has_one
+        return super().multiplies and not (self.most == 1 or isinstance(self.right.calibration, OneRowEach))
 
     def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:
         return *super().parts(live), self.most
@@ -157,13 +156,12 @@ def refuse_others(
     who: str, one: Protection, other: Protection, budgets: tuple[Budget | None, Budget | None], hint: str
 ) -> None:
     """Refuse frames, or queries, of other people, of another relation, or that another budget pays for."""
-    relations = one.neighboring_relation, other.neighboring_relation
-    for what, got, are_same in (
-        ("privacy unit", (one.privacy_unit, other.privacy_unit), one.unit == other.unit),
-        ("neighboring_relation", relations, relations[0] == relations[1]),
+    for what, left, right in (
+        ("privacy unit", one.privacy_unit, other.privacy_unit),
+        ("neighboring_relation", one.neighboring_relation, other.neighboring_relation),
     ):
-        if not are_same:
-            msg = f"{who} must have the same {what}, got {got[0]!r} and {got[1]!r}.\n\nHint: {hint}"
+        if left != right:
+            msg = f"{who} must have the same {what}, got {left!r} and {right!r}.\n\nHint: {hint}"
             raise ValueError(msg)
     if not is_same_budget(*budgets):
         had = "one with a budget and one without" if None in budgets else "two budgets"

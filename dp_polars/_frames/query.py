@@ -302,8 +302,7 @@ class PrivateQuery(WithoutRows):
         return facts_of_request(self.request, self._sources, at_delta)
 
     def stated(self, known: Known, at_delta: Number, state: Literal["planned", "released", "published"]) -> Statement:
-        releases = {"": (self.request, self.described(at_delta))}
-        return statement_of(releases, self.budget, known, at_delta, state=state)
+        return statement_of({"": (self.request, self.described(at_delta))}, self.budget, known, at_delta, state=state)
 
     def scaled_to(
         self, *, epsilon: Number | None = None, rho: Number | None = None, delta: Number | None = None

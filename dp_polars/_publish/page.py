@@ -236,8 +236,7 @@ def figures(drafted: Draft) -> Iterator[str]:
     errors = _first(error_by_size(query, _SIZES))
     if errors["relative"].count():
         yield figure("How far off, by the size of a group", plot.error_by_size(errors, width=_WIDTH))
-    modes = [row for row in drafted.explained if row["selects"].startswith("mode of")]
-    if modes:
+    if modes := [row for row in drafted.explained if row["selects"].startswith("mode of")]:
         step = math.ceil(max(row["error_95"] or 1 for row in modes) / 20)
         gaps = _first(best_by_gap(query, range(0, 41 * step, step)))
         sure = gaps.filter(pl.col("probability") >= _SURE).group_by("output", maintain_order=True).first()

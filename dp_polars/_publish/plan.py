@@ -375,8 +375,7 @@ def field_of(question: Question) -> str:
 
 def values_field_of(question: Question) -> str:
     """Return the name of the field of the public values that a question is about; its own where there are none."""
-    is_alone = question.column is None or question.ask == "share"
-    return field_of(question) if is_alone else f"value {question.column}"
+    return field_of(question) if (question.column is None or question.ask == "share") else f"value {question.column}"
 
 
 def draft(plan: Plan) -> Draft:

@@ -148,8 +148,7 @@ def _section(name: str, query: PrivateQuery, released: object) -> Section:
     if not isinstance(released, pl.DataFrame):
         msg = f"released must be what query.release() returned, got {given(released)}."
         raise TypeError(msg)
-    missing = [ask.name for ask in query.asks if ask.name not in released.columns and not _are_keys(query)]
-    if missing:
+    if missing := [ask.name for ask in query.asks if ask.name not in released.columns and not _are_keys(query)]:
         msg = f"released must be the release of this query, it lacks {missing}."
         raise ValueError(msg)
     return Section(name, query, released)
@@ -169,13 +168,12 @@ def _page(sections: Sequence[Section], statement: Statement, title: str, when: d
         "anybody can learn from them about one person. What counts as one person: "
         f"{html.escape(facts['unit']['person'])}.</p>"
     )
-    promise = facts["promise"] or _promise(facts["loss"])
-    yield f"<p>The promise of all numbers together is {html.escape(promise)}.</p>"
+    promise = html.escape(facts["promise"] or _promise(facts["loss"]))
+    yield f"<p>The promise of all numbers together is {promise}.</p>"
     for name, query, released in sections:
         if name:
             yield f"<section><h2>{html.escape(name)}</h2>"
-        shown = released if _are_keys(query) else with_ends(released, query.asks)
-        yield from _table(shown, query)
+        yield from _table(released if _are_keys(query) else with_ends(released, query.asks), query)
         yield from (f"<p>{html.escape(text)}</p>" for text in (*_cut(query), *_how_much(query, sections)))
         yield _figure(released, query)
         if name:
@@ -210,8 +208,7 @@ def _bounds(bounds: Mapping[str, int]) -> str:
 def _cut(query: PrivateQuery) -> Iterator[str]:
     request, outputs = query.request, dict[tuple[str, bool], list[str]]()
     for ask in query.asks:
-        said = _bounds(request.dropping(ask)), request.clips(ask) is not None
-        outputs.setdefault(said, []).append(ask.name)
+        outputs.setdefault((_bounds(request.dropping(ask)), request.clips(ask) is not None), []).append(ask.name)
     for (bounds, clips), names in outputs.items():
         before = f"{', '.join(names)}: " if len(outputs) > 1 else ""
         if bounds:

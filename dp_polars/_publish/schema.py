@@ -111,8 +111,7 @@ def likely_unit(schema: pl.Schema) -> str | None:
         for name, dtype in schema.items()
         if dtype.is_integer() or isinstance(dtype, (pl.String, pl.Categorical, pl.Binary))
     ]
-    found = (name for pattern in _LIKELY for name in names if pattern.fullmatch(name.lower()))
-    return next(found, None)
+    return next((name for pattern in _LIKELY for name in names if pattern.fullmatch(name.lower())), None)
 
 
 TOP = 3  # how many values a top has

@@ -258,8 +258,7 @@ def privacy_loss(
         logs = _laws.block_log_factors(blocks.gaps, blocks.multiplicities, claim.rate, claim.mechanism)
         factors.append(logs[blocks.block_of])
     # log P = log factor − rate·gap: the gaps are subtracted first, since far candidates' are large.
-    ratios = factors[0] - factors[1] - float(claim.rate) * _gap_changes(first, second)
-    return float(np.max(np.abs(ratios)))
+    return float(np.max(np.abs(factors[0] - factors[1] - float(claim.rate) * _gap_changes(first, second))))
 
 
 def _gap_changes(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:

@@ -187,8 +187,7 @@ def rate_of(
     epsilon: Number | None, rho: Number | None, sensitivity: Number, monotonic: bool, mechanism: str | None
 ) -> tuple[float, str]:
     name = check_comparable(mechanism, Loss.of(epsilon=epsilon, rho=rho).unit)
-    claim = claim_of(epsilon, rho, sensitivity, monotonic, charged_as(name))
-    return float(claim.rate), name
+    return float(claim_of(epsilon, rho, sensitivity, monotonic, charged_as(name)).rate), name
 
 
 def charged_as(mechanism: str) -> Mechanism:
@@ -294,8 +293,7 @@ def accuracy(
     6.898
     """
     count, risk = positive_int("k", k), as_probability("beta", beta)
-    claim = claim_of(epsilon, rho, sensitivity, monotonic, mechanism)
-    return error_bound(count, risk, claim)
+    return error_bound(count, risk, claim_of(epsilon, rho, sensitivity, monotonic, mechanism))
 
 
 @called

@@ -220,8 +220,7 @@ def _chances(query: HistogramQuery, types: Columns, parts: list[Histogram], with
             return np.zeros(len(parts[0].sizes))
         return np.broadcast_to(law(asked), len(parts[0].sizes))
 
-    has_law = isinstance(query, (ValueCounts, Multiple, Mean))
-    return chances, _DIGITS if has_law else _DIGITS_OF_DRAWS
+    return chances, _DIGITS if isinstance(query, (ValueCounts, Multiple, Mean)) else _DIGITS_OF_DRAWS
 
 
 def _widened(within: Fraction) -> float:

@@ -102,8 +102,7 @@ def _law_of_groups(columns: dict[str, Any], has_truth: NDArray[np.bool_]) -> pl.
 
 def _mean(law: Floats, errors: Floats, starts: Ints) -> Floats:
     """Return the mean of each group. An error that overflows has probability 0."""
-    wrong: Floats = np.multiply(law, errors, out=np.zeros_like(law), where=law > 0)
-    return np.add.reduceat(wrong, starts)
+    return np.add.reduceat(np.multiply(law, errors, out=np.zeros_like(law), where=law > 0), starts)
 
 
 def of_histograms(question: Choice, types: Columns, scored: Histograms) -> AnswerBlocks:
@@ -282,8 +281,7 @@ def _of_group(
 
     integral = _Integral.of(np.multiply(aim - seen, float(rate), dtype=np.float64), m)
     law = integral.law()
-    passed = np.maximum.accumulate(np.append(0.0, truly - aim))
-    errors = np.maximum(passed, np.append(aim - truly, 0.0))
+    errors = np.maximum(np.maximum.accumulate(np.append(0.0, truly - aim)), np.append(aim - truly, 0.0))
     reached = np.append(truly >= least, True)
     right = int(np.argmax(reached))
     codes = np.append(first, -1)

@@ -14,7 +14,7 @@ import polars as pl
 
 from dp_polars._base import column_types
 from dp_polars._base.column_types import has_value
-from dp_polars._base.numbers import Floats, Number, as_fraction, given, kind_of_frame, positive_fraction, positive_int
+from dp_polars._base.numbers import Number, as_fraction, given, kind_of_frame, positive_fraction, positive_int
 from dp_polars._base.process import called
 from dp_polars._bins.candidates import Categories, Values, grid, ordered
 from dp_polars._frames.query import PrivateQuery
@@ -367,8 +367,7 @@ def synthetic(
         raise TypeError(msg)
     unit = [privacy_unit] if isinstance(privacy_unit, str) else list(privacy_unit or [next(iter(types))])
     for name, columns in (("values", chosen), ("privacy_unit", unit)):
-        missing = sorted(set(columns) - set(types))
-        if missing:
+        if missing := sorted(set(columns) - set(types)):
             msg = f"{name} must name columns of the schema, got {missing} where they are {list(types)}."
             raise ValueError(msg)
     random = np.random.default_rng(_SEED)
@@ -430,8 +429,7 @@ def _drawn(name: str, dtype: pl.DataType, values: Values | None, rows: int, rand
         weights = 1 / np.arange(1, len(series) + 1)
         return series.gather(random.choice(len(series), rows, p=weights / weights.sum()))
     points = ordered(chosen)
-    middle: Floats = random.random((2, rows)).mean(axis=0)
-    return _as(name, dtype, points.take((middle * points.size).astype(np.int64)))
+    return _as(name, dtype, points.take((random.random((2, rows)).mean(axis=0) * points.size).astype(np.int64)))
 
 
 def _as(name: str, dtype: pl.DataType, series: pl.Series) -> pl.Series:

@@ -208,9 +208,8 @@ def probabilities(
         tooltip=["candidate", "mechanism", "probability"],
     )
     legend = alt.Legend(title=None, orient="top", labelFontSize=12, labelLimit=0)
-    fills = alt.Scale(domain=series, range=_charts.FILLS)
     drawn = base.mark_bar(stroke="black", strokeWidth=0.7).encode(
-        fill=alt.Fill("mechanism:N", sort=series, scale=fills, legend=legend)
+        fill=alt.Fill("mechanism:N", sort=series, scale=alt.Scale(domain=series, range=_charts.FILLS), legend=legend)
     )
     texts = base.mark_text(**_BESIDE).encode(text="text:N")
     return alt.LayerChart(layer=[drawn, texts], width=420, height=alt.Step(15 if len(series) > 1 else 22))

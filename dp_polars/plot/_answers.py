@@ -142,8 +142,7 @@ def _drawn(
     )
     texts = [ask.name for ask in words]
     rows = [(points, texts)] if widest is None else _charts.in_rows(part, points, texts, widest)
-    notes = _notes(query, released, part.height, points, bare)
-    return notes, [_charts.answers(part, keys, *row) for row in rows]
+    return _notes(query, released, part.height, points, bare), [_charts.answers(part, keys, *row) for row in rows]
 
 
 def _is_on_a_line(ask: Ask[Asked], dtype: pl.DataType) -> bool:
@@ -402,8 +401,7 @@ def cube(
         notes.append(f"The first {shown} of {plural(every, 'panel')}.")
     title = _charts.title(f"{claim['protection']}, {claim['loss']}", *notes)
     order = places.cast(pl.String).to_list()
-    is_short = max(map(len, order)) <= _SHORT
-    axis = _charts.axis_of(along, labelAngle=0 if is_short else -60, labelOverlap=True)
+    axis = _charts.axis_of(along, labelAngle=0 if max(map(len, order)) <= _SHORT else -60, labelOverlap=True)
     style = {"format": "%"} if name == SHARE else {"tickCount": 5}
     what = counted if name == COUNT else f"share of the {counted}"
     base = alt.Chart(found).encode(x=alt.X("place:O", sort=order, axis=axis))

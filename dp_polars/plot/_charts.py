@@ -174,8 +174,7 @@ def _ticks(low: float, high: float) -> list[float]:
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     factors = (1,) if len(decades) > 4 else (1, 2, 5)
     ticks = [float(f"{factor}e{decade}") for decade in decades for factor in factors]
-    inside = [tick for tick in ticks if low <= tick <= high]
-    return inside or [low, high]
+    return [tick for tick in ticks if low <= tick <= high] or [low, high]
 
 
 # Numbers, which are hardly ever the true ones: what matters is how far they are off.
@@ -289,8 +288,7 @@ def answers(released: pl.DataFrame, keys: list[str], numbers: list[str], texts: 
         if not is_date:
             columns = [column.cast(pl.Float64) for column in columns]
         points = ranked.select("rank", *(column.alias(to) for column, to in zip(columns, _RANGE, strict=True)))
-        axis = axis_of(name, tickCount=5)
-        x: dict[str, Any] = {"type": "temporal" if is_date else "quantitative", "axis": axis}
+        x: dict[str, Any] = {"type": "temporal" if is_date else "quantitative", "axis": axis_of(name, tickCount=5)}
         base = alt.Chart(points, width=_NUMBERS, height=height).encode(y=rows(), tooltip=list(_RANGE))
         bar = base.mark_rule(strokeWidth=7, color=PALE).encode(
             x=alt.X("low", scale=alt.Scale(zero=False, padding=8), **x), x2="high"
@@ -299,8 +297,7 @@ def answers(released: pl.DataFrame, keys: list[str], numbers: list[str], texts: 
         panels.append(alt.LayerChart(layer=[bar, dot]))
     for name in texts:
         words, width = ranked.select("rank", text=name), _width(released, name)
-        no_frame = alt.ViewBackground(stroke=None)
-        chart = alt.Chart(words, width=width, height=height, title=heading(name), view=no_frame)
+        chart = alt.Chart(words, width=width, height=height, title=heading(name), view=alt.ViewBackground(stroke=None))
         panels.append(chart.mark_text(fontSize=12, limit=width).encode(y=rows(), text="text:N", x=alt.value(width / 2)))
     return panels
 
@@ -346,8 +343,7 @@ def _ranges(part: pl.DataFrame, height: int) -> list[Any]:
     base = alt.Chart(answers, width=220, height=alt.Step(height)).encode(
         y=alt.Y("rank:O", axis=None), tooltip=answers.columns[1:]
     )
-    scale = alt.Scale(zero=False, padding=8) if is_date else _scale_of_ranges(answers)
-    x = alt.X("answer_5", scale=scale, **ends)
+    x = alt.X("answer_5", scale=alt.Scale(zero=False, padding=8) if is_date else _scale_of_ranges(answers), **ends)
     rule = base.mark_rule(strokeWidth=5, color=PALE, clip=True).encode(x=x, x2="answer_95")
     dot = base.mark_point(size=45, filled=True, color="black", opacity=1).encode(x=alt.X("true_answer", **ends))
     return [alt.LayerChart(layer=[rule, dot])]
