@@ -61,10 +61,6 @@ class KeyRequest(AnyRequest[KeysThatAreThere]):
 
     about: ClassVar[str] = "unlisted keys"
 
-    @classmethod
-    def of(cls, pipeline: Pipeline, question: KeysThatAreThere) -> KeyRequest:
-        return cls(pipeline, None, (Ask("keys", tuple(map(pl.col, question.columns)), question),))
-
     def bind(self, engine: Engine[Released]) -> KeyWork:
         question = self.asks[0].query
         proved = self.checked_on(engine, question.columns)

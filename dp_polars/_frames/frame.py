@@ -19,13 +19,7 @@ from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._expressions.namespace import outputs_of, read_by_row
 from dp_polars._frames.cube_query import Cubes
-from dp_polars._frames.joins import (
-    OwnedJoin,
-    OwnedRows,
-    PrivateJoin,
-    refuse_others,
-    refuse_without_unit,
-)
+from dp_polars._frames.joins import OwnedJoin, OwnedRows, PrivateJoin, refuse_others, refuse_without_unit
 from dp_polars._frames.key_query import Unlisted
 from dp_polars._frames.methods import Steps
 from dp_polars._frames.query import PrivateQuery

@@ -18,6 +18,7 @@ from dp_polars._questions.categories import as_alpha, ask_quantile
 from dp_polars._questions.question import COUNT, KeysThatAreThere
 from dp_polars._release.contract import GROUPS, ROWS, ROWS_IN_GROUP
 from dp_polars._release.pipeline import Pipeline
+from dp_polars._release.request import Ask
 from dp_polars._release.sources import PublicKeys, public_keys
 
 
@@ -97,20 +98,22 @@ class Unlisted:
         2
         """
         loss, protection = Loss.of(epsilon=epsilon, rho=rho), self._pipeline.calibration
-        names, counts = _names(columns), flag("counts", counts)
+        _check_names(columns)
+        counts = flag("counts", counts)
         if counts and loss.unit == "epsilon":
             msg = (
                 "counts must be left out with epsilon: partition selection puts no noise on the numbers of people.\n\n"
                 "Hint: give rho, or ask for counts of the keys that were released: group_by(keys).agg(…)."
             )
             raise ValueError(msg)
-        if counts and COUNT in names:
+        if counts and COUNT in columns:
             msg = f"keys: no column may be named {COUNT!r} with counts=True.\n\nHint: rename it."
             raise ValueError(msg)
         person = protection.keys_per_person, protection.neighboring_relation
-        question = KeysThatAreThere.of(names, loss, check_delta(delta), *person, counts=counts)
+        question = KeysThatAreThere.of(columns, loss, check_delta(delta), *person, counts=counts)
         warn_if_large(loss)
-        return PrivateQuery(KeyRequest.of(self._pipeline, question), self._sources, self._budget)
+        request = KeyRequest(self._pipeline, None, (Ask("keys", tuple(map(pl.col, columns)), question),))
+        return PrivateQuery(request, self._sources, self._budget)
 
     def rows_per_person(
         self,
@@ -296,18 +299,15 @@ class Unlisted:
         return PrivateQuery(request, self._sources, self._budget)
 
 
-def _names(columns: tuple[object, ...]) -> tuple[str, ...]:
+def _check_names(columns: tuple[object, ...]) -> None:
     if not columns:
         msg = 'keys must be given at least one column, got none.\n\nHint: keys("town", delta=…, epsilon=…).'
         raise ValueError(msg)
-    names = tuple(name for name in columns if isinstance(name, str))
-    if len(names) < len(columns):
-        wrong = next(name for name in columns if not isinstance(name, str))
-        msg = (
-            f"keys must be given names of columns, got {given(wrong)}.\n\nHint: make a column with with_columns first."
-        )
-        raise TypeError(msg)
-    if len(set(names)) < len(names):
-        msg = f"keys must be given each column once, got {list(names)}."
+    for name in columns:
+        if not isinstance(name, str):
+            hint = "make a column with with_columns first."
+            msg = f"keys must be given names of columns, got {given(name)}.\n\nHint: {hint}"
+            raise TypeError(msg)
+    if len(set(columns)) < len(columns):
+        msg = f"keys must be given each column once, got {list(columns)}."
         raise ValueError(msg)
-    return names

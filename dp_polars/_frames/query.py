@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypeAlias
 import polars as pl
 
 from dp_polars._accounting.budget import Budget, total_delta
-from dp_polars._accounting.claims import Claim, cost, in_words, scaled_claims
+from dp_polars._accounting.claims import cost, in_words, scaled_claims
 from dp_polars._accounting.promises import Promise, UnitTaken
 from dp_polars._accounting.terms import Loss, Terms, Unit, exact, warn_if_large
 from dp_polars._base.numbers import Number, as_fraction, flag, positive_int, show
@@ -48,14 +48,6 @@ Typed: TypeAlias = "tuple[Ask[Any], Columns]"
 
 _OTHER: dict[Unit, Unit] = {"epsilon": "rho", "rho": "epsilon"}
 _ROWS = 1000  # errors of means are compared for groups of this many rows, where none is asked for
-
-
-def shared(outputs: Sequence[Typed], target: Loss) -> list[Ask[Any]]:
-    """Return outputs that cost `target` together, or just less: see `PrivateQuery.scaled_to`."""
-    if any(ask.query.claim.is_open for ask, _ in outputs):
-        return _in_unit(outputs, target)
-    claims = scaled_claims([(ask.name, ask.query.claim) for ask, _ in outputs], target)
-    return [ask.with_claim(claim) for (ask, _), claim in zip(outputs, claims, strict=True)]
 
 
 def at_promise(
@@ -101,9 +93,11 @@ def at_promise(
 
 def _in_unit(outputs: Sequence[Typed], target: Loss) -> list[Ask[Any]]:
     """Return outputs that cost a sum together, each by the better mechanism for its unit."""
-    is_part = any(ask.query.claim.is_open for ask, _ in outputs)
     claims = [ask.query.claim for ask, _ in outputs]
-    shares = [claim.share for claim in claims] if is_part else _shares(claims)
+    units = {claim.loss.unit for claim in claims}
+    shares = [claim.share for claim in claims]
+    if not any(claim.is_open for claim in claims):  # their losses are; of different units, in the one that all have
+        shares = [claim.loss.value if len(units) == 1 else claim.cost("rho") for claim in claims]
     in_unit = [
         ask.reaching(types, target.unit) if share is None else replace(ask, query=ask.query.in_unit(target.unit))
         for (ask, types), share in zip(outputs, shares, strict=True)
@@ -120,12 +114,6 @@ def _in_unit(outputs: Sequence[Typed], target: Loss) -> list[Ask[Any]]:
         ask if share is None else _at_cost(ask, Loss(rest * share / parts, target.unit))
         for ask, share in zip(in_unit, shares, strict=True)
     ]
-
-
-def _shares(claims: Sequence[Claim]) -> list[Fraction | None]:
-    """Return the losses of outputs that all have one, as numbers; of different units, in the one that all have."""
-    units = {claim.loss.unit for claim in claims}
-    return [claim.loss.value if len(units) == 1 else claim.cost("rho") for claim in claims]
 
 
 def _at_cost(ask: Ask[Any], loss: Loss) -> Ask[Any]:
@@ -652,10 +640,13 @@ def scaled(queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None
         )
         raise TypeError(msg)
     warn_if_large(loss)
-    if delta is None:
-        asks = shared(outputs, loss)
-    else:
+    if delta is not None:
         asks, taken = at_promise(outputs, loss.value, total_delta(delta), queries[0].budget)
+    elif any(ask.query.claim.is_open for ask, _ in outputs):
+        asks = _in_unit(outputs, loss)
+    else:
+        claims = scaled_claims([(ask.name, ask.query.claim) for ask, _ in outputs], loss)
+        asks = [ask.with_claim(claim) for (ask, _), claim in zip(outputs, claims, strict=True)]
     found, first = [], 0
     for query in queries:
         number = len(query.asks)

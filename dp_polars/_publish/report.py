@@ -120,25 +120,22 @@ def report(
     if not isinstance(query, (PrivateQuery, Publication)):
         msg = f"query must be a PrivateQuery or a publication, got {given(query)}."
         raise TypeError(msg)
+    when = None
     if isinstance(query, Publication):
-        sections, last = _sections(released, query), query.last
-        when = None if last is None or last.released is not released else last.when
+        if not isinstance(released, Mapping) or released.keys() != query.queries.keys():
+            names = list(query.queries)
+            msg = f"released must be what publication.release() returned, a dict of {names}, got {given(released)}."
+            raise TypeError(msg)
+        sections = [_section(name, one, released[name]) for name, one in query.queries.items()]
+        when = query.last.when if query.last is not None and query.last.released is released else None
     else:
-        sections, when = [_section("", query, released)], None
+        sections = [_section("", query, released)]
     statement = query.stated(known, at_delta, "published")
     lines = _page(sections, statement, html.escape(known.get("name", "Private answers")), when)
     target = expanded(path)
     with replacing(target) as file:
         file.write("\n".join(lines).encode())
     return target
-
-
-def _sections(released: object, publication: Publication) -> list[Section]:
-    if not isinstance(released, Mapping) or released.keys() != publication.queries.keys():
-        names = list(publication.queries)
-        msg = f"released must be what publication.release() returned, a dict of {names}, got {given(released)}."
-        raise TypeError(msg)
-    return [_section(name, query, released[name]) for name, query in publication.queries.items()]
 
 
 def _section(name: str, query: PrivateQuery, released: object) -> Section:

@@ -28,6 +28,7 @@ from dp_polars.analysis._laws import block_probabilities
 from dp_polars.analysis._simulation import request_of, several
 
 _MOST = 2**53  # the largest group that is looked for
+_SIZES = {"output": pl.String, "size": pl.Int64, "size_unit": pl.String}
 
 
 @called
@@ -66,17 +67,10 @@ def error_by_size(query: PrivateQuery, sizes: Iterable[int]) -> pl.DataFrame:
     rows = []
     for ask, types, unit in _outputs(query):
         for size in numbers:
-            error, scale = _error(ask.query, size, types), _largest_answer(ask.query, size)
-            relative = None if error is None else error / scale
+            error = _error(ask.query, size, types)
+            relative = None if error is None else error / _largest_answer(ask.query, size)
             rows.append((ask.name, size, unit, error, ask.query.error_unit or unit, relative))
-    schema = {
-        "output": pl.String,
-        "size": pl.Int64,
-        "size_unit": pl.String,
-        "error_95": pl.Float64,
-        "error_unit": pl.String,
-        "relative": pl.Float64,
-    }
+    schema = _SIZES | {"error_95": pl.Float64, "error_unit": pl.String, "relative": pl.Float64}
     return pl.DataFrame(rows, schema, orient="row")
 
 
@@ -113,7 +107,7 @@ def size_needed(query: PrivateQuery, relative: Number = Fraction(1, 10)) -> pl.D
     """
     goal = positive_fraction("relative", relative)
     rows = [(ask.name, _smallest(ask.query, types, goal), unit) for ask, types, unit in _outputs(query)]
-    return pl.DataFrame(rows, {"output": pl.String, "size": pl.Int64, "size_unit": pl.String}, orient="row")
+    return pl.DataFrame(rows, _SIZES, orient="row")
 
 
 @called
