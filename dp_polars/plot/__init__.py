@@ -99,12 +99,8 @@ def error_curve(
     Returns
     -------
     altair.LayerChart
-        Errors in units of the scores. The lines end at a ten-thousandth of the largest.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described, or all scores are equal, so that there is no error.
+        Errors in units of the scores. The lines end at a ten-thousandth of the largest. A TypeError or ValueError if an
+        argument is not as described, or all scores are equal, so that there is no error.
 
     Examples
     --------
@@ -242,12 +238,7 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
     Parameters
     ----------
     frame
-        What `simulate` returned, or a part of its rows.
-
-    Raises
-    ------
-    ValueError
-        If the frame lacks columns of `simulate`, or has no row with a true answer.
+        What `simulate` returned, or a part of its rows, one of which at least has a true answer.
 
     Examples
     --------
