@@ -313,11 +313,7 @@ class _SparkEngine(_OnSpark["DataFrame"]):
     def _shown_once(
         self, drawn: DataFrame | pa.Table, types: StructType, work: Work | KeyWork, presentation: Presentation
     ) -> Drawn[DataFrame]:
-        """Return what was drawn on the driver, or is drawn by executors when it is packed or shown first.
-
-        `drawn` are the keys and what is drawn: rows, or a plan, of which each run would draw anew. What is packed is
-        rows.
-        """
+        """Return the keys and what is drawn: rows, or a plan of which each run would draw anew; rows are packed."""
 
         def packed() -> bytes:
             nonlocal drawn

@@ -91,8 +91,7 @@ ANSWER = "answer"  # the only field of `AnswerType` where there is an answer; ot
 def raise_if_message(field_name: str) -> str:
     """Raise the message of `AnswerType`, if there is one.
 
-    A message travels as a field name: Polars loses what a UDF raises while a schema is resolved, but it passes on what
-    a function that renames fields raises, and such a function sees field names only.
+    It is a field name: while a schema is resolved, Polars passes on only what a function that renames fields raises.
     """
     if field_name != ANSWER:
         raise TypeError(field_name)
@@ -398,10 +397,7 @@ class PrivateName(ExprNameNameSpace):
 
 
 def on_terms(query: HistogramQuery, terms: Terms, *columns: IntoColumn, name: str | None = None) -> PrivateExpr:
-    """Return the private expression that asks `query` on these terms: see `as_expression`.
-
-    Asked by `within`, it has the loss that a plain frame takes. Where there is none, a private frame may find one.
-    """
+    """Return the private expression that asks `query` on these terms; by `within`, at the loss of a plain frame."""
     asked, within = query.on(terms), terms.within
     if within is not None:
         check_within(asked, within)

@@ -476,9 +476,9 @@ class _Sums:
 
 
 def _off_of_fitted(plan: TablePlan, by: tuple[int, ...], others: tuple[int, ...], marks: Mask, beta: float) -> Floats:
-    """Return how far sums of cells of tables are off: of each combination of `by`, of the marked cells of `others`.
+    """Return how far sums are off: of each combination of `by`, of the cells of `others` in `marks`, shape (g, cells).
 
-    `marks` has the shape (g, cells). The law is the same for all combinations of which the same cells are added up.
+    The law is the same for all combinations of which the same cells are added up.
     """
     every, groups = (*by, *others), math.prod(plan.sizes[axis] for axis in by)
     shape, placed = [plan.sizes[axis] for axis in every], np.argsort(every)

@@ -27,11 +27,7 @@ from dp_polars._questions.measures import Count
 from dp_polars._questions.question import HistogramQuery, of_histogram
 from dp_polars._release.pipeline import (
     Expressions,
-    JoinHow,
-    Joining,
     PersonGroups,
-    Pipeline,
-    Step,
     expressions_of,
     join_how,
     join_keys,
@@ -44,6 +40,10 @@ from dp_polars._release.sources import PublicKeys, Unchanging, WithoutRows, publ
 from dp_polars._steps.nodes import names, warn_if_untested
 from dp_polars._steps.plans import preparation_of
 from dp_polars._steps.rules import BOUNDS, PEOPLE, Rule
+
+if TYPE_CHECKING:
+    from dp_polars._release.pipeline import JoinHow, Joining, Pipeline, Step
+
 
 _RELEASE = "ask for private answers with agg(…), then release() the query."
 _COMBINES = "combines the rows of several people, and would show the result without noise"

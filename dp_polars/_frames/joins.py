@@ -11,17 +11,7 @@ import polars as pl
 from dp_polars._base.column_types import PrivacyUnit, as_arguments, is_opaque, must_have, released, shown
 from dp_polars._base.numbers import flag, given, kind_of_frame, plural
 from dp_polars._engines.polars.people import few_of_each
-from dp_polars._release.pipeline import (
-    ONLY_FILTERS,
-    CheckedPipeline,
-    JoinHow,
-    Joining,
-    Origin,
-    Pipeline,
-    Run,
-    Step,
-    free_names,
-)
+from dp_polars._release.pipeline import ONLY_FILTERS, CheckedPipeline, Joining, Origin, free_names
 from dp_polars._release.protection import OneRowEach, Protection
 from dp_polars._release.sources import WithoutRows
 from dp_polars._steps.gate import refuse_patterns
@@ -30,6 +20,7 @@ from dp_polars._steps.scans import compared, identities, is_a_person
 
 if TYPE_CHECKING:
     from dp_polars._accounting.budget import Budget
+    from dp_polars._release.pipeline import JoinHow, Pipeline, Run, Step
 
 
 @dataclass(frozen=True)
@@ -48,10 +39,7 @@ class _ByColumns(Joining):
         return self.left_on, self.right_on, self.how
 
     def run(self, schema: pl.Schema, further: pl.Schema, floats: Collection[str] = ()) -> Run:
-        """Return the join of rows of these columns; refuse columns that no engine compares alike.
-
-        `floats` are columns that may hold floats: NaN is not in them.
-        """
+        """Return the join of rows of these columns; `floats` may hold floats, for NaN is not in them."""
         keys = free_names(len(self.left_on), {*schema, *further})
         for left, right in zip(self.left_on, self.right_on, strict=True):
             must_have(left, schema, "join column {}", "private frame")

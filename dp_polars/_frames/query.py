@@ -538,10 +538,7 @@ class PrivateQuery(WithoutRows):
         opened: Opened | None = None,
         name: str | None = None,
     ) -> Part[pl.DataFrame]:
-        """Return what is to be released of these rows by Polars; a publication's queries share what they `opened`.
-
-        `check` refuses work that can't be used, before the charge.
-        """
+        """Return what is to be released of these rows by Polars, if `check` takes the work; queries share `opened`."""
         if partitions is not None:
             positive_int("partitions", partitions)
         if (frame is None) != self.has_rows:
@@ -655,10 +652,7 @@ def scaled(queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None
 def without_data(
     query: object, budget: Budget | None, *, unchecked: object = False
 ) -> tuple[AnyRequest[Asked], Budget | None]:
-    """Return what an adapter releases from rows of its own, and what pays; refuse rows, joins and a second budget.
-
-    `unchecked` says whether these rows are taken so; the request may say so, too.
-    """
+    """Return what an adapter releases from rows of its own, and what pays; refuse rows, joins and a second budget."""
     if not isinstance(query, PrivateQuery):
         msg = f"query must be a PrivateQuery, got {type(query).__name__}."
         raise TypeError(msg)

@@ -120,8 +120,7 @@ def message(messages: Mapping[str, str], *fields: str) -> str:
 def fielded(name: str, element: object, wrong: str = "", note: str = "") -> str:
     """Return a field with its name above it, and with what is wrong below.
 
-    Every element has a tag of its own. Otherwise a field that is drawn in the place of another one would keep what that
-    one showed.
+    It has a tag of its own: drawn in the place of another one, it would keep what that one showed.
     """
     drawn = f"{element}"
     tag = f"dp-{crc32(drawn.encode()):08x}"

@@ -164,10 +164,7 @@ _KINDS = {
 
 
 def questions_of(schema: pl.Schema, unit: str | EllipsisType | None, keys: Collection[str] = ()) -> dict[str, Question]:
-    """Return all that can be asked of columns of these types, by how users read it.
-
-    Nothing is asked of `keys`, by which groups are made: all of a group has one value there.
-    """
+    """Return all that can be asked of columns of these types but `keys`, by how users read it."""
     asked = {
         kind.title: Question(ask)
         for ask, kind in _KINDS.items()

@@ -200,14 +200,12 @@ def _chances(query: HistogramQuery, types: Columns, parts: list[Histogram], with
     law: Callable[..., Floats | float]
     if isinstance(query, ListQuery):
         law = partial(_simulated.share_within, types=types, histogram=parts[0], within=_widened(within))
-    elif isinstance(query, ValueCounts):
-        law = partial(_of_noise, types=types, most=math.floor(within), numbers=query.answer_width(*types))
-    elif isinstance(query, Multiple):
-        law = partial(_of_noise, types=types, most=math.floor(within / query.answer_step(*types)), numbers=1)
-    elif isinstance(query, Mean):
-        law = partial(_of_mean, types=types, totals=[totals_of(part) for part in parts], within=_widened(within))
+    elif isinstance(query, (ValueCounts, Multiple)):
+        step = 1 if isinstance(query, ValueCounts) else query.answer_step(*types)
+        law = partial(_of_noise, types=types, most=math.floor(within / step))
     elif isinstance(query, Total):
-        law = partial(_of_draws, types=types, totals=[totals_of(part) for part in parts], within=_widened(within))
+        of_totals: Callable[..., Floats] = _of_mean if isinstance(query, Mean) else _of_draws
+        law = partial(of_totals, types=types, totals=[totals_of(part) for part in parts], within=_widened(within))
     else:
         raise no_law(query)
 
@@ -228,10 +226,10 @@ def _widened(within: Fraction) -> float:
     return float(within) * (1 + 1e-9)
 
 
-def _of_noise(question: Measure, types: Columns, most: int, numbers: int) -> float:
+def _of_noise(question: Multiple | ValueCounts, types: Columns, most: int) -> float:
     (noise,) = question.noise(*types)
     below, upto = NoiseLaw(noise).up_to(np.array([-most - 1.0, most]))
-    return float(upto - below) ** numbers
+    return float(upto - below) ** question.answer_width(*types)
 
 
 def _of_choice(query: Choice, types: Columns, histogram: Histogram, within: Fraction) -> Chances:

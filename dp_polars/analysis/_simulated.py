@@ -222,7 +222,7 @@ NEAR = "probability_near"  # what says how probable near answers are: no column 
 
 
 def law_of_first_above(question: FirstAbove, types: Columns, histograms: Histograms, within: float = 0) -> Law:
-    """Return what gives the law of the answers at a claim, a row per group: the columns of `simulate` that it fills.
+    """Return what gives the law of the answers at a claim.
 
     An answer's error is how far it is below the threshold, or one before it is above, whichever is more: 0 of the true
     answer. It is measured on all rows, also those that the bounds drop. `NEAR` is how probable the true answer is, and
@@ -266,10 +266,7 @@ def law_of_first_above(question: FirstAbove, types: Columns, histograms: Histogr
 def _of_group(
     first: Ints, m: Ints, truly: Ints, seen: Ints, threshold: Fraction, rate: Fraction, within: float
 ) -> tuple[int, float, float, int, int, float]:
-    """Return the true code, how probable it is, the mean error, the codes at both ends of the range, and `NEAR`.
-
-    −1 is the code of no candidate.
-    """
+    """Return the true code (−1: none), how probable it is, the mean error, the codes of both ends, and `NEAR`."""
     aim, least = float(threshold), math.ceil(threshold)
     # The first one of a run that truly reaches the threshold is apart: only it is right.
     parts = np.where((truly >= least) & (m > 1), 2, 1)
@@ -447,10 +444,7 @@ def law_of_total(question: Total, types: Columns, truly: list[Ints], bounded: li
 
 
 def law_of_numbers(question: Multiple | ValueCounts, types: Columns, truly: Ints, bounded: Ints) -> Law:
-    """Return what gives the law of numbers with one noise at a claim: a row per group, of one or of all counts.
-
-    `truly`, `bounded`: the numbers, group after group: of all rows, and of those that count.
-    """
+    """Return what gives the law of numbers with one noise at a claim: of all rows `truly`, of those that count."""
     size = question.answer_width(*types)
     step = 1.0 if isinstance(question, ValueCounts) else float(question.answer_step(*types))
 

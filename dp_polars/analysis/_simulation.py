@@ -29,18 +29,8 @@ from dp_polars._release.contract import Work
 from dp_polars._release.protection import Limits
 from dp_polars._release.request import Request
 from dp_polars._steps.scans import all_places, is_a_person, sources_read
-from dp_polars.analysis._simulated import (
-    AnswerBlocks,
-    Histograms,
-    Law,
-    law_of_first_above,
-    law_of_lists,
-    law_of_numbers,
-    law_of_total,
-    of_histograms,
-    of_own_sensitivities,
-    of_scores,
-)
+from dp_polars.analysis import _simulated
+from dp_polars.analysis._simulated import Histograms, Law
 
 
 def refuse_own_rows(call: str, query: PrivateQuery, tables: Sequence[pl.LazyFrame]) -> None:
@@ -342,9 +332,10 @@ def _of_expression(
     query.answer_type(*types)
     if isinstance(query, (ArgMax, ArgMaxOfOwn)):
         if isinstance(query, ArgMaxOfOwn):
-            blocks_at, unit = of_own_sensitivities(values, columns[1], lengths, query.lowest), Fraction(1)
+            blocks_at, unit = _simulated.of_own_sensitivities(values, columns[1], lengths, query.lowest), Fraction(1)
         else:
-            blocks_at, unit = of_scores(values, lengths, query.lowest), column_types.tick(values.dtype) or Fraction(1)
+            blocks_at = _simulated.of_scores(values, lengths, query.lowest)
+            unit = column_types.tick(values.dtype) or Fraction(1)
         some = blocks_at(query.claim)
         counted = some.sizes * some.has_truth
         return keys, [_Simulated(name, query, "score", counted, np.zeros_like(counted), _law_of(blocks_at, unit))]
@@ -363,17 +354,17 @@ def _output(name: str, query: HistogramQuery, types: Columns, unit: str, parts: 
     unit = query.error_unit or unit
     if isinstance(query, Choice):
         unit = distance_unit(query.fixed_type)[0] if isinstance(query, Quantile) else unit
-        blocks = of_histograms(query, types, scored)
+        blocks = _simulated.of_histograms(query, types, scored)
         law = _law_of(lambda _: blocks, query.step(*types))
     elif isinstance(query, FirstAbove):
-        law = law_of_first_above(query, types, scored)
+        law = _simulated.law_of_first_above(query, types, scored)
     elif isinstance(query, ListQuery):
-        unit, law = query.distance_unit or unit, law_of_lists(query, types, *scored)
+        unit, law = query.distance_unit or unit, _simulated.law_of_lists(query, types, *scored)
     elif isinstance(query, ValueCounts):
-        law = law_of_numbers(query, types, *(query.counts_of(histogram, *types) for histogram in scored))
+        law = _simulated.law_of_numbers(query, types, *(query.counts_of(histogram, *types) for histogram in scored))
     elif isinstance(query, Total):
         sides = zip(*parts[: query.parts], strict=True)
-        law = law_of_total(query, types, *([totals_of(histogram) for histogram in side] for side in sides))
+        law = _simulated.law_of_total(query, types, *([totals_of(histogram) for histogram in side] for side in sides))
     else:
         raise no_law(query)
     counted = counts.bounded.totals
@@ -384,7 +375,7 @@ def no_law(query: Query) -> TypeError:
     return TypeError(f"query must be of choices, counts, sums and means, got a {query}.")
 
 
-def _law_of(blocks_at: Callable[[Claim], AnswerBlocks], unit: Fraction) -> Law:
+def _law_of(blocks_at: Callable[[Claim], _simulated.AnswerBlocks], unit: Fraction) -> Law:
     """Return what gives the law of a choice at a claim; a score of one is a unit."""
     return lambda claim: blocks_at(claim).law(claim.rate_in(unit), claim.mechanism)
 
