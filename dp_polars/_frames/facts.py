@@ -169,10 +169,8 @@ class CutRequest(PeopleRequest):
         return per_person, work.rows
 
 
-#: The name in the file's metadata.
-CLAIM_KEY = b"dp_polars.claim"
-#: The name in the claim.
-STATEMENT = "statement"
+CLAIM_KEY = b"dp_polars.claim"  # the name in the file's metadata
+STATEMENT = "statement"  # the name in the claim
 
 
 def refuse_wide_integers(work: Work | KeyWork) -> None:

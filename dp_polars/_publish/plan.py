@@ -513,25 +513,18 @@ def code_of(plan: Plan, names: Collection[str]) -> str:
     begin = "rows.dp.protect" if has_data else "dpp.protect"
     protect = call(begin, plan.unit, budget=Written(None, "budget"), **plan.bounds(), dataset=stem)
     shared = [] if plan.by_error else [call(".scaled_to", **promise)]
+    before, steps = [], [protect, *([call(".group_by", keys)] if keys else []), call(".agg", **outputs)]
     tables = plan.tables()
-    if len(tables) == 1:
-        steps = [protect, *([call(".group_by", keys)] if keys else []), call(".agg", **outputs), *shared]
-        query = ["query = (", *(laid_out(step, indent="    ") for step in steps), ")"]
-    else:
+    if several_tables := len(tables) > 1:
+        listed = {table: as_code({name: keys[name] for name in of}) for table, of in tables.items()}
         grouped = {
-            table: Written(
-                None, Bracket("private.group_by(", [("", as_code({n: keys[n] for n in of}))], ").agg(**asked)")
-            )
-            for table, of in tables.items()
+            table: Written(None, Bracket("private.group_by(", [("", code)], ").agg(**asked)"))
+            for table, code in listed.items()
         }
-        publication = [call("dpp.publication", grouped), *shared]
-        query = [
-            laid_out(protect, "private = "),
-            laid_out(call("dict", **outputs), "asked = "),
-            *("query = (", *(laid_out(step, indent="    ") for step in publication), ")"),
-        ]
+        before = [laid_out(protect, "private = "), laid_out(call("dict", **outputs), "asked = ")]
+        steps = [call("dpp.publication", grouped)]
+    query = [*before, "query = (", *(laid_out(step, indent="    ") for step in [*steps, *shared]), ")"]
     released = "query.release(ranges=True)" if has_data else "dpp.sql.release(query, rows, ranges=True)"
-    several_tables = len(tables) > 1
     shown = [*["query"] * several_tables, "output", "error_95", "error_unit", "epsilon", "rho"]
     body = "\n".join(
         [
@@ -558,36 +551,29 @@ def code_of(plan: Plan, names: Collection[str]) -> str:
 
 def _rows_code(plan: Plan) -> list[str]:
     asked = {*plan.keys, *(question.column for question in plan.questions)}
-    months = {name: column for name, column in plan.months.items() if name in asked}
-    has_signs = any(sign in (plan.file or "") for sign in "*?[")
+    derived = {name: Written(None, _month_code(plan, column)) for name, column in plan.months.items() if name in asked}
     if plan.engine == "polars":
+        add = "rows.with_columns"
         if plan.file is None:
             lines = [_synthetic_code(plan, after=".lazy()")]
         else:
-            lines = [laid_out(call("pl.scan_parquet", plan.file, **({"glob": False} if has_signs else {})), "rows = ")]
-        derived = {
-            name: Written(None, f"{call('pl.col', column)}{_DAY * _has_time(plan, column)}.dt.month_start()")
-            for name, column in months.items()
-        }
-        return lines + ([laid_out(call("rows.with_columns", **derived), "rows = ")] if derived else [])
-    lines = ["database = ibis.duckdb.connect()"]
-    if plan.file is None:
-        lines += [_synthetic_code(plan), 'rows.write_parquet("synthetic.parquet")']
-    # A name of the table, so that asking again is the same question.
-    name = "synthetic.parquet" if plan.file is None else re.sub(r"[*?\[]", lambda sign: f"[{sign[0]}]", plan.file)
-    lines.append(laid_out(call("database.read_parquet", name, table_name="rows"), "rows = "))
-    derived = {
-        name: Written(None, f'rows[{as_code(column)}]{_DAY_IN_IBIS * _has_time(plan, column)}.truncate("M")')
-        for name, column in months.items()
-    }
-    return lines + ([laid_out(call("rows.mutate", **derived), "rows = ")] if derived else [])
+            glob = {"glob": False} if any(sign in plan.file for sign in "*?[") else {}
+            lines = [laid_out(call("pl.scan_parquet", plan.file, **glob), "rows = ")]
+    else:
+        add, lines = "rows.mutate", ["database = ibis.duckdb.connect()"]
+        if plan.file is None:
+            lines += [_synthetic_code(plan), 'rows.write_parquet("synthetic.parquet")']
+        # A name of the table, so that asking again is the same question.
+        name = "synthetic.parquet" if plan.file is None else re.sub(r"[*?\[]", lambda sign: f"[{sign[0]}]", plan.file)
+        lines.append(laid_out(call("database.read_parquet", name, table_name="rows"), "rows = "))
+    return lines + ([laid_out(call(add, **derived), "rows = ")] if derived else [])
 
 
-_DAY, _DAY_IN_IBIS = ".dt.date()", ".date()"
-
-
-def _has_time(plan: Plan, column: str) -> bool:
-    return isinstance(plan.schema[column], pl.Datetime)
+def _month_code(plan: Plan, column: str) -> str:
+    has_time = isinstance(plan.schema[column], pl.Datetime)
+    if plan.engine == "polars":
+        return f"{call('pl.col', column)}{'.dt.date()' * has_time}.dt.month_start()"
+    return f'rows[{as_code(column)}]{".date()" * has_time}.truncate("M")'
 
 
 def _synthetic_code(plan: Plan, after: str = "") -> str:
