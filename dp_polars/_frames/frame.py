@@ -25,15 +25,7 @@ from dp_polars._frames.methods import Steps
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.measures import Count
 from dp_polars._questions.question import HistogramQuery, of_histogram
-from dp_polars._release.pipeline import (
-    Expressions,
-    PersonGroups,
-    expressions_of,
-    join_how,
-    join_keys,
-    join_of,
-    person_keys,
-)
+from dp_polars._release.pipeline import PersonGroups, expressions_of, join_how, join_keys, join_of, person_keys
 from dp_polars._release.protection import Protection
 from dp_polars._release.request import Ask, Request
 from dp_polars._release.sources import PublicKeys, Unchanging, WithoutRows, public_keys, schemas_of, sources_of
@@ -383,7 +375,7 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
         )
         if named or any(isinstance(key, (str, pl.Expr)) for key in given):
             names, exprs = person_keys(given, self.protection.unit)
-            return PersonGroupBy(self._after(Expressions("with_columns", exprs, "group_by")) if exprs else self, names)
+            return PersonGroupBy(self._then("with_columns", exprs, "group_by") if exprs else self, names)
         return PrivateGroupBy(self, public_keys((keys, *more) if more else keys))
 
     def with_bounds(self, released: pl.DataFrame) -> Self:
