@@ -343,8 +343,7 @@ class PrivateExpr(pl.Expr):
     def __repr__(self) -> str:
         return f"<PrivateExpr\n{self._described()}>"
 
-    def __str__(self) -> str:
-        return repr(self)
+    __str__ = __repr__
 
     def _repr_html_(self) -> str:
         return f"<pre>{self._described()}</pre>"

@@ -9,7 +9,8 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
+from functools import partial, reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, overload
 
 import numpy as np
@@ -107,8 +108,7 @@ class Cube(Unchanging):
         A TypeError or ValueError where a filter is none, or no table has all its dimensions.
         """
         (counts,) = self._sums((), [self._mask(where)])
-        value, low, high = (numbers[0].item() for numbers in counts.ends(BETA))
-        return Number(value, low, high)
+        return Number(*(numbers[0].item() for numbers in counts.ends(BETA)))
 
     def counts(self, *where: pl.Expr, by: str | Sequence[str], ranges: Literal[True, "all"] = True) -> pl.DataFrame:
         """Return how many there are of each value of a dimension, or combination of several, where filters are true.
@@ -172,8 +172,7 @@ class Cube(Unchanging):
         shares = _shares(part, rest)
         if by is not None:
             return self._named(axes, SHARE, shares)
-        value, low, high = (series.item() for series in shares)
-        return Number(value, low, high)
+        return Number(*(series.item() for series in shares))
 
     def top(self, dimension: str, *where: pl.Expr, by: str | Sequence[str] | None = None, k: int = 1) -> pl.DataFrame:
         """Return the k values of a dimension with the largest counts, the largest first.
@@ -360,10 +359,8 @@ class Cube(Unchanging):
 
     def _mask(self, where: Sequence[pl.Expr]) -> Mask:
         """Return for which cells all filters are true: an axis per dimension, of length 1 where none is over it."""
-        mask: Mask = np.ones((1,) * len(self._plan.sizes), np.bool_)
-        for filter_ in where:
-            mask = mask & self._true_where(filter_)
-        return mask
+        every: Mask = np.ones((1,) * len(self._plan.sizes), np.bool_)
+        return reduce(and_, map(self._true_where, where), every)
 
     def _true_where(self, filter_: pl.Expr) -> Mask:
         if not isinstance(filter_, pl.Expr):
