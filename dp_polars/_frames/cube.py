@@ -411,6 +411,7 @@ class Cube(Unchanging):
             return np.asarray(numbers.to_numpy().reshape(sizes).sum(axis=others, keepdims=True))
 
         counts = summed_up(numbers)
+        middle = counts if self._unbiased is None else summed_up(around)
         left = [axis for axis in range(counts.ndim) if axis not in by]
         others_of = tuple(axis for axis in left if axis in needed)
         together, found = math.prod(self._plan.sizes[axis] for axis in others), list[_Sums]()
@@ -422,7 +423,7 @@ class Cube(Unchanging):
                 continue
             marks = np.broadcast_to(mask, counts.shape).transpose([*by, *left]).reshape(len(values), -1)
             off = partial(_off_of_fitted, self._plan, tuple(by), others_of, marks)
-            shown = None if self._unbiased is None else _summed(np.where(mask, summed_up(around), 0), by)
+            shown = None if self._unbiased is None else _summed(np.where(mask, middle, 0), by)
             found.append(_Sums(values, off, BETA / 2, shown))
         return found
 
