@@ -48,8 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _plan(file: str | None, port: int | None, *, opens: bool) -> int:
-    missing = [package for package in _NEEDED if find_spec(package) is None]
-    if missing:
+    if missing := [package for package in _NEEDED if find_spec(package) is None]:
         print(
             f"plan needs {', '.join(missing)}, which can't be imported.\n\nHint: pip install 'dp-polars[plan]'",
             file=sys.stderr,

@@ -255,15 +255,13 @@ class _SparkEngine(_OnSpark["DataFrame"]):
 
     def _check_names(self, names: Sequence[str]) -> None:
         """Refuse columns that a Parquet file can't have side by side."""
-        if self._target is None or len({name.lower() for name in names}) == len(names):
-            return
-        if self._frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
-            return
-        msg = (
-            f"keys and outputs must have names that differ by more than case, got {names}.\n\n"
-            "Hint: rename one, or set spark.sql.caseSensitive to true."
-        )
-        raise ValueError(msg)
+        may_clash = self._target is not None and len({name.lower() for name in names}) < len(names)
+        if may_clash and self._frame.sparkSession.conf.get("spark.sql.caseSensitive") != "true":
+            msg = (
+                f"keys and outputs must have names that differ by more than case, got {names}.\n\n"
+                "Hint: rename one, or set spark.sql.caseSensitive to true."
+            )
+            raise ValueError(msg)
 
     def _drawn(self, work: Work) -> tuple[Callable[[], DataFrame | pa.Table], StructType]:
         """Return what gives the keys and what is drawn for them, as a plan or here; columns are named by places."""
@@ -315,11 +313,7 @@ class _SparkEngine(_OnSpark["DataFrame"]):
     def _shown_once(
         self, drawn: DataFrame | pa.Table, types: StructType, work: Work | KeyWork, presentation: Presentation
     ) -> Drawn[DataFrame]:
-        """Return what was drawn on the driver, or is drawn by executors when it is packed or shown first.
-
-        `drawn` are the keys and what is drawn: rows, or a plan, of which each run would draw anew. What is packed is
-        rows.
-        """
+        """Return the keys and what is drawn: rows, or a plan of which each run would draw anew; rows are packed."""
 
         def packed() -> bytes:
             nonlocal drawn

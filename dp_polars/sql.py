@@ -247,8 +247,7 @@ class _SqlEngine(LocalEngine):
     def _settle(self, names: Collection[str]) -> None:
         """Find the engine's own types of columns, and give these the types that Ibis has for them."""
         self._backend._run_pre_execute_hooks(self._source)  # what Ibis itself holds as tables
-        known = {*self._only_counted, *(self._types or ())}
-        new = sorted({*names} & {*self._table.columns} - known)
+        new = sorted({*names} & {*self._table.columns} - {*self._only_counted, *(self._types or ())})
         if new or self._types is None:
             types = self._dialect.describe(self._backend, self._table, new)
             settled = self._dialect.settled(

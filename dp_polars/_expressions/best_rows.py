@@ -181,8 +181,7 @@ def _best(
         raise ValueError(msg)
     step = positive_fraction("lead_step", lead_step)
     check_terms("lead_step", step)
-    query = ArgMax(claim, lowest, step, isinstance(lead_step, (float, np.floating, Fraction)))
-    return as_expression(query, column)
+    return as_expression(ArgMax(claim, lowest, step, isinstance(lead_step, (float, np.floating, Fraction))), column)
 
 
 @called

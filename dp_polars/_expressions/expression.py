@@ -91,8 +91,7 @@ ANSWER = "answer"  # the only field of `AnswerType` where there is an answer; ot
 def raise_if_message(field_name: str) -> str:
     """Raise the message of `AnswerType`, if there is one.
 
-    A message travels as a field name: Polars loses what a UDF raises while a schema is resolved, but it passes on what
-    a function that renames fields raises, and such a function sees field names only.
+    It is a field name: while a schema is resolved, Polars passes on only what a function that renames fields raises.
     """
     if field_name != ANSWER:
         raise TypeError(field_name)
@@ -109,17 +108,16 @@ class _OnRows(ABC, Generic[QueryT]):
         return silenced(self.of)(series)
 
     @abstractmethod
-    def of(self, series: Sequence[pl.Series]) -> pl.Series:
-        """Return what becomes of the columns."""
+    def of(self, series: Sequence[pl.Series]) -> pl.Series: ...
 
 
 @dataclass(frozen=True)
 class AnswerType(_OnRows[Query]):
     """Says, from two dummy rows of the columns' types, what type the answer has, or why there can't be one."""
 
-    bounds: Bounds = NO_BOUNDS
-    reads_column: bool = True
-    within: Within | None = None
+    bounds: Bounds
+    reads_column: bool
+    within: Within | None
 
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
         column = series[0]
@@ -145,8 +143,7 @@ class Encode(_OnRows[OfCodes]):
     """Values -> codes, row by row."""
 
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
-        binning = self.query.binning(*(column.dtype for column in series))
-        return pl.Series(series[0].name, binning.encoder()(series))
+        return pl.Series(series[0].name, self.query.binning(*(column.dtype for column in series)).encoder()(series))
 
 
 class DrawCodes(_OnRows[OfCodes]):
@@ -178,8 +175,7 @@ class Weigh(_OnRows[Total]):
     part: int
 
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
-        evidence = self.query.evidence(*(column.dtype for column in series))[self.part]
-        codes, weights = evidence.of_rows(series)
+        codes, weights = self.query.evidence(*(column.dtype for column in series))[self.part].of_rows(series)
         weights = (codes == 0) * (1 if weights is None else weights)
         return pl.Series(series[0].name, weights.astype(np.int64))
 
@@ -347,8 +343,7 @@ class PrivateExpr(pl.Expr):
     def __repr__(self) -> str:
         return f"<PrivateExpr\n{self._described()}>"
 
-    def __str__(self) -> str:
-        return repr(self)
+    __str__ = __repr__
 
     def _repr_html_(self) -> str:
         return f"<pre>{self._described()}</pre>"
@@ -379,39 +374,29 @@ class PrivateName(ExprNameNameSpace):
         self._private = expr
 
     def keep(self) -> PrivateExpr:
-        """Keep the name of the root column."""
         return self._private._renamed(lambda expr: expr.name.keep())
 
     def map(self, function: Callable[[str], str]) -> PrivateExpr:
-        """Rename by a function of the root's name."""
         return self._private._renamed(lambda expr: expr.name.map(function))
 
     def prefix(self, prefix: str) -> PrivateExpr:
-        """Add a prefix to the root's name."""
         return self._private._renamed(lambda expr: expr.name.prefix(prefix))
 
     def suffix(self, suffix: str) -> PrivateExpr:
-        """Add a suffix to the root's name."""
         return self._private._renamed(lambda expr: expr.name.suffix(suffix))
 
     def to_lowercase(self) -> PrivateExpr:
-        """Make the root's name lower case."""
         return self._private._renamed(lambda expr: expr.name.to_lowercase())
 
     def to_uppercase(self) -> PrivateExpr:
-        """Make the root's name upper case."""
         return self._private._renamed(lambda expr: expr.name.to_uppercase())
 
     def replace(self, pattern: str, value: str, *, literal: bool = False) -> PrivateExpr:
-        """Replace in the root's name."""
         return self._private._renamed(lambda expr: expr.name.replace(pattern, value, literal=literal))
 
 
 def on_terms(query: HistogramQuery, terms: Terms, *columns: IntoColumn, name: str | None = None) -> PrivateExpr:
-    """Return the private expression that asks `query` on these terms: see `as_expression`.
-
-    Asked by `within`, it has the loss that a plain frame takes. Where there is none, a private frame may find one.
-    """
+    """Return the private expression that asks `query` on these terms; by `within`, at the loss of a plain frame."""
     asked, within = query.on(terms), terms.within
     if within is not None:
         check_within(asked, within)
@@ -446,8 +431,9 @@ def as_expression(
 def _drawn(query: Query, exprs: list[pl.Expr], bounds: Bounds, within: Within | None) -> PrivateExpr:
     """Return the private expression about columns of one output each, named like the first one."""
     known = {"query": query, "bounds": bounds, "within": within, "columns": tuple(exprs)}
+    checked = silenced(_checked)(exprs, AnswerType(query, bounds, bool(exprs), within))
     if query.claim.is_open:  # there is nothing in it that draws
-        return PrivateExpr._of(silenced(_checked)(exprs, query, bounds, within), **known)
+        return PrivateExpr._of(checked, **known)
     raw = query.fixed_type or NAMED_BY_COLUMN
     # All groups in one call: imploded, each group is one row of a column of lists.
     if isinstance(query, Total):
@@ -466,7 +452,7 @@ def _drawn(query: Query, exprs: list[pl.Expr], bounds: Bounds, within: Within | 
         drawn = pl.map_batches([expr.implode() for expr in exprs], DrawRows(query), raw, is_elementwise=True)
     # The type of a UDF must be fixed: Polars would keep one that it resolved on an earlier frame. The outermost node
     # must be native: engines may evaluate a bare UDF several times, and OpenDP aborts on one.
-    answer = silenced(_as_answer)(drawn.first(), exprs, query, bounds, within)  # `pl.dtype_of` is unstable to Polars
+    answer = silenced(_as_answer)(drawn.first(), checked, exprs, query)  # `pl.dtype_of` is unstable to Polars
     return PrivateExpr._of(answer, **known)
 
 
@@ -512,18 +498,13 @@ def _column(column: IntoColumn) -> pl.Expr:
     return expr
 
 
-def _checked(columns: Sequence[pl.Expr], query: Query, bounds: Bounds, within: Within | None) -> pl.Expr:
+def _checked(columns: list[pl.Expr], answer_type: AnswerType) -> pl.Expr:
     """Return a struct of the answer's type, or what raises where a plain expression can't have an answer."""
-    schema = pl.map_batches(list(columns) or [pl.lit(0)], AnswerType(query, bounds, bool(columns), within))
-    # Errors of a UDF are lost in a schema; those of a function that renames fields are passed on.
-    return schema.name.map_fields(raise_if_message)
+    return pl.map_batches(columns or [pl.lit(0)], answer_type).name.map_fields(raise_if_message)
 
 
-def _as_answer(
-    drawn: pl.Expr, columns: Sequence[pl.Expr], query: Query, bounds: Bounds, within: Within | None
-) -> pl.Expr:
-    """Cast what was drawn to the type of the answer, which may depend on the columns', and check that type."""
-    checked = _checked(columns, query, bounds, within)
+def _as_answer(drawn: pl.Expr, checked: pl.Expr, columns: Sequence[pl.Expr], query: Query) -> pl.Expr:
+    """Cast what was drawn to the type of the answer, which may depend on the columns'."""
     answer = drawn.cast(pl.dtype_of(checked.struct.field(ANSWER)), strict=False)
     if query.fixed_type is not None:
         return answer

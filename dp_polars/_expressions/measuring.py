@@ -297,8 +297,7 @@ def value_counts(
     if candidates is None:
         msg = "candidates must be given: every one of them gets a count.\n\nHint: a polars.Enum names its categories."
         raise TypeError(msg)
-    query = ValueCounts(Categories.of(candidates), Claim.on(terms, "number"))
-    return on_terms(query, terms, column)
+    return on_terms(ValueCounts(Categories.of(candidates), Claim.on(terms, "number")), terms, column)
 
 
 def _ddof(ddof: object) -> Literal[0, 1]:
@@ -454,8 +453,7 @@ def mean(
     """
     of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
     terms = Terms.of(epsilon, rho, *of_person, within=within, rows=rows, loss_share=loss_share)
-    query = Mean(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=2))
-    return on_terms(query, terms, column)
+    return on_terms(Mean(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=2)), terms, column)
 
 
 @called

@@ -103,10 +103,7 @@ def _unregister() -> None:
 
 
 def _shared(name: str, ours: type, theirs: type) -> Callable[..., pl.Expr]:
-    """Return a method whose name both packages have: a call with an argument that only we have is ours.
-
-    Such an argument has a name that they don't know, or a place behind all of theirs.
-    """
+    """Return a method of both packages: a call is ours with a name that they don't have, or a place behind theirs."""
     our, their = getattr(ours, name), getattr(theirs, name)
     our_parameters, their_parameters = inspect.signature(our).parameters, inspect.signature(their).parameters
     keywords = {name: p for name, p in our_parameters.items() if p.kind is p.KEYWORD_ONLY}
@@ -274,10 +271,7 @@ def read_by_row(
     """Return the columns of an output, the first one without its last `filter`, and whether it had one.
 
     No row is left out of a column: where the condition is false or null, the value is null, which every question
-    ignores before any bound. Weights of rows that are ignored do not count, so they need no filter. A question that
-    `counts_nulls` ignores what is not null instead.
-
-    Raises ValueError if weights are filtered.
+    ignores before any bound; one that `counts_nulls` ignores what is not null instead. Weights need no filter then.
     """
     if any(_filtered(weights) is not None for weights in columns[1:]):
         msg = (
@@ -308,13 +302,9 @@ def _filtered(column: pl.Expr) -> tuple[pl.Expr, pl.Expr] | None:
 def outputs_of(
     expr: object, name: str | None, columns: Callable[[], pl.Schema] | None, left_out: Collection[str]
 ) -> Iterator[tuple[str | None, object]]:
-    """Yield the answers that an argument of `agg` stands for, each with the name that it was given there.
-
-    `columns` returns those of the private frame; None without data. A selector never stands for columns in `left_out`.
-    """
+    """Yield the answers that an argument of `agg` stands for, each with its name there; of no column in `left_out`."""
     expr = getattr(expr, _OURS, expr)
-    named = expr.named if isinstance(expr, PrivateExpr) else None
-    if named is None or not isinstance(expr, PrivateExpr) or expr.columns is None:
+    if not isinstance(expr, PrivateExpr) or expr.named is None or expr.columns is None:
         yield name, expr
         return
     if name is not None:
@@ -323,7 +313,7 @@ def outputs_of(
             'Hint: leave the keyword out, and rename all: pl.col("a", "b").dp.mean(…).name.suffix("_mean").'
         )
         raise ValueError(msg)
-    asked, answers = _tree(expr.columns[0]), _tree(named)
+    asked, answers = _tree(expr.columns[0]), _tree(expr.named)
     for column in _chosen(_root(asked), columns, left_out):
         one = nodes.write(_of_column(asked, column))
         if one is None:

@@ -9,7 +9,8 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
+from functools import partial, reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, overload
 
 import numpy as np
@@ -107,8 +108,7 @@ class Cube(Unchanging):
         A TypeError or ValueError where a filter is none, or no table has all its dimensions.
         """
         (counts,) = self._sums((), [self._mask(where)])
-        value, low, high = (numbers[0].item() for numbers in counts.ends(BETA))
-        return Number(value, low, high)
+        return Number(*(numbers[0].item() for numbers in counts.ends(BETA)))
 
     def counts(self, *where: pl.Expr, by: str | Sequence[str], ranges: Literal[True, "all"] = True) -> pl.DataFrame:
         """Return how many there are of each value of a dimension, or combination of several, where filters are true.
@@ -172,8 +172,7 @@ class Cube(Unchanging):
         shares = _shares(part, rest)
         if by is not None:
             return self._named(axes, SHARE, shares)
-        value, low, high = (series.item() for series in shares)
-        return Number(value, low, high)
+        return Number(*(series.item() for series in shares))
 
     def top(self, dimension: str, *where: pl.Expr, by: str | Sequence[str] | None = None, k: int = 1) -> pl.DataFrame:
         """Return the k values of a dimension with the largest counts, the largest first.
@@ -360,10 +359,8 @@ class Cube(Unchanging):
 
     def _mask(self, where: Sequence[pl.Expr]) -> Mask:
         """Return for which cells all filters are true: an axis per dimension, of length 1 where none is over it."""
-        mask: Mask = np.ones((1,) * len(self._plan.sizes), np.bool_)
-        for filter_ in where:
-            mask = mask & self._true_where(filter_)
-        return mask
+        every: Mask = np.ones((1,) * len(self._plan.sizes), np.bool_)
+        return reduce(and_, map(self._true_where, where), every)
 
     def _true_where(self, filter_: pl.Expr) -> Mask:
         if not isinstance(filter_, pl.Expr):
@@ -409,27 +406,25 @@ class Cube(Unchanging):
         axes, numbers, around = min(fit, key=lambda one: len(one[1]))
         others = tuple(axis for axis in axes if axis not in needed)
         sizes = [size if axis in axes else 1 for axis, size in enumerate(self._plan.sizes)]
-        counts = numbers.to_numpy().reshape(sizes).sum(axis=others, keepdims=True)
-        if not self._is_drawn:
-            left = [axis for axis in range(counts.ndim) if axis not in by]
-            marks = [np.broadcast_to(mask, counts.shape).transpose([*by, *left]) for mask in masks]
-            cells = math.prod(counts.shape[axis] for axis in by)
-            others_of = tuple(axis for axis in left if axis in needed)
-            middle = around.to_numpy().reshape(sizes).sum(axis=others, keepdims=True)
-            return [
-                _Sums(
-                    _summed(np.where(mask, counts, 0), by),
-                    partial(_off_of_fitted, self._plan, tuple(by), others_of, mark.reshape(cells, -1)),
-                    BETA / 2,
-                    None if self._unbiased is None else _summed(np.where(mask, middle, 0), by),
-                )
-                for mask, mark in zip(masks, marks, strict=True)
-            ]
-        together, noise = math.prod(self._plan.sizes[axis] for axis in others), self._plan.noises[0][1]
-        found: list[_Sums] = []
+
+        def summed_up(numbers: pl.Series) -> NDArray[Any]:
+            return np.asarray(numbers.to_numpy().reshape(sizes).sum(axis=others, keepdims=True))
+
+        counts = summed_up(numbers)
+        middle = counts if self._unbiased is None else summed_up(around)
+        left = [axis for axis in range(counts.ndim) if axis not in by]
+        others_of = tuple(axis for axis in left if axis in needed)
+        together, found = math.prod(self._plan.sizes[axis] for axis in others), list[_Sums]()
         for mask in masks:
-            cells = np.broadcast_to(np.where(mask, together, 0), counts.shape)
-            found.append(_Sums.of_drawn(_summed(np.where(mask, counts, 0), by), _summed(cells, by), noise))
+            values = _summed(np.where(mask, counts, 0), by)
+            if self._is_drawn:
+                cells = _summed(np.broadcast_to(np.where(mask, together, 0), counts.shape), by)
+                found.append(_Sums.of_drawn(values, cells, self._plan.noises[0][1]))
+                continue
+            marks = np.broadcast_to(mask, counts.shape).transpose([*by, *left]).reshape(len(values), -1)
+            off = partial(_off_of_fitted, self._plan, tuple(by), others_of, marks)
+            shown = None if self._unbiased is None else _summed(np.where(mask, middle, 0), by)
+            found.append(_Sums(values, off, BETA / 2, shown))
         return found
 
     def _named(self, by: Sequence[int], name: str, numbers: Sequence[Ints | pl.Series]) -> pl.DataFrame:
@@ -446,16 +441,15 @@ def _rounded_in(cells: Floats, axes: tuple[int, ...], others: tuple[int, ...], s
     flat = turned.reshape(sums.size, -1)
     found = np.floor(flat).astype(np.int64)
     up = sums.reshape(-1, 1) - found.sum(axis=1, keepdims=True)
-    ranks = np.argsort(np.argsort(found - flat, axis=1, kind="stable"), axis=1)
-    found += ranks < up
+    found += np.argsort(np.argsort(found - flat, axis=1, kind="stable"), axis=1) < up
     return found.reshape(turned.shape).transpose(np.argsort(order))
 
 
 def _summed(cells: NDArray[Any], by: Sequence[int]) -> NDArray[Any]:
     """Return the sums over all axes but some, in the order of these, the last running fastest."""
     left = [axis for axis in range(cells.ndim) if axis not in by]
-    sums: NDArray[Any] = cells.transpose([*by, *left]).reshape(*(cells.shape[axis] for axis in by), -1).sum(axis=-1)
-    return sums.reshape(-1)
+    together = cells.transpose([*by, *left]).reshape(*(cells.shape[axis] for axis in by), -1)
+    return np.asarray(together.sum(axis=-1).reshape(-1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -480,9 +474,9 @@ class _Sums:
 
 
 def _off_of_fitted(plan: TablePlan, by: tuple[int, ...], others: tuple[int, ...], marks: Mask, beta: float) -> Floats:
-    """Return how far sums of cells of tables are off: of each combination of `by`, of the marked cells of `others`.
+    """Return how far sums are off: of each combination of `by`, of the cells of `others` in `marks`, shape (g, cells).
 
-    `marks` has the shape (g, cells). The law is the same for all combinations of which the same cells are added up.
+    The law is the same for all combinations of which the same cells are added up.
     """
     every, groups = (*by, *others), math.prod(plan.sizes[axis] for axis in by)
     shape, placed = [plan.sizes[axis] for axis in every], np.argsort(every)
@@ -535,8 +529,7 @@ def cube_of(frame: pl.DataFrame, plan: TablePlan, claim: str) -> Cube:
         for place, axis in enumerate(axes):
             if axis not in dimensions:
                 stride = plan.cells(axes[place + 1 :])
-                end = start + plan.sizes[axis] * stride
-                dimensions[axis] = frame.to_series(axis)[start:end].gather_every(stride)
+                dimensions[axis] = frame.to_series(axis)[start : start + plan.sizes[axis] * stride].gather_every(stride)
         start += cells
     values = tuple(dimensions[axis] for axis in sorted(dimensions))
     return Cube(values, tuple(tables), plan, claim, tuple(unbiased) or None)

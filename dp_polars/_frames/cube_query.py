@@ -325,13 +325,9 @@ class Cubes:
         Returns
         -------
         CubeQuery
-            Its `release` gives a `Cube`. A cell is a group: `max_groups` bounds in how many cells a person counts.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an argument is not as described, a dimension is named like a column of the answers ("count", "share", and
-            their ends), or people are counted who may be in several cells.
+            Its `release` gives a `Cube`. A cell is a group: `max_groups` bounds in how many cells a person counts. A
+            TypeError or ValueError if an argument is not as described, a dimension is named like a column of the
+            answers ("count", "share", and their ends), or people are counted who may be in several cells.
 
         Examples
         --------
@@ -356,8 +352,7 @@ class Cubes:
             )
             raise TypeError(msg)
         columns = columns_of(dimensions, all_are_answered=tables is None)
-        names = [column.name for column in columns]
-        if taken := [name for name in names if name in TAKEN]:
+        if taken := [column.name for column in columns if column.name in TAKEN]:
             msg = f"cube: no dimension may be named like a column of its answers, got {taken}.\n\nHint: rename it."
             raise ValueError(msg)
         wanted = None if tables is None else _wanted(tables, weights, columns)
@@ -374,9 +369,8 @@ class Cubes:
                 )
                 raise ValueError(msg)
             loss = Loss(Fraction(1), "rho")
-        protection = self._pipeline.calibration
         # Where every row is a person, rows are people.
-        what: Literal["people", "rows"] = "rows" if protection.privacy_unit is None else counts
+        what: Literal["people", "rows"] = "rows" if self._pipeline.calibration.privacy_unit is None else counts
         terms = Terms.at(loss, mechanism=None if wanted is None else "discrete_gaussian")
         query = Count(what, Claim.on(terms, "number"))
         if wanted is None:
@@ -415,8 +409,7 @@ def _wanted(tables: object, weights: object, columns: Sequence[pl.Series]) -> di
             "Hint: leave it out; a filter keeps the rows of some of its values."
         )
         raise ValueError(msg)
-    sizes = [len(column) for column in columns]
-    _check_room(sizes, found)
+    _check_room([len(column) for column in columns], found)
     if weights is None:
         return dict.fromkeys(found, Fraction(1))
     if not isinstance(weights, (list, tuple)):
@@ -435,8 +428,7 @@ def _check_room(sizes: Sequence[int], tables: Sequence[Axes]) -> None:
             "Hint: list fewer values, or leave a dimension out."
         )
         raise ValueError(msg)
-    widest = max(map(len, tables))
-    subsets = below(tables) if 2**widest <= _MOST_SUBSETS else ()
+    subsets = below(tables) if 2 ** max(map(len, tables)) <= _MOST_SUBSETS else ()
     if not 1 <= len(subsets) <= _MOST_SUBSETS:
         msg = (
             f"cube: tables must have at most {_MOST_SUBSETS:,} subsets of their dimensions together, got more.\n\n"

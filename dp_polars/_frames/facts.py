@@ -25,18 +25,8 @@ from dp_polars._questions import measures
 from dp_polars._questions.measures import Count, RowsCut
 from dp_polars._questions.question import Asked, Columns, HistogramQuery, KeysThatAreThere
 from dp_polars._questions.statement import Statement
-from dp_polars._questions.statement_facts import AT_DELTA, NOT_RECORDED, loss_facts, number_facts, output_facts
-from dp_polars._release.contract import (
-    ROWS_CUT,
-    Engine,
-    HistogramSpec,
-    KeyWork,
-    Output,
-    PerPerson,
-    Product,
-    Released,
-    Work,
-)
+from dp_polars._questions.statement_facts import NOT_RECORDED, loss_facts, number_facts, output_facts
+from dp_polars._release.contract import ROWS_CUT, HistogramSpec, KeyWork, Output, PerPerson, Product, Work
 from dp_polars._release.pipeline import EachColumn, Expressions, Join, Joining, PersonGroups, Rename, with_further
 from dp_polars._release.protection import Limits, OneRowEach
 from dp_polars._release.request import AnyRequest, Ask, Request
@@ -49,6 +39,7 @@ if TYPE_CHECKING:
     from dp_polars._accounting import ledger
     from dp_polars._accounting.budget import Budget
     from dp_polars._questions.statement_facts import Facts
+    from dp_polars._release.contract import Engine, Released
     from dp_polars._release.pipeline import Origin, Pipeline, Step
 
 
@@ -60,10 +51,6 @@ class KeyRequest(AnyRequest[KeysThatAreThere]):
     """The keys that enough people have."""
 
     about: ClassVar[str] = "unlisted keys"
-
-    @classmethod
-    def of(cls, pipeline: Pipeline, question: KeysThatAreThere) -> KeyRequest:
-        return cls(pipeline, None, (Ask("keys", tuple(map(pl.col, question.columns)), question),))
 
     def bind(self, engine: Engine[Released]) -> KeyWork:
         question = self.asks[0].query
@@ -79,8 +66,7 @@ class KeyRequest(AnyRequest[KeysThatAreThere]):
         if isinstance(selection, GaussianThreshold):
             notes.append(f"The noisy number of people must reach {selection.threshold:,}.")
         notes.append(f"A person counts for at most {plural(question.keys_per_person, 'key')}.")
-        good = {"error_95": float(shown), "error_unit": "people", "note": " ".join(notes)}
-        return [self._explained(ask) | good]
+        return [self._explained(ask) | {"error_95": float(shown), "error_unit": "people", "note": " ".join(notes)}]
 
 
 @dataclass(frozen=True)
@@ -151,7 +137,7 @@ class CutRequest(PeopleRequest):
     bounded: Request
 
     @classmethod
-    def by(cls, bounded: Request, terms: Terms, most: int | None = None) -> CutRequest:
+    def by(cls, bounded: Request, terms: Terms, most: int | None) -> CutRequest:
         """Return the request; refuse one that loses nothing of anybody. `most` rows of a person are counted."""
         protection, call = bounded.protection, "n_cut" if most is None else "n_rows_cut"
         if isinstance(bounded.keys, Product):
@@ -183,10 +169,8 @@ class CutRequest(PeopleRequest):
         return per_person, work.rows
 
 
-#: The name in the file's metadata.
-CLAIM_KEY = b"dp_polars.claim"
-#: The name in the claim.
-STATEMENT = "statement"
+CLAIM_KEY = b"dp_polars.claim"  # the name in the file's metadata
+STATEMENT = "statement"  # the name in the claim
 
 
 def refuse_wide_integers(work: Work | KeyWork) -> None:
@@ -253,14 +237,11 @@ def statement_of(
     releases: Mapping[str, tuple[AnyRequest[Asked], Facts]],
     budget: Budget | None,
     known: Mapping[str, object],
-    at_delta: Number = AT_DELTA,
+    at_delta: Number,
     *,
-    state: Literal["planned", "released", "published"] = "planned",
+    state: Literal["planned", "released", "published"],
 ) -> Statement:
-    """Return one statement of requests by their names; what the budget was charged for before stands in it, too.
-
-    A single one needs no name: "".
-    """
+    """Return one statement of requests by their names ("" of a single one), and of what the budget was charged for."""
     requests = [request for request, _ in releases.values()]
     claims = [claim for request in requests for claim in request.claims]
     ledger = None
@@ -326,7 +307,7 @@ def _amount(unit: str, value: str, delta: str | None) -> Facts:
     return {"unit": unit, **number_facts(Fraction(value)), "delta": number_facts(Fraction(delta or 0))}
 
 
-def facts_of_request(request: AnyRequest[Asked], sources: Sequence[pl.LazyFrame], at_delta: Number = AT_DELTA) -> Facts:
+def facts_of_request(request: AnyRequest[Asked], sources: Sequence[pl.LazyFrame], at_delta: Number) -> Facts:
     engine = PolarsEngine.of(*sources) if sources else None
     steps, is_of_people = request.pipeline.steps, isinstance(request, PeopleRequest)
     frames = [step.public for step in with_further(steps) if isinstance(step, Join)]

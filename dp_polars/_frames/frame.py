@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Generic, NoReturn, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Generic, NoReturn, Self, TypeVar, overload
 
 import polars as pl
 from polars.dataframe.group_by import GroupBy
@@ -19,37 +19,23 @@ from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._expressions.namespace import outputs_of, read_by_row
 from dp_polars._frames.cube_query import Cubes
-from dp_polars._frames.joins import (
-    OwnedJoin,
-    OwnedRows,
-    PrivateJoin,
-    refuse_others,
-    refuse_without_unit,
-)
+from dp_polars._frames.joins import OwnedJoin, OwnedRows, PrivateJoin, refuse_others, refuse_without_unit
 from dp_polars._frames.key_query import Unlisted
 from dp_polars._frames.methods import Steps
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.measures import Count
 from dp_polars._questions.question import HistogramQuery, of_histogram
-from dp_polars._release.pipeline import (
-    Expressions,
-    JoinHow,
-    Joining,
-    PersonGroups,
-    Pipeline,
-    Step,
-    expressions_of,
-    join_how,
-    join_keys,
-    join_of,
-    person_keys,
-)
+from dp_polars._release.pipeline import PersonGroups, expressions_of, join_how, join_keys, join_of, person_keys
 from dp_polars._release.protection import Protection
 from dp_polars._release.request import Ask, Request
 from dp_polars._release.sources import PublicKeys, Unchanging, WithoutRows, public_keys, schemas_of, sources_of
 from dp_polars._steps.nodes import names, warn_if_untested
 from dp_polars._steps.plans import preparation_of
 from dp_polars._steps.rules import BOUNDS, PEOPLE, Rule
+
+if TYPE_CHECKING:
+    from dp_polars._release.pipeline import JoinHow, Joining, Pipeline, Step
+
 
 _RELEASE = "ask for private answers with agg(…), then release() the query."
 _COMBINES = "combines the rows of several people, and would show the result without noise"
@@ -161,8 +147,6 @@ def refusal(method: str, call: str = "") -> str:
 class Refusing:
     """Says what to do instead of a method of Polars that would reveal private rows."""
 
-    _polars: ClassVar[tuple[type, ...]] = (pl.LazyFrame, pl.DataFrame, GroupBy)
-
     if not TYPE_CHECKING:  # so that a type checker knows the methods that there are
 
         def __getattr__(self, name: str) -> NoReturn:
@@ -173,7 +157,8 @@ class Refusing:
                     "Hint: call methods of the private frame: private.join(public, on=…)."
                 )
                 raise AttributeError(msg, name=name, obj=self)
-            if name.startswith("_") or not (name == "release" or any(hasattr(kind, name) for kind in self._polars)):
+            kinds = pl.LazyFrame, pl.DataFrame, GroupBy
+            if name.startswith("_") or not (name == "release" or any(hasattr(kind, name) for kind in kinds)):
                 msg = f"{type(self).__name__!r} object has no attribute {name!r}"
                 raise AttributeError(msg, name=name, obj=self)
             raise AttributeError(refusal(name))
@@ -364,12 +349,8 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
         -------
         PrivateGroupBy or PersonGroupBy
             Where keys are public, its `agg` asks about every group. Where they are names, its `agg` gives a private
-            frame with one row for each person and value of the further columns.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If keys are null, repeat, or don't fit their column's type; if names leave the privacy unit out.
+            frame with one row for each person and value of the further columns. A TypeError or ValueError if keys are
+            null, repeat, or don't fit their column's type; if names leave the privacy unit out.
 
         Examples
         --------
@@ -394,8 +375,7 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
         )
         if named or any(isinstance(key, (str, pl.Expr)) for key in given):
             names, exprs = person_keys(given, self.protection.unit)
-            frame = self._after(Expressions("with_columns", exprs, "group_by")) if exprs else self
-            return PersonGroupBy(frame, names)
+            return PersonGroupBy(self._then("with_columns", exprs, "group_by") if exprs else self, names)
         return PrivateGroupBy(self, public_keys((keys, *more) if more else keys))
 
     def with_bounds(self, released: pl.DataFrame) -> Self:
@@ -446,8 +426,7 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
         return self._ask(None, exprs, named)
 
     def __repr__(self) -> str:
-        ask = "agg(…), or group_by({column: public values}).agg(…)"
-        return f"<PrivateFrame\n{self._described()}\nask:      {ask}>"
+        return f"<PrivateFrame\n{self._described()}\nask:      agg(…), or group_by({{column: public values}}).agg(…)>"
 
     def _described(self) -> str:
         lines = {
@@ -556,8 +535,7 @@ class PersonGroupBy(Refusing, Unchanging, Generic[FrameT]):
             return self._frame._after(PersonGroups(self._keys, exprs))
         names = [f"having {number}" for number in range(len(self._having))]
         having = [expr.alias(name) for expr, name in zip(self._having, names, strict=True)]
-        groups = self._frame._after(PersonGroups(self._keys, (*exprs, *having)))
-        return groups.filter(*map(pl.col, names)).drop(names)
+        return self._frame._after(PersonGroups(self._keys, (*exprs, *having))).filter(*map(pl.col, names)).drop(names)
 
     def len(self, name: str = "len") -> FrameT:
         """Count each person's rows: `agg(pl.len().alias(name))`."""
@@ -614,6 +592,5 @@ def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> As
         )
         raise ValueError(msg)
     name = name or expr.meta.output_name()
-    counts_nulls = isinstance(query, Count) and query.counted == "nulls"
-    columns, filtered = read_by_row(columns, name, counts_nulls=counts_nulls)
+    columns, filtered = read_by_row(columns, name, counts_nulls=isinstance(query, Count) and query.counted == "nulls")
     return Ask(name, columns, query, expr.bounds, filtered, expr.within)

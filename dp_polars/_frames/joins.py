@@ -11,17 +11,7 @@ import polars as pl
 from dp_polars._base.column_types import PrivacyUnit, as_arguments, is_opaque, must_have, released, shown
 from dp_polars._base.numbers import flag, given, kind_of_frame, plural
 from dp_polars._engines.polars.people import few_of_each
-from dp_polars._release.pipeline import (
-    ONLY_FILTERS,
-    CheckedPipeline,
-    JoinHow,
-    Joining,
-    Origin,
-    Pipeline,
-    Run,
-    Step,
-    free_names,
-)
+from dp_polars._release.pipeline import ONLY_FILTERS, CheckedPipeline, Joining, Origin, free_names
 from dp_polars._release.protection import OneRowEach, Protection
 from dp_polars._release.sources import WithoutRows
 from dp_polars._steps.gate import refuse_patterns
@@ -30,6 +20,7 @@ from dp_polars._steps.scans import compared, identities, is_a_person
 
 if TYPE_CHECKING:
     from dp_polars._accounting.budget import Budget
+    from dp_polars._release.pipeline import JoinHow, Pipeline, Run, Step
 
 
 @dataclass(frozen=True)
@@ -48,10 +39,7 @@ class _ByColumns(Joining):
         return self.left_on, self.right_on, self.how
 
     def run(self, schema: pl.Schema, further: pl.Schema, floats: Collection[str] = ()) -> Run:
-        """Return the join of rows of these columns; refuse columns that no engine compares alike.
-
-        `floats` are columns that may hold floats: NaN is not in them.
-        """
+        """Return the join of rows of these columns; `floats` may hold floats, for NaN is not in them."""
         keys = free_names(len(self.left_on), {*schema, *further})
         for left, right in zip(self.left_on, self.right_on, strict=True):
             must_have(left, schema, "join column {}", "private frame")
@@ -90,8 +78,7 @@ class PrivateJoin(_ByColumns):
 
     @property
     def multiplies(self) -> bool:
-        has_one = self.most == 1 or isinstance(self.right.calibration, OneRowEach)
-        return super().multiplies and not has_one
+        return super().multiplies and not (self.most == 1 or isinstance(self.right.calibration, OneRowEach))
 
     def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:
         return *super().parts(live), self.most
@@ -157,13 +144,12 @@ def refuse_others(
     who: str, one: Protection, other: Protection, budgets: tuple[Budget | None, Budget | None], hint: str
 ) -> None:
     """Refuse frames, or queries, of other people, of another relation, or that another budget pays for."""
-    relations = one.neighboring_relation, other.neighboring_relation
-    for what, got, are_same in (
-        ("privacy unit", (one.privacy_unit, other.privacy_unit), one.unit == other.unit),
-        ("neighboring_relation", relations, relations[0] == relations[1]),
+    for what, left, right in (
+        ("privacy unit", one.privacy_unit, other.privacy_unit),
+        ("neighboring_relation", one.neighboring_relation, other.neighboring_relation),
     ):
-        if not are_same:
-            msg = f"{who} must have the same {what}, got {got[0]!r} and {got[1]!r}.\n\nHint: {hint}"
+        if left != right:
+            msg = f"{who} must have the same {what}, got {left!r} and {right!r}.\n\nHint: {hint}"
             raise ValueError(msg)
     if not is_same_budget(*budgets):
         had = "one with a budget and one without" if None in budgets else "two budgets"

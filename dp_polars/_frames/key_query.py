@@ -18,6 +18,7 @@ from dp_polars._questions.categories import as_alpha, ask_quantile
 from dp_polars._questions.question import COUNT, KeysThatAreThere
 from dp_polars._release.contract import GROUPS, ROWS, ROWS_IN_GROUP
 from dp_polars._release.pipeline import Pipeline
+from dp_polars._release.request import Ask
 from dp_polars._release.sources import PublicKeys, public_keys
 
 
@@ -63,13 +64,9 @@ class Unlisted:
             column's type (String for a Categorical); perhaps without rows. It goes into `group_by(frame)`, and a column
             of it into `mode(candidates)`. `ranges=True` adds nothing to it. Its `explain` has one row, which says from
             how many people on a key is shown with probabilities of 95, 50 and 5 %; its `rate` is the epsilon of one
-            key, or one over the standard deviation of the noise.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an argument is not as described, a column is missing or of floats, or there is a privacy unit and
-            `protect` was given no `max_groups` (nor `max_rows`).
+            key, or one over the standard deviation of the noise. A TypeError or ValueError if an argument is not as
+            described, a column is missing or of floats, or there is a privacy unit and `protect` was given no
+            `max_groups` (nor `max_rows`).
 
         Notes
         -----
@@ -97,20 +94,22 @@ class Unlisted:
         2
         """
         loss, protection = Loss.of(epsilon=epsilon, rho=rho), self._pipeline.calibration
-        names, counts = _names(columns), flag("counts", counts)
+        _check_names(columns)
+        counts = flag("counts", counts)
         if counts and loss.unit == "epsilon":
             msg = (
                 "counts must be left out with epsilon: partition selection puts no noise on the numbers of people.\n\n"
                 "Hint: give rho, or ask for counts of the keys that were released: group_by(keys).agg(…)."
             )
             raise ValueError(msg)
-        if counts and COUNT in names:
+        if counts and COUNT in columns:
             msg = f"keys: no column may be named {COUNT!r} with counts=True.\n\nHint: rename it."
             raise ValueError(msg)
         person = protection.keys_per_person, protection.neighboring_relation
-        question = KeysThatAreThere.of(names, loss, check_delta(delta), *person, counts=counts)
+        question = KeysThatAreThere.of(columns, loss, check_delta(delta), *person, counts=counts)
         warn_if_large(loss)
-        return PrivateQuery(KeyRequest.of(self._pipeline, question), self._sources, self._budget)
+        request = KeyRequest(self._pipeline, None, (Ask("keys", tuple(map(pl.col, columns)), question),))
+        return PrivateQuery(request, self._sources, self._budget)
 
     def rows_per_person(
         self,
@@ -146,12 +145,7 @@ class Unlisted:
         PrivateQuery
             With one output, "rows_per_person". People without rows don't count; with keys, people without a row in any
             of these groups. That is after the frame's steps: to count only what an answer will be asked of, do these
-            first.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an argument is not as described, or there is no privacy unit.
+            first. A TypeError or ValueError if an argument is not as described, or there is no privacy unit.
 
         Examples
         --------
@@ -228,12 +222,8 @@ class Unlisted:
         -------
         PrivateQuery
             Its release is a frame of one row with the columns "max_groups" and "max_rows_per_group", of those that are
-            asked for. People without a row in any of the groups don't count.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an argument is not as described, there is no privacy unit, or `protect` has all these bounds.
+            asked for. People without a row in any of the groups don't count. A TypeError or ValueError if an argument
+            is not as described, there is no privacy unit, or `protect` has all these bounds.
 
         Notes
         -----
@@ -296,18 +286,15 @@ class Unlisted:
         return PrivateQuery(request, self._sources, self._budget)
 
 
-def _names(columns: tuple[object, ...]) -> tuple[str, ...]:
+def _check_names(columns: tuple[object, ...]) -> None:
     if not columns:
         msg = 'keys must be given at least one column, got none.\n\nHint: keys("town", delta=…, epsilon=…).'
         raise ValueError(msg)
-    names = tuple(name for name in columns if isinstance(name, str))
-    if len(names) < len(columns):
-        wrong = next(name for name in columns if not isinstance(name, str))
-        msg = (
-            f"keys must be given names of columns, got {given(wrong)}.\n\nHint: make a column with with_columns first."
-        )
-        raise TypeError(msg)
-    if len(set(names)) < len(names):
-        msg = f"keys must be given each column once, got {list(names)}."
+    for name in columns:
+        if not isinstance(name, str):
+            hint = "make a column with with_columns first."
+            msg = f"keys must be given names of columns, got {given(name)}.\n\nHint: {hint}"
+            raise TypeError(msg)
+    if len(set(columns)) < len(columns):
+        msg = f"keys must be given each column once, got {list(columns)}."
         raise ValueError(msg)
-    return names

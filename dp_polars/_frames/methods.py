@@ -15,17 +15,7 @@ from polars import selectors as cs
 from dp_polars._base.column_types import PrivacyUnit, as_arguments, is_opaque, shown
 from dp_polars._base.numbers import flag, given, one_of
 from dp_polars._base.process import all_called
-from dp_polars._release.pipeline import (
-    EachColumn,
-    Expressions,
-    Pipeline,
-    Rename,
-    Run,
-    Step,
-    Unnest,
-    expressions_of,
-    free_names,
-)
+from dp_polars._release.pipeline import EachColumn, Expressions, Rename, Step, Unnest, expressions_of, free_names
 from dp_polars._steps.whole_numbers import compared, has_order, nested_of_one_kind, of_one_kind
 
 if TYPE_CHECKING:
@@ -37,6 +27,8 @@ if TYPE_CHECKING:
         SelectorType,
         UniqueKeepStrategy,
     )
+
+    from dp_polars._release.pipeline import Pipeline, Run
 
 
 P = ParamSpec("P")
@@ -178,8 +170,7 @@ class Steps:
     ) -> Self:
         """Put the fields of structs in their place. A ValueError where the privacy unit, or its name, is among them."""
         named = (columns, more_columns)
-        structs = self._but_the_unit(selector("unnest", named), named, "unnest")
-        return self._after(Unnest(structs, separator))
+        return self._after(Unnest(self._but_the_unit(selector("unnest", named), named, "unnest"), separator))
 
     def pipe(self, function: Callable[Concatenate[Self, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return what a function makes of the private frame: `function(frame, *args, **kwargs)`."""
@@ -232,15 +223,13 @@ class Steps:
             The names of the new columns, "variable" and "value" if left out: whence a value is, and the value.
         """
         self._pipeline.protection.refuse_no_unit("unpivot", _NO_UNIT)
-        for name in (variable_name, value_name):
-            if name is not None and not isinstance(name, str):
+        names = ["variable" if variable_name is None else variable_name, "value" if value_name is None else value_name]
+        for name in names:
+            if not isinstance(name, str):
                 msg = f"unpivot: variable_name and value_name must be names, got {given(name)}."
                 raise TypeError(msg)
         stays = cs.empty() if index is None else selector("unpivot", index)
         columns = cs.all() - stays if on is None else self._but_the_unit(selector("unpivot", on), on, "unpivot")
-        names = [
-            usual if name is None else name for name, usual in ((variable_name, "variable"), (value_name, "value"))
-        ]
         return self._after(Unpivot(columns, stays, *names))
 
     def unique(
@@ -321,8 +310,7 @@ class Explode(Step):
             what = "the privacy unit" if name in (unit or ()) else f"one of the type {schema[name]}"
             msg = f"explode: the column {name!r} must be one of lists or arrays, got {what}."
             raise TypeError(msg)
-        flags = {"empty_as_null": self.empty_as_null, "keep_nulls": self.keep_nulls}
-        return lambda rows: rows.explode(name, **flags)
+        return lambda rows: rows.explode(name, empty_as_null=self.empty_as_null, keep_nulls=self.keep_nulls)
 
 
 @dataclass(frozen=True)

@@ -164,8 +164,7 @@ class Publication:
 
         def part(name: str, query: PrivateQuery) -> Part[pl.DataFrame]:
             shown = self.presentation(name, ranges, min_people, sure)
-            rows = query.handed_over(unchecked)
-            return rows.part(frames[name], shown, engine, partitions, opened=opened, name=name)
+            return query.handed_over(unchecked).part(frames[name], shown, engine, partitions, opened=opened, name=name)
 
         return self.released(part, self.budget, fresh=fresh, opened=opened)
 
@@ -224,8 +223,7 @@ class Publication:
             )
             raise ValueError(msg)
         # Pages are above this room: they draw figures.
-        write: Callable[..., Path] = import_module("dp_polars").report
-        return write(self.last.released, self, path, at_delta=at_delta, **known)
+        return Path(import_module("dp_polars").report(self.last.released, self, path, at_delta=at_delta, **known))
 
     def stated(self, known: Known, at_delta: Number, state: Literal["planned", "published"]) -> Statement:
         releases = {name: (query.request, query.described(at_delta)) for name, query in self.queries.items()}
@@ -407,10 +405,9 @@ def statement(
 
 def _places(names: Sequence[str | None]) -> list[str]:
     """Return what releases are called: as their queries in publications, with a number where two have one name."""
-    numbered = [f"release {number}" for number in range(1, len(names) + 1)]
     return [
-        number if name is None else name if names.count(name) == 1 else f"{name} ({number})"
-        for name, number in zip(names, numbered, strict=True)
+        f"release {number}" if name is None else name if names.count(name) == 1 else f"{name} (release {number})"
+        for number, name in enumerate(names, 1)
     ]
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypeAlias
 import polars as pl
 
 from dp_polars._accounting.budget import Budget, total_delta
-from dp_polars._accounting.claims import Claim, cost, in_words, scaled_claims
+from dp_polars._accounting.claims import cost, in_words, scaled_claims
 from dp_polars._accounting.promises import Promise, UnitTaken
 from dp_polars._accounting.terms import Loss, Terms, Unit, exact, warn_if_large
 from dp_polars._base.numbers import Number, as_fraction, flag, positive_int, show
@@ -48,14 +48,6 @@ Typed: TypeAlias = "tuple[Ask[Any], Columns]"
 
 _OTHER: dict[Unit, Unit] = {"epsilon": "rho", "rho": "epsilon"}
 _ROWS = 1000  # errors of means are compared for groups of this many rows, where none is asked for
-
-
-def shared(outputs: Sequence[Typed], target: Loss) -> list[Ask[Any]]:
-    """Return outputs that cost `target` together, or just less: see `PrivateQuery.scaled_to`."""
-    if any(ask.query.claim.is_open for ask, _ in outputs):
-        return _in_unit(outputs, target)
-    claims = scaled_claims([(ask.name, ask.query.claim) for ask, _ in outputs], target)
-    return [ask.with_claim(claim) for (ask, _), claim in zip(outputs, claims, strict=True)]
 
 
 def at_promise(
@@ -101,9 +93,11 @@ def at_promise(
 
 def _in_unit(outputs: Sequence[Typed], target: Loss) -> list[Ask[Any]]:
     """Return outputs that cost a sum together, each by the better mechanism for its unit."""
-    is_part = any(ask.query.claim.is_open for ask, _ in outputs)
     claims = [ask.query.claim for ask, _ in outputs]
-    shares = [claim.share for claim in claims] if is_part else _shares(claims)
+    units = {claim.loss.unit for claim in claims}
+    shares = [claim.share for claim in claims]
+    if not any(claim.is_open for claim in claims):  # their losses are; of different units, in the one that all have
+        shares = [claim.loss.value if len(units) == 1 else claim.cost("rho") for claim in claims]
     in_unit = [
         ask.reaching(types, target.unit) if share is None else replace(ask, query=ask.query.in_unit(target.unit))
         for (ask, types), share in zip(outputs, shares, strict=True)
@@ -120,12 +114,6 @@ def _in_unit(outputs: Sequence[Typed], target: Loss) -> list[Ask[Any]]:
         ask if share is None else _at_cost(ask, Loss(rest * share / parts, target.unit))
         for ask, share in zip(in_unit, shares, strict=True)
     ]
-
-
-def _shares(claims: Sequence[Claim]) -> list[Fraction | None]:
-    """Return the losses of outputs that all have one, as numbers; of different units, in the one that all have."""
-    units = {claim.loss.unit for claim in claims}
-    return [claim.loss.value if len(units) == 1 else claim.cost("rho") for claim in claims]
 
 
 def _at_cost(ask: Ask[Any], loss: Loss) -> Ask[Any]:
@@ -302,8 +290,7 @@ class PrivateQuery(WithoutRows):
         return facts_of_request(self.request, self._sources, at_delta)
 
     def stated(self, known: Known, at_delta: Number, state: Literal["planned", "released", "published"]) -> Statement:
-        releases = {"": (self.request, self.described(at_delta))}
-        return statement_of(releases, self.budget, known, at_delta, state=state)
+        return statement_of({"": (self.request, self.described(at_delta))}, self.budget, known, at_delta, state=state)
 
     def scaled_to(
         self, *, epsilon: Number | None = None, rho: Number | None = None, delta: Number | None = None
@@ -383,13 +370,9 @@ class PrivateQuery(WithoutRows):
             output leave out rows, groups or candidates that count for it, or clip what they weigh in all. It may be
             negative: `.clip(0)` afterwards is free. Rows in groups that are not listed, and rows whose value is
             ignored, don't count: no bound leaves them out. How many rows people lose, says `n_rows_cut`, and of public
-            rows `analysis.simulate` (`left_out`).
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an argument is not as described, there is no privacy unit, no output is bounded, or this query is one for
-            keys, about people, or for `n_cut`, which have nothing to cut.
+            rows `analysis.simulate` (`left_out`). A TypeError or ValueError if an argument is not as described, there
+            is no privacy unit, no output is bounded, or this query is one for keys, about people, or for `n_cut`, which
+            have nothing to cut.
 
         Examples
         --------
@@ -555,10 +538,7 @@ class PrivateQuery(WithoutRows):
         opened: Opened | None = None,
         name: str | None = None,
     ) -> Part[pl.DataFrame]:
-        """Return what is to be released of these rows by Polars; a publication's queries share what they `opened`.
-
-        `check` refuses work that can't be used, before the charge.
-        """
+        """Return what is to be released of these rows by Polars, if `check` takes the work; queries share `opened`."""
         if partitions is not None:
             positive_int("partitions", partitions)
         if (frame is None) != self.has_rows:
@@ -653,10 +633,13 @@ def scaled(queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None
         )
         raise TypeError(msg)
     warn_if_large(loss)
-    if delta is None:
-        asks = shared(outputs, loss)
-    else:
+    if delta is not None:
         asks, taken = at_promise(outputs, loss.value, total_delta(delta), queries[0].budget)
+    elif any(ask.query.claim.is_open for ask, _ in outputs):
+        asks = _in_unit(outputs, loss)
+    else:
+        claims = scaled_claims([(ask.name, ask.query.claim) for ask, _ in outputs], loss)
+        asks = [ask.with_claim(claim) for (ask, _), claim in zip(outputs, claims, strict=True)]
     found, first = [], 0
     for query in queries:
         number = len(query.asks)
@@ -669,10 +652,7 @@ def scaled(queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None
 def without_data(
     query: object, budget: Budget | None, *, unchecked: object = False
 ) -> tuple[AnyRequest[Asked], Budget | None]:
-    """Return what an adapter releases from rows of its own, and what pays; refuse rows, joins and a second budget.
-
-    `unchecked` says whether these rows are taken so; the request may say so, too.
-    """
+    """Return what an adapter releases from rows of its own, and what pays; refuse rows, joins and a second budget."""
     if not isinstance(query, PrivateQuery):
         msg = f"query must be a PrivateQuery, got {type(query).__name__}."
         raise TypeError(msg)

@@ -26,7 +26,6 @@ with app.setup:
         own_values,
         questions_of,
         schema_of,
-        usual_questions,
     )
 
     EACH = "every row is another person"
@@ -89,7 +88,7 @@ def _(picked, schema, unit):
 @app.cell
 def _(groups, picked, schema, who):
     asks = {page.shown(title): question for title, question in questions_of(schema, who, groups.value).items()}
-    usual = usual_questions(asks, picked.get("questions", ()))
+    usual = [title for title in picked.get("questions", ()) if title in asks] or list(asks)[:1]
     questions = mo.ui.multiselect(options=asks, value=usual, full_width=True, max_selections=30)
     return asks, questions
 

@@ -12,8 +12,8 @@ import polars as pl
 from dp_polars import plot
 from dp_polars._accounting.claims import in_words
 from dp_polars._base.column_types import family
-from dp_polars._base.numbers import as_fraction, show
-from dp_polars._publish.plan import claims_of, dropped_by_bounds, field_of, short, title_of, values_field_of
+from dp_polars._base.numbers import as_fraction, plural, show
+from dp_polars._publish.plan import dropped_by_bounds, field_of, short, title_of, values_field_of
 from dp_polars._publish.schema import MORE, Question
 from dp_polars.analysis import best_by_gap, error_by_size, size_needed
 from dp_polars.plot._charts import svg_of
@@ -120,8 +120,7 @@ def message(messages: Mapping[str, str], *fields: str) -> str:
 def fielded(name: str, element: object, wrong: str = "", note: str = "") -> str:
     """Return a field with its name above it, and with what is wrong below.
 
-    Every element has a tag of its own. Otherwise a field that is drawn in the place of another one would keep what that
-    one showed.
+    It has a tag of its own: drawn in the place of another one, it would keep what that one showed.
     """
     drawn = f"{element}"
     tag = f"dp-{crc32(drawn.encode()):08x}"
@@ -191,7 +190,7 @@ def columns(schema: pl.Schema) -> str:
         f"<tr><td>{html.escape(shown(name))}</td><td>{html.escape(str(dtype))}</td></tr>"
         for name, dtype in schema.items()
     )
-    number = f"{len(schema)} column{'s' * (len(schema) != 1)}"
+    number = plural(len(schema), "column")
     return f'<details><summary>{number}</summary><div class="dp-scroll"><table>{rows}</table></div></details>'
 
 
@@ -201,7 +200,7 @@ def promised(plan: Plan) -> str:
 
 def costs(plan: Plan, drafted: Draft, query: PrivateQuery) -> str:
     taken = query.request.taken
-    claims = query.request.claims if drafted.publication is None else claims_of(drafted.publication)
+    claims = query.request.claims if drafted.publication is None else drafted.publication._claims()
     why = f"These errors cost {in_words(claims)} of it." if taken is None else taken.words
     return (
         f'<div class="dp-cost"><strong>{promised(plan)}</strong></div>'
@@ -236,8 +235,7 @@ def figures(drafted: Draft) -> Iterator[str]:
     errors = _first(error_by_size(query, _SIZES))
     if errors["relative"].count():
         yield figure("How far off, by the size of a group", plot.error_by_size(errors, width=_WIDTH))
-    modes = [row for row in drafted.explained if row["selects"].startswith("mode of")]
-    if modes:
+    if modes := [row for row in drafted.explained if row["selects"].startswith("mode of")]:
         step = math.ceil(max(row["error_95"] or 1 for row in modes) / 20)
         gaps = _first(best_by_gap(query, range(0, 41 * step, step)))
         sure = gaps.filter(pl.col("probability") >= _SURE).group_by("output", maintain_order=True).first()

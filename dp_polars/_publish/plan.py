@@ -13,14 +13,14 @@ from functools import cached_property, partial
 from keyword import iskeyword
 from pathlib import PurePath
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from unicodedata import normalize
 
 import polars as pl
 
 import dp_polars as dpp
 from dp_polars._accounting.budget import Budget
-from dp_polars._accounting.claims import Claim, in_words
+from dp_polars._accounting.claims import in_words
 from dp_polars._base.column_types import family, tick
 from dp_polars._bins.candidates import grid, size_of
 from dp_polars._bins.weights import bounds_of, step_by_default
@@ -33,7 +33,10 @@ from dp_polars.analysis import dropped, synthetic
 if TYPE_CHECKING:
     from dp_polars._frames.frame import PrivateFrame, PrivateGroupBy
 
+    Tables: TypeAlias = Mapping[str, PrivateFrame | PrivateGroupBy]
 
+
+T = TypeVar("T")
 _WIDTH = 76  # characters of a line of code, so that it fits next to the fields
 _QUOTED = re.compile(r"'([^'\\]|\\.)*'|\"([^\"\\]|\\.)*\"")  # one text in quotes, as Python writes it
 _MONTH = re.compile(r"\d{4}-\d\d")  # a month stands for its first day
@@ -129,7 +132,7 @@ def one(text: str, dtype: pl.DataType) -> object:
     for reader in _readers(dtype):
         try:
             return reader(text)
-        except (ValueError, InvalidOperation):
+        except (KeyError, ValueError, InvalidOperation):
             continue
     return text
 
@@ -140,7 +143,7 @@ def _readers(dtype: pl.DataType) -> tuple[Callable[[str], object], ...]:
     if dtype.is_numeric():
         return (int, float)
     of_type: dict[object, Callable[[str], object]] = {
-        pl.Boolean: _boolean,
+        pl.Boolean: lambda text: {"true": True, "false": False}[text.lower()],
         pl.Date: _date,
         pl.Datetime: partial(_datetime, zone=getattr(dtype, "time_zone", None)),
         pl.Time: time.fromisoformat,
@@ -156,12 +159,6 @@ def _date(text: str) -> date:
 def _datetime(text: str, zone: str | None) -> datetime:
     read = datetime.fromisoformat(text)
     return read.replace(tzinfo=UTC) if zone == "UTC" and read.tzinfo is None else read
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError
-    return text.lower() == "true"
 
 
 def ends(text: str, dtype: pl.DataType) -> Ends | None:
@@ -378,8 +375,7 @@ def field_of(question: Question) -> str:
 
 def values_field_of(question: Question) -> str:
     """Return the name of the field of the public values that a question is about; its own where there are none."""
-    is_alone = question.column is None or question.ask == "share"
-    return field_of(question) if is_alone else f"value {question.column}"
+    return field_of(question) if (question.column is None or question.ask == "share") else f"value {question.column}"
 
 
 def draft(plan: Plan) -> Draft:
@@ -388,7 +384,7 @@ def draft(plan: Plan) -> Draft:
     asked = _query(plan, messages)
     if asked is None:
         return Draft(None, messages)
-    claims = claims_of(asked)
+    claims = asked._claims()
     if asked.budget is not None and not asked.budget.has_room(claims):
         messages["cost"] = (
             f"These errors cost {in_words(claims)}, which is more than the promise.\n\n"
@@ -396,10 +392,6 @@ def draft(plan: Plan) -> Draft:
         )
         return Draft(asked, messages)
     return Draft(asked, messages, code_of(plan, [ask.name for ask in next(iter(asked.queries.values())).asks]))
-
-
-def claims_of(asked: Publication) -> list[Claim]:
-    return [claim for query in asked.queries.values() for claim in query.request.claims]
 
 
 def title_of(plan: Plan) -> str:
@@ -424,7 +416,7 @@ def _query(plan: Plan, messages: dict[str, str]) -> Publication | None:
     return query
 
 
-def _tried(messages: dict[str, str], name: str, make: Callable[[], Any]) -> Any:  # noqa: ANN401
+def _tried(messages: dict[str, str], name: str, make: Callable[[], T]) -> T | None:
     """Return what is made, or None: then the message of the package stands at the field."""
     try:
         return make()
@@ -463,39 +455,26 @@ def _fitting(
         if kind is not None:
             messages[f"{kind} {question.column}"] = messages.pop(where)
         return None
-    expression: PrivateExpr | None = _tried(messages, field_of(question), lambda: asked(plan.amount(question)))
-    return expression
+    return _tried(messages, field_of(question), lambda: asked(plan.amount(question)))
 
 
-def _groups(
-    plan: Plan, frame: PrivateFrame, messages: dict[str, str]
-) -> dict[str, PrivateFrame | PrivateGroupBy] | None:
+def _groups(plan: Plan, frame: PrivateFrame, messages: dict[str, str]) -> Tables | None:
     if not plan.keys:
         return {"": frame}
-    found = {}
-    for name, text in plan.keys.items():
 
-        def values(name: str = name, text: str = text) -> object:
-            listed = public(several(text, plan.schema[name]))
-            frame.group_by({name: listed}).agg(dpp.len())  # it says what does not fit
-            return listed
+    def values(name: str, text: str) -> Any:  # noqa: ANN401
+        listed = public(several(text, plan.schema[name]))
+        frame.group_by({name: listed}).agg(dpp.len())  # it says what does not fit
+        return listed
 
-        found[name] = _tried(messages, f"key {name}", values)
+    found = {name: _tried(messages, f"key {name}", partial(values, name, text)) for name, text in plan.keys.items()}
     if any(listed is None for listed in found.values()):
         return None
     tables = {table: {name: found[name] for name in keys} for table, keys in plan.tables().items()}
-    groups: dict[str, PrivateFrame | PrivateGroupBy] | None = _tried(
-        messages, "keys", lambda: {table: frame.group_by(keys) for table, keys in tables.items()}
-    )
-    return groups
+    return _tried(messages, "keys", lambda: {table: frame.group_by(keys) for table, keys in tables.items()})
 
 
-def _asked(
-    plan: Plan,
-    groups: dict[str, PrivateFrame | PrivateGroupBy],
-    asked: dict[str, PrivateExpr],
-    messages: dict[str, str],
-) -> Publication | None:
+def _asked(plan: Plan, groups: Tables, asked: dict[str, PrivateExpr], messages: dict[str, str]) -> Publication | None:
     def together(chosen: dict[str, PrivateExpr]) -> Publication:
         tables = Publication({table or "answers": grouped.agg(**chosen) for table, grouped in groups.items()})
         if not plan.by_error:
@@ -518,8 +497,7 @@ def _asked(
         good = {name: output for name, output in checked.items() if output is not None}
     if not good:
         return None
-    tables: Publication | None = _tried(messages, "questions", lambda: together(good))
-    return tables
+    return _tried(messages, "questions", lambda: together(good))
 
 
 def code_of(plan: Plan, names: Collection[str]) -> str:
@@ -535,25 +513,18 @@ def code_of(plan: Plan, names: Collection[str]) -> str:
     begin = "rows.dp.protect" if has_data else "dpp.protect"
     protect = call(begin, plan.unit, budget=Written(None, "budget"), **plan.bounds(), dataset=stem)
     shared = [] if plan.by_error else [call(".scaled_to", **promise)]
+    before, steps = [], [protect, *([call(".group_by", keys)] if keys else []), call(".agg", **outputs)]
     tables = plan.tables()
-    if len(tables) == 1:
-        steps = [protect, *([call(".group_by", keys)] if keys else []), call(".agg", **outputs), *shared]
-        query = ["query = (", *(laid_out(step, indent="    ") for step in steps), ")"]
-    else:
+    if several_tables := len(tables) > 1:
+        listed = {table: as_code({name: keys[name] for name in of}) for table, of in tables.items()}
         grouped = {
-            table: Written(
-                None, Bracket("private.group_by(", [("", as_code({n: keys[n] for n in of}))], ").agg(**asked)")
-            )
-            for table, of in tables.items()
+            table: Written(None, Bracket("private.group_by(", [("", code)], ").agg(**asked)"))
+            for table, code in listed.items()
         }
-        publication = [call("dpp.publication", grouped), *shared]
-        query = [
-            laid_out(protect, "private = "),
-            laid_out(call("dict", **outputs), "asked = "),
-            *("query = (", *(laid_out(step, indent="    ") for step in publication), ")"),
-        ]
+        before = [laid_out(protect, "private = "), laid_out(call("dict", **outputs), "asked = ")]
+        steps = [call("dpp.publication", grouped)]
+    query = [*before, "query = (", *(laid_out(step, indent="    ") for step in [*steps, *shared]), ")"]
     released = "query.release(ranges=True)" if has_data else "dpp.sql.release(query, rows, ranges=True)"
-    several_tables = len(tables) > 1
     shown = [*["query"] * several_tables, "output", "error_95", "error_unit", "epsilon", "rho"]
     body = "\n".join(
         [
@@ -580,36 +551,29 @@ def code_of(plan: Plan, names: Collection[str]) -> str:
 
 def _rows_code(plan: Plan) -> list[str]:
     asked = {*plan.keys, *(question.column for question in plan.questions)}
-    months = {name: column for name, column in plan.months.items() if name in asked}
-    has_signs = any(sign in (plan.file or "") for sign in "*?[")
+    derived = {name: Written(None, _month_code(plan, column)) for name, column in plan.months.items() if name in asked}
     if plan.engine == "polars":
+        add = "rows.with_columns"
         if plan.file is None:
             lines = [_synthetic_code(plan, after=".lazy()")]
         else:
-            lines = [laid_out(call("pl.scan_parquet", plan.file, **({"glob": False} if has_signs else {})), "rows = ")]
-        derived = {
-            name: Written(None, f"{call('pl.col', column)}{_DAY * _has_time(plan, column)}.dt.month_start()")
-            for name, column in months.items()
-        }
-        return lines + ([laid_out(call("rows.with_columns", **derived), "rows = ")] if derived else [])
-    lines = ["database = ibis.duckdb.connect()"]
-    if plan.file is None:
-        lines += [_synthetic_code(plan), 'rows.write_parquet("synthetic.parquet")']
-    # A name of the table, so that asking again is the same question.
-    name = "synthetic.parquet" if plan.file is None else re.sub(r"[*?\[]", lambda sign: f"[{sign[0]}]", plan.file)
-    lines.append(laid_out(call("database.read_parquet", name, table_name="rows"), "rows = "))
-    derived = {
-        name: Written(None, f'rows[{as_code(column)}]{_DAY_IN_IBIS * _has_time(plan, column)}.truncate("M")')
-        for name, column in months.items()
-    }
-    return lines + ([laid_out(call("rows.mutate", **derived), "rows = ")] if derived else [])
+            glob = {"glob": False} if any(sign in plan.file for sign in "*?[") else {}
+            lines = [laid_out(call("pl.scan_parquet", plan.file, **glob), "rows = ")]
+    else:
+        add, lines = "rows.mutate", ["database = ibis.duckdb.connect()"]
+        if plan.file is None:
+            lines += [_synthetic_code(plan), 'rows.write_parquet("synthetic.parquet")']
+        # A name of the table, so that asking again is the same question.
+        name = "synthetic.parquet" if plan.file is None else re.sub(r"[*?\[]", lambda sign: f"[{sign[0]}]", plan.file)
+        lines.append(laid_out(call("database.read_parquet", name, table_name="rows"), "rows = "))
+    return lines + ([laid_out(call(add, **derived), "rows = ")] if derived else [])
 
 
-_DAY, _DAY_IN_IBIS = ".dt.date()", ".date()"
-
-
-def _has_time(plan: Plan, column: str) -> bool:
-    return isinstance(plan.schema[column], pl.Datetime)
+def _month_code(plan: Plan, column: str) -> str:
+    has_time = isinstance(plan.schema[column], pl.Datetime)
+    if plan.engine == "polars":
+        return f"{call('pl.col', column)}{'.dt.date()' * has_time}.dt.month_start()"
+    return f'rows[{as_code(column)}]{".date()" * has_time}.truncate("M")'
 
 
 def _synthetic_code(plan: Plan, after: str = "") -> str:

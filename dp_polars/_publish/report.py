@@ -120,25 +120,22 @@ def report(
     if not isinstance(query, (PrivateQuery, Publication)):
         msg = f"query must be a PrivateQuery or a publication, got {given(query)}."
         raise TypeError(msg)
+    when = None
     if isinstance(query, Publication):
-        sections, last = _sections(released, query), query.last
-        when = None if last is None or last.released is not released else last.when
+        if not isinstance(released, Mapping) or released.keys() != query.queries.keys():
+            names = list(query.queries)
+            msg = f"released must be what publication.release() returned, a dict of {names}, got {given(released)}."
+            raise TypeError(msg)
+        sections = [_section(name, one, released[name]) for name, one in query.queries.items()]
+        when = query.last.when if query.last is not None and query.last.released is released else None
     else:
-        sections, when = [_section("", query, released)], None
+        sections = [_section("", query, released)]
     statement = query.stated(known, at_delta, "published")
     lines = _page(sections, statement, html.escape(known.get("name", "Private answers")), when)
     target = expanded(path)
     with replacing(target) as file:
         file.write("\n".join(lines).encode())
     return target
-
-
-def _sections(released: object, publication: Publication) -> list[Section]:
-    if not isinstance(released, Mapping) or released.keys() != publication.queries.keys():
-        names = list(publication.queries)
-        msg = f"released must be what publication.release() returned, a dict of {names}, got {given(released)}."
-        raise TypeError(msg)
-    return [_section(name, query, released[name]) for name, query in publication.queries.items()]
 
 
 def _section(name: str, query: PrivateQuery, released: object) -> Section:
@@ -148,8 +145,7 @@ def _section(name: str, query: PrivateQuery, released: object) -> Section:
     if not isinstance(released, pl.DataFrame):
         msg = f"released must be what query.release() returned, got {given(released)}."
         raise TypeError(msg)
-    missing = [ask.name for ask in query.asks if ask.name not in released.columns and not _are_keys(query)]
-    if missing:
+    if missing := [ask.name for ask in query.asks if ask.name not in released.columns and not _are_keys(query)]:
         msg = f"released must be the release of this query, it lacks {missing}."
         raise ValueError(msg)
     return Section(name, query, released)
@@ -169,13 +165,12 @@ def _page(sections: Sequence[Section], statement: Statement, title: str, when: d
         "anybody can learn from them about one person. What counts as one person: "
         f"{html.escape(facts['unit']['person'])}.</p>"
     )
-    promise = facts["promise"] or _promise(facts["loss"])
-    yield f"<p>The promise of all numbers together is {html.escape(promise)}.</p>"
+    promise = html.escape(facts["promise"] or _promise(facts["loss"]))
+    yield f"<p>The promise of all numbers together is {promise}.</p>"
     for name, query, released in sections:
         if name:
             yield f"<section><h2>{html.escape(name)}</h2>"
-        shown = released if _are_keys(query) else with_ends(released, query.asks)
-        yield from _table(shown, query)
+        yield from _table(released if _are_keys(query) else with_ends(released, query.asks), query)
         yield from (f"<p>{html.escape(text)}</p>" for text in (*_cut(query), *_how_much(query, sections)))
         yield _figure(released, query)
         if name:
@@ -210,8 +205,7 @@ def _bounds(bounds: Mapping[str, int]) -> str:
 def _cut(query: PrivateQuery) -> Iterator[str]:
     request, outputs = query.request, dict[tuple[str, bool], list[str]]()
     for ask in query.asks:
-        said = _bounds(request.dropping(ask)), request.clips(ask) is not None
-        outputs.setdefault(said, []).append(ask.name)
+        outputs.setdefault((_bounds(request.dropping(ask)), request.clips(ask) is not None), []).append(ask.name)
     for (bounds, clips), names in outputs.items():
         before = f"{', '.join(names)}: " if len(outputs) > 1 else ""
         if bounds:

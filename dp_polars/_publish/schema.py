@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from io import BytesIO
 from pathlib import Path
 from types import EllipsisType
@@ -111,8 +111,7 @@ def likely_unit(schema: pl.Schema) -> str | None:
         for name, dtype in schema.items()
         if dtype.is_integer() or isinstance(dtype, (pl.String, pl.Categorical, pl.Binary))
     ]
-    found = (name for pattern in _LIKELY for name in names if pattern.fullmatch(name.lower()))
-    return next(found, None)
+    return next((name for pattern in _LIKELY for name in names if pattern.fullmatch(name.lower())), None)
 
 
 TOP = 3  # how many values a top has
@@ -165,10 +164,7 @@ _KINDS = {
 
 
 def questions_of(schema: pl.Schema, unit: str | EllipsisType | None, keys: Collection[str] = ()) -> dict[str, Question]:
-    """Return all that can be asked of columns of these types, by how users read it.
-
-    Nothing is asked of `keys`, by which groups are made: all of a group has one value there.
-    """
+    """Return all that can be asked of columns of these types but `keys`, by how users read it."""
     asked = {
         kind.title: Question(ask)
         for ask, kind in _KINDS.items()
@@ -207,10 +203,6 @@ def more_of(questions: Iterable[Question]) -> list[tuple[str, str]]:
 def months_of(schema: pl.Schema) -> dict[str, str]:
     dated = [name for name, dtype in schema.items() if isinstance(dtype, (pl.Date, pl.Datetime))]
     return {f"{name}_month": name for name in dated if f"{name}_month" not in schema}
-
-
-def usual_questions(asked: Mapping[str, Question], before: Iterable[str] = ()) -> list[str]:
-    return [title for title in before if title in asked] or list(asked)[:1]
 
 
 def own_values(dtype: pl.DataType) -> str:

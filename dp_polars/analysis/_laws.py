@@ -68,18 +68,15 @@ def blocks_of(scores: Exact) -> ScoreBlocks:
 
 
 def block_probabilities(gaps: Floats, multiplicities: ArrayLike, rate: Fraction | float, mechanism: str) -> Floats:
-    """Return the probability of each block: that any of its candidates is chosen.
+    """Return the probability of each block: that any of its candidates is chosen; 1e-12 of it off, if that.
 
     `gaps`: shape (n,): best score minus score; at least one is 0. They may repeat.
-    `multiplicities`: shape (n,): how many candidates share the score, at least 1, of any size.
     `rate`: λ, so that the coin of a candidate is exp(−λ·gap). For report-noisy-max: one over the scale of its noise.
-
-    The probabilities have a relative error below 1e-12 where they do not underflow.
     """
-    exponents, logs = exponents_of(gaps, rate), np.log(np.asarray(multiplicities, np.float64))
+    exponents, counts = exponents_of(gaps, rate), np.asarray(multiplicities, np.float64)
     if mechanism == LAPLACE:
-        return _laplace_probabilities(exponents, np.asarray(multiplicities, np.float64))
-    return np.exp(logs - exponents + block_log_factors(gaps, multiplicities, rate, mechanism))
+        return _laplace_probabilities(exponents, counts)
+    return np.exp(np.log(counts) - exponents + block_log_factors(gaps, counts, rate, mechanism))
 
 
 def block_log_factors(gaps: Floats, multiplicities: ArrayLike, rate: Fraction | float, mechanism: str) -> Floats:
@@ -113,10 +110,7 @@ def _chunks(n: int) -> Iterator[slice]:
 
 
 def _leave_one_out(coins: Floats, counts: Floats, expected: float) -> Floats:
-    """Return ∫₀¹ ∏(1 − coin·t) dt for each block, the product over all candidates but one of that block.
-
-    `expected` is the sum of all coins.
-    """
+    """Return ∫₀¹ ∏(1 − coin·t) dt for each block, over all candidates but one of it; `expected` sums up all coins."""
     reach = min(1.0, _REACH / expected)
     nodes = reach * _UNIT_NODES
     log_product = np.zeros(len(nodes))
@@ -193,8 +187,7 @@ def rate_of(
     epsilon: Number | None, rho: Number | None, sensitivity: Number, monotonic: bool, mechanism: str | None
 ) -> tuple[float, str]:
     name = check_comparable(mechanism, Loss.of(epsilon=epsilon, rho=rho).unit)
-    claim = claim_of(epsilon, rho, sensitivity, monotonic, charged_as(name))
-    return float(claim.rate), name
+    return float(claim_of(epsilon, rho, sensitivity, monotonic, charged_as(name)).rate), name
 
 
 def charged_as(mechanism: str) -> Mechanism:
@@ -245,31 +238,26 @@ class NoiseLaw:
 
     def _weights(self, x: Floats) -> Floats:
         with np.errstate(over="ignore"):
-            weights: Floats = np.exp(self._log_weights(x / self._scale))
-        return weights
+            return np.asarray(np.exp(self._log_weights(x / self._scale)))
 
     def probability(self, x: Ints) -> Floats:
-        probability: Floats = self._weights(x / self._step) / (self._total * self._step)
-        return probability
+        return np.asarray(self._weights(x / self._step) / (self._total * self._step))
 
     def up_to(self, x: Floats) -> Floats:
         """Return P(X <= x) for whole numbers."""
         beyond = np.where(x < 0, -x - 1, x)  # the law is symmetric
         tail = np.interp((beyond + 0.5) / self._step - 0.5, self._index, self._tails)
-        upto: Floats = np.where(x < 0, tail, 1 - tail)
-        return upto
+        return np.asarray(np.where(x < 0, tail, 1 - tail))
 
     def excess(self, x: Floats) -> Floats:
         """Return E(X − x)⁺ for real numbers. It is linear between two integers."""
-        above: Floats = self._step * np.interp(abs(x) / self._step, self._index[1:], self._excesses)
-        above += np.maximum(-x, 0)  # E(X − x)⁺ − E(x − X)⁺ = −x
-        return above
+        above = self._step * np.interp(abs(x) / self._step, self._index[1:], self._excesses)
+        return np.asarray(above + np.maximum(-x, 0))  # E(X − x)⁺ − E(x − X)⁺ = −x
 
     def error(self, bias: Ints) -> Floats:
         """Return E|X + bias|."""
-        off: Floats = abs(bias).astype(np.float64)
-        off += 2 * self.excess(off)
-        return off
+        off = abs(bias).astype(np.float64)
+        return np.asarray(off + 2 * self.excess(off))
 
 
 @called
@@ -305,8 +293,7 @@ def accuracy(
     6.898
     """
     count, risk = positive_int("k", k), as_probability("beta", beta)
-    claim = claim_of(epsilon, rho, sensitivity, monotonic, mechanism)
-    return error_bound(count, risk, claim)
+    return error_bound(count, risk, claim_of(epsilon, rho, sensitivity, monotonic, mechanism))
 
 
 @called

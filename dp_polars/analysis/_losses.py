@@ -29,7 +29,7 @@ from dp_polars._questions.measures import Measure, Multiple, Total, ValueCounts,
 from dp_polars._questions.question import Columns, HistogramQuery, ListQuery
 from dp_polars.analysis import _simulated
 from dp_polars.analysis._laws import NoiseLaw, as_probability
-from dp_polars.analysis._simulation import public_tables, request_of
+from dp_polars.analysis._simulation import no_law, public_tables, request_of
 
 if TYPE_CHECKING:
     # At a claim, how probable it is for each group that its answer is near enough.
@@ -148,8 +148,7 @@ def _epsilon_of_all(claims: Sequence[Claim], losses: Sequence[float | None]) -> 
 
 def _reach(within: Number | Mapping[str, Number], names: list[str]) -> dict[str, Fraction]:
     by_name = within if isinstance(within, Mapping) else dict.fromkeys(names, within)
-    unknown = sorted(set(by_name) - set(names))
-    if unknown:
+    if unknown := sorted(set(by_name) - set(names)):
         msg = f"within must name outputs of the query, got {unknown} where they are {names}."
         raise ValueError(msg)
     labels = {name: f"within[{name!r}]" if by_name is within else "within" for name in by_name}
@@ -187,8 +186,7 @@ def _smallest_loss(
 def _has_truth(query: HistogramQuery, types: Columns, rows: Histogram) -> NDArray[np.bool_]:
     if isinstance(query, (Multiple, ValueCounts, FirstAbove)):  # 0, or none, without rows
         return np.ones(len(rows.sizes), bool)
-    has: NDArray[np.bool_] = (query.scored(rows, *types) if isinstance(query, Choice) else rows).totals > 0
-    return has
+    return np.asarray((query.scored(rows, *types) if isinstance(query, Choice) else rows).totals > 0)
 
 
 def _chances(query: HistogramQuery, types: Columns, parts: list[Histogram], within: Fraction) -> tuple[Chances, int]:
@@ -202,17 +200,14 @@ def _chances(query: HistogramQuery, types: Columns, parts: list[Histogram], with
     law: Callable[..., Floats | float]
     if isinstance(query, ListQuery):
         law = partial(_simulated.share_within, types=types, histogram=parts[0], within=_widened(within))
-    elif isinstance(query, ValueCounts):
-        law = partial(_of_noise, types=types, most=math.floor(within), numbers=query.answer_width(*types))
-    elif isinstance(query, Multiple):
-        law = partial(_of_noise, types=types, most=math.floor(within / query.answer_step(*types)), numbers=1)
-    elif isinstance(query, Mean):
-        law = partial(_of_mean, types=types, totals=[totals_of(part) for part in parts], within=_widened(within))
+    elif isinstance(query, (ValueCounts, Multiple)):
+        step = 1 if isinstance(query, ValueCounts) else query.answer_step(*types)
+        law = partial(_of_noise, types=types, most=math.floor(within / step))
     elif isinstance(query, Total):
-        law = partial(_of_draws, types=types, totals=[totals_of(part) for part in parts], within=_widened(within))
+        of_totals: Callable[..., Floats] = _of_mean if isinstance(query, Mean) else _of_draws
+        law = partial(of_totals, types=types, totals=[totals_of(part) for part in parts], within=_widened(within))
     else:
-        msg = f"query must be of choices, counts, sums and means, got a {query}."
-        raise TypeError(msg)
+        raise no_law(query)
 
     def chances(claim: Claim) -> Floats:
         try:
@@ -223,8 +218,7 @@ def _chances(query: HistogramQuery, types: Columns, parts: list[Histogram], with
             return np.zeros(len(parts[0].sizes))
         return np.broadcast_to(law(asked), len(parts[0].sizes))
 
-    has_law = isinstance(query, (ValueCounts, Multiple, Mean))
-    return chances, _DIGITS if has_law else _DIGITS_OF_DRAWS
+    return chances, _DIGITS if isinstance(query, (ValueCounts, Multiple, Mean)) else _DIGITS_OF_DRAWS
 
 
 def _widened(within: Fraction) -> float:
@@ -232,10 +226,10 @@ def _widened(within: Fraction) -> float:
     return float(within) * (1 + 1e-9)
 
 
-def _of_noise(question: Measure, types: Columns, most: int, numbers: int) -> float:
+def _of_noise(question: Multiple | ValueCounts, types: Columns, most: int) -> float:
     (noise,) = question.noise(*types)
     below, upto = NoiseLaw(noise).up_to(np.array([-most - 1.0, most]))
-    return float(upto - below) ** numbers
+    return float(upto - below) ** question.answer_width(*types)
 
 
 def _of_choice(query: Choice, types: Columns, histogram: Histogram, within: Fraction) -> Chances:
@@ -250,8 +244,7 @@ def _of_choice(query: Choice, types: Columns, histogram: Histogram, within: Frac
 
     def chances(claim: Claim) -> Floats:
         law = _simulated.law_of_blocks(*blocks, claim.rate_in(step), claim.mechanism)
-        of_groups: Floats = np.add.reduceat(law * good, starts(slots.sizes))
-        return of_groups
+        return np.asarray(np.add.reduceat(law * good, starts(slots.sizes)))
 
     return chances
 
@@ -268,23 +261,21 @@ def _shares_within(candidates: Ordered, slots: Slots, within: Fraction) -> Float
         low = np.searchsorted(places, places[true] - reach)
         high = np.searchsorted(places, places[true] + reach, side="right")
     last = np.minimum(slots.first + slots.multiplicities, high[owner])
-    shares: Floats = np.maximum(last - np.maximum(slots.first, low[owner]), 0) / slots.multiplicities
-    return shares
+    return np.asarray(np.maximum(last - np.maximum(slots.first, low[owner]), 0) / slots.multiplicities)
 
 
 def _of_mean(question: Mean, types: Columns, totals: list[Ints], within: float) -> Floats:
     """Return how probable a near mean is: given the noisy count, it is a line in the noise of the sum, then cut."""
     of_sum, of_count = question.noise(*types)
     noisy, (off, shares) = NoiseLaw(of_sum), _simulated.cells_of_noise(of_count)
-    low, high = float(question.lower), float(question.upper)
+    low, high = question.ends
     true, half_step = question.named(totals, *types).to_numpy(), float(question.units(*types).step) / 2
     chances = np.empty(len(true))
     for first, last in slices(np.ones(len(true), np.int64), len(true), max(1, _MEANS // len(off))):
         distance, number, mean = (values[first:last, None] for values in (*totals, true))
 
         def noise_at(mean: Floats, number: Ints = number, distance: Ints = distance) -> Floats:
-            at: Floats = (mean - (low + high) / 2) * np.maximum(number + off, 1) / half_step - distance
-            return at
+            return np.asarray((mean - (low + high) / 2) * np.maximum(number + off, 1) / half_step - distance)
 
         # What is cut is as near as the end where it is cut. Whole numbers are not missed by rounding.
         above = np.where(mean + within >= high, np.inf, np.floor(noise_at(mean + within) + _ROUNDING))
@@ -299,5 +290,4 @@ def _of_draws(question: Total, types: Columns, totals: list[Ints], within: float
         for total, claim in zip(totals, question.noise(*types), strict=True)
     ]
     true, answers = (question.named(numbers, *types).to_numpy() for numbers in (totals, drawn))
-    shares: Floats = (abs(answers.reshape(_simulated.DRAWS, len(true)) - true) <= within).mean(axis=0)
-    return shares
+    return np.asarray((abs(answers.reshape(_simulated.DRAWS, len(true)) - true) <= within).mean(axis=0))

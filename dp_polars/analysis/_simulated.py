@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
@@ -37,6 +37,8 @@ _SHARES = (0.05 * (1 - 1e-12), 0.95 * (1 - 1e-12))
 
 # At a claim, the law of the answers: a row per group, and the columns of `simulate` that it fills.
 Law: TypeAlias = Callable[[Claim], pl.DataFrame]
+# Of the totals of a group and its true answer: the ends of the range, and the mean error.
+_OfGroup: TypeAlias = "Callable[[Sequence[int], float], tuple[Floats, float]]"
 
 
 class Histograms(NamedTuple):
@@ -100,8 +102,7 @@ def _law_of_groups(columns: dict[str, Any], has_truth: NDArray[np.bool_]) -> pl.
 
 def _mean(law: Floats, errors: Floats, starts: Ints) -> Floats:
     """Return the mean of each group. An error that overflows has probability 0."""
-    wrong: Floats = np.multiply(law, errors, out=np.zeros_like(law), where=law > 0)
-    return np.add.reduceat(wrong, starts)
+    return np.add.reduceat(np.multiply(law, errors, out=np.zeros_like(law), where=law > 0), starts)
 
 
 def of_histograms(question: Choice, types: Columns, scored: Histograms) -> AnswerBlocks:
@@ -221,7 +222,7 @@ NEAR = "probability_near"  # what says how probable near answers are: no column 
 
 
 def law_of_first_above(question: FirstAbove, types: Columns, histograms: Histograms, within: float = 0) -> Law:
-    """Return what gives the law of the answers at a claim, a row per group: the columns of `simulate` that it fills.
+    """Return what gives the law of the answers at a claim.
 
     An answer's error is how far it is below the threshold, or one before it is above, whichever is more: 0 of the true
     answer. It is measured on all rows, also those that the bounds drop. `NEAR` is how probable the true answer is, and
@@ -265,10 +266,7 @@ def law_of_first_above(question: FirstAbove, types: Columns, histograms: Histogr
 def _of_group(
     first: Ints, m: Ints, truly: Ints, seen: Ints, threshold: Fraction, rate: Fraction, within: float
 ) -> tuple[int, float, float, int, int, float]:
-    """Return the true code, how probable it is, the mean error, the codes at both ends of the range, and `NEAR`.
-
-    −1 is the code of no candidate.
-    """
+    """Return the true code (−1: none), how probable it is, the mean error, the codes of both ends, and `NEAR`."""
     aim, least = float(threshold), math.ceil(threshold)
     # The first one of a run that truly reaches the threshold is apart: only it is right.
     parts = np.where((truly >= least) & (m > 1), 2, 1)
@@ -280,8 +278,7 @@ def _of_group(
 
     integral = _Integral.of(np.multiply(aim - seen, float(rate), dtype=np.float64), m)
     law = integral.law()
-    passed = np.maximum.accumulate(np.append(0.0, truly - aim))
-    errors = np.maximum(passed, np.append(aim - truly, 0.0))
+    errors = np.maximum(np.maximum.accumulate(np.append(0.0, truly - aim)), np.append(aim - truly, 0.0))
     reached = np.append(truly >= least, True)
     right = int(np.argmax(reached))
     codes = np.append(first, -1)
@@ -352,10 +349,7 @@ _DRAWN_CELLS = 1 << 20  # rows of copied histograms, and answers, that are held 
 
 
 def law_of_lists(question: ListQuery, types: Columns, everything: Histogram, bounded: Histogram) -> Law:
-    """Return what estimates how good the lists are at a claim, from `DRAWS` draws.
-
-    They are drawn from the histogram of the rows that count, and compared with that of all rows.
-    """
+    """Return what estimates how good lists of the rows that count are at a claim, from `DRAWS` draws."""
 
     def law(claim: Claim) -> pl.DataFrame:
         asked = question.with_claim(claim)
@@ -427,21 +421,30 @@ def law_of_total(question: Total, types: Columns, truly: list[Ints], bounded: li
     `truly`, `bounded`: for each histogram, the sum of weights of each group, shape (g,): of all rows, and of those that
         count.
     """
-    if isinstance(question, Mean):
-        return lambda claim: _of_mean(question.with_claim(claim), types, truly, bounded)
-    if isinstance(question, Average):
-        return lambda claim: _of_average(question.with_claim(claim), types, truly, bounded)
-    if not isinstance(question, Multiple):
+    if isinstance(question, Multiple):
+        return law_of_numbers(question, types, truly[0], bounded[0])
+    if not isinstance(question, Average):
         msg = f"simulate: the law of a {type(question).__name__} is not known."
         raise TypeError(msg)
-    return law_of_numbers(question, types, truly[0], bounded[0])
+
+    def law(claim: Claim) -> pl.DataFrame:
+        asked = question.with_claim(claim)
+        claims, true = asked.noise(*types), asked.of_totals(truly, *types)
+        for noise in claims:
+            check_scale(noise)
+        of_group = _of_mean(asked, types, claims) if isinstance(asked, Mean) else _of_average(asked, types, claims)
+        ends, errors = np.empty((len(true), 2)), np.empty(len(true))
+        for group, totals in enumerate(zip(*(part.tolist() for part in bounded), strict=True)):
+            ends[group], errors[group] = of_group(totals, true[group])
+        unknown = pl.Series([None] * len(true), dtype=pl.Float64)
+        columns = {"true_answer": true, "probability_true": unknown, "expected_error": errors}
+        return _law_of_groups(columns | {"answer_5": ends[:, 0], "answer_95": ends[:, 1]}, truly[-1] > 0)
+
+    return law
 
 
 def law_of_numbers(question: Multiple | ValueCounts, types: Columns, truly: Ints, bounded: Ints) -> Law:
-    """Return what gives the law of numbers with one noise at a claim: a row per group, of one or of all counts.
-
-    `truly`, `bounded`: the numbers, group after group: of all rows, and of those that count.
-    """
+    """Return what gives the law of numbers with one noise at a claim: of all rows `truly`, of those that count."""
     size = question.answer_width(*types)
     step = 1.0 if isinstance(question, ValueCounts) else float(question.answer_step(*types))
 
@@ -466,60 +469,45 @@ def law_of_numbers(question: Multiple | ValueCounts, types: Columns, truly: Ints
     return law
 
 
-def _of_mean(question: Mean, types: Columns, truly: list[Ints], bounded: list[Ints]) -> pl.DataFrame:
+def _of_mean(question: Mean, types: Columns, claims: Sequence[Claim]) -> _OfGroup:
     """Return the law of a mean: given the noisy count, it is a line in the noise of the sum, cut at the bounds."""
-    claims = question.noise(*types)
-    for claim in claims:
-        check_scale(claim)
-    noisy = NoiseLaw(claims[0])
-    low, high = float(question.lower), float(question.upper)
+    noisy, (off, shares) = NoiseLaw(claims[0]), cells_of_noise(claims[1])
+    low, high = question.ends
     middle, unit = (low + high) / 2, float(question.units(*types).step) / 2
-    off, shares = cells_of_noise(claims[1])
-    true = question.named(truly, *types).to_numpy()
-    ends, errors = np.empty((len(true), 2)), np.empty(len(true))
-    for group, (distance, count) in enumerate(zip(*(part.tolist() for part in bounded), strict=True)):
+
+    def of_group(totals: Sequence[int], true: float) -> tuple[Floats, float]:
+        distance, count = totals
         per_unit = np.maximum(count + off, 1) / unit
 
-        def noise_at(mean: Any, per_unit: Any = per_unit, distance: int = distance) -> Any:  # noqa: ANN401
+        def noise_at(mean: Any) -> Any:  # noqa: ANN401
             """Return the noise of the sum, for each noisy count, at which the mean is this one before it is cut."""
             return (mean - middle) * per_unit - distance
 
-        def up_to(means: Floats, noise_at: Any = noise_at) -> Floats:  # noqa: ANN401
-            upto: Floats = noisy.up_to(np.floor(noise_at(means[:, None]))) @ shares
-            return upto
+        def up_to(means: Floats) -> Floats:
+            return np.asarray(noisy.up_to(np.floor(noise_at(means[:, None]))) @ shares)
 
-        ends[group] = _quantiles(up_to, low, high)
-        at, at_low, at_high = noise_at(true[group]), noise_at(low), noise_at(high)
+        at, at_low, at_high = noise_at(true), noise_at(low), noise_at(high)
         above = noisy.excess(at) - noisy.excess(at_high)
         below = noisy.excess(-at) - noisy.excess(-at_low)
-        errors[group] = ((above + below) / per_unit) @ shares
-    return _law_of_average(true, errors, ends, truly[-1])
+        return _quantiles(up_to, low, high), float(((above + below) / per_unit) @ shares)
+
+    return of_group
 
 
-def _law_of_average(true: Floats, errors: Floats, ends: Floats, counts: Ints) -> pl.DataFrame:
-    unknown = pl.Series([None] * len(true), dtype=pl.Float64)
-    columns = {"true_answer": true, "probability_true": unknown, "expected_error": errors}
-    return _law_of_groups(columns | {"answer_5": ends[:, 0], "answer_95": ends[:, 1]}, counts > 0)
-
-
-def _of_average(question: Average, types: Columns, truly: list[Ints], bounded: list[Ints]) -> pl.DataFrame:
+def _of_average(question: Average, types: Columns, claims: Sequence[Claim]) -> _OfGroup:
     """Return the law of any average: from all combinations of what the noise of its draws is."""
-    claims = question.noise(*types)
-    for claim in claims:
-        check_scale(claim)
     cells = round(_ALL_CELLS ** (1 / len(claims)))
     means, shares = zip(*(_coarse_cells(claim, cells // 2) for claim in claims), strict=True)
     noise = [part.ravel() for part in np.meshgrid(*means, indexing="ij")]
     law = reduce(np.multiply.outer, shares).ravel()
-    true = question.of_totals(truly, *types)
-    ends, errors = np.empty((len(true), 2)), np.empty(len(true))
-    for group, totals in enumerate(zip(*(part.tolist() for part in bounded), strict=True)):
+
+    def of_group(totals: Sequence[int], true: float) -> tuple[Floats, float]:
         answers = question.of_totals([total + part for total, part in zip(totals, noise, strict=True)], *types)
-        errors[group] = law @ abs(answers - true[group])
         order = np.argsort(answers)
         upto = np.cumsum(law[order])
-        ends[group] = answers[order[np.searchsorted(upto, [_END, 1 - _END])]]
-    return _law_of_average(true, errors, ends, truly[-1])
+        return answers[order[np.searchsorted(upto, [_END, 1 - _END])]], float(law @ abs(answers - true))
+
+    return of_group
 
 
 def _coarse_cells(claim: Claim, most: int) -> tuple[Floats, Floats]:

@@ -29,25 +29,12 @@ from dp_polars._release.contract import Work
 from dp_polars._release.protection import Limits
 from dp_polars._release.request import Request
 from dp_polars._steps.scans import all_places, is_a_person, sources_read
-from dp_polars.analysis._simulated import (
-    AnswerBlocks,
-    Histograms,
-    Law,
-    law_of_first_above,
-    law_of_lists,
-    law_of_numbers,
-    law_of_total,
-    of_histograms,
-    of_own_sensitivities,
-    of_scores,
-)
+from dp_polars.analysis import _simulated
+from dp_polars.analysis._simulated import Histograms, Law
 
 
 def refuse_own_rows(call: str, query: PrivateQuery, tables: Sequence[pl.LazyFrame]) -> None:
-    """Refuse rows, or files, that the query protects: the result would show them.
-
-    Copies of rows are not recognised.
-    """
+    """Refuse rows, or files, that the query protects: the result would show them. Copies are not recognised."""
     protected = {mark for plan in query._sources for mark in _marks(plan)}
     if protected and any(not protected.isdisjoint(_marks(table)) for table in tables):
         msg = (
@@ -170,13 +157,8 @@ def simulate(
         - `ordered` (Boolean): whether the answers lie on a line, as those of quantiles, counts, sums and means do.
 
         `true_answer`, `answer_5` and `answer_95` have the answer's own type where all outputs share one, and are String
-        otherwise.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described, the rows are those that the query protects, or a key column has the name
-        of another column of the result.
+        otherwise. A TypeError or ValueError if an argument is not as described, the rows are those that the query
+        protects, or a key column has the name of another column of the result.
 
     Notes
     -----
@@ -213,8 +195,7 @@ def simulate(
     else:
         msg = f"query must be a PrivateQuery or a PrivateExpr, got {type(query).__name__}."
         raise TypeError(msg)
-    clashes = sorted(set(keys.columns) & set(SIMULATED))
-    if clashes:
+    if clashes := sorted(set(keys.columns) & set(SIMULATED)):
         msg = f"keys must not be named like columns of the result, got {clashes}.\n\nHint: rename them first."
         raise ValueError(msg)
     tried = None
@@ -261,15 +242,13 @@ def several(name: str, values: object) -> list[object]:
     return listed
 
 
-def _claims(asked: Claim, losses: list[Fraction] | None) -> Iterator[Claim]:
-    if losses is None:
-        if asked.is_open:
-            msg = f"simulate: {NO_LOSS} Or simulate(…, losses=[0.5, 1, 2])."
-            raise ValueError(msg)
-        yield asked
-        return
-    for value in losses:
-        yield asked.at_cost(Loss(value, asked.loss.unit))  # the rate follows
+def _claims(asked: Claim, losses: list[Fraction] | None) -> list[Claim]:
+    if losses is not None:
+        return [asked.at_cost(Loss(value, asked.loss.unit)) for value in losses]  # the rate follows
+    if asked.is_open:
+        msg = f"simulate: {NO_LOSS} Or simulate(…, losses=[0.5, 1, 2])."
+        raise ValueError(msg)
+    return [asked]
 
 
 def _of_query(query: PrivateQuery, *tables: pl.LazyFrame) -> tuple[pl.DataFrame, list[_Simulated]]:
@@ -313,8 +292,7 @@ def _unbounded(engine: PolarsEngine, work: Work) -> list[Histogram]:
     """Return the histograms of all rows. Each row without a person stands for one more."""
     specs = tuple(replace(spec, limits=Limits()) for spec in work.specs)
     histograms = engine.prepare_histograms(replace(work, specs=specs))()
-    unit = work.privacy_unit
-    if unit is None:
+    if (unit := work.privacy_unit) is None:
         return histograms
 
     def of_nobody(*tables: pl.LazyFrame) -> pl.LazyFrame:
@@ -354,14 +332,15 @@ def _of_expression(
     query.answer_type(*types)
     if isinstance(query, (ArgMax, ArgMaxOfOwn)):
         if isinstance(query, ArgMaxOfOwn):
-            blocks_at, unit = of_own_sensitivities(values, columns[1], lengths, query.lowest), Fraction(1)
+            blocks_at, unit = _simulated.of_own_sensitivities(values, columns[1], lengths, query.lowest), Fraction(1)
         else:
-            blocks_at, unit = of_scores(values, lengths, query.lowest), column_types.tick(values.dtype) or Fraction(1)
+            blocks_at = _simulated.of_scores(values, lengths, query.lowest)
+            unit = column_types.tick(values.dtype) or Fraction(1)
         some = blocks_at(query.claim)
         counted = some.sizes * some.has_truth
         return keys, [_Simulated(name, query, "score", counted, np.zeros_like(counted), _law_of(blocks_at, unit))]
     if not isinstance(query, HistogramQuery):
-        raise _no_law(query)
+        raise no_law(query)
     parts = []
     for evidence in _also_counting(query.evidence(*types)):
         histogram = Histogram.of_rows(*evidence.of_rows(columns), lengths, evidence.binning.size)
@@ -375,28 +354,28 @@ def _output(name: str, query: HistogramQuery, types: Columns, unit: str, parts: 
     unit = query.error_unit or unit
     if isinstance(query, Choice):
         unit = distance_unit(query.fixed_type)[0] if isinstance(query, Quantile) else unit
-        blocks = of_histograms(query, types, scored)
+        blocks = _simulated.of_histograms(query, types, scored)
         law = _law_of(lambda _: blocks, query.step(*types))
     elif isinstance(query, FirstAbove):
-        law = law_of_first_above(query, types, scored)
+        law = _simulated.law_of_first_above(query, types, scored)
     elif isinstance(query, ListQuery):
-        unit, law = query.distance_unit or unit, law_of_lists(query, types, *scored)
+        unit, law = query.distance_unit or unit, _simulated.law_of_lists(query, types, *scored)
     elif isinstance(query, ValueCounts):
-        law = law_of_numbers(query, types, *(query.counts_of(histogram, *types) for histogram in scored))
+        law = _simulated.law_of_numbers(query, types, *(query.counts_of(histogram, *types) for histogram in scored))
     elif isinstance(query, Total):
         sides = zip(*parts[: query.parts], strict=True)
-        law = law_of_total(query, types, *([totals_of(histogram) for histogram in side] for side in sides))
+        law = _simulated.law_of_total(query, types, *([totals_of(histogram) for histogram in side] for side in sides))
     else:
-        raise _no_law(query)
+        raise no_law(query)
     counted = counts.bounded.totals
     return _Simulated(name, query, unit, counted, counts.everything.totals - counted, law)
 
 
-def _no_law(query: Query) -> TypeError:
+def no_law(query: Query) -> TypeError:
     return TypeError(f"query must be of choices, counts, sums and means, got a {query}.")
 
 
-def _law_of(blocks_at: Callable[[Claim], AnswerBlocks], unit: Fraction) -> Law:
+def _law_of(blocks_at: Callable[[Claim], _simulated.AnswerBlocks], unit: Fraction) -> Law:
     """Return what gives the law of a choice at a claim; a score of one is a unit."""
     return lambda claim: blocks_at(claim).law(claim.rate_in(unit), claim.mechanism)
 
@@ -419,10 +398,9 @@ def _table(output: _Simulated, claim: Claim) -> pl.DataFrame:
 
 
 def _as_text(part: pl.DataFrame) -> pl.DataFrame:
-    dtype = part["true_answer"].dtype
-    if isinstance(dtype, pl.List) and isinstance(dtype.inner, pl.Struct):
+    dtype, one = part["true_answer"].dtype, pl.element().cast(pl.String)
+    if not isinstance(dtype, pl.List):
+        return part.with_columns(pl.col(_ANSWERS).cast(pl.String))
+    if isinstance(dtype.inner, pl.Struct):
         one = pl.format("{}: {}", pl.element().struct.field("value"), pl.element().struct.field("count"))
-        return part.with_columns(pl.col(name).list.eval(one).list.join(", ") for name in _ANSWERS)
-    if isinstance(dtype, pl.List):
-        return part.with_columns(pl.col(_ANSWERS).list.eval(pl.element().cast(pl.String)).list.join(", "))
-    return part.with_columns(pl.col(_ANSWERS).cast(pl.String))
+    return part.with_columns(pl.col(name).list.eval(one).list.join(", ") for name in _ANSWERS)

@@ -14,7 +14,7 @@ import polars as pl
 
 from dp_polars._base import column_types
 from dp_polars._base.column_types import has_value
-from dp_polars._base.numbers import Floats, Number, as_fraction, given, kind_of_frame, positive_fraction, positive_int
+from dp_polars._base.numbers import Number, as_fraction, given, kind_of_frame, positive_fraction, positive_int
 from dp_polars._base.process import called
 from dp_polars._bins.candidates import Categories, Values, grid, ordered
 from dp_polars._frames.query import PrivateQuery
@@ -28,6 +28,7 @@ from dp_polars.analysis._laws import block_probabilities
 from dp_polars.analysis._simulation import request_of, several
 
 _MOST = 2**53  # the largest group that is looked for
+_SIZES = {"output": pl.String, "size": pl.Int64, "size_unit": pl.String}
 
 
 @called
@@ -66,17 +67,10 @@ def error_by_size(query: PrivateQuery, sizes: Iterable[int]) -> pl.DataFrame:
     rows = []
     for ask, types, unit in _outputs(query):
         for size in numbers:
-            error, scale = _error(ask.query, size, types), _largest_answer(ask.query, size)
-            relative = None if error is None else error / scale
+            error = _error(ask.query, size, types)
+            relative = None if error is None else error / _largest_answer(ask.query, size)
             rows.append((ask.name, size, unit, error, ask.query.error_unit or unit, relative))
-    schema = {
-        "output": pl.String,
-        "size": pl.Int64,
-        "size_unit": pl.String,
-        "error_95": pl.Float64,
-        "error_unit": pl.String,
-        "relative": pl.Float64,
-    }
+    schema = _SIZES | {"error_95": pl.Float64, "error_unit": pl.String, "relative": pl.Float64}
     return pl.DataFrame(rows, schema, orient="row")
 
 
@@ -113,7 +107,7 @@ def size_needed(query: PrivateQuery, relative: Number = Fraction(1, 10)) -> pl.D
     """
     goal = positive_fraction("relative", relative)
     rows = [(ask.name, _smallest(ask.query, types, goal), unit) for ask, types, unit in _outputs(query)]
-    return pl.DataFrame(rows, {"output": pl.String, "size": pl.Int64, "size_unit": pl.String}, orient="row")
+    return pl.DataFrame(rows, _SIZES, orient="row")
 
 
 @called
@@ -133,12 +127,8 @@ def best_by_gap(query: PrivateQuery, gaps: Iterable[Number]) -> pl.DataFrame:
     DataFrame
         One row per mode and gap: `output` (String), `gap` (Float64), `gap_unit` (String: "people", "rows" or "the
         weights' unit") and `probability` (Float64): that the most common candidate is the answer. It is exact where all
-        other candidates are equally common, and larger for all other counts with this gap.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described, no output is a mode, or only the column's type names its candidates and the
+        other candidates are equally common, and larger for all other counts with this gap. A TypeError or ValueError if
+        an argument is not as described, no output is a mode, or only the column's type names its candidates and the
         query has no rows.
 
     Notes
@@ -367,8 +357,7 @@ def synthetic(
         raise TypeError(msg)
     unit = [privacy_unit] if isinstance(privacy_unit, str) else list(privacy_unit or [next(iter(types))])
     for name, columns in (("values", chosen), ("privacy_unit", unit)):
-        missing = sorted(set(columns) - set(types))
-        if missing:
+        if missing := sorted(set(columns) - set(types)):
             msg = f"{name} must name columns of the schema, got {missing} where they are {list(types)}."
             raise ValueError(msg)
     random = np.random.default_rng(_SEED)
@@ -430,8 +419,7 @@ def _drawn(name: str, dtype: pl.DataType, values: Values | None, rows: int, rand
         weights = 1 / np.arange(1, len(series) + 1)
         return series.gather(random.choice(len(series), rows, p=weights / weights.sum()))
     points = ordered(chosen)
-    middle: Floats = random.random((2, rows)).mean(axis=0)
-    return _as(name, dtype, points.take((middle * points.size).astype(np.int64)))
+    return _as(name, dtype, points.take((random.random((2, rows)).mean(axis=0) * points.size).astype(np.int64)))
 
 
 def _as(name: str, dtype: pl.DataType, series: pl.Series) -> pl.Series:

@@ -99,12 +99,8 @@ def error_curve(
     Returns
     -------
     altair.LayerChart
-        Errors in units of the scores. The lines end at a ten-thousandth of the largest.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described, or all scores are equal, so that there is no error.
+        Errors in units of the scores. The lines end at a ten-thousandth of the largest. A TypeError or ValueError if an
+        argument is not as described, or all scores are equal, so that there is no error.
 
     Examples
     --------
@@ -208,9 +204,8 @@ def probabilities(
         tooltip=["candidate", "mechanism", "probability"],
     )
     legend = alt.Legend(title=None, orient="top", labelFontSize=12, labelLimit=0)
-    fills = alt.Scale(domain=series, range=_charts.FILLS)
     drawn = base.mark_bar(stroke="black", strokeWidth=0.7).encode(
-        fill=alt.Fill("mechanism:N", sort=series, scale=fills, legend=legend)
+        fill=alt.Fill("mechanism:N", sort=series, scale=alt.Scale(domain=series, range=_charts.FILLS), legend=legend)
     )
     texts = base.mark_text(**_BESIDE).encode(text="text:N")
     return alt.LayerChart(layer=[drawn, texts], width=420, height=alt.Step(15 if len(series) > 1 else 22))
@@ -243,12 +238,7 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
     Parameters
     ----------
     frame
-        What `simulate` returned, or a part of its rows.
-
-    Raises
-    ------
-    ValueError
-        If the frame lacks columns of `simulate`, or has no row with a true answer.
+        What `simulate` returned, or a part of its rows, one of which at least has a true answer.
 
     Examples
     --------
@@ -261,10 +251,7 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
     ...     analysis.simulate(median, last_year, by="ward", losses=[0.1, 0.3, 1])
     ... )
     """
-    missing = [name for name in SIMULATED if name not in frame.columns]
-    if missing:
-        msg = f"frame must have the columns of dp_polars.analysis.simulate, it lacks {missing}."
-        raise ValueError(msg)
+    _charts.check_columns(frame, "simulate", SIMULATED)
     known = frame.filter(pl.col("expected_error").is_not_null())
     if not known.height:
         msg = "frame must have a row with a true answer, got none.\n\nHint: do candidates and keys match the rows?"

@@ -62,12 +62,8 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort
         `NAME_high`. Where a release has no such columns, the bars of counts and sums follow from the query; those of
         means don't. All other answers are words: choices, with their lead where that was asked for; lists of quantiles
         and of the top k; value counts, the largest first. The subtitle says what is left out, and where the bounds can
-        drop rows: no bar holds what these would change.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described, `released` has no row, or an output or a key is named like the end of a bar.
+        drop rows: no bar holds what these would change. A TypeError or ValueError if an argument is not as described,
+        `released` has no row, or an output or a key is named like the end of a bar.
 
     Examples
     --------
@@ -109,14 +105,13 @@ def _drawn(
         raise TypeError(msg)
     shown, names = positive_int("most", most), [ask.name for ask in query.asks]
     order = one_of("sort", sort, _SORTS)
-    missing = [name for name in names if name not in released.columns]
     if isinstance(query.request, KeyRequest):
         msg = (
             "query must have answers for groups, got a query of keys, whose release is the list of them.\n\n"
             "Hint: report(released, query) shows it as a table; private.group_by(released) asks about these keys."
         )
         raise ValueError(msg)
-    if missing:
+    if missing := [name for name in names if name not in released.columns]:
         msg = f"released must be the release of this query, it lacks {missing}."
         raise ValueError(msg)
     if not released.height:
@@ -126,8 +121,7 @@ def _drawn(
     others = {column for name in names for column in (name, *names_of_ends(name))}.difference(listed)
     keys = [name for name in released.columns if name not in others]
     points = [ask.name for ask in query.asks if _is_on_a_line(ask, released.schema[ask.name])]
-    taken = sorted({end for name in points for end in names_of_ends(name)}.intersection([*names, *listed]))
-    if taken:
+    if taken := sorted({end for name in points for end in names_of_ends(name)}.intersection([*names, *listed])):
         msg = (
             f"outputs and keys must not be named like the ends of a bar, got {taken}: the bar would be drawn from them."
             "\n\nHint: name them otherwise in the query."
@@ -144,8 +138,7 @@ def _drawn(
     )
     texts = [ask.name for ask in words]
     rows = [(points, texts)] if widest is None else _charts.in_rows(part, points, texts, widest)
-    notes = _notes(query, released, part.height, points, bare)
-    return notes, [_charts.answers(part, keys, *row) for row in rows]
+    return _notes(query, released, part.height, points, bare), [_charts.answers(part, keys, *row) for row in rows]
 
 
 def _is_on_a_line(ask: Ask[Asked], dtype: pl.DataType) -> bool:
@@ -197,8 +190,7 @@ def _notes(
     if bare:
         left_out.append(f"no range of {', '.join(bare)}: release(ranges=True) has it")
     lists = released.head(shown).select(cs.list().list.len().max() > _MOST_LISTED)
-    long = [ask.name for ask in query.asks if ask.name in lists.columns and lists[ask.name].item()]
-    if long:
+    if long := [ask.name for ask in query.asks if ask.name in lists.columns and lists[ask.name].item()]:
         left_out.append(f"only {_MOST_LISTED} of a list: {', '.join(long)}")
     dropped = "ranges are of the noise alone: counts and sums are too low where people have more than the bounds keep"
     return [legend, left_out, [dropped] if query.request.drops() else []]
@@ -233,12 +225,8 @@ def box(
     -------
     altair.LayerChart
         For each group a box from the second to the fourth quantile with a line at the third, and whiskers to the first
-        and the fifth. Three quantiles are a box from the first to the third, with a line at the second.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as described, or the answers are no numbers, dates or datetimes.
+        and the fifth. Three quantiles are a box from the first to the third, with a line at the second. A TypeError or
+        ValueError if an argument is not as described, or the answers are no numbers, dates or datetimes.
 
     Examples
     --------
@@ -405,8 +393,7 @@ def cube(
         notes.append(f"The first {shown} of {plural(every, 'panel')}.")
     title = _charts.title(f"{claim['protection']}, {claim['loss']}", *notes)
     order = places.cast(pl.String).to_list()
-    is_short = max(map(len, order)) <= _SHORT
-    axis = _charts.axis_of(along, labelAngle=0 if is_short else -60, labelOverlap=True)
+    axis = _charts.axis_of(along, labelAngle=0 if max(map(len, order)) <= _SHORT else -60, labelOverlap=True)
     style = {"format": "%"} if name == SHARE else {"tickCount": 5}
     what = counted if name == COUNT else f"share of the {counted}"
     base = alt.Chart(found).encode(x=alt.X("place:O", sort=order, axis=axis))

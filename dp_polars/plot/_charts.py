@@ -60,7 +60,7 @@ def lines(
     Parameters
     ----------
     frame
-        The points; on a logarithmic axis those that are not above 0 are left out.
+        The points, one at least; on a logarithmic axis those that are not above 0 are left out.
     x, y
         Columns of numbers.
     series
@@ -73,11 +73,6 @@ def lines(
         The ends of the y axis; lines are cut there. None: those of the points.
     width, height
         In pixels, without axes and legend.
-
-    Raises
-    ------
-    ValueError
-        If there are more than six series, or no points.
 
     Examples
     --------
@@ -102,7 +97,7 @@ def lines(
         labelLimit=0,
         columns=max(1, width // (max(map(len, names)) * 7 + 45)),
     )
-    y_axis = axis_of(y_title, values=_ticks(*(y_domain or _ends(points, y))) if log_y else None)
+    y_axis = axis_of(y_title, **({"values": _ticks(*(y_domain or _ends(points, y)))} if log_y else {}))
     of_series: dict[str, Any] = {"type": "nominal", "sort": names, "legend": legend}
     line = alt.Chart(points).mark_line(strokeWidth=2, clip=True)
     drawn: Any = line.encode(
@@ -127,13 +122,13 @@ def scale_of(log: bool, domain: tuple[float, float] | None = None) -> alt.Scale:
 
 
 def axis_of(title: str, **style: Any) -> alt.Axis:  # noqa: ANN401
-    return alt.Axis(title=title, **_AXIS, **{key: value for key, value in style.items() if value is not None})
+    return alt.Axis(title=title, **_AXIS, **style)
 
 
-def names_axis(labels: Sequence[str] | None = None, *, font: int = 12) -> alt.Axis:
-    """Return a y axis of names; `labels`, where ranks 0, 1, … stand for them."""
-    style: dict[str, Any] = {} if labels is None else {"labelExpr": f"{json.dumps(_drawable([*labels]))}[datum.value]"}
-    return alt.Axis(title=None, labelFontSize=font, labelLimit=340, labelPadding=6, ticks=False, domain=False, **style)
+def names_axis(labels: Sequence[str], *, font: int = 12) -> alt.Axis:
+    """Return a y axis of names, for which ranks 0, 1, … stand."""
+    style: dict[str, Any] = {"labelFontSize": font, "labelExpr": f"{json.dumps(_drawable([*labels]))}[datum.value]"}
+    return alt.Axis(title=None, labelLimit=340, labelPadding=6, ticks=False, domain=False, **style)
 
 
 def title(text: str, *note: str) -> alt.TitleParams:
@@ -152,8 +147,7 @@ def svg_of(chart: alt.TopLevelMixin) -> str:
 
 @lru_cache(32)
 def _drawn(spec: str) -> str:
-    svg: str = require("vl_convert", extra="plot").vegalite_to_svg(spec)
-    return svg
+    return str(require("vl_convert", extra="plot").vegalite_to_svg(spec))
 
 
 def _drawable(part: Any) -> Any:  # noqa: ANN401
@@ -175,8 +169,7 @@ def _ticks(low: float, high: float) -> list[float]:
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     factors = (1,) if len(decades) > 4 else (1, 2, 5)
     ticks = [float(f"{factor}e{decade}") for decade in decades for factor in factors]
-    inside = [tick for tick in ticks if low <= tick <= high]
-    return inside or [low, high]
+    return [tick for tick in ticks if low <= tick <= high] or [low, high]
 
 
 # Numbers, which are hardly ever the true ones: what matters is how far they are off.
@@ -290,8 +283,7 @@ def answers(released: pl.DataFrame, keys: list[str], numbers: list[str], texts: 
         if not is_date:
             columns = [column.cast(pl.Float64) for column in columns]
         points = ranked.select("rank", *(column.alias(to) for column, to in zip(columns, _RANGE, strict=True)))
-        axis = axis_of(name, tickCount=5)
-        x: dict[str, Any] = {"type": "temporal" if is_date else "quantitative", "axis": axis}
+        x: dict[str, Any] = {"type": "temporal" if is_date else "quantitative", "axis": axis_of(name, tickCount=5)}
         base = alt.Chart(points, width=_NUMBERS, height=height).encode(y=rows(), tooltip=list(_RANGE))
         bar = base.mark_rule(strokeWidth=7, color=PALE).encode(
             x=alt.X("low", scale=alt.Scale(zero=False, padding=8), **x), x2="high"
@@ -300,8 +292,7 @@ def answers(released: pl.DataFrame, keys: list[str], numbers: list[str], texts: 
         panels.append(alt.LayerChart(layer=[bar, dot]))
     for name in texts:
         words, width = ranked.select("rank", text=name), _width(released, name)
-        no_frame = alt.ViewBackground(stroke=None)
-        chart = alt.Chart(words, width=width, height=height, title=heading(name), view=no_frame)
+        chart = alt.Chart(words, width=width, height=height, title=heading(name), view=alt.ViewBackground(stroke=None))
         panels.append(chart.mark_text(fontSize=12, limit=width).encode(y=rows(), text="text:N", x=alt.value(width / 2)))
     return panels
 
@@ -347,8 +338,7 @@ def _ranges(part: pl.DataFrame, height: int) -> list[Any]:
     base = alt.Chart(answers, width=220, height=alt.Step(height)).encode(
         y=alt.Y("rank:O", axis=None), tooltip=answers.columns[1:]
     )
-    scale = alt.Scale(zero=False, padding=8) if is_date else _scale_of_ranges(answers)
-    x = alt.X("answer_5", scale=scale, **ends)
+    x = alt.X("answer_5", scale=alt.Scale(zero=False, padding=8) if is_date else _scale_of_ranges(answers), **ends)
     rule = base.mark_rule(strokeWidth=5, color=PALE, clip=True).encode(x=x, x2="answer_95")
     dot = base.mark_point(size=45, filled=True, color="black", opacity=1).encode(x=alt.X("true_answer", **ends))
     return [alt.LayerChart(layer=[rule, dot])]
@@ -358,8 +348,7 @@ def _scale_of_ranges(answers: pl.DataFrame) -> alt.Scale:
     """Return a scale on which hopeless ranges go from edge to edge, and the others can be told apart."""
     low, truth, high = (answers.get_column(name).to_numpy() for name in ("answer_5", "true_answer", "answer_95"))
     widths = high - low
-    end = _end(widths)
-    if end is None:
+    if (end := _end(widths)) is None:
         return alt.Scale(zero=False, padding=8)
     shown = np.concatenate([truth, low[widths <= end], high[widths <= end]])
     ends, room = (float(shown.min()), float(shown.max())), float(np.ptp(shown)) / 10
@@ -398,12 +387,8 @@ def error_by_size(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
     Returns
     -------
     altair.LayerChart
-        Both axes are logarithmic. Errors below 0.1 % are drawn there, and lines end at 100 %.
-
-    Raises
-    ------
-    ValueError
-        If the frame lacks columns, has more than six outputs, or no error that is known.
+        Both axes are logarithmic. Errors below 0.1 % are drawn there, and lines end at 100 %. A ValueError if the frame
+        lacks columns, has more than six outputs, or no error that is known.
 
     Examples
     --------
@@ -412,7 +397,7 @@ def error_by_size(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
     >>> sizes = [50, 100, 200, 500, 1000]
     >>> chart = error_by_size(dpp.analysis.error_by_size(query, sizes))
     """
-    _check(frame, "error_by_size", ("output", "size", "size_unit", "relative"))
+    check_columns(frame, "error_by_size", ("output", "size", "size_unit", "relative"))
     known = frame.filter(pl.col("relative").is_not_null())
     points = known.with_columns(pl.col("relative").clip(_LEAST) * 100)
     units = " or ".join(known["size_unit"].unique(maintain_order=True).sort())
@@ -442,7 +427,7 @@ def best_by_gap(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
     >>> query = dpp.protect("patient").agg(dpp.mode("reason", ["flu", "cold"], epsilon=0.1))
     >>> chart = best_by_gap(dpp.analysis.best_by_gap(query, range(0, 100, 5)))
     """
-    _check(frame, "best_by_gap", ("output", "gap", "gap_unit", "probability"))
+    check_columns(frame, "best_by_gap", ("output", "gap", "gap_unit", "probability"))
     return _lines(
         frame.with_columns(pl.col("probability") * 100),
         "gap",
@@ -467,7 +452,7 @@ def dropped(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
     >>> rows = analysis.synthetic({"patient": pl.Int64}, people=100, rows=900)
     >>> chart = dropped(analysis.dropped(rows, "patient", max_rows_per_group=[1, 2, 5]))
     """
-    _check(frame, "dropped", ("max_groups", "max_rows_per_group", "rows_dropped"))
+    check_columns(frame, "dropped", ("max_groups", "max_rows_per_group", "rows_dropped"))
     bounded = frame.filter(pl.col("max_rows_per_group").is_not_null() & pl.col("rows_dropped").is_not_null())
     groups = pl.col("max_groups")
     named = pl.format("{} group{}", groups, pl.when(groups > 1).then(pl.lit("s")).otherwise(pl.lit("")))
@@ -486,8 +471,7 @@ def _lines(frame: pl.DataFrame, x: str, y: str, series: str, *, width: int, **st
     return lines(frame, x, y, series, width=width, height=max(round(width * 2 / 3), 190), **style)
 
 
-def _check(frame: pl.DataFrame, name: str, columns: tuple[str, ...]) -> None:
-    missing = [column for column in columns if column not in frame.columns]
-    if missing:
+def check_columns(frame: pl.DataFrame, name: str, columns: Sequence[str]) -> None:
+    if missing := [column for column in columns if column not in frame.columns]:
         msg = f"frame must have the columns of dp_polars.analysis.{name}, it lacks {missing}."
         raise ValueError(msg)
