@@ -325,9 +325,13 @@ class Cubes:
         Returns
         -------
         CubeQuery
-            Its `release` gives a `Cube`. A cell is a group: `max_groups` bounds in how many cells a person counts. A
-            TypeError or ValueError if an argument is not as described, a dimension is named like a column of the
-            answers ("count", "share", and their ends), or people are counted who may be in several cells.
+            Its `release` gives a `Cube`. A cell is a group: `max_groups` bounds in how many cells a person counts.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not as described, a dimension is named like a column of the answers ("count", "share", and
+            their ends), or people are counted who may be in several cells.
 
         Examples
         --------

@@ -349,8 +349,12 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
         -------
         PrivateGroupBy or PersonGroupBy
             Where keys are public, its `agg` asks about every group. Where they are names, its `agg` gives a private
-            frame with one row for each person and value of the further columns. A TypeError or ValueError if keys are
-            null, repeat, or don't fit their column's type; if names leave the privacy unit out.
+            frame with one row for each person and value of the further columns.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If keys are null, repeat, or don't fit their column's type; if names leave the privacy unit out.
 
         Examples
         --------

@@ -144,12 +144,13 @@ def refuse_others(
     who: str, one: Protection, other: Protection, budgets: tuple[Budget | None, Budget | None], hint: str
 ) -> None:
     """Refuse frames, or queries, of other people, of another relation, or that another budget pays for."""
-    for what, left, right in (
-        ("privacy unit", one.privacy_unit, other.privacy_unit),
-        ("neighboring_relation", one.neighboring_relation, other.neighboring_relation),
+    relations = one.neighboring_relation, other.neighboring_relation
+    for what, got, are_same in (
+        ("privacy unit", (one.privacy_unit, other.privacy_unit), one.unit == other.unit),
+        ("neighboring_relation", relations, relations[0] == relations[1]),
     ):
-        if left != right:
-            msg = f"{who} must have the same {what}, got {left!r} and {right!r}.\n\nHint: {hint}"
+        if not are_same:
+            msg = f"{who} must have the same {what}, got {got[0]!r} and {got[1]!r}.\n\nHint: {hint}"
             raise ValueError(msg)
     if not is_same_budget(*budgets):
         had = "one with a budget and one without" if None in budgets else "two budgets"

@@ -64,9 +64,13 @@ class Unlisted:
             column's type (String for a Categorical); perhaps without rows. It goes into `group_by(frame)`, and a column
             of it into `mode(candidates)`. `ranges=True` adds nothing to it. Its `explain` has one row, which says from
             how many people on a key is shown with probabilities of 95, 50 and 5 %; its `rate` is the epsilon of one
-            key, or one over the standard deviation of the noise. A TypeError or ValueError if an argument is not as
-            described, a column is missing or of floats, or there is a privacy unit and `protect` was given no
-            `max_groups` (nor `max_rows`).
+            key, or one over the standard deviation of the noise.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not as described, a column is missing or of floats, or there is a privacy unit and
+            `protect` was given no `max_groups` (nor `max_rows`).
 
         Notes
         -----
@@ -145,7 +149,12 @@ class Unlisted:
         PrivateQuery
             With one output, "rows_per_person". People without rows don't count; with keys, people without a row in any
             of these groups. That is after the frame's steps: to count only what an answer will be asked of, do these
-            first. A TypeError or ValueError if an argument is not as described, or there is no privacy unit.
+            first.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not as described, or there is no privacy unit.
 
         Examples
         --------
@@ -222,8 +231,12 @@ class Unlisted:
         -------
         PrivateQuery
             Its release is a frame of one row with the columns "max_groups" and "max_rows_per_group", of those that are
-            asked for. People without a row in any of the groups don't count. A TypeError or ValueError if an argument
-            is not as described, there is no privacy unit, or `protect` has all these bounds.
+            asked for. People without a row in any of the groups don't count.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not as described, there is no privacy unit, or `protect` has all these bounds.
 
         Notes
         -----

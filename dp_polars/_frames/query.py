@@ -370,9 +370,13 @@ class PrivateQuery(WithoutRows):
             output leave out rows, groups or candidates that count for it, or clip what they weigh in all. It may be
             negative: `.clip(0)` afterwards is free. Rows in groups that are not listed, and rows whose value is
             ignored, don't count: no bound leaves them out. How many rows people lose, says `n_rows_cut`, and of public
-            rows `analysis.simulate` (`left_out`). A TypeError or ValueError if an argument is not as described, there
-            is no privacy unit, no output is bounded, or this query is one for keys, about people, or for `n_cut`, which
-            have nothing to cut.
+            rows `analysis.simulate` (`left_out`).
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not as described, there is no privacy unit, no output is bounded, or this query is one for
+            keys, about people, or for `n_cut`, which have nothing to cut.
 
         Examples
         --------

@@ -87,7 +87,7 @@ def selection_probabilities(
     Parameters
     ----------
     scores
-        Shape (k,), integers or floats, one at least, all finite: the quality of each candidate, higher is better.
+        Shape (k,), integers or floats, all finite: the quality of each candidate, higher is better.
     epsilon, rho, sensitivity, monotonic, mechanism
         See the top of this page.
 
@@ -96,6 +96,13 @@ def selection_probabilities(
     numpy.ndarray
         Shape (k,), float64. Relative error below 1e-12 where it does not underflow (a candidate whose coin
         is below 1e-308 has a probability of at least 5e-324 here, never 0). A million candidates take about a second.
+
+    Raises
+    ------
+    TypeError
+        Unless exactly one of `epsilon` and `rho` is given and the scores are a vector of numbers.
+    ValueError
+        If scores are empty, NaN or infinite, or a parameter is out of its range.
 
     Notes
     -----

@@ -157,8 +157,13 @@ def simulate(
         - `ordered` (Boolean): whether the answers lie on a line, as those of quantiles, counts, sums and means do.
 
         `true_answer`, `answer_5` and `answer_95` have the answer's own type where all outputs share one, and are String
-        otherwise. A TypeError or ValueError if an argument is not as described, the rows are those that the query
-        protects, or a key column has the name of another column of the result.
+        otherwise.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described, the rows are those that the query protects, or a key column has the name
+        of another column of the result.
 
     Notes
     -----

@@ -127,8 +127,12 @@ def best_by_gap(query: PrivateQuery, gaps: Iterable[Number]) -> pl.DataFrame:
     DataFrame
         One row per mode and gap: `output` (String), `gap` (Float64), `gap_unit` (String: "people", "rows" or "the
         weights' unit") and `probability` (Float64): that the most common candidate is the answer. It is exact where all
-        other candidates are equally common, and larger for all other counts with this gap. A TypeError or ValueError if
-        an argument is not as described, no output is a mode, or only the column's type names its candidates and the
+        other candidates are equally common, and larger for all other counts with this gap.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described, no output is a mode, or only the column's type names its candidates and the
         query has no rows.
 
     Notes

@@ -99,8 +99,12 @@ def error_curve(
     Returns
     -------
     altair.LayerChart
-        Errors in units of the scores. The lines end at a ten-thousandth of the largest. A TypeError or ValueError if an
-        argument is not as described, or all scores are equal, so that there is no error.
+        Errors in units of the scores. The lines end at a ten-thousandth of the largest.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described, or all scores are equal, so that there is no error.
 
     Examples
     --------
@@ -238,7 +242,12 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
     Parameters
     ----------
     frame
-        What `simulate` returned, or a part of its rows, one of which at least has a true answer.
+        What `simulate` returned, or a part of its rows.
+
+    Raises
+    ------
+    ValueError
+        If the frame lacks columns of `simulate`, or has no row with a true answer.
 
     Examples
     --------

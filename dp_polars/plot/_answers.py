@@ -62,8 +62,12 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort
         `NAME_high`. Where a release has no such columns, the bars of counts and sums follow from the query; those of
         means don't. All other answers are words: choices, with their lead where that was asked for; lists of quantiles
         and of the top k; value counts, the largest first. The subtitle says what is left out, and where the bounds can
-        drop rows: no bar holds what these would change. A TypeError or ValueError if an argument is not as described,
-        `released` has no row, or an output or a key is named like the end of a bar.
+        drop rows: no bar holds what these would change.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described, `released` has no row, or an output or a key is named like the end of a bar.
 
     Examples
     --------
@@ -225,8 +229,12 @@ def box(
     -------
     altair.LayerChart
         For each group a box from the second to the fourth quantile with a line at the third, and whiskers to the first
-        and the fifth. Three quantiles are a box from the first to the third, with a line at the second. A TypeError or
-        ValueError if an argument is not as described, or the answers are no numbers, dates or datetimes.
+        and the fifth. Three quantiles are a box from the first to the third, with a line at the second.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described, or the answers are no numbers, dates or datetimes.
 
     Examples
     --------

@@ -60,7 +60,7 @@ def lines(
     Parameters
     ----------
     frame
-        The points, one at least; on a logarithmic axis those that are not above 0 are left out.
+        The points; on a logarithmic axis those that are not above 0 are left out.
     x, y
         Columns of numbers.
     series
@@ -73,6 +73,11 @@ def lines(
         The ends of the y axis; lines are cut there. None: those of the points.
     width, height
         In pixels, without axes and legend.
+
+    Raises
+    ------
+    ValueError
+        If there are more than six series, or no points.
 
     Examples
     --------
@@ -387,8 +392,12 @@ def error_by_size(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
     Returns
     -------
     altair.LayerChart
-        Both axes are logarithmic. Errors below 0.1 % are drawn there, and lines end at 100 %. A ValueError if the frame
-        lacks columns, has more than six outputs, or no error that is known.
+        Both axes are logarithmic. Errors below 0.1 % are drawn there, and lines end at 100 %.
+
+    Raises
+    ------
+    ValueError
+        If the frame lacks columns, has more than six outputs, or no error that is known.
 
     Examples
     --------

@@ -165,7 +165,7 @@ MUTANTS = [
     _joins("refuse_without_unit", "{(name, name) for name in unit} <= {*zip(left_on, right_on, strict=True)}",
         "{*unit} <= {*left_on} | {*right_on}", "rows of two people are joined",
         "::test_a_join_without_the_unit_is_refused"),
-    _joins("refuse_others", "other.neighboring_relation", "one.neighboring_relation",
+    _joins("refuse_others", "relations[0] == relations[1]", "True",
         "a person is replaced in one table and gone from the other",
         "::test_frames_that_do_not_promise_the_same_are_refused"),
     _joins("is_same_budget", "left.path == right.path", "True",
