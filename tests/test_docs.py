@@ -38,6 +38,7 @@ import pytest
 import dp_polars
 from tests.helpers.needs import is_here, need
 from tests.helpers.places import ROOT
+from tests.helpers.refusals import refused
 
 # Ibis still calls what DuckDB 2 names otherwise.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")]
@@ -322,8 +323,7 @@ def test_what_a_block_needs_is_there_where_it_is_required(monkeypatch):
     monkeypatch.delenv("REQUIRE_SQL", raising=False)
     run_page(page)
     monkeypatch.setenv("REQUIRE_SQL", "1")
-    with pytest.raises(AssertionError, match="ibis is not installed"):
-        run_page(page)
+    refused(AssertionError, "ibis is not installed", run_page, page)
 
 
 def test_a_wrong_line_that_is_marked_wrongly_is_found():

@@ -85,11 +85,7 @@ def test_what_contributors_are_told_to_touch_is_there():
     assert not_there(page) == set()
     assert not_there(
         page.replace("nodes.py", "nods.py").replace("`Multiple`", "`Multipel`").replace("ASKS", "AKS")
-    ) == {
-        "_steps/nods.py",
-        "Multipel",
-        "AKS",
-    }
+    ) == {"_steps/nods.py", "Multipel", "AKS"}
 
 
 # The tests of these tests.

@@ -4,6 +4,7 @@ import datetime as dt
 import math
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -18,6 +19,7 @@ from dp_polars._questions.measures import Total
 from dp_polars.analysis import _losses
 from tests.helpers import reference
 from tests.helpers.first_above_laws import log_law
+from tests.helpers.refusals import refused
 from tests.registry import ASKS, COLUMNS, COUNTED, NUMBERS, WEIGHT
 
 GROUPS = ["a", "b", "c"]
@@ -384,35 +386,28 @@ def test_joined_tables_come_as_a_tuple():
     query = dpp.protect("p", max_rows=1).join(dpp.owned(), on="t", how="inner")
     query = query.agg(dpp.mode("x", ["u", "v"], epsilon=1))
     assert 0.05 < only(analysis.loss_for_query(query, (left, right))) < 0.2
-    with pytest.raises(TypeError, match="must be given a tuple of 2 frames"):
-        analysis.loss_for_query(query, left)
+    refused(TypeError, "must be given a tuple of 2 frames", analysis.loss_for_query, query, left)
 
 
 def test_what_is_refused():
     rows = people(COUNTS)
     query = dpp.protect("p", max_groups=3).group_by({"g": GROUPS}).agg(n=dpp.n_people(epsilon=1))
-
-    def refused(error, match, query=query, rows=rows, **arguments):
-        with pytest.raises(error, match=match):
-            analysis.loss_for_query(query, rows, **arguments)
-
-    refused(TypeError, "query must be a PrivateQuery, got", dpp.n_people(epsilon=1))
-    refused(
-        TypeError,
-        "query must ask for answers, got one for keys",
-        dpp.protect("p", max_groups=1).keys("g", epsilon=1, delta=1e-8),
-    )
-    refused(TypeError, "rows must be a DataFrame or a LazyFrame, got", rows={"g": []})
-    refused(ValueError, r"share must be above 0 and at most 1, got 1\.1", share=1.1)
-    refused(ValueError, "share must be above 0 and at most 1, got 0", share=0)
-    refused(TypeError, "share must be a number", share="all")
+    keys = dpp.protect("p", max_groups=1).keys("g", epsilon=1, delta=1e-8)
+    asked = partial(analysis.loss_for_query, query, rows)
+    refused(TypeError, "query must be a PrivateQuery, got", analysis.loss_for_query, dpp.n_people(epsilon=1), rows)
+    refused(TypeError, "query must ask for answers, got one for keys", analysis.loss_for_query, keys, rows)
+    refused(TypeError, "rows must be a DataFrame or a LazyFrame, got", analysis.loss_for_query, query, {"g": []})
+    refused(ValueError, r"share must be above 0 and at most 1, got 1\.1", asked, share=1.1)
+    refused(ValueError, "share must be above 0 and at most 1, got 0", asked, share=0)
+    refused(TypeError, "share must be a number", asked, share="all")
     for probability in (0, 1, 1.5):
-        refused(ValueError, "probability must lie strictly between 0 and 1", probability=probability)
-    refused(ValueError, "within must be 0 or more, got -1", within=-1)
-    refused(ValueError, "within must be finite", within=float("nan"))
-    refused(ValueError, r"within\['n'\] must be 0 or more, got -2", within={"n": -2})
-    refused(TypeError, r"within\['n'\] must be a number", within={"n": "a few"})
-    refused(ValueError, r"within must name outputs of the query, got \['m'\] where they are \['n'\]", within={"m": 1})
+        refused(ValueError, "probability must lie strictly between 0 and 1", asked, probability=probability)
+    refused(ValueError, "within must be 0 or more, got -1", asked, within=-1)
+    refused(ValueError, "within must be finite", asked, within=float("nan"))
+    refused(ValueError, r"within\['n'\] must be 0 or more, got -2", asked, within={"n": -2})
+    refused(TypeError, r"within\['n'\] must be a number", asked, within={"n": "a few"})
+    names = r"within must name outputs of the query, got \['m'\] where they are \['n'\]"
+    refused(ValueError, names, asked, within={"m": 1})
 
 
 def test_no_rows_are_kept_and_nothing_is_charged():

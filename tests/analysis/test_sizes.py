@@ -10,6 +10,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars import analysis
 from tests.helpers import reference
+from tests.helpers.refusals import refused
 
 PRIVATE = dpp.protect("patient", max_groups=1, max_rows_per_group=2)
 
@@ -83,8 +84,7 @@ def test_what_only_the_type_tells_is_not_known_without_rows():
     bare = private.agg(dpp.mode("ward", epsilon=1))
     assert analysis.error_by_size(bare, [10]).row(0) == ("ward", 10, "people", None, "people", None)
     assert analysis.size_needed(bare).row(0) == ("ward", None, "people")
-    with pytest.raises(ValueError, match="Output 'ward': candidates must be known"):
-        analysis.best_by_gap(bare, [1])
+    refused(ValueError, "Output 'ward': candidates must be known", analysis.best_by_gap, bare, [1])
     typed = pl.LazyFrame(schema={"patient": pl.Int64, "ward": pl.Enum(["A", "B"])})
     query = typed.dp.protect("patient", max_groups=1).agg(dpp.mode("ward", epsilon=1))
     assert analysis.size_needed(query).item(0, "size") > 1
@@ -170,32 +170,19 @@ def test_skew_makes_people_unequal(skew):
     assert rows.equals(analysis.synthetic({"p": pl.Int64}, people=1000, rows=5000)) == (skew == 0.5)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "error", "message"),
-    [
-        (lambda q: analysis.error_by_size(q, []), ValueError, "sizes must not be empty"),
-        (lambda q: analysis.error_by_size(q, [0]), ValueError, r"sizes\[0\] must be"),
-        (lambda q: analysis.error_by_size(q, 5), TypeError, "sizes must be a list of numbers"),
-        (lambda q: analysis.error_by_size("q", [5]), TypeError, "query must be a PrivateQuery"),
-        (lambda q: analysis.size_needed(PRIVATE.keys("ward", epsilon=1, delta=1e-6)), TypeError, "one for keys"),
-        (lambda q: analysis.size_needed(q, 0), ValueError, "relative must be"),
-        (lambda q: analysis.best_by_gap(q, [-1]), ValueError, "gaps must be 0 or more, got -1"),
-        (lambda q: analysis.best_by_gap(PRIVATE.agg(dpp.len(epsilon=1)), [1]), TypeError, "must have a mode"),
-        (lambda q: analysis.dropped([1], "p"), TypeError, "frame must be a DataFrame"),
-        (lambda q: analysis.dropped(pl.DataFrame({"p": [1]}), "q"), ValueError, "must name columns of the frame"),
-        (
-            lambda q: analysis.dropped(pl.DataFrame({"p": [1]}), "p", max_groups=[0]),
-            ValueError,
-            r"max_groups\[0\] must",
-        ),
-        (
-            lambda q: analysis.synthetic({"p": pl.Int64}, people=2, rows=2, skew=5),
-            ValueError,
-            "skew must be from 0 to 4",
-        ),
-        (lambda q: analysis.synthetic({"p": pl.Int64}, people=2, rows=2, skew="x"), TypeError, "skew must be a number"),
-    ],
-)
-def test_what_does_not_fit_is_refused(wrong, error, message):
-    with pytest.raises(error, match=message):
-        wrong(outputs(epsilon=1))
+def test_what_does_not_fit_is_refused():
+    query, by_size, synthetic = outputs(epsilon=1), analysis.error_by_size, analysis.synthetic
+    one, types = pl.DataFrame({"p": [1]}), {"p": pl.Int64}
+    refused(ValueError, "sizes must not be empty", by_size, query, [])
+    refused(ValueError, r"sizes\[0\] must be", by_size, query, [0])
+    refused(TypeError, "sizes must be a list of numbers", by_size, query, 5)
+    refused(TypeError, "query must be a PrivateQuery", by_size, "q", [5])
+    refused(TypeError, "one for keys", analysis.size_needed, PRIVATE.keys("ward", epsilon=1, delta=1e-6))
+    refused(ValueError, "relative must be", analysis.size_needed, query, 0)
+    refused(ValueError, "gaps must be 0 or more, got -1", analysis.best_by_gap, query, [-1])
+    refused(TypeError, "must have a mode", analysis.best_by_gap, PRIVATE.agg(dpp.len(epsilon=1)), [1])
+    refused(TypeError, "frame must be a DataFrame", analysis.dropped, [1], "p")
+    refused(ValueError, "must name columns of the frame", analysis.dropped, one, "q")
+    refused(ValueError, r"max_groups\[0\] must", analysis.dropped, one, "p", max_groups=[0])
+    refused(ValueError, "skew must be from 0 to 4", synthetic, types, people=2, rows=2, skew=5)
+    refused(TypeError, "skew must be a number", synthetic, types, people=2, rows=2, skew="x")

@@ -3,10 +3,10 @@
 import datetime as dt
 
 import polars as pl
-import pytest
 
 import dp_polars as dpp
 from dp_polars.analysis import synthetic
+from tests.helpers.refusals import refused
 
 TYPES = {
     "p": pl.Int64,
@@ -101,38 +101,24 @@ def test_a_query_is_rehearsed_on_them():
 def test_what_is_refused():
     schema = {"p": pl.Int64, "x": pl.String}
 
-    def refused(error, match, schema=schema, people=5, rows=9, **options):
-        with pytest.raises(error, match=match):
-            synthetic(schema, people=people, rows=rows, **options)
+    def asked(schema=schema, people=5, rows=9, **options):
+        return synthetic(schema, people=people, rows=rows, **options)
 
-    refused(TypeError, "people must be an integer, got", people=2.5)
-    refused(ValueError, "people must be at least 1, got 0", people=0)
-    refused(TypeError, "rows must be an integer", rows="many")
-    refused(ValueError, "rows must be at least people, 10, for each has one, got 9", people=10)
+    held = r" must be values that a column of type Int8 can hold"
+    named = r"values must name columns of the schema, got \['y'\] where they are \['p', 'x'\]"
+    refused(TypeError, "people must be an integer, got", asked, people=2.5)
+    refused(ValueError, "people must be at least 1, got 0", asked, people=0)
+    refused(TypeError, "rows must be an integer", asked, rows="many")
+    refused(ValueError, "rows must be at least people, 10, for each has one, got 9", asked, people=10)
     for wrong in ({}, None, [pl.Int64], {"p": "Int64?"}, {"p": 5}):
-        refused(TypeError, "schema must be the types of columns by their names, got", schema=wrong)
-    refused(TypeError, r"got List\(Int64\) of column 'x'", schema={"p": pl.Int64, "x": pl.List(pl.Int64)})
-    refused(TypeError, "values must be a dict of columns and their public values, got", values=["a"])
-    refused(
-        ValueError,
-        r"values must name columns of the schema, got \['y'\] where they are \['p', 'x'\]",
-        values={"y": [1]},
-    )
-    refused(ValueError, r"privacy_unit must name columns of the schema, got \['y'\]", privacy_unit="y")
-    refused(TypeError, r"values\['x'\] must be of one type", values={"x": ["a", 1]})
-    refused(ValueError, r"values\['x'\] must not be empty", values={"x": []})
-    refused(
-        ValueError,
-        r"values\['n'\] must be values that a column of type Int8 can hold",
-        {"p": pl.Int64, "n": pl.Int8},
-        values={"n": range(300)},
-    )
-    refused(ValueError, r"values\['p'\] must have one for each of 5 people, got 2", values={"p": [1, 2]})
-    refused(ValueError, "values must be given for the privacy unit 'd' of type Date", {"d": pl.Date})
-    refused(
-        ValueError,
-        r"values\['p'\] must be values that a column of type Int8 can hold",
-        {"p": pl.Int8},
-        people=200,
-        rows=200,
-    )
+        refused(TypeError, "schema must be the types of columns by their names, got", asked, wrong)
+    refused(TypeError, r"got List\(Int64\) of column 'x'", asked, {"p": pl.Int64, "x": pl.List(pl.Int64)})
+    refused(TypeError, "values must be a dict of columns and their public values, got", asked, values=["a"])
+    refused(ValueError, named, asked, values={"y": [1]})
+    refused(ValueError, r"privacy_unit must name columns of the schema, got \['y'\]", asked, privacy_unit="y")
+    refused(TypeError, r"values\['x'\] must be of one type", asked, values={"x": ["a", 1]})
+    refused(ValueError, r"values\['x'\] must not be empty", asked, values={"x": []})
+    refused(ValueError, rf"values\['n'\]{held}", asked, {"p": pl.Int64, "n": pl.Int8}, values={"n": range(300)})
+    refused(ValueError, r"values\['p'\] must have one for each of 5 people, got 2", asked, values={"p": [1, 2]})
+    refused(ValueError, "values must be given for the privacy unit 'd' of type Date", asked, {"d": pl.Date})
+    refused(ValueError, rf"values\['p'\]{held}", asked, {"p": pl.Int8}, people=200, rows=200)

@@ -8,6 +8,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._base.process import expanded, require
+from tests.helpers.refusals import refused
 
 
 @pytest.fixture
@@ -71,23 +72,15 @@ def test_long_names_of_files_are_written_or_cost_nothing(tmp_path, letter):
     query.sink_parquet(tmp_path / longest)
     query.sink_parquet(tmp_path / longest)
     assert budget.spent == 2
-    with pytest.raises(OSError, match="name too long"):
-        query.sink_parquet(tmp_path / (longest + letter))
+    refused(OSError, "name too long", query.sink_parquet, tmp_path / (longest + letter))
     assert budget.spent == 2
     assert [file.name for file in tmp_path.iterdir()] == [longest]
 
 
-def test_a_module_that_is_there():
+def test_a_missing_package_is_named_with_its_extra_and_what_it_lacks_itself_is_not_hidden(tmp_path, monkeypatch):
     assert require("json.decoder", extra="x").JSONDecoder
-
-
-def test_a_missing_package_is_named_with_its_extra():
-    with pytest.raises(ModuleNotFoundError, match=r"the package no_such_package[\s\S]*dp-polars\[plot\]"):
-        require("no_such_package.part", extra="plot")
-
-
-def test_what_an_optional_package_lacks_itself_is_not_hidden(tmp_path, monkeypatch):
+    words = r"the package no_such_package[\s\S]*dp-polars\[plot\]"
+    refused(ModuleNotFoundError, words, require, "no_such_package.part", extra="plot")
     (tmp_path / "a_broken_package.py").write_text("import no_such_dependency")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ModuleNotFoundError, match="No module named 'no_such_dependency'"):
-        require("a_broken_package", extra="plot")
+    refused(ModuleNotFoundError, "No module named 'no_such_dependency'", require, "a_broken_package", extra="plot")

@@ -16,6 +16,7 @@ from dp_polars._base import process as progress
 from dp_polars._base.process import silenced
 from dp_polars._engines.polars import engine as polars_engine
 from dp_polars._steps.scans import in_parts
+from tests.helpers.refusals import refused
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -58,9 +59,6 @@ def test_each_step_is_named_and_the_line_cleared(screen):
     shown = screen.getvalue()
     time.sleep(0.05)
     assert screen.getvalue() == shown  # it is over
-
-
-def test_one_step_shows_how_long_it_takes(screen):
     with progress.shown("scan"):
         wait_for(screen, "release: scan 1 of 1")
         wait_for(screen, "[1 s]")
@@ -116,20 +114,17 @@ def test_what_fails_leaves_the_line_clear(screen):
         wait_for(screen, "scan 1 of 1")
         raise ValueError("rows")
 
-    with pytest.raises(ValueError, match="rows"):
-        fail()
+    refused(ValueError, "rows", fail)
     assert last_line(screen) == ""
 
 
-def test_parts_of_the_people_are_steps(screen):
+def test_parts_of_the_people_are_steps_and_a_deaf_run_finds_its_line(screen):
     rows = pl.LazyFrame({"p": [1, 2, 3]})
     with progress.shown("scan"):
         for number, _ in enumerate(in_parts(rows, ("p",), 3), 2):
             wait_for(screen, f"scan {number} of 4")
     assert last_line(screen) == ""
 
-
-def test_a_deaf_run_finds_its_line(screen):
     def tell():
         progress.at(2, 2)
         wait_for(screen, "statement 2 of 2")

@@ -16,6 +16,7 @@ import dp_polars as dpp
 from dp_polars._bins import binning as encoding
 from dp_polars._bins.binning import category_encoder, code_dtype, ordered_encoder
 from dp_polars._bins.candidates import Categories, Grid, ordered
+from tests.helpers.refusals import refused
 
 INTEGERS = [pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.Int128, pl.UInt128]
 
@@ -197,8 +198,7 @@ def test_times_go_to_the_nearest_time(candidates, column, expected):
     ],
 )
 def test_columns_that_have_no_such_quantile(candidates, column, message):
-    with pytest.raises(TypeError, match=message):
-        ordered_encoder(candidates, column)
+    refused(TypeError, message, ordered_encoder, candidates, column)
 
 
 # Modes

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from chrome import DEEP, answers, chrome, free_port
+from chrome import DEEP, answers, chrome, free_port, with_deep
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.action_chains import ActionChains
@@ -25,13 +25,10 @@ from selenium.webdriver.common.keys import Keys
 
 TOUR = Path(__file__).parents[2] / "examples" / "tour.py"
 SLIDER = DEEP + "return deep(document, '[role=slider]')[0];"
-FIGURE = (
-    DEEP
-    + """
+FIGURE = with_deep("""
 const drawn = deep(document, 'canvas.marks, svg.marks');
 return drawn.map((figure) => figure.tagName === 'CANVAS' ? figure.toDataURL() : figure.outerHTML).join(' ');
-"""
-)
+""")
 
 
 def wait(what: str, condition: Callable[[], object], seconds: float = 120) -> object:

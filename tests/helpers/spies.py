@@ -8,21 +8,11 @@ from types import SimpleNamespace
 from dp_polars._base import numbers as words
 from dp_polars._expressions import expression as expressions
 from dp_polars._mechanisms import quantile_trees
-from dp_polars._questions import (
-    answer_lists as tops,
-)
-from dp_polars._questions import (
-    categories as choices,
-)
-from dp_polars._questions import (
-    categories as modes,
-)
-from dp_polars._questions import (
-    extremes as argmax,
-)
-from dp_polars._questions import (
-    extremes as first_above,
-)
+from dp_polars._questions import answer_lists as tops
+from dp_polars._questions import categories as choices
+from dp_polars._questions import categories as modes
+from dp_polars._questions import extremes as argmax
+from dp_polars._questions import extremes as first_above
 
 
 @dataclass

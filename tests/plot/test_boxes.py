@@ -4,9 +4,9 @@ import datetime as dt
 from decimal import Decimal
 
 import polars as pl
-import pytest
 
 from tests.helpers.needs import need
+from tests.helpers.refusals import refused
 
 need("altair")
 need("vl_convert")
@@ -74,8 +74,7 @@ def test_quartiles_are_boxes_without_whiskers(tmp_path):
     ranked = released.sort(pl.col("quartiles").list.get(1), descending=True, maintain_order=True)
     found = sorted([row["rank"], *(row[name] for name in ("box_low", "middle", "box_high"))] for row in data)
     assert found == [[i, *map(float, three)] for i, three in enumerate(ranked["quartiles"].to_list())]
-    with pytest.raises(ValueError, match=r"query must have one list of three or five quantiles, got 2"):
-        plot.box(released, query)
+    refused(ValueError, r"query must have one list of three or five quantiles, got 2", plot.box, released, query)
 
 
 def test_boxes_of_an_expression_of_dates_and_of_many_groups(tmp_path):
@@ -99,29 +98,22 @@ def test_boxes_of_an_expression_of_dates_and_of_many_groups(tmp_path):
 def test_bad_boxes():
     query = asked()
     released = query.release()
-    with pytest.raises(TypeError, match="query must be a PrivateQuery or a PrivateExpr, got Expr"):
-        plot.box(released, pl.col("days"))
-    with pytest.raises(TypeError, match="released must be a DataFrame, got LazyFrame"):
-        plot.box(released.lazy(), query)
-    with pytest.raises(ValueError, match="with a column 'stay' and a group"):
-        plot.box(released.drop("stay"), query)
-    with pytest.raises(ValueError, match="with a column 'stay' and a group"):
-        plot.box(released.clear(), query)
-    with pytest.raises(
-        ValueError, match=r"output must be a list of three or five quantiles of the query, got 'n'.\n\nHint: dp_"
-    ):
-        plot.box(released, query, output="n")
-    with pytest.raises(
-        ValueError, match=r"query must have one list of three or five quantiles, got 0.\n\nHint: dp_polars.quantile"
-    ):
-        plot.box(released, dpp.quantile("days", [0.25, 0.75], range(60), epsilon=1))
     two = asked(other=pl.col("days").dp.quantile(FIVE, range(30), epsilon=1))
-    with pytest.raises(ValueError, match=r"got 2.\n\nHint: output= one of \['other', 'stay'\]"):
-        plot.box(two.release(), two)
     assert "quantiles of other" in texts(plot.box(two.release(), two, output="other"))
-    times = pl.DataFrame({"t": [dt.timedelta(hours=1)] * 9})
-    expr = pl.col("t").dp.quantile(FIVE, [dt.timedelta(hours=i) for i in range(5)], epsilon=1)
-    with pytest.raises(TypeError, match="numbers, dates or datetimes, got lists of Duration"):
-        plot.box(times.select(expr), expr)
-    with pytest.raises(ValueError, match="most must be at least 1"):
-        plot.box(released, query, most=0)
+    halves = dpp.quantile("days", [0.25, 0.75], range(60), epsilon=1)
+    hours = pl.col("t").dp.quantile(FIVE, [dt.timedelta(hours=i) for i in range(5)], epsilon=1)
+    times = pl.DataFrame({"t": [dt.timedelta(hours=1)] * 9}).select(hours)
+    listed, got = "list of three or five quantiles", r".\n\nHint: dp_"
+    no_column = "with a column 'stay' and a group"
+    for arguments, error, words in (
+        ((released, pl.col("days")), TypeError, "query must be a PrivateQuery or a PrivateExpr, got Expr"),
+        ((released.lazy(), query), TypeError, "released must be a DataFrame, got LazyFrame"),
+        ((released.drop("stay"), query), ValueError, no_column),
+        ((released.clear(), query), ValueError, no_column),
+        ((released, halves), ValueError, rf"query must have one {listed}, got 0{got}polars.quantile"),
+        ((two.release(), two), ValueError, r"got 2.\n\nHint: output= one of \['other', 'stay'\]"),
+        ((times, hours), TypeError, "numbers, dates or datetimes, got lists of Duration"),
+    ):
+        refused(error, words, plot.box, *arguments)
+    refused(ValueError, rf"output must be a {listed} of the query, got 'n'{got}", plot.box, released, query, output="n")
+    refused(ValueError, "most must be at least 1", plot.box, released, query, most=0)

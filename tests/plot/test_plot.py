@@ -5,12 +5,14 @@ import re
 import struct
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import polars as pl
 import pytest
 
 from tests.helpers.needs import need
+from tests.helpers.refusals import refused
 
 need("altair")
 need("vl_convert")
@@ -89,24 +91,6 @@ def test_error_curve(tmp_path):
     )
 
 
-def test_bad_error_curves():
-    for losses in ([], [1]):
-        with pytest.raises(ValueError, match="losses must be at least two"):
-            plot.error_curve([1, 2], losses)
-    with pytest.raises(ValueError, match="mechanisms at least one"):
-        plot.error_curve([1, 2], [1, 2], mechanisms=[])
-    with pytest.raises(ValueError, match=r"losses\[1\] must be"):
-        plot.error_curve([1, 2], [1, float("nan")])
-    with pytest.raises(ValueError, match="mechanism must be one of"):
-        plot.error_curve([1, 2], [1, 2], mechanisms=["laplace"])
-    with pytest.raises(ValueError, match="unit must be"):
-        plot.error_curve([1, 2], [1, 2], unit="delta")
-    with pytest.raises(ValueError, match="must not all be equal"):
-        plot.error_curve([2, 2], [1, 2])
-    with pytest.raises(ValueError, match="scores must be finite"):
-        plot.error_curve([2, float("nan")], [1, 2])
-
-
 def test_probabilities(tmp_path):
     scores, names = [80, 120, 117, 3], ["none", "flu", "asthma", "other"]
     chart = plot.probabilities(scores, candidates=names, epsilon=0.1, monotonic=True, mechanisms=THREE)
@@ -122,22 +106,6 @@ def test_probabilities(tmp_path):
     assert found == pytest.approx(np.array([exact[mechanism][[1, 2, 0, 3]] for mechanism in THREE]))
     assert bars[0]["text"] == "62.5%"
     assert "probability of being chosen, ε = 0.1" in texts(chart)
-
-
-def test_bad_probabilities():
-    with pytest.raises(ValueError, match=r"as many as the 2 scores .* got 1 and 2"):
-        plot.probabilities([1, 2], candidates=["a"], epsilon=1)
-    for mechanisms in ([], [*THREE, "exponential"]):
-        with pytest.raises(ValueError, match="mechanisms from one to 3"):
-            plot.probabilities([1, 2], epsilon=1, mechanisms=mechanisms)
-    with pytest.raises(ValueError, match="most must be at least 1"):
-        plot.probabilities([1, 2], epsilon=1, most=0)
-    with pytest.raises(TypeError, match="exactly one of epsilon and rho"):
-        plot.probabilities([1, 2])
-    with pytest.raises(ValueError, match="must be given its loss as epsilon"):
-        plot.probabilities([1, 2], rho=1, mechanisms=["report_noisy_max_laplace"])
-    with pytest.raises(ValueError, match="mechanism must be one of"):
-        plot.probabilities([1, 2], epsilon=1, mechanisms=["laplace"])
 
 
 def query(groups):
@@ -174,14 +142,6 @@ def test_simulation_over_losses(tmp_path):
     alone = plot.simulation(analysis.simulate(dpp.median("income", range(201), rho=0.1), public(1, 50), losses=[1, 2]))
     assert "groups" not in texts(alone)
     assert "expected error (in the column's unit)" in texts(alone)
-
-
-def test_bad_simulations():
-    frame = analysis.simulate(dpp.median("income", range(201), epsilon=0.3), public(1, 20))
-    with pytest.raises(ValueError, match=r"lacks \['answer_5', 'loss'\]"):
-        plot.simulation(frame.drop("answer_5", "loss"))
-    with pytest.raises(ValueError, match="a row with a true answer"):
-        plot.simulation(frame.clear())
 
 
 def charged(charges, **total):
@@ -392,20 +352,6 @@ def test_lists_are_words_and_intervals_are_bars(tmp_path):
     assert [row["text"] for row in rows(plot.answers(shown, asked))] == ["5m, 1h"]
 
 
-def test_bad_answers():
-    released, _, asked = answered()
-    with pytest.raises(TypeError, match="query must be a PrivateQuery, got PrivateExpr"):
-        plot.answers(released, dpp.len(epsilon=1))
-    with pytest.raises(ValueError, match=r"lacks \['wait'\]"):
-        plot.answers(released.drop("wait"), asked)
-    with pytest.raises(ValueError, match="released must have a row, got none"):
-        plot.answers(released.clear(), asked)
-    with pytest.raises(ValueError, match="sort must be one of"):
-        plot.answers(released, asked, sort="town")
-    with pytest.raises(ValueError, match="most must be at least 1"):
-        plot.answers(released, asked, most=0)
-
-
 @pytest.mark.parametrize("as_key", [True, False])
 def test_no_bar_is_drawn_from_what_is_named_like_its_ends(as_key):
     private = pl.DataFrame({"ward_low": [1], "ward_high": [2], "x": [5]}).dp.protect(None)
@@ -417,8 +363,35 @@ def test_no_bar_is_drawn_from_what_is_named_like_its_ends(as_key):
         plot.answers(query.release(), query)
 
 
-def test_a_list_of_keys_has_no_answers_to_draw():
-    query = pl.DataFrame({"person": range(9), "town": ["a"] * 9}).dp.protect("person", max_groups=1)
-    query = query.keys("town", epsilon=9, delta=1e-3)
-    with pytest.raises(ValueError, match=r"^query must have answers for groups, got a query of keys"):
-        plot.answers(query.release(), query)
+def test_what_can_not_be_drawn_is_refused():
+    curve, nan = plot.error_curve, float("nan")
+    for losses in ([], [1]):
+        refused(ValueError, "losses must be at least two", curve, [1, 2], losses)
+    refused(ValueError, "mechanisms at least one", curve, [1, 2], [1, 2], mechanisms=[])
+    refused(ValueError, r"losses\[1\] must be", curve, [1, 2], [1, nan])
+    refused(ValueError, "mechanism must be one of", curve, [1, 2], [1, 2], mechanisms=["laplace"])
+    refused(ValueError, "unit must be", curve, [1, 2], [1, 2], unit="delta")
+    refused(ValueError, "must not all be equal", curve, [2, 2], [1, 2])
+    refused(ValueError, "scores must be finite", curve, [2, nan], [1, 2])
+    bars = partial(plot.probabilities, [1, 2])
+    refused(ValueError, r"as many as the 2 scores .* got 1 and 2", bars, candidates=["a"], epsilon=1)
+    for mechanisms in ([], [*THREE, "exponential"]):
+        refused(ValueError, "mechanisms from one to 3", bars, epsilon=1, mechanisms=mechanisms)
+    refused(ValueError, "most must be at least 1", bars, epsilon=1, most=0)
+    refused(TypeError, "exactly one of epsilon and rho", bars)
+    refused(ValueError, "must be given its loss as epsilon", bars, rho=1, mechanisms=["report_noisy_max_laplace"])
+    refused(ValueError, "mechanism must be one of", bars, epsilon=1, mechanisms=["laplace"])
+    frame = analysis.simulate(dpp.median("income", range(201), epsilon=0.3), public(1, 20))
+    refused(ValueError, r"lacks \['answer_5', 'loss'\]", plot.simulation, frame.drop("answer_5", "loss"))
+    refused(ValueError, "a row with a true answer", plot.simulation, frame.clear())
+    released, _, asked = answered()
+    no_query = dpp.len(epsilon=1)
+    refused(TypeError, "query must be a PrivateQuery, got PrivateExpr", plot.answers, released, no_query)
+    refused(ValueError, r"lacks \['wait'\]", plot.answers, released.drop("wait"), asked)
+    refused(ValueError, "released must have a row, got none", plot.answers, released.clear(), asked)
+    refused(ValueError, "sort must be one of", plot.answers, released, asked, sort="town")
+    refused(ValueError, "most must be at least 1", plot.answers, released, asked, most=0)
+    keys = pl.DataFrame({"person": range(9), "town": ["a"] * 9}).dp.protect("person", max_groups=1)
+    keys = keys.keys("town", epsilon=9, delta=1e-3)
+    words = r"^query must have answers for groups, got a query of keys"
+    refused(ValueError, words, plot.answers, keys.release(), keys)

@@ -11,6 +11,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars._release.request import with_ends
 from tests.helpers.needs import is_here
+from tests.helpers.refusals import refused
 
 NASTY = ["<script>alert(1)</script>", "</svg><img src=x onerror=y>", "a & b"]
 ROWS = pl.DataFrame({"patient": range(90), "ward": NASTY * 30, "days": [1, 5, 3] * 30})
@@ -212,15 +213,12 @@ def test_what_is_no_release_is_refused(tmp_path):
         ((released, released), TypeError, "query must be a PrivateQuery"),
         ((3, query), TypeError, "released must be what"),
     ):
-        with pytest.raises(error, match=said):
-            dpp.report(*arguments, tmp_path / "page.html")
-    with pytest.raises(TypeError, match="'nmae' must be left out"):
-        dpp.report(released, query, tmp_path / "page.html", nmae="x")
+        refused(error, said, dpp.report, *arguments, tmp_path / "page.html")
+    refused(TypeError, "'nmae' must be left out", dpp.report, released, query, tmp_path / "page.html", nmae="x")
     assert not list(tmp_path.iterdir())
 
 
 def test_another_querys_release_is_refused_without_a_figure_too(tmp_path, monkeypatch):
     monkeypatch.setattr("dp_polars._publish.report.find_spec", lambda _: None)
     query = asked()
-    with pytest.raises(ValueError, match=r"it lacks \['mean'\]"):
-        dpp.report(query.release().drop("mean"), query, tmp_path / "page.html")
+    refused(ValueError, r"it lacks \['mean'\]", dpp.report, query.release().drop("mean"), query, tmp_path / "page.html")
