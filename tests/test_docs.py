@@ -138,16 +138,10 @@ def run_page(page):
 def test_pages(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = path.read_text(encoding="utf-8")
-    found = len(BLOCK.findall(page))
-    assert found == len(re.findall(r"^ *```python *$", page, re.MULTILINE)), (
-        "a block is not closed, or its mark is not alone"
-    )
+    assert [line for line in too_wide(page) if not line.startswith("python3 -m venv")] == []
+    marks = re.findall(r"^ *```python *$", page, re.MULTILINE)
+    assert len(BLOCK.findall(page)) == len(marks), "a block is not closed, or its mark is not alone"
     run_page(page)
-
-
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_line_of_code_is_cut(path):
-    assert [line for line in too_wide(path.read_text(encoding="utf-8")) if not line.startswith("python3 -m venv")] == []
 
 
 MODULES = sorted(module.name for module in pkgutil.walk_packages(dp_polars.__path__, "dp_polars."))
@@ -285,22 +279,19 @@ def defines(code, name):
     return True
 
 
-def test_the_stations_of_one_query_are_in_the_code():
+def test_the_stations_of_one_query_are_in_the_code_and_one_that_moved_is_found():
     stations = STATION.findall((ROOT / "docs" / "how.md").read_text(encoding="utf-8"))
     assert [int(number) for number, _, _ in stations] == list(range(1, 11))
     for _, name, path in stations:
         assert defines((ROOT / path).read_text(encoding="utf-8"), name), f"{path} has no {name}"
-
-
-# The tests of these tests.
-
-
-def test_a_station_that_moved_is_found():
     code = "class A:\n    def f(self): ...\ndef g(): ...\n"
     assert defines(code, "A.f")
     assert defines(code, "g")
     assert not defines(code, "f")
     assert not defines(code, "A.g")
+
+
+# The tests of these tests.
 
 
 def test_a_wrong_output_is_found():

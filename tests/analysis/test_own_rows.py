@@ -51,13 +51,8 @@ def test_other_rows_are_not_refused():
     frame = rows()
     protected = query(frame)
     copy = pl.DataFrame(frame.to_dict(as_series=False))
-    for other in (
-        copy,
-        copy.lazy(),
-        copy.lazy().map_batches(lambda part: part),
-        frame.clear(),
-        copy.lazy().group_by("p").first(),
-    ):
+    lazy = copy.lazy()
+    for other in (copy, lazy, lazy.map_batches(lambda part: part), frame.clear(), lazy.group_by("p").first()):
         assert simulate(protected, other).height == 1
     # Built without data, a query protects none yet.
     assert simulate(dpp.protect("p", max_groups=1).agg(dpp.n_people(epsilon=1)), frame).height == 1
@@ -105,7 +100,7 @@ def test_the_files_are_refused(kind, tmp_path, monkeypatch):
     assert simulate(protected, frame).height == 1
 
 
-def test_datasets_of_arrow_are_refused(tmp_path):
+def test_datasets_of_arrow_are_refused_and_each_table_of_a_join_is_looked_at(tmp_path):
     rows().write_parquet(tmp_path / "a.parquet")
     dataset, other = (ds.dataset(tmp_path / "a.parquet") for _ in range(2))
     protected = query(pl.scan_pyarrow_dataset(dataset))
@@ -113,9 +108,6 @@ def test_datasets_of_arrow_are_refused(tmp_path):
     assert simulate(protected, pl.scan_pyarrow_dataset(other).select("p")).height == 1
     table = pa.table({"p": [1, 2]})
     assert simulate(protected, pl.DataFrame(table)).height == 1
-
-
-def test_each_table_of_a_join_is_looked_at():
     left, right = pl.DataFrame({"p": range(6), "t": [0, 1, 1] * 2}), pl.DataFrame({"t": [0, 1], "x": ["u", "v"]})
     joined = left.dp.protect("p", max_rows=1).join(dpp.owned(right), on="t", how="inner")
     protected = joined.agg(dpp.mode("x", ["u", "v"], epsilon=1))
@@ -142,7 +134,7 @@ def test_no_row_is_read_or_kept(tmp_path):
 
 def test_the_message_says_what_to_do():
     frame = rows()
-    with pytest.raises(ValueError, match=r"(?s)The result is not private.*Hint: .*synthetic\(schema.*private=True"):
-        simulate(query(frame), frame)
-    with pytest.raises(ValueError, match=REFUSED):
-        simulate(frame.dp.protect("p").agg(dpp.len(epsilon=1, max_rows=1)), frame, losses=[1, 2])
+    words = r"(?s)The result is not private.*Hint: .*synthetic\(schema.*private=True"
+    refused(ValueError, words, simulate, query(frame), frame)
+    of_rows = frame.dp.protect("p").agg(dpp.len(epsilon=1, max_rows=1))
+    refused(ValueError, REFUSED, simulate, of_rows, frame, losses=[1, 2])

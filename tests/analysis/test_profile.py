@@ -522,16 +522,7 @@ def test_a_replaced_number_composes_as_two_people(loss):
         assert (profile._pure(), profile.rho) == (pure, claim.cost("rho"))
 
 
-def test_the_missing_extra_is_named(monkeypatch):
-    profile = analysis.privacy_profile(0.123).compose(3)
-    monkeypatch.setitem(sys.modules, "dp_accounting", None)
-    monkeypatch.delitem(sys.modules, "dp_accounting.pld.privacy_loss_distribution", raising=False)
-    monkeypatch.delitem(sys.modules, "dp_accounting.pld", raising=False)
-    refused(ModuleNotFoundError, r"pip install 'dp-polars\[accounting\]'", profile.epsilon, 1e-6)
-    assert profile.epsilon(0) == pytest.approx(0.369)
-
-
-def test_bad_input():
+def test_bad_input_and_a_missing_extra_are_named(monkeypatch):
     profile, compose = analysis.privacy_profile, analysis.compose
     one = profile(1)
     refused(ValueError, "epsilon must be greater than 0", profile, 0)
@@ -545,3 +536,9 @@ def test_bad_input():
     refused(ValueError, "epsilon must be greater", compose, [(-1, "exponential")], delta=0)
     for releases in ([0.1], [(0.1,)], ["ab"]):
         refused(TypeError, r"releases\[0\] must be a claim or a pair", compose, releases, delta=0)
+    profile = analysis.privacy_profile(0.123).compose(3)
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    monkeypatch.delitem(sys.modules, "dp_accounting.pld.privacy_loss_distribution", raising=False)
+    monkeypatch.delitem(sys.modules, "dp_accounting.pld", raising=False)
+    refused(ModuleNotFoundError, r"pip install 'dp-polars\[accounting\]'", profile.epsilon, 1e-6)
+    assert profile.epsilon(0) == pytest.approx(0.369)

@@ -30,9 +30,8 @@ from dp_polars._base.numbers import (
 from tests.helpers.refusals import refused
 
 
-@pytest.mark.parametrize(
-    ("exact", "ways"),
-    [
+def test_what_a_number_means():
+    for exact, ways in (
         (Fraction(1, 10), [0.1, np.float64(0.1), np.float32(0.1), np.float16(0.1), Decimal("0.10")]),
         (Fraction(1, 10**7), [1e-7]),
         (Fraction(10**22), [1e22]),
@@ -44,12 +43,10 @@ from tests.helpers.refusals import refused
         (Fraction(2**64 - 1), [np.uint64(2**64 - 1)]),
         (Fraction(-3), [np.int8(-3)]),
         (Fraction(1, 3), [Fraction(1, 3)]),
-    ],
-)
-def test_what_a_number_means(exact, ways):
-    for found in (as_fraction("x", way) for way in ways):
-        assert found == exact
-        assert type(found) is Fraction
+    ):
+        for found in (as_fraction("x", way) for way in ways):
+            assert found == exact
+            assert type(found) is Fraction
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
@@ -110,9 +107,8 @@ def test_floats_above_what_is_no_float():
     assert float_up(Fraction(1, 10**400)) == 5e-324
 
 
-@pytest.mark.parametrize(
-    ("value", "name", "way"),
-    [
+def test_another_package_and_the_way_from_it_are_named():
+    for value, name, way in (
         (pd.DataFrame(), "pandas.DataFrame", "pl.from_pandas"),
         (pd.Series(dtype=int), "pandas.Series", "pl.from_pandas"),
         (pa.table({}), "pyarrow.Table", "pl.from_arrow"),
@@ -120,12 +116,10 @@ def test_floats_above_what_is_no_float():
         (pl.Series(), "Series", None),
         ({}, "dict", None),
         (Fraction(1), "Fraction", None),
-    ],
-)
-def test_another_package_and_the_way_from_it_are_named(value, name, way):
-    assert kind(value) == name
-    hint = "" if way is None else f"\n\nHint: {way}(…) makes a Polars frame of it."
-    assert kind_of_frame(value) == f"{name}.{hint}"
+    ):
+        assert kind(value) == name
+        hint = "" if way is None else f"\n\nHint: {way}(…) makes a Polars frame of it."
+        assert kind_of_frame(value) == f"{name}.{hint}"
 
 
 @pytest.mark.parametrize("bits", [2, 53, 200])

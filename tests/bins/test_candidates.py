@@ -66,9 +66,8 @@ def test_every_way_to_give_categories_means_the_same():
         assert (values.dtype, values.to_list()) == (pl.String, ["b", "a"]), given_as
 
 
-@pytest.mark.parametrize(
-    ("given_as", "column"),
-    [
+def test_categories_take_the_type_of_the_column_or_text():
+    for given_as, column in (
         ([3, 1, 2], pl.Int8()),
         (range(3), pl.UInt64()),
         (np.array([2, 1], np.uint8), pl.Int64()),
@@ -87,13 +86,11 @@ def test_every_way_to_give_categories_means_the_same():
         (["a"], pl.Categorical()),
         (["a"], pl.Categorical(pl.Categories("name", "space"))),
         (["b", "a"], pl.Enum(["a", "b", "c"])),
-    ],
-)
-def test_categories_take_the_type_of_the_column_or_text(given_as, column):
-    values = Categories.of(given_as).for_column(column)
-    assert values.dtype == (pl.String if isinstance(column, pl.Categorical) else column)
-    own = Categories.of(given_as).values
-    assert values.cast(own.dtype).to_list() == own.to_list()
+    ):
+        values = Categories.of(given_as).for_column(column)
+        assert values.dtype == (pl.String if isinstance(column, pl.Categorical) else column)
+        own = Categories.of(given_as).values
+        assert values.cast(own.dtype).to_list() == own.to_list()
 
 
 def test_the_type_of_the_column_can_name_the_categories():
@@ -104,9 +101,8 @@ def test_the_type_of_the_column_can_name_the_categories():
     refused(TypeError, "the column's type must be known", nothing.for_column, None)
 
 
-@pytest.mark.parametrize(
-    ("given_as", "column", "message"),
-    [
+def test_categories_that_the_column_can_not_hold():
+    for given_as, column, message in (
         (["a"], pl.Int64(), "candidates of type String can't be categories of a column of type Int64."),
         ([1], pl.String(), "candidates of type Int64 can't be categories of a column of type String."),
         ([1], pl.Boolean(), "candidates of type Int64 can't be categories of a column of type Boolean."),
@@ -135,10 +131,8 @@ def test_the_type_of_the_column_can_name_the_categories():
         (None, pl.String(), r"must be given for a column of type String.\n\nHint: they may be left out only where"),
         (None, pl.Categorical(), "candidates must be given for a column of type Categorical"),
         (None, pl.Enum([]), "candidates must not be empty"),
-    ],
-)
-def test_categories_that_the_column_can_not_hold(given_as, column, message):
-    refused((TypeError, ValueError), message, Categories.of(given_as).for_column, column)
+    ):
+        refused((TypeError, ValueError), message, Categories.of(given_as).for_column, column)
 
 
 # What is refused of every list
@@ -209,18 +203,15 @@ def test_lists_that_are_refused(given_as, error, message, read):
     refused(error, message, read, given_as)
 
 
-@pytest.mark.parametrize(
-    ("given_as", "hint"),
-    [
+def test_two_numbers_in_parentheses_are_no_range():
+    for given_as, hint in (
         ((-60, 1440), r"range\(-60, 1441\) has all between them. If you mean just the two: \[-60, 1440\]\."),
         ((0.5, 2), r"dp_polars\.grid\(0.5, 2, step=…\) has all between them"),
         ((date(2020, 1, 1), date(2021, 1, 1)), r"dp_polars\.grid\(datetime.date\(2020, 1, 1\), "),
-    ],
-)
-def test_two_numbers_in_parentheses_are_no_range(given_as, hint):
-    refused(TypeError, rf"got \(.*\): these would be just two candidates\.\n\nHint: {hint}", ordered, given_as)
-    assert ordered(list(given_as)).size == 2
-    assert ordered((*given_as, given_as[1] + (given_as[1] - given_as[0]))).size == 3
+    ):
+        refused(TypeError, rf"got \(.*\): these would be just two candidates\.\n\nHint: {hint}", ordered, given_as)
+        assert ordered(list(given_as)).size == 2
+        assert ordered((*given_as, given_as[1] + (given_as[1] - given_as[0]))).size == 3
 
 
 def test_too_many_categories_are_refused_before_they_are_made():
@@ -325,9 +316,8 @@ def test_what_they_say():
 # Grids
 
 
-@pytest.mark.parametrize(
-    ("start", "stop", "step", "dtype", "expected"),
-    [
+def test_grids_of_all_types():
+    for start, stop, step, dtype, expected in (
         (0, 6, 2, pl.Int64(), [0, 2, 4, 6]),
         (5, 5, 1, pl.Int64(), [5]),
         (-5, -1, np.int8(2), pl.Int64(), [-5, -3, -1]),
@@ -353,17 +343,15 @@ def test_what_they_say():
         (datetime(2020, 1, 1), datetime(2020, 1, 1, 0, 0, 0, 2), "1us", pl.Datetime("us"), None),
         (timedelta(0), timedelta(hours=1), "20m", pl.Duration("us"), [timedelta(minutes=20 * i) for i in range(4)]),
         (clock(1), clock(2), "30m", pl.Time(), [clock(1), clock(1, 30), clock(2)]),
-    ],
-)
-def test_grids_of_all_types(start, stop, step, dtype, expected):
-    grid = dpp.grid(start, stop, step=step)
-    assert grid.dtype == dtype
-    got = points(grid)
-    assert got[0] == start
-    assert got[-1] == (float(str(stop)) if dtype == pl.Float64 else stop)
-    if expected is not None:
-        assert got == expected
-    assert grid.take(np.array([], np.int64)).dtype == dtype
+    ):
+        grid = dpp.grid(start, stop, step=step)
+        assert grid.dtype == dtype
+        got = points(grid)
+        assert got[0] == start
+        assert got[-1] == (float(str(stop)) if dtype == pl.Float64 else stop)
+        if expected is not None:
+            assert got == expected
+        assert grid.take(np.array([], np.int64)).dtype == dtype
 
 
 def test_days_of_a_grid_in_a_time_zone_have_24_hours():
@@ -462,9 +450,8 @@ def test_254_candidates_per_decade_would_repeat_digits():
         dpp.grid(1, 10, per_decade=251)
 
 
-@pytest.mark.parametrize(
-    ("start", "stop", "per_decade", "expected"),
-    [
+def test_types_of_logarithmic_grids():
+    for start, stop, per_decade, expected in (
         (1, 1000, 1, pl.Series([1, 10, 100, 1000])),
         (100, 1000, 4, pl.Series([100, 178, 316, 562, 1000])),
         (10, 100, 4, pl.Series([10.0, 17.8, 31.6, 56.2, 100.0])),  # not all are whole
@@ -481,15 +468,12 @@ def test_254_candidates_per_decade_would_repeat_digits():
             2,
             pl.Series([Decimal(x) for x in ("0.50", "1.00", "3.16", "7.00")], dtype=pl.Decimal(38, 2)),
         ),
-    ],
-)
-def test_types_of_logarithmic_grids(start, stop, per_decade, expected):
-    assert_series_equal(dpp.grid(start, stop, per_decade=per_decade), expected, check_exact=True)
+    ):
+        assert_series_equal(dpp.grid(start, stop, per_decade=per_decade), expected, check_exact=True)
 
 
-@pytest.mark.parametrize(
-    ("ends", "options", "error", "message"),
-    [
+def test_logarithmic_grids_that_are_refused():
+    for ends, options, error, message in (
         (
             (0, 1),
             {"per_decade": 1},
@@ -514,10 +498,8 @@ def test_types_of_logarithmic_grids(start, stop, per_decade, expected):
         ((1, 2), {"per_decade": 2.0}, TypeError, r"per_decade must be an integer, got 2\.0"),
         ((1, 2), {"per_decade": 2, "step": 1}, TypeError, r"^grid must get either step or per_decade, got both\."),
         ((1, 2), {}, TypeError, r"^grid must get either step or per_decade, got neither\.\n\nHint: step=0\.5 for"),
-    ],
-)
-def test_logarithmic_grids_that_are_refused(ends, options, error, message):
-    refused(error, message, dpp.grid, *ends, **options)
+    ):
+        refused(error, message, dpp.grid, *ends, **options)
 
 
 def test_a_median_on_a_logarithmic_grid_needs_no_scale():

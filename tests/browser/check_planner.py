@@ -304,9 +304,13 @@ def strangers(port: int) -> list[str]:
     wrong = []
     for path in ("/", "/ws?session_id=s_strange", "/api/version", "/public/notebook.py"):
         key = base64.b64encode(b"0" * 16).decode()
-        upgrade = (
-            f"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n"
+        headers = (
+            "Upgrade: websocket",
+            "Connection: Upgrade",
+            f"Sec-WebSocket-Key: {key}",
+            "Sec-WebSocket-Version: 13",
         )
+        upgrade = "".join(f"{header}\r\n" for header in headers)
         with socket.create_connection(("127.0.0.1", port), timeout=10) as asked:
             head = f"GET {path} HTTP/1.1\r\nHost: stranger.example\r\nOrigin: http://stranger.example\r\n"
             asked.sendall(f"{head}{upgrade if path.startswith('/ws') else ''}\r\n".encode())
@@ -331,8 +335,7 @@ def at_width(width: int, pictures: Path | None) -> list[str]:
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
     )
     try:
-        driver = chrome(height=HEIGHT)
-        try:
+        with chrome(height=HEIGHT) as driver:
             planner = Planner(driver)
             with_token = address(server)
             planner.wait("the server", lambda: not listens(port))
@@ -345,8 +348,6 @@ def at_width(width: int, pictures: Path | None) -> list[str]:
             wrong += [f"asked for {one}" for one in asked if urlsplit(one).scheme == "http" and not one.startswith(url)]
             wrong += [f"asked for {one}" for one in asked if urlsplit(one).scheme in ("https", "ws", "wss")]
             wrong += [f"console: {one['message']}" for one in driver.get_log("browser") if one["level"] == "SEVERE"]
-        finally:
-            driver.quit()
     finally:
         server.send_signal(signal.SIGTERM)
         server.wait(20)

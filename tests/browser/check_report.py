@@ -196,11 +196,8 @@ def main() -> None:
     arguments = parser.parse_args()
     path = Path(tempfile.mkdtemp()) / "report.html"
     write(path)
-    driver = chrome()
-    try:
+    with chrome() as driver:
         wrong = check(driver, path, arguments.screenshots)
-    finally:
-        driver.quit()
     if wrong:
         sys.exit("\n".join(wrong))
     print("the report is readable in all of them, and asks nobody")

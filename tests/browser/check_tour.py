@@ -87,11 +87,8 @@ def main() -> None:
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
     try:
         wait("the notebook", lambda: answers(url))
-        driver = chrome(1100)
-        try:
+        with chrome(1100) as driver:
             check(driver, url, arguments.screenshot)
-        finally:
-            driver.quit()
     finally:
         server.terminate()
         server.wait(20)

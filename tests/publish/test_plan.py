@@ -239,7 +239,7 @@ def test_what_is_wrong_with_further_texts_is_said_at_their_fields(more, where, s
     assert "Weights (none: each person counts once) of diagnosis" in shown
 
 
-def test_errors_that_cost_more_than_the_promise_have_no_code():
+def test_errors_that_cost_more_than_the_promise_have_no_code_and_those_that_nobody_can_afford_a_message():
     wanted = questions("n_people", part=5) | questions("mode ward", part=20)
     drafted = draft(by_error(wanted))
     assert "which is more than the promise" in drafted.messages["cost"]
@@ -251,9 +251,14 @@ def test_errors_that_cost_more_than_the_promise_have_no_code():
     assert "scaled_to" not in enough.code
     assert "dpp.Budget(epsilon=3, delta=1e-6, " in enough.code
     assert "n_people(within=5)" in enough.code
+    # Half of its step is 0.25.
+    drafted = draft(by_error({Question("n_people"): 50, Question("mean", "days"): 0.2501}))
+    assert "a loss above 20 protects nobody" in drafted.messages[field_of(Question("mean", "days"))]
+    assert [ask.name for ask in drafted.query.asks] == ["people"]
+    assert "protects nobody" in draft(full(epsilon=30)).messages["cost"]
 
 
-def test_synthetic_rows_have_the_people_that_were_picked(tmp_path):
+def test_synthetic_rows_have_the_people_that_were_picked_or_are_refused(tmp_path):
     asked = {Question("n_people"): 20, Question("len"): 20}
     drafted = draft(Plan(DEMO, None, "diagnosis", {}, {}, asked))
     assert 'privacy_unit="diagnosis"' in drafted.code
@@ -261,17 +266,14 @@ def test_synthetic_rows_have_the_people_that_were_picked(tmp_path):
     people = {}
     exec(drafted.code.split("query =")[0].replace("synthetic-budget", f"{tmp_path}/other"), people)
     assert people["rows"].collect()["diagnosis"].n_unique() == 5000
+    asked = {Question("len"): 20}
+    drafted = draft(Plan(DEMO, None, "ward", {}, {}, asked))
+    assert drafted.query is None
+    assert "values must be given for the privacy unit 'ward'" in drafted.messages["unit"]
+    assert draft(Plan(DEMO, "visits.parquet", "ward", {}, {}, asked)).messages == {}
 
 
-def test_names_that_can_not_be_seen_are_quoted():
-    names = ["", " a", "a\nb", "\u202ea", "'a'", "é b.c"]
-    shown = [page.shown(name) for name in names]
-    assert [name == seen for name, seen in zip(names, shown, strict=True)] == [False] * 5 + [True]
-    assert all(seen.isprintable() for seen in shown)
-    assert len(set(shown)) == len(names)
-
-
-def test_names_of_outputs_are_apart():
+def test_names_of_outputs_are_apart_and_as_they_are_shown():
     plan = full(keys={"ward": "north\nsouth", "kind": "d"})
     names = [*plan.named()]
     assert len(names) == len({*names, *plan.keys}) - 2
@@ -279,6 +281,15 @@ def test_names_of_outputs_are_apart():
     clash = Plan(schema, "f.parquet", "people", {"rows": "true\nfalse"}, {}, asked, max_rows_per_group=1)
     assert [*clash.named()] == ["people", "rows_"]
     assert draft(clash).messages == {}
+    names = ["µg_mean", "ﬁ_mean", "fi_mean"]  # Python reads the first two as other names
+    asked = laid_out(call("dict", **dict.fromkeys(names, 1)))
+    assert [*eval(asked)] == names
+    assert str(call("f", é_mean=1)) == "f(é_mean=1)"
+    names = ["", " a", "a\nb", "\u202ea", "'a'", "é b.c"]
+    shown = [page.shown(name) for name in names]
+    assert [name == seen for name, seen in zip(names, shown, strict=True)] == [False] * 5 + [True]
+    assert all(seen.isprintable() for seen in shown)
+    assert len(set(shown)) == len(names)
 
 
 @pytest.mark.parametrize(
@@ -318,19 +329,6 @@ def test_what_does_not_fit_is_said_at_its_field(picked, where, said):
         assert {ask.name for ask in drafted.query.asks} == {*plan.named()} - left_out
         assert left_out
         assert not any(name in drafted.code for name in left_out)
-
-
-def test_an_accuracy_that_nobody_can_afford_is_refused_at_its_slider():
-    # Half of its step is 0.25.
-    drafted = draft(by_error({Question("n_people"): 50, Question("mean", "days"): 0.2501}))
-    assert "a loss above 20 protects nobody" in drafted.messages[field_of(Question("mean", "days"))]
-    assert [ask.name for ask in drafted.query.asks] == ["people"]
-    assert "protects nobody" in draft(full(epsilon=30)).messages["cost"]
-
-
-def test_nothing_picked_is_no_query():
-    assert draft(full(questions={})) == draft(full(questions={}, keys={}))
-    assert draft(full(questions={})) == Draft(None, {"questions": "Pick at least one question."})
 
 
 @pytest.mark.parametrize(
@@ -399,7 +397,7 @@ class Relative:
     value = 10
 
 
-def test_a_plan_without_a_unit_says_that_none_was_given():
+def test_a_plan_without_a_unit_says_that_none_was_given_and_nothing_picked_is_no_query():
     drafted = draft(full(unit=...))
     assert drafted.query is None
     assert [*drafted.messages] == ["unit"]
@@ -409,6 +407,8 @@ def test_a_plan_without_a_unit_says_that_none_was_given():
     assert [*page.figures(drafted)] == []
     assert "no query yet" in page.whole(full(unit=...), drafted, [], "")
     assert "how many people" in questions_of(SCHEMA, ...)
+    assert draft(full(questions={})) == draft(full(questions={}, keys={}))
+    assert draft(full(questions={})) == Draft(None, {"questions": "Pick at least one question."})
 
 
 def test_the_page_escapes_what_it_shows():
@@ -463,30 +463,12 @@ def test_the_likely_unit():
         assert likely_unit(pl.Schema(dict.fromkeys(names, pl.Float64()))) is None
 
 
-def test_people_that_can_not_be_made_up_are_refused_where_rows_are_synthetic():
-    asked = {Question("len"): 20}
-    drafted = draft(Plan(DEMO, None, "ward", {}, {}, asked))
-    assert drafted.query is None
-    assert "values must be given for the privacy unit 'ward'" in drafted.messages["unit"]
-    assert draft(Plan(DEMO, "visits.parquet", "ward", {}, {}, asked)).messages == {}
-
-
-def test_outputs_have_the_names_that_are_shown():
-    names = ["µg_mean", "ﬁ_mean", "fi_mean"]  # Python reads the first two as other names
-    asked = laid_out(call("dict", **dict.fromkeys(names, 1)))
-    assert [*eval(asked)] == names
-    assert str(call("f", é_mean=1)) == "f(é_mean=1)"
-
-
-def test_a_column_that_is_named_like_a_pattern_is_refused():
+def test_columns_named_like_a_pattern_are_refused_and_those_that_can_not_be_typed_not_offered_for_groups():
     for name in ("^a.*$", "*"):
         plan = Plan(pl.Schema({name: pl.Int64(), "b": pl.Int8()}), "f.parquet", name, {}, {}, questions("len"))
         drafted = draft(plan)
         assert "named like a pattern" in drafted.messages["unit"]
         assert "No synthetic people can be made" in page.dropped(plan, drafted, 3, 0.5)
-
-
-def test_columns_whose_values_can_not_be_typed_are_not_offered_for_groups():
     assert page.may_group(pl.Datetime("us", "UTC"))
     refused = [pl.Duration(), pl.Null(), pl.Binary(), pl.List(pl.Int8), pl.Struct({"a": pl.Int8})]
     assert not any(map(page.may_group, refused))

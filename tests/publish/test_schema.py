@@ -81,13 +81,22 @@ def test_no_byte_before_the_footer_is_read_and_polars_is_given_the_footer_alone(
     assert given == [b"PAR1" + data[begin:]]
 
 
-def test_number_of_rows_and_statistics_change_nothing(tmp_path):
+def test_number_of_rows_statistics_and_metadata_change_nothing_and_are_not_shown(tmp_path):
     first, second = (schema_of(str(written(tmp_path / f"{height}.parquet", height))) for height in (3, 9000))
     assert first == second
     table = pa.table({"p": [1, 2], "kind": pa.array(["secret", "x"]).dictionary_encode()})
     pq.write_table(table, tmp_path / "arrow.parquet")
     assert schema_of(str(tmp_path / "arrow.parquet")) == pl.Schema({"p": pl.Int64, "kind": pl.Categorical()})
     assert "secret" not in str(schema_of(str(tmp_path / "arrow.parquet")))
+    table = pa.table({"p": [1, 2]}, metadata={"note": "secret"})
+    plain = table.replace_schema_metadata(None)
+    index = {"index_columns": [{"kind": "range", "start": 0, "stop": 987654, "step": 1}]}
+    pandas = table.replace_schema_metadata({"pandas": json.dumps(index)})
+    found = []
+    for number, one in enumerate((plain, table, pandas)):
+        pq.write_table(one, tmp_path / f"{number}.parquet")
+        found.append(schema_of(str(tmp_path / f"{number}.parquet")))
+    assert found == [pl.Schema({"p": pl.Int64})] * 3
 
 
 def test_other_files_are_refused(tmp_path):
@@ -116,32 +125,17 @@ def test_a_damaged_footer_is_refused_or_gives_names_and_types(tmp_path):
     assert refused > 50
 
 
-@pytest.mark.parametrize(
-    ("name", "why", "is_several"),
-    [
+def test_a_file_that_is_not_there(tmp_path):
+    for name, why, is_several in (
         ("missing.parquet", "No such file", False),
         ("*.parquet", "No such file", True),
         ("", "Is a directory", True),
         ("~nobody-of-this-name/visits.parquet", "Could not determine home directory", False),
         ("visits\0.parquet", "embedded null byte", False),
-    ],
-)
-def test_a_file_that_is_not_there(tmp_path, name, why, is_several):
-    with pytest.raises(ValueError, match=rf"FILE must be a file that can be opened, got .*{why}") as refused:
-        schema_of(name if name[:1] == "~" else str(tmp_path / name))
-    assert ("Hint: of several files with the same columns, give any one." in str(refused.value)) == is_several
-
-
-def test_metadata_of_a_file_are_neither_read_nor_shown(tmp_path):
-    table = pa.table({"p": [1, 2]}, metadata={"note": "secret"})
-    plain = table.replace_schema_metadata(None)
-    index = {"index_columns": [{"kind": "range", "start": 0, "stop": 987654, "step": 1}]}
-    pandas = table.replace_schema_metadata({"pandas": json.dumps(index)})
-    found = []
-    for number, one in enumerate((plain, table, pandas)):
-        pq.write_table(one, tmp_path / f"{number}.parquet")
-        found.append(schema_of(str(tmp_path / f"{number}.parquet")))
-    assert found == [pl.Schema({"p": pl.Int64})] * 3
+    ):
+        with pytest.raises(ValueError, match=rf"FILE must be a file that can be opened, got .*{why}") as refused:
+            schema_of(name if name[:1] == "~" else str(tmp_path / name))
+        assert ("Hint: of several files with the same columns, give any one." in str(refused.value)) == is_several
 
 
 class _Noted(pa.ExtensionType):
@@ -207,7 +201,7 @@ def test_a_port_that_is_taken_is_refused(capsys, monkeypatch):
             assert f"--port must be one that is free, got {wrong}: " in capsys.readouterr().err
 
 
-def test_the_command_says_what_is_wrong(tmp_path, capsys, monkeypatch):
+def test_the_command_says_what_is_wrong_and_help_needs_no_extra(tmp_path, capsys, monkeypatch):
     assert command.main([]) == 0
     assert "plan" in capsys.readouterr().out
     monkeypatch.setattr(command, "find_spec", lambda package: None if package == "marimo" else package)
@@ -218,6 +212,11 @@ def test_the_command_says_what_is_wrong(tmp_path, capsys, monkeypatch):
     assert "FILE must be a file that can be opened" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         command.main(["plan", "--port", "x"])
+    program = (
+        "import sys; sys.modules['marimo'] = sys.modules['altair'] = None; import dp_polars.__main__ as m; m.main([])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "python -m dp_polars" in done.stdout
 
 
 def test_a_pipe_without_a_writer_is_not_waited_for(tmp_path):
@@ -268,21 +267,10 @@ def test_the_command_runs_the_notebook_for_this_machine_alone(tmp_path, monkeypa
     assert "4000" in arguments or not more
 
 
-def test_help_needs_no_extra():
-    program = (
-        "import sys; sys.modules['marimo'] = sys.modules['altair'] = None; import dp_polars.__main__ as m; m.main([])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "python -m dp_polars" in done.stdout
-
-
-def test_a_footer_that_is_too_long_for_a_schema_is_not_read(tmp_path, monkeypatch):
+def test_a_footer_that_is_too_long_is_not_read_and_of_a_file_of_another_kind_only_the_end(tmp_path, monkeypatch):
     path = written(tmp_path / "visits.parquet")
     monkeypatch.setattr(planner_schema, "_LARGEST", 100)
     refused(ValueError, NO_FOOTER, schema_of, str(path))
-
-
-def test_of_a_file_of_another_kind_only_the_end_is_read(tmp_path):
     with (tmp_path / "visits.csv").open("wb+") as file:
         file.write(b"patient,ward\n" + b"1,A\n" * 50 + (40).to_bytes(4, "little") + b"WARD")
         assert planner_schema._footer(file) == b""

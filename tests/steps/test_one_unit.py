@@ -279,13 +279,10 @@ def test_one_step_may_compute_two_units(cached):
         concat(*(plan.select("cents", patient="one") for _ in range(2))).dp.protect("patient")
 
 
-def test_one_that_is_computed_has_one_plan():
+def test_one_that_is_computed_has_one_plan_and_computed_twice_it_is_not_known():
     plan = VISITS.lazy().with_columns(patient=patient + doctor)
     joined(plan, plan)
     refused(ValueError, f"^join: {TWICE}", joined, plan, VISITS.lazy().with_columns(patient=patient * doctor))
-
-
-def test_a_unit_that_is_computed_twice_is_not_known():
     once = [VISITS.lazy().with_columns(patient=of + 0) for of in (patient, doctor)]
     refused(ValueError, TWICE, concat(*once).with_columns(patient=patient + 1).dp.protect, "patient")
     # Two steps that compute it after a third one, which both of them read.

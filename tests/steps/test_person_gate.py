@@ -416,14 +416,11 @@ def test_what_is_beyond_makes_the_sums_of_that_person_null_alone():
     assert along.sort("p", "f").collect()["new"].to_list() == [None, None, 0.25, 0.75, None, None]
 
 
-def test_floats_leave_nan_out_and_have_one_zero():
+def test_floats_leave_nan_out_and_have_one_zero_and_sums_are_of_64_bits_and_wrap():
     frame = pl.DataFrame({"p": [1, 1, 1, 2, 3, 3], "f": [math.nan, 2.0, None, math.nan, -0.0, 0.0]})
     run = groups(pl.col("f").min().alias("least"), pl.col("f").n_unique().alias("kinds"), schema=frame.schema)
     assert run(frame.lazy()).sort("p").collect().rows() == [(1, 2.0, 3), (2, None, 1), (3, 0.0, 1)]
     assert repr(run(frame.lazy()).sort("p").collect()["least"].to_list()) == "[2.0, None, 0.0]"
-
-
-def test_sums_are_of_64_bits_and_wrap():
     small = pl.Series([2**31 - 1] * 2, dtype=pl.Int32)
     frame = pl.DataFrame({"p": [1, 1], "i": [LONG, 1], "n": pl.Series([127, 127], dtype=pl.Int8), "m": small})
     run = groups(pl.col("i", "n", "m").sum(), schema=frame.schema)

@@ -44,9 +44,8 @@ def test_bounds_are_the_years_1_and_9999(dtype):
     assert [trials.bounds(other) for other in (pl.Datetime("ns"), pl.Int64(), pl.String(), pl.Time())] == [None] * 4
 
 
-@pytest.mark.parametrize(
-    ("text", "dtype", "depends"),
-    [
+def test_what_a_row_gets_in_company():
+    for text, dtype, depends in (
         ("x + 1", pl.Int64(), False),
         ("x.is_null()", pl.List(pl.Float64), False),
         ("x * float('nan')", pl.Float64(), False),  # NaN equals NaN
@@ -55,12 +54,10 @@ def test_bounds_are_the_years_1_and_9999(dtype):
         ("x.fill_null(strategy='forward')", pl.Int8(), True),  # after a null
         ("x.is_last_distinct() & x.is_null()", pl.Date(), True),  # the null row alone and beside another
         ("x.backward_fill().is_null() | x.has_nulls()", pl.Date(), True),  # before a null
-    ],
-)
-def test_what_a_row_gets_in_company(text, dtype, depends):
-    expr = eval(text, {"x": pl.col("0")})
-    tree = expr.meta.serialize(format="json")
-    assert trials.depends_on_company((dtype,), tree) is depends
+    ):
+        expr = eval(text, {"x": pl.col("0")})
+        tree = expr.meta.serialize(format="json")
+        assert trials.depends_on_company((dtype,), tree) is depends
 
 
 SCHEMA = {"i": pl.Int64, "s": pl.String, "d": pl.Date, "l": pl.List(pl.Int64), "f": pl.Float64}
