@@ -16,7 +16,8 @@ from tests.helpers.refusals import refused
 VISITS = pl.DataFrame({"patient": [1, 2, 3], "doctor": [2, 3, 4], "ward": ["A", "B", "A"], "cents": [5, 6, 7]})
 STAFF = pl.DataFrame({"id": [2, 3, 4], "grade": ["x", "y", "x"]})
 SWAPPED = {"patient": "doctor", "doctor": "patient"}
-patient, doctor = pl.col("patient"), pl.col("doctor")
+patient, doctor, cents = map(pl.col, ("patient", "doctor", "cents"))
+BY_DOCTOR = {"left_on": "patient", "right_on": "doctor"}
 TWICE = r"a table that is read twice has one privacy unit: otherwise a row belongs to several people[^\0]*\n\nHint: "
 
 
@@ -26,11 +27,9 @@ def concat(one, other):
 
 # Plans whose unit is the patient.
 REFUSED = {
-    "a join with other columns": lambda v: v().join(v(), left_on="patient", right_on="doctor"),
-    "an anti join": lambda v: v().join(v(), left_on="patient", right_on="doctor", how="anti"),
-    "a join with groups": lambda v: v().join(
-        v().group_by("doctor").agg(n=pl.len()), left_on="patient", right_on="doctor"
-    ),
+    "a join with other columns": lambda v: v().join(v(), **BY_DOCTOR),
+    "an anti join": lambda v: v().join(v(), **BY_DOCTOR, how="anti"),
+    "a join with groups": lambda v: v().join(v().group_by("doctor").agg(n=pl.len()), **BY_DOCTOR),
     "a join with a window": lambda v: v().join(
         v().select(who="doctor", n=pl.len().over("doctor")), left_on="patient", right_on="who"
     ),
@@ -45,20 +44,16 @@ REFUSED = {
     "a computed column of what was swapped": lambda v: concat(
         v(), v().rename(SWAPPED).select("patient", "doctor", "ward", "cents")
     ).with_columns(patient=patient + 0),
-    "what is cached": lambda v: (
-        v().cache().join(v().cache().filter(pl.col("cents") > 5), left_on="patient", right_on="doctor")
-    ),
-    "a filter of each": lambda v: concat(
-        v().filter(pl.col("cents") > 5), v().filter(pl.col("cents") < 7).with_columns(patient="doctor")
-    ),
+    "what is cached": lambda v: v().cache().join(v().cache().filter(cents > 5), **BY_DOCTOR),
+    "a filter of each": lambda v: concat(v().filter(cents > 5), v().filter(cents < 7).with_columns(patient="doctor")),
 }
 ACCEPTED = {
-    "a join with itself": lambda v: v().join(v().filter(pl.col("cents") > 5), on="patient", how="semi"),
+    "a join with itself": lambda v: v().join(v().filter(cents > 5), on="patient", how="semi"),
     "a join of groups": lambda v: v().join(v().group_by("patient").agg(n=pl.len()), on="patient"),
     "another name for a time": lambda v: v().join(
         v().rename({"patient": "who"}).select("who", "ward"), left_on="patient", right_on="who"
     ),
-    "a concat": lambda v: concat(v(), v().filter(pl.col("cents") > 5)),
+    "a concat": lambda v: concat(v(), v().filter(cents > 5)),
     "one that is computed after a concat": lambda v: concat(v(), v()).with_columns(patient=doctor + patient),
     "one that is renamed after a concat": lambda v: concat(v(), v()).select("cents", patient="doctor"),
     "another table": lambda v: v().join(STAFF.lazy(), left_on="patient", right_on="id"),
