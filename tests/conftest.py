@@ -50,11 +50,7 @@ def pytest_addoption(parser):
         metavar="SECONDS",
         help="search with the fuzzers (tests/fuzzing) for so long in all, an hour if it is not said, by new seeds",
     )
-    parser.addoption(
-        "--quarter-by",
-        metavar="TEXT",
-        help="of alike cases try a quarter, the same for the same text",
-    )
+    parser.addoption("--quarter-by", metavar="TEXT", help="of alike cases try a quarter, the same for the same text")
     parser.addoption(
         "--dpbench",
         type=Path,

@@ -85,19 +85,14 @@ def test_what_contributors_are_told_to_touch_is_there():
     assert not_there(page) == set()
     assert not_there(
         page.replace("nodes.py", "nods.py").replace("`Multiple`", "`Multipel`").replace("ASKS", "AKS")
-    ) == {
-        "_steps/nods.py",
-        "Multipel",
-        "AKS",
-    }
+    ) == {"_steps/nods.py", "Multipel", "AKS"}
 
 
 # The tests of these tests.
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "count"),
-    [
+def test_bad_words_are_found(tmp_path):
+    for name, text, count in (
         ("page.md", "Of a plan, only the columns are compared.\n", 1),
         ("page.md", "It is so. Of `keys`, none are shown.\n| a | Of the threshold: none |\n", 2),
         ("page.md", "From so many on, take it. Whoever waits has it open.\n", 2),
@@ -107,9 +102,7 @@ def test_what_contributors_are_told_to_touch_is_there():
         ("code.py", '"""Of each group: the first."""\n# Of n rows, one.\nx = f"so many {1}"\n', 3),
         ("code.py", "def f(own): ...\nfor each in (): ...\nx.kept = 1\n", 2),
         ("code.py", "from a import kept\ndef alone(): ...\nfew_rows = kept.made()\n", 0),
-    ],
-)
-def test_bad_words_are_found(name, text, count, tmp_path):
-    path = tmp_path / name
-    path.write_text(text, encoding="utf-8")
-    assert len(faults(path)) == count
+    ):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        assert len(faults(path)) == count

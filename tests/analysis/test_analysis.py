@@ -19,6 +19,7 @@ from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars.analysis._laws import block_probabilities
 from tests.helpers import reference
+from tests.helpers.refusals import refused
 from tests.registry import MECHANISMS
 
 COMPARABLE = [*MECHANISMS, "report_noisy_max_laplace"]
@@ -80,22 +81,14 @@ def test_blocks_of_any_size_keep_twelve_digits(gaps, multiplicities, mechanism):
     assert relative_error(found, exact) < 2e-13
 
 
-@pytest.mark.parametrize(
-    ("scores", "rate"),
-    [
-        ([0], 1),
-        ([0, 0], 1),
-        ([0, -50, -60, -61], 1),
-        ([7, 4, 4, 4, -2], Fraction(1, 3)),
-        ([0] * 15 + [-40], 1),
+def test_report_noisy_max_keeps_twelve_digits():
+    for scores, rate in (
+        *(([0], 1), ([0, 0], 1), ([0, -50, -60, -61], 1), ([7, 4, 4, 4, -2], Fraction(1, 3)), ([0] * 15 + [-40], 1)),
         (-RNG.integers(0, 40, 12), Fraction(1, 5)),
-    ],
-)
-def test_report_noisy_max_keeps_twelve_digits(scores, rate):
-    found = analysis.selection_probabilities(
-        scores, epsilon=2 * rate, mechanism="report_noisy_max_laplace", sensitivity=1
-    )
-    assert relative_error(found, reference.noisy_max_law(scores, rate=rate)) < 2e-13
+    ):
+        options = {"epsilon": 2 * rate, "mechanism": "report_noisy_max_laplace", "sensitivity": 1}
+        found = analysis.selection_probabilities(scores, **options)
+        assert relative_error(found, reference.noisy_max_law(scores, rate=rate)) < 2e-13
 
 
 def test_report_noisy_max_with_noise_2_sensitivity_over_epsilon_keeps_epsilon():
@@ -159,34 +152,21 @@ def test_the_rate_is_that_of_the_claim(mechanism, loss, monotonic):
 
 
 def test_the_unit_chooses_the_mechanism():
-    scores = [3, 1, 0]
-    by_unit = [analysis.expected_error(scores, epsilon=1), analysis.expected_error(scores, rho=0.1)]
-    named = [
-        analysis.expected_error(scores, epsilon=1, mechanism="permute_and_flip"),
-        analysis.expected_error(scores, rho=0.1, mechanism="exponential"),
-    ]
-    assert by_unit == named
+    for loss, mechanism in (({"epsilon": 1}, "permute_and_flip"), ({"rho": 0.1}, "exponential")):
+        by_unit = analysis.expected_error([3, 1, 0], **loss)
+        assert by_unit == analysis.expected_error([3, 1, 0], **loss, mechanism=mechanism)
 
 
-@pytest.mark.parametrize(
-    "scores",
-    [
-        [5, 3, 3],
-        (5, 3, 3),
-        np.array([5, 3, 3], np.int8),
-        np.array([5, 3, 3], np.uint64),
-        np.array([5, 3, 3], np.float32),
-        np.array([5, 3, 3])[::-1][::-1],
-        pl.Series([5, 3, 3]),
-        [5.0, 3, 3],
-        [2**63 - 1, 2**63 - 3, 2**63 - 3],
-        np.array([2**64 - 1, 2**64 - 3, 2**64 - 3], np.uint64),
-        [-(2**63) + 2, -(2**63), -(2**63)],
-    ],
-)
-def test_kinds_of_scores(scores):
+def test_kinds_of_scores():
     law = analysis.selection_probabilities([2, 0, 0], epsilon=1)
-    assert np.array_equal(analysis.selection_probabilities(scores, epsilon=1), law)
+    three = [5, 3, 3]
+    arrays = [np.array(three, dtype) for dtype in (np.int8, np.uint64, np.float32)]
+    for scores in (
+        *(three, tuple(three), *arrays, np.array(three)[::-1][::-1], pl.Series(three), [5.0, 3, 3]),
+        *([2**63 - 1, 2**63 - 3, 2**63 - 3], [-(2**63) + 2, -(2**63), -(2**63)]),
+        np.array([2**64 - 1, 2**64 - 3, 2**64 - 3], np.uint64),
+    ):
+        assert np.array_equal(analysis.selection_probabilities(scores, epsilon=1), law), scores
 
 
 def test_scores_as_far_apart_as_they_can_be():
@@ -265,15 +245,6 @@ def test_privacy_loss_keeps_its_digits_for_tiny_probabilities(scores, neighbor, 
     assert analysis.privacy_loss(scores, neighbor, epsilon=1.5, mechanism=mechanism) == pytest.approx(exact, abs=1e-12)
 
 
-def test_privacy_loss_of_integers_beyond_floats():
-    scores = np.array([2**63 - 1, -(2**63), 2**60])
-    neighbor = np.array([2**63 - 2, -(2**63) + 1, 2**60 + 1])
-    exact = reference.largest_loss(scores.tolist(), neighbor.tolist(), rate=1, mechanism="permute_and_flip")
-    assert analysis.privacy_loss(scores, neighbor, epsilon=2) == pytest.approx(exact, abs=1e-12)
-    assert exact == pytest.approx(2, abs=1e-12)
-    assert analysis.privacy_loss([3, 1], np.array([2, 2], np.uint8), epsilon=2) > 0
-
-
 @given(st.data(), losses_, st.sampled_from(MECHANISMS), st.booleans())
 @settings(deadline=None, max_examples=100)
 def test_neighbors_lose_at_most_epsilon(data, epsilon, mechanism, monotonic):
@@ -298,13 +269,12 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
-@pytest.mark.parametrize(
-    ("scores", "error", "words"),
-    [
+def test_bad_scores_and_parameters(function):
+    for scores, error, words in (
         ([], ValueError, "at least one score"),
-        ([1, float("nan")], ValueError, "finite"),
-        ([1, float("inf")], ValueError, "finite"),
-        ([1, -float("inf")], ValueError, "finite"),
+        ([1, math.nan], ValueError, "finite"),
+        ([1, math.inf], ValueError, "finite"),
+        ([1, -math.inf], ValueError, "finite"),
         (pl.Series([1, None]), ValueError, "finite"),
         ([[1, 2]], TypeError, r"shape \(1, 2\)"),
         (3, TypeError, "vector"),
@@ -312,47 +282,33 @@ FUNCTIONS = {
         ([True, False], TypeError, "bool"),
         ([Decimal(1), Decimal(2)], TypeError, "Decimal"),
         ([1 + 2j, 2], TypeError, "complex"),
-    ],
-)
-def test_bad_scores(function, scores, error, words):
-    with pytest.raises(error, match=words):
-        function(scores, epsilon=1)
-
-
-@pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
-@pytest.mark.parametrize(
-    ("options", "error", "words"),
-    [
+    ):
+        refused(error, words, function, scores, epsilon=1)
+    for options, error, words in (
         ({}, TypeError, "exactly one of epsilon and rho"),
         ({"epsilon": 1, "rho": 1}, TypeError, "exactly one of epsilon and rho"),
         ({"epsilon": 0}, ValueError, "epsilon must be greater than 0"),
         ({"rho": -1}, ValueError, "rho must be greater than 0"),
-        ({"epsilon": float("nan")}, ValueError, "epsilon must be finite"),
-        ({"rho": float("inf")}, ValueError, "rho must be finite"),
+        ({"epsilon": math.nan}, ValueError, "epsilon must be finite"),
+        ({"rho": math.inf}, ValueError, "rho must be finite"),
         ({"epsilon": True}, TypeError, "epsilon must be a number"),
         ({"epsilon": "1"}, TypeError, "epsilon must be a number"),
         ({"epsilon": 1, "sensitivity": 0}, ValueError, "sensitivity must be greater than 0"),
-        ({"epsilon": 1, "sensitivity": float("nan")}, ValueError, "sensitivity must be finite"),
+        ({"epsilon": 1, "sensitivity": math.nan}, ValueError, "sensitivity must be finite"),
         ({"epsilon": 1, "monotonic": 1}, TypeError, "monotonic must be True or False"),
         ({"epsilon": 1, "mechanism": "laplace"}, ValueError, "mechanism must be one of"),
         ({"epsilon": 1, "sensitivity": 1e-320}, ValueError, "between 2"),
-    ],
-)
-def test_bad_parameters(function, options, error, words):
-    with pytest.raises(error, match=words):
-        function([1, 2], **options)
+    ):
+        refused(error, words, function, [1, 2], **options)
 
 
 def test_bad_parameters_of_single_functions():
-    for beta in (0, 1, -0.5, float("nan"), Decimal("1e-400"), 1 - Fraction(1, 10**30)):
-        with pytest.raises(ValueError, match="beta must"):
-            analysis.error_quantile([1, 2], epsilon=1, beta=beta)
-    with pytest.raises(ValueError, match="epsilon, got rho"):
-        analysis.selection_probabilities([1, 2], rho=1, mechanism="report_noisy_max_laplace")
-    with pytest.raises(ValueError, match="mechanism must be one of"):
-        analysis.privacy_loss([1, 2], [1, 2], epsilon=1, mechanism="report_noisy_max_laplace")
-    with pytest.raises(ValueError, match=r"the shape of scores \(2,\)"):
-        analysis.privacy_loss([1, 2], [1, 2, 3], epsilon=1)
+    for beta in (0, 1, -0.5, math.nan, Decimal("1e-400"), 1 - Fraction(1, 10**30)):
+        refused(ValueError, "beta must", analysis.error_quantile, [1, 2], epsilon=1, beta=beta)
+    law, loss, race = analysis.selection_probabilities, analysis.privacy_loss, {"mechanism": "report_noisy_max_laplace"}
+    refused(ValueError, "epsilon, got rho", law, [1, 2], rho=1, **race)
+    refused(ValueError, "mechanism must be one of", loss, [1, 2], [1, 2], epsilon=1, **race)
+    refused(ValueError, r"the shape of scores \(2,\)", loss, [1, 2], [1, 2, 3], epsilon=1)
 
 
 @pytest.mark.slow
@@ -380,6 +336,12 @@ def test_integers_beyond_floats_are_shifted_before_they_are_rounded():
     assert analysis.privacy_loss(ends, ends[::-1], epsilon=Fraction(1, 2**60), monotonic=True) == pytest.approx(
         16 + math.log(2 - math.exp(-16))
     )
+    scores = np.array([2**63 - 1, -(2**63), 2**60])
+    neighbor = np.array([2**63 - 2, -(2**63) + 1, 2**60 + 1])
+    exact = reference.largest_loss(scores.tolist(), neighbor.tolist(), rate=1, mechanism="permute_and_flip")
+    assert analysis.privacy_loss(scores, neighbor, epsilon=2) == pytest.approx(exact, abs=1e-12)
+    assert exact == pytest.approx(2, abs=1e-12)
+    assert analysis.privacy_loss([3, 1], np.array([2, 2], np.uint8), epsilon=2) > 0
 
 
 @pytest.mark.parametrize("mechanism", [None, "exponential", "report_noisy_max_laplace"])

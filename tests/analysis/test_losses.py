@@ -4,6 +4,7 @@ import datetime as dt
 import math
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -18,7 +19,8 @@ from dp_polars._questions.measures import Total
 from dp_polars.analysis import _losses
 from tests.helpers import reference
 from tests.helpers.first_above_laws import log_law
-from tests.registry import ASKS, COLUMNS, COUNTED, NUMBERS, WEIGHT
+from tests.helpers.refusals import refused
+from tests.registry import ASKS, COLUMNS, COUNTED, NUMBERS, WEIGHT, quantile_scores
 
 GROUPS = ["a", "b", "c"]
 
@@ -84,13 +86,6 @@ def test_a_mode_by_enumeration(within, share, terms):
     assert_smallest(loss, chances, share=share)
 
 
-def quantile_scores(codes, size, num, den):
-    under = [sum(c < i for c in codes) for i in range(size)]
-    upto = [sum(c <= i for c in codes) for i in range(size)]
-    n = len(codes)
-    return [-max(0, num * n - den * a, den * b - num * n + 1) for a, b in zip(upto, under, strict=True)]
-
-
 DATES = [dt.date(2026, 1, 1) + dt.timedelta(days=3 * i) for i in range(20)]
 ORDERED = {
     "a grid of integers": (range(20), 3, [2.9, 3, 3.1]),
@@ -124,7 +119,7 @@ def test_a_quantile_by_enumeration(name, alpha):
             claim = replace(ask.query.claim, loss=Loss(value, "epsilon"))
             found = []
             for group in codes.values():
-                scores = quantile_scores(group, 20, alpha.numerator, alpha.denominator)
+                scores = quantile_scores(np.bincount(group, minlength=20).tolist(), alpha.numerator, alpha.denominator)
                 law = reference.floats(reference.law(scores, rate=claim.rate, mechanism=claim.mechanism, digits=30))
                 true = scores.index(0)
                 found.append(law[[abs(v - exact[true]) <= Fraction(str(within)) for v in exact]].sum())
@@ -164,10 +159,9 @@ def test_sums_are_in_the_columns_unit():
 
     assert_smallest(loss, chances)
     # In exact arithmetic: 0.3 is three steps of 0.1.
-    tenths = {
-        within: loss_of(dpp.sum("x", 0, 1, 0.1, epsilon=1), rows, within=within, unit=None) for within in (0.3, 0.29)
-    }
-    assert tenths[0.3] < tenths[0.29] == loss_of(dpp.sum("x", 0, 1, 0.1, epsilon=1), rows, within=0.2, unit=None)
+    expr = dpp.sum("x", 0, 1, 0.1, epsilon=1)
+    three, less, two = (loss_of(expr, rows, within=within, unit=None) for within in (0.3, 0.29, 0.2))
+    assert three < less == two
 
 
 @pytest.mark.parametrize("within", [0, 0.5, 2])
@@ -226,15 +220,8 @@ def test_top_k_by_releases(terms, k):
 def test_a_first_above_by_its_exact_law(within, good):
     """Of the counts 1, 0, 4, 5 and 0 the errors are 3, 4, 0, 0 and 4, and 1 of none; only the third is the true one."""
     rows = pl.DataFrame({"p": range(10), "x": [0] * 1 + [2] * 4 + [3] * 5})
-    loss = loss_of(
-        dpp.first_above("x", range(5), threshold=4, epsilon=1),
-        rows,
-        unit=None,
-        by=False,
-        within=within,
-        share=1,
-        probability=0.6,
-    )
+    expr = dpp.first_above("x", range(5), threshold=4, epsilon=1)
+    loss = loss_of(expr, rows, unit=None, by=False, within=within, share=1, probability=0.6)
 
     def chances(value):
         return [np.exp(log_law([[1, 0, 4, 5, 0]], 4, float(value) / 2, 1)[0])[good].sum()]
@@ -327,7 +314,7 @@ def test_a_loss_from_which_on_the_answer_is_near():
     assert all(chance(loss * factor) >= 0.95 for factor in (1, 1.1, 2, 5))
 
 
-def test_share_and_within_are_exact():
+def test_share_and_within_are_exact_and_weights_have_a_unit():
     rows = people({"a": {"u": 5}, "b": {"u": 9}, "c": {"u": 20}})
     mode = dpp.mode("x", ["u", "v"], epsilon=1)
     by_share = [
@@ -335,9 +322,6 @@ def test_share_and_within_are_exact():
     ]
     assert by_share == sorted(by_share)
     assert by_share[0] < by_share[1] == by_share[2] < by_share[3] == by_share[4]
-
-
-def test_weights_have_a_unit():
     rows = pl.DataFrame({"p": range(60), "x": ["u", "v", "w"] * 20, "w": [5.0, 4.5, 1] * 20, "g": "a"})
     mode = dpp.mode("x", ["u", "v", "w"], weights="w", max_weight=5, step=0.5, epsilon=1)
     # v has 10 less than u, w has 80.
@@ -384,35 +368,28 @@ def test_joined_tables_come_as_a_tuple():
     query = dpp.protect("p", max_rows=1).join(dpp.owned(), on="t", how="inner")
     query = query.agg(dpp.mode("x", ["u", "v"], epsilon=1))
     assert 0.05 < only(analysis.loss_for_query(query, (left, right))) < 0.2
-    with pytest.raises(TypeError, match="must be given a tuple of 2 frames"):
-        analysis.loss_for_query(query, left)
+    refused(TypeError, "must be given a tuple of 2 frames", analysis.loss_for_query, query, left)
 
 
 def test_what_is_refused():
     rows = people(COUNTS)
     query = dpp.protect("p", max_groups=3).group_by({"g": GROUPS}).agg(n=dpp.n_people(epsilon=1))
-
-    def refused(error, match, query=query, rows=rows, **arguments):
-        with pytest.raises(error, match=match):
-            analysis.loss_for_query(query, rows, **arguments)
-
-    refused(TypeError, "query must be a PrivateQuery, got", dpp.n_people(epsilon=1))
-    refused(
-        TypeError,
-        "query must ask for answers, got one for keys",
-        dpp.protect("p", max_groups=1).keys("g", epsilon=1, delta=1e-8),
-    )
-    refused(TypeError, "rows must be a DataFrame or a LazyFrame, got", rows={"g": []})
-    refused(ValueError, r"share must be above 0 and at most 1, got 1\.1", share=1.1)
-    refused(ValueError, "share must be above 0 and at most 1, got 0", share=0)
-    refused(TypeError, "share must be a number", share="all")
+    keys = dpp.protect("p", max_groups=1).keys("g", epsilon=1, delta=1e-8)
+    asked = partial(analysis.loss_for_query, query, rows)
+    refused(TypeError, "query must be a PrivateQuery, got", analysis.loss_for_query, dpp.n_people(epsilon=1), rows)
+    refused(TypeError, "query must ask for answers, got one for keys", analysis.loss_for_query, keys, rows)
+    refused(TypeError, "rows must be a DataFrame or a LazyFrame, got", analysis.loss_for_query, query, {"g": []})
+    refused(ValueError, r"share must be above 0 and at most 1, got 1\.1", asked, share=1.1)
+    refused(ValueError, "share must be above 0 and at most 1, got 0", asked, share=0)
+    refused(TypeError, "share must be a number", asked, share="all")
     for probability in (0, 1, 1.5):
-        refused(ValueError, "probability must lie strictly between 0 and 1", probability=probability)
-    refused(ValueError, "within must be 0 or more, got -1", within=-1)
-    refused(ValueError, "within must be finite", within=float("nan"))
-    refused(ValueError, r"within\['n'\] must be 0 or more, got -2", within={"n": -2})
-    refused(TypeError, r"within\['n'\] must be a number", within={"n": "a few"})
-    refused(ValueError, r"within must name outputs of the query, got \['m'\] where they are \['n'\]", within={"m": 1})
+        refused(ValueError, "probability must lie strictly between 0 and 1", asked, probability=probability)
+    refused(ValueError, "within must be 0 or more, got -1", asked, within=-1)
+    refused(ValueError, "within must be finite", asked, within=float("nan"))
+    refused(ValueError, r"within\['n'\] must be 0 or more, got -2", asked, within={"n": -2})
+    refused(TypeError, r"within\['n'\] must be a number", asked, within={"n": "a few"})
+    names = r"within must name outputs of the query, got \['m'\] where they are \['n'\]"
+    refused(ValueError, names, asked, within={"m": 1})
 
 
 def test_no_rows_are_kept_and_nothing_is_charged():

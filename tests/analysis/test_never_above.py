@@ -144,10 +144,7 @@ def truths(part):
 
 
 KINDS = ("permute_and_flip", "exponential", "count", "sum", "gaussian", "rows")
-SMALL = [
-    *((kind,) * times for kind in KINDS for times in (1, 2, 3)),
-    *itertools.combinations(KINDS, 2),
-]
+SMALL = [*((kind,) * times for kind in KINDS for times in (1, 2, 3)), *itertools.combinations(KINDS, 2)]
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars.analysis import simulate
+from tests.helpers.refusals import refused
 
 REFUSED = "simulate must be given public or synthetic rows, got the very ones that the query protects"
 
@@ -42,8 +43,7 @@ SAME = {
 def test_the_rows_in_memory_are_refused(name, protected):
     frame = rows()
     again = SAME[name](frame)
-    with pytest.raises(ValueError, match=REFUSED):
-        simulate(query(protected(frame)), again)
+    refused(ValueError, REFUSED, simulate, query(protected(frame)), again)
     assert simulate(query(protected(frame)), again, private=True).height == 1
 
 
@@ -51,13 +51,8 @@ def test_other_rows_are_not_refused():
     frame = rows()
     protected = query(frame)
     copy = pl.DataFrame(frame.to_dict(as_series=False))
-    for other in (
-        copy,
-        copy.lazy(),
-        copy.lazy().map_batches(lambda part: part),
-        frame.clear(),
-        copy.lazy().group_by("p").first(),
-    ):
+    lazy = copy.lazy()
+    for other in (copy, lazy, lazy.map_batches(lambda part: part), frame.clear(), lazy.group_by("p").first()):
         assert simulate(protected, other).height == 1
     # Built without data, a query protects none yet.
     assert simulate(dpp.protect("p", max_groups=1).agg(dpp.n_people(epsilon=1)), frame).height == 1
@@ -82,8 +77,7 @@ def test_one_column_of_any_type_tells_them(name):
     column = pl.Series("x", VALUES[name])
     frame = pl.DataFrame({"p": [1, 2], "wide": pl.Series([1, 2], dtype=pl.Int128)}).with_columns(column)
     public = frame.select(pl.Series("p", [3, 4]), "x")
-    with pytest.raises(ValueError, match=REFUSED):
-        simulate(query(frame), public)
+    refused(ValueError, REFUSED, simulate, query(frame), public)
     assert simulate(query(frame), pl.DataFrame({"p": [3, 4]})).height == 1
 
 
@@ -100,32 +94,26 @@ def test_the_files_are_refused(kind, tmp_path, monkeypatch):
     link.symlink_to(path)
     monkeypatch.chdir(tmp_path)
     for again in (path, f"a.{kind}", link):
-        with pytest.raises(ValueError, match=REFUSED):
-            simulate(protected, scan(again).select("p", "x"))
+        refused(ValueError, REFUSED, simulate, protected, scan(again).select("p", "x"))
         assert simulate(protected, scan(again), private=True).height == 1
     assert simulate(protected, scan(tmp_path / f"b.{kind}")).height == 1
     assert simulate(protected, frame).height == 1
 
 
-def test_datasets_of_arrow_are_refused(tmp_path):
+def test_datasets_of_arrow_are_refused_and_each_table_of_a_join_is_looked_at(tmp_path):
     rows().write_parquet(tmp_path / "a.parquet")
     dataset, other = (ds.dataset(tmp_path / "a.parquet") for _ in range(2))
     protected = query(pl.scan_pyarrow_dataset(dataset))
-    with pytest.raises(ValueError, match=REFUSED):
-        simulate(protected, pl.scan_pyarrow_dataset(dataset))
+    refused(ValueError, REFUSED, simulate, protected, pl.scan_pyarrow_dataset(dataset))
     assert simulate(protected, pl.scan_pyarrow_dataset(other).select("p")).height == 1
     table = pa.table({"p": [1, 2]})
     assert simulate(protected, pl.DataFrame(table)).height == 1
-
-
-def test_each_table_of_a_join_is_looked_at():
     left, right = pl.DataFrame({"p": range(6), "t": [0, 1, 1] * 2}), pl.DataFrame({"t": [0, 1], "x": ["u", "v"]})
     joined = left.dp.protect("p", max_rows=1).join(dpp.owned(right), on="t", how="inner")
     protected = joined.agg(dpp.mode("x", ["u", "v"], epsilon=1))
     other = pl.DataFrame({"p": range(9), "t": [0, 1, 1] * 3})
     for tables in ((left, right), (other, right), (left, pl.DataFrame({"t": [0, 1], "x": ["v", "u"]}))):
-        with pytest.raises(ValueError, match=REFUSED):
-            simulate(protected, tables)
+        refused(ValueError, REFUSED, simulate, protected, tables)
     assert simulate(protected, (other, pl.DataFrame({"t": [0, 1], "x": ["v", "u"]}))).height == 1
 
 
@@ -138,8 +126,7 @@ def test_no_row_is_read_or_kept(tmp_path):
     simulate(stays, other)
     assert pickle.dumps(stays) == before
     bound, alive = query(frame), weakref.ref(frame)
-    with pytest.raises(ValueError, match=REFUSED):
-        simulate(bound, frame)
+    refused(ValueError, REFUSED, simulate, bound, frame)
     del frame
     gc.collect()
     assert alive() is None
@@ -147,7 +134,7 @@ def test_no_row_is_read_or_kept(tmp_path):
 
 def test_the_message_says_what_to_do():
     frame = rows()
-    with pytest.raises(ValueError, match=r"(?s)The result is not private.*Hint: .*synthetic\(schema.*private=True"):
-        simulate(query(frame), frame)
-    with pytest.raises(ValueError, match=REFUSED):
-        simulate(frame.dp.protect("p").agg(dpp.len(epsilon=1, max_rows=1)), frame, losses=[1, 2])
+    words = r"(?s)The result is not private.*Hint: .*synthetic\(schema.*private=True"
+    refused(ValueError, words, simulate, query(frame), frame)
+    of_rows = frame.dp.protect("p").agg(dpp.len(epsilon=1, max_rows=1))
+    refused(ValueError, REFUSED, simulate, of_rows, frame, losses=[1, 2])

@@ -14,22 +14,19 @@ from dp_polars import analysis
 from dp_polars._accounting.budget import Budget
 from dp_polars._frames.protect import protect
 from tests.helpers import reference
-from tests.registry import MECHANISMS
+from tests.helpers.refusals import refused
+from tests.registry import MECHANISMS, quantile_scores
 from tests.statistical.goodness import cell_counts, fits
 
 DRAWS = 100_000
 
 
-def quantile_scores(codes, size, alpha=Fraction(1, 2)):
-    """The quantile score (`QuantileScore`), candidate by candidate."""
-    num, den, n = alpha.numerator, alpha.denominator, len(codes)
-    below = [sum(c < i for c in codes) for i in range(size)]
-    upto = [sum(c <= i for c in codes) for i in range(size)]
-    return [-max(0, num * n - den * a, den * b - num * n + 1) for a, b in zip(upto, below, strict=True)]
-
-
 def mode_scores(codes, size):
     return np.bincount(codes, minlength=size).tolist()
+
+
+def median_scores(codes, size, alpha=Fraction(1, 2)):
+    return quantile_scores(mode_scores(codes, size), alpha.numerator, alpha.denominator)
 
 
 def expected_row(scores, rate, mechanism, *, seen=None, unit=1, by_score):
@@ -88,14 +85,10 @@ def test_an_expression_agrees_with_brute_force_and_with_draws(kind, loss):
         "quantile": lambda: dpp.quantile("x", Fraction(1, 4), range(SIZE), **loss),
     }[kind]()
     alpha = Fraction(1, 4) if kind == "quantile" else Fraction(1, 2)
-    scores = mode_scores(CODES, SIZE) if kind == "mode" else quantile_scores(CODES, SIZE, alpha)
+    scores = mode_scores(CODES, SIZE) if kind == "mode" else median_scores(CODES, SIZE, alpha)
     claim = expr.query.claim
     law, expected = expected_row(
-        scores,
-        claim.rate,
-        claim.mechanism,
-        unit=1 if kind == "mode" else alpha.denominator,
-        by_score=kind == "mode",
+        scores, claim.rate, claim.mechanism, unit=1 if kind == "mode" else alpha.denominator, by_score=kind == "mode"
     )
     public = pl.DataFrame({"x": CODES})
     (row,) = analysis.simulate(expr, public).rows(named=True)
@@ -140,7 +133,7 @@ def test_a_query_agrees_with_brute_force_and_with_releases(people):
     many = pl.DataFrame({"g": np.repeat(np.arange(DRAWS), len(CODES)), "x": CODES * DRAWS})
     person = pl.col("g") // 2 * len(CODES) + pl.int_range(pl.len()) % len(CODES)
     released = query(DRAWS).release(many.with_columns(p=person))
-    for name, scores in (("top", mode_scores(CODES, SIZE)), ("middle", quantile_scores(CODES, SIZE))):
+    for name, scores in (("top", mode_scores(CODES, SIZE)), ("middle", median_scores(CODES, SIZE))):
         (ask,) = (ask for ask in query(2).asks if ask.name == name)
         claim = ask.query.claim
         assert claim.contributions.total == (2 if people else 1)
@@ -208,12 +201,7 @@ def test_bounds_drop_rows_and_errors_are_measured_on_all():
     kept = [0, 0, 1, 1, 2, 2, 2, 2]
     claim = query.asks[0].query.claim
     _, expected = expected_row(
-        quantile_scores(codes, 4),
-        claim.rate,
-        claim.mechanism,
-        seen=quantile_scores(kept, 4),
-        unit=2,
-        by_score=False,
+        median_scores(codes, 4), claim.rate, claim.mechanism, seen=median_scores(kept, 4), unit=2, by_score=False
     )
     assert_row(median, expected, range(4))
     # One group: nobody's people are dropped, and two of them have a 2.
@@ -307,17 +295,12 @@ def test_each_loss_is_that_of_a_query_built_with_it():
 DAY = dt.date(2024, 1, 1)
 
 
-@pytest.mark.parametrize(
-    ("series", "expr", "true"),
-    [
+def test_answers_have_the_type_of_the_query():
+    for series, expr, true in (
         (pl.Series("x", ["b", "b", None], dtype=pl.Enum(["a", "b"])), dpp.mode("x", epsilon=9), "b"),
         (pl.Series("x", [True, True, False]), dpp.mode("x", epsilon=9), True),
         (pl.Series("x", [DAY, DAY]), dpp.mode("x", [DAY, DAY + dt.timedelta(1)], epsilon=9), DAY),
-        (
-            pl.Series("x", [DAY] * 9),
-            dpp.median("x", dpp.grid(DAY, DAY + dt.timedelta(9), step="1d"), epsilon=9),
-            DAY,
-        ),
+        (pl.Series("x", [DAY] * 9), dpp.median("x", dpp.grid(DAY, DAY + dt.timedelta(9), step="1d"), epsilon=9), DAY),
         (
             pl.Series("x", [Decimal("1.25")] * 9),
             dpp.median("x", dpp.grid(Decimal(0), Decimal(9), step=Decimal("0.05")), epsilon=9),
@@ -325,19 +308,17 @@ DAY = dt.date(2024, 1, 1)
         ),
         (pl.Series("x", [0.07, math.nan, 0.07]), dpp.median("x", dpp.grid(0, 10**7, step=0.01), epsilon=99), 0.07),
         (pl.Series("x", [2**64 - 1] * 2, dtype=pl.UInt64), dpp.mode("x", [1, 2**64 - 1], epsilon=9), 2**64 - 1),
-    ],
-)
-def test_answers_have_the_type_of_the_query(series, expr, true):
-    public = series.to_frame()
-    result = analysis.simulate(expr, public)
-    assert result["true_answer"].item() == true
-    assert result["answer_95"].item() == true
-    released = public.select(expr)["x"].dtype
-    assert {result[name].dtype for name in ("true_answer", "answer_5", "answer_95")} == {released}
-    assert result.schema.names() == [
-        *("output", "true_answer", "probability_true", "expected_error", "error_unit", "expected_rank_error"),
-        *("answer_5", "answer_95", "counted", "left_out", "selects", "mechanism", "loss", "loss_unit", "ordered"),
-    ]
+    ):
+        public = series.to_frame()
+        result = analysis.simulate(expr, public)
+        assert result["true_answer"].item() == true
+        assert result["answer_95"].item() == true
+        released = public.select(expr)["x"].dtype
+        assert {result[name].dtype for name in ("true_answer", "answer_5", "answer_95")} == {released}
+        assert result.schema.names() == [
+            *("output", "true_answer", "probability_true", "expected_error", "error_unit", "expected_rank_error"),
+            *("answer_5", "answer_95", "counted", "left_out", "selects", "mechanism", "loss", "loss_unit", "ordered"),
+        ]
 
 
 def test_answers_of_several_types_are_text():
@@ -393,31 +374,21 @@ def test_private_rows_and_budget_are_not_touched(tmp_path):
 
 
 def test_bad_input():
-    public = pl.DataFrame({"x": [1, 2], "loss": [1, 2]})
+    public, simulate = pl.DataFrame({"x": [1, 2], "loss": [1, 2]}), analysis.simulate
     expr = dpp.mode("x", [1, 2], epsilon=1)
     query = protect(None).agg(expr)
     for bad in (0, -1, math.nan, math.inf):
-        with pytest.raises(ValueError, match=r"losses\[1\] must be"):
-            analysis.simulate(expr, public, losses=[1, bad])
-    with pytest.raises(ValueError, match="losses must not be empty"):
-        analysis.simulate(expr, public, losses=[])
+        refused(ValueError, r"losses\[1\] must be", simulate, expr, public, losses=[1, bad])
+    refused(ValueError, "losses must not be empty", simulate, expr, public, losses=[])
     for bad in (1, "1"):
-        with pytest.raises(TypeError, match="losses must be a list of numbers"):
-            analysis.simulate(expr, public, losses=bad)
-    with pytest.raises(TypeError, match=r"losses\[0\] must be a number"):
-        analysis.simulate(expr, public, losses=["1"])
-    with pytest.raises(TypeError, match="query must be a PrivateQuery or a PrivateExpr, got Expr"):
-        analysis.simulate(pl.col("x"), public)
-    with pytest.raises(ValueError, match="by must be left out"):
-        analysis.simulate(query, public, by="x")
-    with pytest.raises(ValueError, match=r"must not be an expression with over[\s\S]*Hint"):
-        analysis.simulate(expr.over("x"), public)
-    with pytest.raises(ValueError, match=r"named like columns of the result, got \['loss'\]"):
-        analysis.simulate(expr, public, by="loss")
+        refused(TypeError, "losses must be a list of numbers", simulate, expr, public, losses=bad)
+    refused(TypeError, r"losses\[0\] must be a number", simulate, expr, public, losses=["1"])
+    refused(TypeError, "query must be a PrivateQuery or a PrivateExpr, got Expr", simulate, pl.col("x"), public)
+    refused(ValueError, "by must be left out", simulate, query, public, by="x")
+    refused(ValueError, r"must not be an expression with over[\s\S]*Hint", simulate, expr.over("x"), public)
+    refused(ValueError, r"named like columns of the result, got \['loss'\]", simulate, expr, public, by="loss")
     for ask in (expr, query):
-        with pytest.raises(TypeError, match="DataFrame"):
-            analysis.simulate(ask, {"x": [1]})
-    with pytest.raises(TypeError, match="can't be categories of a column of type String"):
-        analysis.simulate(expr, pl.DataFrame({"x": ["a"]}))
-    with pytest.raises(pl.exceptions.ColumnNotFoundError):
-        analysis.simulate(expr, pl.DataFrame({"y": ["a"]}))
+        refused(TypeError, "DataFrame", simulate, ask, {"x": [1]})
+    words = "can't be categories of a column of type String"
+    refused(TypeError, words, simulate, expr, pl.DataFrame({"x": ["a"]}))
+    refused(pl.exceptions.ColumnNotFoundError, "x", simulate, expr, pl.DataFrame({"y": ["a"]}))

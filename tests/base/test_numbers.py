@@ -1,5 +1,6 @@
 """Numbers become the exact rationals that they print as."""
 
+import math
 from decimal import Decimal
 from fractions import Fraction
 
@@ -9,7 +10,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from dp_polars._base.numbers import (
     as_fraction,
@@ -26,142 +27,88 @@ from dp_polars._base.numbers import (
     show,
     upper,
 )
+from tests.helpers.refusals import refused
 
 
-@pytest.mark.parametrize(
-    ("value", "exact"),
-    [
-        (0.1, Fraction(1, 10)),
-        (1e-7, Fraction(1, 10**7)),
-        (1e22, Fraction(10**22)),
-        (5e-324, Fraction(5, 10**324)),
-        (-0.0, Fraction(0)),
-        (np.float64(0.1), Fraction(1, 10)),
-        (np.float32(0.1), Fraction(1, 10)),
-        (np.float16(0.1), Fraction(1, 10)),
-        (3, Fraction(3)),
-        (10**400, Fraction(10**400)),
-        (np.uint64(2**64 - 1), Fraction(2**64 - 1)),
-        (np.int8(-3), Fraction(-3)),
-        (Fraction(1, 3), Fraction(1, 3)),
-        (Decimal("0.10"), Fraction(1, 10)),
-        (Decimal("1e-400"), Fraction(1, 10**400)),
-        (Decimal("1e400"), Fraction(10**400)),
-    ],
-)
-def test_what_a_number_means(value, exact):
-    found = as_fraction("x", value)
-    assert found == exact
-    assert type(found) is Fraction
+def test_what_a_number_means():
+    for exact, ways in (
+        (Fraction(1, 10), [0.1, np.float64(0.1), np.float32(0.1), np.float16(0.1), Decimal("0.10")]),
+        (Fraction(1, 10**7), [1e-7]),
+        (Fraction(10**22), [1e22]),
+        (Fraction(5, 10**324), [5e-324]),
+        (Fraction(0), [-0.0]),
+        (Fraction(3), [3]),
+        (Fraction(10**400), [10**400, Decimal("1e400")]),
+        (Fraction(1, 10**400), [Decimal("1e-400")]),
+        (Fraction(2**64 - 1), [np.uint64(2**64 - 1)]),
+        (Fraction(-3), [np.int8(-3)]),
+        (Fraction(1, 3), [Fraction(1, 3)]),
+    ):
+        for found in (as_fraction("x", way) for way in ways):
+            assert found == exact
+            assert type(found) is Fraction
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
+@example(0.1)
 def test_a_float_is_the_decimal_that_it_prints_as(value):
+    """So that ten tenths are one."""
     assert as_fraction("x", value) == Fraction(repr(value))
     assert float(as_fraction("x", value)) == value
+    assert sum(as_fraction("x", value) for _ in range(10)) == 10 * Fraction(repr(value))
 
 
-def test_ten_tenths_are_one():
-    assert sum(as_fraction("x", 0.1) for _ in range(10)) == 1
+def test_what_is_refused():
+    for check in (as_fraction, positive_fraction):
+        for value in (True, np.True_, "1", None, 1j, [1], np.array([1]), b"1"):
+            words = r"^epsilon must be a number \(int, float, Fraction or Decimal\), got "
+            refused(TypeError, words, check, "epsilon", value)
+        for value in (math.nan, math.inf, -math.inf, *map(Decimal, ("NaN", "sNaN", "Infinity")), np.float32("nan")):
+            refused(ValueError, r"^rho must be finite, got ", check, "rho", value)
+    for value in (0, 0.0, -0.0, -1, -1e-300, Fraction(-1, 3), Decimal(0)):
+        refused(ValueError, r"^epsilon must be greater than 0, got ", positive_fraction, "epsilon", value)
+    words = r"^sensitivity must be greater than 0, got Fraction\(-1, 3\)\.$"
+    refused(ValueError, words, positive_fraction, "sensitivity", Fraction(-1, 3))
+    for value in (True, 1.0, "1", None, Fraction(1), np.float64(1)):
+        refused(TypeError, r"^contributions must be an integer, got ", positive_int, "contributions", value)
+    for value in (0, -1, np.int64(0)):
+        refused(ValueError, r"^contributions must be at least 1, got ", positive_int, "contributions", value)
 
 
-@pytest.mark.parametrize("value", [True, np.True_, "1", None, 1j, [1], np.array([1]), b"1"])
-@pytest.mark.parametrize("check", [as_fraction, positive_fraction])
-def test_what_is_no_number(check, value):
-    with pytest.raises(TypeError, match=r"^epsilon must be a number \(int, float, Fraction or Decimal\), got "):
-        check("epsilon", value)
+def test_positive_integers():
+    for value in (1, 7, np.int32(7), np.uint8(200), 10**30):
+        found = positive_int("contributions", value)
+        assert (found, type(found)) == (value, int)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        float("nan"),
-        float("inf"),
-        -float("inf"),
-        Decimal("NaN"),
-        Decimal("sNaN"),
-        Decimal("Infinity"),
-        np.float32("nan"),
-    ],
-)
-@pytest.mark.parametrize("check", [as_fraction, positive_fraction])
-def test_what_is_not_finite(check, value):
-    with pytest.raises(ValueError, match=r"^rho must be finite, got "):
-        check("rho", value)
+def test_numbers_for_people_and_costs_which_are_never_below_the_truth():
+    third, tenth = Fraction(1, 3), Fraction(1, 10)
+    assert [show(value) for value in (tenth, third, Fraction(2), Fraction(0))] == ["0.1", "0.333333", "2", "0"]
+    assert [show(value, up=True) for value in (third, tenth, Fraction(2))] == ["0.333334", "0.1", "2"]
+    for exponent in (-5000, -400, -308, 308, 400, 5000):
+        text = show(Fraction(10) ** exponent / 3 * 3)
+        assert Fraction(text) == Fraction(10) ** exponent
+        assert len(text) < 15
 
 
-@pytest.mark.parametrize("value", [0, 0.0, -0.0, -1, -1e-300, Fraction(-1, 3), Decimal(0)])
-def test_what_is_not_positive(value):
-    with pytest.raises(ValueError, match=r"^epsilon must be greater than 0, got "):
-        positive_fraction("epsilon", value)
-
-
-def test_messages_show_the_value():
-    with pytest.raises(ValueError, match=r"^sensitivity must be greater than 0, got Fraction\(-1, 3\)\.$"):
-        positive_fraction("sensitivity", Fraction(-1, 3))
-
-
-@pytest.mark.parametrize("value", [1, 7, np.int32(7), np.uint8(200), 10**30])
-def test_positive_integers(value):
-    assert positive_int("contributions", value) == value
-    assert type(positive_int("contributions", value)) is int
-
-
-@pytest.mark.parametrize("value", [True, 1.0, "1", None, Fraction(1), np.float64(1)])
-def test_what_is_no_integer(value):
-    with pytest.raises(TypeError, match=r"^contributions must be an integer, got "):
-        positive_int("contributions", value)
-
-
-@pytest.mark.parametrize("value", [0, -1, np.int64(0)])
-def test_what_is_no_positive_integer(value):
-    with pytest.raises(ValueError, match=r"^contributions must be at least 1, got "):
-        positive_int("contributions", value)
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(Fraction(1, 10), "0.1"), (Fraction(1, 3), "0.333333"), (Fraction(2), "2"), (Fraction(0), "0")]
-)
-def test_numbers_for_people(value, text):
-    assert show(value) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(Fraction(1, 3), "0.333334"), (Fraction(1, 10), "0.1"), (Fraction(2), "2")]
-)
-def test_costs_for_people_are_never_below_the_truth(value, text):
-    assert show(value, up=True) == text
-
-
-@pytest.mark.parametrize("exponent", [-5000, -400, -308, 308, 400, 5000])
-def test_numbers_beyond_the_floats_for_people(exponent):
-    text = show(Fraction(10) ** exponent / 3 * 3)
-    assert Fraction(text) == Fraction(10) ** exponent
-    assert len(text) < 15
-
-
-@given(st.fractions(0, 10**6))
-def test_the_smallest_float_that_is_not_below(value):
+@given(st.fractions(0, 10**6), st.floats(0, 1e300))
+@example(Fraction(3, 10), 0.3)
+def test_the_smallest_float_that_is_not_below(value, number):
     rounded = nearest_float_up(value)
     assert Fraction(rounded) >= value > Fraction(float(np.nextafter(rounded, -1)))
+    for exact in (value, as_fraction("x", number)):  # as the decimals that they print as
+        rounded = float_up(exact)
+        assert as_fraction("x", rounded) >= exact > as_fraction("x", np.nextafter(rounded, -1))
+    assert float_up(as_fraction("x", number)) == number  # stays what it is
 
 
-@given(st.fractions(0, 10**6) | st.floats(0, 1e300).map(lambda x: as_fraction("x", x)))
-def test_a_float_that_is_not_below(value):
-    rounded = float_up(value)
-    assert as_fraction("x", rounded) >= value
-    assert as_fraction("x", np.nextafter(rounded, -1)) < value
-
-
-def test_a_decimal_stays_what_it_is():
-    assert float_up(Fraction(3, 10)) == 0.3
+def test_floats_above_what_is_no_float():
     assert float_up(Fraction(1, 3)) == 0.33333333333333337
     assert float_up(Fraction(1, 10**400)) == 5e-324
 
 
-@pytest.mark.parametrize(
-    ("value", "name", "way"),
-    [
+def test_another_package_and_the_way_from_it_are_named():
+    for value, name, way in (
         (pd.DataFrame(), "pandas.DataFrame", "pl.from_pandas"),
         (pd.Series(dtype=int), "pandas.Series", "pl.from_pandas"),
         (pa.table({}), "pyarrow.Table", "pl.from_arrow"),
@@ -169,12 +116,10 @@ def test_a_decimal_stays_what_it_is():
         (pl.Series(), "Series", None),
         ({}, "dict", None),
         (Fraction(1), "Fraction", None),
-    ],
-)
-def test_another_package_and_the_way_from_it_are_named(value, name, way):
-    assert kind(value) == name
-    hint = "" if way is None else f"\n\nHint: {way}(…) makes a Polars frame of it."
-    assert kind_of_frame(value) == f"{name}.{hint}"
+    ):
+        assert kind(value) == name
+        hint = "" if way is None else f"\n\nHint: {way}(…) makes a Polars frame of it."
+        assert kind_of_frame(value) == f"{name}.{hint}"
 
 
 @pytest.mark.parametrize("bits", [2, 53, 200])
@@ -186,13 +131,9 @@ def test_the_ends_lie_on_either_side_of_what_is_no_dyadic_number(value, bits):
     assert high - low <= abs(value) * Fraction(4, 2**bits)
 
 
-def test_a_number_that_fits_is_itself():
+def test_a_number_that_fits_is_itself_and_a_range_is_held_whole():
     with precision(20):
         assert lower(ball(Fraction(5, 8))) == upper(ball(Fraction(5, 8))) == Fraction(5, 8)
-
-
-def test_a_range_is_held_whole():
-    with precision(20):
         held = ball_between(Fraction(-1, 3), Fraction(2, 7))
         assert lower(held) < Fraction(-1, 3)
         assert upper(held) > Fraction(2, 7)

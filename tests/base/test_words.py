@@ -34,11 +34,8 @@ def test_bits_are_fair():
     assert fits(cell_counts(leading, np.full(256, 1 / 256)), np.full(256, 1 / 256))
 
 
-def test_calls_differ():
+def test_calls_and_threads_differ():
     assert len({tuple(system_words()(2).tolist()) for _ in range(1000)}) == 1000
-
-
-def test_threads_differ():
     with ThreadPoolExecutor(8) as pool:
         drawn = list(pool.map(lambda _: tuple(system_words()(2).tolist()), range(500)))
     assert len(set(drawn)) == 500

@@ -40,9 +40,8 @@ def main() -> None:
     folder = arguments.folder.resolve()
     found = (page.relative_to(folder) for page in sorted(folder.rglob("*.html")))
     pages = [page for page in found if page.parts[0] != "_static" and arguments.only in str(page)]
-    driver = chrome()
     cut, blocks, tables = [], 0, 0
-    try:
+    with chrome() as driver:
         for width in WIDTHS:
             resize(driver, width)
             for name in pages:
@@ -54,8 +53,6 @@ def main() -> None:
                     clip = {"x": 0, "y": 0, "width": width, "height": driver.execute_script(HEIGHT), "scale": 1}
                     found = picture(driver, captureBeyondViewport=True, clip=clip)
                     (arguments.pictures / f"{str(name).replace('/', '-')}-{width}.png").write_bytes(found)
-    finally:
-        driver.quit()
     if cut or not blocks or not tables:
         sys.exit("\n".join([f"{len(cut)} of {blocks} code blocks, {tables} tables and their pages are cut:", *cut]))
     print(f"none of {len(pages)} pages is cut at {WIDTHS} px, with {blocks} code blocks and {tables} tables")

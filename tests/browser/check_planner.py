@@ -26,7 +26,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import polars as pl
-from chrome import DEEP, chrome, free_port, picture, requests, resize
+from chrome import DEEP, chrome, free_port, picture, requests, resize, with_deep
 from selenium import webdriver
 from selenium.common.exceptions import JavascriptException, WebDriverException
 from selenium.webdriver.common.action_chains import ActionChains
@@ -34,22 +34,17 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
 # A field by the beginning of its name.
-FIELD = (
-    DEEP
-    + """
+FIELD = with_deep("""
 const field = (name) => deep(document, '.dp-field')
   .find((one) => one.querySelector('.dp-name').textContent.startsWith(name));
-"""
-)
+""")
 INSIDE = FIELD + "const one = field(arguments[0]); return one && deep(one, arguments[1])[0];"
 WRONG = FIELD + "const one = field(arguments[0])?.querySelector('.dp-wrong'); return one ? one.textContent : '';"
 TEXT = DEEP + "return deep(document, arguments[0]).map((one) => one.textContent).join(' ');"
 NUMBER = DEEP + "return deep(document, arguments[0]).length;"
 OPTION = DEEP + "return deep(document, '[role=option]').find((one) => one.textContent.trim() === arguments[0]);"
 # What stands out of the window, but for what scrolls in its own box.
-WIDE = (
-    DEEP
-    + """
+WIDE = with_deep("""
 const [root, width] = [document.documentElement, document.documentElement.clientWidth];
 const inside = (one) => one.closest('.dp-scroll, pre, figure, .dp-statement');
 return [
@@ -57,41 +52,28 @@ return [
   ...deep(document, '.dp-planner *').filter((one) => !inside(one) && one.getBoundingClientRect().right > width + 1)
     .map((one) => `${one.tagName} ${one.className} ${one.textContent.slice(0, 40)}`),
 ];
-"""
-)
+""")
 # What every slider shows at its side, by the name of its field.
-SHOWN = (
-    DEEP
-    + """
+SHOWN = with_deep("""
 const text = (root) => root.nodeType === 3 ? root.data : root.nodeName === 'STYLE' ? ''
   : [...(root.shadowRoot ? [root.shadowRoot] : []), ...root.childNodes].map(text).join(' ');
 return deep(document, '.dp-field').filter((one) => deep(one, '[role=slider]').length).map((one) =>
   [one.querySelector('.dp-name').textContent, text(deep(one, 'marimo-slider')[0]).trim().split(/\\s+/).pop()]);
-"""
-)
+""")
 # The fields in the order in which they are read, but for those that are hidden; and the field that has the focus, with
 # whether that can be seen.
-NAMES = (
-    DEEP
-    + """
+NAMES = with_deep("""
 return deep(document, '.dp-field').filter((one) => one.checkVisibility())
   .map((one) => one.querySelector('.dp-name').textContent);
-"""
-)
-FOCUSED = (
-    DEEP
-    + """
+""")
+FOCUSED = with_deep("""
 const one = deep(document, '.dp-field:focus-within')[0];
 return one ? [one.querySelector('.dp-name').textContent, getComputedStyle(one).outlineStyle] : null;
-"""
-)
-SWITCH = (
-    DEEP
-    + """
+""")
+SWITCH = with_deep("""
 const switches = deep(document, 'marimo-switch').filter((one) => (one.dataset.label || '').includes(arguments[0]));
 deep(switches[0].shadowRoot, '[role=switch]')[0].click();
-"""
-)
+""")
 BAR = DEEP + "const one = deep(document, '.dp-bar')[0].getBoundingClientRect(); return [one.height, one.bottom];"
 HEIGHT = 1000
 WARDS = ["north", "south", "o'east"]
@@ -322,9 +304,13 @@ def strangers(port: int) -> list[str]:
     wrong = []
     for path in ("/", "/ws?session_id=s_strange", "/api/version", "/public/notebook.py"):
         key = base64.b64encode(b"0" * 16).decode()
-        upgrade = (
-            f"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n"
+        headers = (
+            "Upgrade: websocket",
+            "Connection: Upgrade",
+            f"Sec-WebSocket-Key: {key}",
+            "Sec-WebSocket-Version: 13",
         )
+        upgrade = "".join(f"{header}\r\n" for header in headers)
         with socket.create_connection(("127.0.0.1", port), timeout=10) as asked:
             head = f"GET {path} HTTP/1.1\r\nHost: stranger.example\r\nOrigin: http://stranger.example\r\n"
             asked.sendall(f"{head}{upgrade if path.startswith('/ws') else ''}\r\n".encode())
@@ -349,8 +335,7 @@ def at_width(width: int, pictures: Path | None) -> list[str]:
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
     )
     try:
-        driver = chrome(height=HEIGHT)
-        try:
+        with chrome(height=HEIGHT) as driver:
             planner = Planner(driver)
             with_token = address(server)
             planner.wait("the server", lambda: not listens(port))
@@ -363,8 +348,6 @@ def at_width(width: int, pictures: Path | None) -> list[str]:
             wrong += [f"asked for {one}" for one in asked if urlsplit(one).scheme == "http" and not one.startswith(url)]
             wrong += [f"asked for {one}" for one in asked if urlsplit(one).scheme in ("https", "ws", "wss")]
             wrong += [f"console: {one['message']}" for one in driver.get_log("browser") if one["level"] == "SEVERE"]
-        finally:
-            driver.quit()
     finally:
         server.send_signal(signal.SIGTERM)
         server.wait(20)

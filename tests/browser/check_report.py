@@ -35,10 +35,14 @@ COMMON = """
 const box = (element) => element.getBoundingClientRect();
 const name = (element) => `${element.tagName.toLowerCase()} "${element.textContent.trim().slice(0, 40)}"`;
 """
+
+
+def with_common(script: str) -> str:
+    return COMMON + script
+
+
 # Boxes that hold more than they show, and parts of the page that stand out of it.
-CUT = (
-    COMMON
-    + """
+CUT = with_common("""
 const [scrolling, root] = [arguments[0], document.documentElement];
 const [page, width] = [root.scrollWidth, root.clientWidth];
 const all = [...document.body.querySelectorAll('*')];
@@ -51,12 +55,9 @@ return [
     .filter((element) => getComputedStyle(element).display !== 'inline')
     .map(name),
 ];
-"""
-)
+""")
 # The ratio of each text to what is behind it (WCAG 2.2), the worst first.
-RATIOS = (
-    COMMON
-    + """
+RATIOS = with_common("""
 const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
 const rgba = (color) => {
   canvas.clearRect(0, 0, 1, 1);
@@ -90,12 +91,9 @@ while (texts.nextNode()) {
   found.push([(high + 0.05) / (low + 0.05), name(element)]);
 }
 return [light(page), found.sort((a, b) => a[0] - b[0])];
-"""
-)
+""")
 # Of each drawing: its right end and that of its box, its rightmost letter, and the least height of its letters.
-DRAWINGS = (
-    COMMON
-    + """
+DRAWINGS = with_common("""
 return [...document.querySelectorAll('figure > svg')].map((svg) => {
   const scale = box(svg).width / svg.viewBox.baseVal.width;
   const texts = [...svg.querySelectorAll('text')];
@@ -106,8 +104,7 @@ return [...document.querySelectorAll('figure > svg')].map((svg) => {
     letters: Math.min(...texts.map((text) => parseFloat(getComputedStyle(text).fontSize) * scale)),
   };
 });
-"""
-)
+""")
 SAFE = "return [document.scripts.length, document.images.length, window.ran === undefined, document.title]"
 HEIGHT = "return document.documentElement.scrollHeight"
 PLACES = (
@@ -199,11 +196,8 @@ def main() -> None:
     arguments = parser.parse_args()
     path = Path(tempfile.mkdtemp()) / "report.html"
     write(path)
-    driver = chrome()
-    try:
+    with chrome() as driver:
         wrong = check(driver, path, arguments.screenshots)
-    finally:
-        driver.quit()
     if wrong:
         sys.exit("\n".join(wrong))
     print("the report is readable in all of them, and asks nobody")

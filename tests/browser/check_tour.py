@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from chrome import DEEP, answers, chrome, free_port
+from chrome import DEEP, answers, chrome, free_port, with_deep
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.action_chains import ActionChains
@@ -25,13 +25,10 @@ from selenium.webdriver.common.keys import Keys
 
 TOUR = Path(__file__).parents[2] / "examples" / "tour.py"
 SLIDER = DEEP + "return deep(document, '[role=slider]')[0];"
-FIGURE = (
-    DEEP
-    + """
+FIGURE = with_deep("""
 const drawn = deep(document, 'canvas.marks, svg.marks');
 return drawn.map((figure) => figure.tagName === 'CANVAS' ? figure.toDataURL() : figure.outerHTML).join(' ');
-"""
-)
+""")
 
 
 def wait(what: str, condition: Callable[[], object], seconds: float = 120) -> object:
@@ -90,11 +87,8 @@ def main() -> None:
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
     try:
         wait("the notebook", lambda: answers(url))
-        driver = chrome(1100)
-        try:
+        with chrome(1100) as driver:
             check(driver, url, arguments.screenshot)
-        finally:
-            driver.quit()
     finally:
         server.terminate()
         server.wait(20)

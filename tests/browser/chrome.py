@@ -25,6 +25,10 @@ const deep = (root, selector) => [...root.querySelectorAll('*')].flatMap((elemen
 """
 
 
+def with_deep(script: str) -> str:
+    return DEEP + script
+
+
 def chrome(width: int = 1280, height: int = 900) -> webdriver.Chrome:
     options = webdriver.ChromeOptions()
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})

@@ -58,15 +58,9 @@ def least_error(n, lowest, highest, epsilon, scored, *, by_differences):
     cost = np.zeros(size)
     for vector in scored:
         cost[at[vector] * n + np.arange(n)] += (max(vector) - np.array(vector)) / len(scored)
-    solution = optimize.linprog(
-        cost,
-        A_ub=private,
-        b_ub=np.zeros(len(rows)),
-        A_eq=sparse.csr_array((np.ones(size), (np.repeat(np.arange(len(variable)), n), np.arange(size)))),
-        b_eq=np.ones(len(variable)),
-        method="highs",
-    )
-    return solution.fun
+    sums = sparse.csr_array((np.ones(size), (np.repeat(np.arange(len(variable)), n), np.arange(size))))
+    below, equal = {"A_ub": private, "b_ub": np.zeros(len(rows))}, {"A_eq": sums, "b_eq": np.ones(len(variable))}
+    return optimize.linprog(cost, **below, **equal, method="highs").fun
 
 
 @pytest.mark.parametrize(("epsilon", "least", "flip"), [(1, 0.3153, 0.3818), (2, 0.1160, 0.1494)])

@@ -4,6 +4,7 @@ import csv
 import math
 import re
 import sys
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -57,9 +58,8 @@ def test_the_median_score_is_the_people_to_add_or_remove(paper):
         return 2 * (values < candidate).sum() < len(values) <= 2 * (values <= candidate).sum()
 
     for candidate, score in enumerate(paper.median_scores(counts).tolist()):
-        changed = [
-            np.r_[people, np.full(k, candidate)] for k in range(20)
-        ]  # adding people at the candidate is the best that one can do
+        # Adding people at the candidate is the best that one can do.
+        changed = [np.r_[people, np.full(k, candidate)] for k in range(20)]
         assert -score == next(k for k, values in enumerate(changed) if is_median(values, candidate))
 
 
@@ -79,15 +79,8 @@ def test_all_figures_and_tables_are_written(paper, data, tmp_path, monkeypatch, 
     said = capsys.readouterr()
     assert ("synthetic histograms stand in" in said.out) == (data is None)
     assert f"{steps}/{steps}" in said.err  # the progress bar ends at its end
-    figures = [
-        "equal_rho",
-        "mode_and_median",
-        "mode_and_median_at_50",
-        "optimality",
-        "report_noisy_max",
-        "worst_case_by_n",
-        "worst_case_by_p",
-    ]
+    figures = ["equal_rho", "mode_and_median", "mode_and_median_at_50", "optimality", "report_noisy_max"]
+    figures += ["worst_case_by_n", "worst_case_by_p"]
     assert sorted(path.stem for path in out.glob("*.png")) == figures
     for name in figures:
         image = (out / f"{name}.png").read_bytes()
@@ -119,17 +112,10 @@ def test_all_figures_and_tables_are_written(paper, data, tmp_path, monkeypatch, 
         assert (bounds[mechanism] <= bounds["upper"]).all()
 
 
-def test_the_stand_in_has_the_shape_of_the_data(paper):
-    assert shapes(paper.load(None)) == FIGURES
-
-
-def test_the_data_have_the_figures_that_stand_in_for_them(paper, dpbench):
-    assert shapes(paper.load(dpbench)) == FIGURES
-
-
-def shapes(data):
-    assert all(len(counts) == 1024 for counts in data.values())
-    return {name: (counts.sum(), *np.sort(counts)[:-3:-1]) for name, counts in data.items()}
+def test_the_stand_in_has_the_shape_of_the_data(paper, data):
+    histograms = paper.load(data)
+    assert all(len(counts) == 1024 for counts in histograms.values())
+    assert {name: (counts.sum(), *np.sort(counts)[:-3:-1]) for name, counts in histograms.items()} == FIGURES
 
 
 def test_the_page_shows_what_comes_out(paper, dpbench):
@@ -138,11 +124,8 @@ def test_the_page_shows_what_comes_out(paper, dpbench):
     table = re.findall(r"^\| ([A-Z]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", page, re.MULTILINE)
     assert [row[0] for row in table] == list(paper.DATA_SETS)
     for name, *shown in table:
-        mode, median = (
-            frame.row(
-                by_predicate=(pl.col("task") == task) & (pl.col("unit") == "paper") & (pl.col("data_set") == name)
-            )
-            for task in ("mode", "median")
+        (mode,), (median,) = (
+            frame.filter(task=task, unit="paper", data_set=name).rows() for task in ("mode", "median")
         )
         computed = [f"{mode[5]:.1f}", f"{mode[7]:.2f}", f"{median[5]:.1f}", f"{median[7]:.2f}"]
         assert shown == computed
@@ -170,11 +153,8 @@ def test_at_equal_rho(paper):
         flip, exponential = (paper.rate_at(rho, mechanism) for mechanism in (paper.PF, paper.EM))
         assert flip > exponential / 2
         gap = math.sqrt(min(rho, 1)) / 100 / flip
-        errors = [
-            analysis.expected_error([0, -gap], rho=rho, monotonic=True, mechanism=mechanism)
-            for mechanism in (paper.PF, paper.EM)
-        ]
-        assert errors[0] < errors[1] * (1 - 1e-9)
+        error = partial(analysis.expected_error, [0, -gap], rho=rho, monotonic=True)
+        assert error(mechanism=paper.PF) < error(mechanism=paper.EM) * (1 - 1e-9)
 
 
 def test_tables_are_plain_csv(paper, tmp_path):

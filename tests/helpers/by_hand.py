@@ -110,11 +110,7 @@ def person_of(row: Row, number: int, unit: Unit | None) -> tuple[Any, ...] | Non
 
 
 def evidence(
-    rows: Iterable[Row],
-    keys: Sequence[Row] | None,
-    column: str,
-    code_of: CodeOf,
-    unit: Unit | None,
+    rows: Iterable[Row], keys: Sequence[Row] | None, column: str, code_of: CodeOf, unit: Unit | None
 ) -> list[tuple[Any, tuple[Any, ...], int, Row]]:
     """Person, key, code and the row itself, of the rows that count."""
     names = [] if keys is None else list(keys[0])

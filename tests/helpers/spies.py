@@ -8,21 +8,7 @@ from types import SimpleNamespace
 from dp_polars._base import numbers as words
 from dp_polars._expressions import expression as expressions
 from dp_polars._mechanisms import quantile_trees
-from dp_polars._questions import (
-    answer_lists as tops,
-)
-from dp_polars._questions import (
-    categories as choices,
-)
-from dp_polars._questions import (
-    categories as modes,
-)
-from dp_polars._questions import (
-    extremes as argmax,
-)
-from dp_polars._questions import (
-    extremes as first_above,
-)
+from dp_polars._questions import answer_lists, categories, extremes
 
 
 @dataclass
@@ -58,20 +44,15 @@ def forbid(monkeypatch) -> None:
     def refuse(*_args, **_kwargs):
         raise AssertionError("something was drawn")
 
-    for module, name in (
-        (choices, "draw_from_rows"),
-        (choices, "draw_groups"),
-        (first_above, "first_above_groups"),
-        (modes, "lead_groups"),
-        (modes, "lead_from_rows"),
-        (quantile_trees, "_draw_one"),
-        (tops, "draw_in_rounds"),
-        (tops, "draw_jointly"),
-        (argmax, "best_rows"),
-        (argmax, "leading_rows"),
-        (argmax.OwnSensitivities, "best"),
+    for owner, names in (
+        (categories, ("draw_from_rows", "draw_groups", "lead_groups", "lead_from_rows")),
+        (extremes, ("first_above_groups", "best_rows", "leading_rows")),
+        (extremes.OwnSensitivities, ("best",)),
+        (answer_lists, ("draw_in_rounds", "draw_jointly")),
+        (quantile_trees, ("_draw_one",)),
     ):
-        monkeypatch.setattr(module, name, refuse)
+        for name in names:
+            monkeypatch.setattr(owner, name, refuse)
 
 
 def fix_words(change=setattr) -> None:

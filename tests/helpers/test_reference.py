@@ -59,7 +59,7 @@ def lacks_altair(monkeypatch):
     monkeypatch.delenv("REQUIRE_PLOT", raising=False)
 
 
-def test_a_lack_skips_and_fails_where_it_is_required(lacks_altair, monkeypatch):
+def test_a_lack_skips_and_fails_where_it_is_required_and_a_misspelt_name_is_an_error(lacks_altair, monkeypatch):
     assert not is_here("altair")
     with pytest.raises(pytest.skip.Exception, match="altair is not installed"):
         need("altair.vegalite")
@@ -68,9 +68,6 @@ def test_a_lack_skips_and_fails_where_it_is_required(lacks_altair, monkeypatch):
         need("altair.vegalite")
     with pytest.raises(AssertionError, match="altair is not installed"):
         is_here("altair")
-
-
-def test_a_misspelt_name_is_an_error(monkeypatch):
     monkeypatch.setenv("REQUIRE_PLOTS", "1")
     with pytest.raises(AssertionError, match="PLOTS"):
         required()

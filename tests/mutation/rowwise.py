@@ -158,5 +158,5 @@ MUTANTS = [
     # --- What has no mutant elsewhere
     _gate("_beside", "not namespace.startswith(_BESIDE)", "False",
         "a proof adds its texts to the Categories of the private rows", "-k categor"),
-    of("steps/test_zeros.py")("_of_one_kind", "value == 0", "value > 1e300", "0.0 and -0.0 are two people"),
+    _whole_numbers("_of_one_kind", "value == 0", "value > 1e300", "0.0 and -0.0 are two people"),
 ]

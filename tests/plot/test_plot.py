@@ -5,12 +5,15 @@ import re
 import struct
 import subprocess
 import sys
+from decimal import Decimal
+from functools import partial
 
 import numpy as np
 import polars as pl
 import pytest
 
 from tests.helpers.needs import need
+from tests.helpers.refusals import refused
 
 need("altair")
 need("vl_convert")
@@ -52,6 +55,11 @@ def texts(chart):
     return " | ".join(found)
 
 
+def lacks(chart, words):
+    """Which of these words, one a line or apart by |, no text of a chart has."""
+    return [word for word in re.split(r"\s*[|\n]\s*", words.strip()) if word not in texts(chart)]
+
+
 def rows(chart):
     """All data of a chart."""
     return [row for data in chart.to_dict()["datasets"].values() for row in data]
@@ -80,31 +88,12 @@ def test_error_curve(tmp_path):
         mechanism = {"p": THREE[0], "e": THREE[1], "r": THREE[2]}[point["mechanism"][0]]
         exact = analysis.expected_error(scores, epsilon=point["loss"], monotonic=True, mechanism=mechanism)
         assert point["error"] == pytest.approx(exact)
-    for text in ("privacy loss ε of one person", "expected error (units of the scores)", "permute-and-flip"):
-        assert text in texts(chart)
+    assert lacks(chart, "privacy loss ε of one person | expected error (units of the scores) | permute-and-flip") == []
     rho = plot.error_curve(scores, [0.1, 1], unit="rho", sensitivity=2)
     assert "privacy loss ρ of one person" in texts(rho)
     assert rows(rho)[0]["error"] == pytest.approx(
         analysis.expected_error(scores, rho=0.1, sensitivity=2, mechanism="permute_and_flip")
     )
-
-
-def test_bad_error_curves():
-    for losses in ([], [1]):
-        with pytest.raises(ValueError, match="losses must be at least two"):
-            plot.error_curve([1, 2], losses)
-    with pytest.raises(ValueError, match="mechanisms at least one"):
-        plot.error_curve([1, 2], [1, 2], mechanisms=[])
-    with pytest.raises(ValueError, match=r"losses\[1\] must be"):
-        plot.error_curve([1, 2], [1, float("nan")])
-    with pytest.raises(ValueError, match="mechanism must be one of"):
-        plot.error_curve([1, 2], [1, 2], mechanisms=["laplace"])
-    with pytest.raises(ValueError, match="unit must be"):
-        plot.error_curve([1, 2], [1, 2], unit="delta")
-    with pytest.raises(ValueError, match="must not all be equal"):
-        plot.error_curve([2, 2], [1, 2])
-    with pytest.raises(ValueError, match="scores must be finite"):
-        plot.error_curve([2, float("nan")], [1, 2])
 
 
 def test_probabilities(tmp_path):
@@ -124,22 +113,6 @@ def test_probabilities(tmp_path):
     assert "probability of being chosen, ε = 0.1" in texts(chart)
 
 
-def test_bad_probabilities():
-    with pytest.raises(ValueError, match=r"as many as the 2 scores .* got 1 and 2"):
-        plot.probabilities([1, 2], candidates=["a"], epsilon=1)
-    for mechanisms in ([], [*THREE, "exponential"]):
-        with pytest.raises(ValueError, match="mechanisms from one to 3"):
-            plot.probabilities([1, 2], epsilon=1, mechanisms=mechanisms)
-    with pytest.raises(ValueError, match="most must be at least 1"):
-        plot.probabilities([1, 2], epsilon=1, most=0)
-    with pytest.raises(TypeError, match="exactly one of epsilon and rho"):
-        plot.probabilities([1, 2])
-    with pytest.raises(ValueError, match="must be given its loss as epsilon"):
-        plot.probabilities([1, 2], rho=1, mechanisms=["report_noisy_max_laplace"])
-    with pytest.raises(ValueError, match="mechanism must be one of"):
-        plot.probabilities([1, 2], epsilon=1, mechanisms=["laplace"])
-
-
 def query(groups):
     return (
         protect(None)
@@ -156,32 +129,19 @@ def test_simulation_over_losses(tmp_path):
     chart = plot.simulation(frame)
     png_size(chart, tmp_path / "losses.png")
     said = texts(chart)
-    for text in (
-        "income by region: median on 201 grid points",
-        "job by region: mode of 3 candidates",
-        "exponential mechanism; line and band",
-        "median and middle 80% of 11 groups",  # of the twelfth nothing is known
-        "loss ε of one person to this output",
-        "loss ρ of one person to this output",
-        "expected error (people)",
-        "expected error (in the column's unit)",
-        "probability of the true answer",
-    ):
-        assert text in said
+    words = """
+        income by region: median on 201 grid points | job by region: mode of 3 candidates
+        exponential mechanism; line and band | loss ε of one person to this output | loss ρ of one person to this output
+        expected error (people) | expected error (in the column's unit) | probability of the true answer
+    """
+    assert lacks(chart, words) == []
+    assert "median and middle 80% of 11 groups" in said  # of the twelfth nothing is known
     part = frame.filter(pl.col("output") == "job", pl.col("loss") == 0.1).drop_nulls("true_answer")
     middles = [row["middle"] for row in rows(chart) if row["loss"] == 0.1]
     assert any(m == pytest.approx(part["probability_true"].median()) for m in middles)
     alone = plot.simulation(analysis.simulate(dpp.median("income", range(201), rho=0.1), public(1, 50), losses=[1, 2]))
     assert "groups" not in texts(alone)
     assert "expected error (in the column's unit)" in texts(alone)
-
-
-def test_bad_simulations():
-    frame = analysis.simulate(dpp.median("income", range(201), epsilon=0.3), public(1, 20))
-    with pytest.raises(ValueError, match=r"lacks \['answer_5', 'loss'\]"):
-        plot.simulation(frame.drop("answer_5", "loss"))
-    with pytest.raises(ValueError, match="a row with a true answer"):
-        plot.simulation(frame.clear())
 
 
 def charged(charges, **total):
@@ -286,16 +246,11 @@ def test_answers(tmp_path):
     chart = plot.answers(released, asked)
     png_size(chart, tmp_path / "answers.png")
     said = texts(chart)
-    for text in (
-        "Private answers at ρ = 9",
-        "probability 95 %",
-        "one person per 'caller'",
-        "ranges are of the noise alone: counts and sums are too low where people have more than the bounds keep",
-        "callers",
-        "wait",
-        "reason",
-    ):
-        assert text in said
+    words = """
+        Private answers at ρ = 9 | probability 95 % | one person per 'caller' | callers | wait | reason
+        ranges are of the noise alone: counts and sums are too low where people have more than the bounds keep
+    """
+    assert lacks(chart, words) == []
     assert '["Bansin", ' in said  # the largest first, by the first number
     ranked = released.sort("callers", descending=True)
     for name in ("callers", "minutes", "wait"):
@@ -380,30 +335,15 @@ def test_lists_are_words_and_intervals_are_bars(tmp_path):
     assert re.fullmatch(r"\d+m \(\d+m to \d+m\)", words[0])
     assert words[1:3] == ["7, 14, 22", "a, b"]
     assert re.fullmatch("a: 600, b: 300(, [cdefg]: 0){3}, …", words[3])
-    for text in (
-        "bar of middle: the quantile lies in it with probability 95 %",
-        "bar of day: the quantile lies in it with probability 90 %",
-        "only 5 of a list: each",
-    ):
-        assert text in said
+    words = """
+        bar of middle: the quantile lies in it with probability 95 % | only 5 of a list: each
+        bar of day: the quantile lies in it with probability 90 %
+    """
+    assert lacks(chart, words) == []
     assert "exact number" not in said  # there is none
     shown = pl.DataFrame({"pauses": [[dt.timedelta(minutes=5), dt.timedelta(hours=1)]]})
     asked = protect(None).agg(pauses=pl.col("pause").dp.quantile([0.25, 0.5], pauses, epsilon=1))
     assert [row["text"] for row in rows(plot.answers(shown, asked))] == ["5m, 1h"]
-
-
-def test_bad_answers():
-    released, _, asked = answered()
-    with pytest.raises(TypeError, match="query must be a PrivateQuery, got PrivateExpr"):
-        plot.answers(released, dpp.len(epsilon=1))
-    with pytest.raises(ValueError, match=r"lacks \['wait'\]"):
-        plot.answers(released.drop("wait"), asked)
-    with pytest.raises(ValueError, match="released must have a row, got none"):
-        plot.answers(released.clear(), asked)
-    with pytest.raises(ValueError, match="sort must be one of"):
-        plot.answers(released, asked, sort="town")
-    with pytest.raises(ValueError, match="most must be at least 1"):
-        plot.answers(released, asked, most=0)
 
 
 @pytest.mark.parametrize("as_key", [True, False])
@@ -417,8 +357,240 @@ def test_no_bar_is_drawn_from_what_is_named_like_its_ends(as_key):
         plot.answers(query.release(), query)
 
 
-def test_a_list_of_keys_has_no_answers_to_draw():
-    query = pl.DataFrame({"person": range(9), "town": ["a"] * 9}).dp.protect("person", max_groups=1)
-    query = query.keys("town", epsilon=9, delta=1e-3)
-    with pytest.raises(ValueError, match=r"^query must have answers for groups, got a query of keys"):
-        plot.answers(query.release(), query)
+def test_what_can_not_be_drawn_is_refused():
+    curve, nan = plot.error_curve, float("nan")
+    for losses in ([], [1]):
+        refused(ValueError, "losses must be at least two", curve, [1, 2], losses)
+    refused(ValueError, "mechanisms at least one", curve, [1, 2], [1, 2], mechanisms=[])
+    refused(ValueError, r"losses\[1\] must be", curve, [1, 2], [1, nan])
+    refused(ValueError, "mechanism must be one of", curve, [1, 2], [1, 2], mechanisms=["laplace"])
+    refused(ValueError, "unit must be", curve, [1, 2], [1, 2], unit="delta")
+    refused(ValueError, "must not all be equal", curve, [2, 2], [1, 2])
+    refused(ValueError, "scores must be finite", curve, [2, nan], [1, 2])
+    bars = partial(plot.probabilities, [1, 2])
+    refused(ValueError, r"as many as the 2 scores .* got 1 and 2", bars, candidates=["a"], epsilon=1)
+    for mechanisms in ([], [*THREE, "exponential"]):
+        refused(ValueError, "mechanisms from one to 3", bars, epsilon=1, mechanisms=mechanisms)
+    refused(ValueError, "most must be at least 1", bars, epsilon=1, most=0)
+    refused(TypeError, "exactly one of epsilon and rho", bars)
+    refused(ValueError, "must be given its loss as epsilon", bars, rho=1, mechanisms=["report_noisy_max_laplace"])
+    refused(ValueError, "mechanism must be one of", bars, epsilon=1, mechanisms=["laplace"])
+    frame = analysis.simulate(dpp.median("income", range(201), epsilon=0.3), public(1, 20))
+    refused(ValueError, r"lacks \['answer_5', 'loss'\]", plot.simulation, frame.drop("answer_5", "loss"))
+    refused(ValueError, "a row with a true answer", plot.simulation, frame.clear())
+    released, _, asked = answered()
+    no_query = dpp.len(epsilon=1)
+    refused(TypeError, "query must be a PrivateQuery, got PrivateExpr", plot.answers, released, no_query)
+    refused(ValueError, r"lacks \['wait'\]", plot.answers, released.drop("wait"), asked)
+    refused(ValueError, "released must have a row, got none", plot.answers, released.clear(), asked)
+    refused(ValueError, "sort must be one of", plot.answers, released, asked, sort="town")
+    refused(ValueError, "most must be at least 1", plot.answers, released, asked, most=0)
+    keys = pl.DataFrame({"person": range(9), "town": ["a"] * 9}).dp.protect("person", max_groups=1)
+    keys = keys.keys("town", epsilon=9, delta=1e-3)
+    words = r"^query must have answers for groups, got a query of keys"
+    refused(ValueError, words, plot.answers, keys.release(), keys)
+
+
+# --- Box plots of released lists of quantiles
+
+FIVE = [0.05, 0.25, 0.5, 0.75, 0.95]
+COLUMNS = {"rank", "low", "box_low", "middle", "box_high", "high"}
+VISITS = pl.DataFrame({"ward": ["A", "B", "C", "D"] * 300, "days": [i % 40 for i in range(1200)], "p": range(1200)})
+
+
+def asked(**more):
+    return (
+        VISITS.dp.protect("p", max_rows=1)
+        .group_by({"ward": ["A", "B", "C", "Z"]})
+        .agg(stay=pl.col("days").dp.quantile(FIVE, range(60), epsilon=2), n=dpp.len(epsilon=1), **more)
+    )
+
+
+def test_a_box_per_group(tmp_path):
+    query = asked()
+    released = query.release(ranges=True)
+    chart = plot.box(released, query)
+    png_size(chart, tmp_path / "box.png")
+    said = texts(chart)
+    words = "Private quantiles of stay at ε = 3 | 0.05 and 0.95 | 0.25 to 0.75 | line: 0.5 | one person per 'p'"
+    assert lacks(chart, words) == []
+    ranked = released.sort(pl.col("stay").list.get(2), descending=True, maintain_order=True)
+    assert str(ranked["ward"].to_list()).replace("'", '"') in said  # the largest first, and named by the key alone
+    data = rows(chart)
+    found = sorted(
+        [row["rank"], *(row[name] for name in ("low", "box_low", "middle", "box_high", "high"))] for row in data
+    )
+    assert found == [[i, *map(float, five)] for i, five in enumerate(ranked["stay"].to_list())]
+    # Nothing but the release is in the figure.
+    assert set().union(*map(set, data)) == COLUMNS
+
+
+def test_groups_that_are_hidden_come_last():
+    query = asked(people=dpp.n_people(epsilon=9))
+    released = query.release(min_people=100)
+    assert released["stay"].is_null().to_list() == [False, False, False, True]
+    data = rows(plot.box(released, query, most=3))
+    assert len([row for row in data if row["middle"] is not None]) == 3
+
+
+def test_quartiles_are_boxes_without_whiskers(tmp_path):
+    query = asked(quartiles=pl.col("days").dp.quantile([0.25, 0.5, 0.75], range(60), epsilon=2))
+    released = query.release()
+    chart = plot.box(released, query, output="quartiles")
+    png_size(chart, tmp_path / "quartiles.png")
+    said = texts(chart)
+    assert "box: 0.25 to 0.75 quantiles · line: 0.5" in said
+    assert "whiskers" not in said
+    data = rows(chart)
+    assert set().union(*map(set, data)) == {"rank", "box_low", "middle", "box_high"}
+    ranked = released.sort(pl.col("quartiles").list.get(1), descending=True, maintain_order=True)
+    found = sorted([row["rank"], *(row[name] for name in ("box_low", "middle", "box_high"))] for row in data)
+    assert found == [[i, *map(float, three)] for i, three in enumerate(ranked["quartiles"].to_list())]
+    refused(ValueError, r"query must have one list of three or five quantiles, got 2", plot.box, released, query)
+
+
+def test_boxes_of_an_expression_of_dates_and_of_many_groups(tmp_path):
+    day = (pl.lit(dt.date(2024, 1, 1)) + pl.duration(days="days")).alias("day")
+    expr = day.dp.quantile(FIVE, dpp.grid(dt.date(2024, 1, 1), dt.date(2024, 6, 1), step="1d"), epsilon=1)
+    chart = plot.box(VISITS.group_by("ward").agg(expr), expr, most=2)
+    png_size(chart, tmp_path / "days.png")
+    assert lacks(chart, "the first 2 of 4 groups | rows of one person: 1 | temporal") == []
+    assert {row["rank"] for row in rows(chart)} == {0, 1}
+    money = pl.DataFrame({"x": [Decimal("1.50")] * 99})
+    expr = pl.col("x").dp.quantile(FIVE, dpp.grid(Decimal(0), Decimal(3), step=Decimal("0.5")), rho=5)
+    one = plot.box(money.select(expr), expr)
+    png_size(one, tmp_path / "one.png")
+    assert lacks(one, "all rows | ρ = 5") == []
+    assert [row["middle"] for row in rows(one)] == [1.5]
+
+
+def test_bad_boxes():
+    query = asked()
+    released = query.release()
+    two = asked(other=pl.col("days").dp.quantile(FIVE, range(30), epsilon=1))
+    assert "quantiles of other" in texts(plot.box(two.release(), two, output="other"))
+    halves = dpp.quantile("days", [0.25, 0.75], range(60), epsilon=1)
+    hours = pl.col("t").dp.quantile(FIVE, [dt.timedelta(hours=i) for i in range(5)], epsilon=1)
+    times = pl.DataFrame({"t": [dt.timedelta(hours=1)] * 9}).select(hours)
+    listed, got = "list of three or five quantiles", r".\n\nHint: dp_"
+    no_column = "with a column 'stay' and a group"
+    for arguments, error, words in (
+        ((released, pl.col("days")), TypeError, "query must be a PrivateQuery or a PrivateExpr, got Expr"),
+        ((released.lazy(), query), TypeError, "released must be a DataFrame, got LazyFrame"),
+        ((released.drop("stay"), query), ValueError, no_column),
+        ((released.clear(), query), ValueError, no_column),
+        ((released, halves), ValueError, rf"query must have one {listed}, got 0{got}polars.quantile"),
+        ((two.release(), two), ValueError, r"got 2.\n\nHint: output= one of \['other', 'stay'\]"),
+        ((times, hours), TypeError, "numbers, dates or datetimes, got lists of Duration"),
+    ):
+        refused(error, words, plot.box, *arguments)
+    refused(ValueError, rf"output must be a {listed} of the query, got 'n'{got}", plot.box, released, query, output="n")
+    refused(ValueError, "most must be at least 1", plot.box, released, query, most=0)
+
+
+# --- Figures to plan by
+
+QUERY = (
+    dpp.protect("patient", max_groups=1, max_rows_per_group=2)
+    .group_by({"ward": ["A", "B"]})
+    .agg(
+        people=dpp.n_people(within=10),
+        top=dpp.mode("reason", ["fall", "flu"], within=10),
+        days=dpp.mean("days", 0, 30, step=1, epsilon=1),
+    )
+)
+DROPPED = pl.DataFrame({"p": [1, 1, 1, 2, 2, 3], "w": ["A", "A", "B", "A", "B", "C"]})
+
+
+def test_errors_by_size_are_drawn_in_percent(tmp_path):
+    errors = analysis.error_by_size(QUERY, [50, 100, 1_000_000])
+    chart = plot.error_by_size(errors)
+    shown = pl.DataFrame(rows(chart))
+    assert shown.filter(output="people")["relative"].to_list() == pytest.approx([20, 10, 0.1])
+    assert shown.filter(output="days")["relative"].to_list()[:2] == pytest.approx(
+        (errors.filter(output="days")["relative"] * 100).to_list()[:2]
+    )
+    assert chart.to_dict()["layer"][0]["encoding"]["x"]["axis"]["title"] == "people or rows in the group"
+    png_size(chart, tmp_path / "figure.png")
+
+
+def test_what_is_not_known_is_left_out():
+    bare = dpp.protect("patient", max_groups=1).agg(dpp.mode("ward", epsilon=1), dpp.n_people(epsilon=1))
+    shown = rows(plot.error_by_size(analysis.error_by_size(bare, [10, 20])))
+    assert {row["output"] for row in shown} == {"n_people"}
+
+
+def test_the_right_top_is_drawn_by_its_lead(tmp_path):
+    law = analysis.best_by_gap(QUERY, range(0, 40, 4))
+    chart = plot.best_by_gap(law, width=200)
+    assert pl.DataFrame(rows(chart))["probability"].to_list() == pytest.approx((law["probability"] * 100).to_list())
+    assert chart.to_dict()["width"] == 200
+    png_size(chart, tmp_path / "figure.png")
+
+
+def test_dropped_rows_have_a_line_for_each_bound_on_groups(tmp_path):
+    shares = analysis.dropped(DROPPED, "p", by="w", max_groups=[1, 2, None], max_rows_per_group=[1, 2, None])
+    shown = pl.DataFrame(rows(plot.dropped(shares)))
+    assert shown["line"].unique(maintain_order=True).to_list() == ["1 group", "2 groups", "all groups"]
+    assert shown["max_rows_per_group"].to_list() == [1, 2] * 3
+    assert shown["rows_dropped"].to_list() == pytest.approx(
+        (shares.drop_nulls("max_rows_per_group")["rows_dropped"] * 100).to_list()
+    )
+    png_size(plot.dropped(shares), tmp_path / "figure.png")
+
+
+@pytest.mark.parametrize("name", ["error_by_size", "best_by_gap", "dropped"])
+def test_other_frames_are_refused(name):
+    with pytest.raises(ValueError, match=rf"must have the columns of dp_polars.analysis.{name}, it lacks"):
+        getattr(plot, name)(pl.DataFrame({"x": [1]}))
+
+
+# --- Figures of cubes
+
+ROWS = pl.DataFrame({"ward": ["A", "B", "C"] * 200, "year": [2024] * 300 + [2025] * 300})
+DIMENSIONS = {"ward": ["C", "A", "B", "D"], "year": [2023, 2024, 2025]}
+
+
+@pytest.fixture(scope="module")
+def cube():
+    return ROWS.dp.protect(None).cube(DIMENSIONS, epsilon=0.5).release()
+
+
+def test_a_panel_for_each_combination_with_the_numbers_and_their_ranges(cube):
+    chart = plot.cube(cube, "year", by="ward")
+    found = [(one["panel"], one["place"], one["number"], one["low"], one["high"]) for one in rows(chart)]
+    assert found == [(ward, str(year), *numbers) for ward, year, *numbers in cube.counts(by=["ward", "year"]).rows()]
+    assert chart.to_dict()["facet"]["sort"] == ["C", "A", "B", "D"]
+    text = str(chart.to_dict())
+    assert "one person per row, add_or_remove_one, epsilon=0.5" in text
+    assert "number of rows" in text
+
+
+def test_shares_filters_and_panels_that_are_left_out(cube):
+    chart = plot.cube(cube, "ward", pl.col("year") > 2023, by=["year"], share=pl.col("ward") == "A", most=2)
+    assert "The first 2 of 3 panels." in str(chart.to_dict())
+    # Of 2023 nothing is left, and so no share is known.
+    assert {one["panel"] for one in rows(chart)} == {"2024"}
+    assert [one["number"] for one in rows(chart)][:2] == [0.0, 1.0]
+    chart = plot.cube(cube, "ward", pl.col("year") > 2024)
+    expected = cube.counts(pl.col("year") > 2024, by=["ward"])
+    assert [one["number"] for one in rows(chart)] == expected.to_series(1).to_list()
+    assert expected.to_series(1).to_list() != cube.counts(by=["ward"]).to_series(1).to_list()
+
+
+def test_one_panel_and_a_picture(cube, tmp_path):
+    chart = plot.cube(cube, "ward")
+    assert [one["place"] for one in rows(chart)] == DIMENSIONS["ward"]
+    chart.save(tmp_path / "cube.png")
+    plot.cube(cube, "year", by="ward").save(tmp_path / "cubes.png")
+    assert min(file.stat().st_size for file in tmp_path.iterdir()) > 5000
+
+
+def test_wrong_arguments(cube):
+    for ask, error, message in (
+        (lambda: plot.cube(ROWS, "ward"), TypeError, "cube must be a Cube"),
+        (lambda: plot.cube(cube, "age"), ValueError, "must name dimensions"),
+        (lambda: plot.cube(cube, "ward", by="ward"), ValueError, "each dimension once"),
+        (lambda: plot.cube(cube, "ward", most=0), ValueError, "most must be"),
+    ):
+        refused(error, message, ask)

@@ -38,52 +38,32 @@ from dp_polars._publish.plan import (
     short,
     values_field_of,
 )
-from dp_polars._publish.schema import (
-    DEMO,
-    Question,
-    likely_unit,
-    months_of,
-    more_of,
-    own_values,
-    questions_of,
-)
+from dp_polars._publish.schema import DEMO, Question, likely_unit, months_of, more_of, own_values, questions_of
 
-SCHEMA = pl.Schema(
-    {
-        "patient": pl.Int64(),
-        "ward": pl.Enum(["north", "south"]),
-        "diagnosis": pl.String(),
-        "kind": pl.Categorical(),
-        "age": pl.Int16(),
-        "days": pl.Float64(),
-        "cost": pl.Decimal(12, 2),
-        "smoker": pl.Boolean(),
-        "admitted": pl.Date(),
-        "seen": pl.Datetime("us", "UTC"),
-        "class": pl.Int8(),
-        'it\'s "odd" {x}': pl.String(),
-        "tags": pl.List(pl.String()),
-    }
-)
-VALUES = {
-    "ward": own_values(SCHEMA["ward"]),
-    "diagnosis": "flu\nit's \"none\"\n'null'",
-    "kind": "a b c\nd",
-    "age": "0..120",
-    "days": "0..30 by 0.5",
-    "cost": "0..500 by 0.01",
-    "smoker": own_values(SCHEMA["smoker"]),
-    "admitted": "2026-01-01..2026-12-31",
-    "seen": "2026-01-01..2026-12-31 by 1d",
-    "class": "1..5",
-    'it\'s "odd" {x}': "back\\slash\n{brace}",
+WARD, ODD = pl.Enum(["north", "south"]), 'it\'s "odd" {x}'
+# By name: the type of a column, and its public values as they are written.
+COLUMNS = {
+    "patient": (pl.Int64(), None),
+    "ward": (WARD, own_values(WARD)),
+    "diagnosis": (pl.String(), "flu\nit's \"none\"\n'null'"),
+    "kind": (pl.Categorical(), "a b c\nd"),
+    "age": (pl.Int16(), "0..120"),
+    "days": (pl.Float64(), "0..30 by 0.5"),
+    "cost": (pl.Decimal(12, 2), "0..500 by 0.01"),
+    "smoker": (pl.Boolean(), own_values(pl.Boolean())),
+    "admitted": (pl.Date(), "2026-01-01..2026-12-31"),
+    "seen": (pl.Datetime("us", "UTC"), "2026-01-01..2026-12-31 by 1d"),
+    "class": (pl.Int8(), "1..5"),
+    ODD: (pl.String(), "back\\slash\n{brace}"),
+    "tags": (pl.List(pl.String()), None),
 }
+SCHEMA = pl.Schema({name: dtype for name, (dtype, _) in COLUMNS.items()})
+VALUES = {name: values for name, (_, values) in COLUMNS.items() if values is not None}
 
 
 def rows(height=600):
     """Rows of that schema, with nulls and with values and groups that nobody listed."""
     number = pl.int_range(height, eager=True)
-    odd = 'it\'s "odd" {x}'
     frame = pl.DataFrame(
         {
             "patient": number // 3, "ward": ["north", "south", None] * (height // 3),
@@ -91,7 +71,7 @@ def rows(height=600):
             "age": number % 99, "days": (number % 61) / 2, "cost": number % 700, "smoker": number % 2 == 0,
             "admitted": [dt.date(2026, 3, 1) + dt.timedelta(int(day) % 200) for day in number],
             "seen": [dt.datetime(2026, 3, 1) + dt.timedelta(int(day) % 200) for day in number],
-            "class": number % 5 + 1, odd: ["back\\slash", "{brace}", "x"] * (height // 3), "tags": [["x"]] * height,
+            "class": number % 5 + 1, ODD: ["back\\slash", "{brace}", "x"] * (height // 3), "tags": [["x"]] * height,
         }
     )  # fmt: skip
     return frame.cast({name: dtype for name, dtype in SCHEMA.items() if name != "tags"})
@@ -117,6 +97,11 @@ def full(file="visits.parquet", **picked):
     plan = Plan(SCHEMA, file, "patient", {"ward": VALUES["ward"]}, VALUES, max_groups=2, max_rows_per_group=2, rows=500)
     questions = dict.fromkeys(questions_of(SCHEMA, "patient").values(), 1)
     return Plan(**{**vars(plan), "questions": questions, **picked})
+
+
+def questions(*asked, part=1):
+    """Questions as they are called, each with its column, and the part of the loss, or the error, of each."""
+    return {Question(*one.split()): part for one in asked}
 
 
 def by_error(questions, **picked):
@@ -186,15 +171,8 @@ def test_months_and_several_tables_run_as_they_stand(tmp_path, engine, apart):
     if engine == "duckdb":
         need("ibis")
         need("duckdb")
-    asked = {
-        Question("n_people"): 1,
-        Question("mean", "days"): 1,
-        Question("std", "days"): 1,
-        Question("var", "cost"): 1,
-        Question("mode", "diagnosis"): 2,
-        Question("first_above", "seen_month"): 1,
-        Question("quantile", "admitted"): 1,
-    }
+    asked = questions("n_people", "mean days", "std days", "var cost", "first_above seen_month", "quantile admitted")
+    asked |= questions("mode diagnosis", part=2)
     values = {**VALUES, "seen_month": "2026-01..2026-12", "days": "0..30", "cost": "0..500"}
     more = {"quantiles admitted": "0.1, 0.9", "threshold seen_month": "30", "weights diagnosis": "days up to 60"}
     picked = {"schema": NO_ZONES, "months": MONTHS, "keys": BY_MONTH, "values": values, "more": more}
@@ -250,9 +228,8 @@ def test_the_name_of_a_file_is_no_pattern(tmp_path, name, engine):
     ],
 )
 def test_what_is_wrong_with_further_texts_is_said_at_their_fields(more, where, said):
-    asked = [Question("n_people"), Question("quantile", "age"), Question("first_above", "class")]
-    asked.append(Question("mode", "diagnosis"))
-    drafted = draft(full(questions=dict.fromkeys(asked, 1), more=more))
+    asked = questions("n_people", "quantile age", "first_above class", "mode diagnosis")
+    drafted = draft(full(questions=asked, more=more))
     assert said in drafted.messages[where]
     assert len(drafted.query.asks) == 3
     fields = {f"{kind} {column}": "" for kind, column in more_of(asked)}
@@ -262,8 +239,8 @@ def test_what_is_wrong_with_further_texts_is_said_at_their_fields(more, where, s
     assert "Weights (none: each person counts once) of diagnosis" in shown
 
 
-def test_errors_that_cost_more_than_the_promise_have_no_code():
-    wanted = {Question("n_people"): 5, Question("mode", "ward"): 20}
+def test_errors_that_cost_more_than_the_promise_have_no_code_and_those_that_nobody_can_afford_a_message():
+    wanted = questions("n_people", part=5) | questions("mode ward", part=20)
     drafted = draft(by_error(wanted))
     assert "which is more than the promise" in drafted.messages["cost"]
     assert "There is no code yet" in page.seen(by_error(wanted), drafted, Relative(), "", "")
@@ -274,9 +251,14 @@ def test_errors_that_cost_more_than_the_promise_have_no_code():
     assert "scaled_to" not in enough.code
     assert "dpp.Budget(epsilon=3, delta=1e-6, " in enough.code
     assert "n_people(within=5)" in enough.code
+    # Half of its step is 0.25.
+    drafted = draft(by_error({Question("n_people"): 50, Question("mean", "days"): 0.2501}))
+    assert "a loss above 20 protects nobody" in drafted.messages[field_of(Question("mean", "days"))]
+    assert [ask.name for ask in drafted.query.asks] == ["people"]
+    assert "protects nobody" in draft(full(epsilon=30)).messages["cost"]
 
 
-def test_synthetic_rows_have_the_people_that_were_picked(tmp_path):
+def test_synthetic_rows_have_the_people_that_were_picked_or_are_refused(tmp_path):
     asked = {Question("n_people"): 20, Question("len"): 20}
     drafted = draft(Plan(DEMO, None, "diagnosis", {}, {}, asked))
     assert 'privacy_unit="diagnosis"' in drafted.code
@@ -284,31 +266,30 @@ def test_synthetic_rows_have_the_people_that_were_picked(tmp_path):
     people = {}
     exec(drafted.code.split("query =")[0].replace("synthetic-budget", f"{tmp_path}/other"), people)
     assert people["rows"].collect()["diagnosis"].n_unique() == 5000
+    asked = {Question("len"): 20}
+    drafted = draft(Plan(DEMO, None, "ward", {}, {}, asked))
+    assert drafted.query is None
+    assert "values must be given for the privacy unit 'ward'" in drafted.messages["unit"]
+    assert draft(Plan(DEMO, "visits.parquet", "ward", {}, {}, asked)).messages == {}
 
 
-def test_names_that_can_not_be_seen_are_quoted():
+def test_names_of_outputs_are_apart_and_as_they_are_shown():
+    plan = full(keys={"ward": "north\nsouth", "kind": "d"})
+    names = [*plan.named()]
+    assert len(names) == len({*names, *plan.keys}) - 2
+    schema, asked = pl.Schema({"people": pl.Int64(), "rows": pl.Boolean()}), questions("n_people", "len", part=10)
+    clash = Plan(schema, "f.parquet", "people", {"rows": "true\nfalse"}, {}, asked, max_rows_per_group=1)
+    assert [*clash.named()] == ["people", "rows_"]
+    assert draft(clash).messages == {}
+    names = ["µg_mean", "ﬁ_mean", "fi_mean"]  # Python reads the first two as other names
+    asked = laid_out(call("dict", **dict.fromkeys(names, 1)))
+    assert [*eval(asked)] == names
+    assert str(call("f", é_mean=1)) == "f(é_mean=1)"
     names = ["", " a", "a\nb", "\u202ea", "'a'", "é b.c"]
     shown = [page.shown(name) for name in names]
     assert [name == seen for name, seen in zip(names, shown, strict=True)] == [False] * 5 + [True]
     assert all(seen.isprintable() for seen in shown)
     assert len(set(shown)) == len(names)
-
-
-def test_names_of_outputs_are_apart():
-    plan = full(keys={"ward": "north\nsouth", "kind": "d"})
-    names = [*plan.named()]
-    assert len(names) == len({*names, *plan.keys}) - 2
-    clash = Plan(
-        pl.Schema({"people": pl.Int64(), "rows": pl.Boolean()}),
-        "f.parquet",
-        "people",
-        {"rows": "true\nfalse"},
-        {},
-        {Question("n_people"): 10, Question("len"): 10},
-        max_rows_per_group=1,
-    )
-    assert [*clash.named()] == ["people", "rows_"]
-    assert draft(clash).messages == {}
 
 
 @pytest.mark.parametrize(
@@ -335,19 +316,9 @@ def test_names_of_outputs_are_apart():
     ],
 )
 def test_what_does_not_fit_is_said_at_its_field(picked, where, said):
-    questions = [
-        Question("n_people"),
-        Question("mode", "diagnosis"),
-        Question("mode", "class"),
-        Question("median", "age"),
-        Question("mean", "days"),
-        Question("sum", "days"),
-    ]
-    fine = full()
-    values = {**VALUES, "class": "1..5", **picked.get("values", {})}
-    if picked.get("values") == {}:
-        values = {}
-    plan = full(**{**picked, "values": values, "questions": {asked: fine.questions[asked] for asked in questions}})
+    asked = questions("n_people", "mode diagnosis", "mode class", "median age", "mean days", "sum days")
+    values = {} if picked.get("values") == {} else {**VALUES, "class": "1..5", **picked.get("values", {})}
+    plan = full(**{**picked, "values": values, "questions": asked})
     drafted = draft(plan)
     assert said in drafted.messages[where]
     if where.startswith(("unit", "key")):
@@ -358,19 +329,6 @@ def test_what_does_not_fit_is_said_at_its_field(picked, where, said):
         assert {ask.name for ask in drafted.query.asks} == {*plan.named()} - left_out
         assert left_out
         assert not any(name in drafted.code for name in left_out)
-
-
-def test_an_accuracy_that_nobody_can_afford_is_refused_at_its_slider():
-    # Half of its step is 0.25.
-    drafted = draft(by_error({Question("n_people"): 50, Question("mean", "days"): 0.2501}))
-    assert "a loss above 20 protects nobody" in drafted.messages[field_of(Question("mean", "days"))]
-    assert [ask.name for ask in drafted.query.asks] == ["people"]
-    assert "protects nobody" in draft(full(epsilon=30)).messages["cost"]
-
-
-def test_nothing_picked_is_no_query():
-    assert draft(full(questions={})) == draft(full(questions={}, keys={}))
-    assert draft(full(questions={})) == Draft(None, {"questions": "Pick at least one question."})
 
 
 @pytest.mark.parametrize(
@@ -390,6 +348,11 @@ def test_nothing_picked_is_no_query():
 def test_a_line_is_a_value_of_the_type_or_the_text_itself(text, dtype, value):
     read = one(text, dtype)
     assert (read, type(read)) == (value, type(value))
+
+
+def test_only_one_text_stands_in_quotes():
+    for text in ("'a', 'b'", "'a', {[]: 1}", "'a'" + " + 'a'" * 20_000, "'a' 'b'"):
+        assert one(text, pl.String()) == text
 
 
 def test_two_ends_are_a_range_or_a_grid():
@@ -434,7 +397,7 @@ class Relative:
     value = 10
 
 
-def test_a_plan_without_a_unit_says_that_none_was_given():
+def test_a_plan_without_a_unit_says_that_none_was_given_and_nothing_picked_is_no_query():
     drafted = draft(full(unit=...))
     assert drafted.query is None
     assert [*drafted.messages] == ["unit"]
@@ -444,6 +407,8 @@ def test_a_plan_without_a_unit_says_that_none_was_given():
     assert [*page.figures(drafted)] == []
     assert "no query yet" in page.whole(full(unit=...), drafted, [], "")
     assert "how many people" in questions_of(SCHEMA, ...)
+    assert draft(full(questions={})) == draft(full(questions={}, keys={}))
+    assert draft(full(questions={})) == Draft(None, {"questions": "Pick at least one question."})
 
 
 def test_the_page_escapes_what_it_shows():
@@ -488,52 +453,22 @@ def test_the_page_begins_with_the_promise():
     assert [short(number) for number in (1, 0.5, 1e-4, 1e-6, 1e-12)] == ["1", "0.5", "0.0001", "1e-6", "1e-12"]
 
 
-@pytest.mark.parametrize(
-    ("names", "unit"),
-    [
-        (["ward", "Patient"], "Patient"),
-        (["ward", "customer_id", "id"], "customer_id"),
-        (["id", "age"], "id"),
-        (["ward", "age"], None),
-        (["new_patient_code", "n"], "new_patient_code"),
+def test_the_likely_unit():
+    for names, unit in (
+        *((["ward", "Patient"], "Patient"), (["ward", "customer_id", "id"], "customer_id"), (["id", "age"], "id")),
+        *((["ward", "age"], None), (["new_patient_code", "n"], "new_patient_code"), (["id", "customer"], "customer")),
         (["patient_weight", "customer_id"], "customer_id"),  # not the first
-        (["id", "customer"], "customer"),
-    ],
-)
-def test_the_likely_unit(names, unit):
-    assert likely_unit(pl.Schema(dict.fromkeys(names, pl.Int64()))) == unit
-    assert likely_unit(pl.Schema(dict.fromkeys(names, pl.Float64()))) is None
+    ):
+        assert likely_unit(pl.Schema(dict.fromkeys(names, pl.Int64()))) == unit
+        assert likely_unit(pl.Schema(dict.fromkeys(names, pl.Float64()))) is None
 
 
-@pytest.mark.parametrize("text", ["'a', 'b'", "'a', {[]: 1}", "'a'" + " + 'a'" * 20_000, "'a' 'b'"])
-def test_only_one_text_stands_in_quotes(text):
-    assert one(text, pl.String()) == text
-
-
-def test_people_that_can_not_be_made_up_are_refused_where_rows_are_synthetic():
-    asked = {Question("len"): 20}
-    drafted = draft(Plan(DEMO, None, "ward", {}, {}, asked))
-    assert drafted.query is None
-    assert "values must be given for the privacy unit 'ward'" in drafted.messages["unit"]
-    assert draft(Plan(DEMO, "visits.parquet", "ward", {}, {}, asked)).messages == {}
-
-
-def test_outputs_have_the_names_that_are_shown():
-    names = ["µg_mean", "ﬁ_mean", "fi_mean"]  # Python reads the first two as other names
-    asked = laid_out(call("dict", **dict.fromkeys(names, 1)))
-    assert [*eval(asked)] == names
-    assert str(call("f", é_mean=1)) == "f(é_mean=1)"
-
-
-@pytest.mark.parametrize("name", ["^a.*$", "*"])
-def test_a_column_that_is_named_like_a_pattern_is_refused(name):
-    plan = Plan(pl.Schema({name: pl.Int64(), "b": pl.Int8()}), "f.parquet", name, {}, {}, {Question("len"): 20})
-    drafted = draft(plan)
-    assert "named like a pattern" in drafted.messages["unit"]
-    assert "No synthetic people can be made" in page.dropped(plan, drafted, 3, 0.5)
-
-
-def test_columns_whose_values_can_not_be_typed_are_not_offered_for_groups():
+def test_columns_named_like_a_pattern_are_refused_and_those_that_can_not_be_typed_not_offered_for_groups():
+    for name in ("^a.*$", "*"):
+        plan = Plan(pl.Schema({name: pl.Int64(), "b": pl.Int8()}), "f.parquet", name, {}, {}, questions("len"))
+        drafted = draft(plan)
+        assert "named like a pattern" in drafted.messages["unit"]
+        assert "No synthetic people can be made" in page.dropped(plan, drafted, 3, 0.5)
     assert page.may_group(pl.Datetime("us", "UTC"))
     refused = [pl.Duration(), pl.Null(), pl.Binary(), pl.List(pl.Int8), pl.Struct({"a": pl.Int8})]
     assert not any(map(page.may_group, refused))

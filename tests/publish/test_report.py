@@ -11,6 +11,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars._release.request import with_ends
 from tests.helpers.needs import is_here
+from tests.helpers.refusals import refused
 
 NASTY = ["<script>alert(1)</script>", "</svg><img src=x onerror=y>", "a & b"]
 ROWS = pl.DataFrame({"patient": range(90), "ward": NASTY * 30, "days": [1, 5, 3] * 30})
@@ -73,16 +74,8 @@ def test_a_page_that_is_whole_and_escaped(tmp_path):
     assert all(name.startswith("xmlns") for name, _ in urls), urls
     texts = " ".join(reader.texts)
     for said in (
-        NASTY[0],
-        "30",
-        "(30 to 30)",
-        "ahead by",
-        "1: 30  (30 to 30) 3: 0  (0 to 0)",
-        "noise",
-        "Privacy statement",
-        "<i>who</i>",
-        "What counts as one person: all rows with one value of 'patient'.",
-        "at least 75 of 100",
+        *(NASTY[0], "30", "(30 to 30)", "ahead by", "1: 30  (30 to 30) 3: 0  (0 to 0)", "noise", "Privacy statement"),
+        *("<i>who</i>", "at least 75 of 100", "What counts as one person: all rows with one value of 'patient'."),
     ):
         assert said in texts, said
     assert "@media print" in texts
@@ -120,14 +113,11 @@ def test_ranges_and_delta_are_those_of_the_query(tmp_path, delta):
     assert "lanned" not in page
 
 
-def test_a_lead_is_explained(tmp_path):
+def test_a_lead_is_explained_and_rows_that_are_dropped_are_told(tmp_path):
     for lead in (False, True):
         query = ROWS.dp.protect("patient", max_rows=1).agg(dpp.mode("days", [1, 3, 5], lead=lead, epsilon=1))
         page = dpp.report(query.release(), query, tmp_path / "page.html").read_text(encoding="utf-8")
         assert ("how far the answer was in front of the next best one" in page) == lead
-
-
-def test_rows_that_are_dropped_are_told(tmp_path):
     for bounds, told in (({}, True), ({"max_groups": 3, "max_rows_per_group": None}, False)):
         private = ROWS.dp.protect("patient", **{"max_groups": 1, **bounds})
         query = private.group_by({"ward": NASTY}).agg(people=dpp.n_people(epsilon=1))
@@ -188,12 +178,14 @@ def test_figures_hold_no_characters_that_an_svg_lacks(tmp_path):
     assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]", drawn)
 
 
-def test_without_the_extra_there_is_no_figure(tmp_path, monkeypatch):
+def test_without_the_extra_there_is_no_figure_and_another_querys_release_is_refused_too(tmp_path, monkeypatch):
     monkeypatch.setattr("dp_polars._publish.report.find_spec", lambda _: None)
     query = asked()
-    reader = read(dpp.report(query.release(), query, tmp_path / "page.html"))
+    released, path = query.release(), tmp_path / "page.html"
+    reader = read(dpp.report(released, query, path))
     assert "svg" not in reader.tags
     assert "is not installed" in " ".join(reader.texts)
+    refused(ValueError, r"it lacks \['mean'\]", dpp.report, released.drop("mean"), query, path)
 
 
 def test_long_releases_are_cut_and_say_so(tmp_path):
@@ -212,15 +204,6 @@ def test_what_is_no_release_is_refused(tmp_path):
         ((released, released), TypeError, "query must be a PrivateQuery"),
         ((3, query), TypeError, "released must be what"),
     ):
-        with pytest.raises(error, match=said):
-            dpp.report(*arguments, tmp_path / "page.html")
-    with pytest.raises(TypeError, match="'nmae' must be left out"):
-        dpp.report(released, query, tmp_path / "page.html", nmae="x")
+        refused(error, said, dpp.report, *arguments, tmp_path / "page.html")
+    refused(TypeError, "'nmae' must be left out", dpp.report, released, query, tmp_path / "page.html", nmae="x")
     assert not list(tmp_path.iterdir())
-
-
-def test_another_querys_release_is_refused_without_a_figure_too(tmp_path, monkeypatch):
-    monkeypatch.setattr("dp_polars._publish.report.find_spec", lambda _: None)
-    query = asked()
-    with pytest.raises(ValueError, match=r"it lacks \['mean'\]"):
-        dpp.report(query.release().drop("mean"), query, tmp_path / "page.html")

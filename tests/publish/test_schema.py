@@ -19,15 +19,15 @@ from dp_polars import __main__ as command
 from dp_polars._publish import schema as planner_schema
 from dp_polars._publish.schema import schema_of
 from tests.helpers.needs import IS_OLD
+from tests.helpers.refusals import refused
 
+NO_FOOTER = "FILE must be a Parquet file whose footer can be read"
 TYPES = {"patient": pl.Int64, "ward": pl.Enum(["A", "B"]), "kind": pl.Categorical(), "tags": pl.List(pl.Int8)}
 
 
 def written(path, height=5000):
-    frame = pl.DataFrame(
-        {"patient": range(height), "ward": ["A"] * height, "kind": ["secret"] * height, "tags": [[1]] * height}
-    ).cast({"ward": pl.Enum(["A", "B"]), "kind": pl.Categorical(), "tags": pl.List(pl.Int8)})
-    frame.write_parquet(path, row_group_size=max(1, height // 3))
+    rows = {"patient": range(height), "ward": ["A"] * height, "kind": ["secret"] * height, "tags": [[1]] * height}
+    pl.DataFrame(rows).cast(TYPES).write_parquet(path, row_group_size=max(1, height // 3))
     return path
 
 
@@ -36,20 +36,23 @@ def footer_at(data):
 
 
 @pytest.mark.parametrize("fill", [0x00, 0xAA, 0xFF])
-def test_rows_that_cannot_be_read_do_not_matter(tmp_path, fill):
+def test_rows_that_cannot_be_read_or_are_missing_do_not_matter(tmp_path, fill):
     path = written(tmp_path / "visits.parquet")
     data = path.read_bytes()
     begin = footer_at(data)
     assert begin > 1000
     path.write_bytes(bytes([fill]) * begin + data[begin:])
-    with pytest.raises((pl.exceptions.PolarsError, OSError)):
-        pl.read_parquet(path)
+    refused((pl.exceptions.PolarsError, OSError), None, pl.read_parquet, path)
+    assert schema_of(str(path)) == pl.Schema(TYPES)
+    path.write_bytes(b"PAR1" + data[begin:])
     assert schema_of(str(path)) == pl.Schema(TYPES)
 
 
-def test_no_byte_before_the_footer_is_read(tmp_path, monkeypatch):
-    path = written(tmp_path / "visits.parquet")
-    begin, read = footer_at(path.read_bytes()), []
+def test_no_byte_before_the_footer_is_read_and_polars_is_given_the_footer_alone(tmp_path, monkeypatch):
+    path, given = written(tmp_path / "visits.parquet"), []
+    data, read = path.read_bytes(), []
+    begin, schema = footer_at(data), pl.read_parquet_schema
+    monkeypatch.setattr(pl, "read_parquet_schema", lambda source: given.append(source.getvalue()) or schema(source))
 
     class Watched:
         def __init__(self, file):
@@ -73,28 +76,35 @@ def test_no_byte_before_the_footer_is_read(tmp_path, monkeypatch):
     assert schema_of(str(path)) == pl.Schema(TYPES)
     assert read
     assert all(place >= begin for place, _ in read)
-    assert sum(size for _, size in read) == path.stat().st_size - begin  # each once
+    assert sum(size for _, size in read) == len(data) - begin  # each once
+    assert given == [b"PAR1" + data[begin:]]
 
 
-def test_number_of_rows_and_statistics_change_nothing(tmp_path):
+def test_number_of_rows_statistics_and_metadata_change_nothing_and_are_not_shown(tmp_path):
     first, second = (schema_of(str(written(tmp_path / f"{height}.parquet", height))) for height in (3, 9000))
     assert first == second
     table = pa.table({"p": [1, 2], "kind": pa.array(["secret", "x"]).dictionary_encode()})
     pq.write_table(table, tmp_path / "arrow.parquet")
     assert schema_of(str(tmp_path / "arrow.parquet")) == pl.Schema({"p": pl.Int64, "kind": pl.Categorical()})
     assert "secret" not in str(schema_of(str(tmp_path / "arrow.parquet")))
+    table = pa.table({"p": [1, 2]}, metadata={"note": "secret"})
+    plain = table.replace_schema_metadata(None)
+    index = {"index_columns": [{"kind": "range", "start": 0, "stop": 987654, "step": 1}]}
+    pandas = table.replace_schema_metadata({"pandas": json.dumps(index)})
+    found = []
+    for number, one in enumerate((plain, table, pandas)):
+        pq.write_table(one, tmp_path / f"{number}.parquet")
+        found.append(schema_of(str(tmp_path / f"{number}.parquet")))
+    assert found == [pl.Schema({"p": pl.Int64})] * 3
 
 
-@pytest.mark.parametrize(
-    "data",
-    [b"", b"PAR1", b"a,b\n1,2\n", b"PAR1" + b"x" * 60 + (40).to_bytes(4, "little") + b"PAR1", b"PARE" * 40],
-    ids=["empty", "mark", "csv", "junk", "encrypted"],
-)
-def test_other_files_are_refused(tmp_path, data):
-    path = tmp_path / "visits.parquet"
-    path.write_bytes(data)
-    with pytest.raises(ValueError, match="FILE must be a Parquet file whose footer can be read"):
-        schema_of(str(path))
+def test_other_files_are_refused(tmp_path):
+    path, short = tmp_path / "visits.parquet", [40, 61, 2**31, 2**32 - 1]  # junk, and a footer longer than its file
+    footers = [b"PAR1" + b"x" * 60 + length.to_bytes(4, "little") + b"PAR1" for length in short]
+    footers += [b"x" * 60 + length.to_bytes(4, "little") + b"PAR1" for length in short[1:]]
+    for data in (b"", b"PAR1", b"a,b\n1,2\n", b"PARE" * 40, *footers):
+        path.write_bytes(data)
+        refused(ValueError, NO_FOOTER, schema_of, str(path))
 
 
 def test_a_damaged_footer_is_refused_or_gives_names_and_types(tmp_path):
@@ -114,32 +124,17 @@ def test_a_damaged_footer_is_refused_or_gives_names_and_types(tmp_path):
     assert refused > 50
 
 
-@pytest.mark.parametrize(
-    ("name", "why", "is_several"),
-    [
+def test_a_file_that_is_not_there(tmp_path):
+    for name, why, is_several in (
         ("missing.parquet", "No such file", False),
         ("*.parquet", "No such file", True),
         ("", "Is a directory", True),
         ("~nobody-of-this-name/visits.parquet", "Could not determine home directory", False),
         ("visits\0.parquet", "embedded null byte", False),
-    ],
-)
-def test_a_file_that_is_not_there(tmp_path, name, why, is_several):
-    with pytest.raises(ValueError, match=rf"FILE must be a file that can be opened, got .*{why}") as refused:
-        schema_of(name if name[:1] == "~" else str(tmp_path / name))
-    assert ("Hint: of several files with the same columns, give any one." in str(refused.value)) == is_several
-
-
-def test_metadata_of_a_file_are_neither_read_nor_shown(tmp_path):
-    table = pa.table({"p": [1, 2]}, metadata={"note": "secret"})
-    plain = table.replace_schema_metadata(None)
-    index = {"index_columns": [{"kind": "range", "start": 0, "stop": 987654, "step": 1}]}
-    pandas = table.replace_schema_metadata({"pandas": json.dumps(index)})
-    found = []
-    for number, one in enumerate((plain, table, pandas)):
-        pq.write_table(one, tmp_path / f"{number}.parquet")
-        found.append(schema_of(str(tmp_path / f"{number}.parquet")))
-    assert found == [pl.Schema({"p": pl.Int64})] * 3
+    ):
+        words, path = rf"FILE must be a file that can be opened, got .*{why}", str(tmp_path / name)
+        error = refused(ValueError, words, schema_of, name if name[:1] == "~" else path)
+        assert ("Hint: of several files with the same columns, give any one." in str(error)) == is_several
 
 
 class _Noted(pa.ExtensionType):
@@ -175,16 +170,7 @@ def test_a_footer_that_the_reader_panics_at_is_refused(tmp_path, monkeypatch):
         raise pl.exceptions.PanicException(msg)
 
     monkeypatch.setattr(pl, "read_parquet_schema", panic)
-    with pytest.raises(ValueError, match="FILE must be a Parquet file whose footer can be read") as refused:
-        schema_of(str(path))
-    assert "secret" not in str(refused.value)
-
-
-def test_rows_that_are_missing_do_not_matter(tmp_path):
-    path = written(tmp_path / "visits.parquet")
-    data = path.read_bytes()
-    path.write_bytes(b"PAR1" + data[footer_at(data) :])
-    assert schema_of(str(path)) == pl.Schema(TYPES)
+    assert "secret" not in str(refused(ValueError, NO_FOOTER, schema_of, str(path)))
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_refused(tmp_path, monkeypatch):
@@ -197,8 +183,7 @@ def test_a_file_that_shrinks_while_it_is_read_is_refused(tmp_path, monkeypatch):
             return data
 
     monkeypatch.setattr(Path, "open", lambda self, mode: Shrinking(self, mode))
-    with pytest.raises(ValueError, match="FILE must be a Parquet file whose footer can be read"):
-        schema_of(str(path))
+    refused(ValueError, NO_FOOTER, schema_of, str(path))
 
 
 def test_a_port_that_is_taken_is_refused(capsys, monkeypatch):
@@ -213,7 +198,7 @@ def test_a_port_that_is_taken_is_refused(capsys, monkeypatch):
             assert f"--port must be one that is free, got {wrong}: " in capsys.readouterr().err
 
 
-def test_the_command_says_what_is_wrong(tmp_path, capsys, monkeypatch):
+def test_the_command_says_what_is_wrong_and_help_needs_no_extra(tmp_path, capsys, monkeypatch):
     assert command.main([]) == 0
     assert "plan" in capsys.readouterr().out
     monkeypatch.setattr(command, "find_spec", lambda package: None if package == "marimo" else package)
@@ -222,8 +207,12 @@ def test_the_command_says_what_is_wrong(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(command, "find_spec", lambda package: package)
     assert command.main(["plan", str(tmp_path / "no.parquet")]) == 1
     assert "FILE must be a file that can be opened" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        command.main(["plan", "--port", "x"])
+    refused(SystemExit, None, command.main, ["plan", "--port", "x"])
+    program = (
+        "import sys; sys.modules['marimo'] = sys.modules['altair'] = None; import dp_polars.__main__ as m; m.main([])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "python -m dp_polars" in done.stdout
 
 
 def test_a_pipe_without_a_writer_is_not_waited_for(tmp_path):
@@ -274,39 +263,10 @@ def test_the_command_runs_the_notebook_for_this_machine_alone(tmp_path, monkeypa
     assert "4000" in arguments or not more
 
 
-def test_help_needs_no_extra():
-    program = (
-        "import sys; sys.modules['marimo'] = sys.modules['altair'] = None; import dp_polars.__main__ as m; m.main([])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "python -m dp_polars" in done.stdout
-
-
-def test_polars_is_given_the_footer_alone(tmp_path, monkeypatch):
-    path, given = written(tmp_path / "visits.parquet"), []
-    read = pl.read_parquet_schema
-    monkeypatch.setattr(pl, "read_parquet_schema", lambda source: given.append(source.getvalue()) or read(source))
-    assert schema_of(str(path)) == pl.Schema(TYPES)
-    data = path.read_bytes()
-    assert given == [b"PAR1" + data[footer_at(data) :]]
-
-
-@pytest.mark.parametrize("length", [61, 2**31, 2**32 - 1])
-def test_a_footer_that_is_longer_than_its_file_is_none(tmp_path, length):
-    path = tmp_path / "visits.parquet"
-    path.write_bytes(b"x" * 60 + length.to_bytes(4, "little") + b"PAR1")
-    with pytest.raises(ValueError, match="FILE must be a Parquet file whose footer can be read"):
-        schema_of(str(path))
-
-
-def test_a_footer_that_is_too_long_for_a_schema_is_not_read(tmp_path, monkeypatch):
+def test_a_footer_that_is_too_long_is_not_read_and_of_a_file_of_another_kind_only_the_end(tmp_path, monkeypatch):
     path = written(tmp_path / "visits.parquet")
     monkeypatch.setattr(planner_schema, "_LARGEST", 100)
-    with pytest.raises(ValueError, match="FILE must be a Parquet file whose footer can be read"):
-        schema_of(str(path))
-
-
-def test_of_a_file_of_another_kind_only_the_end_is_read(tmp_path):
+    refused(ValueError, NO_FOOTER, schema_of, str(path))
     with (tmp_path / "visits.csv").open("wb+") as file:
         file.write(b"patient,ward\n" + b"1,A\n" * 50 + (40).to_bytes(4, "little") + b"WARD")
         assert planner_schema._footer(file) == b""

@@ -1,7 +1,9 @@
-"""A release that takes long says which step it is at, to a person who looks on and to nobody else."""
+"""A release that takes long says which step it is at, to who looks on and to nobody else; paths that users give."""
 
 import io
 import logging
+import os
+import stat
 import sys
 import threading
 import time
@@ -13,9 +15,10 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._base import process as progress
-from dp_polars._base.process import silenced
+from dp_polars._base.process import expanded, require, silenced
 from dp_polars._engines.polars import engine as polars_engine
 from dp_polars._steps.scans import in_parts
+from tests.helpers.refusals import refused
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -58,25 +61,19 @@ def test_each_step_is_named_and_the_line_cleared(screen):
     shown = screen.getvalue()
     time.sleep(0.05)
     assert screen.getvalue() == shown  # it is over
-
-
-def test_one_step_shows_how_long_it_takes(screen):
     with progress.shown("scan"):
         wait_for(screen, "release: scan 1 of 1")
         wait_for(screen, "[1 s]")
     assert last_line(screen) == ""
 
 
-def test_a_release_that_is_no_longer_than_a_second_says_nothing(monkeypatch):
+def test_nothing_is_shown_where_it_takes_less_than_a_second_or_nobody_looks_on(monkeypatch):
     screen = Terminal()
     monkeypatch.setattr("sys.stderr", screen)
     with progress.shown("scan"):
         pass
     assert progress._SECONDS == 1
     assert screen.getvalue() == ""
-
-
-def test_nothing_is_shown_where_nobody_looks_on(monkeypatch):
     monkeypatch.setattr(progress, "_SECONDS", 0.01)
     for screen in (io.StringIO(), None):
         monkeypatch.setattr("sys.stderr", screen)
@@ -116,20 +113,17 @@ def test_what_fails_leaves_the_line_clear(screen):
         wait_for(screen, "scan 1 of 1")
         raise ValueError("rows")
 
-    with pytest.raises(ValueError, match="rows"):
-        fail()
+    refused(ValueError, "rows", fail)
     assert last_line(screen) == ""
 
 
-def test_parts_of_the_people_are_steps(screen):
+def test_parts_of_the_people_are_steps_and_a_deaf_run_finds_its_line(screen):
     rows = pl.LazyFrame({"p": [1, 2, 3]})
     with progress.shown("scan"):
         for number, _ in enumerate(in_parts(rows, ("p",), 3), 2):
             wait_for(screen, f"scan {number} of 4")
     assert last_line(screen) == ""
 
-
-def test_a_deaf_run_finds_its_line(screen):
     def tell():
         progress.at(2, 2)
         wait_for(screen, "statement 2 of 2")
@@ -192,8 +186,7 @@ def test_the_log_does_not_tell_whether_the_rows_made_a_release_fail(caplog, monk
         raise ValueError("a private value")
 
     monkeypatch.setattr(polars_engine, "count", fail)
-    with pytest.raises(dpp.ReleaseError):
-        pl.LazyFrame({"x": [1]}).dp.protect(None).agg(dpp.len(epsilon=1)).release()
+    refused(dpp.ReleaseError, None, pl.LazyFrame({"x": [1]}).dp.protect(None).agg(dpp.len(epsilon=1)).release)
     assert caplog.messages == [f"The release of 'len' (epsilon=1) {what}." for what in ("begins", "has ended")]
 
 
@@ -208,3 +201,75 @@ def test_a_handler_that_fails_does_not_cost_the_answer(monkeypatch):
     logger.manager._clear_cache()
     answer = pl.DataFrame({"x": [1]}).lazy().dp.protect(None).agg(dpp.len(epsilon=1)).release()
     assert answer.height == 1
+
+
+# --- Paths: the home folder, and files that can't be written; and packages that are missing
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    folder, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    folder.mkdir()
+    elsewhere.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("USERPROFILE", str(folder))
+    monkeypatch.chdir(elsewhere)
+    return folder
+
+
+def test_a_leading_tilde_is_the_home_folder_also_of_budgets_and_answers(home):
+    assert expanded("~") == home
+    assert expanded("~/a/b.parquet") == home / "a" / "b.parquet"
+    assert str(expanded("a/~/b")) == "a/~/b"
+    with pytest.raises(FileNotFoundError, match=r"path must begin with an existing home folder, got '~nobody-here/x'"):
+        expanded("~nobody-here/x")
+    budget = dpp.Budget(epsilon=1, path="~/ledger.db")
+    assert budget.path == home.resolve() / "ledger.db"
+    assert (home / "ledger.db").exists()
+    assert dpp.Budget(epsilon=1, path=home / "ledger.db").path == budget.path
+    with pytest.raises(FileNotFoundError, match=r"path must be in an existing folder, got '~/no/ledger.db'"):
+        dpp.Budget(epsilon=1, path="~/no/ledger.db")
+    query = pl.DataFrame({"x": [1, 2]}).dp.protect(None).agg(pl.col("x").dp.median([1, 2], epsilon=1))
+    query.sink_parquet("~/answers.parquet")
+    assert (home / "answers.parquet").exists()
+    assert dpp.read_claim("~/answers.parquet")["groups"] == 1
+    assert not list(home.parent.glob("elsewhere/*"))
+
+
+def answers():
+    budget = dpp.Budget(epsilon=5)
+    return budget, pl.DataFrame({"x": [1]}).dp.protect(None, budget=budget).agg(n=dpp.len(epsilon=1))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no pipes in folders")
+def test_answers_replace_no_pipe_and_no_device(tmp_path):
+    budget, query = answers()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "link").symlink_to(pipe)
+    for path in (pipe, tmp_path / "link"):
+        with pytest.raises(ValueError, match=r"path must be a file, or nothing yet, got '.*': a device, a pipe or the"):
+            query.sink_parquet(path)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert budget.spent == 0
+
+
+@pytest.mark.parametrize("letter", ["x", "語"])
+def test_long_names_of_files_are_written_or_cost_nothing(tmp_path, letter):
+    budget, query = answers()
+    longest = letter * (255 // len(letter.encode()))
+    query.sink_parquet(tmp_path / longest)
+    query.sink_parquet(tmp_path / longest)
+    assert budget.spent == 2
+    refused(OSError, "name too long", query.sink_parquet, tmp_path / (longest + letter))
+    assert budget.spent == 2
+    assert [file.name for file in tmp_path.iterdir()] == [longest]
+
+
+def test_a_missing_package_is_named_with_its_extra_and_what_it_lacks_itself_is_not_hidden(tmp_path, monkeypatch):
+    assert require("json.decoder", extra="x").JSONDecoder
+    words = r"the package no_such_package[\s\S]*dp-polars\[plot\]"
+    refused(ModuleNotFoundError, words, require, "no_such_package.part", extra="plot")
+    (tmp_path / "a_broken_package.py").write_text("import no_such_dependency")
+    monkeypatch.syspath_prepend(tmp_path)
+    refused(ModuleNotFoundError, "No module named 'no_such_dependency'", require, "a_broken_package", extra="plot")
