@@ -13,35 +13,10 @@ from tests.helpers.specs import as_frame
 from tests.registry import COLUMNS, UNITS
 
 # Types of the registry that the engines have, and what they call them.
-DUCKDB = {
-    "Boolean": "BOOLEAN",
-    "Int8": "TINYINT",
-    "Int16": "SMALLINT",
-    "Int32": "INTEGER",
-    "Int64": "BIGINT",
-    "Float32": "FLOAT",
-    "Float64": "DOUBLE",
-    "Decimal": "DECIMAL(10,2)",
-    "wide Decimal": "DECIMAL(38,6)",
-    "String": "VARCHAR",
-    "Date": "DATE",
-    "Datetime": "TIMESTAMP",
-    "Time": "TIME",
-}
-POSTGRES = {
-    "Boolean": "boolean",
-    "Int16": "smallint",
-    "Int32": "integer",
-    "Int64": "bigint",
-    "Float32": "real",
-    "Float64": "double precision",
-    "Decimal": "numeric(10,2)",
-    "wide Decimal": "numeric(38,6)",
-    "String": "text",
-    "Date": "date",
-    "Datetime": "timestamp",
-    "Time": "time",
-}
+POSTGRES = {"Boolean": "boolean", "Int16": "smallint", "Int32": "integer", "Int64": "bigint", "Float32": "real"}
+POSTGRES |= {"Float64": "double precision", "Decimal": "decimal(10,2)", "wide Decimal": "decimal(38,6)"}
+POSTGRES |= {"String": "text", "Date": "date", "Datetime": "timestamp", "Time": "time"}
+DUCKDB = {"Int8": "tinyint", **POSTGRES}
 # What only a privacy unit may have.
 MORE_OF_DUCKDB = {"UInt64": "UBIGINT", "Int128": "HUGEINT", "Binary": "BLOB", "Datetime in UTC": "TIMESTAMPTZ"}
 MORE_OF_POSTGRES = {"Binary": "bytea", "Datetime in UTC": "timestamptz"}
