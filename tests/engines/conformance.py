@@ -259,6 +259,16 @@ BOTH = [
     dpp.quantile("price", 0.9, range(11), rho=1).alias("high"),
 ]
 
+CODES = {"flavour": by_hand.category_code(FLAVOURS), "price": by_hand.nearest_code(range(11)), "weight": lambda _: 0}
+
+
+def by_reference(column, unit=None, *, people=False, keys=GROUPS, weigh=None):
+    """The histograms of a column of `visits`, where nobody is over a bound."""
+    rows, listed = visits().to_dicts(), None if keys is None else keys.to_dicts()
+    how = {"unit": unit, "people": people and unit is not None, "weigh": weigh}
+    return by_hand.histograms(rows, listed, column, CODES[column], **how)
+
+
 # What one person's rows are bounded by: what is asked, the bounds given to `protect`, and what then may stay.
 BOUNDS = [
     ("mode", {"max_groups": 1}, Limits(groups=1)),
@@ -408,14 +418,10 @@ class Conformance:
 
     def test_rows_with_a_value_take_no_place_among_nulls(self):
         frame = pl.DataFrame({"p": [i % 20 for i in range(200)], "x": [None if i < 40 else i for i in range(200)]})
-        frame = frame.with_columns(
-            pl.when(pl.col("x").is_null()).then(1).alias("NULL0")
-        )  # a name of ours, but for case
-        asked = {
-            "nulls": dpp.null_count("x", epsilon=1),
-            "values": dpp.count("x", epsilon=1),
-            "others": dpp.count("NULL0", epsilon=1),
-        }
+        others = pl.when(pl.col("x").is_null()).then(1)
+        frame = frame.with_columns(NULL0=others)  # a name of ours, but for case
+        asked = {"nulls": dpp.null_count("x", epsilon=1), "values": dpp.count("x", epsilon=1)}
+        asked["others"] = dpp.count("NULL0", epsilon=1)
         found = self.told(protected(max_rows=1).agg(**asked), frame)
         assert found == {"nulls": {(): {0: 20}}, "values": {(): {0: 20}}, "others": {(): {0: 20}}}
         (one,) = self.told(protected(unit=None).agg(dpp.null_count("NULL0", epsilon=1)), frame).values()
@@ -427,25 +433,22 @@ class Conformance:
 
     @pytest.mark.parametrize("grouped", [True, False])
     def test_rows_and_people_are_counted_as_by_the_reference(self, person, grouped):
+        """In whatever order they are."""
         frame, keys = visits(), GROUPS if grouped else None
         bounds = {} if person is None else {"max_rows_per_group": MANY}
-        found = self.told(protected(keys, person, **bounds).agg(*BOTH), frame)
-        rows, listed = frame.to_dicts(), GROUPS.to_dicts() if grouped else None
-        by_rows = by_hand.histograms(rows, listed, "price", by_hand.nearest_code(range(11)), unit=person)
+        query = protected(keys, person, **bounds).agg(*BOTH)
+        found = self.told(query, frame)
+        assert found == self.told(query, frame.sample(fraction=1, shuffle=True, seed=3))
+        by_rows = by_reference("price", person, keys=keys)
         assert found["price"] == found["high"] == by_rows
-        assert found["flavour"] == by_hand.histograms(
-            rows, listed, "flavour", by_hand.category_code(FLAVOURS), unit=person, people=person is not None
-        )
+        assert found["flavour"] == by_reference("flavour", person, people=True, keys=keys)
         assert min(len(each) for each in by_rows.values()) == 0 or not grouped
 
     @pytest.mark.parametrize("mechanism", ["permute_and_flip", "exponential", "joint"])
     def test_lists_of_the_most_common_are_the_true_ones_at_a_large_loss(self, person, mechanism):
         asked = dpp.top_k("flavour", 3, FLAVOURS, epsilon=10**7, mechanism=mechanism)
-        frame, code_of = visits(), by_hand.category_code(FLAVOURS)
-        released = self.to_polars(release_by(protected(GROUPS, person).agg(top=asked), self.make(frame)))
-        counts = by_hand.histograms(
-            frame.to_dicts(), GROUPS.to_dicts(), "flavour", code_of, unit=person, people=person is not None
-        )
+        released = self.to_polars(release_by(protected(GROUPS, person).agg(top=asked), self.make(visits())))
+        counts = by_reference("flavour", person, people=True)
         assert released["top"].dtype == pl.List(pl.String)
         assert len(released) == len(GROUPS)
         for *key, found in released.rows():
@@ -460,15 +463,10 @@ class Conformance:
             for name, column, candidates in (("list", "flavour", FLAVOURS), ("grid", "price", dpp.grid(0, 10, step=1)))
             for threshold in thresholds
         }
-        frame, listed = visits(), GROUPS.to_dicts()
-        released = self.to_polars(release_by(protected(GROUPS, person).agg(**asked), self.make(frame)))
+        released = self.to_polars(release_by(protected(GROUPS, person).agg(**asked), self.make(visits())))
         assert len(released) == len(GROUPS)
-        people = person is not None
-        for name, column, points, code_of in (
-            ("list", "flavour", FLAVOURS, by_hand.category_code(FLAVOURS)),
-            ("grid", "price", [*range(11)], by_hand.nearest_code(range(11))),
-        ):
-            counts = by_hand.histograms(frame.to_dicts(), listed, column, code_of, unit=person, people=people)
+        for name, column, points in (("list", "flavour", FLAVOURS), ("grid", "price", [*range(11)])):
+            counts = by_reference(column, person, people=True)
             for row, threshold in itertools.product(released.rows(named=True), thresholds):
                 own = counts[tuple(row[key] for key in GROUPS.columns)]
                 above = [(point, own[i] - threshold) for i, point in enumerate(points) if own.get(i, 0) >= threshold]
@@ -559,11 +557,6 @@ class Conformance:
             cut = revealing(private.agg(dpp.count("x", epsilon=1)).n_cut(epsilon=1))
             assert self.told(cut, frame) == {"n_cut": {(): {0: n}}}
 
-    def test_the_order_of_rows_does_not_matter(self):
-        query = protected(GROUPS, max_rows_per_group=MANY).agg(*BOTH)
-        told = self.told(query, visits())
-        assert told == self.told(query, visits().sample(fraction=1, shuffle=True, seed=3))
-
     def test_no_rows_are_empty_histograms_and_have_no_keys(self):
         for rows in (visits().clear(), visits().with_columns(p=pl.lit(None, pl.Int64))):
             for bounds in ({"max_rows": 1}, {"max_groups": 1, "max_rows_per_group": 2}):
@@ -579,16 +572,10 @@ class Conformance:
         """Of a code, those of all rows that stay, or of each person as far as one may weigh."""
         bounds = {} if person is None else {"max_rows_per_group": MANY}
         asked = dpp.mode("flavour", FLAVOURS, weights=weights, max_weight=5, step=step, counts=counts, epsilon=1)
-        frame = visits()
-        found = self.told(protected(GROUPS, person, **bounds).agg(asked), frame)
-        people = person is not None and counts == "people"
-        code_of, weigh = by_hand.category_code(FLAVOURS), by_hand.weight_of(weights, 5, step or 1)
-        expected = by_hand.histograms(
-            frame.to_dicts(), GROUPS.to_dicts(), "flavour", code_of, unit=person, people=people, weigh=weigh
-        )
-        assert found["flavour"] == expected
-        some = max(max(own.values(), default=0) for own in expected.values())
-        assert some > 5  # several people
+        found = self.told(protected(GROUPS, person, **bounds).agg(asked), visits())["flavour"]
+        weigh = by_hand.weight_of(weights, 5, step or 1)
+        assert found == by_reference("flavour", person, people=counts == "people", weigh=weigh)
+        assert max(max(own.values(), default=0) for own in found.values()) > 5  # several people
 
     def test_weights_and_totals_stay_with_the_groups_that_are_kept(self):
         """A person of two groups is kept in one, with all that they weigh there, or their whole total."""
@@ -902,24 +889,18 @@ class Conformance:
 
     # How they are asked, of which groups, and what each output is of a person's rows in each of their groups.
     OF_PEOPLE: ClassVar[dict[str, Any]] = {
-        "rows": (lambda frame, _: frame.rows_per_person(0.5, range(1, MANY), epsilon=1), None, [sum]),
-        "rows of a group": (
-            lambda frame, keys: frame.rows_per_person(0.5, range(1, MANY), keys=keys, epsilon=1),
-            *(GROUPS, [max]),
-        ),
-        "groups": (lambda frame, keys: frame.groups_per_person(keys, 0.5, range(1, MANY), epsilon=1), GROUPS, [len]),
-        "both": (lambda frame, keys: frame.bounds(keys, candidates=range(1, MANY), epsilon=1), GROUPS, [len, max]),
-        "bounds of one group": (
-            lambda frame, keys: frame.bounds(keys, candidates=range(1, MANY), epsilon=1),
-            *(None, [max]),
-        ),
+        "rows": (lambda frame, _, n: frame.rows_per_person(0.5, n, epsilon=1), None, [sum]),
+        "rows of a group": (lambda frame, keys, n: frame.rows_per_person(0.5, n, keys=keys, epsilon=1), GROUPS, [max]),
+        "groups": (lambda frame, keys, n: frame.groups_per_person(keys, 0.5, n, epsilon=1), GROUPS, [len]),
+        "both": (lambda frame, keys, n: frame.bounds(keys, candidates=n, epsilon=1), GROUPS, [len, max]),
+        "bounds of one group": (lambda frame, keys, n: frame.bounds(keys, candidates=n, epsilon=1), None, [max]),
     }
 
     @pytest.mark.parametrize("unit_of", ["p", PAIR], ids=str)
     @pytest.mark.parametrize("way", OF_PEOPLE)
     def test_rows_and_groups_of_people_are_counted_as_by_the_reference(self, way, unit_of, notes):
         ask, keys, numbers = self.OF_PEOPLE[way]
-        frame, query = visits(), revealing(ask(dpp.protect(unit_of), keys))
+        frame, query = visits(), revealing(ask(dpp.protect(unit_of), keys, range(1, MANY)))
         if not self.make(frame).counts_per_person:
             self.refuses(query, "this engine can't count", notes)
             return
@@ -941,26 +922,24 @@ class Conformance:
             return
         listed = None if keys is None else keys.to_dicts()
         asks = {
-            "price": (dpp.median("price", range(11), epsilon=1), by_hand.nearest_code(range(11)), False),
-            "flavour": (dpp.mode("flavour", FLAVOURS, epsilon=1), by_hand.category_code(FLAVOURS), True),
+            "price": (dpp.median("price", range(11), epsilon=1), False),
+            "flavour": (dpp.mode("flavour", FLAVOURS, epsilon=1), True),
         }
         cut, dropped = set(), Counter()
-        for name, (asked, code_of, people) in asks.items():
-            seen = by_hand.evidence(frame.to_dicts(), listed, name, code_of, unit_of)
-            own = Limits(groups=limits.groups) if people else limits
-            over = by_hand.cut([(person, key, code, 1) for person, key, code, _ in seen], own, people)
+        for name, (asked, people) in asks.items():
+            seen = by_hand.evidence(frame.to_dicts(), listed, name, CODES[name], unit_of)
+            own, evidence = Limits(groups=limits.groups) if people else limits, [(*each[:3], 1) for each in seen]
+            over = by_hand.cut(evidence, own, people)
             if own != Limits():
-                query = revealing(protected(keys, unit_of, **bounds).agg(asked).n_cut(epsilon=1))
-                assert self.told(query, frame) == {"n_cut": {(): {0: len(over)}}}
+                one = revealing(protected(keys, unit_of, **bounds).agg(asked).n_cut(epsilon=1))
+                assert self.told(one, frame) == {"n_cut": {(): {0: len(over)}}}
             cut |= over
-            evidence = [(person, key, code, 1) for person, key, code, _ in seen]
             dropped |= Counter(by_hand.rows_cut(evidence, own, people))
+        query = protected(keys, unit_of, **bounds).agg(*(asked for asked, _ in asks.values()))
         for most in (1, 3):  # those whose rows are more are clipped
-            query = protected(keys, unit_of, **bounds).agg(*(asked for asked, *_ in asks.values()))
             (histogram,) = self.told(query.n_rows_cut(most, epsilon=1), frame).values()
             assert histogram == {(): {0: sum(min(number, most) for number in dropped.values())}}
-        query = protected(keys, unit_of, **bounds).agg(*(asked for asked, *_ in asks.values())).n_cut(epsilon=1)
-        assert self.told(query, frame) == {"n_cut": {(): {0: len(cut)}}}
+        assert self.told(query.n_cut(epsilon=1), frame) == {"n_cut": {(): {0: len(cut)}}}
         assert 1 < len(cut) < frame.select(PAIR if unit_of == PAIR else "p").n_unique() - 1
 
     CUTS: ClassVar[dict[str, Any]] = {
@@ -988,13 +967,8 @@ class Conformance:
             "weight": dpp.sum("weight", -2, 3, epsilon=1),
             "weighted": dpp.mode("flavour", FLAVOURS, weights="weight", max_weight=3, epsilon=1),
         }
-        codes_of = {
-            "price": by_hand.nearest_code(range(11)),
-            "flavour": by_hand.category_code(FLAVOURS),
-            "weight": lambda _: 0,
-        }
         of_asked = protected(keys, max_rows=1).agg(**asks).request.bind(engine)
-        specs, expected = [], set()
+        specs, over = [], set()
         listed = None if keys is None else keys.to_dicts()
         for name, limits, people in self.CUTS[cut]:
             (output,) = (each for each in of_asked.outputs if each.name == name)
@@ -1002,9 +976,9 @@ class Conformance:
             evidence = clipped(spec.evidence, people) if isinstance(people, tuple) else spec.evidence
             specs.append(replace(spec, limits=limits, people=bool(people), evidence=evidence))
             column, least = ("flavour", 0) if name == "weighted" else (name, -2)
-            seen = by_hand.evidence(frame.to_dicts(), listed, column, codes_of[column], "p")
+            seen = by_hand.evidence(frame.to_dicts(), listed, column, CODES[column], "p")
             weigh = by_hand.weight_of("weight", 3, 1, least)
-            expected |= by_hand.cut([(p, key, code, weigh(row)) for p, key, code, row in seen], limits, people)
+            over |= by_hand.cut([(p, key, code, weigh(row)) for p, key, code, row in seen], limits, people)
         counted = dpp.protect("p").rows_per_person(0.5, range(MANY), epsilon=1)
         work = revealing(counted).request.bind(engine)
         per_person = replace(work.per_person, keys=of_asked.keys, cut=tuple(specs))
@@ -1014,9 +988,9 @@ class Conformance:
         rows = Counter(
             repr(p) for p, *_ in by_hand.evidence(frame.with_columns(one=0).to_dicts(), listed, "one", int, "p")
         )
-        assert dict(json.loads(told)[1]) == dict(Counter(rows[repr(p)] for p in expected))
-        assert keys is None or bool(expected) == (cut != "nobody")
-        assert len(expected) < len(rows) or keys is None
+        assert dict(json.loads(told)[1]) == dict(Counter(rows[repr(p)] for p in over))
+        assert keys is None or bool(over) == (cut != "nobody")
+        assert len(over) < len(rows) or keys is None
 
     # --- Charges and draws ---
 
@@ -1240,9 +1214,8 @@ class Conformance:
         engine = self.make(frame, Noting(notes))
         if engine.runs_expressions:
             made = steps(frame).group_by("ward", "year").agg(x=column).explode("x")  # by Polars' own filter
-            code_of = by_hand.nearest_code(range(11))
-            expected = by_hand.histograms(made.to_dicts(), GROUPS.to_dicts(), "x", code_of)
-            assert self.told(query, frame) == {"x": expected}
+            told = by_hand.histograms(made.to_dicts(), GROUPS.to_dicts(), "x", CODES["price"])
+            assert self.told(query, frame) == {"x": told}
         else:
             message = rf"Polars expressions[\s\S]*Hint: .* on {engine.rows_are} first"
             self.refuses(revealing(query), message, notes, engine)

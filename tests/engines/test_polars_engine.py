@@ -15,7 +15,7 @@ from dp_polars._mechanisms import drawing
 from dp_polars._mechanisms.drawing import draw_groups
 from dp_polars._release.protection import Layout, Limits
 from dp_polars._steps import scans
-from tests.engines.conformance import FLAVOURS, GROUPS, visits
+from tests.engines.conformance import CODES, FLAVOURS, GROUPS, visits
 from tests.helpers import by_hand
 from tests.helpers.runs import histograms_by
 from tests.helpers.specs import as_frame, as_histogram, histogram, spec_of
@@ -69,7 +69,6 @@ def way(request, monkeypatch):
 
 
 FLAVOUR = "flavour", mode(FLAVOURS)
-CODES = {"flavour": by_hand.category_code(FLAVOURS), "price": by_hand.nearest_code(range(11))}
 
 
 @pytest.mark.usefixtures("way")

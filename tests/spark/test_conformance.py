@@ -57,6 +57,16 @@ class TestSpark(Conformance):
         super().test_what_is_kept_is_shown_in_every_way_for_nothing(tmp_path, notes)
 
     @on_both
+    @pytest.mark.parametrize("misfit", Conformance.MISFITS)
+    def test_what_does_not_fit_the_columns_is_free(self, misfit, notes):
+        super().test_what_does_not_fit_the_columns_is_free(misfit, notes)
+
+    @on_both
+    @pytest.mark.parametrize("case", Conformance.EXPRESSIONS)
+    def test_expressions_run_or_are_refused_for_free(self, case, notes):
+        super().test_expressions_run_or_are_refused_for_free(case, notes)
+
+    @on_both
     def test_a_huge_loss_gives_the_true_answers_and_ranges_of_polars(self, tmp_path):
         """Also into a file, and where a group comes in several batches."""
         self.path = tmp_path / "released"

@@ -30,8 +30,6 @@ def counts(table, query):
     return [as_frame(each).rows() for each in histograms_by(sql, query)]
 
 
-# --- Types that are refused -----------------------------------------------------------------------------------------
-
 OF_DUCKDB = {
     "unsigned": ("CAST(1 AS UTINYINT)", "signed integer.*got uint8[\\s\\S]*Hint: cast it to a signed"),
     "128 bits": ("CAST(1 AS HUGEINT)", "got HUGEINT .*decimal[\\s\\S]*Hint: cast it in Ibis first", 1),
@@ -147,9 +145,6 @@ def test_people_may_be_of_types_that_can_not_be_asked_about(engine, kind):
     table = engine.view(f"SELECT * FROM (VALUES {values}, (NULL, 1)) AS v(p, x)")
     query = dpp.protect("p", max_rows=1).agg(n=dpp.len(epsilon=1), people=dpp.n_people(epsilon=1))
     assert counts(table, query) == [[(0, 0, 2)], [(0, 0, 2)]]
-
-
-# --- What makes no difference ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("where", ["column", "session"])
