@@ -330,13 +330,7 @@ class Conformance:
 
     def told(self, query, frame, budget=None, log=None, parts=()):
         """Output -> key -> code -> weight, by a release."""
-        released = self.to_polars(release_by(revealing(query, log, parts), self.make(frame), budget))
-        names = [ask.name for ask in query.asks]
-        keys = [name for name in released.columns if name not in names]
-        return {
-            name: {tuple(row[key] for key in keys): dict(json.loads(row[name])[1]) for row in released.to_dicts()}
-            for name in names
-        }
+        return self.read(query, release_by(revealing(query, log, parts), self.make(frame), budget))
 
     def told_of(self, query, frame, specs):
         """Output -> key -> code -> weight, where output i is of spec i, changed as `specs[i]` says."""
@@ -346,14 +340,12 @@ class Conformance:
             replace(work.specs[output.specs[0]], **changes) for output, changes in zip(work.outputs, specs, strict=True)
         )
         outputs = tuple(replace(output, specs=(i,)) for i, output in enumerate(work.outputs))
-        released = self.to_polars(engine.prepare(replace(work, specs=changed, outputs=outputs))().presented())
-        keys = [] if work.keys is None else work.keys.columns
-        return {
-            output.name: {
-                tuple(row[key] for key in keys): dict(json.loads(row[output.name])[1]) for row in released.to_dicts()
-            }
-            for output in outputs
-        }
+        return self.read(query, engine.prepare(replace(work, specs=changed, outputs=outputs))().presented())
+
+    def read(self, query, released):
+        released, names = self.to_polars(released), [ask.name for ask in query.asks]
+        keys = released.drop(names).rows() or [()]
+        return {name: {k: dict(json.loads(t)[1]) for k, t in zip(keys, released[name], strict=True)} for name in names}
 
     # --- Histograms ---
 
@@ -1091,7 +1083,9 @@ class Conformance:
             assert_frame_equal(hidden, found.with_columns(enough.name.keep()))
         assert not notes.exists()
         assert budget.spent == 4.5
-        shown(unread, fresh=True)
+        drawn = shown(unread, ranges=True, fresh=True)
+        assert set(drawn["people"] - drawn["people_low"]) == {noise_bound(query.asks[0].query.claim, 0.05)}
+        assert drawn.columns[2:6] == ["people", "people_low", "people_high", "mean"]
         assert budget.spent == 9
         assert notes.exists()
 
@@ -1155,14 +1149,6 @@ class Conformance:
             (nobody,) = released.filter(~known)[name].to_list()
             assert len(nobody) == 3
             assert nobody == sorted(nobody)
-
-    def test_ranges_are_those_of_the_noise(self):
-        query = protected(GROUPS, None).agg(n=dpp.len(epsilon=0.1), top=BOTH[0])
-        released = self.to_polars(release_by(query, self.make(visits()), ranges=True))
-        assert released.columns == [*GROUPS.columns, "n", "n_low", "n_high", "top"]
-        width = noise_bound(query.asks[0].query.claim, 0.05)
-        assert set(released["n"] - released["n_low"]) == set(released["n_high"] - released["n"]) == {width}
-        assert "n_low" not in self.to_polars(release_by(query, self.make(visits()))).columns
 
     # --- Errors ---
 

@@ -129,12 +129,13 @@ def test_wide_cells_leave_room_for_few_people_at_a_time():
 
 def test_groups_and_candidates_beyond_64_bits_are_refused_before_the_charge():
     budget = dpp.Budget(epsilon=1)
-    rows = pl.LazyFrame({"k": [1], "x": [1]})
+    rows, keys = pl.LazyFrame({"k": [1], "x": [1]}), {"k": range(3000)}
     vast = dpp.median("x", dpp.grid(0, 2**53 - 1, step=1), epsilon=1)
-    with pytest.raises(ValueError, match="Output 'x': groups times candidates must fit into 64 bits"):
-        rows.dp.protect(None, budget=budget).group_by({"k": range(3000)}).agg(vast)
-    with pytest.raises(ValueError, match="Output 'x': groups times candidates must fit into 64 bits"):
-        dpp.protect(None, budget=budget).group_by({"k": range(3000)}).agg(vast).release(rows)
+    message = r"^Output 'x': groups times candidates must fit into 64 bits, got 3,000 groups .*\n\nHint: take fewer"
+    with pytest.raises(ValueError, match=message):
+        rows.dp.protect(None, budget=budget).group_by(keys).agg(vast)
+    with pytest.raises(ValueError, match=message):
+        dpp.protect(None, budget=budget).group_by(keys).agg(vast).release(rows)
     assert budget.spent == 0
 
 

@@ -79,15 +79,19 @@ class TestSpark(Conformance):
 
 # What the driver's own way can change: who draws, from which counts, and when. Keys that nobody listed never come to
 # the driver, and what is counted is bounded and told apart where the rows are: the same for both.
-OF_DRAWING = ["test_a_failure_shows_no_value_and_stays_charged"]
-OF_DRAWING += ["test_a_huge_loss_gives_the_true_answers_and_ranges_of_polars"]
-OF_DRAWING += ["test_every_group_is_drawn_once_for_each_output"]
-OF_DRAWING += ["test_lists_of_the_most_common_are_the_true_ones_at_a_large_loss"]
-OF_DRAWING += ["test_no_rows_are_empty_histograms_and_have_no_keys", "test_ranges_are_those_of_the_noise"]
-OF_DRAWING += ["test_rows_and_people_are_counted_as_by_the_reference", "test_rows_are_read_only_after_the_one_charge"]
-OF_DRAWING += ["test_the_first_above_a_threshold_is_the_true_one_at_a_large_loss"]
-OF_DRAWING += ["test_values_of_every_type_have_the_codes_of_the_reference", "test_weights_are_added_up"]
-OF_DRAWING += ["test_what_is_kept_is_shown_in_every_way_for_nothing"]
+OF_DRAWING = [
+    "test_a_failure_shows_no_value_and_stays_charged",
+    "test_a_huge_loss_gives_the_true_answers_and_ranges_of_polars",
+    "test_every_group_is_drawn_once_for_each_output",
+    "test_lists_of_the_most_common_are_the_true_ones_at_a_large_loss",
+    "test_no_rows_are_empty_histograms_and_have_no_keys",
+    "test_rows_and_people_are_counted_as_by_the_reference",
+    "test_rows_are_read_only_after_the_one_charge",
+    "test_the_first_above_a_threshold_is_the_true_one_at_a_large_loss",
+    "test_values_of_every_type_have_the_codes_of_the_reference",
+    "test_weights_are_added_up",
+    "test_what_is_kept_is_shown_in_every_way_for_nothing",
+]
 ALL = {name for name in dir(Conformance) if name.startswith("test_")}
 assert {*OF_DRAWING} <= ALL
 

@@ -11,12 +11,9 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
-from dp_polars._release.request import only_counted
 from tests.helpers import reference
-from tests.helpers.runs import histograms_by
-from tests.helpers.specs import as_frame
 from tests.helpers.spies import fix_words
-from tests.sql.tools import MARKS, histograms_of, need_ibis
+from tests.sql.tools import MARKS, counts, histograms_of, need_ibis
 from tests.statistical.goodness import check_sampler
 
 need_ibis()
@@ -26,12 +23,6 @@ import ibis  # noqa: E402
 from dp_polars.sql import TESTED, _SqlEngine  # noqa: E402
 
 pytestmark = MARKS
-
-
-def counts(table, query):
-    """The histograms of a query."""
-    sql = _SqlEngine(table, only_counted(query.request))
-    return [as_frame(each).rows() for each in histograms_by(sql, query)]
 
 
 def test_answers_follow_the_exact_law(engine):

@@ -8,10 +8,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._release.request import only_counted
-from tests.helpers.runs import histograms_by
-from tests.helpers.specs import as_frame
-from tests.sql.tools import MARKS, NUMBERS, histograms_of, need_ibis
+from tests.sql.tools import MARKS, NUMBERS, counts, histograms_of, need_ibis
 from tests.statistical.goodness import fits
 
 need_ibis()
@@ -22,12 +19,6 @@ from dp_polars._engines.sql import dialects  # noqa: E402
 from dp_polars.sql import _SqlEngine  # noqa: E402
 
 pytestmark = MARKS
-
-
-def counts(table, query):
-    """The histograms of a query."""
-    sql = _SqlEngine(table, only_counted(query.request))
-    return [as_frame(each).rows() for each in histograms_by(sql, query)]
 
 
 OF_DUCKDB = {

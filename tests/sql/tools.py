@@ -9,6 +9,7 @@ import pytest
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._release.request import only_counted
 from tests.helpers.needs import need
+from tests.helpers.runs import histograms_by
 from tests.helpers.specs import as_frame
 from tests.registry import COLUMNS, UNITS
 
@@ -97,3 +98,20 @@ def untested(monkeypatch, name):
     monkeypatch.setattr("dp_polars.sql.TESTED", {"another": None})
     monkeypatch.setattr("dp_polars.sql.unknown", lambda name: replace(unknown(name), **words))
     return words
+
+
+def counts(table, query):
+    """The histograms of a query."""
+    from dp_polars.sql import _SqlEngine
+
+    sql = _SqlEngine(table, only_counted(query.request))
+    return [as_frame(each).rows() for each in histograms_by(sql, query)]
+
+
+def run(con, sql):
+    """What a statement gives."""
+    if con.name == "postgres":
+        with con.begin() as cursor:
+            found = cursor.execute(sql)
+            return found.fetchall() if found.description else []
+    return con.con.execute(sql).fetchall()
