@@ -395,6 +395,11 @@ class Conformance:
             asked[f"distances {units}"] = Asked(dpp.var("x", *units, **precise), some, weigh=by_hand.around(*own))
             asked[f"squares {units}"] = Asked(dpp.std("x", *units, **precise), some, weigh=by_hand.squares(*own))
             parts[f"squares {units}"] = 1
+            weigh, code_of = by_hand.weight_of("x", upper, step), by_hand.category_code(["ab", "a"])
+            for counts in ("people", "rows"):
+                how = {"weights": "x", "max_weight": upper, "step": step, "counts": counts, "epsilon": 1}
+                weighed = Asked(dpp.mode("part", ["ab", "a"], **how), code_of, "part", counts == "people", weigh)
+                asked[f"weights of {counts} to {upper}"] = weighed
             if person is not None:  # between none, one and several values of a person
                 ends = lower + step, 2 * upper - step
                 query, weigh = dpp.sum("x", *units, per_person=ends, **total), by_hand.weight_of(*own, ends)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import polars as pl
 
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._release.contract import HistogramSpec
 from dp_polars._release.protection import Limits
-from tests.registry import COLUMNS
 
 SCHEMA = {"group": pl.Int64, "code": pl.Int64, "count": pl.Int64}
 
@@ -40,16 +37,3 @@ def as_histogram(frame, groups):
     """The histogram of such a frame, for so many groups."""
     columns = (frame[name].to_numpy() for name in SCHEMA)
     return Histogram.of_cells(*columns, groups)
-
-
-def every_type(names, rows):
-    """Columns of these types of the registry, with what is missing, and the person of each row."""
-    rng = np.random.default_rng(6)
-
-    def some(kind):
-        values = [*kind.values, *([math.nan] if kind.dtype.is_float() else [None])]
-        return pl.Series([*values, None], dtype=kind.dtype, strict=False).gather(rng.integers(0, len(values) + 1, rows))
-
-    frame = pl.DataFrame({name: some(COLUMNS[name]) for name in names})
-    person = pl.Series("person", rng.integers(0, 60, rows))
-    return frame.with_columns(person=pl.when(person > 0).then(person))

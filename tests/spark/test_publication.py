@@ -37,8 +37,10 @@ class TestSpark(Publications):
 @pytest.mark.parametrize("where", ["few_tasks", "on_executors"])
 def test_each_query_has_its_folder(spark, tmp_path, request, where):
     request.getfixturevalue(where)
-    frame, asked = to_spark(spark, VISITS), publication(epsilon=10**6)
-    released = dpp.spark.release(asked, frame, path=tmp_path / "out", ranges=True)
+    frame, half, asked = to_spark(spark, VISITS), to_spark(spark, VISITS.head(450)), publication(epsilon=10**6)
+    tables = {"by_ward": frame, "by_month": half, "in_all": frame}
+    released = dpp.spark.release(asked, tables, path=tmp_path / "out", ranges=True)
+    assert to_polars(released["by_month"])["rows"].to_list() == [150] * 3
     for name, answers in released.items():
         written = pl.read_parquet(tmp_path / "out" / name / "*.parquet")
         assert written.sort(written.columns).equals(to_polars(answers).sort(written.columns))

@@ -49,7 +49,7 @@ from tests.engines.orders import (
 )
 from tests.helpers import reference
 from tests.helpers.places import ROOT
-from tests.helpers.specs import as_frame, every_type, spec_of
+from tests.helpers.specs import as_frame, spec_of
 from tests.helpers.spies import fix_words
 from tests.registry import COLUMNS
 from tests.spark.tools import (
@@ -94,6 +94,19 @@ def _by_value():
 
 
 # --- Counting -------------------------------------------------------------------------------------------------------
+
+
+def every_type(rows=800):
+    """A column of each type, by its name in the registry, and a person."""
+    rng = np.random.default_rng(6)
+
+    def some(kind):
+        values = [*kind.values, *([math.nan] if kind.dtype.is_float() else [None])]
+        return pl.Series([*values, None], dtype=kind.dtype).gather(rng.integers(0, len(values) + 1, rows))
+
+    frame = pl.DataFrame({name: some(COLUMNS[name]) for name in DDL})
+    person = pl.Series("person", rng.integers(0, 60, rows))
+    return frame.with_columns(person=pl.when(person > 0).then(person))
 
 
 def asks_of_every_type():
@@ -153,7 +166,7 @@ def spark_counts(rows, unit, keys, specs, seed=None):
 )
 @on_both
 def test_spark_counts_what_polars_counts(spark, few_tasks, way, unit, key_columns):
-    frame = every_type(DDL, 800)
+    frame = every_type()
     keys = frame.select(key_columns).drop_nulls().unique(maintain_order=True)
     keys = keys.head(keys.height // 2 + 1)
     protection = dpp.protect(unit, max_rows_per_group=unit and 1000).protection

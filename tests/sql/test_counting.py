@@ -120,18 +120,11 @@ def test_a_row_wins_alike_whether_an_integer_holds_what_it_says(engine, monkeypa
     assert all(one.equals(other) for one, other in zip(packed, bounded(table, ONE_ROW), strict=True))
 
 
-@pytest.mark.parametrize(
-    "limits",
-    [
-        Limits(rows_per_group=1),
-        Limits(groups=5, rows_per_group=1),
-        Limits(rows_per_group=2),
-        Limits(rows=4),
-        Limits(groups=5, rows_per_group=2),
-        Limits(groups=5, rows_per_group=2, rows=4),
-    ],
-    ids=str,
-)
+ALIKE = [Limits(rows, groups, 2) for rows, groups in [(None, None), (None, 5), (4, 5)]]
+ALIKE += [Limits(rows_per_group=1), Limits(groups=5, rows_per_group=1), Limits(rows=4)]
+
+
+@pytest.mark.parametrize("limits", ALIKE, ids=str)
 @pytest.mark.parametrize("bits", [62, 0], ids=["one integer", "columns"])
 def test_outputs_with_the_same_bounds_keep_all_that_these_let_by(engine, limits, bits, monkeypatch):
     """A row without a value takes no place among those with one, of people who have both, or both sorts of groups."""

@@ -1,4 +1,4 @@
-"""In SQL: weights of people, keys that nobody listed, and people as rows."""
+"""In SQL: keys that nobody listed, and people as rows."""
 
 import datetime as dt
 import math
@@ -10,8 +10,7 @@ import pytest
 
 import dp_polars as dpp
 from tests.helpers import by_hand
-from tests.helpers.specs import every_type
-from tests.sql.tools import MARKS, TYPES, histograms_of, need_ibis
+from tests.sql.tools import MARKS, need_ibis
 
 need_ibis()
 
@@ -22,26 +21,6 @@ from dp_polars.sql import _SqlEngine  # noqa: E402
 pytestmark = MARKS
 
 MANY = 10**6
-
-
-@pytest.mark.parametrize("counts", ["people", "rows"])
-@pytest.mark.parametrize("unit", [None, "person"])
-def test_weights_of_every_type_are_those_of_polars(engine, unit, counts):
-    names = TYPES[engine.name]
-    frame = every_type(names, 600)
-    asked = {
-        f"by {by}": dpp.mode("String", ["a", "é", ""], weights=by, max_weight=3, step=step, counts=counts, epsilon=1)
-        for by, step in [("Boolean", None), ("Int16", None), ("Int64", None), ("Float32", 0.5), ("Float64", 0.25),
-                           ("Decimal", None), ("wide Decimal", None)] if by in names
-    }  # fmt: skip
-    bounds = {} if unit is None else {"max_rows_per_group": MANY}
-    query = dpp.protect(unit, **bounds).group_by({"Int32" if "Int32" in names else "Int64": [-1, 0, 1, 5]}).agg(**asked)
-    some = 0
-    for name, expected, got in histograms_of(frame, engine.table(frame), query):
-        for one, other in zip(expected, got, strict=True):
-            assert other.equals(one), (name, one, other)
-            some += one["count"].sum()
-    assert some > 0
 
 
 def found(table, query):
