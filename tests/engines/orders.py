@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from itertools import permutations
@@ -11,6 +11,7 @@ from itertools import permutations
 import numpy as np
 import polars as pl
 
+import dp_polars as dpp
 from dp_polars._release.protection import Limits
 from tests.statistical.goodness import fits
 
@@ -27,6 +28,41 @@ def crowd(seed, people=40):
             "w": rng.integers(0, 4, len(person)),
         }
     )
+
+
+# What is asked of a crowd, and what is kept of each person then.
+ASKED = {
+    "mode": dpp.mode("value", range(5), epsilon=1),
+    "mode of many": dpp.mode("value", range(17), epsilon=1),
+    "median": dpp.median("value", range(5), epsilon=1),
+    "value_counts": dpp.value_counts("value", range(5), epsilon=1),
+    "len": dpp.len(epsilon=1),
+    "count": dpp.count("value", epsilon=1),
+    "sum": dpp.sum("value", 1, 2, epsilon=1),  # each weighs 1 or 2
+    "weighed": dpp.mode("value", range(5), weights="w", max_weight=4, epsilon=1),
+}
+BOUNDS = [
+    ("mode", Limits(groups=1)), ("mode", Limits(groups=3)), ("median", Limits(rows=2)),
+    ("median", Limits(groups=2, rows_per_group=3)), ("median", Limits(groups=3, rows_per_group=2, rows=4)),
+    ("median", Limits(rows_per_group=1)), ("value_counts", Limits(rows_per_group=2)),
+    ("value_counts", Limits(groups=3, rows_per_group=2, rows=4)),
+    ("len", Limits(groups=3, rows_per_group=2, rows=4)), ("count", Limits(groups=2, rows_per_group=3)),
+    ("sum", Limits(groups=3, rows_per_group=2, rows=4)), ("weighed", Limits(groups=1)),
+    ("weighed", Limits(groups=3)),
+]  # fmt: skip
+PEOPLE, LARGEST = ("mode", "mode of many", "value_counts", "weighed"), {"sum": 2, "weighed": 4}
+
+
+def about(asked):
+    """A query with all of these outputs, by names of ASKED, in the groups 0 … 4."""
+    asks = {str(i): ASKED[each] for i, (each, _) in enumerate(asked)}
+    return dpp.protect("person", max_rows=1).group_by({"g": range(5)}).agg(**asks)
+
+
+def limited(work, asked):
+    """The specs of its outputs, each with limits of its own."""
+    own = [work.specs[output.specs[0]] for output in work.outputs]
+    return tuple(replace(spec, limits=limits) for spec, (_, limits) in zip(own, asked, strict=True))
 
 
 def lost_by(one, other, limits, *, people, largest=1):

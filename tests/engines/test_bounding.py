@@ -40,25 +40,13 @@ def stays(rows, *specs, others=(), words=None):
     return list(zip(*found, strict=True))
 
 
-CASES = [
-    (SPREAD, Limits(groups=1), True),
-    (SPREAD, Limits(groups=2), True),
-    (SPREAD, Limits(groups=3), True),
-    (SPREAD, Limits(), True),
-    (SPREAD, Limits(rows_per_group=1), True),
-    (SPREAD, Limits(rows=2, rows_per_group=2), True),
-    (SPREAD, Limits(groups=2), False),
-    (SPREAD, Limits(rows=3), False),
-    (SPREAD, Limits(rows_per_group=2), False),
-    (SPREAD, Limits(rows=7), False),
-    (SPREAD, Limits(rows=3, rows_per_group=2), False),
-    (SPREAD, Limits(rows=2, groups=2, rows_per_group=2), False),
-    (SPREAD, Limits(rows=1, groups=3, rows_per_group=1), False),
-    (SPREAD, Limits(rows=100, groups=100, rows_per_group=100), False),
-    (((5, 7),) * 5, Limits(rows=2), False),
-    (((5, 7),) * 5, Limits(groups=1), True),
-    (((15, 9),), Limits(1, 1, 1), False),
-]
+FEW = Limits(groups=1), Limits(groups=2), Limits(groups=3), Limits(), Limits(rows_per_group=1)
+OF_ROWS = Limits(groups=2), Limits(rows=3), Limits(rows_per_group=2), Limits(rows=7), Limits(rows=3, rows_per_group=2)
+OF_ROWS += Limits(2, 2, 2), Limits(1, 3, 1), Limits(100, 100, 100)
+CASES = [(SPREAD, limits, True) for limits in (*FEW, Limits(rows=2, rows_per_group=2))]
+CASES += [(SPREAD, limits, False) for limits in OF_ROWS]
+CASES += [(((5, 7),) * 5, Limits(rows=2), False), (((5, 7),) * 5, Limits(groups=1), True)]
+CASES += [(((15, 9),), Limits(1, 1, 1), False)]
 OTHERS = {
     "alone": [],
     "beside people with less": [[(0, 0)], [(1, 1)] * 2],
@@ -200,24 +188,10 @@ def test_nobody_is_no_rows():
             assert found.rows.tolist() == []
 
 
-@pytest.mark.parametrize(
-    ("groups", "size", "layout"),
-    [
-        (1, 1, Layout(0, 0)),
-        (0, 3, Layout(0, 2)),
-        (2, 2, Layout(1, 1)),
-        (3, 5, Layout(2, 3)),
-        (10**7, 2**40, Layout(24, 40)),
-        (2**11, 2**53, Layout(11, 53)),
-    ],
-)
-def test_the_layout_has_room_for_every_group_and_code(groups, size, layout):
-    assert Layout.of(groups, size) == layout
-
-
-def test_groups_and_candidates_beyond_64_bits_are_refused():
-    with pytest.raises(ValueError, match=r"must fit into 64 bits, got 4,096 groups .*\n\nHint: take fewer groups"):
-        Layout.of(2**12, 2**53)
+def test_the_layout_has_room_for_every_group_and_code():
+    groups_and_codes = [(1, 1), (0, 3), (2, 2), (3, 5), (10**7, 2**40), (2**11, 2**53)]
+    bits = [(0, 0), (0, 2), (1, 1), (2, 3), (24, 40), (11, 53)]
+    assert [Layout.of(*each) for each in groups_and_codes] == [Layout(*each) for each in bits]
 
 
 def test_codes_of_64_bits_are_told_apart():

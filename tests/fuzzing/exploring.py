@@ -25,22 +25,10 @@ def explore(
     config: pytest.Config | None = None,
     shrinks: bool = True,
 ) -> None:
-    """Raise where a case does not hold.
+    """Raise where a case does not hold: of known ones first, and then of always the same examples.
 
-    Parameters
-    ----------
-    holds
-        Raises for a case that does not hold.
-    cases
-        Where cases come from.
-    examples
-        How many are tried; always the same ones.
-    known
-        Cases that are tried first: what a search found once.
-    config
-        Of pytest. With `--long` new examples are tried until the time is over.
-    shrinks
-        Whether a case that fails is made as small as it can be.
+    With `--long` of the config, new examples are tried until the time is over. With `shrinks`, a case that fails is
+    made as small as it can be.
     """
     seconds = None if config is None else config.getoption("--long")
     if seconds is None:

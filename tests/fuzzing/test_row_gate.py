@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
 from decimal import Decimal
 
 import polars as pl
@@ -14,7 +13,7 @@ from polars.testing import assert_series_equal
 from dp_polars._steps import gate
 from dp_polars._steps.scans import NO_FILTER_IN_SCANS
 from tests.fuzzing.exploring import explore
-from tests.fuzzing.expressions import Case, cases
+from tests.fuzzing.expressions import Case, Tally, attempt, cases
 from tests.helpers.needs import IS_OLD
 
 # What searches found, or would have found before the gate was as it is.
@@ -56,32 +55,12 @@ def unchanged(expr: pl.Expr, *_: object) -> pl.Expr:
     return expr
 
 
-@dataclass
-class HistogramSpec:
-    """How many expressions could be built, and how many of them the gate accepted."""
-
-    built: int = 0
-    accepted: set[str] = field(default_factory=set)
-
-
-def check(case: Case, pass_by=gate.row_by_row, spec: HistogramSpec | None = None) -> None:
-    expr = case.build()
-    if expr is None:
-        return
-    spec = spec or HistogramSpec()
-    spec.built += 1
-    try:
+def check(case: Case, pass_by=gate.row_by_row, tally: Tally | None = None) -> None:
+    def prove(expr: pl.Expr) -> pl.Expr | None:
         safe = pass_by(expr, case.schema, "filter")
-        if len(pl.LazyFrame(schema=case.schema).select(safe).collect_schema()) != 1:
-            return
-    except (ValueError, TypeError, pl.exceptions.PolarsError):
-        return
-    spec.accepted.add(case.text)
-    try:
-        check_rows(case, safe)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        msg = f"the rows make it raise: {error}"
-        raise AssertionError(msg) from None
+        return safe if len(pl.LazyFrame(schema=case.schema).select(safe).collect_schema()) == 1 else None
+
+    attempt(case, prove, lambda safe: check_rows(case, safe), tally)
 
 
 def check_rows(case: Case, safe: pl.Expr) -> None:
@@ -121,11 +100,11 @@ def same(whole: pl.Series, other: pl.Series, how: str) -> None:
 
 @pytest.mark.slow
 def test_what_the_gate_accepts_is_row_by_row(request):
-    spec = HistogramSpec()
-    explore(lambda case: check(case, spec=spec), cases(), examples=5000, known=KNOWN, config=request.config)
+    tally = Tally()
+    explore(lambda case: check(case, tally=tally), cases(), examples=5000, known=KNOWN, config=request.config)
     if request.config.getoption("--long") is None:  # else this would be a test of nothing
-        assert spec.built > 4000
-        assert len(spec.accepted) > (50 if IS_OLD else 500)
+        assert tally.built > 4000
+        assert len(tally.accepted) > (50 if IS_OLD else 500)
 
 
 @pytest.mark.slow

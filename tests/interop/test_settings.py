@@ -14,17 +14,9 @@ import pytest
 import dp_polars as dpp
 from dp_polars._base.process import in_parallel, silenced
 
-POLARS = {
-    "POLARS_MAX_THREADS": "3",
-    "POLARS_STREAMING_CHUNK_SIZE": "7",
-    "POLARS_IDEAL_MORSEL_SIZE": "7",
-    "POLARS_WARN_UNSTABLE": "1",
-    "POLARS_ALLOW_NESTED_CSPE": "1",
-    "POLARS_NO_PARTITION": "1",
-    "POLARS_NO_CHUNKED_JOIN": "1",
-    "POLARS_JOIN_SAMPLE_LIMIT": "1",
-    "POLARS_FORCE_ASYNC": "1",
-}
+POLARS = {"POLARS_MAX_THREADS": "3", "POLARS_STREAMING_CHUNK_SIZE": "7", "POLARS_IDEAL_MORSEL_SIZE": "7"}
+POLARS |= {"POLARS_WARN_UNSTABLE": "1", "POLARS_ALLOW_NESTED_CSPE": "1", "POLARS_NO_PARTITION": "1"}
+POLARS |= {"POLARS_NO_CHUNKED_JOIN": "1", "POLARS_JOIN_SAMPLE_LIMIT": "1", "POLARS_FORCE_ASYNC": "1"}
 
 
 def answers(*engine: str, **environment: str) -> str:

@@ -4,7 +4,6 @@
     python -m tests.mutation claims.py racing   those with one of these words in their file, function or effect
     python -m tests.mutation --check            only whether every mutant still fits the sources, and its tests are there
     python -m tests.mutation --sample 0.1 --by TEXT     a tenth of them, the same for the same text
-    python -m tests.mutation --renamed OLD=NEW  write the new name into all mutants, after a name of the package changed
 
 Each mutant is applied to a scratch copy of the tree, and its tests are run there. The exit code is 1 where one lives
 that is not known to be equivalent, 2 where one does not fit the sources or the tests fail without any.
@@ -32,20 +31,8 @@ from queue import Queue
 from typing import TYPE_CHECKING
 
 from tests.helpers.places import ROOT
-from tests.mutation import (
-    accounting,
-    first_above,
-    frames,
-    machine_checked,
-    mechanisms,
-    opendp,
-    queries,
-    rowwise,
-    spark,
-    sql,
-)
+from tests.mutation import accounting, frames, mechanisms, queries, rowwise, spark, sql
 from tests.mutation.fitting import MisfitError, defined, mutated
-from tests.mutation.renaming import rename
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,16 +40,7 @@ if TYPE_CHECKING:
     from tests.mutation.mutant import Mutant
 
 MUTANTS = [
-    *accounting.MUTANTS,
-    *first_above.MUTANTS,
-    *machine_checked.MUTANTS,
-    *mechanisms.MUTANTS,
-    *queries.MUTANTS,
-    *frames.MUTANTS,
-    *rowwise.MUTANTS,
-    *opendp.MUTANTS,
-    *spark.MUTANTS,
-    *sql.MUTANTS,
+    mutant for module in (accounting, mechanisms, queries, frames, rowwise, spark, sql) for mutant in module.MUTANTS
 ]
 # A test that hangs is a test that fails; pytest-timeout ends what Python can end, the rest is killed.
 TEST_SECONDS, RUN_SECONDS = 120, 1200
@@ -77,12 +55,7 @@ def main() -> int:
     parser.add_argument("--skip", type=int, default=0, help="leave out so many: to go on with a run that was stopped")
     parser.add_argument("--sample", type=float, default=1, metavar="SHARE", help="only this share of them")
     parser.add_argument("--by", default="", metavar="TEXT", help="what the sample hangs on, such as a commit")
-    parser.add_argument("--renamed", nargs="+", default=[], metavar="OLD=NEW", help="write new names into the mutants")
     arguments = parser.parse_args()
-    if arguments.renamed:
-        changed = rename(dict(pair.split("=") for pair in arguments.renamed), Path(__file__).parent)
-        print(*changed, sep="\n")
-        return 0
     words = arguments.words
     chosen = [each for each in MUTANTS if not words or any(word in described(each) for word in words)]
     chosen = sampled(chosen, arguments.sample, arguments.by)[arguments.skip :]

@@ -1,26 +1,28 @@
-"""Mutants of claims, budgets and the ledger."""
+"""Mutants of claims, budgets, the ledger, and the adapter for OpenDP."""
 # fmt: off
 
 from tests.mutation.mutant import of
 
 _claims = of("accounting/test_claims.py")
+_cost_in_rho = of("accounting/test_claims.py::test_the_cost_in_rho_is_never_below_the_truth")
 _costs = of("accounting/test_costs.py")
 _numbers = of("privacy/test_numbers.py")
 _budgets = of("accounting/test_budgets.py")
+_sums = of("accounting/test_budgets.py::test_ten_tenths_fit_one_and_an_eleventh_does_not")
 _deltas = of("accounting/test_deltas.py")
 _promises = of("proofs/test_promises.py")
+_largest_rho = of("proofs/test_promises.py::test_the_largest_rho_converts_to_the_promise_and_no_larger_one")
 _accounting_promises = of("accounting/test_promises.py")
 _conversions = of("accounting/test_deltas.py")
 _deltas_and_more = of("accounting/test_deltas.py analysis/test_profile.py")
+_measurement = of("opendp/test_measurement.py", needs="opendp")
 
 MUTANTS = [
     # --- Claims
-    _claims("_rho_of_spread", "groups * rho_of(x * contributions.per_group) + rho_of(x * contributions.rest)",
+    _cost_in_rho("_rho_of_spread", "groups * rho_of(x * contributions.per_group) + rho_of(x * contributions.rest)",
         "contributions.total * rho_of(x)",
-        "under rho, the rows of a full group are charged as if each were in a group of its own",
-        "::test_the_cost_in_rho_is_never_below_the_truth"),
-    _claims("bounded_range_rho", "x**2 / 8", "x**2 / 16", "half the rho of bounded range",
-        "::test_the_cost_in_rho_is_never_below_the_truth"),
+        "under rho, the rows of a full group are charged as if each were in a group of its own"),
+    _cost_in_rho("bounded_range_rho", "x**2 / 8", "x**2 / 16", "half the rho of bounded range"),
     _costs("gaussian_rho", "x**2 / 2", "x**2 / 4", "half the rho of Gaussian noise", "-k replaced"),
     _numbers("pure_rho", "1", "2", "what is only pure costs less rho than randomized response", "-k other_unit"),
     _numbers("PROOFS", '"number", PURE_CURVE', '"number", LAPLACE_CURVE',
@@ -35,8 +37,7 @@ MUTANTS = [
     of("mechanisms/test_selection.py")("range_of", "exact if flag('monotonic', monotonic) else 2 * exact", "exact",
         "scores that move apart are charged as monotonic ones",
         "::test_the_range_of_monotonic_scores_is_the_sensitivity"),
-    _claims("round_up", "math.ceil", "math.floor", "irrational costs are rounded down",
-        "::test_the_cost_in_rho_is_never_below_the_truth"),
+    _cost_in_rho("round_up", "math.ceil", "math.floor", "irrational costs are rounded down"),
     _claims("_sqrt_down", "math.isqrt(math.floor(x * 4**shift))", "math.isqrt(math.floor(x * 4**shift)) + 1",
         "irrational rates are rounded up", "::test_irrational_roots_are_rounded_down"),
     _claims("_invert_down", "largest(lambda steps: cost(steps) <= rho, guess)",
@@ -64,14 +65,13 @@ MUTANTS = [
         "a secant's guess is taken for a rate also where it costs too much",
         "::test_no_claim_is_charged_less_than_its_rate_spends"),
     # --- Budgets
-    _budgets("Sums.left", "self.total - (spent.loss or 0)", "self.total",
-        "every release is compared with the whole budget", "::test_ten_tenths_fit_one_and_an_eleventh_does_not"),
+    _sums("Sums.left", "self.total - (spent.loss or 0)", "self.total",
+        "every release is compared with the whole budget"),
     _budgets("Budget._pay", "sum_of(costs)", "max(costs)", "outputs of one release are compared one by one",
         "::test_a_charge_is_all_or_nothing"),
     _budgets("_is_within", "loss <= left", "float(loss) <= float(left)", "a hair too much is spent",
         "::test_numbers_stand_in_full_in_the_refusal"),
-    _budgets("Cost.plus", "self.loss + other.loss", "max(self.loss, other.loss)", "charges do not add up",
-        "::test_ten_tenths_fit_one_and_an_eleventh_does_not"),
+    _sums("Cost.plus", "self.loss + other.loss", "max(self.loss, other.loss)", "charges do not add up"),
     _budgets("Sums.cost", "claim.cost(self.unit)", "claim.loss.value",
         "a loss in the other unit is charged as if in this one",
         "::test_a_claim_is_charged_its_cost_in_the_unit_of_the_budget"),
@@ -93,10 +93,8 @@ MUTANTS = [
     _budgets("Budget.__getstate__", "self.path is None", "False", "a copy spends the budget once more",
         "::test_a_budget_in_memory_has_no_copies"),
     # --- The ledger
-    _budgets("_commit", '"COMMIT"', '"ROLLBACK"', "nothing is ever charged",
-        "::test_ten_tenths_fit_one_and_an_eleventh_does_not"),
-    _budgets("read_charges", "digest, number", '"", number', "digests do not hang on the charge before",
-        "::test_ten_tenths_fit_one_and_an_eleventh_does_not"),
+    _sums("_commit", '"COMMIT"', '"ROLLBACK"', "nothing is ever charged"),
+    _sums("read_charges", "digest, number", '"", number', "digests do not hang on the charge before"),
     _budgets("read_head", "len(rows) != 1 or rows[0][-1] != digest_of_text(*rows[0][1:-1])", "len(rows) != 1",
         "an edited sum is taken", "::test_an_edited_ledger_is_refused"),
     _budgets("_connect", '"PRAGMA synchronous = EXTRA"', '"PRAGMA synchronous = FULL"',
@@ -110,8 +108,7 @@ MUTANTS = [
         "::test_a_ledger_that_is_moved_under_a_charge_is_an_error"),
     _budgets("_begun", '"BEGIN EXCLUSIVE"', '"BEGIN"', "two processes read the same sum and both spend it",
         "-k waited_for_before"),
-    _budgets("write_charges", "spent=charge.running_total", "", "what is spent is not kept",
-        "::test_ten_tenths_fit_one_and_an_eleventh_does_not"),
+    _sums("write_charges", "spent=charge.running_total", "", "what is spent is not kept"),
     _budgets("transaction_in_memory", "connection.rollback()", "if connection.in_transaction: connection.commit()",
         "an error in the middle leaves half a charge", "::test_an_error_in_the_middle_of_a_charge_leaves_nothing"),
     of("accounting/test_interruptions.py")("uninterrupted", "call = _Call()",
@@ -127,14 +124,11 @@ MUTANTS = [
     _deltas("Sums.fits", "cost.delta <= left.delta", "True", "a delta is charged and never refused",
         "::test_a_delta_too_much_is_refused_with_both_numbers"),
     # --- Promises of (epsilon, delta)
-    _promises("Promise.of", "costs.delta_left(delta, for_keys)", "delta",
-        "all of delta is converted, and keys spend a half more",
-        "::test_the_largest_rho_converts_to_the_promise_and_no_larger_one"),
-    _promises("divergence_for", "lower(ball(epsilon) + (ball(delta).log() - _log_share(a)) / a)",
-        "lower(ball(epsilon) + ball(delta).log() / a) + 1", "more is released by rho than its conversion proves",
-        "::test_the_largest_rho_converts_to_the_promise_and_no_larger_one"),
-    _promises("_rounded_down", "ROUND_FLOOR", '"ROUND_CEILING"', "the largest rho is rounded up",
-        "::test_the_largest_rho_converts_to_the_promise_and_no_larger_one"),
+    _largest_rho("Promise.of", "costs.delta_left(delta, for_keys)", "delta",
+        "all of delta is converted, and keys spend a half more"),
+    _largest_rho("divergence_for", "lower(ball(epsilon) + (ball(delta).log() - _log_share(a)) / a)",
+        "lower(ball(epsilon) + ball(delta).log() / a) + 1", "more is released by rho than its conversion proves"),
+    _largest_rho("_rounded_down", "ROUND_FLOOR", '"ROUND_CEILING"', "the largest rho is rounded up"),
     _accounting_promises("Promise.fits", "cost.delta <= left.delta", "True", "keys spend more than their part",
         "::test_keys_have_their_part_of_delta_in_either_case"),
     _accounting_promises("Promise.left", "self.keys_delta - spent.delta", "self.delta - spent.delta",
@@ -184,4 +178,26 @@ MUTANTS = [
         "-k zcdp_is_the_next_float"),
     of("accounting/test_budgets.py accounting/test_deltas.py")("_accounting/terms:exact", "10**20 % value.denominator",
         "False", "a remainder that is no decimal is cut"),
+    # --- What OpenDP charges
+    _measurement("make_private_query", "ask.query.claim.cost(unit, distance)", "ask.query.claim.cost(unit)",
+        "many rows of a person cost as much as one", "::test_the_map_is_that_of_the_design_at_every_distance"),
+    _measurement("opendp:_metric", "query.protection.unit or ()", "()", "people are rows to OpenDP",
+        "::test_the_metric_says_what_a_person_is"),
+    _measurement("_at_loss", "claim.cost(total.unit) * factor", "total.value * factor",
+        "each output costs as much as all together", "::test_all_outputs_keep_their_shares_of_another_loss"),
+    _measurement("_at_most_its_float", "min(value, Fraction(float(value)))", "value",
+        "a loss is more than the float that OpenDP was given", "::test_a_loss_is_the_float_that_opendp_takes_it_for"),
+    _measurement("opendp:make_measurement", "nearest_float_up(cost(distance))", "float(cost(distance)) * (1 - 1e-15)",
+        "a map rounds down", "::test_the_map_is_that_of_the_design_at_every_distance"),
+    _measurement("opendp:measure_of", "approximate if has_delta else of_loss", "of_loss",
+        "a delta is spent that nobody is told of", "::test_a_delta_makes_the_measure_approximate"),
+    _measurement("opendp:loss_unit", "measure == measure_of(unit, has_delta=has_delta)", "True",
+        "rho is charged as epsilon", "::test_domains_and_measures_that_are_refused"),
+    _measurement("assert_features", '_mod.assert_features("contrib", "honest-but-curious")',
+        '_mod.enable_features("contrib", "honest-but-curious")',
+        "the features that a user must ask for are switched on", "::test_features_are_asked_for_and_never_switched_on"),
+    # --- Selection from scores
+    of("opendp/test_selection.py")("make_selection", "1 if is_monotonic else 2", "1",
+        "scores that move both ways cost half", "::test_the_map_is_exact_and_never_above_that_of_noisy_max",
+        needs="opendp"),
 ]

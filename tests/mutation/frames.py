@@ -6,13 +6,14 @@ from tests.mutation.mutant import of
 _protection = of("frames/test_protection.py")
 _frame = of("frames/test_frame.py")
 _bounding = of("engines/test_bounding.py")
+_law_of_what_stays = of("engines/test_bounding.py::test_what_stays_follows_the_law_of_the_persons_own_rows")
 _polars_in_memory = of("engines/test_conformance.py::TestPolarsInMemory")
 _polars_bounds = of("engines/test_polars_bounds.py")
 _polars_engine = of("engines/test_polars_engine.py")
 _polars_sums = of("engines/test_polars_sums.py")
 _scans = of("steps/test_scans.py")
 _conformance = of("engines/test_conformance.py")
-_bounds_of_outputs = of("frames/test_bounds_of_outputs.py")
+_as_if_protect = of("frames/test_bounds_of_outputs.py::test_an_output_is_as_if_protect_had_its_bounds")
 _scaled = of("frames/test_scaled.py")
 _steps = of("frames/test_frame.py::TestSteps")
 _joins = of("frames/test_joins.py")
@@ -36,39 +37,33 @@ MUTANTS = [
     # --- What is kept of a person
     _bounding("_RandomOrder.keep_first", "labels[most:] == labels[:-most]", "labels[most:] < labels[:-most]",
         "others go than who is over the bound"),
-    _bounding("keep", "counts > limits.rows_per_group", "counts > limits.rows_per_group + 1",
-        "a person keeps one more row of a group than the bound",
-        "::test_what_stays_follows_the_law_of_the_persons_own_rows"),
+    _law_of_what_stays("keep", "counts > limits.rows_per_group", "counts > limits.rows_per_group + 1",
+        "a person keeps one more row of a group than the bound"),
     _polars_in_memory("random_few", "lengths > most", "lengths > most + 1",
-        "a person keeps one more key than the bound", "::test_people_of_every_type_are_told_apart_by_key"),
-    _bounding("_RandomOrder.drawn", "_shuffle(labels, words)", "np.argsort(labels, kind='stable')",
-        "the first of a person's rows stay, not random ones",
-        "::test_what_stays_follows_the_law_of_the_persons_own_rows"),
-    _bounding("_View.stays", "by_group.keep_first(groups, self.limits.groups)", "",
-        "a person counts in more groups than the bound", "::test_what_stays_follows_the_law_of_the_persons_own_rows"),
-    _bounding("_View._first", "(np.flatnonzero(self.marks), by_row.items[::-1])", "(np.flatnonzero(self.marks),)",
-        "a code of a person has the number of any of its rows, not of the first",
-        "::test_what_stays_follows_the_law_of_the_persons_own_rows"),
-    _bounding("_View.of", "asked.codes is None", "True", "a person's equal rows count more than once",
-        "::test_what_stays_follows_the_law_of_the_persons_own_rows"),
+        "a person keeps one more key than the bound", "::test_people_of_every_type_are_neither_merged_nor_divided"),
+    _law_of_what_stays("_RandomOrder.drawn", "_shuffle(labels, words)", "np.argsort(labels, kind='stable')",
+        "the first of a person's rows stay, not random ones"),
+    _law_of_what_stays("_View.stays", "by_group.keep_first(groups, self.limits.groups)", "",
+        "a person counts in more groups than the bound"),
+    _law_of_what_stays("_View._first", "(np.flatnonzero(self.marks), by_row.items[::-1])",
+        "(np.flatnonzero(self.marks),)", "a code of a person has the number of any of its rows, not of the first"),
+    _law_of_what_stays("_View.of", "asked.codes is None", "True", "a person's equal rows count more than once"),
     _bounding("_shuffle", "order[_shuffle(marked_so_far(is_new) - 1, words)]", "order",
         "ties are broken by the order of rows",
         "engines/test_bounding.py::test_equal_words_never_keep_more_than_the_bound engines/test_bounding.py::test_words_that_tie_change_nothing"),
     _bounding("_release/protection:_numbered", "bits + owners.bit_length() > 64", "False",
         "codes of one person are taken for those of another where they leave no room for people",
         "::test_codes_of_64_bits_are_told_apart"),
-    _bounding("Layout.of", "layout.bits <= 64", "layout.bits <= 65", "cells of several groups are one",
-        "::test_groups_and_candidates_beyond_64_bits_are_refused"),
+    _polars_engine("Layout.of", "layout.bits <= 64", "layout.bits <= 65", "cells of several groups are one",
+        "::test_groups_and_candidates_beyond_64_bits_are_refused_before_the_charge"),
     _polars_in_memory("_Choice.mark", "np.clip(totals[stays.whose[stays.rows]], *spec.clamping.of_person)",
         "totals[stays.whose[stays.rows]]", "a person weighs more than the most", "::test_weights_are_added_up"),
-    _polars_in_memory("_choices",
-        "(spec.limits, spec.people, code, kind.numbers in marked)", "(spec.people, code, kind.numbers in marked)",
-        "outputs of the same evidence share the bounds of the first",
+    _polars_in_memory("_choices", "(spec.limits, spec.people, code, kind.numbers in marked)",
+        "(spec.people, code, kind.numbers in marked)", "outputs of the same evidence share the bounds of the first",
         "::test_one_order_decides_what_tallies_keep_together"),
     _polars_sums("Clamping.expression", "(ratio > most) & ratio.is_not_nan()", "ratio > most",
         "NaN, which is ignored, weighs the most"),
-    _bounding("_View.of", "not asked.codes.any()", "True", "a person counts for one candidate of each group",
-        "::test_what_stays_follows_the_law_of_the_persons_own_rows"),
+    _law_of_what_stays("_View.of", "not asked.codes.any()", "True", "a person counts for one candidate of each group"),
     _polars_bounds("by_person", "span.bit_length() + group_bits + codes.bits <= 64", "True",
         "where codes leave too little room, people lose bits and may become one",
         "::test_codes_stand_in_words_where_there_is_room"),
@@ -126,16 +121,13 @@ MUTANTS = [
     _polars_in_memory("Request.bind", "ask.query, self.groups", "ask.query, 1", "bounds are those of one group",
         "::test_what_stays_is_a_random_subset_of_a_persons_own_rows"),
     # --- Bounds of one output
-    _bounds_of_outputs("Bounds.given", "value != _OF_PROTECT", "value not in (_OF_PROTECT, None)",
-        "an output without a bound has that of `protect`: the number of rows is wrong, and explain says so of none",
-        "::test_an_output_is_as_if_protect_had_its_bounds"),
-    _bounds_of_outputs("Protection.of_output", "self._with(bounds.given)", "self",
-        "an output is charged, and bounded, by the bounds of `protect` alone",
-        "::test_an_output_is_as_if_protect_had_its_bounds"),
-    _bounds_of_outputs("_release/request:_under", "protection.of_output(ask.bounds).contributions",
+    _as_if_protect("Bounds.given", "value != _OF_PROTECT", "value not in (_OF_PROTECT, None)",
+        "an output without a bound has that of `protect`: the number of rows is wrong, and explain says so of none"),
+    _as_if_protect("Protection.of_output", "self._with(bounds.given)", "self",
+        "an output is charged, and bounded, by the bounds of `protect` alone"),
+    _as_if_protect("_release/request:_under", "protection.of_output(ask.bounds).contributions",
         "protection.contributions",
-        "an output is charged by the bounds of `protect`, and keeps as many rows as its own",
-        "::test_an_output_is_as_if_protect_had_its_bounds"),
+        "an output is charged by the bounds of `protect`, and keeps as many rows as its own"),
     # --- Several columns in one answer
     of("questions/test_sums.py")("_release/request:_place",
         "spec.counts_like(placed) and spec.row_weight == placed.row_weight", "spec.counts_like(placed)",
@@ -222,10 +214,10 @@ MUTANTS = [
         "a person counts for a key as often as they have it", "::test_keys_are_found_as_by_the_reference"),
     _polars_in_memory("_engines/polars/people:people_by_key", "_keys_of_people(person_keys, names).filter(somebody)",
         "_keys_of_people(person_keys, names)", "rows of nobody count as one person's in keys",
-        "::test_people_of_every_type_are_told_apart_by_key"),
+        "::test_people_of_every_type_are_neither_merged_nor_divided"),
     _polars_in_memory("_engines/polars/people:one_row_per_person", "rows = rows.filter(scans.is_a_person(unit, schema))", "",
         "rows of nobody count as one person's in quantiles over people",
-        "::test_people_of_every_type_are_one_row_each"),
+        "::test_people_of_every_type_are_neither_merged_nor_divided"),
     # --- Bounds found privately, and people who are cut
     of("frames/test_people.py")("Protection.with_bounds", "[name for name in found if name in self.bounds]", "[]",
         "a released bound replaces one of protect", "::test_what_with_bounds_refuses"),

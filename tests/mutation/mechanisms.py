@@ -1,4 +1,4 @@
-"""Mutants of the race, its exact path, leads, selection by own scores, noise, and the selection of keys."""
+"""Mutants of mechanisms, of constants that lemmas prove, and of ranges that z3 proves."""
 # fmt: off
 
 from tests.mutation.mutant import of
@@ -14,6 +14,11 @@ _inversion = of("mechanisms/test_inversion.py")
 _lead_draws = of("statistical/test_lead_draws.py")
 _own_sensitivities = of("mechanisms/test_own_sensitivities.py")
 _key_selection = of("mechanisms/test_key_selection.py")
+_first_above = of("questions/test_first_above.py")
+_first_above_draws = of("statistical/test_first_above_draws.py")
+_thresholds = of("mechanisms/test_thresholds.py")
+_lemmas = of("mechanisms/test_lemmas.py")
+_range = of("questions/test_ranges_for_all.py::test_no_neighbours_exceed_the_range_and_some_attain_it")
 
 MUTANTS = [
     # --- The race
@@ -126,4 +131,36 @@ MUTANTS = [
         "uniform_below(np.array([len(places)]), words)[0]", "0",
         "among many integer scores a rare best score always gives its first place",
         "::test_a_rare_best_score_wins_at_each_of_its_places"),
+    # --- The first above a threshold
+    of("privacy/test_first_above.py")("FirstAbove.range_of", "3", "2",
+        "one who takes the place of another costs as much as one who comes", "::test_all_small_data_sets"),
+    _first_above("Claim._spread", "spread.per_group > 1 or distance > 1", "False",
+        "groups of several rows are charged in rho as if they came in pairs", "-k several_groups"),
+    _first_above("count_runs", "upto[ends - 1] = size", "", "candidates after the last occupied one are never answers",
+        "::test_runs_of_one_count"),
+    _first_above_draws("_Search.first", "_chance(hazards.high * m) * (1 + _SLACK)",
+        "_chance(hazards.high) * (1 + _SLACK)", "a run is reached as seldom as one candidate",
+        "::test_answers_and_leads_have_their_joint_law"),
+    _thresholds("_mechanisms/above_threshold:_SLACK", "-40", "-70", "floats decide what they can't"),
+    _thresholds("_exact_place", "-number * hazard(bits)", "-hazard(bits)",
+        "where floats can't decide, a run is reached as seldom as one candidate"),
+    _first_above_draws("_Search._exactly", "missing if is_above else _zero", "_zero",
+        "where floats can't decide, a lead is the noise alone", "-k 'far_above or exact_path'"),
+    # --- Lemmas, and ranges for all data
+    _lemmas("_mechanisms/racing:FAR", "45.0", "44.0", "a far coin is more than 64 bits tell", "-k racing.FAR"),
+    _lemmas("DiscreteLaplace.reach", "45", "44", "the table ends before 64 bits do", "-k DiscreteLaplace.reach"),
+    _lemmas("DiscreteGaussian.reach", "45", "44", "the table ends before 64 bits do", "-k DiscreteGaussian.reach"),
+    _lemmas("_coins", "size.astype(np.float64)", "size.astype(np.float32).astype(np.float64)",
+        "a distance loses half of its digits", "-k noise._COIN_SLACK"),
+    _lemmas("_sharp_times", "np.exp(exponents)", "np.exp(exponents.astype(np.float32))",
+        "half of the digits are lost before the race is decided", "-k racing._SLACK"),
+    _range("CountScore.range", '1 if relation == "add_or_remove_one" else 2', "1",
+        "R of a replaced row is that of one"),
+    _range("_gap", "-upto", "-2 * upto", "a score that moves further than R says"),
+    _range("QuantileScore.range", "2 * self.alpha.denominator if groups == 1 else 2 * one",
+        "one if groups == 1 else 2 * one", "R of a replaced row in one group is that of one that comes"),
+    _range("Total.range_of", "groups == 1 and self.is_one_sided", "groups == 1", "values of both signs cancel"),
+    _range("TopK.range_of", "2 if self.joint and self.k > 1 else 1", "1", "the joint top k has R of a mode"),
+    _range("Squares.largest", "steps * steps + self.half", "steps * steps - (1 << self.shift)",
+        "R of squares is one step short"),
 ]

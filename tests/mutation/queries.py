@@ -4,6 +4,7 @@
 from tests.mutation.mutant import of
 
 _drawing = of("mechanisms/test_drawing.py")
+_scores = of("mechanisms/test_drawing.py::test_all_small_data_sets_get_their_scores")
 _kernel_draws = of("statistical/test_kernel_draws.py")
 _encoding = of("bins/test_encoding.py")
 _weights = of("questions/test_weights.py")
@@ -24,10 +25,8 @@ MUTANTS = [
     of("questions/test_variances.py")("Squares.shift", "(steps * steps - 1) >> _MOST_SQUARES",
         "(steps * steps - 1) >> (_MOST_SQUARES + 2)", "sums of squares overflow"),
     # --- Scores and their ranges
-    _drawing("QuantileScore.dense_gaps", "gaps[total[:, 0] == 0] = 0", "", "an empty group prefers some candidates",
-        "::test_all_small_data_sets_get_their_scores"),
-    _drawing("slots_of_ranks", "gaps[totals == 0] = 0", "", "an empty group prefers some candidates",
-        "::test_all_small_data_sets_get_their_scores"),
+    _scores("QuantileScore.dense_gaps", "gaps[total[:, 0] == 0] = 0", "", "an empty group prefers some candidates"),
+    _scores("slots_of_ranks", "gaps[totals == 0] = 0", "", "an empty group prefers some candidates"),
     _drawing("gap_dtype", "rows * unit", "rows", "gaps of many rows overflow",
         "::test_a_small_group_beside_a_large_one"),
     of("mechanisms/test_scores.py")("CountScore.slots", "size - runs.sizes", "np.ones_like(runs.sizes)",
@@ -35,8 +34,8 @@ MUTANTS = [
     of("frames/test_frame.py")("QuantileScore.of_people", "False", "True",
         "a quantile counts each person's value once, but its R is that of a row",
         "::TestBounds::test_a_quantile_needs_a_bound_on_rows"),
-    _drawing("Runs.nth_unoccupied", "n + np.bincount(passed, minlength=len(self.sizes))", "n",
-        "a candidate that nobody has is drawn as one that somebody has", "::test_all_small_data_sets_get_their_scores"),
+    _scores("Runs.nth_unoccupied", "n + np.bincount(passed, minlength=len(self.sizes))", "n",
+        "a candidate that nobody has is drawn as one that somebody has"),
     # --- Draws
     _drawing("gaps_of_rows", "lengths.max", "lengths.min",
         "gaps overflow where a small group stands beside a large one", "::test_a_small_group_beside_a_large_one"),
@@ -47,8 +46,7 @@ MUTANTS = [
         "of a block the first candidate is always drawn", "::test_draws_from_rows_follow_the_law"),
     _kernel_draws("_draw_near_runs", "low + (draw.size - high)", "None", "far candidates of a quantile never win",
         "::test_runs_left_out_win_as_often_as_they_should"),
-    _drawing("blocks_of_gaps", "gaps[group]", "gaps[0]", "close races of a group are run with another's scores",
-        "::test_all_small_data_sets_get_their_scores"),
+    _scores("blocks_of_gaps", "gaps[group]", "gaps[0]", "close races of a group are run with another's scores"),
     # --- Codes
     _encoding("_without_nulls", "codes[column.is_null().to_numpy()] = size", "pass", "null counts as a value",
         "::test_integers_go_to_the_nearest_integer"),

@@ -9,7 +9,6 @@ import pytest
 from tests.mutation.__main__ import MUTANTS, is_there, misfit, sampled
 from tests.mutation.fitting import MisfitError, mutated
 from tests.mutation.mutant import Mutant
-from tests.mutation.renaming import renamed
 
 ROOM = '''
 """A room."""
@@ -122,11 +121,3 @@ def test_a_sample_follows_from_its_text():
     assert len(one) == len(other) == -(-len(MUTANTS) // 10)
     assert one == [each for each in MUTANTS if each in one]
     assert sampled(MUTANTS, 1, "a") == MUTANTS
-
-
-def test_a_new_name_is_written_into_texts_but_not_into_effects():
-    source = (
-        b'MUTANTS = [\n    _m("Sum.most", "most + \xc3\xa9most",\n        "", "most is most", "test_most.py"),\n]\n'
-    )
-    expected = source.replace(b"Sum.most", b"Sum.limit").replace(b'"most +', b'"limit +')
-    assert renamed(source, {"most": "limit"}) == expected

@@ -51,14 +51,20 @@ class TestSpark(Conformance):
     def to_polars(self, released):
         return to_polars(released)
 
-    # Rows that come from memory by a Python function have no text, and so no kept answers: these are given one.
-    def test_a_kept_answer_is_what_was_released(self, tmp_path, notes, monkeypatch):
-        monkeypatch.setattr(_SparkEngine, "preparation", lambda _: "visits")
-        super().test_a_kept_answer_is_what_was_released(tmp_path, notes)
-
+    # Rows that come from memory by a Python function have no text, and so no kept answers: this one is given one.
     def test_what_is_kept_is_shown_in_every_way_for_nothing(self, tmp_path, notes, monkeypatch):
         monkeypatch.setattr(_SparkEngine, "preparation", lambda _: "visits")
         super().test_what_is_kept_is_shown_in_every_way_for_nothing(tmp_path, notes)
+
+    @on_both
+    @pytest.mark.parametrize("misfit", Conformance.MISFITS)
+    def test_what_does_not_fit_the_columns_is_free(self, misfit, notes):
+        super().test_what_does_not_fit_the_columns_is_free(misfit, notes)
+
+    @on_both
+    @pytest.mark.parametrize("case", Conformance.EXPRESSIONS)
+    def test_expressions_run_or_are_refused_for_free(self, case, notes):
+        super().test_expressions_run_or_are_refused_for_free(case, notes)
 
     @on_both
     def test_a_huge_loss_gives_the_true_answers_and_ranges_of_polars(self, tmp_path):
@@ -76,14 +82,11 @@ class TestSpark(Conformance):
 OF_DRAWING = [
     "test_a_failure_shows_no_value_and_stays_charged",
     "test_a_huge_loss_gives_the_true_answers_and_ranges_of_polars",
-    "test_a_kept_answer_is_what_was_released",
-    "test_a_release_is_charged_once",
     "test_every_group_is_drawn_once_for_each_output",
     "test_lists_of_the_most_common_are_the_true_ones_at_a_large_loss",
-    "test_no_rows_are_empty_histograms",
-    "test_ranges_are_those_of_the_noise",
+    "test_no_rows_are_empty_histograms_and_have_no_keys",
     "test_rows_and_people_are_counted_as_by_the_reference",
-    "test_rows_are_read_only_after_a_charge",
+    "test_rows_are_read_only_after_the_one_charge",
     "test_the_first_above_a_threshold_is_the_true_one_at_a_large_loss",
     "test_values_of_every_type_have_the_codes_of_the_reference",
     "test_weights_are_added_up",

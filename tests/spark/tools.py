@@ -23,22 +23,10 @@ QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # Whether Spark's sessions speak gRPC to a server of Spark Connect, or Py4J.
 CONNECT = os.environ.get("SPARK_API_MODE") == "connect"
 # Types of the registry that Spark has, and what it calls them.
-DDL = {
-    "Boolean": "boolean",
-    "Int8": "tinyint",
-    "Int16": "smallint",
-    "Int32": "int",
-    "Int64": "bigint",
-    "Float32": "float",
-    "Float64": "double",
-    "String": "string",
-    "Date": "date",
-    "Datetime in UTC": "timestamp",
-    "Datetime": "timestamp_ntz",
-    "Duration": "interval day to second",
-    "Decimal": "decimal(10,2)",
-    "wide Decimal": "decimal(38,6)",
-}
+DDL = {"Boolean": "boolean", "Int8": "tinyint", "Int16": "smallint", "Int32": "int", "Int64": "bigint"}
+DDL |= {"Float32": "float", "Float64": "double", "String": "string", "Date": "date", "Datetime in UTC": "timestamp"}
+DDL |= {"Datetime": "timestamp_ntz", "Duration": "interval day to second", "Decimal": "decimal(10,2)"}
+DDL |= {"wide Decimal": "decimal(38,6)"}
 # What Spark Connect may do in another way than a classic session.
 on_both = pytest.mark.connect
 on_classic = pytest.mark.skipif(CONNECT, reason="asks the JVM of a classic session")
@@ -74,25 +62,15 @@ def started(folder, master="local-cluster[2,1,1024]", python=sys.executable, **m
 
     os.environ["PYSPARK_PYTHON"] = str(python)
     builder = SparkSession.builder.master(master)
-    settings = {
-        "spark.checkpoint.dir": folder / "checkpoints",
-        "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": QUICK,
-        "spark.executor.memory": "1g",
-        "spark.executor.extraJavaOptions": QUICK,
-        "spark.local.dir": folder / "local",
-        "spark.sql.warehouse.dir": folder / "warehouse",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "OFF",
-        "spark.task.maxFailures": 3,
-        "spark.shuffle.io.maxRetries": 1,
-        "spark.shuffle.io.retryWait": "500ms",
-        "spark.sql.session.timeZone": "America/New_York",
-        # Adaptive execution would put frames as small as these into one task.
-        "spark.sql.shuffle.partitions": PARTITIONS,
-        "spark.sql.adaptive.coalescePartitions.enabled": "false",
-    }
+    settings = {"spark.checkpoint.dir": folder / "checkpoints", "spark.driver.memory": "1g"}
+    settings |= {"spark.driver.extraJavaOptions": QUICK, "spark.executor.memory": "1g"}
+    settings |= {"spark.executor.extraJavaOptions": QUICK, "spark.local.dir": folder / "local"}
+    settings |= {"spark.sql.warehouse.dir": folder / "warehouse", "spark.ui.enabled": "false"}
+    settings |= {"spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF", "spark.task.maxFailures": 3}
+    settings |= {"spark.shuffle.io.maxRetries": 1, "spark.shuffle.io.retryWait": "500ms"}
+    settings |= {"spark.sql.session.timeZone": "America/New_York", "spark.sql.shuffle.partitions": PARTITIONS}
+    # Adaptive execution would put frames as small as these into one task.
+    settings |= {"spark.sql.adaptive.coalescePartitions.enabled": "false"}
     if CONNECT:
         from pyspark.sql.connect.client import DefaultChannelBuilder
 

@@ -108,59 +108,47 @@ def test_every_way_to_ask_is_compiled_and_not_run(name, way):
     explore(holds, cases(way, ONLY_KINDS.get(way, frozenset(DUCKDB)), frozenset(DUCKDB)), examples=4, shrinks=False)
 
 
-@pytest.mark.parametrize(
-    ("name", "column", "first", "said"),
-    [
-        ("bigquery", "d", dt.date(2020, 1, 1), "DATE_DIFF(`t0`.`d`, CAST('1970-01-01' AS DATE), DAY)"),
-        (
-            "bigquery",
-            "t",
-            dt.datetime(2020, 1, 1),
-            "DATETIME_DIFF(`t0`.`t`, CAST('1970-01-01 00:00:00' AS DATETIME), MICROSECOND)",
-        ),
-        (
-            "bigquery",
-            "h",
-            dt.time(0),
-            "TIME_DIFF(`t0`.`h`, CAST('00:00:00' AS TIME), MICROSECOND) * CAST('1000' AS INT64)",
-        ),
-        ("snowflake", "d", dt.date(2020, 1, 1), """DATEDIFF(DAY, CAST('1970-01-01' AS DATE), "t0"."d")"""),
-        (
-            "snowflake",
-            "t",
-            dt.datetime(2020, 1, 1),
-            """DATEDIFF(MICROSECOND, CAST('1970-01-01 00:00:00' AS TIMESTAMP), "t0"."t")""",
-        ),
-        ("snowflake", "h", dt.time(0), """DATEDIFF(MICROSECOND, CAST('00:00:00' AS TIME), "t0"."h")"""),
-    ],
-)
-def test_differences_of_times_are_asked_for(name, column, first, said):
+FIRST = dt.date(2020, 1, 1), dt.datetime(2020, 1, 1), dt.time(0)
+# How far each of these is from the beginning.
+DIFFERENCES = {
+    "bigquery": (
+        "DATE_DIFF(`t0`.`x`, CAST('1970-01-01' AS DATE), DAY)",
+        "DATETIME_DIFF(`t0`.`x`, CAST('1970-01-01 00:00:00' AS DATETIME), MICROSECOND)",
+        "TIME_DIFF(`t0`.`x`, CAST('00:00:00' AS TIME), MICROSECOND) * CAST('1000' AS INT64)",
+    ),
+    "snowflake": (
+        """DATEDIFF(DAY, CAST('1970-01-01' AS DATE), "t0"."x")""",
+        """DATEDIFF(MICROSECOND, CAST('1970-01-01 00:00:00' AS TIMESTAMP), "t0"."x")""",
+        """DATEDIFF(MICROSECOND, CAST('00:00:00' AS TIME), "t0"."x")""",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", range(3), ids=["date", "datetime", "time"])
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_differences_of_times_are_asked_for(name, kind):
     """BigQuery has no UNIX_SECONDS of a DATETIME, and Snowflake's remainders before 1970 are negative."""
-    later = {"h": dt.time(12)}.get(column) or first + dt.timedelta(days=1)
-    query = dpp.protect(None).agg(dpp.median(column, [first, later], epsilon=1))
-    assert said in compiled(name, query, pl.DataFrame({column: [first]}))
+    first = FIRST[kind]
+    later = dt.time(12) if first == dt.time(0) else first + dt.timedelta(days=1)
+    query = dpp.protect(None).agg(dpp.median("x", [first, later], epsilon=1))
+    assert DIFFERENCES[name][kind] in compiled(name, query, pl.DataFrame({"x": [first]}))
 
 
+@pytest.mark.parametrize("lacks", ["HexDigest", "function 'md5'"])
 @pytest.mark.parametrize("name", NAMES)
-def test_what_ibis_has_no_word_for_is_named_and_free(name, monkeypatch):
+def test_what_ibis_or_the_engine_has_no_word_for_is_named_and_free(name, lacks, monkeypatch):
     """As MD5 is for Ibis on these engines: without a word of ours, bounds on people can't be kept."""
-    monkeypatch.setattr(dialects, "_DIGESTS", {})
-    budget, frame = dpp.Budget(epsilon=1), pl.DataFrame({"p": [1], "x": [1]})
-    query = dpp.protect("p", max_rows=1).agg(dpp.median("x", [1, 2], epsilon=1))
-    with pytest.raises(TypeError, match=f"^{name} must know all that a release needs, but has no HexDigest.$"):
-        dpp.sql.release(query, Offline(name).table(frame), budget=budget, untested=True)
-    assert budget.spent == 0
 
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_function_that_the_engine_refuses_is_named_and_free(name, monkeypatch):
     def sql(_, text):
         if "MD5(" in text.upper():
             raise RuntimeError(text)
 
-    monkeypatch.setattr(Offline, "sql", sql)
+    if lacks == "HexDigest":
+        monkeypatch.setattr(dialects, "_DIGESTS", {})
+    else:
+        monkeypatch.setattr(Offline, "sql", sql)
     budget, frame = dpp.Budget(epsilon=1), pl.DataFrame({"p": [1], "x": [1]})
     query = dpp.protect("p", max_rows=1).agg(dpp.median("x", [1, 2], epsilon=1))
-    with pytest.raises(TypeError, match=f"^{name} must know all that a release needs, but has no function 'md5'.$"):
+    with pytest.raises(TypeError, match=f"^{name} must know all that a release needs, but has no {lacks}.$"):
         dpp.sql.release(query, Offline(name).table(frame), budget=budget, untested=True)
     assert budget.spent == 0

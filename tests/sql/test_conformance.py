@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+import dp_polars as dpp
 from tests.engines.conformance import SECRET, Conformance, Failing
+from tests.engines.publications import Publications
 from tests.sql.tools import DUCKDB, MARKS, MORE_OF_DUCKDB, MORE_OF_POSTGRES, POSTGRES, need_ibis, to_duckdb, to_postgres
 
 need_ibis()
@@ -79,3 +81,11 @@ def read_quietly(read):
         read()
     except RuntimeError:
         assert isinstance(read, Failing)
+
+
+class TestPublications(Publications):
+    door = dpp.sql
+
+    @pytest.fixture(autouse=True)
+    def _engine(self, engine):
+        self.table = engine.table

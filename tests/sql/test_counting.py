@@ -9,7 +9,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars._release.protection import Limits
 from dp_polars._release.request import only_counted
-from tests.engines.orders import crowd, lost_by
+from tests.engines.orders import ASKED, BOUNDS, LARGEST, PEOPLE, about, crowd, limited, lost_by
 from tests.helpers.runs import histograms_by, release_by
 from tests.helpers.specs import as_frame
 from tests.sql.tools import MARKS, histograms_of, need_ibis, untested
@@ -25,20 +25,14 @@ from dp_polars.sql import TESTED, _SqlEngine  # noqa: E402
 pytestmark = MARKS
 
 
-# --- Bounds ---------------------------------------------------------------------------------------------------------
-
-
 def bounded(table, asked, secret=2**62 + 5, **words):
     """The histograms of `value` in the groups 0 … 4 of `g`, as Polars has them, under bounds of one's own."""
-    asks = {str(i): ASKED[each] for i, (each, _) in enumerate(asked)}
-    query = dpp.protect("person", max_rows=1).group_by({"g": range(5)}).agg(**asks)
+    query = about(asked)
     engine = _SqlEngine(table, only_counted(query.request))
     engine._dialect = replace(engine._dialect, **words)
     work = query.request.bind(engine)
-    own = [work.specs[output.specs[0]] for output in work.outputs]
-    specs = tuple(replace(spec, limits=limits) for spec, (_, limits) in zip(own, asked, strict=True))
     common = dialects.Common()
-    work = replace(work, specs=specs, outputs=())
+    work = replace(work, specs=limited(work, asked), outputs=())
     counted = counting.histograms(engine._table, work, engine._dialect, common)
     statement = Select.of(engine._backend, counted.table, engine._dialect, common).sealed(secret)
     assert statement.sql.count(table.get_name()) == 1, "private rows are read twice"
@@ -53,25 +47,6 @@ def bounded(table, asked, secret=2**62 + 5, **words):
     ]
 
 
-ASKED = {
-    "mode": dpp.mode("value", range(5), epsilon=1),
-    "mode of many": dpp.mode("value", range(17), epsilon=1),
-    "median": dpp.median("value", range(5), epsilon=1),
-    "value_counts": dpp.value_counts("value", range(5), epsilon=1),
-    "len": dpp.len(epsilon=1),
-    "count": dpp.count("value", epsilon=1),
-    "sum": dpp.sum("value", 0, 2, epsilon=1),
-    "weighed": dpp.mode("value", range(5), weights="w", max_weight=4, epsilon=1),
-}
-BOUNDS = [
-    ("mode", Limits(groups=1)), ("mode", Limits(groups=3)), ("median", Limits(rows=2)),
-    ("median", Limits(groups=2, rows_per_group=3)), ("median", Limits(groups=3, rows_per_group=2, rows=4)),
-    ("median", Limits(rows_per_group=1)), ("value_counts", Limits(rows_per_group=2)),
-    ("value_counts", Limits(groups=3, rows_per_group=2, rows=4)),
-    ("len", Limits(groups=3, rows_per_group=2, rows=4)), ("count", Limits(groups=2, rows_per_group=3)),
-    ("sum", Limits(groups=3, rows_per_group=2, rows=4)), ("weighed", Limits(groups=1)),
-    ("weighed", Limits(groups=3)),
-]  # fmt: skip
 # One row of a person in each group, which DuckDB takes by a race.
 ONE_ROW = [(asked, Limits(groups=2)) for asked in ("mode", "mode of many")]
 ONE_ROW += [(asked, Limits(groups=2, rows_per_group=1)) for asked in ("median", "len", "count", "sum")]
@@ -99,9 +74,6 @@ def test_a_person_changes_the_histogram_by_no_more_than_the_bounds(engine, toget
         if asked in PEOPLE:
             assert lost["lost"].max() == LARGEST.get(asked, 1)
         assert not one.equals(third) or asked == "len"
-
-
-PEOPLE, LARGEST = ("mode", "mode of many", "value_counts", "weighed"), {"sum": 2, "weighed": 4}
 
 
 # Numbers of groups and rows that are equal for many of one owner.
@@ -148,18 +120,11 @@ def test_a_row_wins_alike_whether_an_integer_holds_what_it_says(engine, monkeypa
     assert all(one.equals(other) for one, other in zip(packed, bounded(table, ONE_ROW), strict=True))
 
 
-@pytest.mark.parametrize(
-    "limits",
-    [
-        Limits(rows_per_group=1),
-        Limits(groups=5, rows_per_group=1),
-        Limits(rows_per_group=2),
-        Limits(rows=4),
-        Limits(groups=5, rows_per_group=2),
-        Limits(groups=5, rows_per_group=2, rows=4),
-    ],
-    ids=str,
-)
+ALIKE = [Limits(rows, groups, 2) for rows, groups in [(None, None), (None, 5), (4, 5)]]
+ALIKE += [Limits(rows_per_group=1), Limits(groups=5, rows_per_group=1), Limits(rows=4)]
+
+
+@pytest.mark.parametrize("limits", ALIKE, ids=str)
 @pytest.mark.parametrize("bits", [62, 0], ids=["one integer", "columns"])
 def test_outputs_with_the_same_bounds_keep_all_that_these_let_by(engine, limits, bits, monkeypatch):
     """A row without a value takes no place among those with one, of people who have both, or both sorts of groups."""
@@ -222,9 +187,6 @@ def test_a_table_may_have_any_name(engine, bounds, more):
             assert all(one.height > 0 and one.equals(other) for one, other in zip(expected, got, strict=True)), name
         table = name
     engine.owner.raw_sql(f'DROP TABLE "{table}"')
-
-
-# --- How little is asked --------------------------------------------------------------------------------------------
 
 
 def test_a_release_is_one_select_of_a_user_who_may_only_read(engine, monkeypatch):

@@ -13,7 +13,7 @@ import pytest
 
 import dp_polars as dpp
 from tests.helpers.needs import need
-from tests.sql.tools import MARKS, need_ibis
+from tests.sql.tools import MARKS, need_ibis, run
 
 need_ibis()
 need("duckdb")
@@ -38,15 +38,6 @@ FRAME = pl.DataFrame({"p": pl.Series([1, 2], dtype=pl.Int32), "q": pl.Series([2,
 
 
 # --- What runs it ---------------------------------------------------------------------------------------------------
-
-
-def run(con, sql):
-    """What a statement gives."""
-    if con.name == "postgres":
-        with con.begin() as cursor:
-            found = cursor.execute(sql)
-            return found.fetchall() if found.description else []
-    return con.con.execute(sql).fetchall()
 
 
 def rows_of(con, table):
@@ -249,29 +240,22 @@ REFUSED_BY_ROW = {
 }
 
 
-@pytest.mark.parametrize("case", TAKEN)
-def test_what_follows_the_unit_is_taken(duckdb, case):
-    refuse_mixed_people(TAKEN[case](*duckdb.both()), ("p",))
+def cases(of_people, by_row):
+    """Those of each person, and those that must be by row as there are no people."""
+    both = [(steps, ("p",)) for steps in of_people.values()] + [(steps, None) for steps in by_row.values()]
+    return pytest.mark.parametrize(("steps", "unit"), both, ids=[*of_people, *(f"by row: {name}" for name in by_row)])
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_does_not_follow_it_is_refused_by_name(duckdb, case):
-    check_refused(duckdb, *REFUSED[case], ("p",))
+@cases(TAKEN, TAKEN_BY_ROW)
+def test_what_follows_the_unit_or_is_by_row_is_taken(duckdb, steps, unit):
+    refuse_mixed_people(steps(*duckdb.both()), unit)
 
 
-@pytest.mark.parametrize("case", TAKEN_BY_ROW)
-def test_what_is_by_row_is_taken_without_a_unit(duckdb, case):
-    refuse_mixed_people(TAKEN_BY_ROW[case](*duckdb.both()), None)
-
-
-@pytest.mark.parametrize("case", REFUSED_BY_ROW)
-def test_what_is_not_by_row_is_refused_without_one(duckdb, case):
-    check_refused(duckdb, *REFUSED_BY_ROW[case], None)
-
-
-def check_refused(duckdb, steps, message, unit):
+@cases(REFUSED, REFUSED_BY_ROW)
+def test_what_does_not_follow_it_or_is_not_by_row_is_refused_by_name(duckdb, steps, unit):
+    made, message = steps
     with pytest.raises(ValueError, match=rf"^table: .*({message})[\s\S]*\n\nHint: [\s\S]*unchecked=True\.$"):
-        refuse_mixed_people(steps(*duckdb.both()), unit)
+        refuse_mixed_people(made(*duckdb.both()), unit)
 
 
 def test_a_unit_of_several_columns_is_followed_as_a_whole(duckdb):

@@ -1,4 +1,4 @@
-"""In SQL: weights of people, keys that nobody listed, and people as rows."""
+"""In SQL: keys that nobody listed, and people as rows."""
 
 import datetime as dt
 import math
@@ -10,8 +10,7 @@ import pytest
 
 import dp_polars as dpp
 from tests.helpers import by_hand
-from tests.registry import COLUMNS
-from tests.sql.tools import MARKS, TYPES, histograms_of, need_ibis
+from tests.sql.tools import MARKS, need_ibis
 
 need_ibis()
 
@@ -22,45 +21,6 @@ from dp_polars.sql import _SqlEngine  # noqa: E402
 pytestmark = MARKS
 
 MANY = 10**6
-
-
-def every_type(names, rows=600):
-    """A column of each type, by its name in the registry, and a person."""
-    rng = np.random.default_rng(6)
-
-    def some(kind):
-        values = [*kind.values, *([math.nan] if kind.dtype.is_float() else [None])]
-        return pl.Series([*values, None], dtype=kind.dtype, strict=False).gather(rng.integers(0, len(values) + 1, rows))
-
-    frame = pl.DataFrame({name: some(COLUMNS[name]) for name in names})
-    person = pl.Series("person", rng.integers(0, 60, rows))
-    return frame.with_columns(person=pl.when(person > 0).then(person))
-
-
-# --- Weights --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("counts", ["people", "rows"])
-@pytest.mark.parametrize("unit", [None, "person"])
-def test_weights_of_every_type_are_those_of_polars(engine, unit, counts):
-    names = TYPES[engine.name]
-    frame = every_type(list(names))
-    asked = {
-        f"by {by}": dpp.mode("String", ["a", "é", ""], weights=by, max_weight=3, step=step, counts=counts, epsilon=1)
-        for by, step in [("Boolean", None), ("Int16", None), ("Int64", None), ("Float32", 0.5), ("Float64", 0.25),
-                           ("Decimal", None), ("wide Decimal", None)] if by in names
-    }  # fmt: skip
-    bounds = {} if unit is None else {"max_rows_per_group": MANY}
-    query = dpp.protect(unit, **bounds).group_by({"Int32" if "Int32" in names else "Int64": [-1, 0, 1, 5]}).agg(**asked)
-    some = 0
-    for name, expected, got in histograms_of(frame, engine.table(frame), query):
-        for one, other in zip(expected, got, strict=True):
-            assert other.equals(one), (name, one, other)
-            some += one["count"].sum()
-    assert some > 0
-
-
-# --- Keys -----------------------------------------------------------------------------------------------------------
 
 
 def found(table, query):
@@ -174,9 +134,6 @@ def test_keys_of_a_type_of_sql_alone_are_free(engine):
     assert budget.spent == 0
 
 
-# --- People as rows -------------------------------------------------------------------------------------------------
-
-
 def test_people_as_rows_beside_columns_of_the_same_names(engine):
     """`count` and `person` are columns of the table; a person of NaN is nobody."""
     people = [*[float(i // (1 + i % 3)) for i in range(100)], math.nan, None, -0.0]
@@ -192,9 +149,6 @@ def test_people_as_rows_beside_columns_of_the_same_names(engine):
         assert dpp.sql.release(query, table).item() == query.release(frame).item()
         query = private.bounds(one, 0.5, candidates=range(1, 9), epsilon=10_000)
         assert dpp.sql.release(query, table).equals(query.release(frame))
-
-
-# --- Kept answers --------------------------------------------------------------------------------------------------
 
 
 def test_a_kept_answer_is_drawn_anew_where_it_is_asked_fresh(engine, tmp_path):

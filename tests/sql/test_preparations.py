@@ -6,11 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 import dp_polars as dpp
-from dp_polars._release.request import only_counted
 from tests.helpers.needs import need
-from tests.helpers.runs import histograms_by
-from tests.helpers.specs import as_frame
-from tests.sql.tools import MARKS, NUMBERS, need_ibis
+from tests.sql.tools import MARKS, NUMBERS, counts, need_ibis, run
 
 need_ibis()
 need("duckdb")
@@ -29,15 +26,6 @@ NOT_IN_POSTGRES = {
     "difference of times": "an interval is no column that Ibis can cast",
     "exp": "of integers, Ibis divides them as integers there in a statement of its own, but not in a release",
 }
-
-
-def run(con, sql):
-    """Run a statement that gives nothing."""
-    if con.name == "duckdb":
-        con.con.execute(sql)
-    else:
-        con.raw_sql(sql).close()
-        con.con.commit()
 
 
 def tables_of(con):
@@ -97,16 +85,10 @@ def check(tables, unit, steps):
             if kind.is_date() or kind.is_integer() or getattr(kind, "precision", None)
         }
     )
-    there, again = (
-        [as_frame(one).rows() for one in histograms_by(engine_of(rows, query), query)] for rows in (table, kept)
-    )
+    there, again = (counts(rows, query) for rows in (table, kept))
     assert there == again
     assert all(there)
     return query, table
-
-
-def engine_of(rows, query):
-    return _SqlEngine(rows, only_counted(query.request))
 
 
 @pytest.mark.parametrize(("unit", "name"), CASES)

@@ -40,8 +40,6 @@ def at(microsecond):
     return dt.datetime(2020, 1, 1, 0, 0, 1, microsecond)
 
 
-# --- Coarser types --------------------------------------------------------------------------------------------------
-
 COARSE = {"timestamp(0)": "timestamp(0)", "timestamp(3)": "timestamp(3)", "a cast in Ibis": "timestamp"}
 
 
@@ -90,9 +88,6 @@ def test_an_untested_engine_that_takes_two_for_one_is_refused_for_free(kind, mon
     assert budget.spent == 0
 
 
-# --- Values in full -------------------------------------------------------------------------------------------------
-
-
 def test_public_times_are_told_to_the_microsecond():
     table = of_duckdb(
         "SELECT TIMESTAMP '2020-01-01 00:00:01.000001' AS at FROM range(3) "
@@ -118,9 +113,6 @@ def test_candidates_that_are_written_to_later_stay_as_they_were(engine, given):
     numbers[:] = 1
     released = dpp.sql.release(query, table)
     assert released.explode("n").unnest("n").rows() == [(1, 7), (2, 0), (3, 0), (4, 0), (5, 0)]
-
-
-# --- What is no value -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("weight", ["'NaN'::DOUBLE", "NULL::DOUBLE"])

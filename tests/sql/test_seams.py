@@ -8,10 +8,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._release.request import only_counted
-from tests.helpers.runs import histograms_by
-from tests.helpers.specs import as_frame
-from tests.sql.tools import MARKS, NUMBERS, histograms_of, need_ibis
+from tests.sql.tools import MARKS, NUMBERS, counts, histograms_of, need_ibis
 from tests.statistical.goodness import fits
 
 need_ibis()
@@ -23,14 +20,6 @@ from dp_polars.sql import _SqlEngine  # noqa: E402
 
 pytestmark = MARKS
 
-
-def counts(table, query):
-    """The histograms of a query."""
-    sql = _SqlEngine(table, only_counted(query.request))
-    return [as_frame(each).rows() for each in histograms_by(sql, query)]
-
-
-# --- Types that are refused -----------------------------------------------------------------------------------------
 
 OF_DUCKDB = {
     "unsigned": ("CAST(1 AS UTINYINT)", "signed integer.*got uint8[\\s\\S]*Hint: cast it to a signed"),
@@ -147,9 +136,6 @@ def test_people_may_be_of_types_that_can_not_be_asked_about(engine, kind):
     table = engine.view(f"SELECT * FROM (VALUES {values}, (NULL, 1)) AS v(p, x)")
     query = dpp.protect("p", max_rows=1).agg(n=dpp.len(epsilon=1), people=dpp.n_people(epsilon=1))
     assert counts(table, query) == [[(0, 0, 2)], [(0, 0, 2)]]
-
-
-# --- What makes no difference ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("where", ["column", "session"])

@@ -9,39 +9,15 @@ import pytest
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._release.request import only_counted
 from tests.helpers.needs import need
+from tests.helpers.runs import histograms_by
 from tests.helpers.specs import as_frame
 from tests.registry import COLUMNS, UNITS
 
 # Types of the registry that the engines have, and what they call them.
-DUCKDB = {
-    "Boolean": "BOOLEAN",
-    "Int8": "TINYINT",
-    "Int16": "SMALLINT",
-    "Int32": "INTEGER",
-    "Int64": "BIGINT",
-    "Float32": "FLOAT",
-    "Float64": "DOUBLE",
-    "Decimal": "DECIMAL(10,2)",
-    "wide Decimal": "DECIMAL(38,6)",
-    "String": "VARCHAR",
-    "Date": "DATE",
-    "Datetime": "TIMESTAMP",
-    "Time": "TIME",
-}
-POSTGRES = {
-    "Boolean": "boolean",
-    "Int16": "smallint",
-    "Int32": "integer",
-    "Int64": "bigint",
-    "Float32": "real",
-    "Float64": "double precision",
-    "Decimal": "numeric(10,2)",
-    "wide Decimal": "numeric(38,6)",
-    "String": "text",
-    "Date": "date",
-    "Datetime": "timestamp",
-    "Time": "time",
-}
+POSTGRES = {"Boolean": "boolean", "Int16": "smallint", "Int32": "integer", "Int64": "bigint", "Float32": "real"}
+POSTGRES |= {"Float64": "double precision", "Decimal": "decimal(10,2)", "wide Decimal": "decimal(38,6)"}
+POSTGRES |= {"String": "text", "Date": "date", "Datetime": "timestamp", "Time": "time"}
+DUCKDB = {"Int8": "tinyint", **POSTGRES}
 # What only a privacy unit may have.
 MORE_OF_DUCKDB = {"UInt64": "UBIGINT", "Int128": "HUGEINT", "Binary": "BLOB", "Datetime in UTC": "TIMESTAMPTZ"}
 MORE_OF_POSTGRES = {"Binary": "bytea", "Datetime in UTC": "timestamptz"}
@@ -122,3 +98,20 @@ def untested(monkeypatch, name):
     monkeypatch.setattr("dp_polars.sql.TESTED", {"another": None})
     monkeypatch.setattr("dp_polars.sql.unknown", lambda name: replace(unknown(name), **words))
     return words
+
+
+def counts(table, query):
+    """The histograms of a query."""
+    from dp_polars.sql import _SqlEngine
+
+    sql = _SqlEngine(table, only_counted(query.request))
+    return [as_frame(each).rows() for each in histograms_by(sql, query)]
+
+
+def run(con, sql):
+    """What a statement gives."""
+    if con.name == "postgres":
+        with con.begin() as cursor:
+            found = cursor.execute(sql)
+            return found.fetchall() if found.description else []
+    return con.con.execute(sql).fetchall()

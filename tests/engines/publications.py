@@ -1,0 +1,140 @@
+"""Publications and cubes through the `release` of databases and of Spark: one charge, and the answers of Polars.
+
+To run it: derive a class named `Test…` from `Publications`, and say how a table is made and what releases from it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from fractions import Fraction
+from typing import Any
+
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+
+VISITS = pl.DataFrame(
+    {"patient": [number // 3 for number in range(900)], "ward": ["A", "B", "C"] * 300, "month": [1, 2, 3] * 300}
+)
+ROWS = pl.DataFrame(
+    {
+        "p": [i % 70 for i in range(700)],
+        "g": [["A", "B", "Z", None][i % 4] for i in range(700)],
+        "y": [2020 + i % 7 % 3 for i in range(700)],
+    }
+)
+DIMENSIONS = {"g": ["B", "A", "C"], "y": [2022, 2020]}
+TABLES = [[("g",), ("y",)], [("g", "y")]]
+BOUNDS: list[dict[str, int]] = [{"max_groups": 1}, {"max_rows": 3}, {"max_groups": 2, "max_rows_per_group": 1}]
+
+
+def publication(budget=None, dataset=None, **loss):
+    private = dpp.protect("patient", max_groups=3, max_rows_per_group=1, budget=budget, dataset=dataset)
+    return dpp.publication(
+        by_ward=private.group_by({"ward": ["A", "B", "C"]}).agg(people=dpp.n_people(**loss)),
+        by_month=private.group_by({"month": [1, 2, 3]}).agg(rows=dpp.len(**loss), people=dpp.n_people(**loss)),
+        in_all=private.agg(month=dpp.median("month", range(1, 13), **loss)),
+    )
+
+
+class Publications:
+    """The suite."""
+
+    door: Any  # the module with `release`
+
+    @abstractmethod
+    def table(self, frame):
+        """A table with these rows, of which answers can be kept."""
+
+    def to_polars(self, released):
+        return released
+
+    def release(self, query, table, **options):
+        """What was released, as frames of Polars; cubes as they are."""
+        released = self.door.release(query, table, **options)
+        if isinstance(released, dict):
+            return {name: self.to_polars(one) for name, one in released.items()}
+        return released if isinstance(released, dpp.Cube) else self.to_polars(released)
+
+    def test_one_table_or_one_for_each(self):
+        table, half = self.table(VISITS), self.table(VISITS.head(450))
+        asked = publication(epsilon=10**6)
+        released = self.release(asked, table, ranges=True, min_people=2)
+        assert released["by_ward"].sort("ward").rows() == [(ward, 300, 300, 300) for ward in "ABC"]
+        assert released["by_month"]["rows"].to_list() == [300] * 3
+        released = self.door.release(asked, {"by_ward": table, "by_month": half, "in_all": table})
+        found = [self.to_polars(released[name])["people"].to_list() for name in ("by_ward", "by_month")]
+        assert found == [[300] * 3, [150] * 3]
+        assert asked.last.released is released
+        with pytest.raises(ValueError, match="must have the names of the queries"):
+            self.door.release(asked, {"by_ward": table})
+
+    def test_it_is_charged_as_one_and_kept_for_each(self, tmp_path):
+        table, budget = self.table(VISITS), dpp.Budget(epsilon=1, delta=1e-6, path=tmp_path / "ledger.db")
+        asked = publication(budget, "visits").scaled_to(epsilon=1, delta=1e-6)
+        released, again = (self.release(asked, table) for _ in range(2))
+        assert all(released[name].sort("*").equals(again[name].sort("*")) for name in released)
+        assert budget.remaining == 0
+        charged = budget.log()["what"].str.split(":").list.first().to_list()
+        assert charged == ["by_ward", "by_month", "by_month", "in_all"]
+        with pytest.raises(dpp.BudgetExceededError):
+            self.door.release(asked, table, fresh=True)
+        with pytest.raises(TypeError, match="budget must be left out"):
+            self.door.release(asked, table, budget=dpp.Budget(epsilon=1))
+
+    def test_what_is_refused_of_one_table_costs_nothing(self):
+        budget = dpp.Budget(epsilon=1)
+        table, other = self.table(VISITS), self.table(VISITS.drop("month"))
+        asked = publication(epsilon=Fraction(1, 10))
+        with pytest.raises((TypeError, ValueError)):
+            self.door.release(asked, {"by_ward": table, "by_month": other, "in_all": table}, budget=budget)
+        assert budget.remaining == 1
+        self.door.release(asked, table, budget=budget)
+        assert budget.remaining == Fraction(6, 10)
+
+    @pytest.mark.parametrize("tables", [None, [("y",), ("g",), ()], [("y", "g")]], ids=str)
+    def test_a_cube_is_that_of_polars(self, tables):
+        # 10 rows of each person, at most: none is dropped.
+        loss = {"rho": 10**7} if tables else {"epsilon": 10**5}
+        query = dpp.protect("p", max_rows=10).cube(DIMENSIONS, counts="rows", tables=tables, **loss)
+        cube, there = self.release(query, self.table(ROWS)), query.release(ROWS)
+        assert isinstance(cube, dpp.Cube)
+        assert cube.to_frame().equals(there.to_frame())
+        assert cube.counts(by="y")["count"].sum() == cube.count().value > 200
+        assert repr(cube) == repr(there)
+        assert cube.counts(by="y").equals(there.counts(by="y"))
+
+    @pytest.mark.parametrize("tables", TABLES, ids=str)
+    @pytest.mark.parametrize("bounds", BOUNDS, ids=str)
+    def test_tables_are_of_the_rows_that_the_bounds_keep(self, bounds, tables):
+        counts = "people" if bounds == {"max_groups": 1} else "rows"
+        query = dpp.protect("p", **bounds).cube(DIMENSIONS, counts=counts, tables=tables, rho=10**9)
+        own = ROWS.filter(pl.col("g").is_in(DIMENSIONS["g"]), pl.col("y").is_in(DIMENSIONS["y"]))
+        most = 1 if counts == "people" else bounds.get("max_rows", 2)
+        each = pl.len().clip(upper_bound=bounds.get("max_rows_per_group", 99))
+        rows = own.group_by("p", "g", "y").agg(n=each).group_by("p").agg(pl.col("n").sum())
+        cube = self.release(query, self.table(ROWS))
+        assert cube.count().value == rows["n"].clip(upper_bound=most).sum()
+        assert cube.counts(by="g")["count"].sum() == cube.counts(by="y")["count"].sum() == cube.count().value
+
+    def test_a_person_is_in_one_cell_and_without_people_every_row_counts(self):
+        query = dpp.protect("p", max_groups=1).cube(DIMENSIONS, epsilon=10**5)
+        table = self.table(ROWS)
+        assert self.release(query, table).count().value == 50  # the others have a year that is not listed
+        every_row = dpp.protect(None).cube({"g": ["A", "B"]}, epsilon=10**5)
+        assert self.release(every_row, table).counts(by="g")["count"].to_list() == [175, 175]
+
+    @pytest.mark.parametrize("loss", [{"epsilon": 1, "delta": 1e-6}, {"rho": 1}], ids=str)
+    def test_cubes_are_kept_and_ranges_are_left_out(self, tmp_path, loss):
+        budget = dpp.Budget(rho=10, path=tmp_path / "ledger.db")
+        private = dpp.protect("p", max_groups=1, budget=budget, dataset="rows")
+        query, table = private.cube(DIMENSIONS, tables=TABLES[0], **loss), self.table(ROWS)
+        first, again = (self.release(query, table) for _ in range(2))
+        assert first.to_frame().equals(again.to_frame())
+        assert first.count() == again.count()
+        for shown in ({"ranges": True}, {"min_people": 5}, {"sure": True}):
+            with pytest.raises(ValueError, match="must be left out"):
+                self.door.release(query, table, **shown)
+        assert budget.log().height == 2
+        assert budget.spent == 1 or "epsilon" in loss
