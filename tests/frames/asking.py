@@ -1,0 +1,33 @@
+"""What several files of this folder use: the rows of a private frame, and tables of what is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import polars as pl
+
+    import dp_polars as dpp
+
+
+def rows_of(private: dpp.PrivateFrame, *tables: Any, engine: str = "in-memory") -> pl.DataFrame:
+    """The private rows after all steps, of the frame's own tables or of others."""
+    tables = tables or private._sources
+    proved = private._pipeline.proved(*(table.collect_schema() for table in tables))
+    return proved.rows(*(table.lazy() for table in tables)).collect(engine=engine)
+
+
+def refused(*rows: tuple[Callable[..., Any], type[Exception], str], of: str | None = None) -> Callable[..., None]:
+    """Return a test of calls, each with the class and the words of its error; `of` is a fixture that they are given."""
+
+    @pytest.mark.parametrize(("call", "error", "words"), rows)
+    def test(call: Callable[..., Any], error: type[Exception], words: str, request: pytest.FixtureRequest) -> None:
+        given = () if of is None else (request.getfixturevalue(of),)
+        with pytest.raises(error, match=words):
+            call(*given)
+
+    return test
