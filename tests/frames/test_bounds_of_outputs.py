@@ -6,7 +6,6 @@ from itertools import product
 
 import polars as pl
 import pytest
-from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._engines.polars.engine import PolarsEngine
@@ -187,18 +186,6 @@ def test_the_charge_and_its_text_are_those_of_the_output():
     with pytest.raises(ValueError, match="must be bounded for a number of rows"):
         private.agg(a=dpp.len(epsilon=1, max_rows=None))
     assert budget.log().height == 2
-
-
-def test_a_kept_answer_is_that_of_its_bounds(tmp_path):
-    budget = dpp.Budget(epsilon=100, path=tmp_path / "ledger.db")
-    private = ROWS.dp.protect("p", max_rows=3, budget=budget, dataset="rows").group_by(KEYS)
-    for number, bounds in enumerate([{}, {"max_rows": 2}, {"max_groups": 2}, {"max_rows_per_group": 1}], 1):
-        first = private.agg(n=dpp.len(epsilon=1, **bounds)).release()
-        assert budget.spent == number
-        assert_frame_equal(private.agg(n=dpp.len(epsilon=1, **bounds)).release(), first)
-        assert budget.spent == number
-    asked = budget.answers()["question"].to_list()
-    assert "n: number of rows (max_rows_per_group=1)" in asked
 
 
 def test_a_simulation_drops_what_the_output_drops():

@@ -414,6 +414,60 @@ def test_columns_in_which_people_are_counted_are_part_of_a_question(budget):
         assert kept == [1, 2, 3]
 
 
+# Questions of a frame, which is a function of its bounds: each has an answer of its own.
+KEYS = {"epsilon": 1, "delta": 1e-6}
+APART = {
+    "keys, and quantiles over people": [
+        lambda f: f(max_groups=1).keys("ward", **KEYS),
+        lambda f: f(max_groups=2).keys("ward", **KEYS),
+        lambda f: f(max_groups=1).keys("ward", "x", **KEYS),
+        lambda f: f(max_groups=1).keys("ward", epsilon=1, delta=2e-6),
+        lambda f: f(max_groups=1).keys("ward", rho=1, delta=1e-6),
+        lambda f: f(max_groups=1).keys("ward", rho=1, delta=1e-6, counts=True),
+        lambda f: f().rows_per_person(0.5, range(1, 9), epsilon=1),
+        lambda f: f().rows_per_person(0.75, range(1, 9), epsilon=1),
+        lambda f: f().groups_per_person({"ward": ["A"]}, 0.5, range(1, 9), epsilon=1),
+        lambda f: f().groups_per_person({"ward": ["B"]}, 0.5, range(1, 9), epsilon=1),
+    ],
+    "steps of a person": [
+        lambda f: f().group_by("p").agg(X.sum()).agg(median()),
+        lambda f: f().group_by("p").agg(X.max()).agg(median()),
+        lambda f: f().group_by("p").agg(X.sort().last()).agg(median()),
+        lambda f: f().group_by("p").agg(X.sort().first()).agg(median()),
+    ],
+    "bounds that were found": [
+        lambda f: f().with_bounds(pl.DataFrame({"max_rows_per_group": [2]})).agg(dpp.len(epsilon=1)),
+        lambda f: f().with_bounds(pl.DataFrame({"max_rows_per_group": [3]})).agg(dpp.len(epsilon=1)),
+    ],
+    "bounds of an output": [
+        lambda f: f(max_rows=3).group_by(WARDS).agg(n=dpp.len(epsilon=1)),
+        lambda f: f(max_rows=3).group_by(WARDS).agg(n=dpp.len(epsilon=1, max_rows=2)),
+        lambda f: f(max_rows=3).group_by(WARDS).agg(n=dpp.len(epsilon=1, max_groups=2)),
+        lambda f: f(max_rows=3).group_by(WARDS).agg(n=dpp.len(epsilon=1, max_rows_per_group=1)),
+    ],
+}
+
+
+@pytest.mark.parametrize("asks", APART.values(), ids=APART)
+def test_questions_of_every_kind_are_kept_and_told_apart(tmp_path, asks):
+    budget = dpp.Budget(rho=100, delta=1e-3, path=tmp_path / "ledger.db")
+
+    def frame(**bounds):
+        return ROWS.dp.protect("p", budget=budget, dataset="visits", **bounds)
+
+    first = [ask(frame).release() for ask in asks]
+    spent, spent_delta = budget.spent, budget.spent_delta
+    assert budget.log().height == budget.answers().height == len(asks)
+    assert budget.answers()["question"].to_list() == budget.log()["what"].to_list()
+    for ask, answer in zip(asks, first, strict=True):
+        assert_frame_equal(ask(frame).release(), answer)
+    assert (budget.spent, budget.spent_delta) == (spent, spent_delta)
+    query = asks[0](frame)
+    query.release(fresh=True)
+    assert budget.spent > spent
+    assert budget.spent_delta == spent_delta + query.delta
+
+
 def test_an_order_of_columns_that_a_step_looks_at_is_part_of_a_question(budget):
     def steps(frame):
         return frame.with_columns(t=pl.concat_str(pl.col("^[cw].*$")))

@@ -198,15 +198,6 @@ def test_bounds_that_protect_has_stay():
     assert three.protection.bounds == {"max_rows": 5, "max_groups": 6, "max_rows_per_group": 4}
 
 
-def test_bounds_are_part_of_a_kept_question(tmp_path):
-    budget = dpp.Budget(epsilon=10, path=tmp_path / "ledger.db")
-    frame = ROWS.dp.protect("patient", budget=budget, dataset="visits")
-    for spent, most in ((1, 2), (2, 3), (2, 2), (2, 3)):
-        bounds = pl.DataFrame({"max_rows_per_group": [most]})
-        frame.with_bounds(bounds).group_by(WARDS).agg(dpp.len(epsilon=1)).release()
-        assert budget.spent == spent
-
-
 HINT = r"[\s\S]*Hint: "
 
 

@@ -234,28 +234,6 @@ def test_a_release_of_files_and_of_parts_of_the_people(tmp_path, streams):
     assert people.release(partitions=2, engine="streaming" if streams else "in-memory").item() == 9
 
 
-def test_the_same_step_has_one_kept_answer_and_another_step_another(tmp_path):
-    budget = dpp.Budget(epsilon=100, path=tmp_path / "ledger.db")
-
-    def ask(step):
-        frame = step(VISITS.dp.protect("p", budget=budget, dataset="visits"))
-        return frame.agg(x=pl.col("x").dp.median(range(30), epsilon=0.125)).release()
-
-    steps = [
-        lambda frame: frame.group_by("p").agg(x=CENTS.sum()),
-        lambda frame: frame.group_by("p").agg(x=CENTS.max()),
-        lambda frame: frame.group_by("p").agg(x=CENTS.sort().last()),
-        lambda frame: frame.group_by("p").agg(x=CENTS.sort().first()),
-    ]
-    answers = []
-    for number, step in enumerate(steps):
-        answers.append(ask(step))
-        assert float(budget.spent) == 0.125 * (number + 1)
-    for step, answer in zip(steps, answers, strict=True):
-        assert_frame_equal(ask(step), answer)
-    assert float(budget.spent) == 0.5
-
-
 def test_simulations_take_the_steps():
     query = dpp.protect("p").group_by("p").agg(CENTS.sum()).agg(x=CENTS.dp.median(range(30), epsilon=1000))
     simulated = simulate(query, VISITS)
