@@ -21,13 +21,6 @@ def rows_of(private: dpp.PrivateFrame, *tables: Any, engine: str = "in-memory") 
     return proved.rows(*(table.lazy() for table in tables)).collect(engine=engine)
 
 
-def refused(*rows: tuple[Callable[..., Any], type[Exception], str], of: str | None = None) -> Callable[..., None]:
-    """Return a test of calls, each with the class and the words of its error; `of` is a fixture that they are given."""
-
-    @pytest.mark.parametrize(("call", "error", "words"), rows)
-    def test(call: Callable[..., Any], error: type[Exception], words: str, request: pytest.FixtureRequest) -> None:
-        given = () if of is None else (request.getfixturevalue(of),)
-        with pytest.raises(error, match=words):
-            call(*given)
-
-    return test
+def refused(*rows: tuple[Callable[..., Any], type[Exception], str]) -> pytest.MarkDecorator:
+    """Cases of a test: calls, each with the class and the words of its error."""
+    return pytest.mark.parametrize(("call", "error", "words"), rows)

@@ -150,7 +150,9 @@ def grouped(by: dict[str, Any], *outputs: object) -> dpp.PrivateQuery:
 
 WARD = {"ward": [1]}
 WORK_ON_ANSWERS = "Work on answers after the release"
-test_outputs_that_are_refused = refused(
+
+
+@refused(
     (lambda: grouped({"ward": ["one"]}, top()), TypeError, "keys of column 'ward'"),
     (lambda: grouped({"floor": [1]}, top()), ValueError, "must have the key column 'floor'"),
     (
@@ -179,6 +181,9 @@ test_outputs_that_are_refused = refused(
     (lambda: grouped(WARD, pl.col("nothing").dp.median([1], epsilon=1)), pl.exceptions.PolarsError, "nothing"),
     (lambda: grouped(WARD, pl.col("age").dp.mode(["a"], epsilon=1)), TypeError, "can't be categories"),
 )
+def test_outputs_that_are_refused(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
 
 
 class TestSteps:
@@ -269,19 +274,22 @@ class TestBounds:
         assert ask.query.claim.rate == Fraction(1, 2)
 
 
-test_arguments_of_protect = refused(
+@refused(
     (lambda: dpp.protect(3), TypeError, "name of a column"),
     (lambda: dpp.protect("p", max_rows=0), ValueError, "at least 1"),
     (lambda: dpp.protect("p", max_groups=1.5), TypeError, "must be an integer"),
     (lambda: dpp.protect("p", neighboring_relation="change_one"), ValueError, "neighboring_relation"),
 )
+def test_arguments_of_protect(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
 
 
 def pipeline() -> dpp.PrivateQuery:
     return dpp.protect("patient", max_rows=5000).group_by({"ward": [1, 2, 3]}).agg(age=age())
 
 
-test_frames_that_are_refused = refused(
+@refused(
     (lambda visits: pipeline().release(), TypeError, "must be given a frame"),
     (lambda visits: visits.dp.protect(None).agg(age()).release(visits), TypeError, "must not be given a frame"),
     (lambda visits: pipeline().release([1, 2]), TypeError, "must be a LazyFrame"),
@@ -292,8 +300,10 @@ test_frames_that_are_refused = refused(
         TypeError,
         "must be released, not collected",
     ),
-    of="visits",
 )
+def test_frames_that_are_refused(visits, call, error, words):
+    with pytest.raises(error, match=words):
+        call(visits)
 
 
 class Broken:

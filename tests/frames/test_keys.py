@@ -220,7 +220,9 @@ def test_the_repr_of_keys():
 COUNTED = {"rho": 1, "delta": 1e-6}
 ONE = dpp.protect("p", max_groups=1)
 NAMES, RATE = "keys must be given names of columns, got ", Fraction(1, 2**110)
-test_arguments_are_checked_where_they_are_written = refused(
+
+
+@refused(
     (lambda: ONE.keys(**LOSS), ValueError, "^keys must be given at least one column"),
     (lambda: ONE.keys(1, **LOSS), TypeError, f"^{NAMES}1"),
     (lambda: ONE.keys(pl.col("k"), **LOSS), TypeError, f"^{NAMES}Expr"),
@@ -243,6 +245,9 @@ test_arguments_are_checked_where_they_are_written = refused(
         "^keys: max_groups must be given whe",
     ),
 )
+def test_arguments_are_checked_where_they_are_written(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
 
 
 @pytest.mark.parametrize(
@@ -304,7 +309,9 @@ def test_explain_says_what_a_quantile_over_people_costs(visits):
 
 
 P, FRAME = dpp.protect("p"), pl.DataFrame({"p": [1]})
-test_people_must_be_known_and_arguments_right = refused(
+
+
+@refused(
     (lambda: dpp.protect(None).rows_per_person(0.5, [1, 2], epsilon=1), ValueError, "rows_per_person: there must be a"),
     (lambda: P.rows_per_person(1, range(9), epsilon=1), ValueError, "alpha must lie strictly between 0 and 1"),
     (lambda: P.rows_per_person(0.5, ["a"], epsilon=1), TypeError, "quantile"),
@@ -316,6 +323,9 @@ test_people_must_be_known_and_arguments_right = refused(
     ),
     (lambda: FRAME.dp.protect("q").rows_per_person(0.5, [1, 2], epsilon=1), ValueError, "the privacy unit 'q'"),
 )
+def test_people_must_be_known_and_arguments_right(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
 
 
 # --- Before a release ---
