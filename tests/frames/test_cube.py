@@ -74,9 +74,6 @@ def made(counts, mechanism="discrete_laplace", rate=Fraction(1), **dimensions):
     return cube_of(keys.with_columns(count=pl.Series(counts, dtype=pl.Int64)), plan, json.dumps(claim))
 
 
-# --- What it answers ---
-
-
 @pytest.mark.parametrize("partitions", [None, 3])
 def test_counts_are_those_of_people_in_listed_cells(visits, listed, engine, partitions):
     query = visits.lazy().dp.protect("patient", max_groups=1).cube(DIMENSIONS, **SURE)
@@ -154,9 +151,6 @@ def test_parts_add_up_to_their_sum_exactly_and_counts_stay_negative():
     assert made([large, -3, large, large], a=[0, 1], b=[0, 1]).count().value == 3 * large - 3
 
 
-# --- Ranges ---
-
-
 @pytest.mark.parametrize("mechanism", ["discrete_laplace", "discrete_gaussian"])
 def test_each_range_is_that_of_the_sum_of_its_cells_noises(mechanism):
     cube = made(range(24), mechanism, Fraction(1, 3), a=[0, 1], b=[0, 1, 2], c=range(4))
@@ -212,9 +206,6 @@ def test_a_share_is_unknown_where_the_whole_is_not_above_0_and_stays_within_0_an
     assert math.isclose(share.low, (part - off) / (part - off + rest + off))
     assert math.isclose(share.high, (part + off) / (part + off + rest - off))
     assert share.value == 0.25
-
-
-# --- Types, and other ways to release ---
 
 
 @pytest.mark.parametrize(
@@ -277,9 +268,6 @@ def test_who_is_cut_may_be_asked(visits):
     query = visits.dp.protect("patient", max_groups=1, max_rows_per_group=1).cube(DIMENSIONS, counts="rows", epsilon=1)
     true = listed_of(visits, DIMENSIONS).group_by("patient").len().filter(pl.col("len") > 1).height
     assert abs(query.n_cut(epsilon=100).release().item() - true) <= 1
-
-
-# --- What it carries ---
 
 
 def test_a_cube_carries_nothing_but_what_was_released(tmp_path):
@@ -386,9 +374,6 @@ def test_a_histogram_of_a_cube_can_not_be_changed(cube):
         cube._tables = ()
     cube.dimensions["year"] = pl.Series([1])
     assert cube.dimensions["year"].to_list() == list(YEARS)
-
-
-# --- What is refused ---
 
 
 @refused(

@@ -132,9 +132,6 @@ def test_the_log_is_the_same_with_and_without_a_delta():
     assert one["exact_loss"].to_list() == ["1/10"]
 
 
-# --- Notes ---
-
-
 def note(asked, **bounds):
     (row,) = dpp.protect("p", **bounds).group_by(KEYS).agg(asked).explain().to_dicts()
     return row["note"]
@@ -206,9 +203,6 @@ def test_the_error_of_a_mean_is_told_for_two_sizes_of_a_group(loss):
             assert error <= float(said) < error * 1.01
         assert row["error_95"] is None
         assert "rows: ±" not in frame.agg(dpp.len(**loss)).explain()["note"].item()
-
-
-# --- The whole cost ---
 
 
 def costs(query):

@@ -57,9 +57,6 @@ V, P, OWNED = protected(VISITS), protected(PEOPLE), dpp.owned(ITEMS)
 OF_DAY = {"left_on": "day", "right_on": "of_day"}
 
 
-# What comes out
-
-
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("on", [["p"], ["p", "day"], ["day", "p"]])
 def test_a_join_of_private_frames_is_that_of_plain_python(how, on, engine):
@@ -189,9 +186,6 @@ def test_two_frames_of_one_file_and_a_release_from_scans(tmp_path):
     assert pickle.loads(pickle.dumps(pairs)).columns == pairs.columns
 
 
-# Bounds of the right frame
-
-
 @pytest.mark.parametrize("partitions", [None, 3])
 def test_one_person_with_thousands_of_rows_on_the_right_counts_once(engine, partitions):
     left = pl.DataFrame({"p": [0, 0, 1, 2, None], "x": range(5)})
@@ -298,9 +292,6 @@ def test_the_bounds_of_the_right_frame_are_said_and_part_of_the_question():
     assert len(texts) == 2
 
 
-# Rows that come later
-
-
 def asked(frame, **options):
     return frame.agg(pl.col("cents").dp.median(range(101), **({"epsilon": 0.5} | options)))
 
@@ -379,9 +370,6 @@ def test_adapters_of_one_table_say_to_join_first(package, call):
     for query in (unbound(), dpp.protect("p").join(dpp.owned(), on="day")):
         with pytest.raises(TypeError, match=r"about one table: it joins[\s\S]*Hint: join the tables first"):
             call(query.agg(dpp.n_people(epsilon=1)))
-
-
-# Refusals: one sentence each, before anything is charged
 
 
 def with_budget(frame=PEOPLE):
@@ -516,9 +504,6 @@ def test_steps_say_whether_they_multiply_rows():
     assert not V.filter(pl.col("day") > 0)._pipeline.steps[-1].multiplies
 
 
-# Joins with public keys
-
-
 @pytest.mark.parametrize("how", ["semi", "anti"])
 def test_public_keys_may_repeat_where_they_only_filter(how, engine):
     public = pl.DataFrame({"day": [1, 1, None, 3], "p": [7, 8, 9, 9]})
@@ -528,9 +513,6 @@ def test_public_keys_may_repeat_where_they_only_filter(how, engine):
     assert Counter(rows_of(people, VISITS).rows()) == by_hand(VISITS, public, ["p"], ["day"], how)
     with pytest.raises(ValueError, match="NaN"):
         V.join(pl.DataFrame({"day": [float("nan")]}), on="day", how=how)
-
-
-# Answers that are kept
 
 
 @pytest.fixture

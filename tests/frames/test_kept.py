@@ -74,9 +74,6 @@ def unbound(budget, **more):
     return dpp.protect("p", budget=budget, dataset="visits", max_rows=2, **more).group_by(WARDS).agg(median())
 
 
-# The same question
-
-
 def test_the_same_question_is_answered_once_more_for_nothing(budget, caplog):
     caplog.set_level(logging.INFO, "dp_polars")
     first = asked(budget).release()
@@ -157,9 +154,6 @@ def test_into_a_file(budget, tmp_path):
     assert budget.spent == Fraction(1, 4)
     assert_frame_equal(pl.read_parquet(tmp_path / "one.parquet"), pl.read_parquet(tmp_path / "two.parquet"))
     assert dpp.read_claim(tmp_path / "two.parquet")["loss"] == "epsilon=0.125"
-
-
-# Another question
 
 
 @dataclass(frozen=True)
@@ -632,9 +626,6 @@ def test_the_engine_is_part_of_the_question():
     assert len(texts) == 2
 
 
-# Where the rows lie
-
-
 def sources(folder):
     """The same rows in several places, and how to change each of them."""
     plain = ROWS.select("p", "x", "ward")
@@ -839,9 +830,6 @@ def test_remote_files_are_known_by_their_names():
     assert mark_of_files([*one, *two]) == mark_of_files([*two, *one]) != mark_of_files(one)
 
 
-# What may go wrong
-
-
 @pytest.mark.parametrize("make", [lambda **options: dpp.protect("p", **options), ROWS.dp.protect.__get__(ROWS)])
 def test_a_name_needs_a_budget_with_a_path(make, tmp_path):
     protect = make if make.__name__ == "<lambda>" else lambda **options: ROWS.dp.protect("p", **options)
@@ -912,9 +900,6 @@ def test_an_answer_that_is_gone_is_drawn_and_paid_once_more(budget):
     assert budget.spent == Fraction(1, 4)
 
 
-# The list
-
-
 def test_answers_are_listed(budget):
     assert budget.answers().schema == {
         "when": pl.Datetime("us", "UTC"),
@@ -937,9 +922,6 @@ def test_answers_are_listed(budget):
     assert (listed["bytes"] > 100).all()
     assert listed["source"].to_list() == ["memory", "memory"]
     assert dpp.Budget(epsilon=1).answers().is_empty()
-
-
-# Budgets in memory
 
 
 def test_a_cell_that_runs_again_makes_no_new_budget():

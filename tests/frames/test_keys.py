@@ -30,9 +30,6 @@ def visits():
     return pl.DataFrame(rows, schema, orient="row").sample(fraction=1, shuffle=True, seed=1)
 
 
-# --- What comes out ---
-
-
 @pytest.mark.parametrize("engine", [*ENGINES, "auto"])
 @pytest.mark.parametrize("partitions", [None, 3])
 @pytest.mark.parametrize("loss", [LOSS, {"rho": 0.1, "delta": 1e-6}])
@@ -87,9 +84,6 @@ def test_keys_of_every_type_can_be_grouped_by(kind):
     assert (counted["n"] - 50).abs().max() < 5
 
 
-# --- What does not come out ---
-
-
 def buffers(column):
     """The memory of a column."""
     array = column.to_arrow(compat_level=pl.CompatLevel.newest())
@@ -132,9 +126,6 @@ def test_a_filtered_column_would_have_told():
     frame = pl.DataFrame({"k": ["secret-of-somebody-else", "a town with a long name"]})
     assert any(b"secret" in buffer for buffer in buffers(frame.filter(pl.col("k").str.starts_with("a"))["k"]))
     assert buffers(pl.Series([False])) != buffers(pl.Series([False, True]).filter([True, False]))
-
-
-# --- What it costs ---
 
 
 def test_explain_says_what_it_costs_and_how_many_people_a_key_needs():
@@ -215,8 +206,6 @@ def test_the_repr_of_keys():
     )
 
 
-# --- Refusals ---
-
 COUNTED = {"rho": 1, "delta": 1e-6}
 ONE = dpp.protect("p", max_groups=1)
 NAMES, RATE = "keys must be given names of columns, got ", Fraction(1, 2**110)
@@ -276,9 +265,6 @@ def test_a_private_query_for_keys_is_not_collected(visits):
         pickle.dumps(query)
 
 
-# --- Bounds found privately ---
-
-
 @pytest.mark.parametrize("loss", [{"epsilon": 100}, {"rho": 100}])
 def test_quantiles_of_rows_and_groups(visits, engine, loss):
     private = visits.dp.protect("patient").drop_nulls("town")
@@ -326,9 +312,6 @@ P, FRAME = dpp.protect("p"), pl.DataFrame({"p": [1]})
 def test_people_must_be_known_and_arguments_right(call, error, words):
     with pytest.raises(error, match=words):
         call()
-
-
-# --- Before a release ---
 
 
 def test_a_quantile_over_people_is_simulated_and_keys_are_not(visits):

@@ -307,9 +307,6 @@ def test_people_may_count_without_bounds_on_rows():
     assert counts.query.claim.contributions.total == 9  # once for each candidate of each group
 
 
-# Choices with their leads
-
-
 def test_leads_on_private_frames(tmp_path):
     rows = pl.DataFrame({"p": range(100), "g": [0, 1] * 50, "x": ["a", "a", "a", "b"] * 25}).with_columns(
         e=pl.col("x").cast(pl.Enum(["a", "b", "c"]))
@@ -339,9 +336,6 @@ def test_leads_on_private_frames(tmp_path):
     simulated = dpp.analysis.simulate(query, rows, private=True)
     assert simulated.filter(pl.col("output") == "x")["true_answer"].to_list()[0] == "a"
     assert simulated.filter(pl.col("output") == "few")["true_answer"].to_list() == [None] * 3
-
-
-# --- Shares
 
 
 def test_a_share_is_the_mean_of_a_condition():

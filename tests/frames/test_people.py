@@ -43,9 +43,6 @@ def private(**more):
     return ROWS.dp.protect("patient", **more)
 
 
-# --- Bounds -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("loss", [SURE, {"rho": 10_000}])
 def test_bounds_are_found_in_one_release(engine, loss):
     found = private().bounds(WARDS, **loss).release(engine=engine)
@@ -166,9 +163,6 @@ def test_bounds_that_can_not_be_asked_for(call, error, words):
         call()
 
 
-# --- with_bounds ------------------------------------------------------------------------------------------------------
-
-
 def test_released_bounds_are_those_of_protect():
     budget = dpp.Budget(epsilon=10**6)
     found = private(budget=budget).bounds(WARDS, **SURE).release()
@@ -224,9 +218,6 @@ def test_what_with_bounds_refuses(released, error, message):
         dpp.protect("p", max_groups=3).with_bounds(released)
     with pytest.raises(ValueError, match="max_groups must be left out where privacy_unit is None"):
         dpp.protect(None).with_bounds(pl.DataFrame({"max_groups": [3]}))
-
-
-# --- n_cut ------------------------------------------------------------------------------------------------------------
 
 
 def cut(query, **more):

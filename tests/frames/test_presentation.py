@@ -45,9 +45,6 @@ def every_kind(loss=SURE):
     }
 
 
-# --- Few people ---
-
-
 @pytest.mark.parametrize("ranges", [False, True, "all"])
 @pytest.mark.parametrize("sure", [False, True])
 def test_all_other_outputs_of_groups_of_few_people_are_null(ranges, sure):
@@ -194,9 +191,6 @@ def test_a_file_has_what_is_shown_and_nothing_else(tmp_path):
     assert dpp.read_claim(file)["columns"].keys() == {*every_kind(), "people"}
     assert budget.answers().height == 1
     assert query.release()["mean"].null_count() == 0  # the ledger has the whole answer
-
-
-# --- Ranges that all hold ---
 
 
 def test_the_share_of_each_range_is_below_the_root():

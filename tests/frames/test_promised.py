@@ -33,8 +33,6 @@ def notes_of(query):
     return query.explain()["note"].to_list()
 
 
-# --- The figures of the page ----------------------------------------------------------------------------------------
-
 # Outputs, groups and rows of a person -> errors of a count and of a mode of 100 candidates, by `epsilon` and by `rho`,
 # at (1, 1e-6) without a part for keys.
 TABLE = {
@@ -107,9 +105,6 @@ def test_kept_answers_statements_and_files_of_a_shared_promise(tmp_path):
     assert "discrete Gaussian" in text or "discrete_gaussian" in text
     with pytest.raises(ValueError, match="a loss must be said first, got none"):
         query.statement()
-
-
-# --- Random queries -------------------------------------------------------------------------------------------------
 
 
 def some_outputs(some):
@@ -229,9 +224,6 @@ def test_no_accountant_proves_that_a_promise_is_broken():
         closest[unit] = max(closest[unit], proved / epsilon)
     assert closest["epsilon"] > 0.99
     assert closest["rho"] > 0.7  # half of delta is left to keys, and a sum of rho is no distribution
-
-
-# --- Which unit, and why --------------------------------------------------------------------------------------------
 
 
 def private(**more):
@@ -366,9 +358,6 @@ def test_what_has_a_loss_keeps_it_and_the_rest_is_shared():
         ValueError, match=r"scaled_to must be given a promise that the outputs can keep, got epsilon=0\.1"
     ):
         query.scaled_to(epsilon=0.1, delta=1e-9)
-
-
-# --- What needs no loss, and what does ------------------------------------------------------------------------------
 
 
 def test_a_query_without_losses_shows_what_needs_none():

@@ -47,9 +47,6 @@ def budget(tmp_path):
     return dpp.Budget(**PROMISE, path=tmp_path / "ledger.db")
 
 
-# One promise
-
-
 @pytest.mark.parametrize("target", [PROMISE, {"epsilon": 1}, {"rho": Fraction(1, 10)}], ids=str)
 def test_one_promise_is_shared_over_all_outputs(target):
     scaled = dpp.publication(queries(protected())).scaled_to(**target)
@@ -128,9 +125,6 @@ def test_what_it_prints():
     assert repr(publication).startswith("<Publication: one person per 'patient'\n  by_ward: people: number of people, ")
     assert "costs: not known" in repr(publication)
     assert "\n  costs: epsilon=1 (rho=" in repr(publication.scaled_to(epsilon=1))
-
-
-# One charge
 
 
 def test_a_release_is_one_charge_and_each_query_has_its_own_answer(budget):
@@ -229,9 +223,6 @@ def test_answers_that_can_not_be_kept_are_kept_of_none(budget, monkeypatch, capl
     assert "could not be kept" in caplog.text
 
 
-# Kept answers
-
-
 def test_answers_are_kept_for_each_query(budget):
     private = protected(budget, "visits")
     asked = queries(private, epsilon=0.1)
@@ -248,9 +239,6 @@ def test_answers_are_kept_for_each_query(budget):
         assert_frame_equal(asked[name].release(), frame)
     publication.release(fresh=True)
     assert budget.remaining == Fraction(2, 10)
-
-
-# Rows
 
 
 def test_rows_of_its_own_for_each_query_or_of_all():
@@ -287,9 +275,6 @@ def test_min_people_is_for_the_queries_with_groups():
         dpp.publication(one=uncounted, other=queries(private, epsilon=1)["by_ward"]).release(min_people=5)
 
 
-# Refusals
-
-
 def test_what_is_no_publication():
     private = protected()
     query = private.agg(n=dpp.n_people(epsilon=1))
@@ -322,9 +307,6 @@ def test_a_table_of_two_units_is_refused(budget):
     with pytest.raises(ValueError, match="publication"):
         dpp.publication(one=one, other=other).release()
     assert budget.log().height == 0
-
-
-# Statements and reports
 
 
 def test_one_statement_says_once_what_holds_for_all(budget):

@@ -140,9 +140,6 @@ def test_no_row_is_read(monkeypatch):
     assert str(query.scaled_to(epsilon=1).loss) == "epsilon=1"
 
 
-# --- Refusals ---
-
-
 def test_a_gaussian_has_no_epsilon_to_be_scaled_to():
     query = mixed(rows=dpp.len(rho=1))
     with pytest.raises(ValueError, match="got epsilon: output 'rows' has discrete Gaussian noise") as caught:

@@ -40,9 +40,6 @@ def rows_of(frame):
     return frame._pipeline.proved(*schemas).rows(*frame._sources).collect()
 
 
-# --- The names ---
-
-
 @pytest.mark.parametrize("unit", [["patient", "month"], ("month", "patient")])
 def test_the_order_of_the_names_does_not_matter(unit):
     protection = protected(unit=unit).protection
@@ -81,9 +78,6 @@ def test_every_column_must_be_there():
     nested = VISITS.with_columns(month=pl.concat_list(pl.col("month").cast(pl.Categorical)))
     with pytest.raises(TypeError, match="the privacy unit 'month' must not hold Categoricals inside a nested type"):
         protected(nested).agg(dpp.len(epsilon=1)).release()
-
-
-# --- Budgets, texts ---
 
 
 def test_a_budget_of_patients_refuses_patient_months(tmp_path):
@@ -137,9 +131,6 @@ def test_explain_and_statements_name_the_unit_as_the_ledger_does():
         "month",
         "patient",
     )
-
-
-# --- Steps ---
 
 
 @pytest.mark.parametrize(
@@ -284,9 +275,6 @@ def test_steps_are_tried_on_people_who_differ_in_one_column():
     for one, other in (("p", "q"), ("q", "p")):
         assert pairs.drop_nulls().group_by(one).agg(pl.col(other).n_unique())[other].max() > 1
         assert pairs.filter(pl.col(one).is_null() & pl.col(other).is_not_null()).height > 0
-
-
-# --- Answers ---
 
 
 def test_a_person_is_one_combination():

@@ -341,9 +341,6 @@ def test_a_select_of_nothing_is_refused():
     assert abs(kept.item() - 5) <= 1
 
 
-# How often a step is proved
-
-
 @pytest.fixture
 def proofs(monkeypatch):
     """The expressions that were proved, one after the other."""

@@ -50,9 +50,6 @@ def cube(private):
     return private.cube(DIMENSIONS, tables=TABLES, rho=0.01).release()
 
 
-# --- What it answers ---
-
-
 @pytest.mark.parametrize("partitions", [None, 3])
 def test_tables_are_of_the_rows_that_have_a_listed_value_in_every_dimension(visits, listed, engine, partitions):
     rows = visits.lazy()
@@ -134,9 +131,6 @@ def test_sums_over_dimensions_are_those_of_all_combinations():
     assert all(not table.any() for table in nothing.values())
 
 
-# --- What it costs ---
-
-
 def test_losses_are_parts_of_the_loss_and_are_charged_once(private, visits, tmp_path):
     budget = dpp.Budget(rho=1, path=tmp_path / "ledger.db")
     query = visits.dp.protect("patient", max_groups=1, budget=budget).cube(
@@ -189,9 +183,6 @@ def test_explain_has_the_error_of_each_table(private):
     assert "hospital: " in statement
 
 
-# --- Ranges ---
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("rho", [0.001, 0.1, 1, 10])
 def test_ranges_hold_95_times_of_100(visits, rho):
@@ -240,9 +231,6 @@ def test_a_range_does_not_depend_on_the_order_of_by(cube):
     assert 0.0 in next(iter(widths))  # a combination that the filters leave out is known
 
 
-# --- What it carries ---
-
-
 def test_what_was_written_is_read(cube, sparse, tmp_path):
     path = tmp_path / "cube.parquet"
     assert_read_as_it_was_written(cube, path, ["flu"], YEAR > 2021)
@@ -264,9 +252,6 @@ def test_answers_are_kept(visits, tmp_path):
     assert budget.spent == 1
     private.cube(DIMENSIONS, tables=TABLES[1:], rho=1).release()
     assert budget.spent == 2
-
-
-# --- Without negative numbers, and whole ---
 
 
 @pytest.fixture(scope="module")
@@ -309,9 +294,6 @@ def test_whole_numbers_agree(sparse, cube, private):
     assert drawn.whole() is drawn
     with pytest.raises(ValueError, match=r"whole: of two tables one must have all dimensions of the other"):
         cube.whole()
-
-
-# --- What is refused ---
 
 
 NAMES = [f"d{i}" for i in range(13)]
