@@ -132,6 +132,7 @@ def test_a_quantile_of_rows_in_one_group(engine):
 
 P = private()
 WHOLE = "must be whole numbers of at least 1"
+ONE_OF = r"one of \['max_rows_per_group'\] must be left out of protect"
 BOTH_THERE = dpp.protect("p", max_groups=1, max_rows_per_group=1)
 
 
@@ -150,11 +151,7 @@ BOTH_THERE = dpp.protect("p", max_groups=1, max_rows_per_group=1)
         lambda: BOTH_THERE.bounds(WARDS, epsilon=1),
         *(ValueError, r"one of \['max_groups', 'max_rows_per_group'\] must be left out of protect"),
     ),
-    (
-        lambda: BOTH_THERE.bounds(None, epsilon=1),
-        ValueError,
-        r"one of \['max_rows_per_group'\] must be left out of pro",
-    ),
+    (lambda: BOTH_THERE.bounds(None, epsilon=1), ValueError, ONE_OF),
     (lambda: P.rows_per_person(0.5, [1, 2], keys="ward", epsilon=1), TypeError, "keys must be a dict"),
     (lambda: P.bounds({"town": ["a"]}, epsilon=1), ValueError, "the frame must have the key column 'town'"),
 )
@@ -405,6 +402,7 @@ def test_what_is_only_counted_may_be_of_any_type():
     assert only_counted(dpp.protect("patient").bounds(WARDS, epsilon=1).request) == set()
 
 
+OF_NOBODY = dpp.protect(None).agg(dpp.len(epsilon=1))
 OF_ROWS = private(max_rows=2).agg(dpp.len(epsilon=1))
 OF_PEOPLE, THREE = dpp.n_people(epsilon=1), X.dp.value_counts([1, 2, 3], epsilon=1)
 ABOUT_COLUMNS = "n_cut must be asked of answers about columns, got a query for "
@@ -415,7 +413,7 @@ ABOUT_COLUMNS = "n_cut must be asked of answers about columns, got a query for "
     (lambda: private(max_rows=5).agg(OF_PEOPLE).n_cut(epsilon=1), ValueError, "nobody is cut"),
     # A person counts three times at most, whatever the bound.
     (lambda: dpp.protect("p", max_rows=3).agg(THREE).n_cut(epsilon=1), ValueError, "nobody is cut"),
-    (lambda: dpp.protect(None).agg(dpp.len(epsilon=1)).n_cut(epsilon=1), ValueError, "a privacy unit, got None" + HINT),
+    (lambda: OF_NOBODY.n_cut(epsilon=1), ValueError, "n_cut: there must be a privacy unit, got None" + HINT),
     (lambda: P.bounds(WARDS, epsilon=1).n_cut(epsilon=1), TypeError, ABOUT_COLUMNS + "max_groups" + HINT),
     (lambda: private(max_groups=1).keys("ward", rho=1, delta=1e-6).n_cut(epsilon=1), TypeError, ABOUT_COLUMNS + "keys"),
     (lambda: P.rows_per_person(0.5, [1], epsilon=1).n_cut(epsilon=1), TypeError, ABOUT_COLUMNS + "rows_per_person"),

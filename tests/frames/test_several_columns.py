@@ -13,6 +13,7 @@ import dp_polars as dpp
 from dp_polars._release.protection import OneRowEach
 from dp_polars._steps import scans, trials
 from dp_polars.analysis import simulate
+from tests.frames.asking import rows_of
 from tests.helpers.needs import need
 
 UNIT = ["month", "patient"]
@@ -34,26 +35,20 @@ def protected(rows=VISITS, unit=UNIT, **options):
     return rows.dp.protect(unit, **({"max_rows": 2} | options))
 
 
-def rows_of(frame):
-    """The private rows after all steps, in any order."""
-    schemas = [source.collect_schema() for source in frame._sources]
-    return frame._pipeline.proved(*schemas).rows(*frame._sources).collect()
-
-
-@pytest.mark.parametrize("unit", [["patient", "month"], ("month", "patient")])
-def test_the_order_of_the_names_does_not_matter(unit):
+@pytest.mark.parametrize(
+    ("unit", "same", "text"),
+    [
+        (["patient", "month"], UNIT, f"['month', 'patient'] {TEXT}"),
+        (("month", "patient"), UNIT, f"['month', 'patient'] {TEXT}"),
+        (["patient"], "patient", "'patient' patient"),
+        (("patient",), "patient", "'patient' patient"),
+    ],
+    ids=str,
+)
+def test_the_order_of_the_names_does_not_matter_and_a_list_with_one_name_is_that_name(unit, same, text):
     protection = protected(unit=unit).protection
-    assert protection == protected().protection
-    assert protection.privacy_unit == TEXT
-    assert str(protection).startswith("one person per ['month', 'patient'], ")
-
-
-@pytest.mark.parametrize("unit", [["patient"], ("patient",)])
-def test_a_list_with_one_name_is_that_name(unit):
-    protection = protected(unit=unit).protection
-    assert protection == protected(unit="patient").protection
-    assert protection.privacy_unit == "patient"
-    assert str(protection).startswith("one person per 'patient', ")
+    assert protection == protected(unit=same).protection
+    assert str(protection).partition(", add")[0] + " " + protection.privacy_unit == f"one person per {text}"
 
 
 @pytest.mark.parametrize(
@@ -123,14 +118,12 @@ def test_a_kept_answer_is_that_of_the_same_unit_in_any_order(tmp_path):
 
 def test_explain_and_statements_name_the_unit_as_the_ledger_does():
     query = protected().agg(dpp.len(epsilon=1))
-    assert query.explain()["privacy_unit"].to_list() == [TEXT]
-    assert protected(max_groups=1).keys("cents", epsilon=1, delta=1e-3).explain()["privacy_unit"].to_list() == [TEXT]
+    for asked in (query, protected(max_groups=1).keys("cents", epsilon=1, delta=1e-3)):
+        assert asked.explain()["privacy_unit"].to_list() == [TEXT]
     assert [each["privacy_unit"] for each in query.request.claim_for_json()["columns"].values()] == [TEXT]
     assert "one person per ['month', 'patient']" in repr(protected())
-    assert pickle.loads(pickle.dumps(dpp.protect(UNIT).agg(dpp.len(max_rows=1, epsilon=1)))).protection.unit == (
-        "month",
-        "patient",
-    )
+    again = pickle.loads(pickle.dumps(dpp.protect(UNIT).agg(dpp.len(max_rows=1, epsilon=1))))
+    assert again.protection.unit == ("month", "patient")
 
 
 @pytest.mark.parametrize(
@@ -182,24 +175,16 @@ def test_steps_that_mix_or_change_people_are_refused(step, message):
 
 
 def test_explode_of_a_column_of_the_unit_is_refused():
-    lists = VISITS.with_columns(month=pl.concat_list("month"))
-    with pytest.raises(
-        TypeError, match=r"explode: the column 'month' must be one of lists or arrays, got the privacy unit"
-    ):
-        protected(lists).explode("month")
+    words = "explode: the column 'month' must be one of lists or arrays, got the privacy unit"
+    with pytest.raises(TypeError, match=words):
+        protected(VISITS.with_columns(month=pl.concat_list("month"))).explode("month")
 
 
 def test_the_columns_of_the_unit_stay():
-    left = [
-        protected().select("cents"),
-        protected().select("month", "cents"),
-        protected().select(pl.col("cents") + 1),
-        protected().with_columns(more=1).drop("more"),
-        protected().unpivot(["cents"]),
-        protected().fill_null("x").fill_nan(0),
-    ]
-    for frame in left:
-        found = rows_of(frame)
+    frame = protected()
+    left = [frame.select("cents"), frame.select("month", "cents"), frame.select(CENTS + 1), frame.unpivot(["cents"])]
+    for each in (*left, frame.with_columns(more=1).drop("more"), frame.fill_null("x").fill_nan(0)):
+        found = rows_of(each)
         assert {*UNIT} <= {*found.columns}
         assert found.select(UNIT).sort(UNIT).equals(VISITS.select(UNIT).sort(UNIT))
 
@@ -318,14 +303,10 @@ CENTS_OF_ALL = {
 def test_plans_before_protect_must_name_all_columns(step):
     rows, of = VISITS.lazy(), CENTS_OF_ALL[step]
     total = protected(of(rows, UNIT), max_rows=9).agg(CENTS.dp.sum(0, 99, epsilon=10**6))
-    somebody = of(rows.drop_nulls(UNIT), UNIT)
-    assert total.release().item() == somebody.select(CENTS.sum()).collect().item()
+    assert total.release().item() == of(rows.drop_nulls(UNIT), UNIT).select(CENTS.sum()).collect().item()
+    of_patients = rows.group_by("patient").agg(pl.col("month").max(), CENTS.sum())
     with pytest.raises(ValueError, match="could change what stands in another's rows"):
-        protected(
-            of(rows, ["patient"])
-            if step != "groups"
-            else rows.group_by("patient").agg(pl.col("month").max(), CENTS.sum())
-        )
+        protected(of_patients if step == "groups" else of(rows, ["patient"]))
 
 
 def test_a_column_named_like_the_text_of_the_unit_is_not_the_unit():
