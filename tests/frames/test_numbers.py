@@ -9,6 +9,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._engines.polars.engine import PolarsEngine
+from tests.frames.asking import refused
 from tests.helpers.reference import pure_rho
 
 SURE = 10**9
@@ -261,38 +262,29 @@ def test_a_claim_beyond_all_floats_is_exact(tmp_path, rho, value):
     assert claim["columns"]["b"]["loss"]["value"] == 1
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (
-            lambda frame: frame.dp.protect(None).agg(dpp.n_people(epsilon=1)),
-            "Output 'n_people': privacy_unit must be given for a number of people",
-        ),
-        (
-            lambda frame: frame.dp.protect("person").agg(dpp.len(epsilon=1)),
-            "Output 'len': the rows of one person must be bounded",
-        ),
-        (
-            lambda frame: frame.dp.protect("person").agg(dpp.mode("x", [1], epsilon=1, counts="rows")),
-            "Output 'x': the rows of one",
-        ),
-        (
-            lambda frame: frame.dp.protect("person", max_groups=2).agg(dpp.mean("x", 0, 1, epsilon=1)),
-            "the rows of one person must be",
-        ),
-        (
-            lambda frame: frame.dp.protect("person", max_rows=1).agg(dpp.len(epsilon=1, contributions=2)),
-            "contributions must be left out",
-        ),
-        (
-            lambda frame: frame.dp.protect("person", max_rows=2**20).agg(dpp.len(epsilon=1e-12)),
-            "Output 'len': the noise must have a scale",
-        ),
-    ],
+BOUNDED = "the rows of one person must be"
+NO_UNIT = "Output 'n_people': privacy_unit must be given for a number of people"
+protect = ROWS.dp.protect
+
+
+@refused(
+    (lambda: protect(None).agg(dpp.n_people(epsilon=1)), ValueError, NO_UNIT),
+    (lambda: protect("person").agg(dpp.len(epsilon=1)), ValueError, f"Output 'len': {BOUNDED} bounded"),
+    (lambda: protect("person").agg(dpp.mode("x", [1], epsilon=1, counts="rows")), ValueError, f"Output 'x': {BOUNDED}"),
+    (lambda: protect("person", max_groups=2).agg(dpp.mean("x", 0, 1, epsilon=1)), ValueError, BOUNDED),
+    (
+        lambda: protect("person", max_rows=1).agg(dpp.len(epsilon=1, contributions=2)),
+        ValueError,
+        "contributions must be left out",
+    ),
+    (
+        lambda: protect("person", max_rows=2**20).agg(dpp.len(epsilon=1e-12)),
+        *(ValueError, "Output 'len': the noise must have a scale"),
+    ),
 )
-def test_errors(make, words):
-    with pytest.raises((TypeError, ValueError), match=words):
-        make(ROWS)
+def test_errors(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
 
 
 def test_people_may_count_without_bounds_on_rows():
