@@ -315,29 +315,6 @@ def test_one_reader_is_not_read_for_two_tables():
     assert query.release((reader, table.to_reader())).item() == query.release((table, table)).item() == 4
 
 
-def late(people, items=ITEMS):
-    return asked(unbound()).release((VISITS, people, items))
-
-
-NOT_ONE_TYPE = "the privacy unit 'p' must have one type in both frames, got Int64 and String"
-WITH_DAY = dpp.protect("p", max_rows=3).join(dpp.protect("p"), on=["p", "day"])
-
-
-@refused(
-    (lambda: late(PEOPLE.drop("p")), ValueError, "the frame must have the privacy unit 'p' as a column"),
-    (lambda: late(PEOPLE.cast({"p": pl.String})), TypeError, NOT_ONE_TYPE),
-    (lambda: late(PEOPLE.lazy().slice(1, 2)), ValueError, r"protect: .*picks or fills by the place"),
-    (lambda: late(PEOPLE, ITEMS.lazy().filter(pl.col("item").mean() > 1)), ValueError, r"protect: .*combines all rows"),
-    (
-        lambda: asked(WITH_DAY).release((VISITS, PEOPLE.drop("day"))),
-        *(ValueError, "the right frame must have the join column 'day', got the columns"),
-    ),
-)
-def test_a_step_is_refused_when_the_rows_come(call, error, words):
-    with pytest.raises(error, match=words):
-        call()
-
-
 @pytest.mark.parametrize(
     ("package", "call"),
     [
@@ -357,6 +334,12 @@ def with_budget(frame=PEOPLE):
     return protected(frame, budget=dpp.Budget(epsilon=1))
 
 
+def late(people, items=ITEMS):
+    return asked(unbound()).release((VISITS, people, items))
+
+
+NOT_ONE_TYPE = "the privacy unit 'p' must have one type in both frames, got Int64 and String"
+WITH_DAY = dpp.protect("p", max_rows=3).join(dpp.protect("p"), on=["p", "day"])
 REPLACED = protected(PEOPLE, neighboring_relation="replace_one")
 PAIRED = "paired with itself: "
 ONE_SIDE = "both frames must have rows, or neither: the "
@@ -415,6 +398,15 @@ MEAN = pl.col("item") > pl.col("item").mean()
     ),
     (lambda: dpp.owned(ITEMS, dataset=""), TypeError, "dataset must be a name or None, got ''"),
     (lambda: OWNED.collect(), TypeError, "must not be collected"),
+    # Rows that come later.
+    (lambda: late(PEOPLE.drop("p")), ValueError, "the frame must have the privacy unit 'p' as a column"),
+    (lambda: late(PEOPLE.cast({"p": pl.String})), TypeError, NOT_ONE_TYPE),
+    (lambda: late(PEOPLE.lazy().slice(1, 2)), ValueError, r"protect: .*picks or fills by the place"),
+    (lambda: late(PEOPLE, ITEMS.lazy().filter(pl.col("item").mean() > 1)), ValueError, r"protect: .*combines all rows"),
+    (
+        lambda: asked(WITH_DAY).release((VISITS, PEOPLE.drop("day"))),
+        *(ValueError, "the right frame must have the join column 'day', got the columns"),
+    ),
 )
 def test_joins_that_are_refused(call, error, words):
     with pytest.raises(error, match=words):

@@ -208,6 +208,7 @@ def test_the_repr_of_keys():
 
 COUNTED = {"rho": 1, "delta": 1e-6}
 ONE = dpp.protect("p", max_groups=1)
+P, NOBODY, FRAME = dpp.protect("p"), dpp.protect(None), pl.DataFrame({"p": [1]})
 NAMED_COUNT = "^keys: no column may be named 'count' with counts=True"
 NO_BOUND = "^keys: max_groups must be given where there is a privacy unit"
 NAMES, RATE = "keys must be given names of columns, got ", Fraction(1, 2**110)
@@ -231,6 +232,20 @@ NAMES, RATE = "keys must be given names of columns, got ", Fraction(1, 2**110)
     (lambda: ONE.keys("k", **LOSS, counts=True), ValueError, "^counts must be left out with epsilon"),
     (lambda: ONE.keys("k", "count", **COUNTED, counts=True), ValueError, NAMED_COUNT),
     (lambda: dpp.protect("p", max_rows_per_group=1).keys("k", **LOSS), ValueError, NO_BOUND),
+    (
+        lambda: NOBODY.rows_per_person(0.5, [1, 2], epsilon=1),
+        ValueError,
+        "rows_per_person: there must be a privacy unit",
+    ),
+    (lambda: P.rows_per_person(1, range(9), epsilon=1), ValueError, "alpha must lie strictly between 0 and 1"),
+    (lambda: P.rows_per_person(0.5, ["a"], epsilon=1), TypeError, "quantile"),
+    (lambda: P.rows_per_person(0.5, [dt.date(2020, 1, 1)], epsilon=1), TypeError, "candidates of type Date can't be"),
+    (lambda: P.groups_per_person(["year"], 0.5, range(9), epsilon=1), TypeError, "keys must be a dict"),
+    (
+        lambda: FRAME.dp.protect("p").groups_per_person({"year": [1]}, 0.5, range(9), epsilon=1),
+        *(ValueError, "the frame must have the key column 'year'"),
+    ),
+    (lambda: FRAME.dp.protect("q").rows_per_person(0.5, [1, 2], epsilon=1), ValueError, "the privacy unit 'q'"),
 )
 def test_arguments_are_checked_where_they_are_written(call, error, words):
     with pytest.raises(error, match=words):
@@ -290,30 +305,6 @@ def test_explain_says_what_a_quantile_over_people_costs(visits):
         made = getattr(dpp.protect("p", neighboring_relation="replace_one"), ask)(*keys, 0.95, range(9), epsilon=0.5)
         assert made.explain()["score_range"].item() == 40
         assert made.asks[0].query.claim.same_group == 1
-
-
-P, NOBODY, FRAME = dpp.protect("p"), dpp.protect(None), pl.DataFrame({"p": [1]})
-
-
-@refused(
-    (
-        lambda: NOBODY.rows_per_person(0.5, [1, 2], epsilon=1),
-        ValueError,
-        "rows_per_person: there must be a privacy unit",
-    ),
-    (lambda: P.rows_per_person(1, range(9), epsilon=1), ValueError, "alpha must lie strictly between 0 and 1"),
-    (lambda: P.rows_per_person(0.5, ["a"], epsilon=1), TypeError, "quantile"),
-    (lambda: P.rows_per_person(0.5, [dt.date(2020, 1, 1)], epsilon=1), TypeError, "candidates of type Date can't be"),
-    (lambda: P.groups_per_person(["year"], 0.5, range(9), epsilon=1), TypeError, "keys must be a dict"),
-    (
-        lambda: FRAME.dp.protect("p").groups_per_person({"year": [1]}, 0.5, range(9), epsilon=1),
-        *(ValueError, "the frame must have the key column 'year'"),
-    ),
-    (lambda: FRAME.dp.protect("q").rows_per_person(0.5, [1, 2], epsilon=1), ValueError, "the privacy unit 'q'"),
-)
-def test_people_must_be_known_and_arguments_right(call, error, words):
-    with pytest.raises(error, match=words):
-        call()
 
 
 def test_a_quantile_over_people_is_simulated_and_keys_are_not(visits):

@@ -131,33 +131,6 @@ def test_a_quantile_of_rows_in_one_group(engine):
 
 
 P = private()
-WHOLE = "must be whole numbers of at least 1"
-ONE_OF = r"one of \['max_rows_per_group'\] must be left out of protect"
-BOTH_THERE = dpp.protect("p", max_groups=1, max_rows_per_group=1)
-
-
-@refused(
-    (lambda: dpp.protect(None).bounds(WARDS, epsilon=1), ValueError, "bounds: there must be a privacy unit"),
-    (lambda: P.bounds(WARDS, 1, epsilon=1), ValueError, "share must lie strictly between 0 and 1, got 1"),
-    (lambda: P.bounds(WARDS, "x", epsilon=1), TypeError, "share must be a number"),
-    (lambda: P.bounds(WARDS, 0.9999, epsilon=1), ValueError, "at most 5,000, got 0.9999.\n\nHint: .*three dec"),
-    (lambda: P.bounds(WARDS), TypeError, "exactly one of epsilon and rho must be given, got neither"),
-    (lambda: P.bounds(WARDS, epsilon=0), ValueError, "epsilon must be greater than 0"),
-    (lambda: P.bounds(["ward"], epsilon=1), TypeError, "keys must be a dict"),
-    (lambda: P.bounds(WARDS, epsilon=1, candidates=range(9)), ValueError, WHOLE),
-    (lambda: P.bounds(WARDS, epsilon=1, candidates=[1.0, 2]), ValueError, WHOLE + r", got [\s\S]*Hint: range"),
-    (lambda: P.bounds(WARDS, epsilon=1, candidates=["a"]), TypeError, "must be numbers or times"),
-    (
-        lambda: BOTH_THERE.bounds(WARDS, epsilon=1),
-        *(ValueError, r"one of \['max_groups', 'max_rows_per_group'\] must be left out of protect"),
-    ),
-    (lambda: BOTH_THERE.bounds(None, epsilon=1), ValueError, ONE_OF),
-    (lambda: P.rows_per_person(0.5, [1, 2], keys="ward", epsilon=1), TypeError, "keys must be a dict"),
-    (lambda: P.bounds({"town": ["a"]}, epsilon=1), ValueError, "the frame must have the key column 'town'"),
-)
-def test_bounds_that_can_not_be_asked_for(call, error, words):
-    with pytest.raises(error, match=words):
-        call()
 
 
 def test_released_bounds_are_those_of_protect():
@@ -402,6 +375,9 @@ def test_what_is_only_counted_may_be_of_any_type():
     assert only_counted(dpp.protect("patient").bounds(WARDS, epsilon=1).request) == set()
 
 
+WHOLE = "must be whole numbers of at least 1"
+ONE_OF = r"one of \['max_rows_per_group'\] must be left out of protect"
+BOTH_THERE = dpp.protect("p", max_groups=1, max_rows_per_group=1)
 OF_NOBODY = dpp.protect(None).agg(dpp.len(epsilon=1))
 OF_ROWS = private(max_rows=2).agg(dpp.len(epsilon=1))
 OF_PEOPLE, THREE = dpp.n_people(epsilon=1), X.dp.value_counts([1, 2, 3], epsilon=1)
@@ -420,8 +396,25 @@ ABOUT_COLUMNS = "n_cut must be asked of answers about columns, got a query for "
     (lambda: OF_ROWS.n_cut(epsilon=1).n_cut(epsilon=1), TypeError, ABOUT_COLUMNS + "n_cut"),
     (lambda: OF_ROWS.n_cut(), TypeError, "exactly one of epsilon and rho must be given"),
     (lambda: OF_ROWS.n_cut(epsilon=1, mechanism="exponential"), ValueError, "mechanism must be"),
+    (lambda: dpp.protect(None).bounds(WARDS, epsilon=1), ValueError, "bounds: there must be a privacy unit"),
+    (lambda: P.bounds(WARDS, 1, epsilon=1), ValueError, "share must lie strictly between 0 and 1, got 1"),
+    (lambda: P.bounds(WARDS, "x", epsilon=1), TypeError, "share must be a number"),
+    (lambda: P.bounds(WARDS, 0.9999, epsilon=1), ValueError, "at most 5,000, got 0.9999.\n\nHint: .*three dec"),
+    (lambda: P.bounds(WARDS), TypeError, "exactly one of epsilon and rho must be given, got neither"),
+    (lambda: P.bounds(WARDS, epsilon=0), ValueError, "epsilon must be greater than 0"),
+    (lambda: P.bounds(["ward"], epsilon=1), TypeError, "keys must be a dict"),
+    (lambda: P.bounds(WARDS, epsilon=1, candidates=range(9)), ValueError, WHOLE),
+    (lambda: P.bounds(WARDS, epsilon=1, candidates=[1.0, 2]), ValueError, WHOLE + r", got [\s\S]*Hint: range"),
+    (lambda: P.bounds(WARDS, epsilon=1, candidates=["a"]), TypeError, "must be numbers or times"),
+    (
+        lambda: BOTH_THERE.bounds(WARDS, epsilon=1),
+        *(ValueError, r"one of \['max_groups', 'max_rows_per_group'\] must be left out of protect"),
+    ),
+    (lambda: BOTH_THERE.bounds(None, epsilon=1), ValueError, ONE_OF),
+    (lambda: P.rows_per_person(0.5, [1, 2], keys="ward", epsilon=1), TypeError, "keys must be a dict"),
+    (lambda: P.bounds({"town": ["a"]}, epsilon=1), ValueError, "the frame must have the key column 'town'"),
 )
-def test_what_n_cut_refuses(call, error, words):
+def test_what_is_refused(call, error, words):
     with pytest.raises(error, match=words):
         call()
 
