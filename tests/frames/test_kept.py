@@ -30,7 +30,7 @@ from dp_polars._questions.categories import Mode
 from dp_polars._release import release as release_module
 from dp_polars._release.contract import Output
 from dp_polars._release.release import question_of, written
-from dp_polars._release.request import Request
+from dp_polars._release.request import Request, with_ends
 from dp_polars._steps.scans import digest_of, mark_of, mark_of_files, text_of_plan
 from tests.helpers.needs import IS_OLD
 
@@ -90,16 +90,13 @@ def test_the_same_question_is_answered_once_more_for_nothing(budget, caplog):
 
 
 def test_a_kept_answer_reads_no_row(budget, tmp_path):
-    ROWS.drop("c", "e").write_parquet(tmp_path / "rows.parquet")
-    rows = pl.scan_parquet(tmp_path / "rows.parquet", schema=ROWS.drop("c", "e").schema)
-    first = asked(budget, rows=rows).release()
-    query = asked(budget, rows=rows)
-    schema = (tmp_path / "rows.parquet").read_bytes()
-    empty = pl.DataFrame(schema=ROWS.drop("c", "e").schema)
-    empty.write_parquet(tmp_path / "rows.parquet")
+    path, plain = tmp_path / "rows.parquet", ROWS.drop("c", "e")
+    plain.write_parquet(path)
+    rows = pl.scan_parquet(path, schema=plain.schema)
+    first, query = asked(budget, rows=rows).release(), asked(budget, rows=rows)
+    plain.clear().write_parquet(path)
     with pytest.warns(dpp.KeptAnswerWarning):
         assert_frame_equal(query.release(), first)
-    (tmp_path / "rows.parquet").write_bytes(schema)
 
 
 def test_fresh_draws_and_pays_anew_and_the_newest_is_kept(budget):
@@ -581,9 +578,8 @@ class Opaque:
 
 @pytest.mark.parametrize("value", [Hides(1), Opaque(), {1: 2}, {1}, len, int, np.int64(1), (1, Opaque()), object()])
 def test_what_can_not_be_written_down_is_refused(value):
-    with pytest.raises(
-        TypeError, match=r"(?s)must consist of values that can be written down, got .*Hint: leave dataset"
-    ):
+    words = r"(?s)must consist of values that can be written down, got .*Hint: leave dataset"
+    with pytest.raises(TypeError, match=words):
         written(value)
 
 
@@ -737,14 +733,12 @@ def test_numbers_without_a_word_in_json_are_told_apart(tmp_path, step):
 
 @pytest.mark.parametrize("frame", [ROWS.head(3), ROWS.with_columns(X + 1), pl.concat([ROWS, ROWS.head(1)])])
 def test_other_rows_in_memory_are_refused_under_the_same_name(budget, frame):
+    words = r"^the data set 'visits' must have the same rows as [\s\S]*Hint: give"
     asked(budget).release()
     for rows in (frame, frame.sample(fraction=1, shuffle=True)):
         for fresh in (False, True):
-            with pytest.raises(
-                ValueError, match=r"^the data set 'visits' must have the same rows as [\s\S]*Hint: give"
-            ):
+            with pytest.raises(ValueError, match=words):
                 asked(budget, rows=rows).release(fresh=fresh)
-    assert budget.spent == Fraction(1, 8)
     asked(budget, rows=ROWS.sample(fraction=1, shuffle=True)).release()
     assert budget.spent == Fraction(1, 8)
 
@@ -830,18 +824,17 @@ def test_remote_files_are_known_by_their_names():
     assert mark_of_files([*one, *two]) == mark_of_files([*two, *one]) != mark_of_files(one)
 
 
-@pytest.mark.parametrize("make", [lambda **options: dpp.protect("p", **options), ROWS.dp.protect.__get__(ROWS)])
-def test_a_name_needs_a_budget_with_a_path(make, tmp_path):
-    protect = make if make.__name__ == "<lambda>" else lambda **options: ROWS.dp.protect("p", **options)
+@pytest.mark.parametrize("protect", [dpp.protect, ROWS.dp.protect])
+def test_a_name_needs_a_budget_with_a_path(protect, tmp_path):
     for given, said in ((None, "none"), (dpp.Budget(epsilon=1), "one without a path")):
         with pytest.raises(ValueError, match=rf"budget must have a path where dataset is given, .* got {said}\."):
-            protect(dataset="visits", budget=given)
+            protect("p", dataset="visits", budget=given)
     one = dpp.Budget(epsilon=1, path=tmp_path / "ledger.db")
     for name in ("", 7, b"visits", ["visits"]):
         with pytest.raises(TypeError, match=r"^dataset must be a name or None, got "):
-            protect(dataset=name, budget=one)
+            protect("p", dataset=name, budget=one)
     with pytest.raises(TypeError, match="budget must be a Budget or None"):
-        protect(dataset=None, budget="ledger.db")
+        protect("p", dataset=None, budget="ledger.db")
 
 
 # What fails -> whether the release does, and whether it is charged again: what was only not shown is there.
@@ -924,20 +917,48 @@ def test_answers_are_listed(budget):
     assert dpp.Budget(epsilon=1).answers().is_empty()
 
 
-def test_a_cell_that_runs_again_makes_no_new_budget():
+def test_a_cell_that_runs_again_makes_no_new_budget(tmp_path):
     one = dpp.Budget(epsilon=1, name="of a cell")
     del one
-    with pytest.raises(
-        ValueError, match=r"(?s)got 'of a cell' again: .*cell of a notebook runs again.*Hint: give it a path"
-    ):
+    words = r"(?s)got 'of a cell' again: .*cell of a notebook runs again.*Hint: give it a path"
+    with pytest.raises(ValueError, match=words):
         dpp.Budget(epsilon=1, name="of a cell")
     with pytest.raises(ValueError, match="epsilon must be greater than 0"):
         dpp.Budget(epsilon=0, name="never made")
     dpp.Budget(rho=1, name="never made")
     dpp.Budget(epsilon=1), dpp.Budget(epsilon=1)  # without a name there is none to be confused
+    for path in (None, "1.db", "1.db", "2.db"):  # with a path it may be shared
+        dpp.Budget(epsilon=1, name="shared", path=path and tmp_path / path)
 
 
-def test_budgets_with_a_path_may_share_a_name(tmp_path):
-    dpp.Budget(epsilon=1, name="shared")
-    for number in (1, 1, 2):
-        dpp.Budget(epsilon=1, name="shared", path=tmp_path / f"{number}.db")
+@pytest.mark.parametrize("loss", [{"epsilon": 0.1}, {"rho": Fraction(1, 300)}], ids=str)
+def test_ends_that_follow_from_a_release_without_ranges_are_those_of_one_with(tmp_path, loss, relation):
+    money, tenths = pl.col("m"), Decimal("0.1")
+    asked = {
+        "people": dpp.n_people(**loss),
+        "rows": dpp.len(**loss),
+        "values": X.dp.count(**loss),
+        "sum": X.dp.sum(-3, 50, **loss),
+        "fives": X.dp.sum(0, 50, step=5, **loss),
+        "tenths": X.dp.sum(0, 50, step=tenths, **loss),
+        "halves": X.dp.sum(0, 50, step=0.5, **loss),
+        "yes": pl.col("yes").dp.sum(0, 1, **loss),
+        "floats": pl.col("f").dp.sum(0, 50, step=Fraction(1, 3), **loss),
+        "money": money.dp.sum(0, 100, **loss),
+        "quarters": money.dp.sum(0, 100, step=Decimal("0.25"), **loss),
+        "person": money.dp.sum(0, 100, per_person=(0, 150), **loss),
+    }
+    budget = dpp.Budget(**{next(iter(loss)): 100}, path=tmp_path / "ledger.db")
+    rows = ROWS.with_columns(yes=X % 3 == 0)
+    protected = rows.dp.protect("p", max_rows=2, budget=budget, dataset="rows", neighboring_relation=relation)
+    query = protected.group_by(WARDS).agg(**asked, mean=X.dp.mean(0, 50, **loss))
+    released, ranged = query.release(), query.release(ranges=True)
+    ends = [f"{name}_{end}" for name in asked for end in ("low", "high")]
+    found = with_ends(released, query.asks)
+    assert found.columns == [*released.columns, *ends]
+    assert_frame_equal(found.select(ends), ranged.select(pl.col(ends).cast(pl.Float64)))
+    assert_frame_equal(found.select(released.columns), released)
+    assert with_ends(ranged, query.asks) is not ranged
+    assert_frame_equal(with_ends(ranged, query.asks), ranged)  # it has its ends
+    hidden = with_ends(query.release(min_people=10**6), query.asks)
+    assert hidden["sum_low"].null_count() == hidden["money_high"].null_count() == 3
