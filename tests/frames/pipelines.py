@@ -188,9 +188,7 @@ BY_ROW: dict[str, Steps] = {
     "visits: due after as many days": lambda f: f.with_columns(due=col.day + pl.duration(days=col.dose)),
     "visits: parse a date without a format": lambda f: f.with_columns(col.admitted.str.to_date()),
     "visits: parse a time": adds(at=(col.admitted + " 08:30").str.to_datetime("%Y-%m-%d %H:%M", strict=False)),
-    "visits: local times": adds(
-        hour=col.at.dt.replace_time_zone("UTC").dt.convert_time_zone("Europe/Amsterdam").dt.hour()
-    ),
+    "visits: local time": adds(h=col.at.dt.replace_time_zone("UTC").dt.convert_time_zone("Europe/Amsterdam").dt.hour()),
     "visits: a date of parts of a text": adds(
         day=pl.date(col.admitted.str.head(4).cast(pl.Int32), col.admitted.str.slice(5, 2).cast(pl.Int8), 1)
     ),
@@ -338,9 +336,7 @@ BY_PERSON: dict[str, Steps] = {
     "visits: of emergencies, the first diagnosis": per_patient(
         col.diagnosis.filter(col.emergency).sort_by(col.at.filter(col.emergency)).first()
     ),
-    "visits: sorted, of emergencies, the first": per_patient(
-        col.diagnosis.sort_by("at").filter(col.emergency.sort_by("at")).first()
-    ),
+    "visits: emergencies, sorted": per_patient(col.diagnosis.sort_by("at").filter(col.emergency.sort_by("at")).first()),
     "visits: by when, all costs": per_patient(
         a=pl.when(col.ward == "A").then("cost").otherwise(0).sum(), b=pl.when(col.ward == "B").then("dose").sum()
     ),
@@ -353,9 +349,7 @@ BY_PERSON: dict[str, Steps] = {
     "visits: the diagnosis where the cost is greatest": per_patient(col.diagnosis.get(col.cost.arg_max())),
     "visits: the ward by the least cost": lambda f: f.group_by("patient").agg(col.ward.min_by("cost")),
     "visits: the last temperature that is there": per_patient(col.temp.sort_by("at").last(ignore_nulls=True)),
-    "visits: the change of weight": per_patient(
-        change=col.weight.sort_by("at").last() - col.weight.sort_by("at").first()
-    ),
+    "visits: change of weight": per_patient(change=col.weight.sort_by("at").last() - col.weight.sort_by("at").first()),
     "visits: the first list and struct": per_patient(col.codes.sort_by("at").first(), col.address.sort_by("at").last()),
     "visits: the longest gap": lambda f: f.group_by("patient").agg(gap=col.at.sort().diff().max()),
     "visits: the mean gap": lambda f: f.group_by("patient").agg(gap=col.day.sort().diff().dt.total_days().mean()),
@@ -369,25 +363,19 @@ BY_PERSON: dict[str, Steps] = {
     "visits: a list as it comes": lambda f: f.group_by("patient").agg(col.diagnosis),
     # A value for each visit.
     "visits: of people with an emergency": lambda f: f.filter(col.emergency.any().over("patient")),
-    "visits: days since the last one, by shift": adds(
-        gap=(col.at - col.at.shift(1).over("patient", order_by="at")).dt.total_days()
-    ),
+    "visits: days since the last": adds(gap=(col.at - col.at.shift(1).over("patient", order_by="at")).dt.total_days()),
     "visits: days to the next": adds(gap=col.day.shift(-1).over("patient", order_by="day") - col.day),
     "visits: back within a month": lambda f: f.with_columns(
         gap=col.at.diff().over("patient", order_by="at").dt.total_days()
     ).filter(col.gap <= 30),
-    "visits: the diagnosis before, or none": adds(
-        before=col.diagnosis.shift(1, fill_value="none").over("patient", order_by="at")
-    ),
+    "visits: the one before, or none": adds(x=col.diagnosis.shift(1, fill_value="none").over("patient", order_by="at")),
     "visits: costs so far": lambda f: f.with_columns(so_far=col.cost.cum_sum().over("patient", order_by="at")),
     "visits: doses so far": lambda f: f.with_columns(so_far=col.dose.cum_sum().over("patient", order_by="at")),
     "visits: the highest so far": lambda f: f.with_columns(high=col.dose.cum_max().over("patient", order_by="at")),
     "visits: numbers by count": lambda f: f.with_columns(n=col.visit.cum_count().over("patient", order_by="at")),
     "visits: the first three": lambda f: f.filter(pl.int_range(pl.len()).over("patient", order_by="at") < 3),
     "visits: the first three by rank": lambda f: f.filter(col.at.rank("min").over("patient") <= 3),
-    "visits: one's own standard score": adds(
-        z=(col.cost - col.cost.mean().over("patient")) / col.cost.std().over("patient")
-    ),
+    "visits: one's own z-score": adds(z=(col.cost - col.cost.mean().over("patient")) / col.cost.std().over("patient")),
     "visits: a share of one's own costs": adds(share=col.cost / col.cost.sum().over("patient")),
     "visits: the first diagnosis beside each": adds(first=col.diagnosis.first().over("patient", order_by="at")),
     "visits: in a month": lambda f: f.with_columns(month=col.day.dt.truncate("1mo")).with_columns(
@@ -510,9 +498,7 @@ BY_PERSON: dict[str, Steps] = {
         .group_by("customer")
         .agg(col.value.mean(), largest=col.value.max(), lines=col.lines.mean())
     ),
-    "lines: months since the first": adds(
-        months=(col.ordered - col.ordered.min().over("customer")).dt.total_days() // 30
-    ),
+    "lines: months since first": adds(months=(col.ordered - col.ordered.min().over("customer")).dt.total_days() // 30),
     "lines: which order": lambda f: f.with_columns(n=col.ordered.rank("dense").over("customer")),
     "lines: days between orders": lambda f: (
         f.unique(["customer", "order"])
@@ -662,9 +648,7 @@ MIXED: dict[str, Steps] = {
     "values that nobody else has": lambda f: f.unique(["ward", "dose", "age"], keep="none"),
     # Groups of several people.
     "a window of another column": lambda f: f.with_columns(x=col.cost.mean().over("ward")),
-    "a window of another column beside one's own": adds(
-        x=col.cost.sum().over("patient"), y=col.cost.sum().over("ward")
-    ),
+    "a window of another column and one's own": adds(x=col.cost.sum().over("patient"), y=col.cost.sum().over("ward")),
     "a rank in a ward": lambda f: f.with_columns(x=col.cost.rank().over("ward")),
     "a number in a ward": lambda f: f.filter(pl.int_range(pl.len()).over("ward", order_by="at") < 3),
     "the first of a day": lambda f: f.filter(col.at == col.at.min().over("day")),
@@ -708,9 +692,7 @@ MIXED: dict[str, Steps] = {
     "within a struct": lambda f: f.with_columns(x=pl.struct("dose", most=col.dose.max())),
     "within a date": lambda f: f.with_columns(x=pl.date(col.day.dt.year().max(), 1, 1)),
     "within list.contains": lambda f: f.filter(col.codes.list.contains(col.diagnosis.max())),
-    "within list.eval of a column": adds(
-        x=col.codes.list.concat(col.ward.implode()).list.eval(pl.element().n_unique())
-    ),
+    "within list.eval of columns": adds(x=col.codes.list.concat(col.ward.implode()).list.eval(pl.element().n_unique())),
     "within the windows of a person": adds(x=(col.cost.mean() - col.cost.mean().over("patient"))),
     "a window in a window": lambda f: f.with_columns(x=col.cost.mean().over("ward").max().over("patient")),
     "all rows as a list": lambda f: f.with_columns(x=col.cost.implode().list.mean()),

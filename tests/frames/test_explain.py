@@ -139,16 +139,14 @@ def note(asked, **bounds):
 
 def test_a_note_says_what_matters_in_its_first_32_characters():
     """Polars prints 30 of them, and an ellipsis."""
-    loss, by_flip = {"epsilon": 1}, {"epsilon": 1, "mechanism": "permute_and_flip"}
+    loss, flip = {"epsilon": 1}, {"epsilon": 1, "mechanism": "permute_and_flip"}
     totals = dpp.sum("x", 0, 1, per_person=(0, 2), **loss)
     notes = {
         "Noise grows with all 36 groups: ": note(dpp.n_people(**loss)),
         "Drops rows beyond max_groups=3 o": note(dpp.n_people(**loss), max_groups=3),
         "Drops rows beyond max_rows=2 of ": note(dpp.len(**loss), max_rows=2),
         "Drops rows beyond max_groups=2, ": note(dpp.len(**loss), max_groups=2, max_rows_per_group=3),
-        "Better: value_counts, sorted. On": note(
-            X.dp.top_k(6, range(8), **by_flip), max_rows_per_group=1, max_groups=36
-        ),
+        "Better: value_counts, sorted. On": note(X.dp.top_k(6, range(8), **flip), max_rows_per_group=1, max_groups=36),
         "Rounds, for k < 5: on evenly spr": note(X.dp.top_k(3, range(8), **loss), max_groups=36),
         "One joint draw, for k >= 5: on e": note(X.dp.top_k(6, range(8), **loss), max_groups=36),
         "Clips a person's total to 0 … 2.": note(totals, max_groups=36),

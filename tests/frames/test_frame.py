@@ -232,7 +232,8 @@ def grouped(by: dict[str, Any], *outputs: object) -> dpp.PrivateQuery:
     return PRIVATE.group_by(by).agg(*outputs)
 
 
-WORK_ON_ANSWERS = "Work on answers after the release"
+OF_FLOATS = "the key column 'floor.' must not hold floats, got Float64: floats that are"
+CONTRIBUTIONS, WORK_ON_ANSWERS = "contributions must be left out", "Work on answers after the release"
 
 
 @refused(
@@ -251,20 +252,12 @@ WORK_ON_ANSWERS = "Work on answers after the release"
     (lambda: PRIVATE.agg(age()).collect(engine="streaming"), TypeError, "must be released, not collected"),
     (lambda: grouped({"ward": ["one"]}, top()), TypeError, "keys of column 'ward'"),
     (lambda: grouped({"floor": [1]}, top()), ValueError, "must have the key column 'floor'"),
-    (
-        lambda: grouped({"floor?": [1]}, top()),
-        TypeError,
-        "key column 'floor.' must not hold floats, got Float64: floats",
-    ),
+    (lambda: grouped({"floor?": [1]}, top()), TypeError, OF_FLOATS),
     (lambda: grouped(WARD, pl.col("age").median()), TypeError, WORK_ON_ANSWERS),
     (lambda: grouped(WARD, top() + "x"), TypeError, WORK_ON_ANSWERS),
     (lambda: grouped(WARD, pl.col("age").dp.argmax(sensitivity=1, epsilon=1)), TypeError, "argmax"),
     (lambda: grouped(WARD, age().over("ward")), TypeError, "over"),
-    (
-        lambda: grouped(WARD, dpp.mode("age", [1], epsilon=1, contributions=2)),
-        ValueError,
-        "contributions must be left out",
-    ),
+    (lambda: grouped(WARD, dpp.mode("age", [1], epsilon=1, contributions=2)), ValueError, CONTRIBUTIONS),
     (
         lambda: grouped(WARD, dpp.median("age", range(9), epsilon=1, neighboring_relation="replace_one")),
         *(ValueError, "neighboring_relation must be left out"),

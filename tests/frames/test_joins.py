@@ -345,6 +345,7 @@ PAIRED = "paired with itself: "
 ONE_SIDE = "both frames must have rows, or neither: the "
 SAME_UNIT, SAME_BUDGET = "must have the same privacy unit, got ", "the same budget, got "
 PLANS = {"left_on": ["p", "day"], "right_on": ["p", "plan"]}
+KINDS = "a public DataFrame or LazyFrame, another private frame or owned rows, got"
 MEAN = pl.col("item") > pl.col("item").mean()
 
 
@@ -375,16 +376,9 @@ MEAN = pl.col("item") > pl.col("item").mean()
         *(TypeError, "'day' must have one type in both frames, got Int64 and Int32"),
     ),
     (lambda: V.join(P, on="p", how="full"), ValueError, 'how must be "left", "inner", "semi" or "anti", got \'full\''),
-    (
-        lambda: V.join([1], on="p"),
-        *(TypeError, "a public DataFrame or LazyFrame, another private frame or owned rows, got"),
-    ),
+    (lambda: V.join([1], on="p"), TypeError, KINDS),
     # Owned rows.
-    (
-        lambda: V.join(dpp.owned(PEOPLE), on="day"),
-        ValueError,
-        "must not have a column named like the privacy unit, 'p'",
-    ),
+    (lambda: V.join(dpp.owned(PEOPLE), on="day"), ValueError, "not have a column named like the privacy unit, 'p'"),
     (
         lambda: VISITS.dp.protect(None).join(OWNED, **OF_DAY),
         *(ValueError, "there must be a privacy unit, got None: one row may own many"),

@@ -232,11 +232,7 @@ NAMES, RATE = "keys must be given names of columns, got ", Fraction(1, 2**110)
     (lambda: ONE.keys("k", **LOSS, counts=True), ValueError, "^counts must be left out with epsilon"),
     (lambda: ONE.keys("k", "count", **COUNTED, counts=True), ValueError, NAMED_COUNT),
     (lambda: dpp.protect("p", max_rows_per_group=1).keys("k", **LOSS), ValueError, NO_BOUND),
-    (
-        lambda: NOBODY.rows_per_person(0.5, [1, 2], epsilon=1),
-        ValueError,
-        "rows_per_person: there must be a privacy unit",
-    ),
+    (lambda: NOBODY.rows_per_person(0.5, [1], epsilon=1), ValueError, "rows_per_person: there must be a privacy unit"),
     (lambda: P.rows_per_person(1, range(9), epsilon=1), ValueError, "alpha must lie strictly between 0 and 1"),
     (lambda: P.rows_per_person(0.5, ["a"], epsilon=1), TypeError, "quantile"),
     (lambda: P.rows_per_person(0.5, [dt.date(2020, 1, 1)], epsilon=1), TypeError, "candidates of type Date can't be"),

@@ -262,6 +262,7 @@ def test_a_claim_beyond_all_floats_is_exact(tmp_path, rho, value):
     assert claim["columns"]["b"]["loss"]["value"] == 1
 
 
+NO_CONTRIBUTIONS = "contributions must be left out"
 BOUNDED = "the rows of one person must be"
 NO_UNIT = "Output 'n_people': privacy_unit must be given for a number of people"
 protect = ROWS.dp.protect
@@ -272,11 +273,7 @@ protect = ROWS.dp.protect
     (lambda: protect("person").agg(dpp.len(epsilon=1)), ValueError, f"Output 'len': {BOUNDED} bounded"),
     (lambda: protect("person").agg(dpp.mode("x", [1], epsilon=1, counts="rows")), ValueError, f"Output 'x': {BOUNDED}"),
     (lambda: protect("person", max_groups=2).agg(dpp.mean("x", 0, 1, epsilon=1)), ValueError, BOUNDED),
-    (
-        lambda: protect("person", max_rows=1).agg(dpp.len(epsilon=1, contributions=2)),
-        ValueError,
-        "contributions must be left out",
-    ),
+    (lambda: protect("person", max_rows=1).agg(dpp.len(epsilon=1, contributions=2)), ValueError, NO_CONTRIBUTIONS),
     (
         lambda: protect("person", max_rows=2**20).agg(dpp.len(epsilon=1e-12)),
         *(ValueError, "Output 'len': the noise must have a scale"),

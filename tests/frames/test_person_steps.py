@@ -140,6 +140,7 @@ FRAME, ALL, ONE = protected(), VISITS.dp.protect(None), {"ward": ["A"]}
 PEOPLE = FRAME.group_by("p")
 MIX = "must be given names of columns, .* or public keys"
 OF_PEOPLE = r"^group_by: names .* tell of people\.\n\nHint: To ask about groups, list them"
+AN_ANSWER = r"got a private answer[\s\S]*Hint: .*group_by\(unit\)\.agg"
 TWICE = PEOPLE.agg(x=CENTS.max()).group_by("p")
 
 
@@ -153,10 +154,7 @@ TWICE = PEOPLE.agg(x=CENTS.max()).group_by("p")
     (lambda: PEOPLE.agg(CENTS.max().alias("p")), ValueError, r"several named \['p'\]"),
     (lambda: TWICE.agg(pl.len().alias("x"), x=pl.col("x").min()), ValueError, r"several named \['x'\]"),
     (lambda: FRAME.group_by("p", "nowhere").agg(pl.len()), ValueError, "must be columns of the frame, got 'nowhere'"),
-    (
-        lambda: PEOPLE.agg(CENTS.dp.sum(0, 1, epsilon=1)),
-        *(TypeError, r"got a private answer[\s\S]*Hint: .*group_by\(unit\)\.agg"),
-    ),
+    (lambda: PEOPLE.agg(CENTS.dp.sum(0, 1, epsilon=1)), TypeError, AN_ANSWER),
     (lambda: ALL.with_columns(x=CENTS.sum().over("p")), ValueError, "there must be a privacy unit"),
     (lambda: FRAME.with_columns(p=CENTS.max().over("p")), ValueError, "must not change the privacy unit"),
 )

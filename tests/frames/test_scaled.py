@@ -142,6 +142,7 @@ def test_no_row_is_read(monkeypatch):
     assert str(query.scaled_to(epsilon=1).loss) == "epsilon=1"
 
 
+MIXED_ROWS = mixed(rows=dpp.len(rho=1))
 KEYS = dpp.protect("p", max_groups=1).keys("g", rho=1, delta=1e-6)
 SUM = ROWS.dp.protect("p", max_rows=1).agg(X.dp.sum(0, 2**30, epsilon=1))  # what only the column's type tells
 GAUSSIAN = "has discrete Gaussian noise"
@@ -150,11 +151,7 @@ SCALE = "the noise must have a scale of at most"
 
 
 @refused(
-    (
-        lambda: mixed(rows=dpp.len(rho=1)).scaled_to(epsilon=2),
-        ValueError,
-        f"got epsilon: output 'rows' {GAUSSIAN}{GAUSSIAN_HINT}",
-    ),
+    (lambda: MIXED_ROWS.scaled_to(epsilon=2), ValueError, f"got epsilon: output 'rows' {GAUSSIAN}{GAUSSIAN_HINT}"),
     (lambda: KEYS.scaled_to(epsilon=2), ValueError, f"output 'keys' {GAUSSIAN}"),
     (
         lambda: dpp.protect(None).agg(dpp.len(epsilon=1)).scaled_to(epsilon=Fraction(1, 10**20)),

@@ -241,11 +241,7 @@ def test_what_is_refused():
         (lambda: private.unpivot("x", variable_name="value"), ValueError, "must be different, got"),
         (lambda: private.unpivot("x", index="l", variable_name="l"), ValueError, "must be different, got"),
         (lambda: private.unpivot("x", variable_name=1), TypeError, "must be names, got 1"),
-        (
-            lambda: private.unique(),
-            TypeError,
-            r"columns must not be nested, nor Extensions or Objects, got \['l', 'a'\]",
-        ),
+        (lambda: private.unique(), TypeError, r"must not be nested, nor Extensions or Objects, got \['l', 'a'\]"),
         (lambda: private.unique("x", keep="none"), ValueError, r"must include the privacy unit 'p'.*got \['x'\]"),
         (lambda: private.unique(["p", "x"], keep="one"), ValueError, "keep must be one of"),
     ]:
