@@ -175,11 +175,9 @@ class TestSteps:
         with pytest.raises(ValueError, match="must not change the privacy unit"):
             step(numbers.dp.protect("patient", max_rows=1))
 
-    def test_the_privacy_unit_stays_when_it_is_not_selected(self, visits: pl.DataFrame) -> None:
+    def test_the_privacy_unit_and_the_rows_stay_when_they_are_not_selected(self, visits: pl.DataFrame) -> None:
         protected = visits.dp.protect("patient", max_rows=1).select("age", "ward").select(pl.col("age"))
         assert protected.agg(age(1)).release().height == 1
-
-    def test_a_select_of_constants_keeps_the_rows(self, visits: pl.DataFrame) -> None:
         assert rows_of(visits.dp.protect(None).select(one=pl.lit("x"))).height == visits.height
 
 
@@ -399,15 +397,6 @@ class TestBudget:
         assert float(budget.spent) == pytest.approx(2 * (half + np.expm1(-half)))
         with pytest.raises(ValueError, match="privacy_unit"):
             visits.dp.protect(None, budget=budget).agg(top(0.1)).release()
-
-    def test_loss_of_a_query(self) -> None:
-        protected = dpp.protect(None)
-        assert protected.agg(top(1), age(2)).loss == dpp.Loss(Fraction(3), "epsilon")
-        rho = dpp.median("age", range(10), rho=0.5)
-        assert protected.agg(rho).loss == dpp.Loss(Fraction(1, 2), "rho")
-        as_epsilon = protected.agg(rho).asks[0].query.claim.cost("epsilon")
-        assert 2 < as_epsilon < 2.1
-        assert protected.agg(top(1), rho).loss == dpp.Loss(1 + as_epsilon, "epsilon")
 
 
 class TestExplainAndClaims:

@@ -482,11 +482,6 @@ def test_public_keys_may_repeat_where_they_only_filter(how, engine):
         V.join(pl.DataFrame({"day": [float("nan")]}), on="day", how=how)
 
 
-@pytest.fixture
-def budget(tmp_path):
-    return dpp.Budget(epsilon=100, path=tmp_path / "ledger.db")
-
-
 def kept_query(budget, *, people=PEOPLE, items=ITEMS, names=("visits", "people", "items"), step=lambda f: f):
     visits = protected(VISITS, budget=budget, max_rows=5, dataset=names[0])
     right, owned = step(protected(people, budget=budget, dataset=names[1])), dpp.owned(items, dataset=names[2])

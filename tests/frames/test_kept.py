@@ -51,11 +51,6 @@ WARDS = {"ward": ["A", "B", "C"]}
 X = pl.col("x")
 
 
-@pytest.fixture
-def budget(tmp_path):
-    return dpp.Budget(epsilon=100, path=tmp_path / "ledger.db")
-
-
 def median(**options):
     return X.dp.median(range(50), **({"epsilon": 0.125} | options))
 

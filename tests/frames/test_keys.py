@@ -207,6 +207,13 @@ def test_the_repr_of_keys():
 
 
 COUNTED = {"rho": 1, "delta": 1e-6}
+
+
+def keys_of(values, column="k"):
+    return pl.DataFrame({"k": values}).dp.protect(None).keys(column, **LOSS)
+
+
+NO_KEYS = "^keys: the column 'k' must hold text, integers"
 ONE = dpp.protect("p", max_groups=1)
 P, NOBODY, FRAME = dpp.protect("p"), dpp.protect(None), pl.DataFrame({"p": [1]})
 NAMED_COUNT = "^keys: no column may be named 'count' with counts=True"
@@ -242,36 +249,18 @@ NAMES, RATE = "keys must be given names of columns, got ", Fraction(1, 2**110)
         *(ValueError, "the frame must have the key column 'year'"),
     ),
     (lambda: FRAME.dp.protect("q").rows_per_person(0.5, [1, 2], epsilon=1), ValueError, "the privacy unit 'q'"),
+    (lambda: keys_of([1.0]), TypeError, NO_KEYS),
+    (lambda: keys_of([b"a"]), TypeError, NO_KEYS),
+    (lambda: keys_of([[1]]), TypeError, NO_KEYS),
+    (lambda: keys_of([{"a": 1}]), TypeError, NO_KEYS),
+    (lambda: keys_of([None]), TypeError, NO_KEYS),
+    (lambda: keys_of(["a"], "elsewhere"), ValueError, "the frame must have the key column 'elsewhere'"),
+    (lambda: keys_of(["a"]).collect(), TypeError, "must be released, not collected"),
+    (lambda: pickle.dumps(keys_of(["a"])), TypeError, "must be bound to no rows in memory to be pickled"),
 )
 def test_arguments_are_checked_where_they_are_written(call, error, words):
     with pytest.raises(error, match=words):
         call()
-
-
-@pytest.mark.parametrize(
-    ("dtype", "values"),
-    [
-        (pl.Float64(), [1.0]),
-        (pl.Binary(), [b"a"]),
-        (pl.List(pl.Int64), [[1]]),
-        (pl.Struct({"a": pl.Int64}), [{"a": 1}]),
-        (pl.Null(), [None]),
-    ],
-)
-def test_columns_that_hold_no_keys_are_refused_before_a_release(dtype, values):
-    frame = pl.DataFrame({"k": pl.Series(values, dtype=dtype)})
-    with pytest.raises(TypeError, match=r"^keys: the column 'k' must hold text, integers"):
-        frame.dp.protect(None).keys("k", **LOSS)
-    with pytest.raises(ValueError, match="the frame must have the key column 'elsewhere'"):
-        frame.dp.protect(None).keys("elsewhere", **LOSS)
-
-
-def test_a_private_query_for_keys_is_not_collected(visits):
-    query = visits.dp.protect("patient", max_groups=1).keys("town", **LOSS)
-    with pytest.raises(TypeError, match="must be released, not collected"):
-        query.collect()
-    with pytest.raises(TypeError, match="must be bound to no rows in memory to be pickled"):
-        pickle.dumps(query)
 
 
 @pytest.mark.parametrize("loss", [{"epsilon": 100}, {"rho": 100}])

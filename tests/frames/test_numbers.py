@@ -157,8 +157,8 @@ def test_where_every_row_is_a_person_nothing_is_dropped_and_no_column_is_without
 
 def test_losses_of_mixtures():
     protected = ROWS.dp.protect("person", max_rows=2)
-    pure = protected.agg(a=dpp.len(epsilon=1), b=dpp.mode("x", [1], epsilon=1))
-    assert str(pure.loss) == "epsilon=2"
+    pure = protected.agg(a=dpp.len(epsilon=1), b=dpp.mode("x", [1], epsilon=1), c=dpp.median("x", [1], epsilon=2))
+    assert pure.loss == dpp.Loss(Fraction(4), "epsilon")
     gaussian = protected.agg(a=dpp.len(rho=1), b=dpp.mean("x", 0, 5, rho=1))
     assert str(gaussian.loss) == "rho=2"
     mixed = protected.agg(a=dpp.len(rho=1), b=dpp.mean("x", 0, 5, epsilon=1), c=dpp.len(epsilon=1))
@@ -168,6 +168,13 @@ def test_losses_of_mixtures():
     assert mixed.loss.unit == "rho"
     laplace = protected.agg(a=dpp.len(rho=1, mechanism="discrete_laplace"), b=dpp.len(epsilon=1))
     assert laplace.loss.unit == "epsilon"
+    # Of a choice, what its rho costs in epsilon.
+    median = dpp.median("x", range(10), rho=0.5)
+    alone = dpp.protect(None).agg(median)
+    as_epsilon = alone.asks[0].query.claim.cost("epsilon")
+    assert 2 < as_epsilon < 2.1
+    assert alone.loss == dpp.Loss(Fraction(1, 2), "rho")
+    assert dpp.protect(None).agg(dpp.len(epsilon=1), median).loss == dpp.Loss(1 + as_epsilon, "epsilon")
 
 
 def forbidden():

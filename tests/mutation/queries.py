@@ -34,7 +34,7 @@ MUTANTS = [
         "candidates that nobody has count as one", "::test_slots_name_every_code_once_with_its_gap"),
     of("frames/test_frame.py")("QuantileScore.of_people", "False", "True",
         "a quantile counts each person's value once, but its R is that of a row",
-        "::TestBounds::test_a_quantile_needs_a_bound_on_rows"),
+        "::test_what_is_refused"),
     _drawing("Runs.nth_unoccupied", "n + np.bincount(passed, minlength=len(self.sizes))", "n",
         "a candidate that nobody has is drawn as one that somebody has", "::test_all_small_data_sets_get_their_scores"),
     # --- Draws
