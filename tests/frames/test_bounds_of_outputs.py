@@ -145,22 +145,26 @@ def test_bounds_are_whole_numbers_of_at_least_1_or_none(name, bound):
             EVERY[name](epsilon=1, **{bound: wrong})
 
 
-def test_what_takes_no_bounds():
-    for name in ("argmax", "argmin"):
-        with pytest.raises(TypeError, match="unexpected keyword argument 'max_rows'"):
-            getattr(X.dp, name)(epsilon=1, sensitivity=1, max_rows=1)
-    private = ROWS.dp.protect("p", max_groups=1)
-    for ask in (
-        lambda: private.keys("g", epsilon=1, delta=1e-3, max_groups=1),
-        lambda: private.rows_per_person(0.5, [1], epsilon=1, max_rows=1),
-        lambda: private.groups_per_person(KEYS, 0.5, [1], epsilon=1, max_groups=1),
-    ):
-        with pytest.raises(TypeError, match="unexpected keyword argument 'max_"):
-            ask()
-    people = private.rows_per_person(0.5, [1, 2], epsilon=1)
+PRIVATE = ROWS.dp.protect("p", max_groups=1)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: X.dp.argmax(epsilon=1, sensitivity=1, max_rows=1),
+        lambda: X.dp.argmin(epsilon=1, sensitivity=1, max_rows=1),
+        lambda: PRIVATE.keys("g", epsilon=1, delta=1e-3, max_groups=1),
+        lambda: PRIVATE.rows_per_person(0.5, [1], epsilon=1, max_rows=1),
+        lambda: PRIVATE.groups_per_person(KEYS, 0.5, [1], epsilon=1, max_groups=1),
+    ],
+)
+def test_what_takes_no_bounds(ask):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'max_"):
+        ask()
+    people, keys = PRIVATE.rows_per_person(0.5, [1, 2], epsilon=1), PRIVATE.keys("g", epsilon=1, delta=1e-3)
     assert people.explain()["bounds"].to_list() == [None]
     assert people.request.claim_for_json()["columns"]["rows_per_person"]["bounds"] == {}
-    assert private.keys("g", epsilon=1, delta=1e-3).request.claim_for_json()["columns"]["keys"]["bounds"] == {}
+    assert keys.request.claim_for_json()["columns"]["keys"]["bounds"] == {}
 
 
 def test_the_charge_and_its_text_are_those_of_the_output():

@@ -233,13 +233,8 @@ def test_a_note_names_the_unit_in_which_the_whole_is_cheaper():
     in_rho = sum(one.query.claim.cost("rho") for one in many.asks)
     assert 2.418 < dpp.Budget(rho=in_rho).epsilon_at(1e-6).total <= 2.419
     one = dpp.protect(None).agg(X.dp.mode([1, 2], rho=0.1))
-    assert (
-        one.explain()["note"]
-        .item()
-        .endswith(
-            "It costs less in epsilon: a budget in epsilon charges epsilon=0.899405, which is ε = 0.8995 at δ = 10⁻⁶."
-        )
-    )
+    less = "It costs less in epsilon: a budget in epsilon charges epsilon=0.899405, which is ε = 0.8995 at δ = 10⁻⁶."
+    assert one.explain()["note"].item().endswith(less)
 
 
 def test_a_unit_that_is_cheaper_by_less_than_a_tenth_is_not_named():
@@ -247,10 +242,8 @@ def test_a_unit_that_is_cheaper_by_less_than_a_tenth_is_not_named():
     for number in range(4, 14):
         loss = {"epsilon": Fraction(1, 4), "mechanism": "exponential"}
         query = dpp.protect(None).agg(**{f"x{i}": X.dp.mode([1, 2], **loss) for i in range(number)})
-        in_rho = sum(one.query.claim.cost("rho") for one in query.asks)
-        share = (
-            dpp.Budget(rho=in_rho).epsilon_at(1e-6).total / dpp.Budget(epsilon=query.loss.value).epsilon_at(1e-6).total
-        )
+        in_rho = dpp.Budget(rho=sum(one.query.claim.cost("rho") for one in query.asks))
+        share = in_rho.epsilon_at(1e-6).total / dpp.Budget(epsilon=query.loss.value).epsilon_at(1e-6).total
         shares.add(share)
         assert ("costs less in rho" in query.explain()["note"][0]) == (share <= 0.9)
     assert min(shares) < 0.9 < max(share for share in shares if share < 1)

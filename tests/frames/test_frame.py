@@ -26,6 +26,7 @@ from dp_polars._engines.polars import engine as polars_engine
 from tests.frames.asking import refused, rows_of
 from tests.helpers.needs import need
 from tests.helpers.shared_memory import texts_in_memory_of_ones_own
+from tests.registry import RELATIONS
 
 HUGE = 10**6
 DIAGNOSES = ["flu", "asthma", "none"]
@@ -33,18 +34,11 @@ DIAGNOSES = ["flu", "asthma", "none"]
 
 @pytest.fixture
 def visits() -> pl.DataFrame:
-    rng = np.random.default_rng(3)
-    n = 3000
-    return pl.DataFrame(
-        {
-            "patient": rng.integers(0, 1000, n),
-            "year": rng.integers(2023, 2025, n),
-            "hospital": rng.choice(["A", "B", "X"], n),
-            "ward": rng.integers(1, 4, n),
-            "diagnosis": rng.choice([*DIAGNOSES, "unlisted"], n, p=[0.5, 0.2, 0.2, 0.1]),
-            "age": rng.integers(0, 100, n),
-        }
-    )
+    rng, n = np.random.default_rng(3), 3000
+    columns = {"patient": rng.integers(0, 1000, n), "year": rng.integers(2023, 2025, n)}
+    columns |= {"hospital": rng.choice(["A", "B", "X"], n), "ward": rng.integers(1, 4, n)}
+    columns["diagnosis"] = rng.choice([*DIAGNOSES, "unlisted"], n, p=[0.5, 0.2, 0.2, 0.1])
+    return pl.DataFrame(columns | {"age": rng.integers(0, 100, n)})
 
 
 def top(epsilon: float = HUGE) -> dpp.PrivateExpr:
@@ -56,25 +50,15 @@ def age(epsilon: float = HUGE) -> dpp.PrivateExpr:
 
 
 def test_release_answers_exactly_the_public_keys_in_their_order(visits: pl.DataFrame) -> None:
-    released = (
-        visits.lazy()
-        .dp.protect("patient", max_rows=3000)
-        .filter(pl.col("year") == 2024)
-        .group_by({"hospital": ["B", "C", "A"], "ward": range(1, 3)})
-        .agg(top=top(), age=age())
-        .release()
-    )
+    private = visits.lazy().dp.protect("patient", max_rows=3000).filter(pl.col("year") == 2024)
+    keys = {"hospital": ["B", "C", "A"], "ward": range(1, 3)}
+    released = private.group_by(keys).agg(top=top(), age=age()).release()
     assert released.columns == ["hospital", "ward", "top", "age"]
     assert released["hospital"].to_list() == ["B", "B", "C", "C", "A", "A"]
     assert released["ward"].to_list() == [1, 2] * 3
-    truth = (
-        visits.filter(pl.col("year") == 2024, pl.col("hospital").is_in(["A", "B"]), pl.col("ward") < 3)
-        .group_by("hospital", "ward")
-        .agg(
-            pl.struct("patient", "diagnosis").filter(pl.col("diagnosis").is_in(DIAGNOSES)).unique().struct[1].mode(),
-            pl.col("age").quantile(0.5, "lower"),
-        )
-    )
+    rows = visits.filter(pl.col("year") == 2024, pl.col("hospital").is_in(["A", "B"]), pl.col("ward") < 3)
+    listed = pl.struct("patient", "diagnosis").filter(pl.col("diagnosis").is_in(DIAGNOSES)).unique().struct[1]
+    truth = rows.group_by("hospital", "ward").agg(listed.mode(), pl.col("age").quantile(0.5, "lower"))
     both = released.join(truth, on=["hospital", "ward"])
     assert both.height == 4
     assert both.select(pl.col("top").is_in(pl.col("diagnosis")).all()).item()
@@ -380,13 +364,14 @@ class TestBudget:
 
     def test_a_release_is_charged_under_its_own_relation(self, relation: str) -> None:
         budget, frame = dpp.Budget(epsilon=1), pl.DataFrame({"age": [1]})
-        for asked in (relation, {"add_or_remove_one": "replace_one"}.get(relation, "add_or_remove_one")):
-            query = frame.dp.protect(None, budget=budget, neighboring_relation=asked).agg(age(Fraction(1, 4)))
-            if asked == relation:
-                query.release()
-            else:
-                with pytest.raises(ValueError, match=f"neighboring_relation='{relation}', as at first"):
-                    query.release()
+        (other,) = {*RELATIONS} - {relation}
+        own, others = (
+            frame.dp.protect(None, budget=budget, neighboring_relation=each).agg(age(Fraction(1, 4)))
+            for each in (relation, other)
+        )
+        own.release()
+        with pytest.raises(ValueError, match=f"neighboring_relation='{relation}', as at first"):
+            others.release()
         assert budget.spent == Fraction(1, 4)
 
     def test_a_budget_of_the_other_unit(self, visits: pl.DataFrame) -> None:
@@ -401,10 +386,8 @@ class TestBudget:
 
 class TestExplainAndClaims:
     def test_explain(self, visits: pl.DataFrame) -> None:
-        query = (
-            dpp.protect("patient", max_groups=2).group_by({"ward": range(5)}).agg(top(1), b=dpp.mode("flag", epsilon=1))
-        )
-        table = query.explain()
+        groups = dpp.protect("patient", max_groups=2).group_by({"ward": range(5)})
+        table = groups.agg(top(1), b=dpp.mode("flag", epsilon=1)).explain()
         assert table["output"].to_list() == ["diagnosis", "b"]
         assert table["candidates"].to_list() == [3, None]
         assert table["groups"].to_list() == [5, 5]
@@ -417,11 +400,8 @@ class TestExplainAndClaims:
 
     def test_parquet_with_its_claim(self, visits: pl.DataFrame, tmp_path: Path) -> None:
         path = tmp_path / "out.parquet"
-        query = (
-            visits.dp.protect(None)
-            .group_by({"ward": [1, 2]})
-            .agg(top(HUGE), low=pl.col("age").dp.quantile(0.1, range(121), rho=HUGE))
-        )
+        low = pl.col("age").dp.quantile(0.1, range(121), rho=HUGE)
+        query = visits.dp.protect(None).group_by({"ward": [1, 2]}).agg(top(HUGE), low=low)
         query.sink_parquet(path)
         assert_frame_equal(pl.read_parquet(path), query.release())
         claim = dpp.read_claim(path)
@@ -534,13 +514,8 @@ BOUNDS = [{"privacy_unit": "person", "max_rows": 1}, {"privacy_unit": None}]
 def test_nobody_decides_which_rows_of_a_dataset_are_read(tmp_path: Path, engine: str, bounds: dict[str, Any]) -> None:
     """Arrow skips row groups by their least and largest values, which leave NaN out: a plan must not use that."""
     kind = pl.when(pl.col("x").is_nan()).then(pl.lit("nan")).otherwise(pl.lit("number"))
-    query = (
-        dpp.protect(**bounds)
-        .filter(pl.col("x") != 1.0)
-        .with_columns(kind=kind)
-        .group_by({"g": range(10)})
-        .agg(dpp.mode("kind", ["number", "nan"], epsilon=HUGE))
-    )
+    private = dpp.protect(**bounds).filter(pl.col("x") != 1.0).with_columns(kind=kind)
+    query = private.group_by({"g": range(10)}).agg(dpp.mode("kind", ["number", "nan"], epsilon=HUGE))
     for others in ([1.0], [1.0, 10.0]):
         values = [float("nan")] * 10 + others
         frame = pl.DataFrame({"person": range(len(values)), "g": [*range(10), *[99] * len(others)], "x": values})
@@ -573,10 +548,8 @@ def test_nobody_decides_which_rows_of_a_parquet_file_are_read(
     else:
         query = query.filter(condition)
     candidates = ["there", *(f"not {n}" for n in range(99))]
-    released = (
-        query.group_by({"g": [0, 1]}).agg(dpp.mode("kind", candidates, epsilon=HUGE)).release(rows, engine=engine)
-    )
-    assert released["kind"].to_list() == ["there"] * 2
+    asked = query.group_by({"g": [0, 1]}).agg(dpp.mode("kind", candidates, epsilon=HUGE))
+    assert asked.release(rows, engine=engine)["kind"].to_list() == ["there"] * 2
 
 
 class TestRepresentations:

@@ -292,11 +292,8 @@ def test_errors(call, error, words):
 
 
 def test_people_may_count_without_bounds_on_rows():
-    found = (
-        ROWS.dp.protect("person")
-        .group_by(WARDS)
-        .agg(dpp.n_people(epsilon=SURE), v=dpp.value_counts("x", [1, 2, 3], epsilon=SURE))
-    )
+    counts = dpp.value_counts("x", [1, 2, 3], epsilon=SURE)
+    found = ROWS.dp.protect("person").group_by(WARDS).agg(dpp.n_people(epsilon=SURE), v=counts)
     assert found.release()["n_people"].to_list() == [3, 2, 0]
     [people, counts] = found.asks
     assert people.query.claim.contributions.total == 3

@@ -66,10 +66,9 @@ def test_the_loss_of_bounds_is_shared_in_equal_parts(unit, relation):
         (WARDS, {"max_rows_per_group": 3}, "max_groups"),
         (None, {}, "max_rows_per_group"),
     ):
-        asked = dpp.protect("patient", neighboring_relation=relation, **bounds).bounds(keys, 0.9, **{unit: whole})
-        assert [(ask.name, ask.query.alpha, ask.query.claim.loss.value) for ask in asked.asks] == [
-            (name, Fraction(9, 10), whole)
-        ]
+        protected = dpp.protect("patient", neighboring_relation=relation, **bounds)
+        (ask,) = protected.bounds(keys, 0.9, **{unit: whole}).asks
+        assert (ask.name, ask.query.alpha, ask.query.claim.loss.value) == (name, Fraction(9, 10), whole)
     # The R of a quantile in one group.
     per_row = {"add_or_remove_one": 2 * 19, "replace_one": 2 * 20}
     assert {ask.query.claim.score_range for ask in both.asks} == {per_row[relation]}

@@ -170,12 +170,9 @@ def test_unique_of_some_columns_keeps_a_row_that_follows_from_the_persons_rows_a
 
         def kept(rows, subset=subset):
             found = rows_of(private.unique(subset, keep=keep), rows, engine=engine).filter(pl.col("p").is_not_null())
-            inverse = (
-                (1 / pl.col("f")).alias("1"),
-                pl.col("l").list.eval(1 / pl.element()).alias("2"),
-                (1 / pl.col("k").struct.field("a")).alias("3"),
-            )
-            return Counter(map(repr, found.with_columns(*inverse).with_columns(pl.col("c").cast(pl.String)).rows()))
+            floats, lists = 1 / pl.col("f"), pl.col("l").list.eval(1 / pl.element())
+            found = found.with_columns(pl.col("c").cast(pl.String), one=floats, two=lists)
+            return Counter(map(repr, found.with_columns(three=1 / pl.col("k").struct.field("a")).rows()))
 
         together = kept(frame)
         assert together == kept(frame.reverse()) == kept(frame.sample(fraction=1, shuffle=True, seed=4))
@@ -196,14 +193,8 @@ def test_unique_keeps_the_first_or_the_last_in_the_order_of_the_other_columns():
 
 
 def test_a_whole_release_of_such_steps():
-    query = (
-        LISTS.dp.protect("p", max_rows=10)
-        .explode("l")
-        .drop("a")
-        .unique()
-        .unpivot(["l", "x"])
-        .agg(n=dpp.len(epsilon=10**6), people=dpp.n_people(epsilon=10**6))
-    )
+    private = LISTS.dp.protect("p", max_rows=10).explode("l").drop("a").unique().unpivot(["l", "x"])
+    query = private.agg(n=dpp.len(epsilon=10**6), people=dpp.n_people(epsilon=10**6))
     assert query.release().rows() == [(10, 3)]
     assert [step.multiplies for step in query.request.pipeline.steps] == [True, False, False, True]
 
