@@ -1,7 +1,5 @@
 """Private frames: keys, steps, outputs, bounds, release, budget, and the claims that go with them."""
 
-from __future__ import annotations
-
 import datetime as dt
 import os
 import pickle
@@ -10,7 +8,6 @@ import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -33,7 +30,7 @@ DIAGNOSES = ["flu", "asthma", "none"]
 
 
 @pytest.fixture
-def visits() -> pl.DataFrame:
+def visits():
     rng, n = np.random.default_rng(3), 3000
     columns = {"patient": rng.integers(0, 1000, n), "year": rng.integers(2023, 2025, n)}
     columns |= {"hospital": rng.choice(["A", "B", "X"], n), "ward": rng.integers(1, 4, n)}
@@ -41,15 +38,15 @@ def visits() -> pl.DataFrame:
     return pl.DataFrame(columns | {"age": rng.integers(0, 100, n)})
 
 
-def top(epsilon: float = HUGE) -> dpp.PrivateExpr:
+def top(epsilon=HUGE):
     return pl.col("diagnosis").dp.mode(DIAGNOSES, epsilon=epsilon)
 
 
-def age(epsilon: float = HUGE) -> dpp.PrivateExpr:
+def age(epsilon=HUGE):
     return pl.col("age").dp.median(range(121), epsilon=epsilon)
 
 
-def test_release_answers_exactly_the_public_keys_in_their_order(visits: pl.DataFrame) -> None:
+def test_release_answers_exactly_the_public_keys_in_their_order(visits):
     private = visits.lazy().dp.protect("patient", max_rows=3000).filter(pl.col("year") == 2024)
     keys = {"hospital": ["B", "C", "A"], "ward": range(1, 3)}
     released = private.group_by(keys).agg(top=top(), age=age()).release()
@@ -66,7 +63,7 @@ def test_release_answers_exactly_the_public_keys_in_their_order(visits: pl.DataF
     assert released.filter(pl.col("hospital") == "C")["top"].is_in(DIAGNOSES).all()
 
 
-def test_keys_that_are_changed_later_stay_as_they_were_checked(visits: pl.DataFrame) -> None:
+def test_keys_that_are_changed_later_stay_as_they_were_checked(visits):
     """In place, or in the array that they were made of: groups that come to be, or come twice, have no bounds."""
     wards = np.array([1, 2, 3])
     listed = {"frame": pl.DataFrame({"ward": wards}), "arrow": pa.table({"ward": wards})}
@@ -78,7 +75,7 @@ def test_keys_that_are_changed_later_stay_as_they_were_checked(visits: pl.DataFr
     assert [query.release()["ward"].to_list() for query in queries] == [[1, 2, 3]] * 3
 
 
-def test_keys_whose_bytes_are_written_to_later_stay_as_they_were_checked() -> None:
+def test_keys_whose_bytes_are_written_to_later_stay_as_they_were_checked():
     names = ["the hospital of A", "the hospital of B"]
     texts, written = texts_in_memory_of_ones_own(names)
     private = pl.DataFrame({"k": [names[0]] * 5}).dp.protect(None)
@@ -90,7 +87,7 @@ def test_keys_whose_bytes_are_written_to_later_stay_as_they_were_checked() -> No
     assert joined.release().item() == 5
 
 
-def test_keys_come_in_the_types_of_their_columns_or_as_text(visits: pl.DataFrame) -> None:
+def test_keys_come_in_the_types_of_their_columns_or_as_text(visits):
     frame = visits.with_columns(pl.col("ward").cast(pl.Int8), pl.col("hospital").cast(pl.Categorical))
     released = frame.dp.protect(None).group_by({"ward": [1, 2], "hospital": ["A", "zz"]}).agg(top()).release()
     assert released.schema["ward"] == pl.Int8
@@ -122,18 +119,18 @@ def test_keys_come_in_the_types_of_their_columns_or_as_text(visits: pl.DataFrame
     ],
     ids=str,
 )
-def test_keys_that_are_refused(visits: pl.DataFrame, keys: object, message: str) -> None:
+def test_keys_that_are_refused(visits, keys, message):
     with pytest.raises((TypeError, ValueError), match=message):
         visits.dp.protect(None).group_by(keys)
 
 
 class TestSteps:
-    def test_join_that_repeats_a_key_is_refused(self, visits: pl.DataFrame) -> None:
+    def test_join_that_repeats_a_key_is_refused(self, visits):
         public = pl.DataFrame({"hospital": ["A", "A"], "region": [1, 2]})
         with pytest.raises(ValueError, match="at most once"):
             visits.dp.protect(None).join(public, on="hospital")
 
-    def test_a_public_frame_that_is_changed_later_stays_as_it_was_checked(self, visits: pl.DataFrame) -> None:
+    def test_a_public_frame_that_is_changed_later_stays_as_it_was_checked(self, visits):
         """In place, or in the array that it was made of: a key that comes twice would count a row twice."""
         wards = np.array([1, 2, 3])
         frames = [pl.DataFrame({"ward": wards}), pl.DataFrame({"ward": wards}), pl.DataFrame({"ward": [1, 2, 3]})]
@@ -154,19 +151,19 @@ class TestSteps:
             lambda f: f.select(pl.all() + 1),
         ],
     )
-    def test_the_privacy_unit_can_not_be_changed(self, visits: pl.DataFrame, step) -> None:
+    def test_the_privacy_unit_can_not_be_changed(self, visits, step):
         numbers = visits.select(pl.col(pl.Int64))
         with pytest.raises(ValueError, match="must not change the privacy unit"):
             step(numbers.dp.protect("patient", max_rows=1))
 
-    def test_the_privacy_unit_and_the_rows_stay_when_they_are_not_selected(self, visits: pl.DataFrame) -> None:
+    def test_the_privacy_unit_and_the_rows_stay_when_they_are_not_selected(self, visits):
         protected = visits.dp.protect("patient", max_rows=1).select("age", "ward").select(pl.col("age"))
         assert protected.agg(age(1)).release().height == 1
         assert rows_of(visits.dp.protect(None).select(one=pl.lit("x"))).height == visits.height
 
 
 class TestBounds:
-    def test_rates(self) -> None:
+    def test_rates(self):
         keys = {"ward": range(10)}
         for bounds, mode_rate, median_rate in [
             ({"max_rows": 4}, Fraction(1, 4), Fraction(1, 8)),
@@ -181,7 +178,7 @@ class TestBounds:
         assert only.query.claim.rate == Fraction(1, 2)
 
     @pytest.mark.parametrize("unit", [None, "patient"])
-    def test_a_replacement_costs_a_quantile_less_where_there_is_one_group(self, unit: str | None) -> None:
+    def test_a_replacement_costs_a_quantile_less_where_there_is_one_group(self, unit):
         expr = dpp.quantile("age", 0.9, range(101), epsilon=1, neighboring_relation="replace_one")
         assert expr.query.claim.score_range == 36  # an expression can't know
         bounds = {} if unit is None else {"max_rows": 3}
@@ -197,12 +194,12 @@ class TestBounds:
             assert query.asks[0].query.claim.rate == Fraction(1, score_range * rows)
             assert query.loss.value == 1
 
-    def test_without_a_unit_no_bounds(self) -> None:
+    def test_without_a_unit_no_bounds(self):
         [ask] = dpp.protect(None).group_by({"ward": range(100)}).agg(age(1)).asks
         assert ask.query.claim.rate == Fraction(1, 2)
 
 
-def pipeline() -> dpp.PrivateQuery:
+def pipeline():
     return dpp.protect("patient", max_rows=5000).group_by({"ward": [1, 2, 3]}).agg(age=age())
 
 
@@ -210,7 +207,7 @@ FRAME = pl.DataFrame({"ward": [1], "floor?": [1.0], "diagnosis": ["flu"], "age":
 PRIVATE, WARD, ABOVE_MEAN = FRAME.dp.protect(None), {"ward": [1]}, pl.col("age") > pl.col("age").mean()
 
 
-def grouped(by: dict[str, Any], *outputs: object) -> dpp.PrivateQuery:
+def grouped(by, *outputs):
     return PRIVATE.group_by(by).agg(*outputs)
 
 
@@ -260,18 +257,18 @@ def test_what_is_refused(call, error, words):
 class Broken:
     """A frame that tells a row where it is opened."""
 
-    def __arrow_c_stream__(self, requested_schema: object = None) -> None:
+    def __arrow_c_stream__(self, requested_schema=None):
         msg = "secret-hiv"
         raise RuntimeError(msg)
 
 
-def panic(*_: object, **__: object) -> None:
+def panic(*_, **__):
     msg = "secret-hiv"
     raise pl.exceptions.PanicException(msg)
 
 
 class TestData:
-    def test_every_kind_of_frame(self, visits: pl.DataFrame, tmp_path: Path) -> None:
+    def test_every_kind_of_frame(self, visits, tmp_path):
         expected = pipeline().release(visits)
         visits.write_parquet(tmp_path / "v.parquet")
         table = visits.to_arrow()
@@ -287,7 +284,7 @@ class TestData:
             if isinstance(frame, pl.LazyFrame):
                 assert_frame_equal(pipeline().release(frame, engine="streaming"), expected)
 
-    def test_duckdb_and_pandas(self, visits: pl.DataFrame) -> None:
+    def test_duckdb_and_pandas(self, visits):
         duckdb = need("duckdb")
         expected = pipeline().release(visits)
         table = visits.to_arrow()
@@ -295,9 +292,7 @@ class TestData:
         assert_frame_equal(pipeline().release(table.to_pandas()), expected)
 
     @pytest.mark.parametrize("source", ["csv", "pandas", "stream", "panic"])
-    def test_errors_carry_no_rows_and_are_paid_for(
-        self, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_errors_carry_no_rows_and_are_paid_for(self, source, tmp_path, monkeypatch):
         budget, values = dpp.Budget(epsilon=1), [1, 2, "secret-hiv"]
         (tmp_path / "rows.csv").write_text("\n".join(["age", *map(str, values)]))
         frames = {
@@ -316,7 +311,7 @@ class TestData:
         assert budget.remaining == 0
         assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
-    def test_messages_do_not_show_a_frame_that_is_given_by_mistake(self) -> None:
+    def test_messages_do_not_show_a_frame_that_is_given_by_mistake(self):
         rows = pl.DataFrame({"patient": ["Ann Smith"], "diagnosis": ["HIV"]})
         names, protected = rows["patient"], dpp.protect("patient")
         mistakes = [
@@ -343,7 +338,7 @@ class TestData:
 
 
 class TestBudget:
-    def test_a_reader_that_is_used_up_costs_nothing(self, visits: pl.DataFrame) -> None:
+    def test_a_reader_that_is_used_up_costs_nothing(self, visits):
         budget = dpp.Budget(epsilon=2)
         reader = visits.to_arrow().to_reader()
         with pytest.raises(dpp.BudgetExceededError):
@@ -356,13 +351,13 @@ class TestBudget:
         assert budget.spent == 1
 
     @pytest.mark.parametrize("wrong", [{"partitions": 0}, {"partitions": 1.5}, {"engine": "spark"}])
-    def test_wrong_arguments_of_release_cost_nothing(self, visits: pl.DataFrame, wrong: dict) -> None:
+    def test_wrong_arguments_of_release_cost_nothing(self, visits, wrong):
         budget = dpp.Budget(epsilon=1)
         with pytest.raises((TypeError, ValueError)):
             visits.dp.protect("patient", budget=budget).agg(top(1)).release(**wrong)
         assert budget.spent == 0
 
-    def test_a_release_is_charged_under_its_own_relation(self, relation: str) -> None:
+    def test_a_release_is_charged_under_its_own_relation(self, relation):
         budget, frame = dpp.Budget(epsilon=1), pl.DataFrame({"age": [1]})
         (other,) = {*RELATIONS} - {relation}
         own, others = (
@@ -374,7 +369,7 @@ class TestBudget:
             others.release()
         assert budget.spent == Fraction(1, 4)
 
-    def test_a_budget_of_the_other_unit(self, visits: pl.DataFrame) -> None:
+    def test_a_budget_of_the_other_unit(self, visits):
         budget = dpp.Budget(rho=1)
         protected = visits.dp.protect("patient", budget=budget, max_groups=2).group_by({"ward": [1, 2, 3]})
         protected.agg(top(1)).release()
@@ -385,7 +380,7 @@ class TestBudget:
 
 
 class TestExplainAndClaims:
-    def test_explain(self, visits: pl.DataFrame) -> None:
+    def test_explain(self, visits):
         groups = dpp.protect("patient", max_groups=2).group_by({"ward": range(5)})
         table = groups.agg(top(1), b=dpp.mode("flag", epsilon=1)).explain()
         assert table["output"].to_list() == ["diagnosis", "b"]
@@ -398,7 +393,7 @@ class TestExplainAndClaims:
         bound = visits.with_columns(flag=pl.col("age") > 3).dp.protect(None).agg(dpp.mode("flag", epsilon=1)).explain()
         assert bound["candidates"].to_list() == [2]
 
-    def test_parquet_with_its_claim(self, visits: pl.DataFrame, tmp_path: Path) -> None:
+    def test_parquet_with_its_claim(self, visits, tmp_path):
         path = tmp_path / "out.parquet"
         low = pl.col("age").dp.quantile(0.1, range(121), rho=HUGE)
         query = visits.dp.protect(None).group_by({"ward": [1, 2]}).agg(top(HUGE), low=low)
@@ -417,12 +412,10 @@ class TestExplainAndClaims:
         assert claim["columns"]["low"]["mechanism"] == "exponential"
         assert [file.name for file in tmp_path.iterdir()] == ["out.parquet"]
 
-    def test_a_file_is_on_the_disk_before_it_has_its_name(
-        self, visits: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_file_is_on_the_disk_before_it_has_its_name(self, visits, tmp_path, monkeypatch):
         target, synced, real = tmp_path / "out.parquet", [], os.fsync
 
-        def fsync(number: int) -> None:
+        def fsync(number):
             synced.append((os.fstat(number).st_size, os.fstat(number).st_ino, target.exists()))
             real(number)
 
@@ -431,13 +424,11 @@ class TestExplainAndClaims:
         assert (target.stat().st_size, target.stat().st_ino, False) in synced
 
     @pytest.mark.parametrize("unnamed", [True, False])
-    def test_a_file_keeps_its_mode_and_a_link_its_place(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, unnamed: bool
-    ) -> None:
+    def test_a_file_keeps_its_mode_and_a_link_its_place(self, tmp_path, monkeypatch, *, unnamed):
         query, folder = pl.DataFrame({"x": [1, 2]}).dp.protect(None).agg(dpp.count("x", epsilon=1)), tmp_path / "own"
         modes, real = [], os.fsync
 
-        def fsync(number: int) -> None:
+        def fsync(number):
             modes.append(os.fstat(number).st_mode & 0o777)
             assert len(list(folder.iterdir())) == before + (not unnamed)
             real(number)
@@ -467,7 +458,7 @@ class TestExplainAndClaims:
 
     @pytest.mark.slow
     @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a file has a name from its beginning")
-    def test_a_sink_that_is_killed_leaves_nothing(self, tmp_path: Path) -> None:
+    def test_a_sink_that_is_killed_leaves_nothing(self, tmp_path):
         script = """
 import os, signal, sys
 import dp_polars as dpp, pyarrow as pa
@@ -483,7 +474,7 @@ query.sink_parquet(sys.argv[1], pa.RecordBatchReader.from_batches(pa.schema({"x"
             assert done.returncode == -signal.SIGKILL
         assert [path.name for path in tmp_path.iterdir()] == ["old"]
 
-    def test_a_failed_sink_leaves_nothing(self, visits: pl.DataFrame, tmp_path: Path) -> None:
+    def test_a_failed_sink_leaves_nothing(self, visits, tmp_path):
         budget = dpp.Budget(epsilon=1)
         query = visits.dp.protect(None, budget=budget).agg(top(2))
         with pytest.raises(dpp.BudgetExceededError):
@@ -495,12 +486,12 @@ query.sink_parquet(sys.argv[1], pa.RecordBatchReader.from_batches(pa.schema({"x"
             visits.dp.protect(None, budget=budget).agg(top(1)).sink_parquet(tmp_path)
         assert budget.spent == 0
 
-    def test_a_file_without_a_claim(self, visits: pl.DataFrame, tmp_path: Path) -> None:
+    def test_a_file_without_a_claim(self, visits, tmp_path):
         visits.write_parquet(tmp_path / "plain.parquet")
         with pytest.raises(ValueError, match="without a claim"):
             dpp.read_claim(tmp_path / "plain.parquet")
 
-    def test_reprs_hold_no_rows(self, visits: pl.DataFrame) -> None:
+    def test_reprs_hold_no_rows(self, visits):
         frame = visits.with_columns(diagnosis=pl.lit("secret-hiv")).dp.protect("patient", max_rows=1)
         query = frame.agg(top(1))
         for text in (repr(frame), repr(query), str(query.explain())):
@@ -511,7 +502,7 @@ BOUNDS = [{"privacy_unit": "person", "max_rows": 1}, {"privacy_unit": None}]
 
 
 @pytest.mark.parametrize("bounds", BOUNDS)
-def test_nobody_decides_which_rows_of_a_dataset_are_read(tmp_path: Path, engine: str, bounds: dict[str, Any]) -> None:
+def test_nobody_decides_which_rows_of_a_dataset_are_read(tmp_path, engine, bounds):
     """Arrow skips row groups by their least and largest values, which leave NaN out: a plan must not use that."""
     kind = pl.when(pl.col("x").is_nan()).then(pl.lit("nan")).otherwise(pl.lit("number"))
     private = dpp.protect(**bounds).filter(pl.col("x") != 1.0).with_columns(kind=kind)
@@ -535,9 +526,7 @@ def test_nobody_decides_which_rows_of_a_dataset_are_read(tmp_path: Path, engine:
         ([float("nan"), float("nan"), 1.0], pl.col("x") != 1.0),
     ],
 )
-def test_nobody_decides_which_rows_of_a_parquet_file_are_read(
-    tmp_path: Path, engine: str, when: str, bounds: dict[str, Any], values: list[float], condition: pl.Expr
-) -> None:
+def test_nobody_decides_which_rows_of_a_parquet_file_are_read(tmp_path, engine, when, bounds, values, condition):
     """Polars leaves out row groups by what a filter gives on their least and largest values."""
     frame = pl.DataFrame({"person": range(3), "g": [0, 1, 2], "x": values, "kind": "there"})
     pq.write_table(frame.to_arrow(), tmp_path / "rows")
@@ -555,15 +544,15 @@ def test_nobody_decides_which_rows_of_a_parquet_file_are_read(
 class TestRepresentations:
     """What is shown of private things: what they are, and no row is read for it."""
 
-    def test_a_frame_before_it_is_protected(self) -> None:
-        def read(_: pl.DataFrame) -> pl.DataFrame:
+    def test_a_frame_before_it_is_protected(self):
+        def read(_):
             raise AssertionError("the rows were read")
 
         frame = pl.LazyFrame({"i": [1]}).map_batches(read, schema={"p": pl.Int64, "x": pl.Int64, "w": pl.String})
         assert repr(frame.dp) == "<.dp of a LazyFrame: protect(privacy_unit, …) takes its rows as private>"
         assert repr(pl.DataFrame({"x": ["secret"]}).dp).startswith("<.dp of a DataFrame: protect(")
 
-    def test_a_private_frame_and_its_groups(self) -> None:
+    def test_a_private_frame_and_its_groups(self):
         rows = pl.DataFrame({"p": [1, 2], "x": [271828, 2], "w": ["secret", "A"]})
         private = rows.dp.protect("p", max_rows=1, budget=dpp.Budget(epsilon=2)).filter(pl.col("x") > 1)
         private = private.rename({"x": "y"}).cast({"y": pl.Int8}).drop_nulls("y")
@@ -588,7 +577,7 @@ class TestRepresentations:
         )
 
 
-def test_a_frame_of_another_package_is_named(visits: pl.DataFrame) -> None:
+def test_a_frame_of_another_package_is_named(visits):
     other = visits.select("ward").unique().to_pandas()
     words = r"got pandas\.DataFrame\.\n\nHint: pl\.from_pandas\(…\) makes a Polars frame of it\."
     with pytest.raises(TypeError, match=words):
