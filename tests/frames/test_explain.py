@@ -220,6 +220,8 @@ def test_the_first_note_and_the_repr_say_what_the_whole_release_costs():
     keys = dpp.protect("p", max_groups=1).keys("k", epsilon=1, delta=1e-6)
     assert costs(keys) == "epsilon=1, delta=1e-06 (rho=0.462118; ε = 1 at δ = 10⁻⁶)"
     assert costs(dpp.protect("p", max_groups=1).keys("k", rho=1, delta=1e-6)) == "rho=1, delta=1e-06"
+    far_below_all_use = dpp.protect(None).agg(X.dp.mode([1, 2], rho=Fraction(1, 10**400)))
+    assert costs(far_below_all_use) == "rho=1e-400 (epsilon=2.82843e-200; ε = 0 at δ = 10⁻⁶)"
 
 
 def test_a_note_names_the_unit_in_which_the_whole_is_cheaper():
@@ -257,8 +259,3 @@ def test_losses_beyond_all_use_have_a_cost_in_words(loss):
     query = dpp.protect("p", max_rows=1).agg(dpp.len(**loss))
     assert costs(query).startswith(f"{next(iter(loss))}=1e+" if loss != {"rho": 10**400} else "rho=1.00000e+400")
     assert query.explain()["note"].item().startswith("Drops")
-
-
-def test_losses_far_below_all_use_have_a_cost_in_words():
-    small = dpp.protect(None).agg(X.dp.mode([1, 2], rho=Fraction(1, 10**400)))
-    assert costs(small) == "rho=1e-400 (epsilon=2.82843e-200; ε = 0 at δ = 10⁻⁶)"
