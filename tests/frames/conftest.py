@@ -2,6 +2,7 @@
 
 import pytest
 
+import dp_polars as dpp
 from tests.registry import ENGINES, RELATIONS
 
 
@@ -13,3 +14,8 @@ def engine(request):
 @pytest.fixture(params=RELATIONS)
 def relation(request):
     return request.param
+
+
+@pytest.fixture
+def budget(tmp_path):
+    return dpp.Budget(epsilon=100, path=tmp_path / "ledger.db")

@@ -6,7 +6,6 @@ from itertools import product
 
 import polars as pl
 import pytest
-from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._engines.polars.engine import PolarsEngine
@@ -32,7 +31,6 @@ EVERY = {
     "several quantiles": lambda **more: X.dp.quantile([0.25, 0.5], [1, 2], **more),
     "totals": lambda **more: X.dp.sum(0, 3, per_person=(0, 5), **more),
 }
-PERSONS = {name: ask for name, ask in EVERY.items() if name != "n_people"}
 
 
 def own_bounds(*values):
@@ -115,30 +113,22 @@ def test_bounds_are_refused_where_nobody_knows_who_is_a_person(name, bounds):
             frame.collect()
 
 
-@pytest.mark.parametrize("name", PERSONS)
+@pytest.mark.parametrize("name", sorted(EVERY.keys() - {"n_people", "totals"}))
 def test_without_a_privacy_unit_bounds_are_refused(name):
-    if name == "totals":
-        return
-    with pytest.raises(
-        ValueError, match=r"(?s)^Output 'a': max_rows must be left out where privacy_unit is None.*Hint"
-    ):
-        ROWS.dp.protect(None).agg(a=PERSONS[name](epsilon=1, max_rows=2))
+    asked = EVERY[name](epsilon=1, max_rows=2)
+    words = r"(?s)^Output 'a': max_rows must be left out where privacy_unit is None.*Hint"
+    with pytest.raises(ValueError, match=words):
+        ROWS.dp.protect(None).agg(a=asked)
     with pytest.raises(TypeError, match="max_rows must be left out here"):
-        simulate(PERSONS[name](epsilon=1, max_rows=2), ROWS)
+        simulate(asked, ROWS)
 
 
 def test_bounds_travel_with_the_expression_and_not_with_its_question():
     plain, own = dpp.count("x", epsilon=1), dpp.count("x", epsilon=1, max_rows=None, max_groups=2)
     assert plain.query == own.query
     assert str(plain.bounds) == ""
-    for expr in (
-        own,
-        own.alias("b"),
-        own.name.keep(),
-        own.name.prefix("b"),
-        own.over("g"),
-        pickle.loads(pickle.dumps(own)),
-    ):
+    pickled = pickle.loads(pickle.dumps(own))
+    for expr in (own, own.alias("b"), own.name.keep(), own.name.prefix("b"), own.over("g"), pickled):
         assert expr.bounds == own.bounds
         assert expr.bounds.given == {"max_rows": None, "max_groups": 2}
     assert repr(own).endswith("\nbounds:    max_rows=None, max_groups=2>")
@@ -149,29 +139,32 @@ def test_bounds_travel_with_the_expression_and_not_with_its_question():
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("bound", OWN_BOUNDS)
 def test_bounds_are_whole_numbers_of_at_least_1_or_none(name, bound):
+    words = rf"(?s)^{bound} must be .*Hint: {bound}=None is no such bound; left out, it is"
     for wrong, error in ((0, ValueError), (-1, ValueError), (1.0, TypeError), (True, TypeError), ("all", TypeError)):
-        with pytest.raises(
-            error, match=rf"(?s)^{bound} must be .*Hint: {bound}=None is no such bound; left out, it is"
-        ):
+        with pytest.raises(error, match=words):
             EVERY[name](epsilon=1, **{bound: wrong})
 
 
-def test_what_takes_no_bounds():
-    for name in ("argmax", "argmin"):
-        with pytest.raises(TypeError, match="unexpected keyword argument 'max_rows'"):
-            getattr(X.dp, name)(epsilon=1, sensitivity=1, max_rows=1)
-    private = ROWS.dp.protect("p", max_groups=1)
-    for ask in (
-        lambda: private.keys("g", epsilon=1, delta=1e-3, max_groups=1),
-        lambda: private.rows_per_person(0.5, [1], epsilon=1, max_rows=1),
-        lambda: private.groups_per_person(KEYS, 0.5, [1], epsilon=1, max_groups=1),
-    ):
-        with pytest.raises(TypeError, match="unexpected keyword argument 'max_"):
-            ask()
-    people = private.rows_per_person(0.5, [1, 2], epsilon=1)
+PRIVATE = ROWS.dp.protect("p", max_groups=1)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: X.dp.argmax(epsilon=1, sensitivity=1, max_rows=1),
+        lambda: X.dp.argmin(epsilon=1, sensitivity=1, max_rows=1),
+        lambda: PRIVATE.keys("g", epsilon=1, delta=1e-3, max_groups=1),
+        lambda: PRIVATE.rows_per_person(0.5, [1], epsilon=1, max_rows=1),
+        lambda: PRIVATE.groups_per_person(KEYS, 0.5, [1], epsilon=1, max_groups=1),
+    ],
+)
+def test_what_takes_no_bounds(ask):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'max_"):
+        ask()
+    people, keys = PRIVATE.rows_per_person(0.5, [1, 2], epsilon=1), PRIVATE.keys("g", epsilon=1, delta=1e-3)
     assert people.explain()["bounds"].to_list() == [None]
     assert people.request.claim_for_json()["columns"]["rows_per_person"]["bounds"] == {}
-    assert private.keys("g", epsilon=1, delta=1e-3).request.claim_for_json()["columns"]["keys"]["bounds"] == {}
+    assert keys.request.claim_for_json()["columns"]["keys"]["bounds"] == {}
 
 
 def test_the_charge_and_its_text_are_those_of_the_output():
@@ -189,18 +182,6 @@ def test_the_charge_and_its_text_are_those_of_the_output():
     assert budget.log().height == 2
 
 
-def test_a_kept_answer_is_that_of_its_bounds(tmp_path):
-    budget = dpp.Budget(epsilon=100, path=tmp_path / "ledger.db")
-    private = ROWS.dp.protect("p", max_rows=3, budget=budget, dataset="rows").group_by(KEYS)
-    for number, bounds in enumerate([{}, {"max_rows": 2}, {"max_groups": 2}, {"max_rows_per_group": 1}], 1):
-        first = private.agg(n=dpp.len(epsilon=1, **bounds)).release()
-        assert budget.spent == number
-        assert_frame_equal(private.agg(n=dpp.len(epsilon=1, **bounds)).release(), first)
-        assert budget.spent == number
-    asked = budget.answers()["question"].to_list()
-    assert "n: number of rows (max_rows_per_group=1)" in asked
-
-
 def test_a_simulation_drops_what_the_output_drops():
     private = dpp.protect("p", max_rows_per_group=2).group_by(KEYS)
     found = simulate(private.agg(a=dpp.len(epsilon=9), b=dpp.len(epsilon=9, max_rows_per_group=1)), ROWS)
@@ -210,15 +191,13 @@ def test_a_simulation_drops_what_the_output_drops():
     ]
 
 
-def test_a_released_file_says_the_bounds_of_its_outputs(tmp_path):
-    query = ROWS.dp.protect("p", max_rows=2).agg(a=dpp.len(epsilon=1), b=dpp.len(epsilon=1, max_rows=5))
+def test_a_released_file_and_the_words_of_a_figure_say_the_bounds_of_outputs(tmp_path):
+    query = ROWS.dp.protect("p", max_rows=2).agg(
+        a=dpp.len(epsilon=1), b=dpp.len(epsilon=1, max_rows=5, max_groups=None)
+    )
     query.sink_parquet(tmp_path / "out.parquet")
     columns = dpp.read_claim(tmp_path / "out.parquet")["columns"]
     assert {name: column["bounds"] for name, column in columns.items()} == {"a": {"max_rows": 2}, "b": {"max_rows": 5}}
-
-
-def test_the_words_of_a_figure_name_bounds_of_outputs():
-    query = dpp.protect("p", max_rows=2).agg(a=dpp.len(epsilon=1), b=dpp.len(epsilon=1, max_rows=5, max_groups=None))
     assert query.request.promise == "one person per 'p', add_or_remove_one, max_rows=2 · b: max_rows=5, max_groups=None"
 
 

@@ -132,9 +132,6 @@ def test_the_log_is_the_same_with_and_without_a_delta():
     assert one["exact_loss"].to_list() == ["1/10"]
 
 
-# --- Notes ---
-
-
 def note(asked, **bounds):
     (row,) = dpp.protect("p", **bounds).group_by(KEYS).agg(asked).explain().to_dicts()
     return row["note"]
@@ -142,16 +139,14 @@ def note(asked, **bounds):
 
 def test_a_note_says_what_matters_in_its_first_32_characters():
     """Polars prints 30 of them, and an ellipsis."""
-    loss, by_flip = {"epsilon": 1}, {"epsilon": 1, "mechanism": "permute_and_flip"}
+    loss, flip = {"epsilon": 1}, {"epsilon": 1, "mechanism": "permute_and_flip"}
     totals = dpp.sum("x", 0, 1, per_person=(0, 2), **loss)
     notes = {
         "Noise grows with all 36 groups: ": note(dpp.n_people(**loss)),
         "Drops rows beyond max_groups=3 o": note(dpp.n_people(**loss), max_groups=3),
         "Drops rows beyond max_rows=2 of ": note(dpp.len(**loss), max_rows=2),
         "Drops rows beyond max_groups=2, ": note(dpp.len(**loss), max_groups=2, max_rows_per_group=3),
-        "Better: value_counts, sorted. On": note(
-            X.dp.top_k(6, range(8), **by_flip), max_rows_per_group=1, max_groups=36
-        ),
+        "Better: value_counts, sorted. On": note(X.dp.top_k(6, range(8), **flip), max_rows_per_group=1, max_groups=36),
         "Rounds, for k < 5: on evenly spr": note(X.dp.top_k(3, range(8), **loss), max_groups=36),
         "One joint draw, for k >= 5: on e": note(X.dp.top_k(6, range(8), **loss), max_groups=36),
         "Clips a person's total to 0 … 2.": note(totals, max_groups=36),
@@ -160,6 +155,9 @@ def test_a_note_says_what_matters_in_its_first_32_characters():
         "error_95 is for 500 rows or more": note(X.dp.mean(0, 1, within=0.1, rows=500, step=1), max_rows=9),
     }
     assert [said[:32] for said in notes.values()] == list(notes)
+    # And `max_groups` makes the error smaller, as the first note says.
+    frames = (dpp.protect("p"), dpp.protect("p", max_groups=3))
+    assert [frame.group_by(KEYS).agg(ASKED).explain()["error_95"].item() for frame in frames] == [108, 9]
 
 
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
@@ -186,14 +184,6 @@ def test_where_noise_grows_with_the_groups_a_note_says_so(unit, relation):
     assert "grows" not in dpp.protect("p").bounds(KEYS, **loss).explain()["note"][0]
 
 
-def test_max_groups_makes_the_error_that_the_note_is_about_smaller():
-    without, with_bound = (
-        dpp.protect("p", **more).group_by(KEYS).agg(dpp.n_people(epsilon=1)).explain()["error_95"].item()
-        for more in ({}, {"max_groups": 3})
-    )
-    assert (without, with_bound) == (108, 9)
-
-
 @pytest.mark.parametrize("loss", [{"epsilon": 1}, {"rho": 0.5}])
 def test_the_error_of_a_mean_is_told_for_two_sizes_of_a_group(loss):
     asked = X.dp.mean(0, 300, step=1, **loss)
@@ -206,9 +196,6 @@ def test_the_error_of_a_mean_is_told_for_two_sizes_of_a_group(loss):
             assert error <= float(said) < error * 1.01
         assert row["error_95"] is None
         assert "rows: ±" not in frame.agg(dpp.len(**loss)).explain()["note"].item()
-
-
-# --- The whole cost ---
 
 
 def costs(query):
@@ -233,6 +220,8 @@ def test_the_first_note_and_the_repr_say_what_the_whole_release_costs():
     keys = dpp.protect("p", max_groups=1).keys("k", epsilon=1, delta=1e-6)
     assert costs(keys) == "epsilon=1, delta=1e-06 (rho=0.462118; ε = 1 at δ = 10⁻⁶)"
     assert costs(dpp.protect("p", max_groups=1).keys("k", rho=1, delta=1e-6)) == "rho=1, delta=1e-06"
+    far_below_all_use = dpp.protect(None).agg(X.dp.mode([1, 2], rho=Fraction(1, 10**400)))
+    assert costs(far_below_all_use) == "rho=1e-400 (epsilon=2.82843e-200; ε = 0 at δ = 10⁻⁶)"
 
 
 def test_a_note_names_the_unit_in_which_the_whole_is_cheaper():
@@ -246,13 +235,8 @@ def test_a_note_names_the_unit_in_which_the_whole_is_cheaper():
     in_rho = sum(one.query.claim.cost("rho") for one in many.asks)
     assert 2.418 < dpp.Budget(rho=in_rho).epsilon_at(1e-6).total <= 2.419
     one = dpp.protect(None).agg(X.dp.mode([1, 2], rho=0.1))
-    assert (
-        one.explain()["note"]
-        .item()
-        .endswith(
-            "It costs less in epsilon: a budget in epsilon charges epsilon=0.899405, which is ε = 0.8995 at δ = 10⁻⁶."
-        )
-    )
+    less = "It costs less in epsilon: a budget in epsilon charges epsilon=0.899405, which is ε = 0.8995 at δ = 10⁻⁶."
+    assert one.explain()["note"].item().endswith(less)
 
 
 def test_a_unit_that_is_cheaper_by_less_than_a_tenth_is_not_named():
@@ -260,10 +244,8 @@ def test_a_unit_that_is_cheaper_by_less_than_a_tenth_is_not_named():
     for number in range(4, 14):
         loss = {"epsilon": Fraction(1, 4), "mechanism": "exponential"}
         query = dpp.protect(None).agg(**{f"x{i}": X.dp.mode([1, 2], **loss) for i in range(number)})
-        in_rho = sum(one.query.claim.cost("rho") for one in query.asks)
-        share = (
-            dpp.Budget(rho=in_rho).epsilon_at(1e-6).total / dpp.Budget(epsilon=query.loss.value).epsilon_at(1e-6).total
-        )
+        in_rho = dpp.Budget(rho=sum(one.query.claim.cost("rho") for one in query.asks))
+        share = in_rho.epsilon_at(1e-6).total / dpp.Budget(epsilon=query.loss.value).epsilon_at(1e-6).total
         shares.add(share)
         assert ("costs less in rho" in query.explain()["note"][0]) == (share <= 0.9)
     assert min(shares) < 0.9 < max(share for share in shares if share < 1)
@@ -277,8 +259,3 @@ def test_losses_beyond_all_use_have_a_cost_in_words(loss):
     query = dpp.protect("p", max_rows=1).agg(dpp.len(**loss))
     assert costs(query).startswith(f"{next(iter(loss))}=1e+" if loss != {"rho": 10**400} else "rho=1.00000e+400")
     assert query.explain()["note"].item().startswith("Drops")
-
-
-def test_losses_far_below_all_use_have_a_cost_in_words():
-    small = dpp.protect(None).agg(X.dp.mode([1, 2], rho=Fraction(1, 10**400)))
-    assert costs(small) == "rho=1e-400 (epsilon=2.82843e-200; ε = 0 at δ = 10⁻⁶)"

@@ -130,9 +130,6 @@ def test_a_condition_must_read_columns(where):
             count(where=where, epsilon=1)
 
 
-# --- Plain frames ---
-
-
 def test_plain_frames_filter_as_polars_does(engine):
     lazy = ROWS.lazy()
     asked = {"n": dpp.len(where=C, **SURE), "mean": X.filter(C).dp.mean(0, 10, **SURE)}

@@ -5,8 +5,6 @@ import itertools
 import json
 import pickle
 from collections import Counter
-from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
 
 import polars as pl
 import pytest
@@ -16,21 +14,16 @@ import dp_polars as dpp
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._release.release import question_of
 from dp_polars.analysis import simulate
+from tests.frames.asking import refused, rows_of
 from tests.helpers.needs import need
+from tests.registry import ENGINES, UNITS
 
 HOWS = ("inner", "left", "semi", "anti")
-ENGINES = ("in-memory", "streaming")
 VISITS = pl.DataFrame(
     {"p": [1, 1, 2, 3, 3, None, 4], "day": [1, 2, 1, 1, 1, 1, None], "cents": [10, 20, 30, 40, 50, 60, 70]}
 )
 PEOPLE = pl.DataFrame({"p": [1, 2, 2, 3, None, 5], "day": [1, 1, 2, 3, 1, 1], "plan": ["a", "b", "c", "a", "b", "c"]})
 ITEMS = pl.DataFrame({"of_day": [1, 1, 2, None], "item": [7, 8, 9, 6]})
-
-
-def rows_of(private, *tables, engine="in-memory"):
-    """The rows after all steps."""
-    proved = private._pipeline.proved(*(table.collect_schema() for table in tables))
-    return proved.rows(*(table.lazy() for table in tables)).collect(engine=engine)
 
 
 def by_hand(left, right, left_on, right_on, how):
@@ -58,13 +51,14 @@ def protected(frame, **options):
     return frame.dp.protect("p", **options)
 
 
-# What comes out
+V, P, OWNED = protected(VISITS), protected(PEOPLE), dpp.owned(ITEMS)
+OF_DAY = {"left_on": "day", "right_on": "of_day"}
 
 
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("on", [["p"], ["p", "day"], ["day", "p"]])
 def test_a_join_of_private_frames_is_that_of_plain_python(how, on, engine):
-    joined = protected(VISITS).join(protected(PEOPLE), on=on, how=how)
+    joined = V.join(P, on=on, how=how)
     found = rows_of(joined, VISITS, PEOPLE, engine=engine)
     people = VISITS.drop_nulls("p"), PEOPLE.drop_nulls("p")
     assert Counter(found.rows()) == by_hand(*people, on, on, how)
@@ -74,50 +68,25 @@ def test_a_join_of_private_frames_is_that_of_plain_python(how, on, engine):
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_a_join_with_owned_rows_is_that_of_plain_python(how, engine):
-    joined = protected(VISITS).join(dpp.owned(ITEMS), left_on="day", right_on="of_day", how=how)
+@pytest.mark.parametrize("named_by", ["day", "p"])
+def test_a_join_with_owned_rows_is_that_of_plain_python(how, named_by, engine):
+    joined = V.join(OWNED, left_on=named_by, right_on="of_day", how=how)
     found = rows_of(joined, VISITS, ITEMS, engine=engine)
-    assert Counter(found.rows()) == by_hand(VISITS, ITEMS, ["day"], ["of_day"], how)
+    assert Counter(found.rows()) == by_hand(VISITS, ITEMS, [named_by], ["of_day"], how)
     assert found.columns == joined.columns
 
 
-def test_owned_rows_may_be_named_by_the_unit():
-    joined = protected(VISITS).join(dpp.owned(ITEMS), left_on="p", right_on="of_day", how="inner")
-    assert Counter(rows_of(joined, VISITS, ITEMS).rows()) == by_hand(VISITS, ITEMS, ["p"], ["of_day"], "inner")
-
-
-VALUES = {
-    "Int8": ([1, 2, -3], pl.Int8),
-    "UInt64": ([1, 2**64 - 1, 0], pl.UInt64),
-    "Int128": ([1, 2**100, -(2**100)], pl.Int128),
-    "String": (["a", "b", ""], pl.String),
-    "Binary": ([b"a", b"b", b""], pl.Binary),
-    "Boolean": ([True, False, True], pl.Boolean),
-    "Enum": (["a", "b", "c"], pl.Enum(["c", "b", "a"])),
-    "Categorical": (["a", "b", "c"], pl.Categorical),
-    "Decimal": ([Decimal("1.50"), Decimal("-2.25"), Decimal(0)], pl.Decimal(10, 2)),
-    "Date": ([date(2026, 1, 1), date(1900, 1, 1), date(2026, 1, 2)], pl.Date),
-    "Datetime": ([datetime(2026, 1, n, tzinfo=UTC) for n in (1, 2, 3)], pl.Datetime("us", "UTC")),
-    "Duration": ([timedelta(n) for n in (1, 0, -1)], pl.Duration),
-    "Time": ([time(n) for n in (1, 2, 3)], pl.Time),
-}
-
-
 @pytest.mark.parametrize("place", ["unit", "further", "owned"])
-@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("name", [name for name in UNITS if name not in ("Float64", "Float32", "List", "Struct")])
 def test_columns_of_every_type_may_be_joined(name, place, engine):
-    values, dtype = VALUES[name]
-    keys = pl.Series([*values, values[0], None], dtype=dtype)
+    dtype, values = UNITS[name]
+    keys = pl.Series([*(values * 2)[:3], values[0], None], dtype=dtype)
     one, other = (pl.DataFrame({"k": keys, "n": range(5)}), pl.DataFrame({"k": keys[[3, 1, 4]], "m": range(3)}))
-    if place == "unit":
-        one, other = one.rename({"k": "p"}), other.rename({"k": "p"})
-        joined, on = protected(one).join(protected(other), on="p", how="inner"), ["p"]
-    elif place == "further":
-        one, other = one.with_columns(p=1), other.with_columns(p=1)
-        joined, on = protected(one).join(protected(other), on=["p", "k"], how="inner"), ["p", "k"]
-    else:
-        one = one.with_columns(p=1)
-        joined, on = protected(one).join(dpp.owned(other), on="k", how="inner"), ["k"]
+    on = {"unit": ["p"], "further": ["p", "k"], "owned": ["k"]}[place]
+    one = one.rename({"k": "p"}) if place == "unit" else one.with_columns(p=1)
+    if place != "owned":
+        other = other.rename({"k": "p"}) if place == "unit" else other.with_columns(p=1)
+    joined = protected(one).join(dpp.owned(other) if place == "owned" else protected(other), on=on, how="inner")
     found = rows_of(joined, one, other, engine=engine)
     assert Counter(found.rows()) == by_hand(one, other, on, on, "inner")
     assert found.height >= 3
@@ -163,28 +132,20 @@ def test_names_that_clash_get_a_suffix_and_no_name_is_in_the_way():
 
 
 def test_steps_on_either_side_and_joins_of_joins():
-    visits = protected(VISITS).filter(pl.col("cents") > 10)
-    people = protected(PEOPLE).join(dpp.owned(ITEMS), left_on="day", right_on="of_day", how="inner")
-    people = people.with_columns(big=pl.col("item") > 7)
-    joined = visits.join(people, on="p", how="inner").filter(pl.col("plan") != "c")
-    joined = joined.join(protected(VISITS), on=["p", "day"], how="semi")
+    people = P.join(OWNED, **OF_DAY, how="inner").with_columns(big=pl.col("item") > 7)
+    joined = V.filter(pl.col("cents") > 10).join(people, on="p", how="inner").filter(pl.col("plan") != "c")
+    joined = joined.join(V, on=["p", "day"], how="semi")
     assert len(joined._pipeline.origins) == 4
     found = rows_of(joined, VISITS, PEOPLE, ITEMS, VISITS)
-    right = PEOPLE.drop_nulls().join(ITEMS, left_on="day", right_on="of_day", how="inner")
-    right = right.with_columns(big=pl.col("item") > 7)
+    right = PEOPLE.drop_nulls().join(ITEMS, **OF_DAY, how="inner").with_columns(big=pl.col("item") > 7)
     expected = VISITS.drop_nulls("p").filter(pl.col("cents") > 10).join(right, on="p", how="inner")
     expected = expected.filter(pl.col("plan") != "c", pl.col("day").is_not_null())
     assert_frame_equal(found, expected, check_row_order=False)
-    query = joined.agg(dpp.n_people(epsilon=10**6))
-    assert query.release().item() == expected["p"].n_unique()
+    assert joined.agg(dpp.n_people(epsilon=10**6)).release().item() == expected["p"].n_unique()
 
 
 def test_order_and_chunks_change_nothing(engine):
-    joined = (
-        protected(VISITS)
-        .join(protected(PEOPLE), on="p", how="left")
-        .join(dpp.owned(ITEMS), left_on="day", right_on="of_day", how="left")
-    )
+    joined = V.join(P, on="p", how="left").join(OWNED, **OF_DAY, how="left")
     expected = Counter(rows_of(joined, VISITS, PEOPLE, ITEMS).rows())
     for seed in range(5):
         tables = [table.sample(fraction=1, shuffle=True, seed=seed) for table in (VISITS, PEOPLE, ITEMS)]
@@ -196,19 +157,14 @@ def test_two_frames_of_one_file_and_a_release_from_scans(tmp_path):
     VISITS.write_parquet(tmp_path / "visits.parquet")
     ITEMS.write_parquet(tmp_path / "items.parquet")
     visits = pl.scan_parquet(tmp_path / "visits.parquet")
-    items = dpp.owned(pl.scan_parquet(tmp_path / "items.parquet"))
     pairs = protected(visits, max_rows=10).join(protected(visits), on="p", how="inner")
-    query = pairs.join(items, left_on="day", right_on="of_day", how="inner").agg(dpp.len(epsilon=10**6))
-    people = VISITS.drop_nulls("p")
-    expected = people.join(people, on="p").join(ITEMS, left_on="day", right_on="of_day").height
-    assert query.release().item() == expected
-    assert query.release(engine="streaming").item() == expected
-    assert query.release(partitions=3).item() == expected
+    joined = pairs.join(dpp.owned(pl.scan_parquet(tmp_path / "items.parquet")), **OF_DAY, how="inner")
+    query, people = joined.agg(dpp.len(epsilon=10**6)), VISITS.drop_nulls("p")
+    expected = people.join(people, on="p").join(ITEMS, **OF_DAY).height
+    for how in ({}, {"engine": "streaming"}, {"partitions": 3}):
+        assert query.release(**how).item() == expected
     assert pickle.loads(pickle.dumps(query)).release().item() == expected
     assert pickle.loads(pickle.dumps(pairs)).columns == pairs.columns
-
-
-# Bounds of the right frame
 
 
 @pytest.mark.parametrize("partitions", [None, 3])
@@ -301,70 +257,46 @@ def test_how_many_rows_stay_on_the_right(bounds, most, how):
 
 def test_the_bounds_of_the_right_frame_are_said_and_part_of_the_question():
     left, right = pl.DataFrame({"p": [1, 2]}), pl.DataFrame({"p": [1, 1], "y": [1, 2]})
-    joined = protected(left).join(protected(right, max_rows=2), on="p", how="inner").join(protected(left), on="p")
+    one, two = (protected(right, max_rows=most) for most in (1, 2))
+    joined = protected(left).join(two, on="p", how="inner").join(protected(left), on="p")
     assert "steps:    join of 2 rows of each person, join of a private frame" in repr(joined)
-    two = protected(left, max_rows=3).join(joined, on="p").agg(dpp.len(epsilon=1))
-    note = two.explain()["note"].item()
+    note = protected(left, max_rows=3).join(joined, on="p").agg(dpp.len(epsilon=1)).explain()["note"].item()
     assert "Before a join, 2 random rows of a person at most stay on its other side." in note
-    assert (
-        "no further row is dropped"
-        in protected(left)
-        .join(protected(right, max_rows=1), on="p")
-        .group_by("p")
-        .agg()
-        .agg(dpp.len(epsilon=1))
-        .explain()["note"]
-        .item()
-        .lower()
-    )
+    note = protected(left).join(one, on="p").group_by("p").agg().agg(dpp.len(epsilon=1)).explain()["note"].item()
+    assert "no further row is dropped" in note.lower()
     texts = set()
-    for most in (1, 2):
-        query = protected(left, max_rows=3).join(protected(right, max_rows=most), on="p").agg(dpp.len(epsilon=1))
+    for each in (one, two):
+        query = protected(left, max_rows=3).join(each, on="p").agg(dpp.len(epsilon=1))
         engine = PolarsEngine.of(left.lazy(), right.lazy())
         question = question_of(query.request, engine, query.request.bind(engine), "", "a", "b")
         texts.add(json.dumps(json.loads(question.text)["steps"]))
     assert len(texts) == 2
 
 
-# Rows that come later
-
-
 def asked(frame, **options):
     return frame.agg(pl.col("cents").dp.median(range(101), **({"epsilon": 0.5} | options)))
 
 
-def unbound():
-    return (
-        dpp.protect("p", max_rows=3)
-        .join(dpp.protect("p"), on="p", how="inner")
-        .join(dpp.owned(), left_on="day", right_on="of_day", how="inner")
-    )
+def unbound(**options):
+    people = dpp.protect("p", max_rows=3, **options).join(dpp.protect("p", **options), on="p", how="inner")
+    return people.join(dpp.owned(), **OF_DAY, how="inner")
 
 
 def test_a_release_takes_a_tuple_of_frames_in_the_order_of_the_joins():
     query = unbound().agg(dpp.n_people(epsilon=10**6))
-    expected = VISITS.drop_nulls().join(PEOPLE, on="p").join(ITEMS, left_on="day", right_on="of_day")["p"].n_unique()
+    expected = VISITS.drop_nulls().join(PEOPLE, on="p").join(ITEMS, **OF_DAY)["p"].n_unique()
     for tables in ((VISITS, PEOPLE, ITEMS), (VISITS.lazy(), PEOPLE.to_arrow(), ITEMS)):
         assert query.release(tables).item() == expected
     result = simulate(query, (VISITS, PEOPLE, ITEMS))
     assert result["true_answer"].to_list() == [expected]
-    bound = (
-        protected(VISITS, max_rows=3)
-        .join(protected(PEOPLE), on="p", how="inner")
-        .join(dpp.owned(ITEMS), left_on="day", right_on="of_day", how="inner")
-    )
+    bound = protected(VISITS, max_rows=3).join(P, on="p", how="inner").join(OWNED, **OF_DAY, how="inner")
     assert simulate(bound.agg(dpp.n_people(epsilon=10**6)), (VISITS, PEOPLE, ITEMS), private=True).equals(result)
 
 
 @pytest.mark.parametrize("frames", [VISITS, (VISITS,), (VISITS, PEOPLE), (VISITS, PEOPLE, ITEMS, ITEMS)])
 def test_another_number_of_frames_is_refused_before_the_charge(frames):
     budget = dpp.Budget(epsilon=1)
-    joined = (
-        dpp.protect("p", max_rows=3, budget=budget)
-        .join(dpp.protect("p", budget=budget), on="p")
-        .join(dpp.owned(), left_on="day", right_on="of_day")
-    )
-    query = asked(joined)
+    query = asked(unbound(budget=budget))
     got = f"a tuple of {len(frames)}" if isinstance(frames, tuple) else "one"
     for call in (query.release, lambda frames: simulate(query, frames)):
         with pytest.raises(TypeError, match=f"a tuple of 3 frames, in the order of the joins, got {got}"):
@@ -383,22 +315,6 @@ def test_one_reader_is_not_read_for_two_tables():
     assert query.release((reader, table.to_reader())).item() == query.release((table, table)).item() == 4
 
 
-def test_a_step_is_refused_when_the_rows_come():
-    with pytest.raises(ValueError, match="the right frame must have the join column 'day', got the columns"):
-        asked(dpp.protect("p", max_rows=3).join(dpp.protect("p"), on=["p", "day"])).release(
-            (VISITS, PEOPLE.drop("day"))
-        )
-    query = asked(unbound())
-    with pytest.raises(ValueError, match="the frame must have the privacy unit 'p' as a column"):
-        query.release((VISITS, PEOPLE.drop("p"), ITEMS))
-    with pytest.raises(TypeError, match="the privacy unit 'p' must have one type in both frames, got Int64 and String"):
-        query.release((VISITS, PEOPLE.cast({"p": pl.String}), ITEMS))
-    with pytest.raises(ValueError, match=r"protect: .*picks or fills by the place"):
-        query.release((VISITS, PEOPLE.lazy().slice(1, 2), ITEMS))
-    with pytest.raises(ValueError, match=r"protect: .*combines all rows"):
-        query.release((VISITS, PEOPLE, ITEMS.lazy().filter(pl.col("item") > pl.col("item").mean())))
-
-
 @pytest.mark.parametrize(
     ("package", "call"),
     [
@@ -414,22 +330,81 @@ def test_adapters_of_one_table_say_to_join_first(package, call):
             call(query.agg(dpp.n_people(epsilon=1)))
 
 
-# Refusals: one sentence each, before anything is charged
+def with_budget(frame=PEOPLE):
+    return protected(frame, budget=dpp.Budget(epsilon=1))
 
 
-def test_frames_that_do_not_promise_the_same_are_refused():
-    visits = protected(VISITS)
-    for other, match in [
-        (PEOPLE.dp.protect(None), "there must be a privacy unit"),
-        (PEOPLE.dp.protect("day"), "must have the same privacy unit, got 'p' and 'day'"),
-        (protected(PEOPLE, neighboring_relation="replace_one"), "the same neighboring_relation, got 'add_or"),
-        (protected(PEOPLE, budget=dpp.Budget(epsilon=1)), "the same budget, got one with a budget and one"),
-    ]:
-        for one, two in ((visits, other), (other, visits)):
-            with pytest.raises(ValueError, match=match.replace("'p' and 'day'", ".*").replace("'add_or", "")):
-                one.join(two, on="p")
-    with pytest.raises(ValueError, match="got two budgets"):
-        protected(VISITS, budget=dpp.Budget(epsilon=1)).join(protected(PEOPLE, budget=dpp.Budget(epsilon=1)), on="p")
+def late(people, items=ITEMS):
+    return asked(unbound()).release((VISITS, people, items))
+
+
+NOT_ONE_TYPE = "the privacy unit 'p' must have one type in both frames, got Int64 and String"
+WITH_DAY = dpp.protect("p", max_rows=3).join(dpp.protect("p"), on=["p", "day"])
+REPLACED = protected(PEOPLE, neighboring_relation="replace_one")
+PAIRED = "paired with itself: "
+ONE_SIDE = "both frames must have rows, or neither: the "
+SAME_UNIT, SAME_BUDGET = "must have the same privacy unit, got ", "the same budget, got "
+PLANS = {"left_on": ["p", "day"], "right_on": ["p", "plan"]}
+KINDS = "a public DataFrame or LazyFrame, another private frame or owned rows, got"
+MEAN = pl.col("item") > pl.col("item").mean()
+
+
+@refused(
+    # Frames that do not promise the same.
+    (lambda: V.join(PEOPLE.dp.protect(None), on="p"), ValueError, "there must be a privacy unit"),
+    (lambda: PEOPLE.dp.protect(None).join(V, on="p"), ValueError, "there must be a privacy unit"),
+    (lambda: V.join(PEOPLE.dp.protect("day"), on="p"), ValueError, f"{SAME_UNIT}'p' and 'day'"),
+    (lambda: PEOPLE.dp.protect("day").join(V, on="p"), ValueError, SAME_UNIT),
+    (lambda: V.join(REPLACED, on="p"), ValueError, "the same neighboring_relation, got 'add_or"),
+    (lambda: REPLACED.join(V, on="p"), ValueError, "the same neighboring_relation, got "),
+    (lambda: V.join(with_budget(), on="p"), ValueError, f"{SAME_BUDGET}one with a budget and one"),
+    (lambda: with_budget().join(V, on="p"), ValueError, f"{SAME_BUDGET}one with a budget and one"),
+    (lambda: with_budget(VISITS).join(with_budget(), on="p"), ValueError, "got two budgets"),
+    # Joins without the unit.
+    (lambda: V.join(P, on="day"), ValueError, rf"must be joined on the privacy unit 'p', {PAIRED}got \['day'\]"),
+    (lambda: V.join(P, left_on="p", right_on="day"), ValueError, f"{PAIRED}the right columns lack it"),
+    (lambda: V.join(P, left_on="day", right_on="p"), ValueError, f"{PAIRED}the left columns lack it"),
+    (lambda: V.join(P, left_on=["p", "day"], right_on=["day", "p"]), ValueError, f"{PAIRED}got"),
+    # Rows on one side alone.
+    (lambda: V.join(dpp.protect("p"), on="p"), TypeError, f"{ONE_SIDE}.* has none yet"),
+    (lambda: dpp.protect("p").join(V, on="p"), TypeError, f"{ONE_SIDE}.* has none yet"),
+    (lambda: dpp.protect("p").join(OWNED, on="p"), TypeError, f"{ONE_SIDE}other has rows"),
+    # Columns of two types, and other arguments.
+    (lambda: V.join(P, **PLANS), TypeError, "'day' and 'plan' must have one type in both frames, got Int64 and String"),
+    (
+        lambda: V.join(protected(PEOPLE.cast({"day": pl.Int32})), on=["p", "day"]),
+        *(TypeError, "'day' must have one type in both frames, got Int64 and Int32"),
+    ),
+    (lambda: V.join(P, on="p", how="full"), ValueError, 'how must be "left", "inner", "semi" or "anti", got \'full\''),
+    (lambda: V.join([1], on="p"), TypeError, KINDS),
+    # Owned rows.
+    (lambda: V.join(dpp.owned(PEOPLE), on="day"), ValueError, "not have a column named like the privacy unit, 'p'"),
+    (
+        lambda: VISITS.dp.protect(None).join(OWNED, **OF_DAY),
+        *(ValueError, "there must be a privacy unit, got None: one row may own many"),
+    ),
+    (lambda: V.join(dpp.owned(ITEMS.lazy().filter(MEAN)), **OF_DAY), ValueError, r"^join: `mean`[\s\S]*unchecked=True"),
+    (lambda: V.join(dpp.owned(ITEMS.lazy().head(2)), **OF_DAY), ValueError, r"^join: `head`[\s\S]*unchecked=True"),
+    (lambda: dpp.owned([1]), TypeError, "owned rows must be a LazyFrame, a DataFrame or None, got"),
+    (
+        lambda: dpp.owned(VISITS.dp.protect(None)),
+        *(TypeError, r"got PrivateFrame\.[\s\S]*Hint: a private frame has its own privacy unit"),
+    ),
+    (lambda: dpp.owned(ITEMS, dataset=""), TypeError, "dataset must be a name or None, got ''"),
+    (lambda: OWNED.collect(), TypeError, "must not be collected"),
+    # Rows that come later.
+    (lambda: late(PEOPLE.drop("p")), ValueError, "the frame must have the privacy unit 'p' as a column"),
+    (lambda: late(PEOPLE.cast({"p": pl.String})), TypeError, NOT_ONE_TYPE),
+    (lambda: late(PEOPLE.lazy().slice(1, 2)), ValueError, r"protect: .*picks or fills by the place"),
+    (lambda: late(PEOPLE, ITEMS.lazy().filter(pl.col("item").mean() > 1)), ValueError, r"protect: .*combines all rows"),
+    (
+        lambda: asked(WITH_DAY).release((VISITS, PEOPLE.drop("day"))),
+        *(ValueError, "the right frame must have the join column 'day', got the columns"),
+    ),
+)
+def test_joins_that_are_refused(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
 
 
 def test_one_ledger_is_one_budget(tmp_path):
@@ -441,26 +416,6 @@ def test_one_ledger_is_one_budget(tmp_path):
     assert one.log().height == 1
     with pytest.raises(ValueError, match="got two budgets"):
         visits.join(protected(PEOPLE, budget=another), on="p")
-
-
-def test_a_join_without_the_unit_is_refused():
-    visits, people = protected(VISITS), protected(PEOPLE)
-    with pytest.raises(ValueError, match=r"must be joined on the privacy unit 'p', paired with itself: got \['day'\]"):
-        visits.join(people, on="day")
-    with pytest.raises(ValueError, match="paired with itself: the right columns lack it"):
-        visits.join(people, left_on="p", right_on="day")
-    with pytest.raises(ValueError, match="paired with itself: the left columns lack it"):
-        visits.join(people, left_on="day", right_on="p")
-    with pytest.raises(ValueError, match="paired with itself: got"):
-        visits.join(people, left_on=["p", "day"], right_on=["day", "p"])
-
-
-def test_rows_on_one_side_only_are_refused():
-    for one, other in ((protected(VISITS), dpp.protect("p")), (dpp.protect("p"), protected(VISITS))):
-        with pytest.raises(TypeError, match=r"both frames must have rows, or neither: the .* has none yet"):
-            one.join(other, on="p")
-    with pytest.raises(TypeError, match="both frames must have rows, or neither: the other has rows"):
-        dpp.protect("p").join(dpp.owned(ITEMS), on="p")
 
 
 @pytest.mark.parametrize(
@@ -484,104 +439,54 @@ def test_columns_that_engines_compare_differently_are_refused(dtype, what):
             protected(one).join(dpp.owned(other.select(q="k")), left_on="p", right_on="q")
 
 
-def test_columns_of_two_types_are_refused():
-    with pytest.raises(TypeError, match="'day' and 'plan' must have one type in both frames, got Int64 and String"):
-        protected(VISITS).join(protected(PEOPLE), left_on=["p", "day"], right_on=["p", "plan"])
-    with pytest.raises(TypeError, match="'day' must have one type in both frames, got Int64 and Int32"):
-        protected(VISITS).join(protected(PEOPLE.cast({"day": pl.Int32})), on=["p", "day"])
-
-
-def test_how_and_kinds_of_frames():
-    with pytest.raises(ValueError, match='how must be "left", "inner", "semi" or "anti", got \'full\''):
-        protected(VISITS).join(protected(PEOPLE), on="p", how="full")
-    with pytest.raises(TypeError, match="a public DataFrame or LazyFrame, another private frame or owned rows, got"):
-        protected(VISITS).join([1], on="p")
-
-
 def test_owned_rows_are_private(tmp_path):
-    with pytest.raises(ValueError, match="must not have a column named like the privacy unit, 'p'"):
-        protected(VISITS).join(dpp.owned(PEOPLE), on="day")
-    with pytest.raises(ValueError, match="there must be a privacy unit, got None: one row may own many"):
-        VISITS.dp.protect(None).join(dpp.owned(ITEMS), left_on="day", right_on="of_day")
-    for items in (ITEMS.lazy().filter(pl.col("item") > pl.col("item").mean()), ITEMS.lazy().head(2)):
-        with pytest.raises(ValueError, match=r"^join: `(mean|head)`[\s\S]*unchecked=True"):
-            protected(VISITS.lazy()).join(dpp.owned(items), left_on="day", right_on="of_day")
-    with pytest.raises(TypeError, match="owned rows must be a LazyFrame, a DataFrame or None, got"):
-        dpp.owned([1])
-    with pytest.raises(TypeError, match=r"got PrivateFrame\.[\s\S]*Hint: a private frame has its own privacy unit"):
-        dpp.owned(VISITS.dp.protect(None))
-    with pytest.raises(TypeError, match="dataset must be a name or None, got ''"):
-        dpp.owned(ITEMS, dataset="")
     owned = dpp.owned(ITEMS.with_columns(secret=pl.lit("s3cr3t")))
-    with pytest.raises(TypeError, match="must not be collected"):
-        owned.collect()
-    joined = protected(VISITS.lazy()).join(owned, left_on="day", right_on="of_day")
+    joined = protected(VISITS.lazy()).join(owned, **OF_DAY)
     query = joined.agg(dpp.n_people(epsilon=1))
-    for thing in (owned, joined, query, joined.group_by({"day": [1]})):
+    VISITS.write_parquet(tmp_path / "v.parquet")
+    scanned = protected(pl.scan_parquet(tmp_path / "v.parquet"))
+    pickle.dumps(scanned)
+    right_alone = [scanned.join(owned, **OF_DAY), scanned.join(P, on="p")]
+    for thing in (owned, joined, query, joined.group_by({"day": [1]}), *right_alone):
         assert "s3cr3t" not in repr(thing)
         with pytest.raises(TypeError, match="must be bound to no rows in memory to be pickled"):
             pickle.dumps(thing)
     assert copy.deepcopy(owned) is owned
-    # Only the right side holds rows in memory.
-    VISITS.write_parquet(tmp_path / "v.parquet")
-    scanned = protected(pl.scan_parquet(tmp_path / "v.parquet"))
-    for other in (owned, protected(PEOPLE)):
-        pickle.dumps(scanned)
-        left, right = ("day", "of_day") if other is owned else ("p", "p")
-        with pytest.raises(TypeError, match="must be bound to no rows in memory to be pickled"):
-            pickle.dumps(scanned.join(other, left_on=left, right_on=right))
 
 
 def test_the_repr_says_whose_bounds_hold():
-    joined = (
-        protected(VISITS, max_rows=3)
-        .join(protected(PEOPLE, max_rows=99), on="p")
-        .join(dpp.owned(ITEMS), left_on="day", right_on="of_day")
-    )
+    left = protected(VISITS, max_rows=3)
+    joined = left.join(protected(PEOPLE, max_rows=99), on="p").join(OWNED, **OF_DAY)
     assert "steps:    join of 99 rows of each person, join of owned rows" in repr(joined)
     assert "max_rows=3" in repr(joined)
     assert repr(joined).count("99") == 1
-    assert joined.protection == protected(VISITS, max_rows=3).protection
+    assert joined.protection == left.protection
 
 
 def test_steps_say_whether_they_multiply_rows():
-    visits, people, items = protected(VISITS), protected(PEOPLE), dpp.owned(ITEMS)
     for how in HOWS:
-        joins = [visits.join(people, on="p", how=how), visits.join(items, left_on="day", right_on="of_day", how=how)]
+        joins = [V.join(P, on="p", how=how), V.join(OWNED, **OF_DAY, how=how)]
         assert [join._pipeline.steps[-1].multiplies for join in joins] == [how in ("inner", "left")] * 2
-        assert not visits.join(pl.DataFrame({"day": [1]}), on="day", how=how)._pipeline.steps[-1].multiplies
-    assert not visits.filter(pl.col("day") > 0)._pipeline.steps[-1].multiplies
-
-
-# Joins with public keys
+        assert not V.join(pl.DataFrame({"day": [1]}), on="day", how=how)._pipeline.steps[-1].multiplies
+    assert not V.filter(pl.col("day") > 0)._pipeline.steps[-1].multiplies
 
 
 @pytest.mark.parametrize("how", ["semi", "anti"])
 def test_public_keys_may_repeat_where_they_only_filter(how, engine):
     public = pl.DataFrame({"day": [1, 1, None, 3], "p": [7, 8, 9, 9]})
-    joined = protected(VISITS).join(public, on="day", how=how)
+    joined = V.join(public, on="day", how=how)
     assert Counter(rows_of(joined, VISITS, engine=engine).rows()) == by_hand(VISITS, public, ["day"], ["day"], how)
-    people = protected(VISITS).join(public.lazy(), left_on="p", right_on="day", how=how)
+    people = V.join(public.lazy(), left_on="p", right_on="day", how=how)
     assert Counter(rows_of(people, VISITS).rows()) == by_hand(VISITS, public, ["p"], ["day"], how)
     with pytest.raises(ValueError, match="NaN"):
-        protected(VISITS).join(pl.DataFrame({"day": [float("nan")]}), on="day", how=how)
+        V.join(pl.DataFrame({"day": [float("nan")]}), on="day", how=how)
 
 
-# Answers that are kept
-
-
-@pytest.fixture
-def budget(tmp_path):
-    return dpp.Budget(epsilon=100, path=tmp_path / "ledger.db")
-
-
-def kept_query(budget, *, people=PEOPLE, items=ITEMS, names=("visits", "people", "items"), step=lambda f: f, grid=1e-9):
+def kept_query(budget, *, people=PEOPLE, items=ITEMS, names=("visits", "people", "items"), step=lambda f: f):
     visits = protected(VISITS, budget=budget, max_rows=5, dataset=names[0])
-    right = step(protected(people, budget=budget, dataset=names[1]))
-    joined = visits.join(right, on="p", how="inner").join(
-        dpp.owned(items, dataset=names[2]), left_on="day", right_on="of_day", how="inner"
-    )
-    return joined.agg(pl.col("cents").dp.median(dpp.grid(0, 100, step=grid), epsilon=0.5))
+    right, owned = step(protected(people, budget=budget, dataset=names[1])), dpp.owned(items, dataset=names[2])
+    joined = visits.join(right, on="p", how="inner").join(owned, **OF_DAY, how="inner")
+    return joined.agg(pl.col("cents").dp.median(dpp.grid(0, 100, step=1e-9), epsilon=0.5))
 
 
 def test_an_answer_is_kept_where_all_tables_have_a_name(budget):
@@ -658,19 +563,17 @@ def test_another_file_of_any_table_is_seen(budget, tmp_path, changed):
     assert float(budget.spent) == 0.5
 
 
-def test_a_spent_budget_reads_no_table(tmp_path):
+def test_a_spent_budget_reads_no_table():
     budget = dpp.Budget(epsilon=0.1)
     missing = pl.LazyFrame({"of_day": [1], "item": [1]})
-    query = asked(
-        protected(VISITS, budget=budget, max_rows=1).join(dpp.owned(missing), left_on="day", right_on="of_day")
-    )
+    query = asked(protected(VISITS, budget=budget, max_rows=1).join(dpp.owned(missing), **OF_DAY))
     with pytest.raises(dpp.BudgetExceededError):
         query.release()
     assert budget.spent == 0
 
 
 def test_explain_and_other_questions_take_joins():
-    joined = protected(VISITS, max_groups=5, max_rows=9).join(protected(PEOPLE), on="p", how="inner")
+    joined = protected(VISITS, max_groups=5, max_rows=9).join(P, on="p", how="inner")
     assert asked(joined).explain()["groups"].to_list() == [1]
     keys = joined.keys("plan", epsilon=10**6, delta=0.5).release()
     assert {"a"} <= {*keys["plan"]} <= {"a", "b", "c"}
@@ -681,11 +584,5 @@ def test_explain_and_other_questions_take_joins():
 
 
 def test_every_pair_of_frames_is_checked_for_rows():
-    kinds = [VISITS, VISITS.lazy()]
-    for one, other in itertools.product(kinds, repeat=2):
-        assert (
-            protected(one)
-            .join(protected(other), on="p")
-            .join(dpp.owned(ITEMS), left_on="day", right_on="of_day")
-            .columns
-        )
+    for one, other in itertools.product([VISITS, VISITS.lazy()], repeat=2):
+        assert protected(one).join(protected(other), on="p").join(OWNED, **OF_DAY).columns

@@ -12,6 +12,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
+from tests.frames.asking import refused
 from tests.privacy.test_released import seen
 from tests.registry import ENGINES, KEYS
 
@@ -27,9 +28,6 @@ def visits():
     rows += [(None, "Genf", 2020, 1)] * 500 + [(p, None, 2020, 1) for p in range(300)]
     schema = {"patient": pl.Int64, "town": pl.String, "year": pl.Int16, "age": pl.Int64}
     return pl.DataFrame(rows, schema, orient="row").sample(fraction=1, shuffle=True, seed=1)
-
-
-# --- What comes out ---
 
 
 @pytest.mark.parametrize("engine", [*ENGINES, "auto"])
@@ -86,9 +84,6 @@ def test_keys_of_every_type_can_be_grouped_by(kind):
     assert (counted["n"] - 50).abs().max() < 5
 
 
-# --- What does not come out ---
-
-
 def buffers(column):
     """The memory of a column."""
     array = column.to_arrow(compat_level=pl.CompatLevel.newest())
@@ -131,9 +126,6 @@ def test_a_filtered_column_would_have_told():
     frame = pl.DataFrame({"k": ["secret-of-somebody-else", "a town with a long name"]})
     assert any(b"secret" in buffer for buffer in buffers(frame.filter(pl.col("k").str.starts_with("a"))["k"]))
     assert buffers(pl.Series([False])) != buffers(pl.Series([False, True]).filter([True, False]))
-
-
-# --- What it costs ---
 
 
 def test_explain_says_what_it_costs_and_how_many_people_a_key_needs():
@@ -214,68 +206,61 @@ def test_the_repr_of_keys():
     )
 
 
-# --- Refusals ---
-
-COUNTED = {"rho": 1, "delta": 1e-6, "counts": True}
-WRONG = {
-    "no column": ((), LOSS, "keys must be given at least one column"),
-    "a number": ((1,), LOSS, "keys must be given names of columns, got 1"),
-    "an expression": ((pl.col("k"),), LOSS, "keys must be given names of columns, got Expr"),
-    "a list": ((["k"],), LOSS, "keys must be given names of columns, got list"),
-    "a column twice": (("k", "x", "k"), LOSS, "keys must be given each column once"),
-    "no loss": (("k",), {"delta": 1e-6}, "exactly one of epsilon and rho must be given, got neither"),
-    "two losses": (("k",), {**LOSS, "rho": 1}, "exactly one of epsilon and rho must be given, got both"),
-    "a loss of NaN": (("k",), {"epsilon": math.nan, "delta": 1e-6}, "epsilon must be finite"),
-    "a delta of zero": (("k",), {"epsilon": 1, "delta": 0}, "delta must be greater than 0"),
-    "a delta of one": (("k",), {"rho": 1, "delta": 1}, "delta must be at least 0 and below 1"),
-    "a delta of NaN": (("k",), {"rho": 1, "delta": math.nan}, "delta must be finite"),
-    "a delta too small": (("k",), {"epsilon": 1, "delta": Fraction(1, 2**1001)}, "delta must lie between"),
-    "noise too large": (("k",), {"rho": Fraction(1, 2**110), "delta": 0.1}, "the noise of a key must have"),
-    "counts that are a number": (("k",), {**COUNTED, "counts": 1}, "counts must be True or False, got 1"),
-    "counts with epsilon": (("k",), {**LOSS, "counts": True}, "counts must be left out with epsilon"),
-    "counts of a count": (("k", "count"), COUNTED, "keys: no column may be named 'count' with counts=True"),
-}
+COUNTED = {"rho": 1, "delta": 1e-6}
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-def test_arguments_are_checked_where_they_are_written(wrong):
-    columns, arguments, message = WRONG[wrong]
-    with pytest.raises((TypeError, ValueError), match=f"^{message}"):
-        dpp.protect("p", max_groups=1).keys(*columns, **arguments)
+def keys_of(values, column="k"):
+    return pl.DataFrame({"k": values}).dp.protect(None).keys(column, **LOSS)
 
 
-def test_a_bound_on_a_persons_keys_must_be_given():
-    with pytest.raises(ValueError, match=r"^keys: max_groups must be given where there is a privacy unit"):
-        dpp.protect("p", max_rows_per_group=1).keys("k", **LOSS)
+NO_KEYS = "^keys: the column 'k' must hold text, integers"
+ONE = dpp.protect("p", max_groups=1)
+P, NOBODY, FRAME = dpp.protect("p"), dpp.protect(None), pl.DataFrame({"p": [1]})
+NAMED_COUNT = "^keys: no column may be named 'count' with counts=True"
+NO_BOUND = "^keys: max_groups must be given where there is a privacy unit"
+NAMES, RATE = "keys must be given names of columns, got ", Fraction(1, 2**110)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "values"),
-    [
-        (pl.Float64(), [1.0]),
-        (pl.Binary(), [b"a"]),
-        (pl.List(pl.Int64), [[1]]),
-        (pl.Struct({"a": pl.Int64}), [{"a": 1}]),
-        (pl.Null(), [None]),
-    ],
+@refused(
+    (lambda: ONE.keys(**LOSS), ValueError, "^keys must be given at least one column"),
+    (lambda: ONE.keys(1, **LOSS), TypeError, f"^{NAMES}1"),
+    (lambda: ONE.keys(pl.col("k"), **LOSS), TypeError, f"^{NAMES}Expr"),
+    (lambda: ONE.keys(["k"], **LOSS), TypeError, f"^{NAMES}list"),
+    (lambda: ONE.keys("k", "x", "k", **LOSS), ValueError, "^keys must be given each column once"),
+    (lambda: ONE.keys("k", delta=1e-6), TypeError, "^exactly one of epsilon and rho must be given, got neither"),
+    (lambda: ONE.keys("k", **LOSS, rho=1), TypeError, "^exactly one of epsilon and rho must be given, got both"),
+    (lambda: ONE.keys("k", epsilon=math.nan, delta=1e-6), ValueError, "^epsilon must be finite"),
+    (lambda: ONE.keys("k", epsilon=1, delta=0), ValueError, "^delta must be greater than 0"),
+    (lambda: ONE.keys("k", rho=1, delta=1), ValueError, "^delta must be at least 0 and below 1"),
+    (lambda: ONE.keys("k", rho=1, delta=math.nan), ValueError, "^delta must be finite"),
+    (lambda: ONE.keys("k", epsilon=1, delta=Fraction(1, 2**1001)), ValueError, "^delta must lie between"),
+    (lambda: ONE.keys("k", rho=RATE, delta=0.1), ValueError, "^the noise of a key must have"),
+    (lambda: ONE.keys("k", **COUNTED, counts=1), TypeError, "^counts must be True or False, got 1"),
+    (lambda: ONE.keys("k", **LOSS, counts=True), ValueError, "^counts must be left out with epsilon"),
+    (lambda: ONE.keys("k", "count", **COUNTED, counts=True), ValueError, NAMED_COUNT),
+    (lambda: dpp.protect("p", max_rows_per_group=1).keys("k", **LOSS), ValueError, NO_BOUND),
+    (lambda: NOBODY.rows_per_person(0.5, [1], epsilon=1), ValueError, "rows_per_person: there must be a privacy unit"),
+    (lambda: P.rows_per_person(1, range(9), epsilon=1), ValueError, "alpha must lie strictly between 0 and 1"),
+    (lambda: P.rows_per_person(0.5, ["a"], epsilon=1), TypeError, "quantile"),
+    (lambda: P.rows_per_person(0.5, [dt.date(2020, 1, 1)], epsilon=1), TypeError, "candidates of type Date can't be"),
+    (lambda: P.groups_per_person(["year"], 0.5, range(9), epsilon=1), TypeError, "keys must be a dict"),
+    (
+        lambda: FRAME.dp.protect("p").groups_per_person({"year": [1]}, 0.5, range(9), epsilon=1),
+        *(ValueError, "the frame must have the key column 'year'"),
+    ),
+    (lambda: FRAME.dp.protect("q").rows_per_person(0.5, [1, 2], epsilon=1), ValueError, "the privacy unit 'q'"),
+    (lambda: keys_of([1.0]), TypeError, NO_KEYS),
+    (lambda: keys_of([b"a"]), TypeError, NO_KEYS),
+    (lambda: keys_of([[1]]), TypeError, NO_KEYS),
+    (lambda: keys_of([{"a": 1}]), TypeError, NO_KEYS),
+    (lambda: keys_of([None]), TypeError, NO_KEYS),
+    (lambda: keys_of(["a"], "elsewhere"), ValueError, "the frame must have the key column 'elsewhere'"),
+    (lambda: keys_of(["a"]).collect(), TypeError, "must be released, not collected"),
+    (lambda: pickle.dumps(keys_of(["a"])), TypeError, "must be bound to no rows in memory to be pickled"),
 )
-def test_columns_that_hold_no_keys_are_refused_before_a_release(dtype, values):
-    frame = pl.DataFrame({"k": pl.Series(values, dtype=dtype)})
-    with pytest.raises(TypeError, match=r"^keys: the column 'k' must hold text, integers"):
-        frame.dp.protect(None).keys("k", **LOSS)
-    with pytest.raises(ValueError, match="the frame must have the key column 'elsewhere'"):
-        frame.dp.protect(None).keys("elsewhere", **LOSS)
-
-
-def test_a_private_query_for_keys_is_not_collected(visits):
-    query = visits.dp.protect("patient", max_groups=1).keys("town", **LOSS)
-    with pytest.raises(TypeError, match="must be released, not collected"):
-        query.collect()
-    with pytest.raises(TypeError, match="must be bound to no rows in memory to be pickled"):
-        pickle.dumps(query)
-
-
-# --- Bounds found privately ---
+def test_arguments_are_checked_where_they_are_written(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
 
 
 @pytest.mark.parametrize("loss", [{"epsilon": 100}, {"rho": 100}])
@@ -305,60 +290,6 @@ def test_explain_says_what_a_quantile_over_people_costs(visits):
         made = getattr(dpp.protect("p", neighboring_relation="replace_one"), ask)(*keys, 0.95, range(9), epsilon=0.5)
         assert made.explain()["score_range"].item() == 40
         assert made.asks[0].query.claim.same_group == 1
-
-
-def test_people_must_be_known_and_arguments_right():
-    with pytest.raises(ValueError, match="rows_per_person: there must be a privacy unit"):
-        dpp.protect(None).rows_per_person(0.5, range(9), epsilon=1)
-    private = dpp.protect("p")
-    with pytest.raises(ValueError, match="alpha must lie strictly between 0 and 1"):
-        private.rows_per_person(1, range(9), epsilon=1)
-    with pytest.raises(TypeError, match="quantile"):
-        private.rows_per_person(0.5, ["a"], epsilon=1)
-    with pytest.raises(TypeError, match="candidates of type Date can't be"):
-        private.rows_per_person(0.5, [dt.date(2020, 1, 1)], epsilon=1)
-    with pytest.raises(TypeError, match="keys must be a dict"):
-        private.groups_per_person(["year"], 0.5, range(9), epsilon=1)
-    frame = pl.DataFrame({"p": [1]})
-    with pytest.raises(ValueError, match="the frame must have the key column 'year'"):
-        frame.dp.protect("p").groups_per_person({"year": [1]}, 0.5, range(9), epsilon=1)
-    with pytest.raises(ValueError, match="the privacy unit 'q'"):
-        frame.dp.protect("q").rows_per_person(0.5, range(9), epsilon=1)
-
-
-# --- Answers that are kept ---
-
-
-def test_keys_and_quantiles_are_kept_and_told_apart(visits, tmp_path):
-    """The same question costs once; whatever differs is another question."""
-    budget = dpp.Budget(rho=100, delta=1e-3, path=tmp_path / "ledger.db")
-
-    def private(**bounds):
-        return visits.dp.protect("patient", budget=budget, dataset="visits", **bounds)
-
-    asks = [
-        lambda: private(max_groups=1).keys("town", **LOSS),
-        lambda: private(max_groups=2).keys("town", **LOSS),
-        lambda: private(max_groups=1).keys("town", "year", **LOSS),
-        lambda: private(max_groups=1).keys("town", epsilon=1, delta=2e-6),
-        lambda: private(max_groups=1).keys("town", rho=1, delta=1e-6),
-        lambda: private(max_groups=1).keys("town", rho=1, delta=1e-6, counts=True),
-        lambda: private().rows_per_person(0.5, range(1, 9), epsilon=1),
-        lambda: private().rows_per_person(0.75, range(1, 9), epsilon=1),
-        lambda: private().groups_per_person({"year": [2020]}, 0.5, range(1, 9), epsilon=1),
-        lambda: private().groups_per_person({"year": [2021]}, 0.5, range(1, 9), epsilon=1),
-    ]
-    first = [ask().release() for ask in asks]
-    spent, spent_delta = budget.spent, budget.spent_delta
-    assert budget.log().height == budget.answers().height == len(asks)
-    for ask, answer in zip(asks, first, strict=True):
-        assert_frame_equal(ask().release(), answer)
-    assert (budget.spent, budget.spent_delta) == (spent, spent_delta)
-    asks[0]().release(fresh=True)
-    assert budget.spent_delta == spent_delta + Fraction(1, 10**6)
-
-
-# --- Before a release ---
 
 
 def test_a_quantile_over_people_is_simulated_and_keys_are_not(visits):

@@ -9,6 +9,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._engines.polars.engine import PolarsEngine
+from tests.frames.asking import refused
 from tests.helpers.reference import pure_rho
 
 SURE = 10**9
@@ -156,8 +157,8 @@ def test_where_every_row_is_a_person_nothing_is_dropped_and_no_column_is_without
 
 def test_losses_of_mixtures():
     protected = ROWS.dp.protect("person", max_rows=2)
-    pure = protected.agg(a=dpp.len(epsilon=1), b=dpp.mode("x", [1], epsilon=1))
-    assert str(pure.loss) == "epsilon=2"
+    pure = protected.agg(a=dpp.len(epsilon=1), b=dpp.mode("x", [1], epsilon=1), c=dpp.median("x", [1], epsilon=2))
+    assert pure.loss == dpp.Loss(Fraction(4), "epsilon")
     gaussian = protected.agg(a=dpp.len(rho=1), b=dpp.mean("x", 0, 5, rho=1))
     assert str(gaussian.loss) == "rho=2"
     mixed = protected.agg(a=dpp.len(rho=1), b=dpp.mean("x", 0, 5, epsilon=1), c=dpp.len(epsilon=1))
@@ -167,6 +168,13 @@ def test_losses_of_mixtures():
     assert mixed.loss.unit == "rho"
     laplace = protected.agg(a=dpp.len(rho=1, mechanism="discrete_laplace"), b=dpp.len(epsilon=1))
     assert laplace.loss.unit == "epsilon"
+    # Of a choice, what its rho costs in epsilon.
+    median = dpp.median("x", range(10), rho=0.5)
+    alone = dpp.protect(None).agg(median)
+    as_epsilon = alone.asks[0].query.claim.cost("epsilon")
+    assert 2 < as_epsilon < 2.1
+    assert alone.loss == dpp.Loss(Fraction(1, 2), "rho")
+    assert dpp.protect(None).agg(dpp.len(epsilon=1), median).loss == dpp.Loss(1 + as_epsilon, "epsilon")
 
 
 def forbidden():
@@ -261,53 +269,35 @@ def test_a_claim_beyond_all_floats_is_exact(tmp_path, rho, value):
     assert claim["columns"]["b"]["loss"]["value"] == 1
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (
-            lambda frame: frame.dp.protect(None).agg(dpp.n_people(epsilon=1)),
-            "Output 'n_people': privacy_unit must be given for a number of people",
-        ),
-        (
-            lambda frame: frame.dp.protect("person").agg(dpp.len(epsilon=1)),
-            "Output 'len': the rows of one person must be bounded",
-        ),
-        (
-            lambda frame: frame.dp.protect("person").agg(dpp.mode("x", [1], epsilon=1, counts="rows")),
-            "Output 'x': the rows of one",
-        ),
-        (
-            lambda frame: frame.dp.protect("person", max_groups=2).agg(dpp.mean("x", 0, 1, epsilon=1)),
-            "the rows of one person must be",
-        ),
-        (
-            lambda frame: frame.dp.protect("person", max_rows=1).agg(dpp.len(epsilon=1, contributions=2)),
-            "contributions must be left out",
-        ),
-        (
-            lambda frame: frame.dp.protect("person", max_rows=2**20).agg(dpp.len(epsilon=1e-12)),
-            "Output 'len': the noise must have a scale",
-        ),
-    ],
+NO_CONTRIBUTIONS = "contributions must be left out"
+BOUNDED = "the rows of one person must be"
+NO_UNIT = "Output 'n_people': privacy_unit must be given for a number of people"
+protect = ROWS.dp.protect
+
+
+@refused(
+    (lambda: protect(None).agg(dpp.n_people(epsilon=1)), ValueError, NO_UNIT),
+    (lambda: protect("person").agg(dpp.len(epsilon=1)), ValueError, f"Output 'len': {BOUNDED} bounded"),
+    (lambda: protect("person").agg(dpp.mode("x", [1], epsilon=1, counts="rows")), ValueError, f"Output 'x': {BOUNDED}"),
+    (lambda: protect("person", max_groups=2).agg(dpp.mean("x", 0, 1, epsilon=1)), ValueError, BOUNDED),
+    (lambda: protect("person", max_rows=1).agg(dpp.len(epsilon=1, contributions=2)), ValueError, NO_CONTRIBUTIONS),
+    (
+        lambda: protect("person", max_rows=2**20).agg(dpp.len(epsilon=1e-12)),
+        *(ValueError, "Output 'len': the noise must have a scale"),
+    ),
 )
-def test_errors(make, words):
-    with pytest.raises((TypeError, ValueError), match=words):
-        make(ROWS)
+def test_errors(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
 
 
 def test_people_may_count_without_bounds_on_rows():
-    found = (
-        ROWS.dp.protect("person")
-        .group_by(WARDS)
-        .agg(dpp.n_people(epsilon=SURE), v=dpp.value_counts("x", [1, 2, 3], epsilon=SURE))
-    )
+    counts = dpp.value_counts("x", [1, 2, 3], epsilon=SURE)
+    found = ROWS.dp.protect("person").group_by(WARDS).agg(dpp.n_people(epsilon=SURE), v=counts)
     assert found.release()["n_people"].to_list() == [3, 2, 0]
     [people, counts] = found.asks
     assert people.query.claim.contributions.total == 3
     assert counts.query.claim.contributions.total == 9  # once for each candidate of each group
-
-
-# Choices with their leads
 
 
 def test_leads_on_private_frames(tmp_path):
@@ -339,9 +329,6 @@ def test_leads_on_private_frames(tmp_path):
     simulated = dpp.analysis.simulate(query, rows, private=True)
     assert simulated.filter(pl.col("output") == "x")["true_answer"].to_list()[0] == "a"
     assert simulated.filter(pl.col("output") == "few")["true_answer"].to_list() == [None] * 3
-
-
-# --- Shares
 
 
 def test_a_share_is_the_mean_of_a_condition():

@@ -21,6 +21,7 @@ from dp_polars._release.protection import Limits
 from dp_polars._release.release import release_by
 from dp_polars._release.request import only_counted
 from tests.engines.toy import ToyEngine
+from tests.frames.asking import refused
 from tests.helpers import by_hand
 from tests.registry import ENGINES, RELATIONS
 
@@ -42,9 +43,6 @@ def private(**more):
     return ROWS.dp.protect("patient", **more)
 
 
-# --- Bounds -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("loss", [SURE, {"rho": 10_000}])
 def test_bounds_are_found_in_one_release(engine, loss):
     found = private().bounds(WARDS, **loss).release(engine=engine)
@@ -58,19 +56,19 @@ def test_bounds_are_found_in_one_release(engine, loss):
 
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
 def test_the_loss_of_bounds_is_shared_in_equal_parts(unit, relation):
-    whole = {unit: Fraction(1, 7)}
-    both = dpp.protect("patient", neighboring_relation=relation).bounds(WARDS, 0.9, **whole)
-    assert both.loss == dpp.Loss(Fraction(1, 7), unit)
-    assert [ask.query.claim.loss.value for ask in both.asks] == [Fraction(1, 14)] * 2
-    assert {ask.query.alpha for ask in both.asks} == {Fraction(19, 20)}
-    one = dpp.protect("patient", max_groups=3, neighboring_relation=relation).bounds(WARDS, 0.9, **whole)
-    assert [(ask.name, ask.query.alpha, ask.query.claim.loss.value) for ask in one.asks] == [
-        ("max_rows_per_group", Fraction(9, 10), Fraction(1, 7))
-    ]
-    (other,) = dpp.protect("patient", max_rows_per_group=3).bounds(WARDS, 0.9, **whole).asks
-    assert other.name == "max_groups"
-    (alone,) = dpp.protect("patient").bounds(None, 0.9, **whole).asks
-    assert (alone.name, alone.query.alpha) == ("max_rows_per_group", Fraction(9, 10))
+    whole, half = Fraction(1, 7), Fraction(1, 14)
+    both = dpp.protect("patient", neighboring_relation=relation).bounds(WARDS, 0.9, **{unit: whole})
+    assert both.loss == dpp.Loss(whole, unit)
+    each = [("max_groups", Fraction(19, 20), half), ("max_rows_per_group", Fraction(19, 20), half)]
+    assert [(ask.name, ask.query.alpha, ask.query.claim.loss.value) for ask in both.asks] == each
+    for keys, bounds, name in (
+        (WARDS, {"max_groups": 3}, "max_rows_per_group"),
+        (WARDS, {"max_rows_per_group": 3}, "max_groups"),
+        (None, {}, "max_rows_per_group"),
+    ):
+        protected = dpp.protect("patient", neighboring_relation=relation, **bounds)
+        (ask,) = protected.bounds(keys, 0.9, **{unit: whole}).asks
+        assert (ask.name, ask.query.alpha, ask.query.claim.loss.value) == (name, Fraction(9, 10), whole)
     # The R of a quantile in one group.
     per_row = {"add_or_remove_one": 2 * 19, "replace_one": 2 * 20}
     assert {ask.query.claim.score_range for ask in both.asks} == {per_row[relation]}
@@ -93,19 +91,14 @@ def test_nothing_is_read_or_charged_before_bounds_are_released(tmp_path):
     query = frame.bounds(WARDS, epsilon=Fraction(1, 4))
     query.explain()
     assert (read, budget.spent) == ([], 0)
-    found = query.release(noting(read))
+    assert query.release(noting(read)).height == 1
     assert (read, budget.spent) == ([True], Fraction(1, 4))
-    assert found.height == 1
     # A reader has no text, and is not read to be compared: nothing is kept of it, as of rows in memory.
-    first = frame.bounds(WARDS, epsilon=Fraction(1, 4)).release(ROWS)
+    first = query.release(ROWS)
     assert_frame_equal(frame.bounds(WARDS, epsilon=Fraction(1, 4)).release(ROWS), first)
-    assert read == [True]
-    assert budget.spent == Fraction(1, 2)
-    assert (
-        budget.log()["what"].to_list()
-        == ["max_groups: 0.975-quantile on 100 grid points", "max_rows_per_group: 0.975-quantile on 100 grid points"]
-        * 2
-    )
+    assert (read, budget.spent) == ([True], Fraction(1, 2))
+    told = [f"{name}: 0.975-quantile on 100 grid points" for name in ("max_groups", "max_rows_per_group")]
+    assert budget.log()["what"].to_list() == told * 2
     frame.bounds(WARDS, 0.9, epsilon=Fraction(1, 4)).release(noting(read))
     assert budget.spent == Fraction(3, 4)
 
@@ -136,56 +129,24 @@ def test_a_quantile_of_rows_in_one_group(engine):
     assert private().rows_per_person(0.99, range(1, 50), **SURE).release().item() == 30
 
 
-@pytest.mark.parametrize(
-    ("ask", "error", "message"),
-    [
-        (lambda p: dpp.protect(None).bounds(WARDS, epsilon=1), ValueError, "bounds: there must be a privacy unit"),
-        (lambda p: p.bounds(WARDS, 1, epsilon=1), ValueError, "share must lie strictly between 0 and 1, got 1"),
-        (lambda p: p.bounds(WARDS, "x", epsilon=1), TypeError, "share must be a number"),
-        (lambda p: p.bounds(WARDS, 0.9999, epsilon=1), ValueError, "at most 5,000, got 0.9999.\n\nHint: .*three dec"),
-        (lambda p: p.bounds(WARDS), TypeError, "exactly one of epsilon and rho must be given, got neither"),
-        (lambda p: p.bounds(WARDS, epsilon=0), ValueError, "epsilon must be greater than 0"),
-        (lambda p: p.bounds(["ward"], epsilon=1), TypeError, "keys must be a dict"),
-        (lambda p: p.bounds(WARDS, epsilon=1, candidates=range(9)), ValueError, "must be whole numbers of at least 1"),
-        (lambda p: p.bounds(WARDS, epsilon=1, candidates=[1.0, 2]), ValueError, r"at least 1, got [\s\S]*Hint: range"),
-        (lambda p: p.bounds(WARDS, epsilon=1, candidates=["a"]), TypeError, "must be numbers or times"),
-        (
-            lambda p: dpp.protect("p", max_groups=1, max_rows_per_group=1).bounds(WARDS, epsilon=1),
-            *(ValueError, r"one of \['max_groups', 'max_rows_per_group'\] must be left out of protect"),
-        ),
-        (
-            lambda p: dpp.protect("p", max_rows_per_group=1).bounds(None, epsilon=1),
-            *(ValueError, r"one of \['max_rows_per_group'\] must be left out of protect"),
-        ),
-        (lambda p: p.rows_per_person(0.5, [1, 2], keys="ward", epsilon=1), TypeError, "keys must be a dict"),
-        (lambda p: p.bounds({"town": ["a"]}, epsilon=1), ValueError, "the frame must have the key column 'town'"),
-    ],
-)
-def test_bounds_that_can_not_be_asked_for(ask, error, message):
-    with pytest.raises(error, match=message):
-        ask(private())
-
-
-# --- with_bounds ------------------------------------------------------------------------------------------------------
+P = private()
 
 
 def test_released_bounds_are_those_of_protect():
     budget = dpp.Budget(epsilon=10**6)
     found = private(budget=budget).bounds(WARDS, **SURE).release()
-    for frame, more in ((ROWS.dp.protect, {}), (dpp.protect, {})):
-        given = {"budget": budget, "dataset": None}
-        one = frame("patient", **given).filter(pl.col("days") > 0).with_bounds(found)
-        other = frame("patient", **given).with_bounds(found).filter(pl.col("days") > 0)
-        bounded = frame("patient", max_groups=3, max_rows_per_group=7, **given).filter(pl.col("days") > 0)
+    for protect in (ROWS.dp.protect, dpp.protect):
+        one = protect("patient", budget=budget).filter(pl.col("days") > 0).with_bounds(found)
+        other = protect("patient", budget=budget).with_bounds(found).filter(pl.col("days") > 0)
+        bounded = protect("patient", max_groups=3, max_rows_per_group=7, budget=budget).filter(pl.col("days") > 0)
         for each in (one, other):
             assert each.protection == bounded.protection
             assert repr(each) == repr(bounded)
-            query, expected = (part.group_by(WARDS).agg(dpp.len(epsilon=1), **more) for part in (each, bounded))
+            query, expected = (part.group_by(WARDS).agg(dpp.len(epsilon=1)) for part in (each, bounded))
             assert repr(query) == repr(expected)
             assert_frame_equal(query.explain(), expected.explain())
     before = budget.spent
-    one = ROWS.dp.protect("patient", budget=budget).with_bounds(found)
-    one.group_by(WARDS).agg(dpp.len(epsilon=1)).release()
+    private(budget=budget).with_bounds(found).group_by(WARDS).agg(dpp.len(epsilon=1)).release()
     assert budget.spent == before + 1
 
 
@@ -196,15 +157,6 @@ def test_bounds_that_protect_has_stay():
     assert str(one.protection) == "one person per 'p', replace_one, max_rows=9, max_groups=2"
     three = dpp.protect("p").with_bounds(pl.DataFrame({"max_rows_per_group": [4], "max_rows": [5], "max_groups": [6]}))
     assert three.protection.bounds == {"max_rows": 5, "max_groups": 6, "max_rows_per_group": 4}
-
-
-def test_bounds_are_part_of_a_kept_question(tmp_path):
-    budget = dpp.Budget(epsilon=10, path=tmp_path / "ledger.db")
-    frame = ROWS.dp.protect("patient", budget=budget, dataset="visits")
-    for spent, most in ((1, 2), (2, 3), (2, 2), (2, 3)):
-        bounds = pl.DataFrame({"max_rows_per_group": [most]})
-        frame.with_bounds(bounds).group_by(WARDS).agg(dpp.len(epsilon=1)).release()
-        assert budget.spent == spent
 
 
 HINT = r"[\s\S]*Hint: "
@@ -233,14 +185,8 @@ def test_what_with_bounds_refuses(released, error, message):
         private(max_groups=3).with_bounds(released)
     with pytest.raises(error, match=message):
         dpp.protect("p", max_groups=3).with_bounds(released)
-
-
-def test_where_every_row_is_a_person_nothing_is_bounded():
     with pytest.raises(ValueError, match="max_groups must be left out where privacy_unit is None"):
         dpp.protect(None).with_bounds(pl.DataFrame({"max_groups": [3]}))
-
-
-# --- n_cut ------------------------------------------------------------------------------------------------------------
 
 
 def cut(query, **more):
@@ -428,49 +374,48 @@ def test_what_is_only_counted_may_be_of_any_type():
     assert only_counted(dpp.protect("patient").bounds(WARDS, epsilon=1).request) == set()
 
 
-def one_output(**bounds):
-    return private(**bounds).agg(dpp.n_people(epsilon=1))
+WHOLE = "must be whole numbers of at least 1"
+ONE_OF = r"one of \['max_rows_per_group'\] must be left out of protect"
+BOTH_THERE = dpp.protect("p", max_groups=1, max_rows_per_group=1)
+OF_NOBODY = dpp.protect(None).agg(dpp.len(epsilon=1))
+OF_ROWS = private(max_rows=2).agg(dpp.len(epsilon=1))
+OF_PEOPLE, THREE = dpp.n_people(epsilon=1), X.dp.value_counts([1, 2, 3], epsilon=1)
+ABOUT_COLUMNS = "n_cut must be asked of answers about columns, got a query for "
 
 
-@pytest.mark.parametrize(
-    ("ask", "error", "message"),
-    [
-        (lambda: one_output().n_cut(epsilon=1), ValueError, "n_cut: an output must be bounded, got none" + HINT),
-        (lambda: one_output(max_rows=5).n_cut(epsilon=1), ValueError, "nobody is cut"),
-        (
-            lambda: dpp.protect("p", max_rows=3).agg(dpp.value_counts("x", [1, 2, 3], epsilon=1)).n_cut(epsilon=1),
-            *(ValueError, "nobody is cut"),  # a person counts three times at most, whatever the bound
-        ),
-        (
-            lambda: dpp.protect(None).agg(dpp.len(epsilon=1)).n_cut(epsilon=1),
-            *(ValueError, "n_cut: there must be a privacy unit, got None" + HINT),
-        ),
-        (lambda: private().bounds(WARDS, epsilon=1).n_cut(epsilon=1), TypeError, "got a query for max_groups" + HINT),
-        (
-            lambda: private(max_groups=1).keys("ward", epsilon=1, delta=1e-6).n_cut(epsilon=1),
-            *(TypeError, "n_cut must be asked of answers about columns, got a query for keys"),
-        ),
-        (
-            lambda: private().rows_per_person(0.5, range(9), epsilon=1).n_cut(epsilon=1),
-            *(TypeError, "got a query for rows_per_person"),
-        ),
-        (
-            lambda: private(max_rows=2).agg(dpp.len(epsilon=1)).n_cut(epsilon=1).n_cut(epsilon=1),
-            *(TypeError, "got a query for n_cut"),
-        ),
-        (
-            lambda: private(max_rows=2).agg(dpp.len(epsilon=1)).n_cut(),
-            *(TypeError, "exactly one of epsilon and rho must be given"),
-        ),
-        (
-            lambda: private(max_rows=2).agg(dpp.len(epsilon=1)).n_cut(epsilon=1, mechanism="exponential"),
-            *(ValueError, "mechanism must be"),
-        ),
-    ],
+@refused(
+    (lambda: P.agg(OF_PEOPLE).n_cut(epsilon=1), ValueError, "n_cut: an output must be bounded, got none" + HINT),
+    (lambda: private(max_rows=5).agg(OF_PEOPLE).n_cut(epsilon=1), ValueError, "nobody is cut"),
+    # A person counts three times at most, whatever the bound.
+    (lambda: dpp.protect("p", max_rows=3).agg(THREE).n_cut(epsilon=1), ValueError, "nobody is cut"),
+    (lambda: OF_NOBODY.n_cut(epsilon=1), ValueError, "n_cut: there must be a privacy unit, got None" + HINT),
+    (lambda: P.bounds(WARDS, epsilon=1).n_cut(epsilon=1), TypeError, ABOUT_COLUMNS + "max_groups" + HINT),
+    (lambda: private(max_groups=1).keys("ward", rho=1, delta=1e-6).n_cut(epsilon=1), TypeError, ABOUT_COLUMNS + "keys"),
+    (lambda: P.rows_per_person(0.5, [1], epsilon=1).n_cut(epsilon=1), TypeError, ABOUT_COLUMNS + "rows_per_person"),
+    (lambda: OF_ROWS.n_cut(epsilon=1).n_cut(epsilon=1), TypeError, ABOUT_COLUMNS + "n_cut"),
+    (lambda: OF_ROWS.n_cut(), TypeError, "exactly one of epsilon and rho must be given"),
+    (lambda: OF_ROWS.n_cut(epsilon=1, mechanism="exponential"), ValueError, "mechanism must be"),
+    (lambda: dpp.protect(None).bounds(WARDS, epsilon=1), ValueError, "bounds: there must be a privacy unit"),
+    (lambda: P.bounds(WARDS, 1, epsilon=1), ValueError, "share must lie strictly between 0 and 1, got 1"),
+    (lambda: P.bounds(WARDS, "x", epsilon=1), TypeError, "share must be a number"),
+    (lambda: P.bounds(WARDS, 0.9999, epsilon=1), ValueError, "at most 5,000, got 0.9999.\n\nHint: .*three dec"),
+    (lambda: P.bounds(WARDS), TypeError, "exactly one of epsilon and rho must be given, got neither"),
+    (lambda: P.bounds(WARDS, epsilon=0), ValueError, "epsilon must be greater than 0"),
+    (lambda: P.bounds(["ward"], epsilon=1), TypeError, "keys must be a dict"),
+    (lambda: P.bounds(WARDS, epsilon=1, candidates=range(9)), ValueError, WHOLE),
+    (lambda: P.bounds(WARDS, epsilon=1, candidates=[1.0, 2]), ValueError, WHOLE + r", got [\s\S]*Hint: range"),
+    (lambda: P.bounds(WARDS, epsilon=1, candidates=["a"]), TypeError, "must be numbers or times"),
+    (
+        lambda: BOTH_THERE.bounds(WARDS, epsilon=1),
+        *(ValueError, r"one of \['max_groups', 'max_rows_per_group'\] must be left out of protect"),
+    ),
+    (lambda: BOTH_THERE.bounds(None, epsilon=1), ValueError, ONE_OF),
+    (lambda: P.rows_per_person(0.5, [1, 2], keys="ward", epsilon=1), TypeError, "keys must be a dict"),
+    (lambda: P.bounds({"town": ["a"]}, epsilon=1), ValueError, "the frame must have the key column 'town'"),
 )
-def test_what_n_cut_refuses(ask, error, message):
-    with pytest.raises(error, match=message):
-        ask()
+def test_what_is_refused(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
 
 
 def test_a_budget_that_has_too_little_left_is_not_charged():

@@ -13,6 +13,7 @@ from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.frame import PersonGroupBy, PrivateGroupBy
 from dp_polars._release.protection import Limits
 from dp_polars.analysis import simulate
+from tests.frames.asking import refused, rows_of
 from tests.helpers.needs import IS_OLD, need
 
 VISITS = pl.DataFrame(
@@ -30,12 +31,6 @@ CENTS = pl.col("cents")
 
 def protected(rows=VISITS, **bounds):
     return rows.dp.protect("p", **({"max_rows": 2} | bounds))
-
-
-def rows_of(frame):
-    """The private rows after all steps."""
-    (source,) = frame._sources
-    return frame._pipeline.proved(source.collect_schema()).rows(source).collect()
 
 
 def limits_of(query):
@@ -141,31 +136,31 @@ def test_first_visits_and_those_after_them():
     assert rows_of(again)["day"].to_list() == [date(2020, 1, 21)]
 
 
-def test_group_by_takes_names_or_public_keys_and_no_mix():
-    frame = protected()
-    assert isinstance(frame.group_by("p"), PersonGroupBy)
-    assert isinstance(frame.group_by({"ward": ["A"]}), PrivateGroupBy)
-    for keys in (("p", {"ward": ["A"]}), ({"ward": ["A"]}, "p"), ("p", pl.col("ward", "cents"))):
-        with pytest.raises(TypeError, match=r"must be given names of columns, .* or public keys"):
-            frame.group_by(*keys)
-    with pytest.raises(ValueError, match=r"must include the privacy unit, got \['ward'\]"):
-        frame.group_by("ward")
-    with pytest.raises(
-        ValueError, match=r"^group_by: names .* tell of people\.\n\nHint: To ask about groups, list them"
-    ):
-        VISITS.dp.protect(None).group_by("ward")
-    with pytest.raises(ValueError, match="each column once"):
-        frame.group_by("p", "ward", "ward")
-    with pytest.raises(ValueError, match=r"several named \['p'\]"):
-        frame.group_by("p").agg(CENTS.max().alias("p"))
-    with pytest.raises(ValueError, match=r"several named \['x'\]"):
-        frame.group_by("p").agg(x=CENTS.max()).group_by("p").agg(pl.len().alias("x"), x=pl.col("x").min())
-    with pytest.raises(ValueError, match="must be columns of the frame, got 'nowhere'"):
-        frame.group_by("p", "nowhere").agg(pl.len())
-    with pytest.raises(TypeError, match=r"got a private answer[\s\S]*Hint: .*group_by\(unit\)\.agg"):
-        frame.group_by("p").agg(CENTS.dp.sum(0, 1, epsilon=1))
-    with pytest.raises(ValueError, match="there must be a privacy unit"):
-        VISITS.dp.protect(None).with_columns(x=CENTS.sum().over("p"))
+FRAME, ALL, ONE = protected(), VISITS.dp.protect(None), {"ward": ["A"]}
+PEOPLE = FRAME.group_by("p")
+MIX = "must be given names of columns, .* or public keys"
+OF_PEOPLE = r"^group_by: names .* tell of people\.\n\nHint: To ask about groups, list them"
+AN_ANSWER = r"got a private answer[\s\S]*Hint: .*group_by\(unit\)\.agg"
+TWICE = PEOPLE.agg(x=CENTS.max()).group_by("p")
+
+
+@refused(
+    (lambda: FRAME.group_by("p", ONE), TypeError, MIX),
+    (lambda: FRAME.group_by(ONE, "p"), TypeError, MIX),
+    (lambda: FRAME.group_by("p", pl.col("ward", "cents")), TypeError, MIX),
+    (lambda: FRAME.group_by("ward"), ValueError, r"must include the privacy unit, got \['ward'\]"),
+    (lambda: ALL.group_by("ward"), ValueError, OF_PEOPLE),
+    (lambda: FRAME.group_by("p", "ward", "ward"), ValueError, "each column once"),
+    (lambda: PEOPLE.agg(CENTS.max().alias("p")), ValueError, r"several named \['p'\]"),
+    (lambda: TWICE.agg(pl.len().alias("x"), x=pl.col("x").min()), ValueError, r"several named \['x'\]"),
+    (lambda: FRAME.group_by("p", "nowhere").agg(pl.len()), ValueError, "must be columns of the frame, got 'nowhere'"),
+    (lambda: PEOPLE.agg(CENTS.dp.sum(0, 1, epsilon=1)), TypeError, AN_ANSWER),
+    (lambda: ALL.with_columns(x=CENTS.sum().over("p")), ValueError, "there must be a privacy unit"),
+    (lambda: FRAME.with_columns(p=CENTS.max().over("p")), ValueError, "must not change the privacy unit"),
+)
+def test_group_by_takes_names_or_public_keys_and_no_mix(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
 
 
 @pytest.mark.skipif(IS_OLD, reason="functions of dates need Polars 2")
@@ -183,12 +178,11 @@ def test_keys_may_be_expressions_under_names_of_their_own():
         frame.group_by("p", high=CENTS.mean() < CENTS).agg(pl.len())
 
 
-def test_the_unit_may_stand_anywhere_and_must_stay():
-    frame = protected()
-    assert frame.group_by("ward", "p").agg(pl.len()).columns == ["p", "ward", "len"]
-    with pytest.raises(ValueError, match="must not change the privacy unit"):
-        frame.with_columns(p=CENTS.max().over("p"))
-    assert frame.select(total=CENTS.sum().over("p")).columns == ["p", "total"]
+def test_the_unit_may_stand_anywhere():
+    assert isinstance(PEOPLE, PersonGroupBy)
+    assert isinstance(FRAME.group_by(ONE), PrivateGroupBy)
+    assert FRAME.group_by("ward", "p").agg(pl.len()).columns == ["p", "ward", "len"]
+    assert FRAME.select(total=CENTS.sum().over("p")).columns == ["p", "total"]
 
 
 def test_columns_with_names_like_ours_are_left_alone():
@@ -199,28 +193,20 @@ def test_columns_with_names_like_ours_are_left_alone():
 
 
 def test_selectors_of_other_columns_see_no_column_that_is_made():
-    frame = protected().select(pl.col("cents", "p"), pl.col("day").n_unique().over("p").alias("days"))
-    assert frame.columns == ["cents", "p", "days"]
-    frame = protected().with_columns(pl.all().is_null().name.suffix("_null"), total=(CENTS + 1).sum().over("p"))
-    assert frame.columns == [*VISITS.columns, *(f"{name}_null" for name in VISITS.columns), "total"]
-    constant = protected().select(pl.lit(1).alias("one"), total=CENTS.sum().over("p"))
-    assert rows_of(constant)["one"].to_list() == [1] * 6
+    days = FRAME.select(pl.col("cents", "p"), pl.col("day").n_unique().over("p").alias("days"))
+    assert days.columns == ["cents", "p", "days"]
+    nulls = FRAME.with_columns(pl.all().is_null().name.suffix("_null"), total=(CENTS + 1).sum().over("p"))
+    assert nulls.columns == [*VISITS.columns, *(f"{name}_null" for name in VISITS.columns), "total"]
+    assert rows_of(FRAME.select(pl.lit(1).alias("one"), total=CENTS.sum().over("p")))["one"].to_list() == [1] * 6
 
 
 def test_reprs_name_the_step_and_show_no_row():
-    frame = protected()
-    groups = frame.group_by("p", "ward")
+    groups = FRAME.group_by("p", "ward")
     assert "person:   'p', 'ward'" in repr(groups)
     assert "steps:    group_by, with_columns" in repr(groups.agg(pl.len()).with_columns(x=pl.len().over("p")))
     assert copy.deepcopy(groups) is groups
     with pytest.raises(AttributeError, match=r"^head: this keeps rows by their place"):
         groups.head()
-
-
-def test_pickles_hold_the_step():
-    query = dpp.protect("p").group_by("p").agg(CENTS.sum()).agg(CENTS.dp.median(range(30), epsilon=1000))
-    again = pickle.loads(pickle.dumps(query))
-    assert again.release(VISITS).item() == 9
 
 
 @pytest.mark.parametrize("streams", [False, True])
@@ -234,34 +220,6 @@ def test_a_release_of_files_and_of_parts_of_the_people(tmp_path, streams):
     assert people.release(partitions=2, engine="streaming" if streams else "in-memory").item() == 9
 
 
-def test_the_same_step_has_one_kept_answer_and_another_step_another(tmp_path):
-    budget = dpp.Budget(epsilon=100, path=tmp_path / "ledger.db")
-
-    def ask(step):
-        frame = step(VISITS.dp.protect("p", budget=budget, dataset="visits"))
-        return frame.agg(x=pl.col("x").dp.median(range(30), epsilon=0.125)).release()
-
-    steps = [
-        lambda frame: frame.group_by("p").agg(x=CENTS.sum()),
-        lambda frame: frame.group_by("p").agg(x=CENTS.max()),
-        lambda frame: frame.group_by("p").agg(x=CENTS.sort().last()),
-        lambda frame: frame.group_by("p").agg(x=CENTS.sort().first()),
-    ]
-    answers = []
-    for number, step in enumerate(steps):
-        answers.append(ask(step))
-        assert float(budget.spent) == 0.125 * (number + 1)
-    for step, answer in zip(steps, answers, strict=True):
-        assert_frame_equal(ask(step), answer)
-    assert float(budget.spent) == 0.5
-
-
-def test_simulations_take_the_steps():
-    query = dpp.protect("p").group_by("p").agg(CENTS.sum()).agg(x=CENTS.dp.median(range(30), epsilon=1000))
-    simulated = simulate(query, VISITS)
-    assert simulated.select("true_answer", "counted", "left_out").rows() == [(9, 3, 0)]
-
-
 def test_engines_without_expressions_refuse_the_steps():
     ibis, sql = need("ibis"), need("dp_polars.sql")
     query = dpp.protect("p").group_by("p").agg(CENTS.sum()).agg(CENTS.dp.median(range(30), epsilon=1))
@@ -269,11 +227,12 @@ def test_engines_without_expressions_refuse_the_steps():
         sql.release(query, ibis.memtable(VISITS.drop_nulls("p")))
 
 
-def test_a_measurement_of_opendp_takes_the_steps():
+def test_pickles_simulations_and_measurements_of_opendp_take_the_steps():
+    query = dpp.protect("p").group_by("p").agg(CENTS.sum()).agg(x=CENTS.dp.median(range(30), epsilon=1000))
+    assert pickle.loads(pickle.dumps(query)).release(VISITS).item() == 9
+    assert simulate(query, VISITS).select("true_answer", "counted", "left_out").rows() == [(9, 3, 0)]
     need("opendp.prelude").enable_features("contrib", "honest-but-curious")
-    as_measurement = need("dp_polars.opendp").as_measurement
-    query = dpp.protect("p").group_by("p").agg(CENTS.sum()).agg(CENTS.dp.median(range(30), epsilon=1000))
-    measurement = as_measurement(query)
+    measurement = need("dp_polars.opendp").as_measurement(query)
     assert measurement.map(1) == 1000.0
     assert measurement(VISITS).item() == 9
 

@@ -124,11 +124,8 @@ def bits(frame: pl.DataFrame) -> pl.DataFrame:
     for column in frame:
         if column.dtype.is_float():
             whole = {4: np.uint32, 8: np.uint64}[column.to_numpy().itemsize]
-            column = (
-                pl.select(pl.when(column.is_not_null()).then(pl.Series(column.fill_null(0).to_numpy().view(whole))))
-                .to_series()
-                .alias(column.name)
-            )
+            own = pl.Series(column.fill_null(0).to_numpy().view(whole))
+            column = pl.select(pl.when(column.is_not_null()).then(own).alias(column.name)).to_series()
         elif column.dtype.is_nested():
             column = pl.Series(column.name, [repr(value) for value in column.to_list()], dtype=pl.String)
         columns.append(column)

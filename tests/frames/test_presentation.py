@@ -45,9 +45,6 @@ def every_kind(loss=SURE):
     }
 
 
-# --- Few people ---
-
-
 @pytest.mark.parametrize("ranges", [False, True, "all"])
 @pytest.mark.parametrize("sure", [False, True])
 def test_all_other_outputs_of_groups_of_few_people_are_null(ranges, sure):
@@ -72,32 +69,21 @@ def test_sure_compares_the_lower_end_of_the_range_that_is_shown(tmp_path):
     frame = rows.dp.protect("p", max_rows=1, budget=budget, dataset="rows").group_by({"g": range(101)})
     query = frame.agg(n=dpp.n_people(epsilon=0.5), s=dpp.sum("g", 0, 100, epsilon=0.5))
     n, claim = query.release()["n"], query.asks[0].query.claim
-    all_of_them = noise_bound(claim, beta_of_each(202))
-    assert 0 < noise_bound(claim, 0.05) < all_of_them
-    for ranges, sure, off in (
-        (False, False, 0),
-        (True, False, 0),
-        ("all", False, 0),
-        (False, True, noise_bound(claim, 0.05)),
-        (True, True, noise_bound(claim, 0.05)),
-        ("all", True, all_of_them),
-    ):
-        found = query.release(ranges=ranges, min_people=50, sure=sure)
-        assert [*found["s"].is_not_null()] == [*(n - off >= 50)]
-        assert found["n"].to_list() == n.to_list()
-        assert 0 < found["s"].null_count() < 101
+    one_of_them, all_of_them = noise_bound(claim, 0.05), noise_bound(claim, beta_of_each(202))
+    assert 0 < one_of_them < all_of_them
+    for ranges, off in ((False, one_of_them), (True, one_of_them), ("all", all_of_them)):
+        for sure in (False, True):
+            found = query.release(ranges=ranges, min_people=50, sure=sure)
+            assert [*found["s"].is_not_null()] == [*(n - (off if sure else 0) >= 50)]
+            assert found["n"].to_list() == n.to_list()
+            assert 0 < found["s"].null_count() < 101
     assert budget.spent == 1
 
 
 def test_it_is_the_released_number_that_counts():
     """The noise moves people over the line in both directions: an answer that is hidden tells of no true count."""
-    rows = pl.DataFrame({"g": np.repeat(np.arange(2000), 20)})
-    query = (
-        rows.dp.protect(None)
-        .group_by({"g": range(2000)})
-        .agg(n=dpp.len(epsilon=0.1), s=dpp.sum("g", 0, 2000, epsilon=1))
-    )
-    found = query.release(min_people=20)
+    private = pl.DataFrame({"g": np.repeat(np.arange(2000), 20)}).dp.protect(None).group_by({"g": range(2000)})
+    found = private.agg(n=dpp.len(epsilon=0.1), s=dpp.sum("g", 0, 2000, epsilon=1)).release(min_people=20)
     assert [*found["s"].is_null()] == [*(found["n"] < 20)]
     assert 700 < found["s"].null_count() < 1300
 
@@ -115,66 +101,37 @@ def test_where_every_row_is_a_person_len_counts_people():
     assert both["n"].to_list() == [3, None, None, None]
 
 
-NEEDED = r"min_people must be given where exactly one output counts the people of a group, got "
+NEEDED = "min_people must be given where exactly one output counts the people of a group, got "
+NO_GROUPS, OF_KEYS = "min_people must be left out of a query for ", "keys: it counts no people of groups"
+TWO = r"2: \['n', 'm'\][\s\S]*Hint: one dpp.n_people"
+SURE_OF = r"sure must be left out without min_people[\s\S]*Hint: release\(min_people=20, sure=True\)"
+EVERY = r'ranges must be True, False or "all", got \'every\'\.[\s\S]*Hint: True gives each number'
+PEOPLE, OF_SOME = dpp.n_people(epsilon=1), dpp.n_people(where=X > 3, epsilon=1)
+N, BOUNDED = grouped().agg(n=PEOPLE), ROWS.dp.protect("person", max_groups=1)
 REFUSED = {
-    "no number of people": (lambda: grouped().agg(n=dpp.len(epsilon=1)), {}, ValueError, NEEDED + "none"),
-    "of some people": (lambda: grouped().agg(n=dpp.n_people(where=X > 3, epsilon=1)), {}, ValueError, NEEDED + "none"),
-    "of some rows": (lambda: grouped(None).agg(n=dpp.len(where=X > 3, epsilon=1)), {}, ValueError, NEEDED + "none"),
-    "of values": (lambda: grouped(None).agg(n=X.dp.count(epsilon=1)), {}, ValueError, NEEDED + "none"),
-    "two numbers": (
-        lambda: grouped().agg(n=dpp.n_people(epsilon=1), m=dpp.n_people(epsilon=1)),
-        {},
-        ValueError,
-        NEEDED + r"2: \['n', 'm'\][\s\S]*Hint: one dpp.n_people",
-    ),
-    "none": (lambda: grouped().agg(n=dpp.n_people(epsilon=1)), {"min_people": 0}, ValueError, "min_people must be"),
-    "a half": (lambda: grouped().agg(n=dpp.n_people(epsilon=1)), {"min_people": 0.5}, TypeError, "min_people must be"),
-    "a truth": (lambda: grouped().agg(n=dpp.n_people(epsilon=1)), {"min_people": True}, TypeError, "min_people must"),
-    "sure of what": (
-        lambda: grouped().agg(n=dpp.n_people(epsilon=1)),
-        {"min_people": None, "sure": True},
-        ValueError,
-        r"sure must be left out without min_people[\s\S]*Hint: release\(min_people=20, sure=True\)",
-    ),
-    "sure or not": (lambda: grouped().agg(n=dpp.n_people(epsilon=1)), {"sure": 1}, TypeError, "sure must be True or F"),
-    "keys": (
-        lambda: ROWS.dp.protect("person", max_groups=1, budget=None).keys("ward", rho=1, counts=True, delta=1e-6),
-        {},
-        ValueError,
-        "min_people must be left out of a query for keys: it counts no people of groups",
-    ),
-    "n_cut": (
-        lambda: grouped().agg(n=dpp.n_people(epsilon=1), s=dpp.len(epsilon=1)).n_cut(epsilon=1),
-        {},
-        ValueError,
-        "min_people must be left out of a query for n_cut",
-    ),
-    "rows_per_person": (
-        lambda: ROWS.dp.protect("person").rows_per_person(0.5, range(9), epsilon=1),
-        {},
-        ValueError,
-        "min_people must be left out of a query for rows_per_person",
-    ),
-    "an unknown range": (
-        lambda: grouped().agg(n=dpp.n_people(epsilon=1)),
-        {"ranges": "every"},
-        ValueError,
-        r'ranges must be True, False or "all", got \'every\'\.[\s\S]*Hint: True gives each number',
-    ),
-    "a number": (lambda: grouped().agg(n=dpp.n_people(epsilon=1)), {"ranges": 1}, TypeError, "ranges must be True, Fa"),
-    "nothing": (
-        lambda: grouped().agg(n=dpp.n_people(epsilon=1)),
-        {"ranges": None},
-        TypeError,
-        "ranges must be True, F",
-    ),
+    "no number of people": (grouped().agg(n=dpp.len(epsilon=1)), {}, ValueError, NEEDED + "none"),
+    "of some people": (grouped().agg(n=OF_SOME), {}, ValueError, NEEDED + "none"),
+    "of some rows": (grouped(None).agg(n=dpp.len(where=X > 3, epsilon=1)), {}, ValueError, NEEDED + "none"),
+    "of values": (grouped(None).agg(n=X.dp.count(epsilon=1)), {}, ValueError, NEEDED + "none"),
+    "two numbers": (grouped().agg(n=PEOPLE, m=PEOPLE), {}, ValueError, NEEDED + TWO),
+    "none": (N, {"min_people": 0}, ValueError, "min_people must be"),
+    "a half": (N, {"min_people": 0.5}, TypeError, "min_people must be"),
+    "a truth": (N, {"min_people": True}, TypeError, "min_people must"),
+    "sure of what": (N, {"min_people": None, "sure": True}, ValueError, SURE_OF),
+    "sure or not": (N, {"sure": 1}, TypeError, "sure must be True or F"),
+    "keys": (BOUNDED.keys("ward", rho=1, counts=True, delta=1e-6), {}, ValueError, NO_GROUPS + OF_KEYS),
+    "n_cut": (grouped().agg(n=PEOPLE, s=dpp.len(epsilon=1)).n_cut(epsilon=1), {}, ValueError, NO_GROUPS + "n_cut"),
+    "people": (BOUNDED.rows_per_person(0.5, range(9), epsilon=1), {}, ValueError, NO_GROUPS + "rows_per_person"),
+    "an unknown range": (N, {"ranges": "every"}, ValueError, EVERY),
+    "a number": (N, {"ranges": 1}, TypeError, "ranges must be True, Fa"),
+    "nothing": (N, {"ranges": None}, TypeError, "ranges must be True, F"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_can_not_be_shown_is_refused_before_the_charge(case, tmp_path):
-    make, shown, kind, message = REFUSED[case]
-    query, budget = make(), dpp.Budget(epsilon=9, delta=0.1)
+    query, shown, kind, message = REFUSED[case]
+    budget = dpp.Budget(epsilon=9, delta=0.1)
     query = dpp.PrivateQuery(query.request, query._sources, budget)
     for release in (query.release, lambda **how: query.sink_parquet(tmp_path / "a.parquet", **how)):
         with pytest.raises(kind, match=message):
@@ -194,9 +151,6 @@ def test_a_file_has_what_is_shown_and_nothing_else(tmp_path):
     assert dpp.read_claim(file)["columns"].keys() == {*every_kind(), "people"}
     assert budget.answers().height == 1
     assert query.release()["mean"].null_count() == 0  # the ledger has the whole answer
-
-
-# --- Ranges that all hold ---
 
 
 def test_the_share_of_each_range_is_below_the_root():

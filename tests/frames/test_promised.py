@@ -12,6 +12,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars import analysis
 from dp_polars._accounting.promises import Promise
+from tests.frames.asking import refused
 from tests.helpers.needs import need
 
 X, Y = pl.col("x"), pl.col("y")
@@ -25,6 +26,10 @@ def unit_of(query):
     return unit
 
 
+def counts(number, **loss):
+    return {f"n{i}": dpp.n_people(**loss) for i in range(number)}
+
+
 def errors_of(query):
     return query.explain()["error_95"].to_list()
 
@@ -32,8 +37,6 @@ def errors_of(query):
 def notes_of(query):
     return query.explain()["note"].to_list()
 
-
-# --- The figures of the page ----------------------------------------------------------------------------------------
 
 # Outputs, groups and rows of a person -> errors of a count and of a mode of 100 candidates, by `epsilon` and by `rho`,
 # at (1, 1e-6) without a part for keys.
@@ -93,23 +96,18 @@ def test_kept_answers_statements_and_files_of_a_shared_promise(tmp_path):
     query = private.group_by({"g": range(9)}).agg(dpp.n_people(), X.dp.mode(range(9), loss_share=2))
     with pytest.raises(ValueError, match="every output must have a loss, got none for 'n_people', 'x'"):
         query.release()
-    assert budget.spent == 0
-    scaled = query.scaled_to(epsilon=1, delta=1e-6)
-    first = scaled.release()
-    assert scaled.release().equals(first)
-    assert (
-        query.scaled_to(epsilon=1, delta=1e-6).release(ranges=True).drop("n_people_low", "n_people_high").equals(first)
-    )
-    assert budget.answers().height == 1
-    losses = [ask.query.claim.loss for ask in scaled.asks]
-    assert losses[1].value == 2 * losses[0].value
-    text = dpp.statement(budget, [scaled]).to_markdown()
-    assert "discrete Gaussian" in text or "discrete_gaussian" in text
     with pytest.raises(ValueError, match="a loss must be said first, got none"):
         query.statement()
-
-
-# --- Random queries -------------------------------------------------------------------------------------------------
+    assert budget.spent == 0
+    scaled, same = (query.scaled_to(epsilon=1, delta=1e-6) for _ in range(2))
+    first = scaled.release()
+    assert scaled.release().equals(first)
+    assert same.release(ranges=True).drop("n_people_low", "n_people_high").equals(first)
+    assert budget.answers().height == 1
+    one, two = (ask.query.claim.loss.value for ask in scaled.asks)
+    assert two == 2 * one
+    text = dpp.statement(budget, [scaled]).to_markdown()
+    assert "discrete Gaussian" in text or "discrete_gaussian" in text
 
 
 def some_outputs(some):
@@ -231,9 +229,6 @@ def test_no_accountant_proves_that_a_promise_is_broken():
     assert closest["rho"] > 0.7  # half of delta is left to keys, and a sum of rho is no distribution
 
 
-# --- Which unit, and why --------------------------------------------------------------------------------------------
-
-
 def private(**more):
     return dpp.protect("p", max_groups=1, max_rows_per_group=1, **more)
 
@@ -249,16 +244,12 @@ ONE_UNIT = {
 @pytest.mark.parametrize(("output", "unit"), ONE_UNIT.values(), ids=ONE_UNIT)
 @pytest.mark.parametrize("others", [0, 12])
 def test_what_exists_in_one_unit_only_decides_for_all(output, unit, others):
-    query = private().agg(one=output, more=dpp.n_people(), **{f"o{i}": dpp.n_people() for i in range(others)})
-    scaled = query.scaled_to(epsilon=1, delta=1e-6)
+    scaled = private().agg(one=output, **counts(others + 1)).scaled_to(epsilon=1, delta=1e-6)
     assert unit_of(scaled) == unit
     reason = "in which alone 'one' can be asked" if unit == "epsilon" else "not epsilon: "
     assert reason in notes_of(scaled)[0]
-    assert str(
-        unit_of(
-            private().agg(*(dpp.n_people().alias(str(i)) for i in range(others + 2))).scaled_to(epsilon=1, delta=1e-6)
-        )
-    ) == ("rho" if others else "epsilon")
+    free = private().agg(**counts(others + 2)).scaled_to(epsilon=1, delta=1e-6)
+    assert unit_of(free) == ("rho" if others else "epsilon")
 
 
 def test_a_lead_beside_gaussian_noise_is_paid_in_rho():
@@ -293,17 +284,15 @@ def test_mechanisms_by_name_stay_and_all_others_are_the_better_ones():
 def test_outputs_that_all_have_a_loss_keep_their_shares_in_the_better_unit(losses):
     """What was asked in one unit is asked in the other one where that is better, by the better mechanism there."""
     (unit,) = losses
-    many = {f"n{i}": dpp.n_people(**losses) for i in range(20)}
-    query = private().agg(twice=X.dp.mode(range(9), **{unit: 2 * losses[unit]}), **many)
+    query = private().agg(twice=X.dp.mode(range(9), **{unit: 2 * losses[unit]}), **counts(20, **losses))
     scaled = query.scaled_to(epsilon=1, delta=1e-6)
     assert unit_of(scaled) == "rho"
     found = [claim.loss.value for claim in scaled.request.claims]
     assert found[0] == 2 * found[1] == 2 * found[-1]
     assert sum(found) == Promise.of(Fraction(1), MILLIONTH).rho
     assert {claim.mechanism for claim in scaled.request.claims} == {"exponential", "discrete_gaussian"}
-    few = private().agg(dpp.n_people(**losses)).scaled_to(epsilon=1, delta=1e-6)
-    assert [str(ask.query.claim) for ask in few.asks] == ["epsilon=1"]
-    assert few.asks[0].query.claim.mechanism == "discrete_laplace"
+    (few,) = private().agg(dpp.n_people(**losses)).scaled_to(epsilon=1, delta=1e-6).asks
+    assert (str(few.query.claim), few.query.claim.mechanism) == ("epsilon=1", "discrete_laplace")
 
 
 def test_losses_in_both_units_are_shared_by_what_they_cost_in_rho():
@@ -315,35 +304,33 @@ def test_losses_in_both_units_are_shared_by_what_they_cost_in_rho():
 
 
 def test_a_budget_with_room_in_one_unit_alone_decides():
+    def taken(outputs, budget):
+        return report(outputs, 1, 1, budget).scaled_to(epsilon=1, delta=1e-6)
+
     frame, room = pl.DataFrame({"p": [1], "g": [1], "x": [1]}), dpp.Budget(epsilon=2)
-    scaled = report(20, 1, 1, room).scaled_to(epsilon=1, delta=1e-6)
+    scaled = taken(20, room)
     assert unit_of(scaled) == "epsilon"
     assert "in which alone the budget has room: errors are " in notes_of(scaled)[0]
     scaled.release(frame)
     assert room.remaining == 1
-    in_rho = dpp.Budget(rho=0.03)
-    assert unit_of(report(1, 1, 1, in_rho).scaled_to(epsilon=1, delta=1e-6)) == "rho"
-    empty = dpp.Budget(epsilon=0.5)
-    assert unit_of(report(1, 1, 1, empty).scaled_to(epsilon=1, delta=1e-6)) == "epsilon"  # and release refuses it
+    assert unit_of(taken(1, dpp.Budget(rho=0.03))) == "rho"
+    empty = taken(1, dpp.Budget(epsilon=0.5))
+    assert unit_of(empty) == "epsilon"  # and release refuses it
     with pytest.raises(dpp.BudgetExceededError):
-        report(1, 1, 1, empty).scaled_to(epsilon=1, delta=1e-6).release(frame)
-    for_keys = dpp.Budget(epsilon=1, delta=1e-6, keys_delta=1e-6)
-    scaled = report(20, 1, 1, for_keys).scaled_to(epsilon=1, delta=1e-6)
-    assert "the unit is epsilon, not rho: all of delta is for keys." in notes_of(scaled)[0]
+        empty.release(frame)
+    for_keys = taken(20, dpp.Budget(epsilon=1, delta=1e-6, keys_delta=1e-6))
+    assert "the unit is epsilon, not rho: all of delta is for keys." in notes_of(for_keys)[0]
 
 
 def test_keys_have_their_part_of_delta():
-    keys = private().keys("x", epsilon=3, delta=4e-7)
-    scaled = keys.scaled_to(epsilon=1, delta=1e-6)
+    promise = {"epsilon": 1, "delta": 1e-6}
+    scaled = private().keys("x", epsilon=3, delta=4e-7).scaled_to(**promise)
     assert (scaled.loss.value, scaled.delta) == (1, Fraction(4, 10**7))
-    budget = dpp.Budget(epsilon=1, delta=1e-6)
-    frame = pl.DataFrame({"p": range(90), "x": [1] * 90})
-    assert (
-        private(budget=budget).keys("x", epsilon=1, delta=5e-7).scaled_to(epsilon=1, delta=1e-6).release(frame).height
-    )
+    frame, keys = pl.DataFrame({"p": range(90), "x": [1] * 90}), private(budget=dpp.Budget(**promise))
+    assert keys.keys("x", epsilon=1, delta=5e-7).scaled_to(**promise).release(frame).height
     with pytest.raises(ValueError, match=r"delta must leave room for the keys, which spend 6e-07, got 1e-06"):
-        private().keys("x", epsilon=3, delta=6e-7).scaled_to(epsilon=1, delta=1e-6)
-    with_counts = private().keys("x", rho=3, delta=4e-7, counts=True).scaled_to(epsilon=1, delta=1e-6)
+        private().keys("x", epsilon=3, delta=6e-7).scaled_to(**promise)
+    with_counts = private().keys("x", rho=3, delta=4e-7, counts=True).scaled_to(**promise)
     assert with_counts.asks[0].query.claim.mechanism == "discrete_gaussian_threshold"
 
 
@@ -366,9 +353,6 @@ def test_what_has_a_loss_keeps_it_and_the_rest_is_shared():
         ValueError, match=r"scaled_to must be given a promise that the outputs can keep, got epsilon=0\.1"
     ):
         query.scaled_to(epsilon=0.1, delta=1e-9)
-
-
-# --- What needs no loss, and what does ------------------------------------------------------------------------------
 
 
 def test_a_query_without_losses_shows_what_needs_none():
@@ -422,22 +406,22 @@ def test_a_claim_without_a_loss_has_no_cost_and_draws_nothing_that_depends_on_ro
         dpp.Budget(epsilon=1).charge([("n", claim)], privacy_unit=None, neighboring_relation="add_or_remove_one")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"rho": 1, "delta": 1e-6}, TypeError, "delta must be left out with rho"),
-        ({"epsilon": 1, "delta": 0}, ValueError, "delta must be"),
-        ({"epsilon": 1, "delta": 1}, ValueError, "delta must be"),
-        ({"epsilon": 1, "rho": 1, "delta": 1e-6}, TypeError, "exactly one of epsilon and rho"),
-        ({"delta": 1e-6}, TypeError, "exactly one of epsilon and rho"),
-        ({"epsilon": math.nan, "delta": 1e-6}, ValueError, "epsilon must be finite"),
-    ],
+COUNT = private().agg(dpp.n_people())
+
+
+@refused(
+    (lambda: COUNT.scaled_to(rho=1, delta=1e-6), TypeError, "delta must be left out with rho"),
+    (lambda: COUNT.scaled_to(epsilon=1, delta=0), ValueError, "delta must be"),
+    (lambda: COUNT.scaled_to(epsilon=1, delta=1), ValueError, "delta must be"),
+    (lambda: COUNT.scaled_to(epsilon=1, rho=1, delta=1e-6), TypeError, "exactly one of epsilon and rho"),
+    (lambda: COUNT.scaled_to(delta=1e-6), TypeError, "exactly one of epsilon and rho"),
+    (lambda: COUNT.scaled_to(epsilon=math.nan, delta=1e-6), ValueError, "epsilon must be finite"),
 )
-def test_what_is_no_promise_is_refused(arguments, error, message):
-    with pytest.raises(error, match=message):
-        private().agg(dpp.n_people()).scaled_to(**arguments)
+def test_what_is_no_promise_is_refused(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
 
 
 def test_a_promise_that_protects_nobody_warns():
     with pytest.warns(dpp.LargeLossWarning, match="epsilon=30 protects nobody"):
-        private().agg(dpp.n_people()).scaled_to(epsilon=30, delta=1e-6)
+        COUNT.scaled_to(epsilon=30, delta=1e-6)

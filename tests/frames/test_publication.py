@@ -10,6 +10,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
+from dp_polars._accounting import ledger
 from dp_polars._accounting.terms import Loss
 from dp_polars._release import release as releasing
 
@@ -47,9 +48,6 @@ def budget(tmp_path):
     return dpp.Budget(**PROMISE, path=tmp_path / "ledger.db")
 
 
-# One promise
-
-
 @pytest.mark.parametrize("target", [PROMISE, {"epsilon": 1}, {"rho": Fraction(1, 10)}], ids=str)
 def test_one_promise_is_shared_over_all_outputs(target):
     scaled = dpp.publication(queries(protected())).scaled_to(**target)
@@ -82,17 +80,21 @@ def test_the_unit_is_that_of_the_smaller_errors_over_all(budget):
     assert budget.remaining == 0
 
 
-def test_explain_is_one_table():
+def test_explain_is_one_table_and_what_it_prints():
     publication = dpp.publication(queries(protected()))
     shown = publication.scaled_to(**PROMISE).explain()
     assert shown.columns == ["query", *publication.queries["in_all"].explain().columns]
     assert shown["query"].to_list() == ["by_ward", "by_ward", "by_month", "in_all"]
     assert shown["output"].to_list() == ["people", "drug", "people", "age"]
-    costs = [note for note in shown["note"] if "The release costs" in note]
-    assert costs == [shown["note"][0]]
+    assert [note for note in shown["note"] if "The release costs" in note] == [shown["note"][0]]
     assert "in all, the unit is" in shown["note"][0]
     assert publication.explain()["epsilon"].to_list() == [None] * 4
     assert "Nothing can be released yet" in publication.explain()["note"][0]
+    assert repr(publication).startswith("<Publication: one person per 'patient'\n  by_ward: people: number of people, ")
+    assert "costs: not known" in repr(publication)
+    assert "\n  costs: epsilon=1 (rho=" in repr(publication.scaled_to(epsilon=1))
+    (note,) = protected().agg(days=dpp.mean("age", 0, 100)).scaled_to(**PROMISE).explain()["note"]
+    assert re.search(r"In rho 1,000 rows: ±[\d.]+\. ", note)
 
 
 def test_what_one_query_was_scaled_to_is_not_what_all_promise():
@@ -117,25 +119,8 @@ def test_statement_and_report_begin_with_the_promise(epsilon, tmp_path):
         assert "error_95 would be" not in said  # nobody signs what was not taken
 
 
-def test_a_mean_is_compared_at_1000_rows():
-    query = protected().agg(days=dpp.mean("age", 0, 100)).scaled_to(**PROMISE)
-    (note,) = query.explain()["note"]
-    assert re.search(r"In rho 1,000 rows: ±[\d.]+\. ", note)
-
-
-def test_what_it_prints():
-    publication = dpp.publication(queries(protected()))
-    assert repr(publication).startswith("<Publication: one person per 'patient'\n  by_ward: people: number of people, ")
-    assert "costs: not known" in repr(publication)
-    assert "\n  costs: epsilon=1 (rho=" in repr(publication.scaled_to(epsilon=1))
-
-
-# One charge
-
-
 def test_a_release_is_one_charge_and_each_query_has_its_own_answer(budget):
-    publication = dpp.publication(queries(protected(budget))).scaled_to(**PROMISE)
-    released = publication.release(ranges=True, min_people=1)
+    released = dpp.publication(queries(protected(budget))).scaled_to(**PROMISE).release(ranges=True, min_people=1)
     assert {name: (frame.height, frame.columns) for name, frame in released.items()} == {
         "by_ward": (3, ["ward", "people", "people_low", "people_high", "drug"]),
         "by_month": (4, ["month", "people", "people_low", "people_high"]),
@@ -149,28 +134,20 @@ def test_a_release_is_one_charge_and_each_query_has_its_own_answer(budget):
         "in_all: age: median on 18 grid points",
     ]
     assert log["when"].n_unique() == 1
-
-
-def test_exact_answers_of_every_query():
     private = protected(max_groups=None, max_rows_per_group=None, max_rows=3)
-    released = dpp.publication(queries(private, epsilon=10**6)).release()
-    assert released["by_ward"].rows() == [("A", 600, "x"), ("B", 600, "x"), ("C", 600, "y")]
+    exact = dpp.publication(queries(private, epsilon=10**6)).release()
+    assert exact["by_ward"].rows() == [("A", 600, "x"), ("B", 600, "x"), ("C", 600, "y")]
     true = VISITS.filter(pl.col("age") > 18).group_by("month").agg(pl.col("patient").n_unique()).sort("month")
-    assert released["by_month"]["people"].to_list() == true["patient"].to_list()
+    assert exact["by_month"]["people"].to_list() == true["patient"].to_list()
 
 
-def test_too_little_for_all_charges_nothing(budget):
-    publication = dpp.publication(queries(protected(budget), epsilon=0.3))
+def test_too_little_for_all_and_outputs_without_a_loss_charge_nothing(budget):
     with pytest.raises(dpp.BudgetExceededError) as refused:
-        publication.release()
+        dpp.publication(queries(protected(budget), epsilon=0.3)).release()
     assert refused.value.requested == Fraction(12, 10)
-    assert (budget.remaining, budget.log().height) == (1, 0)
-
-
-def test_outputs_without_a_loss_are_refused_for_free(budget):
     with pytest.raises(ValueError, match=r"^release: every output must have a loss, got none for 'people', 'drug'"):
         dpp.publication(queries(protected(budget))).release()
-    assert budget.log().height == 0
+    assert (budget.remaining, budget.log().height) == (1, 0)
 
 
 class _FailsError(Exception):
@@ -201,19 +178,14 @@ def test_where_one_query_fails_all_is_charged_once_and_nothing_is_kept(budget, m
         with pytest.raises(dpp.ReleaseError) as caught:
             publication.release()
     assert "secret" not in str(caught.value)
-    assert caught.value.__cause__ is caught.value.__context__ is None
-    assert (budget.remaining, budget.log().height) == (Fraction(6, 10), 4)
-    assert budget.answers().height == 0
-    assert publication.last is None
+    assert caught.value.__cause__ is caught.value.__context__ is publication.last is None
+    assert (budget.remaining, budget.log().height, budget.answers().height) == (Fraction(6, 10), 4, 0)
     publication.release()
     assert (budget.remaining, budget.log().height, budget.answers().height) == (Fraction(2, 10), 8, 3)
 
 
 def test_answers_that_can_not_be_kept_are_kept_of_none(budget, monkeypatch, caplog):
-    calls = []
-    from dp_polars._accounting import ledger as kept
-
-    write = kept.write
+    calls, write = [], ledger.write
 
     def once(*arguments):
         calls.append(arguments)
@@ -223,13 +195,10 @@ def test_answers_that_can_not_be_kept_are_kept_of_none(budget, monkeypatch, capl
 
     publication = dpp.publication(queries(protected(budget, "visits"), epsilon=0.1))
     with monkeypatch.context() as patched, caplog.at_level(logging.WARNING, "dp_polars"):
-        patched.setattr(kept, "write", once)
+        patched.setattr(ledger, "write", once)
         assert set(publication.release()) == {"by_ward", "by_month", "in_all"}
     assert budget.answers().height == 0
     assert "could not be kept" in caplog.text
-
-
-# Kept answers
 
 
 def test_answers_are_kept_for_each_query(budget):
@@ -248,9 +217,6 @@ def test_answers_are_kept_for_each_query(budget):
         assert_frame_equal(asked[name].release(), frame)
     publication.release(fresh=True)
     assert budget.remaining == Fraction(2, 10)
-
-
-# Rows
 
 
 def test_rows_of_its_own_for_each_query_or_of_all():
@@ -287,21 +253,17 @@ def test_min_people_is_for_the_queries_with_groups():
         dpp.publication(one=uncounted, other=queries(private, epsilon=1)["by_ward"]).release(min_people=5)
 
 
-# Refusals
-
-
 def test_what_is_no_publication():
     private = protected()
     query = private.agg(n=dpp.n_people(epsilon=1))
     for wrong, message in (
         ({}, "must be given queries by their names"),
+        ([query], "must be given queries by their names"),
         ({"a": 1}, "'a' must be a query of a private frame"),
         ({"a": private.cube({"ward": ["A"]}, epsilon=1)}, "'a' must be a query of a private frame"),
     ):
         with pytest.raises(TypeError, match=message):
             dpp.publication(wrong)
-    with pytest.raises(TypeError, match="must be given queries by their names"):
-        dpp.publication([query])
     others = {
         "the same privacy unit": VISITS.dp.protect("ward", max_rows=1),
         "the same neighboring_relation": VISITS.dp.protect("patient", neighboring_relation="replace_one", max_rows=1),
@@ -322,9 +284,6 @@ def test_a_table_of_two_units_is_refused(budget):
     with pytest.raises(ValueError, match="publication"):
         dpp.publication(one=one, other=other).release()
     assert budget.log().height == 0
-
-
-# Statements and reports
 
 
 def test_one_statement_says_once_what_holds_for_all(budget):
@@ -384,18 +343,12 @@ def test_one_page_for_all(budget, tmp_path):
         dpp.report(released["by_ward"], publication, tmp_path / "again.html")
 
 
-def test_a_single_query_is_the_same_page(tmp_path):
+def test_a_single_query_is_the_same_page_and_names_of_queries_are_escaped(tmp_path):
     query = queries(protected(), epsilon=1)["by_ward"]
     alone = dpp.report(query.release(), query, tmp_path / "one.html").read_text()
     assert "The promise of all numbers together is ε = 2." in alone
     assert "<section><h2>" not in alone
-
-
-def test_names_of_queries_are_escaped(tmp_path):
-    private = protected()
-    name = "<script>x</script> | *y*"
-    publication = dpp.publication({name: private.agg(n=dpp.n_people(epsilon=1))})
+    publication = dpp.publication({"<script>x</script> | *y*": protected().agg(n=dpp.n_people(epsilon=1))})
     publication.release()
-    page = publication.report(tmp_path / "report.html").read_text()
-    assert "<script>" not in page
+    assert "<script>" not in publication.report(tmp_path / "report.html").read_text()
     assert "\\|" in publication.statement().to_markdown()

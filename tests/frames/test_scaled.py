@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
+from tests.frames.asking import refused
 from tests.frames.test_explain import every_kind
 
 X = pl.col("x")
@@ -128,6 +129,7 @@ def test_the_error_is_that_of_the_new_loss():
     assert (small["error_95"] > large["error_95"]).drop_nulls().all()
     assert "The release costs rho=" not in small["note"][0]
     assert "The release costs epsilon=" in small["note"][0]
+    assert cost(mixed(rows=dpp.len(rho=1)).scaled_to(rho=2), "rho") <= 2
 
 
 def test_no_row_is_read(monkeypatch):
@@ -140,43 +142,34 @@ def test_no_row_is_read(monkeypatch):
     assert str(query.scaled_to(epsilon=1).loss) == "epsilon=1"
 
 
-# --- Refusals ---
+MIXED_ROWS = mixed(rows=dpp.len(rho=1))
+KEYS = dpp.protect("p", max_groups=1).keys("g", rho=1, delta=1e-6)
+SUM = ROWS.dp.protect("p", max_rows=1).agg(X.dp.sum(0, 2**30, epsilon=1))  # what only the column's type tells
+GAUSSIAN = "has discrete Gaussian noise"
+GAUSSIAN_HINT = r"[\s\S]*Hint: scaled_to\(rho=…\), or ask for the output with epsilon=…"
+SCALE = "the noise must have a scale of at most"
 
 
-def test_a_gaussian_has_no_epsilon_to_be_scaled_to():
-    query = mixed(rows=dpp.len(rho=1))
-    with pytest.raises(ValueError, match="got epsilon: output 'rows' has discrete Gaussian noise") as caught:
-        query.scaled_to(epsilon=2)
-    assert "Hint: scaled_to(rho=…), or ask for the output with epsilon=…" in str(caught.value)
-    assert cost(query.scaled_to(rho=2), "rho") <= 2
-    keys = dpp.protect("p", max_groups=1).keys("g", rho=1, delta=1e-6)
-    with pytest.raises(ValueError, match="output 'keys' has discrete Gaussian noise"):
-        keys.scaled_to(epsilon=2)
-
-
-def test_what_the_outputs_can_not_be_asked_at_is_refused_at_once():
-    with pytest.raises(ValueError, match="Output 'len': the noise must have a scale of at most"):
-        dpp.protect(None).agg(dpp.len(epsilon=1)).scaled_to(epsilon=Fraction(1, 10**20))
-    keys = dpp.protect("p", max_groups=1).keys("g", rho=1, delta=1e-6)
-    with pytest.raises(ValueError, match="Output 'keys': the noise of a key must have a standard deviation below"):
-        keys.scaled_to(rho=Fraction(1, 10**40))
-    sums = ROWS.dp.protect("p", max_rows=1).agg(X.dp.sum(0, 2**30, epsilon=1))  # what only the column's type tells
-    with pytest.raises(ValueError, match="Output 'x': the noise must have a scale of at most"):
-        sums.scaled_to(epsilon=Fraction(1, 10**7))
-
-
-@pytest.mark.parametrize(
-    ("given", "error", "says"),
-    [
-        ({}, TypeError, "exactly one of epsilon and rho must be given, got neither"),
-        ({"epsilon": 1, "rho": 1}, TypeError, "got both"),
-        ({"epsilon": 0}, ValueError, "epsilon must be greater than 0"),
-        ({"rho": "1"}, TypeError, "rho must be a number"),
-    ],
+@refused(
+    (lambda: MIXED_ROWS.scaled_to(epsilon=2), ValueError, f"got epsilon: output 'rows' {GAUSSIAN}{GAUSSIAN_HINT}"),
+    (lambda: KEYS.scaled_to(epsilon=2), ValueError, f"output 'keys' {GAUSSIAN}"),
+    (
+        lambda: dpp.protect(None).agg(dpp.len(epsilon=1)).scaled_to(epsilon=Fraction(1, 10**20)),
+        *(ValueError, f"Output 'len': {SCALE}"),
+    ),
+    (lambda: SUM.scaled_to(epsilon=Fraction(1, 10**7)), ValueError, f"Output 'x': {SCALE}"),
+    (
+        lambda: KEYS.scaled_to(rho=Fraction(1, 10**40)),
+        *(ValueError, "Output 'keys': the noise of a key must have a standard deviation below"),
+    ),
+    (lambda: mixed().scaled_to(), TypeError, "exactly one of epsilon and rho must be given, got neither"),
+    (lambda: mixed().scaled_to(epsilon=1, rho=1), TypeError, "got both"),
+    (lambda: mixed().scaled_to(epsilon=0), ValueError, "epsilon must be greater than 0"),
+    (lambda: mixed().scaled_to(rho="1"), TypeError, "rho must be a number"),
 )
-def test_other_arguments_are_refused(given, error, says):
-    with pytest.raises(error, match=says):
-        mixed().scaled_to(**given)
+def test_what_no_query_can_be_scaled_to(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
 
 
 def test_a_large_loss_warns():

@@ -13,6 +13,7 @@ import dp_polars as dpp
 from dp_polars._release.protection import OneRowEach
 from dp_polars._steps import scans, trials
 from dp_polars.analysis import simulate
+from tests.frames.asking import refused, rows_of
 from tests.helpers.needs import need
 
 UNIT = ["month", "patient"]
@@ -34,56 +35,20 @@ def protected(rows=VISITS, unit=UNIT, **options):
     return rows.dp.protect(unit, **({"max_rows": 2} | options))
 
 
-def rows_of(frame):
-    """The private rows after all steps, in any order."""
-    schemas = [source.collect_schema() for source in frame._sources]
-    return frame._pipeline.proved(*schemas).rows(*frame._sources).collect()
-
-
-# --- The names ---
-
-
-@pytest.mark.parametrize("unit", [["patient", "month"], ("month", "patient")])
-def test_the_order_of_the_names_does_not_matter(unit):
-    protection = protected(unit=unit).protection
-    assert protection == protected().protection
-    assert protection.privacy_unit == TEXT
-    assert str(protection).startswith("one person per ['month', 'patient'], ")
-
-
-@pytest.mark.parametrize("unit", [["patient"], ("patient",)])
-def test_a_list_with_one_name_is_that_name(unit):
-    protection = protected(unit=unit).protection
-    assert protection == protected(unit="patient").protection
-    assert protection.privacy_unit == "patient"
-    assert str(protection).startswith("one person per 'patient', ")
-
-
 @pytest.mark.parametrize(
-    ("unit", "error", "message"),
+    ("unit", "same", "text"),
     [
-        ([], ValueError, r"at least one column, and each once, got \[\][\s\S]*Hint: protect\(None\)"),
-        (["p", "q", "p"], ValueError, r"each once, got \['p', 'q', 'p'\]"),
-        (["p", 3], TypeError, "name of a column, a list of names, or None, got"),
-        ([None], TypeError, "name of a column, a list of names, or None, got"),
-        ({"p", "q"}, TypeError, "name of a column, a list of names, or None, got"),
-        (pl.col("p"), TypeError, "name of a column, a list of names, or None, got"),
+        (["patient", "month"], UNIT, f"['month', 'patient'] {TEXT}"),
+        (("month", "patient"), UNIT, f"['month', 'patient'] {TEXT}"),
+        (["patient"], "patient", "'patient' patient"),
+        (("patient",), "patient", "'patient' patient"),
     ],
+    ids=str,
 )
-def test_what_names_no_unit_is_refused(unit, error, message):
-    with pytest.raises(error, match=f"^privacy_unit must .*{message}"):
-        dpp.protect(unit)
-
-
-def test_every_column_must_be_there():
-    with pytest.raises(ValueError, match=r"must have the privacy unit 'year' as a column"):
-        protected(unit=["year", "patient"]).agg(dpp.len(epsilon=1)).release()
-    nested = VISITS.with_columns(month=pl.concat_list(pl.col("month").cast(pl.Categorical)))
-    with pytest.raises(TypeError, match="the privacy unit 'month' must not hold Categoricals inside a nested type"):
-        protected(nested).agg(dpp.len(epsilon=1)).release()
-
-
-# --- Budgets, texts ---
+def test_the_order_of_the_names_does_not_matter_and_a_list_with_one_name_is_that_name(unit, same, text):
+    protection = protected(unit=unit).protection
+    assert protection == protected(unit=same).protection
+    assert str(protection).partition(", add")[0] + " " + protection.privacy_unit == f"one person per {text}"
 
 
 def test_a_budget_of_patients_refuses_patient_months(tmp_path):
@@ -129,86 +94,97 @@ def test_a_kept_answer_is_that_of_the_same_unit_in_any_order(tmp_path):
 
 def test_explain_and_statements_name_the_unit_as_the_ledger_does():
     query = protected().agg(dpp.len(epsilon=1))
-    assert query.explain()["privacy_unit"].to_list() == [TEXT]
-    assert protected(max_groups=1).keys("cents", epsilon=1, delta=1e-3).explain()["privacy_unit"].to_list() == [TEXT]
+    for asked in (query, protected(max_groups=1).keys("cents", epsilon=1, delta=1e-3)):
+        assert asked.explain()["privacy_unit"].to_list() == [TEXT]
     assert [each["privacy_unit"] for each in query.request.claim_for_json()["columns"].values()] == [TEXT]
     assert "one person per ['month', 'patient']" in repr(protected())
-    assert pickle.loads(pickle.dumps(dpp.protect(UNIT).agg(dpp.len(max_rows=1, epsilon=1)))).protection.unit == (
-        "month",
-        "patient",
-    )
+    again = pickle.loads(pickle.dumps(dpp.protect(UNIT).agg(dpp.len(max_rows=1, epsilon=1))))
+    assert again.protection.unit == ("month", "patient")
 
 
-# --- Steps ---
+FRAME, COUNT = protected(), dpp.len(epsilon=1)
+LISTS = protected(VISITS.with_columns(month=pl.concat_list("month")))
+NESTED = VISITS.with_columns(month=pl.concat_list(pl.col("month").cast(pl.Categorical)))
+NAMES = "^privacy_unit must .*name of a column, a list of names, or None, got"
+MUST_NOT, INCLUDES = "must not change the privacy unit", "must include the privacy unit"
+BOTH, JOINED = r"the privacy unit \['month', 'patient'\]", "joined on the privacy unit"
 
 
-@pytest.mark.parametrize(
-    ("step", "message"),
-    [
-        (lambda f: f.with_columns(month=pl.lit("x")), r"must not change the privacy unit \['month', 'patient'\]"),
-        (lambda f: f.select(pl.col("cents").alias("patient")), "must not change the privacy unit"),
-        (lambda f: f.select("cents", pl.lit("c").alias("month")), "must not change the privacy unit"),
-        (lambda f: f.drop("month"), r"drop: the privacy unit \['month', 'patient'\] must stay"),
-        (lambda f: f.cast({"patient": pl.Categorical}), "cast: the privacy unit"),
-        (lambda f: f.rename({"month": "m"}), r"rename: the privacy unit \['month', 'patient'\] must keep"),
-        (lambda f: f.rename({"month": "patient", "patient": "month"}), "rename: the privacy unit"),
-        (lambda f: f.drop("cents").rename({"month": "cents"}), "rename: the privacy unit"),
-        (lambda f: f.unpivot(["month"]), "unpivot: the privacy unit"),
-        (lambda f: f.unique("patient", keep="none"), r"unique: the columns must include the privacy unit \['month', "),
-        (
-            lambda f: f.group_by("patient"),
-            r"must include the privacy unit, .*[\s\S]*group_by\('month', 'patient'\) gives",
-        ),
-        (lambda f: f.group_by("month", "cents"), "must include the privacy unit"),
-        (
-            lambda f: f.with_columns(x=CENTS.sum().over("patient")),
-            r"include the privacy unit \['month', 'patient'\], got \['patient'\][\s\S]*Hint: over\('month', 'pat",
-        ),
-        (lambda f: f.filter(CENTS.sum().over("month", "cents") > 0), "must include the privacy unit"),
-        (
-            lambda f: f.join(protected(PLANS), on="patient"),
-            r"joined on the privacy unit \['month', 'patient'\], paired with itself: got \['patient'\] and",
-        ),
-        (lambda f: f.join(protected(PLANS), on=["cents", "patient"]), "joined on the privacy unit"),
-        (
-            lambda f: f.join(protected(PLANS), left_on=UNIT, right_on=UNIT[::-1]),
-            r"joined on the privacy unit \['month', 'patient'\], paired with itself",
-        ),
-        (lambda f: f.join(protected(PLANS, "patient"), on=UNIT), "the same privacy unit, got"),
-        (
-            lambda f: f.join(dpp.owned(PLANS), left_on="cents", right_on="plan"),
-            "owned rows must not have a column named",
-        ),
-        (
-            lambda f: f.join(pl.DataFrame({"cents": [1], "month": ["c"]}), on="cents"),
-            r"must not have a column named like the privacy unit, \['month', 'patient'\]",
-        ),
-    ],
+@refused(
+    (
+        lambda: dpp.protect([]),
+        *(ValueError, r"^privacy_unit must .*at least one column, and each once, got \[\][\s\S]*Hint: protect\(None\)"),
+    ),
+    (lambda: dpp.protect(["p", "q", "p"]), ValueError, r"^privacy_unit must .*each once, got \['p', 'q', 'p'\]"),
+    (lambda: dpp.protect(["p", 3]), TypeError, NAMES),
+    (lambda: dpp.protect([None]), TypeError, NAMES),
+    (lambda: dpp.protect({"p", "q"}), TypeError, NAMES),
+    (lambda: dpp.protect(pl.col("p")), TypeError, NAMES),
+    (
+        lambda: protected(unit=["year", "patient"]).agg(COUNT).release(),
+        *(ValueError, "must have the privacy unit 'year' as a column"),
+    ),
+    (
+        lambda: protected(NESTED).agg(COUNT).release(),
+        *(TypeError, "the privacy unit 'month' must not hold Categoricals inside a nested type"),
+    ),
+    (lambda: FRAME.with_columns(month=pl.lit("x")), ValueError, rf"must not change {BOTH}"),
+    (lambda: FRAME.select(CENTS.alias("patient")), ValueError, MUST_NOT),
+    (lambda: FRAME.select("cents", pl.lit("c").alias("month")), ValueError, MUST_NOT),
+    (lambda: FRAME.drop("month"), ValueError, f"drop: {BOTH} must stay"),
+    (lambda: FRAME.cast({"patient": pl.Categorical}), ValueError, "cast: the privacy unit"),
+    (lambda: FRAME.rename({"month": "m"}), ValueError, f"rename: {BOTH} must keep"),
+    (lambda: FRAME.rename({"month": "patient", "patient": "month"}), ValueError, "rename: the privacy unit"),
+    (lambda: FRAME.drop("cents").rename({"month": "cents"}), ValueError, "rename: the privacy unit"),
+    (lambda: FRAME.unpivot(["month"]), ValueError, "unpivot: the privacy unit"),
+    (
+        lambda: FRAME.unique("patient", keep="none"),
+        *(ValueError, r"unique: the columns must include the privacy unit \['month', "),
+    ),
+    (lambda: FRAME.group_by("patient"), ValueError, INCLUDES + r", .*[\s\S]*group_by\('month', 'patient'\) gives"),
+    (lambda: FRAME.group_by("month", "cents"), ValueError, INCLUDES),
+    (
+        lambda: FRAME.with_columns(x=CENTS.sum().over("patient")),
+        *(ValueError, rf"include {BOTH}, got \['patient'\][\s\S]*Hint: over\('month', 'pat"),
+    ),
+    (lambda: FRAME.filter(CENTS.sum().over("month", "cents") > 0), ValueError, INCLUDES),
+    (
+        lambda: FRAME.join(protected(PLANS), on="patient"),
+        *(ValueError, rf"joined on {BOTH}, paired with itself: got \['patient'\] and"),
+    ),
+    (lambda: FRAME.join(protected(PLANS), on=["cents", "patient"]), ValueError, JOINED),
+    (
+        lambda: FRAME.join(protected(PLANS), left_on=UNIT, right_on=UNIT[::-1]),
+        *(ValueError, rf"joined on {BOTH}, paired with itself"),
+    ),
+    (lambda: FRAME.join(protected(PLANS, "patient"), on=UNIT), ValueError, "the same privacy unit, got"),
+    (
+        lambda: FRAME.join(dpp.owned(PLANS), left_on="cents", right_on="plan"),
+        *(ValueError, "owned rows must not have a column named"),
+    ),
+    (
+        lambda: FRAME.join(pl.DataFrame({"cents": [1], "month": ["c"]}), on="cents"),
+        *(ValueError, r"must not have a column named like the privacy unit, \['month', 'patient'\]"),
+    ),
+    (
+        lambda: FRAME.join(protected(PLANS.with_columns(month=pl.lit(1))), on=UNIT),
+        *(TypeError, "join: the privacy unit 'month' must have one type in both frames"),
+    ),
+    (
+        lambda: LISTS.explode("month"),
+        *(TypeError, "explode: the column 'month' must be one of lists or arrays, got the privacy unit"),
+    ),
 )
-def test_steps_that_mix_or_change_people_are_refused(step, message):
-    with pytest.raises(ValueError, match=message):
-        step(protected())
-
-
-def test_explode_of_a_column_of_the_unit_is_refused():
-    lists = VISITS.with_columns(month=pl.concat_list("month"))
-    with pytest.raises(
-        TypeError, match=r"explode: the column 'month' must be one of lists or arrays, got the privacy unit"
-    ):
-        protected(lists).explode("month")
+def test_steps_that_mix_or_change_people_are_refused(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
 
 
 def test_the_columns_of_the_unit_stay():
-    left = [
-        protected().select("cents"),
-        protected().select("month", "cents"),
-        protected().select(pl.col("cents") + 1),
-        protected().with_columns(more=1).drop("more"),
-        protected().unpivot(["cents"]),
-        protected().fill_null("x").fill_nan(0),
-    ]
-    for frame in left:
-        found = rows_of(frame)
+    frame = protected()
+    left = [frame.select("cents"), frame.select("month", "cents"), frame.select(CENTS + 1), frame.unpivot(["cents"])]
+    for each in (*left, frame.with_columns(more=1).drop("more"), frame.fill_null("x").fill_nan(0)):
+        found = rows_of(each)
         assert {*UNIT} <= {*found.columns}
         assert found.select(UNIT).sort(UNIT).equals(VISITS.select(UNIT).sort(UNIT))
 
@@ -246,12 +222,6 @@ def test_joins_name_all_of_the_unit(how, cents):
     assert sorted(rows_of(by_more)["cents"].to_list()) == [1, 2]
 
 
-def test_a_join_compares_the_types_of_each_column():
-    other = PLANS.with_columns(month=pl.lit(1))
-    with pytest.raises(TypeError, match="join: the privacy unit 'month' must have one type in both frames"):
-        protected().join(protected(other), on=UNIT)
-
-
 def test_floats_of_a_unit_have_one_zero_and_nan_is_nobody():
     rows = pl.DataFrame({"p": [0.0, -0.0, math.nan, 1.0, None], "q": [-0.0, 0.0, 0.0, math.nan, 1.0], "x": [1] * 5})
     people = protected(rows, ["q", "p"]).group_by("p", "q").agg(n=pl.len())
@@ -284,9 +254,6 @@ def test_steps_are_tried_on_people_who_differ_in_one_column():
     for one, other in (("p", "q"), ("q", "p")):
         assert pairs.drop_nulls().group_by(one).agg(pl.col(other).n_unique())[other].max() > 1
         assert pairs.filter(pl.col(one).is_null() & pl.col(other).is_not_null()).height > 0
-
-
-# --- Answers ---
 
 
 def test_a_person_is_one_combination():
@@ -330,14 +297,10 @@ CENTS_OF_ALL = {
 def test_plans_before_protect_must_name_all_columns(step):
     rows, of = VISITS.lazy(), CENTS_OF_ALL[step]
     total = protected(of(rows, UNIT), max_rows=9).agg(CENTS.dp.sum(0, 99, epsilon=10**6))
-    somebody = of(rows.drop_nulls(UNIT), UNIT)
-    assert total.release().item() == somebody.select(CENTS.sum()).collect().item()
+    assert total.release().item() == of(rows.drop_nulls(UNIT), UNIT).select(CENTS.sum()).collect().item()
+    of_patients = rows.group_by("patient").agg(pl.col("month").max(), CENTS.sum())
     with pytest.raises(ValueError, match="could change what stands in another's rows"):
-        protected(
-            of(rows, ["patient"])
-            if step != "groups"
-            else rows.group_by("patient").agg(pl.col("month").max(), CENTS.sum())
-        )
+        protected(of_patients if step == "groups" else of(rows, ["patient"]))
 
 
 def test_a_column_named_like_the_text_of_the_unit_is_not_the_unit():

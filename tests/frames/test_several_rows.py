@@ -12,8 +12,8 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._steps.trials import extremes
+from tests.frames.asking import rows_of
 
-ENGINES = ("in-memory", "streaming")
 NAN = float("nan")
 LISTS = pl.DataFrame(
     {
@@ -23,11 +23,6 @@ LISTS = pl.DataFrame(
         "x": range(6),
     }
 )
-
-
-def rows_of(private, frame, engine="in-memory"):
-    proved = private._pipeline.proved(frame.collect_schema())
-    return proved.rows(frame.lazy()).collect(engine=engine)
 
 
 def bits(frame):
@@ -46,7 +41,7 @@ def test_explode_is_that_of_plain_python(empty_as_null, keep_nulls, engine):
         nothing = keep_nulls if values is None else empty_as_null
         for value in values or ([None] if nothing else []):
             expected[p, value, tuple(array or ()), x] += 1
-    found = rows_of(private, LISTS, engine)
+    found = rows_of(private, LISTS, engine=engine)
     assert Counter((p, value, tuple(array or ()), x) for p, value, array, x in found.rows()) == expected
     assert private.collect_schema() == found.schema
 
@@ -71,8 +66,8 @@ def test_lists_of_every_type_each_row_alone_and_all_together(inner, engine):
     values = extremes(pl.List(inner))
     frame = pl.DataFrame({"p": [i % 2 for i in range(len(values))], "l": values, "x": range(len(values))})
     private = frame.dp.protect("p").explode("l")
-    together = rows_of(private, pl.concat([frame[1:], frame[:1]], rechunk=False), engine)
-    alone = pl.concat([rows_of(private, frame[[row]], engine) for row in range(frame.height)])
+    together = rows_of(private, pl.concat([frame[1:], frame[:1]], rechunk=False), engine=engine)
+    alone = pl.concat([rows_of(private, frame[[row]], engine=engine) for row in range(frame.height)])
     assert together.sort("x", maintain_order=True).equals(alone)
 
 
@@ -81,13 +76,13 @@ def test_unpivot_is_that_of_plain_python(engine):
     private = frame.dp.protect("p")
     expected = Counter((row["p"], row["d"], name, row[name]) for row in frame.rows(named=True) for name in ("a", "b"))
     for made in (private.unpivot(["a", "b"], index="d"), private.unpivot(cs.integer() - cs.by_name("p"), index="d")):
-        found = rows_of(made, frame, engine)
+        found = rows_of(made, frame, engine=engine)
         assert found.columns == made.columns == ["p", "d", "variable", "value"]
         assert Counter(found.rows()) == expected
-    named = rows_of(private.unpivot(index=["p", "d"], variable_name="what", value_name="n"), frame, engine)
+    named = rows_of(private.unpivot(index=["p", "d"], variable_name="what", value_name="n"), frame, engine=engine)
     assert named.columns == ["p", "d", "what", "n"]
     assert Counter(named.rows()) == expected
-    assert rows_of(private.unpivot(["a"]), frame, engine).columns == ["p", "variable", "value"]
+    assert rows_of(private.unpivot(["a"]), frame, engine=engine).columns == ["p", "variable", "value"]
     # A new column may be named like one that goes.
     same = private.unpivot(["a", "b"], index="d", variable_name="b", value_name="a")
     read = same.select("a", "d")._pipeline.proved(frame.schema).rows(frame.lazy()).collect(engine=engine)
@@ -105,8 +100,8 @@ def test_columns_of_every_type_each_row_alone_and_all_together(dtype, engine):
     values = extremes(dtype)
     frame = pl.DataFrame({"p": [0] * len(values), "x": range(len(values)), "a": values, "b": values.reverse()})
     private = frame.dp.protect("p").unpivot(["a", "b"], index="x")
-    together = rows_of(private, pl.concat([frame[1:], frame[:1]], rechunk=False), engine)
-    alone = pl.concat([rows_of(private, frame[[row]], engine) for row in range(frame.height)])
+    together = rows_of(private, pl.concat([frame[1:], frame[:1]], rechunk=False), engine=engine)
+    alone = pl.concat([rows_of(private, frame[[row]], engine=engine) for row in range(frame.height)])
     assert together.sort("x", "variable").equals(alone.sort("x", "variable"))
     assert together.schema["value"] == values.dtype
 
@@ -125,16 +120,16 @@ def test_unique_makes_zeros_and_nan_one_of_a_kind(engine):
     found = set()
     for keep in ("any", "first", "last"):
         for order in (FLOATS, FLOATS.reverse(), FLOATS.sample(fraction=1, shuffle=True, seed=1)):
-            shown = bits(rows_of(private.unique(keep=keep), pl.concat([order[3:], order[:3]], rechunk=False), engine))
-            found.add(frozenset(shown.items()))
+            rows = pl.concat([order[3:], order[:3]], rechunk=False)
+            found.add(frozenset(bits(rows_of(private.unique(keep=keep), rows, engine=engine)).items()))
     (only,) = found
     zero, nan = struct.pack("<d", 0.0), struct.pack("<d", NAN)
     people = {key for key, _ in only if key[0] not in (None, nan)}
     assert people == {(zero, zero, 1), (zero, zero, 2), (struct.pack("<d", 1.0), nan, 3)}
     assert all(number == 1 for _, number in only)
-    none = rows_of(private.unique(["p", "f"], keep="none"), FLOATS, engine)
+    none = rows_of(private.unique(["p", "f"], keep="none"), FLOATS, engine=engine)
     assert none.filter(pl.col("p").is_not_nan()).rows() == []
-    none = rows_of(private.unique(["p", "g"], keep="none"), FLOATS, engine)
+    none = rows_of(private.unique(["p", "g"], keep="none"), FLOATS, engine=engine)
     assert none.filter(pl.col("p").is_not_nan()).select("p", "g").rows() == [(0.0, 2)]
 
 
@@ -148,12 +143,12 @@ def test_unique_is_that_of_plain_python(engine):
         }
     )
     private = frame.dp.protect("p")
-    assert Counter(rows_of(private.unique(), frame, engine).rows()) == Counter({*frame.rows()})
-    assert Counter(rows_of(private.unique(cs.all(), keep="last"), frame, engine).rows()) == Counter({*frame.rows()})
+    for every in (private.unique(), private.unique(cs.all(), keep="last")):
+        assert Counter(rows_of(every, frame, engine=engine).rows()) == Counter({*frame.rows()})
     alone = Counter({row: 1 for row, number in Counter(frame.rows()).items() if number == 1})
-    assert Counter(rows_of(private.unique(keep="none"), frame, engine).rows()) == alone
-    assert rows_of(private.unique("p", keep="none"), frame, engine).rows() == [frame.row(5)]
-    assert rows_of(private.select("n").unique(), frame, engine).sort("p").rows() == [(1, 1), (2, 1), (3, 1)]
+    assert Counter(rows_of(private.unique(keep="none"), frame, engine=engine).rows()) == alone
+    assert rows_of(private.unique("p", keep="none"), frame, engine=engine).rows() == [frame.row(5)]
+    assert rows_of(private.select("n").unique(), frame, engine=engine).sort("p").rows() == [(1, 1), (2, 1), (3, 1)]
 
 
 @pytest.mark.parametrize("keep", ["any", "first", "last"])
@@ -174,13 +169,10 @@ def test_unique_of_some_columns_keeps_a_row_that_follows_from_the_persons_rows_a
     for subset in (["p"], ["p", "d"], ["p", "f"]):
 
         def kept(rows, subset=subset):
-            found = rows_of(private.unique(subset, keep=keep), rows, engine).filter(pl.col("p").is_not_null())
-            inverse = (
-                (1 / pl.col("f")).alias("1"),
-                pl.col("l").list.eval(1 / pl.element()).alias("2"),
-                (1 / pl.col("k").struct.field("a")).alias("3"),
-            )
-            return Counter(map(repr, found.with_columns(*inverse).with_columns(pl.col("c").cast(pl.String)).rows()))
+            found = rows_of(private.unique(subset, keep=keep), rows, engine=engine).filter(pl.col("p").is_not_null())
+            floats, lists = 1 / pl.col("f"), pl.col("l").list.eval(1 / pl.element())
+            found = found.with_columns(pl.col("c").cast(pl.String), one=floats, two=lists)
+            return Counter(map(repr, found.with_columns(three=1 / pl.col("k").struct.field("a")).rows()))
 
         together = kept(frame)
         assert together == kept(frame.reverse()) == kept(frame.sample(fraction=1, shuffle=True, seed=4))
@@ -194,21 +186,15 @@ def test_unique_of_some_columns_keeps_a_row_that_follows_from_the_persons_rows_a
 def test_unique_keeps_the_first_or_the_last_in_the_order_of_the_other_columns():
     frame = pl.DataFrame({"p": [1, 1, 1, 2], "day": [2, 2, 1, 5], "cost": [7.0, 9.0, 8.0, 1.0]})
     private = frame.dp.protect("p")
-    assert rows_of(private.unique("p", keep="first"), frame, "in-memory").sort("p").rows() == [(1, 1, 8.0), (2, 5, 1.0)]
-    assert rows_of(private.unique("p", keep="last"), frame, "in-memory").sort("p").rows() == [(1, 2, 9.0), (2, 5, 1.0)]
+    assert rows_of(private.unique("p", keep="first"), frame).sort("p").rows() == [(1, 1, 8.0), (2, 5, 1.0)]
+    assert rows_of(private.unique("p", keep="last"), frame).sort("p").rows() == [(1, 2, 9.0), (2, 5, 1.0)]
     with pytest.raises(TypeError, match=r"unique: keep='any' must tell rows apart .*\['o'\] have no order"):
         pl.DataFrame({"p": [1], "o": [object()]}).dp.protect("p").unique("p")
 
 
 def test_a_whole_release_of_such_steps():
-    query = (
-        LISTS.dp.protect("p", max_rows=10)
-        .explode("l")
-        .drop("a")
-        .unique()
-        .unpivot(["l", "x"])
-        .agg(n=dpp.len(epsilon=10**6), people=dpp.n_people(epsilon=10**6))
-    )
+    private = LISTS.dp.protect("p", max_rows=10).explode("l").drop("a").unique().unpivot(["l", "x"])
+    query = private.agg(n=dpp.len(epsilon=10**6), people=dpp.n_people(epsilon=10**6))
     assert query.release().rows() == [(10, 3)]
     assert [step.multiplies for step in query.request.pipeline.steps] == [True, False, False, True]
 
@@ -246,11 +232,7 @@ def test_what_is_refused():
         (lambda: private.unpivot("x", variable_name="value"), ValueError, "must be different, got"),
         (lambda: private.unpivot("x", index="l", variable_name="l"), ValueError, "must be different, got"),
         (lambda: private.unpivot("x", variable_name=1), TypeError, "must be names, got 1"),
-        (
-            lambda: private.unique(),
-            TypeError,
-            r"columns must not be nested, nor Extensions or Objects, got \['l', 'a'\]",
-        ),
+        (lambda: private.unique(), TypeError, r"must not be nested, nor Extensions or Objects, got \['l', 'a'\]"),
         (lambda: private.unique("x", keep="none"), ValueError, r"must include the privacy unit 'p'.*got \['x'\]"),
         (lambda: private.unique(["p", "x"], keep="one"), ValueError, "keep must be one of"),
     ]:

@@ -2,19 +2,23 @@
 
 import itertools
 import math
-import pickle
-import re
 from fractions import Fraction
 
 import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
-from pyarrow import parquet
 
 import dp_polars as dpp
 from dp_polars._frames import cube_query as cubes
 from dp_polars.analysis import simulate
+from tests.frames.asking import refused
+from tests.frames.test_cube import (
+    assert_read_as_it_was_written,
+    assert_refused_once_it_was_changed,
+    counted,
+    listed_of,
+)
 
 DIMENSIONS = {"hospital": ["A", "B", "C"], "year": range(2020, 2025), "flu": [True, False], "age": range(4)}
 TABLES = [("hospital",), ("year", "hospital"), ("flu", "year"), ("age", "hospital", "flu")]
@@ -25,22 +29,15 @@ YEAR = pl.col("year")
 @pytest.fixture(scope="module")
 def visits():
     """Of 6,000 patients, one row each; some with null or unlisted values in a dimension."""
-    rng = np.random.default_rng(45)
-    return pl.DataFrame(
-        {
-            "patient": range(6000),
-            "hospital": rng.choice(["A", "B", "C", "D", None], 6000, p=[0.5, 0.3, 0.1, 0.05, 0.05]),
-            "year": rng.integers(2019, 2026, 6000),
-            "flu": rng.random(6000) < 0.2,
-            "age": rng.integers(0, 5, 6000),
-        }
-    )
+    rng, many = np.random.default_rng(45), 6000
+    hospitals = rng.choice(["A", "B", "C", "D", None], many, p=[0.5, 0.3, 0.1, 0.05, 0.05])
+    columns = {"patient": range(many), "hospital": hospitals, "year": rng.integers(2019, 2026, many)}
+    return pl.DataFrame({**columns, "flu": rng.random(many) < 0.2, "age": rng.integers(0, 5, many)})
 
 
 @pytest.fixture(scope="module")
 def listed(visits):
-    known = [pl.col(name).is_in(list(values)) for name, values in DIMENSIONS.items()]
-    return visits.filter(*known)
+    return listed_of(visits, DIMENSIONS)
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +50,6 @@ def cube(private):
     return private.cube(DIMENSIONS, tables=TABLES, rho=0.01).release()
 
 
-# --- What it answers ---
-
-
 @pytest.mark.parametrize("partitions", [None, 3])
 def test_tables_are_of_the_rows_that_have_a_listed_value_in_every_dimension(visits, listed, engine, partitions):
     rows = visits.lazy()
@@ -63,9 +57,7 @@ def test_tables_are_of_the_rows_that_have_a_listed_value_in_every_dimension(visi
         sure = private.cube(DIMENSIONS, tables=TABLES, **SURE).release(engine=engine, partitions=partitions)
         for by in ["hospital", ["flu", "age"], ["hospital", "year"], ["hospital", "flu", "age"]]:
             names = [by] if isinstance(by, str) else by
-            keys = pl.DataFrame(itertools.product(*(DIMENSIONS[name] for name in names)), names, orient="row")
-            expected = listed.group_by(names).agg(count=pl.len().cast(pl.Float64))
-            expected = keys.join(expected, on=names, how="left", maintain_order="left").fill_null(0)
+            expected = counted(listed, DIMENSIONS, names, pl.Float64)
             assert_frame_equal(sure.counts(by=by).select(*names, "count"), expected, check_exact=True)
         assert sure.count(YEAR > 2022, pl.col("flu")).value == listed.filter(YEAR > 2022, pl.col("flu")).height
         assert math.isclose(sure.share(pl.col("flu"), by="year")["share"][2], listed.filter(YEAR == 2022)["flu"].mean())
@@ -139,9 +131,6 @@ def test_sums_over_dimensions_are_those_of_all_combinations():
     assert all(not table.any() for table in nothing.values())
 
 
-# --- What it costs ---
-
-
 def test_losses_are_parts_of_the_loss_and_are_charged_once(private, visits, tmp_path):
     budget = dpp.Budget(rho=1, path=tmp_path / "ledger.db")
     query = visits.dp.protect("patient", max_groups=1, budget=budget).cube(
@@ -194,9 +183,6 @@ def test_explain_has_the_error_of_each_table(private):
     assert "hospital: " in statement
 
 
-# --- Ranges ---
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("rho", [0.001, 0.1, 1, 10])
 def test_ranges_hold_95_times_of_100(visits, rho):
@@ -245,53 +231,27 @@ def test_a_range_does_not_depend_on_the_order_of_by(cube):
     assert 0.0 in next(iter(widths))  # a combination that the filters leave out is known
 
 
-# --- What it carries ---
-
-
-def test_what_was_written_is_read(cube, tmp_path):
+def test_what_was_written_is_read(cube, sparse, tmp_path):
     path = tmp_path / "cube.parquet"
-    cube.write(path)
-    for again in (dpp.read_cube(path), pickle.loads(pickle.dumps(cube))):
-        assert_frame_equal(again.to_frame(), cube.to_frame(), check_exact=True)
-        assert_frame_equal(again.counts(YEAR > 2021, by="flu"), cube.counts(YEAR > 2021, by="flu"), check_exact=True)
-        assert again.share(pl.col("flu")) == cube.share(pl.col("flu"))
-        assert repr(again) == repr(cube)
-        assert again.claim == cube.claim == dpp.read_claim(path)
-        assert {name: one.to_list() for name, one in again.dimensions.items()} == {
-            name: list(values) for name, values in DIMENSIONS.items()
-        }
+    assert_read_as_it_was_written(cube, path, ["flu"], YEAR > 2021)
     assert "table by (hospital, year): 15 cells, standard deviation" in repr(cube)
+    for other in (sparse.nonnegative(), sparse.whole(), sparse.nonnegative().whole()):
+        assert_read_as_it_was_written(other, path, ["day"], YEAR > 2021)
 
 
 @pytest.mark.parametrize("change", ["values", "rows", "order", "one number"])
 def test_a_file_that_was_changed_is_refused(cube, tmp_path, change):
-    path = tmp_path / "cube.parquet"
-    cube.write(path)
-    stored = parquet.read_table(path)
-    frame = pl.DataFrame(stored)
-    frame = {
-        "values": frame.with_columns(hospital=pl.when(YEAR == 2020).then(pl.lit("Z")).otherwise("hospital")),
-        "rows": frame[:-1],
-        "order": frame.sort("count"),
-        "one number": frame.with_columns(count=pl.when(pl.int_range(pl.len()) == 7).then(0.0).otherwise("count")),
-    }[change]
-    parquet.write_table(frame.to_arrow().replace_schema_metadata(stored.schema.metadata), path)
-    with pytest.raises(ValueError, match=r"must have been written by Cube\.write"):
-        dpp.read_cube(path)
+    assert_refused_once_it_was_changed(cube, tmp_path / "cube.parquet", change)
 
 
 def test_answers_are_kept(visits, tmp_path):
     budget = dpp.Budget(rho=10, path=tmp_path / "ledger.db")
     private = visits.dp.protect("patient", max_groups=1, budget=budget, dataset="visits")
-    first = private.cube(DIMENSIONS, tables=TABLES, rho=1).release()
-    again = private.cube(DIMENSIONS, tables=TABLES, rho=1).release()
+    first, again = (private.cube(DIMENSIONS, tables=TABLES, rho=1).release() for _ in range(2))
     assert again.to_frame().equals(first.to_frame())
     assert budget.spent == 1
     private.cube(DIMENSIONS, tables=TABLES[1:], rho=1).release()
     assert budget.spent == 2
-
-
-# --- Without negative numbers, and whole ---
 
 
 @pytest.fixture(scope="module")
@@ -318,7 +278,7 @@ def test_no_number_is_negative_and_answers_agree(sparse):
     assert share["share"].is_between(0, 1).all()
 
 
-def test_whole_numbers_agree(sparse, cube):
+def test_whole_numbers_agree(sparse, cube, private):
     for base in (sparse, sparse.nonnegative()):
         found = base.whole()
         assert found.to_frame().schema["count"] == pl.Int64
@@ -330,64 +290,46 @@ def test_whole_numbers_agree(sparse, cube):
         assert parts.equals(found.counts(by="hospital").select("hospital", "count"))
         assert (found.to_frame()["count"].min() >= 0) == (base is not sparse)
         assert isinstance(found.count().value, int)
+    drawn = private.cube(DIMENSIONS, epsilon=1).release()
+    assert drawn.whole() is drawn
     with pytest.raises(ValueError, match=r"whole: of two tables one must have all dimensions of the other"):
         cube.whole()
 
 
-def test_other_numbers_are_written_and_read(sparse, tmp_path):
-    for number, one in enumerate((sparse.nonnegative(), sparse.whole(), sparse.nonnegative().whole())):
-        one.write(tmp_path / f"{number}.parquet")
-        again = dpp.read_cube(tmp_path / f"{number}.parquet")
-        assert again.to_frame().equals(one.to_frame())
-        assert again.counts(by="day").equals(one.counts(by="day"))
+NAMES = [f"d{i}" for i in range(13)]
 
 
-def test_a_cube_as_it_was_drawn_is_not_cut_at_0(private):
-    drawn = private.cube(DIMENSIONS, epsilon=1).release()
-    with pytest.raises(TypeError, match="nonnegative: the cube must have been asked for with tables"):
-        drawn.nonnegative()
-    assert drawn.whole() is drawn
+def tables(f, tables=TABLES, rho=1, **options):
+    return f.cube(DIMENSIONS, tables=tables, rho=rho, **options)
 
 
-# --- What is refused ---
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"tables": ("year",)}, TypeError, "tables must be a list of tuples"),
-        ({"tables": "year"}, TypeError, "tables must be a list of tuples"),
-        ({"tables": []}, ValueError, "at least one"),
-        ({"tables": [("age", "sex")]}, ValueError, "'sex'"),
-        ({"tables": [("year", "year")]}, ValueError, "a dimension twice"),
-        ({"tables": [("year", "age"), ("age", "year")]}, ValueError, "it twice"),
-        ({"tables": [("year",), ("hospital", "flu")]}, ValueError, "got 'age' in none"),
-        ({"tables": TABLES, "weights": [1, 2]}, ValueError, "one for each table"),
-        ({"tables": TABLES, "weights": [1, 2, 0, 1]}, ValueError, "weights"),
-        ({"tables": TABLES, "weights": 3}, TypeError, "weights must be a list"),
-        ({"weights": [1]}, TypeError, "left out without tables"),
-        ({"tables": TABLES, "epsilon": 1, "rho": None}, ValueError, "epsilon alone"),
-        ({"tables": TABLES, "delta": 1e-6}, TypeError, "delta must be left out with rho"),
-        ({"tables": TABLES, "rho": 1e-15}, ValueError, "2**20"),
-    ],
+@refused(
+    (lambda f: tables(f, ("year",)), TypeError, "tables must be a list of tuples"),
+    (lambda f: tables(f, "year"), TypeError, "tables must be a list of tuples"),
+    (lambda f: tables(f, []), ValueError, "at least one"),
+    (lambda f: tables(f, [("age", "sex")]), ValueError, "'sex'"),
+    (lambda f: tables(f, [("year", "year")]), ValueError, "a dimension twice"),
+    (lambda f: tables(f, [("year", "age"), ("age", "year")]), ValueError, "it twice"),
+    (lambda f: tables(f, [("year",), ("hospital", "flu")]), ValueError, "got 'age' in none"),
+    (lambda f: tables(f, weights=[1, 2]), ValueError, "one for each table"),
+    (lambda f: tables(f, weights=[1, 2, 0, 1]), ValueError, "weights"),
+    (lambda f: tables(f, weights=3), TypeError, "weights must be a list"),
+    (lambda f: tables(f, None, weights=[1]), TypeError, "left out without tables"),
+    (lambda f: tables(f, rho=None, epsilon=1), ValueError, "epsilon alone"),
+    (lambda f: tables(f, delta=1e-6), TypeError, "delta must be left out with rho"),
+    (lambda f: tables(f, rho=1e-15), ValueError, r"2\*\*20"),
+    (lambda f: f.cube({name: [0, 1] for name in NAMES}, tables=[NAMES], rho=1), ValueError, "at most 2,048 subsets"),
+    (
+        lambda f: f.cube({name: range(3000) for name in NAMES[:3]}, tables=[NAMES[:2], NAMES[1:3]], rho=1),
+        *(ValueError, "at most 10,000,000 cells"),
+    ),
+    (lambda f: simulate(tables(f), pl.DataFrame(), private=True), TypeError, "without tables"),
+    (lambda f: tables(f).n_cut(epsilon=1), TypeError, "n_cut: a cube must be asked for without tables"),
+    (
+        lambda f: f.cube(DIMENSIONS, epsilon=1).release().nonnegative(),
+        *(TypeError, "nonnegative: the cube must have been asked for with tables"),
+    ),
 )
-def test_wrong_arguments_are_refused(private, options, error, message):
-    with pytest.raises(error, match=re.escape(message)):
-        private.cube(DIMENSIONS, **{"rho": 1, **options})
-
-
-def test_too_many_subsets_or_cells_are_refused():
-    private = dpp.protect(None)
-    names = [f"d{i}" for i in range(13)]
-    with pytest.raises(ValueError, match="at most 2,048 subsets"):
-        private.cube({name: [0, 1] for name in names}, tables=[names], rho=1)
-    with pytest.raises(ValueError, match="at most 10,000,000 cells"):
-        private.cube({name: range(3000) for name in names[:3]}, tables=[names[:2], names[1:3]], rho=1)
-
-
-def test_what_tables_do_not_have(private, visits):
-    query = private.cube(DIMENSIONS, tables=TABLES, rho=1)
-    with pytest.raises(TypeError, match="without tables"):
-        simulate(query, visits, private=True)
-    with pytest.raises(TypeError, match="n_cut: a cube must be asked for without tables"):
-        query.n_cut(epsilon=1)
+def test_wrong_arguments_are_refused(private, call, error, words):
+    with pytest.raises(error, match=words):
+        call(private)

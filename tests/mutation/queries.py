@@ -33,7 +33,7 @@ MUTANTS = [
         "candidates that nobody has count as one", "::test_slots_name_every_code_once_with_its_gap"),
     of("frames/test_frame.py")("QuantileScore.of_people", "False", "True",
         "a quantile counts each person's value once, but its R is that of a row",
-        "::TestBounds::test_a_quantile_needs_a_bound_on_rows"),
+        "::test_what_is_refused"),
     _scores("Runs.nth_unoccupied", "n + np.bincount(passed, minlength=len(self.sizes))", "n",
         "a candidate that nobody has is drawn as one that somebody has"),
     # --- Draws
