@@ -16,7 +16,7 @@ from hypothesis import given
 import dp_polars as dpp
 from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import bounded_range_rho, laplace_rho, pure_rho, scaled_cost, scaled_rate
-from dp_polars._accounting.terms import Contributions, Loss, check_relation
+from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._base.numbers import as_fraction
 from tests.helpers import reference
 from tests.registry import MECHANISMS
@@ -64,13 +64,6 @@ def test_exactly_one_loss(epsilon, rho):
         Loss.of(epsilon=epsilon, rho=rho)
 
 
-@pytest.mark.parametrize("unit", ["epsilon", "rho"])
-@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), True, "1"])
-def test_bad_losses(unit, value):
-    with pytest.raises((TypeError, ValueError), match=f"^{unit} must be "):
-        Loss.of(**{"epsilon": None, "rho": None, unit: value})
-
-
 def test_a_loss_is_exact():
     assert Loss.of(epsilon=0.1, rho=None) == Loss(Fraction(1, 10), "epsilon")
     assert Loss.of(epsilon=None, rho=0.3) == Loss(Fraction(3, 10), "rho")
@@ -83,16 +76,6 @@ def test_the_unit_chooses_the_mechanism():
     assert check_mechanism("choice", None, "rho") == "exponential"
     for mechanism, unit in itertools.product(MECHANISMS, ["epsilon", "rho"]):
         assert check_mechanism("choice", mechanism, unit) == mechanism
-
-
-@pytest.mark.parametrize("value", ["laplace", "", 1, "Exponential"])
-def test_unknown_mechanisms_and_relations(value):
-    with pytest.raises(ValueError, match=r"^mechanism must be one of \['permute_and_flip', 'exponential'\] or None"):
-        check_mechanism("choice", value, "epsilon")
-    with pytest.raises(
-        ValueError, match=r"^neighboring_relation must be one of \['add_or_remove_one', 'replace_one'\], got "
-    ):
-        check_relation(value)
 
 
 # Contributions
@@ -331,12 +314,7 @@ CHANGED = {
     "a copy": copy.deepcopy,
     "a pickle": lambda claim: pickle.loads(pickle.dumps(claim)),
 }
-OTHER = {
-    "epsilon": "rho",
-    "rho": "epsilon",
-    "permute_and_flip": "exponential",
-    "exponential": "permute_and_flip",
-}
+OTHER = {"epsilon": "rho", "rho": "epsilon", "permute_and_flip": "exponential", "exponential": "permute_and_flip"}
 
 
 @pytest.mark.parametrize("change", CHANGED)

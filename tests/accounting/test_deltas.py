@@ -3,8 +3,6 @@
 import copy
 import math
 import pickle
-import sqlite3
-from contextlib import closing
 from fractions import Fraction
 
 import numpy as np
@@ -23,11 +21,6 @@ RELATION = "add_or_remove_one"
 MICRO = Fraction(1, 10**6)
 
 
-@pytest.fixture(params=["memory", "file"])
-def path(request, tmp_path):
-    return None if request.param == "memory" else tmp_path / "ledger.db"
-
-
 def keys(loss, delta=MICRO, unit="epsilon", groups=1):
     mechanism = "partition_selection" if unit == "epsilon" else "discrete_gaussian_threshold"
     return Claim(
@@ -37,6 +30,10 @@ def keys(loss, delta=MICRO, unit="epsilon", groups=1):
 
 def pure(loss, unit="epsilon", mechanism=None):
     return Claim.of(Loss(Fraction(loss), unit), mechanism, Fraction(1), ONE, RELATION)
+
+
+def gaussian(rho):
+    return Claim(Loss(Fraction(str(rho)), "rho"), "discrete_gaussian", Fraction(1), ONE, None)
 
 
 def pay(budget, *claims):
@@ -136,37 +133,6 @@ def test_a_ledger_keeps_its_delta(tmp_path):
     assert [Budget(rho=1, path=plain).spent, budget.spent] == [0, Fraction(1, 10)]
 
 
-EDITS = [
-    "UPDATE budget SET spent_delta = '0'",
-    "UPDATE budget SET delta = '1/2'",
-    "UPDATE budget SET delta = NULL",
-    "UPDATE charges SET delta = '0' WHERE id = 2",
-    "UPDATE charges SET running_delta = '0' WHERE id = 1",
-    "DELETE FROM charges WHERE id = 3",
-    "ALTER TABLE charges DROP COLUMN running_delta",
-]
-
-
-@pytest.mark.parametrize("edit", EDITS)
-def test_an_edited_ledger_is_refused(tmp_path, edit):
-    path = tmp_path / "ledger.db"
-    pay(Budget(epsilon=1, delta=MICRO, path=path), *[keys(0.1, MICRO / 10)] * 3)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(edit)
-    with pytest.raises(ValueError, match=r"(?s)ledger\.db' is damaged: .*Hint: a new ledger would"):
-        Budget(epsilon=1, delta=MICRO, path=path)
-
-
-def test_an_older_copy_of_deltas_is_seen(tmp_path):
-    path = tmp_path / "ledger.db"
-    budget = Budget(epsilon=1, delta=MICRO, keys_delta=MICRO, path=path)
-    older = path.read_bytes()
-    pay(budget, keys(Fraction(1, 10**30), MICRO))
-    path.write_bytes(older)
-    with pytest.raises(ValueError, match="is damaged: it has 0 spent, and had "):
-        pay(budget, keys(0.1, MICRO))
-
-
 def test_an_older_copy_that_was_charged_elsewhere_is_seen_by_its_delta(tmp_path):
     """Its loss is larger than that of the ledger whose place it takes."""
     path, elsewhere = tmp_path / "ledger.db", tmp_path / "elsewhere.db"
@@ -210,12 +176,6 @@ def test_the_log_has_the_deltas(path):
     assert log.schema["delta"] == pl.Float64
 
 
-@pytest.mark.parametrize("value", [0, 0.0, -1e-9, 1, 1.5, math.nan, math.inf, True, "1e-6"])
-def test_totals_of_delta_that_are_none(value):
-    with pytest.raises((TypeError, ValueError), match=r"^delta must be "):
-        Budget(epsilon=1, delta=value)
-
-
 # (epsilon, delta)
 
 
@@ -230,8 +190,7 @@ def test_what_a_rho_means_is_what_its_best_order_proves(rho, delta):
         proved = rho * orders + np.log(1 / (delta * orders)) / (orders - 1) + np.log1p(-1 / orders)
         logs = logs[proved.argmin()] + np.linspace(-2e-5, 2e-5, 2001)
     assert at.total == pytest.approx(max(0, proved.min()), rel=1e-12)
-    noise = Claim(Loss(Fraction(str(rho)), "rho"), "discrete_gaussian", Fraction(1), ONE, None)
-    assert analysis.compose([noise], delta=delta) <= at.total
+    assert analysis.compose([gaussian(rho)], delta=delta) <= at.total
 
 
 def test_spent_and_total():

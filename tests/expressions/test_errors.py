@@ -58,11 +58,6 @@ def test_a_sensitivity_is_a_positive_number(name, value, error, message):
         getattr(X.dp, name)(sensitivity=value, epsilon=1)
 
 
-def test_a_sensitivity_must_be_given():
-    with pytest.raises(TypeError, match="sensitivity"):
-        X.dp.argmax(epsilon=1)
-
-
 def _plain(expr):
     """Return what Polars sees of a private expression."""
     return pl.Expr._from_pyexpr(expr._pyexpr)
@@ -134,46 +129,53 @@ def test_contributions_are_counted_from_one(ask, rows, error, message):
         ask(epsilon=1, contributions=rows)
 
 
-@pytest.mark.parametrize("alpha", [0, 1, -0.1, 1.5, 2, 50])
-def test_alpha_lies_between_zero_and_one(alpha):
-    with pytest.raises(ValueError, match=rf"alpha must lie strictly between 0 and 1, got {alpha}\.\n\nHint: 0.5 is"):
+BETWEEN = "lie strictly between 0 and 1, got {}.\n\nHint: 0.5 is"
+SMALL = "be a fraction with a denominator of at most 10,000, got {!r}."
+ALPHAS = [
+    *((alpha, ValueError, BETWEEN.format(alpha)) for alpha in (0, 1, -0.1, 1.5, 2, 50)),
+    *((alpha, ValueError, SMALL.format(alpha)) for alpha in (Fraction(1, 10_001), 0.123456)),
+    *((alpha, ValueError, f"be finite, got {alpha}.") for alpha in (math.nan, math.inf)),
+    *((alpha, TypeError, "be a number") for alpha in (True, "0.5", None)),
+]
+
+
+@pytest.mark.parametrize(("alpha", "error", "message"), ALPHAS)
+def test_alpha_is_a_fraction_between_zero_and_one(alpha, error, message):
+    with pytest.raises(error, match=re.escape(f"alpha must {message}")):
         X.dp.quantile(alpha, [1, 2], epsilon=1)
 
 
-@pytest.mark.parametrize("alpha", [Fraction(1, 10_001), 0.123456])
-def test_alpha_has_a_small_denominator(alpha):
-    message = f"alpha must be a fraction with a denominator of at most 10,000, got {alpha!r}."
-    with pytest.raises(ValueError, match=re.escape(message)):
-        X.dp.quantile(alpha, [1, 2], epsilon=1)
+ALIKE = "over the range of the score must lie between 2**-1000 and 2**1000"
+ANSWER = X.dp.mode(["a"], epsilon=1)
+PRIVATE = "must not be a private answer itself: ask about the column"
+A_LIST = "candidates must be a list, a range, a Series or a NumPy or Arrow array, got "
+REFUSED = [
+    *(
+        (
+            partial(X.dp.argmax, epsilon=1, sensitivity=1, monotonic=value),
+            TypeError,
+            f"monotonic must be True or False, got {value!r}.",
+        )
+        for value in (None, 1, 0, "yes", 1.0)
+    ),
+    *(
+        (partial(X.dp.mode, ["a"], epsilon=loss), ValueError, ALIKE)
+        for loss in (Fraction(1, 2**1002), 2**1002, 1e-302 / 7, 1e304)
+    ),
+    *(
+        (partial(column.dp.mode, ["a"], epsilon=1), TypeError, PRIVATE)
+        for column in (ANSWER, ANSWER.alias("y"), ANSWER.over("g"), ANSWER.name.keep())
+    ),
+    *((partial(X.dp.median, given, epsilon=1), TypeError, A_LIST) for given in (None, 3, "abc", {"a"})),
+    (partial(X.dp.median, epsilon=1), TypeError, "missing a required argument: 'candidates'"),
+    (partial(X.dp.argmax, epsilon=1), TypeError, "missing a required argument: 'sensitivity'"),
+]
 
 
-@pytest.mark.parametrize(
-    ("alpha", "error", "message"),
-    [
-        (math.nan, ValueError, "finite, got nan."),
-        (math.inf, ValueError, "finite, got inf."),
-        (True, TypeError, "a number"),
-        ("0.5", TypeError, "a number"),
-        (None, TypeError, "a number"),
-    ],
-)
-def test_alpha_is_one_number(alpha, error, message):
-    with pytest.raises(error, match=f"alpha must be {message}"):
-        X.dp.quantile(alpha, [1, 2], epsilon=1)
-
-
-@pytest.mark.parametrize("value", [None, 1, 0, "yes", 1.0])
-def test_monotonic_is_true_or_false(value):
-    with pytest.raises(TypeError, match=re.escape(f"monotonic must be True or False, got {value!r}.")):
-        X.dp.argmax(epsilon=1, sensitivity=1, monotonic=value)
-
-
-@pytest.mark.parametrize("epsilon", [Fraction(1, 2**1002), 2**1002, 1e-302 / 7, 1e304])
-def test_losses_that_no_float_can_race_with(epsilon):
-    with pytest.raises(
-        ValueError, match=r"(epsilon|rho) over the range of the score must lie between 2\*\*-1000 and 2\*\*1000"
-    ):
-        X.dp.mode(["a"], epsilon=epsilon)
+@pytest.mark.parametrize(("ask", "error", "message"), REFUSED)
+def test_other_arguments_are_refused_at_once(ask, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        ask()
 
 
 MANY = {
@@ -216,20 +218,6 @@ def test_the_column_is_a_name_or_an_expression():
             dpp.mode(column, [1], epsilon=1)
     with pytest.raises(ComputeError, match="must have one output"):
         pl.DataFrame({"x": [1]}).select(dpp.mode("*", [1], epsilon=1))
-
-
-@pytest.mark.parametrize("wrap", [lambda e: e, lambda e: e.alias("y"), lambda e: e.over("g"), lambda e: e.name.keep()])
-def test_a_private_answer_is_no_column(wrap):
-    with pytest.raises(TypeError, match="must not be a private answer itself: ask about the column"):
-        wrap(X.dp.mode(["a"], epsilon=1)).dp.mode(["a"], epsilon=1)
-
-
-@pytest.mark.parametrize("given_as", [None, 3, "abc", {"a"}])
-def test_a_quantile_needs_candidates(given_as):
-    with pytest.raises(TypeError, match="candidates must be a list, a range, a Series or a NumPy or Arrow array, got "):
-        X.dp.median(given_as, epsilon=1)
-    with pytest.raises(TypeError):
-        X.dp.median(epsilon=1)
 
 
 # What only the schema tells: our words, from `collect_schema`.

@@ -387,10 +387,7 @@ def test_no_output_or_key_is_named_like_an_end():
     budget = dpp.Budget(epsilon=9)
     asked = X.dp.median(range(9), interval=0.95, epsilon=1)
     by_key = private(budget=budget).rename({"g": "m_high"}).group_by({"m_high": ["a"]})
-    for make in (
-        lambda: private(budget=budget).agg(m=asked, m_low=dpp.len(epsilon=1)),
-        lambda: by_key.agg(m=asked),
-    ):
+    for make in (lambda: private(budget=budget).agg(m=asked, m_low=dpp.len(epsilon=1)), lambda: by_key.agg(m=asked)):
         with pytest.raises(ValueError, match=r"must not be named like the ends of a range[\s\S]*Hint: rename them\."):
             make()
     assert budget.spent == 0

@@ -133,8 +133,7 @@ def test_bounds_that_a_frame_knows_change_the_rate_and_not_the_loss():
 
 
 @pytest.mark.parametrize(
-    "query",
-    [mode(epsilon=1), X.dp.mode(epsilon=1).query, quantile(0.9, rho=1), argmax(epsilon=1, sensitivity=1)],
+    "query", [mode(epsilon=1), X.dp.mode(epsilon=1).query, quantile(0.9, rho=1), argmax(epsilon=1, sensitivity=1)]
 )
 def test_queries_are_frozen_values(query):
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -184,38 +183,36 @@ def test_the_types_of_answers():
 # How they print
 
 
-def test_a_mode_says_what_it_claims():
-    query = mode(epsilon=0.5, contributions=3)
-    assert isinstance(query, Mode)
-    assert describe(query).splitlines() == [
+PRINTED = [
+    (
+        mode(epsilon=0.5, contributions=3),
         "selects:   mode of 2 candidates",
         "loss:      epsilon=0.5 in all (as rho: 0.106531)",
         "mechanism: permute_and_flip, rate 0.166667 for R = 1 per row",
         "relation:  add_or_remove_one, rows of one person: 3",
-    ]
-
-
-def test_a_quantile_says_what_it_claims():
-    query = X.dp.quantile(0.9, dpp.grid(0, 10**6, step=0.01), rho=0.02, neighboring_relation=REPLACE).query
-    assert isinstance(query, Quantile)
-    assert describe(query).splitlines() == [
+    ),
+    (
+        X.dp.quantile(0.9, dpp.grid(0, 10**6, step=0.01), rho=0.02, neighboring_relation=REPLACE).query,
         "selects:   0.9-quantile on 100,000,001 grid points",
         "loss:      rho=0.02 in all (as epsilon: 0.566)",
         "mechanism: exponential, rate 0.0157222 for R = 36 per row",
         "relation:  replace_one, rows of one person: 1",
-    ]
-    assert str(X.dp.median([0.5], epsilon=1).query) == "median on 1 candidate"
-
-
-def test_an_argmax_leaves_the_relation_to_the_caller():
-    query = argmax(epsilon=1, sensitivity=5)
-    assert isinstance(query, ArgMax)
-    assert describe(query).splitlines() == [
+    ),
+    (
+        argmax(epsilon=1, sensitivity=5),
         "selects:   row with the highest score",
         "loss:      epsilon=1 in all (as rho: 0.36788)",
         "mechanism: permute_and_flip, rate 0.1 for R = 10",
         "relation:  that of the given sensitivity",
-    ]
+    ),
+]
+
+
+def test_questions_say_what_they_claim():
+    assert [type(query) for query, *_ in PRINTED] == [Mode, Quantile, ArgMax]
+    for query, *lines in PRINTED:
+        assert describe(query).splitlines() == lines
+    assert str(X.dp.median([0.5], epsilon=1).query) == "median on 1 candidate"
     assert str(X.dp.argmin(epsilon=1, sensitivity=5).query) == "row with the lowest score"
     assert str(X.dp.mode(epsilon=1).query) == "mode of the categories of the column's type"
 

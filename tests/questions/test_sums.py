@@ -238,11 +238,7 @@ def test_a_mean_of_decimals_between_fractions(lower):
         (lambda: dpp.sum("x", 0, 1, epsilon=1, rho=1), TypeError, "at most one of within, epsilon, rho and loss_share"),
         (lambda: dpp.sum("x", 0, 1, epsilon=0), ValueError, "epsilon must be greater than 0"),
         (lambda: dpp.sum("x", 0, 1, epsilon=1, mechanism="discrete_gaussian"), ValueError, "give its loss as rho"),
-        (
-            lambda: dpp.mean("x", 0, 1, epsilon=1, mechanism="exponential"),
-            ValueError,
-            "mechanism must be one of",
-        ),
+        (lambda: dpp.mean("x", 0, 1, epsilon=1, mechanism="exponential"), ValueError, "mechanism must be one of"),
         (lambda: dpp.sum("x", 0, 1, epsilon=1, contributions=0), ValueError, "contributions must be at least 1"),
         (
             lambda: dpp.sum("x", 0, 1, epsilon=1, neighboring_relation="both"),

@@ -130,11 +130,7 @@ def test_too_few_is_a_weight():
 def test_top_k_by_weight(mechanism):
     """A person's weights for a candidate are clipped together: a has 3 + 2, b 4, c 3, where rows have 9.5, 4 and 3."""
     rows = pl.DataFrame(
-        {
-            "p": [1, 1, 1, 2, 3, 4, 5],
-            "x": ["a", "a", "a", "a", "b", "b", "c"],
-            "w": [2.5, 2.5, 2.5, 2.0, 2.0, 2.0, 3.0],
-        }
+        {"p": [1, 1, 1, 2, 3, 4, 5], "x": ["a", "a", "a", "a", "b", "b", "c"], "w": [2.5, 2.5, 2.5, 2.0, 2.0, 2.0, 3.0]}
     )
     options = {"weights": "w", "max_weight": 3, "step": 0.5, "mechanism": mechanism}
     expr = dpp.top_k("x", 3, ["c", "d", "b", "a"], **options, **SURE)
