@@ -41,9 +41,6 @@ def pay(budget, *claims):
     budget.charge(entries, privacy_unit="patient", neighboring_relation=RELATION)
 
 
-# Sums
-
-
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
 def test_losses_and_deltas_add_up_exactly(path, unit):
     of_keys = {"keys_delta": 3e-6} if unit == "epsilon" else {}
@@ -112,9 +109,6 @@ def test_keys_cost_what_is_proved_in_a_budget_of_the_other_unit(path):
     assert (promise.remaining_delta, promise.remaining.rho) == (0, promise.promise.rho - Fraction("0.01"))
 
 
-# Files
-
-
 def test_a_ledger_keeps_its_delta(tmp_path):
     path = tmp_path / "ledger.db"
     budget = Budget(rho=1, delta=2e-6, path=path, name="x")
@@ -145,9 +139,6 @@ def test_an_older_copy_that_was_charged_elsewhere_is_seen_by_its_delta(tmp_path)
         pay(budget, keys(0.1, MICRO))
 
 
-# Words
-
-
 def test_a_budget_prints_both(tmp_path):
     budget = Budget(rho=1, delta=MICRO)
     pay(budget, keys(0.25, MICRO / 4, "rho"))
@@ -168,10 +159,8 @@ def test_the_log_has_the_deltas(path):
     pay(budget, keys(0.25, MICRO / 4), pure(0.25))
     log = budget.log()
     assert log.columns[-2:] == ["delta", "running_delta"]
-    assert log.select("delta", "running_delta", "exact_delta").rows() == [
-        (2.5e-7, 2.5e-7, "1/4000000"),
-        (0.0, 2.5e-7, "0"),
-    ]
+    rows = log.select("delta", "running_delta", "exact_delta").rows()
+    assert rows == [(2.5e-7, 2.5e-7, "1/4000000"), (0.0, 2.5e-7, "0")]
     assert log["mechanism"].to_list() == ["partition_selection", "permute_and_flip"]
     assert log.schema["delta"] == pl.Float64
 
@@ -225,18 +214,14 @@ def test_what_is_spent_of_delta_counts(unit):
     if unit == "rho":
         # A mixture: with probability 1 − δ₀ what is zCDP, otherwise anything.
         epsilon = budget.epsilon_at(3 * MICRO).total
-        assert float(MICRO) + (1 - float(MICRO)) * zcdp_delta(Fraction(1), Fraction(epsilon)) == pytest.approx(
-            3e-6, rel=1e-3
-        )
+        mixed = 1e-6 + (1 - 1e-6) * zcdp_delta(Fraction(1), Fraction(epsilon))
+        assert mixed == pytest.approx(3e-6, rel=1e-3)
 
 
 @pytest.mark.parametrize("value", [-1e-9, 1, math.nan, "1", None])
 def test_deltas_that_are_none(value):
     with pytest.raises((TypeError, ValueError), match=r"^delta must be "):
         Budget(rho=1).epsilon_at(value)
-
-
-# Profiles
 
 
 def test_a_profile_has_what_keys_spend():

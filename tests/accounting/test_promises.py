@@ -12,18 +12,21 @@ from dp_polars._accounting.promises import Promise
 from tests.accounting.test_deltas import MICRO, gaussian, keys, pay, pure
 
 
+@pytest.fixture
+def budget(path):
+    return Budget(epsilon=3, delta=MICRO, path=path)
+
+
 @pytest.mark.parametrize("turn", [0, 1, 2])
-def test_one_pure_release_and_two_by_rho_fit_in_any_order(path, turn):
-    budget = Budget(epsilon=3, delta=MICRO, path=path)
+def test_one_pure_release_and_two_by_rho_fit_in_any_order(budget, turn):
     part = budget.promise.part(Fraction(1), MICRO).rho
     assert part == Promise.of(Fraction(1), MICRO).rho
     claims = [pure(1), gaussian(part), gaussian(part)]
     for one in claims[turn:] + claims[:turn]:
         assert budget.has_room([one])
         pay(budget, one)
-    assert (
-        budget.remaining.rho * budget.promise.order == budget.promise.divergence - 1 - 2 * part * budget.promise.order
-    )
+    order = budget.promise.order
+    assert budget.remaining.rho * order == budget.promise.divergence - 1 - 2 * part * order
     assert budget.remaining == budget.remaining.epsilon == budget.remaining.rho * budget.promise.order
     assert budget.log()["unit"].sort().to_list() == ["epsilon", "rho", "rho"]
     pay(budget, gaussian(budget.remaining.rho))  # to the last bit
@@ -31,8 +34,7 @@ def test_one_pure_release_and_two_by_rho_fit_in_any_order(path, turn):
     assert not budget.has_room([gaussian(Fraction(1, 10**30))])
 
 
-def test_what_has_no_epsilon_closes_the_sum_of_epsilons_for_good(path):
-    budget = Budget(epsilon=3, delta=MICRO, path=path)
+def test_what_has_no_epsilon_closes_the_sum_of_epsilons_for_good(budget):
     pay(budget, gaussian(Fraction(1, 1000)))
     assert budget.remaining.epsilon == budget.promise.divergence - budget.promise.order / 1000 < 2
     assert not budget.has_room([pure(2)])
@@ -43,8 +45,7 @@ def test_what_has_no_epsilon_closes_the_sum_of_epsilons_for_good(path):
     assert budget.log()["running_total"].to_list() == [None, None]
 
 
-def test_pure_releases_may_spend_all_of_epsilon(path):
-    budget = Budget(epsilon=3, delta=MICRO, path=path)
+def test_pure_releases_may_spend_all_of_epsilon(budget):
     for left in (2, 1, 0):
         pay(budget, pure(1))
         assert budget.remaining.epsilon == left
@@ -53,8 +54,7 @@ def test_pure_releases_may_spend_all_of_epsilon(path):
         pay(budget, gaussian(Fraction(1, 10**9)))
 
 
-def test_keys_have_their_part_of_delta_in_either_case(path):
-    budget = Budget(epsilon=3, delta=MICRO, path=path)
+def test_keys_have_their_part_of_delta_in_either_case(budget):
     assert (budget.delta, budget.keys_delta, budget.remaining_delta) == (MICRO, MICRO / 2, MICRO / 2)
     pay(budget, keys(1, MICRO / 4))
     for one in (keys(1, MICRO / 3), keys(Fraction(1, 1000), MICRO / 3, "rho")):
@@ -82,10 +82,8 @@ def test_the_error_says_both(path):
         pay(budget, pure(Fraction(3, 4)))
     error = refused.value
     rho = Fraction(3, 4) / budget.promise.order
-    assert (error.unit, error.requested, error.remaining, error.short_by) == (
-        "epsilon",
-        *(Fraction(n, 4) for n in (3, 2, 1)),
-    )
+    numbers = (error.requested, error.remaining, error.short_by)
+    assert (error.unit, *numbers) == ("epsilon", *(Fraction(n, 4) for n in (3, 2, 1)))
     assert (error.requested_rho, error.short_by_rho) == (rho, rho - budget.remaining.rho)
     assert "requested epsilon=0.75, remaining 0.5, short by 0.25 (or in rho: requested rho=" in str(error)
     again = pickle.loads(pickle.dumps(error))
@@ -119,11 +117,8 @@ def test_a_ledger_keeps_its_promise(tmp_path):
     budget = Budget(epsilon=1, delta=MICRO, path=path)
     pay(budget, pure(Fraction(1, 10)), gaussian(Fraction(1, 1000)))
     for one in (Budget(epsilon=1, delta=1e-6, keys_delta=5e-7, path=path), pickle.loads(pickle.dumps(budget))):
-        assert (one.promise, one.remaining, one.remaining.rho) == (
-            budget.promise,
-            budget.remaining,
-            budget.remaining.rho,
-        )
+        assert (one.promise, one.remaining) == (budget.promise, budget.remaining)
+        assert one.remaining.rho == budget.remaining.rho
     said = "must be opened with its own total, epsilon=1, delta=0.000001, got epsilon=1"
     for other, told in (({"delta": MICRO, "keys_delta": 0}, ", delta=0.000001, keys_delta=0"), ({}, "")):
         with pytest.raises(ValueError, match=f"{said}{told}[.]"):
@@ -148,8 +143,7 @@ def test_a_ledger_has_the_order_that_it_was_made_with(tmp_path, monkeypatch):
     assert before.remaining.rho == Fraction(1, 200)
 
 
-def test_the_log_of_a_promise(path):
-    budget = Budget(epsilon=3, delta=MICRO, path=path)
+def test_the_log_of_a_promise(budget):
     pay(budget, pure(1), gaussian(Fraction(1, 50)))
     log = budget.log()
     assert log.schema["running_rho"] == pl.Float64

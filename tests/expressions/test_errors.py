@@ -81,16 +81,9 @@ def test_one_loss_at_most(name):
     for expr in (ASK[name](), ASK[name](loss_share=2)):
         assert b"Draw" not in _plain(expr).meta.serialize()
         for frame in (pl.DataFrame({"x": [1, 2]}), pl.LazyFrame({"x": [1, 2]})):
-            with pytest.raises(
-                pl.exceptions.ComputeError, match=r"(?s)a loss must be given here, got none.*epsilon=1\.0"
-            ):
+            with pytest.raises(ComputeError, match=r"(?s)a loss must be given here, got none.*epsilon=1\.0"):
                 frame.select(expr).lazy().collect()
-    for share, error in (
-        (0, "greater than 0, got 0"),
-        (-1, "greater than 0"),
-        (float("nan"), "finite"),
-        (True, "number"),
-    ):
+    for share, error in ((0, "greater than 0, got 0"), (-1, "greater than 0"), (math.nan, "finite"), (True, "number")):
         with pytest.raises((TypeError, ValueError), match=f"loss_share must be .*{error}"):
             ASK[name](loss_share=share)
 
@@ -240,11 +233,7 @@ MISFITS = {
         "digit."
         "\n\nHint: make integers",
     ),
-    "mode of the categories of floats": (
-        X.dp.mode(epsilon=1),
-        pl.Float32,
-        "the column must not hold floats, got Float32",
-    ),
+    "mode of the type, of floats": (X.dp.mode(epsilon=1), pl.Float32, "the column must not hold floats, got Float32"),
     "mode beyond the type": (
         X.dp.mode([1, 300], epsilon=1),
         pl.Int8,
@@ -272,16 +261,8 @@ MISFITS = {
         pl.String,
         "median on 3 grid points: candidates of type Int64 can't be a quantile of a column of type String.",
     ),
-    "median of an enum": (
-        X.dp.median([1, 2], epsilon=1),
-        pl.Enum(["a"]),
-        "can't be a quantile of a column of type Enum",
-    ),
-    "median of booleans": (
-        X.dp.median([0, 1], epsilon=1),
-        pl.Boolean,
-        "can't be a quantile of a column of type Boolean.",
-    ),
+    "median of an enum": (X.dp.median([1], epsilon=1), pl.Enum(["a"]), "can't be a quantile of a column of type Enum"),
+    "median of flags": (X.dp.median([0, 1], epsilon=1), pl.Boolean, "can't be a quantile of a column of type Boolean."),
     "median of dates on numbers": (
         (X + 0).dp.median([date(2020, 1, 1)], epsilon=1),
         pl.Int64,
@@ -341,23 +322,27 @@ def said(error):
 @pytest.mark.parametrize(("expr", "dtype", "message"), MISFITS.values(), ids=MISFITS)
 def test_the_schema_tells(expr, dtype, message, context):
     plan = context(empty_frame(dtype), expr)
-    with pytest.raises(pl.exceptions.ComputeError) as found:
+    with pytest.raises(ComputeError) as found:
         plan.collect_schema()
     assert message in said(found.value)
-    with pytest.raises(pl.exceptions.ComputeError) as when_explained:
+    with pytest.raises(ComputeError) as when_explained:
         plan.explain()
     assert said(when_explained.value) == said(found.value)
 
 
 @pytest.mark.parametrize(("expr", "dtype", "message"), MISFITS.values(), ids=MISFITS)
-def test_a_type_error_comes_before_any_row_is_read(expr, dtype, message):
+def test_a_type_error_comes_before_any_row_is_read_and_again_at_run_time(expr, dtype, message):
     def read(_):
         raise AssertionError("the rows were read")
 
     plan = pl.LazyFrame({"g": [1]}).map_batches(read, schema={"x": dtype}).select(expr)
-    with pytest.raises(pl.exceptions.ComputeError) as found:
+    with pytest.raises(ComputeError) as found:
         plan.collect()
     assert message in said(found.value)
+    # Should Polars not have told: what makes codes and draws refuses the same types in the same words.
+    lists = pl.Series("x", [], dtype=dtype).implode()
+    with pytest.raises((TypeError, ValueError), match=re.escape(message.rpartition(": ")[2])):
+        DrawRows(expr.query)([lists])
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -369,22 +354,13 @@ def test_rows_do_not_change_a_message(misfit, engine):
     for rows in ([], [None], filled, filled * 1000):
         frame = pl.DataFrame({"x": rows, "g": [1] * len(rows)}, schema={"x": dtype, "g": pl.Int64})
         for plan in (frame.lazy().select(expr), frame.lazy().group_by("g").agg(expr)):
-            with pytest.raises(pl.exceptions.ComputeError) as found:
+            with pytest.raises(ComputeError) as found:
                 plan.collect(engine=engine)
             messages.add(said(found.value))
             assert "hiv" not in str(found.value)
             assert "271828" not in str(found.value)
     assert len(messages) == 1
     assert message in messages.pop()
-
-
-@pytest.mark.parametrize(("expr", "dtype", "message"), MISFITS.values(), ids=MISFITS)
-def test_the_types_are_checked_again_at_run_time(expr, dtype, message):
-    """Should Polars not have told: what makes codes and draws refuses the same types in the same words."""
-    draw = DrawRows(expr.query)
-    lists = pl.Series("x", [], dtype=dtype).implode()
-    with pytest.raises((TypeError, ValueError), match=re.escape(message.rpartition(": ")[2])):
-        draw([lists])
 
 
 def test_a_missing_column_is_polars_own_error():

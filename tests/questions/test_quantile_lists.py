@@ -42,9 +42,6 @@ def lists(draw, most=40):
     return sorted(draw(st.sets(each, min_size=1, max_size=most)))
 
 
-# The tree
-
-
 def depth(node):
     return 0 if node is None else 1 + max(depth(node.left), depth(node.right))
 
@@ -73,9 +70,6 @@ def test_of_the_quantiles_that_may_stand_at_the_top_the_one_nearest_to_the_middl
     assert tree([Fraction(i, 10) for i in (1, 2, 5, 9)]).index == 2
     assert tree([Fraction(i, 10) for i in (1, 5, 8, 9)]).index == 1
     assert tree([Fraction(i, 10) for i in (1, 2, 5)]).index == 1  # only then two levels are enough
-
-
-# What is asked for
 
 
 def test_a_number_is_one_quantile_and_a_list_is_a_list():
@@ -124,9 +118,6 @@ def test_rates_that_the_race_can_not_hold_are_refused():
     assert asked([0.1, 0.5], epsilon=Fraction(1, 2**990)).claim.draws == 2
 
 
-# The claim
-
-
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
@@ -154,9 +145,6 @@ def test_a_list_of_one_draws_and_errs_like_that_quantile(alpha, mechanism):
     draw = TreeDraw(query.root, 10, digit_bits(10), query.claim.rate, query.claim.mechanism).of(query.root)
     assert (draw.rate, draw.size, draw.score) == (one.claim.rate, 10, one.score)
     assert query.error(10, 0.05) == pytest.approx(one.error(10, 0.05))
-
-
-# Answers
 
 
 def histogram_of(counts):
@@ -240,9 +228,6 @@ def test_answers_of_all_types(values, candidates):
             assert set(map(tuple, found["x"].to_list())) == {(values[0], values[-1])}
 
 
-# How wrong a list is
-
-
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("alphas", [("9/20", "1/2"), ("1/2", "11/20")])  # below and above the one that splits
 def test_the_bound_of_a_list_is_that_of_its_draws(alphas, mechanism):
@@ -309,13 +294,11 @@ def test_the_bound_of_the_error_holds(m, shape, mechanism):
     aim = np.array([float(alpha) for alpha in query.alphas]) * len(rows)
     below, upto = np.searchsorted(ordered, answers, "left"), np.searchsorted(ordered, answers, "right")
     worst = np.maximum(aim - upto, below - aim).max(axis=1)
-    bound = rows_off(root, size, rate, LAWS[mechanism], 0.05)
+    law = LAWS[mechanism]
+    bound = rows_off(root, size, rate, law, 0.05)
     assert np.mean(worst >= bound) <= 0.05
-    assert (
-        rows_off(root, size, rate, LAWS[mechanism], 0.01)
-        > bound
-        > rows_off(root, size, rate * 2, LAWS[mechanism], 0.05)
-    )
+    less, more = (rows_off(root, size, *given) for given in ((rate * 2, law, 0.05), (rate, law, 0.01)))
+    assert less < bound < more
 
 
 def test_explain_simulate_and_private_frames_take_lists():

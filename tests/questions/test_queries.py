@@ -132,9 +132,10 @@ def test_bounds_that_a_frame_knows_change_the_rate_and_not_the_loss():
 # Values
 
 
-@pytest.mark.parametrize(
-    "query", [mode(epsilon=1), X.dp.mode(epsilon=1).query, quantile(0.9, rho=1), argmax(epsilon=1, sensitivity=1)]
-)
+FOUR = [mode(epsilon=1), X.dp.mode(epsilon=1).query, quantile(0.9, rho=1), argmax(epsilon=1, sensitivity=1)]
+
+
+@pytest.mark.parametrize("query", FOUR)
 def test_queries_are_frozen_values(query):
     with pytest.raises(dataclasses.FrozenInstanceError):
         query.claim = None
@@ -245,20 +246,15 @@ def test_steps_far_below_a_columns_last_digit():
     ],
 )
 def test_bounds_that_64_bits_of_a_columns_digits_do_not_hold_are_refused(dtype, upper, step):
-    for query in (
-        dpp.sum("x", 0, upper, step=step, epsilon=1).query,
-        dpp.mean("x", 0, upper, step=step, epsilon=1).query,
-    ):
+    for ask in (dpp.sum, dpp.mean):
+        query = ask("x", 0, upper, step=step, epsilon=1).query
         with pytest.raises(ValueError, match=r"must be (below 2\*\*63|at most 2\*\*62) times the last digit of"):
             query.answer_type(dtype)
 
 
 def test_steps_that_floats_can_not_hold_are_refused():
-    words = {
-        Fraction(1, 10**400): r"step must be at least 2\*\*-500",
-        Fraction(10**400 + 1, 10**400): r"of at most 2\*\*900",
-    }
-    for step, message in words.items():
+    tiny, long = Fraction(1, 10**400), Fraction(10**400 + 1, 10**400)
+    for step, message in ((tiny, r"step must be at least 2\*\*-500"), (long, r"of at most 2\*\*900")):
         with pytest.raises(ValueError, match=message):
             dpp.sum("x", 0, step, step=step, epsilon=1)
 

@@ -121,9 +121,6 @@ def test_too_few_rows_are_no_error():
     assert answers[1][0] == "b"
 
 
-# Errors
-
-
 @pytest.mark.parametrize("beta", [0.05, 0.4])
 @pytest.mark.parametrize("mechanism", ["permute_and_flip", "exponential", "joint"])
 @pytest.mark.parametrize("counts", [[9, 7, 4, 2, 1], [9, 0, 0, 0, 0], [20, 20, 19, 0, 0], [0] * 5, [30, 20, 10, 0, 0]])
@@ -175,9 +172,6 @@ def test_simulated_errors_are_those_of_the_law():
         assert abs(row["probability_true"] - right) < 7 * math.sqrt(right * (1 - right) / 200)
         assert row["true_answer"] == [0, 1]
         assert (row["counted"], row["left_out"], row["error_unit"], row["ordered"]) == (23, 0, "rows", False)
-
-
-# What `explain` says
 
 
 def frame_of_people():

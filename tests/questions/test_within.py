@@ -76,9 +76,6 @@ def test_weights_err_in_whole_steps_and_are_bounded_where_the_step_is_not_known(
     assert unknown.error(3, 0.05, pl.Int64(), pl.Int32()) == np.floor(bound)
 
 
-# --- Means
-
-
 @pytest.mark.parametrize("loss", [{"epsilon": 8}, {"rho": 4}], ids=str)
 def test_the_error_of_a_mean_by_enumeration(loss):
     """All sums of some rows, and all noise that is as likely as it says: the largest error, and no more."""
