@@ -23,9 +23,8 @@ MICRO = Fraction(1, 10**6)
 
 def keys(loss, delta=MICRO, unit="epsilon", groups=1):
     mechanism = "partition_selection" if unit == "epsilon" else "discrete_gaussian_threshold"
-    return Claim(
-        Loss(Fraction(loss), unit), mechanism, Fraction(1), Contributions(groups, 1), RELATION, delta=Fraction(delta)
-    )
+    of_claim = Loss(Fraction(loss), unit), mechanism, Fraction(1), Contributions(groups, 1)
+    return Claim(*of_claim, RELATION, delta=Fraction(delta))
 
 
 def pure(loss, unit="epsilon", mechanism=None):

@@ -139,17 +139,11 @@ dpp.Budget(epsilon=1000)
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     lines = [line.split(":") for line in run.stderr.splitlines() if "LargeLossWarning: " in line]
-    assert [(int(line[1]), line[3].split()[0]) for line in lines] == [
-        (5, "epsilon=21"),
-        (6, "epsilon=21"),
-        (8, "epsilon=30"),
-        (9, "epsilon=1000"),
-    ]
+    found = [(int(line[1]), line[3].split()[0]) for line in lines]
+    assert found == [(5, "epsilon=21"), (6, "epsilon=21"), (8, "epsilon=30"), (9, "epsilon=1000")]
     quiet = "import warnings, dp_polars as dpp\nwarnings.filterwarnings('ignore', category=dpp.LargeLossWarning)\n"
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", quiet + code], capture_output=True, text=True, check=True
-    )
-    assert run.stderr == ""
+    command = [sys.executable, "-W", "error", "-c", quiet + code]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stderr == ""
 
 
 def test_as_an_error_it_comes_before_a_ledger_is_made(tmp_path):

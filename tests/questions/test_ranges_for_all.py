@@ -280,15 +280,13 @@ def numbers():
     two_sided = Sum(Fraction(-20), Fraction(50), Fraction(1), False, NOISE)
     yield from of_weights("sum from −20 to 50", two_sided, ends_of(two_sided), exchanged=70)
     by_person = SumOfPeople(rows, Fraction(9), Fraction(1), False, NOISE, people, Fraction(40))
-    yield from of_weights(
-        "sum of people's totals from −2 to 40", by_person, by_person.units(pl.Int64()).of_person, exchanged=42
-    )
+    of_person = by_person.units(pl.Int64()).of_person
+    yield from of_weights("sum of people's totals from −2 to 40", by_person, of_person, exchanged=42)
     mean = Mean(Fraction(-20), Fraction(50), Fraction(1), NOISE)
     yield from of_weights("mean from −20 to 50: the distances", mean, ends_of(mean), 1 / mean.changes(pl.Int64())[0])
     share = Share.of(NOISE)
-    yield from of_weights(
-        "share: the distances", share, ends_of(share, pl.Boolean()), 1 / share.changes(pl.Boolean())[0]
-    )
+    flag = pl.Boolean()
+    yield from of_weights("share: the distances", share, ends_of(share, flag), 1 / share.changes(flag)[0])
     for top in (9, 200, 10**6):
         variance = Variance(Fraction(0), Fraction(top), Fraction(1), NOISE)
         row_weight = variance.squares(pl.Int64())
@@ -527,9 +525,8 @@ def table():
             if column in columns:
                 rows.setdefault(case.question, {})[column] = shown
     lines = ["| question | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
-    lines += [
-        f"| {name} | " + " | ".join(found.get(column, "") for column in columns) + " |" for name, found in rows.items()
-    ]
+    for name, found in rows.items():
+        lines.append(f"| {name} | " + " | ".join(found.get(column, "") for column in columns) + " |")
     return "\n".join(lines)
 
 

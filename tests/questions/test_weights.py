@@ -59,9 +59,8 @@ def test_negative_weights_are_none(negative, dtype):
 
 
 def test_claim_and_error_are_in_the_unit_of_the_weights():
-    fine, coarse = (
-        dpp.mode("x", [1, 2, 3], weights="w", max_weight=8, step=step, epsilon=2).query for step in (0.125, 4.0)
-    )
+    weighed = {"weights": "w", "max_weight": 8, "epsilon": 2}
+    fine, coarse = (dpp.mode("x", [1, 2, 3], step=step, **weighed).query for step in (0.125, 4.0))
     assert fine.claim == coarse.claim
     assert fine.claim.score_range == 8
     assert fine.claim.rate == Fraction(1, 4)
