@@ -16,7 +16,7 @@ from hypothesis import given
 import dp_polars as dpp
 from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import bounded_range_rho, laplace_rho, pure_rho, scaled_cost, scaled_rate
-from dp_polars._accounting.terms import Contributions, Loss, check_relation
+from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._base.numbers import as_fraction
 from tests.helpers import reference
 from tests.registry import MECHANISMS
@@ -64,13 +64,6 @@ def test_exactly_one_loss(epsilon, rho):
         Loss.of(epsilon=epsilon, rho=rho)
 
 
-@pytest.mark.parametrize("unit", ["epsilon", "rho"])
-@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), True, "1"])
-def test_bad_losses(unit, value):
-    with pytest.raises((TypeError, ValueError), match=f"^{unit} must be "):
-        Loss.of(**{"epsilon": None, "rho": None, unit: value})
-
-
 def test_a_loss_is_exact():
     assert Loss.of(epsilon=0.1, rho=None) == Loss(Fraction(1, 10), "epsilon")
     assert Loss.of(epsilon=None, rho=0.3) == Loss(Fraction(3, 10), "rho")
@@ -83,16 +76,6 @@ def test_the_unit_chooses_the_mechanism():
     assert check_mechanism("choice", None, "rho") == "exponential"
     for mechanism, unit in itertools.product(MECHANISMS, ["epsilon", "rho"]):
         assert check_mechanism("choice", mechanism, unit) == mechanism
-
-
-@pytest.mark.parametrize("value", ["laplace", "", 1, "Exponential"])
-def test_unknown_mechanisms_and_relations(value):
-    with pytest.raises(ValueError, match=r"^mechanism must be one of \['permute_and_flip', 'exponential'\] or None"):
-        check_mechanism("choice", value, "epsilon")
-    with pytest.raises(
-        ValueError, match=r"^neighboring_relation must be one of \['add_or_remove_one', 'replace_one'\], got "
-    ):
-        check_relation(value)
 
 
 # Contributions
@@ -129,38 +112,28 @@ def test_the_rate_of_zcdp_is_the_largest_that_the_loss_pays(loss, score_range, c
 
 
 def gaussian(rho, contributions=ONE, score_range=1):
-    return Claim(
-        Loss(Fraction(rho), "rho"), "discrete_gaussian", Fraction(score_range), contributions, "add_or_remove_one"
-    )
+    loss = Loss(Fraction(rho), "rho")
+    return Claim(loss, "discrete_gaussian", Fraction(score_range), contributions, "add_or_remove_one")
 
 
-def test_rational_roots_are_exact():
+def test_rational_roots_are_exact_and_others_rounded_down():
     assert gaussian(2).rate == 2
     assert gaussian(Fraction(9, 50), score_range=3).rate == Fraction(1, 5)
     assert gaussian(Fraction(9, 2), Contributions(3, 3)).rate == 1
     assert gaussian(Fraction(5, 2), Contributions(3, 2)).rate == 1
-
-
-def test_irrational_roots_are_rounded_down():
     rate = gaussian(1).rate
     assert rate**2 < 2 < (rate * (1 + HAIR)) ** 2
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
-@pytest.mark.parametrize("factor", [Fraction(1, 2**1003), Fraction(2**1003)])
+@pytest.mark.parametrize("factor", [Fraction(1, 2**1003), Fraction(2**1003), Fraction(10**400)])
 def test_rates_that_floats_can_not_hold_are_refused(factor, unit, mechanism):
     message = r"^(epsilon|rho) over the range of the score must lie between 2\*\*-1000 and 2\*\*1000, got "
     with pytest.raises(ValueError, match=message):
         claim(factor, "epsilon", mechanism)
     with pytest.raises(ValueError, match=message):
         claim(1, unit, mechanism, score_range=1 / factor)
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_losses_beyond_the_largest_float_are_refused_in_words(mechanism):
-    with pytest.raises(ValueError, match=r"^(epsilon|rho) over the range of the score must lie between "):
-        claim(10**400, "epsilon", mechanism)
 
 
 # Costs
@@ -315,9 +288,7 @@ MADE = {
     "of": lambda: Claim.of(Loss.of(epsilon=None, rho=0.2), None, Fraction(3), SPREAD, "add_or_remove_one"),
     "for scores": lambda: Claim.for_scores(Loss.of(epsilon=1, rho=None), "exponential", 3, monotonic=False),
     "of an expression": lambda: dpp.mode("x", ["a"], rho=0.1, contributions=3).query.claim,
-    "of a private query": lambda: (
-        dpp.protect("p", max_rows=3).agg(dpp.median("x", [1], epsilon=0.5)).asks[0].query.claim
-    ),
+    "of a query": lambda: dpp.protect("p", max_rows=3).agg(dpp.median("x", [1], epsilon=0.5)).asks[0].query.claim,
 }
 CHANGED = {
     "not at all": lambda claim: claim,
@@ -331,12 +302,7 @@ CHANGED = {
     "a copy": copy.deepcopy,
     "a pickle": lambda claim: pickle.loads(pickle.dumps(claim)),
 }
-OTHER = {
-    "epsilon": "rho",
-    "rho": "epsilon",
-    "permute_and_flip": "exponential",
-    "exponential": "permute_and_flip",
-}
+OTHER = {"epsilon": "rho", "rho": "epsilon", "permute_and_flip": "exponential", "exponential": "permute_and_flip"}
 
 
 @pytest.mark.parametrize("change", CHANGED)
@@ -420,9 +386,8 @@ def test_profiles_take_a_lead_for_randomized_response(mechanism):
 
 
 def keys_claim(loss, unit, mechanism, delta, groups=1):
-    return Claim(
-        Loss(Fraction(loss), unit), mechanism, Fraction(1), Contributions(groups, 1), "add_or_remove_one", delta=delta
-    )
+    loss, spread = Loss(Fraction(loss), unit), Contributions(groups, 1)
+    return Claim(loss, mechanism, Fraction(1), spread, "add_or_remove_one", delta=delta)
 
 
 KEYS = {"partition_selection": "epsilon", "discrete_gaussian_threshold": "rho"}

@@ -32,9 +32,6 @@ def h(x):
     return x * np.tanh(x / 2)
 
 
-# Whatever is x-DP
-
-
 @pytest.mark.parametrize(
     "x", [Fraction(1, 10**6), Fraction(1, 10), Fraction(1), Fraction(3), Fraction(12), Fraction(60)]
 )
@@ -79,9 +76,6 @@ def test_it_is_less_than_half_the_square():
     for x, factor in ((1, 1.08), (2, 1.31), (4, 2.07), (8, 4.0)):
         assert float(Fraction(x**2, 2) / pure_rho(Fraction(x))) == pytest.approx(factor, abs=0.005)
     assert gaussian_rho(Fraction(3)) == Fraction(9, 2)
-
-
-# Spreads
 
 
 def partitions(total, largest):
@@ -172,9 +166,6 @@ def test_what_the_proof_of_the_worst_spread_rests_on():
         # integral of h'' from p to q, which is 0.
         assert derivatives(arb("2.88"))[0] < derivatives(arb("2.08"))[0]
         assert all(derivatives(x)[2] > 0 for x in balls(2.0, 2.9, 500))
-
-
-# Replacements
 
 
 def exchanges(total, per_group, groups=4):

@@ -16,7 +16,6 @@ import pytest
 import dp_polars as dpp
 from dp_polars import _accounting
 from dp_polars._accounting import ledger
-from dp_polars._accounting import ledger as locks
 from dp_polars._accounting.budget import Budget
 from tests.accounting.test_deltas import pay, pure
 
@@ -27,7 +26,7 @@ OURS = str(Path(_accounting.__file__).parent)
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
     """A lock that an interrupted charge still held would soon be an error."""
-    monkeypatch.setattr(locks, "_BUSY_SECONDS", 5)
+    monkeypatch.setattr(ledger, "_BUSY_SECONDS", 5)
 
 
 @pytest.fixture(autouse=True)
@@ -36,11 +35,6 @@ def _hears_interruptions():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
-
-
-@pytest.fixture(params=["memory", "file"])
-def path(request, tmp_path):
-    return tmp_path / "ledger.db" if request.param == "file" else None
 
 
 @pytest.fixture
@@ -220,7 +214,7 @@ def signals_that_end_no_wait():
 def test_who_waits_for_a_busy_ledger_is_interrupted_at_once_and_pays_nothing(tmp_path):
     budget, started = Budget(epsilon=1, path=tmp_path / "ledger.db"), time.monotonic()
     main = threading.main_thread().ident
-    with locks.held(budget.path, locks.deadline_from_now()):
+    with ledger.held(budget.path, ledger.deadline_from_now()):
         threading.Timer(0.1, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
             pay(budget, pure(1))
@@ -256,9 +250,7 @@ def test_a_budget_whose_making_was_interrupted_can_be_made(path, at):
             Budget(epsilon=1, path=path)
     except KeyboardInterrupt as error:
         kept.append(error)
-    budget = Budget(epsilon=1, path=path)
-    pay(budget, pure(TENTH))
-    assert budget.spent == TENTH
+    assert was_charged(Budget(epsilon=1, path=path), 0) is False
 
 
 def test_a_budget_that_is_asked_within_a_charge_is_refused(budget, monkeypatch):

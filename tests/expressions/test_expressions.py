@@ -21,9 +21,6 @@ X = pl.col("x")
 SURE = {"epsilon": 10**6}
 
 
-# The class
-
-
 def test_the_representation_is_the_claim():
     expr = X.dp.median(range(101), epsilon=0.5, contributions=2)
     lines = [
@@ -196,17 +193,11 @@ def test_one_expression_without_candidates_on_frames_of_many_types():
 
 def test_one_quantile_on_frames_of_many_types():
     expr = X.dp.median(range(10), **SURE)
-    for dtype in (
-        pl.Int8,
-        pl.Float64,
-        pl.UInt64,
-        pl.String,
-        pl.Decimal(5, 2),
-        pl.Int128,
-        pl.Boolean,
-        pl.Float32,
-        pl.Int8,
-    ):
+    integers, others = (
+        [pl.Int8, pl.UInt64, pl.Int128],
+        [pl.Float64, pl.String, pl.Decimal(5, 2), pl.Boolean, pl.Float32],
+    )
+    for dtype in (*others, *integers, *others, *integers):
         plan = pl.Series("x", [7, 3, 3]).cast(dtype).to_frame().lazy().select(expr)
         if dtype in (pl.String, pl.Boolean):
             with pytest.raises(pl.exceptions.ComputeError, match="can't be a quantile of a column of type"):
@@ -312,9 +303,6 @@ def test_the_sensitivity_of_decimals_is_in_their_own_unit():
     assert 110 < (best == 0).sum() < 430
 
 
-# At the edges
-
-
 @pytest.mark.parametrize(
     "asked", [X.dp.mode([5], epsilon=1e-9), X.dp.median([5], rho=1e-9), X.dp.median(range(5, 6), epsilon=1)]
 )
@@ -330,9 +318,8 @@ def test_scores_that_no_row_offers():
     answers = frame.group_by("g", maintain_order=True).agg(X.dp.argmax(epsilon=1, sensitivity=1))["x"]
     assert answers.to_list() == [None, 1, None]
     assert answers.dtype == pl.UInt32
-    price = frame.group_by("g", maintain_order=True).agg(
-        pl.col("g").alias("y").get(X.dp.argmax(epsilon=1, sensitivity=1))
-    )
+    best = X.dp.argmax(epsilon=1, sensitivity=1)
+    price = frame.group_by("g", maintain_order=True).agg(pl.col("g").alias("y").get(best))
     assert price["y"].to_list() == [None, 2, None]
 
 

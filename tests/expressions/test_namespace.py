@@ -30,24 +30,19 @@ def test_the_accessor_says_what_it_is():
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_methods_have_exactly_these_parameters(name):
-    assert parameters(getattr(PrivateNamespace, name)) == (METHODS[name].positional, METHODS[name].keywords)
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_functions_take_the_column_first(name):
-    assert parameters(getattr(dpp, name)) == ({"column": EMPTY, **METHODS[name].positional}, METHODS[name].keywords)
+def test_methods_and_functions_have_exactly_these_parameters_and_say_what_they_do(name):
+    method, function, known = getattr(PrivateNamespace, name), getattr(dpp, name), METHODS[name]
+    assert parameters(method) == (known.positional, known.keywords)
+    assert parameters(function) == ({"column": EMPTY, **known.positional}, known.keywords)
+    for section in ("Parameters", "Returns", "Raises", "Examples"):
+        assert f"{section}\n{'-' * len(section)}" in inspect.getdoc(function)
+    assert inspect.getdoc(method)
 
 
 def test_mechanisms_and_grids_have_exactly_these_parameters():
-    assert parameters(dpp.permute_and_flip) == (
-        {"scores": EMPTY},
-        {"epsilon": EMPTY, "sensitivity": EMPTY, "monotonic": False},
-    )
-    assert parameters(dpp.exponential_mechanism) == (
-        {"scores": EMPTY},
-        {**LOSS, "sensitivity": EMPTY, "monotonic": False},
-    )
+    scores, claimed = {"scores": EMPTY}, {"sensitivity": EMPTY, "monotonic": False}
+    assert parameters(dpp.permute_and_flip) == (scores, {"epsilon": EMPTY, **claimed})
+    assert parameters(dpp.exponential_mechanism) == (scores, {**LOSS, **claimed})
     assert parameters(dpp.grid) == ({"start": EMPTY, "stop": EMPTY}, {"step": None, "per_decade": None})
 
 
@@ -61,14 +56,6 @@ def test_a_method_and_its_function_ask_the_same(name):
     assert by_method.query == by_name.query == by_expression.query
     assert set(by_method.meta.root_names()) == set(by_name.meta.root_names()) == {"x"}
     assert by_name.meta.output_name() == by_method.meta.output_name() == "x"
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_every_public_function_says_what_it_does(name):
-    function = inspect.getdoc(getattr(dpp, name))
-    for section in ("Parameters", "Returns", "Raises", "Examples"):
-        assert f"{section}\n{'-' * len(section)}" in function
-    assert inspect.getdoc(getattr(PrivateNamespace, name))
 
 
 def test_a_median_is_the_quantile_at_one_half():

@@ -116,11 +116,7 @@ def test_descriptions():
         (lambda: dpp.len(rho=1, epsilon=1), TypeError, "at most one of within, epsilon, rho and loss_share"),
         (lambda: dpp.n_people(epsilon=float("nan")), ValueError, "epsilon must be finite"),
         (lambda: dpp.count("x", epsilon=-1), ValueError, "epsilon must be greater than 0"),
-        (
-            lambda: dpp.len(epsilon=1, mechanism="laplace"),
-            ValueError,
-            "mechanism must be one of",
-        ),
+        (lambda: dpp.len(epsilon=1, mechanism="laplace"), ValueError, "mechanism must be one of"),
         (lambda: dpp.len(epsilon=1, mechanism="discrete_gaussian"), ValueError, "give its loss as rho"),
         (lambda: dpp.len(epsilon=1, contributions=True), TypeError, "contributions must be an integer"),
         (lambda: dpp.len(epsilon=2.0**-60), ValueError, "the noise must have a scale of at most 2\\*\\*50"),

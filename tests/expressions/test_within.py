@@ -106,14 +106,13 @@ def test_a_private_frame_finds_a_loss_where_a_plain_one_has_none():
         assert private.agg(expr).loss.unit == "epsilon"
 
 
+AT_MOST_ONE = "at most one of within, epsilon, rho and loss_share"
+
+
 @pytest.mark.parametrize(
     ("ask", "error", "message"),
     [
-        (
-            lambda: dpp.len(within=1, epsilon=1),
-            TypeError,
-            "at most one of within, epsilon, rho and loss_share.*got within and epsilon",
-        ),
+        (lambda: dpp.len(within=1, epsilon=1), TypeError, f"{AT_MOST_ONE}.*got within and epsilon"),
         (lambda: dpp.len(within=1, rho=1), TypeError, "got within and rho"),
         (lambda: dpp.len(within=1, rho=1, epsilon=1), TypeError, "got within and epsilon and rho"),
         (lambda: dpp.len(within=-1), ValueError, "within must be at least 0, got -1"),

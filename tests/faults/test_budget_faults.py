@@ -27,24 +27,49 @@ from tests.faults.asker import asked
 
 pytestmark = pytest.mark.slow
 
+HERE = Path(__file__).parent
 NOBODY = 65534
 LOSS = Fraction(1, 10)
 
 
-class Spender:
-    """A process that forks spenders (spender.py) and hears from them."""
+class Forking:
+    """A process that forks children and hears from them: its last argument is the number of their pipe."""
 
-    def __init__(self, *prefix):
+    def __init__(self, *command):
         self.pipe, write_end = os.pipe()
         os.set_blocking(self.pipe, False)
         self.server = subprocess.Popen(
-            [*prefix, sys.executable, str(Path(__file__).with_name("spender.py")), str(write_end)],
+            [*map(str, command), str(write_end)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=[write_end],
             text=True,
+            env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
         )
         os.close(write_end)
+
+    def ask(self, line):
+        print(line, file=self.server.stdin, flush=True)
+        return self.server.stdout.readline()
+
+    def said(self):
+        try:
+            return os.read(self.pipe, 1 << 16).decode()  # all of it: a pipe holds no more
+        except BlockingIOError:
+            return ""
+
+    def close(self):
+        self.server.stdin.close()
+        assert self.server.wait(timeout=60) == 0
+        self.server.stdout.close()
+        os.close(self.pipe)
+
+
+class Spender(Forking):
+    """It forks spenders (spender.py)."""
+
+    def __init__(self, *prefix):
+        super().__init__(*prefix, sys.executable, HERE / "spender.py")
         self.started = 0
 
     def start(self, path, *, total=1_000, loss=LOSS, letter="x", **job):
@@ -66,16 +91,9 @@ class Spender:
     def wait(self):
         assert self.ask("") == "all ended\n"
 
-    def ask(self, line):
-        print(line, file=self.server.stdin, flush=True)
-        return self.server.stdout.readline()
-
     def heard(self):
         """Return how often each letter was heard since the last time."""
-        try:
-            return Counter(os.read(self.pipe, 1 << 16).decode())  # all of it: a pipe holds no more
-        except BlockingIOError:
-            return Counter()
+        return Counter(self.said())
 
     def wait_for(self, letters):
         """Return what was heard, once it holds a letter of `letters`."""
@@ -85,12 +103,6 @@ class Spender:
             heard += self.heard()
             time.sleep(0.0002)
         return heard
-
-    def close(self):
-        self.server.stdin.close()
-        assert self.server.wait(timeout=60) == 0
-        self.server.stdout.close()
-        os.close(self.pipe)
 
 
 @pytest.fixture(scope="module")
@@ -324,7 +336,7 @@ for number in range(8):
         thread.join()
     assert os.read(acknowledged, 1000) == b"x" * 30
 """
-    run = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path), str(Path(__file__).parent)]
+    run = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path), str(HERE)]
     subprocess.run(run, check=True, timeout=30)
     assert {checked(path, total=3)[0] for path in tmp_path.glob("*.db")} == {3}
 
@@ -532,46 +544,23 @@ def test_a_rotten_ledger_is_an_error_or_still_whole(tmp_path):
 KILLS = 100
 
 
-class Asker:
-    """A process that forks askers (asker.py) and hears from them."""
+class Asker(Forking):
+    """It forks askers (asker.py)."""
 
     def __init__(self, path):
-        self.pipe, write_end = os.pipe()
-        os.set_blocking(self.pipe, False)
-        self.server = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("asker.py")), str(path), str(write_end)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            pass_fds=[write_end],
-            text=True,
-            env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
-        )
-        os.close(write_end)
+        super().__init__(sys.executable, HERE / "asker.py", path)
 
     def killed(self, first, wait):
         """Let a child ask until it has an answer, and a moment longer; return what it said before it was killed."""
-        print(first, file=self.server.stdin, flush=True)
-        child, said, deadline = int(self.server.stdout.readline()), "", time.monotonic() + 60
+        child, said, deadline = int(self.ask(first)), "", time.monotonic() + 60
         while "released" not in said:
             assert time.monotonic() < deadline
-            said += self.heard()
+            said += self.said()
             time.sleep(0.0002)
         time.sleep(wait)
         os.kill(child, signal.SIGKILL)
         assert self.server.stdout.readline() == "ended\n"
-        return [line.split() for line in (said + self.heard()).splitlines()]
-
-    def heard(self):
-        try:
-            return os.read(self.pipe, 1 << 16).decode()  # all of it: a pipe holds no more
-        except BlockingIOError:
-            return ""
-
-    def close(self):
-        self.server.stdin.close()
-        assert self.server.wait(timeout=60) == 0
-        self.server.stdout.close()
-        os.close(self.pipe)
+        return [line.split() for line in (said + self.said()).splitlines()]
 
 
 def test_a_hundred_kills_leave_no_free_draw(tmp_path):

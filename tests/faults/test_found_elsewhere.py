@@ -41,9 +41,18 @@ def renyi(p: list[float], q: list[float], order: float) -> float:
     return math.log(math.fsum(a**order * b ** (1 - order) for a, b in zip(p, q, strict=True))) / (order - 1)
 
 
+def drawn_of(monkeypatch, frames, ask):
+    """What the noise is added to in a release on each of the frames, and its claim."""
+    found = []
+    for frame in frames:
+        drawn = record(monkeypatch)
+        ask(frame).release()
+        (one,) = drawn
+        found.append(one)
+    return found
+
+
 # --- opendp #2911: noisy max, which is permute-and-flip, was charged epsilon²/8 in zCDP ------------------------------
-
-
 def test_noisy_max_is_not_charged_as_bounded_range():
     """(0, 0) and (1, −1) at epsilon = 2: 0.69 where epsilon²/8 is 0.5. A release costs more, and no less is taken."""
     p, q = ([float(x) for x in reference.law(s, rate=1, mechanism="permute_and_flip")] for s in ([0, 0], [1, -1]))
@@ -82,17 +91,15 @@ def test_a_count_after_cut_is_of_the_values_that_are_there_and_gets_noise(monkey
     """One NaN more or less moves the count by one, which is charged; the fault gave the count away for nothing."""
     if refused_on_polars_1(cut([1.5])):
         return
-    found = []
-    for values in ([NAN, *[1.0] * 15], [2.0, *[1.0] * 15]):
-        drawn = record(monkeypatch)
-        protected = pl.DataFrame({"x": values}).dp.protect(None, neighboring_relation="replace_one")
-        query = protected.agg(n=cut([1.5]).dp.count(epsilon=1))
+
+    def ask(frame):
+        query = frame.dp.protect(None, neighboring_relation="replace_one").agg(n=cut([1.5]).dp.count(epsilon=1))
         assert query.loss == dpp.Loss(Fraction(1), "epsilon")
-        query.release()
-        (count,) = drawn
-        assert count.claim.cost("epsilon") == 1
-        found.append(count)
-    with_nan, without = found
+        return query
+
+    frames = [pl.DataFrame({"x": [first, *[1.0] * 15]}) for first in (NAN, 2.0)]
+    with_nan, without = drawn_of(monkeypatch, frames, ask)
+    assert with_nan.claim.cost("epsilon") == without.claim.cost("epsilon") == 1
     assert (with_nan.values.tolist(), without.values.tolist()) == ([15], [16])
     assert abs(with_nan.scaled - without.scaled).item() <= 1
 
@@ -123,18 +130,16 @@ def test_one_row_does_not_change_the_codes_of_all_others():
 
 
 # --- opendp #2945: a group of k rows was taken to change by at most k: if all are replaced, it changes by 2k -----
-
-
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
 def test_three_rows_replaced_are_six_rows_changed(monkeypatch, unit):
     """From 10, 10, 10 to −10, −10, −10 the sum moves by 60. Noise for 30 loses twice epsilon, four times rho."""
-    found = []
-    for value in (10, -10):
-        drawn = record(monkeypatch)
-        frame = pl.DataFrame({"a": ["a"] * 3, "p": [1] * 3, "b": [value] * 3})
+
+    def ask(frame):
         protected = frame.dp.protect("p", max_rows_per_group=3, max_groups=1, neighboring_relation="replace_one")
-        protected.group_by({"a": ["a"]}).agg(pl.col("b").dp.sum(-10, 10, **{unit: 1})).release()
-        found.append(drawn[0])
+        return protected.group_by({"a": ["a"]}).agg(pl.col("b").dp.sum(-10, 10, **{unit: 1}))
+
+    frames = [pl.DataFrame({"a": ["a"] * 3, "p": [1] * 3, "b": [value] * 3}) for value in (10, -10)]
+    found = drawn_of(monkeypatch, frames, ask)
     moved = abs(found[0].values - found[1].values).item()
     assert moved == 60
     rate = float(found[0].claim.rate)
@@ -143,36 +148,30 @@ def test_three_rows_replaced_are_six_rows_changed(monkeypatch, unit):
 
 
 # --- opendp #2949: a bound on groups outlived the column of groups ---------------------------------------------------
-
-
 @pytest.mark.parametrize("loss", [{"rho": 0.5}, {"epsilon": 1}], ids=str)
 def test_bounds_hold_on_the_groups_that_are_released(monkeypatch, loss):
     """Two people with a row in each of 100 groups, and all groups made one: the fault lets one person add 100."""
     rows = pl.DataFrame({"id": [0] * 100 + [1] * 100, "g": [*range(100)] * 2})
-    found = []
-    for frame in (rows, rows.filter(pl.col("id") == 1)):
-        drawn = record(monkeypatch)
+
+    def ask(frame):
         protected = frame.dp.protect("id", max_rows_per_group=1, max_groups=100)
-        merged = protected.with_columns(g=pl.lit(0, dtype=pl.Int64))
-        merged.group_by({"g": [0]}).agg(n=dpp.len(**loss)).release()
-        found.append(drawn[0])
+        return protected.with_columns(g=pl.lit(0, dtype=pl.Int64)).group_by({"g": [0]}).agg(n=dpp.len(**loss))
+
+    found = drawn_of(monkeypatch, (rows, rows.filter(pl.col("id") == 1)), ask)
     assert [each.values.tolist() for each in found] == [[2], [1]]
     moved = abs(found[0].scaled - found[1].scaled).item()
     assert (moved if "epsilon" in loss else moved**2 / 2) <= 1.0 * float(next(iter(loss.values()))) * (1 + 1e-12)
 
 
 # --- diffprivlib #107: all probabilities underflow, and a quantile raises on some data -------------------------------
-
-
 def test_a_quantile_of_equal_values_among_others_has_an_answer():
     """The data of the report; its probabilities are all 0, and their sum divides them into NaN."""
     rng = np.random.default_rng(0)
     values = np.concatenate([np.full(800_000, 65_000), rng.integers(0, 500_000, 200_000)])
     for epsilon in (0.3, 0.5, 1):
         # Every other candidate is 100,000 rows away: its coin is below exp(−10,000).
-        assert (
-            pl.DataFrame({"x": values}).select(pl.col("x").dp.median(range(500_001), epsilon=epsilon)).item() == 65_000
-        )
+        asked = pl.col("x").dp.median(range(500_001), epsilon=epsilon)
+        assert pl.DataFrame({"x": values}).select(asked).item() == 65_000
 
 
 # --- dp_accounting: the Rényi accountant ignores how often an exponential mechanism runs -----------------------------
@@ -220,8 +219,6 @@ def test_a_hundred_releases_are_not_charged_as_one(times):
 
 
 # --- smartnoise-sdk #621: a logarithm was missing in the formula of composition --------------------------------------
-
-
 def test_a_hundred_counts_cost_what_they_lose_and_hardly_more():
     """Counts with discrete Laplace noise lose ±epsilon, as randomized response does: so the truth is a binomial sum.
 
@@ -239,8 +236,6 @@ def test_a_hundred_counts_cost_what_they_lose_and_hardly_more():
 
 
 # --- opendp #2820: a delta of zCDP was rounded down ------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("rho", "epsilon"),
     [(0.05, 0.25), (5e-30, 1e-13), *((rho, rho * times) for rho in (1e-9, 0.02, 1.0, 7.0) for times in (1.5, 3, 11))],
@@ -261,8 +256,6 @@ def test_the_delta_of_zcdp_is_the_next_float_above_its_formula(rho, epsilon, mon
 
 
 # --- opendp #2802: the exponent of a tail bound was rounded down -----------------------------------------------------
-
-
 @pytest.mark.parametrize(("variance", "reached"), [(Fraction(3, 31), 10), (Fraction(10), 72), (Fraction(513, 10), 172)])
 def test_a_threshold_is_as_exact_as_its_delta(variance, reached):
     """Deltas down to 1e-225, the report's, just above and just below a tail: their thresholds differ by one.
@@ -280,8 +273,6 @@ def test_a_threshold_is_as_exact_as_its_delta(variance, reached):
 
 
 # --- opendp #2922: the delta of a threshold left out what is exactly at the threshold --------------------------------
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", [{"epsilon": 1}, {"rho": 0.5}], ids=str)
 def test_keys_of_one_person_are_shown_as_seldom_as_delta_says(loss):
@@ -305,18 +296,13 @@ def test_keys_of_one_person_are_shown_as_seldom_as_delta_says(loss):
 
 
 # --- smartnoise-sdk #622, PipelineDP #551: values were clipped in a copy, or only after they were added up -----------
-
-
 @pytest.mark.parametrize("unit", [None, "p"])
 def test_values_are_clipped_before_they_are_added_up(unit, monkeypatch):
     """One of 100 rows is 1,000, and 1 is the most that a row adds. What is clipped afterwards moves by 99."""
     rows = pl.DataFrame({"p": range(100), "x": [1000] + [0] * 99})
-    found = []
-    for frame in (rows, rows[1:]):
-        drawn = record(monkeypatch)
-        bounds = {} if unit is None else {"max_rows": 1}
-        frame.dp.protect(unit, **bounds).agg(pl.col("x").dp.sum(0, 1, epsilon=1)).release()
-        found.append(drawn[0])
+    bounds = {} if unit is None else {"max_rows": 1}
+    asked = pl.col("x").dp.sum(0, 1, epsilon=1)
+    found = drawn_of(monkeypatch, (rows, rows[1:]), lambda frame: frame.dp.protect(unit, **bounds).agg(asked))
     moved = abs(found[0].scaled - found[1].scaled).item()
     assert moved == 1 == float(found[0].claim.cost("epsilon"))
     late = (frame["x"].sum() for frame in (rows, rows[1:]))
@@ -324,8 +310,6 @@ def test_values_are_clipped_before_they_are_added_up(unit, monkeypatch):
 
 
 # --- PipelineDP #552: a loss was divided among numbers that one bound holds for together -----------------------------
-
-
 @pytest.mark.parametrize("loss", [{"epsilon": 1}, {"rho": 0.5}], ids=str)
 def test_a_hundred_groups_have_the_noise_of_one(loss, monkeypatch):
     """A person is in one group of the hundred: the fault takes a hundred times the noise."""
@@ -340,8 +324,6 @@ def test_a_hundred_groups_have_the_noise_of_one(loss, monkeypatch):
 
 
 # --- smartnoise-sdk #572: whether a quantile crashed told how many rows there are ------------------------------------
-
-
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("alpha", [0.5, 0.999])
 def test_one_row_more_is_no_crash(mechanism, alpha):
@@ -357,18 +339,13 @@ def test_one_row_more_is_no_crash(mechanism, alpha):
 
 
 # --- opendp #2837, #2937: numbers that wrap around -------------------------------------------------------------------
-
-
 def test_a_sum_of_dates_does_not_wrap_around(monkeypatch):
     """The report's 108,882 and 108,883 rows of one day: the second sum of 32 bits is negative."""
     day = dt.date(2024, 1, 1)
-    found = []
-    for number in (108_882, 108_883):
-        drawn = record(monkeypatch)
-        days = pl.DataFrame({"d": pl.repeat(day, number, eager=True).to_physical()})
-        assert days["d"].dtype == pl.Int32
-        days.dp.protect(None).agg(pl.col("d").dp.sum(0, 20_000, epsilon=1)).release()
-        found.append(drawn[0].values.item())
+    days = [pl.DataFrame({"d": pl.repeat(day, n, eager=True).to_physical()}) for n in (108_882, 108_883)]
+    assert days[0]["d"].dtype == pl.Int32
+    asked = pl.col("d").dp.sum(0, 20_000, epsilon=1)
+    found = [one.values.item() for one in drawn_of(monkeypatch, days, lambda frame: frame.dp.protect(None).agg(asked))]
     assert found == [19_723 * 108_882, 19_723 * 108_883]
     assert np.array(found).astype(np.int32).tolist() == [19_723 * 108_882, 19_723 * 108_883 - 2**32]
 
@@ -489,8 +466,6 @@ def test_a_value_that_is_not_released_is_nowhere_in_an_answer(dtype):
 
 
 # --- DuckDB's extension `privacy`: what is not declared is public, and delta may be 1/N ------------------------------
-
-
 def test_nothing_is_public_because_nobody_said_what_it_is():
     """Who is a person must be said, a column of that name be there, and a row of nobody counts for nothing."""
     frame = pl.DataFrame({"p": [1, None, None], "x": [1, 1, 1]})

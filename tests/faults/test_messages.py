@@ -36,27 +36,19 @@ def private():
     return STAYS.dp.protect("patient", max_rows=3, max_groups=1)
 
 
-def keys():
-    return private().keys("ward", epsilon=1, delta=1e-6)
-
-
 AGE, TAGS = pl.col("age"), pl.col("tags")
 # Without the methods that OpenDP adds to `.dp` where another test has loaded it.
 OF_AGE = dpp.PrivateNamespace(AGE)
+BY_WARD = (
+    "names of columns must include the privacy unit, got ['ward']",
+    "group_by({'ward': […]}), or find them with keys('ward', …)",
+)
 # What is tried -> what it says of it, and what to write instead.
 TRIED = {
-    "groups by a name": (
-        lambda: private().group_by("ward"),
-        "names of columns must include the privacy unit, got ['ward']",
-        "group_by({'ward': […]}), or find them with keys('ward', …)",
-    ),
-    "groups by an expression": (
-        lambda: private().group_by(pl.col("ward")),
-        "names of columns must include the privacy unit, got ['ward']",
-        "group_by({'ward': […]}), or find them with keys('ward', …)",
-    ),
+    "groups by a name": (lambda: private().group_by("ward"), *BY_WARD),
+    "groups by an expression": (lambda: private().group_by(pl.col("ward")), *BY_WARD),
     "keys that are not released": (
-        lambda: private().group_by(keys()),
+        lambda: private().group_by(private().keys("ward", epsilon=1, delta=1e-6)),
         "keys must be released first, got PrivateQuery",
         'group_by(frame.keys("ward", …).release())',
     ),
@@ -146,12 +138,12 @@ TRIED = {
         "keys: missing a required argument: 'delta'",
         "keys(…, delta=…, epsilon=…)",
     ),
-    "nobody protected": (
+    "nobody": (
         lambda: STAYS.dp.protect(),
         "protect: missing a required argument: 'privacy_unit'",
         "protect(privacy_unit)",
     ),
-    "another keyword": (
+    "a word": (
         lambda: dpp.n_people(eps=1),
         "n_people: got an unexpected keyword argument 'eps'",
         "n_people(epsilon=…)",
@@ -247,9 +239,8 @@ def test_errors_of_a_function_are_its_own():
     assert (adds.__name__, adds.__doc__, [*inspect.signature(adds).parameters]) == ("adds", "Add.", ["one", "other"])
     with pytest.raises(TypeError, match="unsupported operand"):
         adds(1, "2")
-    with pytest.raises(
-        TypeError, match=r"missing a required argument: 'other'\.\n\nHint: adds\(one, other\)\."
-    ) as caught:
+    words = r"missing a required argument: 'other'\.\n\nHint: adds\(one, other\)\."
+    with pytest.raises(TypeError, match=words) as caught:
         adds(1)
     assert caught.value.__cause__ is caught.value.__context__ is None
 
@@ -319,6 +310,10 @@ def test_a_function_that_makes_budgets_may_run_again(tmp_path):
 def test_slips_of_newcomers_are_told_what_to_write():
     frame = pl.DataFrame({"p": [1], "day": [dt.date(2026, 1, 1)], "text": ["a"], "ward": ["x"]})
     private = frame.dp.protect("p", max_rows=1)
+
+    def ask(expr):
+        return lambda: private.agg(expr).release()
+
     for slip, error, said in [
         (
             lambda: private.group_by(ward=["x"]),
@@ -338,21 +333,9 @@ def test_slips_of_newcomers_are_told_what_to_write():
             ValueError,
             r"needs Polars 2.*write the step before `protect`" if IS_OLD else r"Hint: make dates.*str.to_date",
         ),
-        (
-            lambda: private.agg(dpp.mean("text", 0, 1, epsilon=1)).release(),
-            TypeError,
-            r"Hint: make numbers of them first",
-        ),
-        (
-            lambda: private.agg(dpp.median("day", [1, 2], epsilon=1)).release(),
-            TypeError,
-            "Hint: give values of the column's type",
-        ),
-        (
-            lambda: private.agg(dpp.mode("day", [1, 2], epsilon=1)).release(),
-            TypeError,
-            "Hint: give values of the column's type",
-        ),
+        (ask(dpp.mean("text", 0, 1, epsilon=1)), TypeError, "Hint: make numbers of them first"),
+        (ask(dpp.median("day", [1, 2], epsilon=1)), TypeError, "Hint: give values of the column's type"),
+        (ask(dpp.mode("day", [1, 2], epsilon=1)), TypeError, "Hint: give values of the column's type"),
     ]:
         with pytest.raises(error, match=f"(?s){said}"):
             slip()

@@ -165,9 +165,8 @@ def test_pure_dp_as_zcdp():
     assert converted.map(1) == 0.5
     check_answers(converted(FRAME))
     # The map of our own is sharper: both groups lose f(1/2), and f(x) = x + exp(-x) - 1 is below x²/2.
-    direct = as_measurement(
-        wards().agg(pl.col("d").dp.mode(["flu", "cold"], epsilon=1)), output_measure=zero_concentrated_divergence()
-    )
+    query = wards().agg(pl.col("d").dp.mode(["flu", "cold"], epsilon=1))
+    direct = as_measurement(query, output_measure=zero_concentrated_divergence())
     assert direct.map(1) == pytest.approx(2 * (math.exp(-0.5) - 0.5))
 
 

@@ -25,16 +25,10 @@ from tests.statistical.goodness import check_sampler
 
 need("opendp")
 
+from opendp import metrics
 from opendp.combinators import make_composition
 from opendp.domains import atom_domain, vector_domain
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
-from opendp.metrics import (
-    change_one_distance,
-    change_one_id_distance,
-    linf_distance,
-    symmetric_distance,
-    symmetric_id_distance,
-)
 from opendp.mod import GLOBAL_FEATURES, OpenDPException, disable_features, enable_features
 
 from dp_polars.opendp import as_measurement, frame_domain, make_private_query, make_selection
@@ -141,19 +135,18 @@ def test_a_loss_is_the_float_that_opendp_takes_it_for(loss, monkeypatch):
 
 
 METRICS = {
-    "rows": (None, "add_or_remove_one", lambda: symmetric_distance()),
-    "people": ("id", "add_or_remove_one", lambda: symmetric_id_distance("id")),
-    "replaced rows": (None, "replace_one", lambda: change_one_distance()),
-    "replaced people": ("id", "replace_one", lambda: change_one_id_distance("id")),
+    "rows": (None, "add_or_remove_one", lambda: metrics.symmetric_distance()),
+    "people": ("id", "add_or_remove_one", lambda: metrics.symmetric_id_distance("id")),
+    "replaced rows": (None, "replace_one", lambda: metrics.change_one_distance()),
+    "replaced people": ("id", "replace_one", lambda: metrics.change_one_id_distance("id")),
 }
 
 
 @pytest.mark.parametrize("case", METRICS)
 def test_the_metric_says_what_a_person_is(case):
     unit, relation, metric = METRICS[case]
-    query = dpp.protect(unit, neighboring_relation=relation, max_rows=None if unit is None else 1).agg(
-        median(epsilon=1)
-    )
+    bounds = {} if unit is None else {"max_rows": 1}
+    query = dpp.protect(unit, neighboring_relation=relation, **bounds).agg(median(epsilon=1))
     measurement = as_measurement(query)
     assert measurement.input_metric == metric()
     assert measurement.input_domain == frame_domain()
@@ -216,7 +209,7 @@ def test_an_expression_is_a_query_of_one_group():
     assert as_measurement(median(epsilon=1).alias("y"))(frame).to_dict(as_series=False) == {"y": [3]}
     assert as_measurement(mode(rho=1))(frame.lazy()).to_dict(as_series=False) == {"d": ["b"]}
     replaced = as_measurement(median(epsilon=1, neighboring_relation="replace_one"))
-    assert (replaced.input_metric, replaced.map(2)) == (change_one_distance(), 2.0)
+    assert (replaced.input_metric, replaced.map(2)) == (metrics.change_one_distance(), 2.0)
 
 
 @pytest.mark.parametrize("mechanism", ["permute_and_flip", "exponential"])
@@ -234,9 +227,9 @@ def test_a_replacement_in_one_group_has_its_own_range(mechanism):
 
 def test_all_outputs_keep_their_shares_of_another_loss():
     query = dpp.protect(None).agg(a=median(epsilon=0.5), b=median(epsilon=1.5))
-    measurement = make_private_query(frame_domain(), symmetric_distance(), query, 0.25)
+    measurement = make_private_query(frame_domain(), metrics.symmetric_distance(), query, 0.25)
     assert [measurement.map(d) for d in range(4)] == [0, 0.25, 0.5, 0.75]
-    alone = make_private_query(frame_domain(), symmetric_distance(), median(rho=1), 0.25, max_divergence())
+    alone = make_private_query(frame_domain(), metrics.symmetric_distance(), median(rho=1), 0.25, max_divergence())
     assert reference.bounded_range_rho(alone.map(1)) == pytest.approx(0.25, rel=1e-15)
 
 
@@ -269,7 +262,7 @@ def test_queries_that_are_none(case):
 @pytest.mark.parametrize("loss", [0, -1, math.nan, math.inf, "1", True, None])
 def test_losses_that_are_none(loss):
     with pytest.raises((ValueError, TypeError), match="loss must be"):
-        make_private_query(frame_domain(), symmetric_distance(), median(epsilon=1), loss)
+        make_private_query(frame_domain(), metrics.symmetric_distance(), median(epsilon=1), loss)
 
 
 def test_domains_and_measures_that_are_refused():
@@ -281,7 +274,7 @@ def test_domains_and_measures_that_are_refused():
 
 def test_a_metric_that_is_not_the_querys_is_refused():
     """What is claimed for one relation, or for people, is not charged for another."""
-    for metric in (change_one_distance(), symmetric_id_distance("id"), linf_distance(T=int)):
+    for metric in (metrics.change_one_distance(), metrics.symmetric_id_distance("id"), metrics.linf_distance(T=int)):
         with pytest.raises(ValueError, match=r"^input_metric must be SymmetricDistance\(\), which is what"):
             make_private_query(frame_domain(), metric, median(epsilon=1), 1)
 
@@ -293,6 +286,7 @@ def test_distances_that_are_none(d_in):
 
 
 SECRET = {"x": ["secret-1", "secret-2"], "g": ["secret-3", "secret-3"], "id": ["secret-4", None]}
+PARSED = X.str.to_date("%Y").dt.year()
 WRONG = {
     "no frame": (lambda _: SECRET, "the data must be a LazyFrame or a DataFrame, got dict."),
     "no unit": (lambda frame: frame.drop("id"), "the frame must have the privacy unit 'id' as a column"),
@@ -302,10 +296,7 @@ WRONG = {
     "several rows": (lambda frame: frame.lazy().head(1), "picks or fills by the place among all rows"),
     # These raise on rows, and Polars would print some of them.
     "a strict cast": (lambda frame: frame.lazy().with_columns(X.cast(pl.Int64)), "The release failed while"),
-    "a strict parse": (
-        lambda frame: frame.lazy().with_columns(X.str.to_date("%Y").dt.year()),
-        "The release failed while",
-    ),
+    "a strict parse": (lambda frame: frame.lazy().with_columns(PARSED), "The release failed while"),
     "a power": (lambda frame: frame.lazy().with_columns(X.str.len_bytes() ** pl.lit(-1)), "The release failed while"),
 }
 
@@ -340,16 +331,17 @@ for kind in (KeyboardInterrupt, SystemExit, pl.exceptions.PanicException):
         print(str(error).splitlines()[-2])
 """
     kinds = ["KeyboardInterrupt", "SystemExit", "PanicException"]
-    assert succeed(script).splitlines() == [
-        f"RuntimeError: The release was stopped by {kind}; nothing was released." for kind in kinds
-    ]
+    words = "RuntimeError: The release was stopped by {}; nothing was released."
+    assert succeed(script).splitlines() == [words.format(kind) for kind in kinds]
 
 
 @pytest.mark.parametrize("enabled", [(), ("contrib",), ("honest-but-curious",)])
 def test_features_are_asked_for_and_never_switched_on(enabled):
     disable_features("contrib", "honest-but-curious")
     enable_features(*enabled)
-    for call in (frame_domain, lambda: as_measurement(median(epsilon=1))):
+    scores = vector_domain(atom_domain(T="i32", bounds=None)), metrics.linf_distance(T="i32")
+    selection = partial(make_selection, *scores, max_divergence(), 1.0)
+    for call in (frame_domain, selection, lambda: as_measurement(median(epsilon=1))):
         with pytest.raises(OpenDPException, match=r'enable_features\("contrib", "honest-but-curious"\)'):
             call()
     assert set(enabled) == GLOBAL_FEATURES & {"contrib", "honest-but-curious"}
@@ -367,7 +359,7 @@ def resident():
 def test_a_thousand_invocations_leak_no_memory_to_speak_of():
     frame = pl.DataFrame({"x": np.arange(10_000) % 10})
     measurement = as_measurement(median(epsilon=1))
-    space = vector_domain(atom_domain(T=int)), linf_distance(T=int)
+    space = vector_domain(atom_domain(T=int)), metrics.linf_distance(T=int)
     selection, scores = make_selection(*space, max_divergence(), 1.0), list(range(1_000))
 
     def invoke(times):
@@ -386,29 +378,24 @@ def test_a_thousand_invocations_leak_no_memory_to_speak_of():
     assert references_after == references
 
 
-# Queries that spend a delta
-
-
 def spending(mechanism, unit, groups=2):
     """A query whose claim spends a delta, for the map only."""
     asked = dpp.protect("p", max_groups=groups).group_by({"g": ["a", "b", "c"]}).agg(m=mode(**{unit: 0.5}))
-    claim = dpp.Claim(
-        dpp.Loss(Fraction(1, 2), unit), mechanism, Fraction(1), ONE, "add_or_remove_one", delta=Fraction(1, 10**6)
-    )
+    loss, delta = dpp.Loss(Fraction(1, 2), unit), Fraction(1, 10**6)
+    claim = dpp.Claim(loss, mechanism, Fraction(1), ONE, "add_or_remove_one", delta=delta)
     asks = tuple(replace(one, query=one.query.with_claim(claim)) for one in asked.asks)
     return dpp.PrivateQuery(Request.of(asked.request.pipeline, asked.request.keys, asks), (), None)
 
 
 def test_a_delta_makes_the_measure_approximate():
-    measurement = as_measurement(spending("partition_selection", "epsilon"))
+    selection = spending("partition_selection", "epsilon")
+    measurement = as_measurement(selection)
     assert measurement.output_measure == approximate(max_divergence())
     assert [measurement.map(d) for d in (0, 1)] == [(0.0, 0.0), (0.5, 1e-6)]
     loss, delta = measurement.map(2)
     assert (loss, delta) == (1.0, pytest.approx(1e-6 * math.expm1(0.5) / math.expm1(0.25), rel=1e-5))
     assert measurement.map(200) == (100.0, 1.0)
-    in_rho = as_measurement(
-        spending("partition_selection", "epsilon"), output_measure=approximate(zero_concentrated_divergence())
-    )
+    in_rho = as_measurement(selection, output_measure=approximate(zero_concentrated_divergence()))
     cost, delta = in_rho.map(1)
     assert (cost, delta) == (pytest.approx(2 * 0.25 * math.tanh(0.125), rel=1e-15), 1e-6)
     gaussian = as_measurement(spending("discrete_gaussian_threshold", "rho"))
@@ -416,7 +403,7 @@ def test_a_delta_makes_the_measure_approximate():
     assert gaussian.map(1) == (0.5, 1e-6)
     assert make_composition([gaussian, in_rho]).map(1) == (pytest.approx(0.5 + cost, rel=1e-15), 2e-6)
     with pytest.raises(ValueError, match=r"output_measure must be approximate\(max_divergence\(\)\) or approximate"):
-        as_measurement(spending("partition_selection", "epsilon"), output_measure=max_divergence())
+        as_measurement(selection, output_measure=max_divergence())
 
 
 @pytest.mark.parametrize("loss", ["epsilon", "rho"])
@@ -449,7 +436,7 @@ def test_an_interval_costs_its_three_draws(loss):
     released = measurement(pl.DataFrame({"x": [4] * 1000}))
     assert released.columns == ["x", "x_low", "x_high"]
     assert released.row(0) == (4, 4, 4)
-    half = make_private_query(frame_domain(), symmetric_distance(), query, 0.5)
+    half = make_private_query(frame_domain(), metrics.symmetric_distance(), query, 0.5)
     assert half.map(1) == 0.5
 
 

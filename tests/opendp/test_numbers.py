@@ -1,7 +1,10 @@
 """Numbers, lists and cubes as OpenDP measurements: their privacy maps, and losses that OpenDP scales."""
 
+import math
 from fractions import Fraction
+from functools import partial
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -10,97 +13,119 @@ from tests.helpers.needs import need
 
 need("opendp")
 
-import math
-
-import numpy as np
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
 from opendp.metrics import symmetric_id_distance
 
-from dp_polars import opendp as adapter
 from dp_polars._accounting.costs import laplace_rho
 from dp_polars._mechanisms.partition_selection import PartitionSelection
 from dp_polars.opendp import as_measurement, frame_domain, make_private_query
-from tests.helpers.needs import need
 from tests.helpers.reference import bounded_range_rho, pure_rho
+from tests.registry import MECHANISMS, RELATIONS
 
 pytestmark = pytest.mark.usefixtures("features")
 
-
+# Of digits that the reference has.
+SLACK = Fraction(1, 10**20)
 ROWS = pl.DataFrame({"person": [1, 1, 2, 3], "x": [1, 2, 3, 4]})
-ASKS = {
-    "len": lambda **loss: dpp.len(**loss),
-    "count": lambda **loss: dpp.count("x", **loss),
-    "sum": lambda **loss: dpp.sum("x", 0, 5, **loss),
-    "mean": lambda **loss: dpp.mean("x", 0, 5, **loss),
-    "value_counts": lambda **loss: dpp.value_counts("x", [1, 2], **loss),
+FOURS = pl.DataFrame({"x": [4] * 500})
+LETTERS = pl.DataFrame({"x": ["a"] * 900 + ["b"] * 400 + ["c"] * 5})
+
+
+def half_square(x):
+    return x**2 / 2
+
+
+# What is asked, in how many draws, and what one costs in rho where epsilon is given, and where rho is.
+MAPS = {
+    "len": (dpp.len, 1, pure_rho, half_square),
+    "count": (partial(dpp.count, "x"), 1, pure_rho, half_square),
+    "sum": (partial(dpp.sum, "x", 0, 5), 1, pure_rho, half_square),
+    "mean": (partial(dpp.mean, "x", 0, 5), 2, pure_rho, half_square),
+    "value_counts": (partial(dpp.value_counts, "x", [1, 2]), 1, pure_rho, half_square),
 }
+for relation in RELATIONS:
+    above = partial(dpp.first_above, "x", [1, 2], threshold=2, lead=True, neighboring_relation=relation)
+    several = partial(dpp.quantile, "x", [0.1, 0.25, 0.5, 0.9], range(10), neighboring_relation=relation)
+    MAPS[f"lead above, {relation}"] = (above, 1, pure_rho, None)
+    MAPS[f"quantiles, {relation}"] = (several, 3, laplace_rho, bounded_range_rho)
+for mechanism, draws, rho in (
+    ("permute_and_flip", 2, laplace_rho),
+    ("exponential", 2, bounded_range_rho),
+    ("joint", 1, bounded_range_rho),
+):
+    for given in (["c", "b", "a"], None):
+        MAPS[f"top 2 of {given}, {mechanism}"] = (
+            partial(dpp.top_k, "x", 2, given, mechanism=mechanism),
+            draws,
+            rho,
+            rho,
+        )
+for mechanism in MECHANISMS:
+    mode = partial(dpp.mode, "x", [1, 2], mechanism=mechanism, lead=True)
+    MAPS[f"lead, {mechanism}"] = (mode, 1, pure_rho, None)
 
 
-@pytest.mark.parametrize("ask", ASKS)
-def test_privacy_maps(ask):
-    pure = adapter.as_measurement(ASKS[ask](epsilon=0.5))
-    gaussian = adapter.as_measurement(ASKS[ask](rho=0.25))
-    draws = 2 if ask == "mean" else 1
-    in_rho = adapter.as_measurement(ASKS[ask](epsilon=0.5), output_measure=zero_concentrated_divergence())
+@pytest.mark.parametrize("case", MAPS)
+def test_privacy_maps(case):
+    ask, draws, of_epsilon, of_rho = MAPS[case]
+    rows, answer = ROWS, None
+    if case.startswith("top"):
+        rows, answer = LETTERS.cast(pl.Enum(["c", "b", "a"])) if "None" in case else LETTERS, ["a", "b"]
+    elif case.startswith("quantiles"):
+        rows, answer = FOURS, [4, 4, 4, 4]
+    by_epsilon = as_measurement(ask(epsilon=6))
+    in_rho = as_measurement(ask(epsilon=6), output_measure=zero_concentrated_divergence())
+    measurements = [by_epsilon]
     for distance in range(1, 6):
-        assert pure.map(distance) == 0.5 * distance
-        assert gaussian.map(distance) == pytest.approx(0.25 * distance**2)
-        assert gaussian.map(distance) >= 0.25 * distance**2 * (1 - 1e-15)
-        assert in_rho.map(distance) == pytest.approx(draws * float(pure_rho(Fraction(distance, 2 * draws))))
-    assert pure(ROWS).shape == gaussian(ROWS).shape == (1, 1)
+        exact = draws * of_epsilon(Fraction(6 * distance, draws))
+        assert by_epsilon.map(distance) == 6 * distance
+        assert exact * (1 - SLACK) <= in_rho.map(distance) <= exact * (1 + Fraction(1, 2**50))
+    if of_rho is not None:
+        by_rho, claim = as_measurement(ask(rho=0.25)), ask(rho=0.25).query.claim
+        assert by_rho.map(1) == pytest.approx(0.25)
+        for distance in range(1, 6):
+            exact = draws * of_rho(claim.rate * claim.score_range * distance)
+            assert exact * (1 - Fraction(1, 10**15)) <= by_rho.map(distance) <= exact * (1 + Fraction(1, 10**12))
+        measurements.append(by_rho)
+    if case.startswith("top"):
+        measurements.append(as_measurement(dpp.protect(None).agg(ask(epsilon=6))))
+    for measurement in measurements:
+        released = measurement(rows)
+        assert released.shape == (1, 1)
+        assert answer is None or released.item().to_list() == answer
+        assert not case.startswith("lead") or released.unnest("x").columns == ["answer", "lead"]
 
 
-@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
-def test_the_first_above_a_threshold(relation):
-    expr = dpp.first_above("x", [1, 2], threshold=2, epsilon=0.5, neighboring_relation=relation, lead=True)
-    pure, in_rho = (
-        adapter.as_measurement(expr, output_measure=m()) for m in (max_divergence, zero_concentrated_divergence)
-    )
-    for distance in range(1, 6):
-        assert pure.map(distance) == 0.5 * distance
-        exact = pure_rho(Fraction(distance, 2))
-        assert exact <= in_rho.map(distance) <= exact * (1 + Fraction(1, 2**50))
-    assert pure(ROWS).unnest("x").columns == ["answer", "lead"]
-    # In several groups, under replace_one: of one person pairs of groups are pure, of two people all of them together.
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_the_first_above_a_threshold_in_several_groups(relation):
+    """Under replace_one of one person pairs of groups are pure, of two people all of them together."""
     frame = dpp.protect("person", max_groups=3, neighboring_relation=relation).group_by({"g": range(5)})
     query = frame.agg(dpp.first_above("x", [1, 2], threshold=2, epsilon=0.5), dpp.len(rho=0.125, max_rows_per_group=1))
-    measurement = adapter.as_measurement(query)
+    measurement = as_measurement(query)
     one = 3 * pure_rho(Fraction(1, 6))
     two = 3 * pure_rho(Fraction(2, 6)) if relation == "add_or_remove_one" else pure_rho(Fraction(1))
     assert measurement.map(1) == pytest.approx(float(one) + 0.125)
     assert measurement.map(2) == pytest.approx(float(two) + 4 * 0.125)
-    space = adapter.frame_domain(), measurement.input_metric
-    assert adapter.make_private_query(*space, query, 0.05).map(1) == pytest.approx(0.05)
+    assert make_private_query(frame_domain(), measurement.input_metric, query, 0.05).map(1) == pytest.approx(0.05)
 
 
-@pytest.mark.parametrize("mechanism", ["permute_and_flip", "exponential"])
-def test_a_mode_with_its_lead(mechanism):
-    expr = dpp.mode("x", [1, 2], epsilon=0.5, mechanism=mechanism, lead=True)
-    pure, in_rho = (
-        adapter.as_measurement(expr, output_measure=m()) for m in (max_divergence, zero_concentrated_divergence)
-    )
-    for distance in range(1, 6):
-        assert pure.map(distance) == 0.5 * distance
-        # As of anything with that epsilon, and rounded up.
-        exact = pure_rho(Fraction(distance, 2))
-        assert exact <= in_rho.map(distance) <= exact * (1 + Fraction(1, 2**50))
-    assert pure(ROWS).unnest("x").columns == ["answer", "lead"]
-    # Beside a Gaussian the loss is in rho, and stays what the lead costs when it is scaled.
-    query = dpp.protect("person", max_rows=1).agg(expr, dpp.len(rho=0.125))
-    metric = adapter.as_measurement(query).input_metric
-    halved = adapter.make_private_query(adapter.frame_domain(), metric, query, 0.125)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_lead_beside_a_gaussian_stays_what_it_costs_when_it_is_scaled(mechanism):
+    lead = dpp.mode("x", [1, 2], epsilon=0.5, mechanism=mechanism, lead=True)
+    query = dpp.protect("person", max_rows=1).agg(lead, dpp.len(rho=0.125))
+    halved = make_private_query(frame_domain(), as_measurement(query).input_metric, query, 0.125)
     assert halved.map(1) == pytest.approx(0.125)
 
 
 def test_a_mean_by_laplace_noise_under_rho_costs_both_halves():
     expr = dpp.mean("x", 0, 5, rho=0.25, mechanism="discrete_laplace")
-    measurement = adapter.as_measurement(expr, output_measure=max_divergence())
+    measurement = as_measurement(expr, output_measure=max_divergence())
     assert pure_rho(Fraction(measurement.map(1)) / 2) == pytest.approx(0.125)
 
 
 def test_people():
     query = dpp.protect("person", max_rows=3).agg(dpp.n_people(epsilon=0.5), dpp.len(epsilon=0.25))
-    measurement = adapter.as_measurement(query)
+    measurement = as_measurement(query)
     for distance in range(1, 6):
         assert measurement.map(distance) == 0.75 * distance
     assert measurement(ROWS).columns == ["n_people", "len"]
@@ -110,69 +135,16 @@ def test_a_gaussian_has_no_map_in_epsilon():
     """It is refused when it is made, not when it is asked."""
     for query in (dpp.len(rho=0.25), dpp.protect("person", max_rows=1).agg(dpp.len(rho=0.25), dpp.n_people(epsilon=1))):
         with pytest.raises(ValueError, match="no loss in epsilon"):
-            adapter.as_measurement(query, output_measure=max_divergence())
+            as_measurement(query, output_measure=max_divergence())
 
 
 def test_a_loss_that_opendp_scales_to_hardly_anything_is_refused():
-    metric = adapter.as_measurement(dpp.len(epsilon=1)).input_metric
-    halved = adapter.make_private_query(adapter.frame_domain(), metric, dpp.len(epsilon=1), 0.5)
+    metric = as_measurement(dpp.len(epsilon=1)).input_metric
+    halved = make_private_query(frame_domain(), metric, dpp.len(epsilon=1), 0.5)
     assert halved.map(1) == 0.5
     with pytest.raises(ValueError, match=r"scale of at most 2\*\*50"):
-        adapter.make_private_query(adapter.frame_domain(), metric, dpp.len(epsilon=1), 1e-17)
+        make_private_query(frame_domain(), metric, dpp.len(epsilon=1), 1e-17)
 
-
-# Lists
-
-FOURS = pl.DataFrame({"x": [4] * 500})
-LETTERS = pl.DataFrame({"x": ["a"] * 900 + ["b"] * 400 + ["c"] * 5})
-
-
-def asked(**options):
-    return dpp.quantile("x", [0.1, 0.25, 0.5, 0.9], range(10), **options)
-
-
-@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
-def test_privacy_maps_of_a_list_of_quantiles(relation):
-    pure = adapter.as_measurement(asked(epsilon=6, neighboring_relation=relation))
-    exponential = adapter.as_measurement(asked(rho=0.25, neighboring_relation=relation))
-    in_rho = adapter.as_measurement(
-        asked(epsilon=6, neighboring_relation=relation), output_measure=zero_concentrated_divergence()
-    )
-    levels = 3
-    claim = asked(rho=0.25, neighboring_relation=relation).query.claim
-    x = claim.rate * claim.score_range
-    assert exponential.map(1) == pytest.approx(0.25)
-    for distance in range(1, 6):
-        assert pure.map(distance) == 6 * distance
-        assert exponential.map(distance) == pytest.approx(float(levels * bounded_range_rho(x * distance)))
-        assert in_rho.map(distance) == pytest.approx(float(levels * laplace_rho(Fraction(6 * distance, levels))))
-    assert pure(FOURS).item().to_list() == exponential(FOURS).item().to_list() == [4, 4, 4, 4]
-
-
-@pytest.mark.parametrize("mechanism", ["permute_and_flip", "exponential", "joint"])
-@pytest.mark.parametrize("given", [["c", "b", "a"], None])
-def test_privacy_maps_of_a_top_k(mechanism, given):
-    rows = LETTERS if given else LETTERS.cast(pl.Enum(["c", "b", "a"]))
-
-    def expr(**loss):
-        return pl.col("x").dp.top_k(2, given, mechanism=mechanism, **loss)
-
-    pure = adapter.as_measurement(expr(epsilon=0.5))
-    concentrated = adapter.as_measurement(expr(rho=0.25))
-    in_rho = adapter.as_measurement(expr(epsilon=0.5), output_measure=zero_concentrated_divergence())
-    for distance in range(1, 6):
-        assert pure.map(distance) == 0.5 * distance
-        assert concentrated.map(distance) <= 0.25 * distance**2 * (1 + 1e-12)
-        if mechanism != "permute_and_flip":
-            draws = 1 if mechanism == "joint" else 2
-            expected = draws * float(bounded_range_rho(0.5 / draws * distance))
-            assert in_rho.map(distance) == pytest.approx(expected)
-    assert concentrated.map(1) == pytest.approx(0.25)
-    assert pure(rows).item().to_list() == ["a", "b"]
-    assert adapter.as_measurement(dpp.protect(None).agg(expr(epsilon=5)))(rows).item().to_list() == ["a", "b"]
-
-
-# Cubes
 
 FRAME = pl.DataFrame({"p": range(60), "g": ["A", "B", "B"] * 20, "y": [1, 2, 3, 4] * 15})
 DIMENSIONS = {"g": ["A", "B"], "y": [1, 2, 3, 4]}
@@ -184,11 +156,11 @@ def test_a_cube_is_a_measurement(loss, at_two, tables):
     if tables and "epsilon" in loss:
         return
     query = dpp.protect("p", max_groups=1).cube(DIMENSIONS, tables=tables, **loss)
-    measurement = adapter.as_measurement(query)
+    measurement = as_measurement(query)
     assert measurement.map(1) == 1
     assert measurement.map(2) == at_two
     sure_loss = {"rho": 10**7} if tables else {"epsilon": 10**5}
-    sure = adapter.as_measurement(dpp.protect("p", max_groups=1).cube(DIMENSIONS, tables=tables, **sure_loss))
+    sure = as_measurement(dpp.protect("p", max_groups=1).cube(DIMENSIONS, tables=tables, **sure_loss))
     found = sure(FRAME)
     assert found.columns == ["g", "y", "count"]
     expected = FRAME.group_by("g", "y").len().sort("g", "y")
@@ -199,7 +171,7 @@ def test_a_cube_is_a_measurement(loss, at_two, tables):
 VISITS = pl.DataFrame({"p": range(200), "town": ["Bern"] * 100 + ["Olten"] * 99 + ["Twann"]})
 
 
-@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
+@pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(("loss", "inner"), [("epsilon", max_divergence), ("rho", zero_concentrated_divergence)])
 def test_keys_are_an_approximate_measurement(loss, inner, relation):
     query = dpp.protect("p", max_groups=2, neighboring_relation=relation).keys("town", delta=2**-20, **{loss: 2})

@@ -24,18 +24,14 @@ def ask(**more):
     return dpp.first_above("x", range(5), **{"threshold": 3, "epsilon": 1, **more})
 
 
-# --- The claim ---
-
-
 @pytest.mark.parametrize(("relation", "score_range"), [(RELATIONS[0], 2), (RELATIONS[1], 3)])
 def test_the_rate_is_shared_by_the_threshold_and_the_counts(relation, score_range):
     claim = ask(epsilon=6, contributions=2, neighboring_relation=relation).query.claim
     assert (claim.mechanism, claim.score_range) == ("first_above", score_range)
     assert claim.rate == Fraction(6, 2 * score_range)
     people = dpp.protect("p", max_groups=4, max_rows_per_group=9, neighboring_relation=relation)
-    (by_people,), (by_rows,) = (
-        people.group_by({"g": range(9)}).agg(a=ask(counts=counts)).asks for counts in ("people", "rows")
-    )
+    grouped = people.group_by({"g": range(9)})
+    (by_people,), (by_rows,) = (grouped.agg(a=ask(counts=counts)).asks for counts in ("people", "rows"))
     assert by_people.query.claim.rate == Fraction(1, 4 * score_range)  # the groups of a person, whatever the rows
     assert by_rows.query.claim.rate == Fraction(1, 36 * score_range)
 
@@ -103,9 +99,6 @@ def test_what_is_refused(more, error, message):
         ask(**more)
 
 
-# --- Errors ---
-
-
 @pytest.mark.parametrize("size", [1, 4, 60])
 def test_both_errors_hold_and_are_no_larger_than_they_must_be(size):
     """Among the worst counts of all, those at the bounds: by the exact law."""
@@ -134,9 +127,6 @@ def test_explain_says_both_errors_and_when_counts_are_better():
     many = dpp.protect("p", max_groups=1).group_by({"g": range(3)})
     assert "value_counts" not in many.agg(a=ask(threshold=20)).explain()["note"].item()
     assert re.search("note: .*Passes over no candidate", repr(ask()))
-
-
-# --- Answers ---
 
 
 def test_the_order_is_that_of_the_list():
@@ -193,9 +183,6 @@ def test_runs_of_one_count():
     assert len(codes) == len(leads) == 0
 
 
-# --- Simulation ---
-
-
 def test_the_simulated_law_is_the_exact_one():
     rows = pl.DataFrame({"x": [0] * 1 + [2] * 4 + [3] * 5})  # counts 1 0 4 5 0
     asked = dpp.first_above("x", range(5), threshold=4, epsilon=1, lead=True)
@@ -232,11 +219,8 @@ def test_a_simulated_range_ends_inside_a_run():
 
 def test_bounds_of_a_private_frame_are_simulated():
     rows = pl.DataFrame({"p": [1] * 6 + [2] * 6, "g": [0, 1] * 6, "x": [1, 1, 2, 2, 3, 3] * 2})
-    query = (
-        dpp.protect("p", max_groups=1)
-        .group_by({"g": [0, 1, 2]})
-        .agg(a=dpp.first_above("x", range(4), threshold=2, epsilon=1))
-    )
+    frame = dpp.protect("p", max_groups=1).group_by({"g": [0, 1, 2]})
+    query = frame.agg(a=dpp.first_above("x", range(4), threshold=2, epsilon=1))
     result = analysis.simulate(query, rows)
     assert result["true_answer"].to_list() == [1, 1, None]
     assert result["counted"].sum() + result["left_out"].sum() == 12

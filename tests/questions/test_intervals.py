@@ -248,17 +248,14 @@ def test_the_answer_and_its_ends_have_the_exact_joint_law(loss, mechanism):
         value = 9 * factor if loss == "epsilon" else 2 * factor**2
         return X.dp.quantile(0.75, range(4), interval=0.6, **{loss: value})
 
-    frame = pl.DataFrame(
-        {"g": np.repeat(np.arange(DRAWS), sum(COUNTS)), "x": list(np.repeat(range(4), COUNTS)) * DRAWS}
-    )
-    private = frame.lazy().dp.protect(None).group_by({"g": range(DRAWS)})
+    rows = pl.DataFrame({"g": np.repeat(np.arange(DRAWS), sum(COUNTS)), "x": list(np.repeat(range(4), COUNTS)) * DRAWS})
+    private = rows.lazy().dp.protect(None).group_by({"g": range(DRAWS)})
     query = private.agg(m=ask(Fraction(1))).asks[0].query
     assert query.claim.mechanism == mechanism
     law = np.zeros((4, 4, 4))
     for codes in itertools.product(range(4), repeat=3):
-        law[codes[0], min(codes), max(codes)] += math.prod(
-            own[code] for own, code in zip(laws_of(query, COUNTS), codes, strict=True)
-        )
+        one, two, three_ = (own[code] for own, code in zip(laws_of(query, COUNTS), codes, strict=True))
+        law[codes[0], min(codes), max(codes)] += one * two * three_
     possible = np.flatnonzero(law.ravel() > 0)
 
     def draw(factor):
@@ -295,7 +292,15 @@ def test_ends_are_columns_of_every_release_in_the_columns_own_unit():
         released = query.release(ranges=ranges)
         of_numbers = ["n_low", "n_high"] * ranges
         assert released.columns == [
-            *("g", "n", *of_numbers, "day", "day_low", "day_high", "part", "part_low", "part_high")
+            "g",
+            "n",
+            *of_numbers,
+            "day",
+            "day_low",
+            "day_high",
+            "part",
+            "part_low",
+            "part_high",
         ]
         assert released.dtypes[-6:] == [pl.Date] * 3 + [pl.Float64] * 3
         for name in ("day", "part"):
@@ -310,10 +315,10 @@ def test_ends_are_columns_of_every_release_in_the_columns_own_unit():
 
 
 def test_an_interval_costs_what_was_asked_for_and_each_draw_a_third():
-    with_ends, alone = (
-        private().agg(m=X.dp.median(range(60), epsilon=Fraction(3, 2), **more)) for more in ({"interval": 0.95}, {})
-    )
-    third = private().agg(m=X.dp.median(range(60), epsilon=Fraction(1, 2)))
+    def asked(epsilon, **more):
+        return private().agg(m=X.dp.median(range(60), epsilon=epsilon, **more))
+
+    with_ends, alone, third = asked(Fraction(3, 2), interval=0.95), asked(Fraction(3, 2)), asked(Fraction(1, 2))
     assert with_ends.loss == alone.loss
     assert with_ends.asks[0].query.claim.rate == third.asks[0].query.claim.rate
     explained = with_ends.explain().row(0, named=True)
@@ -387,10 +392,7 @@ def test_no_output_or_key_is_named_like_an_end():
     budget = dpp.Budget(epsilon=9)
     asked = X.dp.median(range(9), interval=0.95, epsilon=1)
     by_key = private(budget=budget).rename({"g": "m_high"}).group_by({"m_high": ["a"]})
-    for make in (
-        lambda: private(budget=budget).agg(m=asked, m_low=dpp.len(epsilon=1)),
-        lambda: by_key.agg(m=asked),
-    ):
+    for make in (lambda: private(budget=budget).agg(m=asked, m_low=dpp.len(epsilon=1)), lambda: by_key.agg(m=asked)):
         with pytest.raises(ValueError, match=r"must not be named like the ends of a range[\s\S]*Hint: rename them\."):
             make()
     assert budget.spent == 0

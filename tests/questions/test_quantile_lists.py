@@ -42,9 +42,6 @@ def lists(draw, most=40):
     return sorted(draw(st.sets(each, min_size=1, max_size=most)))
 
 
-# The tree
-
-
 def depth(node):
     return 0 if node is None else 1 + max(depth(node.left), depth(node.right))
 
@@ -73,9 +70,6 @@ def test_of_the_quantiles_that_may_stand_at_the_top_the_one_nearest_to_the_middl
     assert tree([Fraction(i, 10) for i in (1, 2, 5, 9)]).index == 2
     assert tree([Fraction(i, 10) for i in (1, 5, 8, 9)]).index == 1
     assert tree([Fraction(i, 10) for i in (1, 2, 5)]).index == 1  # only then two levels are enough
-
-
-# What is asked for
 
 
 def test_a_number_is_one_quantile_and_a_list_is_a_list():
@@ -124,9 +118,6 @@ def test_rates_that_the_race_can_not_hold_are_refused():
     assert asked([0.1, 0.5], epsilon=Fraction(1, 2**990)).claim.draws == 2
 
 
-# The claim
-
-
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
@@ -147,13 +138,13 @@ def test_each_level_costs_a_row_what_one_quantile_at_its_share_does(unit, relati
     assert claim.cost(unit) == Fraction(3, 5)
 
 
-def test_a_list_of_one_draws_like_that_quantile():
-    one, query = asked(0.3), asked([0.3])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("alpha", [0.3, 0.5, 0.9])
+def test_a_list_of_one_draws_and_errs_like_that_quantile(alpha, mechanism):
+    one, query = asked(alpha, mechanism=mechanism), asked([alpha], mechanism=mechanism)
     draw = TreeDraw(query.root, 10, digit_bits(10), query.claim.rate, query.claim.mechanism).of(query.root)
     assert (draw.rate, draw.size, draw.score) == (one.claim.rate, 10, one.score)
-
-
-# Answers
+    assert query.error(10, 0.05) == pytest.approx(one.error(10, 0.05))
 
 
 def histogram_of(counts):
@@ -180,8 +171,6 @@ def test_answers_never_decrease_and_are_candidates(alphas, data):
 @pytest.mark.parametrize("size", [12, 10**6, 2**53])
 def test_at_a_large_loss_the_answers_are_the_true_ones(size, slices, monkeypatch):
     """Also of values that many rows have: their second digits cut them where the quantiles of a part need it."""
-    from dp_polars._mechanisms import quantile_trees
-
     for name in slices:
         monkeypatch.setattr(quantile_trees, name, 100)
     rng = np.random.default_rng(1)
@@ -239,9 +228,6 @@ def test_answers_of_all_types(values, candidates):
             assert set(map(tuple, found["x"].to_list())) == {(values[0], values[-1])}
 
 
-# How wrong a list is
-
-
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("alphas", [("9/20", "1/2"), ("1/2", "11/20")])  # below and above the one that splits
 def test_the_bound_of_a_list_is_that_of_its_draws(alphas, mechanism):
@@ -281,11 +267,7 @@ def test_true_codes_and_mistakes_are_those_of_each_quantile():
 
 
 def test_distances_are_in_the_unit_that_is_said():
-    days = (
-        dpp.grid(dt.date(2020, 1, 1), dt.date(2020, 12, 31), step="2d")
-        if False
-        else [dt.date(2020, 1, d) for d in (1, 2, 9)]
-    )
+    days = [dt.date(2020, 1, d) for d in (1, 2, 9)]
     for candidates, unit, far in [
         (range(0, 30, 10), "the column's unit", 20),
         (days, "days", 8),
@@ -312,20 +294,11 @@ def test_the_bound_of_the_error_holds(m, shape, mechanism):
     aim = np.array([float(alpha) for alpha in query.alphas]) * len(rows)
     below, upto = np.searchsorted(ordered, answers, "left"), np.searchsorted(ordered, answers, "right")
     worst = np.maximum(aim - upto, below - aim).max(axis=1)
-    bound = rows_off(root, size, rate, LAWS[mechanism], 0.05)
+    law = LAWS[mechanism]
+    bound = rows_off(root, size, rate, law, 0.05)
     assert np.mean(worst >= bound) <= 0.05
-    assert (
-        rows_off(root, size, rate, LAWS[mechanism], 0.01)
-        > bound
-        > rows_off(root, size, rate * 2, LAWS[mechanism], 0.05)
-    )
-
-
-def test_the_bound_of_one_quantile_is_that_of_a_list_of_one():
-    for mechanism in MECHANISMS:
-        for alpha in (0.5, 0.9):
-            one, query = asked(alpha, mechanism=mechanism), asked([alpha], mechanism=mechanism)
-            assert query.error(10, 0.05) == pytest.approx(one.error(10, 0.05))
+    less, more = (rows_off(root, size, *given) for given in ((rate * 2, law, 0.05), (rate, law, 0.01)))
+    assert less < bound < more
 
 
 def test_explain_simulate_and_private_frames_take_lists():

@@ -132,15 +132,15 @@ def test_bounds_that_a_frame_knows_change_the_rate_and_not_the_loss():
 # Values
 
 
-@pytest.mark.parametrize(
-    "query",
-    [mode(epsilon=1), X.dp.mode(epsilon=1).query, quantile(0.9, rho=1), argmax(epsilon=1, sensitivity=1)],
-)
+FOUR = [mode(epsilon=1), X.dp.mode(epsilon=1).query, quantile(0.9, rho=1), argmax(epsilon=1, sensitivity=1)]
+
+
+@pytest.mark.parametrize("query", FOUR)
 def test_queries_are_frozen_values(query):
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        query.claim = None
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        query.claim.rate = 1
+    for place, name in ((query, "claim"), (query.claim, "rate")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(place, name, None)
+
     again = pickle.loads(pickle.dumps(query))
     assert again == query
     assert hash(again) == hash(query)
@@ -184,38 +184,36 @@ def test_the_types_of_answers():
 # How they print
 
 
-def test_a_mode_says_what_it_claims():
-    query = mode(epsilon=0.5, contributions=3)
-    assert isinstance(query, Mode)
-    assert describe(query).splitlines() == [
+PRINTED = [
+    (
+        mode(epsilon=0.5, contributions=3),
         "selects:   mode of 2 candidates",
         "loss:      epsilon=0.5 in all (as rho: 0.106531)",
         "mechanism: permute_and_flip, rate 0.166667 for R = 1 per row",
         "relation:  add_or_remove_one, rows of one person: 3",
-    ]
-
-
-def test_a_quantile_says_what_it_claims():
-    query = X.dp.quantile(0.9, dpp.grid(0, 10**6, step=0.01), rho=0.02, neighboring_relation=REPLACE).query
-    assert isinstance(query, Quantile)
-    assert describe(query).splitlines() == [
+    ),
+    (
+        X.dp.quantile(0.9, dpp.grid(0, 10**6, step=0.01), rho=0.02, neighboring_relation=REPLACE).query,
         "selects:   0.9-quantile on 100,000,001 grid points",
         "loss:      rho=0.02 in all (as epsilon: 0.566)",
         "mechanism: exponential, rate 0.0157222 for R = 36 per row",
         "relation:  replace_one, rows of one person: 1",
-    ]
-    assert str(X.dp.median([0.5], epsilon=1).query) == "median on 1 candidate"
-
-
-def test_an_argmax_leaves_the_relation_to_the_caller():
-    query = argmax(epsilon=1, sensitivity=5)
-    assert isinstance(query, ArgMax)
-    assert describe(query).splitlines() == [
+    ),
+    (
+        argmax(epsilon=1, sensitivity=5),
         "selects:   row with the highest score",
         "loss:      epsilon=1 in all (as rho: 0.36788)",
         "mechanism: permute_and_flip, rate 0.1 for R = 10",
         "relation:  that of the given sensitivity",
-    ]
+    ),
+]
+
+
+def test_questions_say_what_they_claim():
+    assert [type(query) for query, *_ in PRINTED] == [Mode, Quantile, ArgMax]
+    for query, *lines in PRINTED:
+        assert describe(query).splitlines() == lines
+    assert str(X.dp.median([0.5], epsilon=1).query) == "median on 1 candidate"
     assert str(X.dp.argmin(epsilon=1, sensitivity=5).query) == "row with the lowest score"
     assert str(X.dp.mode(epsilon=1).query) == "mode of the categories of the column's type"
 
@@ -248,20 +246,15 @@ def test_steps_far_below_a_columns_last_digit():
     ],
 )
 def test_bounds_that_64_bits_of_a_columns_digits_do_not_hold_are_refused(dtype, upper, step):
-    for query in (
-        dpp.sum("x", 0, upper, step=step, epsilon=1).query,
-        dpp.mean("x", 0, upper, step=step, epsilon=1).query,
-    ):
+    for ask in (dpp.sum, dpp.mean):
+        query = ask("x", 0, upper, step=step, epsilon=1).query
         with pytest.raises(ValueError, match=r"must be (below 2\*\*63|at most 2\*\*62) times the last digit of"):
             query.answer_type(dtype)
 
 
 def test_steps_that_floats_can_not_hold_are_refused():
-    words = {
-        Fraction(1, 10**400): r"step must be at least 2\*\*-500",
-        Fraction(10**400 + 1, 10**400): r"of at most 2\*\*900",
-    }
-    for step, message in words.items():
+    tiny, long = Fraction(1, 10**400), Fraction(10**400 + 1, 10**400)
+    for step, message in ((tiny, r"step must be at least 2\*\*-500"), (long, r"of at most 2\*\*900")):
         with pytest.raises(ValueError, match=message):
             dpp.sum("x", 0, step, step=step, epsilon=1)
 

@@ -210,16 +210,8 @@ def lists():
             come, holds = some_rows("a")
             change, group, code = one_group(score, come)
             largest = query.range_of(ADD) * unit
-            yield Case(
-                f"{name}: the one at {node.alpha} of its part",
-                "add or remove",
-                largest,
-                change,
-                group + holds,
-                1,
-                None,
-                code,
-            )
+            of_part = f"{name}: the one at {node.alpha} of its part"
+            yield Case(of_part, "add or remove", largest, change, group + holds, 1, None, code)
         # A row goes from the part of one draw of a level, and another one comes to the part of another.
         left, right = query.root.left, query.root.right
         changes, hold = zip(*(part_of(node, name) for node, name in ((left, "l"), (right, "r"))), strict=True)
@@ -288,15 +280,13 @@ def numbers():
     two_sided = Sum(Fraction(-20), Fraction(50), Fraction(1), False, NOISE)
     yield from of_weights("sum from −20 to 50", two_sided, ends_of(two_sided), exchanged=70)
     by_person = SumOfPeople(rows, Fraction(9), Fraction(1), False, NOISE, people, Fraction(40))
-    yield from of_weights(
-        "sum of people's totals from −2 to 40", by_person, by_person.units(pl.Int64()).of_person, exchanged=42
-    )
+    of_person = by_person.units(pl.Int64()).of_person
+    yield from of_weights("sum of people's totals from −2 to 40", by_person, of_person, exchanged=42)
     mean = Mean(Fraction(-20), Fraction(50), Fraction(1), NOISE)
     yield from of_weights("mean from −20 to 50: the distances", mean, ends_of(mean), 1 / mean.changes(pl.Int64())[0])
     share = Share.of(NOISE)
-    yield from of_weights(
-        "share: the distances", share, ends_of(share, pl.Boolean()), 1 / share.changes(pl.Boolean())[0]
-    )
+    flag = pl.Boolean()
+    yield from of_weights("share: the distances", share, ends_of(share, flag), 1 / share.changes(flag)[0])
     for top in (9, 200, 10**6):
         variance = Variance(Fraction(0), Fraction(top), Fraction(1), NOISE)
         row_weight = variance.squares(pl.Int64())
@@ -394,7 +384,7 @@ def own_gaps(scores, weights, t):
 
 def first_above():
     """The loss of the shifts in the proof: z comes later by j, and the noise of the answer by what that takes."""
-    query = FirstAbove(Fraction(5), VALUES, claim("first_above"))
+    name, query = "first above a threshold: the loss over λ", FirstAbove(Fraction(5), VALUES, claim("first_above"))
     i, j, go, come, q, q_after, passed, passed_after = z3.Ints("i j go come q q_after passed passed_after")
     z, threshold, lead, noise = z3.Reals("z threshold lead noise")
     holds = [i >= 0, j >= 0, z >= 0, lead >= 0, noise == threshold + z + lead - q, noise >= 0]
@@ -407,16 +397,10 @@ def first_above():
         ("add or remove", query.range_of(ADD), [i + j == 1]),
         ("replace, in one group", query.range_of(REPLACE), [i == 1, j == 1]),
     ):
-        yield Case("first above a threshold: the loss over λ", relation, largest, loss, holds + rows)
+        yield Case(name, relation, largest, loss, holds + rows)
     # In two groups a row goes from one and comes to the other: one way, i + 2j of each add up.
     two = [go + come == 2, go == 1]
-    yield Case(
-        "first above a threshold: the loss over λ",
-        "replace, in two groups",
-        query.range_of(REPLACE),
-        go + 2 * come,
-        two,
-    )
+    yield Case(name, "replace, in two groups", query.range_of(REPLACE), go + 2 * come, two)
 
 
 KINDS = (modes, quantiles, lists, tops, numbers, own, first_above)
@@ -541,9 +525,8 @@ def table():
             if column in columns:
                 rows.setdefault(case.question, {})[column] = shown
     lines = ["| question | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
-    lines += [
-        f"| {name} | " + " | ".join(found.get(column, "") for column in columns) + " |" for name, found in rows.items()
-    ]
+    for name, found in rows.items():
+        lines.append(f"| {name} | " + " | ".join(found.get(column, "") for column in columns) + " |")
     return "\n".join(lines)
 
 

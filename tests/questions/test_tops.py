@@ -64,23 +64,24 @@ def test_it_is_a_frozen_value(asked):
         asked.k = 2
 
 
-def test_a_claim_of_other_draws_is_refused():
+@pytest.mark.parametrize("mechanism", [None, "joint"])
+def test_a_claim_of_other_draws_is_refused(mechanism):
     with pytest.raises(ValueError, match="claim must be of the draws that are made, got 1 of permute_and_flip"):
-        top(epsilon=1).with_claim(X.dp.mode([1], epsilon=1).query.claim)
-    with pytest.raises(ValueError, match="claim must be of the draws that are made, got 1 of permute_and_flip"):
-        top(epsilon=1, mechanism="joint").with_claim(X.dp.mode([1], epsilon=1).query.claim)
+        top(epsilon=1, mechanism=mechanism).with_claim(X.dp.mode([1], epsilon=1).query.claim)
 
 
-@pytest.mark.parametrize("k", [0, -1, 10, 2**70])
-def test_a_number_that_can_not_be_is_refused_at_once(k):
-    with pytest.raises(ValueError, match="k must be at "):
-        top(k, epsilon=1)
-
-
-@pytest.mark.parametrize("k", [True, 1.0, "3", None])
-def test_what_is_no_whole_number_is_refused(k):
-    with pytest.raises(TypeError, match="k must be an integer"):
-        top(k, epsilon=1)
+@pytest.mark.parametrize(
+    ("asked", "error", "words"),
+    [
+        *(({"k": k}, ValueError, "k must be at ") for k in (0, -1, 10, 2**70)),
+        *(({"k": k}, TypeError, "k must be an integer") for k in (True, 1.0, "3", None)),
+        *(({"counts": word}, ValueError, "counts must be 'people' or 'rows'") for word in ("laplace", 3, None)),
+        ({"mechanism": "discrete_laplace"}, ValueError, "mechanism must be one of .*'joint'"),
+    ],
+)
+def test_what_is_refused_at_once(asked, error, words):
+    with pytest.raises(error, match=words):
+        top(epsilon=1, **asked)
 
 
 def test_what_only_the_type_tells_is_refused_when_the_schema_is_resolved():
@@ -90,15 +91,6 @@ def test_what_only_the_type_tells_is_refused_when_the_schema_is_resolved():
     with pytest.raises(ValueError, match="Output 'x': k must be at most the number of candidates, 2, got 3"):
         frame.collect().dp.protect(None).agg(X.dp.top_k(3, epsilon=1)).release()
     assert frame.select(X.dp.top_k(2, epsilon=1)).collect_schema() == {"x": pl.List(pl.Boolean)}
-
-
-@pytest.mark.parametrize("word", ["laplace", "discrete_laplace", 3, None])
-def test_words_are_checked(word):
-    if word is not None:
-        with pytest.raises(ValueError, match=r"mechanism must be one of .*'joint'"):
-            top(epsilon=1, mechanism=word)
-    with pytest.raises(ValueError, match="counts must be 'people' or 'rows'"):
-        top(epsilon=1, counts=word)
 
 
 @pytest.mark.parametrize("mechanism", [None, "joint"])
@@ -127,9 +119,6 @@ def test_too_few_rows_are_no_error():
     answers = frame.dp.protect(None).group_by({"g": [1, 2, 3]}).agg(asked).release()["x"].to_list()
     assert [sorted(answer) for answer in answers] == [["a", "b", "c"]] * 3
     assert answers[1][0] == "b"
-
-
-# Errors
 
 
 @pytest.mark.parametrize("beta", [0.05, 0.4])
@@ -183,9 +172,6 @@ def test_simulated_errors_are_those_of_the_law():
         assert abs(row["probability_true"] - right) < 7 * math.sqrt(right * (1 - right) / 200)
         assert row["true_answer"] == [0, 1]
         assert (row["counted"], row["left_out"], row["error_unit"], row["ordered"]) == (23, 0, "rows", False)
-
-
-# What `explain` says
 
 
 def frame_of_people():

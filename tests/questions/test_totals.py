@@ -14,6 +14,7 @@ from dp_polars.analysis import simulate
 
 SURE = {"epsilon": 10**12}
 KEYS = {"g": [0, 1]}
+CENTS = pl.Decimal(9, 2)
 
 
 def visits(values, dtype=None):
@@ -49,15 +50,8 @@ def test_a_person_without_a_value_adds_nothing():
         (pl.UInt64(), [2**64 - 1, 3], 10, (0, 50), 50, pl.Int64()),
         (pl.Boolean(), [True, True, None], None, (0, 1), 1, pl.Int64()),
         (pl.Float32(), [1.26, float("inf")], 0.5, (-1, 150), 101.5, pl.Float64()),
-        (
-            pl.Decimal(9, 2),
-            [Decimal("1.25"), Decimal("0.01")],
-            None,
-            (0, Decimal("1.5")),
-            Decimal("1.26"),
-            pl.Decimal(38, 2),
-        ),
-        (pl.Decimal(9, 2), [Decimal("1.25"), Decimal("7")], Decimal("0.5"), (0, 8), Decimal("8.0"), pl.Decimal(38, 2)),
+        (CENTS, [Decimal("1.25"), Decimal("0.01")], None, (0, Decimal("1.5")), Decimal("1.26"), pl.Decimal(38, 2)),
+        (CENTS, [Decimal("1.25"), Decimal("7")], Decimal("0.5"), (0, 8), Decimal("8.0"), pl.Decimal(38, 2)),
     ],
 )
 def test_types_and_steps(dtype, values, step, ends, answer, type_):
@@ -156,26 +150,29 @@ def test_sums_of_the_largest_totals_fit_into_62_bits():
             total(visits([(1, 0, 1)]), 0, 9, ends, step=steps)
 
 
-@pytest.mark.parametrize("wrong", [5, "ab", (1,), (1, 2, 3), {0, 1}, {"lo": 0, "hi": 1}, pl.Series([0, 1])])
-def test_ends_are_a_pair(wrong):
-    with pytest.raises(
-        TypeError, match=r"(?s)^per_person must be a pair \(lo, hi\) or None, got .*Hint: per_person=\(0"
-    ):
-        dpp.sum("x", 0, 9, per_person=wrong, epsilon=1)
+PAIR = r"per_person must be a pair \(lo, hi\) or None, got .*Hint: per_person=\(0"
+ORDERED = r"per_person must be \(lo, hi\) with lo below hi, got .*Hint: "
+MULTIPLES = "per_person must be whole multiples of step, got 0.3 .*Hint: round out"
+ALL_ROWS = "max_rows_per_group must be left out with per_person, got 3: .*Hint: "
+REFUSED = [
+    *(
+        (ends, {}, TypeError, PAIR)
+        for ends in (5, "ab", (1,), (1, 2, 3), {0, 1}, {"lo": 0, "hi": 1}, pl.Series([0, 1]))
+    ),
+    *((ends, {}, TypeError, r"per_person\[[01]\] must be") for ends in ((None, 1), ("a", 1), (0, dt.date(2020, 1, 1)))),
+    *((ends, {}, ValueError, ORDERED) for ends in ((1, 0), (1, 1), (0, 0))),
+    ((0, 0.3), {"step": 0.5}, ValueError, MULTIPLES),
+    ((0, 5), {"max_rows_per_group": 3}, ValueError, ALL_ROWS),
+]
 
 
-@pytest.mark.parametrize("wrong", [(None, 1), ("a", 1), (0, dt.date(2020, 1, 1))])
-def test_ends_are_numbers(wrong):
-    with pytest.raises(TypeError, match=r"^per_person\[[01]\] must be"):
-        dpp.sum("x", 0, 9, per_person=wrong, epsilon=1)
+@pytest.mark.parametrize(("ends", "options", "error", "words"), REFUSED)
+def test_ends_are_an_ordered_pair_of_multiples_of_the_step_for_all_rows(ends, options, error, words):
+    with pytest.raises(error, match=f"(?s)^{words}"):
+        dpp.sum("x", 0, 9, per_person=ends, epsilon=1, **options)
 
 
-def test_ends_are_in_order_and_multiples_of_the_step():
-    for wrong in ((1, 0), (1, 1), (0, 0)):
-        with pytest.raises(ValueError, match=r"(?s)^per_person must be \(lo, hi\) with lo below hi, got .*Hint: "):
-            dpp.sum("x", 0, 9, per_person=wrong, epsilon=1)
-    with pytest.raises(ValueError, match=r"(?s)^per_person must be whole multiples of step, got 0.3 .*Hint: round out"):
-        dpp.sum("x", 0, 9, step=0.5, per_person=(0, 0.3), epsilon=1)
+def test_ends_that_the_column_can_not_hold_are_refused_and_not_charged():
     budget = dpp.Budget(epsilon=9)
     private = visits([(1, 0, 5)]).dp.protect("p", budget=budget)
     with pytest.raises(ValueError, match="per_person must be values that a column of type Int64 can hold"):
@@ -183,18 +180,11 @@ def test_ends_are_in_order_and_multiples_of_the_step():
     assert budget.spent == 0
 
 
-def test_all_rows_of_a_person_count():
-    with pytest.raises(ValueError, match=r"(?s)^max_rows_per_group must be left out with per_person, got 3: .*Hint: "):
-        dpp.sum("x", 0, 9, per_person=(0, 5), max_rows_per_group=3, epsilon=1)
-
-
 def test_who_is_a_person_must_be_known():
     asked = dpp.sum("x", 0, 9, per_person=(0, 5), epsilon=1)
     with pytest.raises(pl.exceptions.ComputeError, match="must be asked of a private frame that knows who is a person"):
         visits([(1, 0, 1)]).lazy().select(asked).collect_schema()
-    with pytest.raises(
-        ValueError, match="privacy_unit must be given for a sum of values from 0 to 9, per person from 0"
-    ):
+    with pytest.raises(ValueError, match="privacy_unit must be given for a sum of values from 0 to 9, per person"):
         dpp.protect(None).agg(asked)
 
 

@@ -24,9 +24,6 @@ def squares(low, high, step=1):
     return Squares(Fraction(low) * step, Fraction(high) * step, Fraction(step), doubled=True)
 
 
-# --- Squares
-
-
 @given(st.data())
 @settings(max_examples=300, deadline=None)
 def test_squares_are_the_nearest_multiples_of_their_step(data):
@@ -130,9 +127,6 @@ def test_sums_of_as_many_rows_as_there_may_be_fit():
     assert row_weight.largest == 2**30
 
 
-# --- Answers from noisy totals
-
-
 @pytest.mark.parametrize("ask", [dpp.var, dpp.std])
 @pytest.mark.parametrize(("lower", "upper", "step"), [(-2, 2, 1), (0, 2**17, 1)])
 @pytest.mark.parametrize("ddof", [0, 1])
@@ -209,9 +203,6 @@ def test_within_finds_a_loss_for_groups_of_some_rows():
     assert 0 < query.claim.loss.value < 1
     with pytest.raises(TypeError, match="rows must be given with within"):
         dpp.var("x", 0, 30, step=1, within=2)
-
-
-# --- The law
 
 
 def law_of(query, values, types):

@@ -16,7 +16,7 @@ from dp_polars.analysis import simulate
 from tests.helpers import reference
 from tests.statistical.goodness import fits
 
-SURE = {"epsilon": 10**6}
+SURE, SMALL = {"epsilon": 10**6}, {"max_weight": Fraction(1, 2**40)}
 
 
 def frame(weights, dtype=None):
@@ -59,9 +59,8 @@ def test_negative_weights_are_none(negative, dtype):
 
 
 def test_claim_and_error_are_in_the_unit_of_the_weights():
-    fine, coarse = (
-        dpp.mode("x", [1, 2, 3], weights="w", max_weight=8, step=step, epsilon=2).query for step in (0.125, 4.0)
-    )
+    weighed = {"weights": "w", "max_weight": 8, "epsilon": 2}
+    fine, coarse = (dpp.mode("x", [1, 2, 3], step=step, **weighed).query for step in (0.125, 4.0))
     assert fine.claim == coarse.claim
     assert fine.claim.score_range == 8
     assert fine.claim.rate == Fraction(1, 4)
@@ -130,11 +129,7 @@ def test_too_few_is_a_weight():
 def test_top_k_by_weight(mechanism):
     """A person's weights for a candidate are clipped together: a has 3 + 2, b 4, c 3, where rows have 9.5, 4 and 3."""
     rows = pl.DataFrame(
-        {
-            "p": [1, 1, 1, 2, 3, 4, 5],
-            "x": ["a", "a", "a", "a", "b", "b", "c"],
-            "w": [2.5, 2.5, 2.5, 2.0, 2.0, 2.0, 3.0],
-        }
+        {"p": [1, 1, 1, 2, 3, 4, 5], "x": ["a", "a", "a", "a", "b", "b", "c"], "w": [2.5, 2.5, 2.5, 2.0, 2.0, 2.0, 3.0]}
     )
     options = {"weights": "w", "max_weight": 3, "step": 0.5, "mechanism": mechanism}
     expr = dpp.top_k("x", 3, ["c", "d", "b", "a"], **options, **SURE)
@@ -202,12 +197,8 @@ def test_arguments(options, error, words):
         (pl.Int64(), {"step": 0.5, "max_weight": 0.5}, None),
         (pl.Int64(), {"max_weight": 0.5}, "max_weight must be values that a column of type Int64 can hold"),
         (pl.Int64(), {"too_few": 3, "step": 2}, "too_few must be a whole multiple of the step"),
-        (pl.Float64(), {"too_few": 4, "step": Fraction(1, 2**59), "max_weight": Fraction(1, 2**40)}, None),
-        (
-            pl.Float64(),
-            {"too_few": 4, "step": Fraction(1, 2**60), "max_weight": Fraction(1, 2**40)},
-            r"at most 2\*\*61",
-        ),
+        (pl.Float64(), {"too_few": 4, "step": Fraction(1, 2**59), **SMALL}, None),
+        (pl.Float64(), {"too_few": 4, "step": Fraction(1, 2**60), **SMALL}, r"at most 2\*\*61"),
     ],
 )
 def test_types_of_weights(dtype, options, words):

@@ -34,9 +34,8 @@ def test_the_loss_of_a_count_is_the_smallest_by_the_exact_law(mechanism, within)
 def test_a_mode_is_further_off_with_at_most_5_percent_by_the_exact_law(mechanism, k, within):
     """Where all others are one more than `within` behind: that is the worst case."""
     claim = dpp.mode("x", range(k), within=within, mechanism=mechanism).query.claim
-    law = analysis.selection_probabilities(
-        [within + 1] + [0] * (k - 1), epsilon=claim.loss.value, monotonic=True, mechanism=mechanism
-    )
+    options = {"epsilon": claim.loss.value, "monotonic": True, "mechanism": mechanism}
+    law = analysis.selection_probabilities([within + 1] + [0] * (k - 1), **options)
     wrong = 1 - law[0]
     assert wrong <= 0.05
     # Of two candidates, nothing is given away but by the union over them, or by the last digit.
@@ -65,18 +64,14 @@ def test_the_error_just_below_a_whole_bound_is_one_less():
 
 
 def test_weights_err_in_whole_steps_and_are_bounded_where_the_step_is_not_known():
-    known, unknown = (
-        dpp.mode("x", [1, 2, 3], weights="w", max_weight=9, step=step, epsilon=3).query for step in (0.3, None)
-    )
+    weighed = {"weights": "w", "max_weight": 9, "epsilon": 3}
+    known, unknown = (dpp.mode("x", [1, 2, 3], step=step, **weighed).query for step in (0.3, None))
     bound = 9 * np.log(20) / 3
     assert known.error(3, 0.05) == pytest.approx(np.floor(bound / 0.3) * 0.3)
     assert unknown.error(3, 0.05) == pytest.approx(bound)
     types = pl.Int64(), pl.Decimal(9, 1)
     assert unknown.error(3, 0.05, *types) == pytest.approx(np.floor(bound / 0.1) * 0.1)
     assert unknown.error(3, 0.05, pl.Int64(), pl.Int32()) == np.floor(bound)
-
-
-# --- Means
 
 
 @pytest.mark.parametrize("loss", [{"epsilon": 8}, {"rho": 4}], ids=str)
