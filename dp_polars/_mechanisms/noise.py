@@ -23,7 +23,6 @@ from dp_polars._mechanisms.racing import Uniform, floor_of, is_less
 if TYPE_CHECKING:
     from flint import arb
 
-
 # Bits of U that are looked up at first: their table of 2**16 values stays in the cache.
 _GUIDE_BITS = 16
 _CELL = np.uint64(64 - _GUIDE_BITS)
@@ -136,7 +135,6 @@ class NoiseTable:
 
     @classmethod
     def of(cls, law: Law) -> NoiseTable:
-        """Return the table of a law."""
         reach = law.reach
         upper_half = _floors(law, reach)  # of P(X >= 1), P(X >= 2), …
         # P(X < n) is P(X >= 1 − n), and 1 − P(X >= n). No such probability is a multiple of 2**-64.
@@ -149,7 +147,6 @@ class NoiseTable:
         return cls(law, 1 - reach, thresholds, guide)
 
     def draw(self, count: int, words: WordSource) -> NDArray[np.int64]:
-        """Return independent draws, shape (count,)."""
         leading = words(-(-count * _GUIDE_BITS // 64)).view(np.uint16)[:count]
         found = self.guide[leading]
         drawn = found.astype(np.int64)
@@ -184,9 +181,7 @@ def _floors(law: Law, reach: int) -> NDArray[np.uint64]:
         bits *= 2
 
 
-@lru_cache(maxsize=16)
-def _table(law: Law) -> NoiseTable:
-    return NoiseTable.of(law)
+_table = lru_cache(maxsize=16)(NoiseTable.of)
 
 
 def table_for(law: Law, scale: Fraction, count: int) -> NoiseTable | None:
@@ -447,8 +442,7 @@ def _narrow(noise: _Whole) -> NDArray[np.int64]:
 
 def _laplace(count: int, scale: Fraction, words: WordSource) -> _Whole:
     both = _geometric(2 * count, scale, words)
-    noise: _Whole = both[:count] - both[count:]
-    return noise
+    return both[:count] - both[count:]
 
 
 def _gaussian(count: int, variance: Fraction, words: WordSource) -> _Whole:

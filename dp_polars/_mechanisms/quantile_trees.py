@@ -295,10 +295,7 @@ def digit_bits(size: int) -> int:
 def rows_off(root: Node, size: int, rate: Fraction, law: RacingLaw, beta: float) -> float:
     """Return a bound on how many rows any answer of a list is off, with a probability of at least 1 − `beta`.
 
-    Each of m draws is off by t rows or more with a probability of at most beta/m (`log_odds`). Let a draw have an error
-    below t. Its split leaves a rank that is off by less than t + 1 rows, as all rows of the drawn pair go left.
-    (Rows that share a digit may be more: one in 2**20 of the rows of one value, which we leave out.) A draw from the
-    rows between two splits, off by a and b rows, aims at a rank that is off by (1 − α′)a + α′b.
+    `docs/proofs/quantiles.md`, Theorem 3. Rows that share a digit are left out: one in 2**20 of the rows of one value.
     """
     beta_of_draw = beta / sum(1 for _ in root.nodes())
 

@@ -126,11 +126,7 @@ def stable_order(groups: Ints, keys: Ints) -> Ints:
 
 
 def draw_in_rounds(draw: Draw, histogram: Histogram, k: int) -> Ints:
-    """Return k distinct codes per group, shape (g, k): each one drawn from those that are left.
-
-    k rounds with the draw's rate. By the exponential mechanism that is the law of the first k arrivals of one race
-    (one-shot Gumbel: Durfee & Rogers 2019, arXiv 1905.04273).
-    """
+    """Return k distinct codes per group, shape (g, k): each one drawn from those that are left, at the draw's rate."""
     ranking, words = Ranking.of(histogram, draw.size), draw.words()
     begins, left = starts(ranking.levels), ranking.multiplicities.copy()
     places = np.empty((len(ranking.levels), k), np.int64)
