@@ -468,49 +468,44 @@ class Budget:
         """
         for what, claim in entries:
             self._check_entry(what, claim, neighboring_relation)
-        uninterrupted(partial(self._pay, entries, privacy_unit, neighboring_relation, int(unchecked)))
 
-    def _pay(
-        self,
-        entries: Sequence[tuple[str, Claim]],
-        privacy_unit: str | None,
-        neighboring_relation: NeighboringRelation,
-        unchecked: int,
-    ) -> None:
-        now = time.time_ns() // 1000
-        with self._transaction() as (connection, head):
-            costs = [self._account.cost(claim) for _, claim in entries]  # by the order that the ledger has
-            requested = sum_of(costs)
-            for number in requested:
-                _text(number)  # a number too long to keep is too long for the messages below
-            first = (head.privacy_unit, head.neighboring_relation)
-            if head.charges and first != (privacy_unit, neighboring_relation):
-                msg = (
-                    f"{self._where()} must be charged for privacy_unit={first[0]!r} and "
-                    f"neighboring_relation={first[1]!r}, as at first, "
-                    f"got {privacy_unit!r} and {neighboring_relation!r}.\n\n"
-                    "Hint: losses of different units or relations do not add up. Keep a budget for each."
-                )
-                raise ValueError(msg)
-            spent = _spent(head)
-            left = self._account.left(spent)
-            if not self._account.fits(requested, left):
-                times = [one.microseconds for one in ledger.read_charges(connection, head)] if self.path else []
-                ends = (_moment(times[0]), _moment(times[-1])) if times else None
-                raise self._account.refusal(requested, left, None if self.path is None else str(self.path), ends)
-            charges = []
-            for (what, claim), cost in zip(entries, costs, strict=True):
-                spent = spent.plus(cost)
-                unit, loss, rho = self._account.written(claim)
-                charges.append(
-                    ledger.Charge(
-                        *(now, what, claim.mechanism, unit, stored(loss), _text(spent.loss), stored(cost.delta)),
-                        *(stored(spent.delta), _text(rho), stored(spent.divergence), unchecked),
+        def pay() -> None:
+            now = time.time_ns() // 1000
+            with self._transaction() as (connection, head):
+                costs = [self._account.cost(claim) for _, claim in entries]  # by the order that the ledger has
+                requested = sum_of(costs)
+                for number in requested:
+                    _text(number)  # a number too long to keep is too long for the messages below
+                first = (head.privacy_unit, head.neighboring_relation)
+                if head.charges and first != (privacy_unit, neighboring_relation):
+                    msg = (
+                        f"{self._where()} must be charged for privacy_unit={first[0]!r} and "
+                        f"neighboring_relation={first[1]!r}, as at first, "
+                        f"got {privacy_unit!r} and {neighboring_relation!r}.\n\n"
+                        "Hint: losses of different units or relations do not add up. Keep a budget for each."
                     )
-                )
-            head = head._replace(privacy_unit=privacy_unit, neighboring_relation=neighboring_relation)
-            ledger.write_charges(connection, head, charges)
-        self._see(spent)
+                    raise ValueError(msg)
+                spent = _spent(head)
+                left = self._account.left(spent)
+                if not self._account.fits(requested, left):
+                    times = [one.microseconds for one in ledger.read_charges(connection, head)] if self.path else []
+                    ends = (_moment(times[0]), _moment(times[-1])) if times else None
+                    raise self._account.refusal(requested, left, None if self.path is None else str(self.path), ends)
+                charges = []
+                for (what, claim), cost in zip(entries, costs, strict=True):
+                    spent = spent.plus(cost)
+                    unit, loss, rho = self._account.written(claim)
+                    charges.append(
+                        ledger.Charge(
+                            *(now, what, claim.mechanism, unit, stored(loss), _text(spent.loss), stored(cost.delta)),
+                            *(stored(spent.delta), _text(rho), stored(spent.divergence), int(unchecked)),
+                        )
+                    )
+                head = head._replace(privacy_unit=privacy_unit, neighboring_relation=neighboring_relation)
+                ledger.write_charges(connection, head, charges)
+            self._see(spent)
+
+        uninterrupted(pay)
 
     @property
     def _known_spent(self) -> Cost:

@@ -173,8 +173,6 @@ NO_BOUNDS = Bounds()
 
 @dataclass(frozen=True)
 class Terms:
-    """On what terms something is asked."""
-
     loss: Loss  # what one person may lose in all
     # How many rows one person has. An expression can't know the groups, so all of them may lie in one.
     contributions: Contributions

@@ -93,7 +93,8 @@ def shown(step: str) -> Iterator[None]:
     line = _Line(step)
     token = _line.set(line)
     try:
-        line.start()
+        with suppress(Exception):  # where no thread is to be had
+            Thread(target=silenced(line.tell), name="dp_polars progress", daemon=True).start()
         yield
     finally:
         _line.reset(token)
@@ -127,17 +128,13 @@ class _Line:
         self._done, self._lock, self._start = Event(), Lock(), time.monotonic()
         self._width = 0  # of what is on the screen
 
-    def start(self) -> None:
-        with suppress(Exception):  # where no thread is to be had
-            Thread(target=silenced(self._tell), name="dp_polars progress", daemon=True).start()
-
     def end(self) -> None:
         self._done.set()
         with self._lock:
             if self._width:
                 self._show("", end="\r")
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
         while not self._done.wait(_SECONDS):
             with self._lock:
                 if not self._done.is_set():

@@ -437,15 +437,11 @@ class Clamping:
         """
         return min(int(tick / self.step), 2**31)
 
-    def weigher(self) -> Callable[[Sequence[pl.Series]], Ints]:
-        """Return what gives every row its weight; made once, for many batches of rows."""
+    def weigh(self, columns: Sequence[pl.Series]) -> Ints:
+        """Return the weight of every row."""
         low, high = self.ends
-
-        def weigh(columns: Sequence[pl.Series]) -> Ints:
-            weights: Ints = self.of_units(np.clip(self._units(columns[self.column], low, high), low, high))
-            return weights
-
-        return weigh
+        weights: Ints = self.of_units(np.clip(self._units(columns[self.column], low, high), low, high))
+        return weights
 
     def of_units(
         self,
@@ -462,7 +458,7 @@ class Clamping:
         return units * constant(2) - constant(sum(self.ends))
 
     def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr | None:
-        """Return the weights as Polars' own arithmetic: the steps of `weigher`, so that each value rounds alike.
+        """Return the weights as Polars' own arithmetic: the steps of `weigh`, so that each value rounds alike.
 
         Values are clipped before anything can overflow, and no value raises. Null and NaN give null. None: there is no
         such expression.

@@ -365,12 +365,10 @@ class CountScore:
     ranks = None
 
     def range(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
-        """Return R of one row: it moves one count by one; a replacement moves two of them, apart."""
-        return Fraction(1 if relation == "add_or_remove_one" else 2)
+        return Fraction(1 if relation == "add_or_remove_one" else 2)  # a replacement moves two counts, apart
 
     def same_group(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
-        """Return 1: two counts of one group move apart as far."""
-        return ALL
+        return ALL  # two counts of one group move apart as far
 
     def dense_gaps(self, counts: SignedInts) -> SignedInts:
         best: SignedInts = counts.max(axis=1, keepdims=True)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate, repeat
+from operator import mul
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -48,11 +50,7 @@ class DiscreteLaplace:
         with precision(bits + 64):
             q = ball(-1 / self.scale).exp()
             tail = ball(-first / self.scale).exp() / (1 + q)
-            found = []
-            for _ in range(first, last + 1):
-                found.append(tail)
-                tail *= q
-            return found
+            return [*accumulate(repeat(q, last - first), mul, initial=tail)]
 
 
 @dataclass(frozen=True)
@@ -75,11 +73,8 @@ class DiscreteGaussian:
             # Σ e^(−x²/(2σ²)) over all integers: Jacobi's θ₃ at 0.
             theta = acb.modular_theta(acb(0), acb(0, 1 / (2 * arb.pi() * ball(self.variance))))[2].real
             tail = self._weight_from(last, bits, most_terms)
-            found = [tail]
-            for weight in reversed(self._weights(first, last - first)):
-                tail += weight
-                found.append(tail)
-            return [partial / theta for partial in reversed(found)]
+            tails = [*accumulate(reversed(self._weights(first, last - first)), initial=tail)]
+            return [one / theta for one in reversed(tails)]
 
     def _weight_from(self, first: int, bits: int, most_terms: int | None) -> arb:
         """Return Σ e^(−x²/(2σ²)) over all x >= `first` >= 1.

@@ -161,7 +161,7 @@ def _whole_units(leads: Between, unit: float) -> Ints:
 
 
 def _log_times(drawn: NDArray[np.uint64], exponents: Floats, m: SignedInts | None, law: RacingLaw) -> Between:
-    """Return bounds of the logarithms of arrival times that are as sharp as the bits drawn."""
+    """Return bounds of the logarithms of arrival times."""
     v = leading_bits(drawn)
     return Between(*(_bound(v + i * V_STEP, exponents, m, law, sign) for i, sign in ((0, -1), (1, 1))))
 

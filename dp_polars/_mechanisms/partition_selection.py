@@ -167,11 +167,7 @@ class GaussianThreshold(KeySelection):
 
     def people_for(self, chance: float) -> int:
         deviation = math.sqrt(self.variance)
-
-        def enough(people: int) -> bool:
-            return _float_tail(self.threshold - people, deviation) >= chance
-
-        return _smallest(enough, 1)
+        return _smallest(lambda people: _float_tail(self.threshold - people, deviation) >= chance, 1)
 
 
 @lru_cache(maxsize=1024)

@@ -223,8 +223,8 @@ def floor_of(value: Real) -> int:
 
 def _uniform_position(weights: Mapping[int, int], words: WordSource) -> int:
     """Return a key with probability proportional to its weight, exactly."""
-    *_, total = ends = [*accumulate(weights.values())]
-    index = int(uniform_below(np.array([total]), words)[0])
+    ends = [*accumulate(weights.values())]
+    index = int(uniform_below(np.array(ends[-1:]), words)[0])
     return [*weights][bisect_right(ends, index)]
 
 
@@ -321,16 +321,10 @@ def race(blocks: Blocks, rate: Fraction, law: RacingLaw, words: WordSource) -> W
         gap, multiplicities = blocks.exact(group)
         is_far = np.ones(len(multiplicities), bool)
         is_far[:size] = ~_are_near(blocks.gaps[start : start + size], rate)
-        position = first_arrival(
-            gap,
-            multiplicities,
-            {int(alive[i]) - start: int(drawn[i]) for i in np.flatnonzero(owner == group)},
-            [i for i in np.flatnonzero(is_far).tolist() if multiplicities[i]],
-            None if far_drawn is None else int(far_drawn[group]),
-            rate,
-            law,
-            words,
-        )
+        raced = {int(alive[i]) - start: int(drawn[i]) for i in np.flatnonzero(owner == group)}
+        others = [i for i in np.flatnonzero(is_far).tolist() if multiplicities[i]]
+        far_word = None if far_drawn is None else int(far_drawn[group])
+        position = first_arrival(gap, multiplicities, raced, others, far_word, rate, law, words)
         winners[group] = start + position if position < size else -1
         if position >= size:
             result.left_out[group] = position

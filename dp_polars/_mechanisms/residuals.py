@@ -295,8 +295,7 @@ class TablePlan:
         for place, (axes, noise) in enumerate(self.noises):
             for subset in _subsets(axes):
                 if subset in wanted:
-                    rest = [axis for axis in axes if axis not in subset]
-                    found.setdefault(subset, {})[place] = noise.precision / self.cells(rest)
+                    found.setdefault(subset, {})[place] = noise.precision / self.cells({*axes} - {*subset})
         return found
 
     @cached_property
@@ -333,9 +332,8 @@ class TablePlan:
         table = np.zeros(self.shape(axes))
         for subset in _subsets(axes):
             if subset in residuals:
-                rest = [axis for axis in axes if axis not in subset]
                 spread = [self.sizes[axis] if axis in subset else 1 for axis in axes]
-                table = table + residuals[subset].reshape(spread) / self.cells(rest)
+                table = table + residuals[subset].reshape(spread) / self.cells({*axes} - {*subset})
         return table
 
     def _rounded(self, residuals: Mapping[Axes, Floats]) -> dict[Axes, Ints]:
@@ -373,14 +371,13 @@ class TablePlan:
             for axes, dual in duals.items():
                 for subset in _subsets(axes):
                     if subset in trust:
-                        rest = _places_of(axes, subset)
-                        weight = trust[subset] * self.cells(axes[place] for place in rest)
-                        found[subset] = found[subset] + _residual(dual.sum(axis=rest)) / weight
+                        weight = trust[subset] * self.cells({*axes} - {*subset})
+                        found[subset] = found[subset] + _residual(dual.sum(axis=_places_of(axes, subset))) / weight
             return found
 
         def steepness(subset: Axes) -> float:
             above = [axes for axes in largest if {*subset} <= {*axes}]
-            return sum(1 / self.cells(axis for axis in axes if axis not in subset) for axes in above) / trust[subset]
+            return sum(1 / self.cells({*axes} - {*subset}) for axes in above) / trust[subset]
 
         step, start = 1 / max(map(steepness, trust)), {axes: self._table(axes, residuals) for axes in largest}
         duals = {axes: np.zeros(self.shape(axes)) for axes in largest}
@@ -416,10 +413,10 @@ class TablePlan:
     def law(self, axes: Axes, mask: NDArray[np.bool_]) -> list[WeightedNoise]:
         """Return the noise of the sum of some cells of a table, shape `shape(axes)`: how often each draw counts."""
         weights = mask.astype(np.float64)
-        of_subsets: dict[Axes, Floats] = {}
-        for subset in _subsets(axes):
-            rest = _places_of(axes, subset)
-            of_subsets[subset] = _residual(weights.sum(axis=rest) / self.cells(axes[place] for place in rest))
+        of_subsets = {
+            subset: _residual(weights.sum(axis=_places_of(axes, subset)) / self.cells({*axes} - {*subset}))
+            for subset in _subsets(axes)
+        }
         found = []
         for place, (of, noise) in enumerate(self.noises):
             shared = tuple(axis for axis in of if axis in axes)
@@ -428,8 +425,7 @@ class TablePlan:
                 if (trust := self._trust.get(subset, {}).get(place)) is not None:
                     spread = [self.sizes[axis] if axis in subset else 1 for axis in shared]
                     factors = factors + trust * of_subsets[subset].reshape(spread)
-            together = self.cells(axis for axis in of if axis not in axes)
-            found.append(WeightedNoise.of(noise, factors.ravel(), together))
+            found.append(WeightedNoise.of(noise, factors.ravel(), self.cells({*of} - {*axes})))
         return found
 
     def variance(self, axes: Axes) -> float:
@@ -439,7 +435,7 @@ class TablePlan:
             part = math.prod(1 - 1 / self.sizes[axis] for axis in subset)
             if part:
                 exact = sum(self._precisions[subset].values())
-                found += part / exact / self.cells(axis for axis in axes if axis not in subset) ** 2
+                found += part / exact / self.cells({*axes} - {*subset}) ** 2
         return found
 
 

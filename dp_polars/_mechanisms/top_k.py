@@ -67,15 +67,9 @@ class Ranking:
     def part(self, first: int, last: int) -> Ranking:
         ends, rows = offsets(self.levels), offsets(self.histogram.sizes)
         levels = slice(ends[first], ends[last])
-        return Ranking(
-            self.histogram.part(first, last),
-            self.ranked[rows[first] : rows[last]],
-            self.size,
-            self.counts[levels],
-            self.multiplicities[levels],
-            self.above[levels],
-            self.levels[first:last],
-        )
+        histogram, ranked = self.histogram.part(first, last), self.ranked[rows[first] : rows[last]]
+        counts, m, above = (column[levels] for column in (self.counts, self.multiplicities, self.above))
+        return Ranking(histogram, ranked, self.size, counts, m, above, self.levels[first:last])
 
     def codes_at(self, places: Ints) -> Ints:
         """Return the codes of the candidates at these places, shape (g, k)."""
@@ -97,9 +91,9 @@ def counts_at(histogram: Histogram, codes: Ints) -> Ints:
     width = 1 + max(int(histogram.codes.max(initial=0)), int(codes.max(initial=0)))
     cells = owners(histogram.sizes) * width + histogram.codes
     wanted = np.arange(len(codes))[:, None] * width + codes
-    at = np.minimum(np.searchsorted(cells, wanted), max(len(cells) - 1, 0))
     if not len(cells):
         return np.zeros_like(codes)
+    at = np.minimum(np.searchsorted(cells, wanted), len(cells) - 1)
     return np.where(cells[at] == wanted, histogram.weights[at], 0)
 
 
@@ -287,16 +281,10 @@ def _race(steps: _Steps, draw: Draw, words: WordSource) -> Ints:
     winners[owner] = possible
     for group in np.flatnonzero(np.bincount(owner) > 1).tolist():
         blocks = possible[owner == group].tolist()
-        won = racing.first_arrival(
-            steps.errors[blocks].tolist().__getitem__,
-            [steps.multiplicity(block) for block in blocks],
-            {position: int(drawn[block]) for position, block in enumerate(blocks)},
-            [],
-            None,
-            draw.rate,
-            LAWS["exponential"],
-            words,
-        )
+        error, multiplicities = steps.errors[blocks].tolist().__getitem__, [*map(steps.multiplicity, blocks)]
+        raced = dict(enumerate(drawn[blocks].tolist()))
+        law = LAWS["exponential"]
+        won = racing.first_arrival(error, multiplicities, raced, [], None, draw.rate, law, words)
         winners[group] = blocks[won]
     return winners
 

@@ -66,7 +66,7 @@ MUTANTS = [
     # --- Budgets
     _budgets("Sums.left", "self.total - (spent.loss or 0)", "self.total",
         "every release is compared with the whole budget", "::test_ten_tenths_fit_one_and_an_eleventh_does_not"),
-    _budgets("Budget._pay", "sum_of(costs)", "max(costs)", "outputs of one release are compared one by one",
+    _budgets("Budget.charge", "sum_of(costs)", "max(costs)", "outputs of one release are compared one by one",
         "::test_a_charge_is_all_or_nothing"),
     _budgets("_is_within", "loss <= left", "float(loss) <= float(left)", "a hair too much is spent",
         "::test_numbers_stand_in_full_in_the_refusal"),

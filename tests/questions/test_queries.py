@@ -224,7 +224,7 @@ def test_an_argmax_leaves_the_relation_to_the_caller():
 
 
 def clamping_of(values, lower, upper, step):
-    return Clamping(Fraction(lower), Fraction(upper), Fraction(step)).weigher()([values]).tolist()
+    return Clamping(Fraction(lower), Fraction(upper), Fraction(step)).weigh([values]).tolist()
 
 
 def test_values_too_large_for_floats_weigh_without_a_warning():
