@@ -45,7 +45,10 @@ class Ranking:
     @classmethod
     def of(cls, histogram: Histogram, size: int) -> Ranking:
         """Return the ranking of `size` candidates by a histogram of counts, none of them negative."""
-        histogram = _without_zeros(histogram)
+        occupied = histogram.weights > 0
+        if not occupied.all():
+            sizes = np.bincount(owners(histogram.sizes)[occupied], minlength=len(histogram.sizes))
+            histogram = Histogram(histogram.codes[occupied], histogram.weights[occupied], sizes)
         counts, sizes = histogram.weights, histogram.sizes
         owner = owners(sizes)
         order = stable_order(owner, counts.max(initial=0) - counts)
@@ -95,14 +98,6 @@ def counts_at(histogram: Histogram, codes: Ints) -> Ints:
         return np.zeros_like(codes)
     at = np.minimum(np.searchsorted(cells, wanted), len(cells) - 1)
     return np.where(cells[at] == wanted, histogram.weights[at], 0)
-
-
-def _without_zeros(histogram: Histogram) -> Histogram:
-    occupied = histogram.weights > 0
-    if occupied.all():
-        return histogram
-    sizes = np.bincount(owners(histogram.sizes)[occupied], minlength=len(histogram.sizes))
-    return Histogram(histogram.codes[occupied], histogram.weights[occupied], sizes)
 
 
 def stable_order(groups: Ints, keys: Ints) -> Ints:
