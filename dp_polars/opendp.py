@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from opendp.mod import Domain, Measure, Measurement, Metric
 
-
 __all__ = ["as_measurement", "frame_domain", "make_private_query", "make_selection", "register", "then_selection"]
 
 _AnyQuery: TypeAlias = "PrivateQuery | PrivateExpr"

@@ -55,7 +55,7 @@ for _logger in (
     ),
     *map(logging.getLogger, ("py4j.clientserver", "py4j.java_gateway")),
 ):
-    _logger.addFilter(lambda _: not is_deaf())
+    _logger.addFilter(lambda _: not is_deaf.get())
 
 # Up to how many cells, of all groups and codes, the counts come to the driver, which draws: a second shuffle and Python
 # workers would take longer. It is what one task draws at once.

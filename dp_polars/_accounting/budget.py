@@ -64,7 +64,7 @@ def notice_again() -> None:
     A cell is code that is in no file, but whose text Python has. It runs again where the same text is compiled anew. So
     a loop, or a function that is called again, may make several.
     """
-    code = caller().f_code
+    code = caller()[0].f_code
     text = "".join(linecache.getlines(code.co_filename))
     if not text or os.path.exists(code.co_filename):  # noqa: PTH110  # False for whatever is no path
         return
@@ -82,7 +82,6 @@ def notice_again() -> None:
 
 
 def total_delta(delta: object) -> Fraction:
-    """Return the delta of a budget, above 0 and below 1."""
     checked = check_delta(delta)
     if not checked > 0:
         msg = (
@@ -118,15 +117,13 @@ def absolute(path: str | os.PathLike[str]) -> Path:
         msg = f"path must be a string or a path-like object of strings, got {path!r}."
         raise TypeError(msg)
     target = expanded(given)
-    folder = target.parent
-    if not folder.is_dir():
+    if not target.parent.is_dir():
         msg = f"path must be in an existing folder, got {given!r}.\n\nHint: create the folder first."
         raise FileNotFoundError(msg)
-    return folder.resolve() / target.name
+    return target.parent.resolve() / target.name
 
 
 _WHEN = pl.col("when").cast(pl.Datetime("us", "UTC"))
-
 
 T = TypeVar("T")
 
@@ -253,7 +250,7 @@ class Budget:
         head = _head_of(self._account, name)
         warn_if_large(loss)
         uninterrupted(partial(self._make, head))
-        self._check()
+        self._in_ledger(ledger.check)
         if self.name is None and self.path is None:
             notice_again()
 
@@ -304,7 +301,6 @@ class Budget:
         return unit, loss
 
     def _takes(self, claim: Claim) -> bool:
-        """Return whether there is a loss in the unit of the total, or a promise of both."""
         return claim.has_epsilon or self.unit == "rho" or self.promise is not None
 
     def _left(self) -> Cost:
@@ -402,22 +398,9 @@ class Budget:
             answer, with digests of what is long. It holds nothing of the private rows.
         """
         answers = self._in_ledger(lambda connection, _: list(ledger.read(connection)))
-        rows = [
-            (
-                *(one.microseconds, one.question.dataset, one.question.words, one.question.loss),
-                *(one.size, one.question.source, one.question.text),
-            )
-            for one in answers
-        ]
-        schema = {
-            "when": pl.Int64,
-            "dataset": pl.String,
-            "question": pl.String,
-            "loss": pl.String,
-            "bytes": pl.Int64,
-            "source": pl.String,
-            "text": pl.String,
-        }
+        rows = [(when, *asked[:3], size, *asked[3:]) for when, asked, size in answers]
+        names = ("when", "dataset", "question", "loss", "bytes", "source", "text")
+        schema = {name: pl.Int64 if name in ("when", "bytes") else pl.String for name in names}
         return pl.DataFrame(rows, schema, orient="row").with_columns(_WHEN)
 
     def charged(self) -> tuple[ledger.Head, list[ledger.Charge]]:
@@ -485,49 +468,44 @@ class Budget:
         """
         for what, claim in entries:
             self._check_entry(what, claim, neighboring_relation)
-        uninterrupted(partial(self._pay, entries, privacy_unit, neighboring_relation, int(unchecked)))
 
-    def _pay(
-        self,
-        entries: Sequence[tuple[str, Claim]],
-        privacy_unit: str | None,
-        neighboring_relation: NeighboringRelation,
-        unchecked: int,
-    ) -> None:
-        now = time.time_ns() // 1000
-        with self._transaction() as (connection, head):
-            costs = [self._account.cost(claim) for _, claim in entries]  # by the order that the ledger has
-            requested = sum_of(costs)
-            for number in requested:
-                _text(number)  # a number too long to keep is too long for the messages below
-            first = (head.privacy_unit, head.neighboring_relation)
-            if head.charges and first != (privacy_unit, neighboring_relation):
-                msg = (
-                    f"{self._where()} must be charged for privacy_unit={first[0]!r} and "
-                    f"neighboring_relation={first[1]!r}, as at first, "
-                    f"got {privacy_unit!r} and {neighboring_relation!r}.\n\n"
-                    "Hint: losses of different units or relations do not add up. Keep a budget for each."
-                )
-                raise ValueError(msg)
-            spent = _spent(head)
-            left = self._account.left(spent)
-            if not self._account.fits(requested, left):
-                times = [one.microseconds for one in ledger.read_charges(connection, head)] if self.path else []
-                ends = (_moment(times[0]), _moment(times[-1])) if times else None
-                raise self._account.refusal(requested, left, None if self.path is None else str(self.path), ends)
-            charges = []
-            for (what, claim), cost in zip(entries, costs, strict=True):
-                spent = spent.plus(cost)
-                unit, loss, rho = self._account.written(claim)
-                charges.append(
-                    ledger.Charge(
-                        *(now, what, claim.mechanism, unit, stored(loss), _text(spent.loss), stored(cost.delta)),
-                        *(stored(spent.delta), _text(rho), stored(spent.divergence), unchecked),
+        def pay() -> None:
+            now = time.time_ns() // 1000
+            with self._transaction() as (connection, head):
+                costs = [self._account.cost(claim) for _, claim in entries]  # by the order that the ledger has
+                requested = sum_of(costs)
+                for number in requested:
+                    _text(number)  # a number too long to keep is too long for the messages below
+                first = (head.privacy_unit, head.neighboring_relation)
+                if head.charges and first != (privacy_unit, neighboring_relation):
+                    msg = (
+                        f"{self._where()} must be charged for privacy_unit={first[0]!r} and "
+                        f"neighboring_relation={first[1]!r}, as at first, "
+                        f"got {privacy_unit!r} and {neighboring_relation!r}.\n\n"
+                        "Hint: losses of different units or relations do not add up. Keep a budget for each."
                     )
-                )
-            head = head._replace(privacy_unit=privacy_unit, neighboring_relation=neighboring_relation)
-            ledger.write_charges(connection, head, charges)
-        self._see(spent)
+                    raise ValueError(msg)
+                spent = _spent(head)
+                left = self._account.left(spent)
+                if not self._account.fits(requested, left):
+                    times = [one.microseconds for one in ledger.read_charges(connection, head)] if self.path else []
+                    ends = (_moment(times[0]), _moment(times[-1])) if times else None
+                    raise self._account.refusal(requested, left, None if self.path is None else str(self.path), ends)
+                charges = []
+                for (what, claim), cost in zip(entries, costs, strict=True):
+                    spent = spent.plus(cost)
+                    unit, loss, rho = self._account.written(claim)
+                    charges.append(
+                        ledger.Charge(
+                            *(now, what, claim.mechanism, unit, stored(loss), _text(spent.loss), stored(cost.delta)),
+                            *(stored(spent.delta), _text(rho), stored(spent.divergence), int(unchecked)),
+                        )
+                    )
+                head = head._replace(privacy_unit=privacy_unit, neighboring_relation=neighboring_relation)
+                ledger.write_charges(connection, head, charges)
+            self._see(spent)
+
+        uninterrupted(pay)
 
     @property
     def _known_spent(self) -> Cost:
@@ -585,13 +563,10 @@ class Budget:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._check()  # the ledger must be there: a new one would have nothing spent
+        self._in_ledger(ledger.check)  # it must be there: a new one would have nothing spent
 
     def _where(self) -> str:
         return "The budget" if self.path is None else name_of(self.path)
-
-    def _check(self) -> None:
-        self._in_ledger(ledger.check)
 
     def _make(self, head: ledger.Head) -> None:
         """Make the ledger where there is none."""

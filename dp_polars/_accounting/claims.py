@@ -1,9 +1,6 @@
 """The privacy claim: what a release costs one person, and the rate at which it costs no more; what several cost.
 
-The words and formulas are those of permute-and-flip (McKenna & Sheldon 2020, arXiv 2010.12603), of the
-exponential mechanism's bounded range (Cesar & Rogers 2021; Dong, Durfee & Rogers 2020, arXiv 1909.13830), and of
-report-noisy-max with exponential noise (Ding et al. 2021, arXiv 2105.07260). Everything is an exact rational;
-what is irrational is rounded so that the claim stays true: a rate down, a cost up.
+Everything is an exact rational; what is irrational is rounded so that the claim stays true: a rate down, a cost up.
 """
 
 from __future__ import annotations
@@ -53,7 +50,6 @@ _BETTER: dict[costs.MechanismKind, dict[Unit, Mechanism]] = {
 # The racing floats hold rates inside these bounds (`_mechanisms/racing.py`).
 _SMALLEST_RATE = Fraction(1, 2**1000)
 _LARGEST_RATE = Fraction(2**1000)
-
 
 _NO_EPSILON = (
     "a discrete Gaussian has no loss in epsilon.\n\n"
@@ -220,16 +216,12 @@ class Claim:
         return replace(self, loss=replace(self.loss, unit=unit), mechanism=mechanism)
 
     def at_cost(self, loss: Loss) -> Claim:
-        """Return the claim with the largest loss, in its own unit, that costs at most `loss`."""
+        """Return the claim with the largest loss, in its own unit, that costs at most this."""
         if self.loss.unit == loss.unit:
             return replace(self, loss=loss, share=None)
         if not self.has_epsilon:
             raise ValueError(_NO_EPSILON)
-        unit = self.loss.unit
-        value = self.draws * costs.scaled_cost(
-            unit, self.charged_as, self._paid_x(loss), self._spread(), self.same_group
-        )
-        return replace(self, loss=Loss(value, unit), share=None)
+        return replace(self, loss=Loss(self._cost_of(self.loss.unit, self._paid_x(loss)), self.loss.unit), share=None)
 
     def _check_keys(self) -> None:
         """Raise unless there is a delta where keys are shown, of people who count once in a key, and only there."""
@@ -270,7 +262,6 @@ class Claim:
         neighboring_relation: NeighboringRelation | None,
         same_group: Fraction = costs.ALL,
     ) -> Claim:
-        """Return the claim by this mechanism, or by the one that the unit of the loss chooses."""
         chosen = check_mechanism("choice", mechanism, loss.unit)
         return cls(loss, chosen, score_range, contributions, neighboring_relation, same_group=same_group)
 
@@ -324,16 +315,17 @@ class Claim:
             raise ValueError(_NO_EPSILON)
         if unit == self.loss.unit and distance == 1:
             return self.loss.value
-        x = self.rate * self.score_range * distance
+        return self._cost_of(unit, self.rate * self.score_range * distance, distance)
+
+    def _cost_of(self, unit: Unit, x: Fraction, distance: int | Fraction = 1) -> Fraction:
+        """Return what all draws cost at a rate times range, of which `distance` is a factor."""
         return self.draws * costs.scaled_cost(unit, self.charged_as, x, self._spread(distance), self.same_group)
 
     def _spread(self, distance: int | Fraction = 1) -> Contributions:
         """Return how the rows of a person, or of `distance` people, are taken to spread over the groups.
 
-        For the first above a threshold, a group that loses i rows and gets j has the losses i + 2j one way and 2i + j
-        the other (`docs/proofs/first-above.md`). Where a person replaces another, groups of one row are as pairs that
-        lose 3 either way. Where a group has several rows, only of all groups together it is known that they lose at
-        most 3 for each.
+        For the first above a threshold under "replace_one", several rows of a group are taken to lie in one
+        (`docs/proofs/first-above.md`, Theorem 3).
         """
         spread = self.contributions
         is_one_way = self._kind == "threshold" and self.neighboring_relation == "replace_one"
@@ -343,8 +335,7 @@ class Claim:
     def delta_of(self, distance: int | Fraction = 1) -> Fraction:
         """Return the delta of `distance` people together, which comes on top of what they lose: never below the truth.
 
-        Several people change a key that is (x, δ)-DP by (dx, δ·(e^(dx) − 1)/(e^x − 1)), which is convex, so all in the
-        same keys is the worst case. Nothing is known of a Gaussian threshold beyond one person: 1.
+        `docs/proofs/keys.md`, Theorem 4. Nothing is known of a Gaussian threshold beyond one person: 1.
         """
         if self.delta == 0 or distance <= 1:
             return self.delta if distance > 0 else Fraction(0)
@@ -352,7 +343,6 @@ class Claim:
             return Fraction(1)
         x, people = self.rate * self.score_range, math.ceil(distance)
         with precision(costs.BITS + 2 * max(0, costs.floor_log2(1 / x)) + 32):
-            # The keys of one person have δ together, and so their deltas add up to at most −ln(1 − δ).
             growth = ball(people * x).expm1() / ball(x).expm1()
             return min(Fraction(1), costs.round_up(upper(-(-ball(self.delta)).log1p() * growth)))
 
@@ -385,7 +375,10 @@ def loss_of(claims: Sequence[Claim]) -> Loss:
 
 def epsilon_of(claims: Sequence[Claim]) -> float:
     """Return what outputs cost together, as an ε at δ = 10⁻⁶."""
-    loss = loss_of(claims)
+    return _epsilon_at(loss_of(claims), claims)
+
+
+def _epsilon_at(loss: Loss, claims: Sequence[Claim]) -> float:
     return costs.epsilon_at(loss.unit, loss.value, _DELTA, delta_of(claims))
 
 
@@ -406,7 +399,7 @@ def notes_of_cost(claims: Sequence[Claim]) -> Iterator[str]:
     if not _is_pure(claims):
         return
     loss, other = loss_of(claims), _in_other_unit(claims)
-    here, there = (costs.epsilon_at(one.unit, one.value, _DELTA, delta_of(claims)) for one in (loss, other))
+    here, there = (_epsilon_at(one, claims) for one in (loss, other))
     if there < math.inf and there <= _CHEAPER * here:
         unit = other.unit
         yield f"It costs less in {unit}: a budget in {unit} charges {other}, which is {_at_delta(there)}."

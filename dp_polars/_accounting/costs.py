@@ -14,7 +14,6 @@ from dp_polars._base.numbers import ball, float_up, lower, precision, upper
 if TYPE_CHECKING:
     from flint import arb
 
-
 # Irrational rates and costs are rounded to this many significant bits: far below what any choice could show.
 BITS = 96
 # Enough for a guess next to the answer; the search after it needs no more than luck.
@@ -91,31 +90,25 @@ def _rho_of_spread(mechanism: Mechanism, x: Fraction, contributions: Contributio
 
 
 def gaussian_rho(x: Fraction) -> Fraction:
-    """Return x²/2: the rho of Gaussian noise of deviation σ and sensitivity xσ.
-
-    Canonne, Kamath & Steinke 2020 (arXiv 2004.00010, Theorem 14), for discrete Gaussian noise.
-    """
+    """Return x²/2: of noise of deviation σ and sensitivity xσ (Canonne, Kamath & Steinke 2020, Theorem 14)."""
     return x**2 / 2
 
 
 def pure_rho(x: Fraction) -> Fraction:
-    """Return x·tanh(x/2), rounded up: the rho of whatever is x-DP, and no less for all that is known.
+    """Return x·tanh(x/2), rounded up: the rho of whatever is x-DP (`docs/proofs/composition.md`, Theorem 1).
 
-    It is the rho of randomized response, and less than x²/2 (Bun & Steinke 2016, arXiv 1605.02065, Proposition 1.4) and
-    than x: `docs/proofs/composition.md`, Theorem 1. Discrete Laplace noise between two neighbouring integers is
-    randomized response. For a choice with its lead, and for the first above a threshold, only the pure loss is known.
-    A key shown by partition selection has this rho δ-approximately (`docs/proofs/keys.md`).
+    Discrete Laplace noise between two neighbouring integers is randomized response, which has no less. Of a choice with
+    its lead, and of the first above a threshold, only the pure loss is known. A key shown by partition selection has
+    this rho δ-approximately (`docs/proofs/keys.md`).
     """
     return _rounded_up(x, lambda exact: exact * -(-exact).expm1() / (1 + (-exact).exp()))
 
 
 def laplace_rho(x: Fraction) -> Fraction:
-    """Return x + exp(−x) − 1, rounded up: the rho of a Laplace mechanism with epsilon x.
+    """Return x + exp(−x) − 1, rounded up: the tight rho of a Laplace mechanism (Harrison & Manurangsi 2026).
 
-    It is the tight one (Harrison & Manurangsi 2026, arXiv 2510.25746), and permute-and-flip's trade-off curve is never
-    worse than that mechanism's: `docs/proofs/permute-and-flip.md` proves both. That one has no bounded range: neither
-    x²/8 nor `bounded_range_rho` holds for it, though Ding et al. 2021 (arXiv 2105.07260, Proposition 8 and Corollary
-    10) say so.
+    Permute-and-flip loses no more, and has no bounded range, though Ding et al. 2021 say so:
+    `docs/proofs/permute-and-flip.md`, Theorems 4 and 6.
     """
     return _rounded_up(x, lambda exact: exact + (-exact).expm1())
 
@@ -123,8 +116,7 @@ def laplace_rho(x: Fraction) -> Fraction:
 def bounded_range_rho(x: Fraction) -> Fraction:
     """Return y − 1 − ln y for y = x/(exp(x) − 1), rounded up: the rho of whatever has bounded range x.
 
-    Harrison & Manurangsi 2026 (arXiv 2510.25746): it is attained as the order goes to 1. It is x²/8 − x⁴/576 + … for
-    a small x, never above x²/8 (Cesar & Rogers 2021), and less than x for a large one: `docs/proofs/exponential.md`.
+    Harrison & Manurangsi 2026 (arXiv 2510.25746); never above x²/8: `docs/proofs/exponential.md`, Theorem 3.
     """
 
     def rho(exact: arb) -> arb:
@@ -244,7 +236,6 @@ def round_up(x: Fraction) -> Fraction:
 
 
 def round_down(x: Fraction) -> Fraction:
-    """Return the nearest below of `BITS` bits."""
     step = _last_bit(x)
     return math.floor(x / step) * step
 
@@ -271,7 +262,7 @@ LogMoment: TypeAlias = "Callable[[arb], arb]"
 
 
 def zcdp_delta(rho: Fraction, epsilon: Fraction) -> float:
-    """Return a delta that rho-zCDP proves, rounded up: above 0, however small it is."""
+    """Return a delta that rho-zCDP proves, rounded up: above 0."""
     return renyi_delta(_of_zcdp(rho), rho, epsilon)
 
 
@@ -341,8 +332,6 @@ def _least(value: Callable[[arb], arb], around: float) -> arb:
 
 
 def _least_at(value: Callable[[arb], arb], around: float) -> float:
-    """Return about where the least value is."""
-
     def at(log: float) -> arb:
         return value(ball(Fraction(around * math.exp(log))))
 
@@ -378,9 +367,9 @@ def epsilon_at(unit: Unit, loss: Fraction, delta: Fraction, gone: Fraction) -> f
 
 
 def pure_epsilon(epsilon: Fraction, delta: Fraction) -> float:
-    """Return the least epsilon that is proved at `delta` for whatever is `epsilon`-DP, rounded up.
+    """Return the least epsilon that is proved at `delta` for whatever is `epsilon`-DP: δ(t) = (e^ε − e^t)/(1 + e^ε).
 
-    Randomized response dominates it (Kairouz, Oh & Viswanath 2015, arXiv 1311.0776): δ(t) = (e^ε − e^t)/(1 + e^ε).
+    `docs/proofs/composition.md`, Theorem 1. Rounded up.
     """
     with precision(_BITS):
         least = ball(-epsilon).exp()
@@ -389,14 +378,9 @@ def pure_epsilon(epsilon: Fraction, delta: Fraction) -> float:
 
 
 def delta_left(delta: Fraction, spent: Fraction) -> Fraction | None:
-    """Return what is left of `delta` where `spent` of it is gone; None where that is more.
-
-    What is approximately private with probability 1 − spent has δ ≤ spent + (1 − spent)·δ′, δ′ being that of the rest
-    (Bun & Steinke 2016, arXiv 1605.02065, section 8).
-    """
+    """Return the δ′ with δ = spent + (1 − spent)·δ′ (`docs/proofs/composition.md`, Theorem 3); None: more is spent."""
     return None if spent >= 1 or delta < spent else (delta - spent) / (1 - spent)
 
 
 def float_above(value: arb) -> float:
-    """Return a float that is not below any number of the ball."""
     return float_up(upper(value))

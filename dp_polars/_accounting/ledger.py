@@ -195,18 +195,6 @@ def name_of(path: Path) -> str:
     return f"The ledger {str(path)!r}"
 
 
-TABLES = [
-    """CREATE TABLE answers (
-    id INTEGER PRIMARY KEY, microseconds INTEGER, dataset TEXT, question TEXT, loss TEXT, source TEXT, text TEXT,
-    "key" TEXT, answer_digest TEXT, answer BLOB, digest TEXT)""",
-    "CREATE INDEX answers_by_key ON answers (key)",
-]
-
-
-DATASETS = """CREATE TABLE datasets (
-    id INTEGER PRIMARY KEY, about TEXT, "key" BLOB, "rows" TEXT, digest TEXT)"""
-
-
 class RowsOf(NamedTuple):
     """Which rows in memory a data set stands for: their digest, and the key of it. They never leave the ledger."""
 
@@ -215,8 +203,6 @@ class RowsOf(NamedTuple):
 
 
 class StoredQuestion(NamedTuple):
-    """What was asked."""
-
     dataset: str  # the name of the data set
     words: str  # the outputs, for people
     loss: str  # what a release costs one person, for people
@@ -239,9 +225,13 @@ def digest_of_text(*values: Any) -> str:  # noqa: ANN401
 
 
 def write(connection: sqlite3.Connection, microseconds: int, question: StoredQuestion, answer: bytes) -> None:
-    (number,) = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM answers").fetchone()
-    values = (number, microseconds, *question, digest_of_text(question.text), hashlib.sha256(answer).hexdigest())
-    connection.execute(f"INSERT INTO answers VALUES (?{', ?' * 10})", (*values, answer, digest_of_text(*values)))
+    values = (microseconds, *question, digest_of_text(question.text), hashlib.sha256(answer).hexdigest())
+    _append(connection, "answers", values, answer)
+
+
+def _append(connection: sqlite3.Connection, table: str, values: Iterable[object], *undigested: object) -> None:
+    (number,) = connection.execute(f"SELECT coalesce(max(id), 0) + 1 FROM {table}").fetchone()
+    _write(connection, f"INSERT INTO {table}", number, *values, *undigested, digest_of_text(number, *values))
 
 
 def find(connection: sqlite3.Connection, text: str) -> tuple[StoredAnswer, bytes] | None:
@@ -268,9 +258,7 @@ def note_rows(connection: sqlite3.Connection, about: str, rows: RowsOf) -> RowsO
     """Note which rows a data set stands for, unless that is known; return what is."""
     known = find_rows(connection, about)
     if known is None:
-        (number,) = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM datasets").fetchone()
-        values = (number, about, *rows)
-        connection.execute("INSERT INTO datasets VALUES (?, ?, ?, ?, ?)", (*values, digest_of_text(*values)))
+        _append(connection, "datasets", (about, *rows))
     return known or rows
 
 
@@ -305,7 +293,10 @@ _APPLICATION = 0x44505042  # "DPPB", as SQLite's application_id
 _VERSION = 6  # as SQLite's user_version; no other one is opened
 
 _TABLES = [
-    *TABLES,
+    """CREATE TABLE answers (
+    id INTEGER PRIMARY KEY, microseconds INTEGER, dataset TEXT, question TEXT, loss TEXT, source TEXT, text TEXT,
+    "key" TEXT, answer_digest TEXT, answer BLOB, digest TEXT)""",
+    "CREATE INDEX answers_by_key ON answers (key)",
     """CREATE TABLE budget (
     id INTEGER PRIMARY KEY, unit TEXT, total TEXT, name TEXT, privacy_unit TEXT, neighboring_relation TEXT,
     charges INTEGER, spent TEXT, last_digest TEXT, delta TEXT, spent_delta TEXT,
@@ -313,7 +304,8 @@ _TABLES = [
     """CREATE TABLE charges (
     id INTEGER PRIMARY KEY, microseconds INTEGER, what TEXT, mechanism TEXT, unit TEXT, loss TEXT, running_total TEXT,
     delta TEXT, running_delta TEXT, rho TEXT, running_divergence TEXT, unchecked INTEGER, digest TEXT)""",
-    DATASETS,
+    """CREATE TABLE datasets (
+    id INTEGER PRIMARY KEY, about TEXT, "key" BLOB, "rows" TEXT, digest TEXT)""",
 ]
 
 
@@ -400,7 +392,11 @@ def create(path: Path, head: Head) -> None:
             finally:
                 _sweep(path)
             if os.name == "posix":
-                _sync_folder(path.parent)
+                number = os.open(path.parent, os.O_RDONLY)
+                try:
+                    os.fsync(number)
+                finally:
+                    os.close(number)
     except TimeoutError:
         raise
     except OSError as error:
@@ -630,14 +626,6 @@ def _sweep(path: Path) -> None:
     unfinished = _unfinished(path)
     unfinished.with_name(f"{unfinished.name}-journal").unlink(missing_ok=True)
     unfinished.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
 
 
 def _fill(connection: sqlite3.Connection, head: Head) -> None:

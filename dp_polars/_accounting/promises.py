@@ -1,8 +1,4 @@
-"""A promise of (epsilon, delta), for releases in either unit: what fits into it.
-
-`docs/proofs/promises.md` proves it. One order of Rényi divergences is fixed before the first answer; two sums are kept,
-of epsilons and of divergences of that order, and a release fits while one of them does.
-"""
+"""A promise of (epsilon, delta), for releases in either unit: what fits into it. Proof: `docs/proofs/promises.md`."""
 
 from __future__ import annotations
 
@@ -13,16 +9,14 @@ from datetime import datetime
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import reduce
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from dp_polars._accounting import costs
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import BudgetExceededError, Remaining, Unit, exact
 from dp_polars._base.numbers import as_fraction, float_up, show
 
-if TYPE_CHECKING:
-    Ends: TypeAlias = tuple[datetime, datetime] | None
-
+Ends: TypeAlias = "tuple[datetime, datetime] | None"
 
 # Significant decimals of the order less one, whose rounding hardly matters next to the best, and of the largest rho.
 _DIGITS_OF_ORDER, _DIGITS_OF_RHO = 5, 10
@@ -92,27 +86,21 @@ class Promise:
         return Remaining(left.loss, left.divergence / self.order)
 
     def refusal(self, requested: Cost, left: Cost, path: str | None, charged: Ends) -> BudgetExceededError:
-        """Return the error that says by how much each sum is short."""
-        in_rho, deltas = (
-            (requested.divergence / self.order, left.divergence / self.order),
-            (requested.delta, left.delta),
-        )
+        in_rho = (requested.divergence / self.order, left.divergence / self.order)
+        deltas = (requested.delta, left.delta)
         if requested.loss is None or left.loss is None:
             return BudgetExceededError(*in_rho, "rho", *deltas, path, charged, *in_rho)
         return BudgetExceededError(requested.loss, left.loss, "epsilon", *deltas, path, charged, *in_rho)
 
     def epsilon_at(self, delta: Fraction, spent: Cost, rho: Fraction) -> costs.EpsilonAt:
         """Return an epsilon at another delta, of what was spent (`rho` of it in all) and of the whole promise."""
-        return costs.EpsilonAt(self._spent_at(delta, spent, rho), self._total_at(delta))
-
-    def _spent_at(self, delta: Fraction, spent: Cost, rho: Fraction) -> float:
         proved = [costs.epsilon_at("rho", rho, delta, spent.delta)]
         if spent.loss is not None:
             proved.append(costs.epsilon_at("epsilon", spent.loss, delta, spent.delta))
         left = costs.delta_left(delta, spent.delta)
         if left and spent.divergence:
             proved.append(costs.epsilon_of_divergence(spent.divergence, left, self.order))
-        return min(proved)
+        return costs.EpsilonAt(min(proved), self._total_at(delta))
 
     def _total_at(self, delta: Fraction) -> float:
         """Return the epsilon of the proof with another delta in the place of that of the promise."""
@@ -120,9 +108,7 @@ class Promise:
         if delta >= self.delta:
             return pure
         left = costs.delta_left(delta, self.keys_delta)
-        if left is None:
-            return math.inf
-        if self.rho == 0:
+        if left is not None and self.rho == 0:
             return pure
         return max(pure, costs.epsilon_of_divergence(self.divergence, left, self.order)) if left else math.inf
 
@@ -150,7 +136,6 @@ class Sums:
         return self.unit, claim.cost(self.unit), None
 
     def left(self, spent: Cost) -> Cost:
-        """Return what is left after what was spent."""
         return Cost(self.total - (spent.loss or 0), Fraction(0), (self.delta or Fraction(0)) - spent.delta)
 
     def fits(self, cost: Cost, left: Cost) -> bool:
@@ -160,20 +145,16 @@ class Sums:
         return Remaining(left.loss, None) if self.unit == "epsilon" else Remaining(None, left.loss)
 
     def refusal(self, requested: Cost, left: Cost, path: str | None, charged: Ends) -> BudgetExceededError:
-        """Return the error that says by how much each sum is short."""
         gone, left_of_delta = (None, None) if self.delta is None else (requested.delta, left.delta)
         loss, remaining = (one.loss or Fraction(0) for one in (requested, left))
         return BudgetExceededError(loss, remaining, self.unit, gone, left_of_delta, path, charged)
 
     def epsilon_at(self, delta: Fraction, spent: Cost, rho: Fraction) -> costs.EpsilonAt:  # noqa: ARG002
-        """Return an epsilon at a delta, of what was spent and of the total."""
         gone = costs.epsilon_at(self.unit, spent.loss or Fraction(0), delta, spent.delta)
         return costs.EpsilonAt(gone, costs.epsilon_at(self.unit, self.total, delta, self.delta or Fraction(0)))
 
 
 class Cost(NamedTuple):
-    """What one person loses."""
-
     loss: Fraction | None  # in the unit of the total; None: a promise's epsilon of what has none
     divergence: Fraction  # that of a promise's order; 0 for sums
     delta: Fraction  # what keys spend
@@ -184,12 +165,10 @@ class Cost(NamedTuple):
         return Cost(loss, self.divergence + other.divergence, self.delta + other.delta)
 
 
-#: What nothing costs.
 FREE = Cost(Fraction(0), Fraction(0), Fraction(0))
 
 
 def sum_of(costs: Iterable[Cost]) -> Cost:
-    """Return what several outputs cost together."""
     return reduce(Cost.plus, costs, FREE)
 
 
@@ -217,7 +196,6 @@ class UnitTaken(NamedTuple):
     errors: tuple[float | None, ...]
 
     def part(self, first: int, number: int) -> UnitTaken:
-        """Return the same of some of the outputs."""
         return self._replace(errors=self.errors[first : first + number])
 
     def note(self, output: int, *, needs_rows: bool) -> str | None:

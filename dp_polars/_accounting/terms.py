@@ -47,7 +47,6 @@ class Loss:
 
     @classmethod
     def of(cls, *, epsilon: Number | None, rho: Number | None) -> Loss:
-        """Return the one loss that was given."""
         if (epsilon is None) == (rho is None):
             msg = (
                 f"exactly one of epsilon and rho must be given, got {'neither' if rho is None else 'both'}.\n\n"
@@ -101,7 +100,7 @@ class Contributions:
     @property
     def rest(self) -> int:
         """Rows left over for one more group."""
-        return self.total - self.full_groups * self.per_group
+        return self.total % self.per_group
 
     @property
     def squares(self) -> int:
@@ -114,7 +113,6 @@ ONE_RELEASE = Contributions(1, 1)
 
 
 def check_unit(unit: str) -> Unit:
-    """Return the unit of a loss asked for."""
     return one_of("unit", unit, _UNITS)
 
 
@@ -128,7 +126,6 @@ def check_delta(delta: object, name: str = "delta") -> Fraction:
 
 
 def check_relation(relation: str) -> NeighboringRelation:
-    """Return the neighbouring relation asked for."""
     return one_of("neighboring_relation", relation, _RELATIONS)
 
 
@@ -167,7 +164,6 @@ class Bounds:
 
 
 def in_words(bounds: Mapping[str, int | None]) -> str:
-    """Return bounds as they are written in a call."""
     return ", ".join(f"{name}={value}" for name, value in bounds.items())
 
 
@@ -177,8 +173,6 @@ NO_BOUNDS = Bounds()
 
 @dataclass(frozen=True)
 class Terms:
-    """On what terms something is asked."""
-
     loss: Loss  # what one person may lose in all
     # How many rows one person has. An expression can't know the groups, so all of them may lie in one.
     contributions: Contributions
@@ -232,7 +226,8 @@ class Terms:
             loss = Loss(Fraction(1), unit)
         else:
             loss = Loss.of(epsilon=epsilon, rho=rho)
-        return replace(cls.at(loss, contributions, neighboring_relation, mechanism, bounds, accuracy), share=share)
+        terms = cls.at(loss, contributions, neighboring_relation, mechanism)
+        return replace(terms, bounds=bounds, within=accuracy, share=share)
 
     @classmethod
     def at(
@@ -241,11 +236,9 @@ class Terms:
         contributions: int = 1,
         neighboring_relation: str = "add_or_remove_one",
         mechanism: str | None = None,
-        bounds: Bounds = NO_BOUNDS,
-        within: Within | None = None,
     ) -> Terms:
         relation, most = check_relation(neighboring_relation), positive_int("contributions", contributions)
-        return cls(loss, Contributions(most, most), relation, mechanism, bounds, within)
+        return cls(loss, Contributions(most, most), relation, mechanism)
 
 
 # Bits of a numerator or denominator: the differences of such sums still print (Python stops at 4,300 digits).

@@ -33,7 +33,7 @@ _INT64 = np.iinfo(np.int64)
 
 
 def family(dtype: pl.DataType) -> Family | None:
-    """Return the family of a type, or None where no candidates can be compared with it."""
+    """Return the family of a type; None where no candidates can be compared with it."""
     if dtype.is_numeric():
         return "number"
     if isinstance(dtype, (pl.String, pl.Categorical, pl.Enum)):
@@ -54,10 +54,7 @@ def released(dtype: pl.DataType) -> pl.DataType:
 
 
 def tick(dtype: pl.DataType) -> Fraction | None:
-    """Return the size of one physical unit of an integer-like type: numbers in 1, times in nanoseconds.
-
-    None for floats, text and everything else.
-    """
+    """Return the size of a physical unit of an integer-like type, in 1 or in nanoseconds; None for all others."""
     if isinstance(dtype, pl.Decimal):
         return Fraction(1, 10**dtype.scale)
     if isinstance(dtype, (pl.Datetime, pl.Duration)):
@@ -70,7 +67,6 @@ def tick(dtype: pl.DataType) -> Fraction | None:
 
 
 def has_value(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
-    """Return whether a value is neither null nor NaN."""
     return column.is_not_null() & column.is_not_nan() if dtype.is_float() else column.is_not_null()
 
 
@@ -78,7 +74,6 @@ def integers(values: pl.Series) -> NDArray[np.integer]:
     """Return the physical integers of an integer-like column; 0 for a null.
 
     128-bit types (Decimal is one) come as int64, values beyond it as its nearest end: candidates lie strictly inside.
-    For scores see `exact_values`.
     """
     if not values.dtype.is_integer():
         values = values.to_physical()
@@ -91,15 +86,13 @@ def integers(values: pl.Series) -> NDArray[np.integer]:
 
 
 def is_wide(dtype: pl.DataType) -> bool:
-    """Return whether a type holds 128-bit integers, which NumPy lacks."""
-    return dtype in (pl.Int128, pl.UInt128, pl.Decimal)
+    return dtype in (pl.Int128, pl.UInt128, pl.Decimal)  # NumPy lacks them
 
 
 def are_within_64_bits(values: pl.Series) -> NDArray[np.bool_]:
     """Return whether `integers` tells each of these values of a wide type from every other one that it can hold."""
     physical = integers(values)
-    within: NDArray[np.bool_] = (physical > _INT64.min) & (physical < _INT64.max)
-    return within
+    return (physical > _INT64.min) & (physical < _INT64.max)
 
 
 def exact_values(values: pl.Series) -> Exact:
@@ -213,9 +206,9 @@ def _stacked(
 
 def _of_objects(values: NDArray[Any]) -> tuple[Exact, NDArray[np.bool_] | None]:
     """Return Python numbers as floats where these are exact, otherwise as integers and Fractions."""
-    flat = values.ravel().tolist()
+    flat = values.ravel()
     finite = np.array([not isinstance(value, float) or math.isfinite(value) for value in flat], bool)
-    exact = [Fraction(value) if isinstance(value, float) else value for value in np.where(finite, values.ravel(), 0)]
+    exact = [Fraction(value) if isinstance(value, float) else value for value in np.where(finite, flat, 0)]
     rounded = [float_of(value) for value in exact]
     pairs = zip(rounded, exact, strict=True)
     if all(math.isfinite(nearest) and Fraction(nearest) == value for nearest, value in pairs):
@@ -226,7 +219,7 @@ def _of_objects(values: NDArray[Any]) -> tuple[Exact, NDArray[np.bool_] | None]:
 
 
 def float_of(value: Fraction | int) -> float:
-    """Return the float nearest to an exact number; infinite where that is beyond all floats."""
+    """Return the nearest float; infinite beyond all floats."""
     try:
         return float(value)
     except OverflowError:
@@ -239,8 +232,7 @@ def gaps_between(high: Exact, low: Exact) -> Exact:
         return np.array([float_of(Fraction(a) - Fraction(b)) for a, b in np.broadcast(high, low)], np.float64)
     if high.dtype.kind == "f":
         with np.errstate(over="ignore"):  # an infinite gap is a far one
-            gaps: Exact = high - low
-            return gaps
+            return high - low
     return difference(high, low)
 
 
@@ -306,7 +298,6 @@ def unshared(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def parts_of(dtype: PolarsDataType) -> Iterator[PolarsDataType]:
-    """Yield a type, and those nested in it."""
     yield dtype
     if isinstance(dtype, (pl.List, pl.Array)):
         yield from parts_of(dtype.inner)
@@ -318,7 +309,6 @@ def parts_of(dtype: PolarsDataType) -> Iterator[PolarsDataType]:
 
 
 def with_leaves(dtype: PolarsDataType, change: Callable[[PolarsDataType], PolarsDataType]) -> PolarsDataType:
-    """Return a type in which those that are not nested are changed."""
     if isinstance(dtype, pl.List):
         return pl.List(with_leaves(dtype.inner, change))
     if isinstance(dtype, pl.Array):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
-from functools import partial, wraps
+from functools import wraps
 from io import BufferedRandom, BytesIO
 from pathlib import Path
 from threading import Event, Lock, Thread
@@ -28,12 +28,13 @@ import polars as pl
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_is_deaf = ContextVar("_is_deaf", default=False)
+#: Whether this runs in what `silenced` runs.
+is_deaf = ContextVar("is_deaf", default=False)
 
 
 class _WhereDeaf(type):
     def __subclasscheck__(cls, subclass: type) -> bool:
-        return _is_deaf.get()
+        return is_deaf.get()
 
 
 class _AnyWarning(Warning, metaclass=_WhereDeaf):
@@ -45,11 +46,6 @@ _FILTER = ("ignore", None, _AnyWarning, None, 0)
 warnings.simplefilter("ignore", _AnyWarning)
 
 
-def is_deaf() -> bool:
-    """Whether this runs in what `silenced` runs."""
-    return _is_deaf.get()
-
-
 def silenced(function: Callable[P, T]) -> Callable[P, T]:
     """Return a function during which nothing warns, and no float raises, in this thread.
 
@@ -58,21 +54,20 @@ def silenced(function: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        return copy_context().run(_deafly, partial(function, *args, **kwargs))
+        return copy_context().run(deafly, *args, **kwargs)
+
+    def deafly(*args: P.args, **kwargs: P.kwargs) -> T:
+        errors = np.geterr()
+        try:
+            if [*warnings.filters[:1]] != [_FILTER]:  # others may have taken it away
+                warnings.simplefilter("ignore", _AnyWarning)
+            is_deaf.set(True)
+            np.seterr(all="ignore")
+            return function(*args, **kwargs)
+        finally:
+            np.seterr(**errors)  # NumPy 1 keeps them for the thread
 
     return run
-
-
-def _deafly(function: Callable[[], T]) -> T:
-    errors = np.geterr()
-    try:
-        if [*warnings.filters[:1]] != [_FILTER]:  # others may have taken it away
-            warnings.simplefilter("ignore", _AnyWarning)
-        _is_deaf.set(True)
-        np.seterr(all="ignore")
-        return function()
-    finally:
-        np.seterr(**errors)  # NumPy 1 keeps them for the thread
 
 
 def in_parallel(work: Callable[[int, int], T], parts: Sequence[tuple[int, int]]) -> list[T]:
@@ -98,7 +93,8 @@ def shown(step: str) -> Iterator[None]:
     line = _Line(step)
     token = _line.set(line)
     try:
-        line.start()
+        with suppress(Exception):  # where no thread is to be had
+            Thread(target=silenced(line.tell), name="dp_polars progress", daemon=True).start()
         yield
     finally:
         _line.reset(token)
@@ -132,17 +128,13 @@ class _Line:
         self._done, self._lock, self._start = Event(), Lock(), time.monotonic()
         self._width = 0  # of what is on the screen
 
-    def start(self) -> None:
-        with suppress(Exception):  # where no thread is to be had
-            Thread(target=silenced(self._tell), name="dp_polars progress", daemon=True).start()
-
     def end(self) -> None:
         self._done.set()
         with self._lock:
             if self._width:
                 self._show("", end="\r")
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
         while not self._done.wait(_SECONDS):
             with self._lock:
                 if not self._done.is_set():
@@ -193,13 +185,13 @@ def replacing(path: Path) -> Iterator[BufferedRandom]:
     between two calls, a whole file next to `path`. Elsewhere such a file may be left, whole or not.
     """
     target = Path(os.path.realpath(path))
-    found = None
+    mode = None
     with suppress(FileNotFoundError):  # a name that is too long is an error now, not when all is written
-        found = target.stat()
-    if found is not None and not stat.S_ISREG(found.st_mode):
-        msg = f"path must be a file, or nothing yet, got {str(path)!r}: a device, a pipe or the like."
-        raise ValueError(msg)
-    mode = None if found is None else stat.S_IMODE(found.st_mode)
+        found = target.stat().st_mode
+        if not stat.S_ISREG(found):
+            msg = f"path must be a file, or nothing yet, got {str(path)!r}: a device, a pipe or the like."
+            raise ValueError(msg)
+        mode = stat.S_IMODE(found)
     name = target.with_name(f".{target.name[:50]}-{secrets.token_hex(8)}")  # no name has more than 255 bytes
     of_new = 0o666 if mode is None else mode
     unnamed = _unnamed(target.parent, of_new)
@@ -235,12 +227,8 @@ def _place(descriptor: int) -> Path:
     return Path(f"/proc/self/fd/{descriptor}")
 
 
-def caller() -> FrameType:
-    """Return the frame that called this package, however deep in it we are."""
-    return _caller()[0]
-
-
-def _caller() -> tuple[FrameType, int]:
+def caller() -> tuple[FrameType, int]:
+    """Return the frame that called this package, however deep in it we are, and how deep that is."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and _is_ours(frame):
         frame, level = frame.f_back, level + 1
@@ -248,8 +236,8 @@ def _caller() -> tuple[FrameType, int]:
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Warn at the line that called this package, however deep in it we are: Python's filters then know that line."""
-    warnings.warn(message, category, stacklevel=_caller()[1])
+    """Warn at the line that called this package: Python's filters then know that line."""
+    warnings.warn(message, category, stacklevel=caller()[1])
 
 
 def called(function: Callable[P, T]) -> Callable[P, T]:
@@ -280,10 +268,10 @@ def _ends_of(trace: TracebackType | None) -> TracebackType | None:
     while trace is not None:
         frames.append(trace)
         trace = trace.tb_next
-    ours = [one for one in frames if _is_ours(one.tb_frame)]
+    inner = [one for one in frames if _is_ours(one.tb_frame)][1:-1]
     shown = None
     for one in reversed(frames):
-        if one not in ours[1:-1]:
+        if one not in inner:
             shown = TracebackType(shown, one.tb_frame, one.tb_lasti, one.tb_lineno)
     return shown
 
@@ -311,11 +299,11 @@ def _misfit(function: Callable[..., object], args: tuple[object, ...], kwargs: d
     way = f"{name}({', '.join(filter(None, ways.values()))})"
     if next(iter(ways)) == "column":
         way += f", or column.dp.{name}({', '.join(filter(None, [*ways.values()][1:]))})"
-    why: object = "the arguments do not fit"
     try:
         signature.bind(*args, **kwargs)
+        why = "the arguments do not fit"
     except TypeError as error:
-        why = error
+        why = str(error)
     return f"{name}: {why}.\n\nHint: {way}."
 
 

@@ -47,8 +47,7 @@ def category_encoder(categories: Categories, dtype: pl.DataType) -> Encoder:
 
         def encode_text(column: pl.Series) -> Codes:
             physical = column.cast(enum, strict=False).to_physical()
-            codes: Codes = physical.cast(column_types.from_numpy_dtype(out)).fill_null(size).to_numpy()
-            return codes
+            return physical.cast(column_types.from_numpy_dtype(out)).fill_null(size).to_numpy()
 
         if dtype == enum:  # codes as they are
             return encode_text
@@ -67,8 +66,7 @@ def category_encoder(categories: Categories, dtype: pl.DataType) -> Encoder:
         def look_up(column: NDArray[np.integer]) -> Codes:
             # Everything below the lowest one wraps to somewhere far above.
             offset = difference(column, lowest)
-            found: Codes = table[np.minimum(offset, np.uint64(beyond), out=offset).view(np.int64)]
-            return found
+            return table[np.minimum(offset, np.uint64(beyond), out=offset).view(np.int64)]
     else:
 
         def look_up(column: NDArray[np.integer]) -> Codes:
@@ -151,11 +149,6 @@ class FloatSteps:
     start: float
     per_step: float
 
-    @classmethod
-    def of(cls, grid: Grid) -> FloatSteps:
-        """Return the way to the points of this grid; ties, up to the rounding of the floats, go down."""
-        return cls(float(grid.start), float(1 / grid.step) * (1 - _TIE))
-
 
 @dataclass(frozen=True)
 class Thresholds:
@@ -197,7 +190,12 @@ def _way_to(candidates: Ordered, column: pl.DataType) -> IntegerSteps | FloatSte
         way = _integer_thresholds(candidates, unit, column)
     if way is not None or column_types.family(column) != "number":
         return way
-    return FloatSteps.of(candidates) if isinstance(candidates, Grid) else _float_thresholds(candidates)
+    # Ties, up to the rounding of the floats, go down.
+    if isinstance(candidates, Grid):
+        return FloatSteps(float(candidates.start), float(1 / candidates.step) * (1 - _TIE))
+    values = column_types.floats(candidates.values)
+    middles = values[:-1] / 2 + values[1:] / 2
+    return Thresholds(0, middles + np.abs(middles) * _TIE)
 
 
 def _nearest_of_integers(
@@ -241,12 +239,6 @@ def _integer_thresholds(points: Points, unit: Fraction, column: pl.DataType) -> 
         return None
     below = int(np.count_nonzero(middles < info.min))
     return Thresholds(below, np.minimum(middles[below:], info.max).astype(dtype))
-
-
-def _float_thresholds(points: Points) -> Thresholds:
-    values = column_types.floats(points.values)
-    middles = values[:-1] / 2 + values[1:] / 2
-    return Thresholds(0, middles + np.abs(middles) * _TIE)
 
 
 def _nearest_of_floats(
@@ -445,15 +437,11 @@ class Clamping:
         """
         return min(int(tick / self.step), 2**31)
 
-    def weigher(self) -> Callable[[Sequence[pl.Series]], Ints]:
-        """Return what gives every row its weight; made once, for many batches of rows."""
+    def weigh(self, columns: Sequence[pl.Series]) -> Ints:
+        """Return the weight of every row."""
         low, high = self.ends
-
-        def weigh(columns: Sequence[pl.Series]) -> Ints:
-            weights: Ints = self.of_units(np.clip(self._units(columns[self.column], low, high), low, high))
-            return weights
-
-        return weigh
+        weights: Ints = self.of_units(np.clip(self._units(columns[self.column], low, high), low, high))
+        return weights
 
     def of_units(
         self,
@@ -470,7 +458,7 @@ class Clamping:
         return units * constant(2) - constant(sum(self.ends))
 
     def expression(self, columns: Sequence[pl.Expr], types: Sequence[pl.DataType]) -> pl.Expr | None:
-        """Return the weights as Polars' own arithmetic: the steps of `weigher`, so that each value rounds alike.
+        """Return the weights as Polars' own arithmetic: the steps of `weigh`, so that each value rounds alike.
 
         Values are clipped before anything can overflow, and no value raises. Null and NaN give null. None: there is no
         such expression.

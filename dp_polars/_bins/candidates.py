@@ -345,7 +345,6 @@ MOST = 10_000_000
 # What users may give as a list of candidates: also anything that speaks Arrow's C interface (pyarrow arrays).
 Values: TypeAlias = "Sequence[object] | range | pl.Series | NDArray[np.generic] | pl.Enum | object"
 
-
 NO_FLOATS = (
     "{} must not hold floats, got {}: floats that are meant to be equal often differ in their last digit.\n\n"
     'Hint: make integers, decimals or categories of them first: pl.col("x").round().cast(pl.Int64, strict=False).'

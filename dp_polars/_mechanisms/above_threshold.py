@@ -20,7 +20,6 @@ from dp_polars._mechanisms.racing import CHUNK, V_STEP, Floats, Real, Uniform, f
 if TYPE_CHECKING:
     from flint import arb
 
-
 # At a larger rate floats could overflow. A lower one is as private, and at this one as certain.
 _LARGEST_RATE = Fraction(2**900)
 # What a threshold may be: no count is larger.
@@ -42,17 +41,12 @@ class CountRuns:
     sizes: Ints  # shape (g,): runs of each group
 
 
-@dataclass(frozen=True)
-class Reached:
-    """What reached the threshold first in each group; shape (g,) each."""
+def first_reached(runs: CountRuns, threshold: Fraction, rate: Fraction, words: WordSource) -> tuple[Ints, Ints, Ints]:
+    """Return what reaches the threshold first in each group; shape (g,) each.
 
-    # The position in the flat runs, and which candidate of the run it is, from 0; −1 and 0 where none did.
-    runs: Ints
-    places: Ints
-    leads: Ints  # how many whole units it was above, at most LARGEST_LEAD; −1 where none reached it
-
-
-def first_reached(runs: CountRuns, threshold: Fraction, rate: Fraction, words: WordSource) -> Reached:
+    The position in the flat runs and which candidate of the run it is, from 0; −1 and 0 where none does. And by how
+    many whole units it is above, at most LARGEST_LEAD; −1 where none does.
+    """
     return _Search(runs, threshold, min(rate, _LARGEST_RATE), words).first()
 
 
@@ -66,8 +60,7 @@ class _Search:
     words: WordSource
 
     @np.errstate(divide="ignore", invalid="ignore", over="ignore")  # infinite bounds, and undecided where they meet
-    def first(self) -> Reached:
-        """Draw what reaches the threshold first."""
+    def first(self) -> tuple[Ints, Ints, Ints]:
         groups, owner = len(self.runs.sizes), owners(self.runs.sizes)
         of_thresholds, of_runs, of_leads = (self.words(n) for n in (groups, len(owner), groups))
         missing = self._missing(_waits(of_thresholds).at(owner))
@@ -92,7 +85,7 @@ class _Search:
             uniforms = {run: Uniform(int(of_runs[run]), 64, self.words) for run in runs}
             of_group = (Uniform(int(drawn[group]), 64, self.words) for drawn in (of_thresholds, of_leads))
             found[group], places[group], leads[group] = self._exactly(uniforms, *of_group)
-        return Reached(found, places, leads)
+        return found, places, leads
 
     def _missing(self, waits: Between) -> Between:
         """Return λ·(T + z − q) of each run, from λ·z."""
@@ -135,8 +128,7 @@ def _hazards(missing: Between) -> Between:
 
 
 def _chance(hazard: Floats) -> Floats:
-    chance: Floats = -np.expm1(-hazard)
-    return chance
+    return -np.expm1(-hazard)
 
 
 def _zero(_: int) -> arb:
@@ -182,9 +174,8 @@ def _of_part(search: Search, histogram: Histogram) -> Led:
     codes, leads, words = np.empty_like(histogram.sizes), np.empty_like(histogram.sizes), search.words()
     for first, last in slices(histogram.sizes, CHUNK, CHUNK):
         begins, runs = count_runs(histogram.part(first, last), search.size)
-        reached = first_reached(runs, search.threshold, search.rate, words)
-        codes[first:last] = np.where(reached.runs < 0, -1, begins[reached.runs] + reached.places)
-        leads[first:last] = reached.leads
+        found, places, leads[first:last] = first_reached(runs, search.threshold, search.rate, words)
+        codes[first:last] = np.where(found < 0, -1, begins[found] + places)
     return codes, leads
 
 

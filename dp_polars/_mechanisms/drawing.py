@@ -18,8 +18,8 @@ from dp_polars._base.numbers import (
     WordSource,
     batches_of_like,
     begin_runs,
+    joined,
     lengths_from,
-    offsets,
     owners,
     positions,
     slices,
@@ -35,10 +35,9 @@ from dp_polars._mechanisms.racing import FAR, Blocks, ExactBlocks, RacingLaw, ra
 
 T = TypeVar("T")
 
-# Rows, and cells of a dense histogram, that a thread works on before it takes the next: enough that two threads seldom
-# wait for the interpreter, few enough that memory stays small.
-_SLICE_ROWS = 1 << 21
-_SLICE_CELLS = 1 << 19
+# Rows that a thread works on before it takes the next: enough that two threads seldom wait for the interpreter, few
+# enough that memory stays small.
+SLICE_ROWS = 1 << 21
 # Rows of a histogram, and groups with or without rows, that a thread works on before it takes the next. Smaller
 # histograms use smaller slices (1/8 of the rows, at least _FEWEST_ROWS), so that every thread gets work.
 _GROUPS_ROWS, _FEWEST_ROWS = 1 << 19, 1 << 17
@@ -64,22 +63,9 @@ class Draw:
 
 def draw_from_rows(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
     """Return one code per group, from the codes of all rows, group after group; `draw.size` is ignored."""
-    dense = is_dense(draw, codes, lengths)
-    parts = of_row_slices(partial(_draw_dense if dense else _draw_sparse, draw), draw, codes, lengths)
+    work = _draw_dense if histograms.is_dense(draw.size, codes, lengths) else _draw_sparse
+    parts = histograms.of_row_slices(partial(work, draw), draw.size, codes, lengths, SLICE_ROWS)
     return np.concatenate([np.empty(0, np.int64), *parts])
-
-
-def is_dense(draw: Draw, codes: Codes, lengths: Ints) -> bool:
-    """Return whether a dense histogram, which costs its cells, is faster than a sparse one, a sort of the rows."""
-    return len(lengths) * (draw.size + 1) <= len(codes) + _SLICE_CELLS
-
-
-def of_row_slices(work: Callable[[Codes, Ints], T], draw: Draw, codes: Codes, lengths: Ints) -> list[T]:
-    """Return the results of some work on the rows of whole groups, slice by slice, in their order."""
-    most = max(1, _SLICE_CELLS // (draw.size + 1)) if is_dense(draw, codes, lengths) else _SLICE_ROWS
-    bounds = offsets(lengths)
-    parts = list(slices(lengths, _SLICE_ROWS, most))
-    return in_parallel(lambda a, b: work(codes[bounds[a] : bounds[b]], lengths[a:b]), parts)
 
 
 def _draw_dense(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
@@ -94,7 +80,7 @@ def gaps_of_rows(draw: Draw, codes: Codes, lengths: Ints) -> SignedInts:
     done = 0
     for a, b in slices(lengths, _CHUNK, max(1, _CHUNK // draw.size)):
         rows = lengths[a:b].sum()
-        counts = _count(codes[done : done + rows], lengths[a:b], draw.size)
+        counts = histograms.counts_of(codes[done : done + rows], lengths[a:b], draw.size)
         gaps[a:b] = draw.score.dense_gaps(counts.astype(dtype))
         done += rows
     return gaps
@@ -113,18 +99,6 @@ def blocks_of_gaps(gaps: SignedInts) -> Blocks:
         return gaps[group].tolist().__getitem__, [1] * gaps.shape[1]
 
     return Blocks(gaps.ravel(), np.arange(len(gaps)) * gaps.shape[1], exact)
-
-
-def _count(codes: Codes, lengths: Ints, size: int) -> Ints:
-    """Return the counts of the codes below `size`, shape (g, size)."""
-    groups, width = len(lengths), size + 1
-    if groups == 1:
-        total = np.zeros(width, np.int64)
-        for start in range(0, len(codes), _CHUNK):
-            total += np.bincount(codes[start : start + _CHUNK], minlength=width)
-        return total[None, :size]
-    cells = histograms.cells_of(codes, lengths, size)
-    return np.bincount(cells, minlength=groups * width).reshape(groups, width)[:, :size]
 
 
 def _draw_sparse(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
@@ -158,7 +132,7 @@ def _draw_by_ranks(draw: Draw, alpha: Fraction, lengths: Ints, rows_of: Callable
             rows = np.sort(rows_of(order[[position]]), axis=1)
             return histograms.slots_of_ranks(rows, 0, _totals(rows, draw.size), draw.size, alpha)
 
-        first, offset = draw_from_slots(draw, Slots.concatenate(slots), np.concatenate(left_out), complete)
+        first, offset = draw_from_slots(draw, joined(slots), np.concatenate(left_out), complete)
         drawn[order] = first + offset
         waiting.clear()
 
@@ -294,7 +268,6 @@ def of_parts(work: Callable[[Histogram], T], histogram: Histogram, draws: int = 
 
 
 def draw_from_runs(draw: Draw, runs: Runs) -> Ints:
-    """Return one code per group, drawn from the histogram."""
     if draw.score.ranks is not None:
         drawn = _draw_near_runs(draw, draw.score.ranks, runs)
         if drawn is not None:
@@ -366,7 +339,7 @@ def draw_from_slots(
             return raced
         whole = complete(group)
         is_left_out = (whole.multiplicities > 0) & ~np.isin(whole.first, raced.first[raced.multiplicities > 0])
-        return Slots.concatenate([raced, whole.part(is_left_out)])
+        return joined([raced, whole.part(is_left_out)])
 
     words = draw.words()
     m = slots.multiplicities

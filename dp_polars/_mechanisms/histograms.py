@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
-from typing import Protocol
+from functools import cached_property, partial
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +28,13 @@ from dp_polars._base.numbers import (
 )
 from dp_polars._base.process import in_parallel
 
+T = TypeVar("T")
+
 # Rows, and cells of a dense histogram, that a thread works on before it takes the next.
 _SLICE_ROWS = 1 << 20
 _SLICE_CELLS = 1 << 19
+# Rows whose temporaries stay in the cache.
+_CHUNK = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -65,15 +69,8 @@ class Histogram:
         if weights is not None:
             counts = np.flatnonzero(codes < size)
             return cls.of_pairs(owners(lengths)[counts], codes[counts].astype(np.int64), weights[counts], len(lengths))
-        dense = len(lengths) * (size + 1) <= len(codes) + _SLICE_CELLS
-        most = max(1, _SLICE_CELLS // (size + 1)) if dense else _SLICE_ROWS
-        count = cls._of_few_codes if dense else cls._of_many_codes
-        bounds = offsets(lengths)
-        parts = in_parallel(
-            lambda a, b: count(codes[bounds[a] : bounds[b]], lengths[a:b], size),
-            list(slices(lengths, _SLICE_ROWS, most)),
-        )
-        return cls.joined(parts)
+        count = cls._of_few_codes if is_dense(size, codes, lengths) else cls._of_many_codes
+        return cls.joined(of_row_slices(partial(count, size=size), size, codes, lengths, _SLICE_ROWS))
 
     @classmethod
     def joined(cls, parts: Sequence[Histogram]) -> Histogram:
@@ -84,8 +81,7 @@ class Histogram:
     @classmethod
     def _of_few_codes(cls, codes: NDArray[np.integer], lengths: Ints, size: int) -> Histogram:
         """Count with a counter for every code of every group."""
-        cells = np.bincount(cells_of(codes, lengths, size), minlength=len(lengths) * (size + 1))
-        counts = cells.reshape(len(lengths), size + 1)[:, :size]
+        counts = counts_of(codes, lengths, size)
         groups, occupied = np.nonzero(counts)
         return cls.of_cells(groups, occupied, counts[groups, occupied], len(lengths))
 
@@ -100,12 +96,6 @@ class Histogram:
         groups, occupied = np.divmod(cells[first], size + 1)
         counted = occupied < size
         return cls.of_cells(groups[counted], occupied[counted], lengths_from(first, len(cells))[counted], len(lengths))
-
-    def with_code(self, code: int, weight: int) -> Histogram:
-        """Return the histogram with one more code, above all others, of the same weight in every group."""
-        ends = np.cumsum(self.sizes)
-        codes, weights = np.insert(self.codes, ends, code), np.insert(self.weights, ends, weight)
-        return Histogram(codes, weights, self.sizes + 1)
 
     def with_rows_at(self, code: int, rows: int) -> Histogram:
         """Return the histogram with more rows of one code in every group; no other code is below it, or none above."""
@@ -130,6 +120,32 @@ class Histogram:
         ends = offsets(self.sizes)
         rows = slice(ends[first], ends[last])
         return Histogram(self.codes[rows], self.weights[rows], self.sizes[first:last])
+
+
+def is_dense(size: int, codes: NDArray[np.integer], lengths: Ints) -> bool:
+    """Return whether a dense histogram, which costs its cells, is faster than a sparse one, a sort of the rows."""
+    return len(lengths) * (size + 1) <= len(codes) + _SLICE_CELLS
+
+
+def of_row_slices(
+    work: Callable[[NDArray[Any], Ints], T], size: int, codes: NDArray[Any], lengths: Ints, rows: int
+) -> list[T]:
+    """Return the results of some work on the rows of whole groups, slice by slice, in their order."""
+    most = max(1, _SLICE_CELLS // (size + 1)) if is_dense(size, codes, lengths) else rows
+    bounds = offsets(lengths)
+    parts = list(slices(lengths, rows, most))
+    return in_parallel(lambda a, b: work(codes[bounds[a] : bounds[b]], lengths[a:b]), parts)
+
+
+def counts_of(codes: NDArray[np.integer], lengths: Ints, size: int) -> Ints:
+    """Return the counts of the codes below `size`, shape (g, size)."""
+    groups, width = len(lengths), size + 1
+    if groups == 1:
+        total = np.zeros(width, np.int64)
+        for start in range(0, len(codes), _CHUNK):
+            total += np.bincount(codes[start : start + _CHUNK], minlength=width)
+        return total[None, :size]
+    return np.bincount(cells_of(codes, lengths, size), minlength=groups * width).reshape(groups, width)[:, :size]
 
 
 def cells_of(codes: NDArray[np.integer], lengths: Ints, size: int) -> Ints:
@@ -204,7 +220,6 @@ class Slots:
 
     @cached_property
     def begins(self) -> Ints:
-        """Where the slots of each group begin, shape (g,)."""
         return starts(self.sizes)
 
     def of_group(self, group: int) -> Slots:
@@ -213,10 +228,6 @@ class Slots:
     def exact(self) -> tuple[Callable[[int], int], list[int]]:
         """Return the slots as `racing.ExactBlocks`."""
         return self.gaps.tolist().__getitem__, self.multiplicities.tolist()
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[Slots]) -> Slots:
-        return parts[0] if len(parts) == 1 else joined(parts)
 
 
 def quantile_slots(
@@ -354,12 +365,10 @@ class CountScore:
     ranks = None
 
     def range(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
-        """Return R of one row: it moves one count by one; a replacement moves two of them, apart."""
-        return Fraction(1 if relation == "add_or_remove_one" else 2)
+        return Fraction(1 if relation == "add_or_remove_one" else 2)  # a replacement moves two counts, apart
 
     def same_group(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
-        """Return 1: two counts of one group move apart as far."""
-        return ALL
+        return ALL  # two counts of one group move apart as far
 
     def dense_gaps(self, counts: SignedInts) -> SignedInts:
         best: SignedInts = counts.max(axis=1, keepdims=True)
@@ -396,24 +405,13 @@ class QuantileScore:
         return self.alpha
 
     def range(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
-        """Return R of one row, with α = num/den.
-
-        A row moves num·N − den·A by num or num − den, and likewise den·L − num·N + 1; so a score moves by at most
-        max(num, den − num), and two of them apart by twice that. A replacement removes one row and adds another. In two
-        groups that is twice as much.
-
-        In one group it leaves N as it is, if both rows count. Then A and L of a candidate move by at most one row, both
-        in one direction, and a score moves by at most den: two scores by at most 2·den. Where only one of the two rows
-        counts (null, filtered, another key), it is a mere removal or addition: 2·max(num, den − num) < 2·den. A person
-        of m rows that becomes one of m others is a chain of at most m such steps, so R·m holds for people.
-        """
+        """Return R of one row; of a replacement, more where it may be in two groups (`docs/proofs/quantiles.md`)."""
         one = 2 * max(self.alpha.numerator, self.alpha.denominator - self.alpha.numerator)
         if relation == "add_or_remove_one":
             return Fraction(one)
         return Fraction(2 * self.alpha.denominator if groups == 1 else 2 * one)
 
     def same_group(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
-        """Return R of a replacement in one group as a share of `range`: see there."""
         return ALL if relation == "add_or_remove_one" else self.range(relation, 1) / self.range(relation, groups)
 
     def dense_gaps(self, counts: SignedInts) -> SignedInts:

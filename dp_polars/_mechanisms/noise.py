@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate, repeat
+from operator import mul
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,7 +24,6 @@ from dp_polars._mechanisms.racing import Uniform, floor_of, is_less
 
 if TYPE_CHECKING:
     from flint import arb
-
 
 # Bits of U that are looked up at first: their table of 2**16 values stays in the cache.
 _GUIDE_BITS = 16
@@ -49,11 +50,7 @@ class DiscreteLaplace:
         with precision(bits + 64):
             q = ball(-1 / self.scale).exp()
             tail = ball(-first / self.scale).exp() / (1 + q)
-            found = []
-            for _ in range(first, last + 1):
-                found.append(tail)
-                tail *= q
-            return found
+            return [*accumulate(repeat(q, last - first), mul, initial=tail)]
 
 
 @dataclass(frozen=True)
@@ -76,11 +73,8 @@ class DiscreteGaussian:
             # Σ e^(−x²/(2σ²)) over all integers: Jacobi's θ₃ at 0.
             theta = acb.modular_theta(acb(0), acb(0, 1 / (2 * arb.pi() * ball(self.variance))))[2].real
             tail = self._weight_from(last, bits, most_terms)
-            found = [tail]
-            for weight in reversed(self._weights(first, last - first)):
-                tail += weight
-                found.append(tail)
-            return [partial / theta for partial in reversed(found)]
+            tails = [*accumulate(reversed(self._weights(first, last - first)), initial=tail)]
+            return [one / theta for one in reversed(tails)]
 
     def _weight_from(self, first: int, bits: int, most_terms: int | None) -> arb:
         """Return Σ e^(−x²/(2σ²)) over all x >= `first` >= 1.
@@ -136,7 +130,6 @@ class NoiseTable:
 
     @classmethod
     def of(cls, law: Law) -> NoiseTable:
-        """Return the table of a law."""
         reach = law.reach
         upper_half = _floors(law, reach)  # of P(X >= 1), P(X >= 2), …
         # P(X < n) is P(X >= 1 − n), and 1 − P(X >= n). No such probability is a multiple of 2**-64.
@@ -149,7 +142,6 @@ class NoiseTable:
         return cls(law, 1 - reach, thresholds, guide)
 
     def draw(self, count: int, words: WordSource) -> NDArray[np.int64]:
-        """Return independent draws, shape (count,)."""
         leading = words(-(-count * _GUIDE_BITS // 64)).view(np.uint16)[:count]
         found = self.guide[leading]
         drawn = found.astype(np.int64)
@@ -184,9 +176,7 @@ def _floors(law: Law, reach: int) -> NDArray[np.uint64]:
         bits *= 2
 
 
-@lru_cache(maxsize=16)
-def _table(law: Law) -> NoiseTable:
-    return NoiseTable.of(law)
+_table = lru_cache(maxsize=16)(NoiseTable.of)
 
 
 def table_for(law: Law, scale: Fraction, count: int) -> NoiseTable | None:
@@ -447,8 +437,7 @@ def _narrow(noise: _Whole) -> NDArray[np.int64]:
 
 def _laplace(count: int, scale: Fraction, words: WordSource) -> _Whole:
     both = _geometric(2 * count, scale, words)
-    noise: _Whole = both[:count] - both[count:]
-    return noise
+    return both[:count] - both[count:]
 
 
 def _gaussian(count: int, variance: Fraction, words: WordSource) -> _Whole:

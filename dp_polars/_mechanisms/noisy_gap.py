@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from dp_polars._base.column_types import float_of
-from dp_polars._base.numbers import WordSource, owners, run_starts, slices, starts, uniform_below
+from dp_polars._base.numbers import Ints, SignedInts, WordSource, owners, run_starts, slices, starts, uniform_below
+from dp_polars._bins.binning import Codes
 from dp_polars._mechanisms import racing
-from dp_polars._mechanisms.drawing import blocks_of_gaps, gaps_of_rows, is_dense, of_group_slices, of_row_slices
-from dp_polars._mechanisms.histograms import Histogram
-from dp_polars._mechanisms.racing import CHUNK, V_STEP, Blocks, Floats, exponents_of, leading_bits
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dp_polars._base.numbers import Ints, SignedInts, WordSource
-    from dp_polars._bins.binning import Codes
-    from dp_polars._mechanisms.drawing import Draw
-    from dp_polars._mechanisms.histograms import Runs
-    from dp_polars._mechanisms.racing import RacingLaw
+from dp_polars._mechanisms.drawing import SLICE_ROWS, Draw, blocks_of_gaps, gaps_of_rows, of_group_slices
+from dp_polars._mechanisms.histograms import Histogram, Runs, is_dense, of_row_slices
+from dp_polars._mechanisms.racing import CHUNK, V_STEP, Blocks, Floats, RacingLaw, exponents_of, leading_bits
 
 LARGEST_LEAD = 2**62 - 1
 
@@ -39,14 +32,9 @@ _RELATIVE_SLACK = 2.0**-46
 # A bound from below of rate·gap where its float is infinite.
 _LARGEST_EXPONENT = 2.0**1023
 
-
-@dataclass(frozen=True)
-class Leaders:
-    """The winner of each group, shape (g,) each."""
-
-    blocks: Ints  # positions in the flat blocks
-    # How many whole units the winner was ahead of the next candidate, at most LARGEST_LEAD; −1 if there was no other.
-    leads: Ints
+# Shape (g,) each: a code or a position per group, and how many whole units it was ahead of the next candidate, at most
+# LARGEST_LEAD; −1 if there was no other.
+Led: TypeAlias = "tuple[Ints, Ints]"
 
 
 @dataclass(frozen=True)
@@ -68,7 +56,7 @@ class Between:
         return whole, decided
 
 
-def race_with_lead(blocks: Blocks, rate: Fraction, unit: Fraction, law: RacingLaw, words: WordSource) -> Leaders:
+def race_with_lead(blocks: Blocks, rate: Fraction, unit: Fraction, law: RacingLaw, words: WordSource) -> Led:
     """Return the block that arrives first, for each group, and its lead in whole units, given in those of the gaps.
 
     No candidate may be left out of the blocks.
@@ -77,7 +65,7 @@ def race_with_lead(blocks: Blocks, rate: Fraction, unit: Fraction, law: RacingLa
     winners, leads = np.empty_like(one_race.sizes), np.empty_like(one_race.sizes)
     for first, last in slices(one_race.sizes, CHUNK, CHUNK):
         winners[first:last], leads[first:last] = one_race.of_groups(first, last)
-    return Leaders(winners, leads)
+    return winners, leads
 
 
 @dataclass(frozen=True)
@@ -92,7 +80,6 @@ class _Race:
     words: WordSource
 
     def of_groups(self, first: int, last: int) -> tuple[Ints, Ints]:
-        """Return the winners and the leads of the groups from `first` up to `last`."""
         blocks, sizes, law = self.blocks, self.sizes[first:last], self.law
         begin, begins = int(blocks.starts[first]), starts(sizes)
         part = slice(begin, begin + int(sizes.sum()))
@@ -160,7 +147,6 @@ def _first_two(exponents: Floats, drawn: NDArray[np.uint64], m: SignedInts | Non
 
 
 def _without(times: Floats, positions: Ints) -> Floats:
-    """Return the times, infinite at some positions."""
     rest = times.copy()
     rest[positions] = math.inf
     return rest
@@ -175,7 +161,7 @@ def _whole_units(leads: Between, unit: float) -> Ints:
 
 
 def _log_times(drawn: NDArray[np.uint64], exponents: Floats, m: SignedInts | None, law: RacingLaw) -> Between:
-    """Return bounds of the logarithms of arrival times that are as sharp as the bits drawn."""
+    """Return bounds of the logarithms of arrival times."""
     v = leading_bits(drawn)
     return Between(*(_bound(v + i * V_STEP, exponents, m, law, sign) for i, sign in ((0, -1), (1, 1))))
 
@@ -215,10 +201,6 @@ def _widened(value: Floats, exponents: Floats, m: SignedInts | None, sign: int) 
     return bound
 
 
-# One code per group, and the lead in rows: −1 where there is no other candidate.
-Led: TypeAlias = "tuple[Ints, Ints]"
-
-
 def type_with_lead(answer: pl.DataType, lead: pl.DataType) -> pl.Struct:
     return pl.Struct({"answer": answer, "lead": lead})
 
@@ -231,15 +213,15 @@ def with_lead(answers: pl.Series, leads: pl.Series, is_alone: NDArray[np.bool_])
 
 def lead_from_rows(draw: Draw, codes: Codes, lengths: Ints) -> Led:
     """Return one code and its lead per group, from the codes of its rows; `draw.size` is ignored."""
-    if not is_dense(draw, codes, lengths):
+    if not is_dense(draw.size, codes, lengths):
         return lead_groups(draw, Histogram.of_rows(codes, None, lengths, draw.size))
 
     def of_slice(codes: Codes, lengths: Ints) -> Led:
         blocks = blocks_of_gaps(gaps_of_rows(draw, codes, lengths))
-        leaders = _race(draw, blocks, draw.words())
-        return leaders.blocks - blocks.starts, leaders.leads
+        winners, leads = _race(draw, blocks, draw.words())
+        return winners - blocks.starts, leads
 
-    return joined_pairs(of_row_slices(of_slice, draw, codes, lengths))
+    return joined_pairs(of_row_slices(of_slice, draw.size, codes, lengths, SLICE_ROWS))
 
 
 def lead_groups(draw: Draw, histogram: Histogram) -> Led:
@@ -248,18 +230,17 @@ def lead_groups(draw: Draw, histogram: Histogram) -> Led:
 
 
 def _lead_from_runs(draw: Draw, runs: Runs) -> Led:
-    """Return one code and its lead per group, from all scores of some groups."""
     slots = draw.score.slots(runs, draw.size)
     words = draw.words()
     blocks = Blocks(slots.gaps, slots.begins, lambda group: slots.of_group(group).exact(), slots.multiplicities)
-    leaders = _race(draw, blocks, words)
-    first, count = (column[leaders.blocks].astype(np.int64) for column in (slots.first, slots.multiplicities))
+    winners, leads = _race(draw, blocks, words)
+    first, count = (column[winners].astype(np.int64) for column in (slots.first, slots.multiplicities))
     offset = uniform_below(count, words)
     # Where the winner is one of those without rows, they have no first code.
-    return np.where(first < 0, runs.nth_unoccupied(offset), first + offset), leaders.leads
+    return np.where(first < 0, runs.nth_unoccupied(offset), first + offset), leads
 
 
-def _race(draw: Draw, blocks: Blocks, words: WordSource) -> Leaders:
+def _race(draw: Draw, blocks: Blocks, words: WordSource) -> Led:
     return race_with_lead(blocks, draw.rate, Fraction(draw.score.unit), draw.law, words)
 
 

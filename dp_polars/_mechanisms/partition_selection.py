@@ -1,11 +1,7 @@
-"""Which of the keys that somebody has are shown: by how many people have them, at a δ. Exact, like everything here.
+"""Which of the keys that somebody has are shown: by how many people have them, at a δ.
 
-Two ways. *Optimal partition selection* (Desfontaines, Voss, Gipson & Mandayam 2022, arXiv 2006.03684) shows a key of n
-people with a probability π(n), the largest that (ε, δ)-DP allows. The *Gaussian threshold* adds discrete Gaussian
-noise to every n, and shows the keys whose noisy number reaches a threshold.
-
-Only keys that at least one person has are looked at, and how many there are must not show. It does not: neither way
-ever shows a key that nobody has, so a draw for every possible key would give the same.
+Only keys that at least one person has are looked at, and how many there are must not show. It does not: no way ever
+shows a key that nobody has, so a draw for every possible key would give the same.
 """
 
 from __future__ import annotations
@@ -29,7 +25,6 @@ from dp_polars._mechanisms.racing import Uniform, floor_of, is_less
 
 if TYPE_CHECKING:
     from flint import arb
-
 
 # What the floats of `PartitionSelection` and their error bound are good for.
 SMALLEST_DELTA = Fraction(1, 2**1000)
@@ -75,16 +70,13 @@ def _share(delta: Fraction, keys: int) -> arb:
 
 @dataclass(frozen=True)
 class PartitionSelection(KeySelection):
-    """Show a key of n people with probability π(n).
+    """Show a key of n people with the largest probability π(n) that (ε, δ)-DP allows.
 
-    π(0) = 0, and π(n) = min(e^ε·π(n − 1) + δ, 1 − e^(−ε)·(1 − π(n − 1) − δ), 1): no (ε, δ)-DP mechanism that decides on
-    one key by its number of people shows any n with a greater probability (Desfontaines et al. 2022, Theorem 1). Its
-    closed form (their Theorem 2) is computed here: up to n₁ the first branch, from there on the second.
+    Desfontaines, Voss, Gipson & Mandayam 2022 (arXiv 2006.03684), in closed form: up to n₁ the first branch, from there
+    on the second (`docs/proofs/keys.md`, Theorems 1 and 2).
 
     `epsilon`, `delta`: the loss of one key, for one person more or less. The delta is at least `SMALLEST_DELTA`, and
         below 1.
-
-    What all keys of a person lose together is proved in `docs/proofs/keys.md`, Theorem 1.
     """
 
     epsilon: Fraction
@@ -161,11 +153,9 @@ class PartitionSelection(KeySelection):
 
 @dataclass(frozen=True)
 class GaussianThreshold(KeySelection):
-    """Show a key if its number of people plus discrete Gaussian noise is at least a threshold.
+    """Show a key if its number of people plus discrete Gaussian noise is at least a threshold, that of `threshold_for`.
 
-    The noise has the variance σ²; the threshold, the smallest number that is shown, is that of `threshold_for`. With σ²
-    = g/(2ρ) and the threshold of g keys at δ, all keys together are δ-approximately ρ-zCDP; where a person is replaced,
-    with σ² = 2g/(2ρ) and the same threshold (`docs/proofs/keys.md`, Theorem 3).
+    `docs/proofs/keys.md`, Theorem 3.
     """
 
     variance: Fraction
@@ -177,11 +167,7 @@ class GaussianThreshold(KeySelection):
 
     def people_for(self, chance: float) -> int:
         deviation = math.sqrt(self.variance)
-
-        def enough(people: int) -> bool:
-            return _float_tail(self.threshold - people, deviation) >= chance
-
-        return _smallest(enough, 1)
+        return _smallest(lambda people: _float_tail(self.threshold - people, deviation) >= chance, 1)
 
 
 @lru_cache(maxsize=1024)

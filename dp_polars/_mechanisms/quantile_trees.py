@@ -64,9 +64,9 @@ class Cells:
     def at(self, positions: Ints | slice, sizes: Ints) -> Cells:
         return Cells(self.codes[positions], self.bits[positions], self.counts[positions], sizes)
 
-    def group(self, group: int) -> Cells:
-        end = int(self.sizes[: group + 1].sum())
-        return self.at(slice(end - int(self.sizes[group]), end), self.sizes[[group]])
+    def part(self, first: int, stop: int) -> Cells:
+        ends = offsets(self.sizes)
+        return self.at(slice(ends[first], ends[stop]), self.sizes[first:stop])
 
     def cut(self, codes: Ints) -> tuple[Cells, Cells]:
         """Return the cells of each group up to a pair, shape (g,), and those beyond. No cell has the pair inside."""
@@ -91,13 +91,9 @@ class Cells:
     def replaced(self, groups: Mapping[int, Cells]) -> Cells:
         parts, done = [], 0
         for group, cells in sorted(groups.items()):
-            parts += [self._between(done, group), cells]
+            parts += [self.part(done, group), cells]
             done = group + 1
-        return joined([*parts, self._between(done, len(self.sizes))])
-
-    def _between(self, first: int, stop: int) -> Cells:
-        ends = offsets(self.sizes)
-        return self.at(slice(ends[first], ends[stop]), self.sizes[first:stop])
+        return joined([*parts, self.part(done, len(self.sizes))])
 
     def drawn(self, low: Ints, high: Ints, words: WordSource) -> tuple[Cells, Ints, Ints]:
         """Return cells of one pair for the rows whose rank in their group is from `low` up to, without, `high`.
@@ -129,9 +125,7 @@ class Cells:
 
 @dataclass(frozen=True)
 class _Window:
-    """Cells of many groups, flat."""
-
-    # As of `Cells`.
+    # As of `Cells`, of many groups.
     codes: Ints
     bits: Bits
     counts: Ints
@@ -151,7 +145,7 @@ class _Window:
         return wanted
 
     def are_large(self) -> NDArray[np.bool_]:
-        """Return a mask of the cells to halve: those with far more rows than are wanted."""
+        """Return which cells to halve: those with far more rows than are wanted."""
         wanted = self.wanted()
         large: NDArray[np.bool_] = self.counts > 2 * wanted + _ROWS_LEFT_WHOLE
         return large & (wanted > 0) & (self.bits > 0)
@@ -295,10 +289,7 @@ def digit_bits(size: int) -> int:
 def rows_off(root: Node, size: int, rate: Fraction, law: RacingLaw, beta: float) -> float:
     """Return a bound on how many rows any answer of a list is off, with a probability of at least 1 − `beta`.
 
-    Each of m draws is off by t rows or more with a probability of at most beta/m (`log_odds`). Let a draw have an error
-    below t. Its split leaves a rank that is off by less than t + 1 rows, as all rows of the drawn pair go left.
-    (Rows that share a digit may be more: one in 2**20 of the rows of one value, which we leave out.) A draw from the
-    rows between two splits, off by a and b rows, aims at a rank that is off by (1 − α′)a + α′b.
+    `docs/proofs/quantiles.md`, Theorem 3. Rows that share a digit are left out: one in 2**20 of the rows of one value.
     """
     beta_of_draw = beta / sum(1 for _ in root.nodes())
 
@@ -316,8 +307,6 @@ def rows_off(root: Node, size: int, rate: Fraction, law: RacingLaw, beta: float)
 
 @dataclass(frozen=True)
 class TreeDraw:
-    """How to draw lists of quantiles."""
-
     root: Node
     size: int  # number of values
     bits: int  # bits of a second digit
@@ -341,13 +330,8 @@ class TreeDraw:
             part = histogram.part(first, last)
             values = np.empty((last - first, number), np.int64)
             lowest = np.zeros(last - first, np.int64)
-            self._draw(
-                self.root,
-                Cells.of_values(part.codes, part.weights, part.sizes, self.bits),
-                lowest,
-                lowest + ((self.size << self.bits) - 1),
-                values,
-            )
+            of_values = Cells.of_values(part.codes, part.weights, part.sizes, self.bits)
+            self._draw(self.root, of_values, lowest, lowest + ((self.size << self.bits) - 1), values)
             return values
 
         parts = in_parallel(of_slice, list(slices(cells, _SLICE_CELLS, _SLICE_GROUPS)))
@@ -389,7 +373,7 @@ def _draw_one(draw: Draw, cells: Cells, low: Ints, high: Ints) -> tuple[Ints, Ce
 
     def complete(group: int) -> Slots:
         if group not in known:
-            group_cells = cells.group(group)
+            group_cells = cells.part(group, group + 1)
             known[group] = group_cells.drawn(np.zeros(1, np.int64), group_cells.totals, words)[0]
         group_cells = known[group]
         every = _runs(group_cells, np.zeros(1, np.int64), group_cells.sizes)

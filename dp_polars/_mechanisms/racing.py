@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -19,7 +21,6 @@ from dp_polars._base.numbers import (
     SignedInts,
     WordSource,
     ball,
-    ball_between,
     lengths_from,
     lower,
     precision,
@@ -30,7 +31,6 @@ from dp_polars._base.numbers import (
 
 if TYPE_CHECKING:
     from flint import arb
-
 
 Floats: TypeAlias = "NDArray[np.float64]"
 
@@ -89,7 +89,7 @@ class Uniform:
             self.prefix = self.prefix << 64 | int(self.words(1)[0])
             self.bits += 64
         scale = 1 << self.bits
-        return ball_between(Fraction(self.prefix, scale), Fraction(self.prefix + 1, scale))
+        return ball(Fraction(self.prefix, scale)).union(ball(Fraction(self.prefix + 1, scale)))
 
 
 def first_arrival(
@@ -223,13 +223,9 @@ def floor_of(value: Real) -> int:
 
 def _uniform_position(weights: Mapping[int, int], words: WordSource) -> int:
     """Return a key with probability proportional to its weight, exactly."""
-    index = int(uniform_below(np.array([sum(weights.values())]), words)[0])
-    for position, weight in weights.items():
-        if index < weight:
-            return position
-        index -= weight
-    msg = "unreachable: an index below the sum of the weights lies in one of them"
-    raise AssertionError(msg)
+    ends = [*accumulate(weights.values())]
+    index = int(uniform_below(np.array(ends[-1:]), words)[0])
+    return [*weights][bisect_right(ends, index)]
 
 
 # Blocks whose coin exp(−rate·gap) is below exp(−FAR), less than 2**-64, are raced all together.
@@ -325,16 +321,10 @@ def race(blocks: Blocks, rate: Fraction, law: RacingLaw, words: WordSource) -> W
         gap, multiplicities = blocks.exact(group)
         is_far = np.ones(len(multiplicities), bool)
         is_far[:size] = ~_are_near(blocks.gaps[start : start + size], rate)
-        position = first_arrival(
-            gap,
-            multiplicities,
-            {int(alive[i]) - start: int(drawn[i]) for i in np.flatnonzero(owner == group)},
-            [i for i in np.flatnonzero(is_far).tolist() if multiplicities[i]],
-            None if far_drawn is None else int(far_drawn[group]),
-            rate,
-            law,
-            words,
-        )
+        raced = {int(alive[i]) - start: int(drawn[i]) for i in np.flatnonzero(owner == group)}
+        others = [i for i in np.flatnonzero(is_far).tolist() if multiplicities[i]]
+        far_word = None if far_drawn is None else int(far_drawn[group])
+        position = first_arrival(gap, multiplicities, raced, others, far_word, rate, law, words)
         winners[group] = start + position if position < size else -1
         if position >= size:
             result.left_out[group] = position
@@ -433,8 +423,7 @@ def _are_near(gaps: GapArray, rate: Fraction) -> NDArray[np.bool_]:
     """Return which blocks are raced one by one: rate·gap is at most FAR, to the rounding of a float."""
     most = Fraction(FAR) / rate
     limit = float_of(most) if gaps.dtype.kind == "f" else min(math.floor(most), np.iinfo(gaps.dtype).max)
-    are_near: NDArray[np.bool_] = gaps <= limit
-    return are_near
+    return gaps <= limit
 
 
 def exponents_of(gaps: GapArray, rate: Fraction | float) -> Floats:

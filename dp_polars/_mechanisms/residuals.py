@@ -1,32 +1,13 @@
 """Histograms over some dimensions each, and the one least-squares fit of all of them, by residuals.
 
 A histogram over a set B of dimensions is summed up to each subset C of B. Less its mean along each dimension of C, that
-is the residual of C: what the table of C says in addition to all smaller ones. Residuals of different sets are
-orthogonal. So least squares over all histograms is, for each C, the mean of its residuals from the histograms B ⊇ C,
-weighted by how exact they are there, which is p_B/∏_{B∖C} n_i at the precision p_B = 1/σ_B²; and a table is the sum of
-the residuals of its subsets, spread evenly. Nothing as large as all combinations is ever made. Proof:
-docs/proofs/tables.md.
+is the residual of C: what the table of C says in addition to all smaller ones. `docs/proofs/tables.md` proves the fit:
+for each C the weighted mean of its residuals from the histograms B ⊇ C. Nothing as large as all combinations is made.
 
-How far a sum of independent noise is off is known with an error bound for every step that is not exact.
-The probability that a sum S of m draws lies within ±w follows from the characteristic function φ of one draw. Both laws
-are symmetric and log-concave, so φ is real, and here it is positive and falls from 0 to π:
-
-    P_N(w) = (2w + 1)/N + (2/N)·Σ φ(t)^m·sin((w + ½)t)/sin(t/2),   t = 2πj/N, j from 1 to (N − 1)/2
-
-is the probability that S lies within ±w of a multiple of N. That is too large by P(|S| >= N − w) at most, which a
-Chernoff bound keeps below `_TAIL` by the choice of N. The terms beyond some j are left out: with sin(t/2) >= t/π they
-add up to at most φ(t)^m·(1 + ln N) there, also below `_TAIL`. Angles are below 10⁵, and powers of φ above exp(−32): so
-rounding adds less than 1e-10. `_SLACK` covers all three.
-
-Where each draw counts a number of times of its own, the sum S is on no lattice. So a normal G is added, of a deviation
-s that is a small part of that of S, with which φ falls fast: P(│S│ <= w + d) >= P(│S + G│ <= w) − P(│G│ > d). With
-t = 2πj/L for j from 1 on,
-
-    P_L(w) = 2w/L + Σ 2/(πj)·sin(wt)·exp(−(st)²/2)·∏ φ(c·t)
-
-is the probability that S + G lies within ±w of a multiple of L. That is too large by P(│S + G│ >= L − w) at most, which
-the choice of L keeps below `_TAIL`. Terms beyond s·t = `_FAR` add up to less than 1e-12, and rounding adds less than
-1e-10 (where φ is above exp(−30), its logarithm is off by less than 1e-11).
+How far a sum of noise is off follows from the characteristic function φ of a draw, with an error bound for each step:
+P_N(w) of `docs/proofs/cubes.md`, Theorem 2, and where draws count a number of times of their own, P_L(w) of
+`docs/proofs/tables.md`, Theorem 4. Rounding adds less than 1e-10: for P_N angles are below 10⁵ and powers of φ above
+exp(−32); for P_L the logarithm of φ is off by less than 1e-11 where it is above −30. `_SLACK` covers that and tails.
 """
 
 from __future__ import annotations
@@ -100,8 +81,7 @@ class Noise:
     def log_characteristic(self, t: Floats) -> Floats:
         """Return ln φ(t), for t from 0 to π: relative to itself, off by some units in the last place."""
         if self.mechanism == "discrete_laplace":
-            laplace: Floats = -np.log1p((np.sin(t / 2) / math.sinh(self._rate / 2)) ** 2)
-            return laplace
+            return -np.log1p((np.sin(t / 2) / math.sinh(self._rate / 2)) ** 2)
         weights, squares = self._weights
         if not len(weights):
             beside = -2 * math.pi / self._rate**2  # the bells on both sides, as shares of that in the middle
@@ -255,9 +235,8 @@ def _subsets(axes: Axes) -> list[Axes]:
 def shares_of_loss(sizes: Axes, weights: dict[Axes, float], precision: dict[Axes, float]) -> dict[Axes, int]:
     """Return which histograms are drawn, and in which proportions they share a loss in rho.
 
-    The sum of the mean variances of the wanted tables, times their weights, is Σ_C u_C/Σ_{B⊇C} p_B/∏_{B∖C} n_i. It is
-    convex in the precisions p_B, and multiplicative steps lead to the least one (Silvey, Titterington & Torsney 1978).
-    How far off it is then, follows from the gradient.
+    The weighted sum of the mean variances of the wanted tables is convex in the precisions, and multiplicative steps
+    lead to the least one (Silvey, Titterington & Torsney 1978). How far off it is then, follows from the gradient.
 
     `weights`: the wanted tables, and how much each matters.
     `precision`: what 1/σ_B² would be if a histogram had all of the loss: those that may be drawn.
@@ -316,8 +295,7 @@ class TablePlan:
         for place, (axes, noise) in enumerate(self.noises):
             for subset in _subsets(axes):
                 if subset in wanted:
-                    rest = [axis for axis in axes if axis not in subset]
-                    found.setdefault(subset, {})[place] = noise.precision / self.cells(rest)
+                    found.setdefault(subset, {})[place] = noise.precision / self.cells({*axes} - {*subset})
         return found
 
     @cached_property
@@ -331,8 +309,7 @@ class TablePlan:
     def fitted(self, counts: Sequence[Ints]) -> dict[Axes, Ints]:
         """Return all tables below the wanted ones, in whole numbers of 1/`UNITS`: they agree exactly.
 
-        A table is rounded in its sums from the first values on. The last of these are those of the smaller tables. So
-        each number is off by less than 2**│axes│ units from the exact least squares.
+        Each number is off by less than 2**│axes│ units from the exact least squares (Theorem 3).
 
         `counts`: the counts of each histogram, the last dimension running fastest.
         """
@@ -355,9 +332,8 @@ class TablePlan:
         table = np.zeros(self.shape(axes))
         for subset in _subsets(axes):
             if subset in residuals:
-                rest = [axis for axis in axes if axis not in subset]
                 spread = [self.sizes[axis] if axis in subset else 1 for axis in axes]
-                table = table + residuals[subset].reshape(spread) / self.cells(rest)
+                table = table + residuals[subset].reshape(spread) / self.cells({*axes} - {*subset})
         return table
 
     def _rounded(self, residuals: Mapping[Axes, Floats]) -> dict[Axes, Ints]:
@@ -395,14 +371,13 @@ class TablePlan:
             for axes, dual in duals.items():
                 for subset in _subsets(axes):
                     if subset in trust:
-                        rest = _places_of(axes, subset)
-                        weight = trust[subset] * self.cells(axes[place] for place in rest)
-                        found[subset] = found[subset] + _residual(dual.sum(axis=rest)) / weight
+                        weight = trust[subset] * self.cells({*axes} - {*subset})
+                        found[subset] = found[subset] + _residual(dual.sum(axis=_places_of(axes, subset))) / weight
             return found
 
         def steepness(subset: Axes) -> float:
             above = [axes for axes in largest if {*subset} <= {*axes}]
-            return sum(1 / self.cells(axis for axis in axes if axis not in subset) for axes in above) / trust[subset]
+            return sum(1 / self.cells({*axes} - {*subset}) for axes in above) / trust[subset]
 
         step, start = 1 / max(map(steepness, trust)), {axes: self._table(axes, residuals) for axes in largest}
         duals = {axes: np.zeros(self.shape(axes)) for axes in largest}
@@ -438,10 +413,10 @@ class TablePlan:
     def law(self, axes: Axes, mask: NDArray[np.bool_]) -> list[WeightedNoise]:
         """Return the noise of the sum of some cells of a table, shape `shape(axes)`: how often each draw counts."""
         weights = mask.astype(np.float64)
-        of_subsets: dict[Axes, Floats] = {}
-        for subset in _subsets(axes):
-            rest = _places_of(axes, subset)
-            of_subsets[subset] = _residual(weights.sum(axis=rest) / self.cells(axes[place] for place in rest))
+        of_subsets = {
+            subset: _residual(weights.sum(axis=_places_of(axes, subset)) / self.cells({*axes} - {*subset}))
+            for subset in _subsets(axes)
+        }
         found = []
         for place, (of, noise) in enumerate(self.noises):
             shared = tuple(axis for axis in of if axis in axes)
@@ -450,8 +425,7 @@ class TablePlan:
                 if (trust := self._trust.get(subset, {}).get(place)) is not None:
                     spread = [self.sizes[axis] if axis in subset else 1 for axis in shared]
                     factors = factors + trust * of_subsets[subset].reshape(spread)
-            together = self.cells(axis for axis in of if axis not in axes)
-            found.append(WeightedNoise.of(noise, factors.ravel(), together))
+            found.append(WeightedNoise.of(noise, factors.ravel(), self.cells({*of} - {*axes})))
         return found
 
     def variance(self, axes: Axes) -> float:
@@ -461,7 +435,7 @@ class TablePlan:
             part = math.prod(1 - 1 / self.sizes[axis] for axis in subset)
             if part:
                 exact = sum(self._precisions[subset].values())
-                found += part / exact / self.cells(axis for axis in axes if axis not in subset) ** 2
+                found += part / exact / self.cells({*axes} - {*subset}) ** 2
         return found
 
 

@@ -2,17 +2,14 @@
 
 The latter are of the generalized exponential mechanism (Raskhodnikova & Smith 2016, arXiv 1504.07912). Row i has the
 score q_i, which one person moves by at most the public D_i. With c_i = (best q) − q_i + t·D_i it is raced by the score
-s_i = −max_j (c_i − c_j)/(D_i + D_j), which is at most 0, and 0 for the row with the least c. Its sensitivity is 1, and
-R = 2 (`docs/proofs/ranges.md`, Theorem 3).
-
-t is public: it depends on the rate and on how many rows a group offers. If s_i >= −a for a <= t, then
-q_i >= q_j − 2·t·D_j for every j, because c_i <= c_j + a·(D_i + D_j). The t here is the a that is missed with a
-probability of at most BETA.
+s_i = −max_j (c_i − c_j)/(D_i + D_j), of sensitivity 1 and R = 2. t is the error that is missed with a probability of at
+most BETA, and public: it depends on the rate and on how many rows a group offers (`docs/proofs/ranges.md`, Theorem 3).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -270,8 +267,7 @@ def leading_rows(
     rows, scores, counts = _offered(scores, lengths, offered)
     blocks, groups = _blocks(scores, counts, lowest)
     chosen, leads = (np.full(len(lengths), -1, np.int64) for _ in range(2))
-    leaders = race_with_lead(blocks, rate, unit, law, words)
-    chosen[groups], leads[groups] = leaders.blocks, leaders.leads
+    chosen[groups], leads[groups] = race_with_lead(blocks, rate, unit, law, words)
     return _places(chosen, rows, lengths), leads
 
 
@@ -362,7 +358,7 @@ class OwnSensitivities:
         weights = self._weights(rate, law)
 
         def exact(group: int) -> ExactBlocks:
-            return self._exact_gaps(group, weights[group]).__getitem__, [1] * int(self.counts[group])
+            return self._exact_gaps(group, weights[group]), [1] * int(self.counts[group])
 
         return race(Blocks(self.gaps(rate, law), self.begins, exact), rate, law, words).blocks
 
@@ -372,8 +368,7 @@ class OwnSensitivities:
 
     @cached_property
     def best_scores(self) -> Exact:
-        best: Exact = (np.minimum if self.lowest else np.maximum).reduceat(self.scores, self.begins)
-        return best
+        return (np.minimum if self.lowest else np.maximum).reduceat(self.scores, self.begins)
 
     def gaps(self, rate: Fraction, law: RacingLaw) -> Floats:
         """Return how far each row's score s is from the best one, which is 0: as `racing.Blocks.gaps` wants it.
@@ -399,7 +394,7 @@ class OwnSensitivities:
             exact = self._exact_gaps(group, weights[group])
             begin, end = int(self.begins[group]), int(self.begins[group] + self.counts[group])
             for row in np.flatnonzero(~sure[begin:end]).tolist():
-                gaps[begin + row] = float_of(exact[row])
+                gaps[begin + row] = float_of(exact(row))
         return gaps
 
     def _weights(self, rate: Fraction, law: RacingLaw) -> Floats:
@@ -412,31 +407,20 @@ class OwnSensitivities:
         weights: Floats = np.ldexp(np.rint(mantissa * 2**_T_BITS), exponent - _T_BITS)
         return weights[position]
 
-    def _exact_gaps(self, group: int, weight: float) -> _ExactGaps:
+    def _exact_gaps(self, group: int, weight: float) -> Callable[[int], Fraction]:
         start = int(self.begins[group])
         rows = range(start, start + int(self.counts[group]))
         best, t = Fraction(self.best_scores.item(group)), Fraction(weight)
         sensitivities = [Fraction(self.sensitivities.item(row)) for row in rows]
         scores = (Fraction(self.scores.item(row)) for row in rows)
         c = [abs(best - score) + t * sensitivity for score, sensitivity in zip(scores, sensitivities, strict=True)]
-        return _ExactGaps(c, sensitivities, self.unit)
+        return _exact_gap(c, sensitivities, self.unit)
 
 
-@dataclass(frozen=True)
-class _ExactGaps:
-    """The gaps of one group, each found when it is asked for."""
-
-    c: list[Fraction]
-    sensitivities: list[Fraction]
-    unit: Fraction
-
-    def __getitem__(self, row: int) -> Fraction:
-        c, sensitivity = self.c[row], self.sensitivities[row]
-        return max((c - other) / (sensitivity + weight) for other, weight in self._distinct) / self.unit
-
-    @cached_property
-    def _distinct(self) -> set[tuple[Fraction, Fraction]]:
-        return set(zip(self.c, self.sensitivities, strict=True))
+def _exact_gap(c: list[Fraction], sensitivities: list[Fraction], unit: Fraction) -> Callable[[int], Fraction]:
+    """Return what finds the gap of a row of one group."""
+    distinct = set(zip(c, sensitivities, strict=True))
+    return lambda row: max((c[row] - other) / (sensitivities[row] + one) for other, one in distinct) / unit
 
 
 def _largest_quotients(c: _Double, sensitivities: Floats, counts: Ints) -> Floats:

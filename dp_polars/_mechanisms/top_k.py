@@ -45,7 +45,10 @@ class Ranking:
     @classmethod
     def of(cls, histogram: Histogram, size: int) -> Ranking:
         """Return the ranking of `size` candidates by a histogram of counts, none of them negative."""
-        histogram = _without_zeros(histogram)
+        occupied = histogram.weights > 0
+        if not occupied.all():
+            sizes = np.bincount(owners(histogram.sizes)[occupied], minlength=len(histogram.sizes))
+            histogram = Histogram(histogram.codes[occupied], histogram.weights[occupied], sizes)
         counts, sizes = histogram.weights, histogram.sizes
         owner = owners(sizes)
         order = stable_order(owner, counts.max(initial=0) - counts)
@@ -67,15 +70,9 @@ class Ranking:
     def part(self, first: int, last: int) -> Ranking:
         ends, rows = offsets(self.levels), offsets(self.histogram.sizes)
         levels = slice(ends[first], ends[last])
-        return Ranking(
-            self.histogram.part(first, last),
-            self.ranked[rows[first] : rows[last]],
-            self.size,
-            self.counts[levels],
-            self.multiplicities[levels],
-            self.above[levels],
-            self.levels[first:last],
-        )
+        histogram, ranked = self.histogram.part(first, last), self.ranked[rows[first] : rows[last]]
+        counts, m, above = (column[levels] for column in (self.counts, self.multiplicities, self.above))
+        return Ranking(histogram, ranked, self.size, counts, m, above, self.levels[first:last])
 
     def codes_at(self, places: Ints) -> Ints:
         """Return the codes of the candidates at these places, shape (g, k)."""
@@ -97,18 +94,10 @@ def counts_at(histogram: Histogram, codes: Ints) -> Ints:
     width = 1 + max(int(histogram.codes.max(initial=0)), int(codes.max(initial=0)))
     cells = owners(histogram.sizes) * width + histogram.codes
     wanted = np.arange(len(codes))[:, None] * width + codes
-    at = np.minimum(np.searchsorted(cells, wanted), max(len(cells) - 1, 0))
     if not len(cells):
         return np.zeros_like(codes)
+    at = np.minimum(np.searchsorted(cells, wanted), len(cells) - 1)
     return np.where(cells[at] == wanted, histogram.weights[at], 0)
-
-
-def _without_zeros(histogram: Histogram) -> Histogram:
-    occupied = histogram.weights > 0
-    if occupied.all():
-        return histogram
-    sizes = np.bincount(owners(histogram.sizes)[occupied], minlength=len(histogram.sizes))
-    return Histogram(histogram.codes[occupied], histogram.weights[occupied], sizes)
 
 
 def stable_order(groups: Ints, keys: Ints) -> Ints:
@@ -126,11 +115,7 @@ def stable_order(groups: Ints, keys: Ints) -> Ints:
 
 
 def draw_in_rounds(draw: Draw, histogram: Histogram, k: int) -> Ints:
-    """Return k distinct codes per group, shape (g, k): each one drawn from those that are left.
-
-    k rounds with the draw's rate. By the exponential mechanism that is the law of the first k arrivals of one race
-    (one-shot Gumbel: Durfee & Rogers 2019, arXiv 1905.04273).
-    """
+    """Return k distinct codes per group, shape (g, k): each one drawn from those that are left, at the draw's rate."""
     ranking, words = Ranking.of(histogram, draw.size), draw.words()
     begins, left = starts(ranking.levels), ranking.multiplicities.copy()
     places = np.empty((len(ranking.levels), k), np.int64)
@@ -291,16 +276,10 @@ def _race(steps: _Steps, draw: Draw, words: WordSource) -> Ints:
     winners[owner] = possible
     for group in np.flatnonzero(np.bincount(owner) > 1).tolist():
         blocks = possible[owner == group].tolist()
-        won = racing.first_arrival(
-            steps.errors[blocks].tolist().__getitem__,
-            [steps.multiplicity(block) for block in blocks],
-            {position: int(drawn[block]) for position, block in enumerate(blocks)},
-            [],
-            None,
-            draw.rate,
-            LAWS["exponential"],
-            words,
-        )
+        error, multiplicities = steps.errors[blocks].tolist().__getitem__, [*map(steps.multiplicity, blocks)]
+        raced = dict(enumerate(drawn[blocks].tolist()))
+        law = LAWS["exponential"]
+        won = racing.first_arrival(error, multiplicities, raced, [], None, draw.rate, law, words)
         winners[group] = blocks[won]
     return winners
 

@@ -341,7 +341,7 @@ class Mode(OfCategories, Choice):
     def scored(self, histogram: Histogram, *columns: pl.DataType) -> Histogram:
         if self.too_few is None:
             return histogram
-        return histogram.with_code(self.binning(*columns).size, int(self.too_few / self.step(*columns)))
+        return histogram.with_rows_at(self.binning(*columns).size, int(self.too_few / self.step(*columns)))
 
     def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:
         values = self.values(*columns)

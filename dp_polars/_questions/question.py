@@ -41,7 +41,7 @@ class CountRule:
 
     def of_rows(self, columns: Sequence[pl.Series]) -> tuple[Codes, Ints | None]:
         """Return the code and the weight of every row, shape (n,) each; no weights: one each."""
-        return self.binning.encoder()(columns), None if self.row_weight is None else self.row_weight.weigher()(columns)
+        return self.binning.encoder()(columns), None if self.row_weight is None else self.row_weight.weigh(columns)
 
 
 class Asked(ABC):

@@ -135,7 +135,7 @@ class HistogramSpec:
     columns: tuple[pl.Expr, ...]
     types: Columns  # their types; of plain columns, as `Engine.schema` gave them
     # How a row is counted. `binning.encoder()` takes one Series per column, of these `types`, and returns one code per
-    # row, also for null; `binning.size` is the code of a row that is ignored. `row_weight.weigher()` takes the same and
+    # row, also for null; `binning.size` is the code of a row that is ignored. `row_weight.weigh` takes the same and
     # returns one integer per row. None: one each. Where no column is read, every row has the code 0.
     evidence: CountRule
     limits: Limits  # the most that counts of one person's rows
@@ -394,7 +394,7 @@ class Engine(ABC, Generic[Released]):
        row weight the number of rows, or of distinct people (`people`). Where `Work.privacy_unit` is None, every row is
        a person.
     5. **The same codes.** A row has the code that `binning.encoder()` gives it, and the weight of
-       `row_weight.weigher()`, whatever arithmetic found it.
+       `row_weight.weigh`, whatever arithmetic found it.
     6. **One draw.** Every public group is drawn exactly once for each output, also one without rows, and also where a
        task is run again. `Work.assemble` does it for histograms that are at hand. What was drawn (`Drawn`) is kept as
        it is, and shown as a `Presentation` asks, which draws nothing more.

@@ -26,7 +26,7 @@ def check(values, units):
     expression = units.expression([pl.col("x")], [values.dtype]).alias("x")
     assert expression is not None
     missing = values.is_null() | (values.is_nan() if values.dtype.is_float() else pl.Series([False]))
-    expected = pl.Series("x", units.weigher()([values])).set(missing.fill_null(value=False), None)
+    expected = pl.Series("x", units.weigh([values])).set(missing.fill_null(value=False), None)
     frame = values.alias("x").to_frame()
     parts = pl.concat([frame[:1], frame[1:]], rechunk=False)
     for rows in (frame, parts):
@@ -130,7 +130,7 @@ def test_the_ends_of_wide_integers(dtype):
 def test_unsigned_integers_beyond_64_bits_with_a_sign_are_left_to_numpy():
     wide = units(0, 4, Fraction(2**62))
     assert wide.expression([pl.col("x")], [pl.UInt64()]) is None
-    assert wide.weigher()([pl.Series([2**64 - 1], dtype=pl.UInt64)]).tolist() == [4]
+    assert wide.weigh([pl.Series([2**64 - 1], dtype=pl.UInt64)]).tolist() == [4]
     assert wide.expression([pl.col("x")], [pl.String()]) is None
 
 
@@ -162,7 +162,7 @@ def test_what_a_plan_does_around_it_changes_nothing():
     """Polars folds constants and moves steps: the weights of literals and of computed columns are the same."""
     weigh = units(-500, 500, Fraction(1, 100))
     values = [0.005, 0.015, 1.005, 2.675, -0.005, 4.999999, math.inf, -math.inf]
-    expected = weigh.weigher()([pl.Series(values)])
+    expected = weigh.weigh([pl.Series(values)])
     expression = weigh.expression([pl.col("x")], [pl.Float64()]).alias("x")
     literals = pl.select(
         weigh.expression([pl.lit(value, pl.Float64)], [pl.Float64()]).alias(str(i)) for i, value in enumerate(values)

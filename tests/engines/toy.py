@@ -147,7 +147,7 @@ def _by_person(
         pl.Series([row[name] for row in rows], dtype=dtype) for name, dtype in zip(names, spec.types, strict=True)
     ]
     codes = spec.binning.encoder()(columns).tolist() if columns else [0] * len(rows)
-    weights = [1] * len(rows) if spec.row_weight is None else spec.row_weight.weigher()(columns).tolist()
+    weights = [1] * len(rows) if spec.row_weight is None else spec.row_weight.weigh(columns).tolist()
     people: dict[object, list[CountRule]] = defaultdict(list)
     for number, (row, code, weight) in enumerate(zip(rows, codes, weights, strict=True)):
         person, group = _person(row, number, unit), _group_of(row, keys)

@@ -120,7 +120,7 @@ def test_worker_threads_are_deaf(parts):
 INTERRUPTED = """
 import signal
 import numpy as np
-from dp_polars._base.process import _is_deaf, silenced
+from dp_polars._base.process import is_deaf, silenced
 
 def interrupt(*_):
     raise KeyboardInterrupt
@@ -136,7 +136,7 @@ for _ in range(1000):
             function()
     except KeyboardInterrupt as error:
         last = error  # somebody keeps it, as notebooks do
-    still_deaf += _is_deaf.get()
+    still_deaf += is_deaf.get()
     changed += np.geterr() != before
 print(still_deaf, changed)
 """

@@ -78,7 +78,7 @@ def test_a_cut_leaves_every_cell_on_its_side(case, data):
     assert split(cells.by_value(bits)) == [
         [(value, 1, n) for value, n in enumerate(one) if n] for one in counts.tolist()
     ]
-    parts = {group: cells.group(group) for group in range(len(counts))}
+    parts = {group: cells.part(group, group + 1) for group in range(len(counts))}
     assert split(cells.replaced({g: part for g, part in parts.items() if g % 2})) == split(cells)
 
 

@@ -9,6 +9,7 @@ from hypothesis import event, given, settings
 
 from dp_polars._base.numbers import system_words
 from dp_polars._mechanisms import drawing, racing
+from dp_polars._mechanisms import histograms as of_histograms
 from dp_polars._mechanisms.drawing import Draw, draw_from_rows, draw_from_runs
 from dp_polars._mechanisms.histograms import Runs
 from dp_polars._mechanisms.racing import LAWS, Winners
@@ -232,10 +233,12 @@ def test_codes_of_all_types(size, alpha):
 
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("small", [(), ("_SLICE_ROWS",), ("_CHUNK",), ("_SLICE_ROWS", "_SLICE_CELLS", "_CHUNK")])
+@pytest.mark.parametrize("small", [(), ("SLICE_ROWS",), ("_CHUNK",), ("SLICE_ROWS", "_SLICE_CELLS", "_CHUNK")])
 def test_at_a_large_rate_the_answer_is_the_true_one(way, alpha, small, monkeypatch):
     for name in small:
-        monkeypatch.setattr(drawing, name, 50)
+        for module in (drawing, of_histograms):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, 50)
     rng = np.random.default_rng(3)
     counts = rng.integers(0, 9, (300, 12)) * (rng.random((300, 12)) < 0.4)
     codes, lengths = as_rows(counts, shuffle=True)
@@ -264,7 +267,7 @@ def test_every_answer_is_a_code(size, groups, alpha, rate, mechanism):
 
 
 def test_a_group_larger_than_a_slice():
-    codes = np.full(3 * drawing._SLICE_ROWS, 3, np.uint8)
+    codes = np.full(3 * drawing.SLICE_ROWS, 3, np.uint8)
     codes[:10] = 1
     for alpha in ALPHAS:
         for lengths in ([len(codes)], [5, len(codes) - 5], [0, len(codes)]):
@@ -275,7 +278,7 @@ def test_a_group_larger_than_a_slice():
 
 
 def test_every_slice_draws_its_own_stream(monkeypatch):
-    monkeypatch.setattr(drawing, "_SLICE_ROWS", 10)
+    monkeypatch.setattr(drawing, "SLICE_ROWS", 10)
     made = []
 
     def words():

@@ -57,7 +57,7 @@ def test_gaps_are_as_exact_as_the_race_wants_them(case, lowest, mechanism):
         assert min(exact) == min(gaps[part]) == 0
         exactly = rows._exact_gaps(group, weights[group])
         for row, gap in enumerate(exact):
-            assert exactly[row] == gap
+            assert exactly(row) == gap
             found = gaps[begin + row]
             if math.isinf(found):
                 assert gap > Fraction(2) ** 1023

@@ -64,7 +64,7 @@ def test_near_ties_of_all_kinds_are_decided_exactly(more):
             found = first_reached(
                 runs, threshold, rate, lambda n, given=given: next(given, np.full(n, more, np.uint64))
             )
-            result = int(found.runs[0]), int(found.places[0]), int(found.leads[0])
+            result = tuple(int(one[0]) for one in found)
             assert result == by_hand(counts, m, threshold, rate, words, more)
             kinds.add(result[:2])
     finally:

@@ -43,7 +43,7 @@ MUTANTS = [
         "close races of permute-and-flip are those of the exponential mechanism"),
     _exact_race("Uniform.__call__", "self.prefix << 64 | int(self.words(1)[0])", "self.prefix << 64",
         "close races have no more random bits", "::test_verdicts_on_equal_leading_bits"),
-    _exact_race("_uniform_position", "index -= weight", "pass", "of the far blocks the first is too likely",
+    _exact_race("_uniform_position", "bisect_right(ends, index)", "0", "of the far blocks the first always wins",
         "::test_far_candidates_win_by_words_of_zero"),
     # --- Own scores
     _selection("_blocks", "np.minimum if lowest else np.maximum", "np.maximum",
@@ -101,7 +101,7 @@ MUTANTS = [
     of("mechanisms/test_leading.py")("first_and_lead", "multiplicities[winner] - 1", "multiplicities[winner]",
         "in close races what comes second of equal candidates comes too soon", "::test_verdicts_of_the_exact_path"),
     # --- Sensitivities of their own
-    _own_sensitivities("_ExactGaps.__getitem__", "sensitivity + weight", "sensitivity",
+    _own_sensitivities("_exact_gap", "sensitivities[row] + one", "sensitivities[row]",
         "in close races a score moves by more than one"),
     _own_sensitivities("_largest_quotients", "weights[:, some, None] + weights[:, None]", "weights[:, some, None]",
         "a score moves by more than one: only its own sensitivity counts"),

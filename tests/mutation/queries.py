@@ -63,7 +63,7 @@ MUTANTS = [
         "rows at the last candidate stand before all others",
         "::test_rows_are_added_at_the_first_or_the_last_code_of_every_group"),
     # --- Weights and sums
-    _sums("Clamping.weigher", "np.clip(self._units(columns[self.column], low, high), low, high)",
+    _sums("Clamping.weigh", "np.clip(self._units(columns[self.column], low, high), low, high)",
         "self._units(columns[self.column], low, high)", "values beyond the bounds count in full",
         "::test_integers_become_their_nearest_steps_exactly"),
     _sums("Clamping.of_units", "sum(self.ends)", "self.ends[0]", "a mean adds up distances from the wrong middle",

@@ -74,7 +74,7 @@ def log_law(claim, scores, own):
     """log P of each row, from the gaps that the kernel finds."""
     _, _, rows = own_sensitivities(pl.Series(scores), pl.Series(own), np.array([len(own)]), lowest=False)
     gaps = rows._exact_gaps(0, rows._weights(claim.rate, LAWS[claim.mechanism])[0])
-    exact = [-gaps[i] for i in range(len(own))]
+    exact = [-gaps(i) for i in range(len(own))]
     law = reference.law(exact, rate=claim.rate, mechanism=claim.mechanism, digits=20)
     return np.array([float(p.log()) for p in law])
 

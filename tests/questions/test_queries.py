@@ -222,7 +222,7 @@ def test_questions_say_what_they_claim():
 
 
 def clamping_of(values, lower, upper, step):
-    return Clamping(Fraction(lower), Fraction(upper), Fraction(step)).weigher()([values]).tolist()
+    return Clamping(Fraction(lower), Fraction(upper), Fraction(step)).weigh([values]).tolist()
 
 
 def test_values_too_large_for_floats_weigh_without_a_warning():

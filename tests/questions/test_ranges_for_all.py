@@ -22,7 +22,7 @@ from dp_polars._accounting.terms import Loss
 from dp_polars._bins.candidates import Categories, ordered
 from dp_polars._bins.weights import Weights
 from dp_polars._mechanisms.histograms import CountScore, Histogram, QuantileScore
-from dp_polars._mechanisms.selection import _ExactGaps
+from dp_polars._mechanisms.selection import _exact_gap
 from dp_polars._questions.answer_lists import QuantileList, TopK
 from dp_polars._questions.averages import Mean, Share, Variance
 from dp_polars._questions.categories import Mode, Quantile
@@ -507,8 +507,8 @@ def test_the_gaps_of_own_sensitivities_are_those_of_the_code():
         scores, weights = (list(map(Fraction, rng.integers(1, 20, 3).tolist())) for _ in range(2))
         t = Fraction(int(rng.integers(0, 9)), 2)
         c = [max(scores) - score + t * weight for score, weight in zip(scores, weights, strict=True)]
-        exact = _ExactGaps(c, weights, Fraction(1))
-        assert own_gaps(scores, weights, t) == [exact[row] for row in range(3)]
+        exact = _exact_gap(c, weights, Fraction(1))
+        assert own_gaps(scores, weights, t) == [exact(row) for row in range(3)]
 
 
 def table():

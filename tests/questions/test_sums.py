@@ -30,7 +30,7 @@ def nearest(value, step):
 
 
 def weights(column, lower, upper, step):
-    return Clamping(Fraction(lower), Fraction(upper), Fraction(step)).weigher()([column]).tolist()
+    return Clamping(Fraction(lower), Fraction(upper), Fraction(step)).weigh([column]).tolist()
 
 
 INTEGERS = {
@@ -69,7 +69,7 @@ def test_ties_go_to_even_and_bounds_are_kept():
     column = pl.Series([-15, -5, 5, 15, 25, 35, 1000, -1000])
     assert weights(column, -20, 30, 10) == [-2, 0, 0, 2, 2, 3, 3, -2]
     assert weights(column.cast(pl.Float64), -20, 30, 10) == [-2, 0, 0, 2, 2, 3, 3, -2]
-    doubled = Clamping(Fraction(-20), Fraction(30), Fraction(10), doubled=True).weigher()([column]).tolist()
+    doubled = Clamping(Fraction(-20), Fraction(30), Fraction(10), doubled=True).weigh([column]).tolist()
     assert doubled == [2 * n - 1 for n in (-2, 0, 0, 2, 2, 3, 3, -2)]
 
 

@@ -34,7 +34,7 @@ def test_squares_are_the_nearest_multiples_of_their_step(data):
     q = 2**row_weight.shift
     assert steps**2 <= 2**30 * q
     assert q == 1 or steps**2 > 2**29 * q  # no coarser than it must be
-    found = row_weight.weigher()([pl.Series(values, dtype=pl.Int64)])
+    found = row_weight.weigh([pl.Series(values, dtype=pl.Int64)])
     assert found.dtype == np.int64
     for value, weight in zip(values, found.tolist(), strict=True):
         square, t = (2 * value - low - high) ** 2, Fraction(weight + row_weight.largest, 2)
@@ -47,10 +47,10 @@ def test_the_ends_weigh_the_most_and_the_middle_the_least():
     for low, high in ((0, 1), (-4, 3), (0, 2**15), (0, 2**15 + 1), (-(2**29), 2**29), (0, 2**30)):
         row_weight = squares(low, high)
         middle = (low + high) // 2
-        ends = row_weight.weigher()([pl.Series([low, high, -(2**63), 2**63 - 1])])
+        ends = row_weight.weigh([pl.Series([low, high, -(2**63), 2**63 - 1])])
         assert set(ends.tolist()) == {row_weight.largest}
         if (low + high) % 2 == 0:
-            assert row_weight.weigher()([pl.Series([middle])]).tolist() == [-row_weight.largest]
+            assert row_weight.weigh([pl.Series([middle])]).tolist() == [-row_weight.largest]
 
 
 @pytest.mark.parametrize("on", ["expression", "frame"])

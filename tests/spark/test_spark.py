@@ -352,7 +352,7 @@ def test_a_row_weighs_on_spark_what_it_weighs_on_polars(spark, few_tasks, kind):
     )
     assert weighed.height == len(values)
     for i, units in enumerate(asked):
-        expected = units.weigher()([weighed["value"].cast(dtype)])
+        expected = units.weigh([weighed["value"].cast(dtype)])
         assert weighed[str(i)].to_list() == expected.tolist(), units
         if not dtype.is_float():  # and by the words of the contract, in exact numbers
             for value, weight in zip(values.cast(pl.Int8) if kind == "boolean" else values, expected, strict=True):

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_polars._mechanisms import drawing, racing
+from dp_polars._mechanisms import drawing, histograms, racing
 from dp_polars._mechanisms.drawing import Draw, draw_from_rows, draw_from_runs
 from dp_polars._mechanisms.histograms import Runs
 from dp_polars._mechanisms.racing import LAWS
@@ -76,9 +76,10 @@ def test_draws_from_a_histogram_follow_the_law(case, way, mechanism):
 @pytest.mark.parametrize("case", ["mode", "median", "first decile"])
 @pytest.mark.parametrize("size", ["dense", "sparse"])
 def test_slices_of_few_groups_change_nothing(case, size, mechanism, monkeypatch):
-    monkeypatch.setattr(drawing, "_SLICE_ROWS", 60)
-    monkeypatch.setattr(drawing, "_CHUNK", 25)
-    monkeypatch.setattr(drawing, "_SLICE_CELLS", 25 if size == "dense" else -(10**9))
+    monkeypatch.setattr(drawing, "SLICE_ROWS", 60)
+    for module in (drawing, histograms):
+        monkeypatch.setattr(module, "_CHUNK", 25)
+    monkeypatch.setattr(histograms, "_SLICE_CELLS", 25 if size == "dense" else -(10**9))
     counts, _, alpha, rate = CASES[case]
     codes, lengths = rows_of(case, 5_000)
     answers = draw_from_rows(Draw(len(counts), score_of(alpha), rate, LAWS[mechanism]), codes, lengths)
@@ -153,7 +154,7 @@ def test_candidates_left_out_win_as_often_as_they_should(chunk, mechanism, monke
     # groups of like length too, which are not in their order.
     for module in (drawing, racing):
         monkeypatch.setattr(module, "FAR", 1.0)
-    monkeypatch.setattr(drawing, "_SLICE_CELLS", -(10**9))  # the sparse way
+    monkeypatch.setattr(histograms, "_SLICE_CELLS", -(10**9))  # the sparse way
     monkeypatch.setattr(drawing, "_CHUNK", chunk)
     alpha, rate, draws = Fraction(1, 2), Fraction(1, 4), 1_500
     groups = [[3, 1, 0, 2, 1, 3, 0, 4], [9, 0, 0, 0, 0, 0, 0, 2]]

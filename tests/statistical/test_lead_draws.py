@@ -48,7 +48,7 @@ def draw(scores, rate, unit, mechanism, multiplicities=None, draws=DRAWS):
         np.tile(gaps, draws), np.arange(draws) * width, lambda _: ([*map(Fraction, gaps)].__getitem__, counts), m
     )
     found = race_with_lead(blocks, rate, unit, LAWS[mechanism], system_words())
-    return (found.blocks % width) * CELLS + np.minimum(found.leads, CELLS - 1)
+    return (found[0] % width) * CELLS + np.minimum(found[1], CELLS - 1)
 
 
 def laplace_law(gap, rate, unit):

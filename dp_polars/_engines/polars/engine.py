@@ -118,7 +118,7 @@ class _Counts:
         self.cells = _cells(groups, self._size)
         self.columns = [column.alias(f"column {numbers[0]} {i}") for i, column in enumerate(specs[0].columns)]
         self._encode = specs[0].binning.encoder()
-        self._weigh = [None if spec.row_weight is None else spec.row_weight.weigher() for spec in specs]
+        self._weigh = [None if spec.row_weight is None else spec.row_weight.weigh for spec in specs]
         self._rows = np.zeros(self.cells, np.int64)
         self._sums = [None if weigh is None else np.zeros(self.cells, np.int64) for weigh in self._weigh]
         self._lock = Lock()
@@ -463,7 +463,7 @@ def _made(specs: Sequence[HistogramSpec]) -> dict[str, pl.Expr]:
         if weight is not None and spec.row_weight is not None and weight not in columns:
             exact, dtype = spec.row_weight.expression(spec.columns, spec.types), _weight_dtype(spec.row_weight)
             if exact is None:
-                exact = _by_row(spec.columns, spec.row_weight.weigher(), dtype)
+                exact = _by_row(spec.columns, spec.row_weight.weigh, dtype)
             columns[weight] = exact.fill_null(0).cast(column_types.from_numpy_dtype(dtype)).alias(weight)
     return columns
 

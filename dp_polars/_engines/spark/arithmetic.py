@@ -160,7 +160,7 @@ def weighs_exactly(spec: HistogramSpec) -> bool:
 
 
 def units(row_weight: Clamping, value: Column, dtype: pl.DataType) -> Column:
-    """Return the weight of a value that is there, before it is doubled: the arithmetic of `Clamping.weigher`."""
+    """Return the weight of a value that is there, before it is doubled: the arithmetic of `Clamping.weigh`."""
     low, high = row_weight.ends
     return clip(_nearest(row_weight, value, dtype, low, high), low, high)
 
