@@ -22,8 +22,6 @@ from dp_polars._steps.scans import Reading, Whose, collected, holds_rows, refuse
 if TYPE_CHECKING:
     from typing import Self
 
-    import pyarrow as pa
-
     from dp_polars._release.pipeline import Origin
     from dp_polars._steps.scans import Identity
 
@@ -107,12 +105,13 @@ def source_of(
         def read() -> pl.LazyFrame:
             if is_reader:
                 _READ.add(frame)
-            return _lazy(stream.read_all())
+            return pl.DataFrame(stream.read_all()).lazy()
 
         # Anything else, a relation of DuckDB say, may have other rows each time.
         is_lasting = type(frame).__module__.partition(".")[0] in {"pyarrow", "pandas"} and not is_reader
-        marked = (lambda: _lazy(pa.table(frame))) if is_lasting else None
-        return Source(_lazy(stream.schema.empty_table()), read, (Reading(whose, memory=frame),), marked)
+        marked = (lambda: pl.DataFrame(pa.table(frame)).lazy()) if is_lasting else None
+        unread = pl.DataFrame(stream.schema.empty_table()).lazy()
+        return Source(unread, read, (Reading(whose, memory=frame),), marked)
     msg = (
         "private rows must be a LazyFrame, a DataFrame, a pyarrow dataset or an object with Arrow's C stream, got "
         f"{kind_of_frame(frame)}"
@@ -179,10 +178,6 @@ class WithoutRows(Unchanging):
             )
             raise TypeError(msg)
         return self.__dict__.copy()
-
-
-def _lazy(table: pa.Table) -> pl.LazyFrame:
-    return pl.DataFrame(table).lazy()
 
 
 # Column -> its public values (their cross product), or a frame of combinations (also an Arrow table).

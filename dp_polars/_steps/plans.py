@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -64,11 +65,8 @@ class _Made(NamedTuple):
 
 
 def _origins(parts: Mapping[str, _Made]) -> dict[str, ColumnOrigin]:
-    return {
-        name: ColumnOrigin(0, part.columns, "" if part.column else part.text)
-        for name, part in parts.items()
-        if not part.seen
-    }
+    of_rows = {name: part for name, part in parts.items() if not part.seen}
+    return {name: ColumnOrigin(0, one.columns, "" if one.column else one.text) for name, one in of_rows.items()}
 
 
 @dataclass
@@ -268,12 +266,9 @@ def of_rows(n_rows: object, row_index: object) -> Iterator[Seen]:
 
 def hidden_mixing(tree: object, unit: Sequence[str], shown: set[str], *, inside: bool = False) -> Iterator[Seen]:
     """Yield what mixes in expressions that Polars does not show, in the JSON of a plan."""
-    if isinstance(tree, list):
-        for value in tree:
-            yield from hidden_mixing(value, unit, shown, inside=inside)
-    if not isinstance(tree, dict):
-        return
-    for key, value in tree.items():
+    for value in tree if isinstance(tree, list) else ():
+        yield from hidden_mixing(value, unit, shown, inside=inside)
+    for key, value in tree.items() if isinstance(tree, dict) else ():
         match key, value:
             case "GroupBy", {"input": below, "keys": keys}:
                 yield from hidden_mixing([below, keys], unit, shown)
@@ -303,12 +298,9 @@ def hidden_mixing(tree: object, unit: Sequence[str], shown: set[str], *, inside:
 
 def _in_one_persons_rows(tree: object, unit: Sequence[str]) -> Iterator[Seen]:
     """Yield what mixes even there, in the JSON of an expression: Python functions, and windows by other keys."""
-    if isinstance(tree, list):
-        for value in tree:
-            yield from _in_one_persons_rows(value, unit)
-    if not isinstance(tree, dict):
-        return
-    for key, value in tree.items():
+    for value in tree if isinstance(tree, list) else ():
+        yield from _in_one_persons_rows(value, unit)
+    for key, value in tree.items() if isinstance(tree, dict) else ():
         if key == "AnonymousFunction":
             yield _OF_PYTHON
         by = value.get("partition_by") if key == "Over" and isinstance(value, dict) else None
@@ -397,12 +389,13 @@ def preparation_of(
     if unchecked or keys == ():
         reads = followed(step, keys)
     else:
-        reads = refuse_mixing(step, keys, call, lambda one, other: _may_be_one(readings, one, other))
+        reads = refuse_mixing(
+            step, keys, call, lambda one, other: one == other or readings[one].may_be_one_with(readings[other])
+        )
     if keys is None and not unchecked:
         scans.refuse_repeated_files(files_of(readings))
-    varies = any(one.seen or one.several == ASOF for one in step.every) or any(
-        reading.memory is None and not reading.files for reading in readings
-    )
+    varies = any(one.seen or one.several == ASOF for one in step.every)
+    varies = varies or any(reading.memory is None and not reading.files for reading in readings)
     found = tuple(_with_unit(readings, read, is_owned=is_owned) for read in reads)
     if keys and not unchecked and not is_owned and {*keys} <= {*step.columns}:
         scans.refuse_two_units([[reading] for reading in found], call)
@@ -422,8 +415,10 @@ def refuse_rewritten_files(
     by the places of the columns. What is in memory is not serialized, so such a plan's columns are not compared.
     """
     is_another = known is not None and scans.identities(files) != known
-    if not is_another and files and not scans.holds_python_or_memory(frame):
-        is_another = scans.columns_of_scans(scans.read_anew(frame)) != scans.columns_of_scans(frame)
+    of_code_or_memory = {"DataFrameScan", "PythonScan"}
+    if not is_another and files and of_code_or_memory.isdisjoint(map(scans.kind_of, scans.plan_nodes(frame))):
+        anew = pl.LazyFrame.deserialize(io.BytesIO(frame.serialize()))
+        is_another = scans.columns_of_scans(anew) != scans.columns_of_scans(frame)
     if is_another:
         msg = (
             "release: a file that was rewritten may have other rows, or other columns, than when it was looked at "
@@ -438,20 +433,13 @@ def reading_of_arrow(dataset: Any, whose: scans.Whose) -> scans.Reading:  # noqa
     return scans.Reading(whose, files, None if files else dataset, scans.names_of_csv(dataset))
 
 
-def _may_be_one(readings: Sequence[scans.Reading], one: object, other: object) -> bool:
-    assert isinstance(one, int)
-    assert isinstance(other, int)
-    return one == other or readings[one].may_be_one_with(readings[other])
-
-
 def _with_unit(readings: Sequence[scans.Reading], read: Read, *, is_owned: bool) -> scans.Reading:
     """Return a source with whose its rows are."""
-    assert isinstance(read.source, int)
-    unit, columns, computed_by = read.unit, None, None
-    if unit is not None:
-        computed_by = unit.computed_by or None
-        columns = tuple(name for of in unit.columns for name in sorted(of))
-    return replace(readings[read.source], whose=scans.Whose(columns, computed_by, is_owned, read.is_of_facts))
+    unit = read.unit
+    computed_by = (unit and unit.computed_by) or None
+    columns = None if unit is None else tuple(name for of in unit.columns for name in sorted(of))
+    reading: scans.Reading = readings[read.source]
+    return replace(reading, whose=scans.Whose(columns, computed_by, is_owned, read.is_of_facts))
 
 
 def _readings(frame: pl.LazyFrame, plan: PlanSteps) -> tuple[list[scans.Reading], list[Seen]]:

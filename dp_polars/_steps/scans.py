@@ -106,18 +106,12 @@ def sources_read(frame: pl.LazyFrame) -> Iterator[tuple[list[str], Any]]:
 
 
 def holds_rows(frame: pl.LazyFrame) -> bool:
-    """Return whether a plan that passed the gate has rows in memory: whether anything in it is not a scan of files."""
     sources = sources_read(frame)
     return any(not files if of is None else type(of).__name__ != "FileSystemDataset" for files, of in sources)
 
 
 def columns_of_scans(frame: pl.LazyFrame) -> list[list[tuple[str, pl.DataType]]]:
     return [list(plan.get_schema().items()) for plan in plan_nodes(frame) if not plan.get_inputs()]
-
-
-def holds_python_or_memory(frame: pl.LazyFrame) -> bool:
-    """Return whether a plan has a source that is read by Python, or rows in memory."""
-    return not {"DataFrameScan", "PythonScan"}.isdisjoint(map(kind_of, plan_nodes(frame)))
 
 
 def plan_nodes(frame: pl.LazyFrame) -> Iterator[Any]:
@@ -136,11 +130,6 @@ def kind_of(plan: Any) -> str | None:  # noqa: ANN401
         return type(plan.view_current_node()).__name__
     except NotImplementedError:
         return None
-
-
-def read_anew(frame: pl.LazyFrame) -> pl.LazyFrame:
-    """Return the same plan, which holds no rows, without what Polars found out of its files."""
-    return pl.LazyFrame.deserialize(io.BytesIO(frame.serialize()))
 
 
 def module_of(function: object) -> str:
@@ -306,13 +295,8 @@ def files_of_scan(scan: dict[str, Any]) -> list[str]:
     if not files or any(map(REMOTE.match, files)):
         return files + ["memory://"] * len(sources.get("Buffers", []))
     # With a schema nothing is read, and the format does not matter.
-    same = pl.scan_parquet(
-        files,
-        schema={"": pl.Null},
-        glob=options["glob"],
-        hidden_file_prefix=options["hidden_file_prefix"],
-        hive_partitioning=False,
-    )
+    given = {name: options[name] for name in ("glob", "hidden_file_prefix")}
+    same = pl.scan_parquet(files, schema={"": pl.Null}, hive_partitioning=False, **given)
     return list(map(str, visited(same).view_current_node().paths))
 
 
@@ -390,10 +374,7 @@ _PYTHON = ('"AnonymousFunction":', '"OpaquePython":', '"callback":')
 
 
 def mark_of(frame: pl.LazyFrame) -> str:
-    """Return the kinds of sources of a plan that passed the gate, and what tells its files from others.
-
-    It reads no row, and never the sizes of files: they depend on rows, and the mark is public.
-    """
+    """Return the kinds of sources of a plan that passed the gate, and the mark of its files; no row is read."""
     kinds, files = set(), []
     for found, of in sources_read(frame):
         kinds.add(module_of(of) if callable(of) else "files" if found else "memory")
@@ -424,10 +405,7 @@ def text_of_plan(frame: pl.LazyFrame) -> str | None:
 
 
 def digest_of(frames: Iterable[pl.LazyFrame], key: bytes) -> str | None:
-    """Return a keyed digest of all rows that plans hold in memory; "" without any, None where it can't be told.
-
-    It takes no notice of the order of the rows: that of a `group_by`, say, is another one each time.
-    """
+    """Return a keyed digest of all rows in memory, in whatever order; "" without any, None where it can't be told."""
     found = [_sums(of, key) for frame in frames for _, of in sources_read(frame) if isinstance(of, pl.DataFrame)]
     if None in found:
         return None
@@ -652,12 +630,8 @@ def with_groups(rows: pl.LazyFrame, keys: pl.DataFrame) -> pl.LazyFrame:
 
 
 def listed(keys: pl.DataFrame) -> pl.LazyFrame:
-    """Return the public keys, and the number of each group."""
-    return (
-        keys.lazy()
-        .select(pl.col(name).alias(f"key {i}") for i, name in enumerate(keys.columns))
-        .with_row_index("group")
-    )
+    numbered = (pl.col(name).alias(f"key {i}") for i, name in enumerate(keys.columns))
+    return keys.lazy().select(numbered).with_row_index("group")
 
 
 def added_up(parts: Sequence[pl.DataFrame], names: Sequence[str], engine: EngineType) -> pl.DataFrame:

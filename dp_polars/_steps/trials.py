@@ -359,11 +359,8 @@ def _floats(dtype: PolarsDataType) -> list[pl.Series]:
     if isinstance(dtype, pl.Struct):
         fields = [(of.name, [extremes(of.dtype), *_floats(of.dtype)][-1][:3]) for of in dtype.fields]
         if any(_floats(of.dtype) for of in dtype.fields):
-            return [
-                pl.DataFrame({name: values.gather([0, -1, 0]) for name, values in fields})
-                .to_struct()
-                .cast(apart_type(dtype))
-            ]
+            picked = pl.DataFrame({name: values.gather([0, -1, 0]) for name, values in fields})
+            return [picked.to_struct().cast(apart_type(dtype))]
     return []
 
 

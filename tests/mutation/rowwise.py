@@ -143,7 +143,7 @@ MUTANTS = [
     _plans("identities", "status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns", "0, 0, 0, 0",
         "a file that was rewritten is taken for the one that was protected",
         "::test_a_file_that_is_rewritten_after_protect_is_free"),
-    _plans("refuse_rewritten_files", "is_another = scans.columns_of_scans(scans.read_anew(frame)) != scans.columns_of_scans(frame)",
+    _plans("refuse_rewritten_files", "is_another = scans.columns_of_scans(anew) != scans.columns_of_scans(frame)",
         "pass", "another column of a rewritten file is the privacy unit",
         "::test_a_file_whose_columns_were_found_out_before_it_was_rewritten_is_free"),
     _plans("sources_read", 'files_of_scan(scan) if scan["sources"].get("Paths") else []', "files_of_scan(scan)",
