@@ -348,14 +348,6 @@ def steps_and_urls(frame: pl.LazyFrame) -> tuple[list[str] | None, list[str]]:
     return sorted(kinds), urls
 
 
-@dataclass(frozen=True)
-class Preparation:
-    """What a plan reads, and whether it may give other rows each time: then it is run once, and kept."""
-
-    readings: tuple[scans.Reading, ...]
-    varies: bool
-
-
 def preparation_of(
     frame: pl.LazyFrame,
     keys: tuple[str, ...] | None = None,
@@ -363,8 +355,8 @@ def preparation_of(
     *,
     is_owned: bool = False,
     unchecked: bool = False,
-) -> Preparation:
-    """Return what a plan reads; refuse one that visibly mixes people.
+) -> tuple[tuple[scans.Reading, ...], bool]:
+    """Return what a plan reads, and whether it may give other rows each time; refuse one that visibly mixes people.
 
     The plan is not run on its rows; what it holds in memory is neither copied nor read.
 
@@ -399,7 +391,7 @@ def preparation_of(
     found = tuple(_with_unit(readings, read, is_owned=is_owned) for read in reads)
     if keys and not unchecked and not is_owned and {*keys} <= {*step.columns}:
         scans.refuse_two_units([[reading] for reading in found], call)
-    return Preparation(found, varies)
+    return found, varies
 
 
 def files_of(readings: Sequence[scans.Reading]) -> tuple[str, ...]:
@@ -428,18 +420,18 @@ def refuse_rewritten_files(
         raise ValueError(msg)
 
 
-def reading_of_arrow(dataset: Any, whose: scans.Whose) -> scans.Reading:  # noqa: ANN401
+def reading_of_arrow(dataset: Any) -> scans.Reading:  # noqa: ANN401
     files = tuple(scans.files_of_arrow(dataset))
-    return scans.Reading(whose, files, None if files else dataset, scans.names_of_csv(dataset))
+    return scans.Reading(files, None if files else dataset, scans.names_of_csv(dataset))
 
 
 def _with_unit(readings: Sequence[scans.Reading], read: Read, *, is_owned: bool) -> scans.Reading:
     """Return a source with whose its rows are."""
-    unit = read.unit
-    computed_by = (unit and unit.computed_by) or None
-    columns = None if unit is None else tuple(name for of in unit.columns for name in sorted(of))
-    reading: scans.Reading = readings[read.source]
-    return replace(reading, whose=scans.Whose(columns, computed_by, is_owned, read.is_of_facts))
+    reading: scans.Reading = replace(readings[read.source], is_owned=is_owned, is_of_facts=read.is_of_facts)
+    if read.unit is None:
+        return reading
+    columns = tuple(name for of in read.unit.columns for name in sorted(of))
+    return replace(reading, columns=columns, computed_by=read.unit.computed_by or None)
 
 
 def _readings(frame: pl.LazyFrame, plan: PlanSteps) -> tuple[list[scans.Reading], list[Seen]]:
@@ -452,7 +444,7 @@ def _readings(frame: pl.LazyFrame, plan: PlanSteps) -> tuple[list[scans.Reading]
             node = plan.view.view_current_node()
         except NotImplementedError:
             hidden.append(len(readings))
-            readings.append(scans.Reading(scans.Whose(None)))
+            readings.append(scans.Reading())
             continue
         readings.append(_reading(node, plan.view.get_schema()))
         if type(node).__name__ != "Scan":
@@ -484,12 +476,11 @@ def _readings(frame: pl.LazyFrame, plan: PlanSteps) -> tuple[list[scans.Reading]
 
 
 def _reading(node: Any, columns: Iterable[str]) -> scans.Reading:  # noqa: ANN401
-    whose = scans.Whose(None)
     match type(node).__name__:
         case "Scan":
             order = tuple(columns) if node.scan_type[0] == "csv" else ()
-            return scans.Reading(whose, tuple(map(str, node.paths)), order=order)
+            return scans.Reading(tuple(map(str, node.paths)), order=order)
         case "DataFrameScan":
-            return scans.Reading(whose, memory=pl.DataFrame._from_pydf(node.df))
+            return scans.Reading(memory=pl.DataFrame._from_pydf(node.df))
     dataset = scans.dataset_of(node.options[0])
-    return scans.Reading(whose) if dataset is None else reading_of_arrow(dataset, whose)
+    return scans.Reading() if dataset is None else reading_of_arrow(dataset)

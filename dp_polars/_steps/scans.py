@@ -427,31 +427,22 @@ def _sums(rows: pl.DataFrame, key: bytes) -> tuple[int, ...] | None:
     return rows.height, *sums
 
 
-@dataclass(frozen=True)
-class Whose:
-    """The columns that say whose a row is, in the order of the privacy unit.
-
-    `computed_by`: by what texts the unit is computed of them, if it is. None: nothing says whose a row is, or it is not
-    known yet; `is_of_facts`: because the table is joined to people's rows by other columns.
-    """
-
-    columns: tuple[str, ...] | None
-    computed_by: object = None
-    is_owned: bool = False
-    is_of_facts: bool = False
-
-
 @dataclass(frozen=True, eq=False)
 class Reading:
     """One place where a table is read: its files, or a frame, an Arrow table or a dataset in memory.
 
-    `order` are the columns of a CSV file in their order, where the reader may have named them.
+    `order` are the columns of a CSV file in their order, where the reader may have named them. `columns` are those that
+    say whose a row is, in the order of the privacy unit; `computed_by`: by what texts it is computed of them, if it is.
+    None: nothing says it, or it is not known yet; `is_of_facts`: the table is joined to people's rows by other columns.
     """
 
-    whose: Whose
     files: tuple[str, ...] = ()
     memory: Any = None
     order: tuple[str, ...] = ()
+    columns: tuple[str, ...] | None = None
+    computed_by: object = None
+    is_owned: bool = False
+    is_of_facts: bool = False
 
     def may_be_one_with(self, other: Reading) -> bool:
         if self.files and other.files:
@@ -462,15 +453,14 @@ class Reading:
 
     def has_unit_of(self, other: Reading) -> bool:
         """Return whether the same columns say whose a row is, if both read one table."""
-        one, two = self.whose, other.whose
-        if one.is_of_facts or two.is_of_facts:
-            return one.is_of_facts and two.is_of_facts
-        if one.is_owned or two.is_owned:  # an owned row belongs to all who name it
-            return one.is_owned and two.is_owned
-        if one.columns is None or two.columns is None or one.computed_by != two.computed_by:
+        if self.is_of_facts or other.is_of_facts:
+            return self.is_of_facts and other.is_of_facts
+        if self.is_owned or other.is_owned:  # an owned row belongs to all who name it
+            return self.is_owned and other.is_owned
+        if self.columns is None or other.columns is None or self.computed_by != other.computed_by:
             return False
-        pairs = zip(one.columns, two.columns, strict=False)
-        return len(one.columns) == len(two.columns) and all(self._is_column_of(other, *pair) for pair in pairs)
+        pairs = zip(self.columns, other.columns, strict=False)
+        return len(self.columns) == len(other.columns) and all(self._is_column_of(other, *pair) for pair in pairs)
 
     def _is_column_of(self, other: Reading, name: str, of_other: str) -> bool:
         """Return whether a column is one of another reading, where names may be others: in memory, or of a CSV file."""

@@ -110,10 +110,7 @@ def bounds(dtype: PolarsDataType) -> tuple[int, int] | None:
 
 
 def failure(step: ExprNode, rewrite: Callable[[dict[str, Any]], dict[str, Any]] | None = None) -> str | None:
-    """Return what the step raises on some value of its inputs' types, None if it works on all that are tried.
-
-    With `rewrite`, the step is tried as it will be rewritten.
-    """
+    """Return what the step, as `rewrite` makes it, raises on some value of its inputs' types; None: it works on all."""
     tree, dtypes = on_columns(step)
     values = many_values if len(dtypes) == 1 else extremes
     columns = [values(dtype).alias(f"{n}") for n, dtype in enumerate(dtypes)]

@@ -103,7 +103,7 @@ MUTANTS = [
         "an error while the schema is found out shows a row",
         "::test_a_file_without_a_schema_says_nothing_of_its_rows"),
     # --- One table, one unit
-    _one_unit("Reading.has_unit_of", "one.is_owned and two.is_owned", "True", "rows of a private table are owned"),
+    _one_unit("Reading.has_unit_of", "self.is_owned and other.is_owned", "True", "rows of a private table are owned"),
     _one_unit("Reading._is_column_of", "not places.isdisjoint(others) if places and others else name == of_other",
         "name == of_other", "a column that was renamed in memory counts as the unit of that name"),
     _one_unit("Reading.may_be_one_with", "self.files and other.files", "False", "no file is recognised"),
