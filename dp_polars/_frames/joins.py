@@ -270,5 +270,5 @@ def owned(
         raise TypeError(msg)
     plan = frame.lazy()
     # It is looked at again when the columns of the join are known.
-    preparation = preparation_of(plan, (), "owned", is_owned=True, unchecked=is_unchecked)
-    return OwnedRows((plan,), Origin(dataset, identities(files_of(preparation.readings)), unchecked=is_unchecked))
+    readings, _ = preparation_of(plan, (), "owned", is_owned=True, unchecked=is_unchecked)
+    return OwnedRows((plan,), Origin(dataset, identities(files_of(readings)), unchecked=is_unchecked))

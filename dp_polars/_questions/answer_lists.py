@@ -254,12 +254,12 @@ class TopK(OfCategories, ListQuery):
         """Return a largest count missed that is exceeded with probability at most `beta`: top-k.md, Theorem 4."""
         if self.joint:
             lists = math.lgamma(size + 1) - math.lgamma(size - self.k + 1)
-            bound = max(0.0, lists - math.log(beta)) / float(self.claim.rate) if size > 1 else 0.0
-            return self.missed(bound, *columns)
-        odds = LAWS[self.claim.mechanism].odds
-        wrong = sum(odds(size - j) for j in range(self.k) if size - j > 1)
-        bound = max(0.0, math.log(wrong / beta)) / float(self.claim.rate) if wrong else 0.0
-        return self.missed(bound, *columns)
+            most = lists - math.log(beta) if size > 1 else 0.0
+        else:
+            odds = LAWS[self.claim.mechanism].odds
+            wrong = sum(odds(size - j) for j in range(self.k) if size - j > 1)
+            most = math.log(wrong / beta) if wrong else 0.0
+        return self.missed(max(0.0, most) / float(self.claim.rate), *columns)
 
     def alternative(self, *columns: pl.DataType) -> HistogramQuery | None:
         if self.weights is not None or (self.candidates.values is None and not columns):

@@ -145,13 +145,9 @@ class QuantileWithInterval(Quantile):
     def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
         (histogram,) = histograms
         draw, (below, above) = self.draw(*columns), self.public_rows
-        answers = draw_groups(draw, histogram)
-        ends = [
-            draw_groups(draw, histogram.with_rows_at(0, below)),
-            draw_groups(draw, histogram.with_rows_at(draw.size - 1, above)),
-        ]
-        low, high = np.minimum.reduce([answers, *ends]), np.maximum.reduce([answers, *ends])
-        return self.named(answers), self.named(low), self.named(high)
+        of_ends = histogram.with_rows_at(0, below), histogram.with_rows_at(draw.size - 1, above)
+        drawn = [draw_groups(draw, rows) for rows in (histogram, *of_ends)]
+        return tuple(map(self.named, (drawn[0], np.minimum.reduce(drawn), np.maximum.reduce(drawn))))
 
     def drawn_types(self, *columns: pl.DataType) -> tuple[pl.DataType, ...]:
         return (self.answer_type(*columns),) * 3
@@ -222,7 +218,7 @@ class OfCategories(OfPeopleOrRows):
 
     @property
     def most(self) -> Fraction:
-        return most_of(self.weights)
+        return Fraction(1) if self.weights is None else self.weights.most
 
     def values(self, *columns: pl.DataType) -> pl.Series:
         return self.candidates.for_column(columns[0] if columns else None)
@@ -263,14 +259,8 @@ class OfCategories(OfPeopleOrRows):
     @property
     def how(self) -> str:
         """How candidates are compared, where that is not by people."""
-        return ("" if self.of_people else " by rows") + (
-            "" if self.weights is None else f" by weights of up to {show(self.weights.most)}"
-        )
-
-
-def most_of(weights: Weights | None) -> Fraction:
-    """Return the most that one row, or person, adds to a candidate."""
-    return Fraction(1) if weights is None else weights.most
+        by_weights = "" if self.weights is None else f" by weights of up to {show(self.most)}"
+        return ("" if self.of_people else " by rows") + by_weights
 
 
 def weights_of(max_weight: Number | None, step: Number | None, *, weighted: bool) -> Weights | None:

@@ -167,24 +167,17 @@ class FirstAbove(OfPeopleOrRows):
             return NearestBinning(self.candidates, *columns)
         return CategoryBinning(self.candidates, *columns)
 
-    def _values_type(self, *columns: pl.DataType) -> pl.DataType:
-        if isinstance(self.candidates, Grid):
-            if columns:
-                self.binning(*columns).encoder()
-            return self.candidates.dtype
-        return self.candidates.for_column(columns[0] if columns else None).dtype
-
-    def _with_lead(self, answer: pl.DataType) -> pl.DataType:
-        return type_with_lead(answer, pl.Int64()) if self.has_lead else answer
-
     @property
     def fixed_type(self) -> pl.DataType | None:
         if isinstance(self.candidates, Categories) and self.candidates.values is None:
             return None
-        return self._with_lead(self._values_type())
+        return self.answer_type()
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
-        return self._with_lead(self._values_type(*columns))
+        if isinstance(self.candidates, Grid) and columns:
+            self.binning(*columns).encoder()
+        values = self.named(np.array([], np.int64), *columns).dtype
+        return type_with_lead(values, pl.Int64()) if self.has_lead else values
 
     def search(self, *columns: pl.DataType) -> Search:
         return Search(self.binning(*columns).size, self.threshold, self.claim.rate)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Literal, Self, TypeAlias, TypeVar
@@ -172,13 +173,11 @@ class ValueCounts(OfCodes, Measure):
 
     @property
     def fixed_type(self) -> pl.DataType | None:
-        return self._type(None)
-
-    def _type(self, column: pl.DataType | None) -> pl.DataType:
-        return pl.List(pl.Struct({"value": self.candidates.for_column(column).dtype, "count": pl.Int64}))
+        return self.answer_type()
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
-        return self._type(*columns)
+        values = self.candidates.for_column(columns[0] if columns else None)
+        return pl.List(pl.Struct({"value": values.dtype, "count": pl.Int64}))
 
     def binning(self, *columns: pl.DataType) -> Binning:
         return CategoryBinning(self.candidates, *columns)
@@ -242,10 +241,7 @@ def loss_at(place: int, digits: int = 4) -> Fraction:
 
 
 def error_95(query: HistogramQuery, rows: int | None, *columns: pl.DataType) -> float | None:
-    """Return how far off an answer is at most with probability 0.95; None where that, or the loss, is not known.
-
-    In groups of at least `rows` rows; None: in every group.
-    """
+    """Return an error with probability 0.95, of groups of `rows` rows (None: of all); None if it is not known."""
     if query.claim.is_open:
         return None
     if rows is not None:
@@ -293,10 +289,9 @@ def with_loss_for(query: QueryT, within: Within, *columns: pl.DataType) -> Query
         return query.with_claim(replace(query.claim, loss=Loss(loss_at(place), query.claim.loss.unit)))
 
     def error_at(place: int) -> float | None:
-        try:
+        with suppress(ValueError):  # a rate too small, or noise that does not fit into 64 bits
             return error_95(at(place), within.rows, *columns)
-        except ValueError:  # a rate too small, or noise that does not fit into 64 bits
-            return None
+        return None
 
     def suffices(place: int) -> bool:
         error = error_at(place)
@@ -392,9 +387,8 @@ class Sum(Clipped, Multiple):
         return pl.Float64() if self.of_floats else None
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
-        step = self.units(*columns).step
-        check_scale(self._in_steps(step))
-        return type_in_steps(step, *columns, of_floats=self.of_floats)
+        check_scale(*self.noise(*columns))
+        return type_in_steps(self.known_step(*columns), *columns, of_floats=self.of_floats)
 
     def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
         return (CountRule(OneCode(), self.units(*columns)),)
@@ -414,12 +408,8 @@ class Sum(Clipped, Multiple):
             return max(high, Fraction(0)) - min(low, Fraction(0))  # a row without a value adds 0
         return super().range_of(relation, groups)
 
-    def _in_steps(self, step: Fraction) -> Claim:
-        """Return the claim of the noise in whole units of a step."""
-        return replace(self.claim, score_range=self.claim.score_range / step)
-
     def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:
-        return (self._in_steps(self.known_step(*columns)),)
+        return (replace(self.claim, score_range=self.claim.score_range / self.known_step(*columns)),)
 
     def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
         return in_steps(totals[0], self.units(*columns).step, self.answer_type(*columns))
@@ -429,8 +419,7 @@ class Sum(Clipped, Multiple):
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
         """Return an error in the column's unit; that of integers if only the still unknown type defines the step."""
-        step = self.known_step(*columns)
-        return float(noise_bound(self._in_steps(step), beta) * step)
+        return float(noise_bound(self.noise(*columns)[0], beta) * self.known_step(*columns))
 
     def of_values(self, *columns: pl.DataType) -> str | None:
         """Return what rounding does, which no range holds: how many rows a group has is not known."""

@@ -183,10 +183,7 @@ class HistogramQuery(Query):
         """
 
     def error_among(self, rows: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
-        """Return an error that is exceeded with probability at most `beta` in a group of at least `rows` rows.
-
-        `rows` are those that count, after all bounds. None where an error does not depend on them.
-        """
+        """Return such an error among at least `rows` rows, after all bounds; None: it does not depend on them."""
         return None
 
     @property
@@ -218,10 +215,7 @@ class HistogramQuery(Query):
         return None
 
     def note(self, size: int, alternative: HistogramQuery | None) -> str | None:  # noqa: ARG002
-        """Return what should be known before a release that has `size` candidates; None: nothing.
-
-        `alternative` has the bounds that it would be released with; None where there is none, or where they don't do.
-        """
+        """Return what to know before a release; None: nothing. `alternative` is under the same bounds, if it can be."""
         return None
 
     def under(self, contributions: Contributions, relation: NeighboringRelation, groups: int | None = None) -> Self:

@@ -70,9 +70,8 @@ class Presentation:
     sure: bool = False  # whether it is the lower end of the range that must be as large
 
     def of(self, outputs: Sequence[Output], groups: int) -> Shown:
-        numbers = groups * sum(
-            output.query.answer_width(*output.types) for output in outputs if output.query.has_ranges
-        )
+        widths = (output.query.answer_width(*output.types) for output in outputs if output.query.has_ranges)
+        numbers = groups * sum(widths)
         return Shown(tuple(outputs), self, beta_of_each(numbers) if self.ranges == "all" else BETA)
 
 
@@ -151,7 +150,6 @@ class HistogramSpec:
 
     @property
     def row_weight(self) -> Clamping | None:
-        """Columns -> weight. None: one each."""
         return self.evidence.row_weight
 
     @property
@@ -166,12 +164,8 @@ class HistogramSpec:
         return is_alike and self.reads_like(other)
 
     def reads_like(self, other: HistogramSpec) -> bool:
-        """Return whether another histogram is of the same columns."""
-        return (
-            self.types == other.types
-            and len(self.columns) == len(other.columns)
-            and all(map(_is_the_same, self.columns, other.columns))
-        )
+        is_alike = self.types == other.types and len(self.columns) == len(other.columns)
+        return is_alike and all(map(_is_the_same, self.columns, other.columns))
 
     @property
     def by_person(self) -> bool:
@@ -211,11 +205,6 @@ def reading_values(
         return replace(spec, columns=(pl.col(names[name]),), types=(pl.Int64(),), evidence=_OF_VALUES)
 
     return tuple(map(read, specs))
-
-
-def alike(specs: Sequence[HistogramSpec]) -> list[list[int]]:
-    """Return the positions of specs that differ in their weights alone, together: they keep the same rows."""
-    return gathered(specs, HistogramSpec.counts_like)
 
 
 def gathered(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast, get_args
 
 import polars as pl
@@ -88,9 +88,8 @@ class PersonGroups(Step):
             # Nobody is a group, or two, of their own: these are fewer than their rows.
             groups = taken.groups(rows, keys).filter(person)
             # After with_columns, so that a constant has as many rows as the frame.
-            return groups.with_columns(taken.outputs).select(
-                *keys, *(expr.meta.output_name() for expr in taken.outputs)
-            )
+            outputs = (expr.meta.output_name() for expr in taken.outputs)
+            return groups.with_columns(taken.outputs).select(*keys, *outputs)
 
         refuse_company(run, schema, unit, self.name)
         return run
@@ -326,9 +325,8 @@ class Join(Step):
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
         for name in self.left_on:
             must_have(name, schema, "join column {}", "private frame")
-        others = {*self.public.columns} - {
-            left for left, right in zip(self.left_on, self.right_on, strict=True) if left == right
-        }
+        pairs = zip(self.left_on, self.right_on, strict=True)
+        others = {*self.public.columns} - {left for left, right in pairs if left == right}
         if unit is not None and self.how not in ONLY_FILTERS and not others.isdisjoint(unit):
             msg = f"the public frame of a join must not have a column named like the privacy unit, {shown(unit)}."
             raise ValueError(msg)
@@ -402,9 +400,8 @@ class Pipeline:
     def adds_floats(self) -> bool:
         """Whether a step adds up a person's floats, so far as the columns are known."""
         schemas = () if self.proof is None else self.proof.schemas
-        return any(
-            step.adds_floats(schema, self.protection.unit) for step, schema in zip(self.steps, schemas, strict=False)
-        )
+        steps = zip(self.steps, schemas, strict=False)
+        return any(step.adds_floats(schema, self.protection.unit) for step, schema in steps)
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -490,10 +487,8 @@ def with_further(steps: Iterable[Step]) -> Iterator[Step]:
 
 
 def expressions_of(exprs: Sequence[object], named: Mapping[str, object], *, strings: bool) -> tuple[pl.Expr, ...]:
-    flat: list[object] = []
-    for expr in exprs:
-        flat.extend(expr if isinstance(expr, (list, tuple, Iterator)) else [expr])
-    flat = [pl.lit(expr) if isinstance(expr, bool) else expr for expr in flat]
+    several = (expr if isinstance(expr, (list, tuple, Iterator)) else [expr] for expr in exprs)
+    flat = [pl.lit(expr) if isinstance(expr, bool) else expr for expr in chain.from_iterable(several)]
     arguments = [pl.col(expr) if strings and isinstance(expr, str) else expr for expr in flat]
     for name, value in named.items():
         expr = pl.col(value) if strings and isinstance(value, str) else value

@@ -219,10 +219,7 @@ def random_few(lengths: Ints, most: int, words: WordSource) -> Marks:
 
 
 def _numbered(owner: Ints, labels: NDArray[np.integer], owners: int) -> Ints:
-    """Return a number for each pair of an owner and a label, shape (n,), none much above n.
-
-    Owners ascend already.
-    """
+    """Return a number for each pair of an owner (ascending) and a label, shape (n,), none much above n."""
     size = int(labels.max(initial=0)) + 1
     if owners * size <= _PAIRS_PER_ROW * len(owner):
         numbers = owner * size
@@ -255,10 +252,7 @@ def _shuffle(labels: Ints, words: WordSource) -> Ints:
 
 
 def _placed(keys: NDArray[np.uint64]) -> tuple[Ints, NDArray[np.uint64]]:
-    """Return the order of the keys by all but their last bits, which make room for the place, and these in that order.
-
-    It is one sort of one word.
-    """
+    """Return the order of the keys by all but their last bits, which make room for places, and these words."""
     places = _place_bits(keys)
     words = sorted_words((keys >> places << places) | np.arange(len(keys), dtype=np.uint64))
     return (words & ((np.uint64(1) << places) - np.uint64(1))).view(np.int64), words >> places
@@ -411,9 +405,8 @@ class Protection:
             "max_rows_per_group": None if is_all else limits.rows_per_group,
         }
         # What no bound of its own says is said by that of all rows.
-        names = {
-            name if bounds.get(name) == value else "max_rows" for name, value in enforced.items() if value is not None
-        }
+        given = ((name, value) for name, value in enforced.items() if value is not None)
+        names = {name if bounds.get(name) == value else "max_rows" for name, value in given}
         return {name: value for name, value in bounds.items() if name in names}
 
     def with_bounds(self, released: object) -> Protection:

@@ -21,14 +21,14 @@ import polars as pl
 from dp_polars._accounting.ledger import RowsOf, StoredQuestion
 from dp_polars._base.process import ipc_of, sha256_of, shown, silenced, warn
 from dp_polars._bins.binning import CategoryBinning
-from dp_polars._release.contract import AS_DRAWN, Engine, Product, Released, UnreadableError, Work
+from dp_polars._release.contract import AS_DRAWN, Engine, KeyWork, Product, Released, UnreadableError, Work
 from dp_polars._release.pipeline import CheckedPipeline, Joining, Step
 
 if TYPE_CHECKING:
     from dp_polars._accounting.budget import Budget
     from dp_polars._accounting.claims import Claim
     from dp_polars._questions.question import Asked
-    from dp_polars._release.contract import Drawn, Engine, KeyWork, Presentation, Released
+    from dp_polars._release.contract import Drawn, Presentation
     from dp_polars._release.request import AnyRequest, Ask
 
 
@@ -125,12 +125,8 @@ def written(value: object, but: str = "") -> Any:  # noqa: ANN401  # what JSON t
 
 def _hidden(value: Any) -> set[str]:  # noqa: ANN401  # a dataclass
     """Return attributes that are no fields and do not follow from them."""
-    known = {field.name for field in fields(value)}
-    return {
-        name
-        for name in getattr(value, "__dict__", {})
-        if name not in known and not isinstance(getattr(type(value), name, None), cached_property)
-    }
+    others = getattr(value, "__dict__", {}).keys() - {field.name for field in fields(value)}
+    return {name for name in others if not isinstance(getattr(type(value), name, None), cached_property)}
 
 
 def _kind(value: object) -> str:
@@ -260,9 +256,7 @@ def release_all(parts: Sequence[Part[Released]], budget: Budget | None, *, fresh
 def _ready(part: Part[Released], budget: Budget | None, *, fresh: bool) -> _Ready[Released]:
     """Return a part that may be charged, or what is kept of it; raise all that is free."""
     request, engine, presentation = part.request, part.engine, part.presentation
-    work: Work | KeyWork | None = None
-    run: Callable[[], Drawn[Released]] | None = None
-    question = None
+    work, run, question = None, None, None
     with suppress(UnreadableError):  # that it failed says something of the rows, so it is paid for
         work, run = prepare(request, engine, presentation)
     if run is not None and work is not None:

@@ -111,9 +111,9 @@ class Ask(Generic[AskedT]):
     def named(self) -> Iterator[None]:
         try:
             yield
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             msg = f"Output {self.name!r}: {error}"
-            raise ValueError(msg) from None
+            raise type(error)(msg) from None
 
     def __str__(self) -> str:
         return f"{self.name}: {self.selects}" + (f" ({self.bounds})" if self.bounds.given else "")
@@ -208,7 +208,6 @@ class AnyRequest(ABC, Generic[AskedT]):
         raise ValueError(msg)
 
     def explain(self, engine: Engine[Released] | None) -> pl.DataFrame:
-        """Return what a release would cost, and how good it would be; an engine tells the types of the columns."""
         return Explained(explained([("", self, engine)]).drop("query"))
 
     def explained_rows(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
@@ -228,7 +227,6 @@ class AnyRequest(ABC, Generic[AskedT]):
         return any(self.dropping(ask) or self.clips(ask) for ask in self.asks)
 
     def dropping(self, ask: Ask[Any]) -> dict[str, int]:  # noqa: ARG002
-        """Return the bounds under which rows of an output are dropped, by name."""
         return {}
 
     def clips(self, ask: Ask[Any]) -> str | None:  # noqa: ARG002
@@ -236,7 +234,6 @@ class AnyRequest(ABC, Generic[AskedT]):
         return None
 
     def bounds_of(self, ask: Ask[Any]) -> dict[str, int]:  # noqa: ARG002
-        """Return the bounds on a person's rows that an output has, by name."""
         return {}
 
     @property
@@ -299,10 +296,7 @@ class AnyRequest(ABC, Generic[AskedT]):
         }
 
     def checked_on(self, engine: Engine[Released], names: Iterable[str]) -> CheckedPipeline:
-        """Return the steps, proved on the engine's columns; `names` are those that are read.
-
-        Where the engine runs no expressions, a request with some is refused.
-        """
+        """Return the steps, proved on these columns of the engine; refuse expressions that it does not run."""
         if engine.runs_expressions:
             return self.pipeline.proved(engine.schema(dict.fromkeys(names)), *engine.joined_schemas())
         self._refuse_expressions(engine)
@@ -405,12 +399,9 @@ class Request(AnyRequest[HistogramQuery]):
             what = f"The column of output {ask.name!r}" + ", its filter read as pl.when(…).then(…)" * ask.filtered
             typed = [_typed(column, schema, what) for column in ask.columns]
             columns, types = tuple(column for column, _ in typed), tuple(dtype for _, dtype in typed)
-            try:
+            with ask.named():
                 ask.query.answer_type(*types)
                 needed = ask.query.evidence(*types)
-            except (TypeError, ValueError) as error:
-                msg = f"Output {ask.name!r}: {error}"
-                raise type(error)(msg) from None
             protection = self.protection_of(ask)
             limits, people = protection.limits(ask.query, self.groups), protection.counts_people(ask.query)
             positions = tuple(_place(specs, HistogramSpec(columns, types, piece, limits, people)) for piece in needed)
@@ -456,7 +447,7 @@ class Request(AnyRequest[HistogramQuery]):
         """
         is_open = ask.query.claim.is_open
         note = None if size is None or is_open else ask.query.note(size, self._alternative(ask, types))
-        lost, dropping = [], self.dropping(ask)
+        lost, dropping = list[str](), self.dropping(ask)
         if dropping:
             fewer = "so it is only of kept rows; people with more count less"
             so = "which makes it too low" if ask.query.adds_up else fewer
@@ -563,9 +554,8 @@ def with_ends(released: pl.DataFrame, asks: Iterable[Ask[Asked]]) -> pl.DataFram
         if isinstance(ask.query, Multiple) and not set(names) <= set(released.columns):
             answers = released[ask.name]
             off = ask.query.error(1, BETA, answers.dtype) or 0.0
-            ends += [
-                (answers.cast(pl.Float64) + sign * off).alias(name) for sign, name in zip((-1, 1), names, strict=True)
-            ]
+            signs = zip((-1, 1), names, strict=True)
+            ends += [(answers.cast(pl.Float64) + sign * off).alias(name) for sign, name in signs]
     return released.with_columns(ends)
 
 
@@ -582,12 +572,10 @@ class Explained(pl.DataFrame):
             return super().__str__()
         rows = self.rows(named=True)
         names = [f"{row['query']}: {row['output']}" if row.get("query") else str(row["output"]) for row in rows]
-        cells = [
-            (name, str(row["selects"]), row["mechanism"] or "", _error(row), _loss(row))
-            for name, row in zip(names, rows, strict=True)
-        ]
+        facts = [(str(row["selects"]), row["mechanism"] or "", _error(row), _loss(row)) for row in rows]
+        cells = [(name, *of) for name, of in zip(names, facts, strict=True)]
         widths = [max(map(len, column)) for column in zip(_SHOWN, *cells, strict=True)]
-        lines = [_line(_SHOWN, widths), "  ".join("─" * width for width in widths), *(_line(r, widths) for r in cells)]
+        lines = [_line(row, widths) for row in (_SHOWN, ["─" * width for width in widths], *cells)]
         for name, row in zip(names, rows, strict=True):
             lines += ["", *wrap(f"{name}: {row['note']}", _WIDTH, subsequent_indent="  ", break_long_words=False)]
         return "\n".join([*lines, "", f"All {self.width} columns: .columns; this is a DataFrame."])
@@ -602,7 +590,7 @@ class Explained(pl.DataFrame):
         return f"<pre>{html.escape(text)}</pre>"
 
 
-def _line(cells: tuple[str, ...], widths: list[int]) -> str:
+def _line(cells: Sequence[str], widths: list[int]) -> str:
     return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 

@@ -17,12 +17,10 @@ from dp_polars._base.column_types import unshared
 from dp_polars._base.numbers import given, kind_of_frame
 from dp_polars._bins.candidates import MOST, NO_FLOATS, Categories, Values, size_of
 from dp_polars._steps.plans import files_of, preparation_of, reading_of_arrow, refuse_rewritten_files
-from dp_polars._steps.scans import Reading, Whose, collected, holds_rows, refuse_repeated_files, refuse_two_units
+from dp_polars._steps.scans import Reading, collected, holds_rows, refuse_repeated_files, refuse_two_units
 
 if TYPE_CHECKING:
     from typing import Self
-
-    import pyarrow as pa
 
     from dp_polars._release.pipeline import Origin
     from dp_polars._steps.scans import Identity
@@ -71,15 +69,15 @@ def source_of(
     if isinstance(frame, pl.DataFrame):
         frame = frame.lazy()
     if isinstance(frame, pl.LazyFrame):
-        plan, preparation = frame, preparation_of(frame, keys, is_owned=is_owned, unchecked=unchecked)
-        if not preparation.varies:
-            return Source(plan, lambda: plan, preparation.readings, lambda: plan)
+        plan = frame
+        readings, varies = preparation_of(plan, keys, is_owned=is_owned, unchecked=unchecked)
+        if not varies:
+            return Source(plan, lambda: plan, readings, lambda: plan)
         # A release reads its rows more than once: sums of floats, picks and ties must be the same each time.
-        return Source(plan, lambda: collected([plan], "auto")[0].lazy(), preparation.readings, lambda: plan)
-    whose = Whose(keys, is_owned=is_owned)
+        return Source(plan, lambda: collected([plan], "auto")[0].lazy(), readings, lambda: plan)
     datasets = sys.modules.get("pyarrow.dataset")  # who has a dataset has imported it
     if datasets is not None and isinstance(frame, datasets.Dataset):
-        reading = reading_of_arrow(frame, whose)
+        reading = replace(reading_of_arrow(frame), columns=keys, is_owned=is_owned)
         if keys is None:
             refuse_repeated_files(reading.files)
         dataset = pl.scan_pyarrow_dataset(frame)
@@ -107,12 +105,13 @@ def source_of(
         def read() -> pl.LazyFrame:
             if is_reader:
                 _READ.add(frame)
-            return _lazy(stream.read_all())
+            return pl.DataFrame(stream.read_all()).lazy()
 
         # Anything else, a relation of DuckDB say, may have other rows each time.
         is_lasting = type(frame).__module__.partition(".")[0] in {"pyarrow", "pandas"} and not is_reader
-        marked = (lambda: _lazy(pa.table(frame))) if is_lasting else None
-        return Source(_lazy(stream.schema.empty_table()), read, (Reading(whose, memory=frame),), marked)
+        marked = (lambda: pl.DataFrame(pa.table(frame)).lazy()) if is_lasting else None
+        unread = pl.DataFrame(stream.schema.empty_table()).lazy()
+        return Source(unread, read, (Reading(memory=frame, columns=keys, is_owned=is_owned),), marked)
     msg = (
         "private rows must be a LazyFrame, a DataFrame, a pyarrow dataset or an object with Arrow's C stream, got "
         f"{kind_of_frame(frame)}"
@@ -179,10 +178,6 @@ class WithoutRows(Unchanging):
             )
             raise TypeError(msg)
         return self.__dict__.copy()
-
-
-def _lazy(table: pa.Table) -> pl.LazyFrame:
-    return pl.DataFrame(table).lazy()
 
 
 # Column -> its public values (their cross product), or a frame of combinations (also an Arrow table).

@@ -73,16 +73,13 @@ class Body:
         if self.refused:
             return tree
         types = [self.type(item) for item in inputs]
-        length = _OF_ALL.get(name)
-        is_exact = types[0].is_integer() or types[0].is_temporal() or types[0] in (pl.Boolean, pl.String)
-        if length is None and is_exact:
-            length = _OF_EXACT.get(name)
-        if length is None and types[0].is_float():
-            length = _OF_NUMBERS.get(name)
+        taken = dict(_OF_ALL)
+        if types[0].is_integer() or types[0].is_temporal() or types[0] in (pl.Boolean, pl.String):
+            taken |= _OF_EXACT
+        taken |= (_OF_NUMBERS if types[0].is_float() else {}) | (_OF_INTEGERS if types[0].is_integer() else {})
+        length = taken.get(name)
         if name == "rank" and tree["Function"]["function"]["Rank"]["options"]["method"] in {"Ordinal", "Random"}:
             length = None
-        if length is None and types[0].is_integer():
-            length = _OF_INTEGERS.get(name)
         if length is None or any(self.length(item) != "each" for item in inputs):
             self.refused = f"{name} of {types[0]}"
             return tree
@@ -232,12 +229,7 @@ class _RaisesError(ValueError):
 
 
 class Gate:
-    """Refuses an expression in which a row's result may depend on another row, or raises on a value in a row.
-
-    It rewrites what need not be refused.
-    """
-
-    listed: tuple[Rule, ...] = rules.LISTED
+    """Refuses what may make a row's result depend on another row, or raise; it rewrites what need not be refused."""
 
     def __init__(self, what: str) -> None:
         self.what, self.rewritten = what, False
@@ -269,7 +261,7 @@ class Gate:
                 self.walk(value)
         self.refuse_by((rules.NEEDS_POLARS_2,), step)
         if step.varies:
-            self.refuse_by(self.listed, step)
+            self.refuse_by(rules.LISTED, step)
         self.prove(step)
 
     def refuse_by(self, table: tuple[Rule, ...], step: ExprNode) -> None:

@@ -21,17 +21,7 @@ from dp_polars._base.column_types import shown as shown_unit
 from dp_polars._steps import nodes, person_rules, trials, whole_numbers
 from dp_polars._steps.gate import fitting, in_full, row_by_row
 from dp_polars._steps.nodes import FUNCTIONS, ExprNode, Tree
-from dp_polars._steps.person_rules import (
-    Group,
-    PersonColumns,
-    SortKeys,
-    TakenApart,
-    Value,
-    column_of,
-    has_order,
-    over,
-    step_named,
-)
+from dp_polars._steps.person_rules import Group, PersonColumns, SortKeys, TakenApart, Value, has_order, over, step_named
 from dp_polars._steps.rewriting import SPELLINGS, filled
 from dp_polars._steps.whole_numbers import nested_of_one_kind, of_one_kind
 
@@ -156,7 +146,9 @@ class _Apart(PersonColumns):
         kinds = ((name, nested_of_one_kind(name, self.columns[name])) for name in self.behind)
         self.taken.rows = [expr for _, expr in kinds if expr is not None]
         if "numbers" in self.needs:
-            self.taken.number = self.place("UInt32")
+            self.taken.number = f"{self.prefix}{len(self.schema)}"
+            self.schema[self.taken.number] = pl.UInt32()
+            self.taken.temporary.append(self.taken.number)
 
     def need(self, what: str) -> None:
         if what not in self.needs:
@@ -402,10 +394,7 @@ class _Apart(PersonColumns):
         return in_full(tree, self.call).meta.output_name()
 
     def combined(self, tree: Tree, inputs: Sequence[Tree], group: Group, *, names: Sequence[str] = ()) -> Value:
-        """Return a step that looks at each row alone, or at what each person has; the row gate proves it later.
-
-        `names` are those of the inputs, where they matter: a struct's fields are named like them.
-        """
+        """Return a step on each row, which the row gate proves later; `names` are those of a struct's fields."""
         values = [self.lower(value, group) for value in inputs]
         rows = [value for value in values if not value.is_one]
         if len({(value.order, value.where) for value in rows}) > 1:
@@ -476,9 +465,11 @@ class _Apart(PersonColumns):
     def checked(self, name: str, value: Value) -> str:
         """Return the column of a value that a function may be given."""
         column = self.column(value)
-        of = ExprNode("column", "a column", (), lambda: [self.schema[column]])
-        self.refuse_by_rule(ExprNode("function", name, (of,), list))
+        self.refuse_by_rule(ExprNode("function", name, (self.node_of(column),), list))
         return column
+
+    def node_of(self, column: str) -> ExprNode:
+        return ExprNode("column", "a column", (), lambda: [self.schema[column]])
 
     def sliced(self, tree: Tree, offset: int, length: int | None, group: Group) -> Value:
         value = self.rows(tree, "slice", group, ordered=True)
@@ -522,20 +513,16 @@ class _Apart(PersonColumns):
 
     def in_its_order(self, value: Value, name: str, group: Group) -> pl.Expr:
         """Return the rows of a value that there are, in its order."""
-        column, order = pl.col(self.column(value)), value.order
-        if value.where is not None:
-            column = column.filter(pl.col(value.where))
-        if order is None:
+        column = _where(pl.col(self.column(value)), value.where)
+        if value.order is None:
             return column
-        whole = self.whole_order(order, name, group, along=value.along)
+        whole = self.whole_order(value.order, name, group, along=value.along)
         if not whole.columns:  # all rows are the same then
             return column
         nested = [name for name in whole.columns if self.schema[name].is_nested()]
         if IS_POLARS_1 and (nested or value.where is not None):
             self.refuse(person_rules.ORDER_ON_POLARS_1, step_named(name), f" ({nested or 'filtered'})")
-        by: list[pl.Expr] = [pl.col(name) for name in whole.columns]
-        if value.where is not None:
-            by = [name.filter(pl.col(value.where)) for name in by]
+        by = [_where(pl.col(name), value.where) for name in whole.columns]
         return column.sort_by(by, descending=list(whole.descending), nulls_last=list(whole.nulls_last))
 
     def keys_of(self, value: Value, group: Group) -> tuple[str, ...]:
@@ -573,8 +560,7 @@ class _Apart(PersonColumns):
         if value.is_one:
             self.refuse(person_rules.ONE_ALREADY, bare)
         column = self.column(value) if inputs else ""
-        of = ExprNode("column", "a column", (), lambda: [self.schema[column]])
-        step = ExprNode("function", name, [of, *more] if inputs else (), list, parameters)
+        step = ExprNode("function", name, [self.node_of(column), *more] if inputs else (), list, parameters)
         self.refuse_by_rule(step)
         if name in person_rules.FIRST_OF_ORDER | person_rules.ALONG_ORDER and value.order is None:
             self.refuse(person_rules.NO_ORDER, bare)
@@ -651,8 +637,7 @@ class _Apart(PersonColumns):
         of_window = value.order == group.order
         rows = self.in_its_order(replace(value, order=None) if of_window else value, name, group)
         if name in _ENDS:
-            there = pl.col(column) if value.where is None else pl.col(column).filter(pl.col(value.where))
-            expr = (rows == _ENDS[name](there)).arg_true().first()
+            expr = (rows == _ENDS[name](_where(pl.col(column), value.where))).arg_true().first()
         else:
             expr = in_full(write(nodes.tree_of(rows)), self.call)
         if not of_window:
@@ -680,15 +665,18 @@ class _Apart(PersonColumns):
             if name == "sum":
                 column, back = self.as_integers(column)
                 found = self.hold(self.written(column, write), group)
-                return found if back is None else self.then(column_of(found).cast(back), group)
+                return found if back is None else self.then(pl.col(found.tree["Column"]).cast(back), group)
             if name in {"max", "min", "n_unique"}:
                 column = self.one_kind(column, nan=float("nan") if name == "n_unique" else None)
-        rows = pl.col(column) if where is None else pl.col(column).filter(pl.col(where))
-        expr = in_full(write(nodes.tree_of(rows)), self.call)
-        return self.hold(expr, group)
+        rows = _where(pl.col(column), where)
+        return self.hold(in_full(write(nodes.tree_of(rows)), self.call), group)
 
     def written(self, column: str, write: _Of) -> pl.Expr:
         return in_full(write({"Column": column}), self.call)
+
+
+def _where(expr: pl.Expr, where: str | None) -> pl.Expr:
+    return expr if where is None else expr.filter(pl.col(where))
 
 
 def _names_in(tree: Tree) -> Iterator[str]:

@@ -295,7 +295,6 @@ MIXED_ORDERS = Rule(
 
 
 def is_ordinal(step: ExprNode) -> bool:
-    """Return whether a rank tells rows apart that tie."""
     return bool(step.name in RANKS and step.parameters["options"]["method"] == "Ordinal")
 
 
@@ -401,13 +400,6 @@ class PersonColumns:
             self.prefix += "and "
 
     # --- Columns that are made
-
-    def place(self, kind: str) -> str:
-        """Return the name of a column that is made of the rows as they are."""
-        name = f"{self.prefix}{len(self.schema)}"
-        self.schema[name] = getattr(pl, kind)()
-        self.taken.temporary.append(name)
-        return name
 
     def column(self, value: Value) -> str:
         """Return the column of a value; one that is made for it, if it is none."""
@@ -591,7 +583,3 @@ def over(expr: pl.Expr, keys: Sequence[str], order: SortKeys | None) -> pl.Expr:
         return expr.over(keys)
     descending, nulls_last = order.descending[0], order.nulls_last[0]
     return expr.over(keys, order_by=list(order.columns), descending=descending, nulls_last=nulls_last)
-
-
-def column_of(value: Value) -> pl.Expr:
-    return pl.col(value.tree["Column"])

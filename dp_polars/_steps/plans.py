@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -64,11 +65,8 @@ class _Made(NamedTuple):
 
 
 def _origins(parts: Mapping[str, _Made]) -> dict[str, ColumnOrigin]:
-    return {
-        name: ColumnOrigin(0, part.columns, "" if part.column else part.text)
-        for name, part in parts.items()
-        if not part.seen
-    }
+    of_rows = {name: part for name, part in parts.items() if not part.seen}
+    return {name: ColumnOrigin(0, one.columns, "" if one.column else one.text) for name, one in of_rows.items()}
 
 
 @dataclass
@@ -268,12 +266,9 @@ def of_rows(n_rows: object, row_index: object) -> Iterator[Seen]:
 
 def hidden_mixing(tree: object, unit: Sequence[str], shown: set[str], *, inside: bool = False) -> Iterator[Seen]:
     """Yield what mixes in expressions that Polars does not show, in the JSON of a plan."""
-    if isinstance(tree, list):
-        for value in tree:
-            yield from hidden_mixing(value, unit, shown, inside=inside)
-    if not isinstance(tree, dict):
-        return
-    for key, value in tree.items():
+    for value in tree if isinstance(tree, list) else ():
+        yield from hidden_mixing(value, unit, shown, inside=inside)
+    for key, value in tree.items() if isinstance(tree, dict) else ():
         match key, value:
             case "GroupBy", {"input": below, "keys": keys}:
                 yield from hidden_mixing([below, keys], unit, shown)
@@ -303,12 +298,9 @@ def hidden_mixing(tree: object, unit: Sequence[str], shown: set[str], *, inside:
 
 def _in_one_persons_rows(tree: object, unit: Sequence[str]) -> Iterator[Seen]:
     """Yield what mixes even there, in the JSON of an expression: Python functions, and windows by other keys."""
-    if isinstance(tree, list):
-        for value in tree:
-            yield from _in_one_persons_rows(value, unit)
-    if not isinstance(tree, dict):
-        return
-    for key, value in tree.items():
+    for value in tree if isinstance(tree, list) else ():
+        yield from _in_one_persons_rows(value, unit)
+    for key, value in tree.items() if isinstance(tree, dict) else ():
         if key == "AnonymousFunction":
             yield _OF_PYTHON
         by = value.get("partition_by") if key == "Over" and isinstance(value, dict) else None
@@ -356,14 +348,6 @@ def steps_and_urls(frame: pl.LazyFrame) -> tuple[list[str] | None, list[str]]:
     return sorted(kinds), urls
 
 
-@dataclass(frozen=True)
-class Preparation:
-    """What a plan reads, and whether it may give other rows each time: then it is run once, and kept."""
-
-    readings: tuple[scans.Reading, ...]
-    varies: bool
-
-
 def preparation_of(
     frame: pl.LazyFrame,
     keys: tuple[str, ...] | None = None,
@@ -371,8 +355,8 @@ def preparation_of(
     *,
     is_owned: bool = False,
     unchecked: bool = False,
-) -> Preparation:
-    """Return what a plan reads; refuse one that visibly mixes people.
+) -> tuple[tuple[scans.Reading, ...], bool]:
+    """Return what a plan reads, and whether it may give other rows each time; refuse one that visibly mixes people.
 
     The plan is not run on its rows; what it holds in memory is neither copied nor read.
 
@@ -397,16 +381,17 @@ def preparation_of(
     if unchecked or keys == ():
         reads = followed(step, keys)
     else:
-        reads = refuse_mixing(step, keys, call, lambda one, other: _may_be_one(readings, one, other))
+        reads = refuse_mixing(
+            step, keys, call, lambda one, other: one == other or readings[one].may_be_one_with(readings[other])
+        )
     if keys is None and not unchecked:
         scans.refuse_repeated_files(files_of(readings))
-    varies = any(one.seen or one.several == ASOF for one in step.every) or any(
-        reading.memory is None and not reading.files for reading in readings
-    )
+    varies = any(one.seen or one.several == ASOF for one in step.every)
+    varies = varies or any(reading.memory is None and not reading.files for reading in readings)
     found = tuple(_with_unit(readings, read, is_owned=is_owned) for read in reads)
     if keys and not unchecked and not is_owned and {*keys} <= {*step.columns}:
         scans.refuse_two_units([[reading] for reading in found], call)
-    return Preparation(found, varies)
+    return found, varies
 
 
 def files_of(readings: Sequence[scans.Reading]) -> tuple[str, ...]:
@@ -422,8 +407,10 @@ def refuse_rewritten_files(
     by the places of the columns. What is in memory is not serialized, so such a plan's columns are not compared.
     """
     is_another = known is not None and scans.identities(files) != known
-    if not is_another and files and not scans.holds_python_or_memory(frame):
-        is_another = scans.columns_of_scans(scans.read_anew(frame)) != scans.columns_of_scans(frame)
+    of_code_or_memory = {"DataFrameScan", "PythonScan"}
+    if not is_another and files and of_code_or_memory.isdisjoint(map(scans.kind_of, scans.plan_nodes(frame))):
+        anew = pl.LazyFrame.deserialize(io.BytesIO(frame.serialize()))
+        is_another = scans.columns_of_scans(anew) != scans.columns_of_scans(frame)
     if is_another:
         msg = (
             "release: a file that was rewritten may have other rows, or other columns, than when it was looked at "
@@ -433,25 +420,18 @@ def refuse_rewritten_files(
         raise ValueError(msg)
 
 
-def reading_of_arrow(dataset: Any, whose: scans.Whose) -> scans.Reading:  # noqa: ANN401
+def reading_of_arrow(dataset: Any) -> scans.Reading:  # noqa: ANN401
     files = tuple(scans.files_of_arrow(dataset))
-    return scans.Reading(whose, files, None if files else dataset, scans.names_of_csv(dataset))
-
-
-def _may_be_one(readings: Sequence[scans.Reading], one: object, other: object) -> bool:
-    assert isinstance(one, int)
-    assert isinstance(other, int)
-    return one == other or readings[one].may_be_one_with(readings[other])
+    return scans.Reading(files, None if files else dataset, scans.names_of_csv(dataset))
 
 
 def _with_unit(readings: Sequence[scans.Reading], read: Read, *, is_owned: bool) -> scans.Reading:
     """Return a source with whose its rows are."""
-    assert isinstance(read.source, int)
-    unit, columns, computed_by = read.unit, None, None
-    if unit is not None:
-        computed_by = unit.computed_by or None
-        columns = tuple(name for of in unit.columns for name in sorted(of))
-    return replace(readings[read.source], whose=scans.Whose(columns, computed_by, is_owned, read.is_of_facts))
+    reading: scans.Reading = replace(readings[read.source], is_owned=is_owned, is_of_facts=read.is_of_facts)
+    if read.unit is None:
+        return reading
+    columns = tuple(name for of in read.unit.columns for name in sorted(of))
+    return replace(reading, columns=columns, computed_by=read.unit.computed_by or None)
 
 
 def _readings(frame: pl.LazyFrame, plan: PlanSteps) -> tuple[list[scans.Reading], list[Seen]]:
@@ -464,7 +444,7 @@ def _readings(frame: pl.LazyFrame, plan: PlanSteps) -> tuple[list[scans.Reading]
             node = plan.view.view_current_node()
         except NotImplementedError:
             hidden.append(len(readings))
-            readings.append(scans.Reading(scans.Whose(None)))
+            readings.append(scans.Reading())
             continue
         readings.append(_reading(node, plan.view.get_schema()))
         if type(node).__name__ != "Scan":
@@ -496,12 +476,11 @@ def _readings(frame: pl.LazyFrame, plan: PlanSteps) -> tuple[list[scans.Reading]
 
 
 def _reading(node: Any, columns: Iterable[str]) -> scans.Reading:  # noqa: ANN401
-    whose = scans.Whose(None)
     match type(node).__name__:
         case "Scan":
             order = tuple(columns) if node.scan_type[0] == "csv" else ()
-            return scans.Reading(whose, tuple(map(str, node.paths)), order=order)
+            return scans.Reading(tuple(map(str, node.paths)), order=order)
         case "DataFrameScan":
-            return scans.Reading(whose, memory=pl.DataFrame._from_pydf(node.df))
+            return scans.Reading(memory=pl.DataFrame._from_pydf(node.df))
     dataset = scans.dataset_of(node.options[0])
-    return scans.Reading(whose) if dataset is None else reading_of_arrow(dataset, whose)
+    return scans.Reading() if dataset is None else reading_of_arrow(dataset)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from dp_polars._base.column_types import PrivacyUnit, shown
 
@@ -124,7 +124,7 @@ class PlanNode:
     seen: tuple[Seen, ...] = ()  # what looks at several rows
     # The columns (left, right) that a join makes equal in what comes out; None where it is no join.
     pairs: Sequence[tuple[str, str]] | None = None
-    source: object = None  # what a step without inputs reads: whatever `is_same` of `refuse_mixing` compares
+    source: Any = None  # what a step without inputs reads: whatever `is_same` of `refuse_mixing` compares
     several: str = ""  # how users write it, if it may make several rows of one
     join: str = "`join`"  # how users write what brings the second input in
 
@@ -142,7 +142,7 @@ class PlanNode:
         return self.inputs[0].first(*of.columns)
 
     @property
-    def sources(self) -> list[object]:
+    def sources(self) -> list[Any]:
         return [step.source for step in self.every if not step.inputs]
 
 
@@ -183,13 +183,13 @@ class Read:
     `is_of_facts`: whether it is joined to people's rows by other columns than the privacy unit.
     """
 
-    source: object
+    source: Any
     unit: Unit | None
     is_of_facts: bool = False
 
 
 def refuse_mixing(
-    step: PlanNode, unit: PrivacyUnit | None, call: str, is_same: Callable[[object, object], bool]
+    step: PlanNode, unit: PrivacyUnit | None, call: str, is_same: Callable[[Any, Any], bool]
 ) -> list[Read]:
     """Refuse a preparation that visibly mixes people, and return what it reads.
 
@@ -227,7 +227,7 @@ def refuse(call: str, kind: Mixing, what: str, unit: PrivacyUnit | None) -> NoRe
 class _Walk:
     call: str
     unit: PrivacyUnit | None
-    is_same: Callable[[object, object], bool]
+    is_same: Callable[[Any, Any], bool]
     is_checked: bool = True
     reads: list[Read] = field(default_factory=list)
     # A table that is joined by other columns, what it is joined to, and how.

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
-from functools import cache, reduce
-from operator import add
+from functools import reduce
+from operator import add, getitem
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import polars as pl
@@ -55,11 +53,9 @@ def filled(expr: pl.Expr, inputs: Sequence[Tree]) -> Tree:
 
 def outputs_of(step: ExprNode) -> list[Tree]:
     """Return an expression of several outputs as one for each."""
-    return (
-        [step.tree]
-        if not step.varies or step.frame is None or len(step.dtypes()) == 1
-        else each_output(step.tree, step.frame)
-    )
+    if not step.varies or step.frame is None or len(step.dtypes()) == 1:
+        return [step.tree]
+    return each_output(step.tree, step.frame)
 
 
 def only_type(step: ExprNode) -> Any:  # noqa: ANN401
@@ -116,16 +112,13 @@ def _of_one_type(step: ExprNode) -> Tree | None:
     (dtype,) = types
     if not (dtype.is_nested() or (isinstance(dtype, pl.Enum) and step.name not in COMPARISONS)):
         return None
-    others = [
-        place
-        for place in places
-        if not step.inputs[place].varies and set(step.inputs[place].dtypes()) - {dtype, pl.Null()}
-    ]
-    if not others or any(step.inputs[place].kind == "series" for place in others):
+    constants = {place: step.inputs[place] for place in places if not step.inputs[place].varies}
+    others = {place: value for place, value in constants.items() if {*value.dtypes()} - {dtype, pl.Null()}}
+    if not others or any(value.kind == "series" for value in others.values()):
         return None
     inputs = [value.tree for value in step.inputs]
-    for place in others:
-        inputs[place] = filled(pl.col("0").cast(dtype), [inputs[place]])
+    for place, value in others.items():
+        inputs[place] = filled(pl.col("0").cast(dtype), [value.tree])
     return trials.with_inputs(step.tree, inputs)
 
 
@@ -180,16 +173,10 @@ def _sum_horizontal(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None
     are_numbers = all(item.is_numeric() or item == pl.Boolean for item in types)
     if not are_numbers or not (dtype.is_float() or isinstance(dtype, pl.Decimal)):
         return None
-    ignores = step.parameters["ignore_nulls"]
     wide = pl.Decimal(38, dtype.scale) if isinstance(dtype, pl.Decimal) else dtype
-    return _in_turn(
-        (value.fill_null(pl.lit(0).cast(item)) if ignores else value).cast(wide)
-        for value, item in zip(inputs, types, strict=True)
-    )
-
-
-def _in_turn(numbers: Iterable[pl.Expr]) -> pl.Expr:
-    return reduce(add, numbers)
+    if step.parameters["ignore_nulls"]:
+        inputs = [value.fill_null(pl.lit(0).cast(item)) for value, item in zip(inputs, types, strict=True)]
+    return reduce(add, (value.cast(wide) for value in inputs))
 
 
 def _mean_horizontal(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
@@ -198,9 +185,9 @@ def _mean_horizontal(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | Non
         return None
     numbers = [value.cast(dtype) for value in inputs]
     if not step.parameters["ignore_nulls"]:
-        return _in_turn(numbers) / pl.lit(float(len(numbers)), dtype)
-    total = _in_turn(number.fill_null(0) for number in numbers)
-    count = _in_turn(value.is_not_null().cast(dtype) for value in inputs)
+        return reduce(add, numbers) / pl.lit(float(len(numbers)), dtype)
+    total = reduce(add, (number.fill_null(0) for number in numbers))
+    count = reduce(add, (value.is_not_null().cast(dtype) for value in inputs))
     return pl.when(count > 0).then(total / count)
 
 
@@ -399,20 +386,12 @@ SPELLINGS: dict[str, Spelling] = {
 }
 
 
-@dataclass(frozen=True)
-class Switch:
-    """Where a function is told to give null for what does not fit: in its serialized parameters, and in a plan's."""
-
-    path: Sequence[int | str]
-    null: object
-    place: int = 0
-
-
-SWITCHES = {
-    **dict.fromkeys(("arr.get", "bin.get", "list.gather", "list.get"), Switch((), True)),
-    **dict.fromkeys(("bin.base64_decode", "bin.hex_decode", "str.base64_decode", "str.hex_decode"), Switch((), False)),
-    "str.strptime": Switch((1, "strict"), False, place=1),
-    "str.to_integer": Switch(("strict",), False),
+# Where a function is told to give null for what does not fit, in its serialized parameters, and by which word.
+_SWITCHES: dict[str, tuple[tuple[int | str, ...], bool]] = {
+    **dict.fromkeys(("arr.get", "bin.get", "list.gather", "list.get"), ((), True)),
+    **dict.fromkeys(("bin.base64_decode", "bin.hex_decode", "str.base64_decode", "str.hex_decode"), ((), False)),
+    "str.strptime": ((1, "strict"), False),
+    "str.to_integer": (("strict",), False),
 }
 _UNITS: dict[str, TimeUnit] = {"Milliseconds": "ms", "Microseconds": "us", "Nanoseconds": "ns"}
 
@@ -422,12 +401,11 @@ def before_trial(step: ExprNode) -> bool:
     changed = False
     if step.kind == "cast":
         changed = _set(step.tree["Cast"], "options", "NonStrict", unless="Overflowing")
-    elif step.name in SWITCHES:
+    elif step.name in _SWITCHES:
         ((_, place),) = step.tree["Function"]["function"].items()
-        path = [*place, *SWITCHES[step.name].path]
-        for key in path[:-1]:
-            place = place[key]
-        changed = _set(place, path[-1], SWITCHES[step.name].null)
+        path, null = _SWITCHES[step.name]
+        keys: list[int | str] = [*place, *path]
+        changed = _set(reduce(getitem, keys[:-1], place), keys[-1], null)
     elif step.name == "dt.replace_time_zone":
         ambiguous, zone = step.tree["Function"]["input"][1], step.tree["Function"]["function"]["TemporalExpr"]
         changed = _set(zone["ReplaceTimeZone"], 1, "Null")
@@ -441,10 +419,7 @@ def before_trial(step: ExprNode) -> bool:
 
 
 def narrowing(step: ExprNode) -> Callable[[JsonTree], JsonTree] | None:
-    """Return what gives a step only values that it takes, and null for the others; None where it takes all.
-
-    What it makes has the step in it: it is not walked again, but tried as a whole.
-    """
+    """Return what gives a step only what it takes, else null, to be tried as a whole; None: it takes all."""
     if step.name == "dt.datetime_function":
         return null_where_there_is_none
     narrow = _NARROWED.get("operator" if step.name in ARITHMETIC else step.name)
@@ -516,13 +491,12 @@ def null_where_there_is_none(tree: JsonTree) -> JsonTree:
     *parts, ambiguous = tree["Function"]["input"]
     options = tree["Function"]["function"]["TemporalExpr"]["DatetimeFunction"]
     zone = options["time_zone"]
-    template = _datetime(options["time_unit"], zone and zone["inner"], ambiguous["Literal"]["Scalar"]["String"])
-    return cast("JsonTree", filled(pl.Expr.deserialize(io.StringIO(template), format="json"), parts))
+    moment = _datetime(options["time_unit"], zone and zone["inner"], ambiguous["Literal"]["Scalar"]["String"])
+    return cast("JsonTree", filled(moment, parts))
 
 
-@cache
-def _datetime(time_unit: str, time_zone: str | None, ambiguous: Ambiguous | Literal["raise"]) -> str:
-    """Return the serialized expression on columns named by the places of the parts."""
+def _datetime(time_unit: str, time_zone: str | None, ambiguous: Ambiguous | Literal["raise"]) -> pl.Expr:
+    """Return the expression on columns named by the places of the parts."""
     unit = _UNITS[time_unit]
     columns = (pl.col(f"{place}").cast(pl.Int64, strict=False) for place in range(7))
     year, month, day, hour, minute, second, microsecond = columns
@@ -539,9 +513,7 @@ def _datetime(time_unit: str, time_zone: str | None, ambiguous: Ambiguous | Lite
     )
     parts = (pl.when(there_is).then(year), month, day, hour, minute, second, microsecond)
     moment = pl.datetime(*parts, time_unit=unit)
-    if time_zone is not None:
-        moment = _in_zone(moment, time_zone, ambiguous)
-    return moment.meta.serialize(format="json")
+    return moment if time_zone is None else _in_zone(moment, time_zone, ambiguous)
 
 
 def _bound_dates(value: ExprNode) -> bool:

@@ -95,9 +95,8 @@ def has_few_categories(step: ExprNode) -> bool:
 
 
 def adds_floats(step: ExprNode) -> bool:
-    if step.name in _ADDS and any(has_floats(dtype) for dtype in step.inputs[0].dtypes()):
-        return True
-    return any(map(adds_floats, step.inputs))
+    adds = step.name in _ADDS and any(map(has_floats, step.inputs[0].dtypes()))
+    return adds or any(map(adds_floats, step.inputs))
 
 
 def has_lists(step: ExprNode) -> bool:
@@ -148,7 +147,6 @@ class Rule:
         return (not self.steps or step.name in self.steps) and self.where(step)
 
     def message(self, call: str, step: str, details: str = "") -> str:
-        """Return the error of a user's call: what is refused, why, and what to write instead."""
         return f"{call}: {step} {self.why}{details}.\n\nHint: {self.instead}"
 
 

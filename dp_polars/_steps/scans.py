@@ -106,18 +106,12 @@ def sources_read(frame: pl.LazyFrame) -> Iterator[tuple[list[str], Any]]:
 
 
 def holds_rows(frame: pl.LazyFrame) -> bool:
-    """Return whether a plan that passed the gate has rows in memory: whether anything in it is not a scan of files."""
     sources = sources_read(frame)
     return any(not files if of is None else type(of).__name__ != "FileSystemDataset" for files, of in sources)
 
 
 def columns_of_scans(frame: pl.LazyFrame) -> list[list[tuple[str, pl.DataType]]]:
     return [list(plan.get_schema().items()) for plan in plan_nodes(frame) if not plan.get_inputs()]
-
-
-def holds_python_or_memory(frame: pl.LazyFrame) -> bool:
-    """Return whether a plan has a source that is read by Python, or rows in memory."""
-    return not {"DataFrameScan", "PythonScan"}.isdisjoint(map(kind_of, plan_nodes(frame)))
 
 
 def plan_nodes(frame: pl.LazyFrame) -> Iterator[Any]:
@@ -136,11 +130,6 @@ def kind_of(plan: Any) -> str | None:  # noqa: ANN401
         return type(plan.view_current_node()).__name__
     except NotImplementedError:
         return None
-
-
-def read_anew(frame: pl.LazyFrame) -> pl.LazyFrame:
-    """Return the same plan, which holds no rows, without what Polars found out of its files."""
-    return pl.LazyFrame.deserialize(io.BytesIO(frame.serialize()))
 
 
 def module_of(function: object) -> str:
@@ -306,13 +295,8 @@ def files_of_scan(scan: dict[str, Any]) -> list[str]:
     if not files or any(map(REMOTE.match, files)):
         return files + ["memory://"] * len(sources.get("Buffers", []))
     # With a schema nothing is read, and the format does not matter.
-    same = pl.scan_parquet(
-        files,
-        schema={"": pl.Null},
-        glob=options["glob"],
-        hidden_file_prefix=options["hidden_file_prefix"],
-        hive_partitioning=False,
-    )
+    given = {name: options[name] for name in ("glob", "hidden_file_prefix")}
+    same = pl.scan_parquet(files, schema={"": pl.Null}, hive_partitioning=False, **given)
     return list(map(str, visited(same).view_current_node().paths))
 
 
@@ -390,10 +374,7 @@ _PYTHON = ('"AnonymousFunction":', '"OpaquePython":', '"callback":')
 
 
 def mark_of(frame: pl.LazyFrame) -> str:
-    """Return the kinds of sources of a plan that passed the gate, and what tells its files from others.
-
-    It reads no row, and never the sizes of files: they depend on rows, and the mark is public.
-    """
+    """Return the kinds of sources of a plan that passed the gate, and the mark of its files; no row is read."""
     kinds, files = set(), []
     for found, of in sources_read(frame):
         kinds.add(module_of(of) if callable(of) else "files" if found else "memory")
@@ -424,10 +405,7 @@ def text_of_plan(frame: pl.LazyFrame) -> str | None:
 
 
 def digest_of(frames: Iterable[pl.LazyFrame], key: bytes) -> str | None:
-    """Return a keyed digest of all rows that plans hold in memory; "" without any, None where it can't be told.
-
-    It takes no notice of the order of the rows: that of a `group_by`, say, is another one each time.
-    """
+    """Return a keyed digest of all rows in memory, in whatever order; "" without any, None where it can't be told."""
     found = [_sums(of, key) for frame in frames for _, of in sources_read(frame) if isinstance(of, pl.DataFrame)]
     if None in found:
         return None
@@ -449,31 +427,22 @@ def _sums(rows: pl.DataFrame, key: bytes) -> tuple[int, ...] | None:
     return rows.height, *sums
 
 
-@dataclass(frozen=True)
-class Whose:
-    """The columns that say whose a row is, in the order of the privacy unit.
-
-    `computed_by`: by what texts the unit is computed of them, if it is. None: nothing says whose a row is, or it is not
-    known yet; `is_of_facts`: because the table is joined to people's rows by other columns.
-    """
-
-    columns: tuple[str, ...] | None
-    computed_by: object = None
-    is_owned: bool = False
-    is_of_facts: bool = False
-
-
 @dataclass(frozen=True, eq=False)
 class Reading:
     """One place where a table is read: its files, or a frame, an Arrow table or a dataset in memory.
 
-    `order` are the columns of a CSV file in their order, where the reader may have named them.
+    `order` are the columns of a CSV file in their order, where the reader may have named them. `columns` are those that
+    say whose a row is, in the order of the privacy unit; `computed_by`: by what texts it is computed of them, if it is.
+    None: nothing says it, or it is not known yet; `is_of_facts`: the table is joined to people's rows by other columns.
     """
 
-    whose: Whose
     files: tuple[str, ...] = ()
     memory: Any = None
     order: tuple[str, ...] = ()
+    columns: tuple[str, ...] | None = None
+    computed_by: object = None
+    is_owned: bool = False
+    is_of_facts: bool = False
 
     def may_be_one_with(self, other: Reading) -> bool:
         if self.files and other.files:
@@ -484,15 +453,14 @@ class Reading:
 
     def has_unit_of(self, other: Reading) -> bool:
         """Return whether the same columns say whose a row is, if both read one table."""
-        one, two = self.whose, other.whose
-        if one.is_of_facts or two.is_of_facts:
-            return one.is_of_facts and two.is_of_facts
-        if one.is_owned or two.is_owned:  # an owned row belongs to all who name it
-            return one.is_owned and two.is_owned
-        if one.columns is None or two.columns is None or one.computed_by != two.computed_by:
+        if self.is_of_facts or other.is_of_facts:
+            return self.is_of_facts and other.is_of_facts
+        if self.is_owned or other.is_owned:  # an owned row belongs to all who name it
+            return self.is_owned and other.is_owned
+        if self.columns is None or other.columns is None or self.computed_by != other.computed_by:
             return False
-        pairs = zip(one.columns, two.columns, strict=False)
-        return len(one.columns) == len(two.columns) and all(self._is_column_of(other, *pair) for pair in pairs)
+        pairs = zip(self.columns, other.columns, strict=False)
+        return len(self.columns) == len(other.columns) and all(self._is_column_of(other, *pair) for pair in pairs)
 
     def _is_column_of(self, other: Reading, name: str, of_other: str) -> bool:
         """Return whether a column is one of another reading, where names may be others: in memory, or of a CSV file."""
@@ -652,12 +620,8 @@ def with_groups(rows: pl.LazyFrame, keys: pl.DataFrame) -> pl.LazyFrame:
 
 
 def listed(keys: pl.DataFrame) -> pl.LazyFrame:
-    """Return the public keys, and the number of each group."""
-    return (
-        keys.lazy()
-        .select(pl.col(name).alias(f"key {i}") for i, name in enumerate(keys.columns))
-        .with_row_index("group")
-    )
+    numbered = (pl.col(name).alias(f"key {i}") for i, name in enumerate(keys.columns))
+    return keys.lazy().select(numbered).with_row_index("group")
 
 
 def added_up(parts: Sequence[pl.DataFrame], names: Sequence[str], engine: EngineType) -> pl.DataFrame:

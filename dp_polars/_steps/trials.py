@@ -110,10 +110,7 @@ def bounds(dtype: PolarsDataType) -> tuple[int, int] | None:
 
 
 def failure(step: ExprNode, rewrite: Callable[[dict[str, Any]], dict[str, Any]] | None = None) -> str | None:
-    """Return what the step raises on some value of its inputs' types, None if it works on all that are tried.
-
-    With `rewrite`, the step is tried as it will be rewritten.
-    """
+    """Return what the step, as `rewrite` makes it, raises on some value of its inputs' types; None: it works on all."""
     tree, dtypes = on_columns(step)
     values = many_values if len(dtypes) == 1 else extremes
     columns = [values(dtype).alias(f"{n}") for n, dtype in enumerate(dtypes)]
@@ -359,11 +356,8 @@ def _floats(dtype: PolarsDataType) -> list[pl.Series]:
     if isinstance(dtype, pl.Struct):
         fields = [(of.name, [extremes(of.dtype), *_floats(of.dtype)][-1][:3]) for of in dtype.fields]
         if any(_floats(of.dtype) for of in dtype.fields):
-            return [
-                pl.DataFrame({name: values.gather([0, -1, 0]) for name, values in fields})
-                .to_struct()
-                .cast(apart_type(dtype))
-            ]
+            picked = pl.DataFrame({name: values.gather([0, -1, 0]) for name, values in fields})
+            return [picked.to_struct().cast(apart_type(dtype))]
     return []
 
 

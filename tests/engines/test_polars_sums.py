@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars._engines.polars import engine as polars_engine
 from dp_polars._engines.polars.engine import count_rows, grouped
-from dp_polars._release.contract import alike
+from dp_polars._release.contract import HistogramSpec, gathered
 from tests.helpers.specs import as_frame, spec_of
 
 ROWS = 3000
@@ -100,7 +100,7 @@ def both(frame, keys, specs, monkeypatch, *, is_grouped=True):
         return plans[-1]
 
     monkeypatch.setattr(polars_engine, "grouped", noting)
-    arguments = (frame.lazy(), keys, specs, alike(specs), "streaming")
+    arguments = (frame.lazy(), keys, specs, gathered(specs, HistogramSpec.counts_like), "streaming")
     found = count_rows(*arguments)
     assert [plan is not None for plan in plans] == [is_grouped]
     monkeypatch.setattr(polars_engine, "grouped", lambda *_: None)

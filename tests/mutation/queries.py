@@ -135,7 +135,7 @@ MUTANTS = [
     _top_k_draws("_mechanisms/top_k:_places", "uniform_below(free, words)", "np.zeros_like(free)",
         "of lists with one error the first one is always drawn"),
     # --- By weight
-    _weights("OfCategories.most", "most_of(self.weights)", "Fraction(1)",
+    _weights("OfCategories.most", "Fraction(1) if self.weights is None else self.weights.most", "Fraction(1)",
         "on private frames a weight is charged as one row"),
     _weights("Weights.units", "Fraction(0)", "-self.most", "weights may be negative, and move two candidates apart",
         "::test_negative_weights_are_none"),

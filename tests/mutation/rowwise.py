@@ -101,7 +101,7 @@ MUTANTS = [
         "an error while the schema is found out shows a row",
         "::test_a_file_without_a_schema_says_nothing_of_its_rows"),
     # --- One table, one unit
-    _one_unit("Reading.has_unit_of", "one.is_owned and two.is_owned", "True", "rows of a private table are owned"),
+    _one_unit("Reading.has_unit_of", "self.is_owned and other.is_owned", "True", "rows of a private table are owned"),
     _one_unit("Reading._is_column_of", "not places.isdisjoint(others) if places and others else name == of_other",
         "name == of_other", "a column that was renamed in memory counts as the unit of that name"),
     _one_unit("Reading.may_be_one_with", "self.files and other.files", "False", "no file is recognised"),
@@ -141,7 +141,7 @@ MUTANTS = [
     _plans("identities", "status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns", "0, 0, 0, 0",
         "a file that was rewritten is taken for the one that was protected",
         "::test_a_file_that_is_rewritten_after_protect_is_free"),
-    _plans("refuse_rewritten_files", "is_another = scans.columns_of_scans(scans.read_anew(frame)) != scans.columns_of_scans(frame)",
+    _plans("refuse_rewritten_files", "is_another = scans.columns_of_scans(anew) != scans.columns_of_scans(frame)",
         "pass", "another column of a rewritten file is the privacy unit",
         "::test_a_file_whose_columns_were_found_out_before_it_was_rewritten_is_free"),
     _plans("sources_read", 'files_of_scan(scan) if scan["sources"].get("Paths") else []', "files_of_scan(scan)",

@@ -30,7 +30,7 @@ from dp_polars._engines.polars.people import (
     weight_name,
 )
 from dp_polars._mechanisms.histograms import Histogram
-from dp_polars._release.contract import HistogramSpec, KeyWork, LocalEngine, Product, UnreadableError, Work, alike
+from dp_polars._release.contract import HistogramSpec, KeyWork, LocalEngine, Product, UnreadableError, Work, gathered
 from dp_polars._release.protection import Layout
 from dp_polars._steps import scans
 
@@ -50,7 +50,7 @@ _Numbering: TypeAlias = Callable[[pl.DataFrame], "NDArray[np.integer]"]
 
 
 def fit_arrays(groups: int, specs: Sequence[HistogramSpec], together: Sequence[Sequence[int]]) -> bool:
-    """Return whether there is room for the counters of specs, given by `alike`; public sizes alone decide it."""
+    """Return whether there is room for the counters of specs that are alike; public sizes alone decide it."""
     counters = 0
     for spec_numbers in together:
         weighed = sum(specs[number].row_weight is not None for number in spec_numbers)
@@ -337,7 +337,7 @@ def count(
     if privacy_unit is not None:
         rows = rows.filter(scans.is_a_person(privacy_unit, rows.collect_schema()))
     layouts = [Layout.of(groups, spec.binning.size) for spec in specs]
-    together = alike(specs)
+    together = gathered(specs, HistogramSpec.counts_like)
     kinds = [
         AlikeSpecs(
             tuple(numbers),

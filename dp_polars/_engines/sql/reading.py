@@ -13,7 +13,7 @@ from dp_polars._base.column_types import must_have
 from dp_polars._base.process import require
 from dp_polars._steps import preparations as kinds
 from dp_polars._steps.preparations import ColumnOrigin, PlanNode, Seen
-from dp_polars._steps.scans import Reading, Whose
+from dp_polars._steps.scans import Reading
 
 if TYPE_CHECKING:
     from dp_polars._base.column_types import PrivacyUnit
@@ -188,7 +188,7 @@ class _Reader:
         if isinstance(node, _ops.SQLStringView):  # a text about other tables
             return frozenset[object]([node]).union(*map(self._keys, self.step(node.parent).sources))
         if isinstance(node, _ops.InMemoryTable):
-            memory = Reading(Whose(()), memory=node.data.obj)
+            memory = Reading(memory=node.data.obj)
             number = next((i for i, one in enumerate(self.memory) if one.may_be_one_with(memory)), len(self.memory))
             self.memory += [memory] if number == len(self.memory) else []
             return frozenset([number])
