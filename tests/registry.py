@@ -1,7 +1,7 @@
 """What the suites take their parameters from: every way to ask, every type of column, key and person.
 
-A new query gets an entry in `ASKS`, `LAWS` and `TRUE_ANSWERS`, a number one in `NUMBERS`, a method of private frames
-one in `OF_FRAMES`, a type that Polars adds one in `COLUMNS`; the suites then run with it.
+A new query gets an entry in `ASKS`, `QUESTIONS`, `LAWS` and `TRUE_ANSWERS`, a number in `NUMBERS` and `QUESTIONS`, a
+method of private frames in `OF_FRAMES`, a type of Polars in `COLUMNS`; the suites then run with it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import inspect
 import math
 import zoneinfo
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -26,6 +26,7 @@ UTC = dt.UTC
 G, X, S, V = pl.col("g"), pl.col("x"), pl.col("s"), pl.col("v")
 ENGINES = ["in-memory", "streaming"]
 MECHANISMS = ["permute_and_flip", "exponential"]
+NOISE = ["discrete_laplace", "discrete_gaussian"]
 RELATIONS = ["add_or_remove_one", "replace_one"]
 
 
@@ -287,6 +288,89 @@ _CUT = [
     [dpp.value_counts(WEIGHT, [1, 2, 5], epsilon=1), dpp.median(WEIGHT, [0, 3], epsilon=1).alias("median")],
 ]
 COUNTED = [name for name, ask in ASKS.items() if ask.counts]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about few integers: all that one person can do to its answer is enumerated (tests/privacy).
+
+    Parameters
+    ----------
+    way, arguments, options, column
+        What is asked: a function of the package; it is asked of the column, unless it reads none.
+    """
+
+    way: str
+    arguments: tuple[Any, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+    column: pl.Expr = X
+
+    @property
+    def is_number(self) -> bool:
+        return self.way not in ASKS
+
+    @property
+    def mechanisms(self) -> Sequence[str | None]:
+        """The words that it is asked by; None: it has but one mechanism."""
+        return NOISE if self.is_number else ASKS[self.way].mechanisms or [None]
+
+    @property
+    def is_pure(self) -> bool:
+        return self.way == "first_above" or "lead" in self.options
+
+    @property
+    def of_people(self) -> bool:
+        """Whether people count in private frames: once for each candidate, or group, whatever their rows are."""
+        if self.is_number:
+            return self.way == "n_people" or "per_person" in self.options
+        return "counts" in ASKS[self.way].keywords and self.options.get("counts") != "rows"
+
+    def ask(self, mechanism: str | None = None, **more: Any) -> dpp.PrivateExpr:
+        about = () if self.way in OF_NO_COLUMN else (self.column,)
+        by = {} if mechanism is None else {"mechanism": mechanism}
+        return getattr(dpp, self.way)(*about, *self.arguments, **self.options, **by, **more)
+
+
+_WEIGHED = {"weights": pl.col(WEIGHT), "max_weight": 3, "step": Fraction(3, 2)}
+QUESTIONS = {
+    "median": Question("median", ([1, 2],)),
+    "quantile": Question("quantile", (0.9, [1, 2])),
+    # At 3/5 a replaced row loses more where it stays in its group, at 9/10 where it does not.
+    "three fifths": Question("quantile", (0.6, [1, 2])),
+    "quarter": Question("quantile", (0.25, [1, 2])),
+    "mode": Question("mode", ([1, 2],)),
+    "mode of rows": Question("mode", ([1, 2],), {"counts": "rows"}),
+    "too few": Question("mode", ([1, 2],), {"too_few": 2}),
+    "weights": Question("mode", ([1, 2],), _WEIGHED),
+    "weights of rows": Question("mode", ([1, 2],), {"counts": "rows", **_WEIGHED}),
+    "lead": Question("mode", ([1, 2],), {"lead": True}),
+    "lead, too few": Question("mode", ([1, 2],), {"lead": True, "too_few": 2}),
+    "first above": Question("first_above", ([1, 2, 3],), {"threshold": 1}),
+    "first above with its lead": Question("first_above", ([1, 2],), {"threshold": 0.5, "lead": True}),
+    "first above of rows": Question("first_above", ([1, 2],), {"threshold": 2, "counts": "rows", "lead": True}),
+    "top 1": Question("top_k", (1, [1, 2, 3])),
+    "top 2": Question("top_k", (2, [1, 2, 3])),
+    "top 3": Question("top_k", (3, [1, 2, 3])),
+    "len": Question("len"),
+    "n_people": Question("n_people"),
+    "count": Question("count"),
+    "null_count": Question("null_count", column=pl.when(X < 0).then(None).otherwise(X)),
+    "sum": Question("sum", (-4, 3)),
+    "sum from 0": Question("sum", (0, 3)),
+    "sum above 0": Question("sum", (1, 3)),
+    "sum below 0": Question("sum", (-4, -2)),
+    "sum in halves": Question("sum", (-4, 3, Fraction(1, 2))),
+    "sum of a person": Question("sum", (-4, 9), {"per_person": (-4, 3)}),
+    "sum of a person from 0": Question("sum", (-4, 9), {"per_person": (0, 3)}),
+    "sum of a person above 0": Question("sum", (-4, 9), {"per_person": (1, 3)}),
+    "sum of a person below 0": Question("sum", (-4, 9), {"per_person": (-4, -2)}),
+    "mean": Question("mean", (1, 3)),
+    "var": Question("var", (-4, 3)),
+    "fine var": Question("var", (-4, 3, Fraction(1, 2**13))),
+    "std": Question("std", (-4, 3)),
+    "share": Question("share", column=X < 2),
+    "value_counts": Question("value_counts", ([-4, 1, 3],)),
+}
 # Steps that look at several rows of a person or make several of one, on columns p (the unit), g, x and of weights:
 # (frame, the further private frame or owned rows) -> the frame with the same columns. Some want a column of lists, or
 # further rows: those of the same people, or owned ones.

@@ -1,5 +1,6 @@
 """From codes to answers: all ways build the same scores, and every answer is a code."""
 
+from contextlib import contextmanager
 from fractions import Fraction
 
 import hypothesis.strategies as st
@@ -20,6 +21,15 @@ ALPHAS = [None, Fraction(1, 2), Fraction(1, 4), Fraction(9, 10)]
 WAYS = [drawing._draw_dense, drawing._draw_sparse, draw_from_rows]
 
 
+@contextmanager
+def near_ends():
+    """What is nearly sure not to win is far then: most of a histogram."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (drawing, racing):
+            patch.setattr(module, "FAR", 9.0)
+        yield
+
+
 def histogram_of(draw, codes, lengths):
     """What one has who has a histogram and no rows."""
     counts = counts_of(draw.size, codes, lengths)
@@ -37,10 +47,11 @@ def from_blocks(draw, codes, lengths):
 @pytest.mark.parametrize("way", [*WAYS, from_runs, from_blocks])
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_all_small_data_sets_get_their_scores(way, alpha):
-    counts = all_counts(4, 5)
-    codes, lengths = as_rows(counts, shuffle=True)
-    draw = Draw(4, score_of(alpha), Fraction(1), LAWS["permute_and_flip"])
-    assert (built_gaps(way, draw, codes, lengths) == gaps_of(counts, alpha)).all()
+    for size, rows in ((4, 5), (3, 7)):
+        counts = all_counts(size, rows)
+        codes, lengths = as_rows(counts, shuffle=True)
+        draw = Draw(size, score_of(alpha), Fraction(1), LAWS["permute_and_flip"])
+        assert (built_gaps(way, draw, codes, lengths) == gaps_of(counts, alpha)).all()
 
 
 @st.composite
@@ -71,9 +82,7 @@ def test_all_ways_build_the_same_scores(rows, alpha, rate):
 def test_a_histogram_without_its_far_ends_keeps_every_score(rows, alpha, rate):
     size, codes, lengths = rows
     counts = counts_of(size, codes, lengths)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(drawing, "FAR", 9.0)
-        patch.setattr(racing, "FAR", 9.0)
+    with near_ends():
         draw = Draw(size, score_of(alpha), Fraction(rate), LAWS["exponential"])
         assert (built_gaps(drawing._draw_sparse, draw, codes, lengths) == gaps_of(counts, alpha)).all()
 
@@ -91,9 +100,7 @@ def test_runs_without_their_far_ends_keep_every_score(histogram, alpha, rate):
     counts, empty = histogram
     counts[[i for i in empty if i < len(counts)]] = 0  # groups without rows
     seen = []
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (drawing, racing):
-            patch.setattr(module, "FAR", 9.0)
+    with near_ends():
 
         def from_near_runs(draw, codes, lengths):
             drawn = drawing._draw_near_runs(draw, alpha, histogram_of(draw, codes, lengths))
@@ -108,9 +115,8 @@ def test_runs_without_their_far_ends_keep_every_score(histogram, alpha, rate):
 @pytest.mark.slow
 @pytest.mark.parametrize("alpha", ALPHAS[1:])
 @pytest.mark.parametrize("rate", [Fraction(1, 3), 5, 100])
-def test_runs_of_large_and_small_groups_are_cut(alpha, rate, monkeypatch):
-    for module in (drawing, racing):
-        monkeypatch.setattr(module, "FAR", 9.0)
+@near_ends()
+def test_runs_of_large_and_small_groups_are_cut(alpha, rate):
     rng = np.random.default_rng(0)
     counts = rng.integers(0, 4, (5, 300)) * np.array([[1], [0], [1], [1], [1]])
     counts[2, :-2], counts[3, 3:] = 0, 0
@@ -122,9 +128,8 @@ def test_runs_of_large_and_small_groups_are_cut(alpha, rate, monkeypatch):
 
 @pytest.mark.parametrize("rate", [1, 2, 5, 11, 30])
 @pytest.mark.parametrize("way", [drawing._draw_sparse, from_runs])
+@near_ends()
 def test_what_is_left_out_is_far(way, rate, monkeypatch):
-    for module in (drawing, racing):
-        monkeypatch.setattr(module, "FAR", 9.0)
     seen = []
 
     def stand_in(blocks, rate, law, words):

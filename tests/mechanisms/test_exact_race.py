@@ -10,22 +10,12 @@ from flint import arb, ctx
 from dp_polars._base.numbers import system_words
 from dp_polars._mechanisms import racing
 from dp_polars._mechanisms import racing as exact_race
-from dp_polars._mechanisms.racing import LAWS, Blocks, first_arrival, race
+from dp_polars._mechanisms.racing import LAWS, first_arrival, race
 from tests.helpers import reference
-from tests.registry import MECHANISMS
 from tests.statistical.goodness import cell_counts, check_sampler, fits
+from tests.statistical.racing import Words, blocks_of, draw_blocks
 
 ONES = 2**64 - 1
-
-
-class Words:
-    """A source of words that begins as it is told, call by call, and is random from then on."""
-
-    def __init__(self, *calls):
-        self.calls, self.random = list(calls), system_words()
-
-    def __call__(self, count):
-        return np.array(self.calls.pop(0)(count), np.uint64) if self.calls else self.random(count)
 
 
 def always(word):
@@ -100,7 +90,6 @@ BLOCKS = {  # gaps, multiplicities, rate
 EXTENSIONS = {"random": [], "zeros first": [always(0)] * 8, "ones first": [always(ONES)] * 8}
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("case", BLOCKS)
 @pytest.mark.parametrize("extension", EXTENSIONS)
 @pytest.mark.parametrize("word", [0, ONES, 2**63, 0x0123456789ABCDEF, "a tie of 64 bits", "a tie of 192 bits"])
@@ -138,14 +127,12 @@ def one_race(words, case, mechanism, *, extension=()):
             seconds[:] = [seconds[0]] * len(words)
         return seconds[:count]
 
-    m = np.array(multiplicities) if max(multiplicities) > 1 else None
-    blocks = Blocks(np.array(gaps), np.zeros(1, np.int64), lambda _: (gaps.__getitem__, multiplicities), m)
+    blocks = blocks_of(gaps, [0], multiplicities if max(multiplicities) > 1 else None)
     winners = race(blocks, rate, LAWS[mechanism], Words(lambda count: halves[:count], give_seconds, *extension))
     drawn = [(word >> 32 << 32 | second >> 32, 64) for word, second in zip(words, seconds, strict=True)]
     return int(winners.blocks[0]), drawn
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("case", BLOCKS)
 @pytest.mark.parametrize("word", [0, ONES, 1 << 32, ONES << 11 & ONES, 0x0123456789ABCDEF])
 def test_races_of_equal_words(case, word, mechanism, verdicts):
@@ -159,7 +146,6 @@ def test_races_of_equal_words(case, word, mechanism, verdicts):
     certify(winner, gaps, multiplicities, drawn, rate, mechanism)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("case", BLOCKS)
 def test_floats_decide_only_what_they_can(case, mechanism, verdicts):
     # Ties to 64 bits, and off by more and more: floats give up at first, and are right from where they don't.
@@ -180,7 +166,6 @@ def test_floats_decide_only_what_they_can(case, mechanism, verdicts):
     assert 8 <= asked <= 160 - 8
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_verdicts_on_near_ties_are_right(mechanism, verdicts):
     # Of one candidate and a crowd of about exp(rate·gap), whose times floats round most.
     rng, sharp = np.random.default_rng(11), 0
@@ -193,10 +178,9 @@ def test_verdicts_on_near_ties_are_right(mechanism, verdicts):
         words[0] = min(max(words[0] + off, 0), ONES)
         halves = np.array([word >> 32 for word in words] + [0, 0], np.uint32).view(np.uint64)
         seconds = [word << 32 & ONES for word in words]
-        blocks = Blocks(np.array(gaps), np.zeros(1, np.int64), lambda _, e=(gaps.__getitem__, m): e, np.array(m))
         source = Words(lambda n, w=halves: w[:n], lambda n, w=seconds: w[:n])
         verdicts.clear()
-        winner = int(race(blocks, rate, LAWS[mechanism], source).blocks[0])
+        winner = int(race(blocks_of(gaps, [0], m), rate, LAWS[mechanism], source).blocks[0])
         if verdicts and verdicts[0][0] != [0, 1]:
             continue  # the first half ruled one out
         sharp += 1
@@ -207,7 +191,6 @@ def test_verdicts_on_near_ties_are_right(mechanism, verdicts):
     assert sharp > 300
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_far_one_that_comes_just_before_the_first_near_one_wins(mechanism, monkeypatch):
     monkeypatch.setattr(racing, "FAR", 1.0)
     x, v = 1 + 1e-9, 0.25
@@ -215,11 +198,9 @@ def test_a_far_one_that_comes_just_before_the_first_near_one_wins(mechanism, mon
     near, far = (int(u * 2**64) for u in (v, first if mechanism == "permute_and_flip" else -math.expm1(-first)))
     halves = np.array([near >> 32, 0], np.uint32).view(np.uint64)
     words = Words(lambda count: np.resize(halves, count), always(0), always(far))
-    blocks = Blocks(np.array([0, x]), np.zeros(1, np.int64), lambda _: ([Fraction(0), Fraction(x)].__getitem__, [1, 1]))
-    assert race(blocks, Fraction(1), LAWS[mechanism], words).blocks.tolist() == [1]
+    assert race(blocks_of([0, x], [0]), Fraction(1), LAWS[mechanism], words).blocks.tolist() == [1]
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_equal_leading_bits_are_decided_by_fair_later_bits(mechanism):
     words = system_words()
     asked = ([0, 0].__getitem__, [1, 1], {0: 7, 1: 7}, [], None, Fraction(1), LAWS[mechanism], words)
@@ -236,25 +217,13 @@ FAR_BLOCKS = ([0, 93, 95], [1, 3, 4], Fraction(1, 2))
 def draw_beside_far(mechanism, *, draws, left_out, factor=1):
     """Winners where the smallest of all far V's is below 2**-64, which no test would live to see otherwise."""
     gaps, multiplicities, rate = FAR_BLOCKS
-    near = 3 - left_out
-    m = np.array(multiplicities)
-    blocks = Blocks(
-        np.tile(gaps[:near], draws),
-        np.arange(draws) * near,
-        lambda _: (gaps.__getitem__, multiplicities),
-        np.tile(m[:near], draws),
-        np.full(draws, m[near:].sum()) if left_out else None,
-    )
     random = system_words()
-    winners = race(blocks, rate * factor, LAWS[mechanism], Words(random, random, always(0)))
-    chosen = winners.blocks - blocks.starts
-    for group, position in winners.left_out.items():
-        chosen[group] = position
-    return chosen
+    words = Words(random, random, always(0))
+    scores = [-gap for gap in gaps]
+    return draw_blocks(scores, multiplicities, rate * factor, mechanism, words, draws=draws, left_out=left_out)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("left_out", [0, 1, 2])
 def test_far_candidates_win_by_words_of_zero(left_out, mechanism):
     # One of M far candidates arrives first, at V·exp(x)/M (but for a factor of 1 + 2**-64) with V uniform below
@@ -274,7 +243,6 @@ def test_far_candidates_win_by_words_of_zero(left_out, mechanism):
     )
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("far_word", [0, 1])
 def test_verdicts_on_one_far_candidate(far_word, mechanism, verdicts):
     gaps, rate, winners = [0, 89, 91], Fraction(1, 2), set()
@@ -291,7 +259,6 @@ def test_verdicts_on_one_far_candidate(far_word, mechanism, verdicts):
     assert winners == ({0} if (far_word, mechanism) == (1, "permute_and_flip") else {0, 2})
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_far_candidates_may_all_be_tried(mechanism):
     # In order: the next bits of the first far value and of the near one, the choice of the farther of the two, and the
     # second value, just above the first: at its smaller gap it comes earlier. Then none is left.
@@ -303,7 +270,6 @@ def test_the_far_candidates_may_all_be_tried(mechanism):
     assert not words.calls
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_far_values_are_the_order_statistics(mechanism, monkeypatch):
     # Rényi: the j-th shortest of M exponential waits is the sum of −log(1 − U_i)/(M − i), i < j.
     steps, original = [], exact_race._next_wait
@@ -318,17 +284,8 @@ def test_far_values_are_the_order_statistics(mechanism, monkeypatch):
     gaps, multiplicities, seen = [0, 200, 0, 300], [1, 2, 1, 3], 0
     for _ in range(60):
         steps.clear()
-        asked = (
-            gaps.__getitem__,
-            multiplicities,
-            {0: ONES},
-            [1, 2, 3],
-            2**63,
-            Fraction(1),
-            LAWS[mechanism],
-            system_words(),
-        )
-        assert first_arrival(*asked) in (0, 2)
+        about = Fraction(1), LAWS[mechanism], system_words()
+        assert first_arrival(gaps.__getitem__, multiplicities, {0: ONES}, [1, 2, 3], 2**63, *about) in (0, 2)
         assert [count for _, count, _, _ in steps] == list(range(5, 5 - len(steps), -1))
         with ctx.workprec(1000):
             for wait, count, uniform, result in steps:

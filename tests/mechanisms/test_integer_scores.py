@@ -12,7 +12,6 @@ from dp_polars._mechanisms import selection as integer_scores
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.selection import best_integer
 from tests.helpers import reference
-from tests.registry import MECHANISMS
 from tests.statistical.goodness import check_sampler
 
 TYPES = [np.int8, np.uint8, np.int16, np.int64, np.uint64]
@@ -25,7 +24,6 @@ def _few(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_few")
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("lowest", [False, True])
 @pytest.mark.parametrize("far", [45.0, 1.0, 0.0])
 def test_positions_have_the_exact_law(mechanism, lowest, far, monkeypatch):
@@ -88,7 +86,6 @@ def test_selections_take_blocks_where_they_pay(monkeypatch):
     assert asked == [2]
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_rare_best_score_wins_at_each_of_its_places(mechanism):
     scores = np.zeros(2**16, np.int64)
     scores[[3, 60_000]] = 9  # tries at random find them once in a hundred times
@@ -96,7 +93,6 @@ def test_a_rare_best_score_wins_at_each_of_its_places(mechanism):
     assert found == {3, 60_000}
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_far_integer_scores_win_where_there_are_many(mechanism, monkeypatch):
     for module in (integer_scores, racing):
         monkeypatch.setattr(module, "FAR", 1.0)

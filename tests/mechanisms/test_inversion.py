@@ -10,6 +10,7 @@ from flint import arb, ctx
 from dp_polars._mechanisms import noise
 from dp_polars._mechanisms.noise import DiscreteGaussian, DiscreteLaplace, NoiseTable, below, invert, table_for
 from dp_polars._mechanisms.racing import Uniform
+from tests.statistical.racing import Words
 
 LAWS = [
     DiscreteLaplace(Fraction(1, 64)),
@@ -67,12 +68,6 @@ def test_every_entry_of_the_guide_is_what_its_words_say(law):
     assert not decided[[0, -1]].any()  # the ends of the law
 
 
-def words_of(*parts):
-    """A source that gives these words, one call after the other."""
-    left = [np.array(part, np.uint64) for part in parts]
-    return lambda count: left.pop(0) if len(left[0]) == count else pytest.fail(f"{count} words of {left[0]}")
-
-
 def zeros(count):
     return np.zeros(count, np.uint64)
 
@@ -86,7 +81,7 @@ def test_words_that_equal_a_threshold_are_decided_by_more_bits(law, is_below):
             bits = int((below(law, n, 900) * 2**192).floor().unique_fmpz())
         word, more = bits >> 128, [bits >> 64 & (2**64 - 1), bits & (2**64 - 1)]
         more[1] += -1 if is_below else 1  # the 192 bits just below, or just above, P(X < n)
-        source = words_of([word >> 48], [(word & 2**48 - 1) << 16], more[:1], more[1:], *[[0]] * 8)
+        source = Words([word >> 48], [(word & 2**48 - 1) << 16], more[:1], more[1:], *[[0]] * 8)
         assert table.draw(1, source).tolist() == [n - 1 if is_below else n]
 
 

@@ -18,6 +18,7 @@ from dp_polars._mechanisms.partition_selection import (
     threshold_for,
 )
 from tests.statistical.goodness import fits
+from tests.statistical.racing import Words
 
 EVERY = [
     (Fraction(1), Fraction(1, 10**6)),
@@ -126,13 +127,7 @@ def test_what_floats_cannot_decide_more_bits_do(people):
     head, *rest = (bits >> 64 * place & 2**64 - 1 for place in (2, 1, 0))
 
     def words(*given):
-        left = list(given)
-
-        def source(count):
-            assert count == 1
-            return np.array([left.pop(0)], np.uint64)
-
-        return source
+        return Words(*([word] for word in given))
 
     one = np.array([people])
     assert selection.shown(one, words(head, rest[0], rest[1] - 1, 0)).tolist() == [True]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from types import SimpleNamespace
@@ -19,16 +19,10 @@ import pytest
 from flint import arb, ctx
 
 from dp_polars._base.numbers import ball
-from dp_polars._mechanisms import (
-    above_threshold as thresholds,
-)
+from dp_polars._mechanisms import above_threshold as thresholds
 from dp_polars._mechanisms import noise, racing, residuals
-from dp_polars._mechanisms import (
-    noisy_gap as leading,
-)
-from dp_polars._mechanisms import (
-    partition_selection as key_selection,
-)
+from dp_polars._mechanisms import noisy_gap as leading
+from dp_polars._mechanisms import partition_selection as key_selection
 from dp_polars._mechanisms import top_k as joint
 from dp_polars._mechanisms.noise import DiscreteGaussian, DiscreteLaplace
 from dp_polars._mechanisms.racing import LAWS
@@ -78,20 +72,13 @@ def function_slack():
     return 2 * rounded.ULPS * ball(U)
 
 
+@contextmanager
 def patched(module, **values):
-    """Return a context in which names of a module stand for other things; a name of Python's own may be one."""
-    patch = pytest.MonkeyPatch.context()
-
-    class Patched:
-        def __enter__(self):
-            monkeypatch = patch.__enter__()
-            for name, value in values.items():
-                monkeypatch.setattr(module, name, value, raising=False)
-
-        def __exit__(self, *error):
-            return patch.__exit__(*error)
-
-    return Patched()
+    """Let names of a module stand for other things; a name of Python's own may be one."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in values.items():
+            patch.setattr(module, name, value, raising=False)
+        yield
 
 
 def in_turn(*values):
@@ -278,10 +265,7 @@ def anchored(run):
         with patched(thresholds, _SLACK=Slack.of(thresholds._SLACK, used), leading_bits=bits):
             left = run(*sides)
         used += [2 * bound.relative / ball(Fraction(thresholds._SLACK)) for bound in left]
-        found = arb(0)
-        for one in used:
-            found = found.max(one)
-        return found
+        return functools.reduce(arb.max, used, arb(0))
 
     return ratio
 

@@ -10,7 +10,6 @@ import polars as pl
 import pytest
 from flint import arb, ctx
 
-from dp_polars._base.numbers import system_words
 from dp_polars._mechanisms import noise
 from dp_polars._mechanisms.noise import (
     LARGEST_SCALE,
@@ -22,23 +21,9 @@ from dp_polars._mechanisms.noise import (
     laplace_noise,
 )
 from tests.helpers.reference import _arb
+from tests.statistical.racing import Words
 
 ONES = 2**64 - 1
-
-
-class Words:
-    """A source of words that begins as it is told, call by call, and is random from then on."""
-
-    def __init__(self, *calls):
-        self.calls, self.random, self.drawn = list(calls), system_words(), 0
-
-    def __call__(self, count):
-        self.drawn += count
-        if not self.calls:
-            return self.random(count)
-        words = np.array(self.calls.pop(0), np.uint64)
-        assert len(words) == count
-        return words
 
 
 @pytest.fixture
@@ -268,21 +253,8 @@ def test_sizes_that_64_bits_do_not_hold_have_coins():
 
 def test_a_clamped_sum_does_not_show_that_the_noise_was_narrowed():
     values = [0, 1, -1, 10**9, LARGEST_VALUE, -LARGEST_VALUE]
-    true_noise = [
-        0,
-        5,
-        -5,
-        LARGEST_VALUE,
-        -LARGEST_VALUE,
-        2**62,
-        2**63 - 2,
-        2**63 - 1,
-        2**63,
-        2**63 + 7,
-        2**70,
-        -(2**63),
-        -(2**70),
-    ]
+    huge = [LARGEST_VALUE, 2**62, 2**63 - 2, 2**63 - 1, 2**63, 2**63 + 7, 2**70]
+    true_noise = [0, 5, -5, *huge, *(-number for number in huge)]
     for value in values:
         for drawn in true_noise:
             narrowed = noise._narrow(np.array([drawn], object))
@@ -345,15 +317,8 @@ def test_all_integer_types(call, dtype):
 
 @both
 def test_all_shapes(call):
-    for values in (
-        [],
-        [[], []],
-        [1],
-        [[1, -2], [3, 4]],
-        ((1, 2),),
-        np.empty((0, 3), np.int64),
-        np.zeros((2, 1, 3), int),
-    ):
+    arrays = np.empty((0, 3), np.int64), np.zeros((2, 1, 3), int)
+    for values in ([], [[], []], [1], [[1, -2], [3, 4]], ((1, 2),), *arrays):
         answer = call(values, CERTAIN)
         assert answer.shape == np.shape(values)
         assert answer.tolist() == np.asarray(values).tolist()

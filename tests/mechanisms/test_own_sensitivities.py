@@ -11,7 +11,6 @@ from dp_polars._mechanisms import selection as own_sensitivities
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.selection import BETA, OwnSensitivities
 from tests.helpers.reference import _exact, own_scores
-from tests.registry import MECHANISMS
 
 RNG = np.random.default_rng(6)
 COUNTS = RNG.integers(1, 16, 25)
@@ -39,7 +38,6 @@ ROWS = {  # scores, sensitivities, unit, rate
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("lowest", [False, True])
 @pytest.mark.parametrize("case", ROWS)
 def test_gaps_are_as_exact_as_the_race_wants_them(case, lowest, mechanism):
@@ -85,7 +83,6 @@ def test_exact_numbers_are_used_where_floats_do_not_suffice(monkeypatch):
     assert gaps([1e200, 0.0], [1e200, 1e200])[1] == []
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("pairs", [1, 10, 1 << 17])
 def test_groups_of_all_sizes_in_batches_of_all_sizes(pairs, mechanism, monkeypatch):
     monkeypatch.setattr(own_sensitivities, "_PAIRS", pairs)
@@ -113,7 +110,6 @@ def test_the_score_has_sensitivity_one():
     assert 0.99 < largest <= 1 + 1e-9
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_weight_is_the_error_that_is_missed_with_probability_beta(mechanism):
     rate, counts = Fraction(1, 3), np.array([1, 2, 50, 4096])
     rows = OwnSensitivities(np.zeros(counts.sum()), np.ones(counts.sum()), counts, Fraction(1), lowest=False)
@@ -124,7 +120,6 @@ def test_the_weight_is_the_error_that_is_missed_with_probability_beta(mechanism)
     assert all(Fraction(t).numerator.bit_length() <= 20 for t in rows._weights(rate, LAWS[mechanism]))
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_weight_is_in_the_unit_of_the_scores(mechanism):
     one, small = (
         OwnSensitivities(np.zeros(5), np.ones(5), np.array([5]), unit, lowest=False)

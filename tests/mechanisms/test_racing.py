@@ -6,29 +6,16 @@ import numpy as np
 import pytest
 
 from dp_polars._base.numbers import system_words
-from dp_polars._mechanisms import racing
+from dp_polars._mechanisms import noisy_gap, racing
 from dp_polars._mechanisms.racing import LAWS, Blocks, race
 from tests.helpers.reference import floats, law
 from tests.registry import MECHANISMS
 from tests.statistical.goodness import fits
+from tests.statistical.racing import blocks_of, never
 
 
-def never(group):
-    raise AssertionError(group)
-
-
-def winners_of(gaps, starts, multiplicities=None, left_out=None, *, rate=1, mechanism="permute_and_flip", exact=None):
-    gaps, starts = np.asarray(gaps), np.asarray(starts)
-
-    def all_blocks(group):
-        stop = starts[group + 1] if group + 1 < len(starts) else len(gaps)
-        part = [Fraction(g) for g in gaps[starts[group] : stop].tolist()]
-        m = [1] * len(part) if multiplicities is None else list(multiplicities[starts[group] : stop])
-        return part.__getitem__, m
-
-    m = None if multiplicities is None else np.asarray(multiplicities)
-    blocks = Blocks(gaps, starts, exact or all_blocks, m, None if left_out is None else np.asarray(left_out))
-    return race(blocks, Fraction(rate), LAWS[mechanism], system_words())
+def winners_of(*given, rate=1, mechanism="permute_and_flip", exact=None):
+    return race(blocks_of(*given, exact=exact), Fraction(rate), LAWS[mechanism], system_words())
 
 
 def test_sizes():
@@ -36,7 +23,6 @@ def test_sizes():
     assert blocks.sizes().tolist() == [1, 3, 2]
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_winners_are_positions_in_the_flat_blocks(mechanism):
     found = winners_of([0, 7, 0, 9, 9, 0], [0, 2, 5], rate=1000, mechanism=mechanism)
     assert found.blocks.tolist() == [0, 2, 5]
@@ -44,23 +30,31 @@ def test_winners_are_positions_in_the_flat_blocks(mechanism):
     assert found.left_out == {}
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("chunk", [2, 3, 7, 1 << 15])
-def test_groups_of_all_sizes_in_batches_of_all_sizes(mechanism, chunk, monkeypatch):
-    monkeypatch.setattr(racing, "CHUNK", chunk)
+@pytest.mark.parametrize(
+    ("lead", "chunk"), [(lead, n) for lead in (False, True) for n in (2 - lead, 3 - lead, 7, 1 << 15)]
+)
+def test_groups_of_all_sizes_in_batches_of_all_sizes(lead, mechanism, chunk, monkeypatch):
+    monkeypatch.setattr(noisy_gap if lead else racing, "CHUNK", chunk)
     rng = np.random.default_rng(1)
     sizes = rng.integers(1, 8, 60)
     starts = np.cumsum(sizes) - sizes
     best = starts + rng.integers(0, sizes)
-    # Others are far, nearly far, or so far that their exponents overflow.
-    gaps = rng.choice([44, 45, 46, 10**3, 10**18], sizes.sum())
+    # Others are far, nearly far, or so far that their exponents overflow; with leads, far from a whole unit of 100 too.
+    gaps = rng.choice([100, 120, 10**3, 10**15] if lead else [44, 45, 46, 10**3, 10**18], sizes.sum())
     gaps[best] = 0
+    true = [np.sort(gaps[a : a + n])[1] if n > 1 else -1 for a, n in zip(starts, sizes, strict=True)]
     for multiplicities in (None, np.ones(len(gaps), np.int64)):
-        assert (winners_of(gaps, starts, multiplicities, mechanism=mechanism).blocks == best).all()
+        if not lead:
+            assert (winners_of(gaps, starts, multiplicities, mechanism=mechanism).blocks == best).all()
+            continue
+        blocks = blocks_of(gaps, starts, multiplicities)
+        found = noisy_gap.race_with_lead(blocks, Fraction(1), Fraction(100), LAWS[mechanism], system_words())
+        assert (found[0] == best).all()
+        assert (abs(found[1] - np.array(true) // 100) <= 1).all()
+        assert ((found[1] == -1) == (sizes == 1)).all()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize(
     ("gaps", "multiplicities", "rate"),
     [
@@ -81,7 +75,6 @@ def test_who_wins_does_not_depend_on_the_batch(gaps, multiplicities, rate, mecha
     assert fits(np.bincount(found.blocks % len(gaps), minlength=len(gaps)), expected)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_whole_batches_of_far_blocks(mechanism, monkeypatch):
     monkeypatch.setattr(racing, "CHUNK", 4)
     gaps = [0, *[100] * 30, 0, 0, *[100] * 9, 0]
@@ -90,7 +83,6 @@ def test_whole_batches_of_far_blocks(mechanism, monkeypatch):
     assert winners_of([0] + [100] * 9, [0], mechanism=mechanism).blocks.tolist() == [0]
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("rate", [Fraction(1, 2**1000), Fraction(2**1000)])
 @pytest.mark.parametrize("gap", [1, 2**63 - 1, 5e-324, 1.7e308, np.inf])
 def test_extreme_rates_and_gaps(gap, rate, mechanism):
@@ -98,15 +90,12 @@ def test_extreme_rates_and_gaps(gap, rate, mechanism):
     far = gap == np.inf or Fraction(gap) * rate > 100
     starts = np.arange(100) * 2
     # Two floats may lie so far apart that their gap is infinite.
-    two = [0, Fraction(2) ** 1024 if gap == np.inf else Fraction(gap)]
-    gaps = np.tile(np.array([0, gap]), 100)
-    winners = winners_of(gaps, starts, rate=rate, mechanism=mechanism, exact=lambda _: (two.__getitem__, [1, 1]))
+    winners = winners_of(np.tile(np.array([0, gap]), 100), starts, rate=rate, mechanism=mechanism)
     second = (winners.blocks - starts).sum()
     # Otherwise fair, or 2**-64 from it: all of 100 one way has a probability of 2**-99.
     assert second == 0 if far else 0 < second < 100
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_largest_multiplicities(mechanism):
     starts = np.arange(50) * 2
     winners = winners_of([0, 0] * 50, starts, [2**62, 1] * 50, mechanism=mechanism)
@@ -118,10 +107,11 @@ def test_the_largest_multiplicities(mechanism):
     assert len(set((winners.blocks % 2).tolist())) == 2
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_exact_blocks_are_asked_for_only_where_floats_can_not_decide(mechanism):
-    gaps = np.tile([0, 3, 5, 60], 2000)
-    winners_of(gaps, np.arange(2000) * 4, mechanism=mechanism, exact=never)  # one in 1e10 races would ask
+    gaps, starts = np.tile([0, 3, 5, 60], 2000), np.arange(2000) * 4
+    winners_of(gaps, starts, mechanism=mechanism, exact=never)  # one in 1e10 races would ask
+    blocks = blocks_of(gaps, starts, np.tile([1, 5, 10**9, 2**60], 2000), exact=never)
+    noisy_gap.race_with_lead(blocks, Fraction(1), Fraction(1), LAWS[mechanism], system_words())  # one in 1e8
 
 
 def test_a_v_that_may_be_one_is_no_trouble():
@@ -134,10 +124,7 @@ def test_a_v_that_may_be_one_is_no_trouble():
 
     for mechanism in MECHANISMS:
         calls.clear()
-        blocks = Blocks(
-            np.zeros(3, np.int64), np.zeros(1, np.int64), lambda _: ([0] * 3).__getitem__ and (lambda i: 0, [1] * 3)
-        )
-        assert race(blocks, Fraction(1), LAWS[mechanism], words).blocks[0] in (0, 1, 2)
+        assert race(blocks_of([0] * 3, [0]), Fraction(1), LAWS[mechanism], words).blocks[0] in (0, 1, 2)
 
 
 def test_the_rough_bounds_of_a_part_of_a_group_may_overflow(monkeypatch):
@@ -149,12 +136,10 @@ def test_the_rough_bounds_of_a_part_of_a_group_may_overflow(monkeypatch):
     def almost_ones(count):
         return np.full(count, 0xFFFFFFFE_FFFFFFFE, np.uint64) if count == 1 else words(count)
 
-    blocks = Blocks(np.array([0, 44, 45]), np.zeros(1, np.int64), lambda _: ([0, 44, 45].__getitem__, [1] * 3))
     for mechanism in MECHANISMS:
-        assert race(blocks, Fraction(1), LAWS[mechanism], almost_ones).blocks.tolist() == [0]
+        assert race(blocks_of([0, 44, 45], [0]), Fraction(1), LAWS[mechanism], almost_ones).blocks.tolist() == [0]
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_empty_blocks_never_win(mechanism):
     # Near ones and far ones, in races that floats decide and in ties that go the exact way.
     gaps, m = [0, 0, 0, 2, 100, 0, 100], [1, 0, 1, 0, 0, 1, 5]
@@ -169,10 +154,6 @@ def test_empty_blocks_never_win(mechanism):
         calls.append(count)
         return np.zeros(count, np.uint64) if len(calls) <= 2 else random(count)
 
-    def exact(group):
-        return (gaps[:5].__getitem__, m[:5]) if group == 0 else (gaps[5:].__getitem__, m[5:])
-
-    blocks = Blocks(np.array(gaps), np.array([0, 5]), exact, np.array(m))
-    winners = race(blocks, Fraction(1), LAWS[mechanism], words).blocks
+    winners = race(blocks_of(gaps, [0, 5], m), Fraction(1), LAWS[mechanism], words).blocks
     assert winners[0] in (0, 2)
     assert winners[1] == 5

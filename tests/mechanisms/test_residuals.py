@@ -94,6 +94,14 @@ def test_the_fit_is_least_squares_and_its_variances_are_right(sizes, tables):
                 )
 
 
+def check_sums(found):
+    """Each table adds up to all smaller ones, to the last digit."""
+    for axes, other in itertools.product(found, repeat=2):
+        if {*other} < {*axes}:
+            rest = tuple(place for place, axis in enumerate(axes) if axis not in other)
+            assert np.array_equal(found[axes].sum(axis=rest), found[other])
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_random_tables_add_up_to_the_last_digit(seed):
     rng = np.random.default_rng(seed)
@@ -103,13 +111,9 @@ def test_random_tables_add_up_to_the_last_digit(seed):
     plan = planned(sizes, tables, 10 ** rng.uniform(-3, 1))
     scale = 10 ** rng.uniform(0, 7)
     found = plan.fitted([rng.normal(scale, scale, plan.cells(axes)).astype(np.int64) for axes, _ in plan.noises])
-    for axes, table in found.items():
-        shown = table / UNITS
-        assert (shown * UNITS == table).all()
-        for other in found:
-            if {*other} < {*axes}:
-                rest = tuple(place for place, axis in enumerate(axes) if axis not in other)
-                assert np.array_equal(shown.sum(axis=rest), found[other] / UNITS)
+    shown = {axes: table / UNITS for axes, table in found.items()}
+    assert all((shown[axes] * UNITS == table).all() for axes, table in found.items())
+    check_sums(shown)
 
 
 @pytest.mark.parametrize(
@@ -213,11 +217,7 @@ def test_no_nearer_tables_are_without_negative_numbers(sizes, tables):
     assert min(table.min() for table in fitted.values()) < -1
     found = {axes: table / UNITS for axes, table in plan.nonnegative({axes: fitted[axes] for axes in tables}).items()}
     assert min(table.min() for table in found.values()) >= 0
-    for axes, table in found.items():
-        for other in found:
-            if {*other} < {*axes}:
-                rest = tuple(place for place, axis in enumerate(axes) if axis not in other)
-                assert np.array_equal(table.sum(axis=rest), found[other])
+    check_sums(found)
 
     def slope(change):
         """The derivative of the squared distance, by all histograms that were drawn, towards a change of all tables."""

@@ -14,6 +14,16 @@ from dp_polars._mechanisms.racing import Winners
 from dp_polars._questions.categories import Mode
 from tests.helpers import reference
 
+# Rényi orders.
+ORDERS = (1.001, 1.05, 1.3, 1.7, 2, 3, 5, 9, 17, 30, 50)
+
+
+def renyi(p, q, order):
+    """The Rényi divergence of laws that are given by their logarithms, along the last axis."""
+    exponents = order * p + (1 - order) * q
+    top = exponents.max(axis=-1)
+    return (top + np.log(np.exp(exponents - top[..., None]).sum(axis=-1))) / (order - 1)
+
 
 def all_counts(size, rows):
     """Every histogram of `size` candidates with at most `rows` rows, shape (n, size)."""
@@ -59,6 +69,46 @@ def loss(query, one, other):
     """The largest log-ratio, either way, of the two laws of the released frame: groups are drawn independently."""
     ratios = np.array([log_law(query, a) - log_law(query, b) for a, b in zip(one, other, strict=True)])
     return float(max(ratios.max(axis=1).sum(), (-ratios).max(axis=1).sum()))
+
+
+def largest_loss(query, relation, without, with_one, of_pair=loss):
+    """The largest loss between all that may be drawn from: with no person and with each, or with one and another.
+
+    Whatever bounds keep of a person is a histogram of its own: a mixture of laws that each keep a bound keeps it too.
+    """
+    if relation == "add_or_remove_one":
+        pairs = itertools.product(without, set().union(*with_one))
+    else:
+        pairs = itertools.chain.from_iterable(itertools.starmap(itertools.product, itertools.combinations(with_one, 2)))
+    return max(of_pair(query, *pair) for pair in pairs)
+
+
+def check_alone(found_for, options, people=3, *, every=None, alone=None):
+    """Raise unless what comes of each person is what comes of them alone; the first of the options is no rows.
+
+    Return whether something came of them, as a set.
+
+    Parameters
+    ----------
+    found_for
+        An option for each person -> what comes of each.
+    every
+        What is chosen for all people; None: all choices.
+    alone
+        (place of a person, option) -> what comes of them alone, where that is not found by `found_for`.
+    """
+
+    @functools.cache
+    def by_itself(place, option):
+        return found_for([option if other == place else options[0] for other in range(people)])[place]
+
+    seen = set()
+    for chosen in itertools.product(options, repeat=people) if every is None else every:
+        found = found_for(chosen)
+        for place, option in enumerate(chosen):
+            assert found[place] == (alone or by_itself)(place, option), (chosen, place)
+            seen.add(bool(found[place]))
+    return seen
 
 
 def as_rows(counts, *, shuffle=False):

@@ -52,19 +52,23 @@ def costs(query, change, unit):
             yield claim.rate**2 * int((moved**2).sum()) / 2
 
 
+def check_shares(query, moves, unit, least):
+    """Each histogram loses at most its share, and nearly all of it, at least so large a part; all together the loss."""
+    found = [list(costs(query, change, unit)) for change in moves]
+    shares, most = [ask.query.claim.loss.value for ask in query.asks], [max(own) for own in zip(*found, strict=True)]
+    assert sum(shares) == query.loss.value
+    assert all(share * least < each <= share for share, each in zip(shares, most, strict=True)), most
+    assert max(map(sum, found)) <= query.loss.value
+
+
 @pytest.mark.parametrize("bounds", BOUNDS, ids=str)
 @pytest.mark.parametrize(("unit", "tables"), [("epsilon", None), ("rho", None), ("rho", TABLES), ("rho", TABLES[1:])])
 def test_no_person_moves_a_histogram_by_more_than_its_share_and_one_by_nearly_all(bounds, relation, unit, tables):
     private = dpp.protect("p", **bounds, neighboring_relation=relation)
     query = private.cube(DIMENSIONS, counts="rows", tables=tables, **{unit: 2})
-    found = [list(costs(query, change, unit)) for change in changes(bounds, relation)]
-    most = [max(own) for own in zip(*found, strict=True)]
-    shares = [ask.query.claim.loss.value for ask in query.asks]
-    assert sum(shares) == query.loss.value == 2
     # Of a dimension of three values, two spreads may have to share one: then a replacement moves it by less.
     least = Fraction(999, 1000) if relation == "add_or_remove_one" else Fraction(6, 10)
-    assert all(share * least < each <= share for share, each in zip(shares, most, strict=True)), most
-    assert max(map(sum, found)) <= 2
+    check_shares(query, changes(bounds, relation), unit, least)
 
 
 @pytest.mark.parametrize(("unit", "tables"), [("epsilon", None), ("rho", None), ("rho", TABLES)])
@@ -76,11 +80,7 @@ def test_people_are_in_one_cell(relation, unit, tables):
         dpp.protect(None, neighboring_relation=relation),
     ):
         query = private.cube(DIMENSIONS, tables=tables, **{unit: 1})
-        found = [list(costs(query, change, unit)) for change in changes({"max_rows": 1}, relation)]
-        most = [max(own) for own in zip(*found, strict=True)]
-        shares = [ask.query.claim.loss.value for ask in query.asks]
-        assert sum(shares) == 1
-        assert all(share * Fraction(999, 1000) < each <= share for share, each in zip(shares, most, strict=True)), most
+        check_shares(query, changes({"max_rows": 1}, relation), unit, Fraction(999, 1000))
 
 
 @pytest.mark.parametrize("engine", ["in-memory", "streaming"])

@@ -18,6 +18,7 @@ import dp_polars as dpp
 from dp_polars._accounting.terms import Loss
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._questions.question import KeysThatAreThere
+from tests.privacy import datasets
 from tests.statistical.goodness import fits
 
 KEYS = "abc"
@@ -176,9 +177,7 @@ def released_law(counts, asked, hidden=()):
 def renyi(one, other, alpha):
     both = (one > 1e-290) & (other > 1e-290)
     assert one[~both].sum() < 1e-12
-    logs = alpha * np.log(one[both]) + (1 - alpha) * np.log(other[both])
-    top = logs.max()
-    return (top + math.log(np.exp(logs - top).sum())) / (alpha - 1)
+    return datasets.renyi(np.log(one[both]), np.log(other[both]), alpha)
 
 
 def approximate(base, one, two, most, asked):

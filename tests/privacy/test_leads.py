@@ -1,4 +1,4 @@
-"""The lead is free: densities of (answer, lead) of neighbouring scores, and laws of rounded leads of data sets."""
+"""The lead is free: densities of (answer, lead) of neighbouring scores; `test_every_question.py` has laws."""
 
 import itertools
 import math
@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests.helpers import reference
-from tests.privacy.datasets import all_counts, neighbors
 from tests.registry import MECHANISMS, X
 
 pytestmark = pytest.mark.slow
@@ -104,35 +103,3 @@ def test_what_a_lead_loses_in_rho():
         assert largest <= claim.cost("rho") == pytest.approx(math.tanh(0.5), rel=1e-15)  # x·tanh(x/2)
         if mechanism == "exponential":
             assert largest > Fraction(1, 8) > without.cost("rho")
-
-
-@pytest.mark.parametrize("too_few", [None, 2])
-def test_modes_with_rounded_leads_over_all_small_data_sets(too_few, relation, mechanism):
-    """All neighbouring data sets of up to six rows, all answers, all leads: exact probabilities."""
-    epsilon, size, last = Fraction(1), 3, 9
-    mode = X.dp.mode(
-        [f"{i}" for i in range(size)],
-        epsilon=epsilon,
-        neighboring_relation=relation,
-        mechanism=mechanism,
-        too_few=too_few,
-        lead=True,
-    )
-    counts = all_counts(size, 6)
-    logs = []
-    for row in counts.tolist():
-        scores = [*row, *([] if too_few is None else [too_few])]
-        tails = []
-        for i, score in enumerate(scores):
-            others = [s for j, s in enumerate(scores) if j != i]
-            laws = (
-                reference.law([score - n, *others], rate=mode.query.claim.rate, mechanism=mechanism, digits=30)[0]
-                for n in range(last + 1)
-            )
-            tails.append([*laws, 0])
-        logs.append([[float((a - b).log()) for a, b in itertools.pairwise(row)] for row in tails])
-    logs = np.array(logs).reshape(len(counts), -1)
-    largest = max(abs(logs[i] - logs[j]).max() for i, j in np.argwhere(neighbors(counts, relation)))
-    assert largest <= float(epsilon) * (1 + 1e-9)
-    if relation == "add_or_remove_one" or mechanism == "permute_and_flip":
-        assert largest >= 0.9 * float(epsilon)

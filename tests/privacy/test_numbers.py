@@ -21,40 +21,25 @@ from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms import noise
 from tests.helpers.noised import record
 from tests.helpers.reference import pure_rho
+from tests.privacy.datasets import renyi
+from tests.registry import QUESTIONS
 
 GROUPS, VALUES = 3, (-4, 1, 3)
 EPSILON, RHO = 0.5, 0.25
 SEEDS = 12
+NUMBERS = {name: question for name, question in QUESTIONS.items() if question.is_number}
 # Numbers that all rows move in one direction: of a person who comes in another's place, some moves cancel.
-ONE_SIDED = ("rows", "people", "values", "nulls", "positive", "negative", "positive totals")
+ONE_SIDED = [name for name in NUMBERS if name.endswith((" 0", "len", "people", "count"))]
 # Several draws share the loss, one of them a count.
-OF_SEVERAL = {"mean": 2, "variance": 3, "fine variance": 3, "deviation": 3, "share": 2}
+OF_SEVERAL = {"mean": 2, "var": 3, "fine var": 3, "std": 3, "share": 2}
 # A person counts once in each group, however many rows they have.
-OF_PEOPLE = ("people", "totals", "positive totals")
-SCHEMA = {"person": pl.String, "group": pl.Int64, "value": pl.Int64}
+OF_PEOPLE = [name for name, question in NUMBERS.items() if question.of_people]
+SCHEMA = {"person": pl.String, "group": pl.Int64, "x": pl.Int64}
 
 
 def asks(**loss: object) -> dict[str, dpp.PrivateExpr]:
-    """Every number there is, each on the values −4, 1 and 3."""
-    value = pl.col("value")
-    return {
-        "rows": dpp.len(**loss),
-        "people": dpp.n_people(**loss),
-        "values": value.dp.count(**loss),
-        "sum": value.dp.sum(-4, 3, **loss),
-        "positive": value.dp.sum(1, 3, **loss),
-        "negative": value.dp.sum(-4, -2, **loss),
-        "halves": value.dp.sum(-4, 3, step=Fraction(1, 2), **loss),
-        "totals": value.dp.sum(-4, 3, per_person=(-4, 2), **loss),
-        "positive totals": value.dp.sum(-4, 3, per_person=(1, 3), **loss),
-        "mean": value.dp.mean(-4, 3, **loss),
-        "variance": value.dp.var(-4, 3, **loss),
-        "fine variance": value.dp.var(-4, 3, step=Fraction(1, 2**13), **loss),
-        "deviation": value.dp.std(-4, 3, **loss),
-        "nulls": pl.when(value < 0).then(None).otherwise(value).dp.null_count(**loss),
-        "share": dpp.share(value < 2, **loss),
-        "counts": value.dp.value_counts([-4, 1], **loss),
-    }
+    """Every number of the registry."""
+    return {name: question.ask(**loss) for name, question in NUMBERS.items()}
 
 
 def persons() -> list[list[tuple[str, int, int]]]:
@@ -108,38 +93,43 @@ def rows_of(bounds: dict[str, int]) -> int:
     return min(bounds.get("max_rows", 9), bounds.get("max_groups", 3) * bounds.get("max_rows_per_group", 9))
 
 
+LOSSES = {"epsilon": EPSILON}, {"rho": RHO}
+
+
+def check_costs(found, loss, relation, attained):
+    """No number costs more than its loss pays for, and those that are said to attain it cost as much."""
+    (unit, paid), power = next(iter(loss.items())), 1 if "epsilon" in loss else 2
+    for name, vectors in found.items():
+        cost = largest(np.array(vectors), power, relation) / power
+        assert cost <= paid * (1 + 1e-12), name
+        assert unit == "rho" or cost >= paid / 9, name
+        if attained(name, unit):
+            assert cost >= paid * (1 - 1e-12), name
+
+
 @pytest.mark.parametrize("bounds", BOUNDS, ids=str)
 def test_no_person_changes_a_number_by_more_than_the_loss_pays_for(bounds, monkeypatch):
-    pure, _ = changes(monkeypatch, asks(epsilon=EPSILON), **bounds)
-    zcdp, _ = changes(monkeypatch, asks(rho=RHO), **bounds)
-    for name in pure:
-        cost = largest(pure[name], 1)
-        assert cost <= EPSILON * (1 + 1e-12), name
-        # A person of three rows attains it, where the bounds let nobody have more.
-        if name in OF_PEOPLE or (rows_of(bounds) <= 3 and name not in OF_SEVERAL):
-            assert cost >= EPSILON * (1 - 1e-12), name
-        assert cost >= EPSILON / 9, name
-        cost = largest(zcdp[name], 2) / 2
-        assert cost <= RHO * (1 + 1e-12), name
-        if name in OF_PEOPLE or (rows_of(bounds) <= 3 and name not in (*OF_SEVERAL, "counts")):
-            assert cost >= RHO * (1 - 1e-12), name
+    """A person of three rows attains it, where the bounds let nobody have more."""
+
+    def attained(name, unit):
+        several = (*OF_SEVERAL, "value_counts") if unit == "rho" else OF_SEVERAL
+        return name in OF_PEOPLE or (rows_of(bounds) <= 3 and name not in several)
+
+    for loss in LOSSES:
+        check_costs(changes(monkeypatch, asks(**loss), **bounds)[0], loss, "add_or_remove_one", attained)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bounds", BOUNDS[::3], ids=str)
 def test_nor_does_a_replacement(bounds, monkeypatch):
-    bounds = {**bounds, "neighboring_relation": "replace_one"}
-    pure, _ = changes(monkeypatch, asks(epsilon=EPSILON), **bounds)
-    zcdp, _ = changes(monkeypatch, asks(rho=RHO), **bounds)
-    for name in pure:
-        cost = largest(pure[name], 1, "replace_one")
-        assert cost <= EPSILON * (1 + 1e-12), name
-        if rows_of(bounds) == 1 and name not in OF_SEVERAL:
-            assert cost >= EPSILON * (1 - 1e-12), name
-        cost = largest(zcdp[name], 2, "replace_one") / 2
-        assert cost <= RHO * (1 + 1e-12), name
-        if rows_of(bounds) == 1 and name in (*ONE_SIDED, "counts"):
-            assert cost >= RHO * (1 - 1e-12), name
+    def attained(name, unit):
+        return rows_of(bounds) == 1 and (
+            name not in OF_SEVERAL if unit == "epsilon" else name in (*ONE_SIDED, "value_counts")
+        )
+
+    for loss in LOSSES:
+        found, _ = changes(monkeypatch, asks(**loss), **bounds, neighboring_relation="replace_one")
+        check_costs(found, loss, "replace_one", attained)
 
 
 @pytest.mark.slow
@@ -150,7 +140,7 @@ def test_nor_does_a_replacement_in_one_group(rows, keys, monkeypatch):
     private = dpp.protect("person", max_rows=rows, neighboring_relation="replace_one")
     grouped = private if keys is None else private.group_by(keys)
     everyone = [[(group, value) for _, group, value in person] for person in persons() if len(person) <= rows]
-    for loss, power in (({"epsilon": EPSILON}, 1), ({"rho": RHO}, 2)):
+    for loss in LOSSES:
         query, found = grouped.agg(**asks(**loss)), {}
         for person in [[], *everyone]:
             with monkeypatch.context() as patch:
@@ -160,11 +150,9 @@ def test_nor_does_a_replacement_in_one_group(rows, keys, monkeypatch):
             for ask in query.asks:
                 vector = np.concatenate([next(parts).scaled for _ in range(ask.query.claim.draws)])
                 found.setdefault(ask.name, []).append(vector)
-        for name, vectors in found.items():
-            cost, paid = largest(np.array(vectors), power, "replace_one") / power, next(iter(loss.values()))
-            assert cost <= paid * (1 + 1e-12), name
-            if name in ONE_SIDED or (name == "counts" and rows == 1):
-                assert cost >= paid * (1 - 1e-12), name
+        check_costs(
+            found, loss, "replace_one", lambda name, _: name in ONE_SIDED or (name == "value_counts" and rows == 1)
+        )
 
 
 def test_bounds_left_out_are_those_of_the_public_groups(monkeypatch):
@@ -210,7 +198,7 @@ def test_several_draws_cost_an_equal_share_each(name, relation, monkeypatch):
 
 def noised(monkeypatch, rows):
     drawn = record(monkeypatch)
-    query = dpp.protect("person", max_rows=1).agg(pl.col("value").dp.mean(-4, 3, epsilon=EPSILON))
+    query = dpp.protect("person", max_rows=1).agg(pl.col("x").dp.mean(-4, 3, epsilon=EPSILON))
     query.release(pl.DataFrame(rows, SCHEMA, orient="row"))
     return list(drawn)
 
@@ -231,7 +219,7 @@ def test_the_other_unit_is_charged_what_laplace_noise_costs_there(unit, bounds, 
             change = np.unique(np.sort(pairs, axis=1), axis=0)
         cost = largest(change, 1)
         assert cost <= claim.cost("epsilon") * (1 + 1e-12), ask.name
-        if ask.name == "rows" and (relation == "add_or_remove_one" or bounds["max_rows"] == 1):
+        if ask.name == "len" and (relation == "add_or_remove_one" or bounds["max_rows"] == 1):
             assert cost >= claim.cost("epsilon") * (1 - 1e-12)  # two people of several rows need more than three groups
         for order in (1.001, 2, 9, 50):
             worst = laplace_divergence(change, order).sum(axis=1).max()
@@ -279,9 +267,7 @@ def test_gaussian_noise_of_an_integer_keeps_its_rho(rate, shift):
     last = math.ceil(60 / rate + 60 * shift)
     for order in (1.001, 1.5, 2, 5, 17, 50):
         p, q = (log_law(rate, "discrete_gaussian", s, last) for s in (0, shift))
-        exponents = order * p + (1 - order) * q
-        top = exponents.max()
-        found = (top + math.log(np.exp(exponents - top).sum())) / (order - 1)
+        found = renyi(p, q, order)
         assert found <= order * (rate * shift) ** 2 / 2 * (1 + 1e-6)
         if order == int(order):
             assert found >= order * (rate * shift) ** 2 / 2 * (1 - 1e-6)  # integer orders attain it

@@ -6,7 +6,6 @@ import pickle
 from contextlib import nullcontext
 
 import polars as pl
-import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
@@ -14,6 +13,7 @@ import dp_polars as dpp
 from dp_polars._steps.gate import row_by_row
 from tests.helpers.needs import IS_OLD
 from tests.registry import COLUMNS, ENGINES
+from tests.replay.checks import seen
 
 X = pl.col("x")
 MANY = 10**6
@@ -65,17 +65,6 @@ def frames(kind, *, sort=False):
         elif sort:
             frame = frame.sort("x")
         yield frame, [candidate]
-
-
-def seen(answers):
-    """All that can be seen of released columns."""
-    files, columns = [], []
-    for column in answers.get_columns():  # one by one: Polars 1 writes what lies beside an Enum in one of two ways
-        file = io.BytesIO()
-        column.to_frame().write_ipc(file)
-        files.append((file.getvalue(), pa.ipc.open_file(io.BytesIO(file.getvalue())).schema.to_string()))
-        columns.append((column.dtype, column.flags, column.n_chunks(), column.null_count(), column.to_physical()))
-    return files, [(*what, physical.to_list()) for *what, physical in columns]
 
 
 def modes(kind, ask):

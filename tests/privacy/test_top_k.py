@@ -1,4 +1,4 @@
-"""Privacy of top-k lists by brute force: all small neighbouring data sets, people with several rows, exact laws."""
+"""Top-k lists: bounds that are nearly attained, and costs; `test_every_question.py` tries all small data sets."""
 
 import functools
 import itertools
@@ -16,14 +16,11 @@ from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.top_k import Ranking
 from tests.helpers.reference import bounded_range_rho
 from tests.helpers.top_k_laws import law_of
-from tests.registry import RELATIONS
+from tests.registry import ASKS, RELATIONS
 
 pytestmark = pytest.mark.slow
 
-MECHANISMS = ["permute_and_flip", "exponential", "joint"]
-ORDERS = np.array([1.001, 1.05, 1.3, 1.7, 2, 3, 5, 9, 17, 30, 50])
-# People count once for each candidate: one of them adds any of these to the counts.
-PEOPLE = np.array(list(itertools.product((0, 1), repeat=3)))
+MECHANISMS = ASKS["top_k"].mechanisms
 
 
 def query(k, mechanism, relation, *, contributions=1, size=3, **loss):
@@ -40,34 +37,15 @@ def log_laws(most, size, k, rate, mechanism):
     return np.log(laws).reshape(*[most + 1] * size, -1)
 
 
-def ratios(most, changes, size, k, rate, mechanism):
-    """log-ratios of the laws of all pairs of data sets that differ by one of these changes, and the lists' laws."""
-    laws = log_laws(most, size, k, rate, mechanism)
+def largest(most, changes, size, k, rate, mechanism):
+    """The largest log-ratio of the laws of all pairs of data sets that differ by one of these changes."""
+    laws, found = log_laws(most, size, k, rate, mechanism), []
     for change in changes:
         low, high = (
             tuple(slice(max(0, sign * step), most + 1 - max(0, -sign * step)) for step in change) for sign in (-1, 1)
         )
-        yield laws[low].reshape(-1, laws.shape[-1]), laws[high].reshape(-1, laws.shape[-1])
-
-
-def of_relation(moves, relation):
-    """All changes of neighbours, from what one may add."""
-    if relation == "add_or_remove_one":
-        return moves
-    return np.unique([a - b for a in moves for b in moves], axis=0)
-
-
-def largest(most, changes, size, k, rate, mechanism):
-    return max(float(np.abs(p - q).max()) for p, q in ratios(most, changes, size, k, rate, mechanism))
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("k", [1, 2, 3])
-@pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(3)])
-def test_no_person_with_any_rows_loses_more_than_epsilon(epsilon, k, mechanism, relation):
-    rate = query(k, mechanism, relation, epsilon=epsilon).claim.rate
-    found = largest(5, of_relation(PEOPLE, relation), 3, k, rate, mechanism)
-    assert found <= epsilon * (1 + 1e-9)
+        found.append(np.abs(laws[low] - laws[high]).max())
+    return max(found)
 
 
 @pytest.mark.parametrize("k", [1, 2])
@@ -98,30 +76,6 @@ def test_the_loss_of_a_joint_draw_is_nearly_attained():
     assert 0.99 * epsilon <= loss <= epsilon * (1 + 1e-9)
     # So a mode's R, of 1, would be too little.
     assert log_share(3, 2 * rate) - log_share(2, 2 * rate) > 1.2 * epsilon
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("contributions", [2, 3])
-def test_rows_of_one_person_lose_no_more_than_epsilon(contributions, mechanism, relation):
-    """Rows are counted, and one person has several of them, wherever they are."""
-    epsilon = Fraction(2)
-    asked = query(2, mechanism, relation, contributions=contributions, epsilon=epsilon)
-    rows = [move for move in itertools.product(range(contributions + 1), repeat=3) if sum(move) <= contributions]
-    changes = of_relation(np.array(rows), relation)
-    assert largest(5, changes, 3, 2, asked.claim.rate, mechanism) <= epsilon * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("rho", [Fraction(1, 20), Fraction(2)])
-def test_no_person_loses_more_than_rho(rho, mechanism, relation):
-    rate = query(2, mechanism, relation, rho=rho).claim.rate
-    a = ORDERS[:, None, None]
-    for p, q in ratios(4, of_relation(PEOPLE, relation), 3, 2, rate, mechanism):
-        for one, other in ((p, q), (q, p)):
-            exponents = a * one + (1 - a) * other
-            top = exponents.max(axis=2)
-            renyi = (top + np.log(np.exp(exponents - top[..., None]).sum(axis=2))) / (ORDERS * (ORDERS - 1))[:, None]
-            assert renyi.max() <= rho * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -160,10 +114,6 @@ def test_a_person_counts_once_for_each_candidate_on_a_private_frame(mechanism):
     assert explained["score_range"] == 1
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_the_top_1_loses_what_a_mode_does(mechanism, relation):
-    epsilon = Fraction(2)
-    claim = query(1, mechanism, relation, epsilon=epsilon).claim
-    assert claim.score_range == (1 if relation == RELATIONS[0] else 2)
-    worst = largest(5, of_relation(PEOPLE, relation), 3, 1, claim.rate, mechanism)
-    assert 0.95 * epsilon <= worst <= epsilon * (1 + 1e-9)
+def test_the_top_1_has_the_range_of_a_mode(relation):
+    for mechanism in MECHANISMS:
+        assert query(1, mechanism, relation, epsilon=2).claim.score_range == (1 if relation == RELATIONS[0] else 2)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import polars as pl
@@ -19,7 +19,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars._frames.frame import PrivateFrame
 from dp_polars._frames.query import PrivateQuery
-from tests.privacy.datasets import histograms, loss
+from tests.privacy.datasets import check_alone, histograms, largest_loss
 
 pytestmark = pytest.mark.slow
 
@@ -37,12 +37,12 @@ def table(rows: list[tuple[object, ...]], *names: str) -> pl.DataFrame:
     return pl.DataFrame(rows, {"p": pl.String} | dict.fromkeys(names, pl.Int64), orient="row")
 
 
-def visits_of(chosen: tuple[int, ...]) -> pl.DataFrame:
+def visits_of(chosen: Sequence[int]) -> pl.DataFrame:
     rows = [(name, *row) for name, one in zip(NAMES, chosen, strict=False) for row in VISITS[one]]
     return table(rows + [(None, *row) for row in OF_NOBODY], "k", "x")
 
 
-def people_of(chosen: tuple[int, ...]) -> pl.DataFrame:
+def people_of(chosen: Sequence[int]) -> pl.DataFrame:
     rows = [(name, *row) for name, one in zip(NAMES, chosen, strict=False) for row in PEOPLE[one]]
     return table(rows + [(None, *row) for row in OF_NOBODY], "k", "plan")
 
@@ -51,62 +51,49 @@ def private(frame: pl.DataFrame | None = None, **bounds: int) -> PrivateFrame:
     return dpp.protect("p", **bounds) if frame is None else frame.dp.protect("p", **bounds)
 
 
-def by_person(made: PrivateFrame, *tables: pl.DataFrame) -> dict[str, Counter[tuple[object, ...]]]:
+def by_person(made: PrivateFrame, *tables: pl.DataFrame) -> list[Counter[tuple[object, ...]]]:
     """The rows after all steps, of each person."""
     rows = made._pipeline.proved(*(each.schema for each in tables)).rows(*(each.lazy() for each in tables)).collect()
     found: dict[str, Counter[tuple[object, ...]]] = {name: Counter() for name in NAMES}
     for person, *values in rows.rows():
         if person is not None:
             found[person][tuple(map(str, values))] += 1
-    return found
-
-
-def two(how: str, on: list[str]) -> PrivateFrame:
-    return private().join(private(), on=on, how=how)  # type: ignore[arg-type]
+    return list(found.values())
 
 
 @pytest.mark.parametrize("on", [["p"], ["p", "k"]], ids=str)
 @pytest.mark.parametrize("how", HOWS)
 def test_what_comes_of_a_person_is_what_comes_of_that_person_alone(how: str, on: list[str]) -> None:
-    made = two(how, on)
+    made = private().join(private(), on=on, how=how)  # type: ignore[arg-type]
     options = list(itertools.product(range(len(VISITS)), range(len(PEOPLE))))
-    alone = {
-        (name, option): by_person(
-            made,
-            visits_of(tuple(option[0] if other == name else 0 for other in NAMES)),
-            people_of(tuple(option[1] if other == name else 0 for other in NAMES)),
-        )[name]
-        for name in NAMES
-        for option in options
-    }
-    # Three people in any order: what differs in their names alone is the same.
-    for chosen in itertools.combinations_with_replacement(options, len(NAMES)):
-        found = by_person(made, visits_of(tuple(v for v, _ in chosen)), people_of(tuple(p for _, p in chosen)))
-        for name, option in zip(NAMES, chosen, strict=True):
-            assert found[name] == alone[name, option], (chosen, name)
-    assert any(alone.values())
+    assert True in check_alone(
+        lambda chosen: by_person(
+            made, visits_of([visits for visits, _ in chosen]), people_of([own for _, own in chosen])
+        ),
+        options,
+        # Three people in any order: what differs in their names alone is the same.
+        every=itertools.combinations_with_replacement(options, len(NAMES)),
+    )
 
 
 @pytest.mark.parametrize("how", HOWS)
 def test_owned_rows_reach_those_alone_who_name_them(how: str) -> None:
     made = private().join(dpp.owned(), on="k", how=how)  # type: ignore[arg-type]
-    seen = Counter()
+    seen: set[bool] = set()
     for items in ITEMS:
         owned = pl.DataFrame(items, {"k": pl.Int64, "item": pl.Int64}, orient="row")
 
         @cache
-        def alone(name: str, option: int, owned: pl.DataFrame = owned) -> Counter[tuple[object, ...]]:
+        def alone(place: int, option: int, owned: pl.DataFrame = owned) -> Counter[tuple[object, ...]]:
             """What comes of a person where nobody else is, and only the rows are that this person names."""
-            visits = visits_of(tuple(option if other == name else 0 for other in NAMES))
-            named = {key for key, _ in VISITS[option]}
-            return by_person(made, visits, owned.filter(pl.col("k").is_in(named - {None})))[name]
+            named = {key for key, _ in VISITS[option]} - {None}
+            own = [option if other == place else 0 for other in range(len(NAMES))]
+            return by_person(made, visits_of(own), owned.filter(pl.col("k").is_in(named)))[place]
 
-        for chosen in itertools.product(range(len(VISITS)), repeat=len(NAMES)):
-            found = by_person(made, visits_of(chosen), owned)
-            for name, option in zip(NAMES, chosen, strict=True):
-                assert found[name] == alone(name, option), (items, chosen, name)
-                seen[bool(found[name])] += 1
-    assert min(seen.values()) > 0
+        seen |= check_alone(
+            lambda chosen, owned=owned: by_person(made, visits_of(chosen), owned), range(len(VISITS)), alone=alone
+        )
+    assert seen == {True, False}
 
 
 LISTS = [None, [], [1], [2, None]]
@@ -136,24 +123,19 @@ def test_steps_on_the_rows_of_one_person(step: str, engine: str) -> None:
     made = STEPS[step](private())
     schema = {"p": pl.Float64, "l": pl.List(pl.Int64), "x": pl.Float64, "y": pl.Float64}
 
-    def found_for(chosen: dict[float, int]) -> dict[float, Counter[str]]:
-        rows = [(person, *row) for person, option in chosen.items() for row in PERSONS[option]]
+    def found_for(chosen: Sequence[int]) -> list[Counter[str]]:
+        rows = [(float(person), *row) for person, option in enumerate(chosen) for row in PERSONS[option]]
         rows += [(None, *row) for row in PERSONS[3]] + [(math.nan, *row) for row in PERSONS[2]]
         frame = pl.DataFrame(rows, schema, orient="row")
         proved = made._pipeline.proved(frame.schema)
-        result: dict[float, Counter[str]] = {person: Counter() for person in chosen}
+        result: list[Counter[str]] = [Counter() for _ in chosen]
         for person, *values in proved.rows(frame.lazy()).collect(engine=engine).rows():  # type: ignore[call-overload]
             if person is not None and not math.isnan(person):
-                result[abs(person)][str([value + 0.0 if isinstance(value, float) else value for value in values])] += 1
+                known = [value + 0.0 if isinstance(value, float) else value for value in values]
+                result[int(person)][str(known)] += 1
         return result
 
-    people = (0.0, 1.0, 2.0)
-    alone = {(person, n): found_for({person: n})[person] for person in people for n in range(len(PERSONS))}
-    for chosen in itertools.product(range(len(PERSONS)), repeat=len(people)):
-        found = found_for(dict(zip(people, chosen, strict=True)))
-        for person, option in zip(people, chosen, strict=True):
-            assert found[person] == alone[person, option], (chosen, person)
-    assert any(alone.values())
+    assert True in check_alone(found_for, range(len(PERSONS)))
 
 
 # The law of a whole release
@@ -162,17 +144,13 @@ GROUPS, SIZE, EPSILON = 2, 3, 0.5
 KEYS = {"k": range(GROUPS)}
 
 
-def counted(query: PrivateQuery, of: tuple[pl.DataFrame, ...], times: int) -> set[tuple[tuple[int, ...], ...]]:
-    return histograms(query, *of, shape=(GROUPS, SIZE), times=times)
-
-
 def _right(frame: PrivateFrame, **bounds: int) -> PrivateFrame:
     return dpp.protect("p", neighboring_relation=frame.protection.neighboring_relation, **bounds)
 
 
 MADE: dict[str, Callable[[PrivateFrame], PrivateFrame]] = {
-    **{f"private, {how}": lambda f, how=how: f.join(private(), on="p", how=how) for how in HOWS},
-    **{f"private, {how}, two columns": lambda f, how=how: f.join(private(), on=["p", "k"], how=how) for how in HOWS},
+    **{f"private, {how}": lambda f, how=how: f.join(_right(f), on="p", how=how) for how in HOWS},
+    **{f"private, {how}, two columns": lambda f, how=how: f.join(_right(f), on=["p", "k"], how=how) for how in HOWS},
     **{f"owned, {how}": lambda f, how=how: f.join(dpp.owned(), left_on="x", right_on="k", how=how) for how in HOWS},
     # No bound of the left frame holds then: each person has one row there, and one on the right.
     "private, bounded": lambda f: (
@@ -216,49 +194,35 @@ def tables(step: str, visits: list[tuple[object, ...]], people: list[tuple[objec
     return (first, table(people, "k", "plan")) if step.startswith("private") else (first,)
 
 
+def lost(step: str, query: PrivateQuery, seeds: int) -> float:
+    """The largest loss of the person who is added, or takes another one's place."""
+    worst, relation = 0.0, query.protection.neighboring_relation
+    for visits, people in OTHERS:
+        without, *with_one = (
+            histograms(
+                query,
+                *tables(step, visits + [("a", *row) for row in own], people + [("a", *row) for row in further]),
+                shape=(GROUPS, SIZE),
+                times=seeds,
+            )
+            for own, further in [([], []), *ADDED]
+        )
+        assert len(without) == 1
+        worst = max(worst, largest_loss(query, relation, without, with_one))
+    return worst
+
+
 @pytest.mark.parametrize("bounds", [{"max_rows": 3}, {"max_groups": 1, "max_rows_per_group": 3}], ids=str)
 @pytest.mark.parametrize("counts", ["people", "rows"])
 @pytest.mark.parametrize("step", MADE)
 def test_one_person_of_both_tables_costs_at_most_the_loss(step: str, counts: str, bounds: dict[str, int]) -> None:
     ask = dpp.mode("x", range(SIZE), epsilon=EPSILON, counts=counts)  # type: ignore[arg-type]
     query = MADE[step](private(**bounds)).group_by(KEYS).agg(ask)
-    worst = 0.0
-    for visits, people in OTHERS:
-        (without,) = counted(query, tables(step, visits, people), 3)
-        for own_visits, own_people in ADDED:
-            more = tables(
-                step, visits + [("a", *row) for row in own_visits], people + [("a", *row) for row in own_people]
-            )
-            for found in counted(query, more, SEEDS):
-                worst = max(worst, loss(query, found, without))
-    assert worst <= EPSILON * (1 + 1e-9)
-    assert worst > 0.3 * EPSILON
+    assert 0.3 * EPSILON < lost(step, query, SEEDS) <= EPSILON * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("step", MADE)
 def test_a_person_in_the_place_of_another_costs_at_most_the_loss(step: str) -> None:
     frame = dpp.protect("p", max_rows=3, neighboring_relation="replace_one")
-    other = dpp.protect("p", neighboring_relation="replace_one")
-    steps = {name: made for name, made in MADE.items() if not name.startswith("private") or "bounded" in name}
-    made = steps.get(
-        step, lambda frame: frame.join(other, on=["p", "k"][: 1 + ("two" in step)], how=step.split(", ")[1])
-    )
-    query = made(frame).group_by(KEYS).agg(dpp.mode("x", range(SIZE), epsilon=EPSILON, counts="rows"))
-    worst = 0.0
-    for visits, people in OTHERS:
-        found = [
-            counted(
-                query,
-                tables(
-                    step, visits + [("a", *row) for row in own_visits], people + [("a", *row) for row in own_people]
-                ),
-                10,
-            )
-            for own_visits, own_people in ADDED
-        ]
-        # Whatever is kept of the one person, and of the other: so the mixtures of these laws keep the bound, too.
-        for one, two in itertools.combinations(found, 2):
-            for pair in itertools.product(one, two):
-                worst = max(worst, loss(query, *pair))
-    assert worst <= EPSILON * (1 + 1e-9)
-    assert worst > 0.2 * EPSILON
+    query = MADE[step](frame).group_by(KEYS).agg(dpp.mode("x", range(SIZE), epsilon=EPSILON, counts="rows"))
+    assert 0.2 * EPSILON < lost(step, query, 10) <= EPSILON * (1 + 1e-9)

@@ -10,9 +10,10 @@ import importlib
 import pickle
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partialmethod
 from hashlib import blake2b
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,6 +34,11 @@ def _word(law: Any) -> str:
     """The mechanism that draws by a law."""
     laws = importlib.import_module("dp_polars._mechanisms.racing").LAWS
     return next(word for word, own in laws.items() if own is law)
+
+
+def _of_rows(make):
+    """What stands where rows are drawn from, of what stands where their histogram is."""
+    return lambda doors, _: lambda draw, codes, lengths: make(doors, None)(draw, _histogram(codes, lengths, draw.size))
 
 
 # --- Where ----------------------------------------------------------------------------------------------------------
@@ -241,29 +247,24 @@ class Doors(AbstractContextManager["Doors"]):
     def _called(self, kind, mechanism, rate, groups, inputs, *, size=1, width=1, draws=1, alpha=None, unit=None) -> int:
         """Record a call, and return its number."""
         self._number += 1
-        self.calls.append(
-            Call(
-                self._name, self._number, kind, mechanism, rate, draws, alpha, size, width, unit, tuple(groups), inputs
-            )
-        )
+        about = kind, mechanism, rate, draws, alpha, size, width, unit
+        self.calls.append(Call(self._name, self._number, *about, tuple(groups), inputs))
         return self._number
+
+    def _called_on(self, histogram, kind, draw, **more):
+        """Record a call on a histogram; return its number, and the groups that it draws for."""
+        groups = self._own(len(histogram.sizes))
+        word = "first_above" if kind == "above" else _word(draw.law)
+        return self._called(kind, word, draw.rate, groups, self._cells(histogram), size=draw.size, **more), groups
 
     # --- Choices ---
 
     def _choice(self, _):
         def draw_groups(draw, histogram):
-            groups = self._own(len(histogram.sizes))
-            number = self._called(
-                "choice", _word(draw.law), draw.rate, groups, self._cells(histogram),
-                size=draw.size, alpha=draw.score.ranks,
-            )  # fmt: skip
+            number, groups = self._called_on(histogram, "choice", draw, alpha=draw.score.ranks)
             return np.array([self.word("code", number, group) % draw.size for group in groups], np.int64)
 
         return draw_groups
-
-    def _choice_of_rows(self, _):
-        choose = self._choice(None)
-        return lambda draw, codes, lengths: choose(draw, _histogram(codes, lengths, draw.size))
 
     def _lead(self, _):
         choose = self._choice(None)
@@ -275,28 +276,20 @@ class Doors(AbstractContextManager["Doors"]):
 
         return lead_groups
 
-    def _lead_of_rows(self, _):
-        lead = self._lead(None)
-        return lambda draw, codes, lengths: lead(draw, _histogram(codes, lengths, draw.size))
+    _choice_of_rows, _lead_of_rows = map(_of_rows, (_choice, _lead))
 
     def _above(self, _):
         def first_above_groups(search, histogram):
-            groups = self._own(len(histogram.sizes))
-            number = self._called(
-                "above", "first_above", search.rate, groups, self._cells(histogram), size=search.size
-            )  # fmt: skip
+            number, groups = self._called_on(histogram, "above", search)
             codes = [self.word("code", number, group) % (search.size + 1) - 1 for group in groups]
             leads = [-1 if code < 0 else self.word("lead", number, code) % 7 for code in codes]
             return np.array(codes, np.int64), np.array(leads, np.int64)
 
         return first_above_groups
 
-    def _several(self, kind):
+    def _several(self, kind, _):
         def drawn(draw, histogram, k):
-            groups, draws = self._own(len(histogram.sizes)), 1 if kind == "jointly" else k
-            number = self._called(
-                kind, _word(draw.law), draw.rate, groups, self._cells(histogram), size=draw.size, width=k, draws=draws
-            )
+            number, groups = self._called_on(histogram, kind, draw, width=k, draws=1 if kind == "jointly" else k)
             codes = [
                 sorted(range(draw.size), key=lambda code: self.word("place", number, group, code))[:k]
                 for group in groups
@@ -305,24 +298,12 @@ class Doors(AbstractContextManager["Doors"]):
 
         return drawn
 
-    def _rounds(self, _):
-        return self._several("rounds")
-
-    def _jointly(self, _):
-        return self._several("jointly")
+    _rounds, _jointly = partialmethod(_several, "rounds"), partialmethod(_several, "jointly")
 
     def _list(self, _):
         def groups_of(draw, histogram):
-            groups, width = self._own(len(histogram.sizes)), sum(1 for _ in draw.root.nodes())
-            number = self._called(
-                "list",
-                _word(draw.law),
-                draw.rate,
-                groups,
-                self._cells(histogram),
-                size=draw.size,
-                draws=levels_of(width),
-            )
+            width = sum(1 for _ in draw.root.nodes())
+            number, groups = self._called_on(histogram, "list", draw, draws=levels_of(width))
             codes = [
                 sorted(self.word("quantile", number, group, i) % draw.size for i in range(width)) for group in groups
             ]
@@ -359,10 +340,8 @@ class Doors(AbstractContextManager["Doors"]):
         def best_rows(scores, lengths, rate, law, words, *, offered=None, lowest=False):
             groups = self._own(len(lengths))
             self._called("row", _word(law), rate, groups, {}, size=int(lengths.max(initial=0)))
-            return np.array(
-                [self.word("row", group) % n if n else -1 for group, n in zip(groups, lengths.tolist(), strict=True)],
-                np.int64,
-            )
+            sizes = zip(groups, lengths.tolist(), strict=True)
+            return np.array([self.word("row", group) % n if n else -1 for group, n in sizes], np.int64)
 
         return best_rows
 
@@ -453,46 +432,33 @@ class Doors(AbstractContextManager["Doors"]):
         return each
 
     def _bounded(self, bounded):
-        people = importlib.import_module("dp_polars._engines.polars.people")
-        random_few = people.random_few
-
         def each(lists, names, most, engine):
             columns = [lists[name].to_list() for name in names]
             own = [list(map(repr, zip(*keys, strict=True))) for keys in zip(*columns, strict=True)]
 
-            def few(lengths, most, words):
-                stays = []
+            def few(random_few, most):
                 for keys in own:
                     order = sorted(range(len(keys)), key=keys.__getitem__)
                     chosen = random_few(np.array([len(keys)]), most, self._words("keys", sorted(keys)))
-                    stays.append(chosen[np.argsort(order)])
-                return np.concatenate([np.empty(0, bool), *stays])
+                    yield chosen[np.argsort(order)]
 
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(people, "random_few", few)
+            with _of_each(lambda random_few, _, most: few(random_few, most)):
                 return bounded(lists, names, most, engine)
 
         return each
 
     def _few_rows(self, few_rows):
-        people = importlib.import_module("dp_polars._engines.polars.people")
-        random_few = people.random_few
+        def few(random_few, lengths, most):
+            return (random_few(np.array([n]), most, self._words("joined rows", n)) for n in lengths.tolist())
+
+        def by_person(person, groups):
+            places = person.to_frame("p").with_row_index("row").group_by("p").agg("row")["row"].to_list()
+            lengths = np.array([len(rows) for rows in places], np.int64)
+            rows = np.array([row for rows in places for row in sorted(rows)], np.int64)
+            return SimpleNamespace(lengths=lengths, part=lambda start, stop: (groups, rows[start:stop]))
 
         def each(frame, unit, most):
-            def few(lengths, most, _):
-                words = (self._words("joined rows", n) for n in lengths.tolist())
-                chosen = [random_few(np.array([n]), most, own) for n, own in zip(lengths.tolist(), words, strict=True)]
-                return np.concatenate([np.empty(0, bool), *chosen])
-
-            def by_person(person, groups):
-                places = person.to_frame("p").with_row_index("row").group_by("p").agg("row")["row"].to_list()
-                lengths = np.array([len(rows) for rows in places], np.int64)
-                rows = np.array([row for rows in places for row in sorted(rows)], np.int64)
-                return SimpleNamespace(lengths=lengths, part=lambda start, stop: (groups, rows[start:stop]))
-
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(people, "random_few", few)
-                patch.setattr(people, "by_person", by_person)
+            with _of_each(few, by_person=by_person):
                 return few_rows(frame.sort(pl.all()), unit, most)
 
         return each
@@ -552,6 +518,21 @@ class Doors(AbstractContextManager["Doors"]):
             return histogram(groups, codes, counts, listed)
 
         return noted
+
+
+@contextmanager
+def _of_each(few, **more):
+    """Let `few` choose the rows or keys of one person after the other, by the choice that stood there."""
+    people = importlib.import_module("dp_polars._engines.polars.people")
+    choose = people.random_few
+
+    def chosen(lengths, most, _):
+        return np.concatenate([np.empty(0, bool), *few(choose, lengths, most)])
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, stands in {"random_few": chosen, **more}.items():
+            patch.setattr(people, name, stands)
+        yield
 
 
 def _histogram(codes, lengths, size):

@@ -12,7 +12,6 @@ from dp_polars._mechanisms.histograms import Runs
 from dp_polars._mechanisms.racing import LAWS
 from tests.helpers import reference
 from tests.privacy.datasets import score_of, scores_of
-from tests.registry import MECHANISMS
 from tests.statistical.goodness import CONTROLS, cell_counts, check_sampler, fits
 
 pytestmark = pytest.mark.slow
@@ -39,25 +38,27 @@ def rows_of(case, draws):
     return np.tile(one, draws), np.full(draws, len(one))
 
 
-def law_of(case, mechanism):
-    counts, _, alpha, rate = CASES[case]
+def law_of_counts(counts, alpha, rate, mechanism):
     return reference.floats(reference.law(scores_of(counts, alpha), rate=rate, mechanism=mechanism, digits=20))
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+def sampler(case, way, mechanism, *, draws=30_000):
+    """The draws from rows at a factor of the rate, and their law."""
+    counts, _, alpha, rate = CASES[case]
+    rows = rows_of(case, draws)
+
+    def draw(factor):
+        return WAYS[way](Draw(len(counts), score_of(alpha), rate * factor, LAWS[mechanism]), *rows)
+
+    return draw, law_of_counts(counts, alpha, rate, mechanism)
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("case", CASES)
 def test_draws_from_rows_follow_the_law(case, way, mechanism):
-    counts, _, alpha, rate = CASES[case]
-    codes, lengths = rows_of(case, 30_000)
-
-    def draw(factor):
-        return WAYS[way](Draw(len(counts), score_of(alpha), rate * factor, LAWS[mechanism]), codes, lengths)
-
-    check_sampler(draw, law_of(case, mechanism), controls=() if case in FLAT else CONTROLS)
+    check_sampler(*sampler(case, way, mechanism), controls=() if case in FLAT else CONTROLS)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("way", [draw_from_runs, drawing._draw_from_blocks])
 @pytest.mark.parametrize("case", ["mode", "median", "third"])
 def test_draws_from_a_histogram_follow_the_law(case, way, mechanism):
@@ -69,10 +70,9 @@ def test_draws_from_a_histogram_follow_the_law(case, way, mechanism):
     def draw(factor):
         return way(Draw(len(counts), score_of(alpha), rate * factor, LAWS[mechanism]), runs)
 
-    check_sampler(draw, law_of(case, mechanism))
+    check_sampler(draw, law_of_counts(counts, alpha, rate, mechanism))
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("case", ["mode", "median", "first decile"])
 @pytest.mark.parametrize("size", ["dense", "sparse"])
 def test_slices_of_few_groups_change_nothing(case, size, mechanism, monkeypatch):
@@ -80,22 +80,16 @@ def test_slices_of_few_groups_change_nothing(case, size, mechanism, monkeypatch)
     for module in (drawing, histograms):
         monkeypatch.setattr(module, "_CHUNK", 25)
     monkeypatch.setattr(histograms, "_SLICE_CELLS", 25 if size == "dense" else -(10**9))
-    counts, _, alpha, rate = CASES[case]
-    codes, lengths = rows_of(case, 5_000)
-    answers = draw_from_rows(Draw(len(counts), score_of(alpha), rate, LAWS[mechanism]), codes, lengths)
-    assert fits(cell_counts(answers, law_of(case, mechanism)), law_of(case, mechanism))
+    draw, law = sampler(case, "rows", mechanism, draws=5_000)
+    assert fits(cell_counts(draw(1), law), law)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_groups_of_one_slice_are_independent(mechanism):
     # The same group side by side: pairs of neighbours follow the product law.
-    codes, lengths = rows_of("mode", 40_000)
-    counts, _, alpha, rate = CASES["mode"]
-    law = law_of("mode", mechanism)
-    for way in WAYS.values():
-        answers = way(Draw(len(counts), score_of(alpha), rate, LAWS[mechanism]), codes, lengths).reshape(-1, 2)
-        pairs = answers @ [len(law), 1]
-        assert fits(cell_counts(pairs, np.outer(law, law).ravel()), np.outer(law, law).ravel())
+    for way in WAYS:
+        draw, law = sampler("mode", way, mechanism, draws=40_000)
+        pairs, of_pairs = draw(1).reshape(-1, 2) @ [len(law), 1], np.outer(law, law).ravel()
+        assert fits(cell_counts(pairs, of_pairs), of_pairs)
 
 
 # A grid of a billion points
@@ -131,7 +125,6 @@ def law_of_cells(codes, cells, alpha, rate, mechanism):
     return reference.floats(reference.law(scores, np.diff(cells), rate=rate, mechanism=mechanism, digits=15))
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("case", ROWS)
 def test_draws_on_a_billion_candidates_follow_the_law(case, mechanism):
     codes, alpha, rate = ROWS[case]
@@ -147,40 +140,38 @@ def test_draws_on_a_billion_candidates_follow_the_law(case, mechanism):
     check_sampler(draw, law, controls=() if case == "nobody" else CONTROLS)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("chunk", [1 << 16, 40])
-def test_candidates_left_out_win_as_often_as_they_should(chunk, mechanism, monkeypatch):
-    # With a small FAR most of a group's candidates are left out of the histogram, and win all the same: in batches of
-    # groups of like length too, which are not in their order.
+@pytest.fixture
+def _near(monkeypatch):
+    """A small FAR: most candidates of a group are left out of the histogram, and win all the same."""
     for module in (drawing, racing):
         monkeypatch.setattr(module, "FAR", 1.0)
+
+
+@pytest.mark.usefixtures("_near")
+@pytest.mark.parametrize("chunk", [1 << 16, 40])
+def test_candidates_left_out_win_as_often_as_they_should(chunk, mechanism, monkeypatch):
+    # In batches of groups of like length too, which are not in their order.
     monkeypatch.setattr(histograms, "_SLICE_CELLS", -(10**9))  # the sparse way
     monkeypatch.setattr(drawing, "_CHUNK", chunk)
     alpha, rate, draws = Fraction(1, 2), Fraction(1, 4), 1_500
     groups = [[3, 1, 0, 2, 1, 3, 0, 4], [9, 0, 0, 0, 0, 0, 0, 2]]
     one = np.concatenate([np.repeat(np.arange(8, dtype=np.uint8), counts) for counts in groups])
     lengths = np.tile([sum(counts) for counts in groups], draws)
-    answers = draw_from_rows(Draw(8, score_of(alpha), rate, LAWS[mechanism]), np.tile(one, draws), lengths).reshape(
-        draws, 2
-    )
-    for of_group, counts in zip(answers.T, groups, strict=True):
-        law = reference.floats(reference.law(scores_of(counts, alpha), rate=rate, mechanism=mechanism, digits=20))
+    answers = draw_from_rows(Draw(8, score_of(alpha), rate, LAWS[mechanism]), np.tile(one, draws), lengths)
+    for of_group, counts in zip(answers.reshape(draws, 2).T, groups, strict=True):
+        law = law_of_counts(counts, alpha, rate, mechanism)
         assert fits(cell_counts(of_group, law), law)
-    assert np.isin(answers[:, 0], [0, 1, 6, 7]).sum() > 100
+    assert np.isin(answers[::2], [0, 1, 6, 7]).sum() > 100
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.usefixtures("_near")
 @pytest.mark.parametrize("alpha", [Fraction(1, 2), Fraction(1, 4)])
 def test_runs_left_out_win_as_often_as_they_should(alpha, mechanism, monkeypatch):
-    # With a small FAR all runs but those around the quantile are left out, and win all the same.
-    for module in (drawing, racing):
-        monkeypatch.setattr(module, "FAR", 1.0)
-    groups = [[3, 1, 0, 2, 1, 3, 0, 4, 2, 1, 2, 2], [0, 1, 1, 1, 2, 1, 1, 1, 1, 0, 2, 3]]
-    size, draws = len(groups[0]), 3_000
-    occupied = [np.flatnonzero(counts) for counts in groups]
-    codes = np.tile(np.concatenate(occupied), draws)
-    counts = np.tile(np.concatenate([np.array(c)[o] for c, o in zip(groups, occupied, strict=True)]), draws)
-    runs = Runs.of_counts(codes, counts, np.tile([len(o) for o in occupied], draws))
+    # All runs but those around the quantile are left out.
+    groups = np.array([[3, 1, 0, 2, 1, 3, 0, 4, 2, 1, 2, 2], [0, 1, 1, 1, 2, 1, 1, 1, 1, 0, 2, 3]])
+    size, draws, rate = groups.shape[1], 3_000, Fraction(1, 2)
+    codes, counts = np.tile(np.nonzero(groups)[1], draws), np.tile(groups[groups > 0], draws)
+    runs = Runs.of_counts(codes, counts, np.tile((groups > 0).sum(axis=1), draws))
     near = []
 
     def recording(blocks, *rest):
@@ -190,13 +181,11 @@ def test_runs_left_out_win_as_often_as_they_should(alpha, mechanism, monkeypatch
     monkeypatch.setattr(drawing, "race", recording)
 
     def draw(factor):
-        answers = draw_from_runs(Draw(size, score_of(alpha), Fraction(1, 2) * factor, LAWS[mechanism]), runs)
-        return answers.reshape(draws, 2)
+        return draw_from_runs(Draw(size, score_of(alpha), rate * factor, LAWS[mechanism]), runs).reshape(draws, 2)
 
     found = {factor: np.concatenate([draw(factor) for _ in range(3)]) for factor in CONTROLS} | {1: draw(1)}
-    for group, counts_of_group in enumerate(groups):
-        scores = scores_of(counts_of_group, alpha)
-        law = reference.floats(reference.law(scores, rate=Fraction(1, 2), mechanism=mechanism, digits=20))
+    for group, own in enumerate(groups):
+        law = law_of_counts(own, alpha, rate, mechanism)
         for factor, answers in found.items():
             assert fits(cell_counts(answers[:, group], law), law) == (factor == 1)
     assert max(near) < len(codes)  # cut

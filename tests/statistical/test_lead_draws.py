@@ -17,7 +17,7 @@ from dp_polars._mechanisms.noisy_gap import race_with_lead
 from dp_polars._mechanisms.racing import LAWS, Blocks
 from dp_polars._mechanisms.selection import leading_rows
 from tests.helpers import reference
-from tests.registry import MECHANISMS, X
+from tests.registry import X
 from tests.statistical.goodness import cell_counts, check_sampler, fits
 
 DRAWS = 40_000
@@ -86,7 +86,6 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("case", CASES)
 def test_answers_and_leads_have_their_joint_law(case, mechanism):
     scores, rate, unit, m = CASES[case]
@@ -95,7 +94,6 @@ def test_answers_and_leads_have_their_joint_law(case, mechanism):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("case", ["some", "blocks"])
 def test_the_exact_path_has_the_same_law(case, mechanism, monkeypatch):
     monkeypatch.setattr(leading, "_SLACK", 1e6)  # so that floats can decide nothing
@@ -104,7 +102,6 @@ def test_the_exact_path_has_the_same_law(case, mechanism, monkeypatch):
     assert fits(cell_counts(draw(scores, rate, unit, mechanism, m, draws=3_000), law), law)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("lowest", [False, True])
 def test_groups_of_rows(mechanism, lowest):
     one, draws, rate = np.array([2, 5, 1, 4]), 20_000, Fraction(1, 2)

@@ -11,7 +11,6 @@ from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.quantile_trees import TreeDraw, tree
 from dp_polars._mechanisms.racing import LAWS
 from tests.privacy.lists import law_of_list
-from tests.registry import MECHANISMS
 from tests.statistical.goodness import CONTROLS, cell_counts, check_sampler, fits
 
 pytestmark = pytest.mark.slow
@@ -51,7 +50,6 @@ def law_of(case, mechanism):
     return law_of_list(tuple(counts), tree([Fraction(alpha) for alpha in alphas]), rate, mechanism, 2**bits)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("case", CASES)
 def test_draws_follow_the_law(case, mechanism):
     law = law_of(case, mechanism)
@@ -60,7 +58,6 @@ def test_draws_follow_the_law(case, mechanism):
     check_sampler(lambda factor: drawn(case, mechanism, factor), shares / shares.sum(), controls=controls)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("case", ["quartiles", "ties", "three levels", "many rows", "many rows, no digits"])
 def test_the_law_does_not_depend_on_who_counts_as_far(case, mechanism, monkeypatch):
     """Races that a smaller FAR leaves open draw the digits of the whole group, and go on from there."""

@@ -65,26 +65,16 @@ def gaussian_law(variance, cuts):
 
 
 def check_laplace(scale, draws=DRAWS, controls=CONTROLS, false_alarm=FALSE_ALARM):
-    cuts = edges(scale, draws)
-    law = laplace_law(scale, cuts)
-    check_sampler(
-        lambda factor: cells(laplace_noise(draws, scale * factor), cuts),
-        law,
-        controls=controls,
-        false_alarm=false_alarm,
-    )
+    cuts, about = edges(scale, draws), {"controls": controls, "false_alarm": false_alarm}
+    check_sampler(lambda factor: cells(laplace_noise(draws, scale * factor), cuts), laplace_law(scale, cuts), **about)
 
 
 def check_gaussian(variance, draws=DRAWS, controls=CONTROLS, false_alarm=FALSE_ALARM):
     """The factors are those of the deviation."""
     cuts = edges(Fraction(math.isqrt(math.floor(variance * 10**6)), 1000), draws)
+    about = {"controls": controls, "false_alarm": false_alarm}
     law = gaussian_law(variance, cuts)
-    check_sampler(
-        lambda factor: cells(gaussian_noise(draws, variance * factor**2), cuts),
-        law,
-        controls=controls,
-        false_alarm=false_alarm,
-    )
+    check_sampler(lambda factor: cells(gaussian_noise(draws, variance * factor**2), cuts), law, **about)
 
 
 def test_the_laws_add_up_and_are_those_of_the_formulas():
@@ -120,17 +110,15 @@ def test_discrete_laplace_of_large_scales(scale):
     check_laplace(scale)
 
 
+VARIANCES = [*(scale**2 for scale in SCALES), Fraction(1, 10), Fraction(1, 3), Fraction(99, 100), Fraction(17, 4)]
+
+
 @pytest.mark.usefixtures("_either_way")
-@pytest.mark.parametrize("deviation", SCALES, ids=str)
-def test_discrete_gaussian(deviation):
+@pytest.mark.parametrize("variance", VARIANCES, ids=str)
+def test_discrete_gaussian(variance):
     # A deviation of a tenth: exp(−50), and nothing but zeros; of 13/100 too.
-    check_gaussian(deviation**2, controls=[] if deviation < Fraction(1, 5) else CONTROLS)
-
-
-@pytest.mark.usefixtures("_either_way")
-@pytest.mark.parametrize("variance", [Fraction(1, 10), Fraction(1, 3), Fraction(99, 100), Fraction(17, 4)], ids=str)
-def test_discrete_gaussian_of_small_variances(variance):
-    check_gaussian(variance, 2_000_000 if variance < 1 else DRAWS)
+    controls = [] if variance < Fraction(1, 25) else CONTROLS
+    check_gaussian(variance, 2_000_000 if variance < 1 else DRAWS, controls)
 
 
 @pytest.mark.parametrize("deviation", [2**33, 2**50 - 1])

@@ -4,15 +4,14 @@ The other files here find out a sampler at 0.7 or 1.3 times the rate, by more dr
 """
 
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
 
-from dp_polars._mechanisms.drawing import Draw
-from dp_polars._mechanisms.racing import LAWS
+from dp_polars._accounting.costs import PROOFS
 from tests.helpers.top_k_laws import law_of as law_of_top
-from tests.privacy.datasets import score_of
-from tests.registry import MECHANISMS
+from tests.registry import ASKS, MECHANISMS, NOISE
 from tests.statistical import test_first_above_draws as first_above
 from tests.statistical import test_kernel_draws as kernel
 from tests.statistical import test_lead_draws as leads
@@ -30,52 +29,56 @@ def check(draw, law):
     check_sampler(draw, law / law.sum(), controls=CONTROLS, false_alarm=FALSE_ALARM)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("way", kernel.WAYS)
-def test_modes_and_medians(way, mechanism):
-    for case in ("mode", "median"):
-        counts, _, alpha, rate = kernel.CASES[case]
-        codes, lengths = kernel.rows_of(case, DRAWS)
-
-        def draw(factor, counts=counts, alpha=alpha, rate=rate, codes=codes, lengths=lengths):
-            return kernel.WAYS[way](Draw(len(counts), score_of(alpha), rate * factor, LAWS[mechanism]), codes, lengths)
-
-        check(draw, kernel.law_of(case, mechanism))
-
-
-@pytest.mark.parametrize("mechanism", top_k.MECHANISMS)
-def test_top_k(mechanism):
+def top_2(mechanism):
     counts, k = top_k.CASES["a tie at the top"]
-    law = law_of_top(counts, k, Fraction(2, 5), mechanism)
-    check(lambda factor: top_k.drawn(counts, k, mechanism, Fraction(2, 5) * factor, DRAWS), law)
+    rate = Fraction(2, 5)
+    return lambda f: top_k.drawn(counts, k, mechanism, rate * f, DRAWS), law_of_top(counts, k, rate, mechanism)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_several_quantiles(mechanism):
+def several_quantiles(mechanism):
     law = quantiles.law_of("two, on one side", mechanism)
-    law = [law[each] for each in sorted(law)]
-    check(lambda factor: quantiles.drawn("two, on one side", mechanism, factor, DRAWS), law)
+    return lambda f: quantiles.drawn("two, on one side", mechanism, f, DRAWS), [law[each] for each in sorted(law)]
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_noisy_gaps(mechanism):
+def noisy_gap(mechanism):
     scores, rate, unit, m = leads.CASES["blocks"]
     law = leads.joint_law(scores, rate, unit, mechanism, m).ravel()
-    check(lambda factor: leads.draw(scores, rate * factor, unit, mechanism, m, DRAWS), law)
+    return lambda f: leads.draw(scores, rate * f, unit, mechanism, m, DRAWS), law
 
 
-def test_the_first_above_a_threshold():
+def above_threshold(_):
     counts, threshold, rate = first_above.CASES["around"]
     law = first_above.law_of(counts, threshold, rate)
-    check(lambda factor: first_above.drawn(counts, threshold, rate * factor, DRAWS), law)
+    return lambda f: first_above.drawn(counts, threshold, rate * f, DRAWS), law
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_the_generalized_exponential_mechanism(mechanism):
-    own.check_law("integers", mechanism, draws=DRAWS, check=check)
+# What draws -> its words, and by one of them: the draws at a factor of the rate, and their law.
+SAMPLERS = {
+    **{
+        f"{case} of {way}": (MECHANISMS, partial(kernel.sampler, case, way, draws=DRAWS))
+        for way in kernel.WAYS
+        for case in ("mode", "median")
+    },
+    "top k": (ASKS["top_k"].mechanisms, top_2),
+    "several quantiles": (MECHANISMS, several_quantiles),
+    "noisy gap": (MECHANISMS, noisy_gap),
+    "above threshold": (["first_above"], above_threshold),
+    "own sensitivities": (MECHANISMS, partial(own.sampler, "integers", draws=DRAWS)),
+}
+
+
+@pytest.mark.parametrize(("name", "word"), [(name, word) for name, (words, _) in SAMPLERS.items() for word in words])
+def test_choices(name, word):
+    check(*SAMPLERS[name][1](word))
 
 
 @pytest.mark.parametrize("scale", [Fraction(1, 2), Fraction(2), Fraction(37, 3)], ids=str)
 def test_noise(scale):
     noise.check_laplace(scale, DRAWS, CONTROLS, FALSE_ALARM)
     noise.check_gaussian(scale**2, DRAWS, CONTROLS, FALSE_ALARM)
+
+
+def test_every_mechanism_has_a_law_here():
+    """Those of keys are drawn by `test_every_number_of_people_is_shown_with_its_probability` and its neighbours."""
+    words = {word for words, _ in SAMPLERS.values() for word in words} - {"joint"}
+    assert {*words, *NOISE} == {word for word, proof in PROOFS.items() if proof.kind != "keys"}

@@ -9,7 +9,6 @@ from dp_polars._base.numbers import system_words
 from dp_polars._mechanisms import racing
 from dp_polars._mechanisms import racing as exact_race
 from tests.helpers import reference
-from tests.registry import MECHANISMS
 from tests.statistical.goodness import CONTROLS, cell_counts, check_sampler, fits
 from tests.statistical.racing import draw_blocks
 
@@ -35,7 +34,6 @@ CASES = {
 FLAT = {"all tied", "single", "one large block"}
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("case", CASES)
 def test_the_race_follows_the_law(case, mechanism):
     scores, multiplicities, rate = CASES[case]
@@ -47,7 +45,6 @@ def test_the_race_follows_the_law(case, mechanism):
     check_sampler(draw, law, controls=[] if case in FLAT else CONTROLS)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("left_out", [0, 1, 2])
 def test_far_candidates_win_as_often_as_they_should(mechanism, left_out):
     # Each of them wins with a probability below exp(-45) < 2**-64, but there are 2**63 of them.
@@ -88,7 +85,6 @@ def far_law(case, mechanism):
     return reference.floats(reference.law(scores, multiplicities, rate=Fraction(1, 2), mechanism=mechanism, digits=20))
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("chunk", [1 << 15, 8])
 @pytest.mark.parametrize("case", FAR_CASES)
 def test_the_law_does_not_depend_on_who_counts_as_far(case, mechanism, chunk, monkeypatch):
@@ -97,7 +93,6 @@ def test_the_law_does_not_depend_on_who_counts_as_far(case, mechanism, chunk, mo
     assert fits(cell_counts(draw_far(case, mechanism, monkeypatch), law), law)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("factor", CONTROLS)
 def test_a_far_path_at_another_rate_is_found(factor, mechanism, monkeypatch):
     law = far_law("left out", mechanism)
@@ -112,7 +107,6 @@ def never(wait, count, uniform):
     return lambda bits: arb(2) ** 1000
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("mistake", [drawn_afresh, never])
 def test_mistakes_in_the_far_path_are_found(mistake, mechanism, monkeypatch):
     monkeypatch.setattr(exact_race, "_next_wait", mistake)

@@ -15,12 +15,13 @@ from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.top_k import draw_in_rounds, draw_jointly
 from tests.helpers.top_k_laws import in_rounds, law_of, lists
 from tests.mechanisms.test_ranking import histogram_of
+from tests.registry import ASKS
 from tests.statistical.goodness import cell_counts, check_sampler, fits
 
 pytestmark = pytest.mark.slow
 
 DRAWS = 60_000
-MECHANISMS = ["permute_and_flip", "exponential", "joint"]
+MECHANISMS = ASKS["top_k"].mechanisms
 CASES = {
     "five candidates": ([3, 0, 5, 3, 0], 3),
     "all different": ([9, 7, 4, 2, 1], 3),
