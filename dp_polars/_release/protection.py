@@ -252,7 +252,10 @@ def _shuffle(labels: Ints, words: WordSource) -> Ints:
 
 
 def _placed(keys: NDArray[np.uint64]) -> tuple[Ints, NDArray[np.uint64]]:
-    """Return the order of the keys by all but their last bits, which make room for places, and these words."""
+    """Return the order of the keys by all but their last bits, which make room for the place, and these in that order.
+
+    It is one sort of one word.
+    """
     places = _place_bits(keys)
     words = sorted_words((keys >> places << places) | np.arange(len(keys), dtype=np.uint64))
     return (words & ((np.uint64(1) << places) - np.uint64(1))).view(np.int64), words >> places

@@ -39,11 +39,6 @@ def warn_if_untested(version: str) -> None:
         warn(msg, UserWarning)
 
 
-def _pairs(text: str) -> dict[str, str]:
-    words = iter(text.split())
-    return dict(zip(words, words, strict=True))
-
-
 # Where Polars keeps functions, in its serialized expressions and in its plans.
 _NAMESPACES = {
     "Array": "arr.",
@@ -61,10 +56,27 @@ _NAMESPACES = {
     "Trigonometry": "",
 }
 _FUNCTION_NAMES = {"atan2": "arctan2", "generic": "pow", "round_sf": "round_sig_figs", "z_fill": "zfill"}
-_OPERATOR_NAMES = _pairs("""
-    Plus + Minus - Multiply * TrueDivide / FloorDivide // Modulus % Eq == NotEq != Lt < LtEq <= Gt > GtEq >=
-    EqValidity eq_missing NotEqValidity ne_missing And & LogicalAnd & Or | LogicalOr | Xor ^
-""")
+_OPERATOR_NAMES = {
+    "Plus": "+",
+    "Minus": "-",
+    "Multiply": "*",
+    "TrueDivide": "/",
+    "FloorDivide": "//",
+    "Modulus": "%",
+    "Eq": "==",
+    "NotEq": "!=",
+    "Lt": "<",
+    "LtEq": "<=",
+    "Gt": ">",
+    "GtEq": ">=",
+    "EqValidity": "eq_missing",
+    "NotEqValidity": "ne_missing",
+    "And": "&",
+    "LogicalAnd": "&",
+    "Or": "|",
+    "LogicalOr": "|",
+    "Xor": "^",
+}
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from functools import reduce
+from functools import cache, reduce
 from operator import add, getitem
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
@@ -419,7 +419,10 @@ def before_trial(step: ExprNode) -> bool:
 
 
 def narrowing(step: ExprNode) -> Callable[[JsonTree], JsonTree] | None:
-    """Return what gives a step only what it takes, else null, to be tried as a whole; None: it takes all."""
+    """Return what gives a step only values that it takes, and null for the others; None where it takes all.
+
+    What it makes has the step in it: it is not walked again, but tried as a whole.
+    """
     if step.name == "dt.datetime_function":
         return null_where_there_is_none
     narrow = _NARROWED.get("operator" if step.name in ARITHMETIC else step.name)
@@ -495,6 +498,7 @@ def null_where_there_is_none(tree: JsonTree) -> JsonTree:
     return cast("JsonTree", filled(moment, parts))
 
 
+@cache
 def _datetime(time_unit: str, time_zone: str | None, ambiguous: Ambiguous | Literal["raise"]) -> pl.Expr:
     """Return the expression on columns named by the places of the parts."""
     unit = _UNITS[time_unit]

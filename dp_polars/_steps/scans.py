@@ -374,7 +374,10 @@ _PYTHON = ('"AnonymousFunction":', '"OpaquePython":', '"callback":')
 
 
 def mark_of(frame: pl.LazyFrame) -> str:
-    """Return the kinds of sources of a plan that passed the gate, and the mark of its files; no row is read."""
+    """Return the kinds of sources of a plan that passed the gate, and what tells its files from others.
+
+    It reads no row, and never the sizes of files: they depend on rows, and the mark is public.
+    """
     kinds, files = set(), []
     for found, of in sources_read(frame):
         kinds.add(module_of(of) if callable(of) else "files" if found else "memory")
@@ -405,7 +408,10 @@ def text_of_plan(frame: pl.LazyFrame) -> str | None:
 
 
 def digest_of(frames: Iterable[pl.LazyFrame], key: bytes) -> str | None:
-    """Return a keyed digest of all rows in memory, in whatever order; "" without any, None where it can't be told."""
+    """Return a keyed digest of all rows that plans hold in memory; "" without any, None where it can't be told.
+
+    It takes no notice of the order of the rows: that of a `group_by`, say, is another one each time.
+    """
     found = [_sums(of, key) for frame in frames for _, of in sources_read(frame) if isinstance(of, pl.DataFrame)]
     if None in found:
         return None
