@@ -14,7 +14,7 @@ from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import scaled_cost
 from dp_polars._accounting.terms import ONE_RELEASE, Loss, Unit
 from dp_polars._base.column_types import shown
-from dp_polars._base.numbers import Number, kind_of_frame, nearest_float_up, positive_fraction, system_words
+from dp_polars._base.numbers import Number, kind_of_frame, nearest_float_up, positive_fraction, system_rng
 from dp_polars._base.process import require, silenced
 from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._frames.protect import protect
@@ -297,7 +297,7 @@ def make_selection(
             # A change of clipped scores is at most that of the scores; refusing them would depend on the data.
             scores = np.nan_to_num(scores, nan=-largest, posinf=largest, neginf=-largest)
         lengths = np.array([len(scores)])
-        return int(best_rows(scores, lengths, claim.rate, LAWS[mechanism], system_words(), lowest=negate)[0])
+        return int(best_rows(scores, lengths, claim.rate, LAWS[mechanism], system_rng(), lowest=negate)[0])
 
     return make_measurement(
         input_domain, input_metric, output_measure, select, lambda distance: claim.cost(unit, distance), "usize"

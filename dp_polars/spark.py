@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from dp_polars._base.column_types import must_have
-from dp_polars._base.process import called, is_deaf, require, silenced
+from dp_polars._base.process import called, is_silenced, require, silenced
 from dp_polars._engines.spark.arithmetic import answer_type, made, polars_type, spark_type, spark_types, weighs_exactly
 from dp_polars._engines.spark.counting import fresh_seed, histograms, one_row_per_person, shown_keys, union
 from dp_polars._engines.spark.rows import Groups, distinct, text_of_frame
@@ -55,7 +55,7 @@ for _logger in (
     ),
     *map(logging.getLogger, ("py4j.clientserver", "py4j.java_gateway")),
 ):
-    _logger.addFilter(lambda _: not is_deaf.get())
+    _logger.addFilter(lambda _: not is_silenced.get())
 
 # Up to how many cells, of all groups and codes, the counts come to the driver, which draws: a second shuffle and Python
 # workers would take longer. It is what one task draws at once.

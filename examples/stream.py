@@ -31,7 +31,7 @@ import polars as pl
 
 import dp_polars as dpp
 from dp_polars import plot
-from dp_polars._base.numbers import system_words
+from dp_polars._base.numbers import system_rng
 from dp_polars._mechanisms.above_threshold import CountRuns, first_reached
 
 EPSILON = Fraction(1)
@@ -101,7 +101,7 @@ def multiplicative_weights(
     true = truth(rows, questions)
     total = max(dpp.discrete_laplace(rows.height, epsilon=EPSILON * FOR_TOTAL, sensitivity=1), 2)
     rate = EPSILON * (1 - FOR_TOTAL) / hard / 3
-    words, guess = system_words(), np.full(questions.shape[1], total / questions.shape[1])
+    words, guess = system_rng(), np.full(questions.shape[1], total / questions.shape[1])
     public, answers, start, tests = questions.astype(float), np.empty(len(questions), np.int64), 0, 0
     while start < len(questions):
         answers[start:] = guessed = np.rint(public[start:] @ guess).astype(np.int64)

@@ -417,7 +417,7 @@ class Budget:
         rho = sum((Fraction(one.rho) for one in charges if one.rho is not None), Fraction(0))
         return self._account.epsilon_at(delta, _spent(head), rho)
 
-    def kept(self, question: StoredQuestion) -> tuple[StoredAnswer, bytes] | None:
+    def cached(self, question: StoredQuestion) -> tuple[StoredAnswer, bytes] | None:
         """Return the newest answer that is kept to a question, as bytes, if there is one."""
         return self._in_ledger(lambda connection, _: ledger.find(connection, question.text))
 

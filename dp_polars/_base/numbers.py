@@ -170,12 +170,12 @@ def upper(value: arb) -> Fraction:
 
 
 # n -> n independent uniform 64-bit words. Tests inject their own.
-WordSource: TypeAlias = Callable[[int], NDArray[np.uint64]]
+Rng: TypeAlias = Callable[[int], NDArray[np.uint64]]
 
 _ZEROS = memoryview(bytes(1 << 20))
 
 
-def system_words() -> WordSource:
+def system_rng() -> Rng:
     """Return a new stream of words: AES-256 in counter mode under a key from the operating system.
 
     Every call of a mechanism makes its own, so forks, threads and copies never share a stream.
@@ -194,13 +194,13 @@ def system_words() -> WordSource:
     return draw
 
 
-def uniform_below(bounds: NDArray[np.int64], words: WordSource) -> NDArray[np.int64]:
+def uniform_below(bounds: NDArray[np.int64], rng: Rng) -> NDArray[np.int64]:
     """Return, for each bound m >= 1, an exactly uniform integer from 0 to m − 1."""
     out = np.zeros(len(bounds), np.int64)
     pending = np.flatnonzero(bounds > 1)
     while len(pending):
         m = bounds[pending].astype(np.uint64)
-        word = words(len(pending))
+        word = rng(len(pending))
         # The words from 2**64 mod m on are a whole number of rounds of m; the few below are drawn again.
         accepted = word >= (~m + np.uint64(1)) % m
         out[pending[accepted]] = (word[accepted] % m[accepted]).astype(np.int64)

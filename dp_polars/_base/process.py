@@ -29,15 +29,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 #: Whether this runs in what `silenced` runs.
-is_deaf = ContextVar("is_deaf", default=False)
+is_silenced = ContextVar("is_silenced", default=False)
 
 
-class _WhereDeaf(type):
+class _WhereSilenced(type):
     def __subclasscheck__(cls, subclass: type) -> bool:
-        return is_deaf.get()
+        return is_silenced.get()
 
 
-class _AnyWarning(Warning, metaclass=_WhereDeaf):
+class _AnyWarning(Warning, metaclass=_WhereSilenced):
     """Every warning in what `silenced` runs, none elsewhere."""
 
 
@@ -54,14 +54,14 @@ def silenced(function: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        return copy_context().run(deafly, *args, **kwargs)
+        return copy_context().run(silently, *args, **kwargs)
 
-    def deafly(*args: P.args, **kwargs: P.kwargs) -> T:
+    def silently(*args: P.args, **kwargs: P.kwargs) -> T:
         errors = np.geterr()
         try:
             if [*warnings.filters[:1]] != [_FILTER]:  # others may have taken it away
                 warnings.simplefilter("ignore", _AnyWarning)
-            is_deaf.set(True)
+            is_silenced.set(True)
             np.seterr(all="ignore")
             return function(*args, **kwargs)
         finally:
@@ -71,7 +71,7 @@ def silenced(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def in_parallel(work: Callable[[int, int], T], parts: Sequence[tuple[int, int]]) -> list[T]:
-    """Return the results of all parts in their order, worked on by as many threads as Polars has: deaf ones."""
+    """Return the results of all parts in their order, worked on by as many threads as Polars has: silenced ones."""
     work = silenced(work)
     if len(parts) == 1:
         return [work(*parts[0])]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_polars._base.numbers import Ints, WordSource, ball, owners, positions, run_starts, slices, system_words
+from dp_polars._base.numbers import Ints, Rng, ball, owners, positions, run_starts, slices, system_rng
 from dp_polars._mechanisms.drawing import of_parts
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noisy_gap import LARGEST_LEAD, Between, Led, joined_pairs
@@ -41,13 +41,13 @@ class CountRuns:
     sizes: Ints  # shape (g,): runs of each group
 
 
-def first_reached(runs: CountRuns, threshold: Fraction, rate: Fraction, words: WordSource) -> tuple[Ints, Ints, Ints]:
+def first_reached(runs: CountRuns, threshold: Fraction, rate: Fraction, rng: Rng) -> tuple[Ints, Ints, Ints]:
     """Return what reaches the threshold first in each group; shape (g,) each.
 
     The position in the flat runs and which candidate of the run it is, from 0; −1 and 0 where none does. And by how
     many whole units it is above, at most LARGEST_LEAD; −1 where none does.
     """
-    return _Search(runs, threshold, min(rate, _LARGEST_RATE), words).first()
+    return _Search(runs, threshold, min(rate, _LARGEST_RATE), rng).first()
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,12 @@ class _Search:
     runs: CountRuns
     threshold: Fraction
     rate: Fraction
-    words: WordSource
+    rng: Rng
 
     @np.errstate(divide="ignore", invalid="ignore", over="ignore")  # infinite bounds, and undecided where they meet
     def first(self) -> tuple[Ints, Ints, Ints]:
         groups, owner = len(self.runs.sizes), owners(self.runs.sizes)
-        of_thresholds, of_runs, of_leads = (self.words(n) for n in (groups, len(owner), groups))
+        of_thresholds, of_runs, of_leads = (self.rng(n) for n in (groups, len(owner), groups))
         missing = self._missing(_waits(of_thresholds).at(owner))
         hazards, m, v = _hazards(missing), self.runs.multiplicities, leading_bits(of_runs)
         reach_low, reach_high = _chance(hazards.low * m) * (1 - _SLACK), _chance(hazards.high * m) * (1 + _SLACK)
@@ -82,8 +82,8 @@ class _Search:
         stops = np.append(heads[1:], len(possible))
         for i in np.flatnonzero(~are_certain).tolist():
             group, runs = int(drawn_for[i]), possible[heads[i] : stops[i]].tolist()
-            uniforms = {run: Uniform(int(of_runs[run]), 64, self.words) for run in runs}
-            of_group = (Uniform(int(drawn[group]), 64, self.words) for drawn in (of_thresholds, of_leads))
+            uniforms = {run: Uniform(int(of_runs[run]), 64, self.rng) for run in runs}
+            of_group = (Uniform(int(drawn[group]), 64, self.rng) for drawn in (of_thresholds, of_leads))
             found[group], places[group], leads[group] = self._exactly(uniforms, *of_group)
         return found, places, leads
 
@@ -162,7 +162,7 @@ class Search:
     size: int
     threshold: Fraction
     rate: Fraction
-    words: Callable[[], WordSource] = system_words
+    rng: Callable[[], Rng] = system_rng
 
 
 def first_above_groups(search: Search, histogram: Histogram) -> Led:
@@ -171,10 +171,10 @@ def first_above_groups(search: Search, histogram: Histogram) -> Led:
 
 
 def _of_part(search: Search, histogram: Histogram) -> Led:
-    codes, leads, words = np.empty_like(histogram.sizes), np.empty_like(histogram.sizes), search.words()
+    codes, leads, rng = np.empty_like(histogram.sizes), np.empty_like(histogram.sizes), search.rng()
     for first, last in slices(histogram.sizes, CHUNK, CHUNK):
         begins, runs = count_runs(histogram.part(first, last), search.size)
-        found, places, leads[first:last] = first_reached(runs, search.threshold, search.rate, words)
+        found, places, leads[first:last] = first_reached(runs, search.threshold, search.rate, rng)
         codes[first:last] = np.where(found < 0, -1, begins[found] + places)
     return codes, leads
 

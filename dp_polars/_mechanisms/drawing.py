@@ -14,8 +14,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from dp_polars._base.numbers import (
     Ints,
+    Rng,
     SignedInts,
-    WordSource,
     batches_of_like,
     begin_runs,
     joined,
@@ -24,7 +24,7 @@ from dp_polars._base.numbers import (
     positions,
     slices,
     starts,
-    system_words,
+    system_rng,
     uniform_below,
 )
 from dp_polars._base.process import in_parallel
@@ -58,7 +58,7 @@ class Draw:
     score: Score
     rate: Fraction
     law: RacingLaw
-    words: Callable[[], WordSource] = system_words
+    rng: Callable[[], Rng] = system_rng
 
 
 def draw_from_rows(draw: Draw, codes: Codes, lengths: Ints) -> Ints:
@@ -89,7 +89,7 @@ def gaps_of_rows(draw: Draw, codes: Codes, lengths: Ints) -> SignedInts:
 def _draw_from_gaps(draw: Draw, gaps: SignedInts) -> Ints:
     """Draw from the gaps of all candidates of every group, shape (g, size)."""
     blocks = blocks_of_gaps(gaps)
-    return race(blocks, draw.rate, draw.law, draw.words()).blocks - blocks.starts
+    return race(blocks, draw.rate, draw.law, draw.rng()).blocks - blocks.starts
 
 
 def blocks_of_gaps(gaps: SignedInts) -> Blocks:
@@ -341,12 +341,12 @@ def draw_from_slots(
         is_left_out = (whole.multiplicities > 0) & ~np.isin(whole.first, raced.first[raced.multiplicities > 0])
         return joined([raced, whole.part(is_left_out)])
 
-    words = draw.words()
+    rng = draw.rng()
     m = slots.multiplicities
     blocks = Blocks(slots.gaps, slots.begins, lambda group: all_slots(group).exact(), m, left_out)
-    winners = race(blocks, draw.rate, draw.law, words)
+    winners = race(blocks, draw.rate, draw.law, rng)
     first, count = (column[winners.blocks].astype(np.int64) for column in (slots.first, slots.multiplicities))
     for group, position in winners.left_out.items():
         whole = all_slots(group)
         first[group], count[group] = whole.first[position], whole.multiplicities[position]
-    return first, uniform_below(count, words)
+    return first, uniform_below(count, rng)

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.costs import largest
 from dp_polars._accounting.terms import Loss, Mechanism, warn_if_large
-from dp_polars._base.numbers import Number, WordSource, ball, lower, positive_fraction, precision, system_words, upper
+from dp_polars._base.numbers import Number, Rng, ball, lower, positive_fraction, precision, system_rng, upper
 from dp_polars._base.process import called, in_parallel, silenced
 from dp_polars._mechanisms.racing import Uniform, floor_of, is_less
 
@@ -141,21 +141,21 @@ class NoiseTable:
         guide = np.where(decided, begin - reach, np.iinfo(dtype).min).astype(dtype)
         return cls(law, 1 - reach, thresholds, guide)
 
-    def draw(self, count: int, words: WordSource) -> NDArray[np.int64]:
-        leading = words(-(-count * _GUIDE_BITS // 64)).view(np.uint16)[:count]
+    def draw(self, count: int, rng: Rng) -> NDArray[np.int64]:
+        leading = rng(-(-count * _GUIDE_BITS // 64)).view(np.uint16)[:count]
         found = self.guide[leading]
         drawn = found.astype(np.int64)
         open_at = np.flatnonzero(found == np.iinfo(found.dtype).min)
         if len(open_at):
-            word = leading[open_at].astype(np.uint64) << _CELL | words(len(open_at)) >> np.uint64(_GUIDE_BITS)
-            drawn[open_at] = self._by_words(word, words)
+            word = leading[open_at].astype(np.uint64) << _CELL | rng(len(open_at)) >> np.uint64(_GUIDE_BITS)
+            drawn[open_at] = self._by_words(word, rng)
         return drawn
 
-    def _by_words(self, word: NDArray[np.uint64], words: WordSource) -> NDArray[np.int64]:
+    def _by_words(self, word: NDArray[np.uint64], rng: Rng) -> NDArray[np.int64]:
         position = np.searchsorted(self.thresholds, word)
         drawn: NDArray[np.int64] = self.first - 1 + position
         for i in np.flatnonzero(self.thresholds[position] == word).tolist():
-            drawn[i] = invert(self.law, Uniform(int(word[i]), 64, words), int(drawn[i]))
+            drawn[i] = invert(self.law, Uniform(int(word[i]), 64, rng), int(drawn[i]))
         return drawn
 
 
@@ -215,23 +215,23 @@ _FAR = 64.0
 
 
 @silenced
-def laplace_noise(count: int, scale: Fraction, words: Callable[[], WordSource] = system_words) -> NDArray[np.int64]:
+def laplace_noise(count: int, scale: Fraction, rng: Callable[[], Rng] = system_rng) -> NDArray[np.int64]:
     """Return independent noise with P(x) ∝ exp(−|x|/scale): exactly, for 0 < scale <= LARGEST_SCALE.
 
     What is beyond ±(2**63 − 1), with a probability below exp(−8191), becomes that; `add_noise` hides the difference.
     """
     table = table_for(DiscreteLaplace(scale), scale, count)
-    return _in_slices(count, table, lambda n, source: _laplace(n, scale, source), words)
+    return _in_slices(count, table, lambda n, source: _laplace(n, scale, source), rng)
 
 
 @silenced
-def gaussian_noise(count: int, variance: Fraction, words: Callable[[], WordSource] = system_words) -> NDArray[np.int64]:
+def gaussian_noise(count: int, variance: Fraction, rng: Callable[[], Rng] = system_rng) -> NDArray[np.int64]:
     """Return independent noise with P(x) ∝ exp(−x²/(2·variance)): exactly, for 0 < variance < LARGEST_SCALE².
 
     What is beyond ±(2**63 − 1), with a probability below exp(−2**24), becomes that; `add_noise` hides the difference.
     """
     table = table_for(DiscreteGaussian(variance), Fraction(math.sqrt(variance)), count)
-    return _in_slices(count, table, lambda n, source: _gaussian(n, variance, source), words)
+    return _in_slices(count, table, lambda n, source: _gaussian(n, variance, source), rng)
 
 
 def add_noise(values: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -412,13 +412,13 @@ def _noisy(values: NDArray[np.int64], noise: NDArray[np.int64]) -> int | NDArray
 
 
 def _in_slices(
-    count: int, table: NoiseTable | None, draw: Callable[[int, WordSource], _Whole], words: Callable[[], WordSource]
+    count: int, table: NoiseTable | None, draw: Callable[[int, Rng], _Whole], rng: Callable[[], Rng]
 ) -> NDArray[np.int64]:
     """Return `count` draws, by the table if there is one; every part has random words of its own."""
     out = np.empty(count, np.int64)
 
     def fill(begin: int, end: int) -> None:
-        source = words()
+        source = rng()
         for start in range(begin, end, _SLICE):
             stop = min(start + _SLICE, end)
             number = stop - start
@@ -435,35 +435,35 @@ def _narrow(noise: _Whole) -> NDArray[np.int64]:
     return noise
 
 
-def _laplace(count: int, scale: Fraction, words: WordSource) -> _Whole:
-    both = _geometric(2 * count, scale, words)
+def _laplace(count: int, scale: Fraction, rng: Rng) -> _Whole:
+    both = _geometric(2 * count, scale, rng)
     return both[:count] - both[count:]
 
 
-def _gaussian(count: int, variance: Fraction, words: WordSource) -> _Whole:
+def _gaussian(count: int, variance: Fraction, rng: Rng) -> _Whole:
     scale = math.isqrt(math.floor(variance)) + 1  # ⌊σ⌋ + 1
     # About what share is accepted: from 0.44 of a small variance to 0.76 of a large one. This affects speed only.
     weights = max(1.0, math.sqrt(2 * math.pi * variance))
     rate = weights * math.tanh(1 / (2 * scale)) * math.exp(-variance / (2 * scale**2))
     parts, missing = [np.empty(0, np.int64)], count
     while missing:
-        noise = _laplace(math.ceil((missing + 2 * math.sqrt(missing) + 4) / rate), Fraction(scale), words)
-        accepted = noise[np.flatnonzero(_coins(abs(noise), variance, scale, words))][:missing]
+        noise = _laplace(math.ceil((missing + 2 * math.sqrt(missing) + 4) / rate), Fraction(scale), rng)
+        accepted = noise[np.flatnonzero(_coins(abs(noise), variance, scale, rng))][:missing]
         parts.append(accepted)
         missing -= len(accepted)
     return np.concatenate(parts)
 
 
-def _geometric(count: int, scale: Fraction, words: WordSource) -> _Whole:
+def _geometric(count: int, scale: Fraction, rng: Rng) -> _Whole:
     """Return G = ⌊E·scale⌋ for independent standard exponential variables E: P(G >= n) = exp(−n/scale)."""
     shift = math.floor(scale).bit_length() - _DIRECT_BITS
     if shift > 0:
         # Memorylessness: the quotient of G by 2**shift is geometric too, and independent of the remainder.
-        number: _Whole = _geometric(count, scale / 2**shift, words) * 2**shift
-        number += _remainders(count, shift, scale, words)
+        number: _Whole = _geometric(count, scale / 2**shift, rng) * 2**shift
+        number += _remainders(count, shift, scale, rng)
         return number
 
-    word = words(count)
+    word = rng(count)
     rounded = float(max(scale, Fraction(1, 2**1000)))  # at a smaller scale too, all that floats decide is 0
     low = word.astype(np.float64)
     np.maximum(low, 1.0, out=low)
@@ -478,7 +478,7 @@ def _geometric(count: int, scale: Fraction, words: WordSource) -> _Whole:
     undecided |= word < _SMALLEST_WORD
     floors: _Whole = low.astype(np.int64)
     for i in np.flatnonzero(undecided).tolist():
-        floor = _exact_floor(Uniform(int(word[i]), 64, words), scale)
+        floor = _exact_floor(Uniform(int(word[i]), 64, rng), scale)
         if floor >= _HUGE:
             floors = floors.astype(object)
         floors[i] = floor
@@ -489,7 +489,7 @@ def _exact_floor(uniform: Uniform, scale: Fraction) -> int:
     return floor_of(lambda bits: -uniform(bits).log() * ball(scale))
 
 
-def _remainders(count: int, shift: int, scale: Fraction, words: WordSource) -> NDArray[np.int64]:
+def _remainders(count: int, shift: int, scale: Fraction, rng: Rng) -> NDArray[np.int64]:
     """Return L from 0 to 2**shift − 1 with P(L) ∝ exp(−L/scale): uniform, and accepted with probability exp(−L/scale).
 
     The lowest bits of a word are L, the others the leading bits of the coin. It comes down tails with a probability
@@ -499,27 +499,27 @@ def _remainders(count: int, shift: int, scale: Fraction, words: WordSource) -> N
     out = np.empty(count, np.int64)
     pending = np.arange(count)
     while len(pending):
-        word = words(len(pending))
+        word = rng(len(pending))
         remainder = (word & np.uint64(2**shift - 1)).astype(np.int64)
         out[pending] = remainder
         tails = []
         for i in np.flatnonzero(word < surely_accepted).tolist():
             exponent = -int(remainder[i]) / scale
-            coin = Uniform(int(word[i]) >> shift, 64 - shift, words)
+            coin = Uniform(int(word[i]) >> shift, 64 - shift, rng)
             if is_less(coin, lambda _, exponent=exponent: -ball(exponent).expm1()):  # type: ignore[misc]
                 tails.append(i)
         pending = pending[tails]
     return out
 
 
-def _coins(size: _Whole, variance: Fraction, scale: int, words: WordSource) -> NDArray[np.bool_]:
+def _coins(size: _Whole, variance: Fraction, scale: int, rng: Rng) -> NDArray[np.bool_]:
     """Return coins that come down heads with the probability exp(−z), z = (size − variance/scale)²/(2·variance).
 
     With u = 2**-53 and c = variance/scale <= scale, the difference d = size − c is off by at most 2u·(|d| + 2c). So z
     is off by at most 4u·z + 4u·|d|/scale, where |d|/scale <= √(2z) <= 1 + z, and by 4u·z for the products: below
     2**-49·(1 + z), which for z <= _FAR is below 2**-42. exp(−z) is off by as much, relative; NumPy's exp adds 2**-50.
     """
-    word = words(len(size))
+    word = rng(len(size))
     z = size.astype(np.float64)
     z -= float(variance / scale)
     with np.errstate(over="ignore"):  # infinite: far
@@ -536,7 +536,7 @@ def _coins(size: _Whole, variance: Fraction, scale: int, words: WordSource) -> N
     chance *= 1 - _COIN_SLACK
     heads: NDArray[np.bool_] = uniform <= chance
     for i in np.flatnonzero(not_tails != heads).tolist():
-        heads[i] = _exact_coin(Uniform(int(word[i]), 64, words), int(size[i]), variance, scale)
+        heads[i] = _exact_coin(Uniform(int(word[i]), 64, rng), int(size[i]), variance, scale)
     return heads
 
 

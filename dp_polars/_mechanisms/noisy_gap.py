@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dp_polars._base.column_types import float_of
-from dp_polars._base.numbers import Ints, SignedInts, WordSource, owners, run_starts, slices, starts, uniform_below
+from dp_polars._base.numbers import Ints, Rng, SignedInts, owners, run_starts, slices, starts, uniform_below
 from dp_polars._bins.binning import Codes
 from dp_polars._mechanisms import racing
 from dp_polars._mechanisms.drawing import SLICE_ROWS, Draw, blocks_of_gaps, gaps_of_rows, of_group_slices
@@ -56,12 +56,12 @@ class Between:
         return whole, decided
 
 
-def race_with_lead(blocks: Blocks, rate: Fraction, unit: Fraction, law: RacingLaw, words: WordSource) -> Led:
+def race_with_lead(blocks: Blocks, rate: Fraction, unit: Fraction, law: RacingLaw, rng: Rng) -> Led:
     """Return the block that arrives first, for each group, and its lead in whole units, given in those of the gaps.
 
     No candidate may be left out of the blocks.
     """
-    one_race = _Race(blocks, blocks.sizes(), rate, unit, law, words)
+    one_race = _Race(blocks, blocks.sizes(), rate, unit, law, rng)
     winners, leads = np.empty_like(one_race.sizes), np.empty_like(one_race.sizes)
     for first, last in slices(one_race.sizes, CHUNK, CHUNK):
         winners[first:last], leads[first:last] = one_race.of_groups(first, last)
@@ -77,14 +77,14 @@ class _Race:
     rate: Fraction
     unit: Fraction
     law: RacingLaw
-    words: WordSource
+    rng: Rng
 
     def of_groups(self, first: int, last: int) -> tuple[Ints, Ints]:
         blocks, sizes, law = self.blocks, self.sizes[first:last], self.law
         begin, begins = int(blocks.starts[first]), starts(sizes)
         part = slice(begin, begin + int(sizes.sum()))
         m = None if blocks.multiplicities is None else blocks.multiplicities[part]
-        exponents, drawn = exponents_of(blocks.gaps[part], self.rate), self.words(part.stop - begin)
+        exponents, drawn = exponents_of(blocks.gaps[part], self.rate), self.rng(part.stop - begin)
 
         # Those that may be first or second, by group and by the earliest time that they may have.
         candidates = _first_two(exponents, drawn, m, sizes, law)
@@ -100,7 +100,7 @@ class _Race:
         winners, seconds = candidates[heads], np.zeros(len(sizes), np.uint64)
         winners_m = np.ones(len(sizes), np.int64) if m is None else m[winners].astype(np.int64)
         several = np.flatnonzero(winners_m > 1)
-        seconds[several] = self.words(len(several))
+        seconds[several] = self.rng(len(several))
         at = winners[several]
         second = _log_second_times(drawn[at], seconds[several], exponents[at], winners_m[several], law)
         next_low[several] = np.minimum(next_low[several], second.low)
@@ -125,7 +125,7 @@ class _Race:
         guess = next(iter(drawn))
         words_drawn = {position: word for position, word in drawn.items() if multiplicities[position]}
         position, lead = racing.first_and_lead(
-            gap, multiplicities, words_drawn, {guess: second}, self.rate, self.unit, self.law, self.words
+            gap, multiplicities, words_drawn, {guess: second}, self.rate, self.unit, self.law, self.rng
         )
         return position, -1 if lead is None else min(lead, LARGEST_LEAD)
 
@@ -218,7 +218,7 @@ def lead_from_rows(draw: Draw, codes: Codes, lengths: Ints) -> Led:
 
     def of_slice(codes: Codes, lengths: Ints) -> Led:
         blocks = blocks_of_gaps(gaps_of_rows(draw, codes, lengths))
-        winners, leads = _race(draw, blocks, draw.words())
+        winners, leads = _race(draw, blocks, draw.rng())
         return winners - blocks.starts, leads
 
     return joined_pairs(of_row_slices(of_slice, draw.size, codes, lengths, SLICE_ROWS))
@@ -231,17 +231,17 @@ def lead_groups(draw: Draw, histogram: Histogram) -> Led:
 
 def _lead_from_runs(draw: Draw, runs: Runs) -> Led:
     slots = draw.score.slots(runs, draw.size)
-    words = draw.words()
+    rng = draw.rng()
     blocks = Blocks(slots.gaps, slots.begins, lambda group: slots.of_group(group).exact(), slots.multiplicities)
-    winners, leads = _race(draw, blocks, words)
+    winners, leads = _race(draw, blocks, rng)
     first, count = (column[winners].astype(np.int64) for column in (slots.first, slots.multiplicities))
-    offset = uniform_below(count, words)
+    offset = uniform_below(count, rng)
     # Where the winner is one of those without rows, they have no first code.
     return np.where(first < 0, runs.nth_unoccupied(offset), first + offset), leads
 
 
-def _race(draw: Draw, blocks: Blocks, words: WordSource) -> Led:
-    return race_with_lead(blocks, draw.rate, Fraction(draw.score.unit), draw.law, words)
+def _race(draw: Draw, blocks: Blocks, rng: Rng) -> Led:
+    return race_with_lead(blocks, draw.rate, Fraction(draw.score.unit), draw.law, rng)
 
 
 def joined_pairs(parts: Sequence[Led]) -> Led:

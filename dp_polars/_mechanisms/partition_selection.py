@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_polars._accounting.costs import BITS, largest, round_down
-from dp_polars._base.numbers import Ints, WordSource, ball, lower, precision, system_words
+from dp_polars._base.numbers import Ints, Rng, ball, lower, precision, system_rng
 from dp_polars._mechanisms.noise import LARGEST_SCALE, LARGEST_VALUE, DiscreteGaussian, add_noise, gaussian_noise
 from dp_polars._mechanisms.racing import Uniform, floor_of, is_less
 
@@ -102,11 +102,11 @@ class PartitionSelection(KeySelection):
         return 1 + floor_of(ratio)
 
     def draw(self, people: Ints) -> tuple[NDArray[np.bool_], None]:
-        return self.shown(people, system_words()), None
+        return self.shown(people, system_rng()), None
 
-    def shown(self, people: Ints, words: WordSource) -> NDArray[np.bool_]:
+    def shown(self, people: Ints, rng: Rng) -> NDArray[np.bool_]:
         """Return whether each key is shown: True with probability π(people), exactly; never for a key of 0 people."""
-        word = words(len(people))
+        word = rng(len(people))
         chance = self.floats(people)
         slack = _SLACK * (1 + chance)
         # U lies between word and word + 1 units of 2**-64: the float of the word, give or take much less than `slack`.
@@ -115,7 +115,7 @@ class PartitionSelection(KeySelection):
         undecided = ~shown & (uniform <= chance + slack) & (people > 0)
         for i in np.flatnonzero(undecided).tolist():
             number = int(people[i])
-            shown[i] = is_less(Uniform(int(word[i]), 64, words), lambda _, n=number: self.real(n))  # type: ignore[misc]
+            shown[i] = is_less(Uniform(int(word[i]), 64, rng), lambda _, n=number: self.real(n))  # type: ignore[misc]
         return shown
 
     def people_for(self, chance: float) -> int:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dp_polars._base.numbers import (
     Ints,
-    WordSource,
+    Rng,
     begin_runs,
     joined,
     lengths_from,
@@ -23,7 +23,7 @@ from dp_polars._base.numbers import (
     run_starts,
     slices,
     starts,
-    system_words,
+    system_rng,
 )
 from dp_polars._base.process import in_parallel
 from dp_polars._mechanisms.drawing import Draw, draw_from_slots, far_gap, near_ranks
@@ -95,7 +95,7 @@ class Cells:
             done = group + 1
         return joined([*parts, self.part(done, len(self.sizes))])
 
-    def drawn(self, low: Ints, high: Ints, words: WordSource) -> tuple[Cells, Ints, Ints]:
+    def drawn(self, low: Ints, high: Ints, rng: Rng) -> tuple[Cells, Ints, Ints]:
         """Return cells of one pair for the rows whose rank in their group is from `low` up to, without, `high`.
 
         `cells`: the same rows, in smaller cells at these ranks. Rows of one pair are one cell.
@@ -111,7 +111,7 @@ class Cells:
         low, high = begins + low, begins + high
         codes, bits, ranks = self.codes[inside], self.bits[inside], running[inside] - counts
         window = _Window(codes, bits, counts, ranks, group, low[group], high[group])
-        codes, bits, counts, owner, before, wanted = window.halved(words).with_digits(words)
+        codes, bits, counts, owner, before, wanted = window.halved(rng).with_digits(rng)
         sizes, number = np.bincount(owner, minlength=len(low)), len(self.codes)
         # For each group: the cells before these ranks, the new ones, and the cells after them.
         old = starts(self.sizes)
@@ -150,14 +150,14 @@ class _Window:
         large: NDArray[np.bool_] = self.counts > 2 * wanted + _ROWS_LEFT_WHOLE
         return large & (wanted > 0) & (self.bits > 0)
 
-    def halved(self, words: WordSource) -> _Window:
+    def halved(self, rng: Rng) -> _Window:
         """Return smaller cells, until none is large. At first only the outermost ones of a group are."""
         large = self.are_large()
         if not large.any():
             return self
         parts, window = [self.at(np.flatnonzero(~large))], self.at(np.flatnonzero(large))
         while len(window.codes):
-            heads, bits = _binomial_halves(window.counts, words), window.bits - np.uint8(1)
+            heads, bits = _binomial_halves(window.counts, rng), window.bits - np.uint8(1)
             second = window.codes + (np.int64(1) << bits.astype(np.int64))
             halves = _Window(
                 _in_turn(window.codes, second),
@@ -172,7 +172,7 @@ class _Window:
         every = joined(parts)
         return every.at(np.argsort(every.ranks, kind="stable"))
 
-    def with_digits(self, words: WordSource) -> tuple[Ints, Bits, Ints, Ints, NDArray[np.bool_], NDArray[np.bool_]]:
+    def with_digits(self, rng: Rng) -> tuple[Ints, Bits, Ints, Ints, NDArray[np.bool_], NDArray[np.bool_]]:
         """Return the codes, bits and counts of cells that have one pair each wherever rows are wanted.
 
         Also return each cell's group, whether it lies before the wanted ranks, and whether it lies at them.
@@ -181,7 +181,7 @@ class _Window:
         split = np.flatnonzero(wanted & (self.bits > 0))
         rows, bits = self.counts[split], self.bits[split]
         total, width = int(rows.sum()), np.int64(bits.max(initial=0))
-        digits = words(total // 2 + 1).view(np.uint32)[:total] >> np.repeat(np.uint32(MOST_BITS) - bits, rows)
+        digits = rng(total // 2 + 1).view(np.uint32)[:total] >> np.repeat(np.uint32(MOST_BITS) - bits, rows)
         keys = np.repeat(np.arange(len(split)) << width, rows) + digits.astype(np.int64)
         keys.sort()
         new = run_starts(keys)
@@ -202,7 +202,7 @@ def _in_turn(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
     return np.stack([first, second], axis=1).ravel()
 
 
-def _binomial_halves(counts: Ints, words: WordSource) -> Ints:
+def _binomial_halves(counts: Ints, rng: Rng) -> Ints:
     """Return how many of n fair coins come down heads, exactly, for each n of `counts` (at least 1)."""
     bounds = offsets((counts + 7) // 8)
     last = bounds[1:] - 1
@@ -210,7 +210,7 @@ def _binomial_halves(counts: Ints, words: WordSource) -> Ints:
     heads = np.zeros(len(counts), np.int64)
     for start in range(0, int(bounds[-1]), _CHUNK):
         stop = min(start + _CHUNK, int(bounds[-1]))
-        coins = words((stop - start + 7) // 8).view(np.uint8)[: stop - start]
+        coins = rng((stop - start + 7) // 8).view(np.uint8)[: stop - start]
         ending = slice(*np.searchsorted(last, [start, stop]))
         coins[last[ending] - start] &= masks[ending]
         first = int(np.searchsorted(bounds, start, side="right")) - 1
@@ -312,12 +312,12 @@ class TreeDraw:
     bits: int  # bits of a second digit
     rate: Fraction  # λ of a score whose range is 1: a node whose range is R draws at rate/R
     law: RacingLaw
-    words: Callable[[], WordSource] = system_words
+    rng: Callable[[], Rng] = system_rng
 
     def of(self, node: Node) -> Draw:
         size = self.size << self.bits if node.splits else self.size
         rate = self.rate / node.score_range
-        return Draw(size, QuantileScore(node.alpha), rate, self.law, self.words)
+        return Draw(size, QuantileScore(node.alpha), rate, self.law, self.rng)
 
     def groups(self, histogram: Histogram) -> Ints:
         """Return the values of each group's list, shape (g, quantiles); ascending, also for a group without rows."""
@@ -359,10 +359,10 @@ def _draw_one(draw: Draw, cells: Cells, low: Ints, high: Ints) -> tuple[Ints, Ce
     Rows near the quantile get their digits. All others are left out of the race, unless it is too close to call: then
     the digits of the whole group are drawn.
     """
-    alpha, words = draw.score.ranks, draw.words()
+    alpha, rng = draw.score.ranks, draw.rng()
     assert alpha is not None, "it is a quantile"
     first, last = near_ranks(cells.totals, alpha, far_gap(draw, alpha))
-    cells, begin, end = cells.drawn(first, last, words)
+    cells, begin, end = cells.drawn(first, last, rng)
     ends = np.cumsum(cells.sizes)
     codes = cells.codes if len(cells.codes) else low
     # Where nothing is cut off, any valid index will do.
@@ -374,7 +374,7 @@ def _draw_one(draw: Draw, cells: Cells, low: Ints, high: Ints) -> tuple[Ints, Ce
     def complete(group: int) -> Slots:
         if group not in known:
             group_cells = cells.part(group, group + 1)
-            known[group] = group_cells.drawn(np.zeros(1, np.int64), group_cells.totals, words)[0]
+            known[group] = group_cells.drawn(np.zeros(1, np.int64), group_cells.totals, rng)[0]
         group_cells = known[group]
         every = _runs(group_cells, np.zeros(1, np.int64), group_cells.sizes)
         return merged_quantile_slots(every, alpha, low[[group]], high[[group]] + 1)

@@ -18,8 +18,8 @@ from dp_polars._accounting.terms import Mechanism
 from dp_polars._base.column_types import float_of
 from dp_polars._base.numbers import (
     Ints,
+    Rng,
     SignedInts,
-    WordSource,
     ball,
     lengths_from,
     lower,
@@ -82,11 +82,11 @@ class Uniform:
 
     prefix: int
     bits: int
-    words: WordSource
+    rng: Rng
 
     def __call__(self, bits: int) -> arb:
         while self.bits < bits:
-            self.prefix = self.prefix << 64 | int(self.words(1)[0])
+            self.prefix = self.prefix << 64 | int(self.rng(1)[0])
             self.bits += 64
         scale = 1 << self.bits
         return ball(Fraction(self.prefix, scale)).union(ball(Fraction(self.prefix + 1, scale)))
@@ -100,7 +100,7 @@ def first_arrival(
     far_word: int | None,
     rate: Fraction,
     law: RacingLaw,
-    words: WordSource,
+    rng: Rng,
 ) -> int:
     """Return the position of the block that arrives first.
 
@@ -115,7 +115,7 @@ def first_arrival(
 
     winner, best = -1, None
     for position, word in words_drawn.items():
-        uniform = Uniform(word, 64, words)
+        uniform = Uniform(word, 64, rng)
         time = arrival(wait_of(multiplicities[position], uniform), position)
         if best is None or is_less(time, best):
             winner, best = position, time
@@ -126,16 +126,16 @@ def first_arrival(
     # once that is too late, all of them are.
     left = {position: multiplicities[position] for position in far}
     nearest = min(far, key=gap)
-    wait = wait_of(sum(left.values()), Uniform(far_word, 64, words))
+    wait = wait_of(sum(left.values()), Uniform(far_word, 64, rng))
     while is_less(arrival(wait, nearest), best):
-        position = _uniform_position(left, words)
+        position = _uniform_position(left, rng)
         time = arrival(wait, position)
         if is_less(time, best):
             winner, best = position, time
         left[position] -= 1
         if not any(left.values()):
             break
-        wait = _next_wait(wait, sum(left.values()), Uniform(0, 0, words))
+        wait = _next_wait(wait, sum(left.values()), Uniform(0, 0, rng))
     return winner
 
 
@@ -147,7 +147,7 @@ def first_and_lead(
     rate: Fraction,
     unit: Fraction,
     law: RacingLaw,
-    words: WordSource,
+    rng: Rng,
 ) -> tuple[int, int | None]:
     """Return the position of the first block, and by how many whole units it leads; None: there is no other.
 
@@ -156,13 +156,13 @@ def first_and_lead(
     `second_words`: those of what comes second within a block, as far as they are drawn: they must not be drawn afresh.
     `unit`: the unit of the lead, in that of the gaps.
     """
-    uniforms = {position: Uniform(word, 64, words) for position, word in words_drawn.items()}
+    uniforms = {position: Uniform(word, 64, rng) for position, word in words_drawn.items()}
     waits = {position: wait_of(multiplicities[position], uniform) for position, uniform in uniforms.items()}
     times = {position: _log_arrival(law, wait, rate * gap(position)) for position, wait in waits.items()}
     winner = _earliest(times)
     first = times.pop(winner)
     if multiplicities[winner] > 1:
-        uniform = Uniform(second_words[winner], 64, words) if winner in second_words else Uniform(0, 0, words)
+        uniform = Uniform(second_words[winner], 64, rng) if winner in second_words else Uniform(0, 0, rng)
         after = _next_wait(waits[winner], multiplicities[winner] - 1, uniform)
         times[-1] = _log_arrival(law, after, rate * gap(winner))
     if not times:
@@ -221,10 +221,10 @@ def floor_of(value: Real) -> int:
         bits *= 2
 
 
-def _uniform_position(weights: Mapping[int, int], words: WordSource) -> int:
+def _uniform_position(weights: Mapping[int, int], rng: Rng) -> int:
     """Return a key with probability proportional to its weight, exactly."""
     ends = [*accumulate(weights.values())]
-    index = int(uniform_below(np.array(ends[-1:]), words)[0])
+    index = int(uniform_below(np.array(ends[-1:]), rng)[0])
     return [*weights][bisect_right(ends, index)]
 
 
@@ -290,12 +290,12 @@ class Winners:
     left_out: dict[int, int] = field(default_factory=dict)
 
 
-def race(blocks: Blocks, rate: Fraction, law: RacingLaw, words: WordSource) -> Winners:
+def race(blocks: Blocks, rate: Fraction, law: RacingLaw, rng: Rng) -> Winners:
     if not len(blocks.starts):
         return Winners(np.empty(0, np.int64))
     sizes = blocks.sizes()
-    alive, first_bits, gaps, far = _rule_out(blocks, rate, law, words)
-    drawn = first_bits.astype(np.uint64) << np.uint64(32) | words(len(alive)) >> np.uint64(32)
+    alive, first_bits, gaps, far = _rule_out(blocks, rate, law, rng)
+    drawn = first_bits.astype(np.uint64) << np.uint64(32) | rng(len(alive)) >> np.uint64(32)
     owner = np.searchsorted(blocks.starts, alive, side="right") - 1
     m = None if blocks.multiplicities is None else blocks.multiplicities[alive]
     low, high = _sharp_times(drawn, exponents_of(gaps, rate), m, law)
@@ -310,7 +310,7 @@ def race(blocks: Blocks, rate: Fraction, law: RacingLaw, words: WordSource) -> W
         undecided |= np.bincount(owner, minlength=len(sizes)) > 1
     far_drawn = None
     if far.any():
-        far_drawn = words(len(sizes))
+        far_drawn = rng(len(sizes))
         nearest = math.exp(FAR) * (1 - _SLACK)
         with np.errstate(invalid="ignore"):  # an infinite bound times no far candidates
             undecided |= (far > 0) & (leading_bits(far_drawn) * nearest <= bound * far)
@@ -324,7 +324,7 @@ def race(blocks: Blocks, rate: Fraction, law: RacingLaw, words: WordSource) -> W
         raced = {int(alive[i]) - start: int(drawn[i]) for i in np.flatnonzero(owner == group)}
         others = [i for i in np.flatnonzero(is_far).tolist() if multiplicities[i]]
         far_word = None if far_drawn is None else int(far_drawn[group])
-        position = first_arrival(gap, multiplicities, raced, others, far_word, rate, law, words)
+        position = first_arrival(gap, multiplicities, raced, others, far_word, rate, law, rng)
         winners[group] = start + position if position < size else -1
         if position >= size:
             result.left_out[group] = position
@@ -332,7 +332,7 @@ def race(blocks: Blocks, rate: Fraction, law: RacingLaw, words: WordSource) -> W
 
 
 def _rule_out(
-    blocks: Blocks, rate: Fraction, law: RacingLaw, words: WordSource
+    blocks: Blocks, rate: Fraction, law: RacingLaw, rng: Rng
 ) -> tuple[Ints, NDArray[np.uint32], GapArray, Ints]:
     """Return the few blocks that may win by crude bounds, and how many candidates of each group are far.
 
@@ -347,7 +347,7 @@ def _rule_out(
     end, earliest = 0, math.inf  # end of the last group begun, and an upper bound on its winner's arrival time so far
     for raced, gaps, m in _near_batches(blocks, rate, far):
         # Bounds without a logarithm, for every law: v/m <= g(−log(1 − v)/m) <= v/(1 − v)/m, with v in units of 2**-32.
-        v = words(len(raced) // 2 + 1).view(np.uint32)[: len(raced)]
+        v = rng(len(raced) // 2 + 1).view(np.uint32)[: len(raced)]
         goes_on = raced[-1] < end
         if goes_on and m is None and earliest < _FIRST_UNIT - 1:
             possible = np.flatnonzero(v <= np.uint32(math.ceil(earliest)))

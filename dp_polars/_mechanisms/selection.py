@@ -25,14 +25,14 @@ from dp_polars._base.column_types import Exact, float_of
 from dp_polars._base.numbers import (
     Ints,
     Number,
-    WordSource,
+    Rng,
     batches_of_like,
     difference,
     lengths_from,
     offsets,
     owners,
     starts,
-    system_words,
+    system_rng,
     uniform_below,
 )
 from dp_polars._base.process import called, silenced
@@ -49,9 +49,7 @@ _FEW_GAPS = 16
 _TRIES = 256
 
 
-def best_integer(
-    scores: NDArray[Any], rate: Fraction, law: RacingLaw, words: WordSource, *, lowest: bool = False
-) -> int | None:
+def best_integer(scores: NDArray[Any], rate: Fraction, law: RacingLaw, rng: Rng, *, lowest: bool = False) -> int | None:
     """Return the position of the chosen score; None where scores are no integers, or a racer each is as fast.
 
     Only gaps of up to FAR/rate are counted. The scores beyond are left out of the race as far candidates are.
@@ -82,19 +80,19 @@ def best_integer(
 
     start = np.zeros(1, np.int64)
     blocks = Blocks(occupied, start, exact, counts[occupied], np.array([len(scores) - counts[occupied].sum()]))
-    winners = race(blocks, rate, law, words)
+    winners = race(blocks, rate, law, rng)
     gap = int(exact(0)[0](winners.left_out[0]) if winners.left_out else occupied[winners.blocks[0]])
-    return _place_of(scores, top + gap if lowest else top - gap, words)
+    return _place_of(scores, top + gap if lowest else top - gap, rng)
 
 
-def _place_of(scores: NDArray[Any], score: int, words: WordSource) -> int:
+def _place_of(scores: NDArray[Any], score: int, rng: Rng) -> int:
     """Return a uniform position among those of a score: the first of some random positions that has it, if one does."""
-    tried = uniform_below(np.full(_TRIES, len(scores)), words)
+    tried = uniform_below(np.full(_TRIES, len(scores)), rng)
     found = np.flatnonzero(scores[tried] == score)
     if len(found):
         return int(tried[found[0]])
     places = np.flatnonzero(scores == score)
-    return int(places[uniform_below(np.array([len(places)]), words)[0]])
+    return int(places[uniform_below(np.array([len(places)]), rng)[0]])
 
 
 def _counts(gaps: NDArray[np.integer], most: int) -> NDArray[np.int64]:
@@ -216,7 +214,7 @@ def _select(scores: ArrayLike, claim: Claim) -> int | NDArray[np.int64]:
     flat = None if offered is None else offered.ravel()
     warn_if_large(claim.loss)
     law = LAWS[claim.mechanism]
-    chosen = silenced(best_rows)(rows.ravel(), lengths, claim.rate, law, system_words(), offered=flat)
+    chosen = silenced(best_rows)(rows.ravel(), lengths, claim.rate, law, system_rng(), offered=flat)
     if (chosen < 0).any():
         msg = "scores must have at least one finite number in every row."
         raise ValueError(msg)
@@ -228,7 +226,7 @@ def best_rows(
     lengths: Ints,
     rate: Fraction,
     law: RacingLaw,
-    words: WordSource,
+    rng: Rng,
     *,
     offered: NDArray[np.bool_] | None = None,
     lowest: bool = False,
@@ -240,12 +238,12 @@ def best_rows(
     """
     rows, scores, counts = _offered(scores, lengths, offered)
     chosen = np.full(len(lengths), -1, np.int64)
-    counted = best_integer(scores, rate, law, words, lowest=lowest) if len(lengths) == 1 else None
+    counted = best_integer(scores, rate, law, rng, lowest=lowest) if len(lengths) == 1 else None
     if counted is not None:
         chosen[0] = counted
     else:
         blocks, groups = _blocks(scores, counts, lowest)
-        chosen[groups] = race(blocks, rate, law, words).blocks
+        chosen[groups] = race(blocks, rate, law, rng).blocks
     return _places(chosen, rows, lengths)
 
 
@@ -255,7 +253,7 @@ def leading_rows(
     rate: Fraction,
     unit: Fraction,
     law: RacingLaw,
-    words: WordSource,
+    rng: Rng,
     *,
     offered: NDArray[np.bool_] | None = None,
     lowest: bool = False,
@@ -267,7 +265,7 @@ def leading_rows(
     rows, scores, counts = _offered(scores, lengths, offered)
     blocks, groups = _blocks(scores, counts, lowest)
     chosen, leads = (np.full(len(lengths), -1, np.int64) for _ in range(2))
-    chosen[groups], leads[groups] = race_with_lead(blocks, rate, unit, law, words)
+    chosen[groups], leads[groups] = race_with_lead(blocks, rate, unit, law, rng)
     return _places(chosen, rows, lengths), leads
 
 
@@ -353,14 +351,14 @@ class OwnSensitivities:
     unit: Fraction  # the unit of the sensitivities in that of the scores
     lowest: bool  # whether the lowest score is the best
 
-    def best(self, rate: Fraction, law: RacingLaw, words: WordSource) -> Ints:
+    def best(self, rate: Fraction, law: RacingLaw, rng: Rng) -> Ints:
         """Return the row that wins, for each group: a position among all rows."""
         weights = self._weights(rate, law)
 
         def exact(group: int) -> ExactBlocks:
             return self._exact_gaps(group, weights[group]), [1] * int(self.counts[group])
 
-        return race(Blocks(self.gaps(rate, law), self.begins, exact), rate, law, words).blocks
+        return race(Blocks(self.gaps(rate, law), self.begins, exact), rate, law, rng).blocks
 
     @cached_property
     def begins(self) -> Ints:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dp_polars._base.numbers import (
     Ints,
-    WordSource,
+    Rng,
     lengths_from,
     offsets,
     owners,
@@ -116,7 +116,7 @@ def stable_order(groups: Ints, keys: Ints) -> Ints:
 
 def draw_in_rounds(draw: Draw, histogram: Histogram, k: int) -> Ints:
     """Return k distinct codes per group, shape (g, k): each one drawn from those that are left, at the draw's rate."""
-    ranking, words = Ranking.of(histogram, draw.size), draw.words()
+    ranking, rng = Ranking.of(histogram, draw.size), draw.rng()
     begins, left = starts(ranking.levels), ranking.multiplicities.copy()
     places = np.empty((len(ranking.levels), k), np.int64)
     for turn in range(k if len(begins) else 0):
@@ -128,8 +128,8 @@ def draw_in_rounds(draw: Draw, histogram: Histogram, k: int) -> Ints:
             levels = slice(begins[group], begins[group] + ranking.levels[group])
             return gaps[levels].tolist().__getitem__, left[levels].tolist()
 
-        won = race(Blocks(gaps, begins, exact, left), draw.rate, draw.law, words).blocks
-        places[:, turn] = free_place(places[:, :turn], ranking.above[won], uniform_below(left[won], words))
+        won = race(Blocks(gaps, begins, exact, left), draw.rate, draw.law, rng).blocks
+        places[:, turn] = free_place(places[:, :turn], ranking.above[won], uniform_below(left[won], rng))
         left[won] -= 1
     return ranking.codes_at(places)
 
@@ -248,18 +248,18 @@ def _at_least(ranking: Ranking, counts: Ints) -> Ints:
 
 def draw_jointly(draw: Draw, histogram: Histogram, k: int) -> Ints:
     """Return k distinct codes per group, shape (g, k), by one exponential mechanism on all sequences of them."""
-    ranking, words = Ranking.of(histogram, draw.size), draw.words()
+    ranking, rng = Ranking.of(histogram, draw.size), draw.rng()
     codes = [np.empty((0, k), np.int64)]
     for first, last in slices(ranking.levels, max(1, _STEPS // k), len(ranking.levels)):
         part = ranking.part(first, last)
         steps = _Steps.of(part, k)
-        codes.append(part.codes_at(_places(steps, _race(steps, draw, words), words)))
+        codes.append(part.codes_at(_places(steps, _race(steps, draw, rng), rng)))
     return np.concatenate(codes)
 
 
-def _race(steps: _Steps, draw: Draw, words: WordSource) -> Ints:
+def _race(steps: _Steps, draw: Draw, rng: Rng) -> Ints:
     """Return the block drawn of each group: the first to arrive at ln(−ln(1 − V)) + rate·error − ln Q."""
-    drawn, begins = words(len(steps.errors)), starts(steps.sizes)
+    drawn, begins = rng(len(steps.errors)), starts(steps.sizes)
     v = leading_bits(drawn)
     with np.errstate(divide="ignore"):  # infinite at either end, and rightly so
         low, high = np.log(-np.log1p(-v)), np.log(-np.log1p(-(v + V_STEP)))
@@ -279,12 +279,12 @@ def _race(steps: _Steps, draw: Draw, words: WordSource) -> Ints:
         error, multiplicities = steps.errors[blocks].tolist().__getitem__, [*map(steps.multiplicity, blocks)]
         raced = dict(enumerate(drawn[blocks].tolist()))
         law = LAWS["exponential"]
-        won = racing.first_arrival(error, multiplicities, raced, [], None, draw.rate, law, words)
+        won = racing.first_arrival(error, multiplicities, raced, [], None, draw.rate, law, rng)
         winners[group] = blocks[won]
     return winners
 
 
-def _places(steps: _Steps, blocks: Ints, words: WordSource) -> Ints:
+def _places(steps: _Steps, blocks: Ints, rng: Rng) -> Ints:
     """Return the places of a uniform sequence of one block per group, shape (g, k): element by element."""
     ranks, top = steps.ranks[blocks], steps.top
     widths, first = _widths(steps.ranking, top, ranks, steps.errors[blocks])
@@ -292,5 +292,5 @@ def _places(steps: _Steps, blocks: Ints, words: WordSource) -> Ints:
     for rank in range(top.shape[1]):
         # Elements before this one lie among the candidates that it may be, but for the one that attains the error.
         free = widths[:, rank] - np.where(ranks == rank, 0, rank)
-        places[:, rank] = free_place(places[:, :rank], first[:, rank], uniform_below(free, words))
+        places[:, rank] = free_place(places[:, :rank], first[:, rank], uniform_below(free, rng))
     return places

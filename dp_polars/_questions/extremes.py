@@ -14,7 +14,7 @@ import polars as pl
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import NeighboringRelation
 from dp_polars._base import column_types
-from dp_polars._base.numbers import Ints, as_fraction, offsets, positive_fraction, show, starts, system_words
+from dp_polars._base.numbers import Ints, as_fraction, offsets, positive_fraction, show, starts, system_rng
 from dp_polars._bins.binning import Binning, CategoryBinning, NearestBinning
 from dp_polars._bins.candidates import Categories, Grid
 from dp_polars._bins.weights import in_steps, type_in_steps
@@ -68,14 +68,12 @@ class ArgMax(Query):
         self.answer_type(*(column.dtype for column in columns))
         scores, offered = column_types.exact_values(values), column_types.are_finite(values)
         tick = column_types.tick(values.dtype) or Fraction(1)
-        rate, law, words = self.claim.rate * tick, LAWS[self.claim.mechanism], system_words()
+        rate, law, rng = self.claim.rate * tick, LAWS[self.claim.mechanism], system_rng()
         if not self.has_lead:
-            chosen = best_rows(scores, lengths, rate, law, words, offered=offered, lowest=self.lowest)
+            chosen = best_rows(scores, lengths, rate, law, rng, offered=offered, lowest=self.lowest)
             return _as_positions(chosen)
         step = self._step(values.dtype)
-        chosen, leads = leading_rows(
-            scores, lengths, rate, step / tick, law, words, offered=offered, lowest=self.lowest
-        )
+        chosen, leads = leading_rows(scores, lengths, rate, step / tick, law, rng, offered=offered, lowest=self.lowest)
         in_type = in_steps(leads, step, type_in_steps(step, values.dtype, of_floats=self.of_floats))
         return with_lead(_as_positions(chosen), in_type, leads < 0)
 
@@ -104,7 +102,7 @@ class ArgMaxOfOwn(Query):
         groups = np.flatnonzero(counts)
         chosen = np.full(len(lengths), -1, np.int64)
         if len(groups):
-            best = eligible.best(self.claim.rate, LAWS[self.claim.mechanism], system_words())
+            best = eligible.best(self.claim.rate, LAWS[self.claim.mechanism], system_rng())
             chosen[groups] = rows[best] - starts(lengths)[groups]
         return _as_positions(chosen)
 

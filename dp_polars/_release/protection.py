@@ -14,14 +14,14 @@ from dp_polars._accounting.terms import Bounds, Contributions, NeighboringRelati
 from dp_polars._base.column_types import PrivacyUnit, privacy_unit_of, shown, text_of
 from dp_polars._base.numbers import (
     Ints,
-    WordSource,
+    Rng,
     begin_runs,
     kind_of_frame,
     marked_so_far,
     owners,
     positive_int,
     sorted_words,
-    system_words,
+    system_rng,
 )
 from dp_polars._questions.question import HistogramQuery
 
@@ -89,7 +89,7 @@ class Stays:
 
 
 def keep(
-    lengths: Ints, groups: NDArray[np.integer], specs: Sequence[BoundedRows], words: WordSource | None = None
+    lengths: Ints, groups: NDArray[np.integer], specs: Sequence[BoundedRows], rng: Rng | None = None
 ) -> list[Stays]:
     """Return what stays for each spec, by one order of each person's groups and one of each person's rows.
 
@@ -101,7 +101,7 @@ def keep(
     `lengths`: shape (p,): rows of each person; they add up to n.
     `groups`: shape (n,): the group of each row, person after person, and of each person group after group.
     """
-    words = words or system_words()
+    rng = rng or system_rng()
     people, owner = len(lengths), owners(lengths)
     begins = begin_runs(owner) | begin_runs(groups)
     first = np.flatnonzero(begins)
@@ -116,12 +116,12 @@ def keep(
         if limits.rows is not None:
             most = counts if limits.rows_per_group is None else np.minimum(counts, limits.rows_per_group)
             over_rows |= np.bincount(person, most, people) > limits.rows
-    by_group = _RandomOrder.drawn(over_groups[person], person, words)
+    by_group = _RandomOrder.drawn(over_groups[person], person, rng)
     if over_rows.any():
-        by_row = _RandomOrder.drawn((over_pair | over_rows[person])[pair], person[pair], words)
+        by_row = _RandomOrder.drawn((over_pair | over_rows[person])[pair], person[pair], rng)
         by_pair = by_row.within(pair)
     else:  # only the order within each pair is looked at
-        by_row = by_pair = _RandomOrder.drawn(over_pair[pair], pair, words)
+        by_row = by_pair = _RandomOrder.drawn(over_pair[pair], pair, rng)
     return [view.stays(pair, by_group, by_pair, by_row) for view in views]
 
 
@@ -133,11 +133,11 @@ class _RandomOrder:
     labels: NDArray[np.integer]  # ascending: one of each item
 
     @classmethod
-    def drawn(cls, some: Marks, labels: Ints, words: WordSource) -> _RandomOrder:
+    def drawn(cls, some: Marks, labels: Ints, rng: Rng) -> _RandomOrder:
         """Return the marked items by label, which ascends already, in a random order where it is equal."""
         items = np.flatnonzero(some)
         labels = labels[items]
-        return cls(items[_shuffle(labels, words)], labels)
+        return cls(items[_shuffle(labels, rng)], labels)
 
     def within(self, labels: Ints) -> _RandomOrder:
         """Return the same items by another label, in the same order where it is equal."""
@@ -210,11 +210,11 @@ class _View:
         return marks
 
 
-def random_few(lengths: Ints, most: int, words: WordSource) -> Marks:
+def random_few(lengths: Ints, most: int, rng: Rng) -> Marks:
     """Return which items stay, shape (n,): `most` random ones of each owner who has more, all of the others'."""
     owner = owners(lengths)
     stays = np.ones(len(owner), bool)
-    _RandomOrder.drawn((lengths > most)[owner], owner, words).keep_first(stays, most)
+    _RandomOrder.drawn((lengths > most)[owner], owner, rng).keep_first(stays, most)
     return stays
 
 
@@ -238,17 +238,17 @@ def _numbered(owner: Ints, labels: NDArray[np.integer], owners: int) -> Ints:
     return numbers
 
 
-def _shuffle(labels: Ints, words: WordSource) -> Ints:
+def _shuffle(labels: Ints, rng: Rng) -> Ints:
     """Return an order of the items by their labels, exactly uniform where these are equal."""
     bits = np.uint64(64 - max(_bits(labels), 1))
     keys = labels.view(np.uint64) << bits
-    keys |= words(len(labels)) >> (np.uint64(64) - bits)
+    keys |= rng(len(labels)) >> (np.uint64(64) - bits)
     order, ascending = _placed(keys)
     is_new = begin_runs(ascending)
     if is_new.all():
         return order
     # Too few bits for some: they are labels that share a number now, and get more.
-    return order[_shuffle(marked_so_far(is_new) - 1, words)]
+    return order[_shuffle(marked_so_far(is_new) - 1, rng)]
 
 
 def _placed(keys: NDArray[np.uint64]) -> tuple[Ints, NDArray[np.uint64]]:

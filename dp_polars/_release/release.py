@@ -313,7 +313,7 @@ def _tell(what: str, request: AnyRequest[Asked]) -> None:
 
 
 def _kept_answer(question: StoredQuestion, budget: Budget) -> bytes | None:
-    found = budget.kept(question)
+    found = budget.cached(question)
     if found is None:
         return None
     answer, packed = found

@@ -117,7 +117,7 @@ def test_what_fails_leaves_the_line_clear(screen):
     assert last_line(screen) == ""
 
 
-def test_parts_of_the_people_are_steps_and_a_deaf_run_finds_its_line(screen):
+def test_parts_of_the_people_are_steps_and_a_silenced_run_finds_its_line(screen):
     rows = pl.LazyFrame({"p": [1, 2, 3]})
     with progress.shown("scan"):
         for number, _ in enumerate(in_parts(rows, ("p",), 3), 2):

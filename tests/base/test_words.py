@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from dp_polars._base.numbers import system_words, uniform_below
+from dp_polars._base.numbers import system_rng, uniform_below
 from tests.statistical.goodness import cell_counts, fits
 
 CHUNK_WORDS = (1 << 20) // 8
@@ -16,7 +16,7 @@ CHUNK_WORDS = (1 << 20) // 8
 
 @pytest.mark.parametrize("count", [0, 1, 7, CHUNK_WORDS, 2 * CHUNK_WORDS + 5])
 def test_as_many_words_as_asked_and_none_twice(count):
-    words = system_words()
+    words = system_rng()
     drawn = np.concatenate([words(count), words(count)])
     assert drawn.dtype == np.uint64
     assert len(drawn) == 2 * count
@@ -25,7 +25,7 @@ def test_as_many_words_as_asked_and_none_twice(count):
 
 
 def test_bits_are_fair():
-    bits = np.unpackbits(system_words()(100_000).view(np.uint8)).reshape(-1, 64)
+    bits = np.unpackbits(system_rng()(100_000).view(np.uint8)).reshape(-1, 64)
     for position in range(64):
         assert fits(cell_counts(bits[:, position], [0.5, 0.5]), [0.5, 0.5])
     for parity in (bits[:, :-1] ^ bits[:, 1:], bits[:-1] ^ bits[1:]):
@@ -35,9 +35,9 @@ def test_bits_are_fair():
 
 
 def test_calls_and_threads_differ():
-    assert len({tuple(system_words()(2).tolist()) for _ in range(1000)}) == 1000
+    assert len({tuple(system_rng()(2).tolist()) for _ in range(1000)}) == 1000
     with ThreadPoolExecutor(8) as pool:
-        drawn = list(pool.map(lambda _: tuple(system_words()(2).tolist()), range(500)))
+        drawn = list(pool.map(lambda _: tuple(system_rng()(2).tolist()), range(500)))
     assert len(set(drawn)) == 500
 
 
@@ -45,8 +45,8 @@ FORK = """
 import os, sys, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # of forks where there are threads
 from dp_polars import permute_and_flip
-from dp_polars._base.numbers import system_words
-system_words()(10)
+from dp_polars._base.numbers import system_rng
+system_rng()(10)
 for child in range(4):
     if os.fork() == 0:
         break
@@ -54,7 +54,7 @@ else:
     for _ in range(4):
         os.wait()
 answers = permute_and_flip([[0] * 1000] * 20, epsilon=1, sensitivity=1).tolist()
-os.write(1, (repr((system_words()(2).tolist(), answers)) + "\\n").encode())
+os.write(1, (repr((system_rng()(2).tolist(), answers)) + "\\n").encode())
 os._exit(0)
 """
 
@@ -74,13 +74,13 @@ def test_forks_differ():
 
 @pytest.mark.parametrize("bound", [1, 2, 3, 7, 64, 1000])
 def test_uniform_choices_are_uniform(bound):
-    answers = uniform_below(np.full(100_000, bound), system_words())
+    answers = uniform_below(np.full(100_000, bound), system_rng())
     assert fits(cell_counts(answers, np.full(bound, 1 / bound)), np.full(bound, 1 / bound))
 
 
 @pytest.mark.parametrize("bound", [2**62, 2**62 - 1, 3 * 2**60 + 1, 2**61 + 12345])
 def test_uniform_choices_below_large_bounds_are_uniform(bound):
-    answers = uniform_below(np.full(100_000, bound), system_words())
+    answers = uniform_below(np.full(100_000, bound), system_rng())
     assert ((answers >= 0) & (answers < bound)).all()
     edges = np.array([bound * i // 7 for i in range(8)])
     law = np.diff(edges.astype(float)) / bound
@@ -89,7 +89,7 @@ def test_uniform_choices_below_large_bounds_are_uniform(bound):
 
 def test_each_bound_has_its_own_answer():
     bounds = np.array([1, 5, 1, 2, 2**62, 3] * 1000)
-    answers = uniform_below(bounds, system_words())
+    answers = uniform_below(bounds, system_rng())
     assert answers.dtype == np.int64
     assert ((answers >= 0) & (answers < bounds)).all()
     for bound in (2, 3, 5):

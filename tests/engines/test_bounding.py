@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dp_polars._base import numbers as arrays
-from dp_polars._base.numbers import system_words
+from dp_polars._base.numbers import system_rng
 from dp_polars._release import protection as bounding
 from dp_polars._release.protection import BoundedRows, Layout, Limits, keep
 from tests.engines.orders import SOME, SPREAD, TALLIES, TOGETHER, Bounded, follows, independent, joint_law, law
@@ -113,7 +113,7 @@ def test_a_choice_of_values_instead_of_rows_would_be_found_out():
 @pytest.mark.parametrize("bits", [1, 4, 20])
 def test_words_that_tie_change_nothing(people, bits):
     """The top bits of words take a few values only: ties are decided by more words, exactly."""
-    source = system_words()
+    source = system_rng()
 
     def few_bits(count):
         return source(count) >> np.uint64(64 - bits) << np.uint64(64 - bits)
@@ -124,7 +124,7 @@ def test_words_that_tie_change_nothing(people, bits):
 
 
 def test_equal_words_never_keep_more_than_the_bound():
-    source, calls = system_words(), []
+    source, calls = system_rng(), []
 
     def equal_at_first(count):
         calls.append(count)
@@ -155,7 +155,7 @@ def test_bounds_hold_for_a_person_with_very_many_rows():
 
 def test_only_people_over_a_bound_are_put_in_order():
     """No word is drawn for the others."""
-    drawn, source = [], system_words()
+    drawn, source = [], system_rng()
 
     def counted(count):
         drawn.append(count)
@@ -207,7 +207,7 @@ def test_codes_of_64_bits_are_told_apart():
 @pytest.mark.parametrize("number", [0, 1, 5_000, arrays._MANY_WORDS])
 def test_each_sort_of_words_gives_the_same(sort, number):
     """Which one runs is measured, so either must do."""
-    words = system_words()(number)
+    words = system_rng()(number)
     ascending = sort(words)
     assert ascending.dtype == np.uint64
     assert ascending.tolist() == sorted(words.tolist())

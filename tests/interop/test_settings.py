@@ -58,7 +58,7 @@ def heard() -> bool:
     return False
 
 
-def test_a_deaf_function_is_deaf_and_nothing_else():
+def test_a_silenced_function_is_silenced_and_nothing_else():
     def inside():
         assert noisy() == np.inf
         with warnings.catch_warnings():
@@ -102,7 +102,7 @@ def test_other_threads_hear_all_the_same():
     assert heard()
 
 
-def test_a_warning_is_not_repeated_because_of_a_deaf_function():
+def test_a_warning_is_not_repeated_because_of_a_silenced_function():
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("default")
         for _ in range(5):
@@ -112,7 +112,7 @@ def test_a_warning_is_not_repeated_because_of_a_deaf_function():
 
 
 @pytest.mark.parametrize("parts", [1, 5])
-def test_worker_threads_are_deaf(parts):
+def test_worker_threads_are_silenced(parts):
     with np.errstate(all="raise"):
         assert in_parallel(lambda *_: noisy(), [(0, 1)] * parts) == [np.inf] * parts
 
@@ -120,14 +120,14 @@ def test_worker_threads_are_deaf(parts):
 INTERRUPTED = """
 import signal
 import numpy as np
-from dp_polars._base.process import is_deaf, silenced
+from dp_polars._base.process import is_silenced, silenced
 
 def interrupt(*_):
     raise KeyboardInterrupt
 
 signal.signal(signal.SIGALRM, interrupt)
 function = silenced(int)
-still_deaf = changed = 0
+still_silenced = changed = 0
 before = np.geterr()
 for _ in range(1000):
     try:
@@ -136,12 +136,12 @@ for _ in range(1000):
             function()
     except KeyboardInterrupt as error:
         last = error  # somebody keeps it, as notebooks do
-    still_deaf += is_deaf.get()
+    still_silenced += is_silenced.get()
     changed += np.geterr() != before
-print(still_deaf, changed)
+print(still_silenced, changed)
 """
 
 
-def test_nobody_stays_deaf_after_an_interruption():
+def test_nobody_stays_silenced_after_an_interruption():
     run = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True)
     assert (run.stdout, run.stderr) == ("0 0\n", "")

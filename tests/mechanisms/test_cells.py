@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from dp_polars._base.numbers import system_words
+from dp_polars._base.numbers import system_rng
 from dp_polars._mechanisms import quantile_trees as module
 from dp_polars._mechanisms.quantile_trees import Cells
 from tests.statistical.goodness import fits
@@ -47,7 +47,7 @@ def test_ranks_that_are_asked_for_are_known_and_all_rows_stay(case):
     cells = cells_of(counts, bits)
     for low, high in asked:
         before = split(cells)
-        cells, begin, end = cells.drawn(low, high, system_words())
+        cells, begin, end = cells.drawn(low, high, system_rng())
         assert (cells.totals == counts.sum(axis=1)).all()
         begins = np.cumsum(cells.sizes) - cells.sizes
         for group, own in enumerate(split(cells)):
@@ -69,7 +69,7 @@ def test_ranks_that_are_asked_for_are_known_and_all_rows_stay(case):
 def test_a_cut_leaves_every_cell_on_its_side(case, data):
     counts, bits, _ = case
     cells = cells_of(counts, bits)
-    cells = cells.drawn(np.zeros(len(counts), np.int64), cells.totals, system_words())[0]
+    cells = cells.drawn(np.zeros(len(counts), np.int64), cells.totals, system_rng())[0]
     codes = np.array([data.draw(st.integers(0, (4 << bits) - 1)) for _ in counts])
     left, right = cells.cut(codes)
     for code, own, low, high in zip(codes.tolist(), split(cells), split(left), split(right), strict=True):
@@ -108,7 +108,7 @@ def test_digits_have_the_law_of_independent_ones(few, asked, monkeypatch):
     every, law = enumerated(rows, 4)
     cells = cells_of(np.full((groups, 1), rows), bits)
     for low, high in [*asked, (0, rows)]:
-        cells = cells.drawn(np.full(groups, low), np.full(groups, high), system_words())[0]
+        cells = cells.drawn(np.full(groups, low), np.full(groups, high), system_rng())[0]
     counts = np.zeros((groups, 4), np.int64)
     counts[np.repeat(np.arange(groups), cells.sizes), cells.codes] = cells.counts
     found = np.bincount([every.index(tuple(one)) for one in counts.tolist()], minlength=len(every))
@@ -121,11 +121,11 @@ def test_whether_more_is_asked_for_may_depend_on_what_is_known():
     rows, bits, groups = 4, 2, 40_000
     every, law = enumerated(rows, 4)
     cells, begin, _ = cells_of(np.full((groups, 1), rows), bits).drawn(
-        np.zeros(groups, np.int64), np.ones(groups, np.int64), system_words()
+        np.zeros(groups, np.int64), np.ones(groups, np.int64), system_rng()
     )
     low = np.where(cells.codes[begin] == 0, 1, 3)
-    cells = cells.drawn(low, np.full(groups, rows), system_words())[0]
-    cells = cells.drawn(np.zeros(groups, np.int64), np.full(groups, rows), system_words())[0]
+    cells = cells.drawn(low, np.full(groups, rows), system_rng())[0]
+    cells = cells.drawn(np.zeros(groups, np.int64), np.full(groups, rows), system_rng())[0]
     counts = np.zeros((groups, 4), np.int64)
     counts[np.repeat(np.arange(groups), cells.sizes), cells.codes] = cells.counts
     assert fits(np.bincount([every.index(tuple(one)) for one in counts.tolist()], minlength=len(every)), law)
@@ -159,7 +159,7 @@ def test_halves_count_the_ones_of_their_own_bits(chunk, monkeypatch):
 @pytest.mark.slow
 def test_halves_are_binomial():
     for n in (1, 5, 8, 11):
-        heads = module._binomial_halves(np.full(60_000, n), system_words())
+        heads = module._binomial_halves(np.full(60_000, n), system_rng())
         assert fits(np.bincount(heads, minlength=n + 1), [math.comb(n, i) / 2**n for i in range(n + 1)])
 
 
@@ -169,7 +169,7 @@ def test_a_few_ranks_of_very_many_rows_cost_little():
     def words(number):
         nonlocal drawn
         drawn += number
-        return system_words()(number)
+        return system_rng()(number)
 
     rows = 2**28
     cells, begin, end = cells_of([[rows, rows]], 20).drawn(np.array([rows - 50]), np.array([rows + 50]), words)

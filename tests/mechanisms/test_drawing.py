@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import event, given, settings
 
-from dp_polars._base.numbers import system_words
+from dp_polars._base.numbers import system_rng
 from dp_polars._mechanisms import drawing, racing
 from dp_polars._mechanisms import histograms as of_histograms
 from dp_polars._mechanisms.drawing import Draw, draw_from_rows, draw_from_runs
@@ -287,7 +287,7 @@ def test_every_slice_draws_its_own_stream(monkeypatch):
     made = []
 
     def words():
-        made.append(system_words())
+        made.append(system_rng())
         return made[-1]
 
     draw = Draw(3, score_of(None), Fraction(1), LAWS["permute_and_flip"], words)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from dp_polars._base.numbers import system_words
+from dp_polars._base.numbers import system_rng
 from dp_polars._mechanisms import racing
 from dp_polars._mechanisms import racing as exact_race
 from dp_polars._mechanisms.racing import LAWS, first_arrival, race
@@ -202,7 +202,7 @@ def test_a_far_one_that_comes_just_before_the_first_near_one_wins(mechanism, mon
 
 
 def test_equal_leading_bits_are_decided_by_fair_later_bits(mechanism):
-    words = system_words()
+    words = system_rng()
     asked = ([0, 0].__getitem__, [1, 1], {0: 7, 1: 7}, [], None, Fraction(1), LAWS[mechanism], words)
     answers = [first_arrival(*asked) for _ in range(3_000)]
     assert fits(cell_counts(answers, [0.5, 0.5]), [0.5, 0.5])
@@ -217,7 +217,7 @@ FAR_BLOCKS = ([0, 93, 95], [1, 3, 4], Fraction(1, 2))
 def draw_beside_far(mechanism, *, draws, left_out, factor=1):
     """Winners where the smallest of all far V's is below 2**-64, which no test would live to see otherwise."""
     gaps, multiplicities, rate = FAR_BLOCKS
-    random = system_words()
+    random = system_rng()
     words = Words(random, random, always(0))
     scores = [-gap for gap in gaps]
     return draw_blocks(scores, multiplicities, rate * factor, mechanism, words, draws=draws, left_out=left_out)
@@ -249,7 +249,7 @@ def test_verdicts_on_one_far_candidate(far_word, mechanism, verdicts):
     for word in range(0, ONES, ONES // 40):
         verdicts.clear()
         winner = exact_race.first_arrival(
-            gaps.__getitem__, [1, 1, 1], {0: word, 1: ONES}, [2], far_word, rate, LAWS[mechanism], system_words()
+            gaps.__getitem__, [1, 1, 1], {0: word, 1: ONES}, [2], far_word, rate, LAWS[mechanism], system_rng()
         )
         [(positions, uniforms)] = verdicts
         drawn = {position: (u.prefix, u.bits) for position, u in zip([*positions, 2], uniforms, strict=True)}
@@ -284,7 +284,7 @@ def test_far_values_are_the_order_statistics(mechanism, monkeypatch):
     gaps, multiplicities, seen = [0, 200, 0, 300], [1, 2, 1, 3], 0
     for _ in range(60):
         steps.clear()
-        about = Fraction(1), LAWS[mechanism], system_words()
+        about = Fraction(1), LAWS[mechanism], system_rng()
         assert first_arrival(gaps.__getitem__, multiplicities, {0: ONES}, [1, 2, 3], 2**63, *about) in (0, 2)
         assert [count for _, count, _, _ in steps] == list(range(5, 5 - len(steps), -1))
         with ctx.workprec(1000):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dp_polars as dpp
-from dp_polars._base.numbers import system_words
+from dp_polars._base.numbers import system_rng
 from dp_polars._mechanisms import racing
 from dp_polars._mechanisms import selection as integer_scores
 from dp_polars._mechanisms.racing import LAWS
@@ -38,7 +38,7 @@ def test_positions_have_the_exact_law(mechanism, lowest, far, monkeypatch):
     draws = 20_000 if far == 45 else 1_500
 
     def sample(factor):
-        words = system_words()
+        words = system_rng()
         chosen = [best_integer(scores, rate * factor, LAWS[mechanism], words, lowest=lowest) for _ in range(draws)]
         return np.array(chosen)
 
@@ -53,7 +53,7 @@ def test_the_ends_of_every_type(dtype, lowest):
     scores = np.array([info.min, info.max, info.max - 1, info.min + 1], dtype)
     best = 0 if lowest else 1
     for rate in (Fraction(100), Fraction(1, 2**64)):
-        found = {best_integer(scores, rate, LAWS["permute_and_flip"], system_words(), lowest=lowest) for _ in range(80)}
+        found = {best_integer(scores, rate, LAWS["permute_and_flip"], system_rng(), lowest=lowest) for _ in range(80)}
         if rate == 100:
             assert found == {best}
         elif info.bits < 64:
@@ -89,7 +89,7 @@ def test_selections_take_blocks_where_they_pay(monkeypatch):
 def test_a_rare_best_score_wins_at_each_of_its_places(mechanism):
     scores = np.zeros(2**16, np.int64)
     scores[[3, 60_000]] = 9  # tries at random find them once in a hundred times
-    found = {best_integer(scores, Fraction(100), LAWS[mechanism], system_words()) for _ in range(64)}
+    found = {best_integer(scores, Fraction(100), LAWS[mechanism], system_rng()) for _ in range(64)}
     assert found == {3, 60_000}
 
 
@@ -97,5 +97,5 @@ def test_far_integer_scores_win_where_there_are_many(mechanism, monkeypatch):
     for module in (integer_scores, racing):
         monkeypatch.setattr(module, "FAR", 1.0)
     scores = np.append(3, np.zeros(5000, np.int64))  # each of the others wins with a chance of some e⁻³
-    found = [best_integer(scores, Fraction(1), LAWS[mechanism], system_words()) for _ in range(20)]
+    found = [best_integer(scores, Fraction(1), LAWS[mechanism], system_rng()) for _ in range(20)]
     assert sum(place > 0 for place in found) > 10

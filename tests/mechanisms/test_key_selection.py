@@ -9,7 +9,7 @@ from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_polars._base.numbers import ball, lower, precision, system_words, upper
+from dp_polars._base.numbers import ball, lower, precision, system_rng, upper
 from dp_polars._mechanisms import partition_selection as key_selection
 from dp_polars._mechanisms.partition_selection import (
     GaussianThreshold,
@@ -82,7 +82,7 @@ def test_numbers_known():
     chances = selection.floats(np.arange(1, 40))
     assert (np.diff(chances) > 0).all()
     certain = int(np.flatnonzero(chances >= 1)[0]) + 1
-    assert selection.shown(np.full(10**5, certain), system_words()).all()
+    assert selection.shown(np.full(10**5, certain), system_rng()).all()
     assert not selection.shown(np.zeros(10**5, np.int64), lambda n: np.zeros(n, np.uint64)).any()
 
 

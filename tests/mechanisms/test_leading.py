@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from dp_polars._base.numbers import system_words
+from dp_polars._base.numbers import system_rng
 from dp_polars._mechanisms import noisy_gap as leading
 from dp_polars._mechanisms import racing as exact_race
 from dp_polars._mechanisms.noisy_gap import LARGEST_LEAD, race_with_lead
@@ -26,7 +26,7 @@ def recorded_words(seed):
 
 def test_winners_and_leads_of_certain_races(mechanism):
     found = race_with_lead(
-        blocks_of([0, 7000, 0, 9000, 5000, 0], [0, 2, 5]), Fraction(1000), Fraction(1), LAWS[mechanism], system_words()
+        blocks_of([0, 7000, 0, 9000, 5000, 0], [0, 2, 5]), Fraction(1000), Fraction(1), LAWS[mechanism], system_rng()
     )
     assert found[0].tolist() == [0, 2, 5]
     # To within the noise, of at most one unit: rounded down.
@@ -47,7 +47,7 @@ def test_blocks_of_none_neither_win_nor_follow(mechanism):
     starts = (np.arange(300)[:, None] * 8 + [0, 3, 5]).ravel()
     gaps = np.tile([0, 3, 0, 0, 0, 0, 0, 9], 300)
     found = race_with_lead(
-        blocks_of(gaps, starts, np.tile(m, 300)), Fraction(1), Fraction(1), LAWS[mechanism], system_words()
+        blocks_of(gaps, starts, np.tile(m, 300)), Fraction(1), Fraction(1), LAWS[mechanism], system_rng()
     )
     won, leads = found[0].reshape(300, 3) % 8, found[1].reshape(300, 3)
     assert (won[:, 0] == 1).all()
@@ -64,7 +64,7 @@ def test_extreme_rates_units_and_gaps(gap, unit, rate, mechanism):
     # Warnings are errors here.
     true = Fraction(2) ** 1024 if gap == np.inf else Fraction(gap)
     found = race_with_lead(
-        blocks_of(np.tile([0, gap], 20), np.arange(20) * 2), rate, unit, LAWS[mechanism], system_words()
+        blocks_of(np.tile([0, gap], 20), np.arange(20) * 2), rate, unit, LAWS[mechanism], system_rng()
     )
     # The noise is at most 100 of its scales, but for a probability below 1e-40.
     low, high = (min(max((true + sign * 100 / rate) / unit, 0), LARGEST_LEAD) for sign in (-1, 1))
@@ -168,7 +168,7 @@ def test_verdicts_of_the_exact_path(case, word, second, later, mechanism, monkey
     """All V within the bits that were drawn give this winner and this lead: so says arithmetic of 6,000 bits."""
     gaps, m, rate, unit = CASES[case]
     counts = m or [1] * len(gaps)
-    made, uniform, random, budget = [], exact_race.Uniform, system_words(), [12]
+    made, uniform, random, budget = [], exact_race.Uniform, system_rng(), [12]
 
     class Recorded(uniform):
         def __init__(self, *args):

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_polars._base.numbers import system_words
+from dp_polars._base.numbers import system_rng
 from dp_polars._mechanisms import selection as own_sensitivities
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.selection import BETA, OwnSensitivities
@@ -91,7 +91,7 @@ def test_groups_of_all_sizes_in_batches_of_all_sizes(pairs, mechanism, monkeypat
     best = np.cumsum(counts) - 1
     scores[best] = 10**9
     rows = OwnSensitivities(scores, RNG.integers(1, 9, counts.sum()), counts, Fraction(1), lowest=False)
-    assert rows.best(Fraction(10), LAWS[mechanism], system_words()).tolist() == best.tolist()
+    assert rows.best(Fraction(10), LAWS[mechanism], system_rng()).tolist() == best.tolist()
 
 
 def test_the_score_has_sensitivity_one():

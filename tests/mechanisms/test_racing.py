@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_polars._base.numbers import system_words
+from dp_polars._base.numbers import system_rng
 from dp_polars._mechanisms import noisy_gap, racing
 from dp_polars._mechanisms.racing import LAWS, Blocks, race
 from tests.helpers.reference import floats, law
@@ -15,7 +15,7 @@ from tests.statistical.racing import blocks_of, never
 
 
 def winners_of(*given, rate=1, mechanism="permute_and_flip", exact=None):
-    return race(blocks_of(*given, exact=exact), Fraction(rate), LAWS[mechanism], system_words())
+    return race(blocks_of(*given, exact=exact), Fraction(rate), LAWS[mechanism], system_rng())
 
 
 def test_sizes():
@@ -48,7 +48,7 @@ def test_groups_of_all_sizes_in_batches_of_all_sizes(lead, mechanism, chunk, mon
             assert (winners_of(gaps, starts, multiplicities, mechanism=mechanism).blocks == best).all()
             continue
         blocks = blocks_of(gaps, starts, multiplicities)
-        found = noisy_gap.race_with_lead(blocks, Fraction(1), Fraction(100), LAWS[mechanism], system_words())
+        found = noisy_gap.race_with_lead(blocks, Fraction(1), Fraction(100), LAWS[mechanism], system_rng())
         assert (found[0] == best).all()
         assert (abs(found[1] - np.array(true) // 100) <= 1).all()
         assert ((found[1] == -1) == (sizes == 1)).all()
@@ -111,7 +111,7 @@ def test_exact_blocks_are_asked_for_only_where_floats_can_not_decide(mechanism):
     gaps, starts = np.tile([0, 3, 5, 60], 2000), np.arange(2000) * 4
     winners_of(gaps, starts, mechanism=mechanism, exact=never)  # one in 1e10 races would ask
     blocks = blocks_of(gaps, starts, np.tile([1, 5, 10**9, 2**60], 2000), exact=never)
-    noisy_gap.race_with_lead(blocks, Fraction(1), Fraction(1), LAWS[mechanism], system_words())  # one in 1e8
+    noisy_gap.race_with_lead(blocks, Fraction(1), Fraction(1), LAWS[mechanism], system_rng())  # one in 1e8
 
 
 def test_a_v_that_may_be_one_is_no_trouble():
@@ -120,7 +120,7 @@ def test_a_v_that_may_be_one_is_no_trouble():
 
     def words(count):
         calls.append(count)
-        return np.full(count, 2**64 - 1, np.uint64) if len(calls) < 3 else system_words()(count)
+        return np.full(count, 2**64 - 1, np.uint64) if len(calls) < 3 else system_rng()(count)
 
     for mechanism in MECHANISMS:
         calls.clear()
@@ -131,7 +131,7 @@ def test_the_rough_bounds_of_a_part_of_a_group_may_overflow(monkeypatch):
     # A batch may hold a single racer of a group, almost far, whose V is almost one: its bound is beyond float32, and no
     # warning may tell.
     monkeypatch.setattr(racing, "CHUNK", 2)
-    words = system_words()
+    words = system_rng()
 
     def almost_ones(count):
         return np.full(count, 0xFFFFFFFE_FFFFFFFE, np.uint64) if count == 1 else words(count)
@@ -148,7 +148,7 @@ def test_empty_blocks_never_win(mechanism):
     assert set(found[:, 0]) == {0, 2}
     assert set(found[:, 1]) == {5}
 
-    calls, random = [], system_words()
+    calls, random = [], system_rng()
 
     def words(count):
         calls.append(count)

@@ -18,7 +18,7 @@ from dp_polars import analysis
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Loss
 from dp_polars._base.column_types import exact_numbers
-from dp_polars._base.numbers import system_words
+from dp_polars._base.numbers import system_rng
 from dp_polars._mechanisms import racing, selection
 from dp_polars._mechanisms.racing import LAWS, Winners
 from dp_polars._mechanisms.selection import best_rows, exponential_mechanism, permute_and_flip
@@ -168,7 +168,7 @@ def test_draws_by_integers_beyond_64_bits_follow_the_law(mechanism):
 
     def draw(factor):
         lengths = np.full(draws, 4)
-        return best_rows(np.tile(scores, draws), lengths, Fraction(1, 2) * factor, LAWS[mechanism], system_words())
+        return best_rows(np.tile(scores, draws), lengths, Fraction(1, 2) * factor, LAWS[mechanism], system_rng())
 
     check_sampler(draw, law)
 
@@ -229,7 +229,7 @@ def gaps_of(scores, lengths, *, lowest=False):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(selection, "race", stand_in)
-        best_rows(scores, np.array(lengths), Fraction(1), LAWS["exponential"], system_words(), lowest=lowest)
+        best_rows(scores, np.array(lengths), Fraction(1), LAWS["exponential"], system_rng(), lowest=lowest)
     return seen[0]
 
 
@@ -268,7 +268,7 @@ def test_permuted_scores_have_permuted_gaps(scores, order):
 
 
 def best(scores, lengths, **kwargs):
-    return best_rows(np.array(scores), np.array(lengths), Fraction(1000), LAWS["exponential"], system_words(), **kwargs)
+    return best_rows(np.array(scores), np.array(lengths), Fraction(1000), LAWS["exponential"], system_rng(), **kwargs)
 
 
 def test_groups_of_rows():
@@ -296,7 +296,7 @@ def test_every_answer_is_a_row_on_offer(scores, rate, mechanism, lowest, data):
     offered = data.draw(arrays.arrays(bool, len(scores)))
     if scores.dtype.kind == "f":
         scores = scores.astype(np.float64)
-    chosen = best_rows(scores, lengths, rate, LAWS[mechanism], system_words(), offered=offered, lowest=lowest)
+    chosen = best_rows(scores, lengths, rate, LAWS[mechanism], system_rng(), offered=offered, lowest=lowest)
     can_win = offered & (np.isfinite(scores) if scores.dtype.kind == "f" else True)
     for row, possible in zip(chosen, np.split(can_win, np.cumsum(lengths)[:-1]), strict=True):
         assert possible[row] if row >= 0 else not possible.any()
@@ -338,7 +338,7 @@ SMALLER = Fraction(1, 2**1130)
 def test_extreme_scores_and_rates(scores, rate, mechanism):
     # Warnings are errors here.
     rows, lengths = np.tile(scores, 50), np.full(50, len(scores))
-    chosen = best_rows(rows, lengths, rate, LAWS[mechanism], system_words())
+    chosen = best_rows(rows, lengths, rate, LAWS[mechanism], system_rng())
     assert ((chosen >= 0) & (chosen < len(scores))).all()
     exact = [Fraction(s) for s in scores.tolist()]
     if rate * min([max(exact) - s for s in exact if s != max(exact)], default=1) > 100:

@@ -42,7 +42,7 @@ MUTANTS = [
     _drawing("far_gap", "Fraction(FAR) / draw.rate", "Fraction(FAR) / draw.rate / 3",
         "near candidates of a quantile are treated as far ones", "::test_what_is_left_out_is_far"),
     _drawing("_near_slots", "left_out += rows[:, 0]", "pass", "far candidates below a quantile never win"),
-    _kernel_draws("draw_from_slots", "uniform_below(count, words)", "np.zeros_like(count)",
+    _kernel_draws("draw_from_slots", "uniform_below(count, rng)", "np.zeros_like(count)",
         "of a block the first candidate is always drawn", "::test_draws_from_rows_follow_the_law"),
     _kernel_draws("_draw_near_runs", "low + (draw.size - high)", "None", "far candidates of a quantile never win",
         "::test_runs_left_out_win_as_often_as_they_should"),
@@ -122,7 +122,7 @@ MUTANTS = [
     of("privacy/test_quantile_lists.py mechanisms/test_cells.py")("Cells.cut", "positions(begins + sizes, rest), rest",
         "positions(begins, rest + sizes), rest + sizes", "rows below an answer are drawn from on both sides of it"),
     of("mechanisms/test_cells.py")("_Window.with_digits",
-        "words(total // 2 + 1).view(np.uint32)[:total] >> np.repeat(np.uint32(MOST_BITS) - bits, rows)",
+        "rng(total // 2 + 1).view(np.uint32)[:total] >> np.repeat(np.uint32(MOST_BITS) - bits, rows)",
         "np.zeros(total, np.uint32)", "second digits are no random ones",
         "::test_digits_have_the_law_of_independent_ones"),
     # --- Top k
@@ -132,7 +132,7 @@ MUTANTS = [
         "a joint draw has twice the rate"),
     of("mechanisms/test_joint.py")("_Steps.multiplicity", "width if rank == rank_of_step else width - rank",
         "width - rank", "in close races some lists are too seldom", "::test_the_blocks_are_all_lists_each_once"),
-    _top_k_draws("_mechanisms/top_k:_places", "uniform_below(free, words)", "np.zeros_like(free)",
+    _top_k_draws("_mechanisms/top_k:_places", "uniform_below(free, rng)", "np.zeros_like(free)",
         "of lists with one error the first one is always drawn"),
     # --- By weight
     _weights("OfCategories.most", "Fraction(1) if self.weights is None else self.weights.most", "Fraction(1)",

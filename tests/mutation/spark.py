@@ -29,7 +29,7 @@ MUTANTS = [
         needs="pyspark java"),
     _conformance("_engines/spark/workers:presenting", "shown.columns(drawn)", "shown.columns(drawn[::-1])",
         "an answer is shown under another's name", "-k huge_loss"),
-    _spark("_engines/spark/workers:_deaf", "silenced(next)(results, None)", "next(results, None)",
+    _spark("_engines/spark/workers:_silenced_stage", "silenced(next)(results, None)", "next(results, None)",
         "executors warn of values, and raise where warnings are errors",
         "::test_executors_hear_nothing_of_what_a_process_sets"),
     # --- One run

@@ -131,14 +131,6 @@ def test_people():
     assert measurement(ROWS).columns == ["n_people", "len"]
 
 
-def test_people():
-    query = dpp.protect("person", max_rows=3).agg(dpp.n_people(epsilon=0.5), dpp.len(epsilon=0.25))
-    measurement = as_measurement(query)
-    for distance in range(1, 6):
-        assert measurement.map(distance) == 0.75 * distance
-    assert measurement(ROWS).columns == ["n_people", "len"]
-
-
 def test_a_gaussian_has_no_map_in_epsilon():
     """It is refused when it is made, not when it is asked."""
     for query in (dpp.len(rho=0.25), dpp.protect("person", max_rows=1).agg(dpp.len(rho=0.25), dpp.n_people(epsilon=1))):

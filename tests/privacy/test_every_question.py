@@ -72,7 +72,7 @@ def moved(before, *, by=1, people=False):
 def of_quantile(alpha, query, most):
     num, den = alpha.numerator, alpha.denominator
     # Rows lie at three points, with many candidates on some stretches between them.
-    rows = counts(3, 10 if den == 10 and most == 1 else 3 + most)
+    rows = counts(3, 10 if den == 10 and most == 1 else 7)
     table = 0
     many = (1e9, 5) if query.claim.mechanism == "exponential" else (50,)
     for stretch, size in itertools.product((2, 4), many):
@@ -89,7 +89,7 @@ def of_quantile(alpha, query, most):
 
 
 def of_counts(law_of, query, most, people, by=1):
-    few = 7 if (most, by) == (1, 1) else max(by * most + 1, 3)
+    few = 7 if by == 1 else max(by * most + 1, 3)
     table = 0
     for size, rows in ((2, 2 * by * most), (3, few)):
         if size >= getattr(query, "k", 1):

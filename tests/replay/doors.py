@@ -401,7 +401,7 @@ class Doors(AbstractContextManager["Doors"]):
         return lambda frame, kinds, engine: count_people(frame.sort(pl.exclude("person")), kinds, engine)
 
     def _keep(self, keep):
-        def each(lengths, groups, specs, words=None):
+        def each(lengths, groups, specs, rng=None):
             found, first, taken = [[] for _ in specs], 0, [0] * len(specs)
             for n in lengths.tolist():
                 own = slice(first, first + n)

@@ -90,8 +90,8 @@ def test_a_mean_whose_parts_keep_different_rows(tmp_path, monkeypatch):
         polars_people, "_choices", lambda kinds, *rest: [each for kind in kinds for each in choices([kind], *rest)]
     )
 
-    def apart(lengths, groups, specs, words=None):
-        return [stays for spec in specs for stays in keep(lengths, groups, [spec], words)]
+    def apart(lengths, groups, specs, rng=None):
+        return [stays for spec in specs for stays in keep(lengths, groups, [spec], rng)]
 
     monkeypatch.setattr(polars_people, "keep", apart)
     found_out("mean", tmp_path, said="the parts of an answer keep")

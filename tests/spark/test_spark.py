@@ -635,7 +635,7 @@ class Repeating(Quantile):
     """A sampler whose tasks share their random words."""
 
     def draw(self, *columns):
-        return replace(super().draw(*columns), words=_same_words)
+        return replace(super().draw(*columns), rng=_same_words)
 
 
 def _same_words():

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dp_polars._base.numbers import system_words
+from dp_polars._base.numbers import system_rng
 from dp_polars._mechanisms.racing import LAWS, Blocks, race
 
 
@@ -15,7 +15,7 @@ class Words:
     """
 
     def __init__(self, *calls):
-        self.calls, self.random, self.drawn = list(calls), system_words(), 0
+        self.calls, self.random, self.drawn = list(calls), system_rng(), 0
 
     def __call__(self, count):
         self.drawn += count

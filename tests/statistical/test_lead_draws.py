@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._base.numbers import system_words
+from dp_polars._base.numbers import system_rng
 from dp_polars._mechanisms import noisy_gap as leading
 from dp_polars._mechanisms.noisy_gap import race_with_lead
 from dp_polars._mechanisms.racing import LAWS, Blocks
@@ -47,7 +47,7 @@ def draw(scores, rate, unit, mechanism, multiplicities=None, draws=DRAWS):
     blocks = Blocks(
         np.tile(gaps, draws), np.arange(draws) * width, lambda _: ([*map(Fraction, gaps)].__getitem__, counts), m
     )
-    found = race_with_lead(blocks, rate, unit, LAWS[mechanism], system_words())
+    found = race_with_lead(blocks, rate, unit, LAWS[mechanism], system_rng())
     return (found[0] % width) * CELLS + np.minimum(found[1], CELLS - 1)
 
 
@@ -109,7 +109,7 @@ def test_groups_of_rows(mechanism, lowest):
     offered = np.tile([True, True, False, True, True], draws)
     scores, lengths = np.tile([*one, 7], draws), np.tile([4, 1, 0], draws)
     chosen, leads = leading_rows(
-        sign * scores, lengths, rate, Fraction(1), LAWS[mechanism], system_words(), offered=offered, lowest=lowest
+        sign * scores, lengths, rate, Fraction(1), LAWS[mechanism], system_rng(), offered=offered, lowest=lowest
     )
     chosen, leads = chosen.reshape(draws, 3), leads.reshape(draws, 3)
     assert (chosen[:, 1:] == [0, -1]).all()

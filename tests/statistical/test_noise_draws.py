@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from dp_polars._base.numbers import system_words
+from dp_polars._base.numbers import system_rng
 from dp_polars._mechanisms import noise
 from dp_polars._mechanisms.noise import NoiseTable, gaussian_noise, invert, laplace_noise
 from dp_polars._mechanisms.racing import Uniform
@@ -141,7 +141,7 @@ def test_the_last_digits_of_large_noise_are_uniform(noise):
 
 def test_the_two_geometric_variables_are_independent():
     scale = Fraction(2)
-    both = np.minimum(noise._geometric(2 * DRAWS, scale, system_words()), 7)
+    both = np.minimum(noise._geometric(2 * DRAWS, scale, system_rng()), 7)
     q = math.exp(-1 / 2)
     one = np.array([(1 - q) * q**n for n in range(7)] + [q**7])
     law = np.outer(one, one).ravel()
@@ -218,7 +218,7 @@ def geometric_fits(scale):
     # Of G itself: in the difference of two, a wrong remainder is hard to see.
     q = math.exp(-1 / scale)
     law = np.array([(1 - q) * q**n for n in range(100)] + [q**100])
-    return fits(cell_counts(np.minimum(noise._geometric(DRAWS, scale, system_words()), 100), law), law)
+    return fits(cell_counts(np.minimum(noise._geometric(DRAWS, scale, system_rng()), 100), law), law)
 
 
 @pytest.mark.parametrize("bits", [2, 32])

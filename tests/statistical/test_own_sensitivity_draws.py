@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dp_polars._base.numbers import system_words
+from dp_polars._base.numbers import system_rng
 from dp_polars._mechanisms.racing import LAWS, Blocks, race
 from tests.helpers import reference
 from tests.registry import V, X
@@ -49,6 +49,6 @@ def sampler(case, mechanism, *, lowest=False, draws=DRAWS):
         # At another rate alone: another loss would change t as well.
         flat = np.tile(np.array(gaps, float), draws)
         blocks = Blocks(flat, np.arange(draws) * size, lambda _: (gaps.__getitem__, [1] * size))
-        return race(blocks, rate * factor, LAWS[mechanism], system_words()).blocks % size
+        return race(blocks, rate * factor, LAWS[mechanism], system_rng()).blocks % size
 
     return draw, law

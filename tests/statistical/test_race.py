@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 from flint import arb
 
-from dp_polars._base.numbers import system_words
+from dp_polars._base.numbers import system_rng
 from dp_polars._mechanisms import racing
 from dp_polars._mechanisms import racing as exact_race
 from tests.helpers import reference
@@ -40,7 +40,7 @@ def test_the_race_follows_the_law(case, mechanism):
     law = reference.floats(reference.law(scores, multiplicities, rate=rate, mechanism=mechanism, digits=20))
 
     def draw(factor):
-        return draw_blocks(scores, multiplicities, rate * factor, mechanism, system_words(), draws=100_000)
+        return draw_blocks(scores, multiplicities, rate * factor, mechanism, system_rng(), draws=100_000)
 
     check_sampler(draw, law, controls=[] if case in FLAT else CONTROLS)
 
@@ -54,7 +54,7 @@ def test_far_candidates_win_as_often_as_they_should(mechanism, left_out):
     assert law[1:].sum() > 0.05
 
     def draw(factor):
-        blocks = (scores, multiplicities, rate * factor, mechanism, system_words())
+        blocks = (scores, multiplicities, rate * factor, mechanism, system_rng())
         # At a smaller rate they are near.
         return draw_blocks(*blocks, draws=8_000, left_out=left_out if factor >= 1 else 0)
 
@@ -77,7 +77,7 @@ def draw_far(case, mechanism, monkeypatch, *, factor=1, draws=3_000):
     scores, multiplicities, left_out = FAR_CASES[case]
     monkeypatch.setattr(racing, "FAR", 1.0)
     rate = factor * Fraction(1, 2)
-    return draw_blocks(scores, multiplicities, rate, mechanism, system_words(), draws=draws, left_out=left_out)
+    return draw_blocks(scores, multiplicities, rate, mechanism, system_rng(), draws=draws, left_out=left_out)
 
 
 def far_law(case, mechanism):

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from dp_polars._base.numbers import system_words
+from dp_polars._base.numbers import system_rng
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.selection import best_rows, exponential_mechanism, permute_and_flip
 from tests.helpers import reference
@@ -81,7 +81,7 @@ def test_groups_of_different_lengths(mechanism, lowest):
     sign = -1 if lowest else 1
     rate = Fraction(1, 3)
     laws = [law_of(sign * one[:3], rate, mechanism), law_of(sign * other, rate, mechanism)]
-    words = system_words()
+    words = system_rng()
     chosen = best_rows(scores, lengths, rate, LAWS[mechanism], words, offered=np.tile(offered, draws), lowest=lowest)
     chosen = chosen.reshape(draws, 3)
     assert (chosen[:, 2] == -1).all()

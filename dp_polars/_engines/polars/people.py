@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from dp_polars._base import column_types
-from dp_polars._base.numbers import offsets, owners, run_lengths, slices, sorted_words, system_words
+from dp_polars._base.numbers import offsets, owners, run_lengths, slices, sorted_words, system_rng
 from dp_polars._base.process import in_parallel, silenced
 from dp_polars._release.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
 from dp_polars._release.protection import BoundedRows, keep, random_few
@@ -355,7 +355,7 @@ def _bounded(lists: pl.DataFrame, names: list[str], most: int, engine: EngineTyp
     lengths = lists[names[0]].list.len().to_numpy().astype(np.int64)
     keys = pl.DataFrame([lists[name].explode(empty_as_null=False) for name in names])
     if lengths.max(initial=0) > most:
-        keys = keys.filter(pl.Series(random_few(lengths, most, system_words())))
+        keys = keys.filter(pl.Series(random_few(lengths, most, system_rng())))
     return keys.lazy().group_by(names).agg(pl.len().alias("people")).collect(engine=scans.by_name(engine))
 
 
@@ -383,7 +383,7 @@ def _few_rows(frame: pl.DataFrame, unit: PrivacyUnit, most: int) -> pl.DataFrame
     bounded = by_person(people, np.zeros(len(people), np.uint8))
     _, places = bounded.part(0, frame.height)
     stays = np.zeros(frame.height, bool)
-    stays[places[random_few(bounded.lengths, most, system_words())]] = True
+    stays[places[random_few(bounded.lengths, most, system_rng())]] = True
     return frame.filter(pl.Series(stays))
 
 

@@ -82,7 +82,7 @@ def encoding(binnings: Mapping[int, tuple[str, Binning, pl.DataType]]) -> Stage:
                 counted = found.group_by("group", "spec", "code").agg(pl.col("count").sum())
                 yield from counted.collect(engine="in-memory").cast(pl.Int64).to_arrow().to_batches()
 
-    return _deaf(encode)
+    return _silenced_stage(encode)
 
 
 def selecting(question: KeysThatAreThere, types: pl.Schema) -> Stage:
@@ -99,7 +99,7 @@ def selecting(question: KeysThatAreThere, types: pl.Schema) -> Stage:
                 keys, names = [*keys, pa.chunked_array([noisy])], [*names, COUNT]
             yield from pa.table(keys, names=names).filter(pa.array(shown)).to_batches()
 
-    return _deaf(select)
+    return _silenced_stage(select)
 
 
 def drawing(answers: Sequence[Answer], names: Sequence[str]) -> Stage:
@@ -114,7 +114,7 @@ def drawing(answers: Sequence[Answer], names: Sequence[str]) -> Stage:
             for part in _parts(histogram, max(1, _ROWS // widest)):
                 yield pa.RecordBatch.from_arrays(_draw(part, answers), names=list(names))
 
-    return _deaf(draw)
+    return _silenced_stage(draw)
 
 
 def presenting(answers: Sequence[Answer], shown: Shown, names: Sequence[str]) -> Stage:
@@ -134,11 +134,11 @@ def presenting(answers: Sequence[Answer], shown: Shown, names: Sequence[str]) ->
                     columns += [in_arrow(column, answer.dtype) for column in found]
                 yield pa.RecordBatch.from_arrays(columns, names=list(names))
 
-    return _deaf(present)
+    return _silenced_stage(present)
 
 
-def _deaf(stage: Stage) -> Stage:
-    """Return a stage that is deaf while it works, and not while Spark does: a generator would be so in between, too."""
+def _silenced_stage(stage: Stage) -> Stage:
+    """Return a stage that is silenced while it works, and not while Spark does: a generator would be so all along."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         results = stage(batches)
