@@ -84,7 +84,7 @@ def _replaced(work: contract.KeyWork, **fields: Any) -> contract.KeyWork:
 
 def test_a_mean_whose_parts_keep_different_rows(tmp_path, monkeypatch):
     """Each part has an order of its own: what a group adds up need not be what it counts."""
-    monkeypatch.setattr(polars_engine, "alike", lambda specs: [[number] for number in range(len(specs))])
+    monkeypatch.setattr(polars_engine, "gathered", lambda specs, _: [[number] for number in range(len(specs))])
     choices, keep = polars_people._choices, polars_people.keep
     monkeypatch.setattr(
         polars_people, "_choices", lambda kinds, *rest: [each for kind in kinds for each in choices([kind], *rest)]
