@@ -303,7 +303,7 @@ class Question:
     way: str
     arguments: tuple[Any, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
-    column: pl.Expr = X
+    column: pl.Expr = field(default_factory=lambda: X)  # in Polars 1 an expression has no hash
 
     @property
     def is_number(self) -> bool:
