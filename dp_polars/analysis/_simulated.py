@@ -37,7 +37,7 @@ _SHARES = (0.05 * (1 - 1e-12), 0.95 * (1 - 1e-12))
 
 # At a claim, the law of the answers: a row per group, and the columns of `simulate` that it fills.
 Law: TypeAlias = Callable[[Claim], pl.DataFrame]
-# Of the totals of a group and its true answer: the ends of the range, and the mean error.
+# From the totals of a group and its true answer: the ends of the range, and the mean error.
 _OfGroup: TypeAlias = "Callable[[Sequence[int], float], tuple[Floats, float]]"
 
 
