@@ -1,14 +1,10 @@
-"""What several files of this folder use: the rows of a private frame, and tables of what is refused."""
+"""What several files of this folder use: the rows of a private frame."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import polars as pl
 
     import dp_polars as dpp
@@ -19,8 +15,3 @@ def rows_of(private: dpp.PrivateFrame, *tables: Any, engine: str = "in-memory") 
     tables = tables or private._sources
     proved = private._pipeline.proved(*(table.collect_schema() for table in tables))
     return proved.rows(*(table.lazy() for table in tables)).collect(engine=engine)
-
-
-def refused(*rows: tuple[Callable[..., Any], type[Exception], str]) -> pytest.MarkDecorator:
-    """Cases of a test: calls, each with the class and the words of its error."""
-    return pytest.mark.parametrize(("call", "error", "words"), rows)

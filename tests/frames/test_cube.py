@@ -17,7 +17,7 @@ import dp_polars as dpp
 from dp_polars._frames.cube import cube_of
 from dp_polars._mechanisms.residuals import Noise, TablePlan, sum_bound
 from dp_polars.analysis import simulate
-from tests.frames.asking import refused
+from tests.helpers.refusals import refusals
 from tests.registry import KEYS
 
 HOSPITALS, YEARS, DIAGNOSES = ["A", "B", "C"], range(2020, 2025), ["flu", "cold"]
@@ -362,7 +362,7 @@ def test_a_histogram_of_a_cube_can_not_be_changed(cube):
     assert cube.dimensions["year"].to_list() == list(YEARS)
 
 
-@refused(
+@refusals(
     (lambda c: c.count(pl.col("age") > 3), ValueError, "a filter must be one expression over the dimensions"),
     (lambda c: c.count(pl.col("count") > 3), ValueError, "got the column 'count'"),
     (lambda c: c.count(pl.all() == 3), ValueError, "several columns"),
@@ -390,7 +390,7 @@ FEW = {"year": [2020]}
 SEVERAL_CELLS = r'counts="people" must be asked where a person is in one cell[\s\S]*Hint: protect\(…, max_groups=1\)'
 
 
-@refused(
+@refusals(
     (lambda f: f(1).cube(["year"], epsilon=1), TypeError, "dimensions must be a dict"),
     (lambda f: f(1).cube({}, epsilon=1), ValueError, "at least one column"),
     (lambda f: f(1).cube({"count": [1]}, epsilon=1), ValueError, "named like a column of its answers"),

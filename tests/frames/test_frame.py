@@ -20,8 +20,9 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars._base.numbers import as_fraction
 from dp_polars._engines.polars import engine as polars_engine
-from tests.frames.asking import refused, rows_of
+from tests.frames.asking import rows_of
 from tests.helpers.needs import need
+from tests.helpers.refusals import refusals
 from tests.helpers.shared_memory import texts_in_memory_of_ones_own
 from tests.registry import RELATIONS
 
@@ -215,7 +216,7 @@ OF_FLOATS = "the key column 'floor.' must not hold floats, got Float64: floats t
 CONTRIBUTIONS, WORK_ON_ANSWERS = "contributions must be left out", "Work on answers after the release"
 
 
-@refused(
+@refusals(
     (lambda: dpp.protect(3), TypeError, "name of a column"),
     (lambda: dpp.protect("p", max_rows=0), ValueError, "at least 1"),
     (lambda: dpp.protect("p", max_groups=1.5), TypeError, "must be an integer"),

@@ -14,8 +14,9 @@ import dp_polars as dpp
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._release.release import question_of
 from dp_polars.analysis import simulate
-from tests.frames.asking import refused, rows_of
+from tests.frames.asking import rows_of
 from tests.helpers.needs import need
+from tests.helpers.refusals import refusals
 from tests.registry import ENGINES, UNITS
 
 HOWS = ("inner", "left", "semi", "anti")
@@ -349,7 +350,7 @@ KINDS = "a public DataFrame or LazyFrame, another private frame or owned rows, g
 MEAN = pl.col("item") > pl.col("item").mean()
 
 
-@refused(
+@refusals(
     # Frames that do not promise the same.
     (lambda: V.join(PEOPLE.dp.protect(None), on="p"), ValueError, "there must be a privacy unit"),
     (lambda: PEOPLE.dp.protect(None).join(V, on="p"), ValueError, "there must be a privacy unit"),

@@ -12,7 +12,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
-from tests.frames.asking import refused
+from tests.helpers.refusals import refusals
 from tests.privacy.test_released import seen
 from tests.registry import ENGINES, KEYS
 
@@ -221,7 +221,7 @@ NO_BOUND = "^keys: max_groups must be given where there is a privacy unit"
 NAMES, RATE = "keys must be given names of columns, got ", Fraction(1, 2**110)
 
 
-@refused(
+@refusals(
     (lambda: ONE.keys(**LOSS), ValueError, "^keys must be given at least one column"),
     (lambda: ONE.keys(1, **LOSS), TypeError, f"^{NAMES}1"),
     (lambda: ONE.keys(pl.col("k"), **LOSS), TypeError, f"^{NAMES}Expr"),

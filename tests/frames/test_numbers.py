@@ -9,8 +9,8 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._engines.polars.engine import PolarsEngine
-from tests.frames.asking import refused
 from tests.helpers.reference import pure_rho
+from tests.helpers.refusals import refusals
 
 SURE = 10**9
 ROWS = pl.DataFrame(
@@ -275,7 +275,7 @@ NO_UNIT = "Output 'n_people': privacy_unit must be given for a number of people"
 protect = ROWS.dp.protect
 
 
-@refused(
+@refusals(
     (lambda: protect(None).agg(dpp.n_people(epsilon=1)), ValueError, NO_UNIT),
     (lambda: protect("person").agg(dpp.len(epsilon=1)), ValueError, f"Output 'len': {BOUNDED} bounded"),
     (lambda: protect("person").agg(dpp.mode("x", [1], epsilon=1, counts="rows")), ValueError, f"Output 'x': {BOUNDED}"),

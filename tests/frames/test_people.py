@@ -21,8 +21,8 @@ from dp_polars._release.protection import Limits
 from dp_polars._release.release import release_by
 from dp_polars._release.request import only_counted
 from tests.engines.toy import ToyEngine
-from tests.frames.asking import refused
 from tests.helpers import by_hand
+from tests.helpers.refusals import refusals
 from tests.registry import ENGINES, RELATIONS
 
 SURE = {"epsilon": 10_000}
@@ -383,7 +383,7 @@ OF_PEOPLE, THREE = dpp.n_people(epsilon=1), X.dp.value_counts([1, 2, 3], epsilon
 ABOUT_COLUMNS = "n_cut must be asked of answers about columns, got a query for "
 
 
-@refused(
+@refusals(
     (lambda: P.agg(OF_PEOPLE).n_cut(epsilon=1), ValueError, "n_cut: an output must be bounded, got none" + HINT),
     (lambda: private(max_rows=5).agg(OF_PEOPLE).n_cut(epsilon=1), ValueError, "nobody is cut"),
     # A person counts three times at most, whatever the bound.

@@ -13,8 +13,9 @@ from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.frame import PersonGroupBy, PrivateGroupBy
 from dp_polars._release.protection import Limits
 from dp_polars.analysis import simulate
-from tests.frames.asking import refused, rows_of
+from tests.frames.asking import rows_of
 from tests.helpers.needs import IS_OLD, need
+from tests.helpers.refusals import refusals
 
 VISITS = pl.DataFrame(
     {
@@ -144,7 +145,7 @@ AN_ANSWER = r"got a private answer[\s\S]*Hint: .*group_by\(unit\)\.agg"
 TWICE = PEOPLE.agg(x=CENTS.max()).group_by("p")
 
 
-@refused(
+@refusals(
     (lambda: FRAME.group_by("p", ONE), TypeError, MIX),
     (lambda: FRAME.group_by(ONE, "p"), TypeError, MIX),
     (lambda: FRAME.group_by("p", pl.col("ward", "cents")), TypeError, MIX),

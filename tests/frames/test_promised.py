@@ -12,8 +12,8 @@ import pytest
 import dp_polars as dpp
 from dp_polars import analysis
 from dp_polars._accounting.promises import Promise
-from tests.frames.asking import refused
 from tests.helpers.needs import need
+from tests.helpers.refusals import refusals
 
 X, Y = pl.col("x"), pl.col("y")
 MILLIONTH = Fraction(1, 10**6)
@@ -409,7 +409,7 @@ def test_a_claim_without_a_loss_has_no_cost_and_draws_nothing_that_depends_on_ro
 COUNT = private().agg(dpp.n_people())
 
 
-@refused(
+@refusals(
     (lambda: COUNT.scaled_to(rho=1, delta=1e-6), TypeError, "delta must be left out with rho"),
     (lambda: COUNT.scaled_to(epsilon=1, delta=0), ValueError, "delta must be"),
     (lambda: COUNT.scaled_to(epsilon=1, delta=1), ValueError, "delta must be"),

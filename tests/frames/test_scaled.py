@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from tests.frames.asking import refused
 from tests.frames.test_explain import every_kind
+from tests.helpers.refusals import refusals
 
 X = pl.col("x")
 ROWS = pl.DataFrame({"p": [i // 3 for i in range(300)], "g": [0, 1, 2] * 100, "x": [i % 5 for i in range(300)]})
@@ -150,7 +150,7 @@ GAUSSIAN_HINT = r"[\s\S]*Hint: scaled_to\(rho=…\), or ask for the output with 
 SCALE = "the noise must have a scale of at most"
 
 
-@refused(
+@refusals(
     (lambda: MIXED_ROWS.scaled_to(epsilon=2), ValueError, f"got epsilon: output 'rows' {GAUSSIAN}{GAUSSIAN_HINT}"),
     (lambda: KEYS.scaled_to(epsilon=2), ValueError, f"output 'keys' {GAUSSIAN}"),
     (

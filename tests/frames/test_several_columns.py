@@ -13,8 +13,9 @@ import dp_polars as dpp
 from dp_polars._release.protection import OneRowEach
 from dp_polars._steps import scans, trials
 from dp_polars.analysis import simulate
-from tests.frames.asking import refused, rows_of
+from tests.frames.asking import rows_of
 from tests.helpers.needs import need
+from tests.helpers.refusals import refusals
 
 UNIT = ["month", "patient"]
 TEXT = '["month", "patient"]'
@@ -110,7 +111,7 @@ MUST_NOT, INCLUDES = "must not change the privacy unit", "must include the priva
 BOTH, JOINED = r"the privacy unit \['month', 'patient'\]", "joined on the privacy unit"
 
 
-@refused(
+@refusals(
     (
         lambda: dpp.protect([]),
         *(ValueError, r"^privacy_unit must .*at least one column, and each once, got \[\][\s\S]*Hint: protect\(None\)"),

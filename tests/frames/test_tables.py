@@ -12,13 +12,13 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars._frames import cube_query as cubes
 from dp_polars.analysis import simulate
-from tests.frames.asking import refused
 from tests.frames.test_cube import (
     assert_read_as_it_was_written,
     assert_refused_once_it_was_changed,
     counted,
     listed_of,
 )
+from tests.helpers.refusals import refusals
 
 DIMENSIONS = {"hospital": ["A", "B", "C"], "year": range(2020, 2025), "flu": [True, False], "age": range(4)}
 TABLES = [("hospital",), ("year", "hospital"), ("flu", "year"), ("age", "hospital", "flu")]
@@ -303,7 +303,7 @@ def tables(f, tables=TABLES, rho=1, **options):
     return f.cube(DIMENSIONS, tables=tables, rho=rho, **options)
 
 
-@refused(
+@refusals(
     (lambda f: tables(f, ("year",)), TypeError, "tables must be a list of tuples"),
     (lambda f: tables(f, "year"), TypeError, "tables must be a list of tuples"),
     (lambda f: tables(f, []), ValueError, "at least one"),
