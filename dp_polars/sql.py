@@ -6,12 +6,13 @@ import hashlib
 import json
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, overload
+from weakref import ref
 
 from dp_polars._base.column_types import must_have
 from dp_polars._base.process import called, require, silenced
 from dp_polars._engines.sql.arithmetic import ABSENT
 from dp_polars._engines.sql.counting import histograms
-from dp_polars._engines.sql.dialects import DUCKDB, POSTGRES, Common, Places, Select, cast, compiled, unknown
+from dp_polars._engines.sql.dialects import DUCKDB, POSTGRES, Common, Places, Select, Written, cast, compiled, unknown
 from dp_polars._engines.sql.people import in_polars, one_row_per_person, people_by_key
 from dp_polars._engines.sql.reading import differs_between_runs, has_text, refuse_mixed_people
 from dp_polars._engines.sql.rows import check_types, columns_read, public_table, schema_of
@@ -188,7 +189,7 @@ class _SqlEngine(LocalEngine):
         return hashlib.sha256(compiled(self._backend, self._source).encode()).hexdigest()
 
     def schema(self, columns: Collection[str]) -> pl.Schema:
-        self._settle(columns)
+        self._settle([*columns, *self._unit])  # which is asked about anyway
         return schema_of(self._table, columns, self._only_counted)
 
     @silenced  # what drivers warn of may tell of rows
@@ -220,28 +221,32 @@ class _SqlEngine(LocalEngine):
         return compiled(self._backend, self._table), str(self._table.schema())
 
     def _prepared(self, about: object, write: Callable[[], _Written]) -> tuple[Select, Places]:
-        """Return what `write` writes `about` something, which the engine can run: it is asked each time."""
-        statement, places = self._once(about, write)
+        """Return what `write` writes `about` something, which the engine can run: each connection is asked once."""
+        found = self._once(about, write)
+        statement = found.statement.sealed()
+        if found.answer_of(self._backend) is None:
+            self._dialect.check_version(self._backend.version)
 
-        def tables() -> list[Any]:
-            common, table, _ = write()
-            return [*common.tables.values(), table]
+            def tables() -> list[Any]:
+                common, table, _ = write()
+                return [*common.tables.values(), table]
 
-        statement.prepare(self._backend, self._dialect, tables)
-        return statement, places
+            statement.prepare(self._backend, self._dialect, tables)
+            found.asked = ref(self._backend), 0
+        return statement, found.places
 
-    def _once(self, about: object, write: Callable[[], _Written]) -> tuple[Select, Places]:
-        """Return what `write` writes `about` something: written once, with a secret of its own each time."""
+    def _once(self, about: object, write: Callable[[], _Written]) -> Written:
+        """Return what `write` writes `about` something: written once, to be sealed with a secret each time."""
         cache, key = self._dialect.written, hashlib.sha256(json.dumps(about).encode()).hexdigest()
         found = cache.pop(key, None)
         if found is None:
             common, table, places = write()
-            found = Select.of(self._backend, table, self._dialect, common), places
-        if len(found[0].sql) <= _LONGEST_WRITTEN:
+            found = Written(Select.of(self._backend, table, self._dialect, common), places)
+        if len(found.statement.sql) <= _LONGEST_WRITTEN:
             cache[key] = found
             for oldest in list(cache)[:-_MOST_WRITTEN]:
                 cache.pop(oldest, None)
-        return found[0].sealed(), found[1]
+        return found
 
     @silenced  # what drivers warn of may tell of rows
     def _settle(self, names: Collection[str]) -> None:
@@ -263,7 +268,6 @@ class _SqlEngine(LocalEngine):
         for name in unit:
             must_have(name, self._table.columns, "privacy unit {}", "table")
         names = [*(name for name in names if name not in self._only_counted), *unit]
-        self._dialect.check_version(self._backend.version)
         self._settle(names)
         types = self._types or {}
         found = {name: types[name] for name in dict.fromkeys(names) if name in types}
@@ -277,7 +281,8 @@ class _SqlEngine(LocalEngine):
             listed = public_table(constants.get_columns(), kinds, self._dialect)
             return listed.drop("number").distinct()
 
-        return self._number(["distinct", list(map(str, kinds)), written(constants)], rows)
+        # No setting of a session changes which values are equal: texts are compared as bytes.
+        return self._number(["distinct", list(map(str, kinds)), written(constants)], rows, is_known_again=True)
 
     @silenced  # what drivers warn of may tell of rows
     def refuse_coarse(self, column: Any) -> None:  # noqa: ANN401
@@ -296,13 +301,17 @@ class _SqlEngine(LocalEngine):
             )
             raise ValueError(msg)
 
-    def _number(self, about: object, constants: Callable[[], Any]) -> int:
+    def _number(self, about: object, constants: Callable[[], Any], *, is_known_again: bool = False) -> int:
         def write() -> _Written:
             rows = constants()
             return Common(), rows.aggregate(count=cast(rows.count(), "int64")), ()
 
-        statement, _ = self._once(about, write)
-        return int(self._dialect.fetch(self._backend, statement)["count"][0])
+        found = self._once(about, write)
+        number = found.answer_of(self._backend) if is_known_again else None
+        if number is None:
+            number = int(self._dialect.fetch(self._backend, found.statement.sealed())["count"][0])
+            found.asked = ref(self._backend), number
+        return number
 
     def _histograms(self, work: Work, places: Places, statement: Select) -> list[Histogram]:
         cells = self._dialect.fetch(self._backend, statement)

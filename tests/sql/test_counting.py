@@ -51,14 +51,21 @@ def bounded(table, asked, secret=2**62 + 5, **words):
 ONE_ROW = [(asked, Limits(groups=2)) for asked in ("mode", "mode of many")]
 ONE_ROW += [(asked, Limits(groups=2, rows_per_group=1)) for asked in ("median", "len", "count", "sum")]
 
+SIDE_BY_SIDE = {"_MOST_WINNERS": 100}
+
 # Several rows of a person in a group, which are a list in DuckDB.
 SEVERAL = [("median", Limits(groups=2, rows_per_group=3)), ("len", Limits(groups=3, rows_per_group=2))]
 SEVERAL += [("count", Limits(groups=3, rows_per_group=4))]
 
 
-@pytest.mark.parametrize("together", [*([bound] for bound in BOUNDS), BOUNDS, ONE_ROW, SEVERAL], ids=str)
-def test_a_person_changes_the_histogram_by_no_more_than_the_bounds(engine, together):
+@pytest.mark.parametrize(
+    ("together", "winners"),
+    [*([[bound], 3] for bound in BOUNDS), (BOUNDS, 3), (SEVERAL, 3), (ONE_ROW, 3), (ONE_ROW, 100)],
+    ids=str,
+)
+def test_a_person_changes_the_histogram_by_no_more_than_the_bounds(engine, together, winners, monkeypatch):
     """Of one output, and of each of many in one statement."""
+    monkeypatch.setattr(bounding, "_MOST_WINNERS", winners)
     frame = crowd(4)
     most = frame.group_by("person").len().sort("len", "person")["person"].to_list()
     everyone = bounded(engine.table(frame), together)
@@ -89,13 +96,26 @@ OF_GROUPS = [
 
 @pytest.mark.parametrize("ties", TIES)
 @pytest.mark.parametrize(
-    ("together", "bits"),
-    [(BOUNDS, 24), (OF_GROUPS, 24), (SEVERAL, 24), (ONE_ROW, 24), (ONE_ROW, 0)],
-    ids=["all", "of groups", "several rows", "one row", "one row, too long for an integer"],
+    ("together", "patches"),
+    [
+        (BOUNDS, {}),
+        (OF_GROUPS, {}),
+        (SEVERAL, {}),
+        (ONE_ROW, {}),
+        (ONE_ROW, {"_MOST_BITS": 0}),
+        (ONE_ROW, SIDE_BY_SIDE),
+        (ONE_ROW, {"_MOST_BITS": 0, **SIDE_BY_SIDE}),
+        (ONE_ROW[:2], {}),
+    ],
+    ids=[
+        *("all", "of groups", "several rows", "one row", "one row, too long for an integer", "one row, side by side"),
+        *("too long, side by side", "people alone"),
+    ],
 )
-def test_a_hostile_person_changes_no_more_than_the_bounds(engine, together, bits, ties, monkeypatch):
+def test_a_hostile_person_changes_no_more_than_the_bounds(engine, together, patches, ties, monkeypatch):
     """Of 400 rows, most of them equal, in all groups; and the others keep what they kept, in whatever order."""
-    monkeypatch.setattr(bounding, "_MOST_BITS", bits)
+    for name, value in patches.items():
+        monkeypatch.setattr(bounding, name, value)
     values = [0] * 150 + [4] * 100 + [1, 2, None] * 50
     own = pl.DataFrame(
         {"person": 99, "g": [i % 7 for i in range(400)], "value": values, "w": [i % 4 for i in range(400)]}
@@ -118,6 +138,22 @@ def test_a_row_wins_alike_whether_an_integer_holds_what_it_says(engine, monkeypa
     packed = bounded(table, ONE_ROW)
     monkeypatch.setattr(bounding, "_MOST_BITS", 0)
     assert all(one.equals(other) for one, other in zip(packed, bounded(table, ONE_ROW), strict=True))
+
+
+def test_the_same_groups_of_a_person_stay_in_whatever_way_they_are_found(engine, monkeypatch):
+    """By windows, by races in each group, and by what lies side by side; for people, who alone need no winner, too."""
+    table, together = engine.table(crowd(4)), [*ONE_ROW[:2], *ONE_ROW[3:5]]  # in which nothing depends on who wins
+    found = {}
+    for of, asked in (("all", together), ("people", together[:2])):
+        for way, most in (("pairs", -1), ("side by side", 100)):
+            monkeypatch.setattr(bounding, "_MOST_WINNERS", most)
+            found[of, way] = bounded(table, asked)
+    monkeypatch.setattr(counting, "is_one_row_a_group", lambda _: False)
+    expected = bounded(table, together)
+    assert all(one["count"].sum() > 0 for one in expected)
+    for (of, way), histograms in found.items():
+        for one, other in zip(histograms, expected, strict=False):
+            assert one.equals(other), (of, way)
 
 
 ALIKE = [Limits(rows, groups, 2) for rows, groups in [(None, None), (None, 5), (4, 5)]]
@@ -240,9 +276,10 @@ def test_every_release_has_a_secret_of_its_own(engine):
     query = dpp.protect("p", max_rows=1).agg(dpp.median("x", [1, 2], epsilon=1))
     sql = _SqlEngine(engine.table(frame))
     told = []
-    sql._dialect = replace(sql._dialect, prepare=lambda _, statement: told.append(statement))
+    sql._dialect = replace(sql._dialect, fetch=lambda _, statement: told.append(statement.sql))
     for _ in range(3):
-        sql.prepare(query.request.bind(sql))
+        with pytest.raises(TypeError):  # of nothing that was fetched
+            sql.prepare(query.request.bind(sql))()
     assert len(set(told)) == len(told) == 3
     assert told[0] not in repr(sql)
     assert not any(slot in text for slot in (dialects.OF_GROUPS, dialects.OF_ROWS) for text in told)

@@ -142,3 +142,11 @@ def test_bytes_that_are_no_text_are_ignored(people):
     assert dpp.sql.release(query, table)["n"].to_list() == [40, 20]
     assert dpp.sql.release(dpp.protect("p").agg(dpp.mode("k", ["ab", "cd"], epsilon=HUGE)), table).item() == "ab"
     assert dpp.sql.release(dpp.protect("k").agg(n=dpp.n_people(epsilon=HUGE)), table).item() == 3
+
+
+@pytest.mark.parametrize("many", [8, 9])
+def test_each_of_few_texts_and_of_many_is_found_as_it_is(engine, many):
+    """Few are compared with each row, and many are joined with all of them."""
+    texts = ["", "a", "A", "a ", "á", "a\u0301", "it's", 'a "b" \\ $1 {} %s', "\ue000"][-many:]
+    frame = pl.DataFrame({"g": [text for i, text in enumerate(texts) for _ in range(i + 1)] + [None, "b", "á "]})
+    assert counted(engine.table(frame), {"g": texts}) == list(range(1, many + 1))

@@ -8,7 +8,7 @@ evenly rows are chosen rests on them.
 from __future__ import annotations
 
 import operator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _MOST_SAID, _MOST_BITS = 62, 24
 # The most codes of a list of which a set for each pair is held: to list the members of sets takes time for each code.
 _MOST_CODES, _NO_CODE = 16, 30
+# The most winners that a person has side by side: each takes time, whether or not the person has rows there.
+_MOST_WINNERS = 3
 
 
 def is_listed(spec: HistogramSpec) -> bool:
@@ -234,9 +236,9 @@ def _staying(crowded: Table, bounds: Mapping[str, tuple[str | None, int]], diale
 
 
 def is_one_row_a_group(specs: Sequence[HistogramSpec]) -> bool:
-    """Return whether one row counts of a person in a group, or people alone, in as many groups for all."""
+    """Return whether one row counts of a person in a group, or people do, in as many groups for all."""
     groups = specs[0].limits.groups
-    return any(not spec.people for spec in specs) and all(
+    return all(
         spec.limits == Limits(groups=groups, rows_per_group=None if spec.people else 1)
         and not (spec.people and spec.row_weight is not None)
         for spec in specs
@@ -268,11 +270,12 @@ def raced(
     specs: Sequence[HistogramSpec],
     groupings: Mapping[tuple[str | None, str | None, bool], list[int]],
     read: Mapping[str | None, Mapping[str, tuple[int, int]]],
+    groups: int,
     dialect: Dialect,
     race: Callable[[Value, Value | None], Value],
     common: Common,
 ) -> Iterator[tuple[Table, list[int]]]:
-    """Yield what the bounds leave where one row counts of a person in a group: the winner of a race.
+    """Yield what the bounds leave where people count, or one row of each in a group: the winner of a race.
 
     Rows that say the same are one with a number of copies, and run as often. So a row needs no number, and no window
     puts all rows in an order. Equal times are decided by what the rows say, so that nothing else decides. An engine
@@ -284,33 +287,47 @@ def raced(
     names = {name: i for i, name in enumerate(dict.fromkeys(rows.codes))}  # what rows are evidence for
     sizes = {by: specs[numbers[0]].binning.size for (by, _, people), numbers in groupings.items() if people and by}
     sets = {by: f"set{names[by]}" for by, size in sizes.items() if size <= _MOST_CODES}
+    wide: _Wide | None = _Wide(names, {by: sizes[by] for by in sets}, groups)
+    if most is None or groups * len(read) > _MOST_WINNERS or wide.width * groups > _MOST_SAID:
+        wide = None
 
     def aggregated(said: Table, differ: Callable[[Value], Value] | None = None) -> Table:
         said = _with_marks(said, names)
         copies = said["copies"] if "copies" in said.columns else None
         place = dialect.order([said[name] for name in person], [said[name] for name in ("group", *rows.says)], OF_ROWS)
-        found = {"marks": said["marks"].bit_or()}
+        found, time = {} if differ is None else {"differ": differ(place)}, race(place, copies)
+        if wide is not None:
+            found["bits"] = wide.bits_of(said).bit_or()
+        else:
+            found |= {"marks": said["marks"].bit_or(), **{of: _set_of(said, by) for by, of in sets.items()}}
         for name, ends in read.items():
-            won = _winner(said, race(place, copies), ends, None if name is None else has(said, name), dialect)
-            found |= {f"{of}_of{names[name]}": value for of, value in won.items()}
-        found |= {of: _set_of(said, by) for by, of in sets.items()}
-        found |= {} if differ is None else {"differ": differ(place)}
-        return said.group_by(pair).aggregate(**found)
+            where = None if name is None else has(said, name)
+            for after, of_group in [("", None)] if wide is None else wide.in_each(said):
+                both = where if of_group is None else of_group if where is None else of_group & where
+                won = _winner(said, time, ends, both, dialect)
+                found |= {f"{of}_of{names[name]}{after}": value for of, value in won.items()}
+        return said.group_by(pair if wide is None else person).aggregate(**found)
 
-    if dialect.differ is None:
+    if not read:
+        said = rows.read(common.once(rows.table))
+        pairs = aggregated(said)
+    elif dialect.differ is None:
         said = rows.read(common.once(equal_ones_together(rows.table)))
         pairs = aggregated(said)
     else:  # to group rows takes long, and few pairs have equal ones
         table = common.once(rows.table)
         said = rows.read(table)
         every = common.once(aggregated(said, dialect.differ))
-        alike = equal_ones_together(table.semi_join(every.filter(~every["differ"]), pair))
-        parts = [every.filter("differ").drop("differ"), aggregated(rows.read(common.once(alike)))]
+        alike = table.semi_join(every.filter(~every["differ"]), pair if wide is None else person)
+        parts = [every.filter("differ").drop("differ"), aggregated(rows.read(common.once(equal_ones_together(alike))))]
         pairs = parts[0].union(parts[1].select(parts[0].columns))
-    pairs = common.once(_of_marks(pairs, names))
-    if most is not None:
-        stays = {f"stays{i}": (None if name is None else f"has{i}", most) for name, i in names.items()}
-        pairs = _in_few_groups(pairs, stays, dialect, common)
+    if wide is not None and most is not None:
+        pairs = common.once(wide.pairs(common.once(pairs), most, dialect))
+    else:
+        pairs = common.once(_of_marks(pairs, names))
+        if most is not None:
+            stays = {f"stays{i}": (None if name is None else f"has{i}", most) for name, i in names.items()}
+            pairs = _in_few_groups(pairs, stays, dialect, common)
 
     def keeps(name: str | None) -> list[Value]:
         return [pairs[f"has{names[name]}"], *([] if most is None else [pairs[f"stays{names[name]}"]])]
@@ -333,6 +350,74 @@ def raced(
                 sums.append(Number(counts, weigh and weigh(winners)))
             counted = cells_of(winners, ["group", *named(by)], sums, dialect)
         yield (counted.mutate(code=integer(0)) if by is None else counted.rename(code=by)), numbers
+
+
+@dataclass(frozen=True)
+class _Wide:
+    """One row for each person, where public groups are few: what holds of each group lies side by side.
+
+    Bits say what a person's rows in each group are evidence for, and which codes they say. So no group has to be put
+    in an order: how many go before it is a sum.
+
+    Parameters
+    ----------
+    names
+        What rows are evidence for, each with its number.
+    sizes
+        The codes of which sets are held, each with how many there are.
+    """
+
+    names: Mapping[str | None, int]
+    sizes: Mapping[str, int]
+    groups: int
+
+    @property
+    def width(self) -> int:
+        """The bits of a group."""
+        return len(self.names) + sum(self.sizes.values())
+
+    def bits_of(self, said: Table) -> Value:
+        bits, below = said["marks"], len(self.names)
+        for name, size in self.sizes.items():
+            one = ibis.ifelse(has(said, name), integer(2**below), integer(0))
+            code = cast(ibis.ifelse(has(said, name), said[name], integer(0)), "int32")
+            bits, below = bits + (one << code), below + size
+        return bits << cast(said["group"] * integer(self.width), "int32")
+
+    def in_each(self, said: Table) -> list[tuple[str, Value]]:
+        return [(f"_in{group}", said["group"] == integer(group)) for group in range(self.groups)]
+
+    def pairs(self, people: Table, most: int, dialect: Dialect) -> Table:
+        """Return one row for each person and group, with `has0`, `stays0`, … and what is found of the group."""
+        person = person_in(people)
+        owner = [people[name] for name in person]
+        people = people.mutate(
+            **{f"place{i}": dialect.order(owner, [integer(i)], OF_GROUPS) for i in range(self.groups)}
+        )
+        parts = [self._of_group(people, person, group, most) for group in range(self.groups)]
+        return reduce(lambda one, other: one.union(other), parts)
+
+    def _of_group(self, people: Table, person: Sequence[str], group: int, most: int) -> Table:
+        def bits(of: int, first: int, size: int) -> Value:
+            return (people["bits"] >> constant(of * self.width + first, "int32")) & integer(2**size - 1)
+
+        def before(number: int) -> Value:
+            places = {of: people[f"place{of}"] for of in range(self.groups)}
+            earlier = {of: one < places[group] if of > group else one <= places[group] for of, one in places.items()}
+            counts = (ibis.ifelse(earlier[of], bits(of, number, 1), integer(0)) for of in places if of != group)
+            return reduce(operator.add, counts, integer(0))
+
+        ending, below = f"_in{group}", len(self.names)
+        found: dict[str, Value] = {}
+        for number in self.names.values():
+            found[f"has{number}"] = bits(group, number, 1) != integer(0)
+            found[f"stays{number}"] = before(number) < integer(most)
+        for name, size in self.sizes.items():
+            found[f"set{self.names[name]}"], below = bits(group, below, size), below + size
+        won = {name.removesuffix(ending): people[name] for name in people.columns if name.endswith(ending)}
+        return people.filter(bits(group, 0, self.width) != integer(0)).select(
+            *person, group=integer(group), **found, **won
+        )
 
 
 def _set_of(said: Table, name: str) -> Value:

@@ -179,7 +179,7 @@ def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list
         rows = packed(rows, specs)
         read = read_of_winners(rows, specs)
         if is_one_row_a_group(specs) and (dialect.has_structs or all(map(is_short, read.values()))):
-            return [*raced(rows, specs, groupings, read, dialect, dialect.race, common)]
+            return [*raced(rows, specs, groupings, read, work.groups, dialect, dialect.race, common)]
     bounds: dict[tuple[str | None, Limits], int] = {}  # by which code, and what stays -> number
     for name, spec in zip(rows.codes, specs, strict=True):
         bounds.setdefault((name, spec.limits), len(bounds))

@@ -79,6 +79,7 @@ _mod = function("mod", ("uint64", "uint64"), "uint64")
 _bit_count = function("bit_count", ("int64",), "int8")
 _list_select = function("list_select", ("array<int64>", "array<int64>"), "array<int64>")
 _list_grade_up = function("list_grade_up", ("array<uint64>",), "array<int64>")
+_list_position = function("list_position", ("array<binary>", "binary"), "int32")
 _hash_text = function("hashtextextended", ("string", "int64"), "int64")
 
 
@@ -214,6 +215,20 @@ class Select:
         return all(kind.is_integer() for kind in self.types.types)
 
 
+@dataclass
+class Written:
+    """A statement, where its numbers are, and which connection was asked last, with a number that it gave."""
+
+    statement: Select
+    places: Places
+    asked: tuple[Callable[[], Backend | None], int] = (lambda: None, 0)
+
+    def answer_of(self, backend: Backend) -> int | None:
+        """Return what this very connection gave, if it was the last to be asked."""
+        of, number = self.asked
+        return number if of() is backend else None
+
+
 def _missing(tables: Sequence[Table], backend: Backend, dialect: Dialect) -> str | None:
     """Return the first function by name that the engine can't run with nulls; None: it can run each."""
     for table in tables:
@@ -265,9 +280,11 @@ def _drawn_duckdb(numbers: Value, most: int, place: Value) -> Value:
 
 
 def _differ_duckdb(places: Value) -> Value:
-    # A bit for each: those of equal places are one, and sometimes those of others.
-    bits = constant("1", "int64") << cast(_mod(places, constant("62", "uint64")), "int32")
-    return cast(_bit_count(bits.bit_or()), "int64") == places.count()
+    # A bit for each: those of equal places are one, and sometimes those of others. So two of other bits are asked.
+    numbers = (places, _hash(places))
+    bits = (constant("1", "int64") << cast(_mod(one, constant("62", "uint64")), "int32") for one in numbers)
+    one, other = (cast(_bit_count(found.bit_or()), "int64") == places.count() for found in bits)
+    return one | other
 
 
 def _race(lowest: int, place: Value, copies: Value | None) -> Value:
@@ -330,6 +347,9 @@ class Dialect:
     differ
         Random places of rows -> an aggregate that is true only if no two are equal; it may be false of others, too.
         None: the engine has none.
+    place
+        A value, others -> the place among them, from 0, of the one that is equal to it; null where none is. For engines
+        that find it faster than by a join. None: it does not.
     has_structs
         Whether it finds the least struct.
     once
@@ -337,7 +357,7 @@ class Dialect:
     cast
         Values, a type -> the values in it, without an error where the engine has such a cast.
     written
-        Statements by digests of what they are about, each with where its numbers are: they know no connection.
+        Statements by digests of what they are about.
     """
 
     name: str
@@ -361,11 +381,12 @@ class Dialect:
     drawn: Callable[[Value, int, Value], Value] | None = None
     race: Callable[[Value, Value | None], Value] | None = None
     differ: Callable[[Value], Value] | None = None
+    place: Callable[[Value, Sequence[Value]], Value] | None = None
     has_structs: bool = False
     once: str = "AS MATERIALIZED"
     cast: Callable[[Value, Value], Value] = cast
 
-    written: dict[str, tuple[Select, Places]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    written: dict[str, Written] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def settled(self, table: Table, types: Mapping[str, str]) -> dict[str, Value]:
         """Return columns in the types that Ibis has for them: those of `types` for which it guesses another family.
@@ -541,6 +562,7 @@ DUCKDB = Dialect(
     copies=_copies_duckdb,
     drawn=_drawn_duckdb,
     differ=_differ_duckdb,
+    place=lambda value, others: cast(_list_position(ibis.array(others), value), "int64") - constant(1, "int64"),
     race=partial(_race, 0),
     has_structs=True,
     admit=_lenient,

@@ -51,6 +51,8 @@ _HINTS: dict[Any, str] = {
     dt.Decimal: "cast it to a decimal of at most 38 digits in Ibis first.",
     dt.Timestamp: "cast it to a timestamp without a time zone, in microseconds, in Ibis first.",
 }
+# The most public texts that each row is compared with. To join, DuckDB hashes all texts that a table before has.
+_MOST_COMPARED = 8
 # Code points for private use, of which some are in no text.
 _SEPARATORS = range(0xE000, 0xF900)
 
@@ -211,6 +213,10 @@ def in_groups(rows: Table, table: Table, keys: pl.DataFrame | Product | None, di
     for key in keys.get_columns():
         check_public(key)
     kinds = [table.schema()[name] for name in keys.columns]
+    if dialect.place is not None and keys.width == 1 and keys.height <= _MOST_COMPARED and kinds[0].is_string():
+        texts = [dialect.binary(ibis.literal(text)) for text in keys.to_series().to_list()]
+        rows = rows.mutate(group=dialect.place(rows["k0"], texts))
+        return rows.filter(rows["group"].notnull()).drop("k0")
     listed = public_table(keys.get_columns(), kinds, dialect)
     names, public_names = [f"k{i}" for i in range(keys.width)], [f"p{i}" for i in range(keys.width)]
     rows = rows.inner_join(listed, [rows[one] == listed[other] for one, other in zip(names, public_names, strict=True)])
