@@ -287,9 +287,9 @@ def raced(
     names = {name: i for i, name in enumerate(dict.fromkeys(rows.codes))}  # what rows are evidence for
     sizes = {by: specs[numbers[0]].binning.size for (by, _, people), numbers in groupings.items() if people and by}
     sets = {by: f"set{names[by]}" for by, size in sizes.items() if size <= _MOST_CODES}
-    wide: _Wide | None = _Wide(names, {by: sizes[by] for by in sets}, groups)
-    if most is None or groups * len(read) > _MOST_WINNERS or wide.width * groups > _MOST_SAID:
-        wide = None
+    side_by_side = _Wide(names, {by: sizes[by] for by in sets}, groups)
+    fits = groups * len(read) <= _MOST_WINNERS and groups * side_by_side.width <= _MOST_SAID
+    wide = side_by_side if fits and most is not None else None
 
     def aggregated(said: Table, differ: Callable[[Value], Value] | None = None) -> Table:
         said = _with_marks(said, names)
