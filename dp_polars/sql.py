@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, overload
 from weakref import ref
 
@@ -293,7 +293,7 @@ class _SqlEngine(LocalEngine):
         check_types(self._dialect, table, found, (column.name,))
         none = table.select(column.name).filter(_ibis.literal(value=False))
         texts = [_ibis.literal(text).cast(column.dtype).name(column.name).as_table() for text in _TEXTS]
-        compared = reduce(_ibis.union, [none, *texts]).group_by(column.name).aggregate()
+        compared = none.union(*texts).group_by(column.name).aggregate()
         if self._number(["coarse", compiled(self._backend, none)], lambda: compared) < len(_TEXTS):
             msg = (
                 f"table: the privacy unit {column.name!r} must be compared byte by byte where steps bring rows "

@@ -148,12 +148,32 @@ def test_the_same_groups_of_a_person_stay_in_whatever_way_they_are_found(engine,
         for way, most in (("pairs", -1), ("side by side", 100)):
             monkeypatch.setattr(bounding, "_MOST_WINNERS", most)
             found[of, way] = bounded(table, asked)
-    monkeypatch.setattr(counting, "is_one_row_a_group", lambda _: False)
+    monkeypatch.setattr(counting, "is_one_row_a_group", lambda *_: False)
     expected = bounded(table, together)
     assert all(one["count"].sum() > 0 for one in expected)
     for (of, way), histograms in found.items():
         for one, other in zip(histograms, expected, strict=False):
             assert one.equals(other), (of, way)
+
+
+@pytest.mark.parametrize("asked", ["median", "mode"])
+def test_a_release_has_many_outputs(engine, asked):
+    """More than an integer has bits, each of its own column; and not as many as make a statement too deep."""
+    names = [f"x{i}" for i in range(120)]
+    frame = pl.DataFrame({"person": [1, 2, 3, 4], "g": [0, 0, 1, 2], **{x: [i % 5] * 4 for i, x in enumerate(names)}})
+    table, groups = (
+        engine.table(frame),
+        dpp.protect("person", max_groups=1, max_rows_per_group=1).group_by({"g": [0, 1]}),
+    )
+
+    def released(number):
+        outputs = {x: getattr(dpp, asked)(x, range(5), epsilon=1e5) for x in names[:number]}
+        return dpp.sql.release(groups.agg(**outputs), table)
+
+    assert released(65).row(0)[1:] == tuple(i % 5 for i in range(65))
+    if asked == "median" and engine.name == "duckdb":
+        with pytest.raises(ValueError, match="must have fewer outputs: Ibis can't write so long a statement"):
+            released(120)
 
 
 ALIKE = [Limits(rows, groups, 2) for rows, groups in [(None, None), (None, 5), (4, 5)]]

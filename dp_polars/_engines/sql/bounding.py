@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dp_polars._bins.binning import OneCode
 from dp_polars._engines.sql.arithmetic import Number, cells_of, integer, of_person, within
-from dp_polars._engines.sql.dialects import OF_GROUPS, OF_ROWS, cast, constant, equal_ones_together, ibis
+from dp_polars._engines.sql.dialects import OF_GROUPS, OF_ROWS, all_rows, cast, constant, equal_ones_together, ibis
 from dp_polars._engines.sql.rows import any_of, has, person_in
 from dp_polars._release.protection import Limits
 
@@ -235,10 +235,13 @@ def _staying(crowded: Table, bounds: Mapping[str, tuple[str | None, int]], diale
     )
 
 
-def is_one_row_a_group(specs: Sequence[HistogramSpec]) -> bool:
-    """Return whether one row counts of a person in a group, or people do, in as many groups for all."""
+def is_one_row_a_group(rows: Rows, specs: Sequence[HistogramSpec]) -> bool:
+    """Return whether one row counts of a person in a group, or people do, in as many groups for all.
+
+    An integer must hold what a row may be evidence for.
+    """
     groups = specs[0].limits.groups
-    return all(
+    return len({*rows.codes}) <= _MOST_SAID and all(
         spec.limits == Limits(groups=groups, rows_per_group=None if spec.people else 1)
         and not (spec.people and spec.row_weight is not None)
         for spec in specs
@@ -395,7 +398,7 @@ class _Wide:
             **{f"place{i}": dialect.order(owner, [integer(i)], OF_GROUPS) for i in range(self.groups)}
         )
         parts = [self._of_group(people, person, group, most) for group in range(self.groups)]
-        return reduce(lambda one, other: one.union(other), parts)
+        return all_rows(parts)
 
     def _of_group(self, people: Table, person: Sequence[str], group: int, most: int) -> Table:
         def bits(of: int, first: int, size: int) -> Value:

@@ -28,6 +28,7 @@ from dp_polars._engines.sql.bounding import (
     split_rows,
     weight_in,
 )
+from dp_polars._engines.sql.dialects import all_rows
 from dp_polars._engines.sql.rows import (
     asked,
     candidates_of,
@@ -95,7 +96,7 @@ def histograms(table: Table, work: Work, dialect: Dialect, common: Common) -> Co
         counted.mutate(part=integer(part), **more).select(columns)
         for (part, counted, _), more in zip(parts, absent, strict=True)
     ]
-    return Counted(reduce(lambda one, other: one.union(other), tables), [places[i] for i in range(len(work.specs))])
+    return Counted(all_rows(tables), [places[i] for i in range(len(work.specs))])
 
 
 def _natively(table: Table, work: Work, dialect: Dialect, common: Common) -> list[tuple[Table, list[int]]]:
@@ -178,7 +179,7 @@ def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list
     if dialect.race is not None:
         rows = packed(rows, specs)
         read = read_of_winners(rows, specs)
-        if is_one_row_a_group(specs) and (dialect.has_structs or all(map(is_short, read.values()))):
+        if is_one_row_a_group(rows, specs) and (dialect.has_structs or all(map(is_short, read.values()))):
             return [*raced(rows, specs, groupings, read, work.groups, dialect, dialect.race, common)]
     bounds: dict[tuple[str | None, Limits], int] = {}  # by which code, and what stays -> number
     for name, spec in zip(rows.codes, specs, strict=True):

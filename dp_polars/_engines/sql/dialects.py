@@ -178,6 +178,12 @@ class Select:
         except _errors.IbisError as error:
             found = re.search(r"'(\w+)' operation", str(error))  # which Ibis has no word for on this engine
             raise TypeError(lacks(backend.name, found[1] if found else str(error))) from None
+        except RecursionError:
+            msg = (
+                "a release in a database must have fewer outputs: Ibis can't write so long a statement.\n\n"
+                "Hint: ask for some of them in a release of their own."
+            )
+            raise ValueError(msg) from None
         # Snowflake takes a name without quotes for another one.
         quoted = [(_sql.to_identifier(name, quoted=True).sql(backend.dialect), one) for name, one in named]
         texts = ", ".join(f"{name} {dialect.once} ({one})" for name, one in quoted)
@@ -260,6 +266,11 @@ def _total(numbers: Value, largest: int) -> Value:
     # DuckDB and Postgres add up in more than 64 bits.
     ends = (constant(end, "int64") for end in (-largest, largest))
     return cast(ibis.greatest(next(ends), ibis.least(numbers.sum(), next(ends))), "int64")
+
+
+def all_rows(tables: Sequence[Table]) -> Table:
+    """Return the rows of all tables: Ibis puts many at once into a tree, and one after the other into a deep text."""
+    return tables[0].union(*tables[1:]) if len(tables) > 1 else tables[0]
 
 
 def equal_ones_together(rows: Table) -> Table:

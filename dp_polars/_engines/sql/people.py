@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import replace
-from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +11,7 @@ import polars as pl
 
 from dp_polars._bins.binning import OneCode
 from dp_polars._engines.sql.arithmetic import integer, is_evidence, physical
-from dp_polars._engines.sql.dialects import OF_GROUPS, cast, constant, ibis
+from dp_polars._engines.sql.dialects import OF_GROUPS, all_rows, cast, constant, ibis
 from dp_polars._engines.sql.rows import (
     any_of,
     columns_read,
@@ -64,7 +63,7 @@ def one_row_per_person(table: Table, per_person: PerPerson, dialect: Dialect, co
         held = rows_of_people(table, unit, keys, per_person.cut, dialect)
         held = replace(held, table=common.once(held.table))
         cut = [_cut(held, number, spec, dialect) for number, spec in enumerate(per_person.cut)]
-        every = reduce(lambda one, other: one.union(other), cut)
+        every = all_rows(cut)
         of_most = every.group_by(person).aggregate(**{ROWS_CUT: cast(every[ROWS_CUT].max(), "int64")})
         people = people.inner_join(of_most, person)
     return people.drop(*person)

@@ -322,9 +322,14 @@ def rows_of_people(
                 places.setdefault(spec.names[0], name)
     rows = table.filter(is_somebody(table, unit, dialect)).select(**chosen)
     rows = in_groups(rows, table, keys, dialect)
-    for name, listed in lists.items():
-        rows = rows.left_join(listed, [rows[name] == listed["p0"]]).drop(name, "p0")
-        rows = rows.mutate(**{name: ibis.coalesce(rows["number"], integer(ABSENT))}).drop("number")
+    if lists:  # one join after the other, with nothing between them: each step would be a level of the text
+        joined = rows
+        for name, listed in lists.items():
+            joined = joined.left_join(
+                listed.rename({f"{name}_place": "number", f"{name}_value": "p0"}), [(name, f"{name}_value")]
+            )
+        found = {name: ibis.coalesce(joined[f"{name}_place"], integer(ABSENT)) for name in lists}
+        rows = joined.select(*(name for name in rows.columns if name not in lists), **found)
     ordered = [tuple(names.get(number) for number in range(len(specs))) for names in (codes, weights)]
     known = [name for name in dict.fromkeys(ordered[0]) if name is not None]
     if None not in ordered[0]:
