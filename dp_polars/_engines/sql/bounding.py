@@ -57,7 +57,7 @@ def listed(
     person = person_in(rows.table)
     pair = [*person, "group"]
     names = {name: i for i, name in enumerate(dict.fromkeys(name for name, _ in bounds))}
-    read = _with_marks(rows.read(rows.table), names)
+    read = _with_marks(rows, rows.read(rows.table), names)
     of_all, of_any = read["marks"].bit_and(), read["marks"].bit_or()
     found = {"said": read["said"].collect(), "is_even": of_all == of_any} if of_rows else {}
     pairs = _of_marks(read.group_by(pair).aggregate(marks=of_any, **found), names)
@@ -93,11 +93,11 @@ def listed(
     return pairs, rows.read(parts[0].union(parts[1]))
 
 
-def _with_marks(rows: Table, names: Mapping[str | None, int]) -> Table:
-    """Return rows with `marks`: what they are evidence for, as the bits of an integer."""
-    marks = (integer(1) if name is None else ibis.ifelse(has(rows, name), integer(1), integer(0)) for name in names)
-    bits = (mark * integer(2**i) for i, mark in zip(names.values(), marks, strict=True))
-    return rows.mutate(marks=reduce(operator.add, bits))
+def _with_marks(rows: Rows, read: Table, names: Mapping[str | None, int]) -> Table:
+    """Return rows that are read with `marks`: what they are evidence for, as the bits of an integer."""
+    conditions = [(i, None if name is None else rows.has(read, name)) for name, i in names.items()]
+    marks = (integer(2**i) if of is None else ibis.ifelse(of, integer(2**i), integer(0)) for i, of in conditions)
+    return read.mutate(marks=reduce(operator.add, marks))
 
 
 def _of_marks(pairs: Table, names: Mapping[str | None, int]) -> Table:
@@ -295,7 +295,7 @@ def raced(
     wide = side_by_side if fits and most is not None else None
 
     def aggregated(said: Table, differ: Callable[[Value], Value] | None = None) -> Table:
-        said = _with_marks(said, names)
+        said = _with_marks(rows, said, names)
         copies = said["copies"] if "copies" in said.columns else None
         place = dialect.order([said[name] for name in person], [said[name] for name in ("group", *rows.says)], OF_ROWS)
         found, time = {} if differ is None else {"differ": differ(place)}, race(place, copies)

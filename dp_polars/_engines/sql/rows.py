@@ -270,14 +270,21 @@ class Rows:
 
     def read(self, table: Table) -> Table:
         """Return rows with the columns that are packed in them."""
-        if self.packed is None:
-            return table
-        found, below = {}, 0
-        for name, (bits, one) in self.packed.items():
-            place = (table["said"] >> cast(integer(below), "int32")) & integer(2**bits - 1)
+        found = {}
+        for name, (_, one) in (self.packed or {}).items():
+            place = self._place(table, name)
             found[name] = ibis.ifelse(place == integer(0), integer(ABSENT), place + integer(one - 1))
-            below += bits
-        return table.mutate(**found)
+        return table.mutate(**found) if found else table
+
+    def has(self, table: Table, name: str) -> Value:
+        """Return whether rows that are read have something in a column, without unpacking what is packed."""
+        return has(table, name) if self.packed is None else self._place(table, name) != integer(0)
+
+    def _place(self, table: Table, name: str) -> Value:
+        assert self.packed is not None
+        names = [*self.packed]
+        below = sum(self.packed[other][0] for other in names[: names.index(name)])
+        return (table["said"] >> cast(integer(below), "int32")) & integer(2 ** self.packed[name][0] - 1)
 
 
 def rows_of_people(
