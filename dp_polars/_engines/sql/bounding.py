@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # The most bits that what a row says may have in an integer: alone, and with its time, for which 33 are left.
 _MOST_SAID, _MOST_BITS = 62, 24
 # The most codes of a list of which a set for each pair is held: to list the members of sets takes time for each code.
-_MOST_CODES, _NO_CODE = 16, 30
+_MOST_CODES = 16
 # The most winners that a person has side by side: each takes time, whether or not the person has rows there.
 _MOST_WINNERS = 3
 
@@ -289,27 +289,26 @@ def raced(
     most = specs[0].limits.groups
     names = {name: i for i, name in enumerate(dict.fromkeys(rows.codes))}  # what rows are evidence for
     sizes = {by: specs[numbers[0]].binning.size for (by, _, people), numbers in groupings.items() if people and by}
-    sets = {by: f"set{names[by]}" for by, size in sizes.items() if size <= _MOST_CODES}
-    side_by_side = _Wide(names, {by: sizes[by] for by in sets}, groups)
-    fits = groups * len(read) <= _MOST_WINNERS and groups * side_by_side.width <= _MOST_SAID
-    wide = side_by_side if fits and most is not None else None
+    held = _Held.of(names, sizes)
+    sets = {by: f"set{names[by]}" for by in held.sizes}
+    fits = groups * len(read) <= _MOST_WINNERS and groups * held.width <= _MOST_SAID
+    are_wide = fits and most is not None
+    owner = person if are_wide else pair
 
     def aggregated(said: Table, differ: Callable[[Value], Value] | None = None) -> Table:
         said = _with_marks(rows, said, names)
         copies = said["copies"] if "copies" in said.columns else None
         place = dialect.order([said[name] for name in person], [said[name] for name in ("group", *rows.says)], OF_ROWS)
         found, time = {} if differ is None else {"differ": differ(place)}, race(place, copies)
-        if wide is not None:
-            found["bits"] = wide.bits_of(said).bit_or()
-        else:
-            found |= {"marks": said["marks"].bit_or(), **{of: _set_of(said, by) for by, of in sets.items()}}
+        bits = held.bits_of(said)
+        found["bits"] = (held.moved(bits, said["group"]) if are_wide else bits).bit_or()
         for name, ends in read.items():
             where = None if name is None else has(said, name)
-            for after, of_group in [("", None)] if wide is None else wide.in_each(said):
+            for after, of_group in _in_each(said, groups) if are_wide else [("", None)]:
                 both = where if of_group is None else of_group if where is None else of_group & where
                 won = _winner(said, time, ends, both, dialect)
                 found |= {f"{of}_of{names[name]}{after}": value for of, value in won.items()}
-        return said.group_by(pair if wide is None else person).aggregate(**found)
+        return said.group_by(owner).aggregate(**found)
 
     if not read:
         said = rows.read(common.once(rows.table))
@@ -321,13 +320,13 @@ def raced(
         table = common.once(rows.table)
         said = rows.read(table)
         every = common.once(aggregated(said, dialect.differ))
-        alike = table.semi_join(every.filter(~every["differ"]), pair if wide is None else person)
+        alike = table.semi_join(every.filter(~every["differ"]), owner)
         parts = [every.filter("differ").drop("differ"), aggregated(rows.read(common.once(equal_ones_together(alike))))]
         pairs = parts[0].union(parts[1].select(parts[0].columns))
-    if wide is not None and most is not None:
-        pairs = common.once(wide.pairs(common.once(pairs), most, dialect))
+    if are_wide and most is not None:
+        pairs = common.once(held.pairs(common.once(pairs), groups, most, dialect))
     else:
-        pairs = common.once(_of_marks(pairs, names))
+        pairs = common.once(pairs.mutate(**held.columns(pairs["bits"])).drop("bits"))
         if most is not None:
             stays = {f"stays{i}": (None if name is None else f"has{i}", most) for name, i in names.items()}
             pairs = _in_few_groups(pairs, stays, dialect, common)
@@ -355,12 +354,16 @@ def raced(
         yield (counted.mutate(code=integer(0)) if by is None else counted.rename(code=by)), numbers
 
 
-@dataclass(frozen=True)
-class _Wide:
-    """One row for each person, where public groups are few: what holds of each group lies side by side.
+def _in_each(said: Table, groups: int) -> list[tuple[str, Value]]:
+    return [(f"_in{group}", said["group"] == integer(group)) for group in range(groups)]
 
-    Bits say what a person's rows in each group are evidence for, and which codes they say. So no group has to be put
-    in an order: how many go before it is a sum.
+
+@dataclass(frozen=True)
+class _Held:
+    """What a person's rows in a group are evidence for, and which codes they say, as the bits of an integer.
+
+    Where public groups are few, those of all of them are one integer, and one row is held of a person: what is found of
+    each group lies side by side. So no group has to be put in an order: how many go before it is a sum.
 
     Parameters
     ----------
@@ -372,7 +375,15 @@ class _Wide:
 
     names: Mapping[str | None, int]
     sizes: Mapping[str, int]
-    groups: int
+
+    @classmethod
+    def of(cls, names: Mapping[str | None, int], sizes: Mapping[str, int]) -> _Held:
+        """Return what has room: `sizes` are of the codes that people count by."""
+        held = cls(names, {})
+        for by, size in sizes.items():
+            if size <= _MOST_CODES and held.width + size <= _MOST_SAID:
+                held = replace(held, sizes={**held.sizes, by: size})
+        return held
 
     @property
     def width(self) -> int:
@@ -385,48 +396,50 @@ class _Wide:
             one = ibis.ifelse(has(said, name), integer(2**below), integer(0))
             code = cast(ibis.ifelse(has(said, name), said[name], integer(0)), "int32")
             bits, below = bits + (one << code), below + size
-        return bits << cast(said["group"] * integer(self.width), "int32")
+        return bits
 
-    def in_each(self, said: Table) -> list[tuple[str, Value]]:
-        return [(f"_in{group}", said["group"] == integer(group)) for group in range(self.groups)]
+    def moved(self, bits: Value, group: Value) -> Value:
+        """Return the bits of a row where those of its group are."""
+        return bits << cast(group * integer(self.width), "int32")
 
-    def pairs(self, people: Table, most: int, dialect: Dialect) -> Table:
+    def columns(self, bits: Value, group: int = 0) -> dict[str, Value]:
+        """Return `has0`, … and `set0`, … of a group."""
+        found, below = {}, len(self.names)
+        for number in self.names.values():
+            found[f"has{number}"] = self._part(bits, group, number) != integer(0)
+        for name, size in self.sizes.items():
+            found[f"set{self.names[name]}"], below = self._part(bits, group, below, size), below + size
+        return found
+
+    def _part(self, bits: Value, group: int, first: int, size: int = 1) -> Value:
+        return (bits >> constant(group * self.width + first, "int32")) & integer(2**size - 1)
+
+    def pairs(self, people: Table, groups: int, most: int, dialect: Dialect) -> Table:
         """Return one row for each person and group, with `has0`, `stays0`, … and what is found of the group."""
         person = person_in(people)
         owner = [people[name] for name in person]
-        people = people.mutate(
-            **{f"place{i}": dialect.order(owner, [integer(i)], OF_GROUPS) for i in range(self.groups)}
-        )
-        parts = [self._of_group(people, person, group, most) for group in range(self.groups)]
-        return all_rows(parts)
+        people = people.mutate(**{f"place{i}": dialect.order(owner, [integer(i)], OF_GROUPS) for i in range(groups)})
+        bits, places = people["bits"], [people[f"place{i}"] for i in range(groups)]
 
-    def _of_group(self, people: Table, person: Sequence[str], group: int, most: int) -> Table:
-        def bits(of: int, first: int, size: int) -> Value:
-            return (people["bits"] >> constant(of * self.width + first, "int32")) & integer(2**size - 1)
-
-        def before(number: int) -> Value:
-            places = {of: people[f"place{of}"] for of in range(self.groups)}
-            earlier = {of: one < places[group] if of > group else one <= places[group] for of, one in places.items()}
-            counts = (ibis.ifelse(earlier[of], bits(of, number, 1), integer(0)) for of in places if of != group)
+        def before(group: int, number: int) -> Value:
+            one = places[group]
+            earlier = [place < one if of > group else place <= one for of, place in enumerate(places)]
+            counts = [
+                ibis.ifelse(is_earlier, self._part(bits, of, number), integer(0))
+                for of, is_earlier in enumerate(earlier)
+                if of != group
+            ]
             return reduce(operator.add, counts, integer(0))
 
-        ending, below = f"_in{group}", len(self.names)
-        found: dict[str, Value] = {}
-        for number in self.names.values():
-            found[f"has{number}"] = bits(group, number, 1) != integer(0)
-            found[f"stays{number}"] = before(number) < integer(most)
-        for name, size in self.sizes.items():
-            found[f"set{self.names[name]}"], below = bits(group, below, size), below + size
-        won = {name.removesuffix(ending): people[name] for name in people.columns if name.endswith(ending)}
-        return people.filter(bits(group, 0, self.width) != integer(0)).select(
-            *person, group=integer(group), **found, **won
-        )
-
-
-def _set_of(said: Table, name: str) -> Value:
-    """Return the codes that rows say, as the bits of an integer; those without a code add one that no code has."""
-    place = ibis.ifelse(has(said, name), said[name], integer(_NO_CODE))
-    return cast((integer(1) << cast(place, "int32")).bit_or(), "int32")
+        parts = []
+        for group in range(groups):
+            ending, found = f"_in{group}", self.columns(bits, group)
+            for number in self.names.values():
+                found[f"stays{number}"] = before(group, number) < integer(most)
+            won = {name.removesuffix(ending): people[name] for name in people.columns if name.endswith(ending)}
+            is_there = self._part(bits, group, 0, self.width) != integer(0)
+            parts.append(people.filter(is_there).select(*person, group=integer(group), **found, **won))
+        return all_rows(parts)
 
 
 def _members(pairs: Table, of: str, name: str, size: int, numbers: int, dialect: Dialect) -> Table:
