@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from operator import floordiv
@@ -429,6 +429,17 @@ class Clamping:
         if self.doubled:
             return int((self.upper - self.lower) / self.step)
         return int(max(abs(self.lower), abs(self.upper)) / self.step)
+
+    @property
+    def added(self) -> Clamping:
+        """What rows weigh where sums of it give the sum of the weights, by `of_sums`: others may need the same."""
+        return replace(self, doubled=False) if type(self) is Clamping else self
+
+    def of_sums(self, sums: Any, rows: Any, constant: Callable[[int], Any] = int) -> Any:  # noqa: ANN401
+        """Return the sum of the weights of a number of rows, of the sum of `added`."""
+        if self.added == self:
+            return sums
+        return sums * constant(2) - rows * constant(sum(self.ends))
 
     def ticks(self, tick: Fraction) -> int:
         """Return how many steps one last digit spans, at least 1.

@@ -158,6 +158,11 @@ class HistogramSpec:
         assert self.row_weight is not None
         return self.row_weight
 
+    @property
+    def added(self) -> Clamping | None:
+        """What rows weigh as they are added up; where people count, the sum of a person's own weights is clipped."""
+        return self.row_weight if self.row_weight is None or self.people else self.row_weight.added
+
     def counts_like(self, other: HistogramSpec) -> bool:
         """Return whether another histogram is of the same rows and codes, though perhaps of other weights."""
         is_alike = (self.binning, self.limits, self.people) == (other.binning, other.limits, other.people)

@@ -69,8 +69,10 @@ def test_ties_go_to_even_and_bounds_are_kept():
     column = pl.Series([-15, -5, 5, 15, 25, 35, 1000, -1000])
     assert weights(column, -20, 30, 10) == [-2, 0, 0, 2, 2, 3, 3, -2]
     assert weights(column.cast(pl.Float64), -20, 30, 10) == [-2, 0, 0, 2, 2, 3, 3, -2]
-    doubled = Clamping(Fraction(-20), Fraction(30), Fraction(10), doubled=True).weigh([column]).tolist()
+    clamping = Clamping(Fraction(-20), Fraction(30), Fraction(10), doubled=True)
+    doubled = clamping.weigh([column]).tolist()
     assert doubled == [2 * n - 1 for n in (-2, 0, 0, 2, 2, 3, 3, -2)]
+    assert clamping.of_sums(clamping.added.weigh([column]).sum(), len(column)) == sum(doubled)
 
 
 def test_floats_that_are_no_numbers():

@@ -394,17 +394,20 @@ def _code_name(specs: Sequence[HistogramSpec], number: int) -> str | None:
 
 
 def _weight_name(specs: Sequence[HistogramSpec], number: int) -> str | None:
-    """Return the column that holds a spec's weights: one for all of the same row weight. None: every weight is 1."""
+    """Return the column of what is added up for a spec: one for all that add up the same. None: every weight is 1."""
     spec = specs[number]
-    if spec.row_weight is None:
+    if spec.added is None:
         return None
-    same = (i for i, other in enumerate(specs) if other.row_weight == spec.row_weight and other.reads_like(spec))
+    same = (i for i, other in enumerate(specs) if other.added == spec.added and other.reads_like(spec))
     return weight_name(next(same))
 
 
 def _weight(spec: HistogramSpec, number: int) -> pl.Expr:
-    """Return the column that holds the sums of a spec's weights."""
-    return pl.col("rows" if spec.row_weight is None else weight_name(number))
+    """Return the sums of a spec's weights."""
+    rows, sums = pl.col("rows"), pl.col(weight_name(number))
+    if spec.row_weight is None:
+        return rows
+    return sums if spec.people else spec.row_weight.of_sums(sums, rows)
 
 
 def _coded(
@@ -460,10 +463,10 @@ def _made(specs: Sequence[HistogramSpec]) -> dict[str, pl.Expr]:
             if exact is None:
                 exact = _by_row(spec.columns, spec.binning.encoder(), code_dtype(spec.binning.size))
             columns[code] = exact.alias(code)
-        if weight is not None and spec.row_weight is not None and weight not in columns:
-            exact, dtype = spec.row_weight.expression(spec.columns, spec.types), _weight_dtype(spec.row_weight)
+        if weight is not None and spec.added is not None and weight not in columns:
+            exact, dtype = spec.added.expression(spec.columns, spec.types), _weight_dtype(spec.added)
             if exact is None:
-                exact = _by_row(spec.columns, spec.row_weight.weigh, dtype)
+                exact = _by_row(spec.columns, spec.added.weigh, dtype)
             columns[weight] = exact.fill_null(0).cast(column_types.from_numpy_dtype(dtype)).alias(weight)
     return columns
 
@@ -497,8 +500,8 @@ def _bytes_of_row(specs: Sequence[HistogramSpec]) -> int:
     columns: dict[str | None, int] = {}
     for number, spec in enumerate(specs):
         columns[_code_name(specs, number)] = code_dtype(spec.binning.size).itemsize
-        if spec.row_weight is not None:
-            columns[_weight_name(specs, number)] = _weight_dtype(spec.row_weight).itemsize
+        if spec.added is not None:
+            columns[_weight_name(specs, number)] = _weight_dtype(spec.added).itemsize
     columns.pop(None, None)
     return sum(columns.values())
 

@@ -69,14 +69,14 @@ def added_up_cells(
     sums = []
     for place, (kind, flag) in enumerate(zip(kinds, counts, strict=True)):
         sums.append(pl.col(flag).cast(pl.Int64).sum().alias(f"rows {place}"))
-        for number, name in kind.weights.items():
-            sums.append(pl.when(flag).then(pl.col(name).cast(pl.Int64)).sum().alias(f"{place} {weight_name(number)}"))
+        names = dict.fromkeys(kind.weights.values())
+        sums += [pl.when(flag).then(pl.col(name).cast(pl.Int64)).sum().alias(f"{place} {name}") for name in names]
     found = counted.filter(pl.any_horizontal(*counts)).group_by("cell").agg(sums)
     return found, [partial(_of_kind, kind, place) for place, kind in enumerate(kinds)]
 
 
 def _of_kind(kind: AlikeSpecs, place: int, cells: pl.DataFrame) -> pl.DataFrame:
-    weights = {weight_name(number): f"{place} {weight_name(number)}" for number in kind.weights}
+    weights = {weight_name(number): f"{place} {name}" for number, name in kind.weights.items()}
     return cells.filter(pl.col(f"rows {place}") > 0).select("cell", rows=f"rows {place}", **weights)
 
 

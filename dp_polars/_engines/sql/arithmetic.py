@@ -269,6 +269,7 @@ class Number:
     counts: Value | None
     weight: Value | None = None
     person: Value | None = None  # distinct ones
+    clamping: Clamping | None = None  # whose `added` is the weight; None: the weight is added up as it is
 
 
 def cells_of(rows: Table, by: Sequence[str], numbers: Sequence[Number], dialect: Dialect) -> Table:
@@ -285,7 +286,14 @@ def _found(rows: Table, number: Number, dialect: Dialect) -> Value:
     elif number.weight is not None:
         weight = number.weight
         weight = weight if number.counts is None else ibis.ifelse(number.counts, weight, integer(0))
-        total = dialect.total(weight, LARGEST_VALUE)
+
+        def weights_of(sums: Value) -> Value:
+            if number.clamping is None:
+                return sums
+            # The number of rows with as many bits as the sum: times a constant it may need more than 64.
+            return number.clamping.of_sums(sums, sums * integer(0) + some, integer)
+
+        total = dialect.total(weight, LARGEST_VALUE, weights_of)
     return total if number.counts is None else ibis.ifelse(some > 0, total, integer(ABSENT))
 
 

@@ -153,8 +153,9 @@ def named(name: str | None) -> list[str]:
 
 
 def weight_in(spec: HistogramSpec, name: str | None, dialect: Dialect) -> Callable[[Table], Value] | None:
-    """Return what gives the weight of a row; None: one each."""
-    return None if name is None else lambda rows: spec.clamping.of_units(rows[name], integer, dialect.divide)
+    """Return what is added up of a row; None: one each."""
+    added = spec.added
+    return None if name is None or added is None else lambda rows: added.of_units(rows[name], integer, dialect.divide)
 
 
 def split_rows(
@@ -349,7 +350,7 @@ def raced(
                 name, weight = rows.codes[number], rows.weights[number]
                 weigh = weight_in(specs[number], f"{weight}_of{names[name]}", dialect) if weight else None
                 counts = reduce(operator.and_, keeps(name)) if by is None else None
-                sums.append(Number(counts, weigh and weigh(winners)))
+                sums.append(Number(counts, weigh and weigh(winners), clamping=specs[number].row_weight))
             counted = cells_of(winners, ["group", *named(by)], sums, dialect)
         yield (counted.mutate(code=integer(0)) if by is None else counted.rename(code=by)), numbers
 

@@ -262,10 +262,10 @@ def compiled(backend: Backend, table: Table) -> str:
     return re.sub(r"(__ibis_param_\w+__) -> ", r"LAMBDA \1: ", sql) if backend.name == "duckdb" else sql
 
 
-def _total(numbers: Value, largest: int) -> Value:
+def _total(numbers: Value, largest: int, weights_of: Callable[[Value], Value] = lambda total: total) -> Value:
     # DuckDB and Postgres add up in more than 64 bits.
     ends = (constant(end, "int64") for end in (-largest, largest))
-    return cast(ibis.greatest(next(ends), ibis.least(numbers.sum(), next(ends))), "int64")
+    return cast(ibis.greatest(next(ends), ibis.least(weights_of(numbers.sum()), next(ends))), "int64")
 
 
 def all_rows(tables: Sequence[Table]) -> Table:
@@ -342,7 +342,8 @@ class Dialect:
     admit
         Connection, rows -> these rows, null where a step on a row would raise, if the engine can do that. Reads no row.
     total
-        Integers of 64 bits, the largest total -> their exact sum, but at most so far from 0. No row makes it raise.
+        Integers of 64 bits, the largest total -> their exact sum, or what is made of that, but at most so far from 0.
+        No row makes it raise.
     ticks
         Dates and times -> the integers that they are in Polars: days, microseconds, nanoseconds of the day. No value
         raises. None: Ibis takes them apart.
@@ -384,7 +385,7 @@ class Dialect:
     oldest: tuple[int, int] = (0, 0)
     nan_in_decimals: bool = False
     admit: Callable[[Backend, Table], Table] = lambda _, table: table
-    total: Callable[[Value, int], Value] = _total
+    total: Callable[..., Value] = _total
     ticks: Callable[[Value], Value] | None = None
     copies: Callable[[Table, Sequence[str]], Table] = lambda rows, says: rows.mutate(
         copy=ibis.row_number().over(group_by=says)
@@ -645,7 +646,7 @@ def unknown(name: str) -> Dialect:
         binary=lambda text: text,
         order=partial(_order, partial(_digest, name)),
         fetch=_fetch,
-        total=lambda numbers, largest: _total(cast(numbers, wide), largest),
+        total=lambda numbers, *more: _total(cast(numbers, wide), *more),
         once="AS",
         ticks=_ticks_by_difference if name in {"bigquery", "snowflake"} else None,
     )
