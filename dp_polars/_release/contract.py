@@ -10,7 +10,7 @@ from functools import partial
 from io import BytesIO
 from itertools import count
 from math import prod
-from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import polars as pl
@@ -162,6 +162,10 @@ class HistogramSpec:
     def added(self) -> Clamping | None:
         """What rows weigh as they are added up; where people count, the sum of a person's own weights is clipped."""
         return self.row_weight if self.row_weight is None or self.people else self.row_weight.added
+
+    def of_sums(self, sums: Any, rows: Any, constant: Callable[[int], Any] = int) -> Any:  # noqa: ANN401
+        """Return the sum of the weights of a number of rows, of the sum of `added`."""
+        return sums if self.people else self.clamping.of_sums(sums, rows, constant)
 
     def counts_like(self, other: HistogramSpec) -> bool:
         """Return whether another histogram is of the same rows and codes, though perhaps of other weights."""

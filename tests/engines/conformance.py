@@ -738,7 +738,8 @@ class Conformance:
         bounds = [{"max_rows": 1}, *({"max_rows_per_group": most, "max_groups": 1} for most in (1, 2))]
         for bound, groups in [*((bound, 1) for bound in bounds), (bounds[1], 2)]:
             query = protected({"g": range(groups)}, **bound).agg(x=dpp.median("x", range(2), epsilon=1))
-            (found, *_), *_ = (list(each.values()) for each in self.told(query, frame).values())
+            ((found, *others),) = (each.values() for each in self.told(query, frame).values())
+            assert others == [{}] * (groups - 1)
             stayed = [found.get(0, 0), found.get(1, 0)]
             assert sum(stayed) == people * next(iter(bound.values()))
             assert fits(stayed, [99 / 100, 1 / 100])

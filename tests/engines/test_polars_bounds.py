@@ -132,9 +132,7 @@ def test_columns_that_are_read_alike_are_encoded_once():
     asked = [(total, 0), (total, 0), (mean, 0), (mean, 1), (number, 0)]
     limits = [Limits(rows=5), Limits(rows=4), Limits(rows=5), Limits(rows=3), Limits(rows_per_group=3)]
     specs = [spec_of(frame, column, query, most, part=part) for (query, part), most in zip(asked, limits, strict=True)]
-    assert (
-        len(polars_engine._made(specs)) == 2
-    )  # codes; whole steps, of which distances from the middle are made when they are added up
+    assert len(polars_engine._made(specs)) == 2  # codes; whole steps, which means add up, too
     assert [as_frame(each)["count"].item() for each in count(frame, ("p",), None, specs)] == [3, 3, 0, 2, 2]
 
 

@@ -77,7 +77,7 @@ MUTANTS = [
     _polars_engine("_engines/polars:count", "rows = rows.filter(scans.is_a_person(privacy_unit, rows.collect_schema()))",
         "pass", "rows of nobody count as one person's", "::test_rows_are_counted_exactly_where_nothing_is_bounded"),
     of("engines/test_polars_bounds.py")("_engines/polars/engine:_weight",
-        "sums if spec.people else spec.row_weight.of_sums(sums, rows)", "sums", "a mean is of sums from 0",
+        "spec.of_sums(sums, rows)", "sums", "a mean is of sums from 0",
         "::test_columns_that_are_read_alike_are_encoded_once"),
     _polars_engine("added_up_cells", "layout.bits <= 32", "layout.bits <= 33", "rows are counted for the wrong group",
         "::test_cells_of_more_than_32_bits_keep_their_groups"),

@@ -67,7 +67,7 @@ MUTANTS = [
         "::test_the_first_above_a_threshold_is_the_true_one_at_a_large_loss"),
     _duck_db("rows_of_people", "table.filter(is_somebody(table, unit, dialect))", "table",
         "rows of nobody count where there are bounds", "::test_no_rows_are_empty_histograms_and_have_no_keys"),
-    _duck_db("_engines/sql/arithmetic:_found", "number.clamping is None", "True", "a mean is of sums from 0",
+    _duck_db("_engines/sql/arithmetic:_found", "number.spec is None", "True", "a mean is of sums from 0",
         "::test_a_mean_is_a_sum_over_the_rows_that_it_counts"),
     _counting("_engines/sql/dialects:_total", "ibis.greatest(next(ends), ibis.least(weights_of(numbers.sum()), next(ends)))",
         "weights_of(numbers.sum())", "a sum that leaves 64 bits tells of the rows by an error",

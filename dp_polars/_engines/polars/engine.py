@@ -405,9 +405,7 @@ def _weight_name(specs: Sequence[HistogramSpec], number: int) -> str | None:
 def _weight(spec: HistogramSpec, number: int) -> pl.Expr:
     """Return the sums of a spec's weights."""
     rows, sums = pl.col("rows"), pl.col(weight_name(number))
-    if spec.row_weight is None:
-        return rows
-    return sums if spec.people else spec.row_weight.of_sums(sums, rows)
+    return rows if spec.row_weight is None else spec.of_sums(sums, rows)
 
 
 def _coded(

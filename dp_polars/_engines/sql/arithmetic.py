@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from dp_polars._bins.binning import Binning, Clamping, Thresholds
     from dp_polars._engines.sql.dialects import Dialect, Table, Value
+    from dp_polars._release.contract import HistogramSpec
 
 
 # A list of points is a tree of comparisons in the SQL text: Ibis needs half a millisecond for each.
@@ -269,7 +270,7 @@ class Number:
     counts: Value | None
     weight: Value | None = None
     person: Value | None = None  # distinct ones
-    clamping: Clamping | None = None  # whose `added` is the weight; None: the weight is added up as it is
+    spec: HistogramSpec | None = None  # whose `added` is the weight; None: the weight is added up as it is
 
 
 def cells_of(rows: Table, by: Sequence[str], numbers: Sequence[Number], dialect: Dialect) -> Table:
@@ -288,10 +289,10 @@ def _found(rows: Table, number: Number, dialect: Dialect) -> Value:
         weight = weight if number.counts is None else ibis.ifelse(number.counts, weight, integer(0))
 
         def weights_of(sums: Value) -> Value:
-            if number.clamping is None:
+            if number.spec is None:
                 return sums
             # The number of rows with as many bits as the sum: times a constant it may need more than 64.
-            return number.clamping.of_sums(sums, sums * integer(0) + some, integer)
+            return number.spec.of_sums(sums, sums * integer(0) + some, integer)
 
         total = dialect.total(weight, LARGEST_VALUE, weights_of)
     return total if number.counts is None else ibis.ifelse(some > 0, total, integer(ABSENT))

@@ -57,10 +57,12 @@ def listed(
     person = person_in(rows.table)
     pair = [*person, "group"]
     names = {name: i for i, name in enumerate(dict.fromkeys(name for name, _ in bounds))}
-    read = _with_marks(rows, rows.read(rows.table), names)
+    held = _Held(names, {})
+    read = rows.read(rows.table)
+    read = read.mutate(marks=held.bits_of(rows, read))
     of_all, of_any = read["marks"].bit_and(), read["marks"].bit_or()
     found = {"said": read["said"].collect(), "is_even": of_all == of_any} if of_rows else {}
-    pairs = _of_marks(read.group_by(pair).aggregate(marks=of_any, **found), names)
+    pairs = held.taken_apart(read.group_by(pair).aggregate(bits=of_any, **found))
     place = dialect.order([pairs[name] for name in person], [pairs["group"]], OF_ROWS)
     pairs = common.once(pairs.mutate(place=place) if of_rows else pairs)
     stays = {f"stays{i}": (f"has{names[name]}", limits.groups) for (name, limits), i in bounds.items() if limits.groups}
@@ -91,20 +93,6 @@ def listed(
     tight = _marked(rows.read(tight.mutate(place=dialect.order(owner, says, OF_ROWS))), of_rows, ["said"])
     parts = [part.select("group", "said", *flags) for part in (even, tight)]
     return pairs, rows.read(parts[0].union(parts[1]))
-
-
-def _with_marks(rows: Rows, read: Table, names: Mapping[str | None, int]) -> Table:
-    """Return rows that are read with `marks`: what they are evidence for, as the bits of an integer."""
-    conditions = [(i, None if name is None else rows.has(read, name)) for name, i in names.items()]
-    marks = (integer(2**i) if of is None else ibis.ifelse(of, integer(2**i), integer(0)) for i, of in conditions)
-    return read.mutate(marks=reduce(operator.add, marks))
-
-
-def _of_marks(pairs: Table, names: Mapping[str | None, int]) -> Table:
-    """Return pairs with `has0`, `has1`, … in the place of their marks."""
-    return pairs.mutate(**{f"has{i}": pairs["marks"] & integer(2**i) != integer(0) for i in names.values()}).drop(
-        "marks"
-    )
 
 
 def _in_few_groups(
@@ -297,17 +285,16 @@ def raced(
     owner = person if are_wide else pair
 
     def aggregated(said: Table, differ: Callable[[Value], Value] | None = None) -> Table:
-        said = _with_marks(rows, said, names)
+        said = said.mutate(bits=held.bits_of(rows, said))
         copies = said["copies"] if "copies" in said.columns else None
         place = dialect.order([said[name] for name in person], [said[name] for name in ("group", *rows.says)], OF_ROWS)
         found, time = {} if differ is None else {"differ": differ(place)}, race(place, copies)
-        bits = held.bits_of(said)
-        found["bits"] = (held.moved(bits, said["group"]) if are_wide else bits).bit_or()
+        found["bits"] = (held.moved(said["bits"], said["group"]) if are_wide else said["bits"]).bit_or()
         for name, ends in read.items():
-            where = None if name is None else has(said, name)
-            for after, of_group in _in_each(said, groups) if are_wide else [("", None)]:
-                both = where if of_group is None else of_group if where is None else of_group & where
-                won = _winner(said, time, ends, both, dialect)
+            where = [] if name is None else [has(said, name)]
+            for after, of_group in _in_each(said, groups) if are_wide else [("", [])]:
+                counts = [*of_group, *where]
+                won = _winner(said, time, ends, reduce(operator.and_, counts) if counts else None, dialect)
                 found |= {f"{of}_of{names[name]}{after}": value for of, value in won.items()}
         return said.group_by(owner).aggregate(**found)
 
@@ -327,7 +314,7 @@ def raced(
     if are_wide and most is not None:
         pairs = common.once(held.pairs(common.once(pairs), groups, most, dialect))
     else:
-        pairs = common.once(pairs.mutate(**held.columns(pairs["bits"])).drop("bits"))
+        pairs = common.once(held.taken_apart(pairs))
         if most is not None:
             stays = {f"stays{i}": (None if name is None else f"has{i}", most) for name, i in names.items()}
             pairs = _in_few_groups(pairs, stays, dialect, common)
@@ -350,21 +337,21 @@ def raced(
                 name, weight = rows.codes[number], rows.weights[number]
                 weigh = weight_in(specs[number], f"{weight}_of{names[name]}", dialect) if weight else None
                 counts = reduce(operator.and_, keeps(name)) if by is None else None
-                sums.append(Number(counts, weigh and weigh(winners), clamping=specs[number].row_weight))
+                sums.append(Number(counts, weigh and weigh(winners), spec=specs[number]))
             counted = cells_of(winners, ["group", *named(by)], sums, dialect)
         yield (counted.mutate(code=integer(0)) if by is None else counted.rename(code=by)), numbers
 
 
-def _in_each(said: Table, groups: int) -> list[tuple[str, Value]]:
-    return [(f"_in{group}", said["group"] == integer(group)) for group in range(groups)]
+def _in_each(said: Table, groups: int) -> list[tuple[str, list[Value]]]:
+    return [(f"_in{group}", [said["group"] == integer(group)]) for group in range(groups)]
 
 
 @dataclass(frozen=True)
 class _Held:
     """What a person's rows in a group are evidence for, and which codes they say, as the bits of an integer.
 
-    Where public groups are few, those of all of them are one integer, and one row is held of a person: what is found of
-    each group lies side by side. So no group has to be put in an order: how many go before it is a sum.
+    Where public groups are few, one integer has the bits of all of them. Then a person has one row, in which the groups
+    lie side by side, and no group has to be put in an order: how many go before it is a sum.
 
     Parameters
     ----------
@@ -391,8 +378,11 @@ class _Held:
         """The bits of a group."""
         return len(self.names) + sum(self.sizes.values())
 
-    def bits_of(self, said: Table) -> Value:
-        bits, below = said["marks"], len(self.names)
+    def bits_of(self, rows: Rows, said: Table) -> Value:
+        """Return the bits of rows that are read, each with those of its own group."""
+        conditions = [(i, None if name is None else rows.has(said, name)) for name, i in self.names.items()]
+        marks = (integer(2**i) if of is None else ibis.ifelse(of, integer(2**i), integer(0)) for i, of in conditions)
+        bits, below = reduce(operator.add, marks), len(self.names)
         for name, size in self.sizes.items():
             one = ibis.ifelse(has(said, name), integer(2**below), integer(0))
             code = cast(ibis.ifelse(has(said, name), said[name], integer(0)), "int32")
@@ -402,6 +392,10 @@ class _Held:
     def moved(self, bits: Value, group: Value) -> Value:
         """Return the bits of a row where those of its group are."""
         return bits << cast(group * integer(self.width), "int32")
+
+    def taken_apart(self, pairs: Table) -> Table:
+        """Return pairs with `has0`, … and `set0`, … in the place of their bits."""
+        return pairs.mutate(**self.columns(pairs["bits"])).drop("bits")
 
     def columns(self, bits: Value, group: int = 0) -> dict[str, Value]:
         """Return `has0`, … and `set0`, … of a group."""

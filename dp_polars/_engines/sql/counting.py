@@ -218,8 +218,7 @@ def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list
             counts = [found[f"keeps{bounds[code_name, limits]}"]]
             counts += [has(found, one) for one in named(code_name) if only is None]
             weight = weights[number]
-            clamping = None if people else specs[number].row_weight
-            sums.append(Number(reduce(operator.and_, counts), weight and weight(found), clamping=clamping))
+            sums.append(Number(reduce(operator.and_, counts), weight and weight(found), spec=specs[number]))
         counted = cells_of(found, ["group", *named(name)], sums, dialect)
         parts.append((counted.mutate(code=integer(0)) if name is None else counted.rename(code=name), numbers))
     return parts
