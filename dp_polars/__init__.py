@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dp_polars._accounting.terms import BudgetExceededError as BudgetExceededError
     from dp_polars._accounting.terms import LargeLossWarning as LargeLossWarning
     from dp_polars._accounting.terms import Loss as Loss
-    from dp_polars._base.process import MissingExtraError as MissingExtraError
+    from dp_polars._base.extras import MissingExtraError as MissingExtraError
     from dp_polars._bins.candidates import Grid as Grid
     from dp_polars._bins.candidates import grid as grid
     from dp_polars._expressions.best_rows import argmax as argmax
@@ -75,7 +75,7 @@ _HOMES = {
     "_accounting.budget": ("Budget",),
     "_accounting.claims": ("Claim",),
     "_accounting.terms": ("BudgetExceededError", "LargeLossWarning", "Loss"),
-    "_base.process": ("MissingExtraError",),
+    "_base.extras": ("MissingExtraError",),
     "_bins.candidates": ("Grid", "grid"),
     "_expressions.best_rows": ("argmax", "argmin", "first_above"),
     "_expressions.choosing": ("median", "mode", "quantile", "top_k"),
@@ -119,7 +119,7 @@ def __getattr__(name: str) -> object:
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != _ON_DEMAND[name]:
                 raise
-            from dp_polars._base.process import MissingExtraError
+            from dp_polars._base.extras import MissingExtraError
 
             raise MissingExtraError(str(error)) from error
     if name in _HOME_OF:

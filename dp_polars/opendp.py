@@ -14,8 +14,9 @@ from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import scaled_cost
 from dp_polars._accounting.terms import ONE_RELEASE, Loss, Unit
 from dp_polars._base.column_types import shown
+from dp_polars._base.extras import require
 from dp_polars._base.numbers import Number, kind_of_frame, nearest_float_up, positive_fraction, system_rng
-from dp_polars._base.process import require, silenced
+from dp_polars._base.silence import silenced
 from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._frames.protect import protect
 from dp_polars._frames.query import PrivateQuery, refuse_joins

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, Unpack, cast, overload
 import polars as pl
 import pyarrow as pa
 
+from dp_polars._base.calls import called
 from dp_polars._base.column_types import must_have
-from dp_polars._base.process import called, is_silenced, require, silenced
+from dp_polars._base.extras import require
+from dp_polars._base.silence import is_silenced, silenced
 from dp_polars._engines.spark.arithmetic import answer_type, made, polars_type, spark_type, spark_types, weighs_exactly
 from dp_polars._engines.spark.counting import fresh_seed, histograms, one_row_per_person, shown_keys, union
 from dp_polars._engines.spark.rows import Groups, distinct, text_of_frame

@@ -8,8 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, overload
 from weakref import ref
 
+from dp_polars._base.calls import called
 from dp_polars._base.column_types import must_have
-from dp_polars._base.process import called, require, silenced
+from dp_polars._base.extras import require
+from dp_polars._base.silence import silenced
 from dp_polars._engines.sql.arithmetic import ABSENT
 from dp_polars._engines.sql.counting import histograms
 from dp_polars._engines.sql.dialects import DUCKDB, POSTGRES, Common, Places, Select, Written, cast, compiled, unknown

@@ -33,8 +33,9 @@ from dp_polars._accounting.terms import (
     stored,
     warn_if_large,
 )
+from dp_polars._base.calls import called, caller, warn
+from dp_polars._base.files import expanded
 from dp_polars._base.numbers import Number, given, show
-from dp_polars._base.process import called, caller, expanded, warn
 
 # Names of budgets in memory, for as long as the process lives: their objects may be gone.
 _taken: set[str] = set()

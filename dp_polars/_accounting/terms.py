@@ -8,8 +8,8 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias, get_args
 
+from dp_polars._base.calls import warn
 from dp_polars._base.numbers import Number, as_fraction, given, one_of, positive_fraction, positive_int, show
-from dp_polars._base.process import warn
 
 Unit: TypeAlias = Literal["epsilon", "rho"]
 Mechanism: TypeAlias = Literal[

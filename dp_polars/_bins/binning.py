@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dp_polars._base import column_types
 from dp_polars._base.numbers import Ints, difference
-from dp_polars._base.process import in_parallel
+from dp_polars._base.silence import in_parallel
 from dp_polars._bins.candidates import OF_ITS_TYPE, Categories, Grid, Ordered, Points
 
 Codes: TypeAlias = "NDArray[np.unsignedinteger]"

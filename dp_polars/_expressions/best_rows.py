@@ -9,8 +9,8 @@ import polars as pl
 
 from dp_polars._accounting.claims import Claim, range_of
 from dp_polars._accounting.terms import Bound, Bounds, Loss, Terms
+from dp_polars._base.calls import called
 from dp_polars._base.numbers import Number, given, positive_fraction
-from dp_polars._base.process import called
 from dp_polars._bins.candidates import Categories, Grid, Values
 from dp_polars._bins.weights import check_terms
 from dp_polars._expressions.expression import IntoColumn, PrivateExpr, as_expression, on_terms

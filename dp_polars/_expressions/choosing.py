@@ -8,8 +8,8 @@ import numpy as np
 
 from dp_polars._accounting.claims import Claim, mechanisms_of
 from dp_polars._accounting.terms import Bound, Bounds, Terms
+from dp_polars._base.calls import called
 from dp_polars._base.numbers import Number, one_of, positive_int
-from dp_polars._base.process import called
 from dp_polars._bins.candidates import Categories, Values, ordered
 from dp_polars._expressions.expression import IntoColumn, PrivateExpr, on_terms
 from dp_polars._mechanisms.quantile_trees import levels_of

@@ -15,7 +15,7 @@ from polars.expr.name import ExprNameNameSpace
 from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Terms, Within, warn_if_large
 from dp_polars._base.column_types import from_numpy_dtype
 from dp_polars._base.numbers import Number, given
-from dp_polars._base.process import silenced
+from dp_polars._base.silence import silenced
 from dp_polars._bins.binning import code_dtype
 from dp_polars._questions.measures import Total, check_within, with_loss_for
 from dp_polars._questions.question import HistogramQuery, OfCodes, Query, describe

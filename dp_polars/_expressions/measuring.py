@@ -9,8 +9,8 @@ import numpy as np
 
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Bound, Bounds, Terms
+from dp_polars._base.calls import called
 from dp_polars._base.numbers import Number, given
-from dp_polars._base.process import called
 from dp_polars._bins.candidates import Categories, Values
 from dp_polars._bins.weights import bounds_of, ends_of_person
 from dp_polars._expressions.expression import IntoColumn, PrivateExpr, condition_of, on_terms, where_true

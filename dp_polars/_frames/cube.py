@@ -17,8 +17,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from dp_polars._base.calls import all_called, called
+from dp_polars._base.files import expanded, replacing
 from dp_polars._base.numbers import Floats, Ints, given, plural, positive_int
-from dp_polars._base.process import all_called, called, expanded, replacing
 from dp_polars._frames.facts import CLAIM_KEY
 from dp_polars._mechanisms.residuals import UNITS, Noise, TablePlan, sum_bounds
 from dp_polars._questions.measures import BETA

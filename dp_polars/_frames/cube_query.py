@@ -15,8 +15,9 @@ import polars as pl
 from dp_polars._accounting.budget import Budget
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Contributions, Loss, Terms, warn_if_large
+from dp_polars._base.calls import all_called
 from dp_polars._base.numbers import Ints, Number, given, one_of, plural, positive_fraction
-from dp_polars._base.process import all_called, in_parallel
+from dp_polars._base.silence import in_parallel
 from dp_polars._bins.candidates import MOST, Values
 from dp_polars._frames.cube import COUNT, TAKEN, Cube, cube_of, table
 from dp_polars._frames.query import PrivateQuery

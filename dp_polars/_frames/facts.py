@@ -17,8 +17,9 @@ import polars as pl
 from dp_polars._accounting.claims import Claim, delta_of, loss_of, mechanisms_of
 from dp_polars._accounting.terms import ONE_RELEASE, Terms, Unit, in_words
 from dp_polars._base.column_types import unit_of_text
+from dp_polars._base.digests import ipc_of, listed, sha256_of
+from dp_polars._base.files import expanded
 from dp_polars._base.numbers import Number, as_fraction, plural
-from dp_polars._base.process import expanded, ipc_of, listed, sha256_of
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._mechanisms.partition_selection import GaussianThreshold
 from dp_polars._questions import measures

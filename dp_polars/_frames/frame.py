@@ -13,8 +13,8 @@ from polars.dataframe.group_by import GroupBy
 
 from dp_polars._accounting.budget import Budget
 from dp_polars._accounting.terms import NeighboringRelation, warn_if_large
+from dp_polars._base.calls import all_called
 from dp_polars._base.numbers import plural
-from dp_polars._base.process import all_called
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._expressions.namespace import outputs_of, read_by_row

@@ -9,8 +9,8 @@ import polars as pl
 
 from dp_polars._accounting.budget import Budget
 from dp_polars._accounting.terms import ONE_RELEASE, Loss, Terms, check_delta, warn_if_large
+from dp_polars._base.calls import all_called
 from dp_polars._base.numbers import Number, flag, given
-from dp_polars._base.process import all_called
 from dp_polars._bins.candidates import Values
 from dp_polars._frames.facts import KeyRequest, PeopleRequest
 from dp_polars._frames.query import PrivateQuery

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, ClassVar, Concatenate, Literal, ParamSpec, Sel
 import polars as pl
 from polars import selectors as cs
 
+from dp_polars._base.calls import all_called
 from dp_polars._base.column_types import PrivacyUnit, as_arguments, is_opaque, shown
 from dp_polars._base.numbers import flag, given, one_of
-from dp_polars._base.process import all_called
 from dp_polars._release.pipeline import EachColumn, Expressions, Rename, Step, Unnest, expressions_of, free_names
 from dp_polars._steps.whole_numbers import compared, has_order, nested_of_one_kind, of_one_kind
 

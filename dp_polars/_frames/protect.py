@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from dp_polars._base.process import called
+from dp_polars._base.calls import called
 
 if TYPE_CHECKING:
     from dp_polars._accounting.budget import Budget

@@ -16,8 +16,8 @@ from dp_polars._accounting import ledger
 from dp_polars._accounting.budget import Budget
 from dp_polars._accounting.claims import Claim, delta_of, in_words, loss_of, mechanisms_of
 from dp_polars._accounting.terms import Loss
+from dp_polars._base.calls import all_called, called
 from dp_polars._base.numbers import Number, given
-from dp_polars._base.process import all_called, called
 from dp_polars._frames.cube_query import CubeQuery, cube_from
 from dp_polars._frames.facts import ledger_facts, loss_of_ledger, statement_of, unit_facts
 from dp_polars._frames.joins import refuse_others

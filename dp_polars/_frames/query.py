@@ -16,8 +16,9 @@ from dp_polars._accounting.budget import Budget, total_delta
 from dp_polars._accounting.claims import cost, in_words, scaled_claims
 from dp_polars._accounting.promises import Promise, UnitTaken
 from dp_polars._accounting.terms import Loss, Terms, Unit, exact, warn_if_large
+from dp_polars._base.calls import all_called
+from dp_polars._base.files import expanded, replacing
 from dp_polars._base.numbers import Number, as_fraction, flag, positive_int, show
-from dp_polars._base.process import all_called, expanded, replacing
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.facts import (
     CLAIM_KEY,

@@ -27,7 +27,7 @@ from dp_polars._base.numbers import (
     system_rng,
     uniform_below,
 )
-from dp_polars._base.process import in_parallel
+from dp_polars._base.silence import in_parallel
 from dp_polars._bins.binning import Codes
 from dp_polars._mechanisms import histograms
 from dp_polars._mechanisms.histograms import Histogram, Runs, Score, Slots

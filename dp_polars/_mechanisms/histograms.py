@@ -26,7 +26,7 @@ from dp_polars._base.numbers import (
     slices,
     starts,
 )
-from dp_polars._base.process import in_parallel
+from dp_polars._base.silence import in_parallel
 
 T = TypeVar("T")
 

@@ -18,8 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.costs import largest
 from dp_polars._accounting.terms import Loss, Mechanism, warn_if_large
+from dp_polars._base.calls import called
 from dp_polars._base.numbers import Number, Rng, ball, lower, positive_fraction, precision, system_rng, upper
-from dp_polars._base.process import called, in_parallel, silenced
+from dp_polars._base.silence import in_parallel, silenced
 from dp_polars._mechanisms.racing import Uniform, floor_of, is_less
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from dp_polars._base.numbers import (
     starts,
     system_rng,
 )
-from dp_polars._base.process import in_parallel
+from dp_polars._base.silence import in_parallel
 from dp_polars._mechanisms.drawing import Draw, draw_from_slots, far_gap, near_ranks
 from dp_polars._mechanisms.histograms import Histogram, QuantileScore, Runs, Slots, merged_quantile_slots
 from dp_polars._mechanisms.racing import RacingLaw

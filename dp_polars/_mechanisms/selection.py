@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import Loss, warn_if_large
 from dp_polars._base import column_types
+from dp_polars._base.calls import called
 from dp_polars._base.column_types import Exact, float_of
 from dp_polars._base.numbers import (
     Ints,
@@ -35,7 +36,7 @@ from dp_polars._base.numbers import (
     system_rng,
     uniform_below,
 )
-from dp_polars._base.process import called, silenced
+from dp_polars._base.silence import silenced
 from dp_polars._mechanisms.noisy_gap import race_with_lead
 from dp_polars._mechanisms.racing import FAR, LAWS, Blocks, ExactBlocks, Floats, GapArray, RacingLaw, race
 

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple, Unpack
 
 import polars as pl
 
+from dp_polars._base.calls import called
+from dp_polars._base.files import expanded, replacing
 from dp_polars._base.numbers import Number, as_fraction, given, plural, show
-from dp_polars._base.process import called, expanded, replacing
 from dp_polars._frames.facts import CutRequest, KeyRequest, PeopleRequest
 from dp_polars._frames.publication import Publication
 from dp_polars._frames.query import PrivateQuery

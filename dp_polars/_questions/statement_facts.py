@@ -16,8 +16,8 @@ import polars as pl
 
 from dp_polars._accounting.costs import epsilon_at
 from dp_polars._accounting.terms import LARGEST, Unit, check_delta, exact
+from dp_polars._base.digests import listed
 from dp_polars._base.numbers import Number, as_fraction, float_up, given, one_of, show
-from dp_polars._base.process import listed
 from dp_polars._bins.candidates import Grid
 from dp_polars._questions.question import Asked
 

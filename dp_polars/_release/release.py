@@ -19,7 +19,10 @@ from typing import TYPE_CHECKING, Any, Generic
 import polars as pl
 
 from dp_polars._accounting.ledger import RowsOf, StoredQuestion
-from dp_polars._base.process import ipc_of, sha256_of, shown, silenced, warn
+from dp_polars._base.calls import warn
+from dp_polars._base.digests import ipc_of, sha256_of
+from dp_polars._base.progress import shown
+from dp_polars._base.silence import silenced
 from dp_polars._bins.binning import CategoryBinning
 from dp_polars._release.contract import AS_DRAWN, Engine, KeyWork, Product, Released, UnreadableError, Work
 from dp_polars._release.pipeline import CheckedPipeline, Joining, Step

@@ -14,8 +14,8 @@ import polars as pl
 from polars.datatypes import DataTypeClass
 from polars.exceptions import ComputeError
 
+from dp_polars._base.calls import warn
 from dp_polars._base.column_types import parts_of
-from dp_polars._base.process import warn
 
 if TYPE_CHECKING:
     from polars._typing import PolarsDataType

@@ -29,7 +29,7 @@ from polars.exceptions import PanicException, PolarsError
 from dp_polars._base import column_types
 from dp_polars._base.column_types import PrivacyUnit, parts_of
 from dp_polars._base.numbers import given, one_of
-from dp_polars._base.process import at, is_terminal
+from dp_polars._base.progress import at, is_terminal
 from dp_polars._steps import nodes
 from dp_polars._steps.preparations import TWICE, refuse
 from dp_polars._steps.whole_numbers import of_one_kind

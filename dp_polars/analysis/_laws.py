@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from dp_polars._accounting.claims import Claim, check_mechanism, range_of
 from dp_polars._accounting.costs import scaled_cost
 from dp_polars._accounting.terms import ONE_RELEASE, Loss, Mechanism, Unit, check_unit
+from dp_polars._base.calls import called
 from dp_polars._base.column_types import Exact, exact_numbers, gaps_between
 from dp_polars._base.numbers import Floats, Ints, Number, as_fraction, positive_fraction, positive_int
-from dp_polars._base.process import called
 from dp_polars._mechanisms.racing import LAWS, error_bound, exponents_of
 
 LAPLACE = "report_noisy_max_laplace"

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from dp_polars._accounting.claims import Claim, epsilon_of
 from dp_polars._accounting.terms import Loss
+from dp_polars._base.calls import called
 from dp_polars._base.numbers import Floats, Ints, Number, as_fraction, given, owners, show, slices, starts
-from dp_polars._base.process import called
 from dp_polars._bins.candidates import Grid, Ordered, distance_unit
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.query import PrivateQuery

@@ -23,8 +23,9 @@ import numpy as np
 from dp_polars._accounting import costs
 from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.terms import ONE_RELEASE, Mechanism, check_delta
+from dp_polars._base.calls import called
+from dp_polars._base.extras import require
 from dp_polars._base.numbers import as_fraction, ball, float_up, given, positive_fraction, positive_int, precision
-from dp_polars._base.process import called, require
 
 if TYPE_CHECKING:
     from flint import arb

@@ -13,8 +13,8 @@ import polars as pl
 from dp_polars._accounting.claims import NO_LOSS, Claim
 from dp_polars._accounting.terms import Loss
 from dp_polars._base import column_types
+from dp_polars._base.calls import called
 from dp_polars._base.numbers import Ints, Number, given, kind_of_frame, owners, positive_fraction
-from dp_polars._base.process import called
 from dp_polars._bins.candidates import distance_unit
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._expressions.expression import PrivateExpr, refuse_of_frames, refuse_several

@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 
 from dp_polars._base import column_types
+from dp_polars._base.calls import called
 from dp_polars._base.column_types import has_value
 from dp_polars._base.numbers import Number, as_fraction, given, kind_of_frame, positive_fraction, positive_int
-from dp_polars._base.process import called
 from dp_polars._bins.candidates import Categories, Values, grid, ordered
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.averages import Average

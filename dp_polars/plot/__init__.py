@@ -20,8 +20,8 @@ import polars as pl
 from dp_polars import analysis
 from dp_polars._accounting.terms import Unit, check_unit
 from dp_polars._base.column_types import Exact, float_of
+from dp_polars._base.extras import require
 from dp_polars._base.numbers import Floats, Number, positive_fraction, positive_int
-from dp_polars._base.process import require
 from dp_polars.analysis._laws import LAPLACE, Comparable, check_comparable, checked_scores
 from dp_polars.analysis._simulation import SIMULATED
 from dp_polars.plot import _charts

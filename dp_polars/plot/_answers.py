@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 import polars as pl
 from polars import selectors as cs
 
+from dp_polars._base.calls import called
+from dp_polars._base.extras import require
 from dp_polars._base.numbers import given, one_of, plural, positive_int, show
-from dp_polars._base.process import called, require
 from dp_polars._expressions.expression import PrivateExpr, refuse_several
 from dp_polars._frames.cube import COUNT, SHARE, Cube
 from dp_polars._frames.facts import KeyRequest

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from dp_polars._base.extras import require
 from dp_polars._base.numbers import Floats
-from dp_polars._base.process import require
 from dp_polars._release.contract import names_of_ends
 
 if TYPE_CHECKING:

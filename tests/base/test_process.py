@@ -14,8 +14,10 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._base import process as progress
-from dp_polars._base.process import expanded, require, silenced
+from dp_polars._base import progress
+from dp_polars._base.extras import require
+from dp_polars._base.files import expanded
+from dp_polars._base.silence import silenced
 from dp_polars._engines.polars import engine as polars_engine
 from dp_polars._steps.scans import in_parts
 from tests.helpers.refusals import refused

@@ -15,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import dp_polars as dpp
-from dp_polars._base.process import called
+from dp_polars._base.calls import called
 from tests.helpers.needs import IS_OLD
 from tests.helpers.places import ROOT
 

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._base.process import in_parallel, silenced
+from dp_polars._base.silence import in_parallel, silenced
 
 POLARS = {"POLARS_MAX_THREADS": "3", "POLARS_STREAMING_CHUNK_SIZE": "7", "POLARS_IDEAL_MORSEL_SIZE": "7"}
 POLARS |= {"POLARS_WARN_UNSTABLE": "1", "POLARS_ALLOW_NESTED_CSPE": "1", "POLARS_NO_PARTITION": "1"}
@@ -120,7 +120,7 @@ def test_worker_threads_are_silenced(parts):
 INTERRUPTED = """
 import signal
 import numpy as np
-from dp_polars._base.process import is_silenced, silenced
+from dp_polars._base.silence import is_silenced, silenced
 
 def interrupt(*_):
     raise KeyboardInterrupt

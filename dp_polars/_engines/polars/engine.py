@@ -14,10 +14,10 @@ import polars as pl
 from numpy.typing import NDArray
 from polars.exceptions import PanicException
 
-from dp_polars._base import column_types, process
+from dp_polars._base import column_types, progress
 from dp_polars._base.column_types import PrivacyUnit
 from dp_polars._base.numbers import Ints, sorted_words
-from dp_polars._base.process import in_parallel, silenced
+from dp_polars._base.silence import in_parallel, silenced
 from dp_polars._bins.binning import CategoryBinning, Clamping, Encoder, OneCode, category_encoder, code_dtype
 from dp_polars._bins.candidates import Categories
 from dp_polars._engines.polars.people import (
@@ -304,9 +304,9 @@ class PolarsEngine(LocalEngine):
         """Return in how many parts people are counted, where each row takes `row` bytes."""
         if self._partitions is not None:
             return self._partitions
-        process.at(1, 2)
+        progress.at(1, 2)
         numbers = scans.collected([source.select(pl.len()) for source in sources], self._engine)
-        process.at(2, 2)
+        progress.at(2, 2)
         total = sum(number.item() for number in numbers)  # what a join makes of them is not known before it is run
         return -(-total * row // _PARTITION_BYTES) or 1
 

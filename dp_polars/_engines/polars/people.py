@@ -13,7 +13,7 @@ import polars as pl
 
 from dp_polars._base import column_types
 from dp_polars._base.numbers import offsets, owners, run_lengths, slices, sorted_words, system_rng
-from dp_polars._base.process import in_parallel, silenced
+from dp_polars._base.silence import in_parallel, silenced
 from dp_polars._release.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
 from dp_polars._release.protection import BoundedRows, keep, random_few
 from dp_polars._steps import scans

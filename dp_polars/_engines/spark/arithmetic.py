@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from dp_polars._base import column_types
-from dp_polars._base.process import require
+from dp_polars._base.extras import require
 from dp_polars._bins.binning import Binning, Clamping, FloatSteps, NearestBinning, OneCode
 from dp_polars._mechanisms.noise import LARGEST_VALUE
 

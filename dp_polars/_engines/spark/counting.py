@@ -13,7 +13,7 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
-from dp_polars._base.process import require
+from dp_polars._base.extras import require
 from dp_polars._bins.binning import CategoryBinning
 from dp_polars._engines.spark.arithmetic import long, sf, spark_types, total
 from dp_polars._engines.spark.rows import Groups, evidence, person_of, quoted, read, with_codes, with_columns

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from dp_polars._base.column_types import is_wide
 from dp_polars._base.numbers import Ints
-from dp_polars._base.process import silenced
+from dp_polars._base.silence import silenced
 from dp_polars._bins.binning import Binning
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._questions.question import COUNT, KeysThatAreThere

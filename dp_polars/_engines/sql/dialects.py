@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from dp_polars._base.process import require
+from dp_polars._base.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

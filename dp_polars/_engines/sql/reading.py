@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dp_polars._base.column_types import must_have
-from dp_polars._base.process import require
+from dp_polars._base.extras import require
 from dp_polars._steps import preparations as kinds
 from dp_polars._steps.preparations import ColumnOrigin, PlanNode, Seen
 from dp_polars._steps.scans import Reading

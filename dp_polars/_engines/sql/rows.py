@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from dp_polars._base.column_types import must_have
-from dp_polars._base.process import require
+from dp_polars._base.extras import require
 from dp_polars._bins.binning import CategoryBinning, OneCode
 from dp_polars._engines.sql.arithmetic import ABSENT, code, integer, is_evidence, units
 from dp_polars._engines.sql.dialects import cast, constant, ibis

@@ -1,0 +1,106 @@
+"""Who calls this package: warnings at the caller's line, tracebacks and messages of bad calls."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import warnings
+from collections.abc import Callable
+from functools import wraps
+from types import FrameType, FunctionType, TracebackType
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def caller() -> tuple[FrameType, int]:
+    """Return the frame that called this package, however deep in it we are, and how deep that is."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and _is_ours(frame):
+        frame, level = frame.f_back, level + 1
+    return frame, level
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn at the line that called this package: Python's filters then know that line."""
+    warnings.warn(message, category, stacklevel=caller()[1])
+
+
+def called(function: Callable[P, T]) -> Callable[P, T]:
+    """Let a function say how it is called, where its arguments do not fit: Python names inner classes then.
+
+    The traceback of another error shows the function and the line that raised, and no other frame of this package.
+    Python's development mode (`python -X dev`) shows all.
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            inside = None if error.__traceback__ is None else error.__traceback__.tb_next
+            if inside is not None or not isinstance(error, TypeError):  # not of this call, but of what the function did
+                if not sys.flags.dev_mode:
+                    error.__traceback__ = _ends_of(inside)
+                raise
+        raise TypeError(_misfit(function, args, kwargs))
+
+    return call
+
+
+def _ends_of(trace: TracebackType | None) -> TracebackType | None:
+    """Return a traceback of which this package has the first frame and the last one."""
+    frames = []
+    while trace is not None:
+        frames.append(trace)
+        trace = trace.tb_next
+    inner = [one for one in frames if _is_ours(one.tb_frame)][1:-1]
+    shown = None
+    for one in reversed(frames):
+        if one not in inner:
+            shown = TracebackType(shown, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return shown
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "dp_polars"
+
+
+Class = TypeVar("Class", bound=type)
+
+
+def all_called(cls: Class) -> Class:
+    """Let all public methods of a class be `called`."""
+    for name, method in list(vars(cls).items()):
+        if isinstance(method, FunctionType) and not name.startswith("_"):
+            setattr(cls, name, called(method))
+    return cls
+
+
+def _misfit(function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> str:
+    signature = inspect.signature(function)
+    *_, owner, name = ["", *function.__qualname__.split(".")]
+    name = owner if name == "__init__" else name
+    ways = {parameter.name: _way(parameter) for parameter in signature.parameters.values()}
+    way = f"{name}({', '.join(filter(None, ways.values()))})"
+    if next(iter(ways)) == "column":
+        way += f", or column.dp.{name}({', '.join(filter(None, [*ways.values()][1:]))})"
+    try:
+        signature.bind(*args, **kwargs)
+        why = "the arguments do not fit"
+    except TypeError as error:
+        why = str(error)
+    return f"{name}: {why}.\n\nHint: {way}."
+
+
+def _way(parameter: inspect.Parameter) -> str:
+    """Return how an argument is given; nothing for one that is seldom given."""
+    if parameter.name == "self":
+        return ""
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        return "…"
+    is_required = parameter.default is parameter.empty
+    if parameter.kind is parameter.KEYWORD_ONLY:
+        return f"{parameter.name}=…" if is_required or parameter.name == "epsilon" else ""
+    return parameter.name if is_required else f"{parameter.name}=…"
