@@ -14,7 +14,7 @@ from dp_polars._base.extras import require
 from dp_polars._base.silence import silenced
 from dp_polars._engines.sql.arithmetic import ABSENT
 from dp_polars._engines.sql.counting import histograms
-from dp_polars._engines.sql.dialects import DUCKDB, POSTGRES, Common, Places, Select, Written, cast, compiled, unknown
+from dp_polars._engines.sql.dialects import DUCKDB, POSTGRES, Common, Places, Select, Written, cast, compiled
 from dp_polars._engines.sql.people import in_polars, one_row_per_person, people_by_key
 from dp_polars._engines.sql.reading import differs_between_runs, has_text, refuse_mixed_people
 from dp_polars._engines.sql.rows import check_types, columns_read, public_table, schema_of
@@ -41,12 +41,6 @@ if TYPE_CHECKING:
 
     _Written: TypeAlias = tuple[Common, Any, Places]
 
-    class _OfCubes(Charged, total=False):
-        untested: bool
-
-    class _OfFrames(ChargedAndShown, total=False):
-        untested: bool
-
 
 __all__ = ["release"]
 
@@ -63,13 +57,13 @@ def __dir__() -> list[str]:
 
 
 @overload
-def release(query: CubeQuery, table: Table, **how: Unpack[_OfCubes]) -> Cube: ...
+def release(query: CubeQuery, table: Table, **how: Unpack[Charged]) -> Cube: ...
 @overload
 def release(
-    query: Publication, table: Table | Mapping[str, Table], **how: Unpack[_OfFrames]
+    query: Publication, table: Table | Mapping[str, Table], **how: Unpack[ChargedAndShown]
 ) -> dict[str, pl.DataFrame]: ...
 @overload
-def release(query: PrivateQuery, table: Table, **how: Unpack[_OfFrames]) -> pl.DataFrame: ...
+def release(query: PrivateQuery, table: Table, **how: Unpack[ChargedAndShown]) -> pl.DataFrame: ...
 @called
 def release(
     query: PrivateQuery | Publication,
@@ -80,7 +74,6 @@ def release(
     min_people: int | None = None,
     sure: bool = False,
     fresh: bool = False,
-    untested: bool = False,
     unchecked: bool = False,
 ) -> pl.DataFrame | Cube | dict[str, pl.DataFrame]:
     """Release all outputs of a query once, from the rows of an Ibis table, charged before a row is read.
@@ -101,10 +94,6 @@ def release(
         For a publication, the table of all its queries, or a dict of them by their names.
     budget
         What is charged, where the query itself has none.
-    untested
-        Whether to take other engines that Ibis speaks to. What one of them lacks is named before the charge. Whether
-        they divide, round and compare as the tested ones is then your word: where they don't, a person may count for
-        more than what is charged.
     unchecked
         As for `dp_polars.protect`: whether to take any steps in Ibis.
     all others
@@ -141,7 +130,7 @@ def release(
     """
 
     def engine_of(request: AnyRequest[Asked], one: Any, _: object) -> _SqlEngine:  # noqa: ANN401
-        engine = _SqlEngine(one, only_counted(request), request.protection.unit or (), untested=untested)
+        engine = _SqlEngine(one, only_counted(request), request.protection.unit or ())
         if not request.pipeline.is_unchecked:
             for column in refuse_mixed_people(one, request.protection.unit):
                 engine.refuse_coarse(column)
@@ -158,23 +147,21 @@ class _SqlEngine(LocalEngine):
     step = "statement"
     counts_per_person = True
 
-    def __init__(
-        self, table: Table, only_counted: Collection[str] = (), unit: PrivacyUnit = (), *, untested: bool = False
-    ) -> None:
+    def __init__(self, table: Table, only_counted: Collection[str] = (), unit: PrivacyUnit = ()) -> None:
         if not isinstance(table, _ibis.Table):
             kind = f"{type(table).__module__}.{type(table).__name__}"
             msg = f"table must be an Ibis table, got {kind}.\n\nHint: ibis.duckdb.connect(…).table(…)."
             raise TypeError(msg)
         self._backend: Any = table.get_backend()
         name = self._backend.name
-        if name not in TESTED and not untested:
+        if name not in TESTED:
             msg = (
                 f"table must be of one of the tested engines {sorted(TESTED)}, got {name!r}: others may divide, round "
-                "or compare in ways of their own.\n\nHint: where Polars reads its tables, as by pl.read_database, "
-                "release them there, by query.release(…); untested=True takes the engine all the same."
+                "or compare in ways of their own.\n\nHint: if Polars reads its tables, as by pl.read_database, "
+                "release them there: query.release(frame)."
             )
             raise ValueError(msg)
-        self._dialect = TESTED.get(name) or unknown(name)
+        self._dialect = TESTED[name]
         self._source = table
         self._table: Any = self._dialect.admit(self._backend, table)
         self._types: dict[str, str] | None = None  # the engine's own, of columns that are settled
@@ -243,7 +230,7 @@ class _SqlEngine(LocalEngine):
         found = cache.pop(key, None)
         if found is None:
             common, table, places = write()
-            found = Written(Select.of(self._backend, table, self._dialect, common), places)
+            found = Written(Select.of(self._backend, table, common), places)
         if len(found.statement.sql) <= _LONGEST_WRITTEN:
             cache[key] = found
             for oldest in list(cache)[:-_MOST_WRITTEN]:

@@ -58,7 +58,7 @@ MUTANTS = [
         'name = f"dp_polars_{len(self.tables)}"',
         "a table of the database is not read, where a statement has a name like its own",
         "::test_a_table_may_have_any_name"),
-    _bounds("_engines/sql/arithmetic:of_person", "within(dialect.total(weight, LARGEST_VALUE), low, high)",
+    _bounds("_engines/sql/arithmetic:of_person", "within(total_of(weight), low, high)",
         "dialect.total(weight, LARGEST_VALUE)", "a person weighs more than the most"),
     _duck_db("_engines/sql/arithmetic:_found", "number.person.nunique(where=number.counts)",
         "rows.count(where=number.counts)", "rows are counted for people",

@@ -11,8 +11,7 @@ from dp_polars._release.protection import Limits
 from dp_polars._release.request import only_counted
 from tests.engines.orders import ASKED, BOUNDS, LARGEST, PEOPLE, about, crowd, limited, lost_by
 from tests.helpers.runs import histograms_by, release_by
-from tests.helpers.specs import as_frame
-from tests.sql.tools import MARKS, histograms_of, need_ibis, untested
+from tests.sql.tools import MARKS, histograms_of, need_ibis
 
 need_ibis()
 
@@ -34,7 +33,7 @@ def bounded(table, asked, secret=2**62 + 5, **words):
     common = dialects.Common()
     work = replace(work, specs=limited(work, asked), outputs=())
     counted = counting.histograms(engine._table, work, engine._dialect, common)
-    statement = Select.of(engine._backend, counted.table, engine._dialect, common).sealed(secret)
+    statement = Select.of(engine._backend, counted.table, common).sealed(secret)
     assert statement.sql.count(table.get_name()) == 1, "private rows are read twice"
     cells = engine._dialect.fetch(engine._backend, statement)
     frame = pl.DataFrame({name: np.asarray(values, np.int64) for name, values in cells.items()})
@@ -213,8 +212,8 @@ def test_sums_beyond_64_bits_are_clamped(engine):
     sql = _SqlEngine(engine.table(pl.DataFrame({"g": [0] * 5, "w": [2**62] * 5})))
     for sign in (1, -1):
         rows = sql._table.select("g", weight0=sql._table.w * sign)
-        counted = arithmetic.cells_of(rows, ["g"], [arithmetic.Number(None, rows["weight0"])], sql._dialect)
-        statement = Select.of(sql._backend, counted, sql._dialect)
+        counted = arithmetic.cells_of(rows, ["g"], [arithmetic.Number(None, rows["weight0"])])
+        statement = Select.of(sql._backend, counted)
         assert sql._dialect.fetch(sql._backend, statement)["number0"].tolist() == [sign * (2**62 - 1)]
 
 
@@ -332,33 +331,7 @@ def test_a_statement_is_written_once_and_anew_where_types_or_the_question_change
     engine.owner.raw_sql(f'DROP TABLE "{name}"')
 
 
-def test_an_engine_that_is_not_tested_is_taken_on_ones_word(engine, monkeypatch):
-    """What Ibis itself says of division, hashes and texts, tried on an engine for which there are better words."""
-    frame = crowd(5).with_columns(value=pl.col("value") - 3)  # halves of an odd number, above and below 0
-    table = engine.table(frame)
-    asked = {
-        "median": dpp.median("value", dpp.grid(-3, 3, step=3), epsilon=1),
-        "sum": dpp.sum("value", -4, 4, step=2, epsilon=1),
-        "mode": dpp.mode("value", [0, -2], epsilon=1),
-    }
-    bounded, free = (
-        dpp.protect("person", max_rows_per_group=most).group_by({"g": range(5)}).agg(**asked) for most in (3, 1000)
-    )
-    expected = {name: one for name, one, _ in histograms_of(frame, table, free)}
-    words = untested(monkeypatch, engine.name)
-    with pytest.raises(
-        ValueError,
-        match=r"tested engines \['another'\], got [\s\S]*Hint: where Polars reads its tables[\s\S]*untested=True",
-    ):
-        dpp.sql.release(bounded, table)
-    if engine.name == "postgres":  # said before a charge
-        with pytest.raises(TypeError, match="postgres must know all that a release needs, but has no HexDigest"):
-            dpp.sql.release(bounded, table, untested=True)
-        words["order"] = lambda person, says, secret: says[0]
-    assert dpp.sql.release(bounded, table, untested=True).height == 5
-    sql = _SqlEngine(table, untested=True)
-    work = free.request.bind(sql)
-    got = [as_frame(each) for each in sql.prepare_histograms(work)()]
-    for output in work.outputs:
-        for spec, one in zip(output.specs, expected[output.name], strict=True):
-            assert got[spec].equals(one)
+def test_an_engine_that_is_not_tested_is_refused(engine, monkeypatch):
+    monkeypatch.setattr("dp_polars.sql.TESTED", {"another": None})
+    with pytest.raises(ValueError, match=r"tested engines \['another'\], got [\s\S]*Hint: if Polars reads its tables"):
+        dpp.sql.release(dpp.protect(None).agg(dpp.len(epsilon=1)), engine.table(crowd(5)))

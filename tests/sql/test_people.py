@@ -50,7 +50,7 @@ def by_secret(table, secret, most):
     sql = _SqlEngine(table)
     work = keys("town", "year", most=most).request.bind(sql)
     counted = people_in_sql.people_by_key(sql._table, work, sql._dialect)
-    statement = Select.of(sql._backend, counted, sql._dialect).sealed(secret)
+    statement = Select.of(sql._backend, counted).sealed(secret)
     known, people = people_in_sql.in_polars(sql._dialect.fetch(sql._backend, statement), work.types)
     return dict(zip(known.rows(), people.tolist(), strict=True))
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import dp_polars as dpp
-from tests.sql.tools import MARKS, NUMBERS, need_ibis, untested
+from tests.sql.tools import MARKS, NUMBERS, need_ibis
 
 need_ibis()
 
@@ -68,24 +68,6 @@ def test_times_of_the_day_between_two_of_a_coarse_column_are_no_keys(owner, read
     table = of_postgres(owner, reader, "SELECT CAST('12:00:01' AS time(0)) AS at FROM generate_series(1, 7) AS s(n)")
     times = [dt.time(12, 0, 1), dt.time(12, 0, 1, 4000), dt.time(12, 0, 1, 400_000)]
     assert counted(table, {"at": times}) == [7, 0, 0]
-
-
-@pytest.mark.parametrize("kind", ["keys", "candidates"])
-def test_an_untested_engine_that_takes_two_for_one_is_refused_for_free(kind, monkeypatch):
-    con = ibis.duckdb.connect()
-    con.raw_sql("CREATE TABLE visits AS SELECT 'a' AS k FROM range(7)")
-    con.raw_sql("SET default_collation = 'nocase'")
-    untested(monkeypatch, "duckdb")
-    budget, frame = dpp.Budget(epsilon=1), dpp.protect(None)
-    words = ["b", "a", "c", "A"]
-    query = (
-        frame.group_by({"k": words}).agg(n=dpp.len(epsilon=1))
-        if kind == "keys"
-        else frame.agg(n=dpp.value_counts("k", words, epsilon=1))
-    )
-    with pytest.raises(ValueError, match=rf"{kind} must be different .*got 'a' and 'A'[\s\S]*Hint"):
-        dpp.sql.release(query, con.table("visits"), untested=True, budget=budget)
-    assert budget.spent == 0
 
 
 def test_public_times_are_told_to_the_microsecond():

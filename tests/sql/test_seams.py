@@ -280,9 +280,7 @@ def test_orders_are_those_of_uniform_permutations(engine):
         ([table.p * 0 + 3, table.p.cast("string")], [table.v]),
     ]:
         place = ibis.row_number().over(group_by=table.p, order_by=dialect.order(person, says, str(2**62 + 12345)))
-        statement = dialects.Select.of(
-            engine.reader, table.select("p", "v", place=dialects.cast(place, "int64")), dialect
-        )
+        statement = dialects.Select.of(engine.reader, table.select("p", "v", place=dialects.cast(place, "int64")))
         found = dialect.fetch(engine.reader, statement)
         places = np.empty((people, 4), np.int64)
         places[found["p"], found["v"]] = found["place"]

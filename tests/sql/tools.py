@@ -1,7 +1,6 @@
 """What the tests with databases share."""
 
 import itertools
-from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -84,20 +83,6 @@ def histograms_of(frame, table, query):
     both = [each.prepare_histograms(work)() for each, work in zip((by_polars, in_sql), works, strict=True)]
     for output in works[0].outputs:
         yield output.name, *([as_frame(own[spec]) for spec in output.specs] for own in both)
-
-
-def untested(monkeypatch, name):
-    """Take a tested engine for one that is not; return its words that are not those of any engine, to add to.
-
-    How it finds out about a statement stays: Ibis makes a view in Postgres, which a reader may not, and asks DuckDB 2
-    in a way that it no longer has.
-    """
-    from dp_polars import sql
-
-    words, unknown = {"prepare": sql.TESTED[name].prepare}, sql.unknown
-    monkeypatch.setattr("dp_polars.sql.TESTED", {"another": None})
-    monkeypatch.setattr("dp_polars.sql.unknown", lambda name: replace(unknown(name), **words))
-    return words
 
 
 def counts(table, query):

@@ -21,7 +21,7 @@ from dp_polars._engines.sql.dialects import cast, constant, ibis
 from dp_polars._mechanisms.noise import LARGEST_VALUE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dp_polars._bins.binning import Binning, Clamping, Thresholds
     from dp_polars._engines.sql.dialects import Dialect, Table, Value
@@ -51,7 +51,7 @@ def code(binning: Binning, value: Value, dtype: pl.DataType | None, dialect: Dia
         return None
     steps, last = binning.steps, binning.size - 1
     if isinstance(steps, IntegerSteps):
-        place = steps.place(physical(value, dtype, steps.low, steps.high, dialect), integer, dialect.divide)
+        place = steps.place(physical(value, dtype, steps.low, steps.high), integer, dialect.divide)
         # Times are microseconds, and may lie just beyond ends that are nanoseconds.
         return place if steps.ends_are_points and dtype != pl.Time else within(place, 0, last)
     if isinstance(steps, FloatSteps):
@@ -63,7 +63,7 @@ def code(binning: Binning, value: Value, dtype: pl.DataType | None, dialect: Dia
     if thresholds is None:
         msg = f"a grid must be given in units of a column of type {dtype}: neither 64 bits nor floats give its codes."
         raise TypeError(msg)
-    return _by_comparing(thresholds, value, dtype, dialect)
+    return _by_comparing(thresholds, value, dtype)
 
 
 def units(row_weight: Clamping, value: Value, dtype: pl.DataType, dialect: Dialect, otherwise: int = 0) -> Value:
@@ -79,10 +79,10 @@ def units(row_weight: Clamping, value: Value, dtype: pl.DataType, dialect: Diale
     if tick is None:
         found = _units_of_floats(row_weight, _double(value, dtype), low, high)
     elif dtype.is_integer() and row_weight.step == tick:
-        found = physical(value, dtype, low, high, dialect)
+        found = physical(value, dtype, low, high)
     else:
         steps, per = max(1, row_weight.ticks(tick)), max(1, int(row_weight.step / tick))
-        found = physical(value, dtype, low * per // steps, -(-high * per // steps), dialect)
+        found = physical(value, dtype, low * per // steps, -(-high * per // steps))
         found = within(_nearest(found * integer(steps) if steps > 1 else found, per, dialect), low, high)
     return ibis.ifelse(is_evidence(value, dialect), found, integer(otherwise))
 
@@ -129,14 +129,13 @@ def _double(value: Value, dtype: pl.DataType) -> Value:
     return cast(value, "float64")
 
 
-def physical(value: Value, dtype: pl.DataType, low: int, high: int, dialect: Dialect) -> Value:
+def physical(value: Value, dtype: pl.DataType, low: int, high: int) -> Value:
     """Return the physical integer of a value, clipped to as much of the bounds as 64 bits hold."""
     low, high = (min(max(end, int(_INT64.min)), int(_INT64.max)) for end in (low, high))
     if dtype == pl.Boolean:
         return within(ibis.ifelse(value, integer(1), integer(0)), low, high)
-    ticks = dialect.ticks if dtype.is_temporal() else None
-    if dtype.is_integer() or ticks is not None:
-        return _clip(cast(value, "int64") if ticks is None else ticks(value), integer(low), integer(high))
+    if dtype.is_integer():
+        return _clip(cast(value, "int64"), integer(low), integer(high))
     if isinstance(dtype, pl.Decimal):
         return _of_decimals(value, dtype.scale, low, high)
     if dtype == pl.Time:
@@ -197,7 +196,7 @@ def _ends(steps: FloatSteps, last: int) -> tuple[float, float]:
     return low if place(low) <= 0 else steps.start, high
 
 
-def _by_comparing(thresholds: Thresholds, value: Value, dtype: pl.DataType, dialect: Dialect) -> Value:
+def _by_comparing(thresholds: Thresholds, value: Value, dtype: pl.DataType) -> Value:
     """Return how many thresholds a value is above, by a balanced tree of comparisons."""
     values, below = thresholds.values, thresholds.below
     if len(values) >= _MOST_POINTS:
@@ -210,9 +209,7 @@ def _by_comparing(thresholds: Thresholds, value: Value, dtype: pl.DataType, dial
     if not len(values):
         return integer(below)
     are_floats = values.dtype.kind == "f"
-    place = (
-        _double(value, dtype) if are_floats else physical(value, dtype, int(values[0]), int(values[-1]) + 1, dialect)
-    )
+    place = _double(value, dtype) if are_floats else physical(value, dtype, int(values[0]), int(values[-1]) + 1)
     constants = [floating(point) if are_floats else integer(point) for point in values.tolist()]
 
     def tree(first: int, end: int) -> Value:
@@ -273,13 +270,13 @@ class Number:
     spec: HistogramSpec | None = None  # whose `added` is the weight; None: the weight is added up as it is
 
 
-def cells_of(rows: Table, by: Sequence[str], numbers: Sequence[Number], dialect: Dialect) -> Table:
+def cells_of(rows: Table, by: Sequence[str], numbers: Sequence[Number]) -> Table:
     """Return the cells that there are, with `number0`, `number1` and so on."""
-    found = {f"number{i}": _found(rows, number, dialect) for i, number in enumerate(numbers)}
+    found = {f"number{i}": _found(rows, number) for i, number in enumerate(numbers)}
     return rows.group_by(list(by)).aggregate(**found)
 
 
-def _found(rows: Table, number: Number, dialect: Dialect) -> Value:
+def _found(rows: Table, number: Number) -> Value:
     some = cast(rows.count(where=number.counts), "int64")
     total = some
     if number.person is not None:
@@ -294,11 +291,20 @@ def _found(rows: Table, number: Number, dialect: Dialect) -> Value:
             # The number of rows with as many bits as the sum: times a constant it may need more than 64.
             return number.spec.of_sums(sums, sums * integer(0) + some, integer)
 
-        total = dialect.total(weight, LARGEST_VALUE, weights_of)
+        total = total_of(weight, weights_of)
     return total if number.counts is None else ibis.ifelse(some > 0, total, integer(ABSENT))
 
 
-def of_person(weight: Value, row_weight: Clamping, dialect: Dialect) -> Value:
+def total_of(numbers: Value, weights_of: Callable[[Value], Value] = lambda total: total) -> Value:
+    """Return the exact sum of integers of 64 bits, or what is made of it, but at most ±LARGEST_VALUE.
+
+    No row makes it raise: engines add up in more than 64 bits.
+    """
+    ends = (integer(end) for end in (-LARGEST_VALUE, LARGEST_VALUE))
+    return cast(ibis.greatest(next(ends), ibis.least(weights_of(numbers.sum()), next(ends))), "int64")
+
+
+def of_person(weight: Value, row_weight: Clamping) -> Value:
     """Return the sum of a person's weights, clipped to `row_weight.of_person`."""
     low, high = row_weight.of_person
-    return within(dialect.total(weight, LARGEST_VALUE), low, high)
+    return within(total_of(weight), low, high)

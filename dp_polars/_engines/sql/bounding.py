@@ -264,7 +264,6 @@ def raced(
     read: Mapping[str | None, Mapping[str, tuple[int, int]]],
     groups: int,
     dialect: Dialect,
-    race: Callable[[Value, Value | None], Value],
     common: Common,
 ) -> Iterator[tuple[Table, list[int]]]:
     """Yield what the bounds leave where people count, or one row of each in a group: the winner of a race.
@@ -288,7 +287,7 @@ def raced(
         said = said.mutate(bits=held.bits_of(rows, said))
         copies = said["copies"] if "copies" in said.columns else None
         place = dialect.order([said[name] for name in person], [said[name] for name in ("group", *rows.says)], OF_ROWS)
-        found, time = {} if differ is None else {"differ": differ(place)}, race(place, copies)
+        found, time = {} if differ is None else {"differ": differ(place)}, dialect.race(place, copies)
         found["bits"] = (held.moved(said["bits"], said["group"]) if are_wide else said["bits"]).bit_or()
         for name, ends in read.items():
             where = [] if name is None else [has(said, name)]
@@ -324,11 +323,11 @@ def raced(
 
     for (by, only, people), numbers in groupings.items():
         if by in sets and people:
-            counted = _members(pairs.filter(keeps(by)), sets[by], by, sizes[by], len(numbers), dialect)
+            counted = _members(pairs.filter(keeps(by)), sets[by], by, sizes[by], len(numbers))
         elif people and by is not None:
             cells = said.filter(has(said, by)).select(*pair, by).distinct()
             cells = cells if most is None else cells.anti_join(pairs.filter(~pairs[f"stays{names[only]}"]), pair)
-            counted = cells_of(cells, ["group", by], [Number(None)] * len(numbers), dialect)
+            counted = cells_of(cells, ["group", by], [Number(None)] * len(numbers))
         else:
             winners, sums = pairs, []
             if by is not None:
@@ -338,7 +337,7 @@ def raced(
                 weigh = weight_in(specs[number], f"{weight}_of{names[name]}", dialect) if weight else None
                 counts = reduce(operator.and_, keeps(name)) if by is None else None
                 sums.append(Number(counts, weigh and weigh(winners), spec=specs[number]))
-            counted = cells_of(winners, ["group", *named(by)], sums, dialect)
+            counted = cells_of(winners, ["group", *named(by)], sums)
         yield (counted.mutate(code=integer(0)) if by is None else counted.rename(code=by)), numbers
 
 
@@ -437,12 +436,12 @@ class _Held:
         return all_rows(parts)
 
 
-def _members(pairs: Table, of: str, name: str, size: int, numbers: int, dialect: Dialect) -> Table:
+def _members(pairs: Table, of: str, name: str, size: int, numbers: int) -> Table:
     """Return how many pairs have each code in their set; pairs with the same set are counted first."""
     sets = pairs.group_by(["group", of]).aggregate(pairs=cast(pairs.count(), "int64"))
     sets = sets.mutate(**{name: cast(ibis.range(size).unnest(), "int64")})
     sets = sets.filter((cast(sets[of], "int64") >> cast(sets[name], "int32")) & integer(1) == integer(1))
-    return cells_of(sets, ["group", name], [Number(None, sets["pairs"])] * numbers, dialect)
+    return cells_of(sets, ["group", name], [Number(None, sets["pairs"])] * numbers)
 
 
 def _winner(
@@ -471,7 +470,6 @@ def one_each(
     numbers: Sequence[int],
     specs: Sequence[HistogramSpec],
     weights: Mapping[int, Callable[[Table], Value] | None],
-    dialect: Dialect,
 ) -> Table:
     """Return one row for each person, group and code, with the number of the first of its rows, and clipped weights."""
     rows = rows if only is None else rows.filter(has(rows, only))
@@ -479,7 +477,7 @@ def one_each(
     for number in numbers:
         row_weight, weight = specs[number].row_weight, weights[number]
         if row_weight is not None and weight is not None:
-            found[f"weight{number}"] = of_person(weight(rows), row_weight, dialect)
+            found[f"weight{number}"] = of_person(weight(rows), row_weight)
     if "place" in rows.columns:
         found["place"] = rows["place"].min()
     stays = [name_of for name_of in rows.columns if name_of.startswith("stays")]

@@ -141,7 +141,7 @@ def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> T
     rows = (table.filter(needed) if needed else table).select(**chosen)
     person = person_in(rows)
     if people[0] and specs[0].row_weight is not None:  # a grouping of its own
-        clipped = of_person(rows["weight0"], specs[0].row_weight, dialect)
+        clipped = of_person(rows["weight0"], specs[0].row_weight)
         rows, people = rows.group_by([*person, *by]).aggregate(weight0=clipped), [False]
     elif len(person) > 1:  # a grouping of its own, too
         rows, people = rows.distinct(), [False]
@@ -153,7 +153,7 @@ def _native(table: Table, work: Work, numbers: list[int], dialect: Dialect) -> T
         )
         for i in range(len(numbers))
     ]
-    rows = in_groups(cells_of(rows, by, sums, dialect), table, work.keys, dialect)
+    rows = in_groups(cells_of(rows, by, sums), table, work.keys, dialect)
     if candidates is not None:
         rows = rows.inner_join(candidates, [rows["value"] == candidates["p0"]]).rename(code="number")
     return rows
@@ -176,11 +176,10 @@ def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list
     for number, spec in enumerate(specs):
         by = None if isinstance(spec.binning, OneCode) else rows.codes[number]
         groupings.setdefault((by, rows.codes[number] if spec.people else by, spec.people), []).append(number)
-    if dialect.race is not None:
-        rows = packed(rows, specs)
-        read = read_of_winners(rows, specs)
-        if is_one_row_a_group(rows, specs) and (dialect.has_structs or all(map(is_short, read.values()))):
-            return [*raced(rows, specs, groupings, read, work.groups, dialect, dialect.race, common)]
+    rows = packed(rows, specs)
+    read = read_of_winners(rows, specs)
+    if is_one_row_a_group(rows, specs) and (dialect.has_structs or all(map(is_short, read.values()))):
+        return [*raced(rows, specs, groupings, read, work.groups, dialect, common)]
     bounds: dict[tuple[str | None, Limits], int] = {}  # by which code, and what stays -> number
     for name, spec in zip(rows.codes, specs, strict=True):
         bounds.setdefault((name, spec.limits), len(bounds))
@@ -205,7 +204,7 @@ def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list
         if people and pairs is not None:
             found = pairs
         elif people:
-            loose, tight = (one_each(part, name, only, numbers, specs, weights, dialect) for part in split)
+            loose, tight = (one_each(part, name, only, numbers, specs, weights) for part in split)
             found = first(
                 loose, tight, {(None, limits): i for (_, limits), i in bounds_of(numbers).items()}, named(name)
             )
@@ -219,7 +218,7 @@ def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list
             counts += [has(found, one) for one in named(code_name) if only is None]
             weight = weights[number]
             sums.append(Number(reduce(operator.and_, counts), weight and weight(found), spec=specs[number]))
-        counted = cells_of(found, ["group", *named(name)], sums, dialect)
+        counted = cells_of(found, ["group", *named(name)], sums)
         parts.append((counted.mutate(code=integer(0)) if name is None else counted.rename(code=name), numbers))
     return parts
 

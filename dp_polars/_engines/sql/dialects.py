@@ -1,6 +1,6 @@
 """What the engines do in ways of their own: integer division, text, hashes, what a column's type is called.
 
-Ibis divides integers as floats on most engines, and tells nothing of collations; so the tested engines have words here.
+Ibis divides integers as floats on most engines, and tells nothing of collations; so the engines have words here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 ibis: Any = require("ibis", extra="sql")
-_errors: Any = require("ibis.common.exceptions", extra="sql")
 _ops: Any = require("ibis.expr.operations", extra="sql")
 _sql: Any = require("sqlglot.expressions", extra="sql")
 _parsed: Any = require("sqlglot", extra="sql").parse_one
@@ -100,30 +99,6 @@ def _order_postgres(person: Sequence[Value], says: Sequence[Value], secret: str)
     return _hash_text(cast(place, "string"), seed)
 
 
-def _order(digest: Callable[[Value], Value], person: Sequence[Value], says: Sequence[Value], secret: str) -> Value:
-    # Integers come before the person, whose text may hold anything: a person's rows have different texts. Those of
-    # several keys may be equal: then the keys themselves tell their order. Columns of a person are hashed in turn,
-    # since ("a", "bc") and ("ab", "c") would be one text.
-    text = ibis.literal(f"{secret}:")
-    for value in says:
-        text = text + cast(value, "string") + ibis.literal(":")
-    for value in person:
-        text = digest(text + cast(value, "string"))
-    return text
-
-
-# What makes the MD5 digest of a text, one function after the other, where Ibis has no word for it.
-_DIGESTS = {"bigquery": ["md5", "to_hex"], "snowflake": ["md5"], "trino": ["to_utf8", "md5", "to_hex"]}
-
-
-def _digest(name: str, text: Value) -> Value:
-    if name not in _DIGESTS:
-        return text.hexdigest("md5")
-    for step in _DIGESTS[name]:
-        text = function(step, (None,), "string")(text)
-    return text
-
-
 class Common:
     """Tables that one statement names: each is computed once, and so the same wherever it is named.
 
@@ -170,23 +145,19 @@ class Select:
     types: Value
 
     @classmethod
-    def of(cls, backend: Backend, table: Table, dialect: Dialect, common: Common | None = None) -> Select:
+    def of(cls, backend: Backend, table: Table, common: Common | None = None) -> Select:
         tables = {} if common is None else common.tables
         try:
             named = [(name, compiled(backend, one)) for name, one in tables.items()]
             last = compiled(backend, table)
-        except _errors.IbisError as error:
-            found = re.search(r"'(\w+)' operation", str(error))  # which Ibis has no word for on this engine
-            raise TypeError(lacks(backend.name, found[1] if found else str(error))) from None
         except RecursionError:
             msg = (
                 "a release in a database must have fewer outputs: Ibis can't write so long a statement.\n\n"
                 "Hint: ask for some of them in a release of their own."
             )
             raise ValueError(msg) from None
-        # Snowflake takes a name without quotes for another one.
         quoted = [(_sql.to_identifier(name, quoted=True).sql(backend.dialect), one) for name, one in named]
-        texts = ", ".join(f"{name} {dialect.once} ({one})" for name, one in quoted)
+        texts = ", ".join(f"{name} AS MATERIALIZED ({one})" for name, one in quoted)
         sql = f"WITH {texts} SELECT * FROM ({last}) AS counted" if named else last
         return cls(sql, table.schema())
 
@@ -206,8 +177,9 @@ class Select:
         except Exception as error:
             # Its own words quote the statement, and so the secret.
             missing = _missing(written(), backend, dialect)
-            msg = f"{backend.name} must know all that a release needs, got {type(error).__name__}."
-            raise TypeError(lacks(backend.name, missing) if missing else msg) from None
+            found = f"but has no {missing}" if missing else f"got {type(error).__name__}"
+            msg = f"{backend.name} must know all that a release needs, {found}."
+            raise TypeError(msg) from None
 
     @property
     def columns(self) -> Sequence[str]:
@@ -251,21 +223,10 @@ def _missing(tables: Sequence[Table], backend: Backend, dialect: Dialect) -> str
     return None
 
 
-def lacks(name: str, missing: str) -> str:
-    """Return what an error says of an engine that lacks something."""
-    return f"{name} must know all that a release needs, but has no {missing}."
-
-
 def compiled(backend: Backend, table: Table) -> str:
     sql: str = backend.compile(table, limit=None)
     # Ibis writes functions of a list's elements in a way that DuckDB 2 has given up.
     return re.sub(r"(__ibis_param_\w+__) -> ", r"LAMBDA \1: ", sql) if backend.name == "duckdb" else sql
-
-
-def _total(numbers: Value, largest: int, weights_of: Callable[[Value], Value] = lambda total: total) -> Value:
-    # DuckDB and Postgres add up in more than 64 bits.
-    ends = (constant(end, "int64") for end in (-largest, largest))
-    return cast(ibis.greatest(next(ends), ibis.least(weights_of(numbers.sum()), next(ends))), "int64")
 
 
 def all_rows(tables: Sequence[Table]) -> Table:
@@ -341,12 +302,6 @@ class Dialect:
         Whether a decimal may be NaN.
     admit
         Connection, rows -> these rows, null where a step on a row would raise, if the engine can do that. Reads no row.
-    total
-        Integers of 64 bits, the largest total -> their exact sum, or what is made of that, but at most so far from 0.
-        No row makes it raise.
-    ticks
-        Dates and times -> the integers that they are in Polars: days, microseconds, nanoseconds of the day. No value
-        raises. None: Ibis takes them apart.
     copies
         Rows, all their columns that say anything -> the rows with numbers, `copy`, that tell equal rows apart.
     drawn
@@ -354,8 +309,7 @@ class Dialect:
         from the place and from them alone. Each is as likely as each other, equal ones too. For engines that sort lists
         faster than they number rows. None: it does not.
     race
-        A random place, a number of rows (None: one each) -> the least of as many random times, for engines that take
-        the row of the least time of each group faster than they number rows. None: it does not.
+        A random place, a number of rows (None: one each) -> the least of as many random times.
     differ
         Random places of rows -> an aggregate that is true only if no two are equal; it may be false of others, too.
         None: the engine has none.
@@ -364,8 +318,6 @@ class Dialect:
         that find it faster than by a join. None: it does not.
     has_structs
         Whether it finds the least struct.
-    once
-        How a statement begins a table that it names, and that is to be computed once.
     cast
         Values, a type -> the values in it, without an error where the engine has such a cast.
     written
@@ -382,20 +334,17 @@ class Dialect:
     binary: Callable[[Value], Value]
     order: Callable[[Sequence[Value], Sequence[Value], str], Value]
     fetch: Callable[[Backend, Select], dict[str, NDArray[Any]]]
-    oldest: tuple[int, int] = (0, 0)
+    race: Callable[[Value, Value | None], Value]
+    oldest: tuple[int, int]
     nan_in_decimals: bool = False
     admit: Callable[[Backend, Table], Table] = lambda _, table: table
-    total: Callable[..., Value] = _total
-    ticks: Callable[[Value], Value] | None = None
     copies: Callable[[Table, Sequence[str]], Table] = lambda rows, says: rows.mutate(
         copy=ibis.row_number().over(group_by=says)
     )
     drawn: Callable[[Value, int, Value], Value] | None = None
-    race: Callable[[Value, Value | None], Value] | None = None
     differ: Callable[[Value], Value] | None = None
     place: Callable[[Value, Sequence[Value]], Value] | None = None
     has_structs: bool = False
-    once: str = "AS MATERIALIZED"
     cast: Callable[[Value, Value], Value] = cast
 
     written: dict[str, Written] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -533,13 +482,6 @@ def _fetch_postgres(backend: Backend, statement: Select) -> dict[str, NDArray[An
     return dict(zip(statement.columns, found, strict=True))
 
 
-def _fetch(backend: Backend, statement: Select) -> dict[str, NDArray[Any]]:
-    table = _ops.SQLQueryResult(statement.sql, statement.types, backend).to_expr()
-    found = backend.to_pyarrow(table, limit=None)
-    columns = {name: found[name].to_numpy() for name in statement.columns}
-    return {name: values if values.dtype == object else values.astype(np.int64) for name, values in columns.items()}
-
-
 def _types_of(**families: str) -> dict[str, str]:
     """Return type -> what Ibis must take it for."""
     return {kind: family for family, kinds in families.items() for kind in kinds.split(", ")}
@@ -606,47 +548,3 @@ POSTGRES = Dialect(
     oldest=(13, 0),
     nan_in_decimals=True,
 )
-
-
-def _divide_exactly(number: Value, by: Value) -> Value:
-    """Return the quotient that belongs to the remainder of `%`, by floats: exact up to 2**51.
-
-    Engines round the remainders of negative numbers towards 0 or down: `_nearest` takes either.
-    """
-    return cast(((number - number % by) / by).round(), "int64")
-
-
-def _ticks_by_difference(value: Value) -> Value:
-    """Return the ticks of dates and times.
-
-    Ibis would ask BigQuery for the UNIX_SECONDS of a DATETIME, which has none, and Snowflake for a remainder, which is
-    negative there before 1970.
-    """
-    kind = value.type()
-    if kind.is_date():
-        return value.delta(constant("1970-01-01", "date"), unit="day")
-    if kind.is_time():
-        return value.delta(constant("00:00:00", "time"), unit="microsecond") * constant(1000, "int64")
-    return value.delta(constant("1970-01-01 00:00:00", "timestamp"), unit="microsecond")
-
-
-def unknown(name: str) -> Dialect:
-    """Return the ways of an engine that is not tested: Ibis' own, whatever they are."""
-    # Sums of 64 bits may wrap around, or raise. BigQuery has no other decimals as wide.
-    wide = "decimal(38, 9)" if name == "bigquery" else "decimal(38, 0)"
-    return Dialect(
-        name=name,
-        types={},
-        unit_types=frozenset(),
-        way_out="",
-        describe=lambda *_: {},
-        # Which is how Ibis finds the types of what it selects.
-        prepare=lambda backend, sql: backend.sql(sql),
-        divide=_divide_exactly,
-        binary=lambda text: text,
-        order=partial(_order, partial(_digest, name)),
-        fetch=_fetch,
-        total=lambda numbers, *more: _total(cast(numbers, wide), *more),
-        once="AS",
-        ticks=_ticks_by_difference if name in {"bigquery", "snowflake"} else None,
-    )

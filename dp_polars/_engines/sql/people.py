@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from dp_polars._bins.binning import OneCode
-from dp_polars._engines.sql.arithmetic import integer, is_evidence, physical
+from dp_polars._engines.sql.arithmetic import integer, is_evidence, physical, total_of
 from dp_polars._engines.sql.dialects import OF_GROUPS, all_rows, cast, constant, ibis
 from dp_polars._engines.sql.rows import (
     any_of,
@@ -24,7 +24,6 @@ from dp_polars._engines.sql.rows import (
     person_in,
     rows_of_people,
 )
-from dp_polars._mechanisms.noise import LARGEST_VALUE
 from dp_polars._release.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def _cut(held: Rows, number: int, spec: HistogramSpec, dialect: Dialect) -> Tabl
         if weight is not None:
             low, high = spec.clamping.of_person
             weights = spec.clamping.of_units(rows[weight], integer, dialect.divide)
-            total = dialect.total(weights, LARGEST_VALUE)
+            total = total_of(weights)
             is_clipped = (total < integer(low)) | (total > integer(high))
         rows = cells.aggregate(clipped=ibis.ifelse(is_clipped, integer(1), integer(0)))
     else:
@@ -164,9 +163,9 @@ def _told_apart(value: Value, dtype: pl.DataType, dialect: Dialect) -> Value:
     """Return what is equal only where the key is: integers, but for texts and decimals."""
     if dtype in _TIMES:
         low, high = pl.Series(_TIMES[dtype][1:], dtype=dtype).to_physical().to_list()
-        return physical(value, dtype, low, high, dialect)
+        return physical(value, dtype, low, high)
     if dtype == pl.Boolean:
-        return physical(value, dtype, 0, 1, dialect)
+        return physical(value, dtype, 0, 1)
     return cast(value, "int64") if dtype.is_integer() else comparable(value, value.type(), dialect)
 
 

@@ -87,7 +87,7 @@ def comparable(value: Value, kind: Value, dialect: Dialect) -> Value:
     if value.type() != kind:
         # Not in the column's own digits: a time between two that it can hold would become one of them.
         value = value.cast(kind.copy(scale=MICROSECONDS) if kind.is_timestamp() else kind)
-    return dialect.ticks(value) if dialect.ticks is not None and kind.is_temporal() else value
+    return value
 
 
 def check_public(values: pl.Series) -> None:
