@@ -100,7 +100,7 @@ def main(folder: Path) -> None:
     found = bounds(visits)
     groups, rows = found.row(0)
     print(f"Found privately: at most {groups} hospitals of a patient, and {rows} visits to each.\n")
-    query = report(visits.with_bounds(found))
+    query = report(visits.with_limits(**found.row(0, named=True)))
     with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=160, tbl_hide_dataframe_shape=True, fmt_str_lengths=60):
         print("Before a row is read: what it costs one patient, and how far off an answer may be (95 %).")
         print(query.explain().select("output", "selects", "rho", pl.col("error_95").round(1), "error_unit"))

@@ -275,8 +275,8 @@ OF_FRAMES: dict[str, Callable[[Any, Any, str, dict[str, Any]], list[dpp.PrivateQ
     "n_cut": lambda frame, keys, _, loss: [
         (frame if keys is None else frame.group_by(keys)).agg(asked).n_cut(**loss) for asked in _CUT
     ],
-    "n_rows_cut": lambda frame, keys, _, loss: [
-        (frame if keys is None else frame.group_by(keys)).agg(asked).n_rows_cut(most, **loss)
+    "n_rows_dropped": lambda frame, keys, _, loss: [
+        (frame if keys is None else frame.group_by(keys)).agg(asked).n_rows_dropped(most, **loss)
         for asked, most in zip(_CUT, (1, 2, 3, 9), strict=True)
     ],
 }

@@ -140,7 +140,7 @@ class CutRequest(PeopleRequest):
     @classmethod
     def by(cls, bounded: Request, terms: Terms, most: int | None) -> CutRequest:
         """Return the request; refuse one that loses nothing of anybody. `most` rows of a person are counted."""
-        protection, call = bounded.protection, "n_cut" if most is None else "n_rows_cut"
+        protection, call = bounded.protection, "n_cut" if most is None else "n_rows_dropped"
         if isinstance(bounded.keys, Product):
             msg = (
                 f"{call}: a cube must be asked for without tables, got one with some.\n\n"

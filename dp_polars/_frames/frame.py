@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from types import EllipsisType
 from typing import TYPE_CHECKING, Generic, NoReturn, Self, TypeVar, overload
 
 import polars as pl
@@ -382,24 +383,52 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
             return PersonGroupBy(self._then("with_columns", exprs, "group_by") if exprs else self, names)
         return PrivateGroupBy(self, public_keys((keys, *more) if more else keys))
 
-    def with_bounds(self, released: pl.DataFrame) -> Self:
-        """Take bounds that were released: the frame with the same rows, steps and budget, as if `protect` had them.
+    def with_limits(
+        self,
+        *,
+        max_groups: int | EllipsisType | None = ...,
+        max_rows_per_group: int | EllipsisType | None = ...,
+        max_rows: int | EllipsisType | None = ...,
+    ) -> Self:
+        """Set other contribution limits: the same rows, steps and budget, as if `protect` had these limits.
 
-        `released` is what `bounds(…).release()` gave: a frame of one row whose columns are some of "max_groups",
-        "max_rows_per_group" and "max_rows", integers of at least 1, which must be public by now. A TypeError or
-        ValueError where it is not, where there is no privacy unit, or where `protect` has one of these bounds already:
-        a bound that was given by hand never changes silently.
+        All answers of a query have the limits of its frame. To ask one statistic under limits of its own, ask it in a
+        query of its own, and release both as one `publication`.
+
+        Parameters
+        ----------
+        max_groups, max_rows_per_group, max_rows
+            As for `protect`: public integers of at least 1. None: no such limit. If left out, a limit stays as it is.
+
+        Returns
+        -------
+        PrivateFrame
+            Another frame; this one keeps its limits.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a limit is not as described, or there is no privacy unit.
 
         Examples
         --------
         >>> import polars as pl
         >>> import dp_polars as dpp
-        >>> private = pl.DataFrame({"patient": [1, 1, 2]}).dp.protect("patient")
-        >>> bounds = pl.DataFrame({"max_rows_per_group": [2]})
-        >>> print(private.with_bounds(bounds).protection)
-        one person per 'patient', add_or_remove_one, max_rows_per_group=2
+        >>> visits = pl.DataFrame({"patient": [1, 1, 2], "ward": ["A", "B", "A"]})
+        >>> private = visits.dp.protect("patient", max_groups=1, max_rows_per_group=2)
+        >>> wards = {"ward": ["A", "B"]}
+        >>> both = dpp.publication(
+        ...     rows=private.group_by(wards).agg(dpp.len(epsilon=1)),
+        ...     people=private.with_limits(max_groups=2)
+        ...     .group_by(wards)
+        ...     .agg(dpp.n_people(epsilon=1)),
+        ... )
+        >>> [table.height for table in both.release().values()]
+        [2, 2]
         """
-        pipeline = replace(self._pipeline, protection=self.protection.with_bounds(released))
+        asked = {"max_groups": max_groups, "max_rows_per_group": max_rows_per_group, "max_rows": max_rows}
+        given = {name: value for name, value in asked.items() if not isinstance(value, EllipsisType)}
+        pipeline = replace(self._pipeline, protection=self.protection.with_limits(**given))
         return type(self)(pipeline, self._sources, self._budget)
 
     def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002

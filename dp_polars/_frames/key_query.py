@@ -211,7 +211,7 @@ class Unlisted:
         rho: Number | None = None,
         candidates: Values = range(1, 101),
     ) -> PrivateQuery:
-        r"""Ask for `max_groups` and `max_rows_per_group` that cut few people: what `with_bounds` takes.
+        r"""Ask for `max_groups` and `max_rows_per_group` that cut few people, for `with_limits`.
 
         Pure DP (epsilon) or zCDP (rho) for one person. Each person is one value of each of the two, whatever rows they
         have: so nothing has to be bounded first. A bound that `protect` has is not asked for.
@@ -254,7 +254,7 @@ class Unlisted:
         >>> visits = pl.DataFrame({"patient": patients, "ward": ["A", "A", "B"] * 10_000})
         >>> private = visits.dp.protect("patient")
         >>> found = private.bounds({"ward": ["A", "B"]}, epsilon=1).release()
-        >>> private.with_bounds(found).protection.bounds
+        >>> private.with_limits(**found.row(0, named=True)).protection.bounds
         {'max_groups': 2, 'max_rows_per_group': 2}
         """
         protection, loss = self._pipeline.protection, Loss.of(epsilon=epsilon, rho=rho)

@@ -370,8 +370,8 @@ class PrivateQuery(WithoutRows):
             With one output, "n_cut", an Int64 for all groups together: of how many people the bounds of at least one
             output leave out rows, groups or candidates that count for it, or clip what they weigh in all. It may be
             negative: `.clip(0)` afterwards is free. Rows in groups that are not listed, and rows whose value is
-            ignored, don't count: no bound leaves them out. How many rows people lose, says `n_rows_cut`, and of public
-            rows `analysis.simulate` (`left_out`).
+            ignored, don't count: no bound leaves them out. How many rows people lose, says `n_rows_dropped`, and of
+            public rows `analysis.simulate` (`left_out`).
 
         Raises
         ------
@@ -390,7 +390,7 @@ class PrivateQuery(WithoutRows):
         """
         return self._cut("n_cut", epsilon, rho, mechanism)
 
-    def n_rows_cut(
+    def n_rows_dropped(
         self, per_person: int, *, epsilon: Number | None = None, rho: Number | None = None, mechanism: str | None = None
     ) -> PrivateQuery:
         r"""Ask how many rows the bounds drop, up to a public number of each person: how much of the data counts.
@@ -411,8 +411,8 @@ class PrivateQuery(WithoutRows):
         Returns
         -------
         PrivateQuery
-            With one output, "n_rows_cut", an Int64 for all groups together. A person counts for the output that loses
-            most. Which groups stay under `max_groups` is random: the number is that of rows that are dropped on
+            With one output, "n_rows_dropped", an Int64 for all groups together. A person counts for the output that
+            loses most. Which groups stay under `max_groups` is random: the number is that of rows that are dropped on
             average, to the nearest one for each person. Where an output counts people, a row is one
             candidate in one group. Clipped totals drop no row, and rows that a join leaves out before are not counted.
             Together with a noisy number of rows it tells how far a share, a mean or a mode may be from that of all
@@ -424,10 +424,10 @@ class PrivateQuery(WithoutRows):
         >>> import dp_polars as dpp
         >>> visits = pl.DataFrame({"patient": [i // 3 for i in range(3000)] + [0] * 9})
         >>> query = visits.dp.protect("patient", max_rows=2).agg(dpp.len(epsilon=1))
-        >>> 990 <= query.n_rows_cut(10, epsilon=20).release().item() <= 1030
+        >>> 990 <= query.n_rows_dropped(10, epsilon=20).release().item() <= 1030
         True
         """
-        return self._cut("n_rows_cut", epsilon, rho, mechanism, positive_int("per_person", per_person))
+        return self._cut("n_rows_dropped", epsilon, rho, mechanism, positive_int("per_person", per_person))
 
     def _cut(
         self, call: str, epsilon: Number | None, rho: Number | None, mechanism: str | None, most: int | None = None

@@ -87,7 +87,7 @@ def report(
         What `query.release()` or `dp_polars.spark.release` returned, or a part of its rows; with or without `ranges`.
         1,000 rows are shown at most; those of Spark come to this process, sorted by their keys. For a publication, the
         dict. Below each table stands which bounds cut what, and how much they cut where the publication has that, too:
-        `publication(visits=query, cut=query.n_rows_cut(…))`.
+        `publication(visits=query, cut=query.n_rows_dropped(…))`.
     query
         The query that was released, or the publication.
     path

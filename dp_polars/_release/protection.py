@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from dp_polars._accounting.terms import Bounds, Contributions, NeighboringRelation, check_relation, in_words
@@ -16,7 +15,6 @@ from dp_polars._base.numbers import (
     Ints,
     Rng,
     begin_runs,
-    kind_of_frame,
     marked_so_far,
     owners,
     positive_int,
@@ -299,17 +297,19 @@ class Protection:
     ) -> Protection:
         unit, relation = privacy_unit_of(privacy_unit), check_relation(neighboring_relation)
         asked = zip(_BOUNDS, (max_rows, max_groups, max_rows_per_group), strict=True)
-        bounds = {name: positive_int(name, value) for name, value in asked if value is not None}
-        return cls(unit, None, None, None, relation)._with(bounds)
+        given = {name: value for name, value in asked if value is not None}
+        return cls(unit, None, None, None, relation).with_limits(**given)
 
-    def _with(self, bounds: Mapping[str, int | None]) -> Protection:
-        if self.unit is None and bounds:
+    def with_limits(self, **given: int | None) -> Protection:
+        """Return the protection with other limits, by their names. None: no such limit."""
+        if self.unit is None and given:
             msg = (
-                f"{', '.join(bounds)} must be left out where privacy_unit is None: every row is a person.\n\n"
+                f"{', '.join(given)} must be left out where privacy_unit is None: every row is a person.\n\n"
                 "Hint: in protect, name the column that tells people apart."
             )
             raise ValueError(msg)
-        return replace(self, **bounds)  # type: ignore[arg-type]  # by their names
+        limits = {name: value if value is None else positive_int(name, value) for name, value in given.items()}
+        return replace(self, **limits)  # type: ignore[arg-type]  # by their names
 
     def refuse_no_unit(self, call: str, why: str = "every row is a person") -> None:
         if self.unit is None:
@@ -321,7 +321,7 @@ class Protection:
 
     def of_output(self, bounds: Bounds) -> Protection:
         """Return the protection with the bounds of an output, which override these one by one."""
-        return self._with(bounds.given)
+        return self.with_limits(**bounds.given)
 
     @property
     def bounds(self) -> dict[str, int]:
@@ -412,16 +412,6 @@ class Protection:
         names = {name if bounds.get(name) == value else "max_rows" for name, value in given}
         return {name: value for name, value in bounds.items() if name in names}
 
-    def with_bounds(self, released: object) -> Protection:
-        found = _bounds_in(released)
-        if repeated := [name for name in found if name in self.bounds]:
-            msg = (
-                f"with_bounds: released must hold no bound that protect has already, got {', '.join(repeated)}.\n\n"
-                f"Hint: leave it out of protect, or out of the frame: released.drop({repeated[0]!r})."
-            )
-            raise ValueError(msg)
-        return self._with(found)
-
     @property
     def keys_per_person(self) -> int:
         """For how many keys that nobody listed one person may count."""
@@ -441,25 +431,6 @@ class Protection:
             return f"one person per row, {self.neighboring_relation}"
         bounds = [in_words(self.bounds)] if self.bounds else []
         return ", ".join([f"one person per {shown(self.unit)}", self.neighboring_relation, *bounds])
-
-
-def _bounds_in(released: object) -> dict[str, int]:
-    hint = "Hint: with_bounds(private.bounds(keys, epsilon=0.1).release()), or give the bounds to protect."
-    if not isinstance(released, pl.DataFrame):
-        msg = f"with_bounds: released must be a DataFrame, got {kind_of_frame(released)}"
-        raise TypeError(msg if "Hint" in msg else f"{msg}\n\n{hint}")
-    others = [name for name in released.columns if name not in _BOUNDS]
-    if others or not released.width:
-        msg = f"with_bounds: released must have columns of {list(_BOUNDS)} alone, got {others or 'none'}.\n\n{hint}"
-        raise ValueError(msg)
-    if released.height != 1:
-        msg = f"with_bounds: released must have one row.\n\n{hint}"
-        raise ValueError(msg)
-    try:
-        return {name: positive_int(f"with_bounds: {name}", released[name].item()) for name in released.columns}
-    except (TypeError, ValueError) as error:
-        msg = f"{error}\n\n{hint}"
-        raise type(error)(msg) from None
 
 
 @dataclass(frozen=True)

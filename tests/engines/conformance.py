@@ -936,7 +936,7 @@ class Conformance:
             dropped |= Counter(by_hand.rows_cut(evidence, own, people))
         query = protected(keys, unit_of, **bounds).agg(*(asked for asked, _ in asks.values()))
         for most in (1, 3):  # those whose rows are more are clipped
-            (histogram,) = self.told(query.n_rows_cut(most, epsilon=1), frame).values()
+            (histogram,) = self.told(query.n_rows_dropped(most, epsilon=1), frame).values()
             assert histogram == {(): {0: sum(min(number, most) for number in dropped.values())}}
         assert self.told(query.n_cut(epsilon=1), frame) == {"n_cut": {(): {0: len(cut)}}}
         assert 1 < len(cut) < frame.select(PAIR if unit_of == PAIR else "p").n_unique() - 1

@@ -40,7 +40,9 @@ def test_the_bounds_of_hospital_visits_cut_whom_it_says(tmp_path, capsys):
     assert abs(number - cut) < 300  # beyond it with probability e**-30
     private = example["visits_of_2024"](tmp_path, dpp.Budget(epsilon=10**5, name="as in the example"))
     found = pl.DataFrame({"max_groups": [groups], "max_rows_per_group": [rows]})
-    assert example["report"](private.with_bounds(found)).n_cut(epsilon=10_000).release().item() == cut
+    assert (
+        example["report"](private.with_limits(**found.row(0, named=True))).n_cut(epsilon=10_000).release().item() == cut
+    )
 
 
 def test_the_bounds_of_the_warehouse_drop_what_it_says():

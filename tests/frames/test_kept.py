@@ -422,8 +422,8 @@ APART = {
         lambda f: f().group_by("p").agg(X.sort().first()).agg(median()),
     ],
     "bounds that were found": [
-        lambda f: f().with_bounds(pl.DataFrame({"max_rows_per_group": [2]})).agg(dpp.len(epsilon=1)),
-        lambda f: f().with_bounds(pl.DataFrame({"max_rows_per_group": [3]})).agg(dpp.len(epsilon=1)),
+        lambda f: f().with_limits(max_rows_per_group=2).agg(dpp.len(epsilon=1)),
+        lambda f: f().with_limits(max_rows_per_group=3).agg(dpp.len(epsilon=1)),
     ],
     "bounds of an output": [
         lambda f: f(max_rows=3).group_by(WARDS).agg(n=dpp.len(epsilon=1)),

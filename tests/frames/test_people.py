@@ -39,6 +39,9 @@ ROWS = pl.DataFrame(
 )
 
 
+HINT = r"[\s\S]*Hint: "
+
+
 def private(**more):
     return ROWS.dp.protect("patient", **more)
 
@@ -136,8 +139,8 @@ def test_released_bounds_are_those_of_protect():
     budget = dpp.Budget(epsilon=10**6)
     found = private(budget=budget).bounds(WARDS, **SURE).release()
     for protect in (ROWS.dp.protect, dpp.protect):
-        one = protect("patient", budget=budget).filter(pl.col("days") > 0).with_bounds(found)
-        other = protect("patient", budget=budget).with_bounds(found).filter(pl.col("days") > 0)
+        one = protect("patient", budget=budget).filter(pl.col("days") > 0).with_limits(**found.row(0, named=True))
+        other = protect("patient", budget=budget).with_limits(**found.row(0, named=True)).filter(pl.col("days") > 0)
         bounded = protect("patient", max_groups=3, max_rows_per_group=7, budget=budget).filter(pl.col("days") > 0)
         for each in (one, other):
             assert each.protection == bounded.protection
@@ -146,47 +149,8 @@ def test_released_bounds_are_those_of_protect():
             assert repr(query) == repr(expected)
             assert_frame_equal(query.explain(), expected.explain())
     before = budget.spent
-    private(budget=budget).with_bounds(found).group_by(WARDS).agg(dpp.len(epsilon=1)).release()
+    private(budget=budget).with_limits(**found.row(0, named=True)).group_by(WARDS).agg(dpp.len(epsilon=1)).release()
     assert budget.spent == before + 1
-
-
-def test_bounds_that_protect_has_stay():
-    one = dpp.protect("p", max_rows=9, max_groups=2, neighboring_relation="replace_one")
-    more = one.with_bounds(pl.DataFrame({"max_rows_per_group": [4]}, {"max_rows_per_group": pl.UInt8}))
-    assert str(more.protection) == "one person per 'p', replace_one, max_rows=9, max_groups=2, max_rows_per_group=4"
-    assert str(one.protection) == "one person per 'p', replace_one, max_rows=9, max_groups=2"
-    three = dpp.protect("p").with_bounds(pl.DataFrame({"max_rows_per_group": [4], "max_rows": [5], "max_groups": [6]}))
-    assert three.protection.bounds == {"max_rows": 5, "max_groups": 6, "max_rows_per_group": 4}
-
-
-HINT = r"[\s\S]*Hint: "
-
-
-@pytest.mark.parametrize(
-    ("released", "error", "message"),
-    [
-        ({"max_rows": 3}, TypeError, "released must be a DataFrame, got dict." + HINT),
-        (pl.LazyFrame({"max_rows": [3]}), TypeError, "released must be a DataFrame, got LazyFrame." + HINT),
-        (pl.DataFrame({"max_rows": [3]}).to_arrow(), TypeError, r"got pyarrow.Table.[\s\S]*Hint: pl.from_arrow"),
-        (pl.DataFrame({"rows_per_person": [3]}), ValueError, r"alone, got \['rows_per_person'\]." + HINT),
-        (pl.DataFrame({"max_rows": [3], "x": [1]}), ValueError, r"alone, got \['x'\]." + HINT),
-        (pl.DataFrame(), ValueError, "alone, got none." + HINT),
-        (pl.DataFrame({"max_rows": [3, 3]}), ValueError, "released must have one row." + HINT),
-        (pl.DataFrame({"max_rows": []}, {"max_rows": pl.Int64}), ValueError, "released must have one row." + HINT),
-        (pl.DataFrame({"max_rows": [0]}), ValueError, "with_bounds: max_rows must be at least 1, got 0" + HINT),
-        (pl.DataFrame({"max_rows": [3.0]}), TypeError, "with_bounds: max_rows must be an integer, got 3.0" + HINT),
-        (pl.DataFrame({"max_rows": [True]}), TypeError, "with_bounds: max_rows must be an integer, got True" + HINT),
-        (pl.DataFrame({"max_rows": [None]}), TypeError, "with_bounds: max_rows must be an integer, got None" + HINT),
-        (pl.DataFrame({"max_groups": [1]}), ValueError, "no bound that protect has already, got max_groups." + HINT),
-    ],
-)
-def test_what_with_bounds_refuses(released, error, message):
-    with pytest.raises(error, match=message):
-        private(max_groups=3).with_bounds(released)
-    with pytest.raises(error, match=message):
-        dpp.protect("p", max_groups=3).with_bounds(released)
-    with pytest.raises(ValueError, match="max_groups must be left out where privacy_unit is None"):
-        dpp.protect(None).with_bounds(pl.DataFrame({"max_groups": [3]}))
 
 
 def cut(query, **more):
@@ -272,8 +236,8 @@ def test_people_and_rows_that_are_cut_are_those_of_the_reference(rows, bounds, g
     people, query = set().union(*(over(rows, grouped, bounds, name) for name in names)), n_cut_of(asked)
     if query is None:
         assert not people
-        with pytest.raises(ValueError, match="n_rows_cut: an output must be bounded"):
-            asked.n_rows_cut(most, **SURE)
+        with pytest.raises(ValueError, match="n_rows_dropped: an output must be bounded"):
+            asked.n_rows_dropped(most, **SURE)
         return
     assert released(query) == len(people)
     work, expected = asked.request.bind(PolarsEngine.of(frame.lazy())), Counter()
@@ -286,7 +250,7 @@ def test_people_and_rows_that_are_cut_are_those_of_the_reference(rows, bounds, g
             if person is not None and (key in LISTED or not grouped) and code_of(x) is not None
         ]
         expected |= Counter(by_hand.rows_cut(found, spec.limits, spec.people))
-    assert released(asked.n_rows_cut(most, **SURE)) == sum(min(number, most) for number in expected.values())
+    assert released(asked.n_rows_dropped(most, **SURE)) == sum(min(number, most) for number in expected.values())
 
 
 def test_rows_that_are_cut_say_how_much_of_the_data_counts():
@@ -294,19 +258,21 @@ def test_rows_that_are_cut_say_how_much_of_the_data_counts():
     people = [p for p in range(1000) for _ in range(1 if p % 10 else 11)]
     frame = pl.DataFrame({"p": people, "again": [p % 10 == 0 for p in people]})
     query = frame.dp.protect("p", max_rows=1).agg(share=dpp.share(pl.col("again"), **SURE), rows=dpp.len(**SURE))
-    answers, cut = query.release(), query.n_rows_cut(20, **SURE)
+    answers, cut = query.release(), query.n_rows_dropped(20, **SURE)
     assert answers["share"].item() == pytest.approx(0.1, abs=0.001)  # of kept rows; of all, 0.55
     assert cut.release().item() == 1000 == frame.height - answers["rows"].item()
     for relation in RELATIONS:
         asked = dpp.protect("p", max_rows=1, neighboring_relation=relation).agg(dpp.len(epsilon=1))
-        (ask,) = asked.n_rows_cut(20, epsilon=Fraction(1, 2)).asks
+        (ask,) = asked.n_rows_dropped(20, epsilon=Fraction(1, 2)).asks
         assert ask.query.claim.rate == Fraction(1, 40)
         assert ask.query.error_unit == "rows"
     for wrong in (0, -1, 1.5, None, True):
         with pytest.raises((TypeError, ValueError), match="per_person must be"):
-            query.n_rows_cut(wrong, epsilon=1)
-    with pytest.raises(TypeError, match=r"n_rows_cut must be asked of answers about columns, got a query for n_cut"):
-        query.n_cut(epsilon=1).n_rows_cut(3, epsilon=1)
+            query.n_rows_dropped(wrong, epsilon=1)
+    with pytest.raises(
+        TypeError, match="n_rows_dropped must be asked of answers about columns, got a query for"
+    ):
+        query.n_cut(epsilon=1).n_rows_dropped(3, epsilon=1)
 
 
 def test_very_many_rows_of_a_person_are_clipped_and_overflow_nothing():

@@ -221,9 +221,6 @@ MUTANTS = [
     _polars_in_memory("_engines/polars/people:one_row_per_person", "rows = rows.filter(scans.is_a_person(unit, schema))", "",
         "rows of nobody count as one person's in quantiles over people",
         "::test_people_of_every_type_are_neither_merged_nor_divided"),
-    # --- Bounds found privately, and people who are cut
-    of("frames/test_people.py")("Protection.with_bounds", "[name for name in found if name in self.bounds]", "[]",
-        "a released bound replaces one of protect", "::test_what_with_bounds_refuses"),
     # --- Publications
     _publication("_frames/publication:publication", "refuse_others(who, one.protection, other.protection, budgets, hint)", "",
         "losses of different units or relations are shared as one promise", "::test_what_is_no_publication"),

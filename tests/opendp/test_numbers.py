@@ -219,7 +219,7 @@ def test_bounds_and_how_many_they_cut_are_measurements():
     assert found.map(2) == 100
     bounds = found(VISITS)
     assert bounds.row(0) == (1, 1)
-    towns = dpp.protect("p").with_bounds(bounds).group_by({"town": ["Bern", "Olten"]})
+    towns = dpp.protect("p").with_limits(**bounds.row(0, named=True)).group_by({"town": ["Bern", "Olten"]})
     cut = as_measurement(towns.agg(dpp.len(epsilon=1)).n_cut(epsilon=50))
     assert cut.map(3) == 150
     assert cut(VISITS).item() == 0

@@ -85,7 +85,7 @@ def test_one_person_changes_the_numbers_of_what_is_cut_by_one_or_by_the_public_n
     def query(relation, **loss):
         private = dpp.protect("p", neighboring_relation=relation, **bounds).group_by(KEYS)
         asked = private.agg(**{name: OUTPUTS[name] for name in names})
-        return asked.n_cut(**loss) if most is None else asked.n_rows_cut(most, **loss)
+        return asked.n_cut(**loss) if most is None else asked.n_rows_dropped(most, **loss)
 
     found, by = every(query(RELATIONS[0], epsilon=1)), most or 1
     for relation in RELATIONS:

@@ -136,7 +136,7 @@ def test_each_table_says_which_bounds_cut_and_how_much(tmp_path):
     query = private.group_by({"ward": NASTY}).agg(**outputs)
     other = private.group_by({"ward": NASTY[:2]}).agg(**outputs)  # the same rows in other groups
     publication = dpp.publication(
-        visits=query, other=other, cut=query.n_rows_cut(5, epsilon=10_000), people=query.n_cut(epsilon=10_000)
+        visits=query, other=other, cut=query.n_rows_dropped(5, epsilon=10_000), people=query.n_cut(epsilon=10_000)
     )
     publication.release(ranges=True)
     page = publication.report(tmp_path / "page.html").read_text(encoding="utf-8")

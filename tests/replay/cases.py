@@ -270,7 +270,7 @@ def cases(draw: st.DrawFn, way: str, kinds: Collection[str], units: Collection[s
 
 @st.composite
 def _bounds(draw: st.DrawFn, way: str) -> dict[str, int]:
-    if way in OF_PEOPLE and way not in ("n_cut", "n_rows_cut"):
+    if way in OF_PEOPLE and way not in ("n_cut", "n_rows_dropped"):
         return {}
     names = ("max_rows", "max_groups", "max_rows_per_group")
     bounds = {name: draw(st.integers(1, 3)) for name in names if draw(st.booleans())}

@@ -73,4 +73,6 @@ def test_quantiles_over_people(spark):
     query = private.bounds({"town": ["a", "b", "c"]}, candidates=range(1, 9), rho=100)
     found = to_polars(dpp.spark.release(query, frame))
     assert_frame_equal(found, pl.DataFrame({"max_groups": [2], "max_rows_per_group": [2]}))
-    assert str(private.with_bounds(found).protection).endswith("max_groups=2, max_rows_per_group=2")
+    assert str(private.with_limits(**found.row(0, named=True)).protection).endswith(
+        "max_groups=2, max_rows_per_group=2"
+    )

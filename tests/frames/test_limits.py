@@ -1,0 +1,66 @@
+"""Contribution limits of a frame, and other ones for a query of the same publication."""
+
+from itertools import product
+
+import polars as pl
+import pytest
+
+import dp_polars as dpp
+from tests.helpers.refusals import refusals
+
+ROWS = pl.DataFrame(
+    {"p": [i // 6 for i in range(60)], "g": [i % 3 for i in range(60)], "x": [i % 4 for i in range(60)]}
+)
+KEYS = {"g": [0, 1, 2]}
+LIMITS = ("max_groups", "max_rows_per_group", "max_rows")
+HUGE = {"epsilon": 10_000}
+
+
+@pytest.mark.parametrize("frame", [dpp.protect, ROWS.dp.protect], ids=["without data", "with data"])
+def test_a_frame_with_other_limits_is_as_if_protect_had_them(frame):
+    """None is no limit, and what is left out stays; also after steps, and the frame itself stays as it is."""
+    of_protect = {"max_groups": 1, "max_rows_per_group": 2, "max_rows": 3}
+    for values in product((..., None, 2), (..., None, 1), (..., None, 4)):
+        given = {name: value for name, value in zip(LIMITS, values, strict=True) if value is not ...}
+        limits = {name: value for name, value in (of_protect | given).items() if value is not None}
+        expected = frame("p", **limits, neighboring_relation="replace_one").filter(pl.col("x") > 0)
+        first = frame("p", **of_protect, neighboring_relation="replace_one")
+        for found in (
+            first.with_limits(**given).filter(pl.col("x") > 0),
+            first.filter(pl.col("x") > 0).with_limits(**given),
+        ):
+            assert found.protection == expected.protection
+            assert repr(found) == repr(expected)
+            assert (
+                found.group_by(KEYS).agg(dpp.n_people(**HUGE)).asks
+                == expected.group_by(KEYS).agg(dpp.n_people(**HUGE)).asks
+            )
+        assert first.protection.bounds == of_protect
+
+
+def test_the_same_rows_and_the_same_budget():
+    budget = dpp.Budget(epsilon=30_000)
+    private = ROWS.dp.protect("p", max_groups=3, max_rows_per_group=2, budget=budget)
+    one = private.with_limits(max_groups=1).group_by(KEYS).agg(dpp.n_people(**HUGE), dpp.len(**HUGE)).release()
+    assert (one["n_people"].sum(), one["len"].sum()) == (10, 20)
+    assert private.agg(dpp.len(**HUGE)).release().item() == 20
+    assert budget.remaining == 0
+
+
+@refusals(
+    (lambda: dpp.protect("p").with_limits(max_rows=0), ValueError, "^max_rows must be at least 1, got 0"),
+    (lambda: dpp.protect("p").with_limits(max_groups=1.0), TypeError, "^max_groups must be an integer, got 1.0"),
+    (lambda: dpp.protect("p").with_limits(max_rows=True), TypeError, "^max_rows must be an integer, got True"),
+    (lambda: dpp.protect("p").with_limits(max_rows_per_group="2"), TypeError, "^max_rows_per_group must be"),
+    (
+        lambda: dpp.protect("p").with_limits(3),
+        TypeError,
+        r"with_limits\(\) takes 1 positional argument but 2 were given",
+    ),
+    (lambda: dpp.protect("p").with_limits(rows=3), TypeError, "unexpected keyword argument 'rows'"),
+    (lambda: dpp.protect(None).with_limits(max_rows=3), ValueError, "^max_rows must be left out where privacy_unit is"),
+    (lambda: dpp.protect(None).with_limits(max_rows=None), ValueError, "^max_rows must be left out where privacy_unit"),
+)
+def test_what_is_refused(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
