@@ -126,7 +126,7 @@ MUTANTS = [
     # --- Bounds of one output
     _as_if_protect("Bounds.given", "value != _OF_PROTECT", "value not in (_OF_PROTECT, None)",
         "an output without a bound has that of `protect`: the number of rows is wrong, and explain says so of none"),
-    _as_if_protect("Protection.of_output", "self._with(bounds.given)", "self",
+    _as_if_protect("Protection.of_output", "self.with_limits(**bounds.given)", "self",
         "an output is charged, and bounded, by the bounds of `protect` alone"),
     _as_if_protect("_release/request:_under", "protection.of_output(ask.bounds).contributions",
         "protection.contributions",
