@@ -15,7 +15,14 @@ from dp_polars._accounting.costs import scaled_cost
 from dp_polars._accounting.terms import ONE_RELEASE, Loss, Unit
 from dp_polars._base.column_types import shown
 from dp_polars._base.extras import require
-from dp_polars._base.numbers import Number, kind_of_frame, nearest_float_up, positive_fraction, system_rng
+from dp_polars._base.numbers import (
+    Number,
+    kind_of_frame,
+    nearest_float_up,
+    positive_fraction,
+    positive_loss,
+    system_rng,
+)
 from dp_polars._base.silence import silenced
 from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._frames.protect import protect
@@ -190,7 +197,7 @@ def make_private_query(
     `query.loss`. All else, and errors, are as for `as_measurement`.
     """
     assert_features()
-    private = _at_loss(_unbound(query), positive_fraction("loss", loss))
+    private = _at_loss(_unbound(query), positive_loss("loss", loss))
     metric = _metric(private)
     if input_metric != metric:
         msg = (

@@ -139,10 +139,10 @@ class Budget:
     Parameters
     ----------
     epsilon, rho
-        The total: exactly one of them, a number above 0 (int, float, Fraction or Decimal; a float is the decimal that
-        it prints as). In epsilon alone, it is pure DP, and a release without an epsilon is refused. With a delta, it is
-        a promise of (epsilon, delta), which takes releases in either unit and any mixture. In rho, it is
-        zero-concentrated DP.
+        The total: exactly one of them, a number above 0 (int, float, Fraction or Decimal). A float is the decimal that
+        it prints as, rounded down to 12 digits, as for all losses and deltas. In epsilon alone, it is pure DP, and a
+        release without an epsilon is refused. With a delta, it is a promise of (epsilon, delta), which takes releases
+        in either unit and any mixture. In rho, it is zero-concentrated DP.
     delta
         Above 0 and below 1. With epsilon, the δ of the promise: it pays for keys that nobody listed, and for the
         releases that are added up in rho. With rho, it is for keys alone. None: no release may spend any.

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import reduce
 from typing import NamedTuple, TypeAlias
@@ -14,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from dp_polars._accounting import costs
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import BudgetExceededError, Remaining, Unit, exact
-from dp_polars._base.numbers import as_fraction, float_up, show
+from dp_polars._base.numbers import as_fraction, float_up, rounded_down, show
 
 Ends: TypeAlias = "tuple[datetime, datetime] | None"
 
@@ -40,9 +39,9 @@ class Promise:
         left = costs.delta_left(delta, for_keys)
         if not left:
             return cls(epsilon, delta, for_keys, Fraction(2), Fraction(0))
-        order = 1 + _rounded_down(Fraction(costs.best_order(epsilon, left)), _DIGITS_OF_ORDER)
+        order = 1 + rounded_down(Fraction(costs.best_order(epsilon, left)), _DIGITS_OF_ORDER)
         most = costs.divergence_for(epsilon, left, order)
-        rho = _rounded_down(most / order, _DIGITS_OF_RHO) if most > 0 else Fraction(0)
+        rho = rounded_down(most / order, _DIGITS_OF_RHO) if most > 0 else Fraction(0)
         return cls(epsilon, delta, for_keys, order, rho)
 
     def part(self, epsilon: Fraction, delta: Fraction) -> Promise:
@@ -174,12 +173,6 @@ def sum_of(costs: Iterable[Cost]) -> Cost:
 
 def _is_within(loss: Fraction | None, left: Fraction | None) -> bool:
     return loss is not None and left is not None and loss <= left
-
-
-def _rounded_down(value: Fraction, digits: int) -> Fraction:
-    """Return the nearest decimal below of this number of digits: statements and errors show it as it is."""
-    context = Context(prec=digits, rounding=ROUND_FLOOR)
-    return Fraction(context.divide(Decimal(value.numerator), Decimal(value.denominator)))
 
 
 # From this size on, errors are shown as whole numbers.

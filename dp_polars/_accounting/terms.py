@@ -9,7 +9,19 @@ from fractions import Fraction
 from typing import Any, Literal, TypeAlias, get_args
 
 from dp_polars._base.calls import warn
-from dp_polars._base.numbers import Number, as_fraction, given, one_of, positive_fraction, positive_int, show
+from dp_polars._base.numbers import (
+    Number,
+    as_fraction,
+    as_loss,
+    decimal_of,
+    given,
+    one_of,
+    positive_fraction,
+    positive_int,
+    positive_loss,
+    rounded_down,
+    show,
+)
 
 Unit: TypeAlias = Literal["epsilon", "rho"]
 Mechanism: TypeAlias = Literal[
@@ -42,8 +54,7 @@ class Loss:
     unit: Unit
 
     def __post_init__(self) -> None:
-        positive_fraction(str(check_unit(self.unit)), self.value)
-        object.__setattr__(self, "value", as_fraction(self.unit, self.value))
+        object.__setattr__(self, "value", positive_loss(check_unit(self.unit), self.value))
 
     @classmethod
     def of(cls, *, epsilon: Number | None, rho: Number | None) -> Loss:
@@ -54,7 +65,7 @@ class Loss:
             )
             raise TypeError(msg)
         unit: Unit = "epsilon" if rho is None else "rho"
-        return cls(positive_fraction(unit, epsilon if rho is None else rho), unit)
+        return cls(positive_loss(unit, epsilon if rho is None else rho), unit)
 
     def __str__(self) -> str:
         return f"{self.unit}={show(self.value, up=True)}"
@@ -117,8 +128,8 @@ def check_unit(unit: str) -> Unit:
 
 
 def check_delta(delta: object, name: str = "delta") -> Fraction:
-    """Return a delta from 0 to below 1, exactly."""
-    exact = as_fraction(name, delta)
+    """Return a delta from 0 to below 1, exactly; a float as `as_loss` has it."""
+    exact = as_loss(name, delta)
     if not 0 <= exact < 1:
         msg = f"{name} must be at least 0 and below 1, got {delta!r}."
         raise ValueError(msg)
@@ -243,7 +254,7 @@ class Terms:
 
 # Bits of a numerator or denominator: the differences of such sums still print (Python stops at 4,300 digits).
 _LONGEST = 4_000
-# Characters of a ratio that people still read.
+# Characters of a ratio, and digits of a decimal, that people still read.
 _SHORT = 20
 
 
@@ -331,20 +342,29 @@ class BudgetExceededError(ValueError):
         self.last_charge: datetime | None = None if charged is None else charged[1]
 
     def __str__(self) -> str:
-        losses = [_asked(self.unit, self.requested, self.remaining)]
+        losses, missing, ways = [_asked(self.unit, self.requested, self.remaining)], [], []
+        is_short = self.short_by > 0
         if self.unit != "rho" and self.requested_rho is not None and self.remaining_rho is not None:
             losses.append(_asked("rho", self.requested_rho, self.remaining_rho))
-        numbers = " (or in rho: ".join(losses) + ")" * (len(losses) - 1)
-        if self.requested_delta is not None and self.remaining_delta is not None:
-            numbers += f"; {_asked('delta', self.requested_delta, self.remaining_delta)}"
+            is_short = is_short and self.requested_rho > self.remaining_rho
+        if is_short or not self.short_by_delta:
+            missing.append(" (or in rho: ".join(losses) + ")" * (len(losses) - 1))
+            ways.append(
+                f"query.scaled_to({self.unit}=budget.remaining.{self.unit}) takes all that is left"
+                if self.remaining > 0
+                else "budget.remaining is 0, so that no query.scaled_to(…) fits"
+            )
+        if self.short_by_delta and self.requested_delta is not None and self.remaining_delta is not None:
+            missing.append(_asked("delta", self.requested_delta, self.remaining_delta))
+            ways.append("budget.remaining_delta is what keys may still spend; query.scaled_to(…) leaves their delta")
         charged = "was never charged"
         if self.first_charge is not None and self.last_charge is not None:
             first, last = (f"{when:%Y-%m-%d %H:%M} UTC" for when in (self.first_charge, self.last_charge))
             charged = f"was first charged on {first} and last on {last}; budget.log() lists the charges of all runs"
         where = "" if self.ledger is None else f" The ledger {self.ledger!r} {charged}."
         return (
-            f"The release does not fit the budget: {numbers}. Nothing was charged.{where}\n\n"
-            "Hint: ask for smaller losses or fewer outputs. A new budget is new loss to the same people."
+            f"The release does not fit the budget: {'; '.join(missing)}. Nothing was charged.{where}\n\n"
+            f"Hint: {'; '.join(ways)}. A new budget is new loss to the same people."
         )
 
 
@@ -353,8 +373,8 @@ def _short_by(requested: Fraction | None, remaining: Fraction | None) -> Fractio
 
 
 def _asked(name: str, requested: Fraction, remaining: Fraction) -> str:
-    short_by = max(requested - remaining, Fraction(0))
-    return f"requested {name}={exact(requested)}, remaining {exact(remaining)}, short by {exact(short_by)}"
+    more, left = in_decimals(requested, up=True), in_decimals(remaining, up=False)
+    return f"requested {name}={more}, remaining {left}, short by {in_decimals(requested - remaining, up=True)}"
 
 
 def stored(value: Fraction) -> str:
@@ -369,11 +389,23 @@ def stored(value: Fraction) -> str:
 
 
 def exact(value: Fraction) -> str:
-    """Return an exact rational for people: a decimal of up to 20 places if it is one, else a ratio if that is short."""
-    if 10**20 % value.denominator:
-        return str(value) if len(str(value)) <= _SHORT else f"about {show(value)}"
-    whole, places = divmod(value.numerator * (10**20 // value.denominator), 10**20)
-    return f"{whole}.{places:020}".rstrip("0").rstrip(".")
+    """Return an exact rational for people: a decimal if it is a short one, else a ratio if that is short."""
+    short = str(value) if len(str(value)) <= _SHORT else f"about {show(value)}"
+    return _as_decimal(value) or short
+
+
+def in_decimals(value: Fraction, *, up: bool) -> str:
+    """Return a decimal for people: the exact one if that is short, else one of six digits above it, or below."""
+    return _as_decimal(value) or show(value if up else rounded_down(value, 6), up=up)
+
+
+def _as_decimal(value: Fraction) -> str | None:
+    """Return the decimal that a rational is, if it has at most 20 places, or 20 significant digits."""
+    if 10**_SHORT % value.denominator == 0:
+        whole, places = divmod(value.numerator * (10**_SHORT // value.denominator), 10**_SHORT)
+        return f"{whole}.{places:0{_SHORT}}".rstrip("0").rstrip(".")
+    short = decimal_of(value, _SHORT)
+    return f"{short:g}" if Fraction(short) == value else None
 
 
 class LargeLossWarning(UserWarning):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from datetime import date, time, timedelta
-from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from functools import cache
 from threading import RLock
@@ -90,6 +90,27 @@ def positive_fraction(name: str, value: object) -> Fraction:
     return exact
 
 
+# Significant digits of a loss that is given as a float. Quotients of floats are off by far less: see `as_loss`.
+_DIGITS = 12
+
+
+def as_loss(name: str, value: object) -> Fraction:
+    """Return a loss, a delta or a total of them: a float as the decimal that it prints as, rounded down to 12 digits.
+
+    So k losses of `total / k` fit a total of at most 12 digits, whichever way the quotient was rounded. Narrow floats
+    keep fewer digits: 5 of 32 bits. All other numbers are exact.
+    """
+    exact = as_fraction(name, value)
+    if not isinstance(value, (float, np.floating)):
+        return exact
+    return rounded_down(exact, min(_DIGITS, np.finfo(type(value)).precision - 1))
+
+
+def positive_loss(name: str, value: object) -> Fraction:
+    positive_fraction(name, value)
+    return as_loss(name, value)
+
+
 def positive_int(name: str, value: object) -> int:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         msg = f"{name} must be an integer, got {given(value)}."
@@ -109,9 +130,18 @@ def flag(name: str, value: object) -> bool:
 
 def show(value: Fraction, digits: int = 6, *, up: bool = False) -> str:
     """Return a short text of an exact rational for people, 1/10 as 0.1 and 1/3 as 0.333333; a cost rounded up."""
-    context = Context(prec=digits, rounding=ROUND_CEILING if up else ROUND_HALF_EVEN)
-    rounded = context.divide(Decimal(value.numerator), Decimal(value.denominator))
+    rounded = decimal_of(value, digits, ROUND_CEILING if up else ROUND_HALF_EVEN)
     return f"{float(rounded):.{digits}g}" if value == 0 or 2.0**-1000 < abs(value) < 2.0**1000 else f"{rounded:g}"
+
+
+def rounded_down(value: Fraction, digits: int) -> Fraction:
+    """Return the nearest decimal below of this number of significant digits."""
+    return Fraction(decimal_of(value, digits))
+
+
+def decimal_of(value: Fraction, digits: int, rounding: str = ROUND_FLOOR) -> Decimal:
+    context = Context(prec=digits, rounding=rounding, traps=[])
+    return context.divide(Decimal(value.numerator), Decimal(value.denominator))
 
 
 def nearest_float_up(value: Fraction) -> float:
@@ -129,6 +159,11 @@ def float_up(value: Fraction) -> float:
     except OverflowError:
         return math.inf
     return rounded if as_fraction("value", rounded) >= value else math.nextafter(rounded, math.inf)
+
+
+def loss_up(value: Fraction) -> float:
+    """Return a float that, given back as a loss (`as_loss`), is not below an exact one: of 12 digits, rounded up."""
+    return float_up(Fraction(decimal_of(value, _DIGITS, ROUND_CEILING)))
 
 
 def plural(number: int, noun: str) -> str:

@@ -62,9 +62,9 @@ def mode(
         without one); elsewhere it is found at once, in epsilon.
     epsilon, rho
         The privacy loss of one person in all, over all groups, in pure DP or in zCDP: one of them at most, and none
-        with `within`. An int, float, Fraction or Decimal; a float is taken as the decimal that it prints as. In the
-        `agg` of a private frame all of them may be left out: then `PrivateQuery.scaled_to` says the loss, for all
-        outputs together. A plain expression must have one.
+        with `within`. An int, float, Fraction or Decimal; a float is the decimal that it prints as, rounded down to 12
+        digits: so eleven losses of 1/11 fit a budget of 1. In the `agg` of a private frame all of them may be left out:
+        then `PrivateQuery.scaled_to` says the loss, for all outputs together. A plain expression must have one.
     loss_share
         Where no loss and no `within` is given: how large a part of what `PrivateQuery.scaled_to` shares this output
         takes. A number above 0; left out, it is 1. With 2 it gets twice the loss.

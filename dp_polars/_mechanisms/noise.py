@@ -19,7 +19,17 @@ from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.costs import largest
 from dp_polars._accounting.terms import Loss, Mechanism, warn_if_large
 from dp_polars._base.calls import called
-from dp_polars._base.numbers import Number, Rng, ball, lower, positive_fraction, precision, system_rng, upper
+from dp_polars._base.numbers import (
+    Number,
+    Rng,
+    ball,
+    lower,
+    positive_fraction,
+    positive_loss,
+    precision,
+    system_rng,
+    upper,
+)
 from dp_polars._base.silence import in_parallel, silenced
 from dp_polars._mechanisms.racing import Uniform, floor_of, is_less
 
@@ -328,7 +338,7 @@ def discrete_laplace(values: ArrayLike, *, epsilon: Number, sensitivity: Number)
     [3, 100, 20]
     """
     array = _checked(values)
-    loss = Loss(positive_fraction("epsilon", epsilon), "epsilon")
+    loss = Loss(positive_loss("epsilon", epsilon), "epsilon")
     scale = positive_fraction("sensitivity", sensitivity) / loss.value
     if not scale <= LARGEST_SCALE:
         msg = "sensitivity / epsilon must be at most 2**50, got more."
@@ -376,7 +386,7 @@ def discrete_gaussian(values: ArrayLike, *, rho: Number, sensitivity: Number) ->
     [[3, 100], [20, -7]]
     """
     array = _checked(values)
-    loss = Loss(positive_fraction("rho", rho), "rho")
+    loss = Loss(positive_loss("rho", rho), "rho")
     variance = positive_fraction("sensitivity", sensitivity) ** 2 / (2 * loss.value)
     if not variance < LARGEST_SCALE**2:
         msg = "sensitivity²/(2·rho) must be below 2**100, got more."

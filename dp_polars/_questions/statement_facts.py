@@ -17,7 +17,7 @@ import polars as pl
 from dp_polars._accounting.costs import epsilon_at
 from dp_polars._accounting.terms import LARGEST, Unit, check_delta, exact
 from dp_polars._base.digests import listed
-from dp_polars._base.numbers import Number, as_fraction, float_up, given, one_of, show
+from dp_polars._base.numbers import Number, as_fraction, float_up, given, loss_up, one_of, show
 from dp_polars._bins.candidates import Grid
 from dp_polars._questions.question import Asked
 
@@ -223,8 +223,8 @@ def loss_facts(unit: Unit, value: Fraction, delta: Fraction, at_delta: Number) -
 
 
 def number_facts(value: Fraction) -> Facts:
-    """Return an exact number, a float that is no less (None beyond all floats), and its text."""
-    up = float_up(value)
+    """Return an exact loss, a float that is no less given back as one (None beyond all floats), and its text."""
+    up = loss_up(value)
     return {"exact": str(value), "value": up if math.isfinite(up) else None, "text": exact(value)}
 
 

@@ -19,8 +19,7 @@ from polars import selectors as cs
 
 from dp_polars._accounting.claims import SAY_A_LOSS, Claim, loss_of, notes_of_cost
 from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Loss, Unit, Within, in_words
-from dp_polars._base.column_types import float_of
-from dp_polars._base.numbers import as_fraction, flag, float_up, given, plural, positive_int, show
+from dp_polars._base.numbers import as_fraction, flag, given, loss_up, plural, positive_int, show
 from dp_polars._questions.measures import BETA, Count, Multiple, at_most, error_95, with_loss_for
 from dp_polars._questions.question import Asked, Columns, HistogramQuery
 from dp_polars._release.contract import (
@@ -263,16 +262,16 @@ class AnyRequest(ABC, Generic[AskedT]):
             "bounds": in_words(self.bounds_of(ask)) or None,
             "score_range": float(claim.score_range),
             "rate": None if claim.is_open else float(claim.rate),
-            "delta": float_up(claim.delta),
-            "epsilon": float_up(claim.cost("epsilon")) if claim.has_epsilon and not claim.is_open else None,
-            "rho": None if claim.is_open else float_up(claim.cost("rho")),
+            "delta": loss_up(claim.delta),
+            "epsilon": loss_up(claim.cost("epsilon")) if claim.has_epsilon and not claim.is_open else None,
+            "rho": None if claim.is_open else loss_up(claim.cost("rho")),
         }
 
     def claim_for_json(self) -> dict[str, object]:
         columns = {}
         for ask in self.asks:
             claim = ask.query.claim
-            value = float_of(claim.loss.value)
+            value = loss_up(claim.loss.value)
             columns[ask.name] = {
                 "selects": ask.selects,
                 "mechanism": claim.mechanism,
@@ -281,7 +280,7 @@ class AnyRequest(ABC, Generic[AskedT]):
                     "value": value if math.isfinite(value) else None,  # JSON has no word for infinity
                     "exact": str(claim.loss.value),
                 },
-                **({"delta": float_up(claim.delta)} if claim.delta else {}),
+                **({"delta": loss_up(claim.delta)} if claim.delta else {}),
                 "neighboring_relation": self.protection.neighboring_relation,
                 "privacy_unit": self.protection.privacy_unit,
                 "bounds": self.bounds_of(ask),

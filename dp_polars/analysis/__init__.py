@@ -7,7 +7,7 @@ Parameters that many functions share, all keyword-only:
 
 ``epsilon``, ``rho``
     The loss of one release, exactly one of them. ``epsilon`` (pure DP) means permute-and-flip, ``rho``
-    (zCDP) the exponential mechanism. A float is the decimal that it prints as.
+    (zCDP) the exponential mechanism. A float is the decimal that it prints as, rounded down to 12 digits.
 ``sensitivity``
     The most that one person can change any one score.
 ``monotonic``

@@ -16,7 +16,7 @@ from dp_polars._accounting.costs import scaled_cost
 from dp_polars._accounting.terms import ONE_RELEASE, Loss, Mechanism, Unit, check_unit
 from dp_polars._base.calls import called
 from dp_polars._base.column_types import Exact, exact_numbers, gaps_between
-from dp_polars._base.numbers import Floats, Ints, Number, as_fraction, positive_fraction, positive_int
+from dp_polars._base.numbers import Floats, Ints, Number, as_fraction, as_loss, loss_up, positive_fraction, positive_int
 from dp_polars._mechanisms.racing import LAWS, error_bound, exponents_of
 
 LAPLACE = "report_noisy_max_laplace"
@@ -478,8 +478,9 @@ def _smallest_loss(
     """Return a float loss for `rate`, nudged upward until the rounded-down rate meets the goal."""
     if rate == 0:
         return 0.0
-    loss, step = float(scaled_cost(unit, mechanism, rate * score_range, ONE_RELEASE)), 2.0**-51
-    while not reached(Claim.of(Loss(as_fraction(unit, loss), unit), mechanism, score_range, ONE_RELEASE, None)):
-        step *= 2
-        loss *= 1 + step
+    least, step = scaled_cost(unit, mechanism, rate * score_range, ONE_RELEASE), Fraction(1, 2**40)
+    loss = loss_up(least)
+    while not reached(Claim.of(Loss(as_loss(unit, loss), unit), mechanism, score_range, ONE_RELEASE, None)):
+        least, step = least * (1 + step), 2 * step
+        loss = loss_up(least)
     return loss

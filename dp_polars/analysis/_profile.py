@@ -25,7 +25,7 @@ from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.terms import ONE_RELEASE, Mechanism, check_delta
 from dp_polars._base.calls import called
 from dp_polars._base.extras import require
-from dp_polars._base.numbers import as_fraction, ball, float_up, given, positive_fraction, positive_int, precision
+from dp_polars._base.numbers import as_fraction, ball, float_up, given, positive_int, positive_loss, precision
 
 if TYPE_CHECKING:
     from flint import arb
@@ -135,7 +135,7 @@ class PrivacyProfile:
                 raise TypeError(msg)
             else:
                 chosen = check_mechanism("choice", release[1], "epsilon")
-                loss = positive_fraction("epsilon", release[0])
+                loss = positive_loss("epsilon", release[0])
                 rho += costs.scaled_cost("rho", chosen, loss, ONE_RELEASE)
                 counts[chosen, loss] += 1
         named = sorted(relation for relation in relations if relation is not None)
@@ -341,8 +341,8 @@ def compose(releases: Iterable[Release], *, delta: Number) -> float:
     return PrivacyProfile.of(releases).epsilon(delta)
 
 
-# Six lattices are looked at one by one; the others are finer. Up to this x; below the first, all of them are fine.
-_STEPS_APART, _SMALLEST_X, _LARGEST_X = 6, 0.005, 3.0
+# Lattices are looked at one by one up to this x. Below the smallest, all of them are fine.
+_SMALLEST_X, _LARGEST_X = 0.005, 3.0
 _MOST_GAUSSIANS = 10**8
 _TAIL = 13.5  # thresholds beyond this number of deviations are left out, also after the shift
 
@@ -359,23 +359,28 @@ def _shift_of(parts: Parts) -> float:
 
 @lru_cache(maxsize=1024)
 def _widest_of(x: float) -> float:
-    """Return the shift, over the deviation, of a continuous Gaussian that dominates a discrete one with shift x.
+    """Return the least shift, over the deviation, of a continuous Gaussian that dominates discrete ones with shift x.
 
     `docs/proofs/composition.md`, Theorem 6. Tails and factors add less than `_TAILS` to a delta of up to 10⁸ releases.
     """
     if x > _LARGEST_X:
         return math.inf
     if x < _SMALLEST_X:
-        return x / math.sqrt(1 - 4 * x**2) * _SLACK
-    widest = x / math.sqrt(1 - x**2 / 12)
-    for steps in range(1, _STEPS_APART + 1):
+        return _of_fine(x, 1) * _SLACK
+    widest, steps = 0.0, 1
+    while 2 * x >= steps or _of_fine(x, steps) > widest:  # at most seven: one step nearly always needs the most
         h = x / steps
         last = math.ceil((_TAIL + x) / h) + 2
         masses = np.exp(-((np.arange(2 * last) * h) ** 2) / 2)
         above = np.cumsum(masses[::-1])[::-1][: last + 1]  # at k and above, for k = 0, 1, …
         points = np.array([-NormalDist().inv_cdf(p) for p in (above[1:] / (above[0] + above[1])).tolist()])
-        widest = max(widest, steps * float(np.diff(points, prepend=-points[0]).max()))
+        widest, steps = max(widest, steps * float(np.diff(points, prepend=-points[0]).max())), steps + 1
     return widest * (1 + 1e-9)
+
+
+def _of_fine(x: float, steps: int) -> float:
+    """Return a shift that is enough for lattices of this number of steps, or more: above 2x of them."""
+    return x / math.sqrt(1 - (2 * x / steps) ** 2)
 
 
 def _gaussian_delta(shift: float, epsilon: float) -> float:

@@ -14,7 +14,7 @@ from dp_polars._accounting.claims import NO_LOSS, Claim
 from dp_polars._accounting.terms import Loss
 from dp_polars._base import column_types
 from dp_polars._base.calls import called
-from dp_polars._base.numbers import Ints, Number, given, kind_of_frame, owners, positive_fraction
+from dp_polars._base.numbers import Ints, Number, given, kind_of_frame, owners, positive_loss
 from dp_polars._bins.candidates import distance_unit
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._expressions.expression import PrivateExpr, refuse_of_frames, refuse_several
@@ -205,7 +205,7 @@ def simulate(
         raise ValueError(msg)
     tried = None
     if losses is not None:
-        tried = [positive_fraction(f"losses[{i}]", value) for i, value in enumerate(several("losses", losses))]
+        tried = [positive_loss(f"losses[{i}]", value) for i, value in enumerate(several("losses", losses))]
     parts = [_table(output, claim) for output in outputs for claim in _claims(output.query.claim, tried)]
     if len({part["true_answer"].dtype for part in parts}) > 1:
         parts = [_as_text(part) for part in parts]

@@ -21,7 +21,7 @@ from dp_polars import analysis
 from dp_polars._accounting.terms import Unit, check_unit
 from dp_polars._base.column_types import Exact, float_of
 from dp_polars._base.extras import require
-from dp_polars._base.numbers import Floats, Number, positive_fraction, positive_int
+from dp_polars._base.numbers import Floats, Number, positive_int, positive_loss
 from dp_polars.analysis._laws import LAPLACE, Comparable, check_comparable, checked_scores
 from dp_polars.analysis._simulation import SIMULATED
 from dp_polars.plot import _charts
@@ -110,7 +110,7 @@ def error_curve(
     --------
     >>> chart = error_curve([120, 117, 80, 3], np.geomspace(0.01, 1, 30), monotonic=True)
     """
-    amounts = [float(positive_fraction(f"losses[{i}]", loss)) for i, loss in enumerate(losses)]
+    amounts = [float(positive_loss(f"losses[{i}]", loss)) for i, loss in enumerate(losses)]
     if not (len(amounts) >= 2 and len(mechanisms) >= 1):
         msg = f"losses must be at least two and mechanisms at least one, got {len(amounts)} and {len(mechanisms)}."
         raise ValueError(msg)

@@ -176,7 +176,7 @@ def test_loss_for_accuracy_is_the_inverse_of_accuracy(k, error, beta, unit, mech
     loss = analysis.loss_for_accuracy(k, error, unit=unit, **options)
     reached = analysis.accuracy(k, **{unit: loss}, **options)
     assert reached <= error
-    assert reached == pytest.approx(float(error), rel=1e-12)
+    assert reached == pytest.approx(float(error), rel=1.1e-11)  # floats of losses have 12 digits
     assert analysis.accuracy(k, **{unit: loss * (1 - 1e-12)}, **options) > error
 
 

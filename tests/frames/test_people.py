@@ -269,9 +269,7 @@ def test_rows_that_are_cut_say_how_much_of_the_data_counts():
     for wrong in (0, -1, 1.5, None, True):
         with pytest.raises((TypeError, ValueError), match="per_person must be"):
             query.n_rows_dropped(wrong, epsilon=1)
-    with pytest.raises(
-        TypeError, match="n_rows_dropped must be asked of answers about columns, got a query for"
-    ):
+    with pytest.raises(TypeError, match="n_rows_dropped must be asked of answers about columns, got a query for"):
         query.n_cut(epsilon=1).n_rows_dropped(3, epsilon=1)
 
 

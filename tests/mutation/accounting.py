@@ -15,6 +15,7 @@ _largest_rho = of("proofs/test_promises.py::test_the_largest_rho_converts_to_the
 _accounting_promises = of("accounting/test_promises.py")
 _conversions = of("accounting/test_deltas.py")
 _deltas_and_more = of("accounting/test_deltas.py analysis/test_profile.py")
+_splits = of("faults/test_even_splits.py")
 _measurement = of("opendp/test_measurement.py", needs="opendp")
 
 MUTANTS = [
@@ -70,7 +71,7 @@ MUTANTS = [
     _budgets("Budget.charge", "sum_of(costs)", "max(costs)", "outputs of one release are compared one by one",
         "::test_a_charge_is_all_or_nothing"),
     _budgets("_is_within", "loss <= left", "float(loss) <= float(left)", "a hair too much is spent",
-        "::test_numbers_stand_in_full_in_the_refusal"),
+        "::test_numbers_of_a_refusal_are_decimals_in_full_or_on_the_safe_side"),
     _sums("Cost.plus", "self.loss + other.loss", "max(self.loss, other.loss)", "charges do not add up"),
     _budgets("Sums.cost", "claim.cost(self.unit)", "claim.loss.value",
         "a loss in the other unit is charged as if in this one",
@@ -128,7 +129,8 @@ MUTANTS = [
         "all of delta is converted, and keys spend a half more"),
     _largest_rho("divergence_for", "lower(ball(epsilon) + (ball(delta).log() - _log_share(a)) / a)",
         "lower(ball(epsilon) + ball(delta).log() / a) + 1", "more is released by rho than its conversion proves"),
-    _largest_rho("_rounded_down", "ROUND_FLOOR", '"ROUND_CEILING"', "the largest rho is rounded up"),
+    _largest_rho("rounded_down", "decimal_of(value, digits)", 'decimal_of(value, digits, "ROUND_CEILING")',
+        "the largest rho is rounded up"),
     _accounting_promises("Promise.fits", "cost.delta <= left.delta", "True", "keys spend more than their part",
         "::test_keys_have_their_part_of_delta_in_either_case"),
     _accounting_promises("Promise.left", "self.keys_delta - spent.delta", "self.delta - spent.delta",
@@ -176,8 +178,16 @@ MUTANTS = [
     of("faults/test_found_elsewhere.py")("renyi_delta", "float_above(log.max(ball(_UNDERFLOW)).exp())",
         "float(log.max(ball(_UNDERFLOW)).exp())", "the delta of zCDP is one float too low",
         "-k zcdp_is_the_next_float"),
-    of("accounting/test_budgets.py accounting/test_deltas.py")("_accounting/terms:exact", "10**20 % value.denominator",
-        "False", "a remainder that is no decimal is cut"),
+    of("accounting/test_budgets.py accounting/test_deltas.py")("_accounting/terms:_as_decimal",
+        "10**_SHORT % value.denominator", "0", "a remainder that is no decimal is cut"),
+    _splits("as_loss", "rounded_down(exact, min(_DIGITS, np.finfo(type(value)).precision - 1))", "exact",
+        "eleven losses of 1/11 cost more than 1", "-k parts"),
+    _splits("as_loss", "not isinstance(value, (float, np.floating))", "not isinstance(value, float)",
+        "seven narrow floats of 1/7 cost more than 1", "-k narrow"),
+    _splits("in_decimals", "value if up else rounded_down(value, 6)", "value",
+        "a refusal shows more than is left", "-k decimals_of_what_is_missing"),
+    _splits("total_delta", "check_delta(delta)", "Fraction(str(delta))", "a total is more than its losses are rounded to",
+        "-k never_rounded_up"),
     # --- What OpenDP charges
     _measurement("make_private_query", "ask.query.claim.cost(unit, distance)", "ask.query.claim.cost(unit)",
         "many rows of a person cost as much as one", "::test_the_map_is_that_of_the_design_at_every_distance"),

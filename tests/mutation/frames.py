@@ -249,7 +249,7 @@ MUTANTS = [
         "set(identities(files))", "the ledger tells of the size of a file, and so of its rows",
         "::test_a_mark_tells_of_no_size"),
     # --- Found by the second trial
-    _frame("AnyRequest._explained", 'float_up(claim.cost("rho"))', 'float(claim.cost("rho"))',
+    _frame("AnyRequest._explained", 'loss_up(claim.cost("rho"))', 'float(claim.cost("rho"))',
         "explain shows a rho below what is charged", "::test_explain_never_shows_less_than_the_cost"),
     _frame("source_of", "Exception", "pa.ArrowInvalid", "an error while a stream is opened shows values, and is free",
         "::TestData::test_errors_carry_no_rows_and_are_paid_for"),

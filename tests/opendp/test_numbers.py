@@ -174,7 +174,9 @@ VISITS = pl.DataFrame({"p": range(200), "town": ["Bern"] * 100 + ["Olten"] * 99 
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(("loss", "inner"), [("epsilon", max_divergence), ("rho", zero_concentrated_divergence)])
 def test_keys_are_an_approximate_measurement(loss, inner, relation):
-    query = dpp.protect("p", max_groups=2, neighboring_relation=relation).keys("town", delta=2**-20, **{loss: 2})
+    query = dpp.protect("p", max_groups=2, neighboring_relation=relation).keys(
+        "town", delta=Fraction(1, 2**20), **{loss: 2}
+    )
     measurement = as_measurement(query)
     assert measurement.output_measure == approximate(inner())
     assert measurement.map(1) == (2.0, 2**-20)
@@ -201,7 +203,7 @@ def test_the_delta_of_several_people_holds_for_their_keys():
 
 
 def test_keys_at_another_loss_keep_their_delta():
-    query = dpp.protect("p", max_groups=2).keys("town", rho=0.5, delta=2**-20)
+    query = dpp.protect("p", max_groups=2).keys("town", rho=0.5, delta=Fraction(1, 2**20))
     metric = symmetric_id_distance("p")
     made = make_private_query(frame_domain(), metric, query, 0.25)
     assert made.map(1) == (0.25, 2**-20)
