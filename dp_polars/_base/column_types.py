@@ -26,6 +26,7 @@ Family: TypeAlias = Literal["number", "text", "boolean", "datetime", "datetime w
 Exact: TypeAlias = "NDArray[Any]"
 
 FromArrow = TypeVar("FromArrow", pl.Series, pl.DataFrame)
+FrameT = TypeVar("FrameT", pl.DataFrame, pl.LazyFrame)
 
 _NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6}
 _DAY = 86_400 * 10**9
@@ -294,7 +295,22 @@ def unshared(frame: pl.DataFrame) -> pl.DataFrame:
     if pl.Object in frame.dtypes:
         msg = "a public frame must have columns of Polars' types, got one of type Object."
         raise TypeError(msg)
-    return cast("pl.DataFrame", pickle.loads(pickle.dumps(frame)))
+    return without_flags(cast("pl.DataFrame", pickle.loads(pickle.dumps(frame))))
+
+
+def without_flags(frame: FrameT) -> FrameT:
+    """Return the frame without sorted flags: Polars believes them, and a false one lets a row decide over others.
+
+    A column that was the field of a struct has none. Nothing is copied. Filters of later steps stay above this one, so
+    that Polars evaluates none of them on a flagged column.
+    """
+    dtypes = enumerate(frame.collect_schema().items())
+    cleared = [
+        pl.struct(pl.nth(place).alias("column")).struct.field("column").alias(name)
+        for place, (name, dtype) in dtypes
+        if dtype != pl.Object  # has no order, and no struct holds it
+    ]
+    return frame.with_columns(cleared)
 
 
 def parts_of(dtype: PolarsDataType) -> Iterator[PolarsDataType]:

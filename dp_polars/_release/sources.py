@@ -17,7 +17,14 @@ from dp_polars._base.column_types import unshared
 from dp_polars._base.numbers import given, kind_of_frame
 from dp_polars._bins.candidates import MOST, NO_FLOATS, Categories, Values, size_of
 from dp_polars._steps.plans import files_of, preparation_of, reading_of_arrow, refuse_rewritten_files
-from dp_polars._steps.scans import Reading, collected, holds_rows, refuse_repeated_files, refuse_two_units
+from dp_polars._steps.scans import (
+    Reading,
+    collected,
+    holds_rows,
+    refuse_repeated_files,
+    refuse_two_units,
+    with_clean_memory,
+)
 
 if TYPE_CHECKING:
     from typing import Self
@@ -72,9 +79,9 @@ def source_of(
         plan = frame
         readings, varies = preparation_of(plan, keys, is_owned=is_owned, unchecked=unchecked)
         if not varies:
-            return Source(plan, lambda: plan, readings, lambda: plan)
+            return Source(plan, lambda: with_clean_memory(plan), readings, lambda: plan)
         # A release reads its rows more than once: sums of floats, picks and ties must be the same each time.
-        return Source(plan, lambda: collected([plan], "auto")[0].lazy(), readings, lambda: plan)
+        return Source(plan, lambda: collected([with_clean_memory(plan)], "auto")[0].lazy(), readings, lambda: plan)
     datasets = sys.modules.get("pyarrow.dataset")  # who has a dataset has imported it
     if datasets is not None and isinstance(frame, datasets.Dataset):
         reading = replace(reading_of_arrow(frame), columns=keys, is_owned=is_owned)

@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -38,7 +39,9 @@ _PICKS = frozenset({"Explode", "Filter", "Gather", "Rolling", "Slice", "Sort", "
 _OF_SERIES = frozenset({"is_in", "replace", "replace_strict", "str.contains_any", "str.replace_many"})
 _PYTHON = ("anonymous", "python", "fold", "apply", "reduce")
 _SAME_ROWS = frozenset({"Cache", "Filter", "SimpleProjection", "Sort", "Union", "MergeSorted"})
-_MAPS = frozenset({"explode", "hint", "hint_sorted", "rechunk", "unnest", "unpivot"})
+_MAPS = frozenset({"explode", "rechunk", "unnest", "unpivot"})
+# Nodes that hand rows on without a look at values.
+_PASSING = frozenset({"Cache", "SimpleProjection", "Union"})
 # Stands for the columns of an expression that Polars does not show.
 _UNSEEN = frozenset(["\0"])
 _OF_PYTHON = Seen(kinds.PYTHON, "a Python function")
@@ -50,6 +53,8 @@ def kind_of_function(name: str, parameters: Sequence[object] = ()) -> Mixing | N
     """Return what a function mixes, by its name in a plan; None where it looks at its own row alone."""
     if name == "fill_null_with_strategy" and [*parameters[:1]] in (["zero"], ["one"]):
         return None
+    if name in {"set_sorted", "set_sorted_flag"}:
+        return kinds.SORTED
     if name in _REDUCTIONS:
         return kinds.REDUCTION
     return kinds.PLACE if name in _PLACES or name.startswith(_RUNNING) else None
@@ -116,7 +121,9 @@ class PlanSteps:
             if name == "unpivot":
                 same = {name: origin for name, origin in same.items() if name in more[0]}
             several = f"`{name}`" if name in {"explode", "unpivot"} else ""
-            if name not in _MAPS:
+            if name.startswith("hint"):
+                seen.append(Seen(kinds.SORTED, "`set_sorted`"))
+            elif name not in _MAPS:
                 seen.append(Seen(kinds.PLACE if name == "row_index" else kinds.UNKNOWN, f"`{name}`"))
         elif kind == "Distinct":
             seen.append(Seen(kinds.DISTINCT, "`unique`", frozenset(node.options[1] or columns)))
@@ -368,6 +375,7 @@ def preparation_of(
     """
     plan, step = PlanSteps.of(frame)
     readings, seen = _readings(frame, plan)
+    seen += _of_sorting_columns(frame)
     if plan.hidden:
         tree = scans.serialized(frame)
         unknown = [Seen(kinds.UNKNOWN, "an expression")]
@@ -392,6 +400,21 @@ def preparation_of(
     if keys and not unchecked and not is_owned and {*keys} <= {*step.columns}:
         scans.refuse_two_units([[reading] for reading in found], call)
     return found, varies
+
+
+def _of_sorting_columns(frame: pl.LazyFrame) -> Iterator[Seen]:
+    """Yield what Polars believes of Parquet files, where a step looks at their values."""
+    if any(map(_looks_at_values, scans.plan_nodes(frame))):
+        files = [file for several, of in scans.sources_read(frame) if of is None for file in several]
+        if scans.names_sorting_columns(files):
+            yield Seen(kinds.SORTED_FILE, "a step on a Parquet file whose footer names sorting columns")
+
+
+def _looks_at_values(plan: Any) -> bool:  # noqa: ANN401
+    if scans.kind_of(plan) == "Select":
+        with suppress(NotImplementedError):
+            return any(type(plan.view_expression(expr.node)).__name__ != "Column" for expr in plan.get_exprs())
+    return bool(plan.get_inputs()) and scans.kind_of(plan) not in _PASSING
 
 
 def files_of(readings: Sequence[scans.Reading]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, NoReturn
 
 from dp_polars._base.column_types import PrivacyUnit, shown
@@ -57,6 +57,10 @@ BESIDE = Mixing(
     f"brings in a table about people, by other columns than {{unit}}, {_WHY}",
     "join it on {unit}, or leave that column out of it; or join private frames after `protect`",
 )
+SORTED = Mixing(
+    f"makes Polars trust that a whole column is sorted, {_WHY}", "leave it out: Polars knows what `sort` has sorted"
+)
+SORTED_FILE = replace(SORTED, hint=f"{_AFTER}; or read the file first: pl.read_parquet(…).lazy()")
 RANDOM = Mixing(
     "draws at random, and a row may be drawn several times: a person would count for more than the bounds",
     "keep a part by a hash, or write the drawn rows to a table first",
@@ -81,6 +85,8 @@ KINDS = {
     "`head`, `limit`, `tail`, `slice`, `sample`, `n_rows`, row numbers, ranks, shifts, running values, fills": PLACE,
     "`unique` of columns without the unit": DISTINCT,
     "`map_batches`, `map_elements`, `map_groups`": PYTHON,
+    "`set_sorted`": SORTED,
+    "a step that looks at values of a Parquet file whose footer names sorting columns": SORTED_FILE,
     "`join` with a table made of the same rows, but on the unit": SAME_SOURCE,
     "`join` with a table that has a column of the unit's name, by others": BESIDE,
     "any other step": UNKNOWN,

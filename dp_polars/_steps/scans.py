@@ -13,7 +13,7 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from itertools import combinations, pairwise, product
 from operator import and_, xor
 from pathlib import Path
@@ -81,6 +81,71 @@ def visited(frame: pl.LazyFrame) -> Any:  # noqa: ANN401
         )
     # Raised here, where no exception with private values is its context.
     raise ValueError(msg)
+
+
+def unflagged(frame: pl.LazyFrame) -> pl.LazyFrame:
+    """Return the rows of a plan without sorted flags, as `column_types.without_flags` does.
+
+    A scan of Parquet files that name no sorting columns has none: it stays as it is, so that filters may enter it.
+    """
+    plan = visited(frame)
+    is_scan = kind_of(plan) == "Scan" and plan.view_current_node().scan_type[0] == "parquet"
+    if is_scan and names_sorting_columns(list(map(str, plan.view_current_node().paths))) is False:
+        return frame
+    return column_types.without_flags(frame)
+
+
+def names_sorting_columns(files: Iterable[str]) -> bool | None:
+    """Return whether the footer of a Parquet file names columns that Polars then takes for sorted; None: not known."""
+    from pyarrow import parquet
+
+    is_known = True
+    for file in files:
+        try:
+            footer = None if REMOTE.match(file) else parquet.read_metadata(file)
+        except Exception:  # encrypted, say
+            footer = None
+        if footer is None:
+            is_known = False
+        elif any(footer.row_group(number).sorting_columns for number in range(footer.num_row_groups)):
+            return True
+    return False if is_known else None
+
+
+def with_clean_memory(frame: pl.LazyFrame) -> pl.LazyFrame:
+    """Return a plan that finds no sorted flags in what it holds in memory; it is run if steps on these could meet some.
+
+    A plan can't be changed, but Polars lets a function stand for a source, in its in-memory engine.
+    """
+    number, is_flagged = 0, False
+    for plan in plan_nodes(frame):
+        number += 1
+        is_flagged |= kind_of(plan) == "DataFrameScan" and _has_flags(
+            pl.DataFrame._from_pydf(plan.view_current_node().df)
+        )
+    if not is_flagged or number == 1:
+        return frame
+    ldf = frame._ldf.with_optimizations(NO_FILTER_IN_SCANS._pyoptflags)
+    return pl.DataFrame._from_pydf(ldf.collect("in-memory", _clean)).lazy()
+
+
+def _has_flags(rows: pl.DataFrame) -> bool:
+    return any(flags.get("SORTED_ASC") or flags.get("SORTED_DESC") for flags in rows.flags.values())
+
+
+def _clean(plan: Any, *_: object) -> None:  # noqa: ANN401
+    """Let frames without sorted flags stand in a plan for those that it holds in memory."""
+    waiting = [plan.get_node()]
+    while waiting:
+        plan.set_node(waiting.pop())
+        waiting += plan.get_inputs()
+        if kind_of(plan) == "DataFrameScan":
+            rows = pl.DataFrame._from_pydf(plan.view_current_node().df).select(list(plan.get_schema()))
+            plan.set_udf(partial(_first, column_types.without_flags(rows)))
+
+
+def _first(rows: pl.DataFrame, *_: object) -> pl.DataFrame:
+    return rows
 
 
 def sources_read(frame: pl.LazyFrame) -> Iterator[tuple[list[str], Any]]:

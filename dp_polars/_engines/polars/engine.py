@@ -298,7 +298,7 @@ class PolarsEngine(LocalEngine):
         return count(rows, work.privacy_unit, work.keys, work.specs, engine=self._engine, partitions=partitions)
 
     def _read(self) -> list[pl.LazyFrame]:
-        return [read() for _, read in self._sources]
+        return [scans.unflagged(read()) for _, read in self._sources]
 
     def _parts(self, sources: Sequence[pl.LazyFrame], row: int) -> int:
         """Return in how many parts people are counted, where each row takes `row` bytes."""
