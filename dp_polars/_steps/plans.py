@@ -259,8 +259,8 @@ def _parts(kind: str, view: Any) -> tuple[str, list[int], Sequence[object]]:  # 
 
 
 def _of_python(parts: Sequence[_Made]) -> list[Seen]:
-    """Return the Python functions and the windows among what is seen: nothing else matters among one person's rows."""
-    return [one for value in parts for one in value.seen if one.kind in (kinds.PYTHON, kinds.WINDOW)]
+    """Return what is seen that matters even among one person's rows: Python functions, windows and `set_sorted`."""
+    return [one for value in parts for one in value.seen if one.kind in (kinds.PYTHON, kinds.SORTED, kinds.WINDOW)]
 
 
 def of_rows(n_rows: object, row_index: object) -> Iterator[Seen]:
@@ -310,6 +310,8 @@ def _in_one_persons_rows(tree: object, unit: Sequence[str]) -> Iterator[Seen]:
     for key, value in tree.items() if isinstance(tree, dict) else ():
         if key == "AnonymousFunction":
             yield _OF_PYTHON
+        if key == "Function" and kind_of_function(nodes.function_of(value["function"])[0]) is kinds.SORTED:
+            yield Seen(kinds.SORTED, "`set_sorted`")
         by = value.get("partition_by") if key == "Over" and isinstance(value, dict) else None
         if by is not None and not {*unit} <= {one.get("Column") for one in by if isinstance(one, dict)}:
             yield Seen(kinds.WINDOW, "`over`")

@@ -86,9 +86,11 @@ def visited(frame: pl.LazyFrame) -> Any:  # noqa: ANN401
 def unflagged(frame: pl.LazyFrame) -> pl.LazyFrame:
     """Return the rows of a plan without sorted flags, as `column_types.without_flags` does.
 
-    A scan of Parquet files that name no sorting columns has none: it stays as it is, so that filters may enter it.
+    Parquet files whose footers name no sorting columns bring none: a scan of them stays, so that filters may enter it.
     """
     plan = visited(frame)
+    while kind_of(plan) == "Filter":
+        plan.set_node(*plan.get_inputs())
     is_scan = kind_of(plan) == "Scan" and plan.view_current_node().scan_type[0] == "parquet"
     if is_scan and names_sorting_columns(list(map(str, plan.view_current_node().paths))) is False:
         return frame
@@ -113,9 +115,10 @@ def names_sorting_columns(files: Iterable[str]) -> bool | None:
 
 
 def with_clean_memory(frame: pl.LazyFrame) -> pl.LazyFrame:
-    """Return a plan that finds no sorted flags in what it holds in memory; it is run if steps on these could meet some.
+    """Return a plan that finds no sorted flags in the frames that it holds in memory.
 
-    A plan can't be changed, but Polars lets a function stand for a source, in its in-memory engine.
+    If steps could meet some, it is run. A plan can't be changed, but Polars' in-memory engine lets a function stand for
+    a source.
     """
     number, is_flagged = 0, False
     for plan in plan_nodes(frame):

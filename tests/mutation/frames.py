@@ -12,6 +12,7 @@ _polars_bounds = of("engines/test_polars_bounds.py")
 _polars_engine = of("engines/test_polars_engine.py")
 _polars_sums = of("engines/test_polars_sums.py")
 _scans = of("steps/test_scans.py")
+_flags = of("faults/test_sorted_flags.py")
 _conformance = of("engines/test_conformance.py")
 _as_if_protect = of("frames/test_bounds_of_outputs.py::test_an_output_is_as_if_protect_had_its_bounds")
 _scaled = of("frames/test_scaled.py")
@@ -105,6 +106,24 @@ MUTANTS = [
         "a table has as many groups as there are private values"),
     _polars_sums("_Counts.add_sums", "np.add.at(self._rows, cells, sums[f\"rows {first}\"].to_numpy())",
         "self._rows[cells] += sums[f\"rows {first}\"].to_numpy()", "rows of all but one value of a group are lost"),
+    _flags("PolarsEngine._read", "scans.unflagged(read())", "read()",
+        "Polars believes a false sorted flag, and one row decides over others", "::test_no_flag_enters_a_query"),
+    _flags("unflagged", "names_sorting_columns(list(map(str, plan.view_current_node().paths))) is False",
+        "not names_sorting_columns(list(map(str, plan.view_current_node().paths)))", "a flag of a file elsewhere enters",
+        "::test_a_file_that_cannot_be_known_is_taken_to_be_marked"),
+    _flags("names_sorting_columns", "footer.row_group(number).sorting_columns", "False",
+        "a flag of a Parquet file enters", "::test_no_flag_enters_a_query"),
+    _flags("unshared", "without_flags(cast(\"pl.DataFrame\", pickle.loads(pickle.dumps(frame))))",
+        "cast(\"pl.DataFrame\", pickle.loads(pickle.dumps(frame)))", "a public value that is repeated counts a row twice",
+        "::test_public_values_lose_flags_before_they_are_compared"),
+    _flags("source_of", "lambda: with_clean_memory(plan)", "lambda: plan",
+        "a filter before protect is a binary search in a column that is not sorted",
+        "::test_no_flag_of_a_frame_decides_in_a_plan"),
+    _flags("preparation_of", "seen += _of_sorting_columns(frame)", "pass",
+        "a filter before protect is a binary search in a column of a file that is not sorted",
+        "::test_no_flag_of_a_frame_decides_in_a_plan"),
+    _flags("_of_python", "kinds.SORTED", "kinds.PYTHON", "a column of groups is taken for sorted",
+        "::test_a_plan_may_not_say_that_a_column_is_sorted"),
     _scans("_is_plain", 'kinds == {"Column", "Literal"}', "", "a filter on a sum that overflows reaches the scan"),
     _scans("_is_safe", 'filtered and kind != "Filter" and not is_parquet', "False",
         "a filter of a column that a step made is moved through that step into the scan"),

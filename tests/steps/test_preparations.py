@@ -124,7 +124,6 @@ ORDINARY = {
     "with_columns_seq": lambda t: t.V.with_columns_seq(x=c.age + 1),
     "cache": lambda t: t.V.filter("ok").cache(),
     "sort": lambda t: t.V.sort("time", descending=True),
-    "set_sorted": lambda t: t.V.sort("day").set_sorted("day"),
     "shift by person": lambda t: t.V.sort("time").with_columns(x=c.time.shift().over(U), y=c.time.diff().over(U)),
     "forward_fill by person": lambda t: t.V.with_columns(c.diagnosis.forward_fill().over(U, order_by="time")),
     "row number by person": lambda t: t.V.with_columns(x=pl.int_range(pl.len()).over(U)),
@@ -267,6 +266,9 @@ MIXING = {
     "group_by in one branch": lambda t: pl.concat(
         [t.part1.select(U, "cost"), t.part2.group_by("ward").agg(c.patient.first(), c.cost.sum()).select(U, "cost")]
     ),
+    "set_sorted": lambda t: t.V.sort("day").set_sorted("day"),
+    "a column that is set_sorted": lambda t: t.V.with_columns(c.day.set_sorted()),
+    "set_sorted among a person's rows": lambda t: t.V.group_by(U).agg(c.cost.max().set_sorted()),
     "sql limit": lambda t: pl.SQLContext(v=t.V).execute("select * from v limit 10"),
     "sql window": lambda t: pl.SQLContext(v=t.V).execute("select *, avg(cost) over (partition by ward) as m from v"),
     "sql subquery": lambda t: pl.SQLContext(v=t.V).execute(
