@@ -4,6 +4,8 @@ import itertools
 import math
 import sys
 from fractions import Fraction
+from itertools import accumulate
+from statistics import NormalDist
 
 import hypothesis.strategies as st
 import numpy as np
@@ -355,17 +357,50 @@ def test_no_lattice_of_a_discrete_gaussian_loses_more_than_its_profile(x):
     """By the exact laws on whole numbers: also of numbers of steps that the proof does not look at one by one."""
     profile = analysis.PrivacyProfile.of([noise_claim("discrete_gaussian", rho=Fraction(str(x)) ** 2 / 2)])
     closest = 0.0
-    for steps in (1, 2, 3, 5, 6, 7, 8, 12, 30):
+    for steps in (1, 2, 3, 5, 6, 7, 8, 9, 12, 30):
         p, q = gaussians(x, steps)
         for t in np.linspace(0, x**2 / 2 + 6 * x, 25):
-            exact, proved = np.maximum(p - math.exp(t) * q, 0).sum(), profile.delta(t)
-            assert exact <= proved * (1 + 1e-10) + 1e-15
-            closest = max(closest, exact / proved if exact > 1e-9 else 0)
-    # Never far above the truth: near t = 0 noise on counts attains it.
-    assert closest > (0.999 if x < 1 else 0.9)
+            proved = profile.delta(t)
+            for one, other in ((p, q), (q, p)):
+                exact = np.maximum(one - math.exp(t) * other, 0).sum()
+                assert exact <= proved * (1 + 1e-10) + 1e-15
+                closest = max(closest, exact / proved if exact > 1e-9 else 0)
+    # Never far above the truth: at t = 0 noise on counts attains it.
+    assert closest > (1 - 1e-8 if 0.005 < x <= 3 else 0.9)
     # What the truth is not below: a continuous Gaussian of the same x would be too little.
     p, q = gaussians(x, 1)
     assert np.maximum(p - q, 0).sum() > math.erf(x / 2 / math.sqrt(2)) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("x", [0.02, 0.1, 0.4, 0.9, 1.4, 2.0, 2.6, 3.0])
+def test_the_shift_of_a_discrete_gaussian_is_enough_by_intervals(x):
+    """Both errors of every test by a threshold, in balls: a Gaussian of that shift has no larger ones."""
+    widest, root, normal = Fraction(_profile._widest_of(x)), ball(Fraction(2)).sqrt, NormalDist()
+    with precision(160):
+        for steps in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15, 30)[: 7 if x < 0.1 else None]:
+            h, shift = Fraction(x) / steps, ball(widest / steps)
+            last = math.ceil((13.5 + x) / h) + 2
+            masses = [(-ball((k * h) ** 2) / 2).exp() for k in range(last + math.ceil(8 / h))]
+            beyond = masses[-1] * ball(Fraction(math.ceil(1 / h)))  # more than all of what is left out: k·h is above 20
+            tails = list(accumulate(reversed(masses)))[::-1]
+            total = 2 * tails[0] - masses[0]
+            for k in range(last):
+                # P(N ≥ k + 1), from below, and P(N ≥ k), from above
+                first, second = tails[k + 1] / (total + 2 * beyond), (tails[k] + beyond) / total
+                z = -normal.inv_cdf(float(first))
+                z = ball(Fraction(z + 1e-13 * (1 + abs(z))))
+                assert (z / root()).erfc() / 2 <= first
+                assert ((z - shift) / root()).erfc() / 2 >= second
+
+
+@pytest.mark.parametrize("x", [0.006, 0.05, *np.linspace(0.1, 3, 30).round(3).tolist()])
+def test_no_smaller_shift_is_enough(x):
+    """What noise on counts loses at epsilon 0 is what the Gaussian has, but for a billionth of the shift."""
+    whole = np.arange(-math.ceil(40 / x), math.ceil(40 / x) + 1)
+    exact = 1 / np.exp(-((whole * x) ** 2) / 2).sum()
+    least = 2 * NormalDist().inv_cdf((1 + exact) / 2)
+    assert least < _profile._widest_of(x) <= least * (1 + 3e-9)
+    assert exact < _profile._gaussian_delta(_profile._widest_of(x), 0.0) <= exact * (1 + 5e-9)
 
 
 @pytest.mark.parametrize(("rho", "times"), [(0.02, 1), (0.02, 50), (0.5, 7), (0.0001, 3)])

@@ -205,3 +205,17 @@ def test_all_numbers_of_a_release_are_inside_as_often_as_is_said(loss, tmp_path)
     whole = found.with_columns(release=pl.col("g") // per_release).group_by("release").agg(inside.all()).to_series(1)
     error = 5 * math.sqrt(0.05 * 0.95 / releases)
     assert 0.95 - error <= whole.mean() <= 0.995
+
+
+def test_ranges_hold_of_all_groups_and_not_of_those_that_are_shown():
+    """Which groups `min_people` shows follows from the noise: 0 of some 75 ranges hold, where each has 5 people."""
+    groups, people = 4000, 5
+    rows = pl.DataFrame({"p": range(groups * people), "g": np.repeat(np.arange(groups), people)})
+    query = rows.dp.protect("p", max_groups=1).group_by({"g": range(groups)}).agg(people=dpp.n_people(epsilon=0.5))
+    released = query.release(ranges=True, min_people=12)
+    inside = (pl.col("people_low") <= people) & (pl.col("people_high") >= people)
+    share = released.select(inside.mean()).item()
+    shown = released.filter(pl.col("people") >= 12)
+    assert abs(share - 0.963) < 0.03  # 0.963, of which this is ten deviations
+    assert 20 < shown.height < 200
+    assert not shown.select(inside.any()).item()

@@ -15,6 +15,7 @@ _largest_rho = of("proofs/test_promises.py::test_the_largest_rho_converts_to_the
 _accounting_promises = of("accounting/test_promises.py")
 _conversions = of("accounting/test_deltas.py")
 _deltas_and_more = of("accounting/test_deltas.py analysis/test_profile.py")
+_shifts = of("analysis/test_profile.py::test_the_shift_of_a_discrete_gaussian_is_enough_by_intervals")
 _splits = of("faults/test_even_splits.py")
 _measurement = of("opendp/test_measurement.py", needs="opendp")
 
@@ -164,6 +165,9 @@ MUTANTS = [
         "float_above(_least(lambda a: (log_moment(a) + _log_share(a) + log) / a, around))",
         "float(_least(lambda a: (log_moment(a) + _log_share(a) + log) / a, around)) * 0.999",
         "an epsilon of zCDP is rounded down"),
+    _shifts("_widest_of", "1 + 1e-9", "1 - 1e-9", "a discrete Gaussian loses a hair more than is composed"),
+    _shifts("_widest_of", "np.diff(points, prepend=-points[0])", "np.diff(points)",
+        "the test between two neighbours that tells most is left out"),
     # --- Answers that are kept
     of("frames/test_kept.py")("find",
         "not isinstance(answer, bytes) or hashlib.sha256(answer).hexdigest() != values[-1]", "False",

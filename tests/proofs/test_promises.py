@@ -307,3 +307,31 @@ def test_random_mixtures_never_lose_more_by_their_loss_distributions(seed):
             spent = spent.plus(promise.cost(one))
     assert claims
     assert analysis.compose(claims, delta=delta) <= float(epsilon) * (1 + 1e-9)
+
+
+# One release of several outputs
+
+
+def test_outputs_of_one_release_are_a_sequence_given_the_orders():
+    """A mode of group 0 and the rows of group 1, both at epsilon = 2, where another person keeps one group of both.
+
+    Without the orders, the first answer tells of that person's order, and the second one then loses more than its own
+    2. Given the orders, each loses 2 at most, and so do both together 4.
+    """
+    x = np.arange(-20, 25)
+
+    def laws(order, more):
+        """Of both outputs: the other person's row of value a is in group 0, or their row in group 1, by their order."""
+        mode = analysis.selection_probabilities([2 + (order == 0) + more, 3], epsilon=2, monotonic=True)
+        return mode, math.tanh(1) * np.exp(-2.0 * np.abs(x - (order == 1) - more))
+
+    def loss(one, other):
+        return np.abs(np.log(one / other)).max()
+
+    given = {more: [laws(order, more) for order in (0, 1)] for more in (0, 1)}
+    for first, second in zip(*given.values(), strict=True):
+        assert max(loss(one, other) for one, other in zip(first, second, strict=True)) <= 2 + 1e-12
+    joint = [sum(np.multiply.outer(*both) for both in outputs) / 2 for outputs in given.values()]
+    after = [law / law.sum(axis=1, keepdims=True) for law in joint]
+    assert loss(*after) == pytest.approx(2.6064, abs=1e-4)  # more than the claim of the second output
+    assert loss(*joint) <= 4
