@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from dp_polars._accounting import costs
 from dp_polars._accounting.claims import Claim
-from dp_polars._accounting.terms import BudgetExceededError, Remaining, Unit, exact
+from dp_polars._accounting.terms import BudgetExceededError, Remaining, Unit, argument
 from dp_polars._base.numbers import as_fraction, float_up, rounded_down, show
 
 Ends: TypeAlias = "tuple[datetime, datetime] | None"
@@ -61,8 +61,8 @@ class Promise:
         return "epsilon", self.epsilon, self.delta, self.keys_delta
 
     def __str__(self) -> str:
-        text = f"epsilon={exact(self.epsilon)}, delta={exact(self.delta)}"
-        return text if 2 * self.keys_delta == self.delta else f"{text}, keys_delta={exact(self.keys_delta)}"
+        text = f"epsilon={argument(self.epsilon)}, delta={argument(self.delta)}"
+        return text if 2 * self.keys_delta == self.delta else f"{text}, keys_delta={argument(self.keys_delta)}"
 
     def cost(self, claim: Claim) -> Cost:
         loss, rho = claim.cost("epsilon") if claim.has_epsilon else None, claim.cost("rho")
@@ -125,8 +125,8 @@ class Sums:
         return self.unit, self.total, self.delta
 
     def __str__(self) -> str:
-        total = f"{self.unit}={exact(self.total)}"
-        return total if self.delta is None else f"{total}, delta={exact(self.delta)}"
+        total = f"{self.unit}={argument(self.total)}"
+        return total if self.delta is None else f"{total}, delta={argument(self.delta)}"
 
     def cost(self, claim: Claim) -> Cost:
         return Cost(claim.cost(self.unit), Fraction(0), claim.delta)

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from dp_polars._base.calls import warn
 from dp_polars._base.numbers import (
+    DIGITS,
     Number,
     as_fraction,
     as_loss,
@@ -392,6 +393,12 @@ def exact(value: Fraction) -> str:
     """Return an exact rational for people: a decimal if it is a short one, else a ratio if that is short."""
     short = str(value) if len(str(value)) <= _SHORT else f"about {show(value)}"
     return _as_decimal(value) or short
+
+
+def argument(value: Fraction) -> str:
+    """Return a number as it may be given for a loss, a delta or a total: a float only if it stays what it is."""
+    text = repr(value)
+    return exact(value) if value == rounded_down(value, DIGITS) or len(text) > 2 * _SHORT else text
 
 
 def in_decimals(value: Fraction, *, up: bool) -> str:

@@ -91,7 +91,7 @@ def positive_fraction(name: str, value: object) -> Fraction:
 
 
 # Significant digits of a loss that is given as a float. Quotients of floats are off by far less: see `as_loss`.
-_DIGITS = 12
+DIGITS = 12
 
 
 def as_loss(name: str, value: object) -> Fraction:
@@ -103,7 +103,7 @@ def as_loss(name: str, value: object) -> Fraction:
     exact = as_fraction(name, value)
     if not isinstance(value, (float, np.floating)):
         return exact
-    return rounded_down(exact, min(_DIGITS, np.finfo(type(value)).precision - 1))
+    return rounded_down(exact, min(DIGITS, np.finfo(type(value)).precision - 1))
 
 
 def positive_loss(name: str, value: object) -> Fraction:
@@ -163,7 +163,7 @@ def float_up(value: Fraction) -> float:
 
 def loss_up(value: Fraction) -> float:
     """Return a float that, given back as a loss (`as_loss`), is not below an exact one: of 12 digits, rounded up."""
-    return float_up(Fraction(decimal_of(value, _DIGITS, ROUND_CEILING)))
+    return float_up(Fraction(decimal_of(value, DIGITS, ROUND_CEILING)))
 
 
 def plural(number: int, noun: str) -> str:

@@ -902,7 +902,7 @@ def test_a_budget_prints_what_it_has(tmp_path):
     assert repr(one) == "Budget(epsilon=2, spent=0.75, remaining=1.25)"
     path = tmp_path / "l.db"
     assert repr(Budget(rho=Fraction(1, 3), path=path, name="x")) == (
-        f"Budget(rho=1/3, spent=0, remaining=1/3, path='{path}', name='x')"
+        f"Budget(rho=Fraction(1, 3), spent=0, remaining=1/3, path='{path}', name='x')"
     )
     assert (one.unit, one.total, one.path, one.name) == ("epsilon", 2, None, None)
 

@@ -204,3 +204,11 @@ def test_small_numbers_are_decimals_too():
     private = ROWS.dp.protect("p", max_groups=1, budget=budget)
     text = message(budget, private.keys("x", delta=1e-10, rho=0.5))
     assert "requested delta=0.0000000001, remaining 3.33333333333e-11, short by 6.66666666667e-11." in text
+
+
+def test_a_ledger_of_another_total_is_named_by_what_opens_it(tmp_path):
+    Budget(epsilon=Fraction(1, 3), path=tmp_path / "ledger.db")
+    with pytest.raises(ValueError, match=r"own total, epsilon=Fraction\(1, 3\), got epsilon=0\.333333333333\."):
+        Budget(epsilon=1 / 3, path=tmp_path / "ledger.db")
+    Budget(epsilon=1 / 3, path=tmp_path / "other.db")
+    assert Budget(epsilon=1 / 3, path=tmp_path / "other.db").total_text == "epsilon=0.333333333333"

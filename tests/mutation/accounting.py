@@ -184,7 +184,7 @@ MUTANTS = [
         "-k zcdp_is_the_next_float"),
     of("accounting/test_budgets.py accounting/test_deltas.py")("_accounting/terms:_as_decimal",
         "10**_SHORT % value.denominator", "0", "a remainder that is no decimal is cut"),
-    _splits("as_loss", "rounded_down(exact, min(_DIGITS, np.finfo(type(value)).precision - 1))", "exact",
+    _splits("as_loss", "rounded_down(exact, min(DIGITS, np.finfo(type(value)).precision - 1))", "exact",
         "eleven losses of 1/11 cost more than 1", "-k parts"),
     _splits("as_loss", "not isinstance(value, (float, np.floating))", "not isinstance(value, float)",
         "seven narrow floats of 1/7 cost more than 1", "-k narrow"),
