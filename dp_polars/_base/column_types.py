@@ -343,6 +343,14 @@ def must_have(name: str, columns: Iterable[str], what: str = "column {}", frame:
         raise ValueError(msg)
 
 
+def without_nul(name: str, what: str) -> str:
+    """Return a name of a column; a ValueError if it holds NUL, where names end in Arrow and in files."""
+    if "\0" in name:
+        msg = f"{what} must not hold the character NUL, got {name!r}.\n\nHint: rename it."
+        raise ValueError(msg)
+    return name
+
+
 def is_opaque(dtype: PolarsDataType) -> bool:
     """Return whether a type is or holds one of which nothing is known: an Extension, an Object."""
     return any(isinstance(part, (pl.BaseExtension, pl.Object)) for part in parts_of(dtype))

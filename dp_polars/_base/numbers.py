@@ -36,7 +36,16 @@ _OF_FRAMES = {
     "pyarrow": "pl.from_arrow(…)",
     "numpy": "pl.from_numpy(…)",
     "duckdb": "….pl()",
+    "ibis": "….to_polars()",
     "pyspark": "pl.from_arrow(….toArrow())",
+}
+# Where the rows of a package go after a query that is made without them; elsewhere nowhere.
+_RELEASES = {
+    "pandas": "release(…)",
+    "pyarrow": "release(…)",
+    "duckdb": "release(…)",
+    "ibis": "dp_polars.sql.release(query, …)",
+    "pyspark": "dp_polars.spark.release(query, …)",
 }
 _NUMBERS = (int, float, Fraction, Decimal, np.integer, np.floating)
 _SHOWN = (str, bytes, int, float, complex, Fraction, Decimal, date, time, timedelta, type(None), np.generic)
@@ -49,13 +58,31 @@ def given(value: object) -> str:
 
 def kind(value: object) -> str:
     """Return the type of an argument for a message; with its package, where other packages have such a type, too."""
-    package, name = type(value).__module__.partition(".")[0], type(value).__name__
+    package, name = _package(value), type(value).__name__
     return f"{package}.{name}" if package in _OF_FRAMES else name
+
+
+def _package(value: object) -> str:
+    return type(value).__module__.partition(".")[0].lstrip("_")
+
+
+def before_unit(frame: object, unit: object) -> str | None:
+    """Return what is wrong where a frame is given to `protect` like the unit; None for what is no frame."""
+    package, protected = _package(frame), f"dp.protect({unit!r}, …)"
+    is_frame = type(frame).__name__ in {"DataFrame", "LazyFrame", "GeoDataFrame"}
+    is_frame |= any(hasattr(frame, name) for name in ("__arrow_c_stream__", "limit", "to_table"))
+    if not is_frame:
+        return None
+    way = f"{_OF_FRAMES.get(package, 'frame')}.{protected}"
+    if package in _RELEASES:
+        way += f"; or query = dp_polars.protect({unit!r}, …).agg(…), and then "
+        way += _RELEASES[package] if "(query" in _RELEASES[package] else f"query.{_RELEASES[package]}"
+    return f"protect must be given the privacy unit alone, got {kind(frame)}: rows go before it.\n\nHint: {way}."
 
 
 def kind_of_frame(value: object) -> str:
     """Return the end of a message that asks for a Polars frame: what was given instead, and the way out."""
-    way = _OF_FRAMES.get(type(value).__module__.partition(".")[0])
+    way = _OF_FRAMES.get(_package(value))
     return f"{kind(value)}." + (f"\n\nHint: {way} makes a Polars frame of it." if way else "")
 
 

@@ -29,7 +29,7 @@ from dp_polars._release.contract import AS_DRAWN, Engine, Presentation, Product,
 from dp_polars._release.pipeline import Pipeline
 from dp_polars._release.release import release_all
 from dp_polars._release.request import AnyRequest, Ask, Request
-from dp_polars._release.sources import PrivateRows, columns_of, product
+from dp_polars._release.sources import Opened, PrivateRows, columns_of, product
 
 if TYPE_CHECKING:
     from polars._typing import EngineType
@@ -263,8 +263,9 @@ class CubeQuery(PrivateQuery):
         Parameters, and errors, are those of `PrivateQuery.release`. The cube answers questions at no further cost.
         """
         query = self.handed_over(unchecked)
-        part = query.part(frame, AS_DRAWN, engine, partitions)
-        return cube_from(query.request, release_all([part], self.budget, fresh=fresh)[0])
+        with Opened() as opened:
+            part = query.part(frame, AS_DRAWN, opened, engine, partitions)
+            return cube_from(query.request, release_all([part], self.budget, fresh=fresh)[0])
 
     def sink_parquet(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
         """Raise: a cube is released, and then written."""

@@ -10,6 +10,7 @@ import polars as pl
 from dp_polars._accounting.budget import Budget
 from dp_polars._accounting.terms import ONE_RELEASE, Loss, Terms, check_delta, warn_if_large
 from dp_polars._base.calls import all_called
+from dp_polars._base.column_types import without_nul
 from dp_polars._base.numbers import Number, flag, given
 from dp_polars._bins.candidates import Values
 from dp_polars._frames.facts import KeyRequest, PeopleRequest
@@ -308,6 +309,7 @@ def _check_names(columns: tuple[object, ...]) -> None:
             hint = "make a column with with_columns first."
             msg = f"keys must be given names of columns, got {given(name)}.\n\nHint: {hint}"
             raise TypeError(msg)
+        without_nul(name, "names of keys")
     if len(set(columns)) < len(columns):
         msg = f"keys must be given each column once, got {list(columns)}."
         raise ValueError(msg)

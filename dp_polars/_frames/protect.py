@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import polars as pl
 
@@ -16,7 +17,29 @@ if TYPE_CHECKING:
     from dp_polars._release.pipeline import Pipeline
     from dp_polars._release.protection import Protection
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
+
+def _rows_go_first(function: Callable[P, T]) -> Callable[P, T]:
+    """Return a function that says where a frame goes that is given to it."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        if any(not isinstance(arg, (str, list, tuple, type(None))) for arg in (*args, kwargs.get("privacy_unit"))):
+            from dp_polars._base.numbers import before_unit
+
+            every = (*args, *kwargs.values())
+            unit = next((arg for arg in every if isinstance(arg, str)), "patient")
+            for frame in every:
+                if (msg := before_unit(frame, unit)) is not None:
+                    raise TypeError(msg)
+        return function(*args, **kwargs)
+
+    return call
+
+
+@_rows_go_first
 @called
 def protect(
     privacy_unit: str | Sequence[str] | None,

@@ -160,13 +160,14 @@ class Publication:
         Answers are kept for each query: what is kept costs nothing, and the others are charged together.
         """
         frames = self.tables(frame)
-        opened: Opened = {}
+        opened = Opened()
 
         def part(name: str, query: PrivateQuery) -> Part[pl.DataFrame]:
             shown = self.presentation(name, ranges, min_people, sure)
-            return query.handed_over(unchecked).part(frames[name], shown, engine, partitions, opened=opened, name=name)
+            return query.handed_over(unchecked).part(frames[name], shown, opened, engine, partitions, name=name)
 
-        return self.released(part, self.budget, fresh=fresh, opened=opened)
+        with opened:
+            return self.released(part, self.budget, fresh=fresh, opened=opened)
 
     def presentation(self, name: str, ranges: object, min_people: object, sure: object) -> Presentation:
         """Return how the release of a query is shown; `min_people` is for queries with groups, where there are some."""

@@ -35,9 +35,10 @@ from dp_polars._questions.statement import Statement
 from dp_polars._questions.statement_facts import AT_DELTA, Known
 from dp_polars._release.contract import KeyWork, Presentation, Ranges, Work
 from dp_polars._release.protection import Protection
-from dp_polars._release.release import Part, prepare, release_all
+from dp_polars._release.release import Part, columns_read, prepare, release_all
 from dp_polars._release.request import AnyRequest, Ask, Request
-from dp_polars._release.sources import Opened, PrivateRows, WithoutRows, sources_of
+from dp_polars._release.sources import Opened, PrivateRows, WithoutRows, schemas_of, sources_of
+from dp_polars._release.tables import has_untaken, refuse_untaken
 from dp_polars._steps.scans import on_cpu
 
 if TYPE_CHECKING:
@@ -517,8 +518,9 @@ class PrivateQuery(WithoutRows):
         file without a schema), state them beforehand.
         """
         presentation = self.request.presentation(ranges, min_people, sure)
-        part = self.handed_over(unchecked).part(frame, presentation, engine, partitions)
-        return release_all([part], self.budget, fresh=fresh)[0]
+        with Opened() as opened:
+            part = self.handed_over(unchecked).part(frame, presentation, opened, engine, partitions)
+            return release_all([part], self.budget, fresh=fresh)[0]
 
     def handed_over(self, unchecked: object) -> Self:
         """Return the query for rows that are taken unchecked, if they are; of its own rows `protect` says so."""
@@ -536,16 +538,17 @@ class PrivateQuery(WithoutRows):
         self,
         frame: PrivateRows | tuple[PrivateRows, ...] | None,
         presentation: Presentation,
+        opened: Opened,
         engine: EngineType = "auto",
         partitions: int | None = None,
         *,
         check: Callable[[Work | KeyWork], None] = lambda _: None,
-        opened: Opened | None = None,
         name: str | None = None,
     ) -> Part[pl.DataFrame]:
         """Return what is to be released of these rows by Polars, if `check` takes the work; queries share `opened`."""
         if partitions is not None:
             positive_int("partitions", partitions)
+        engine = on_cpu(engine)
         if (frame is None) != self.has_rows:
             msg = (
                 "release must be given a frame, for the query was built without one."
@@ -557,7 +560,7 @@ class PrivateQuery(WithoutRows):
         frames = self._sources if frame is None else self.request.pipeline.one_frame_each(frame)
         first, *others = sources = sources_of(frames, self.request.pipeline.origins, opened)
         by_polars = PolarsEngine(
-            *(first.unread, first.read, on_cpu(engine), partitions),
+            *(first.unread, first.read, engine, partitions),
             joined=tuple((source.unread, source.read) for source in others),
             marked=[source.marked for source in sources],
         )
@@ -567,9 +570,19 @@ class PrivateQuery(WithoutRows):
             for source, files in zip(sources, known, strict=True):
                 source.refuse_rewritten_files(files)
             if work is not None:
+                schema, *joined = schemas_of(source.unread for source in sources if source.unread is not None)
+                if first.wanted is not None or has_untaken(schema):
+                    read = columns_read(work, schema, *joined)
+                    refuse_untaken(read, schema)
+                    if first.wanted is not None:
+                        first.wanted.append(read)
                 check(work)
 
-        return Part(self.request, by_polars, presentation, before_charge, name)
+        def on_misfit() -> None:
+            if first.unread is not None:
+                refuse_untaken(self.request.mentions, first.unread.collect_schema())
+
+        return Part(self.request, by_polars, presentation, before_charge, on_misfit, name)
 
     def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
         """Raise: `collect` looks repeatable, but each release costs again."""
@@ -616,8 +629,9 @@ class PrivateQuery(WithoutRows):
         claim = json.dumps({**query.request.claim_for_json(), STATEMENT: statement.written}).encode()
         # Opened before anything is charged, so that a folder that can't be written costs nothing.
         with replacing(target) as file:
-            part = query.part(frame, presentation, engine, partitions, check=refuse_wide_integers)
-            table = release_all([part], self.budget, fresh=fresh)[0].to_arrow()
+            with Opened() as opened:
+                part = query.part(frame, presentation, opened, engine, partitions, check=refuse_wide_integers)
+                table = release_all([part], self.budget, fresh=fresh)[0].to_arrow()
             table = table.replace_schema_metadata({**(table.schema.metadata or {}), CLAIM_KEY: claim})
             parquet.write_table(table, file)
 

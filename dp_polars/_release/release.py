@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic
 
 import polars as pl
+from polars import selectors as cs
 
 from dp_polars._accounting.ledger import RowsOf, StoredQuestion
 from dp_polars._base.calls import warn
@@ -85,7 +86,29 @@ def _read(request: AnyRequest[Asked], proved: CheckedPipeline, first: int) -> li
     schema = proved.schemas[first]
     joined = (columns for sources in proved.sources[first:] for columns in sources)
     rows = proved.rows(*(pl.LazyFrame(schema=columns) for columns in (schema, *joined)), first=first)
-    rows = rows.select([expr.alias(str(number)) for number, expr in enumerate(request.reads)] or pl.len())
+    return _projected(rows, request.reads, schema)
+
+
+def columns_read(work: Work | KeyWork, *schemas: pl.Schema) -> list[str]:
+    """Return which columns of the first of these sources the steps and the outputs of a work read."""
+    if isinstance(work, KeyWork):
+        names, exprs = [*(work.privacy_unit or ()), *work.types], list[pl.Expr]()
+    else:
+        of = work if work.per_person is None else work.per_person
+        specs = work.specs if work.per_person is None else work.per_person.cut
+        names = [*(of.privacy_unit or ()), *(() if of.keys is None else of.keys.columns)]
+        exprs = [column for spec in specs for column in spec.columns]
+    by_name = [cs.by_name(name).as_expr() for name in dict.fromkeys(names)]
+    sources = [pl.LazyFrame(schema=one) for one in schemas]
+    rows = work.rows(*sources)
+    if rows is sources[0] and not names and not exprs:  # of which Polars 1 says that they need the first column
+        return []
+    return _projected(rows, [*by_name, *exprs], schemas[0])
+
+
+def _projected(rows: pl.LazyFrame, exprs: Sequence[pl.Expr], schema: pl.Schema) -> list[str]:
+    """Return the columns of the first source of a plan that expressions of its rows need, as Polars finds it."""
+    rows = rows.select([expr.alias(str(number)) for number, expr in enumerate(exprs)] or pl.len())
     plan = rows._ldf.with_optimizations(pl.QueryOptFlags.none(projection_pushdown=True)._pyoptflags).visit()
     inputs = [plan.get_node()]
     while inputs:
@@ -181,6 +204,8 @@ class Part(Generic[Released]):
     presentation: Presentation = AS_DRAWN
     # It looks at the source once more, and at the work (None where the rows can't be opened): it raises what is free.
     before_charge: Callable[[Work | KeyWork | None], None] = lambda _: None
+    # It is called where the columns don't fit the request, and raises what tells more of why.
+    on_misfit: Callable[[], None] = lambda: None
     name: str | None = None  # in a publication, the name of the query
 
     @property
@@ -260,8 +285,15 @@ def _ready(part: Part[Released], budget: Budget | None, *, fresh: bool) -> _Read
     """Return a part that may be charged, or what is kept of it; raise all that is free."""
     request, engine, presentation = part.request, part.engine, part.presentation
     work, run, question = None, None, None
+    error: Exception | None = None
     with suppress(UnreadableError):  # that it failed says something of the rows, so it is paid for
-        work, run = prepare(request, engine, presentation)
+        try:
+            work, run = prepare(request, engine, presentation)
+        except (TypeError, ValueError, pl.exceptions.PolarsError) as misfit:
+            error = misfit
+    if error is not None:
+        part.on_misfit()
+        raise error
     if run is not None and work is not None:
         if budget is not None and request.pipeline.datasets is not None:
             question = _question(request, engine, work, budget, request.pipeline.datasets)

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
+from itertools import chain
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
@@ -19,6 +20,7 @@ from polars import selectors as cs
 
 from dp_polars._accounting.claims import SAY_A_LOSS, Claim, loss_of, notes_of_cost
 from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Loss, Unit, Within, in_words
+from dp_polars._base.column_types import without_nul
 from dp_polars._base.numbers import as_fraction, flag, given, loss_up, plural, positive_int, show
 from dp_polars._questions.measures import BETA, Count, Multiple, at_most, error_95, with_loss_for
 from dp_polars._questions.question import Asked, Columns, HistogramQuery
@@ -86,6 +88,9 @@ class Ask(Generic[AskedT]):
     within: Within | None = None  # how wrong the answer may be, where the loss follows from that
     among: int | None = None  # what `rows` was, where the loss followed from that, but is another one now
 
+    def __post_init__(self) -> None:
+        without_nul(self.name, "names of outputs")
+
     @property
     def rows(self) -> int | None:
         """For groups of at least how many rows `explain` gives an error; None: for every group."""
@@ -150,6 +155,15 @@ class AnyRequest(ABC, Generic[AskedT]):
         names = dict.fromkeys([*(self.protection.unit or ()), *([] if self.keys is None else self.keys.columns)])
         by_name = (cs.by_name(name).as_expr() for name in names)
         return *by_name, *(column for ask in self.readers for column in ask.columns)
+
+    @property
+    def mentions(self) -> list[str]:
+        """The names of columns that stand in the steps and in what is read after them."""
+        exprs = (expr for step in self.pipeline.steps for expr in getattr(step, "expressions", ()))
+        columns = (column for ask in self.readers for column in ask.columns)
+        keys = [] if self.keys is None else self.keys.columns
+        roots = (name for expr in chain(exprs, columns) for name in expr.meta.root_names())
+        return [*dict.fromkeys(chain(self.protection.unit or (), keys, roots))]
 
     @property
     def loss(self) -> Loss:

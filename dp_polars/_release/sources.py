@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
@@ -13,9 +13,10 @@ from weakref import WeakSet
 import polars as pl
 
 from dp_polars._base import column_types
-from dp_polars._base.column_types import unshared
-from dp_polars._base.numbers import given, kind_of_frame
+from dp_polars._base.column_types import unshared, without_nul
+from dp_polars._base.numbers import given
 from dp_polars._bins.candidates import MOST, NO_FLOATS, Categories, Values, size_of
+from dp_polars._release.tables import scan_of_dataset, table_of, untaken, without_untaken
 from dp_polars._steps.plans import files_of, preparation_of, reading_of_arrow, refuse_rewritten_files
 from dp_polars._steps.scans import (
     Reading,
@@ -40,21 +41,21 @@ PrivateRows: TypeAlias = "pl.LazyFrame | pl.DataFrame | object"
 _READ: WeakSet[object] = WeakSet()
 
 
-# Sources that several queries read, each by the identity of its frame, and whose its rows are.
-Opened: TypeAlias = "dict[tuple[int, tuple[str, ...] | None, bool, bool], Source]"
-
-
 @dataclass(frozen=True)
 class Source:
     """Private rows that are not read yet; `unread` is None where they could not be opened.
 
-    `marked` is what tells these rows from others, and may be read at any time; None where nothing does.
+    `marked` is what tells these rows from others, and may be read at any time; None where nothing does. `wanted` are
+    the columns of which `read` gives the values, for each query that reads them: without any, all of them. None: it
+    always does. `close` closes what is open before rows are read.
     """
 
     unread: pl.LazyFrame | None
     read: Callable[[], pl.LazyFrame]
     readings: tuple[Reading, ...] = ()
     marked: Callable[[], pl.LazyFrame] | None = None
+    wanted: list[Collection[str]] | None = None
+    close: Callable[[], object] = lambda: None
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -64,6 +65,20 @@ class Source:
         """Refuse a plan whose files are others than they were, at `protect` or when their columns were found out."""
         if self.unread is not None:
             refuse_rewritten_files(self.unread, self.files, known)
+
+
+class Opened(dict[tuple[int, tuple[str, ...] | None, bool, bool], Source]):
+    """Sources that several queries read, each by the identity of its frame, and whose its rows are.
+
+    What is open of them is closed as the block ends, however it does.
+    """
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for source in self.values():
+            source.close()
 
 
 def source_of(
@@ -76,8 +91,8 @@ def source_of(
     if isinstance(frame, pl.DataFrame):
         frame = frame.lazy()
     if isinstance(frame, pl.LazyFrame):
-        plan = frame
-        readings, varies = preparation_of(plan, keys, is_owned=is_owned, unchecked=unchecked)
+        readings, varies = preparation_of(frame, keys, is_owned=is_owned, unchecked=unchecked)
+        plan = without_untaken(frame)
         if not varies:
             return Source(plan, lambda: with_clean_memory(plan), readings, lambda: plan)
         # A release reads its rows more than once: sums of floats, picks and ties must be the same each time.
@@ -87,43 +102,41 @@ def source_of(
         reading = replace(reading_of_arrow(frame), columns=keys, is_owned=is_owned)
         if keys is None:
             refuse_repeated_files(reading.files)
-        dataset = pl.scan_pyarrow_dataset(frame)
+        dataset = scan_of_dataset(frame)
         return Source(dataset, lambda: dataset, (reading,), lambda: dataset)
-    if hasattr(frame, "__arrow_c_stream__") and not isinstance(frame, pl.Series):
-        import pyarrow as pa
+    return _source_of_table(frame, Reading(memory=frame, columns=keys, is_owned=is_owned))
 
-        is_reader = isinstance(frame, pa.RecordBatchReader)
-        if is_reader and frame in _READ:
-            msg = (
-                "private rows must be there to be read, got a RecordBatchReader that a release has read: it holds none "
-                "any more.\n\nHint: release its read_all(), a Table, which can be read again."
-            )
-            raise ValueError(msg)
-        try:
-            stream = pa.RecordBatchReader.from_stream(frame)
-        except Exception:  # pandas and DuckDB convert, or run, here: their messages hold values
-            stream = None
-        if stream is not None and not stream.schema.names:
-            msg = "release: a table without columns loses the number of its rows.\n\nHint: leave one column in."
-            raise ValueError(msg)
-        if stream is None:  # that it failed says something of the rows, so the engine says so after the charge
-            return Source(None, pl.LazyFrame)
 
-        def read() -> pl.LazyFrame:
-            if is_reader:
-                _READ.add(frame)
-            return pl.DataFrame(stream.read_all()).lazy()
+def _source_of_table(frame: object, reading: Reading) -> Source:
+    is_reader = type(frame).__name__ == "RecordBatchReader"
+    if is_reader and frame in _READ:
+        msg = (
+            "private rows must be there to be read, got a RecordBatchReader that a release has read: it holds none "
+            "any more.\n\nHint: release its read_all(), a Table, which can be read again."
+        )
+        raise ValueError(msg)
+    table = table_of(frame)
+    if table is None:  # that it failed says something of the rows, so the engine says so after the charge
+        return Source(None, pl.LazyFrame)
+    close: Callable[[], object] = (lambda: None) if is_reader else table.close  # a reader is its owner's
+    try:
+        schema = table.schema()
+    except (TypeError, ValueError):
+        close()
+        raise
+    every = [name for name, dtype in schema.items() if untaken(dtype) is None]
+    wanted: list[Collection[str]] = []
 
-        # Anything else, a relation of DuckDB say, may have other rows each time.
-        is_lasting = type(frame).__module__.partition(".")[0] in {"pyarrow", "pandas"} and not is_reader
-        marked = (lambda: pl.DataFrame(pa.table(frame)).lazy()) if is_lasting else None
-        unread = pl.DataFrame(stream.schema.empty_table()).lazy()
-        return Source(unread, read, (Reading(memory=frame, columns=keys, is_owned=is_owned),), marked)
-    msg = (
-        "private rows must be a LazyFrame, a DataFrame, a pyarrow dataset or an object with Arrow's C stream, got "
-        f"{kind_of_frame(frame)}"
-    )
-    raise TypeError(msg)
+    def read() -> pl.LazyFrame:
+        if is_reader:
+            _READ.add(frame)
+        return table.rows(schema, {*every}.intersection(set[str]().union(*wanted)) if wanted else every)
+
+    def marked() -> pl.LazyFrame:
+        return table.rows(pl.Schema({name: schema[name] for name in every}), every)
+
+    unread = pl.DataFrame(schema=schema).lazy()
+    return Source(unread, read, (reading,), marked if table.has_rows_again else None, wanted, close)
 
 
 def schemas_of(sources: Iterable[pl.LazyFrame]) -> tuple[pl.Schema, ...]:
@@ -144,7 +157,7 @@ def sources_of(frames: Iterable[PrivateRows], origins: Iterable[Origin], opened:
             "Hint: release its read_all(), a Table, which can be read again."
         )
         raise ValueError(msg)
-    opened = {} if opened is None else opened
+    opened = Opened() if opened is None else opened
     sources = [_opened(frame, of, opened) for frame, of in zip(frames, origins, strict=True)]
     refuse_two_units([source.readings for source in sources], "join")
     return sources
@@ -287,6 +300,7 @@ def _values(name: object, values: Values) -> pl.Series:
     if not isinstance(name, str):
         msg = f"keys must name columns by strings, got {given(name)}."
         raise TypeError(msg)
+    without_nul(name, "names of keys")
     series = Categories.of(values, f"keys of column {name!r}").values
     if series is None or series.dtype.is_float():
         found = "None" if series is None else str(series.dtype)

@@ -75,9 +75,7 @@ def visited(frame: pl.LazyFrame) -> Any:  # noqa: ANN401
     if unresolved is None:
         msg = (
             "the columns of private rows must be known before the rows are read, but Polars could not find them out. "
-            "Its message may hold values of rows and is not shown.\n\n"
-            "Hint: check that the path names files of the right format, and give the schema: "
-            'pl.scan_ndjson("visits.ndjson", schema={"age": pl.Int64}).'
+            f"Its message may hold values of rows and is not shown.\n\nHint: {_way_to_columns(frame)}."
         )
     # Raised here, where no exception with private values is its context.
     raise ValueError(msg)
@@ -149,6 +147,44 @@ def _clean(plan: Any, *_: object) -> None:  # noqa: ANN401
 
 def _first(rows: pl.DataFrame, *_: object) -> pl.DataFrame:
     return rows
+
+
+# How a plan names the formats of files whose schema may be given -> what reads them.
+_READERS = {"Csv": ("scan_csv", "csv"), "NDJson": ("scan_ndjson", "ndjson")}
+
+
+def _way_to_columns(frame: pl.LazyFrame) -> str:
+    """Return what to do where Polars does not find out the columns of a plan's files, by their format."""
+    check = "check that the path names files of the right format"
+    for scan in serialized_scans(frame) or []:
+        (name,) = [*scan["scan_type"]][:1] or [""]
+        if name in _READERS:
+            reader, ending = _READERS[name]
+            return f'{check}, and give the schema: pl.{reader}("visits.{ending}", schema={{"age": pl.Int64}})'
+        if name in {"Parquet", "Ipc"}:
+            odd = _intervals_of(files_of_scan(scan)) if name == "Parquet" else []
+            found = f" ({', '.join(map(repr, odd))} in this one)" if odd else ""
+            return (
+                f"{check}. Polars reads no file in which a column is an interval or has more than 38 digits{found}: "
+                "such a file can be released as a dataset of Arrow, dp_polars.protect(…).agg(…).release("
+                f'pyarrow.dataset.dataset("visits.{name.lower()}", format="{name.lower()}"))'
+            )
+    return f"{check}, and give the schema"
+
+
+def _intervals_of(files: Iterable[str]) -> list[str]:
+    """Return columns of local Parquet files that are intervals, or decimals of more digits than Polars has."""
+    from pyarrow import parquet
+
+    found = dict[str, None]()
+    for file in files:
+        try:
+            schema = parquet.ParquetFile(file).schema
+        except Exception:
+            return []
+        columns = map(schema.column, range(len(schema)))
+        found |= {one.path: None for one in columns if one.converted_type == "INTERVAL" or one.precision > 38}
+    return [*found]
 
 
 def sources_read(frame: pl.LazyFrame) -> Iterator[tuple[list[str], Any]]:
