@@ -19,7 +19,7 @@ import polars as pl
 from dp_polars._base.column_types import parts_of, without_nul
 from dp_polars._base.numbers import kind_of_frame
 
-# Of pyarrow, pandas, DuckDB and others, which have no types of their own for mypy here.
+# Objects of pyarrow, pandas, DuckDB and others, which mypy knows no types of here.
 _Any: TypeAlias = Any
 
 # The name of the type that stands for one that Polars doesn't take; its metadata is what that one is called.

@@ -270,8 +270,18 @@ MUTANTS = [
     # --- Found by the second trial
     _frame("AnyRequest._explained", 'loss_up(claim.cost("rho"))', 'float(claim.cost("rho"))',
         "explain shows a rho below what is charged", "::test_explain_never_shows_less_than_the_cost"),
-    _frame("source_of", "Exception", "pa.ArrowInvalid", "an error while a stream is opened shows values, and is free",
+    _frame("table_of", "Exception", "pa.ArrowInvalid", "an error while a stream is opened shows values, and is free",
         "::TestData::test_errors_carry_no_rows_and_are_paid_for"),
+    # --- Tables of other packages
+    of("faults/test_tables.py")("_of_duckdb", "list(relation.limit(0).to_arrow_table().schema)",
+        "list(relation.to_arrow_table().schema)", "a table is read before the charge",
+        "::test_no_row_is_read_before_the_charge"),
+    of("faults/test_tables.py")("Opened.__exit__", "source.close()", "source",
+        "what a refused release has opened stays open", "::test_a_stream_that_is_refused_is_closed_at_once"),
+    of("faults/test_tables.py")("_is_taken", "kind.bit_width <= 128", "True", "a decimal of 256 bits is charged, and fails",
+        "::test_a_column_that_is_read_is_refused_by_name_before_the_charge"),
+    of("faults/test_tables.py")("columns_read", "[*by_name, *exprs]", "by_name",
+        "columns that are asked about are not read", "::test_a_column_that_is_not_read_may_be_of_any_type"),
     # --- What a process sets
     of("interop/test_settings.py")("by_name", '_AUTO if engine == "auto" else engine', "engine",
         "a setting of the process sends private rows to a GPU, or to another machine",
