@@ -472,6 +472,12 @@ class Points(_Listed):
 Ordered: TypeAlias = "Points | Grid"
 
 
+def ends_of(candidates: Ordered) -> tuple[object, object]:
+    """Return the first and the last candidate: values beyond them count there."""
+    first, last = candidates.take(np.array([0, candidates.size - 1])).to_list()
+    return first, last
+
+
 def ordered(values: Values) -> Ordered:
     """Return the candidates of a quantile: a grid or a range as it is, anything else sorted."""
     if isinstance(values, Grid):

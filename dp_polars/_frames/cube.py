@@ -347,6 +347,9 @@ class Cube(Unchanging):
                     return False
         return True
 
+    def is_of(self, plan: TablePlan) -> bool:
+        return self._plan == plan
+
     def _axes(self, name: str, names: str | Sequence[str] | None) -> tuple[int, ...]:
         listed = [names] if isinstance(names, str) else [] if names is None else list(names)
         known = list(self.dimensions)

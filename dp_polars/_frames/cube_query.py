@@ -25,10 +25,10 @@ from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.residuals import UNITS, Axes, Noise, TablePlan, below, shares_of_loss
 from dp_polars._questions.measures import BETA, Count
 from dp_polars._questions.question import Asked, Columns, HistogramQuery
-from dp_polars._release.contract import AS_DRAWN, Engine, Presentation, Product, Released, Work
+from dp_polars._release.contract import AS_DRAWN, Engine, Presentation, Product, Released, Work, names_of_ends
 from dp_polars._release.pipeline import Pipeline
 from dp_polars._release.release import release_all
-from dp_polars._release.request import AnyRequest, Ask, Request
+from dp_polars._release.request import AnyRequest, Ask, Line, Request
 from dp_polars._release.sources import Opened, PrivateRows, columns_of, product
 
 if TYPE_CHECKING:
@@ -202,28 +202,34 @@ class CubeRequest(Request):
     def _errors(self, ask: Ask[HistogramQuery], types: Columns) -> dict[str, object]:
         return super()._errors(ask, types) | {"groups": self.plan.cells(self.drawn[self.asks.index(ask)])}
 
-    def _explanations(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
+    def _lines(self, engine: Engine[Released] | None) -> list[Line[HistogramQuery]]:
+        """Return a line for each table that is wanted, and for each other one that is drawn for these."""
         if not self.tables:
-            return super()._explanations(engine)
+            return super()._lines(engine)
         plan, columns = self.plan, cast("Product", self.keys).values
-        asks, rows = dict(zip(self.drawn, self.asks, strict=True)), []
+        asks, lines = dict(zip(self.drawn, self.asks, strict=True)), []
         for axes in [*self.tables, *(one for one in self.drawn if one not in self.tables)]:
             one = np.zeros(plan.shape(axes), np.bool_)
             one.flat[0] = True
-            ask = asks.get(axes, self.asks[0])
-            row = self._explained(ask) | self._errors(ask, ()) | {"output": _name(columns, axes)}
-            if axes not in asks:
-                row |= {"mechanism": None, "rate": None, "rho": 0.0}
-            why = [] if axes in asks else ["Not drawn: it follows from the others."]
-            why += [] if axes in self.tables else ["Drawn for the tables above."]
+            ask = asks.get(axes)
+            row = self._explained(ask or self.asks[0]) | self._errors(ask or self.asks[0], ())
+            why = []
+            if ask is None:
+                row |= {"output": _name(columns, axes), "mechanism": None, "rate": None, "rho": 0.0}
+                why.append("Not drawn: it follows from the others.")
+            if axes not in self.tables:
+                why.append("Drawn for the tables above.")
             note = " ".join([*why, str(row["note"])])
-            rows.append(row | {"error_95": plan.bound(axes, one, BETA), "groups": plan.cells(axes), "note": note})
-        return rows
+            row |= {"error_95": plan.bound(axes, one, BETA), "groups": plan.cells(axes), "note": note}
+            lines.append(Line(row, ask))
+        return lines
 
 
 def _name(columns: Sequence[pl.Series], axes: Axes) -> str:
-    names = ", ".join(columns[axis].name for axis in axes)
-    return f"count by {names}" if names else "count of all"
+    """Return what a table is called: no two are called the same, whatever the dimensions are called."""
+    shown = repr if any("," in column.name for column in columns) else str
+    names = ", ".join(shown(columns[axis].name) for axis in axes)
+    return f"count by {names}" if axes else "count of all"
 
 
 def _of_table(pipeline: Pipeline, sizes: Axes, axes: Axes, query: Count) -> Count:
@@ -275,6 +281,24 @@ class CubeQuery(PrivateQuery):
 
 def cube_from(request: AnyRequest[Asked], released: pl.DataFrame) -> Cube:
     return cube_of(released, cast("CubeRequest", request).plan, json.dumps(request.claim_for_json()))
+
+
+def tables_of(query: CubeQuery, cube: Cube) -> dict[str, tuple[list[str], pl.DataFrame]]:
+    """Return the dimensions of each table that a cube has, and its counts with their ranges, by its name."""
+    plan, names = cast("CubeRequest", query.request).plan, [*cube.dimensions]
+    keys = query.request.keys
+    if keys is None or names != keys.columns or not cube.is_of(plan):
+        msg = "released must be the release of this query, got a cube of another one."
+        raise ValueError(msg)
+    found = {}
+    for axes in plan.tables:
+        by = [names[axis] for axis in axes]
+        if by:
+            counts = cube.counts(by=by)
+        else:
+            counts = pl.DataFrame([cube.count()], [COUNT, *names_of_ends(COUNT)], orient="row")
+        found[_name([*cube.dimensions.values()], axes)] = by, counts
+    return found
 
 
 @all_called

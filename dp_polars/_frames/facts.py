@@ -26,11 +26,11 @@ from dp_polars._questions import measures
 from dp_polars._questions.measures import Count, RowsCut
 from dp_polars._questions.question import Asked, Columns, HistogramQuery, KeysThatAreThere
 from dp_polars._questions.statement import Statement
-from dp_polars._questions.statement_facts import NOT_RECORDED, loss_facts, number_facts, output_facts
+from dp_polars._questions.statement_facts import NOT_RECORDED, follows_facts, loss_facts, number_facts, output_facts
 from dp_polars._release.contract import ROWS_CUT, HistogramSpec, KeyWork, Output, PerPerson, Product, Work
 from dp_polars._release.pipeline import EachColumn, Expressions, Join, Joining, PersonGroups, Rename, with_further
 from dp_polars._release.protection import Limits, OneRowEach
-from dp_polars._release.request import AnyRequest, Ask, Request
+from dp_polars._release.request import AnyRequest, Ask, Line, Request
 from dp_polars._release.sources import in_types_of
 from dp_polars._steps.plans import steps_and_urls
 
@@ -59,7 +59,7 @@ class KeyRequest(AnyRequest[KeysThatAreThere]):
         types = question.types(proved.schemas[-1])
         return KeyWork(self.protection.unit, types, question.keys_per_person, question, proved.rows)
 
-    def _explanations(self, engine: Engine[Released] | None) -> list[dict[str, object]]:  # noqa: ARG002  # no type matters
+    def _lines(self, engine: Engine[Released] | None) -> list[Line[KeysThatAreThere]]:  # noqa: ARG002  # no type matters
         (ask,) = self.asks
         question, selection = ask.query, ask.query.selection
         shown, half, rarely = (selection.people_for(chance / 100) for chance in _CHANCES)
@@ -67,7 +67,8 @@ class KeyRequest(AnyRequest[KeysThatAreThere]):
         if isinstance(selection, GaussianThreshold):
             notes.append(f"The noisy number of people must reach {selection.threshold:,}.")
         notes.append(f"A person counts for at most {plural(question.keys_per_person, 'key')}.")
-        return [self._explained(ask) | {"error_95": float(shown), "error_unit": "people", "note": " ".join(notes)}]
+        of_people = {"error_95": float(shown), "error_unit": "people", "note": " ".join(notes)}
+        return [Line(self._explained(ask) | of_people, ask)]
 
 
 @dataclass(frozen=True)
@@ -326,7 +327,7 @@ def facts_of_request(request: AnyRequest[Asked], sources: Sequence[pl.LazyFrame]
         "keys": None if request.keys is None else _keys(request.keys),
         "public_frames": list(map(_public_frame, frames)),
         "steps": list(map(_step, steps)),
-        "outputs": _outputs(request, engine),
+        "outputs": [_output(line) for line in request.lines(engine)],
     }
 
 
@@ -355,11 +356,17 @@ def _protection(request: AnyRequest[Asked]) -> str:
         return "Each person has one row at most after the steps."
     if protection.unit is None:
         return "Each person is one row."
-    bounds = [f"{ask.name}: {in_words(request.bounds_of(ask)) or 'whatever rows a person has'}" for ask in request.asks]
+    bounds = [f"{ask.name}: {_most_of(request, ask)}" for ask in request.asks]
     return (
         f"What counts of one person is at most this. {'; '.join(bounds)}. Beyond that, rows or groups of the person "
         "are dropped at random."
     )
+
+
+def _most_of(request: AnyRequest[Asked], ask: Ask[Asked]) -> str:
+    clips = request.clips(ask)
+    clipped = "" if clips is None else "{} in a group clipped to {}".format(*clips)
+    return ", ".join(filter(None, [in_words(request.bounds_of(ask)), clipped])) or "whatever rows a person has"
 
 
 def _table(origin: Origin, source: pl.LazyFrame | None) -> Facts:
@@ -410,14 +417,14 @@ def _step(step: Step) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def _outputs(request: AnyRequest[Asked], engine: PolarsEngine | None) -> list[Facts]:
-    explained: list[Facts] = request.explained_rows(engine)
-    facts = []
-    for (ask, types), row in zip(request.typed(engine), explained, strict=True):
-        columns = ", ".join(" ".join(str(column).split()) for column in ask.columns)
-        selects = f"{ask.selects}, of {columns}" if columns else ask.selects
-        said = {name: row[name] for name in ("error_95", "error_unit", "bounds", "note")}
-        if said["error_95"] is not None and not math.isfinite(said["error_95"]):
-            said["error_95"] = None
-        facts.append(output_facts(ask.name, ask.query, selects, types) | said)
-    return facts
+def _output(line: Line[Asked]) -> Facts:
+    """Return what a statement says of an output: all of one line."""
+    row, ask = line.row, line.ask
+    said = {name: row[name] for name in ("error_95", "error_unit", "bounds", "note")}
+    if said["error_95"] is not None and not math.isfinite(said["error_95"]):
+        said["error_95"] = None
+    if ask is None:
+        return follows_facts(row["output"], row["selects"]) | said
+    columns = ", ".join(" ".join(str(column).split()) for column in ask.columns)
+    selects = f"{row['selects']}, of {columns}" if columns else row["selects"]
+    return output_facts(row["output"], ask.query, selects, line.types) | said

@@ -225,7 +225,8 @@ class PrivateQuery(WithoutRows):
         -------
         DataFrame
             One row per output, and the same columns for all queries. Printed alone, it shows the most important ones,
-            and below them all notes in full; what is made of it (`select`, `drop`) prints as any frame.
+            and below them all notes, what several outputs share once; what is made of it (`select`, `drop`) prints as
+            any frame.
 
             `output`, `selects`: the name, and what is asked.
 
@@ -240,10 +241,11 @@ class PrivateQuery(WithoutRows):
             `epsilon`, `rho`: the loss of one person over all groups, in both units; a discrete Gaussian has no epsilon.
             `delta` (0 for all but keys) is spent in addition.
 
-            `note`: where noise grows with the number of groups; what bounds drop or clip, which `error_95` leaves out;
-            why this mechanism was chosen, and whether another question would do better. The first row's ends with what
-            the whole release costs, also as an ε at δ = 10⁻⁶, and names the other unit where its budgets charge less by
-            a tenth or more. After `scaled_to` a promise, notes say which unit was taken, and the error in the other.
+            `note`: where noise grows with the number of groups; what limits drop, and between which clipping bounds
+            values count, which `error_95` leaves out; why this mechanism was chosen, and whether another question would
+            do better. The first row's ends with what the whole release costs, also as an ε at δ = 10⁻⁶, and names the
+            other unit where its budgets charge less by a tenth or more. After `scaled_to` a promise, notes say which
+            unit was taken, and the error in the other.
 
             The others are `mechanism`, `candidates` (null where only the column's type names them and no data is bound,
             and for keys; 1 for a number), `neighboring_relation`, `privacy_unit`, `bounds` (those on a person's rows

@@ -15,14 +15,17 @@ import polars as pl
 from dp_polars._base.calls import called
 from dp_polars._base.files import expanded, replacing
 from dp_polars._base.numbers import Number, as_fraction, given, plural, show
+from dp_polars._frames.cube import COUNT, Cube
+from dp_polars._frames.cube_query import CubeQuery, tables_of
 from dp_polars._frames.facts import CutRequest, KeyRequest, PeopleRequest
 from dp_polars._frames.publication import Publication
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.categories import QuantileWithInterval
+from dp_polars._questions.question import Asked
 from dp_polars._questions.statement import Statement
 from dp_polars._questions.statement_facts import AT_DELTA, Known
 from dp_polars._release.contract import names_of_ends
-from dp_polars._release.request import with_ends
+from dp_polars._release.request import Ask, said_once, with_ends
 
 # Rows of a release that the page shows.
 _MOST = 1000
@@ -65,6 +68,12 @@ class Section(NamedTuple):
     name: str
     query: PrivateQuery
     released: pl.DataFrame
+    cube: Cube | None = None  # what this is a table of
+    by: Sequence[str] = ()  # its dimensions
+
+    @property
+    def outputs(self) -> list[str]:
+        return [ask.name for ask in self.query.asks] if self.cube is None else [COUNT]
 
 
 @called
@@ -85,6 +94,7 @@ def report(
     ----------
     released
         What `query.release()` or `dp_polars.spark.release` returned, or a part of its rows; with or without `ranges`.
+        For a cube, the page has a table and a figure for each of its tables.
         1,000 rows are shown at most; those of Spark come to this process, sorted by their keys. For a publication, the
         dict. Below each table stands which bounds cut what, and how much they cut where the publication has that, too:
         `publication(visits=query, cut=query.n_rows_dropped(…))`.
@@ -129,6 +139,12 @@ def report(
             raise TypeError(msg)
         sections = [_section(name, one, released[name]) for name, one in query.queries.items()]
         when = query.last.when if query.last is not None and query.last.released is released else None
+    elif isinstance(query, CubeQuery):
+        if not isinstance(released, Cube):
+            msg = f"released must be what query.release() returned, a Cube, got {given(released)}."
+            raise TypeError(msg)
+        tables = tables_of(query, released)
+        sections = [Section(name, query, counts, released, by) for name, (by, counts) in tables.items()]
     else:
         sections = [_section("", query, released)]
     statement = query.stated(known, at_delta, "published")
@@ -168,16 +184,19 @@ def _page(sections: Sequence[Section], statement: Statement, title: str, when: d
     )
     promise = html.escape(facts["promise"] or _promise(facts["loss"]))
     yield f"<p>The promise of all numbers together is {promise}.</p>"
-    for name, query, released in sections:
+    for section in sections:
+        name, query, released, *_ = section
         if name:
             yield f"<section><h2>{html.escape(name)}</h2>"
-        yield from _table(released if _are_keys(query) else with_ends(released, query.asks), query)
-        yield from (f"<p>{html.escape(text)}</p>" for text in (*_cut(query), *_how_much(query, sections)))
-        yield _figure(released, query)
+        has_ends = section.cube is not None or _are_keys(query)
+        yield from _table(released if has_ends else with_ends(released, query.asks), section.outputs)
+        cut = said_once({ask.name: _cut_of(query, ask) for ask in query.asks})
+        yield from (f"<p>{html.escape(text)}</p>" for text in (*cut, *_how_much(query, sections)))
+        yield _figure(section)
         if name:
             yield "</section>"
     yield "<h2>What the numbers mean</h2>"
-    yield from (f"<p>{text}</p>" for text in _words([query for _, query, _ in sections]))
+    yield from (f"<p>{text}</p>" for text in _words([section.query for section in sections]))
     yield (
         "<p>The rest of this page is the privacy statement. It is for experts who want to check what was done: it says "
         "exactly how much the numbers can reveal about one person, and what is not protected.</p>"
@@ -203,22 +222,18 @@ def _bounds(bounds: Mapping[str, int]) -> str:
     return ", ".join(f"{plural(number, of[name])}{where.get(name, '')}" for name, number in bounds.items())
 
 
-def _cut(query: PrivateQuery) -> Iterator[str]:
-    request, outputs = query.request, dict[tuple[str, bool], list[str]]()
-    for ask in query.asks:
-        outputs.setdefault((_bounds(request.dropping(ask)), request.clips(ask) is not None), []).append(ask.name)
-    for (bounds, clips), names in outputs.items():
-        before = f"{', '.join(names)}: " if len(outputs) > 1 else ""
-        if bounds:
-            yield f"{before}No more of one person counts than {bounds}. What is beyond that is left out, at random."
-        if clips:
-            yield f"{before}A total of one person is cut off at a limit."
-        if not (bounds or clips or isinstance(request, (KeyRequest, PeopleRequest)) or query.protection.unit is None):
-            yield f"{before}No bound leaves out anything of a person."
+def _cut_of(query: PrivateQuery, ask: Ask[Asked]) -> Iterator[str]:
+    """Yield what limits drop of an output, and what is clipped."""
+    request = query.request
+    if bounds := _bounds(request.dropping(ask)):
+        yield f"No more of one person counts than {bounds}. What is beyond that is left out, at random."
+    elif not (request.clips(ask) or isinstance(request, (KeyRequest, PeopleRequest)) or query.protection.unit is None):
+        yield "No bound leaves out anything of a person."
+    yield from request.clipped(ask)
 
 
 def _how_much(query: PrivateQuery, sections: Sequence[Section]) -> Iterator[str]:
-    for name, other, released in sections:
+    for name, other, released, *_ in sections:
         asked = other.request
         if not isinstance(asked, CutRequest) or asked.bounded.pipeline is not query.request.pipeline:
             continue
@@ -237,8 +252,8 @@ def _are_keys(query: PrivateQuery) -> bool:
     return isinstance(query.request, KeyRequest)
 
 
-def _table(shown: pl.DataFrame, query: PrivateQuery) -> Iterator[str]:
-    ends = {end for ask in query.asks for end in names_of_ends(ask.name)} & {*shown.columns}
+def _table(shown: pl.DataFrame, outputs: Sequence[str]) -> Iterator[str]:
+    ends = {end for name in outputs for end in names_of_ends(name)} & {*shown.columns}
     columns = [name for name in shown.columns if name not in ends]
     yield '<div class="wide"><table><thead><tr>'
     yield "".join(f'<th scope="col">{html.escape(name)}</th>' for name in columns)
@@ -285,14 +300,21 @@ def _text(value: object) -> str:
     return str(value)
 
 
-def _figure(released: pl.DataFrame, query: PrivateQuery) -> str:
+def _figure(section: Section) -> str:
+    _, query, released, cube, by = section
+    if cube is not None and not by:
+        return ""  # of one number
     if not released.height or _are_keys(query):
         return "<p>There is no figure, because this is a list of groups or has no rows.</p>"
     if not (find_spec("altair") and find_spec("vl_convert")):
         return "<p>There is no figure, because the extra <code>plot</code> of dp_polars is not installed.</p>"
     from dp_polars.plot._answers import answers_of_a_page
+    from dp_polars.plot._answers import cube as figure_of_a_cube
     from dp_polars.plot._charts import svg_of
 
+    if cube is not None:
+        *others, along = by
+        return f"<figure>{svg_of(figure_of_a_cube(cube, along, by=others))}</figure>"
     notes, charts = answers_of_a_page(released, query)
     caption = "<br>".join(html.escape(note[0].upper() + note[1:]) + "." for note in notes)
     return f"<figure><figcaption>{caption}</figcaption>{''.join(map(svg_of, charts))}</figure>"
@@ -307,8 +329,8 @@ def _words(queries: Sequence[PrivateQuery]) -> Iterator[str]:
     )
     yield (
         "<strong>The range in brackets says how wrong a number may be.</strong> In at least 95 of 100 cases, the "
-        "number without noise lies in it. The range covers the noise alone. It does not cover mistakes in the data, or "
-        "people who are missing from the data."
+        "number without noise lies in it. The range covers the noise alone. It does not cover what is left out or "
+        "clipped, mistakes in the data, or people who are missing from the data."
     )
     asks = [ask for query in queries for ask in query.asks]
     for ask in asks:
@@ -325,8 +347,14 @@ def _words(queries: Sequence[PrivateQuery]) -> Iterator[str]:
     if any(query.request.drops() for query in queries):
         yield (
             "<strong>Some data are not counted.</strong> So that no person has too much influence, only some of the "
-            "rows of a person with many rows are used, or a person's total is cut off at a limit. Where that happens, "
-            "counts and sums are too low, and the ranges do not show it."
+            "rows of a person with many rows are used, or a person's total is clipped. The limits stand below each "
+            "table. Where that happens, counts and sums are too low, and the ranges do not show it."
+        )
+    if any(ask.query.clips_values for ask in asks):
+        yield (
+            "<strong>Values are clipped.</strong> A value below the lower clipping bound counts as that bound, and one "
+            "above the upper bound as the upper one. The bounds stand below each table. If many values lie beyond "
+            "them, the answer is far from that of the values as they are, and the ranges do not show it."
         )
     yield (
         "<strong>Small groups say little.</strong> The noise of a count is as large for ten people as for ten "

@@ -17,7 +17,7 @@ from dp_polars._accounting.claims import Claim, check_rate
 from dp_polars._accounting.terms import Mechanism, NeighboringRelation, Unit
 from dp_polars._base.numbers import Ints, Number, owners, show, starts
 from dp_polars._bins.binning import Binning, NearestBinning
-from dp_polars._bins.candidates import Categories, Grid, Ordered, distance_unit
+from dp_polars._bins.candidates import Categories, Grid, Ordered, distance_unit, ends_of
 from dp_polars._bins.weights import Weights
 from dp_polars._mechanisms.drawing import Draw, of_parts
 from dp_polars._mechanisms.histograms import CountScore, Histogram
@@ -27,7 +27,7 @@ from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.top_k import Ranking, counts_at, draw_in_rounds, draw_jointly
 from dp_polars._questions.categories import OfCategories, as_alpha
 from dp_polars._questions.measures import counts_at_loss
-from dp_polars._questions.question import HistogramQuery, ListQuery, Mistakes, in_lists
+from dp_polars._questions.question import HistogramQuery, ListQuery, Mistakes, clipped_to, in_lists
 
 # Quantiles that are asked for at once.
 Alphas: TypeAlias = "Sequence[Number] | NDArray[np.floating]"
@@ -54,6 +54,10 @@ class QuantileList(ListQuery):
     def __post_init__(self) -> None:
         for node in () if self.claim.is_open else self.root.nodes():
             check_rate(self.claim.rate / node.score_range, self.claim.loss)
+
+    @property
+    def clipping(self) -> str:
+        return clipped_to(*ends_of(self.candidates))
 
     @property
     def root(self) -> Node:

@@ -13,7 +13,8 @@ import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim
-from dp_polars._base.numbers import Floats, Ints, show
+from dp_polars._accounting.terms import exact
+from dp_polars._base.numbers import Floats, Ints
 from dp_polars._bins.binning import Clamping, OneCode, Squares
 from dp_polars._mechanisms.noise import check_scale, noise_bound
 from dp_polars._questions.measures import Clipped
@@ -140,7 +141,7 @@ class Mean(Average):
         return float(min(width, of_noise + self.rounding(*columns)))
 
     def __str__(self) -> str:
-        return f"mean of values from {show(self.lower)} to {show(self.upper)}"
+        return f"mean of values from {exact(self.lower)} to {exact(self.upper)}"
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,14 @@ class Share(Mean):
     @classmethod
     def of(cls, claim: Claim) -> Self:
         return cls(Fraction(0), Fraction(1), Fraction(1), claim)
+
+    @property
+    def clipping(self) -> str:
+        return "True counts as 1 and false as 0, which are the clipping bounds: no value lies beyond them."
+
+    @property
+    def clips_values(self) -> bool:
+        return False
 
     def units(self, *columns: pl.DataType) -> Clamping:
         (column,) = columns
@@ -300,7 +309,7 @@ class Variance(Average):
 
     def __str__(self) -> str:
         divisor = "" if self.ddof else ", ddof=0"
-        return f"{self._called} of values from {show(self.lower)} to {show(self.upper)}{divisor}"
+        return f"{self._called} of values from {exact(self.lower)} to {exact(self.upper)}{divisor}"
 
 
 @dataclass(frozen=True)

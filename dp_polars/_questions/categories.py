@@ -13,16 +13,16 @@ import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim
-from dp_polars._accounting.terms import NeighboringRelation, Terms
+from dp_polars._accounting.terms import NeighboringRelation, Terms, exact
 from dp_polars._base.numbers import Ints, Number, as_fraction, given, one_of, show
 from dp_polars._bins.binning import Binning, CategoryBinning, Codes, NearestBinning
-from dp_polars._bins.candidates import Categories, Ordered, Values, ordered
+from dp_polars._bins.candidates import Categories, Ordered, Values, ends_of, ordered
 from dp_polars._bins.weights import Weights, in_steps
 from dp_polars._mechanisms.drawing import Draw, draw_from_rows, draw_groups
 from dp_polars._mechanisms.histograms import CountScore, Histogram, QuantileScore, Score
 from dp_polars._mechanisms.noisy_gap import Led, lead_from_rows, lead_groups, type_with_lead, with_lead
 from dp_polars._mechanisms.racing import LAWS, error_bound
-from dp_polars._questions.question import Columns, CountRule, HistogramQuery, OfCodes
+from dp_polars._questions.question import Columns, CountRule, HistogramQuery, OfCodes, clipped_to
 
 _LARGEST_DENOMINATOR = 10_000
 _MOST_ROWS = 2**40  # the most public rows at an end: with as many private ones, gaps fit into 62 bits
@@ -92,6 +92,10 @@ class Quantile(Choice):
     @property
     def score(self) -> Score:
         return QuantileScore(self.alpha)
+
+    @property
+    def clipping(self) -> str:
+        return clipped_to(*ends_of(self.candidates))
 
     @property
     def fixed_type(self) -> pl.DataType:
@@ -249,8 +253,12 @@ class OfCategories(OfPeopleOrRows):
         return "step" if self.weights is not None and self.weights.step is None else super().left_to_column
 
     @property
-    def clips(self) -> str | None:
-        return None if self.weights is None else f"clips a person's weights to {show(self.most)}"
+    def clipping(self) -> str | None:
+        return None if self.weights is None else clipped_to(0, exact(self.most), "Weights")
+
+    @property
+    def clips(self) -> tuple[str, str] | None:
+        return None if self.weights is None else ("total weight", f"0 … {exact(self.most)}")
 
     @property
     def error_unit(self) -> str | None:
@@ -259,7 +267,7 @@ class OfCategories(OfPeopleOrRows):
     @property
     def how(self) -> str:
         """How candidates are compared, where that is not by people."""
-        by_weights = "" if self.weights is None else f" by weights of up to {show(self.most)}"
+        by_weights = "" if self.weights is None else f" by weights of up to {exact(self.most)}"
         return ("" if self.of_people else " by rows") + by_weights
 
 

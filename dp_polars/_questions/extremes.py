@@ -16,7 +16,7 @@ from dp_polars._accounting.terms import NeighboringRelation
 from dp_polars._base import column_types
 from dp_polars._base.numbers import Ints, as_fraction, offsets, positive_fraction, show, starts, system_rng
 from dp_polars._bins.binning import Binning, CategoryBinning, NearestBinning
-from dp_polars._bins.candidates import Categories, Grid
+from dp_polars._bins.candidates import Categories, Grid, ends_of
 from dp_polars._bins.weights import in_steps, type_in_steps
 from dp_polars._mechanisms.above_threshold import LARGEST_THRESHOLD, Search, first_above_groups
 from dp_polars._mechanisms.histograms import Histogram
@@ -26,7 +26,7 @@ from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.selection import MOST_ROWS, OwnSensitivities, best_rows, leading_rows
 from dp_polars._questions.categories import OfPeopleOrRows
 from dp_polars._questions.measures import counts_at_loss
-from dp_polars._questions.question import HistogramQuery, Query
+from dp_polars._questions.question import HistogramQuery, Query, clipped_to
 
 _INTEGERS = [pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64]
 
@@ -156,6 +156,10 @@ class FirstAbove(OfPeopleOrRows):
     candidates: Categories | Grid
     claim: Claim
     of_people: bool = True
+
+    @property
+    def clipping(self) -> str | None:
+        return clipped_to(*ends_of(self.candidates)) if isinstance(self.candidates, Grid) else None
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
         return Fraction(2 if relation == "add_or_remove_one" else 3)

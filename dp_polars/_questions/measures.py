@@ -15,7 +15,7 @@ import polars as pl
 
 from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import ALL
-from dp_polars._accounting.terms import LARGEST, Loss, NeighboringRelation, Unit, Within, check_relation
+from dp_polars._accounting.terms import LARGEST, Loss, NeighboringRelation, Unit, Within, check_relation, exact
 from dp_polars._base import column_types
 from dp_polars._base.numbers import Ints, owners, show
 from dp_polars._bins.binning import Binning, CategoryBinning, Clamping, OneCode
@@ -23,7 +23,7 @@ from dp_polars._bins.candidates import Categories
 from dp_polars._bins.weights import check_held, check_size, clamping_of, in_steps, step_by_default, type_in_steps
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noise import LARGEST_VALUE, add_noise, check_scale, noise_bound, noise_of
-from dp_polars._questions.question import CountRule, HistogramQuery, OfCodes, in_lists
+from dp_polars._questions.question import CountRule, HistogramQuery, OfCodes, clipped_to, in_lists
 
 BETA = 0.05  # the ends of a range hold the true number with a probability of 0.95
 
@@ -337,6 +337,10 @@ class Clipped(Total):
         """All bounds, those first between which one row, or one person, counts: by them a step is chosen, and R."""
         return ((self.lower, self.upper),)
 
+    @property
+    def clipping(self) -> str:
+        return clipped_to(exact(self.lower), exact(self.upper))
+
     def units(self, *columns: pl.DataType) -> Clamping:
         (column,), step, ends = columns, self.step, self._clipped_to
         if step is None:
@@ -430,7 +434,7 @@ class Sum(Clipped, Multiple):
         return f"{said[:-1]}: in groups of up to {rows:,} rows by less than that."
 
     def __str__(self) -> str:
-        return f"sum of values from {show(self.lower)} to {show(self.upper)}"
+        return f"sum of values from {exact(self.lower)} to {exact(self.upper)}"
 
 
 @dataclass(frozen=True)
@@ -442,6 +446,10 @@ class RowsCut(Sum):
     @classmethod
     def of(cls, most: int, claim: Claim) -> RowsCut:
         return cls(Fraction(0), Fraction(most), Fraction(1), of_floats=False, claim=claim)
+
+    @property
+    def clipping(self) -> str:
+        return clipped_to(0, exact(self.upper), "Row counts")
 
     def rounding(self, *columns: pl.DataType) -> Fraction:  # noqa: ARG002
         return Fraction(0)
@@ -476,8 +484,8 @@ class SumOfPeople(Sum):
         return replace(units, ends_of_person=(self.lowest, self.highest))
 
     @property
-    def clips(self) -> str:
-        return f"clips a person's total to {show(self.lowest)} … {show(self.highest)}"
+    def clips(self) -> tuple[str, str]:
+        return "total", f"{exact(self.lowest)} … {exact(self.highest)}"
 
     def __str__(self) -> str:
-        return f"{super().__str__()}, per person from {show(self.lowest)} to {show(self.highest)}"
+        return f"{super().__str__()}, per person from {exact(self.lowest)} to {exact(self.highest)}"

@@ -57,6 +57,16 @@ class Asked(ABC):
         return replace(self, claim=claim)  # type: ignore[type-var]  # every question is a dataclass
 
     @property
+    def clipping(self) -> str | None:
+        """Which values count as a clipping bound, as a sentence; None: no value has clipping bounds."""
+        return None
+
+    @property
+    def clips_values(self) -> bool:
+        """Whether values may lie beyond their clipping bounds."""
+        return self.clipping is not None
+
+    @property
     def loss_units(self) -> tuple[Unit, ...]:
         """In which units the same may be asked: see `Claim.loss_units`."""
         return self.claim.loss_units
@@ -202,8 +212,11 @@ class HistogramQuery(Query):
         return False
 
     @property
-    def clips(self) -> str | None:
-        """What of a person's rows is clipped together, where people count, in addition to the rows that bounds drop."""
+    def clips(self) -> tuple[str, str] | None:
+        """What of a person's rows is clipped together, where people count, and its clipping bounds, as texts.
+
+        That is in addition to the rows that limits drop. None: nothing.
+        """
         return None
 
     def alternative(self, *columns: pl.DataType) -> HistogramQuery | None:  # noqa: ARG002
@@ -258,6 +271,12 @@ class OfCodes(HistogramQuery):
 
     def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
         return (CountRule(self.binning(*columns)),)
+
+
+def clipped_to(low: object, high: object, what: str = "Values") -> str:
+    """Say what values count as: with which ends, a median as well as a mean is one of clipped values."""
+    beyond = f"{what} beyond the clipping bounds {low} and {high} count as the bound"
+    return f"{beyond}, which no confidence interval covers."
 
 
 def of_histogram(query: Query, asker: str, way_out: str) -> HistogramQuery:

@@ -218,7 +218,7 @@ def _composition(facts: Facts) -> Iterator[Part]:
     yield "Losses add up, over outputs and over releases, also where a question depends on an earlier answer."
     yield "The loss of an output is that of one person over all groups together."
     for release, one in _releases(facts):
-        outputs = " + ".join(amount(output["loss"]) for output in one["outputs"])
+        outputs = " + ".join(amount(output["loss"]) for output in one["outputs"] if output["draws"])
         yield f"{release}{outputs} cost {amount(one['loss'])} in all."
     if any(output["mechanism"] in mechanisms_of("keys") for _, one in _releases(facts) for output in one["outputs"]):
         yield "The δ is for keys that nobody listed: one of a single person is shown with that probability at most."
@@ -278,14 +278,20 @@ def _steps(release: Facts) -> Iterator[str]:
 def _mechanisms(facts: Facts) -> Iterator[Part]:
     rows = [
         (
-            *(release + output["name"], output["selects"], output["mechanism"], amount(output["loss"])),
-            *(_rate(output), _error(output), output.get("note") or ""),
+            *(release + output["name"], output["selects"], *_drawn(output)),
+            *(_error(output), output.get("note") or ""),
         )
         for release, one in _releases(facts)
         for output in one["outputs"]
     ]
     if rows:
         yield TextTable(("output", "what is asked", "mechanism", "loss", "rate", "error", "note"), tuple(rows))
+    clipped: dict[str, list[str]] = {}
+    for release, one in _releases(facts):
+        for output in one["outputs"]:
+            if output["clipping"] is not None:
+                clipped.setdefault(output["clipping"], []).append(release + output["name"])
+    yield from (f"{', '.join(names)}: {said}" for said, names in clipped.items())
     used = {output["mechanism"] for _, one in _releases(facts) for output in one["outputs"]}
     used |= {one["mechanism"] for one in (facts["ledger"] or {"entries": []})["entries"] if facts["state"] == "charged"}
     yield from (proof.said for name, proof in PROOFS.items() if name in used)
@@ -302,6 +308,13 @@ def _mechanisms(facts: Facts) -> Iterator[Part]:
         "Time is not protected: nobody who must not see the rows may time a release, or watch the terminal. A message "
         "of an error never holds a value of a row."
     )
+
+
+def _drawn(output: Facts) -> tuple[str, str, str]:
+    """Return mechanism, loss and rate of what is drawn for an output."""
+    if not output["draws"]:
+        return "none", "none", "not drawn"
+    return output["mechanism"], amount(output["loss"]), _rate(output)
 
 
 def _rate(output: Facts) -> str:

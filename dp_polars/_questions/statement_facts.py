@@ -11,14 +11,13 @@ from fractions import Fraction
 from importlib import import_module
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 
-import numpy as np
 import polars as pl
 
 from dp_polars._accounting.costs import epsilon_at
 from dp_polars._accounting.terms import LARGEST, Unit, check_delta, exact
 from dp_polars._base.digests import listed
 from dp_polars._base.numbers import Number, as_fraction, float_up, given, loss_up, one_of, show
-from dp_polars._bins.candidates import Grid
+from dp_polars._bins.candidates import Grid, ends_of
 from dp_polars._questions.question import Asked
 
 #: The δ at which a loss is also given as an ε, where no other one is asked for.
@@ -258,7 +257,14 @@ def output_facts(name: str, query: Asked, selects: str, types: Sequence[pl.DataT
         "score_range": str(claim.score_range),
         "draws": claim.draws,
         "candidates": _candidates(query, types),
+        "clipping": query.clipping,
     }
+
+
+def follows_facts(name: str, selects: str) -> Facts:
+    """Return the facts of an output for which nothing is drawn, because it follows from others."""
+    unknown = dict.fromkeys(["mechanism", "loss", "rate", "scale", "score_range", "candidates", "clipping"])
+    return {"name": name, "selects": selects, **unknown, "draws": 0}
 
 
 def _candidates(query: Asked, types: Sequence[pl.DataType]) -> str | None:
@@ -266,7 +272,7 @@ def _candidates(query: Asked, types: Sequence[pl.DataType]) -> str | None:
     if candidates is None:
         return None
     if isinstance(candidates, Grid):
-        first, last = candidates.take(np.array([0, candidates.size - 1])).to_list()
+        first, last = ends_of(candidates)
         return f"{candidates}, evenly from {first} to {last}"
     values: pl.Series | None = candidates.values
     if values is None and types:

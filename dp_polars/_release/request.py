@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -124,6 +125,23 @@ class Ask(Generic[AskedT]):
 
 
 @dataclass(frozen=True)
+class Line(Generic[AskedT]):
+    """One line of `explain` and of a statement, so that both have the same numbers and notes for the same output."""
+
+    row: dict[str, Any]  # by the columns of `explain`
+    ask: Ask[AskedT] | None  # what is drawn for it; None: nothing, for it follows from other lines
+    types: Columns = ()  # of what `ask` reads, as far as they are known
+
+    @property
+    def clipping(self) -> str | None:
+        return None if self.ask is None else self.ask.query.clipping
+
+    def noted(self, *notes: str | None) -> dict[str, Any]:
+        """Return the row with further notes."""
+        return self.row | {"note": " ".join(filter(None, [self.row["note"], *notes]))}
+
+
+@dataclass(frozen=True)
 class AnyRequest(ABC, Generic[AskedT]):
     """The steps, the public keys and the outputs, each with its claim. It never changes, and holds no private row."""
 
@@ -223,18 +241,16 @@ class AnyRequest(ABC, Generic[AskedT]):
     def explain(self, engine: Engine[Released] | None) -> pl.DataFrame:
         return Explained(explained([("", self, engine)]).drop("query"))
 
-    def explained_rows(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
-        """Return the rows of `explain`, without what is said of the whole release and of another unit."""
-        rows = self._explanations(engine)
-        for row in rows:
-            row["note"] = " ".join([str(row["note"]), *self.pipeline.left_out])
+    def lines(self, engine: Engine[Released] | None) -> list[Line[AskedT]]:
+        """Return what is said of each output, without clipping, the whole release and another unit."""
+        lines = [replace(line, row=line.noted(*self.pipeline.left_out)) for line in self._lines(engine)]
         if self.pipeline.adds_floats:
-            rows[0]["note"] = f"{rows[0]['note']} {_ADDS_FLOATS}"
-        return rows
+            lines[0] = replace(lines[0], row=lines[0].noted(_ADDS_FLOATS))
+        return lines
 
     @abstractmethod
-    def _explanations(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
-        """Return the rows of `explain`."""
+    def _lines(self, engine: Engine[Released] | None) -> list[Line[AskedT]]:
+        """Return a line for each output, and for each table that follows from some."""
 
     def drops(self) -> bool:
         return any(self.dropping(ask) or self.clips(ask) for ask in self.asks)
@@ -242,9 +258,16 @@ class AnyRequest(ABC, Generic[AskedT]):
     def dropping(self, ask: Ask[Any]) -> dict[str, int]:  # noqa: ARG002
         return {}
 
-    def clips(self, ask: Ask[Any]) -> str | None:  # noqa: ARG002
-        """Return what is clipped of a person's rows together; None: nothing."""
+    def clips(self, ask: Ask[Any]) -> tuple[str, str] | None:  # noqa: ARG002
+        """Return what is clipped of a person's rows together, and its bounds; None: nothing."""
         return None
+
+    def clipped(self, ask: Ask[Any], *, anyway: bool = True) -> Iterator[str]:
+        """Yield the clipping bounds of an output; `anyway`: also those beyond which no value lies."""
+        if (clips := self.clips(ask)) is not None:
+            yield "A person's {} in a group is clipped to {}: what is beyond counts as the bound.".format(*clips)
+        if ask.query.clips_values or (anyway and ask.query.clipping is not None):
+            yield str(ask.query.clipping)
 
     def bounds_of(self, ask: Ask[Any]) -> dict[str, int]:  # noqa: ARG002
         return {}
@@ -337,11 +360,12 @@ def explained(requests: Sequence[tuple[str, AnyRequest[Any], Engine[Released] | 
     """Return what one release of several requests would cost, and how good it would be, each under its name."""
     rows = []
     for name, request, engine in requests:
-        for number, row in enumerate(request.explained_rows(engine)):
-            if request.taken is not None and number < len(request.asks):  # of tables, some may not be drawn
-                note = request.taken.note(number, needs_rows=row["error_95"] is None)
-                row["note"] = " ".join(filter(None, [str(row["note"]), note]))
-            rows.append({"query": name, **row})
+        places = {ask.name: place for place, ask in enumerate(request.asks)}
+        for line in request.lines(engine):
+            other = None
+            if request.taken is not None and line.ask is not None:
+                other = request.taken.note(places[line.ask.name], needs_rows=line.row["error_95"] is None)
+            rows.append({"query": name, **line.noted(line.clipping, other)})
     of_all, claims = [], [claim for _, request, _ in requests for claim in request.claims]
     taken = requests[0][1].taken
     if taken is not None:
@@ -421,8 +445,8 @@ class Request(AnyRequest[HistogramQuery]):
             outputs.append(Output(ask.name, ask.query, types, positions))
         return Work(self.protection.unit, keys, tuple(specs), tuple(outputs), proved.rows)
 
-    def _explanations(self, engine: Engine[Released] | None) -> list[dict[str, object]]:
-        return [self._explained(ask) | self._errors(ask, types) for ask, types in self.typed(engine)]
+    def _lines(self, engine: Engine[Released] | None) -> list[Line[HistogramQuery]]:
+        return [Line(self._explained(ask) | self._errors(ask, types), ask, types) for ask, types in self.typed(engine)]
 
     def typed(self, engine: Engine[Released] | None) -> list[tuple[Ask[HistogramQuery], Columns]]:
         types = [()] * len(self.asks) if engine is None else [output.types for output in self.bind(engine).outputs]
@@ -440,7 +464,7 @@ class Request(AnyRequest[HistogramQuery]):
     def dropping(self, ask: Ask[HistogramQuery]) -> dict[str, int]:
         return self.protection_of(ask).dropping(ask.query, self.groups)
 
-    def clips(self, ask: Ask[HistogramQuery]) -> str | None:
+    def clips(self, ask: Ask[HistogramQuery]) -> tuple[str, str] | None:
         return ask.query.clips if self.protection.counts_people(ask.query) else None
 
     def _errors(self, ask: Ask[HistogramQuery], types: Columns) -> dict[str, object]:
@@ -466,7 +490,7 @@ class Request(AnyRequest[HistogramQuery]):
             so = "which makes it too low" if ask.query.adds_up else fewer
             lost.append(f"drops rows beyond {in_words(dropping)} of a person, {so}")
         if (clips := self.clips(ask)) is not None:
-            lost.append(clips)
+            lost.append("clips a person's {} to {}".format(*clips))
         what = "; ".join(lost) or f"no {'further ' * bool(self.pipeline.left_out)}row is dropped"
         error = f"{what[0].upper()}{what[1:]}. The error is that of the noise alone."
         if is_open:
@@ -510,6 +534,15 @@ class Request(AnyRequest[HistogramQuery]):
                 f"Hint: rename them{', or leave ranges=True out' * ranges}."
             )
             raise ValueError(msg)
+
+
+def said_once(texts: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return texts about outputs by their names: each once, after the names of those that it is about, if not all."""
+    found: dict[str, list[str]] = {}
+    for name, of_name in texts.items():
+        for text in of_name:
+            found.setdefault(text, []).append(name)
+    return [text if len(of) == len(texts) else f"{', '.join(of)}: {text}" for text, of in found.items()]
 
 
 def only_counted(request: AnyRequest[Asked]) -> frozenset[str]:
@@ -573,6 +606,7 @@ def with_ends(released: pl.DataFrame, asks: Iterable[Ask[Asked]]) -> pl.DataFram
 
 
 _WIDTH = 80
+_SENTENCES = re.compile(r"(?<=\.) (?=[A-Z])")
 _SHOWN = ("output", "asked", "mechanism", "error_95", "loss")
 
 
@@ -589,8 +623,8 @@ class Explained(pl.DataFrame):
         cells = [(name, *of) for name, of in zip(names, facts, strict=True)]
         widths = [max(map(len, column)) for column in zip(_SHOWN, *cells, strict=True)]
         lines = [_line(row, widths) for row in (_SHOWN, ["─" * width for width in widths], *cells)]
-        for name, row in zip(names, rows, strict=True):
-            lines += ["", *wrap(f"{name}: {row['note']}", _WIDTH, subsequent_indent="  ", break_long_words=False)]
+        for of, note in _notes_of(names, [str(row["note"]) for row in rows]):
+            lines += ["", *wrap(f"{of}: {note}", _WIDTH, subsequent_indent="  ", break_long_words=False)]
         return "\n".join([*lines, "", f"All {self.width} columns: .columns; this is a DataFrame."])
 
     def __repr__(self) -> str:
@@ -601,6 +635,18 @@ class Explained(pl.DataFrame):
         if text == super().__str__():
             return super()._repr_html_(**options)
         return f"<pre>{html.escape(text)}</pre>"
+
+
+def _notes_of(names: Sequence[str], notes: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield what is noted of each output, and then, once, what is noted of several; a note is made of sentences."""
+    said: dict[str, list[str]] = {}
+    for name, note in zip(names, notes, strict=True):
+        for sentence in dict.fromkeys(_SENTENCES.split(note)):
+            said.setdefault(sentence, []).append(name)
+    by_names: dict[tuple[str, ...], list[str]] = {(name,): [] for name in names}
+    for sentence, of in said.items():
+        by_names.setdefault(tuple(of), []).append(sentence)
+    yield from ((", ".join(of), " ".join(sentences)) for of, sentences in by_names.items() if sentences)
 
 
 def _line(cells: Sequence[str], widths: list[int]) -> str:

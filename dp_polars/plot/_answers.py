@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import polars as pl
@@ -18,7 +19,7 @@ from dp_polars._questions.answer_lists import QuantileList
 from dp_polars._questions.categories import QuantileWithInterval
 from dp_polars._questions.measures import Total
 from dp_polars._release.contract import names_of_ends
-from dp_polars._release.request import Ask, with_ends
+from dp_polars._release.request import Ask, said_once, with_ends
 from dp_polars.plot import _charts
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort
         A dot for each number, and for each quantile that was asked for with an interval, in a bar from `NAME_low` to
         `NAME_high`. Where a release has no such columns, the bars of counts and sums follow from the query; those of
         means don't. All other answers are words: choices, with their lead where that was asked for; lists of quantiles
-        and of the top k; value counts, the largest first. The subtitle says what is left out, and where the bounds can
-        drop rows: no bar holds what these would change.
+        and of the top k; value counts, the largest first. The subtitle says what is left out, between which clipping
+        bounds values count, and where limits can drop rows: no bar holds what these change.
 
     Raises
     ------
@@ -90,6 +91,7 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort
     title = _charts.title(
         f"Private answers at {_charts.SYMBOLS[query.loss.unit]} = {float(query.loss.value):g}",
         *(" · ".join(line) for line in notes if line),
+        *said_once({ask.name: query.request.clipped(ask, anyway=False) for ask in query.asks}),
         query.request.promise,
     )
     return alt.HConcatChart(hconcat=panels[0], spacing=24, title=title)
@@ -181,13 +183,18 @@ def _notes(
     query: PrivateQuery, released: pl.DataFrame, shown: int, points: list[str], bare: list[str]
 ) -> list[list[str]]:
     intervals = {ask.name: ask.query for ask in query.asks if isinstance(ask.query, QuantileWithInterval)}
+    clipped = " of clipped values" * any(ask.query.clips_values for ask in query.asks)
+    limited = " within the contribution limits" * query.request.drops()
+    of_what = f",{clipped}{limited}," if clipped or limited else ""
     legend = ["dot: released, with noise"] if points else []
     if not {*points} <= {*intervals, *bare}:
-        legend.append("bar: the exact number lies in it with probability 95 %")
-    legend += [
-        f"bar of {name}: the quantile lies in it with probability {show(100 * interval.probability)} %"
-        for name, interval in intervals.items()
-        if name in points
+        legend.append(f"bar: the number without noise{of_what} lies in it with probability 95 %")
+    by_probability: dict[Fraction, list[str]] = {}
+    for name in filter(intervals.get, points):
+        by_probability.setdefault(intervals[name].probability, []).append(name)
+    bars = [
+        f"bar of {', '.join(names)}: the quantile{of_what} lies in it with probability {show(100 * probability)} %"
+        for probability, names in by_probability.items()
     ]
     left_out = []
     if shown < released.height:
@@ -197,8 +204,8 @@ def _notes(
     lists = released.head(shown).select(cs.list().list.len().max() > _MOST_LISTED)
     if long := [ask.name for ask in query.asks if ask.name in lists.columns and lists[ask.name].item()]:
         left_out.append(f"only {_MOST_LISTED} of a list: {', '.join(long)}")
-    dropped = "ranges are of the noise alone: counts and sums are too low where people have more than the bounds keep"
-    return [legend, left_out, [dropped] if query.request.drops() else []]
+    dropped = "bars are of the noise alone: counts and sums are too low where people have more than the limits keep"
+    return [legend, bars, left_out, [dropped] if query.request.drops() else []]
 
 
 _FIVE = ("low", "box_low", "middle", "box_high", "high")

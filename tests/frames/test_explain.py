@@ -101,9 +101,14 @@ def test_explain_printed_alone_shows_what_matters_and_all_notes():
     assert rows[0].endswith("epsilon=0.5")
     assert rows[1].endswith("epsilon=0.8995")  # what rho=0.1 is worth: the loss in epsilon, where there is one
     assert "see below" in rows[2]
-    flat = " ".join(text.split())
+    # Every sentence once, behind the names of the outputs that it is about.
+    paragraphs = [" ".join(one.split()) for one in text.split("\n\n")[1:-1]]
+    told = [(name, one.partition(": ")[2]) for one in paragraphs for name in one.partition(": ")[0].split(", ")]
     for output, note in explained.select("output", "note").rows():
-        assert f"{output}: {' '.join(note.split())}" in flat
+        said = " ".join(part for name, part in told if name == output)
+        assert sorted(re.split(r"(?<=\.) (?=[A-Z])", note)) == sorted(re.split(r"(?<=\.) (?=[A-Z])", said))
+    assert sum("The error is that of the noise alone." in one for one in paragraphs) == 1
+    assert any(one.startswith("n, top, m: ") for one in paragraphs)
     assert max(map(len, text.splitlines())) <= 80
     assert repr(explained) == text
     assert explained._repr_html_().startswith("<pre>output")
@@ -117,7 +122,7 @@ def test_explain_printed_alone_shows_what_matters_and_all_notes():
     assert "none yet" in unasked
     of_many = str(dpp.publication(one=query, two=query).explain())
     assert "\none: n  " in of_many
-    assert "\ntwo: top: " in of_many
+    assert "\none: top, two: top: " in of_many
     keys = str(dpp.protect("p", max_groups=1).keys("k", epsilon=1, delta=1e-6).explain())
     assert "epsilon=1, delta=1e-06" in keys
 

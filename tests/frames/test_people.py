@@ -113,7 +113,8 @@ def test_explain_and_simulate_say_how_good_bounds_are():
     assert set(explained["error_unit"]) == {"people"}
     assert set(explained["epsilon"]) == {0.5}
     nothing = "No row is dropped. The error is that of the noise alone."
-    assert [note.partition(" The release costs ")[0] for note in explained["note"]] == [nothing] * 2
+    clipped = "Values beyond the clipping bounds 1 and 100 count as the bound, which no confidence interval covers."
+    assert [note.partition(" The release costs ")[0] for note in explained["note"]] == [f"{nothing} {clipped}"] * 2
     assert repr(query).startswith("<PrivateQuery: people in 3 public groups, one person per 'patient'")
     simulated = dpp.analysis.simulate(query, ROWS)
     assert simulated["true_answer"].to_list() == [3, 7]

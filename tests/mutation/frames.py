@@ -298,6 +298,12 @@ MUTANTS = [
         "rows of values that are not listed are counted in other cells",
         "::test_tables_are_of_the_rows_that_have_a_listed_value_in_every_dimension"),
     # --- Statements
+    of("publish/test_lines.py")("CubeRequest._lines", "Line(row, ask)", "Line(row, self.asks[len(lines) % len(self.asks)])",
+        "a statement signs the loss and noise of another table", "::test_statement_explain_and_ranges_of_cubes_agree"),
+    of("publish/test_lines.py")("Share.clips_values", "False", "True",
+        "a page warns of clipped values where there are none", "::test_what_moves_values_has_clipping_bounds"),
+    of("publish/test_lines.py")("_frames/cube_query:_name", 'repr if any("," in column.name for column in columns) else str', "str",
+        "two tables of a cube have one name", "::test_tables_have_a_line_each_whatever_dimensions_are_called"),
     of("publish/test_statement.py")("steps_and_urls", "urlsplit(path).path", "path", "a password in a URL is published",
         "::test_names_of_files"),
 ]

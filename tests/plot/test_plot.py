@@ -248,7 +248,7 @@ def test_answers(tmp_path):
     said = texts(chart)
     words = """
         Private answers at ρ = 9 | probability 95 % | one person per 'caller' | callers | wait | reason
-        ranges are of the noise alone: counts and sums are too low where people have more than the bounds keep
+        bars are of the noise alone: counts and sums are too low where people have more than the limits keep
     """
     assert lacks(chart, words) == []
     assert '["Bansin", ' in said  # the largest first, by the first number

@@ -1,5 +1,6 @@
 """Reports: one page without a network, for everybody, in which every text is escaped."""
 
+import html
 import re
 from decimal import Decimal
 from fractions import Fraction
@@ -143,9 +144,9 @@ def test_each_table_says_which_bounds_cut_and_how_much(tmp_path):
     sections = {one.partition("</h2>")[0]: one for one in page.split("<section><h2>")}
     end = "What is beyond that is left out, at random.</p>"
     visits = sections["visits"]
-    assert f"<p>people: No more of one person counts than 1 group. {end}" in visits
+    assert f"<p>people, stay: No more of one person counts than 1 group. {end}" in visits
     assert f"<p>rows: No more of one person counts than 1 group, 3 rows in each group. {end}" in visits
-    assert "<p>stay: A total of one person is cut off at a limit.</p>" in visits
+    assert "<p>stay: A person's total in a group is clipped to 0 … 9: what is beyond" in html.unescape(visits)
     assert "<p>first: No bound leaves out anything of a person.</p>" in visits
     assert (
         "<p>About 90 rows are left out by these bounds (90 to 90; see cut).</p>" in visits
