@@ -336,8 +336,8 @@ def test_lists_are_words_and_intervals_are_bars(tmp_path):
     assert words[1:3] == ["7, 14, 22", "a, b"]
     assert re.fullmatch("a: 600, b: 300(, [cdefg]: 0){3}, …", words[3])
     words = """
-        bar of middle: the quantile lies in it with probability 95 % | only 5 of a list: each
-        bar of day: the quantile lies in it with probability 90 %
+        bar of middle: the quantile, of clipped values, lies in it with probability 95 % | only 5 of a list: each
+        bar of day: the quantile, of clipped values, lies in it with probability 90 %
     """
     assert lacks(chart, words) == []
     assert "exact number" not in said  # there is none
