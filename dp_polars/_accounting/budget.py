@@ -249,7 +249,7 @@ class Budget:
         self._process = os.getpid()
         self._memory: sqlite3.Connection | None = None
         head = _head_of(self._account, name)
-        warn_if_large(loss)
+        warn_if_large(loss, self.delta)
         uninterrupted(partial(self._make, head))
         self._in_ledger(ledger.check)
         if self.name is None and self.path is None:

@@ -42,6 +42,8 @@ Bound: TypeAlias = "int | Literal['protect'] | None"
 
 # Limit for both units: a larger loss protects nobody. A rho of 20 corresponds to an even larger epsilon.
 LARGEST = 20
+# From here on a delta protects nobody either: of a thousand people, one may be shown.
+LARGEST_DELTA = Fraction(1, 1000)
 
 _UNITS: tuple[Unit, ...] = get_args(Unit)
 _RELATIONS: tuple[NeighboringRelation, ...] = get_args(NeighboringRelation)
@@ -416,12 +418,13 @@ def _as_decimal(value: Fraction) -> str | None:
 
 
 class LargeLossWarning(UserWarning):
-    """A release was asked for with a loss above 20, in epsilon or rho, or a budget was made with such a total.
+    """A release was asked for with a loss above 20 or a delta above 0.001, or a budget was made with such a total.
 
     For a private frame the losses of all outputs are added up. The warning is of the caller's line: unless Python's
     filters are set otherwise, they show it once for each line. Nothing of `dp_polars.analysis` warns, nor `explain`.
 
-    An answer may then be e²⁰, some five hundred million times, as likely with a person's rows as without them.
+    An answer may then be e²⁰, some five hundred million times, as likely with a person's rows as without them. With
+    probability delta nothing is promised.
 
     Examples
     --------
@@ -433,13 +436,20 @@ class LargeLossWarning(UserWarning):
     """
 
 
-def warn_if_large(loss: Loss) -> None:
-    """Warn, at the caller's line, of a loss that protects nobody."""
+def warn_if_large(loss: Loss, delta: Fraction | None = None) -> None:
+    """Warn, at the caller's line, of a loss or a delta that protects nobody."""
     if loss.value > LARGEST:
         msg = (
             f"{loss} protects nobody: what is released may be more than e**{LARGEST} times as likely with a person's "
             "rows as without them.\n\n"
             "Hint: losses of about 1 are usual. Where rows are synthetic, as in tests, ignore "
             "dp_polars.LargeLossWarning."
+        )
+        warn(msg, LargeLossWarning)
+    if delta is not None and delta > LARGEST_DELTA:
+        msg = (
+            f"delta={show(delta)} protects nobody: with that probability, all of a person's rows may be released.\n\n"
+            "Hint: delta must be far below 1 divided by the number of people, for example 1e-6. Where rows are "
+            "synthetic, as in tests, ignore dp_polars.LargeLossWarning."
         )
         warn(msg, LargeLossWarning)

@@ -112,7 +112,7 @@ class Unlisted:
             raise ValueError(msg)
         person = protection.keys_per_person, protection.neighboring_relation
         question = KeysThatAreThere.of(columns, loss, check_delta(delta), *person, counts=counts)
-        warn_if_large(loss)
+        warn_if_large(loss, question.claim.delta)
         request = KeyRequest(self._pipeline, None, (Ask("keys", tuple(map(pl.col, columns)), question),))
         return PrivateQuery(request, self._sources, self._budget)
 

@@ -653,9 +653,10 @@ def scaled(queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None
             "Hint: scaled_to(epsilon=1, delta=1e-6), which takes the unit with the smaller errors."
         )
         raise TypeError(msg)
-    warn_if_large(loss)
-    if delta is not None:
-        asks, taken = at_promise(outputs, loss.value, total_delta(delta), queries[0].budget)
+    total = None if delta is None else total_delta(delta)
+    warn_if_large(loss, total)
+    if total is not None:
+        asks, taken = at_promise(outputs, loss.value, total, queries[0].budget)
     elif any(ask.query.claim.is_open for ask, _ in outputs):
         asks = _in_unit(outputs, loss)
     else:

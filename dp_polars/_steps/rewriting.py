@@ -235,8 +235,20 @@ def _list_added(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
         return None
     total = value.list.eval(whole_numbers.whole(pl.element(), inner)).list.sum()
     if is_sum:
-        return _unless_beyond(value, inner, whole_numbers.sum_of(total, inner))
-    return _unless_beyond(value, inner, whole_numbers.mean_of(total, value.list.drop_nulls().list.len(), inner))
+        return _unless_odd(value, inner, whole_numbers.sum_of(total, inner))
+    return _unless_odd(value, inner, whole_numbers.mean_of(total, value.list.drop_nulls().list.len(), inner))
+
+
+def _unless_odd(value: pl.Expr, inner: PolarsDataType, result: pl.Expr) -> pl.Expr:
+    """Return the result, but NaN or an infinity where a list has such an element, as in Polars."""
+    result = _unless_beyond(value, inner, result)
+    if not inner.is_float():
+        return result
+    has_nan = value.list.eval(pl.element().is_nan()).list.any()
+    low, high = value.list.min(), value.list.max()
+    # JSON holds no NaN. An infinity outweighs all other numbers: with one, the two ends add up to the sum.
+    known = pl.when(has_nan).then(pl.lit("NaN").cast(inner)).when(low.is_infinite() | high.is_infinite())
+    return known.then(low + high).otherwise(result)
 
 
 def _unless_beyond(value: pl.Expr, inner: PolarsDataType, result: pl.Expr) -> pl.Expr:

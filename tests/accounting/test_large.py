@@ -1,5 +1,6 @@
 """The warning of a loss that protects nobody."""
 
+import re
 import subprocess
 import sys
 import warnings
@@ -102,6 +103,29 @@ def test_a_package_of_a_like_name_is_a_caller(said):
 
 def test_20_and_less_do_not(said):
     for release in (*weighty(20), *wholes(20)):
+        release()
+    assert not said
+
+
+def with_delta(delta):
+    """Every way to say a delta for whole releases."""
+    yield lambda: dpp.Budget(epsilon=1, delta=delta)
+    yield lambda: dpp.Budget(rho=1, delta=delta)
+    yield lambda: PRIVATE.keys("x", epsilon=1, delta=delta)
+    yield lambda: PRIVATE.keys("x", rho=1, delta=delta)
+    yield lambda: PRIVATE.agg(dpp.len()).scaled_to(epsilon=1, delta=delta)
+
+
+@pytest.mark.parametrize("delta", [0.5, 0.01, Fraction(1, 999)])
+def test_a_delta_that_protects_nobody_warns(delta, said):
+    for count, release in enumerate(with_delta(delta), 1):
+        release()
+        assert len(said) == count
+        assert said[-1].category is dpp.LargeLossWarning
+        assert re.match(r"delta=\S+ protects nobody: [\s\S]*Hint: ", str(said[-1].message))
+        assert (said[-1].filename, said[-1].lineno) == (__file__, line_of(release))
+    said.clear()
+    for release in with_delta(1e-3):
         release()
     assert not said
 
