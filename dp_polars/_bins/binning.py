@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dp_polars._base import column_types
 from dp_polars._base.numbers import Ints, difference
 from dp_polars._base.silence import in_parallel
-from dp_polars._bins.candidates import OF_ITS_TYPE, Categories, Grid, Ordered, Points
+from dp_polars._bins.candidates import Categories, Grid, Ordered, Points, casting
 
 Codes: TypeAlias = "NDArray[np.unsignedinteger]"
 Encoder: TypeAlias = Callable[[pl.Series], Codes]
@@ -98,11 +98,7 @@ def ordered_encoder(candidates: Ordered, dtype: pl.DataType) -> Encoder:
     column, of_candidates = column_types.family(dtype), column_types.family(candidates.dtype)
     if column in (None, "text", "boolean") or column != of_candidates:
         msg = f"candidates of type {candidates.dtype} can't be a quantile of a column of type {dtype}."
-        if column == "text":
-            msg += "\n\nHint: cast the column, or give it its type where it is read."
-        elif dtype.is_temporal():
-            msg += OF_ITS_TYPE
-        raise TypeError(msg)
+        raise TypeError(msg + casting(candidates.dtype, dtype))
     size, out = candidates.size, code_dtype(candidates.size)
     way = _way_to(candidates, dtype)
     if way is None:

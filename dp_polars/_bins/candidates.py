@@ -353,7 +353,30 @@ NO_FLOATS = (
 # What Polars raises where values make no Series.
 _NO_SERIES = (TypeError, ValueError, OverflowError, RuntimeError, PolarsError, PanicException)
 
-OF_ITS_TYPE = "\n\nHint: give values of the column's type, for example datetime.date(2026, 1, 31) of dates."
+
+def casting(given: pl.DataType, dtype: pl.DataType) -> str:
+    """Return what to write where public values of one type can't be compared with a column of another."""
+    if isinstance(dtype, (pl.List, pl.Array)):
+        return "\n\nHint: make a row of each element first: frame.explode(…)."
+    if isinstance(dtype, pl.Datetime):
+        zone = dtype.time_zone
+        if given == pl.Date:
+            return '\n\nHint: make days of the column first, pl.col("at").dt.date(); or give datetimes.'
+        if isinstance(given, pl.Datetime):
+            to = "None" if zone is None else f'"{zone}"'
+            return f"\n\nHint: give times of the column's time zone: pl.Series(values).dt.replace_time_zone({to})."
+    if dtype.is_temporal():
+        return "\n\nHint: give values of the column's type, for example datetime.date(2026, 1, 31) of dates."
+    of_values, of_column = column_types.family(given), column_types.family(dtype)
+    if (of_values, of_column) == ("number", "text"):
+        return (
+            '\n\nHint: give texts, ["1", "2"]; or cast the column first: '
+            'pl.col("x").cast(pl.Int64, strict=False).'
+        )
+    to = {"text": "String", "number": "Int64", "boolean": "Boolean"}.get(of_values or "")
+    way = "" if to is None else f'; or cast the column first: pl.col("x").cast(pl.{to}, strict=False)'
+    return f"\n\nHint: give values of the column's type{way}."
+
 
 
 @dataclass(frozen=True, eq=False)
@@ -417,13 +440,10 @@ class Categories(_Listed):
             )
             raise TypeError(msg)
         column, of_candidates = column_types.family(dtype), column_types.family(self.values.dtype)
-        if column is None or column != of_candidates:
+        # A date would be its midnight, and no other time of that day.
+        if column is None or column != of_candidates or (self.values.dtype, dtype.base_type()) == (pl.Date, pl.Datetime):
             msg = f"candidates of type {self.values.dtype} can't be categories of a column of type {dtype}."
-            if isinstance(dtype, (pl.List, pl.Array)):
-                msg += "\n\nHint: make a row of each element first: frame.explode(…)."
-            elif dtype.is_temporal():
-                msg += OF_ITS_TYPE
-            raise TypeError(msg)
+            raise TypeError(msg + casting(self.values.dtype, dtype))
         answer = column_types.released(dtype)
         if self.values.dtype == answer:
             return self.values
@@ -433,7 +453,10 @@ class Categories(_Listed):
             values = None
         if values is None or values.cast(self.values.dtype).ne_missing(self.values).any():
             msg = f"candidates must be values that a column of type {dtype} can hold, got some that it can't."
-            raise TypeError(msg)
+            raise TypeError(
+                f"{msg}\n\nHint: leave these out; or cast the column first to a type that holds them: "
+                f"{_cast_to(self.values.dtype)}."
+            )
         return _check_width(values)
 
     def __str__(self) -> str:
@@ -515,6 +538,11 @@ def size_of(values: Values) -> int:
     if isinstance(values, range):  # len() raises beyond 2**63
         return max(0, -((values.start - values.stop) // values.step))
     return len(values) if isinstance(values, Sized) and not isinstance(values, (str, bytes)) else 0
+
+
+def _cast_to(dtype: pl.DataType) -> str:
+    text = isinstance(dtype, (pl.String, pl.Enum, pl.Categorical))
+    return f'pl.col("x").cast(pl.{"String" if text else dtype.base_type()})'
 
 
 def _to_series(values: Values, name: str = "candidates") -> pl.Series:

@@ -269,9 +269,10 @@ def in_types_of(keys: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
         key_type = column_types.released(dtype)
         try:
             columns[column.name] = column if column.dtype == key_type else _cast(column, key_type)
-        except TypeError:
+        except TypeError as error:
             msg = f"keys of column {column.name!r} must be values of its type, {dtype}, got {column.dtype}."
-            raise TypeError(msg) from None
+            hint = str(error).partition("\n\n")[2]
+            raise TypeError(f"{msg}\n\n{hint}".rstrip()) from None
     return pl.DataFrame(columns)
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from dp_polars._base.column_types import is_opaque, parts_of
+from dp_polars._base.column_types import family, is_opaque, parts_of
 from dp_polars._steps import nodes
 from dp_polars._steps.nodes import ExprNode, bases, names
 from dp_polars._steps.whole_numbers import has_floats
+
+if TYPE_CHECKING:
+    from polars._typing import PolarsDataType
 
 # What adds up a row's own list.
 _ADDS = names("arr.mean arr.sum list.mean list.sum")
@@ -131,6 +135,40 @@ def replaces_categories_by_number(step: ExprNode) -> bool:
     values = [old] if pl.Categorical in bases(step.inputs[0]) else []
     values += others if pl.Categorical in bases(step) else []
     return not bases(*values) <= {pl.Categorical, pl.Enum, pl.String, pl.Null, pl.List}
+
+
+# What asks whether values are equal, and what compares them in any way.
+_EQUATES = names("""
+    == != eq_missing ne_missing is_in replace replace_strict arr.contains arr.count_matches list.contains
+    list.count_matches
+""")
+_COMPARES = nodes.COMPARISONS | _EQUATES | names("is_between")
+
+
+def _compared(step: ExprNode) -> set[PolarsDataType]:
+    """Return the types of the values that a step compares."""
+    value, *others = step.inputs
+    if step.name.startswith("replace"):
+        others = others[:1]
+    types = [*value.dtypes()], [dtype for other in others for dtype in other.dtypes()]
+    holders = {"is_in": 1, "replace": 1, "replace_strict": 1}.get(step.name, 0 if "." in step.name else None)
+    if holders is not None:
+        held = [dtype.inner if isinstance(dtype, (pl.List, pl.Array)) else dtype for dtype in types[holders]]
+        return {*types[1 - holders], *held}
+    return {*types[0], *types[1]}
+
+
+def compares_days_with_times(step: ExprNode) -> bool:
+    types = _compared(step)
+    return pl.Date in types and any(isinstance(dtype, pl.Datetime) for dtype in types)
+
+
+def compares_unlike_types(step: ExprNode) -> bool:
+    types = _compared(step)
+    kinds = {family(dtype) for dtype in types if dtype != pl.Date} - {None}  # type: ignore[arg-type]  # no class
+    if pl.Date in types and not any(isinstance(dtype, pl.Datetime) for dtype in types):
+        kinds.add("datetime")
+    return len({"number" if kind == "boolean" else kind for kind in kinds}) > 1
 
 
 @dataclass(frozen=True)
@@ -289,6 +327,22 @@ LISTED: tuple[Rule, ...] = (
         "give a constant the column's very type: pl.lit(value, dtype=…).",
         converts_nested,
         "on lists, arrays or structs of different types",
+    ),
+    Rule(
+        _EQUATES,
+        "takes a day for its midnight, so that other times of the day equal none",
+        'compare days: pl.col("at").dt.date() == date(2026, 1, 31); or give a datetime.',
+        compares_days_with_times,
+        "of a Datetime with a Date",
+    ),
+    Rule(
+        _COMPARES,
+        "compares values of unlike types by the numbers or texts behind them",
+        'give a value of the column\'s type, pl.col("zip") == "8001"; or cast the column, '
+        'pl.col("zip").cast(pl.Int64, strict=False) == 8001; to a local time give its time zone, '
+        'pl.lit(datetime(2026, 1, 31)).dt.replace_time_zone("Europe/Paris").',
+        compares_unlike_types,
+        "of texts, numbers, dates, times and durations with each other",
     ),
     Rule(
         nodes.ARITHMETIC,
