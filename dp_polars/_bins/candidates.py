@@ -369,14 +369,10 @@ def casting(given: pl.DataType, dtype: pl.DataType) -> str:
         return "\n\nHint: give values of the column's type, for example datetime.date(2026, 1, 31) of dates."
     of_values, of_column = column_types.family(given), column_types.family(dtype)
     if (of_values, of_column) == ("number", "text"):
-        return (
-            '\n\nHint: give texts, ["1", "2"]; or cast the column first: '
-            'pl.col("x").cast(pl.Int64, strict=False).'
-        )
+        return '\n\nHint: give texts, ["1", "2"]; or cast the column first: pl.col("x").cast(pl.Int64, strict=False).'
     to = {"text": "String", "number": "Int64", "boolean": "Boolean"}.get(of_values or "")
     way = "" if to is None else f'; or cast the column first: pl.col("x").cast(pl.{to}, strict=False)'
     return f"\n\nHint: give values of the column's type{way}."
-
 
 
 @dataclass(frozen=True, eq=False)
@@ -440,8 +436,8 @@ class Categories(_Listed):
             )
             raise TypeError(msg)
         column, of_candidates = column_types.family(dtype), column_types.family(self.values.dtype)
-        # A date would be its midnight, and no other time of that day.
-        if column is None or column != of_candidates or (self.values.dtype, dtype.base_type()) == (pl.Date, pl.Datetime):
+        is_midnight = self.values.dtype == pl.Date and isinstance(dtype, pl.Datetime)  # and no other time of its day
+        if column is None or column != of_candidates or is_midnight:
             msg = f"candidates of type {self.values.dtype} can't be categories of a column of type {dtype}."
             raise TypeError(msg + casting(self.values.dtype, dtype))
         answer = column_types.released(dtype)
@@ -452,11 +448,12 @@ class Categories(_Listed):
         except PolarsError:
             values = None
         if values is None or values.cast(self.values.dtype).ne_missing(self.values).any():
-            msg = f"candidates must be values that a column of type {dtype} can hold, got some that it can't."
-            raise TypeError(
-                f"{msg}\n\nHint: leave these out; or cast the column first to a type that holds them: "
+            msg = (
+                f"candidates must be values that a column of type {dtype} can hold, got some that it can't.\n\n"
+                "Hint: leave these out; or cast the column first to a type that holds them: "
                 f"{_cast_to(self.values.dtype)}."
             )
+            raise TypeError(msg)
         return _check_width(values)
 
     def __str__(self) -> str:

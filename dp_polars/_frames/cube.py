@@ -18,6 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dp_polars._base.calls import all_called, called
+from dp_polars._base.column_types import frame_of_arrow
 from dp_polars._base.files import expanded, replacing
 from dp_polars._base.numbers import Floats, Ints, given, plural, positive_int
 from dp_polars._frames.facts import CLAIM_KEY
@@ -519,7 +520,8 @@ def table(dimensions: Sequence[pl.Series], tables: Sequence[tuple[Sequence[int],
             numbers = np.arange(sizes[axis]) if axis in axes else np.full(1, sizes[axis])
             places.append(np.broadcast_to(numbers.reshape(along), [sizes[one] for one in axes]).ravel())
         columns.append(values.extend_constant(None, 1).gather(np.concatenate(places)))
-    return pl.DataFrame([*columns, pl.concat([counts for _, counts in tables]).alias(COUNT)])
+    counts = pl.concat([numbers for _, numbers in tables])
+    return pl.DataFrame({**{column.name: column for column in columns}, COUNT: counts})
 
 
 def cube_of(frame: pl.DataFrame, plan: TablePlan, claim: str) -> Cube:
@@ -562,7 +564,7 @@ def read_cube(path: str | os.PathLike[str]) -> Cube:
     read = parquet.read_table(expanded(path))
     metadata = read.schema.metadata or {}
     if CLAIM_KEY in metadata and _CUBE_KEY in metadata:
-        about, frame = json.loads(metadata[_CUBE_KEY]), pl.DataFrame(read)
+        about, frame = json.loads(metadata[_CUBE_KEY]), frame_of_arrow(read)
         noises = [(tuple(one["axes"]), Noise(one["mechanism"], Fraction(one["rate"]))) for one in about["histograms"]]
         plan = TablePlan(tuple(about["sizes"]), tuple(map(tuple, about["tables"])), tuple(noises))
         expected = sum(map(plan.cells, plan.tables))

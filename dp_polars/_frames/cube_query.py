@@ -227,7 +227,7 @@ class CubeRequest(Request):
 
 def _name(columns: Sequence[pl.Series], axes: Axes) -> str:
     """Return what a table is called: no two are called the same, whatever the dimensions are called."""
-    shown = repr if any("," in column.name for column in columns) else str
+    shown = repr if any("," in column.name or not column.name for column in columns) else str
     names = ", ".join(shown(columns[axis].name) for axis in axes)
     return f"count by {names}" if axes else "count of all"
 

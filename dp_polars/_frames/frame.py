@@ -624,6 +624,6 @@ def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> As
             f"{query.claim.neighboring_relation!r}.\n\nHint: give it to protect."
         )
         raise ValueError(msg)
-    name = name or expr.meta.output_name()
+    name = expr.meta.output_name() if name is None else name
     columns, filtered = read_by_row(columns, name, counts_nulls=isinstance(query, Count) and query.counted == "nulls")
     return Ask(name, columns, query, expr.bounds, filtered, expr.within)

@@ -154,7 +154,9 @@ def shares(plan: Plan, drafted: Draft, fields: Mapping[Question, object]) -> Ite
             of = found[name]
             note = f"costs ε = {_number(of['epsilon'])}" if plan.by_error else f"error: {_error(of)}"
         if values_field_of(question) in drafted.messages and name not in found:
-            note = f"not asked yet: see the public values of {shown(question.column or name)}"
+            note = (
+                f"not asked yet: see the public values of {shown(name if question.column is None else question.column)}"
+            )
         yield fielded(f"{shown(name)}: {what}", fields[question], message(drafted.messages, field_of(question)), note)
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Unpack
 import polars as pl
 
 from dp_polars._base.calls import called
+from dp_polars._base.column_types import frame_of_arrow
 from dp_polars._base.files import expanded, replacing
 from dp_polars._base.numbers import Number, as_fraction, given, plural, show
 from dp_polars._frames.cube import COUNT, Cube
@@ -157,7 +158,7 @@ def report(
 
 def _section(name: str, query: PrivateQuery, released: object) -> Section:
     if hasattr(released, "toArrow"):  # of Spark, whose rows come in no order
-        released, keys = pl.DataFrame(pl.from_arrow(released.toArrow())), query.request.keys
+        released, keys = frame_of_arrow(released.toArrow()), query.request.keys
         released = released if keys is None else released.sort(keys.columns)
     if not isinstance(released, pl.DataFrame):
         msg = f"released must be what query.release() returned, got {given(released)}."

@@ -223,7 +223,9 @@ def public_keys(keys: PublicKeys) -> pl.DataFrame:
             '.release(). Names of columns, the privacy unit among them, stand alone: group_by("patient", "ward").'
         )
         raise TypeError(msg)
-    frame = unshared(keys if isinstance(keys, pl.DataFrame) else column_types.of_arrow("keys", keys, pl.DataFrame))
+    frame = unshared(
+        keys if isinstance(keys, pl.DataFrame) else column_types.of_arrow("keys", keys, column_types.frame_of_arrow)
+    )
     if not (frame.height >= 1 and frame.width >= 1):
         msg = f"keys must have at least one column and one combination, got {frame.shape}."
         raise ValueError(msg)

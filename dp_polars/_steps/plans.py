@@ -71,7 +71,9 @@ class _Made(NamedTuple):
 
 def _origins(parts: Mapping[str, _Made]) -> dict[str, ColumnOrigin]:
     of_rows = {name: part for name, part in parts.items() if not part.seen}
-    return {name: ColumnOrigin(0, one.columns, "" if one.column else one.text) for name, one in of_rows.items()}
+    return {
+        name: ColumnOrigin(0, one.columns, "" if one.column is not None else one.text) for name, one in of_rows.items()
+    }
 
 
 @dataclass
@@ -169,7 +171,7 @@ class PlanSteps:
             self.view.set_node(node.input_right)
             two = self._made(other.node)
             seen += [*one.seen, *two.seen]
-            if one.column and two.column:
+            if one.column is not None and two.column is not None:
                 pairs.append((one.column, two.column))
         if how == "Right" and coalesced:
             origins = {name: of for name, of in origins.items() if name not in {one for one, _ in pairs}}

@@ -353,7 +353,7 @@ def _keys_of_people(rows: pl.LazyFrame, names: list[str]) -> pl.LazyFrame:
 def _bounded(lists: pl.DataFrame, names: list[str], most: int, engine: EngineType) -> pl.DataFrame:
     """Return how many people have each key, when at most `most` random ones of each person's stay."""
     lengths = lists[names[0]].list.len().to_numpy().astype(np.int64)
-    keys = pl.DataFrame([lists[name].explode(empty_as_null=False) for name in names])
+    keys = pl.DataFrame({name: lists[name].explode(empty_as_null=False) for name in names})
     if lengths.max(initial=0) > most:
         keys = keys.filter(pl.Series(random_few(lengths, most, system_rng())))
     return keys.lazy().group_by(names).agg(pl.len().alias("people")).collect(engine=scans.by_name(engine))

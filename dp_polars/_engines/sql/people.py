@@ -145,7 +145,7 @@ def in_polars(found: Mapping[str, NDArray[np.generic]], types: pl.Schema) -> tup
     keys = [_of_type(name, found[f"k{i}"], dtype) for i, (name, dtype) in enumerate(types.items())]
     is_key = ~pl.DataFrame([key.is_null() for key in keys]).max_horizontal()
     people: Ints = np.asarray(found[_PEOPLE], np.int64)
-    return pl.DataFrame(keys).filter(is_key), people[is_key.to_numpy()]
+    return pl.DataFrame(dict(zip(types, keys, strict=True))).filter(is_key), people[is_key.to_numpy()]
 
 
 def _conditions(value: Value, dtype: pl.DataType, dialect: Dialect) -> list[Value]:

@@ -153,7 +153,7 @@ class _Reader:
             (column,) = table.fields
             name = named(node.needle) if isinstance(node.needle, _ops.Field) else None
             is_one = name is not None and _is_of_one_type(node.needle, table.fields[column])
-            pairs = [(name, column)] if is_one and name else []
+            pairs = [(name, column)] if is_one and name is not None else []
         elif isinstance(node, _ops.ExistsSubquery) and isinstance(table, _ops.Filter):
             table, pairs = table.parent, _pairs(table.predicates, named, _names_of(table.parent))
         return _joined(below, self.step(table), below.columns, {}, pairs, join=shown(node))
