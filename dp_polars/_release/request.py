@@ -607,7 +607,6 @@ def with_ends(released: pl.DataFrame, asks: Iterable[Ask[Asked]]) -> pl.DataFram
 
 _WIDTH = 80
 _SENTENCES = re.compile(r"(?<=\.) (?=[A-Z])")
-_SHOWN = ("output", "asked", "mechanism", "error_95", "loss")
 
 
 class Explained(pl.DataFrame):
@@ -618,11 +617,13 @@ class Explained(pl.DataFrame):
         if not needed <= {*self.columns}:
             return super().__str__()
         rows = self.rows(named=True)
-        names = [f"{row['query']}: {row['output']}" if row.get("query") else str(row["output"]) for row in rows]
-        facts = [(str(row["selects"]), row["mechanism"] or "", _error(row), _loss(row)) for row in rows]
-        cells = [(name, *of) for name, of in zip(names, facts, strict=True)]
-        widths = [max(map(len, column)) for column in zip(_SHOWN, *cells, strict=True)]
-        lines = [_line(row, widths) for row in (_SHOWN, ["─" * width for width in widths], *cells)]
+        losses = [name for name in ("epsilon", "rho") if any(name == _unit(row) for row in rows)]
+        several, deltas = ["query"] * ("query" in self.columns), ["delta"] * any(row["delta"] for row in rows)
+        headers = [*several, "output", "selects", "mechanism", "error_95", *(losses or ["epsilon"]), *deltas]
+        cells = [[_cell(row, name) for name in headers] for row in rows]
+        widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
+        lines = [_line(row, widths) for row in (headers, ["─" * width for width in widths], *cells)]
+        names = [": ".join(_cell(row, name) for name in (*several, "output")) for row in rows]
         for of, note in _notes_of(names, [str(row["note"]) for row in rows]):
             lines += ["", *wrap(f"{of}: {note}", _WIDTH, subsequent_indent="  ", break_long_words=False)]
         return "\n".join([*lines, "", f"All {self.width} columns: .columns; this is a DataFrame."])
@@ -653,17 +654,21 @@ def _line(cells: Sequence[str], widths: list[int]) -> str:
     return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
-def _error(row: dict[str, Any]) -> str:
-    if row["error_95"] is None or not row["error_95"] < float("inf"):
-        return "see below"
-    unit = row["error_unit"] or ""
-    within = "in " if unit.startswith("the ") else ""
-    return f"±{show(as_fraction('error_95', row['error_95']), 3, up=True)} {within}{unit}".rstrip()
+def _unit(row: dict[str, Any]) -> str | None:
+    return next((unit for unit in ("epsilon", "rho") if row[unit] is not None), None)
 
 
-def _loss(row: dict[str, Any]) -> str:
-    found = next((unit for unit in ("epsilon", "rho") if row[unit] is not None), None)
-    if found is None:
-        return "none yet"
-    delta = f", delta={row['delta']:.3g}" if row["delta"] else ""
-    return f"{found}={show(as_fraction(found, row[found]), 4, up=True)}{delta}"
+def _cell(row: dict[str, Any], name: str) -> str:
+    value = row[name]
+    if name in ("query", "output"):
+        return str(value) if value else repr(value)
+    if name == "error_95":
+        known = value is not None and value < float("inf")
+        unit = row["error_unit"] or ""
+        within = "in " if unit.startswith("the ") else ""
+        return f"±{show(as_fraction(name, value), 3, up=True)} {within}{unit}".rstrip() if known else "see below"
+    if name in ("epsilon", "rho"):
+        if _unit(row) is None:
+            return "none yet"
+        return show(as_fraction(name, value), 4, up=True) if _unit(row) == name else ""
+    return "" if value is None else f"{value:.3g}" if name == "delta" else str(value)

@@ -369,12 +369,12 @@ def synthetic(
     others = random.choice(people, rows - people, p=weights / weights.sum())
     owner = random.permutation(np.append(np.arange(people), others))
     return pl.DataFrame(
-        [
-            _people(name, dtype, chosen.get(name), people).gather(owner)
+        {
+            name: _people(name, dtype, chosen.get(name), people).gather(owner)
             if name in unit
             else _drawn(name, dtype, chosen.get(name), rows, random)
             for name, dtype in types.items()
-        ]
+        }
     )
 
 
