@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import dp_polars._expressions.namespace
 import dp_polars._frames.protect  # noqa: F401  these two register `.dp`
+from dp_polars._base.calls import like as _like
 
 if TYPE_CHECKING:
     from dp_polars import analysis as analysis
@@ -125,7 +126,9 @@ def __getattr__(name: str) -> object:
     if name in _HOME_OF:
         value = globals()[name] = getattr(importlib.import_module(f"dp_polars.{_HOME_OF[name]}"), name)
         return value
-    msg = f"module {__name__!r} has no attribute {name!r}"
+    meant = None if name.startswith("_") else _like(name, [*__all__, *_ON_DEMAND])
+    hint = "" if meant is None else f".\n\nHint: did you mean dp_polars.{meant}?"
+    msg = f"module {__name__!r} has no attribute {name!r}{hint}"
     raise AttributeError(msg)
 
 

@@ -178,6 +178,12 @@ class _SqlEngine(LocalEngine):
         return hashlib.sha256(compiled(self._backend, self._source).encode()).hexdigest()
 
     def schema(self, columns: Collection[str]) -> pl.Schema:
+        if "" in (*columns, *self._unit):
+            msg = (
+                "table: a column that is read must have a name, got one without: no statement can read it.\n\n"
+                'Hint: table.rename(place="").'
+            )
+            raise ValueError(msg)
         self._settle([*columns, *self._unit])  # which is asked about anyway
         return schema_of(self._table, columns, self._only_counted)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from functools import wraps
 from types import FrameType, FunctionType, TracebackType
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -78,11 +79,36 @@ def all_called(cls: Class) -> Class:
     return cls
 
 
+def like(name: str, known: Iterable[str]) -> str | None:
+    """Return which known name a misspelt one may stand for."""
+    return next(iter(get_close_matches(name, sorted(known), 1)), None)
+
+
+class Suggesting:
+    """Says which attribute may have been meant, where there is none of that name."""
+
+    _who = ""  # how users write it, if its class has another name
+
+    if not TYPE_CHECKING:  # so that a type checker knows the attributes that there are
+
+        def __getattr__(self, name: str) -> NoReturn:
+            hint = None if name.startswith("_") else self._instead_of(name)
+            msg = f"{self._who or f'{type(self).__name__!r} object'} has no attribute {name!r}"
+            raise AttributeError(msg + (f".\n\nHint: {hint}" if hint else ""), name=name, obj=self)
+
+    def _instead_of(self, name: str) -> str | None:
+        """Return what to write instead of an attribute that there is not."""
+        meant = like(name, (known for known in dir(type(self)) if not known.startswith("_")))
+        return None if meant is None else f"did you mean {meant}?"
+
+
 def _misfit(function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> str:
     signature = inspect.signature(function)
     *_, owner, name = ["", *function.__qualname__.split(".")]
     name = owner if name == "__init__" else name
-    ways = {parameter.name: _way(parameter) for parameter in signature.parameters.values()}
+    unknown = [] if _takes_all(signature) else [one for one in kwargs if one not in signature.parameters]
+    found = {one: like(one, {*signature.parameters} - {"self"}) for one in unknown}
+    ways = {one.name: _way(one, one.name in found.values()) for one in signature.parameters.values()}
     way = f"{name}({', '.join(filter(None, ways.values()))})"
     if next(iter(ways)) == "column":
         way += f", or column.dp.{name}({', '.join(filter(None, [*ways.values()][1:]))})"
@@ -91,16 +117,21 @@ def _misfit(function: Callable[..., object], args: tuple[object, ...], kwargs: d
         why = "the arguments do not fit"
     except TypeError as error:
         why = str(error)
-    return f"{name}: {why}.\n\nHint: {way}."
+    meant = "".join(f"{other} instead of {one}: " for one, other in found.items() if other is not None)
+    return f"{name}: {why}.\n\nHint: {meant}{way}."
 
 
-def _way(parameter: inspect.Parameter) -> str:
-    """Return how an argument is given; nothing for one that is seldom given."""
+def _takes_all(signature: inspect.Signature) -> bool:
+    return any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
+
+
+def _way(parameter: inspect.Parameter, is_meant: bool) -> str:
+    """Return how an argument is given; nothing for one that is seldom given, but if it is meant."""
     if parameter.name == "self":
         return ""
     if parameter.kind is parameter.VAR_POSITIONAL:
         return "…"
     is_required = parameter.default is parameter.empty
     if parameter.kind is parameter.KEYWORD_ONLY:
-        return f"{parameter.name}=…" if is_required or parameter.name == "epsilon" else ""
+        return f"{parameter.name}=…" if is_required or is_meant or parameter.name == "epsilon" else ""
     return parameter.name if is_required else f"{parameter.name}=…"

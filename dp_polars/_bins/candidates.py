@@ -350,6 +350,11 @@ NO_FLOATS = (
     'Hint: make integers, decimals or categories of them first: pl.col("x").round().cast(pl.Int64, strict=False).'
 )
 
+FILL_NULLS = (
+    '\n\nHint: give rows without a value one of their own, pl.col("x").fill_null("unknown") in with_columns, and list '
+    "that."
+)
+
 # What Polars raises where values make no Series.
 _NO_SERIES = (TypeError, ValueError, OverflowError, RuntimeError, PolarsError, PanicException)
 
@@ -549,7 +554,7 @@ def _to_series(values: Values, name: str = "candidates") -> pl.Series:
         if max(map(abs, (values[0], values[-1], step, stop))) < 2**62:
             return pl.int_range(start, stop, step, eager=True).alias("")  # no look at each number
     if np.ma.is_masked(values):
-        msg = f"{name} must not contain null."
+        msg = f"{name} must not contain null.{FILL_NULLS}"
         raise ValueError(msg)
     if isinstance(values, np.ndarray):
         values = pl.Series(values)
@@ -597,7 +602,7 @@ def _check(values: pl.Series, name: str = "candidates") -> pl.Series:
         msg = f"{name} must not be empty."
         raise ValueError(msg)
     if values.null_count() or values.dtype == pl.Null:
-        msg = f"{name} must not contain null."
+        msg = f"{name} must not contain null.{FILL_NULLS}"
         raise ValueError(msg)
     if values.dtype.is_float() and values.is_nan().any():
         msg = f"{name} must not contain NaN."

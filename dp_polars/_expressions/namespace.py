@@ -11,7 +11,7 @@ import polars as pl
 from polars.exceptions import ComputeError
 
 from dp_polars import _expressions as functions
-from dp_polars._base.calls import called
+from dp_polars._base.calls import called, like
 from dp_polars._expressions.expression import IntoColumn, PrivateExpr
 from dp_polars._expressions.sharing import OURS, share
 from dp_polars._steps import nodes
@@ -68,7 +68,9 @@ def _method(
 _A_QUANTILE = "ask a high or low quantile, .dp.quantile(0.99, …): an extreme is one person's value."
 _PEOPLE = "dp_polars.n_people(epsilon=…) counts the people of a group; other distinct values are not counted."
 _INSTEAD = {
-    **dict.fromkeys(("max", "min", "arg_max", "arg_min"), _A_QUANTILE),
+    **dict.fromkeys(("max", "min"), _A_QUANTILE),
+    "arg_max": f".dp.argmax(…), of public candidates with their scores. For the largest value {_A_QUANTILE}",
+    "arg_min": f".dp.argmin(…), of public candidates with their scores. For the smallest value {_A_QUANTILE}",
     **dict.fromkeys(("n_unique", "approx_n_unique", "n_people"), _PEOPLE),
     **dict.fromkeys(("len", "size"), "dp_polars.len(epsilon=…) counts the rows of a group."),
     **dict.fromkeys(("avg", "average"), ".dp.mean(lower, upper, epsilon=…)."),
@@ -98,7 +100,9 @@ class PrivateNamespace:
             if name.startswith("_"):
                 msg = f"{type(self).__name__!r} object has no attribute {name!r}"
             else:
-                hint = _INSTEAD.get(name, "the page Which question? lists what can be asked.")
+                meant = like(name, {one for one in dir(type(self)) if one[0] != "_"})
+                other = "the page Which question? lists what can be asked."
+                hint = _INSTEAD.get(name, other if meant is None else f"did you mean .dp.{meant}(…)?")
                 msg = f".dp.{name}: there is no private answer of this name.\n\nHint: {hint}"
             raise AttributeError(msg, name=name, obj=self)
 

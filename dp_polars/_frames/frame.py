@@ -14,7 +14,7 @@ from polars.dataframe.group_by import GroupBy
 
 from dp_polars._accounting.budget import Budget
 from dp_polars._accounting.terms import NeighboringRelation, warn_if_large
-from dp_polars._base.calls import all_called
+from dp_polars._base.calls import all_called, like
 from dp_polars._base.numbers import plural
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._expressions.expression import PrivateExpr
@@ -160,7 +160,9 @@ class Refusing:
                 raise AttributeError(msg, name=name, obj=self)
             kinds = pl.LazyFrame, pl.DataFrame, GroupBy
             if name.startswith("_") or not (name == "release" or any(hasattr(kind, name) for kind in kinds)):
-                msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+                meant = None if name.startswith("_") else like(name, {one for one in dir(self) if one[0] != "_"})
+                hint = "" if meant is None else f".\n\nHint: did you mean {meant}?"
+                msg = f"{type(self).__name__!r} object has no attribute {name!r}{hint}"
                 raise AttributeError(msg, name=name, obj=self)
             raise AttributeError(refusal(name))
 

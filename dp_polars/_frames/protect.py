@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import polars as pl
 
-from dp_polars._base.calls import called
+from dp_polars._base.calls import Suggesting, called
 
 if TYPE_CHECKING:
     from dp_polars._accounting.budget import Budget
@@ -122,14 +122,23 @@ def protect(
 
 @pl.api.register_lazyframe_namespace("dp")
 @pl.api.register_dataframe_namespace("dp")
-class FrameNamespace:
+class FrameNamespace(Suggesting):
     """The method `.dp.protect` of a LazyFrame or a DataFrame."""
+
+    _who = "frame.dp"
 
     def __init__(self, frame: pl.LazyFrame | pl.DataFrame) -> None:
         self._frame = frame
 
     def __repr__(self) -> str:
         return f"<.dp of a {type(self._frame).__name__}: protect(privacy_unit, …) takes its rows as private>"
+
+    def _instead_of(self, name: str) -> str | None:
+        from dp_polars._frames.frame import PrivateFrame
+
+        if name in dir(PrivateFrame):
+            return f'protect the rows first: frame.dp.protect("patient", max_rows=1).{name}(…).'
+        return super()._instead_of(name)
 
     @called
     def protect(

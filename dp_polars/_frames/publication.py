@@ -21,7 +21,7 @@ from dp_polars._base.numbers import Number, given
 from dp_polars._frames.cube_query import CubeQuery, cube_from
 from dp_polars._frames.facts import ledger_facts, loss_of_ledger, statement_of, unit_facts
 from dp_polars._frames.joins import refuse_others
-from dp_polars._frames.query import PrivateQuery, scaled, without_data
+from dp_polars._frames.query import OfAnswers, PrivateQuery, scaled, without_data
 from dp_polars._questions.question import Asked
 from dp_polars._questions.statement import Statement
 from dp_polars._questions.statement_facts import AT_DELTA, NOT_RECORDED, Facts, Known, loss_facts
@@ -64,7 +64,7 @@ class Last(NamedTuple):
 
 
 @all_called
-class Publication:
+class Publication(OfAnswers):
     """Several queries about the same people, asked for but not yet released. Made by `dp_polars.publication`.
 
     Each has its own rows, steps, bounds and keys. One promise is shared over all of them, and each call of `release` is
@@ -79,6 +79,8 @@ class Publication:
     last
         The last release by this object, and its date; None before.
     """
+
+    _answers = 'publication.release()["name"]'
 
     def __init__(self, queries: Mapping[str, PrivateQuery]) -> None:
         self.queries: Final = dict(queries)

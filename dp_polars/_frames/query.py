@@ -16,7 +16,7 @@ from dp_polars._accounting.budget import Budget, total_delta
 from dp_polars._accounting.claims import cost, in_words, scaled_claims
 from dp_polars._accounting.promises import Promise, UnitTaken
 from dp_polars._accounting.terms import Loss, Terms, Unit, exact, warn_if_large
-from dp_polars._base.calls import all_called
+from dp_polars._base.calls import Suggesting, all_called
 from dp_polars._base.files import expanded, replacing
 from dp_polars._base.numbers import Number, as_fraction, flag, positive_int, show
 from dp_polars._engines.polars.engine import PolarsEngine
@@ -173,11 +173,22 @@ def _promised(epsilon: Fraction, delta: Fraction) -> str:
     return f"epsilon={show(epsilon, up=True)}, delta={show(delta, up=True)}"
 
 
+class OfAnswers(Suggesting):
+    """What is asked, but not answered yet: it says that work on answers goes after the release."""
+
+    _answers = "query.release()"
+
+    def _instead_of(self, name: str) -> str | None:
+        if any(hasattr(kind, name) for kind in (pl.DataFrame, pl.LazyFrame)):
+            return f"work on the answers after the release: {self._answers}.{name}(…)."
+        return super()._instead_of(name)
+
+
 QueryT = TypeVar("QueryT", bound="PrivateQuery")
 
 
 @all_called
-class PrivateQuery(WithoutRows):
+class PrivateQuery(OfAnswers, WithoutRows):
     """Outputs of a private frame, asked for but not yet released. Made by `PrivateFrame.agg`, `keys` and their like.
 
     Each call of `release` is charged as one release. No other method reads the private rows.

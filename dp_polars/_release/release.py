@@ -162,7 +162,9 @@ def _kind(value: object) -> str:
 _FAILED = (
     "The release failed while the engine ran on the private rows. Its message may hold values of them and is not "
     "shown; what was charged stays charged.\n\n"
-    "Hint: run the same steps on public or synthetic rows of the same types to see what fails."
+    "Hint: run the same steps on public or synthetic rows of the same types to see what fails. A CSV file may "
+    "hold what does not fit the types that were guessed from its first rows: pl.scan_csv(…, infer_schema=False) reads "
+    "texts; cast them with strict=False before `protect`."
 )
 
 

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 AskedT = TypeVar("AskedT", bound=Asked, covariant=True)
 
 _ADDS_FLOATS = (
-    "Floats of a person, or of a list, count to the nearest 2⁻⁴⁰ in sums and means; one beyond ±2⁵⁴, or no number, "
-    "makes that null."
+    "Floats of a person, or of a list, count to the nearest 2⁻⁴⁰ in sums and means; one beyond ±2⁵⁴ makes that null. "
+    "So does NaN or an infinity of a person; a list's stays."
 )
 
 # Polars prints the first four columns and the last four: they are what a reader wants.

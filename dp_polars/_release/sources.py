@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
@@ -15,8 +16,9 @@ import polars as pl
 from dp_polars._base import column_types
 from dp_polars._base.column_types import unshared, without_nul
 from dp_polars._base.numbers import given
-from dp_polars._bins.candidates import MOST, NO_FLOATS, Categories, Values, size_of
+from dp_polars._bins.candidates import FILL_NULLS, MOST, NO_FLOATS, Categories, Values, size_of
 from dp_polars._release.tables import scan_of_dataset, table_of, untaken, without_untaken
+from dp_polars._steps.nodes import holds_answer
 from dp_polars._steps.plans import files_of, preparation_of, reading_of_arrow, refuse_rewritten_files
 from dp_polars._steps.scans import (
     Reading,
@@ -24,6 +26,7 @@ from dp_polars._steps.scans import (
     holds_rows,
     refuse_repeated_files,
     refuse_two_units,
+    serialized,
     with_clean_memory,
 )
 
@@ -91,7 +94,8 @@ def source_of(
     if isinstance(frame, pl.DataFrame):
         frame = frame.lazy()
     if isinstance(frame, pl.LazyFrame):
-        readings, varies = preparation_of(frame, keys, is_owned=is_owned, unchecked=unchecked)
+        with asking_after_protect(frame):
+            readings, varies = preparation_of(frame, keys, is_owned=is_owned, unchecked=unchecked)
         plan = without_untaken(frame)
         if not varies:
             return Source(plan, lambda: with_clean_memory(plan), readings, lambda: plan)
@@ -137,6 +141,23 @@ def _source_of_table(frame: object, reading: Reading) -> Source:
 
     unread = pl.DataFrame(schema=schema).lazy()
     return Source(unread, read, (reading,), marked if table.has_rows_again else None, wanted, close)
+
+
+@contextmanager
+def asking_after_protect(plan: pl.LazyFrame) -> Iterator[None]:
+    """Where a plan is refused that draws private answers, say that they are asked after `protect`."""
+    try:
+        yield
+    except ValueError:
+        if not holds_answer(serialized(plan)):
+            raise
+        msg = (
+            "protect: a private answer must be asked after `protect`, got one in what makes the rows, where it is "
+            "drawn from all of them.\n\n"
+            'Hint: ask it after `protect`: frame.dp.protect("patient", max_rows=1).agg(pl.col("x").dp.mean(…)). For '
+            'each group: group_by({"ward": ["A", "B"]}).agg(…).'
+        )
+        raise ValueError(msg) from None
 
 
 def schemas_of(sources: Iterable[pl.LazyFrame]) -> tuple[pl.Schema, ...]:
@@ -231,7 +252,7 @@ def public_keys(keys: PublicKeys) -> pl.DataFrame:
         raise ValueError(msg)
     _check_size(frame.height)
     if frame.null_count().sum_horizontal().item():
-        msg = "keys must not contain null."
+        msg = f"keys must not contain null.{FILL_NULLS}"
         raise ValueError(msg)
     if frame.is_duplicated().any():
         msg = "keys must not repeat a combination."

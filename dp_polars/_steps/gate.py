@@ -163,6 +163,14 @@ def row_by_row(expr: pl.Expr, frame_schema: pl.Schema, what: str) -> pl.Expr:
     if not isinstance(expr, pl.Expr):
         msg = f"{what}: a step must be a Polars expression, got {type(expr).__name__}."
         raise TypeError(msg)
+    with suppress(ComputeError, RecursionError):  # `_read` says what is wrong
+        if nodes.holds_answer(nodes.tree_of(expr)):
+            msg = (
+                f"{what}: a step must not hold a private answer, which is drawn from all rows.\n\n"
+                'Hint: ask it with agg: private.agg(pl.col("x").dp.mean(…)), release() it, and put the number into the '
+                "step."
+            )
+            raise ValueError(msg)
     refuse_patterns(frame_schema)
     frame = pl.LazyFrame(schema={name: trials.apart_type(dtype) for name, dtype in frame_schema.items()})
     tree, step = _read(expr, frame, what)

@@ -49,6 +49,7 @@ _NAMESPACES = {
     "Categorical": "cat.",
     "Extension": "ext.",
     "List": "list.",
+    "Map": "map.",
     "Pow": "",
     "String": "str.",
     "Struct": "struct.",
@@ -216,6 +217,12 @@ def _method_of_lists(evaluation: object, variant: str) -> str:
 def without_nan(tree: object) -> pl.Expr:
     """Return the expression that JSON stands for, with 0 where JSON could not hold a NaN or an infinity."""
     return _parse(re.sub(r'\{"Float(16|32|64|)": null\}', r'{"Float\1": 0.0}', json.dumps(tree)))
+
+
+def holds_answer(tree: Tree) -> bool:
+    """Return whether a serialized expression or plan draws a private answer: a Python function of this package."""
+    functions = (one.get("function") for one in of_kind(tree, "AnonymousFunction") if isinstance(one, dict))
+    return any(isinstance(one, list) and b"dp_polars._expressions" in bytes(one) for one in functions)
 
 
 def of_kind(tree: Tree, kind: str) -> Iterator[Tree]:

@@ -235,11 +235,11 @@ def _list_added(step: ExprNode, inputs: Sequence[pl.Expr]) -> pl.Expr | None:
         return None
     total = value.list.eval(whole_numbers.whole(pl.element(), inner)).list.sum()
     if is_sum:
-        return _unless_odd(value, inner, whole_numbers.sum_of(total, inner))
-    return _unless_odd(value, inner, whole_numbers.mean_of(total, value.list.drop_nulls().list.len(), inner))
+        return with_odd_numbers(value, inner, whole_numbers.sum_of(total, inner))
+    return with_odd_numbers(value, inner, whole_numbers.mean_of(total, value.list.drop_nulls().list.len(), inner))
 
 
-def _unless_odd(value: pl.Expr, inner: PolarsDataType, result: pl.Expr) -> pl.Expr:
+def with_odd_numbers(value: pl.Expr, inner: PolarsDataType, result: pl.Expr) -> pl.Expr:
     """Return the result, but NaN or an infinity where a list has such an element, as in Polars."""
     result = _unless_beyond(value, inner, result)
     if not inner.is_float():

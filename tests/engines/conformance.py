@@ -1179,6 +1179,18 @@ class Conformance:
             "Output 'flavour': candidates of type Int64 can't be a quantile of a column of type String",
         ),
         "texts as keys of numbers": (lambda: BOTH[0], {"year": ["2020"]}, "p", "keys of column 'year' must be values"),
+        "numbers as keys of texts": (
+            lambda: BOTH[0],
+            {"ward": [1]},
+            "p",
+            r"keys of column 'ward' must be values of its type[\s\S]*Hint: give texts",
+        ),
+        "numbers as candidates of texts": (
+            lambda: dpp.mode("flavour", [1, 2], epsilon=1),
+            GROUPS,
+            "p",
+            r"can't be categories of a column of type String[\s\S]*Hint: give texts",
+        ),
         "keys of floats": (None, ["price"], "p", "keys: the column 'price' must hold text, .* got Float64"),
         "no such unlisted key": (None, ["nowhere"], "p", "the key column 'nowhere'|the column 'nowhere'"),
         "nobody with keys": (None, ["ward"], "patient", "the privacy unit 'patient'|the column 'patient'"),

@@ -1,8 +1,10 @@
 """What a new user gets wrong first: every refusal says what to write instead."""
 
+import copy
 import datetime as dt
 import inspect
 import linecache
+import pickle
 import re
 import subprocess
 import sys
@@ -34,6 +36,10 @@ DAYS = pl.date_range(dt.date(2026, 1, 1), dt.date(2026, 1, 9))
 
 def private():
     return STAYS.dp.protect("patient", max_rows=3, max_groups=1)
+
+
+def asked():
+    return private().agg(dpp.len(epsilon=1))
 
 
 AGE, TAGS = pl.col("age"), pl.col("tags")
@@ -147,6 +153,119 @@ TRIED = {
         lambda: dpp.n_people(eps=1),
         "n_people: got an unexpected keyword argument 'eps'",
         "n_people(epsilon=…)",
+    ),
+    "the largest, as Polars writes it": (lambda: OF_AGE.arg_max(), ".dp.arg_max: there is no", ".dp.argmax(…)"),
+    "the smallest, as Polars writes it": (lambda: OF_AGE.arg_min(), ".dp.arg_min: there is no", ".dp.argmin(…)"),
+    "a misspelt answer": (lambda: OF_AGE.meen(0, 9, epsilon=1), ".dp.meen: there is no", "did you mean .dp.mean(…)?"),
+    "a misspelt function": (
+        lambda: dpp.npeople(),
+        "no attribute 'npeople'",
+        "did you mean dp_polars.n_people?",
+    ),
+    "a misspelt part": (lambda: dpp.analisis, "no attribute 'analisis'", "did you mean dp_polars.analysis?"),
+    "a misspelt step": (lambda: private().with_column(), "no attribute 'with_column'", "did you mean with_columns?"),
+    "a misspelt step of groups": (
+        lambda: private().group_by({"ward": ["A"]}).ag(dpp.len(epsilon=1)),
+        "no attribute 'ag'",
+        "did you mean agg?",
+    ),
+    "a misspelt method of a query": (lambda: asked().relese(), "no attribute 'relese'", "did you mean release?"),
+    "a misspelt method of a publication": (
+        lambda: dpp.publication(one=asked()).relese(),
+        "no attribute 'relese'",
+        "did you mean release?",
+    ),
+    "a misspelt protect": (lambda: STAYS.dp.protct("patient"), "no attribute 'protct'", "did you mean protect?"),
+    "a misspelt bound": (
+        lambda: STAYS.dp.protect("patient", max_row=3),
+        "protect: got an unexpected keyword argument 'max_row'",
+        "max_rows instead of max_row: protect(privacy_unit, max_rows=…)",
+    ),
+    "a misspelt bound of values": (
+        lambda: OF_AGE.mean(lowr=0, upper=9, epsilon=1),
+        "mean: missing a required argument: 'lower'",
+        "lower instead of lowr: mean(column, lower, upper",
+    ),
+    "a misspelt option": (
+        lambda: asked().release(range=True),
+        "release: got an unexpected keyword argument 'range'",
+        "ranges instead of range: release(frame=…, ranges=…)",
+    ),
+    "a query that is sorted": (lambda: asked().sort("len"), "no attribute 'sort'", "query.release().sort(…)"),
+    "a query that is filtered": (lambda: asked().filter(AGE > 3), "no attribute 'filter'", "query.release().filter(…)"),
+    "a query that is written": (
+        lambda: asked().write_csv("x"),
+        "no attribute 'write_csv'",
+        "query.release().write_csv(",
+    ),
+    "keys that are sorted": (
+        lambda: private().keys("ward", epsilon=1, delta=1e-6).sort("ward"),
+        "no attribute 'sort'",
+        "query.release().sort(…)",
+    ),
+    "a publication that is joined": (
+        lambda: dpp.publication(one=asked()).join(PUBLIC, on="ward"),
+        "no attribute 'join'",
+        'publication.release()["name"].join(…)',
+    ),
+    "groups of a plain frame": (
+        lambda: STAYS.dp.group_by({"ward": ["A"]}),
+        "no attribute 'group_by'",
+        'frame.dp.protect("patient", max_rows=1).group_by(…)',
+    ),
+    "answers of a plain frame": (
+        lambda: STAYS.lazy().dp.agg(dpp.len(epsilon=1)),
+        "no attribute 'agg'",
+        'frame.dp.protect("patient", max_rows=1).agg(…)',
+    ),
+    "people of a plain group": (
+        lambda: STAYS.group_by("ward").agg(dpp.n_people(epsilon=1)),
+        "must be asked of a private frame that knows who is a person",
+        'frame.dp.protect("patient", max_groups=1).agg(…)',
+    ),
+    "an answer before protect": (
+        lambda: STAYS.lazy().with_columns(m=AGE.dp.mean(0, 99, epsilon=1)).dp.protect("patient", max_rows=1),
+        "protect: a private answer must be asked after `protect`",
+        'ask it after `protect`: frame.dp.protect("patient", max_rows=1).agg(',
+    ),
+    "an answer in a filter before protect": (
+        lambda: STAYS.lazy().filter(dpp.median("age", range(99), epsilon=1) < AGE).dp.protect("patient", max_rows=1),
+        "protect: a private answer must be asked after `protect`",
+        "ask it after `protect`",
+    ),
+    "answers of people before protect": (
+        lambda: STAYS.lazy().group_by("patient").agg(dpp.len(epsilon=1)).dp.protect("patient", max_rows=1),
+        "protect: a private answer must be asked after `protect`",
+        "ask it after `protect`",
+    ),
+    "an answer before the rows are handed over": (
+        lambda: (
+            dpp.protect("patient", max_rows=1)
+            .agg(dpp.len(epsilon=1))
+            .release(STAYS.lazy().with_columns(m=dpp.mode("ward", ["A"], epsilon=1)))
+        ),
+        "a private answer must be asked after `protect`",
+        "ask it after `protect`",
+    ),
+    "an answer in a step": (
+        lambda: private().filter(AGE.dp.median(range(99), epsilon=1) < AGE),
+        "filter: a step must not hold a private answer",
+        "ask it with agg",
+    ),
+    "null among keys": (
+        lambda: private().group_by({"ward": ["A", None]}),
+        "keys of column 'ward' must not contain null",
+        'pl.col("x").fill_null("unknown")',
+    ),
+    "null in a frame of keys": (
+        lambda: private().group_by(pl.DataFrame({"ward": ["A", None]})),
+        "keys must not contain null",
+        'fill_null("unknown")',
+    ),
+    "null among candidates": (
+        lambda: dpp.mode("ward", ["A", None], epsilon=1),
+        "candidates must not contain null",
+        'fill_null("unknown")',
     ),
     "data given twice": (
         lambda: private().agg(dpp.len(epsilon=1)).release(STAYS),
@@ -343,3 +462,37 @@ def test_slips_of_newcomers_are_told_what_to_write():
     assert isinstance(private, dpp.PrivateFrame)
     tiny = private.agg(dpp.top_k("text", 1, ["a", "b"], epsilon=1e-20))
     assert tiny.explain().height == tiny.release().height == 1
+
+
+def test_names_and_completion_stay_as_they_are():
+    query, namespace = asked(), STAYS.dp
+    for one in (query, namespace, private(), dpp.publication(one=query), OF_AGE):
+        assert not any(hasattr(one, name) for name in ("_repr_nothing_", "sort_of_nothing"))
+        assert "_instead_of" in dir(one) or "__getattr__" in dir(one)
+        assert not any(name in ("sort", "write_csv", "collect_schema_of") for name in dir(query))
+    assert copy.copy(query) is query
+    assert pickle.loads(pickle.dumps(dpp.protect("p", max_rows=1).agg(dpp.len(epsilon=1)))).loss == query.loss
+    assert "_like" not in dir(dpp)
+
+
+@pytest.mark.skipif(IS_OLD, reason="Polars 1 has no maps")
+def test_functions_of_maps_are_refused_by_their_names():
+    frame = pl.LazyFrame(schema={"p": pl.Int64, "tags": pl.Map(pl.String, pl.Int64)}).dp.protect("p", max_rows=1)
+    for name, step in {
+        "map.get": pl.col("tags").map.get("a"),
+        "map.keys": pl.col("tags").map.keys(),
+        "map.contains_key": pl.col("tags").map.contains_key("a"),
+    }.items():
+        with pytest.raises(ValueError, match=f"with_columns: `{name}` is not known to look at its own row alone"):
+            frame.with_columns(x=step)
+
+
+def test_a_csv_that_does_not_fit_its_guessed_types_is_told_how_to_read_it(tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("p,x\n" + "1,2\n" * 200 + "1,secret\n")
+    private = pl.scan_csv(rows).dp.protect("p", max_rows=1)
+    with pytest.raises(dpp.ReleaseError, match=r"(?s)Hint: .*infer_schema=False.*strict=False") as caught:
+        private.agg(dpp.mean("x", 0, 9, epsilon=1)).release()
+    assert "secret" not in str(caught.value)
+    read = pl.scan_csv(rows, infer_schema=False).with_columns(pl.all().cast(pl.Int64, strict=False))
+    assert read.dp.protect("p", max_rows=1).agg(dpp.mean("x", 0, 9, epsilon=10**6)).release().item() == pytest.approx(2)

@@ -164,3 +164,20 @@ def test_the_planner_asks_about_what_has_no_name(tmp_path, monkeypatch):
         (tmp_path / f"{number}").mkdir()
         monkeypatch.chdir(tmp_path / f"{number}")  # where the code makes its ledger
         exec(compile(drafted.code, "planned", "exec"), {})
+
+
+def test_a_database_reads_no_column_without_a_name():
+    ibis = need("ibis")
+    need("duckdb")
+    from dp_polars import sql
+
+    table = ibis.duckdb.connect().create_table("rows", ROWS.drop("parts").to_arrow())
+    named = sql.release(dpp.protect("who", max_rows=2).agg(**{"": dpp.len(epsilon=SURE)}), table)
+    assert named.columns == [""]
+    budget = dpp.Budget(epsilon=9)
+    for column, unit, keys in (("who", "", {}), ("ward", "who", {"": ["a"]})):
+        private = dpp.protect(unit, max_rows=2, max_groups=1, budget=budget)
+        query = (private.group_by(keys) if keys else private).agg(dpp.len(epsilon=1))
+        with pytest.raises(ValueError, match=r'(?s)must have a name.*Hint: table\.rename\(place=""\)'):
+            sql.release(query, table.rename({"": column}))
+    assert budget.spent == 0
