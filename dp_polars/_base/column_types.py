@@ -135,7 +135,7 @@ def of_arrow(name: str, values: object, as_polars: Callable[[Any], FromArrow]) -
 def frame_of_arrow(values: Any) -> pl.DataFrame:  # noqa: ANN401  # pyarrow is optional
     """Return a table as Polars has it, but with the names that it has: Polars renames a column without one."""
     frame = pl.DataFrame(values)
-    names = getattr(getattr(values, "schema", None), "names", None)  # of Arrow's tables
+    names: Any = getattr(getattr(values, "schema", None), "names", None)  # of Arrow's tables
     names = getattr(values, "columns", ()) if names is None else names
     if len(names) == frame.width:
         frame.columns = [one if one == "" else name for one, name in zip(names, frame.columns, strict=True)]

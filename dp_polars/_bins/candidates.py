@@ -375,8 +375,8 @@ def casting(given: pl.DataType, dtype: pl.DataType) -> str:
     of_values, of_column = column_types.family(given), column_types.family(dtype)
     if (of_values, of_column) == ("number", "text"):
         return '\n\nHint: give texts, ["1", "2"]; or cast the column first: pl.col("x").cast(pl.Int64, strict=False).'
-    to = {"text": "String", "number": "Int64", "boolean": "Boolean"}.get(of_values or "")
-    way = "" if to is None else f'; or cast the column first: pl.col("x").cast(pl.{to}, strict=False)'
+    target = {"text": "String", "number": "Int64", "boolean": "Boolean"}.get(of_values or "")
+    way = "" if target is None else f'; or cast the column first: pl.col("x").cast(pl.{target}, strict=False)'
     return f"\n\nHint: give values of the column's type{way}."
 
 

@@ -14,7 +14,7 @@ from weakref import WeakSet
 import polars as pl
 
 from dp_polars._base import column_types
-from dp_polars._base.column_types import unshared, without_nul
+from dp_polars._base.column_types import frame_of_arrow, unshared, without_nul
 from dp_polars._base.numbers import given
 from dp_polars._bins.candidates import FILL_NULLS, MOST, NO_FLOATS, Categories, Values, size_of
 from dp_polars._release.tables import scan_of_dataset, table_of, untaken, without_untaken
@@ -244,9 +244,7 @@ def public_keys(keys: PublicKeys) -> pl.DataFrame:
             '.release(). Names of columns, the privacy unit among them, stand alone: group_by("patient", "ward").'
         )
         raise TypeError(msg)
-    frame = unshared(
-        keys if isinstance(keys, pl.DataFrame) else column_types.of_arrow("keys", keys, column_types.frame_of_arrow)
-    )
+    frame = unshared(keys if isinstance(keys, pl.DataFrame) else column_types.of_arrow("keys", keys, frame_of_arrow))
     if not (frame.height >= 1 and frame.width >= 1):
         msg = f"keys must have at least one column and one combination, got {frame.shape}."
         raise ValueError(msg)

@@ -225,7 +225,7 @@ MUTANTS = [
     _several_columns("_unbound", "len(unit) > 1", "False", "OpenDP is told of one column of several"),
     # --- Keys
     _frame("public_keys",
-        'unshared(keys if isinstance(keys, pl.DataFrame) else column_types.of_arrow("keys", keys, pl.DataFrame))',
+        'unshared(keys if isinstance(keys, pl.DataFrame) else column_types.of_arrow("keys", keys, frame_of_arrow))',
         "keys if isinstance(keys, pl.DataFrame) else pl.DataFrame(keys)",
         "groups that come to be after the query was made are not paid for",
         "::test_keys_that_are_changed_later_stay_as_they_were_checked"),
