@@ -106,7 +106,7 @@ def test_a_dimension_of_a_cube_may_have_no_name(tmp_path):
     again = dpp.read_cube(tmp_path / "cube.parquet")
     assert_frame_equal(again.counts(by=["", "days"]), cube.counts(by=["", "days"]))
     tables = private().cube(dimensions, tables=[[""], ["days"], []], rho=1).explain()
-    assert tables["output"].to_list() == ["count by ''", "count by days", "count of all"]
+    assert tables["output"].to_list() == ["count by ''", "count by 'days'", "count of all"]
 
 
 def test_files_and_arrow_keep_an_empty_name(tmp_path):
@@ -181,3 +181,11 @@ def test_a_database_reads_no_column_without_a_name():
         with pytest.raises(ValueError, match=r'(?s)must have a name.*Hint: table\.rename\(place=""\)'):
             sql.release(query, table.rename({"": column}))
     assert budget.spent == 0
+
+
+def test_tables_of_other_packages_keep_an_empty_name():
+    query = dpp.protect("", max_rows=2).agg(dpp.sum("days", 0, 9, epsilon=SURE))
+    rows = ROWS.drop("parts").rename({"who": ""})
+    need("pandas")
+    for table in (rows.to_arrow(), rows.to_pandas()):
+        assert query.release(table).item() == ROWS["days"].sum()
