@@ -99,8 +99,7 @@ def _of_totals(column: Column) -> list[dict[str, Any]]:
     return rows + [{**one, "per_person": end} for one in rows for end in ends]
 
 
-OWN_BOUNDS = dict.fromkeys(("max_rows", "max_groups", "max_rows_per_group"), "protect")
-_OF_ROWS = {"within": None, **LOSS, **LOSS_SHARE, **_ROWS, "mechanism": None, **OWN_BOUNDS}
+_OF_ROWS = {"within": None, **LOSS, **LOSS_SHARE, **_ROWS, "mechanism": None}
 _OF_WEIGHTS = {"weights": None, "max_weight": None, "step": None}
 _OF_SCORES = {
     "sensitivity": MISSING, "monotonic": False, "lead": False, "lead_step": None, **LOSS, "mechanism": None
@@ -145,7 +144,7 @@ ASKS = {
     ),
     "first_above": Ask(
         {"candidates": MISSING},
-        {"threshold": MISSING, **LOSS, **LOSS_SHARE, "counts": "people", "lead": False, **_ROWS, **OWN_BOUNDS},
+        {"threshold": MISSING, **LOSS, **LOSS_SHARE, "counts": "people", "lead": False, **_ROWS},
         ([1, 2],),
         {"threshold": 3},
         {"threshold": 2.5, "epsilon": 1, "lead": True},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias, get_args
@@ -37,8 +37,6 @@ Mechanism: TypeAlias = Literal[
 NeighboringRelation: TypeAlias = Literal["add_or_remove_one", "replace_one"]
 
 # What an output's bound is where it is left out, and what it may be.
-_OF_PROTECT: Literal["protect"] = "protect"
-Bound: TypeAlias = "int | Literal['protect'] | None"
 
 # Limit for both units: a larger loss protects nobody. A rho of 20 corresponds to an even larger epsilon.
 LARGEST = 20
@@ -143,46 +141,8 @@ def check_relation(relation: str) -> NeighboringRelation:
     return one_of("neighboring_relation", relation, _RELATIONS)
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """What counts of one person at most in one output, where that is not what `protect` says.
-
-    Parameters
-    ----------
-    max_rows, max_groups, max_rows_per_group
-        As for `protect`: an integer, or None for no such bound. "protect": that of `protect`.
-    """
-
-    max_rows: Bound = _OF_PROTECT
-    max_groups: Bound = _OF_PROTECT
-    max_rows_per_group: Bound = _OF_PROTECT
-
-    def __post_init__(self) -> None:
-        for name, value in self.given.items():
-            if value is None:
-                continue
-            try:
-                object.__setattr__(self, name, positive_int(name, value))
-            except (TypeError, ValueError) as error:
-                msg = f"{error}\n\nHint: {name}=None is no such bound; left out, it is that of protect."
-                raise type(error)(msg) from None
-
-    @property
-    def given(self) -> dict[str, int | None]:
-        """The bounds that are not those of `protect`, by name."""
-        bounds = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in bounds.items() if value != _OF_PROTECT}
-
-    def __str__(self) -> str:
-        return in_words(self.given)
-
-
 def in_words(bounds: Mapping[str, int | None]) -> str:
     return ", ".join(f"{name}={value}" for name, value in bounds.items())
-
-
-#: For an output that takes the bounds of `protect`.
-NO_BOUNDS = Bounds()
 
 
 @dataclass(frozen=True)
@@ -192,7 +152,6 @@ class Terms:
     contributions: Contributions
     neighboring_relation: NeighboringRelation  # "add_or_remove_one" or "replace_one"
     mechanism: str | None = None  # the word that was given; None: the unit of the loss chooses
-    bounds: Bounds = NO_BOUNDS  # those of the output, on a private frame
     # How wrong the answer may be: then the loss follows, and `loss` only says its unit. None: the loss was given.
     within: Within | None = None
     # Which part of a promise the output takes, with others: then `loss` only says a unit in which it may be. None: the
@@ -207,7 +166,6 @@ class Terms:
         contributions: int = 1,
         neighboring_relation: str = "add_or_remove_one",
         mechanism: str | None = None,
-        bounds: Bounds = NO_BOUNDS,
         *,
         within: Number | None,
         rows: int | None = None,
@@ -241,7 +199,7 @@ class Terms:
         else:
             loss = Loss.of(epsilon=epsilon, rho=rho)
         terms = cls.at(loss, contributions, neighboring_relation, mechanism)
-        return replace(terms, bounds=bounds, within=accuracy, share=share)
+        return replace(terms, within=accuracy, share=share)
 
     @classmethod
     def at(

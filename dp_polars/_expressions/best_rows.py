@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim, range_of
-from dp_polars._accounting.terms import Bound, Bounds, Loss, Terms
+from dp_polars._accounting.terms import Loss, Terms
 from dp_polars._base.calls import called
 from dp_polars._base.numbers import Number, given, positive_fraction
 from dp_polars._bins.candidates import Categories, Grid, Values
@@ -197,9 +197,6 @@ def first_above(
     lead: bool = False,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
-    max_rows: Bound = "protect",
-    max_groups: Bound = "protect",
-    max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
     r"""Select the first candidate of each group, in their public order, whose count is at least about a threshold.
 
@@ -261,8 +258,7 @@ def first_above(
     >>> df.select(dpp.first_above("week", range(1, 53), threshold=200, epsilon=1)).item()
     3
     """
-    of_person = (contributions, neighboring_relation, None, Bounds(max_rows, max_groups, max_rows_per_group))
-    terms = Terms.of(epsilon, rho, *of_person, within=None, loss_share=loss_share)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, None, within=None, loss_share=loss_share)
     if terms.loss.unit != "epsilon":
         msg = (
             f"the first above a threshold must be asked for with epsilon, got {terms.loss}: it is drawn with noise of "

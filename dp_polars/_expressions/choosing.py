@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from dp_polars._accounting.claims import Claim, mechanisms_of
-from dp_polars._accounting.terms import Bound, Bounds, Terms
+from dp_polars._accounting.terms import Terms
 from dp_polars._base.calls import called
 from dp_polars._base.numbers import Number, one_of, positive_int
 from dp_polars._bins.candidates import Categories, Values, ordered
@@ -36,9 +36,6 @@ def mode(
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
-    max_rows: Bound = "protect",
-    max_groups: Bound = "protect",
-    max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
     r"""Select the most common candidate of each group.
 
@@ -98,10 +95,6 @@ def mode(
     mechanism
         None: permute-and-flip under `epsilon`, the exponential mechanism under `rho`. Or "permute_and_flip" or
         "exponential", which are charged what is proved for them.
-    max_rows, max_groups, max_rows_per_group
-        On a private frame with a privacy unit only: the most that counts of one person in this output, in the place of
-        what `protect` says. An integer of at least 1, or None for no such bound; left out, it is that of `protect`.
-        Where people are counted, `max_rows_per_group` does nothing.
 
     Returns
     -------
@@ -144,8 +137,7 @@ def mode(
     │ 2    ┆ cold      │
     └──────┴───────────┘
     """
-    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
-    terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_share=loss_share)
     too_few_count = None if too_few is None else positive_int("too_few", too_few)
     if too_few_count is not None and not too_few_count < 2**31:
         msg = f"too_few must be below 2**31, got {too_few_count}."
@@ -174,9 +166,6 @@ def quantile(
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
-    max_rows: Bound = "protect",
-    max_groups: Bound = "protect",
-    max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
     r"""Select the candidate nearest to the lower α-quantile of each group, or the candidates nearest to several.
 
@@ -248,8 +237,7 @@ def quantile(
     >>> df.select(quartiles).item().to_list()
     [40, 40, 40]
     """
-    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
-    terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_share=loss_share)
     # No Series: it may be a private column, given by mistake, and a message would show its values.
     if not isinstance(alpha, (list, tuple, np.ndarray)):
         return on_terms(ask_quantile(alpha, candidates, terms, interval), terms, column)
@@ -277,9 +265,6 @@ def median(
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
-    max_rows: Bound = "protect",
-    max_groups: Bound = "protect",
-    max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
     r"""Select the candidate nearest to the (lower) median of each group: `quantile` at α = 1/2, where R = 2 per row.
 
@@ -308,8 +293,7 @@ def median(
     >>> df.select(dpp.median("cost", dpp.grid(0, 1000, step=0.01), rho=0.5)).item()
     19.99
     """
-    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
-    terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_share=loss_share)
     return on_terms(ask_quantile(0.5, candidates, terms, interval), terms, column)
 
 
@@ -330,9 +314,6 @@ def top_k(
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
-    max_rows: Bound = "protect",
-    max_groups: Bound = "protect",
-    max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
     r"""Select the k most common candidates of each group, best first.
 
@@ -390,8 +371,7 @@ def top_k(
     categories = Categories.of(candidates)
     if categories.values is not None:
         check_number(number, len(categories.values))
-    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
-    terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_share=loss_share)
     if mechanism is None:
         joint = is_joint(number, terms.loss.unit)
     else:

@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 from polars.expr.name import ExprNameNameSpace
 
-from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Terms, Within, warn_if_large
+from dp_polars._accounting.terms import Terms, Within, warn_if_large
 from dp_polars._base.column_types import from_numpy_dtype
 from dp_polars._base.numbers import Number, given
 from dp_polars._base.silence import silenced
@@ -62,17 +62,10 @@ _NO_INTERVAL = (
 )
 
 
-def refuse_of_frames(bounds: Bounds, within: Within | None) -> None:
-    """Refuse what private frames alone can do: bounds on a person's rows, and a loss that their columns tell."""
+def refuse_of_frames(within: Within | None) -> None:
+    """Refuse what private frames alone can do: find a loss by the types of their columns."""
     if within is not None and within.unreached is not None:
         raise ValueError(within.unreached)
-    if bounds.given:
-        msg = (
-            f"{', '.join(bounds.given)} must be left out here: a person's rows are bounded on private frames only, for "
-            "a plain frame does not know who is a person.\n\n"
-            'Hint: frame.dp.protect("patient").agg(…), or contributions=… for the most rows that one person has.'
-        )
-        raise TypeError(msg)
 
 
 def refuse_open(query: Query) -> None:
@@ -115,7 +108,6 @@ class _OnRows(ABC, Generic[QueryT]):
 class AnswerType(_OnRows[Query]):
     """Says, from two dummy rows of the columns' types, what type the answer has, or why there can't be one."""
 
-    bounds: Bounds
     reads_column: bool
     within: Within | None
 
@@ -126,7 +118,7 @@ class AnswerType(_OnRows[Query]):
                 raise TypeError(_NO_PEOPLE)
             if self.query.has_interval:
                 raise TypeError(_NO_INTERVAL)
-            refuse_of_frames(self.bounds, self.within)
+            refuse_of_frames(self.within)
             refuse_open(self.query)
             answer = self.query.answer_type(*(source.dtype for source in series if self.reads_column))
             if self.query.fixed_type is None:
@@ -225,8 +217,6 @@ class PrivateExpr(pl.Expr):
     ----------
     query
         What is asked, with its privacy claim.
-    bounds
-        What it overrides of the bounds of `protect`: for private frames only.
     within
         How wrong the answer may be, where that was asked for in the place of a loss; `agg` of a private frame finds
         the loss anew. None: the loss was given.
@@ -237,7 +227,6 @@ class PrivateExpr(pl.Expr):
     """
 
     query: Query
-    bounds: Bounds
     within: Within | None
     columns: tuple[pl.Expr, ...] | None
     named: pl.Expr | None = None
@@ -250,7 +239,7 @@ class PrivateExpr(pl.Expr):
 
     def of_column(self, column: pl.Expr, name: str) -> PrivateExpr:
         """Return the same question about one column, where several are asked about."""
-        one = _drawn(self.query, [column], self.bounds, self.within)
+        one = _drawn(self.query, [column], self.within)
         return self._with(one.alias(name), columns=(column,), named=None)
 
     def alias(self, name: str) -> PrivateExpr:
@@ -323,7 +312,7 @@ class PrivateExpr(pl.Expr):
             "loss": loss,
             "asks": "answers",
             "protection": protection,
-            "bounds": {bound: str(number) for bound, number in self.bounds.given.items()},
+            "bounds": {},
             "unchecked": None,
             "tables": [{"columns": None, "files": None, "before": None}],
             "keys": None,
@@ -349,13 +338,13 @@ class PrivateExpr(pl.Expr):
         return f"<pre>{self._described()}</pre>"
 
     def _described(self) -> str:
-        bounds, within = str(self.bounds), self.within
+        within = self.within
         if within is not None and within.unreached is not None:
             text = f"selects:   {self.query}\nloss:      found by agg of a private frame, from {within}"
         else:
             text = describe(self.query) + ("" if within is None else f"\nasked:     {within}")
         several = "\ncolumns:   several, one output for each, in agg of a private frame" * (self.named is not None)
-        return text + (f"\nbounds:    {bounds}" if bounds else "") + several
+        return text + several
 
     def __getstate__(self) -> tuple[bytes, dict[str, object]]:  # type: ignore[override]
         return super().__getstate__(), {name: value for name, value in vars(self).items() if name != "_pyexpr"}
@@ -404,34 +393,30 @@ def on_terms(query: HistogramQuery, terms: Terms, *columns: IntoColumn, name: st
             asked = with_loss_for(asked, within)
         except ValueError as error:
             within = replace(within, unreached=str(error))
-    return as_expression(asked, *columns, name=name, bounds=terms.bounds, within=within)
+    return as_expression(asked, *columns, name=name, within=within)
 
 
 def as_expression(
-    query: Query,
-    *columns: IntoColumn,
-    name: str | None = None,
-    bounds: Bounds = NO_BOUNDS,
-    within: Within | None = None,
+    query: Query, *columns: IntoColumn, name: str | None = None, within: Within | None = None
 ) -> PrivateExpr:
     """Return the private expression that asks `query` about columns; it is named like the first one, or `name`."""
     exprs = [_column(column) for column in columns]
     warn_if_large(query.claim.loss)
     if not any(expr.meta.has_multiple_outputs() for expr in exprs):
-        answer = _drawn(query, exprs, bounds, within)
+        answer = _drawn(query, exprs, within)
         return answer if name is None else answer.alias(name)
     if len(exprs) > 1 or not isinstance(query, HistogramQuery):
         raise ValueError(_ONE_OUTPUT)
     # One answer per column: for `agg` of private frames. Where Polars resolves its type, it is refused.
     refused = pl.lit(None, pl.Struct({_ONE_OUTPUT.removesuffix("."): pl.Boolean})).name.map_fields(raise_if_message)
-    known = {"query": query, "bounds": bounds, "within": within}
+    known = {"query": query, "within": within}
     return PrivateExpr._of(refused, **known, columns=tuple(exprs), named=exprs[0])
 
 
-def _drawn(query: Query, exprs: list[pl.Expr], bounds: Bounds, within: Within | None) -> PrivateExpr:
+def _drawn(query: Query, exprs: list[pl.Expr], within: Within | None) -> PrivateExpr:
     """Return the private expression about columns of one output each, named like the first one."""
-    known = {"query": query, "bounds": bounds, "within": within, "columns": tuple(exprs)}
-    checked = silenced(_checked)(exprs, AnswerType(query, bounds, bool(exprs), within))
+    known = {"query": query, "within": within, "columns": tuple(exprs)}
+    checked = silenced(_checked)(exprs, AnswerType(query, bool(exprs), within))
     if query.claim.is_open:  # there is nothing in it that draws
         return PrivateExpr._of(checked, **known)
     raw = query.fixed_type or NAMED_BY_COLUMN

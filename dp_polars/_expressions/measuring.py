@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from dp_polars._accounting.claims import Claim
-from dp_polars._accounting.terms import Bound, Bounds, Terms
+from dp_polars._accounting.terms import Terms
 from dp_polars._base.calls import called
 from dp_polars._base.numbers import Number, given
 from dp_polars._bins.candidates import Categories, Values
@@ -29,9 +29,6 @@ def len(  # noqa: A001 (Polars' own name)
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
-    max_rows: Bound = "protect",
-    max_groups: Bound = "protect",
-    max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
     r"""Count the rows of each group, with noise.
 
@@ -56,8 +53,6 @@ def len(  # noqa: A001 (Polars' own name)
         As for `mode`. On a private frame, leave them out: `protect` has them.
     mechanism
         None, or the noise by name: "discrete_laplace" or "discrete_gaussian" (under `rho` only).
-    max_rows, max_groups, max_rows_per_group
-        As for `mode`.
 
     Returns
     -------
@@ -87,8 +82,7 @@ def len(  # noqa: A001 (Polars' own name)
     >>> df.select(dpp.len(where=pl.col("ward") == "B", epsilon=100)).item()
     0
     """
-    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
-    terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_share=loss_share)
     return on_terms(Count("rows", Claim.on(terms, "number")), terms, *where_true(where), name="len")
 
 
@@ -103,9 +97,6 @@ def n_people(
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
-    max_rows: Bound = "protect",
-    max_groups: Bound = "protect",
-    max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
     r"""Count the distinct people of each group, with noise: on a private frame that has a privacy unit.
 
@@ -115,8 +106,6 @@ def n_people(
     ----------
     where
         As for `dp_polars.len`: people are counted who have a row where it is true.
-    max_rows_per_group
-        Does nothing here: the noise grows with the number of groups that one person may be in (`max_groups`).
     all others
         As for `dp_polars.len`.
 
@@ -134,8 +123,7 @@ def n_people(
     >>> df.dp.protect("patient").agg(dpp.n_people(epsilon=100)).release().item()
     3
     """
-    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
-    terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_share=loss_share)
     return on_terms(Count("people", Claim.on(terms, "number")), terms, *where_true(where), name="n_people")
 
 
@@ -150,9 +138,6 @@ def count(
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
-    max_rows: Bound = "protect",
-    max_groups: Bound = "protect",
-    max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
     r"""Count the rows of each group that have a value, with noise. Null and NaN are no values.
 
@@ -183,8 +168,7 @@ def count(
     >>> df.select(dpp.count("age", epsilon=100)).item()
     20
     """
-    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
-    terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_share=loss_share)
     return on_terms(Count("values", Claim.on(terms, "number")), terms, column)
 
 
@@ -199,9 +183,6 @@ def null_count(
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
-    max_rows: Bound = "protect",
-    max_groups: Bound = "protect",
-    max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
     r"""Count the nulls of each group, with noise. NaN is no null.
 
@@ -232,8 +213,7 @@ def null_count(
     >>> df.select(dpp.null_count("age", epsilon=100)).item()
     20
     """
-    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
-    terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_share=loss_share)
     return on_terms(Count("nulls", Claim.on(terms, "number")), terms, column)
 
 
@@ -249,9 +229,6 @@ def value_counts(
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
-    max_rows: Bound = "protect",
-    max_groups: Bound = "protect",
-    max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
     r"""Count every candidate in each group, with noise.
 
@@ -292,8 +269,7 @@ def value_counts(
     >>> df.select(counts).explode("band").unnest("band").rows()
     [('young', 30), ('middle', 0), ('old', 12)]
     """
-    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
-    terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_share=loss_share)
     if candidates is None:
         msg = "candidates must be given: every one of them gets a count.\n\nHint: a polars.Enum names its categories."
         raise TypeError(msg)
@@ -322,9 +298,6 @@ def sum(  # noqa: A001 (Polars' own name)
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
-    max_rows: Bound = "protect",
-    max_groups: Bound = "protect",
-    max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
     r"""Add up the values of each group, clipped to public bounds, with noise.
 
@@ -345,7 +318,7 @@ def sum(  # noqa: A001 (Polars' own name)
         private frame with a privacy unit only. Each value is clipped to [lower, upper] first, and then the total of a
         person to [lo, hi]. A person without a value adds 0, not lo. So however many rows they have, none is dropped but
         those in groups beyond `max_groups` (or `max_rows`, if it is smaller), and the noise has the scale of the larger
-        of │lo│ and │hi│ times these groups. `max_rows_per_group` must be left out. None: values are added up as rows.
+        of │lo│ and │hi│ times these groups. `max_rows_per_group` does nothing then. None: values are added up as rows.
     all others
         As for `dp_polars.len`. The noise has the scale of the larger bound times a person's rows.
 
@@ -376,18 +349,11 @@ def sum(  # noqa: A001 (Polars' own name)
     >>> df.select(dpp.sum("cost", 0, 100, step=0.01, epsilon=10**7)).item()
     125.0
     """
-    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
-    terms = Terms.of(epsilon, rho, *of_person, within=within, loss_share=loss_share)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_share=loss_share)
     of_floats = isinstance(step, (float, np.floating, Fraction))
     ends, claim = bounds_of(lower, upper, step), Claim.on(terms, "number")
     if per_person is None:
         return on_terms(Sum(*ends, of_floats, claim), terms, column)
-    if terms.bounds.given.get("max_rows_per_group") is not None:
-        msg = (
-            f"max_rows_per_group must be left out with per_person, got {max_rows_per_group}: all rows of a person "
-            "count, and their total is clipped.\n\nHint: a narrower per_person makes less noise."
-        )
-        raise ValueError(msg)
     return on_terms(SumOfPeople(*ends, of_floats, claim, *ends_of_person(per_person, ends[2])), terms, column)
 
 
@@ -406,9 +372,6 @@ def mean(
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
-    max_rows: Bound = "protect",
-    max_groups: Bound = "protect",
-    max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
     r"""Average the values of each group, clipped to public bounds, with noise.
 
@@ -451,8 +414,9 @@ def mean(
     >>> round(df.select(dpp.mean("days", 0, 60, epsilon=1000)).item(), 1)
     16.5
     """
-    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
-    terms = Terms.of(epsilon, rho, *of_person, within=within, rows=rows, loss_share=loss_share)
+    terms = Terms.of(
+        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, rows=rows, loss_share=loss_share
+    )
     return on_terms(Mean(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=2)), terms, column)
 
 
@@ -472,9 +436,6 @@ def var(
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
-    max_rows: Bound = "protect",
-    max_groups: Bound = "protect",
-    max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
     r"""Find the variance of the values of each group, clipped to public bounds, with noise.
 
@@ -521,8 +482,9 @@ def var(
     >>> round(df.select(dpp.var("days", 0, 60, epsilon=1000)).item())
     631
     """
-    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
-    terms = Terms.of(epsilon, rho, *of_person, within=within, rows=rows, loss_share=loss_share)
+    terms = Terms.of(
+        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, rows=rows, loss_share=loss_share
+    )
     query = Variance(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=3), _ddof(ddof))
     return on_terms(query, terms, column)
 
@@ -543,9 +505,6 @@ def std(
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
-    max_rows: Bound = "protect",
-    max_groups: Bound = "protect",
-    max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
     r"""Find the standard deviation of the values of each group, clipped to public bounds, with noise.
 
@@ -583,8 +542,9 @@ def std(
     >>> round(df.select(dpp.std("days", 0, 60, epsilon=1000)).item())
     25
     """
-    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
-    terms = Terms.of(epsilon, rho, *of_person, within=within, rows=rows, loss_share=loss_share)
+    terms = Terms.of(
+        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, rows=rows, loss_share=loss_share
+    )
     query = Deviation(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=3), _ddof(ddof))
     return on_terms(query, terms, column)
 
@@ -601,9 +561,6 @@ def share(
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
-    max_rows: Bound = "protect",
-    max_groups: Bound = "protect",
-    max_rows_per_group: Bound = "protect",
 ) -> PrivateExpr:
     r"""Find the share of the rows of each group for which a condition is true, with noise.
 
@@ -637,7 +594,8 @@ def share(
     >>> round(df.select(dpp.share(pl.col("age") >= 65, epsilon=1000)).item(), 2)
     0.33
     """
-    of_person = (contributions, neighboring_relation, mechanism, Bounds(max_rows, max_groups, max_rows_per_group))
-    terms = Terms.of(epsilon, rho, *of_person, within=within, rows=rows, loss_share=loss_share)
+    terms = Terms.of(
+        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, rows=rows, loss_share=loss_share
+    )
     asked_of = condition_of("condition", condition, 'dpp.share(pl.col("age") >= 65, epsilon=…)')
     return on_terms(Share.of(Claim.on(terms, "number", draws=2)), terms, asked_of, name="share")

@@ -314,8 +314,6 @@ def facts_of_request(request: AnyRequest[Asked], sources: Sequence[pl.LazyFrame]
     steps, is_of_people = request.pipeline.steps, isinstance(request, PeopleRequest)
     frames = [step.public for step in with_further(steps) if isinstance(step, Join)]
     bounds = {name: str(number) for name, number in request.protection.bounds.items()}
-    for ask in request.asks:
-        bounds |= {f"{name} of {ask.name}": str(number) for name, number in ask.bounds.given.items()}
     return {
         "loss": loss_facts(request.loss.unit, request.loss.value, request.delta, at_delta),
         "asks": "keys" if isinstance(request, KeyRequest) else "people" if is_of_people else "answers",

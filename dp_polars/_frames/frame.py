@@ -445,12 +445,12 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
         ----------
         *exprs, **named
             Private answers (`pl.col("x").dp.median(…)`, `dp_polars.n_people(…)`), named by their column or by the
-            keyword. The loss of each is what one person loses to it in all. The relation is that of `protect`, and so
-            are the bounds that an output does not override (`max_rows`, `max_groups`, `max_rows_per_group`). Where
-            `filter` is the last step of the column, as in `pl.col("x").filter(pl.col("y") > 0).dp.mean(…)`, rows for
-            which it is not true are ignored like nulls, before any bound. Several columns (`pl.col("a", "b")`, or a
-            selector or a pattern on a frame with data) are one output each, with the whole loss each, named by their
-            columns: `name.suffix("_mean")` renames all. A selector leaves out the privacy unit and the keys.
+            keyword. The loss of each is what one person loses to it in all. The relation and the contribution limits
+            are those of the frame: `with_limits` sets other ones, for a query of its own. Where `filter` is the last
+            step of the column, as in `pl.col("x").filter(pl.col("y") > 0).dp.mean(…)`, rows for which it is not true
+            are ignored like nulls, before any bound. Several columns (`pl.col("a", "b")`, or a selector or a pattern on
+            a frame with data) are one output each, with the whole loss each, named by their columns:
+            `name.suffix("_mean")` renames all. A selector leaves out the privacy unit and the keys.
 
         Returns
         -------
@@ -628,4 +628,4 @@ def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> As
         raise ValueError(msg)
     name = expr.meta.output_name() if name is None else name
     columns, filtered = read_by_row(columns, name, counts_nulls=isinstance(query, Count) and query.counted == "nulls")
-    return Ask(name, columns, query, expr.bounds, filtered, expr.within)
+    return Ask(name, columns, query, filtered, expr.within)

@@ -67,7 +67,7 @@ def protect(
     max_rows, max_groups, max_rows_per_group
         How much of one person may count in one output: rows in all, groups, rows in each group. Enforced by keeping a
         random subset of that person's rows. Modes count distinct people, so that only the number of a person's groups
-        matters to them; quantiles need a bound on rows. An output may override each bound: `dpp.len(max_rows=20, …)`.
+        matters to them; quantiles need a bound on rows. `PrivateFrame.with_limits` sets other ones.
     neighboring_relation
         "add_or_remove_one" (person) or "replace_one".
     dataset

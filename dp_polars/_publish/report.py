@@ -241,7 +241,7 @@ def _how_much(query: PrivateQuery, sections: Sequence[Section]) -> Iterator[str]
         if asked.bounded.keys is not getattr(query.request, "keys", None):
             continue  # the same rows in other groups
         ask = other.asks[0]
-        same = [(one.name, one.bounds) for one in asked.bounded.asks] == [(one.name, one.bounds) for one in query.asks]
+        same = [one.name for one in asked.bounded.asks] == [one.name for one in query.asks]
         if same and released.height == 1:
             number, low, high = with_ends(released, other.asks).select(ask.name, *names_of_ends(ask.name)).row(0)
             what = "people lose something to" if ask.name == "n_cut" else "rows are left out by"

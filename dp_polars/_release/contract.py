@@ -137,7 +137,9 @@ class HistogramSpec:
     # row, also for null; `binning.size` is the code of a row that is ignored. `row_weight.weigh` takes the same and
     # returns one integer per row. None: one each. Where no column is read, every row has the code 0.
     evidence: CountRule
-    limits: Limits  # the most that counts of one person's rows
+    # The most that counts of one person's rows: one set for all specs of a work in which rows count; without a limit on
+    # all rows it has the groups of people, too.
+    limits: Limits
     people: bool  # whether distinct people are counted per code, rather than rows
 
     @property

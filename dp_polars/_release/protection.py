@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_polars._accounting.terms import Bounds, Contributions, NeighboringRelation, check_relation, in_words
+from dp_polars._accounting.terms import Contributions, NeighboringRelation, check_relation, in_words
 from dp_polars._base.column_types import PrivacyUnit, privacy_unit_of, shown, text_of
 from dp_polars._base.numbers import (
     Ints,
@@ -319,10 +319,6 @@ class Protection:
             )
             raise ValueError(msg)
 
-    def of_output(self, bounds: Bounds) -> Protection:
-        """Return the protection with the bounds of an output, which override these one by one."""
-        return self.with_limits(**bounds.given)
-
     @property
     def bounds(self) -> dict[str, int]:
         bounds = {name: getattr(self, name) for name in _BOUNDS}
@@ -373,8 +369,8 @@ class Protection:
         if per_group is None:
             msg = (
                 f"the rows of one person must be bounded for a {query}.\n\n"
-                "Hint: give protect, or this output, max_rows, or max_rows_per_group (with max_groups where there are "
-                "many groups)."
+                "Hint: give protect or with_limits max_rows, or max_rows_per_group (with max_groups if there are many "
+                "groups)."
             )
             raise ValueError(msg)
         total = min(self.max_rows or in_groups * per_group, in_groups * per_group)
@@ -438,10 +434,6 @@ class OneRowEach(Protection):
     """The protection of people of whom each has at most one row: a count of rows counts people, and drops none."""
 
     keys_per_person: ClassVar[int] = 1
-
-    def of_output(self, bounds: Bounds) -> Protection:
-        super().of_output(bounds)
-        return self
 
     def counts_people(self, query: HistogramQuery) -> bool:
         return super().counts_people(query) and query.clips is not None

@@ -20,7 +20,7 @@ import polars as pl
 from polars import selectors as cs
 
 from dp_polars._accounting.claims import SAY_A_LOSS, Claim, loss_of, notes_of_cost
-from dp_polars._accounting.terms import NO_BOUNDS, Bounds, Loss, Unit, Within, in_words
+from dp_polars._accounting.terms import Loss, Unit, Within, in_words
 from dp_polars._base.column_types import without_nul
 from dp_polars._base.numbers import as_fraction, flag, given, loss_up, plural, positive_int, show
 from dp_polars._questions.measures import BETA, Count, Multiple, at_most, error_95, with_loss_for
@@ -79,12 +79,11 @@ _IN_SQL = {
 
 @dataclass(frozen=True)
 class Ask(Generic[AskedT]):
-    """One output of a private query: its name, the columns that are asked about, what is asked, and its bounds."""
+    """One output of a private query: its name, the columns that are asked about, and what is asked."""
 
     name: str
     columns: tuple[pl.Expr, ...]
     query: AskedT
-    bounds: Bounds = NO_BOUNDS
     filtered: bool = False  # then it has been seen to that the first column is null in rows that don't count
     within: Within | None = None  # how wrong the answer may be, where the loss follows from that
     among: int | None = None  # what `rows` was, where the loss followed from that, but is another one now
@@ -121,7 +120,7 @@ class Ask(Generic[AskedT]):
             raise type(error)(msg) from None
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.selects}" + (f" ({self.bounds})" if self.bounds.given else "")
+        return f"{self.name}: {self.selects}"
 
 
 @dataclass(frozen=True)
@@ -271,11 +270,6 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     def bounds_of(self, ask: Ask[Any]) -> dict[str, int]:  # noqa: ARG002
         return {}
-
-    @property
-    def promise(self) -> str:
-        of_outputs = [f"{ask.name}: {ask.bounds}" for ask in self.asks if ask.bounds.given]
-        return " · ".join([str(self.protection), *of_outputs])
 
     def handed_over(self, *, unchecked: object) -> Self:
         is_unchecked = flag("unchecked", unchecked) and not self.pipeline.unchecked
@@ -439,8 +433,8 @@ class Request(AnyRequest[HistogramQuery]):
             with ask.named():
                 ask.query.answer_type(*types)
                 needed = ask.query.evidence(*types)
-            protection = self.protection_of(ask)
-            limits, people = protection.limits(ask.query, self.groups), protection.counts_people(ask.query)
+            limits = self.protection.limits(ask.query, self.groups)
+            people = self.protection.counts_people(ask.query)
             positions = tuple(_place(specs, HistogramSpec(columns, types, piece, limits, people)) for piece in needed)
             outputs.append(Output(ask.name, ask.query, types, positions))
         return Work(self.protection.unit, keys, tuple(specs), tuple(outputs), proved.rows)
@@ -452,17 +446,14 @@ class Request(AnyRequest[HistogramQuery]):
         types = [()] * len(self.asks) if engine is None else [output.types for output in self.bind(engine).outputs]
         return list(zip(self.asks, types, strict=True))
 
-    def protection_of(self, ask: Ask[HistogramQuery]) -> Protection:
-        return self.protection.of_output(ask.bounds)
-
     def bounds_of(self, ask: Ask[HistogramQuery]) -> dict[str, int]:
-        return self.protection_of(ask).bounds_of(ask.query)
+        return self.protection.bounds_of(ask.query)
 
     def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:
         return self.protection.counts(query)
 
     def dropping(self, ask: Ask[HistogramQuery]) -> dict[str, int]:
-        return self.protection_of(ask).dropping(ask.query, self.groups)
+        return self.protection.dropping(ask.query, self.groups)
 
     def clips(self, ask: Ask[HistogramQuery]) -> tuple[str, str] | None:
         return ask.query.clips if self.protection.counts_people(ask.query) else None
@@ -512,7 +503,7 @@ class Request(AnyRequest[HistogramQuery]):
 
     def _grows(self, ask: Ask[HistogramQuery]) -> bool:
         """Return whether one more group would add noise to an output, for no bound says in how many a person counts."""
-        protection, groups = self.protection_of(ask), self.groups
+        protection, groups = self.protection, self.groups
         if protection.max_groups is not None or groups == 1:
             return False
         now, then = (protection.contributions(ask.query, number).total for number in (groups, groups + 1))
@@ -563,7 +554,7 @@ def _asked_in(ask: Ask[HistogramQuery], unit: Unit) -> Ask[HistogramQuery]:
 
 def _under(protection: Protection, ask: Ask[HistogramQuery], groups: int) -> HistogramQuery:
     with ask.named():
-        bounds = protection.of_output(ask.bounds).contributions(ask.query, groups)
+        bounds = protection.contributions(ask.query, groups)
         return ask.query.under(bounds, protection.neighboring_relation, groups)
 
 

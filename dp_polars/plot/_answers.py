@@ -92,7 +92,7 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort
         f"Private answers at {_charts.SYMBOLS[query.loss.unit]} = {float(query.loss.value):g}",
         *(" · ".join(line) for line in notes if line),
         *said_once({ask.name: query.request.clipped(ask, anyway=False) for ask in query.asks}),
-        query.request.promise,
+        str(query.protection),
     )
     return alt.HConcatChart(hconcat=panels[0], spacing=24, title=title)
 
@@ -284,7 +284,7 @@ def _outputs_of(query: object) -> tuple[dict[str, QuantileList], set[str], Loss,
     if isinstance(query, PrivateQuery):
         asks: dict[str, Asked] = {ask.name: ask.query for ask in query.asks}
         others = {column for ask in query.asks for column in (ask.name, *names_of_ends(ask.name))}
-        loss, under = query.loss, query.request.promise
+        loss, under = query.loss, str(query.protection)
     elif isinstance(query, PrivateExpr):
         refuse_several(query)
         name, claim = query.meta.output_name(), query.query.claim

@@ -292,7 +292,8 @@ def test_every_loss_or_none():
     assert only(analysis.loss_for_query(wide, numbers, within=2**60)) == math.ceil(1000 / 2**20 * 1e7) / 1e7
     assert only(analysis.loss_for_query(wide, numbers, within=2**20)) is None
     # Even at 20: a gap of 1 at R = 3 times 20 people.
-    assert loss_of(dpp.median("x", range(20), epsilon=1, max_rows=20), numbers.head(2)) is None
+    twenty = dpp.protect("p", max_rows=20).agg(dpp.median("x", range(20), epsilon=1))
+    assert only(analysis.loss_for_query(twenty, numbers.head(2))) is None
     last = loss_of(dpp.n_people(epsilon=1), rows, within=0, probability=0.995)
     assert 15 < last < 20
 
@@ -355,8 +356,10 @@ def test_what_all_need_together_is_said_with_each():
     # An output for which any loss will do adds nothing, and of one without a loss there is no whole.
     free = analysis.loss_for_query(asked(1, 1, 0.1), people(COUNTS), within={"a": 10, "b": 10, "c": 100})
     assert free["loss"][2] == 0 < free["epsilon_of_all"][2] < whole
-    summed = query.agg(dpp.n_people(), y=dpp.sum("y", 0, 9**9, max_rows=1))
-    none = analysis.loss_for_query(summed, people(COUNTS).with_columns(y=0))
+    summed = dpp.protect("p", max_groups=3, max_rows=1).group_by({"g": GROUPS})
+    none = analysis.loss_for_query(
+        summed.agg(dpp.n_people(), y=dpp.sum("y", 0, 9**9)), people(COUNTS).with_columns(y=0)
+    )
     assert none["epsilon_of_all"].to_list() == [None] * 2
     nothing = analysis.loss_for_query(asked(1, 1, 0.1), people(COUNTS), within=10**9)
     assert nothing["epsilon_of_all"].to_list() == [0.0] * 3

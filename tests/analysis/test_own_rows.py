@@ -136,5 +136,5 @@ def test_the_message_says_what_to_do():
     frame = rows()
     words = r"(?s)The result is not private.*Hint: .*synthetic\(schema.*private=True"
     refused(ValueError, words, simulate, query(frame), frame)
-    of_rows = frame.dp.protect("p").agg(dpp.len(epsilon=1, max_rows=1))
+    of_rows = frame.dp.protect("p", max_rows=1).agg(dpp.len(epsilon=1))
     refused(ValueError, REFUSED, simulate, of_rows, frame, losses=[1, 2])

@@ -39,6 +39,8 @@ from tests.engines.orders import (
     OF_GROUPS_TOGETHER,
     ONE_ROW,
     ONE_ROW_TOGETHER,
+    SEVERAL,
+    SEVERAL_TOGETHER,
     SOME,
     SPREAD,
     TALLIES,
@@ -579,14 +581,16 @@ class Conformance:
         rows = [(p, group, "a", w, x) for p in range(COPIES) for group, w, x in ((0, 2, 5), (0, 2, 5), (1, 2, 2))]
         frame = pl.DataFrame(rows, schema=["p", "g", "a", "w", "x"], orient="row")
         asks = {
-            "weighed": dpp.mode("a", ["b", "a"], weights="w", max_weight=3, max_groups=1, epsilon=1),
-            "few": dpp.sum("x", 0, 5, per_person=(0, 7), max_groups=1, epsilon=1),
-            "all": dpp.sum("x", 0, 5, per_person=(0, 7), epsilon=1),
+            "weighed": dpp.mode("a", ["b", "a"], weights="w", max_weight=3, epsilon=1),
+            "total": dpp.sum("x", 0, 5, per_person=(0, 7), epsilon=1),
         }
-        found = self.told(protected({"g": range(2)}, max_rows_per_group=1).agg(**asks), frame)
-        assert found["all"] == {(0,): {0: 7 * COPIES}, (1,): {0: 2 * COPIES}}
+        every, found = (
+            self.told(protected({"g": range(2)}, max_rows_per_group=1, **bounds).agg(**asks), frame)
+            for bounds in ({}, {"max_groups": 1})
+        )
+        assert every["total"] == {(0,): {0: 7 * COPIES}, (1,): {0: 2 * COPIES}}
         # 2 and 2, at most 3, or 2; 5 and 5, at most 7, or 2.
-        for name, code, first, second in (("weighed", 1, 3, 2), ("few", 0, 7, 2)):
+        for name, code, first, second in (("weighed", 1, 3, 2), ("total", 0, 7, 2)):
             stayed = [found[name][0,][code] / first, found[name][1,][code] / second]
             assert stayed == list(map(int, stayed))
             assert sum(stayed) == COPIES
@@ -612,23 +616,20 @@ class Conformance:
                 "people": {(0,): {0: 4}, (1,): {0: 1}, (7,): {}},
             }
 
-    def test_each_output_has_its_own_bounds(self):
-        """Ten rows of each person in each of three groups, of which outputs keep what their bounds say."""
+    def test_each_query_has_the_limits_of_its_frame(self):
+        """Ten rows of each person in each of three groups, of which a query keeps what its limits say."""
         rows = [(p, group) for p in range(9) for group in range(3)] * 10
         frame = pl.DataFrame(rows, schema=["p", "g"], orient="row").sample(fraction=1, shuffle=True)
-        bounds = {
-            "as protect": {},
-            "wider": {"max_rows_per_group": 7},
-            "all groups": {"max_groups": None},
-            "in all": {"max_rows": 5, "max_groups": None, "max_rows_per_group": None},
-            "all": {"max_rows": 30, "max_groups": None, "max_rows_per_group": 10},
-        }
-        query = protected({"g": range(3)}, max_groups=2, max_rows_per_group=2).agg(
-            **{name: dpp.len(**own, epsilon=1) for name, own in bounds.items()}
-        )
-        found = self.told(query, frame)
-        totals = {name: sum(sum(cells.values()) for cells in groups.values()) for name, groups in found.items()}
-        assert totals == {"as protect": 36, "wider": 126, "all groups": 54, "in all": 45, "all": 270}
+        private = dpp.protect("p", max_groups=2, max_rows_per_group=2)
+        for limits, expected in (
+            ({}, 36),
+            ({"max_rows_per_group": 7}, 126),
+            ({"max_groups": None}, 54),
+            ({"max_rows": 5, "max_groups": None, "max_rows_per_group": None}, 45),
+            ({"max_rows": 30, "max_groups": None, "max_rows_per_group": 10}, 270),
+        ):
+            query = private.with_limits(**limits).group_by({"g": range(3)}).agg(n=dpp.len(epsilon=1))
+            assert sum(sum(cells.values()) for cells in self.told(query, frame)["n"].values()) == expected
 
     # --- Bounds ---
 
@@ -670,11 +671,16 @@ class Conformance:
 
     @pytest.mark.parametrize(
         ("has", "specs", "together"),
-        [(SOME, TALLIES, TOGETHER), (SPREAD, OF_GROUPS, OF_GROUPS_TOGETHER), (SPREAD, ONE_ROW, ONE_ROW_TOGETHER)],
-        ids=["all", "of groups", "one row"],
+        [
+            (SOME, TALLIES, TOGETHER),
+            (SPREAD, OF_GROUPS, OF_GROUPS_TOGETHER),
+            (SPREAD, SEVERAL, SEVERAL_TOGETHER),
+            (SPREAD, ONE_ROW, ONE_ROW_TOGETHER),
+        ],
+        ids=["all", "of groups", "several rows", "one row"],
     )
     def test_one_order_decides_what_tallies_keep_together(self, has, specs, together):
-        """Of limits, evidence and people of their own: the joint law of what one person's rows and groups are in."""
+        """Of evidence and people of their own: the joint law of what one person's rows and groups are in."""
         columns = list(specs)
         rows = [
             (p, group, *(16 * p + code if seen.sees is None or code in seen.sees else None for seen in specs.values()))
@@ -1116,7 +1122,6 @@ class Conformance:
             "late": dpp.sum("late", 0, 1, **huge),
             "sum": dpp.sum("weight", -2, 4, rho=10**15),
             "totals": dpp.sum("weight", -2, 4, per_person=(-3, 9), **huge),
-            "a row of each": dpp.len(max_rows=None, max_rows_per_group=1, **huge),
             "mean": dpp.mean("amount", -1, 3, step=0.125, **huge),
             "variance": dpp.var("amount", -1, 3, step=0.125, **huge),
             "deviation": dpp.std("weight", -2, 4, rho=10**15),

@@ -41,15 +41,23 @@ ASKED = {
     "sum": dpp.sum("value", 1, 2, epsilon=1),  # each weighs 1 or 2
     "weighed": dpp.mode("value", range(5), weights="w", max_weight=4, epsilon=1),
 }
+
+
+def under(limits, groups, *names):
+    """These outputs under one set of limits, those in which people count in so many groups under that one."""
+    of_groups = ("mode", "mode of many", "weighed")
+    return [(name, Limits(groups=groups) if name in of_groups else limits) for name in names]
+
+
+_ROWS, _GROUPS = ("median", "value_counts", "len", "count", "sum"), ("mode", "weighed")
+# Each of them is one query's.
 BOUNDS = [
-    ("mode", Limits(groups=1)), ("mode", Limits(groups=3)), ("median", Limits(rows=2)),
-    ("median", Limits(groups=2, rows_per_group=3)), ("median", Limits(groups=3, rows_per_group=2, rows=4)),
-    ("median", Limits(rows_per_group=1)), ("value_counts", Limits(rows_per_group=2)),
-    ("value_counts", Limits(groups=3, rows_per_group=2, rows=4)),
-    ("len", Limits(groups=3, rows_per_group=2, rows=4)), ("count", Limits(groups=2, rows_per_group=3)),
-    ("sum", Limits(groups=3, rows_per_group=2, rows=4)), ("weighed", Limits(groups=1)),
-    ("weighed", Limits(groups=3)),
-]  # fmt: skip
+    under(Limits(groups=3, rows_per_group=2, rows=4), 3, *_ROWS, *_GROUPS),
+    under(Limits(rows=2), 2, *_ROWS, *_GROUPS),
+    under(Limits(groups=2, rows_per_group=3), 2, *_ROWS, *_GROUPS),
+    under(Limits(groups=1, rows_per_group=4), 1, *_ROWS, *_GROUPS),
+    under(Limits(rows_per_group=1), None, "median", "value_counts", "sum"),
+]
 PEOPLE, LARGEST = ("mode", "mode of many", "value_counts", "weighed"), {"sum": 2, "weighed": 4}
 
 
@@ -142,33 +150,30 @@ def follows(found, expected):
     return fits([counts[outcome] for outcome in expected], [float(chance) for chance in expected.values()])
 
 
-# Tallies with limits and evidence of their own, of the rows SOME.
+# Tallies of one query, each with evidence of its own, of the rows SOME; and which of them are looked at together, among
+# all of them.
+_FEW, _SEVERAL = Limits(rows=2, groups=2, rows_per_group=2), Limits(groups=2, rows_per_group=2)
 TALLIES = {
-    "one row": Bounded(Limits(groups=1, rows_per_group=1)),
-    "two groups": Bounded(Limits(groups=2, rows_per_group=2)),
-    "rows of all": Bounded(Limits(rows=2), sees=(1, 2, 4)),
-    "one group of people": Bounded(Limits(groups=1), people=True, sees=(0, 1, 4)),
-    "codes of people": Bounded(Limits(rows=2, rows_per_group=1), people=True),
-    "two groups of people": Bounded(Limits(groups=2, rows_per_group=1), people=True),
+    "rows": Bounded(_FEW),
+    "rows of some": Bounded(_FEW, sees=(1, 2, 4)),
+    "rows of others": Bounded(_FEW, sees=(0, 3, 4)),
+    "groups of people": Bounded(Limits(groups=2), people=True, sees=(0, 2, 4)),
+    "codes of people": Bounded(_FEW, people=True),
 }
-# Which of them are looked at together, among all of them; and of some without a bound on all rows, which an engine may
-# choose from in another way.
 TOGETHER = (
-    ("one row", "two groups"), ("one row", "rows of all"), ("one row", "one group of people"),
-    ("two groups", "codes of people"), ("two groups", "two groups of people"), ("rows of all", "codes of people"),
-    ("one group of people", "two groups of people"), ("one row", "rows of all", "one group of people"),
+    ("rows", "rows of some"), ("rows of some", "rows of others"), ("rows", "groups of people"),
+    ("rows", "codes of people"), ("groups of people", "codes of people"),
+    ("rows", "rows of others", "groups of people"),
 )  # fmt: skip
-OF_GROUPS = {
-    **{name: TALLIES[name] for name in ("one row", "two groups", "one group of people")},
-    "a row of each": Bounded(Limits(rows_per_group=1), sees=(1, 3, 5)),
-    "any row of each": Bounded(Limits(rows_per_group=1)),
+# Without a limit on all rows, an engine may choose in another way; and so if nothing but rows counts.
+SEVERAL = {
+    "rows": Bounded(_SEVERAL),
+    "rows of some": Bounded(_SEVERAL, sees=(1, 3, 5)),
+    "rows of others": Bounded(_SEVERAL, sees=(0, 2, 4, 5)),
 }
-OF_GROUPS_TOGETHER = (
-    ("one row", "two groups"),
-    ("one row", "one group of people"),
-    ("one row", "a row of each"),
-    ("a row of each", "any row of each"),
-)
+SEVERAL_TOGETHER = ("rows", "rows of some"), ("rows", "rows of others"), ("rows of some", "rows of others")
+OF_GROUPS = {**SEVERAL, "groups of people": Bounded(Limits(groups=2), people=True, sees=(0, 2, 4))}
+OF_GROUPS_TOGETHER = (*SEVERAL_TOGETHER, ("rows", "groups of people"), ("rows of some", "groups of people"))
 # One row of a person in each group, and its people, in as many groups: an engine may look for one row at once.
 ONE_ROW = {
     "any row": Bounded(Limits(groups=2, rows_per_group=1)),

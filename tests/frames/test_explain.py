@@ -4,6 +4,7 @@ import math
 import pickle
 import re
 from fractions import Fraction
+from itertools import product
 
 import polars as pl
 import pytest
@@ -174,12 +175,13 @@ def test_where_noise_grows_with_the_groups_a_note_says_so(unit, relation):
     loss = {unit: 1}
     asked = {
         "n": dpp.n_people(**loss),
-        "rows": dpp.len(max_rows_per_group=2, **loss),
+        "rows": dpp.len(**loss),
         "mode": X.dp.mode([1, 2], **loss),
-        "mean": X.dp.mean(0, 9, max_rows_per_group=1, **loss),
+        "mean": X.dp.mean(0, 9, **loss),
     }
-    given = [{"max_rows": rows, "max_groups": groups} for rows in (None, 1, 40, 72, 100) for groups in (None, 3, 40)]
-    for bounds in given:
+    names = ("max_rows", "max_groups", "max_rows_per_group")
+    for values in product((None, 1, 40, 72, 100), (None, 3, 40), (1, 2)):
+        bounds = dict(zip(names, values, strict=True))
         frame = dpp.protect("p", neighboring_relation=relation, **bounds)
         here, more = (frame.group_by({"g": range(groups)}).agg(**asked) for groups in (36, 37))
         for said, one, other in zip(here.explain()["note"], here.asks, more.asks, strict=True):

@@ -54,16 +54,16 @@ def test_rows_where_the_condition_is_not_true_are_ignored(name):
 def test_words_say_that_there_is_a_condition_and_not_which(tmp_path):
     budget = dpp.Budget(epsilon=2, path=tmp_path / "ledger.db")
     private = ROWS.dp.protect("p", max_rows=1, budget=budget, dataset="visits")
-    query = private.agg(X.filter(X > 8).dp.sum(0, 9, epsilon=0.5, max_rows=2), dpp.len(where=X > 8, epsilon=0.5))
+    query = private.agg(X.filter(X > 8).dp.sum(0, 9, epsilon=0.5), dpp.len(where=X > 8, epsilon=0.5))
     told = ["sum of values from 0 to 9, where a condition is true", "number of rows, where a condition is true"]
     assert query.explain()["selects"].to_list() == told
     assert query.explain()["candidates"].to_list() == [1, 1]
-    assert f"x: {told[0]} (max_rows=2)" in repr(query)
+    assert f"x: {told[0]}, " in repr(query)
     query.sink_parquet(tmp_path / "answers.parquet")
     claimed = dpp.read_claim(tmp_path / "answers.parquet")["columns"]
     assert [column["selects"] for column in claimed.values()] == told
     (question,) = budget.answers()["question"]
-    assert question == f"x: {told[0]} (max_rows=2), len: {told[1]}"
+    assert question == f"x: {told[0]}, len: {told[1]}"
     assert ", ".join(budget.log()["what"]) == question
     assert private.agg(X.dp.sum(0, 9, epsilon=0.5)).explain()["selects"].item() == "sum of values from 0 to 9"
 
@@ -76,7 +76,7 @@ def test_bounds_cut_only_people_of_whom_too_many_rows_fit():
 
 def test_simulated_rows_are_filtered_too():
     public = ROWS.drop_nulls("p")
-    query = ROWS.dp.protect("p").agg(X.filter(C).dp.mean(0, 10, rho=1, max_rows=2), dpp.n_people(where=C, rho=1))
+    query = ROWS.dp.protect("p", max_rows=2).agg(X.filter(C).dp.mean(0, 10, rho=1), dpp.n_people(where=C, rho=1))
     assert simulate(query, public, private=True)["true_answer"].to_list() == ["2.0", "2"]
     assert simulate(dpp.len(where=C, epsilon=1), ROWS)["true_answer"].to_list() == [4]
 

@@ -421,15 +421,12 @@ APART = {
         lambda f: f().group_by("p").agg(X.sort().last()).agg(median()),
         lambda f: f().group_by("p").agg(X.sort().first()).agg(median()),
     ],
-    "bounds that were found": [
-        lambda f: f().with_limits(max_rows_per_group=2).agg(dpp.len(epsilon=1)),
-        lambda f: f().with_limits(max_rows_per_group=3).agg(dpp.len(epsilon=1)),
-    ],
-    "bounds of an output": [
+    "other limits": [
         lambda f: f(max_rows=3).group_by(WARDS).agg(n=dpp.len(epsilon=1)),
-        lambda f: f(max_rows=3).group_by(WARDS).agg(n=dpp.len(epsilon=1, max_rows=2)),
-        lambda f: f(max_rows=3).group_by(WARDS).agg(n=dpp.len(epsilon=1, max_groups=2)),
-        lambda f: f(max_rows=3).group_by(WARDS).agg(n=dpp.len(epsilon=1, max_rows_per_group=1)),
+        lambda f: f(max_rows=3).with_limits(max_rows=2).group_by(WARDS).agg(n=dpp.len(epsilon=1)),
+        lambda f: f(max_rows=3).with_limits(max_groups=2).group_by(WARDS).agg(n=dpp.len(epsilon=1)),
+        lambda f: f(max_rows=3).with_limits(max_rows_per_group=1).group_by(WARDS).agg(n=dpp.len(epsilon=1)),
+        lambda f: f().with_limits(max_rows_per_group=1).group_by(WARDS).agg(n=dpp.len(epsilon=1)),
     ],
 }
 

@@ -7,6 +7,7 @@ import pytest
 
 import dp_polars as dpp
 from tests.helpers.refusals import refusals
+from tests.registry import ASKS, NUMBERS, OF_NO_COLUMN
 
 ROWS = pl.DataFrame(
     {"p": [i // 6 for i in range(60)], "g": [i % 3 for i in range(60)], "x": [i % 4 for i in range(60)]}
@@ -52,11 +53,7 @@ def test_the_same_rows_and_the_same_budget():
     (lambda: dpp.protect("p").with_limits(max_groups=1.0), TypeError, "^max_groups must be an integer, got 1.0"),
     (lambda: dpp.protect("p").with_limits(max_rows=True), TypeError, "^max_rows must be an integer, got True"),
     (lambda: dpp.protect("p").with_limits(max_rows_per_group="2"), TypeError, "^max_rows_per_group must be"),
-    (
-        lambda: dpp.protect("p").with_limits(3),
-        TypeError,
-        r"with_limits\(\) takes 1 positional argument but 2 were given",
-    ),
+    (lambda: dpp.protect("p").with_limits(3), TypeError, "with_limits: too many positional arguments"),
     (lambda: dpp.protect("p").with_limits(rows=3), TypeError, "unexpected keyword argument 'rows'"),
     (lambda: dpp.protect(None).with_limits(max_rows=3), ValueError, "^max_rows must be left out where privacy_unit is"),
     (lambda: dpp.protect(None).with_limits(max_rows=None), ValueError, "^max_rows must be left out where privacy_unit"),
@@ -64,3 +61,46 @@ def test_the_same_rows_and_the_same_budget():
 def test_what_is_refused(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_a_publication_combines_queries_under_other_limits():
+    """One budget and one charge; each query keeps the rows that its own limits let by, and a claim of its own."""
+    budget = dpp.Budget(epsilon=30_000, delta=1e-6)
+    private = ROWS.dp.protect("p", max_groups=3, max_rows_per_group=2, budget=budget)
+    wide, narrow = private.group_by(KEYS), private.with_limits(max_groups=1, max_rows_per_group=1).group_by(KEYS)
+    both = dpp.publication(wide=wide.agg(dpp.len(**HUGE), dpp.n_people(**HUGE)), narrow=narrow.agg(dpp.len(**HUGE)))
+    assert both.explain()["bounds"].to_list() == [
+        "max_groups=3, max_rows_per_group=2",
+        "max_groups=3",
+        "max_groups=1, max_rows_per_group=1",
+    ]
+    released = both.release()
+    assert released["wide"].rows() == [(0, 20, 10), (1, 20, 10), (2, 20, 10)]
+    assert released["narrow"]["len"].sum() == 10
+    assert budget.log()["what"].to_list() == [
+        "wide: len: number of rows",
+        "wide: n_people: number of people",
+        "narrow: len: number of rows",
+    ]
+    assert budget.spent == 30_000
+    with pytest.raises(dpp.BudgetExceededError):
+        narrow.agg(dpp.len(epsilon=1)).release()
+
+
+def test_a_publication_shares_one_guarantee_over_queries_under_other_limits():
+    private = ROWS.dp.protect("p", max_groups=3, max_rows_per_group=2)
+    wide, narrow = (frame.group_by(KEYS).agg(dpp.len()) for frame in (private, private.with_limits(max_groups=1)))
+    both = dpp.publication(wide=wide, narrow=narrow).scaled_to(epsilon=2, delta=1e-6)
+    claims = [query.asks[0].query.claim for query in both.queries.values()]
+    assert [claim.contributions.total for claim in claims] == [6, 2]
+    assert len({claim.loss for claim in claims}) == 1
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_statistic_takes_no_limits_of_its_own(limit):
+    for name, ask in {**ASKS, **NUMBERS}.items():
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{limit}'"):
+            getattr(pl.col("x").dp, name)(*ask.arguments, **{"epsilon": 1} | ask.options | {limit: 2})
+    for name in OF_NO_COLUMN:
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{limit}'"):
+            getattr(dpp, name)(epsilon=1, **{limit: 2})

@@ -99,7 +99,7 @@ def test_explain_and_statements_name_the_unit_as_the_ledger_does():
         assert asked.explain()["privacy_unit"].to_list() == [TEXT]
     assert [each["privacy_unit"] for each in query.request.claim_for_json()["columns"].values()] == [TEXT]
     assert "one person per ['month', 'patient']" in repr(protected())
-    again = pickle.loads(pickle.dumps(dpp.protect(UNIT).agg(dpp.len(max_rows=1, epsilon=1))))
+    again = pickle.loads(pickle.dumps(dpp.protect(UNIT, max_rows=1).agg(dpp.len(epsilon=1))))
     assert again.protection.unit == ("month", "patient")
 
 

@@ -23,7 +23,6 @@ NAMES = ["cold", "flu", "gout"]
 # Output -> who asks, with any loss, and how wrong it may be.
 ASKED = {
     "len": (dpp.len, 25),
-    "len, exact": (lambda **loss: dpp.len(max_rows_per_group=1, max_groups=1, **loss), 0),
     "len, between two numbers": (lambda **loss: dpp.len(where=pl.col("x") > 3, **loss), 12.5),
     "n_people": (dpp.n_people, 10),
     "count": (lambda **loss: dpp.count("f", **loss), 30),
@@ -90,6 +89,14 @@ def test_the_loss_is_the_smallest_of_four_digits(name, relation, unit):
 
 
 @pytest.mark.parametrize("unit", UNITS)
+def test_an_exact_count_costs_what_makes_it_exact(unit):
+    frame = private(unit=unit, max_groups=1, max_rows_per_group=1)
+    query = frame.agg(o=dpp.len(within=0))
+    assert query.explain()["error_95"].item() == 0
+    assert frame.agg(o=dpp.len(**{unit: query.loss.value * Fraction(99, 100)})).explain()["error_95"].item() > 0
+
+
+@pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("name", ASKED)
 def test_it_is_the_question_with_that_loss_written_out(name, unit):
     """The same claim, so the same draws, and the same price."""
@@ -111,10 +118,9 @@ def test_what_a_release_charges_is_that_loss():
     assert private().agg(dpp.len(within=20)).loss.unit == "epsilon"  # without a budget
 
 
-def test_bounds_of_an_output_are_those_it_is_found_under():
-    wide, narrow = (private().agg(dpp.n_people(within=10, **more)) for more in ({}, {"max_groups": 1}))
+def test_limits_of_a_frame_are_those_it_is_found_under():
+    wide, narrow = (private(**more).agg(dpp.n_people(within=10)) for more in ({}, {"max_groups": 1}))
     assert narrow.loss.value < wide.loss.value
-    assert narrow.loss == private(max_groups=1).agg(dpp.n_people(within=10)).loss
     assert wide.explain()["error_95"].item() == narrow.explain()["error_95"].item() == 10
     # Without groups a person is in one of them.
     alone = ROWS.dp.protect("p", max_rows_per_group=2, max_groups=2).agg(dpp.n_people(within=10))

@@ -14,7 +14,7 @@ _polars_sums = of("engines/test_polars_sums.py")
 _scans = of("steps/test_scans.py")
 _flags = of("faults/test_sorted_flags.py")
 _conformance = of("engines/test_conformance.py")
-_as_if_protect = of("frames/test_bounds_of_outputs.py::test_an_output_is_as_if_protect_had_its_bounds")
+_limits = of("frames/test_limits.py")
 _scaled = of("frames/test_scaled.py")
 _steps = of("frames/test_frame.py::TestSteps")
 _joins = of("frames/test_joins.py")
@@ -142,14 +142,12 @@ MUTANTS = [
         "only the first output is charged", "::test_budgets_are_charged_each_number"),
     _polars_in_memory("Request.bind", "ask.query, self.groups", "ask.query, 1", "bounds are those of one group",
         "::test_what_stays_is_a_random_subset_of_a_persons_own_rows"),
-    # --- Bounds of one output
-    _as_if_protect("Bounds.given", "value != _OF_PROTECT", "value not in (_OF_PROTECT, None)",
-        "an output without a bound has that of `protect`: the number of rows is wrong, and explain says so of none"),
-    _as_if_protect("Protection.of_output", "self.with_limits(**bounds.given)", "self",
-        "an output is charged, and bounded, by the bounds of `protect` alone"),
-    _as_if_protect("_release/request:_under", "protection.of_output(ask.bounds).contributions",
-        "protection.contributions",
-        "an output is charged by the bounds of `protect`, and keeps as many rows as its own"),
+    # --- Other limits of a frame
+    _limits("PrivateFrame.with_limits", "self.protection.with_limits(**given)", "self.protection",
+        "a frame keeps the limits of `protect`", "::test_a_frame_with_other_limits_is_as_if_protect_had_them"),
+    _limits("PrivateFrame.with_limits", "not isinstance(value, EllipsisType)",
+        "not isinstance(value, EllipsisType) and value is not None", "a limit that is taken away stays",
+        "::test_a_frame_with_other_limits_is_as_if_protect_had_them"),
     # --- Several columns in one answer
     of("questions/test_sums.py")("_release/request:_place",
         "spec.counts_like(placed) and spec.row_weight == placed.row_weight", "spec.counts_like(placed)",

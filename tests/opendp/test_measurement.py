@@ -407,16 +407,14 @@ def test_a_delta_makes_the_measure_approximate():
 
 
 @pytest.mark.parametrize("loss", ["epsilon", "rho"])
-def test_outputs_have_bounds_of_their_own(loss):
-    """Totals too: maps, and what is counted, are those of the outputs."""
+def test_rows_and_totals_under_other_limits(loss):
+    """Maps, and what is counted, are those of the frame with these limits."""
     rows = pl.DataFrame({"p": [1] * 6 + [2] * 2, "g": [0, 0, 0, 1, 1, 1, 0, 0], "x": [3] * 8})
     query = (
         dpp.protect("p", max_rows=2)
+        .with_limits(max_rows=None, max_rows_per_group=1)
         .group_by({"g": [0, 1]})
-        .agg(
-            n=dpp.len(max_rows=None, max_rows_per_group=1, **{loss: 2**20}),
-            total=dpp.sum("x", 0, 5, per_person=(0, 8), max_rows=None, **{loss: 2**20}),
-        )
+        .agg(n=dpp.len(**{loss: 2**20}), total=dpp.sum("x", 0, 5, per_person=(0, 8), **{loss: 2**20}))
     )
     measurement = as_measurement(query)
     assert measurement.map(1) == 2**21

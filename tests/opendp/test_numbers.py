@@ -99,8 +99,10 @@ def test_privacy_maps(case):
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_the_first_above_a_threshold_in_several_groups(relation):
     """Under replace_one of one person pairs of groups are pure, of two people all of them together."""
-    frame = dpp.protect("person", max_groups=3, neighboring_relation=relation).group_by({"g": range(5)})
-    query = frame.agg(dpp.first_above("x", [1, 2], threshold=2, epsilon=0.5), dpp.len(rho=0.125, max_rows_per_group=1))
+    frame = dpp.protect("person", max_groups=3, max_rows_per_group=1, neighboring_relation=relation)
+    query = frame.group_by({"g": range(5)}).agg(
+        dpp.first_above("x", [1, 2], threshold=2, epsilon=0.5), dpp.len(rho=0.125)
+    )
     measurement = as_measurement(query)
     one = 3 * pure_rho(Fraction(1, 6))
     two = 3 * pure_rho(Fraction(2, 6)) if relation == "add_or_remove_one" else pure_rho(Fraction(1))

@@ -1,4 +1,4 @@
-"""Several outputs of one release, each with bounds of its own, kept by one order of each person's groups and rows.
+"""Several outputs of one release, kept by one order of each person's groups and rows.
 
 For all small people beside others: the exact law of all answers together, a mixture over all orders, with and without
 the person, or with another one instead. It changes by no more than the sum of the outputs' claims.
@@ -176,23 +176,17 @@ def worst(answers, relation, unit, others):
 
 
 def cases(loss, relation):
-    """Two and three outputs, with bounds, evidence, people and totals of their own."""
+    """Two and three outputs under one set of limits, with evidence, people and totals of their own."""
+
+    def under(*outputs, **limits):
+        return tuple(asked(name, loss, relation, sees, **limits) for name, sees in outputs)
+
     return {
-        "rows in other groups": (
-            asked("len", loss, relation, max_groups=1, max_rows_per_group=1),
-            asked("len", loss, relation, max_rows_per_group=2),
-        ),
-        "rows and people": (
-            asked("n_people", loss, relation, max_groups=1),
-            asked("len", loss, relation, max_rows=2, sees=(1,)),
-        ),
-        "choices": (asked("mode", loss, relation, max_groups=1), asked("mode of rows", loss, relation, max_rows=1)),
-        "totals": (total((-1, 2), 1, loss, relation), asked("n_people", loss, relation, max_groups=1, sees=(0,))),
-        "three": (
-            asked("mode", loss, relation, max_groups=1, sees=(0, 1)),
-            asked("len", loss, relation, max_rows=1, sees=(0,)),
-            asked("mode of rows", loss, relation, max_groups=2, max_rows_per_group=1),
-        ),
+        "rows in other groups": under(("len", (0,)), ("len", (1,)), max_groups=1, max_rows_per_group=1),
+        "rows and people": under(("n_people", None), ("len", (1,)), max_groups=1, max_rows=2),
+        "choices": under(("mode", None), ("mode of rows", None), max_rows=1),
+        "totals": (total((-1, 2), 1, loss, relation), *under(("n_people", (0,)), max_groups=1)),
+        "three": under(("mode", (0, 1)), ("len", (0,)), ("mode of rows", None), max_groups=2, max_rows=1),
     }
 
 
@@ -212,13 +206,14 @@ def test_outputs_together_cost_at_most_the_sum_of_their_claims(case, unit, relat
 
 def test_a_person_who_attains_the_sum_of_claims():
     """So the sum is no more than is needed."""
-    bounds = [{"max_groups": 1, "max_rows_per_group": 1}, {"max_groups": 1, "max_rows_per_group": 2}, {"max_rows": 3}]
-    answers = tuple(asked("len", {"epsilon": 1}, "add_or_remove_one", **each) for each in bounds)
+    sees, limits = (None, (0,), None), {"max_groups": 1, "max_rows_per_group": 2}
+    answers = tuple(asked("len", {"epsilon": 1}, "add_or_remove_one", each, **limits) for each in sees)
     assert worst(answers, "add_or_remove_one", "epsilon", OTHERS[0]) > 0.99
 
 
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
 def test_an_output_that_keeps_more_than_its_claim_would_be_found(unit):
     """The negative control: one of two outputs has the limits of the other, which are wider than what it pays for."""
-    few, many = cases({unit: 1}, "add_or_remove_one")["rows in other groups"]
+    limits = {"max_groups": 1, "max_rows_per_group": 1}, {"max_rows_per_group": 2}
+    few, many = (asked("len", {unit: 1}, "add_or_remove_one", **each) for each in limits)
     assert worst((replace(few, spec=many.spec), many), "add_or_remove_one", unit, OTHERS[0]) > 1.5

@@ -86,20 +86,19 @@ def test_one_person_changes_a_group_by_their_total(ends, relation, groups, expec
 
 
 @pytest.mark.parametrize(
-    ("bounds", "own", "groups"),
+    ("bounds", "groups"),
     [
-        ({}, {}, 5),
-        ({"max_groups": 2}, {}, 2),
-        ({"max_rows_per_group": 7}, {}, 5),
-        ({"max_groups": 2}, {"max_groups": None}, 5),
-        ({"max_rows": 3}, {}, 3),
-        ({"max_rows": 3, "max_groups": 4}, {"max_groups": 2}, 2),
-        ({"max_rows_per_group": 7}, {"max_rows_per_group": None, "max_rows": 4}, 4),
+        ({}, 5),
+        ({"max_groups": 2}, 2),
+        ({"max_rows_per_group": 7}, 5),
+        ({"max_rows": 3}, 3),
+        ({"max_rows": 3, "max_groups": 2}, 2),
+        ({"max_rows": 4}, 4),
     ],
 )
-def test_bounds_count_as_for_people(bounds, own, groups):
+def test_bounds_count_as_for_people(bounds, groups):
     private = dpp.protect("p", **bounds).group_by({"g": range(5)})
-    query = private.agg(x=dpp.sum("x", 0, 9, per_person=(0, 20), epsilon=1, **own), n=dpp.n_people(epsilon=1, **own))
+    query = private.agg(x=dpp.sum("x", 0, 9, per_person=(0, 20), epsilon=1), n=dpp.n_people(epsilon=1))
     totals, people = (ask.query.claim for ask in query.asks)
     assert totals.contributions == people.contributions == Contributions(groups, 1)
     assert (totals.rate * 20, totals.score_range) == (people.rate, 20)
@@ -153,7 +152,6 @@ def test_sums_of_the_largest_totals_fit_into_62_bits():
 PAIR = r"per_person must be a pair \(lo, hi\) or None, got .*Hint: per_person=\(0"
 ORDERED = r"per_person must be \(lo, hi\) with lo below hi, got .*Hint: "
 MULTIPLES = "per_person must be whole multiples of step, got 0.3 .*Hint: round out"
-ALL_ROWS = "max_rows_per_group must be left out with per_person, got 3: .*Hint: "
 REFUSED = [
     *(
         (ends, {}, TypeError, PAIR)
@@ -162,7 +160,6 @@ REFUSED = [
     *((ends, {}, TypeError, r"per_person\[[01]\] must be") for ends in ((None, 1), ("a", 1), (0, dt.date(2020, 1, 1)))),
     *((ends, {}, ValueError, ORDERED) for ends in ((1, 0), (1, 1), (0, 0))),
     ((0, 0.3), {"step": 0.5}, ValueError, MULTIPLES),
-    ((0, 5), {"max_rows_per_group": 3}, ValueError, ALL_ROWS),
 ]
 
 
@@ -190,7 +187,7 @@ def test_who_is_a_person_must_be_known():
 
 def test_it_shares_the_people_of_a_count():
     """A mean total is the quotient of two answers about the same people."""
-    private = dpp.protect("p", max_groups=1).group_by(KEYS)
-    query = private.agg(x=dpp.sum("x", 0, 9, per_person=(1, 5), epsilon=1000), n=dpp.count("x", epsilon=1, max_rows=1))
+    private = dpp.protect("p", max_groups=1, max_rows=1).group_by(KEYS)
+    query = private.agg(x=dpp.sum("x", 0, 9, per_person=(1, 5), epsilon=1000), n=dpp.count("x", epsilon=1))
     rows = pl.DataFrame({"p": [i // 2 for i in range(200)], "g": [i % 2 for i in range(200)], "x": [9] * 200})
     assert query.release(rows)["x"].sum() == 5 * 100

@@ -169,33 +169,19 @@ def _at(of: tuple[pl.DataType, list[Any]], places: list[int | None]) -> pl.Serie
     return pl.Series(found, dtype=dtype, strict=False)
 
 
-# Bounds that an output overrides, where there are people.
-_OWN: list[dict[str, int | None]] = [
-    {},
-    {"max_rows_per_group": 2},
-    {"max_groups": 1},
-    {"max_rows": 2},
-    {"max_groups": None},
-]
-
-
 def question(
     name: str, kind: str, which: int, loss: int, people: bool, where: pl.Expr | None = None
 ) -> dpp.PrivateExpr:
-    """One of the questions of a way to ask about a column `x`, with bounds of its own if there are people."""
-    own = _OWN[which % len(_OWN)] if people else {}
+    """One of the questions of a way to ask about a column `x`."""
     if name in OF_NO_COLUMN:
-        return getattr(dpp, name)(where=where, **LOSSES[loss], **own)
+        return getattr(dpp, name)(where=where, **LOSSES[loss])
     if name in OF_CONDITIONS:
         condition = pl.col("x") if kind == "Boolean" else pl.col(WEIGHT) > 1
         condition = condition if where is None else condition.filter(where)
-        return getattr(dpp, name)(condition, **LOSSES[loss], **own)
+        return getattr(dpp, name)(condition, **LOSSES[loss])
     known = {**ASKS, **NUMBERS}[name].about(COLUMNS[kind])
     known = [options for options in known if people or "per_person" not in options]
     options = known[which % len(known)]
-    if "per_person" in options and "max_rows_per_group" in own:
-        own = {}
-    options = {**options, **own}
     # A lead is free, and the first above a threshold is drawn, in pure differential privacy alone.
     is_pure = options.get("lead") or name == "first_above"
     x = pl.col("x") if where is None else pl.col("x").filter(where)

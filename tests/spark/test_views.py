@@ -39,7 +39,7 @@ def replaced_after_the_charge(spark, select, tmp_path):
     query = (
         dpp.protect("p", max_rows=2)
         .group_by({"g": ["a", "b"]})
-        .agg(x=dpp.sum("x", 0, 9, step=1, **HUGE), people=dpp.n_people(max_groups=2, **HUGE))
+        .agg(x=dpp.sum("x", 0, 9, step=1, **HUGE), people=dpp.n_people(**HUGE))
     )
     spark.conf.set(CACHE, "false")
     try:

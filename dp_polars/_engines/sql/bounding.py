@@ -51,12 +51,14 @@ def listed(
 ) -> tuple[Table, Table]:
     """Return each person's groups, and the rows in them, with `keeps0`, `keeps1`, … of `bounds` and `of_rows`.
 
-    The rows of a person in a group are a list. Where each column of what they say has a value in all of them or in
-    none, the first of the list in a random order are those that stay for every output; elsewhere rows are ranked.
+    All have one limit of groups, and those of rows one limit of rows in each. The rows of a person in a group are a
+    list. Where each column of what they say has a value in all of them or in none, the first of the list in a random
+    order are those that stay for every output; elsewhere rows are ranked.
     """
     person = person_in(rows.table)
     pair = [*person, "group"]
     names = {name: i for i, name in enumerate(dict.fromkeys(name for name, _ in bounds))}
+    (groups,) = {limits.groups for _, limits in bounds}
     held = _Held(names, {})
     read = rows.read(rows.table)
     read = read.mutate(marks=held.bits_of(rows, read))
@@ -65,30 +67,18 @@ def listed(
     pairs = held.taken_apart(read.group_by(pair).aggregate(bits=of_any, **found))
     place = dialect.order([pairs[name] for name in person], [pairs["group"]], OF_ROWS)
     pairs = common.once(pairs.mutate(place=place) if of_rows else pairs)
-    stays = {f"stays{i}": (f"has{names[name]}", limits.groups) for (name, limits), i in bounds.items() if limits.groups}
-    pairs = _in_few_groups(pairs, stays, dialect, common)
-    keeps = {}
-    for (name, _), i in bounds.items():
-        value = pairs[f"has{names[name]}"]
-        keeps[f"keeps{i}"] = value & pairs[f"stays{i}"] if f"stays{i}" in stays else value
-    pairs = pairs.mutate(**keeps)
+    pairs = _in_few_groups(pairs, names, groups, dialect, common)
+    pairs = pairs.mutate(**{f"keeps{i}": _counts(pairs, names[name], groups) for (name, _), i in bounds.items()})
     if not of_rows:  # people alone are counted
         return pairs, pairs
-    most = {i: limits.rows_per_group or 0 for (_, limits), i in of_rows.items()}
+    (most,) = {limits.rows_per_group or 0 for _, limits in of_rows}
     even, uneven = pairs.filter(pairs["is_even"]), pairs.filter(~pairs["is_even"])
-    flags = [f"keeps{i}" for i in most]
-    # Rows that are fewer than any bound lets by need no order.
-    said = ibis.ifelse(
-        even["said"].length() <= min(most.values()),
-        even["said"],
-        drawn(even["said"], max(most.values()), even["place"]),
-    )
-    places = {"at": ibis.range(said.length()).unnest()} if len({*most.values()}) > 1 else {}
-    even = even.select("group", *flags, said=said.unnest(), **places)
-    if places:
-        even = even.mutate(**{f"keeps{i}": even[f"keeps{i}"] & (even["at"] < n) for i, n in most.items()})
-    said = uneven["said"]
-    tight = uneven.select(*pair, *stays, said=said.sort().unnest(), copy=ibis.range(said.length()).unnest())
+    flags, said = [f"keeps{i}" for i in of_rows.values()], even["said"]
+    # Rows that are no more than may stay need no order.
+    said = ibis.ifelse(said.length() <= most, said, drawn(said, most, even["place"]))
+    even, said = even.select("group", *flags, said=said.unnest()), uneven["said"]
+    stays = {f"stays{i}": uneven[f"keeps{i}"] for i in of_rows.values()}
+    tight = uneven.select(*pair, **stays, said=said.sort().unnest(), copy=ibis.range(said.length()).unnest())
     owner, says = ([tight[name] for name in names] for names in (person, ["group", "said", "copy"]))
     tight = _marked(rows.read(tight.mutate(place=dialect.order(owner, says, OF_ROWS))), of_rows, ["said"])
     parts = [part.select("group", "said", *flags) for part in (even, tight)]
@@ -96,19 +86,24 @@ def listed(
 
 
 def _in_few_groups(
-    pairs: Table, bounds: Mapping[str, tuple[str | None, int]], dialect: Dialect, common: Common
+    pairs: Table, names: Mapping[str | None, int], most: int | None, dialect: Dialect, common: Common
 ) -> Table:
-    """Say of each person's groups whether each stays, as `_staying` does of those of people who are crowded."""
-    if not bounds:
+    """Say in `stays0`, … of each person's groups whether it stays among those with `has0`, …: `most` of them."""
+    if most is None:
         return pairs
+    bounds = {f"stays{i}": (None if name is None else f"has{i}", most) for name, i in names.items()}
     person = person_in(pairs)
     crowded = pairs.group_by(person).aggregate(groups=pairs.count())
-    least = min(most for _, most in bounds.values())
-    crowded = common.once(crowded.filter(crowded["groups"] > least).select(person))
+    crowded = common.once(crowded.filter(crowded["groups"] > most).select(person))
     tight = _staying(pairs.semi_join(crowded, person), bounds, dialect)
     loose = pairs.anti_join(crowded, person).mutate(**dict.fromkeys(bounds, ibis.literal(value=True)))
     columns = [*pairs.columns, *bounds]
     return common.once(loose.select(columns).union(tight.select(columns)))
+
+
+def _counts(pairs: Table, number: int, most: int | None) -> Value:
+    """Return whether a pair has something and stays, if groups are limited."""
+    return pairs[f"has{number}"] if most is None else pairs[f"has{number}"] & pairs[f"stays{number}"]
 
 
 def packed(rows: Rows, specs: Sequence[HistogramSpec]) -> Rows:
@@ -313,17 +308,11 @@ def raced(
     if are_wide and most is not None:
         pairs = common.once(held.pairs(common.once(pairs), groups, most, dialect))
     else:
-        pairs = common.once(held.taken_apart(pairs))
-        if most is not None:
-            stays = {f"stays{i}": (None if name is None else f"has{i}", most) for name, i in names.items()}
-            pairs = _in_few_groups(pairs, stays, dialect, common)
-
-    def keeps(name: str | None) -> list[Value]:
-        return [pairs[f"has{names[name]}"], *([] if most is None else [pairs[f"stays{names[name]}"]])]
+        pairs = _in_few_groups(common.once(held.taken_apart(pairs)), names, most, dialect, common)
 
     for (by, only, people), numbers in groupings.items():
         if by in sets and people:
-            counted = _members(pairs.filter(keeps(by)), sets[by], by, sizes[by], len(numbers))
+            counted = _members(pairs.filter(_counts(pairs, names[by], most)), sets[by], by, sizes[by], len(numbers))
         elif people and by is not None:
             cells = said.filter(has(said, by)).select(*pair, by).distinct()
             cells = cells if most is None else cells.anti_join(pairs.filter(~pairs[f"stays{names[only]}"]), pair)
@@ -331,11 +320,11 @@ def raced(
         else:
             winners, sums = pairs, []
             if by is not None:
-                winners = pairs.filter(keeps(by)).mutate(**{by: pairs[f"{by}_of{names[by]}"]})
+                winners = pairs.filter(_counts(pairs, names[by], most)).mutate(**{by: pairs[f"{by}_of{names[by]}"]})
             for number in numbers:
                 name, weight = rows.codes[number], rows.weights[number]
                 weigh = weight_in(specs[number], f"{weight}_of{names[name]}", dialect) if weight else None
-                counts = reduce(operator.and_, keeps(name)) if by is None else None
+                counts = _counts(pairs, names[name], most) if by is None else None
                 sums.append(Number(counts, weigh and weigh(winners), spec=specs[number]))
             counted = cells_of(winners, ["group", *named(by)], sums)
         yield (counted.mutate(code=integer(0)) if by is None else counted.rename(code=by)), numbers
