@@ -186,7 +186,7 @@ def cases(loss, relation):
         "rows and people": under(("n_people", None), ("len", (1,)), max_groups=1, max_rows=2),
         "choices": under(("mode", None), ("mode of rows", None), max_rows=1),
         "totals": (total((-1, 2), 1, loss, relation), *under(("n_people", (0,)), max_groups=1)),
-        "three": under(("mode", (0, 1)), ("len", (0,)), ("mode of rows", None), max_groups=2, max_rows=1),
+        "three": under(("mode", (0, 1)), ("len", (0,)), ("n_people", None), max_groups=2, max_rows=1),
     }
 
 
