@@ -214,7 +214,8 @@ def test_wide_decimals_of_a_parquet_file_are_read_by_nobody(tmp_path):
     assert asked().release(rows).item() == 2
     refused(asked(budget, m=dpp.count("x", epsilon=1)), rows, TypeError, "the column 'x' must be")
     if not pl.__version__.startswith("1."):  # which finds the columns of no such file
-        query = pl.scan_parquet(path).dp.protect("p", budget=budget).agg(m=dpp.count("x", max_rows=1, epsilon=1))
+        private = pl.scan_parquet(path).dp.protect("p", max_rows=1, budget=budget)
+        query = private.agg(m=dpp.count("x", epsilon=1))
         with pytest.raises(TypeError, match="the column 'x' must be"):
             query.release()
         assert budget.spent == 0
