@@ -12,7 +12,7 @@ import polars as pl
 from polars.exceptions import ComputeError, PolarsError
 
 from dp_polars._steps import nodes, rewriting, rules, trials
-from dp_polars._steps.nodes import SETS, ExprNode, Tree, names, written
+from dp_polars._steps.nodes import SETS, ExprNode, Tree, names
 from dp_polars._steps.rules import Rule
 
 if TYPE_CHECKING:
@@ -349,11 +349,9 @@ def one_output_each(exprs: Iterable[pl.Expr], schema: pl.Schema, what: str) -> l
 
 def shown(step: ExprNode) -> str:
     """Return how a user may have written a step."""
-    ways = written(step.name)
     if step.name == "str.strptime":
-        ways = [f"str.to_{step.dtypes()[0].base_type().__name__.lower()}"]
-    first, *others = (way if way.startswith("a ") else f"`{way}`" for way in ways)
-    return f"{first} (or {', '.join(others)})" if others else first
+        return f"`str.to_{step.dtypes()[0].base_type().__name__.lower()}`"
+    return nodes.said(step.name)
 
 
 def _read(expr: pl.Expr, frame: pl.LazyFrame, what: str) -> tuple[Any, ExprNode]:

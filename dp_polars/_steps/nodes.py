@@ -47,14 +47,36 @@ _NAMESPACES = {
     "Boolean": "",
     "Business": "dt.",
     "Categorical": "cat.",
+    "Ewm": "ewm_",
     "Extension": "ext.",
     "List": "list.",
     "Map": "map.",
     "Pow": "",
+    "Range": "range.",
+    "Sql": "sql.",
     "String": "str.",
     "Struct": "struct.",
     "Temporal": "dt.",
     "Trigonometry": "",
+    "TruncArith": "trunc_",
+}
+# What has one name, whatever it does to the rows of a window.
+_MOVING = {"Rolling": "rolling_expr", "RollingFunctionBy": "rolling_expr_by"}
+# Functions that plans call otherwise than expressions do.
+_IN_PLANS = {
+    "argwhere": "arg_where",
+    "bin_intervals_uniform": "bin_quantiles",
+    "bin_quantiles_uniform": "bin_quantiles",
+    "bin_ranks": "bin_quantiles",
+    "bin_ranks_uniform": "bin_quantiles",
+    "concat": "concat_expr",
+    "corr": "correlation",
+    "qcut": "q_cut",
+    "rle_id": "rleid",
+    "sample": "random",
+    "set_sorted": "set_sorted_flag",
+    "shuffle": "random",
+    "struct.drop_fields": "struct.drop",
 }
 _FUNCTION_NAMES = {"atan2": "arctan2", "generic": "pow", "round_sf": "round_sig_figs", "z_fill": "zfill"}
 _OPERATOR_NAMES = {
@@ -121,7 +143,14 @@ def function_name(name: str, namespace: str | None = None) -> str:
     if namespace is None:
         return snake
     namespace = re.sub("(Expr|Function)$", "", namespace)
-    return _NAMESPACES.get(namespace, f"{namespace.lower()}.") + snake
+    return _MOVING.get(namespace) or _NAMESPACES.get(namespace, f"{namespace.lower()}.") + snake
+
+
+def name_in_plan(function: str) -> str:
+    """Return the name of a function that a plan shows: "StringFunction.Contains" or "abs"."""
+    namespace, _, variant = function.rpartition(".")
+    name = function_name(variant, namespace or None)
+    return _IN_PLANS.get(name, name)
 
 
 def read(tree: Any, frame: pl.LazyFrame) -> ExprNode:  # noqa: ANN401
@@ -320,6 +349,47 @@ OF_ONE_COLUMN = names("""
 # Those of them that may have other parameters in each row.
 OF_ROWS_PARAMETERS = names("list.gather list.get list.shift list.slice str.head str.slice str.split str.tail")
 FUNCTIONS = OF_COLUMNS | OF_ONE_COLUMN
+# What is by row, too, but not to the bit for every type, or of types that hardly occur.
+OF_JSON = names("str.json_decode struct.json_encode")
+UNPROVED = OF_JSON | names("""
+    as_list decimal_arith lower_bound mm3_hash rechunk repeat repeat_by row_decode row_encode upper_bound
+    arr.agg arr.all arr.any arr.dot arr.eval arr.mean arr.n_unique arr.reverse arr.slice arr.unique cat.physical cat.to
+    dt.datetime dt.replace dt.with_time_unit ext.to list.diff list.mean list.to_map list.unique
+    map.contains_key map.entries map.get map.keys map.length map.values
+    range.date_ranges range.datetime_ranges range.int_ranges range.linear_spaces range.time_ranges
+    list.item sql.binary sql.is_in sql.round sql.to_float str.split_regex
+    struct.drop struct.map_field_names struct.with_fields trunc_int_div trunc_rem
+""")
+# Every function that looks at one row. A plan before `protect` may have all of them, a private frame what is proved.
+BY_ROW = FUNCTIONS | UNPROVED
+
+# Every function, and every other kind of expression, that looks at several rows, by how it does.
+COMBINING = names("""
+    agg_groups all any approx_n_unique approx_quantile arg_max arg_min bitwise_and bitwise_or bitwise_xor correlation
+    count entropy has_nulls hist implode is_empty is_sorted kurtosis len max max_by mean median min min_by mode n_unique
+    null_count product quantile skew std sum var cat.get_categories str.concat_vertical
+""")
+MOVING = names("""
+    eval ewm_mean ewm_mean_by ewm_std ewm_sum ewm_sum_by ewm_var over rolling rolling_expr rolling_expr_by
+""")
+PLACING = names("""
+    arg_sort arg_where bottom_k cum_count cum_max cum_min cum_prod cum_sum diff first first_non_null gather gather_every
+    index_of item last last_non_null pct_change peak_max peak_min range range.date_range range.datetime_range
+    range.int_range range.linear_space range.time_range rank reverse rle rleid search_sorted shift
+    shift_and_fill slice sort sort_by top_k top_k_by
+""")
+FILLING = names("extend_constant fill_null_with_strategy interpolate interpolate_by")
+COMPARING = names(
+    "arg_unique is_duplicated is_first_distinct is_last_distinct is_unique unique unique_counts value_counts"
+)
+RESIZING = names("append arr.explode concat_expr drop_nans drop_nulls explode filter reshape")
+BREAKING = names("bin_quantiles q_cut")
+SORTING = names("set_sorted_flag")
+RANDOM = names("list.sample random")
+CODE = names("cum_fold_horizontal cum_reduce_horizontal ffi_plugin fold_horizontal reduce_horizontal") | {
+    "a Python function"
+}
+
 TAKEN = {"operator": OPERATORS, "function": FUNCTIONS, "cast": names("cast"), "other": frozenset({"a name", "when"})}
 
 # What Polars 1 takes, and of which kinds of values. Numbers are integers of up to 64 bits and floats of 32 or 64. Its
@@ -387,8 +457,10 @@ _WRITTEN = {
     "dt.time_stamp": "dt.timestamp, dt.epoch",
     "dt.to_string": "dt.to_string, dt.strftime",
     "dt.week_day": "dt.weekday",
+    "concat_expr": "append, pl.concat",
     "eval": "cumulative_eval",
     "fill_null_with_strategy": "forward_fill, backward_fill, fill_null(strategy=…)",
+    "ffi_plugin": "a compiled plugin",
     "first_non_null": "first(ignore_nulls=True)",
     "fold_horizontal": "pl.fold",
     "gather": "gather, get",
@@ -435,3 +507,9 @@ _WRITTEN = {
 
 def written(name: str) -> list[str]:
     return _WRITTEN.get(name, name).split(", ")
+
+
+def said(name: str) -> str:
+    """Return how a user may have written a function, for a message."""
+    first, *others = (way if way.startswith("a ") else f"`{way}`" for way in written(name))
+    return f"{first} (or {', '.join(others)})" if others else first

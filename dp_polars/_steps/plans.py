@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -16,48 +16,110 @@ import polars as pl
 
 from dp_polars._steps import nodes, scans
 from dp_polars._steps import preparations as kinds
-from dp_polars._steps.nodes import names
 from dp_polars._steps.preparations import ColumnOrigin, Mixing, PlanNode, Read, Seen, followed, refuse_mixing
 
-_REDUCTIONS = names(
-    "agg_groups all any approx_n_unique approx_quantile arg_max arg_min arg_unique bin_quantiles bitwise_and "
-    "bitwise_or bitwise_xor cat.get_categories corr correlation cov entropy has_nulls hist index_of is_duplicated "
-    "is_empty is_sorted is_unique kurtosis max_by min_by mode n_unique null_count product q_cut qcut quantile "
-    "search_sorted skew str.concat_vertical top_k top_k_by unique unique_counts value_counts"
-)
-_PLACES = names(
-    "append arg_sort arg_where argwhere arr.explode concat cum_count cum_max cum_min cum_prod cum_sum diff drop_nans "
-    "drop_nulls extend_constant fill_null_with_strategy gather_every interpolate interpolate_by is_first_distinct "
-    "is_last_distinct pct_change peak_max peak_min random range.date_range range.datetime_range range.int_range "
-    "range.linear_space range.time_range rank reverse rle rle_id sample shift shuffle"
-)
 #: Takes one of several rows, and not always the same one.
 ASOF = "`join_asof`"
-_RUNNING = ("ewm", "rolling", "random")
-_PICKS = frozenset({"Explode", "Filter", "Gather", "Rolling", "Slice", "Sort", "SortBy"})
-# Functions that take a whole Series as a constant.
-_OF_SERIES = frozenset({"is_in", "replace", "replace_strict", "str.contains_any", "str.replace_many"})
-_PYTHON = ("anonymous", "python", "fold", "apply", "reduce")
-_SAME_ROWS = frozenset({"Cache", "Filter", "SimpleProjection", "Sort", "Union", "MergeSorted"})
+# What functions mix, by how they look at several rows.
+_MIXES = (
+    (nodes.COMBINING | nodes.COMPARING | nodes.BREAKING, kinds.REDUCTION),
+    (nodes.MOVING | nodes.PLACING | nodes.FILLING | nodes.RESIZING | nodes.RANDOM, kinds.PLACE),
+    (nodes.CODE, kinds.CODE),
+    (nodes.SORTING, kinds.SORTED),
+)
+# Where an expression that Polars shows has others: nothing is known of other kinds.
+_INPUTS = {
+    "Agg": ("arguments",),
+    "Alias": ("expr",),
+    "BinaryExpr": ("left", "right"),
+    "Cast": ("expr",),
+    "Explode": ("expr",),
+    "Filter": ("input", "by"),
+    "Function": ("input",),
+    "Gather": ("expr", "idx"),
+    "Rolling": ("function", "index_column"),
+    "Slice": ("input", "offset", "length"),
+    "Sort": ("expr",),
+    "SortBy": ("expr", "by"),
+    "StructEval": ("expr", "evaluation"),
+    "Ternary": ("predicate", "truthy", "falsy"),
+}
+_BY_ROW = frozenset({"Alias", "BinaryExpr", "Cast", "StructEval", "Ternary"})
+# Inputs that are taken as a set or a mapping: of all rows, if they vary, and so they may be a Series of constants.
+_SETS: Mapping[str, set[int]] = {
+    **nodes.SETS,
+    "sql.is_in": {1},
+    "str.contains_any": {1},
+    "str.extract_many": {1},
+    "str.find_many": {1},
+    "str.replace_many": {1, 2},
+}
+# What Polars says of functions that it does not show -> how their names begin in JSON, in which they are looked up.
+_HIDDEN = {
+    "array expr": ("arr.",),
+    "binary expr": ("bin.",),
+    "bitwise expr": ("bitwise_", "str.format"),
+    "business": ("dt.add_business_day", "dt.business_day_count", "dt.is_business_day"),
+    "categorical expr": ("cat.",),
+    "cut": ("cut",),
+    "extension expr": ("ext.",),
+    "is_in": ("is_in",),
+    "list expr": ("list.",),
+    "list.eval": ("Eval", "arr.eval", "list."),
+    "list.to_map": ("list.to_map",),
+    "map_field_names": ("struct.map_field_names",),
+    "range": ("range.",),
+    "row_decode": ("row_decode",),
+    "row_encode": ("row_encode",),
+    "with_fields": ("struct.with_fields",),
+}
+# What it says of those that look at several rows, wherever they stand; all but sets of texts do.
+_HIDDEN_MIXING = (
+    "approx_quantile",
+    "corr",
+    "ewm",
+    "explode",
+    "extract_many",
+    "find_many",
+    "qcut",
+    "random",
+    "reshape",
+    "rolling",
+)
+_HIDDEN_CODE = frozenset(
+    {"anonymousfunction", "cum_fold", "cum_reduce", "ffi plugin", "fold", "reduce", "rolling map", "rolling_map"}
+)
+_SAME_ROWS = frozenset({"Cache", "Filter", "MergeSorted", "SimpleProjection", "Sort", "Union"})
+_BY_PLACE = {
+    "ExtContext": "a horizontal concat",
+    "Gather": "`gather`",
+    "HConcat": "a horizontal concat",
+    "Slice": "`head`, `limit`, `tail` or `slice`",
+}
 _MAPS = frozenset({"explode", "rechunk", "unnest", "unpivot"})
 # Nodes that hand rows on without a look at values.
 _PASSING = frozenset({"Cache", "SimpleProjection", "Union"})
+_JOINS = frozenset({"AsOf", "Cross", "Full", "IEJoin", "Inner", "Left", "Right", "Semi", "Anti"})
+# The inputs of which are sets in functions that Polars does not show, where their types are not known.
+_SETS_OF_HIDDEN: Mapping[str, set[int]] = {**_SETS, "list.gather": {1}, "list.set_operation": {1}}
 # Stands for the columns of an expression that Polars does not show.
 _UNSEEN = frozenset(["\0"])
-_OF_PYTHON = Seen(kinds.PYTHON, "a Python function")
-# What Polars 1 does not show of functions that look at other rows.
-_HIDDEN = ("corr", "ewm", "explode", "extract_many", "find_many", "qcut", "random", "rolling")
+_OF_PYTHON = Seen(kinds.CODE, "a Python function")
+# What matters even among the rows of one person: all else that is made there is that person's.
+_BEYOND = (kinds.CODE, kinds.SORTED, kinds.UNKNOWN, kinds.WINDOW)
+_NO_ROWS = pl.LazyFrame()
 
 
-def kind_of_function(name: str, parameters: Sequence[object] = ()) -> Mixing | None:
-    """Return what a function mixes, by its name in a plan; None where it looks at its own row alone."""
-    if name == "fill_null_with_strategy" and [*parameters[:1]] in (["zero"], ["one"]):
+def kind_of_function(name: str, parameters: object = None) -> Mixing | None:
+    """Return what a function mixes, by its name; None where it is known to look at its own row alone."""
+    first = parameters[0] if isinstance(parameters, (list, tuple)) and parameters else parameters
+    if name == "fill_null_with_strategy" and str(first).lower() in {"zero", "one"}:
         return None
-    if name in {"set_sorted", "set_sorted_flag"}:
-        return kinds.SORTED
-    if name in _REDUCTIONS:
-        return kinds.REDUCTION
-    return kinds.PLACE if name in _PLACES or name.startswith(_RUNNING) else None
+    if name == "str.strptime" and not first:
+        return kinds.FORMAT
+    if name in nodes.BY_ROW:
+        return None
+    return next((kind for functions, kind in _MIXES if name in functions), kinds.UNLISTED)
 
 
 class _Made(NamedTuple):
@@ -81,14 +143,19 @@ class PlanSteps:
     """A plan read as steps; `sources` are the plan's nodes without inputs, in the order of `PlanNode.source`."""
 
     view: Any
-    hidden: bool
+    # How the names of functions begin that must be looked up in JSON, with all that are not shown; None: none must.
+    hidden: set[str] | None
     shown: set[str]
     sources: list[int]
 
     @classmethod
     def of(cls, frame: pl.LazyFrame) -> tuple[PlanSteps, PlanNode]:
-        plan = cls(scans.visited(frame), hidden=False, shown=set(), sources=[])
+        plan = cls(scans.visited(frame), hidden=None, shown=set(), sources=[])
         return plan, plan.step(plan.view.get_node())
+
+    def is_hidden(self, name: str) -> bool:
+        """Return whether a function may be one that Polars does not show, by its name in JSON."""
+        return name not in self.shown or name.startswith(tuple(self.hidden or ()))
 
     def step(self, number: int) -> PlanNode:
         self.view.set_node(number)
@@ -105,7 +172,7 @@ class PlanSteps:
         kind, exprs = type(node).__name__, self.view.get_exprs()
         below = tuple(map(self.step, inputs))
         self.view.set_node(inputs[0])  # whose columns the expressions are on
-        if "asof join" in said or kind == "Join":
+        if kind == "Join" or said == "asof join":
             return self._join(node, columns, below)
         if kind == "GroupBy":
             return self._group_by(node, columns, below)
@@ -116,7 +183,7 @@ class PlanSteps:
             of = _origins(parts)
             others = {} if kind == "Select" else {name: one for name, one in same.items() if name not in parts}
             same = others | of
-        elif kind == "MapFunction" or "hint" in said:
+        elif kind == "MapFunction" or said == "hint ir":
             name, *more = node.function if node is not None else ("hint",)
             changed = [*more[0]] if name in {"explode", "unnest"} else []
             same = {name: origin for name, origin in same.items() if name not in changed}
@@ -131,22 +198,21 @@ class PlanSteps:
             seen.append(Seen(kinds.DISTINCT, "`unique`", frozenset(node.options[1] or columns)))
             if node.options[3] is not None:
                 seen.append(Seen(kinds.PLACE, "`unique` with a slice"))
-        elif kind in {"Slice", "HConcat", "ExtContext"}:
-            what = "`head`, `limit`, `tail` or `slice`" if kind == "Slice" else "a horizontal concat"
-            seen.append(Seen(kinds.PLACE, what))
-        elif any(word in said for word in _PYTHON):
+        elif kind in _BY_PLACE:
+            seen.append(Seen(kinds.PLACE, _BY_PLACE[kind]))
+        elif said == "opaque python mapfunction" or said.startswith("apply inside groupby"):
             seen.append(_OF_PYTHON)
         elif kind not in _SAME_ROWS:
-            seen.append(Seen(kinds.UNKNOWN, f"a step ({said or kind})"))
-        if kind == "Sort" and node.slice is not None:
-            seen.append(Seen(kinds.PLACE, "`top_k` or `bottom_k`"))
+            seen.append(Seen(kinds.UNKNOWN, f"a step ({kind if node is not None else said.partition(' {')[0]})"))
+        if kind in {"Sort", "Union"} and getattr(node, "slice", None) is not None:
+            seen.append(Seen(kinds.PLACE, "`top_k` or `bottom_k`" if kind == "Sort" else "`head` of a concat"))
         return PlanNode(columns, below, same, tuple(seen), several=several)
 
     def _group_by(self, node: Any, columns: list[str], below: tuple[PlanNode, ...]) -> PlanNode:  # noqa: ANN401
         keys = {expr.output_name: self._made(expr.node) for expr in node.keys}
         inner = [self._made(expr.node) for expr in node.aggs]
         seen = [Seen(kinds.AGGREGATION, "`group_by`", frozenset().union(*(key.columns for key in keys.values())))]
-        seen += [one for key in keys.values() for one in key.seen] + _of_python(inner)
+        seen += [one for key in keys.values() for one in key.seen] + _beyond(inner)
         if node.options.slice is not None:
             seen.append(Seen(kinds.PLACE, "`head` of groups"))
         return PlanNode(columns, below, _origins(keys), tuple(seen))
@@ -170,7 +236,8 @@ class PlanSteps:
             one = self._made(expr.node)
             self.view.set_node(node.input_right)
             two = self._made(other.node)
-            seen += [*one.seen, *two.seen]
+            # What is said of columns on the right is not said of those on the left.
+            seen += [*one.seen, *(replace(value, keys=None) for value in two.seen)]
             if one.column is not None and two.column is not None:
                 pairs.append((one.column, two.column))
         if how == "Right" and coalesced:
@@ -181,6 +248,8 @@ class PlanSteps:
                 origins[name] = ColumnOrigin(1, frozenset([origin]))
         if piece is not None:
             seen.append(Seen(kinds.PLACE, "`head` of a join"))
+        if getattr(node, "predicate", None) is not None or (how if isinstance(how, str) else how[0]) not in _JOINS:
+            seen.append(Seen(kinds.UNKNOWN, f"a join ({how})"))
         if isinstance(how, tuple):  # join_asof
             pairs += zip(how[4] or (), how[5] or (), strict=True)
         several = "" if how in ("Semi", "Anti") else ASOF if isinstance(how, tuple) else "`join`"
@@ -190,13 +259,7 @@ class PlanSteps:
         try:
             view = self.view.view_expression(number)
         except NotImplementedError as error:
-            said = str(error).lower()
-            if any(word in said for word in _PYTHON):
-                return _Made(seen=(_OF_PYTHON,))
-            if said.startswith(_HIDDEN):
-                return _Made(seen=(Seen(kinds.PLACE, f"`{said}`"),))
-            self.hidden = True
-            return _Made(_UNSEEN, text=f"hidden {number}")
+            return self._hidden(str(error).lower(), number)
         kind = type(view).__name__
         match kind:
             case "Column":
@@ -204,65 +267,85 @@ class PlanSteps:
             case "Literal":
                 is_series = type(view.value).__name__ == "PySeries" and not is_constant
                 return _Made(seen=(Seen(kinds.PLACE, "a Series"),) if is_series else (), text=f"{view.value!r}")
-            case "Len":
-                return _Made(seen=(Seen(kinds.REDUCTION, "`len`"),))
             case "Window":
                 return self._window(view)
             case "StructField" | "Element":
                 return _Made(_UNSEEN)
-        name, inputs, parameters = _parts(kind, view)
-        of_series = name in _OF_SERIES or (kind == "Agg" and name == "implode") or is_constant
-        parts = [self._made(value, is_constant=of_series) for value in inputs]
+            case "Len":
+                return _Made(seen=(Seen(kinds.REDUCTION, "`len`"),))
+        if kind not in _INPUTS:
+            return _Made(_UNSEEN, (Seen(kinds.UNKNOWN, f"an expression ({kind})"),))
+        name, parameters = _named(kind, view)
+        self.shown |= {kind, name}
+        sets = {0} if (kind, name) == ("Agg", "implode") else _SETS.get(name, ())
+        parts = [
+            self._made(value, is_constant=is_constant or place in sets)
+            for place, value in enumerate(_inputs(kind, view))
+        ]
         columns = frozenset[str]().union(*(part.columns for part in parts))
         seen = [one for part in parts for one in part.seen]
         text = f"{kind} {name} {parameters} ({', '.join(part.text for part in parts)})"
-        if kind == "Function":
-            self.shown.add(name)
-            mixes = kind_of_function(name, parameters)
-        elif kind in {"BinaryExpr", "Cast", "StructEval", "Ternary"}:
-            mixes = None
-        else:
-            mixes = kinds.REDUCTION if kind == "Agg" else kinds.PLACE if kind in _PICKS else kinds.UNKNOWN
-        if mixes is not None and (columns or seen or mixes is not kinds.REDUCTION):
-            seen.append(Seen(mixes, f"`{name or nodes.function_name(kind)}`"))
+        mixes = None if kind in _BY_ROW else kind_of_function(name, parameters)
+        if mixes is None and kind not in _BY_ROW | {"Function"}:
+            mixes = kinds.UNKNOWN
+        of_constants = mixes in (kinds.FORMAT, kinds.REDUCTION) and not columns and not seen
+        if mixes is not None and not of_constants:
+            seen.append(Seen(mixes, nodes.said(name)))
         return _Made(columns, tuple(seen), text)
+
+    def _hidden(self, said: str, number: int) -> _Made:
+        """Return what is known of an expression that Polars does not show, by what it says of it instead."""
+        said = said.partition("[")[0]
+        if said in {"element", "field"}:
+            return _Made(_UNSEEN)
+        if said in _HIDDEN_CODE:
+            return _Made(seen=(_OF_PYTHON if said != "ffi plugin" else Seen(kinds.CODE, "a compiled plugin"),))
+        self.hidden = self.hidden or set()
+        if said.startswith(_HIDDEN_MIXING):
+            return _Made(seen=(Seen(kinds.PLACE, f"`{said}`"),))
+        if said not in _HIDDEN and not said.startswith("map."):
+            return _Made(seen=(Seen(kinds.UNKNOWN, f"`{said}`"),))
+        self.hidden.update(_HIDDEN.get(said, ("map.",)))
+        return _Made(_UNSEEN, text=f"hidden {number}")
 
     def _window(self, view: Any) -> _Made:  # noqa: ANN401
         inner = self._made(view.function)
         keys = [self._made(number) for number in view.partition_by]
         by = frozenset(key.column for key in keys if key.column is not None)
         columns = inner.columns.union(*(key.columns for key in keys))
-        # An order among all rows is another one in each person's rows, as soon as it goes by other people's.
-        order = [] if view.order_by is None else self._made(view.order_by).seen
-        seen = Seen(kinds.WINDOW, "`over`", by), *order, *_of_python([inner])
-        return _Made(columns, seen, f"over {inner.text} {sorted(by)}")
+        # An order among all rows is another one in each person's rows, as soon as it goes by other people's. So are
+        # parts of a person's rows.
+        order = [] if view.order_by is None else [self._made(view.order_by)]
+        seen = [Seen(kinds.WINDOW, "`over`", by), *(one for key in (*keys, *order) for one in key.seen)]
+        if view.options.kind not in {"groups_to_rows", "join"}:
+            seen.append(Seen(kinds.PLACE, '`over` with mapping_strategy="explode"'))
+        return _Made(columns, (*seen, *_beyond([inner])), f"over {inner.text} {sorted(by)}")
 
 
-def _parts(kind: str, view: Any) -> tuple[str, list[int], Sequence[object]]:  # noqa: ANN401
-    """Return the name of what an expression does, the numbers of its inputs, and its parameters."""
+def _inputs(kind: str, view: Any) -> list[int]:  # noqa: ANN401
+    """Return the numbers of the expressions that an expression is made of."""
+    found: list[Any] = [getattr(view, place) for place in _INPUTS[kind]]
+    return [getattr(one, "node", one) for value in found for one in (value if isinstance(value, list) else [value])]
+
+
+def _named(kind: str, view: Any) -> tuple[str, object]:  # noqa: ANN401
+    """Return the name of what an expression does, and its parameters."""
     match kind:
         case "Function":
             data = view.function_data  # of dt.replace no tuple
             function, *parameters = data if isinstance(data, tuple) else (data,)
-            namespace, _, variant = str(function).rpartition(".")  # "StringFunction.Contains" or "abs"
-            return nodes.function_name(variant, namespace or None), list(view.input), parameters
+            return nodes.name_in_plan(str(function)), parameters
         case "Agg":
-            return str(view.name), list(view.arguments), [view.options]
+            return str(view.name), [view.options]
         case "BinaryExpr":
-            return str(view.op), [view.left, view.right], []
-        case "Ternary":
-            return "when", [view.predicate, view.truthy, view.falsy], []
+            return str(view.op), []
         case "Cast":
-            return "cast", [view.expr], [str(view.dtype), view.options]
-        case "StructEval":
-            return "struct", [view.expr, *(expr.node for expr in view.evaluation)], []
-    inputs = [getattr(view, name) for name in ("expr", "input") if hasattr(view, name)]
-    return "", inputs, []
+            return "cast", [str(view.dtype), view.options]
+    return nodes.function_name(kind), []
 
 
-def _of_python(parts: Sequence[_Made]) -> list[Seen]:
-    """Return what is seen that matters even among one person's rows: Python functions, windows and `set_sorted`."""
-    return [one for value in parts for one in value.seen if one.kind in (kinds.PYTHON, kinds.SORTED, kinds.WINDOW)]
+def _beyond(parts: Sequence[_Made]) -> list[Seen]:
+    return [one for value in parts for one in value.seen if one.kind in _BEYOND]
 
 
 def of_rows(n_rows: object, row_index: object) -> Iterator[Seen]:
@@ -273,50 +356,88 @@ def of_rows(n_rows: object, row_index: object) -> Iterator[Seen]:
         yield Seen(kinds.PLACE, "a scan with a row index")
 
 
-def hidden_mixing(tree: object, unit: Sequence[str], shown: set[str], *, inside: bool = False) -> Iterator[Seen]:
-    """Yield what mixes in expressions that Polars does not show, in the JSON of a plan."""
+def hidden_mixing(tree: object, unit: Sequence[str], is_hidden: Callable[[str], bool]) -> Iterator[Seen]:
+    """Yield what mixes in expressions that Polars does not show, in the JSON of a plan: those of hidden functions."""
     for value in tree if isinstance(tree, list) else ():
-        yield from hidden_mixing(value, unit, shown, inside=inside)
+        yield from hidden_mixing(value, unit, is_hidden)
     for key, value in tree.items() if isinstance(tree, dict) else ():
         match key, value:
             case "GroupBy", {"input": below, "keys": keys}:
-                yield from hidden_mixing([below, keys], unit, shown)
+                yield from hidden_mixing([below, keys], unit, is_hidden)
                 yield from _in_one_persons_rows(value.get("aggs"), unit)
-            case "Over", {"partition_by": list()}:
-                yield from _in_one_persons_rows({key: value} if inside else value["function"], unit)
-            case "Function", {"input": inputs, "function": function}:
-                name, more = nodes.function_of(function)
-                if name == "range":
-                    name = nodes.function_name(next(iter(more)), "range")
-                is_hidden = inside or name not in shown
-                if is_hidden and (mixes := kind_of_function(name)) is not None:
-                    yield Seen(mixes, f"`{name}`")
-                yield from hidden_mixing(inputs, unit, shown, inside=is_hidden)
-            case "Eval", {"expr": of}:  # what is done in the list of a row is that row's
-                yield from hidden_mixing(of, unit, shown, inside=True)
-                yield from _in_one_persons_rows(value.get("evaluation"), unit)
-            case "StructEval", {"expr": of, "evaluation": fields}:
-                yield from hidden_mixing([of, fields], unit, shown, inside=True)
-            case ("Agg" | "Len" | "AnonymousFunction") | (
-                "AnonymousAgg" | "Explode" | "Filter" | "Gather" | "Rolling" | "Slice" | "Sort" | "SortBy"
-            ), _ if inside:
-                yield Seen(kinds.REDUCTION if key in {"Agg", "Len"} else kinds.PLACE, f"`{nodes.function_name(key)}`")
+            case "Over", {"function": function, "partition_by": list(by)}:
+                yield from hidden_mixing([by, value.get("order_by")], unit, is_hidden)
+                yield from _in_one_persons_rows(function, unit)
+            case "Function", {"input": _, "function": _} if is_hidden(nodes.read({key: value}, _NO_ROWS).name):
+                yield from _in_hidden({key: value}, unit)
+            case (("Eval" | "StructEval"), {"expr": _, "evaluation": _}) if is_hidden(key):
+                yield from _in_hidden({key: value}, unit)
             case _:
-                yield from hidden_mixing(value, unit, shown, inside=inside)
+                yield from hidden_mixing(value, unit, is_hidden)
+
+
+def _in_hidden(tree: Any, unit: Sequence[str], *, is_constant: bool = False) -> Iterator[Seen]:  # noqa: ANN401
+    """Yield what mixes in an expression, or in one that it is made of, among the rows of all."""
+    match tree:
+        case {"Over": {"function": function, "partition_by": list(by)} as window}:
+            if not {*unit} <= {one.get("Column") for one in by if isinstance(one, dict)}:
+                yield Seen(kinds.WINDOW, "`over`")
+            for one in [*by, *(window.get("order_by") or [])[:1]]:
+                yield from _in_hidden(one, unit)
+            yield from _in_one_persons_rows(function, unit)
+            return
+        case {"Eval": {"expr": of, "evaluation": evaluation, "variant": variant}}:
+            if variant == "Cumulative" or (isinstance(variant, dict) and "Cumulative" in variant):
+                yield Seen(kinds.PLACE, "`cumulative_eval`")
+            yield from _in_hidden(of, unit)  # what is done in the list of a row is that row's
+            yield from _in_one_persons_rows(evaluation, unit)
+            return
+        case {"StructEval": {"expr": of, "evaluation": fields}}:
+            for one in [of, *fields]:
+                yield from _in_hidden(one, unit)
+            return
+        case {"Cast": {"expr": of}}:
+            yield from _in_hidden(of, unit, is_constant=is_constant)
+            return
+        case {"Field": _} | {"DataTypeFunction": _} | {"Display": _}:
+            return
+    step = nodes.read(tree, _NO_ROWS)
+    if step.kind == "series" and not is_constant:
+        yield Seen(kinds.PLACE, "a Series")
+    elif step.kind == "function":
+        mixes = kind_of_function(step.name, step.parameters)
+        if mixes is not None and not (mixes in (kinds.FORMAT, kinds.REDUCTION) and not step.varies):
+            yield Seen(mixes, nodes.said(step.name))
+    elif step.kind == "unknown":
+        mixes = kind_of_function(step.name)
+        yield Seen(kinds.UNKNOWN if mixes in (None, kinds.UNLISTED) else mixes, nodes.said(step.name))
+    sets = _SETS_OF_HIDDEN.get(step.name, ()) if step.kind == "function" else ()
+    for place, value in enumerate(step.inputs):
+        if place in sets and value.varies:
+            yield Seen(kinds.REDUCTION, nodes.said(step.name))
+        yield from _in_hidden(value.tree, unit, is_constant=is_constant or place in sets)
 
 
 def _in_one_persons_rows(tree: object, unit: Sequence[str]) -> Iterator[Seen]:
-    """Yield what mixes even there, in the JSON of an expression: Python functions, and windows by other keys."""
+    """Yield what mixes even there, in the JSON of an expression: code, windows by other keys, what is not known."""
     for value in tree if isinstance(tree, list) else ():
         yield from _in_one_persons_rows(value, unit)
     for key, value in tree.items() if isinstance(tree, dict) else ():
-        if key == "AnonymousFunction":
-            yield _OF_PYTHON
-        if key == "Function" and kind_of_function(nodes.function_of(value["function"])[0]) is kinds.SORTED:
-            yield Seen(kinds.SORTED, "`set_sorted`")
-        by = value.get("partition_by") if key == "Over" and isinstance(value, dict) else None
-        if by is not None and not {*unit} <= {one.get("Column") for one in by if isinstance(one, dict)}:
-            yield Seen(kinds.WINDOW, "`over`")
+        match key, value:
+            case (("AnonymousFunction" | "AnonymousAgg"), _):
+                yield _OF_PYTHON
+            case "SubPlan", _:
+                yield Seen(kinds.UNKNOWN, "a plan in an expression")
+            case "Function", {"input": _, "function": function}:
+                name, _ = nodes.function_of(function)
+                mixes = kind_of_function(name)
+                if mixes in _BEYOND:
+                    yield Seen(mixes, nodes.said(name))
+            case "Over", {"partition_by": by}:
+                if not isinstance(by, list) or not {*unit} <= {
+                    one.get("Column") for one in by if isinstance(one, dict)
+                }:
+                    yield Seen(kinds.WINDOW, "`over`")
         yield from _in_one_persons_rows(value, unit)
 
 
@@ -380,10 +501,10 @@ def preparation_of(
     plan, step = PlanSteps.of(frame)
     readings, seen = _readings(frame, plan)
     seen += _of_sorting_columns(frame)
-    if plan.hidden:
+    if plan.hidden is not None:
         tree = scans.serialized(frame)
         unknown = [Seen(kinds.UNKNOWN, "an expression")]
-        seen += unknown if tree is None else hidden_mixing(tree, keys or (), plan.shown)
+        seen += unknown if tree is None else hidden_mixing(tree, keys or (), plan.is_hidden)
     if seen:
         same = {name: ColumnOrigin(0, frozenset([name])) for name in step.columns}
         step = PlanNode(step.columns, (step,), same, tuple(seen))

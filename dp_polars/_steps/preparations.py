@@ -48,7 +48,11 @@ DISTINCT = Mixing(
     f"compares the rows of several people and keeps one of them, {_WHY}",
     "include {unit} in the columns that are compared; or bound each person's rows by `protect`",
 )
-PYTHON = Mixing(f"is Python code that may look at all rows, {_WHY}", f"use the engine's own expressions; or {_AFTER}")
+FORMAT = Mixing(
+    f"takes its format from the first values of all rows, {_WHY}",
+    'give the format: str.to_date("%Y-%m-%d"), str.to_datetime("%Y-%m-%d %H:%M:%S")',
+)
+CODE = Mixing(f"is code that may look at all rows, {_WHY}", f"use the engine's own expressions; or {_AFTER}")
 SAME_SOURCE = Mixing(
     f"brings in what was made of other people's rows of the same table, {_WHY}",
     "join it on {unit}; make it by {unit}; or publish it first, and join the published table",
@@ -69,6 +73,10 @@ TWO_UNITS = Mixing(
     f"has other columns as {{unit}} each time: a row belongs to several people, {_WHY}",
     "take the same columns for the unit wherever the table is read",
 )
+UNLISTED = Mixing(
+    f"is not known to look at one row alone, {_WHY}",
+    f"take it of one person's rows, over {{unit}}; use a public constant; or {_AFTER}",
+)
 UNKNOWN = Mixing(f"can't be looked into, and may combine rows of several people, {_WHY}", f"leave it out; or {_AFTER}")
 # Without a privacy unit every row is a person.
 SEVERAL = Mixing("makes several rows of one, where every row is a person", "name the privacy unit")
@@ -84,9 +92,11 @@ KINDS = {
     "sums, means, quantiles and other reductions of a column": REDUCTION,
     "`head`, `limit`, `tail`, `slice`, `sample`, `n_rows`, row numbers, ranks, shifts, running values, fills": PLACE,
     "`unique` of columns without the unit": DISTINCT,
-    "`map_batches`, `map_elements`, `map_groups`": PYTHON,
     "`set_sorted`": SORTED,
     "a step that looks at values of a Parquet file whose footer names sorting columns": SORTED_FILE,
+    "`map_batches`, `map_elements`, `map_groups`, compiled plugins": CODE,
+    "`str.to_date`, `str.to_datetime`, `str.to_time`, `str.strptime` without a format": FORMAT,
+    "functions that are on no list": UNLISTED,
     "`join` with a table made of the same rows, but on the unit": SAME_SOURCE,
     "`join` with a table that has a column of the unit's name, by others": BESIDE,
     "any other step": UNKNOWN,

@@ -204,56 +204,38 @@ _NO_FEW = "cast the Categorical to pl.String first, or use pl.Categorical."
 
 # Steps that are not taken, whatever they are given. The last one is for what no other names.
 UNLISTED: tuple[Rule, ...] = (
+    Rule(nodes.COMBINING, COMBINES, _CONSTANT),
     Rule(
-        names("""
-            approx_n_unique approx_quantile arg_max arg_min bitwise_and bitwise_or bitwise_xor correlation count entropy
-            all any has_nulls hist implode is_empty is_sorted kurtosis len max max_by mean median min min_by mode
-            n_unique null_count product quantile skew std sum var str.concat_vertical
-        """),
-        COMBINES,
-        _CONSTANT,
-    ),
-    Rule(
-        names("over rolling rolling_expr rolling_expr_by eval ewm_mean ewm_mean_by ewm_std ewm_var"),
+        nodes.MOVING,
         COMBINES,
         "take one person's rows, after `protect`: with_columns(pl.col('x').max().over(unit)); or group by public keys: "
         "group_by({…}).agg(…).",
     ),
     Rule(
-        names("""
-            arg_sort arg_where bottom_k cum_count cum_max cum_min cum_prod cum_sum diff first gather gather_every
-            index_of item last lower_bound pct_change peak_max peak_min range range.int_range rank reverse rle rleid
-            search_sorted set_sorted_flag shift slice sort sort_by top_k top_k_by upper_bound
-        """),
+        nodes.PLACING | nodes.SORTING,
         f"depends on the place of a row among the others, {PEOPLE}",
         "leave it out: use what depends on the row and on constants alone.",
     ),
     Rule(
-        names("fill_null_with_strategy interpolate interpolate_by"),
+        nodes.FILLING,
         f"fills a row from the others, {PEOPLE}",
         "fill with a constant: fill_null(0).",
     ),
+    Rule(nodes.COMPARING, f"compares a row with the others, {PEOPLE}", BOUNDS),
     Rule(
-        names(
-            "arg_unique is_duplicated is_first_distinct is_last_distinct is_unique unique unique_counts value_counts"
-        ),
-        f"compares a row with the others, {PEOPLE}",
-        BOUNDS,
-    ),
-    Rule(
-        names("append drop_nans drop_nulls explode filter repeat_by reshape"),
+        nodes.RESIZING,
         "changes the number of rows",
         "filter the frame: frame.filter(…), frame.drop_nulls(…); or filter last: (x + 1).filter(…).dp.mean(…) in agg; "
         "explode the frame: frame.explode(…).",
     ),
     Rule(
-        names("bin_quantiles q_cut"),
+        nodes.BREAKING,
         f"takes its breaks from the rows, {PEOPLE}",
         "cut at public breaks: bin_intervals([…]), which Polars 1 calls cut([…]).",
     ),
-    Rule(names("random list.sample"), "draws at random, for all rows together", "keep a part by hash() % 10 == 0."),
+    Rule(nodes.RANDOM, "draws at random, for all rows together", "keep a part by hash() % 10 == 0."),
     Rule(
-        frozenset({"a Python function", "fold_horizontal"}),
+        nodes.CODE,
         "can't be inspected, and may combine rows",
         "write it with native expressions.",
     ),
@@ -263,7 +245,7 @@ UNLISTED: tuple[Rule, ...] = (
         "pass a single value, or a list where a set is meant: is_in([1, 2]).",
     ),
     Rule(
-        names("str.json_decode struct.json_encode"),
+        nodes.OF_JSON,
         "is not by row for all types, or raises on some values",
         "use str.json_path_match for texts, and pl.format on the fields of structs.",
     ),

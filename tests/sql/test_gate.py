@@ -212,7 +212,7 @@ REFUSED = {
     ),
     "a query in text about a table, joined back": (lambda t, _: t.join(sql_on(t).drop("p"), "q"), "of the same table"),
     "a person by a window": (lambda t, _: t.mutate(p=ibis.row_number()).distinct(), "combines all rows|looks at rows"),
-    "a function of Python": (lambda t, _: t.mutate(z=Add(t.q)), r"`Add_?\d*\(…\)` is Python code"),
+    "a function of Python": (lambda t, _: t.mutate(z=Add(t.q)), r"`Add_?\d*\(…\)` is code that"),
     "chance": (lambda t, _: t.filter(ibis.random() < 0.5), r"`ibis\.random\(\)` draws at random"),
     "names by chance": (lambda t, _: t.mutate(z=ibis.uuid()), r"`ibis\.uuid\(\)` draws at random"),
 }

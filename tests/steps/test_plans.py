@@ -477,7 +477,7 @@ def test_nothing_is_run_changed_copied_or_serialized(folder):
     calls = []
     preparation_of(pl.scan_parquet(folder / "visits.parquet").pipe(lambda lf: lf.filter(value > 1)))
     plan = FRAME.lazy().map_batches(lambda frame: calls.append(frame) or frame, schema=FRAME.schema)
-    refused(ValueError, "a Python function is Python code", preparation_of, plan)
+    refused(ValueError, "a Python function is code", preparation_of, plan)
     assert calls == []
     plan = FRAME.lazy().filter(value > 1)
     before = plan.explain()

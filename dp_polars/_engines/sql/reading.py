@@ -238,7 +238,7 @@ def _seen(part: Node, named: _Names) -> list[Seen]:
         kind = kinds.WINDOW if part.group_by or part.order_by else kinds.REDUCTION
         return [Seen(kind, shown(part.func), keys or None)]
     if isinstance(part, (_ops.ScalarUDF, _ops.AggUDF)) and part.__input_type__ is not _BUILTIN:
-        return [Seen(kinds.PYTHON, f"`{part.__func_name__}(…)`")]
+        return [Seen(kinds.CODE, f"`{part.__func_name__}(…)`")]
     if isinstance(part, _RANDOM):
         return [Seen(kinds.RANDOM, shown(part))]
     return [Seen(kinds.PLACE, shown(part))] if isinstance(part, _ops.RowID) else []
