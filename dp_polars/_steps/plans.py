@@ -325,7 +325,8 @@ class PlanSteps:
 def _inputs(kind: str, view: Any) -> list[int]:  # noqa: ANN401
     """Return the numbers of the expressions that an expression is made of."""
     found: list[Any] = [getattr(view, place) for place in _INPUTS[kind]]
-    return [getattr(one, "node", one) for value in found for one in (value if isinstance(value, list) else [value])]
+    numbers: list[Any] = [one for value in found for one in (value if isinstance(value, list) else [value])]
+    return [getattr(one, "node", one) for one in numbers]
 
 
 def _named(kind: str, view: Any) -> tuple[str, object]:  # noqa: ANN401

@@ -122,7 +122,7 @@ MUTANTS = [
     _flags("preparation_of", "seen += _of_sorting_columns(frame)", "pass",
         "a filter before protect is a binary search in a column of a file that is not sorted",
         "::test_no_flag_of_a_frame_decides_in_a_plan"),
-    _flags("_of_python", "kinds.SORTED", "kinds.PYTHON", "a column of groups is taken for sorted",
+    _flags("_steps/plans:_BEYOND", "(kinds.CODE, kinds.SORTED, kinds.UNKNOWN, kinds.WINDOW)", "(kinds.CODE, kinds.UNKNOWN, kinds.WINDOW)", "a column of groups is taken for sorted",
         "::test_a_plan_may_not_say_that_a_column_is_sorted"),
     _scans("_is_plain", 'kinds == {"Column", "Literal"}', "", "a filter on a sum that overflows reaches the scan"),
     _scans("_is_safe", 'filtered and kind != "Filter" and not is_parquet', "False",
