@@ -13,6 +13,7 @@ from polars import selectors as cs
 
 from dp_polars._base.column_types import PrivacyUnit, as_arguments, is_opaque, must_have, parts_of, shown, unshared
 from dp_polars._base.numbers import given, kind_of_frame, one_of, plural
+from dp_polars._bins.candidates import casting
 from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._steps.gate import adds_floats, fitting, one_output_each, refuse_patterns, row_by_row
 from dp_polars._steps.person_gate import looks_at_people, of_groups, over_people
@@ -331,6 +332,13 @@ class Join(Step):
             msg = f"the public frame of a join must not have a column named like the privacy unit, {shown(unit)}."
             raise ValueError(msg)
         public, left_on, right_on = self.public.lazy(), list(self.left_on), list(self.right_on)
+        for left, right in zip(self.left_on, self.right_on, strict=True):
+            ours, theirs = schema[left], self.public.schema[right]
+            try:
+                pl.LazyFrame(schema={"x": ours}).join(pl.LazyFrame(schema={"x": theirs}), on="x").collect_schema()
+            except pl.exceptions.SchemaError:
+                msg = f"join: the public column {right!r} must be of the type of {left!r}, {ours}, got {theirs}."
+                raise TypeError(msg + casting(theirs, ours)) from None
         return lambda rows: rows.join(public, left_on=left_on, right_on=right_on, how=self.how)
 
 

@@ -64,6 +64,10 @@ def test_public_values_of_another_type_are_refused_before_the_charge(column, val
         for ask in asked.values():
             with pytest.raises(TypeError, match=re.escape(hint)):
                 released(ask)
+    for how in ("left", "inner", "semi", "anti"):
+        with pytest.raises(TypeError, match=re.escape("join: the public column 'there'")) as caught:
+            ROWS.dp.protect("p").join(pl.DataFrame({"there": values}), left_on=column, right_on="there", how=how)
+        assert "Hint: " in str(caught.value)
     assert budget.spent == 0
     with pytest.raises(pl.exceptions.ComputeError, match=re.escape(hint)):
         ROWS.select(pl.col(column).dp.mode(values, epsilon=1))
