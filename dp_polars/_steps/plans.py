@@ -173,7 +173,10 @@ class PlanSteps:
         below = tuple(map(self.step, inputs))
         self.view.set_node(inputs[0])  # whose columns the expressions are on
         if kind == "Join" or said == "asof join":
-            return self._join(node, columns, below)
+            joined = self._join(node, columns, below)
+            if joined.several == ASOF and not self._is_sorted(node, inputs[0], exprs[0].node):
+                joined = replace(joined, seen=(*joined.seen, self._unsorted(joined, exprs[0].output_name)))
+            return joined
         if kind == "GroupBy":
             return self._group_by(node, columns, below)
         parts = {expr.output_name: self._made(expr.node) for expr in exprs}
@@ -254,6 +257,28 @@ class PlanSteps:
             pairs += zip(how[4] or (), how[5] or (), strict=True)
         several = "" if how in ("Semi", "Anti") else ASOF if isinstance(how, tuple) else "`join`"
         return PlanNode(columns, below, origins, tuple(seen), pairs, several=several)
+
+    def _is_sorted(self, node: Any, number: int, on: int) -> bool:  # noqa: ANN401
+        """Return whether the left rows of a `join_asof` are sorted in the plan, and its check of both sides is on."""
+        name = self._made(on).column
+        while name is not None and (node is None or node.options[0][-1]):
+            self.view.set_node(number)
+            kind, exprs = scans.kind_of(self.view), {one.output_name: one.node for one in self.view.get_exprs()}
+            if kind == "Sort":
+                step = self.view.view_current_node()
+                is_plain = not any(first for first, *_ in step.sort_options[1:])  # nulls first, and ascending
+                return is_plain and self._made(step.by_column[0].node).column == name
+            is_kept = kind in {"Cache", "Filter", "HStack", "Select", "SimpleProjection"}
+            if not is_kept or (
+                kind in {"HStack", "Select"} and name in exprs and self._made(exprs[name]).column != name
+            ):
+                return False
+            (number,) = self.view.get_inputs()
+        return False
+
+    @staticmethod
+    def _unsorted(joined: PlanNode, on: str) -> Seen:
+        return Seen(kinds.UNSORTED, ASOF, frozenset(left for left, _ in joined.pairs or ()) - {on})
 
     def _made(self, number: int, *, is_constant: bool = False) -> _Made:
         try:

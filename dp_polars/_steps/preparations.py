@@ -65,6 +65,10 @@ SORTED = Mixing(
     f"makes Polars trust that a whole column is sorted, {_WHY}", "leave it out: Polars knows what `sort` has sorted"
 )
 SORTED_FILE = replace(SORTED, hint=f"{_AFTER}; or read the file first: pl.read_parquet(…).lazy()")
+UNSORTED = Mixing(
+    f"goes by the order of the rows: if they are not sorted, a match depends on other rows, {_WHY}",
+    "sort the rows right before, frame.sort(…).join_asof(…), and leave check_sortedness; or go by {unit}, too",
+)
 RANDOM = Mixing(
     "draws at random, and a row may be drawn several times: a person would count for more than the bounds",
     "keep a part by a hash, or write the drawn rows to a table first",
@@ -93,6 +97,7 @@ KINDS = {
     "`head`, `limit`, `tail`, `slice`, `sample`, `n_rows`, row numbers, ranks, shifts, running values, fills": PLACE,
     "`unique` of columns without the unit": DISTINCT,
     "`set_sorted`": SORTED,
+    "`join_asof` of rows that the plan has not sorted, by other columns than the unit": UNSORTED,
     "a step that looks at values of a Parquet file whose footer names sorting columns": SORTED_FILE,
     "`map_batches`, `map_elements`, `map_groups`, compiled plugins": CODE,
     "`str.to_date`, `str.to_datetime`, `str.to_time`, `str.strptime` without a format": FORMAT,

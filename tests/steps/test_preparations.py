@@ -101,6 +101,8 @@ def x_of_m(x):
 
 
 # Each is a preparation of the tables above, as `t`: what the pipelines of private frames have not.
+RATES = pl.LazyFrame({"age": [0, 18, 65] * 2, "ward": ["er"] * 3 + ["icu"] * 3, "rate": range(6)})
+
 ORDINARY = {
     "as it is": lambda t: t.V,
     "in memory": lambda t: t.M,
@@ -158,6 +160,10 @@ ORDINARY = {
     "join_asof by person": lambda t: t.V.sort("age").join_asof(
         t.P.with_columns(age=c.born - 1940).sort("age"), on="age", by=U
     ),
+    "join_asof of rows sorted before": lambda t: (
+        t.V.sort("age", "time").filter(c.age > 1).with_columns(x=c.cost + 1).join_asof(RATES, on="age", by="ward")
+    ),
+    "join_asof by person, unsorted": lambda t: t.V.join_asof(t.P.with_columns(age=c.born - 1940), on="age", by=U),
     "orders and items": lambda t: t.O.join(t.L, on="order"),
     "items and orders": lambda t: t.L.join(t.O, on="order").group_by(U).agg(c.price.sum()),
     "large orders": lambda t: t.O.join(
@@ -322,6 +328,20 @@ MIXING = {
     "group_by in one branch": lambda t: pl.concat(
         [t.part1.select(U, "cost"), t.part2.group_by("ward").agg(c.patient.first(), c.cost.sum()).select(U, "cost")]
     ),
+    "join_asof of rows that nobody sorted": lambda t: t.V.join_asof(RATES, on="age", by="ward"),
+    "join_asof of rows in the order of another column": lambda t: t.V.sort("time").join_asof(
+        RATES, on="age", by="ward"
+    ),
+    "join_asof of rows sorted downwards": lambda t: t.V.sort("age", descending=True).join_asof(
+        RATES, on="age", by="ward"
+    ),
+    "join_asof by what is no longer sorted": lambda t: (
+        t.V.sort("age").with_columns(age=100 - c.age).join_asof(RATES, on="age", by="ward")
+    ),
+    "join_asof by a computed column": lambda t: t.V.sort("age").join_asof(
+        RATES, left_on=c.age % 7, right_on="age", by="ward", coalesce=False
+    ),
+    "join_asof by the person's number alone": lambda t: t.V.join_asof(RATES, left_on=U, right_on="age", by="ward"),
     "set_sorted": lambda t: t.V.sort("day").set_sorted("day"),
     "a column that is set_sorted": lambda t: t.V.with_columns(c.day.set_sorted()),
     "set_sorted among a person's rows": lambda t: t.V.group_by(U).agg(c.cost.max().set_sorted()),
