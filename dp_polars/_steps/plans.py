@@ -151,6 +151,8 @@ class PlanSteps:
     @classmethod
     def of(cls, frame: pl.LazyFrame) -> tuple[PlanSteps, PlanNode]:
         plan = cls(scans.visited(frame), hidden=None, shown=set(), sources=[])
+        while _is_hint(plan.view):  # at the end, where flags are removed, it changes nothing
+            plan.view.set_node(*plan.view.get_inputs())
         return plan, plan.step(plan.view.get_node())
 
     def is_hidden(self, name: str) -> bool:
@@ -561,11 +563,20 @@ def _of_sorting_columns(frame: pl.LazyFrame) -> Iterator[Seen]:
             yield Seen(kinds.SORTED_FILE, "a step on a Parquet file whose footer names sorting columns")
 
 
+def _is_hint(plan: Any) -> bool:  # noqa: ANN401
+    """Return whether a node is `LazyFrame.set_sorted`."""
+    try:
+        node = plan.view_current_node()
+    except NotImplementedError as error:
+        return "hint" in str(error).lower()
+    return type(node).__name__ == "MapFunction" and str(node.function[0]).startswith("hint")
+
+
 def _looks_at_values(plan: Any) -> bool:  # noqa: ANN401
     if scans.kind_of(plan) == "Select":
         with suppress(NotImplementedError):
             return any(type(plan.view_expression(expr.node)).__name__ != "Column" for expr in plan.get_exprs())
-    return bool(plan.get_inputs()) and scans.kind_of(plan) not in _PASSING
+    return bool(plan.get_inputs()) and scans.kind_of(plan) not in _PASSING and not _is_hint(plan)
 
 
 def files_of(readings: Sequence[scans.Reading]) -> tuple[str, ...]:

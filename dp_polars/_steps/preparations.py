@@ -96,7 +96,7 @@ KINDS = {
     "sums, means, quantiles and other reductions of a column": REDUCTION,
     "`head`, `limit`, `tail`, `slice`, `sample`, `n_rows`, row numbers, ranks, shifts, running values, fills": PLACE,
     "`unique` of columns without the unit": DISTINCT,
-    "`set_sorted`": SORTED,
+    "`set_sorted`, but as the last step": SORTED,
     "`join_asof` of rows that the plan has not sorted, by other columns than the unit": UNSORTED,
     "a step that looks at values of a Parquet file whose footer names sorting columns": SORTED_FILE,
     "`map_batches`, `map_elements`, `map_groups`, compiled plugins": CODE,

@@ -58,6 +58,7 @@ WAYS = {
     "a DataFrame": lambda rows, _: flagged(rows),
     "descending": lambda rows, _: flagged(rows, descending=True),
     "a LazyFrame": lambda rows, _: flagged(rows).lazy(),
+    "LazyFrame.set_sorted": lambda rows, _: rows.lazy().set_sorted("person").set_sorted("x").set_sorted("code"),
     "a step above it": lambda rows, _: flagged(rows).lazy().with_columns(more=X + 1),
     "columns of it": lambda rows, _: flagged(rows).lazy().select(rows.columns),
     "a concat": lambda rows, _: pl.concat([flagged(rows[:7]).lazy(), flagged(rows[7:]).lazy()]),
@@ -201,9 +202,9 @@ def test_no_flag_of_a_frame_decides_in_a_plan(plan, engine, tmp_path):
 @pytest.mark.parametrize(
     "plan",
     [
-        lambda rows: rows.set_sorted("x"),
+        lambda rows: rows.set_sorted("x").filter(X > 4),
         lambda rows: rows.with_columns(X.set_sorted()),
-        lambda rows: rows.sort("x").set_sorted("x", descending=True),
+        lambda rows: rows.sort("x").set_sorted("x", descending=True).select("visit", y=X > 4),
         lambda rows: rows.filter(X.set_sorted() > 4),
         lambda rows: rows.group_by("visit").agg(X.max().set_sorted()),
         lambda rows: rows.with_columns(X.max().set_sorted().over("visit")),

@@ -126,6 +126,7 @@ ORDINARY = {
     "with_columns_seq": lambda t: t.V.with_columns_seq(x=c.age + 1),
     "cache": lambda t: t.V.filter("ok").cache(),
     "sort": lambda t: t.V.sort("time", descending=True),
+    "set_sorted at the end": lambda t: t.V.sort("day").set_sorted("day"),
     "shift by person": lambda t: t.V.sort("time").with_columns(x=c.time.shift().over(U), y=c.time.diff().over(U)),
     "forward_fill by person": lambda t: t.V.with_columns(c.diagnosis.forward_fill().over(U, order_by="time")),
     "row number by person": lambda t: t.V.with_columns(x=pl.int_range(pl.len()).over(U)),
@@ -342,7 +343,7 @@ MIXING = {
         RATES, left_on=c.age % 7, right_on="age", by="ward", coalesce=False
     ),
     "join_asof by the person's number alone": lambda t: t.V.join_asof(RATES, left_on=U, right_on="age", by="ward"),
-    "set_sorted": lambda t: t.V.sort("day").set_sorted("day"),
+    "set_sorted": lambda t: t.V.sort("day").set_sorted("day").filter(c.day > c.day.min().over(U)),
     "a column that is set_sorted": lambda t: t.V.with_columns(c.day.set_sorted()),
     "set_sorted among a person's rows": lambda t: t.V.group_by(U).agg(c.cost.max().set_sorted()),
     "sql limit": lambda t: pl.SQLContext(v=t.V).execute("select * from v limit 10"),
