@@ -119,3 +119,108 @@ def test_what_is_on_no_list_is_refused_with_all_ways_on(name, monkeypatch):
     assert "public constant" in str(error)
     assert "unchecked=True" in str(error)
     FRAME.with_columns(pl.col("a").abs().over("person")).dp.protect("person", max_rows=1)
+
+
+# Every method of a LazyFrame: what makes no plan, what is taken before `protect`, and what is refused, on some columns.
+NO_PLAN = set(
+    """
+    clone collect collect_async collect_batches collect_schema columns describe deserialize dtypes execute explain fetch
+    from_lazyframe_resolver profile remote schema serialize show show_graph sink_batches sink_delta sink_iceberg width
+    """.split()  # noqa: SIM905
+)
+ROWS = pl.LazyFrame({"person": [1, 1], "a": [1, 2], "l": [[1], [2]], "s": [{"f": 1}, {"f": 2}]})
+FLAT = ROWS.select("person", "a")
+a = pl.col("a")
+TAKEN_METHODS = {
+    "cache": lambda: ROWS.cache(),
+    "cast": lambda: ROWS.cast({"a": pl.Float64}),
+    "clear": lambda: ROWS.clear(),
+    "drop": lambda: ROWS.drop("l"),
+    "drop_nans": lambda: FLAT.cast({"a": pl.Float64}).drop_nans(),
+    "drop_nulls": lambda: ROWS.drop_nulls(),
+    "explode": lambda: ROWS.explode("l"),
+    "fill_nan": lambda: FLAT.cast({"a": pl.Float64}).fill_nan(0),
+    "fill_null": lambda: FLAT.fill_null(0),
+    "filter": lambda: ROWS.filter(a > 1),
+    "group_by": lambda: ROWS.group_by("person").agg(a.sum()),
+    "group_by_dynamic": lambda: ROWS.group_by_dynamic("a", every="1i", group_by="person").agg(pl.len()),
+    "join": lambda: FLAT.join(FLAT, on="person"),
+    "join_asof": lambda: FLAT.sort("a").join_asof(FLAT.sort("a"), on="a", by="person"),
+    "join_where": lambda: FLAT.join_where(pl.LazyFrame({"b": [1]}), a < pl.col("b")),
+    "lazy": lambda: ROWS.lazy(),
+    "match_to_schema": lambda: ROWS.match_to_schema(ROWS.collect_schema()),
+    "melt": lambda: FLAT.unpivot("a", index="person"),
+    "merge_sorted": lambda: FLAT.merge_sorted(FLAT, key="a"),
+    "pipe": lambda: ROWS.pipe(lambda rows: rows.filter(a > 1)),
+    "pipe_with_schema": lambda: ROWS.pipe_with_schema(lambda rows, _: rows.filter(a > 1)),
+    "pivot": lambda: FLAT.with_columns(k=1).pivot(
+        "k", on_columns=[1], index="person", values="a", aggregate_function="sum"
+    ),
+    "remove": lambda: ROWS.remove(a > 1),
+    "rename": lambda: ROWS.rename({"a": "b"}),
+    "rolling": lambda: FLAT.sort("a").rolling("a", period="2i", group_by="person").agg(pl.len()),
+    "select": lambda: ROWS.select("person", a + 1),
+    "select_seq": lambda: ROWS.select_seq("person", a + 1),
+    "sort": lambda: ROWS.sort("a"),
+    "sql": lambda: ROWS.sql("select person, a + 1 as b from self"),
+    "unique": lambda: FLAT.unique(["person", "a"]),
+    "unnest": lambda: ROWS.unnest("s"),
+    "unpivot": lambda: FLAT.unpivot("a", index="person"),
+    "update": lambda: FLAT.update(FLAT.select("person", "a"), on="person"),
+    "with_columns": lambda: ROWS.with_columns(b=a + 1),
+    "with_columns_seq": lambda: ROWS.with_columns_seq(b=a + 1),
+}
+REFUSED_METHODS = {
+    "approx_n_unique": lambda: FLAT.approx_n_unique(),
+    "bottom_k": lambda: FLAT.bottom_k(1, by="a"),
+    "count": lambda: FLAT.count(),
+    "first": lambda: FLAT.first(),
+    "gather": lambda: FLAT.gather([0]),
+    "gather_every": lambda: FLAT.gather_every(2),
+    "head": lambda: FLAT.head(1),
+    "inspect": lambda: FLAT.inspect(),
+    "interpolate": lambda: FLAT.interpolate(),
+    "last": lambda: FLAT.last(),
+    "limit": lambda: FLAT.limit(1),
+    "map_batches": lambda: FLAT.map_batches(lambda rows: rows, schema=FLAT.collect_schema()),
+    "max": lambda: FLAT.max(),
+    "mean": lambda: FLAT.mean(),
+    "median": lambda: FLAT.median(),
+    "min": lambda: FLAT.min(),
+    "null_count": lambda: FLAT.null_count(),
+    "quantile": lambda: FLAT.quantile(0.5),
+    "reverse": lambda: FLAT.reverse(),
+    "set_sorted": lambda: FLAT.set_sorted("a"),
+    "shift": lambda: FLAT.shift(1, fill_value=0),
+    "sink_csv": lambda: FLAT.sink_csv("rows", lazy=True),
+    "sink_ipc": lambda: FLAT.sink_ipc("rows", lazy=True),
+    "sink_ndjson": lambda: FLAT.sink_ndjson("rows", lazy=True),
+    "sink_parquet": lambda: FLAT.sink_parquet("rows", lazy=True),
+    "slice": lambda: FLAT.slice(1),
+    "std": lambda: FLAT.std(),
+    "sum": lambda: FLAT.sum(),
+    "tail": lambda: FLAT.tail(1),
+    "top_k": lambda: FLAT.top_k(1, by="a"),
+    "var": lambda: FLAT.var(),
+    "with_context": lambda: FLAT.with_context(FLAT.select(b="a")).select("person", pl.col("b").sum()),
+    "with_row_count": lambda: FLAT.with_row_index(),
+    "with_row_index": lambda: FLAT.with_row_index(),
+}
+
+
+def test_every_method_of_a_frame_is_on_one_list():
+    methods = {name for name in dir(pl.LazyFrame) if not name.startswith("_")} - {"dp"}
+    lists = [NO_PLAN, TAKEN_METHODS.keys(), REFUSED_METHODS.keys()]
+    assert methods - set().union(*lists) == set()
+    assert sum(map(len, lists)) == len(set().union(*lists))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [*TAKEN_METHODS, *REFUSED_METHODS])
+def test_a_method_of_a_frame_is_taken_or_refused(name):
+    if not hasattr(pl.LazyFrame, name):
+        return
+    if name in TAKEN_METHODS:
+        plans.preparation_of(TAKEN_METHODS[name](), ("person",))
+    else:
+        refused(ValueError, r"^protect: [\s\S]*\n\nHint: ", plans.preparation_of, REFUSED_METHODS[name](), ("person",))
