@@ -76,14 +76,14 @@ def over_people(exprs: Sequence[pl.Expr], schema: pl.Schema, unit: PrivacyUnit |
     """
 
     def make(apart: _Apart) -> None:
-        outputs = []
+        outputs = list[tuple[Tree, str | None]]()
         read = [apart.read(expr, [*schema]) for expr in exprs]
         apart.prepare(tree for tree, _ in read)
         for expr, (tree, names) in zip(exprs, read, strict=True):
             if looks_at_people([expr]):
                 outputs += [(apart.windows(single), name) for single, name in apart.single(tree, names)]
             else:
-                outputs.append((tree, ""))
+                outputs.append((tree, None))
         apart.finish(outputs, apart.schema)
 
     return _taken(make, schema, unit, call)
@@ -228,10 +228,10 @@ class _Apart(PersonColumns):
         for place, name in enumerate(names):
             yield nodes.changed(tree, "Selector", partial(_column_at, place)), name
 
-    def finish(self, outputs: Sequence[tuple[Tree, str]], schema: dict[str, PolarsDataType]) -> None:
+    def finish(self, outputs: Sequence[tuple[Tree, str | None]], schema: dict[str, PolarsDataType]) -> None:
         for tree, name in outputs:
             expr = self.row_by_row(tree, schema)
-            self.taken.outputs.append(expr if not name or tree == {"Column": name} else expr.alias(name))
+            self.taken.outputs.append(expr if name is None or tree == {"Column": name} else expr.alias(name))
 
     # --- Groups
 
