@@ -58,7 +58,7 @@ def histogram(
 ) -> pl.DataFrame:
     frame = dpp.protect(unit, max_groups=groups)
     query = (frame if kept is None else frame.filter(kept)).group_by({"key": range(keys)}).agg(MODE)
-    engine = PolarsEngine(rows, lambda: rows, "streaming")
+    engine = PolarsEngine.of(rows, "streaming")
     (found,) = histograms_by(engine, query)
     owner = np.repeat(np.arange(keys), found.sizes)
     return pl.DataFrame({"key": owner, "value": found.codes, "count": found.weights})

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from dp_polars import PrivateFrame
 from dp_polars._frames.frame import METHODS
-from dp_polars._steps import person_rules, trials
 from dp_polars._steps.nodes import (
     FUNCTIONS,
     OF_CATEGORIES,
@@ -32,10 +31,6 @@ LABELS = {
     OPERATORS: "operators",
     OPERATORS | {"when"} | (OF_COLUMNS - OF_MIXED_TYPES): "operators, `pl.when`, functions of several columns",
     OF_ONE_COLUMN: "functions of one column",
-    person_rules.TAKEN: "any of these functions",
-    person_rules.NO_ORDER.steps: "functions that need an order",
-    person_rules.NO_ORDER_OF_VALUES.steps: "functions and sorts that need an order",
-    person_rules.TAKEN - {"len"}: "any of these functions but `pl.len()`",
     FUNCTIONS - OF_CATEGORIES: "functions that look at more than a category's text",
 }
 HEAD = """\
@@ -61,50 +56,25 @@ Dates beyond the years 1 to 9999 are moved to these.
 """
 
 
-PEOPLE = """\
-## What does it take of one person's rows?
-
-With a privacy unit, `group_by(unit, …).agg(…)` makes one row for each person, and `.over(unit, …)` gives each row what
-its person has: see [One person, many rows](../people.md).
-What they compute must follow from the person's rows in any order.
-It must be the same whichever other people are there.
-
-- In any order: {any_order}; `rank`, but "ordinal".
-- One value by an order: {first}.
-- A value for each row by an order: {along}, and `rank` "ordinal".
-- A value for each row by the person's equal ones: {equal}.
-
-What is computed from each row, before or after, is row by row as everywhere.
-An order is `sort` or `sort_by` in `agg`, `order_by` in `over`.
-Rows that tie are told apart by the other columns that the step reads, and in `over` by all columns of the frame.
-A person's rows may be fewer inside: {some}.
-Floats are added [as whole numbers of 2⁻⁴⁰](#how-exact-are-sums-of-floats).
-NaN is left out of `min`, `max` and `rank`. Keys of floats and `n_unique` take all NaN for one value, and 0.0 for -0.0.
-Every step is tried on synthetic people: each one alone, all together, in other orders and chunks, and streamed.
-It is refused if a person's rows are not the same to the bit, or if it raises.
-"""
 FLOATS = """\
 ### How exact are sums of floats?
 
-The last bit of a float sum depends on the order in which the rows are added, and that follows from the rows of others.
-So `sum`, `mean`, `var`, `std`, `cum_sum`, `rolling_sum` and `rolling_mean` of a person's floats are those of whole
-numbers, as are `list.sum` and `list.mean` of a row's ([proof](../proofs/whole-numbers.md)):
+The last bit of a float sum depends on the order in which the values are added, and that follows from other rows.
+So `list.sum` and `list.mean` of floats are those of whole numbers ([proof](../proofs/whole-numbers.md)):
 
 - Each float counts to the nearest 2⁻⁴⁰, which is about 10⁻¹².
-- A float beyond ±2⁵⁴ (about 1.8 · 10¹⁶), an infinity or NaN makes that person's answer null, and all values of that
-  person's `cum_sum`, or moving sums.
-- `var` and `std` use each value's distance from the person's mean, in 2⁻⁴⁶ of the largest distance.
+- A float beyond ±2⁵⁴ (about 1.8 · 10¹⁶), an infinity or NaN makes the answer of that list null.
 
 All of this is public, and `explain` says so; no warning depends on values.
-Means of integers, booleans, Decimals, dates and times are exact sums, divided by the count.
+Means of integers, booleans and Decimals are exact sums, divided by the count.
 Sums of Decimals beyond 2⁹⁴ units of the last digit are null.
-Sums of integers are Int64 and wrap beyond it, those of UInt64 are UInt64.
-`median` and `quantile` of floats take the values themselves, and interpolate between two of them by one formula.
+
+## What about several rows of one person?
+
+Steps that look at several rows of one person belong before `protect`: see [One person, many rows](../people.md).
+A private frame refuses `group_by` and `over` of the unit, `unique`, and joins with private frames.
+The error shows what to write instead.
 """
-PERSON_RULES = (
-    *person_rules.REFUSED,
-    *(rule for module in (person_rules, trials) for rule in vars(module).values() if isinstance(rule, Rule)),
-)
 
 
 def page() -> str:
@@ -129,14 +99,6 @@ def page() -> str:
             for space in spaces
         ),
         f"\nParameters must be constants, except in {_code(of_columns)}: their inputs may all be columns.\n",
-        PEOPLE.format(
-            any_order=_code(_ways(person_rules.OF_ANY_ORDER)),
-            first=_code(_ways(person_rules.FIRST_OF_ORDER)),
-            along=_code(_ways(person_rules.ALONG_ORDER | {*person_rules.IN_OTHER_WORDS})),
-            equal=_code(_ways(person_rules.OF_EQUAL)),
-            some=_code(_ways(person_rules.SOME)),
-        ),
-        _table(PERSON_RULES),
         FLOATS,
         "## What does it take on Polars 1?\n",
         "The worst holes were found on Polars 1 alone, whose functions of many types look at whole columns.",
@@ -146,8 +108,7 @@ def page() -> str:
             f"- {_kinds(kinds)}: {_code(sorted({way for name in steps for way in written(name)}))}."
             for steps, kinds in ON_POLARS_1.items()
         ),
-        f"\n{_code(sorted(OF_ONE_TYPE))} take columns of one type there, with constants of that kind.",
-        "Functions of one person's rows are taken as on Polars 2; what is done to each row is of the short list.\n",
+        f"\n{_code(sorted(OF_ONE_TYPE))} take columns of one type there, with constants of that kind.\n",
         "## Which expressions does it refuse?\n",
         _table((*UNLISTED, NEEDS_POLARS_2, *LISTED)),
         "Every step is also tried on extreme values of its types, and refused if it raises on one of them:\n",
@@ -170,11 +131,6 @@ def page() -> str:
         *(f"| {what} | {kind.does} | {kind.hint} |".replace("{unit}", "the unit") for what, kind in KINDS.items()),
     ]
     return "\n".join(parts).rstrip() + "\n"
-
-
-def _ways(steps: Iterable[str]) -> list[str]:
-    """Return how users write steps."""
-    return sorted({way for name in steps for way in written(name)})
 
 
 def _kinds(kinds: Iterable[str]) -> str:

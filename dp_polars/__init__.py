@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from dp_polars._frames.cube_query import CubeQuery as CubeQuery
     from dp_polars._frames.facts import read_claim as read_claim
     from dp_polars._frames.frame import PrivateFrame as PrivateFrame
-    from dp_polars._frames.joins import OwnedRows as OwnedRows
-    from dp_polars._frames.joins import owned as owned
     from dp_polars._frames.protect import protect as protect
     from dp_polars._frames.publication import Publication as Publication
     from dp_polars._frames.publication import publication as publication
@@ -98,7 +96,6 @@ _HOMES = {
     "_frames.cube_query": ("CubeQuery",),
     "_frames.facts": ("read_claim",),
     "_frames.frame": ("PrivateFrame",),
-    "_frames.joins": ("OwnedRows", "owned"),
     "_frames.protect": ("protect",),
     "_frames.publication": ("Publication", "publication", "statement"),
     "_frames.query": ("PrivateQuery",),

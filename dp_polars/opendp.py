@@ -26,7 +26,7 @@ from dp_polars._base.numbers import (
 from dp_polars._base.silence import silenced
 from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._frames.protect import protect
-from dp_polars._frames.query import PrivateQuery, refuse_joins
+from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.selection import best_rows
 from dp_polars._questions.question import of_histogram
@@ -339,7 +339,6 @@ def _unbound(query: _AnyQuery) -> PrivateQuery:
                 "Hint: begin with dp_polars.protect(…) instead of frame.dp.protect(…), without budget."
             )
             raise ValueError(msg)
-        refuse_joins(query)
         unit = query.protection.unit or ()
         if len(unit) > 1:
             msg = (
@@ -373,7 +372,7 @@ def _at_loss(query: PrivateQuery, loss: Fraction) -> PrivateQuery:
         return replace(claim, loss=replace(total, value=claim.cost(total.unit) * factor), delta=claim.delta * hair)
 
     asks = [ask.with_claim(scaled(ask.query.claim)) for ask in query.asks]
-    return PrivateQuery(query.request.with_asks(asks), (), None)
+    return PrivateQuery(query.request.with_asks(asks), None, None)
 
 
 def _at_most_its_float(value: Fraction) -> Fraction:

@@ -271,7 +271,7 @@ class _SparkEngine(_OnSpark["DataFrame"]):
         if work.per_person is not None:
             _check_unit(frame, work.per_person.privacy_unit)
             for spec in work.per_person.cut:
-                _check_weights(spec, "n_cut")
+                _check_weights(spec, "n_rows_dropped")
             frame = one_row_per_person(frame, work.per_person)
         groups = Groups.of(frame, work.keys)
         kinds = self._kinds_of_keys(work)

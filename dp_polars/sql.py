@@ -131,7 +131,7 @@ def release(
 
     def engine_of(request: AnyRequest[Asked], one: Any, _: object) -> _SqlEngine:  # noqa: ANN401
         engine = _SqlEngine(one, only_counted(request), request.protection.unit or ())
-        if not request.pipeline.is_unchecked:
+        if not request.pipeline.unchecked:
             for column in refuse_mixed_people(one, request.protection.unit):
                 engine.refuse_coarse(column)
         return engine

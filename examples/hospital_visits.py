@@ -3,8 +3,8 @@
     python examples/hospital_visits.py [FOLDER]
 
 Makes the visits of 200,000 patients, several rows each, as Parquet files in FOLDER (default: a temporary one). A budget
-that outlives the process pays for the report: for the bounds on a patient's rows, which nobody knows, for the answers,
-and for how many patients these bounds cut. The figure needs the extra `plot`.
+that outlives the process pays for the report: for the answers, and for how many visits the bounds on a patient's rows
+leave out. The figure needs the extra `plot`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import dp_polars as dpp
 PATIENTS = 200_000
 HOSPITALS = ["Ahlbeck", "Bansin", "Heringsdorf", "Koserow", "Zinnowitz"]
 SHARES = [0.0002, 0.003, 0.05, 0.25, 0.6968]
+# Of one patient at most so many hospitals count, and so many visits to each: a guess that costs nothing.
+BOUNDS = {"max_groups": 2, "max_rows_per_group": 8}
 DIAGNOSES = ["asthma", "diabetes", "flu", "fracture", "none"]
 
 
@@ -50,13 +52,8 @@ def make_visits(folder: Path) -> None:
 
 
 def visits_of_2024(folder: Path, budget: dpp.Budget) -> dpp.PrivateFrame:
-    visits = pl.scan_parquet(folder / "visits-*.parquet").dp.protect("patient_id", budget=budget)
+    visits = pl.scan_parquet(folder / "visits-*.parquet").dp.protect("patient_id", budget=budget, **BOUNDS)
     return visits.filter(pl.col("year") == 2024)
-
-
-def bounds(visits: dpp.PrivateFrame) -> pl.DataFrame:
-    """Find bounds that hold for 99 % of the patients, after the filter: so they are of the visits of one year."""
-    return visits.bounds({"hospital": HOSPITALS}, 0.99, epsilon=0.2, candidates=range(1, 21)).release()
 
 
 def report(visits: dpp.PrivateFrame) -> dpp.PrivateQuery:
@@ -97,10 +94,7 @@ def main(folder: Path) -> None:
     make_visits(folder)
     budget = dpp.Budget(epsilon=3, delta=1e-6, path=folder / "hospital-visits.db", name="hospital visits")
     visits = visits_of_2024(folder, budget)
-    found = bounds(visits)
-    groups, rows = found.row(0)
-    print(f"Found privately: at most {groups} hospitals of a patient, and {rows} visits to each.\n")
-    query = report(visits.with_limits(**found.row(0, named=True)))
+    query = report(visits)
     with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=160, tbl_hide_dataframe_shape=True, fmt_str_lengths=60):
         print("Before a row is read: what it costs one patient, and how far off an answer may be (95 %).")
         print(query.explain().select("output", "selects", "rho", pl.col("error_95").round(1), "error_unit"))
@@ -108,8 +102,8 @@ def main(folder: Path) -> None:
         print("\nThe report on 2024, about the visits that the bounds keep; costs are of totals that are clipped.")
         print("Each range is of the noise alone, and holds the number without it with probability 95 %.")
         print(table(released))
-        cut, low, high = query.n_cut(epsilon=0.1).release(ranges=True, engine="streaming").row(0)
-        print(f"About {cut:,} patients ({low:,} to {high:,}) have more than the bounds keep.")
+        cut, low, high = query.n_rows_dropped(8, epsilon=0.1).release(ranges=True, engine="streaming").row(0)
+        print(f"About {cut:,} visits ({low:,} to {high:,}) are left out by the bounds.")
         print("So counts and sums are a little too low: no other range says so.")
         print("\nPaid before a row was read, and stored on disk:", budget)
         print(budget.log().select("what", "unit", pl.col("loss", "running_rho").round(3)))

@@ -245,16 +245,6 @@ OF_FRAMES: dict[str, Callable[[Any, Any, str, dict[str, Any]], list[dpp.PrivateQ
         for columns in ((column,), (column, WEIGHT))
         for more in ([{}, {"counts": True}] if "rho" in loss else [{}])
     ],
-    "rows_per_person": lambda frame, keys, _, loss: [
-        frame.rows_per_person(0.5, range(6), **loss),
-        frame.rows_per_person(0.9, [1, 4, 9], mechanism="exponential", **loss),
-        frame.rows_per_person(0.75, range(5), keys=keys, **loss),
-    ],
-    "groups_per_person": lambda frame, keys, _, loss: [frame.groups_per_person(keys, 0.5, range(4), **loss)],
-    "bounds": lambda frame, keys, _, loss: [
-        frame.bounds(keys, 0.5, candidates=range(1, 5), **loss),
-        frame.bounds(keys, candidates=[1, 2, 4], **loss),
-    ],
     "cube": lambda frame, keys, _, loss: [
         frame.cube(
             {**listed, **more},
@@ -270,9 +260,6 @@ OF_FRAMES: dict[str, Callable[[Any, Any, str, dict[str, Any]], list[dpp.PrivateQ
             ({WEIGHT: [0, 2]}, [(*listed, WEIGHT), ()]),
         )
         if tables is None or "rho" in loss  # their noise is Gaussian
-    ],
-    "n_cut": lambda frame, keys, _, loss: [
-        (frame if keys is None else frame.group_by(keys)).agg(asked).n_cut(**loss) for asked in _CUT
     ],
     "n_rows_dropped": lambda frame, keys, _, loss: [
         (frame if keys is None else frame.group_by(keys)).agg(asked).n_rows_dropped(most, **loss)
@@ -370,24 +357,12 @@ QUESTIONS = {
     "share": Question("share", column=X < 2),
     "value_counts": Question("value_counts", ([-4, 1, 3],)),
 }
-# Steps that look at several rows of a person or make several of one, on columns p (the unit), g, x and of weights:
-# (frame, the further private frame or owned rows) -> the frame with the same columns. Some want a column of lists, or
-# further rows: those of the same people, or owned ones.
+# Steps that make several rows of one, on columns p (the unit), g, x and of weights: a frame -> the frame with the same
+# columns. One wants a column of lists.
 LISTS = "lists"
-OF_PEOPLE_STEPS: dict[str, Callable[[Any, Any], Any]] = {
-    "explode": lambda frame, _: frame.explode(LISTS).drop(LISTS),
-    "unpivot": lambda frame, _: frame.unpivot(WEIGHT, index=["g", "x"], value_name="of").rename({"of": WEIGHT}),
-    "unique": lambda frame, _: frame.unique(["p", WEIGHT], keep="none"),
-    "over": lambda frame, _: frame.with_columns(pl.col(WEIGHT).max().over("p")),
-    "over with an order": lambda frame, _: frame.filter(
-        pl.col(WEIGHT).cum_count().over("p", "g", order_by=["p", "g", "x", WEIGHT]) <= 2
-    ),
-    "group_by": lambda frame, _: frame.group_by("p", "g").agg(pl.col("x").min(), pl.col(WEIGHT).max()),
-    "one row each": lambda frame, _: frame.group_by("p").agg(pl.col("g", "x").min(), pl.col(WEIGHT).max()),
-    "private join": lambda frame, further: frame.join(further, on=["p", "g"], how="inner").drop("more"),
-    "bounded private join": lambda frame, further: frame.join(further, on="p", how="inner").drop("more", "g_right"),
-    "private semi join": lambda frame, further: frame.join(further, on="p", how="semi"),
-    "owned join": lambda frame, further: frame.join(further, on=WEIGHT, how="left").drop("more"),
+MULTIPLYING: dict[str, Callable[[Any], Any]] = {
+    "explode": lambda frame: frame.explode(LISTS).drop(LISTS),
+    "unpivot": lambda frame: frame.unpivot(WEIGHT, index=["g", "x"], value_name="of").rename({"of": WEIGHT}),
 }
 
 

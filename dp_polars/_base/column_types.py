@@ -291,11 +291,6 @@ def shown(unit: PrivacyUnit) -> str:
     return repr(unit[0] if len(unit) == 1 else list(unit))
 
 
-def as_arguments(unit: PrivacyUnit) -> str:
-    """Return the names of a privacy unit as a user writes them in `group_by` or `over`."""
-    return ", ".join(map(repr, unit))
-
-
 def unshared(frame: pl.DataFrame) -> pl.DataFrame:
     """Return a copy in memory that nothing else refers to.
 

@@ -314,7 +314,7 @@ class PrivateExpr(pl.Expr):
             "protection": protection,
             "bounds": {},
             "unchecked": None,
-            "tables": [{"columns": None, "files": None, "before": None}],
+            "table": {"columns": None, "files": None, "before": None},
             "keys": None,
             "public_frames": [],
             "steps": None,

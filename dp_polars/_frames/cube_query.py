@@ -239,7 +239,7 @@ def _of_table(pipeline: Pipeline, sizes: Axes, axes: Axes, query: Count) -> Coun
     most T, and at most m for each combination that a count adds up, in one count. That is its own spread: in rho T²
     where all meet, not k·m² + r².
     """
-    protection, every = pipeline.calibration, math.prod(sizes)
+    protection, every = pipeline.protection, math.prod(sizes)
     groups = math.prod(sizes[axis] for axis in axes)
     bounds = protection.contributions(query, every)
     if query.counts_people and bounds.total > 1:
@@ -306,7 +306,7 @@ class Cubes:
     """The method of a private frame that asks for a cube."""
 
     _pipeline: Pipeline
-    _sources: tuple[pl.LazyFrame, ...]
+    _source: pl.LazyFrame | None
     _budget: Budget | None
 
     def cube(
@@ -334,7 +334,7 @@ class Cubes:
             a value that is not listed, in one of them are left out of all tables. Without `tables`, there are at most
             10⁷ combinations, and with them 2⁶².
         counts
-            "people" needs `max_groups=1` in `protect`, or people of one row each: an answer adds up cells, and so it
+            "people" needs `max_groups=1` in `protect`: an answer adds up cells, and so it
             would count a person once for each of their cells. "rows" needs bounds on a person's rows, as `dpp.len`.
         tables
             The tables that are wanted, each over some of the dimensions: `[("hospital",), ("hospital", "year")]`; `()`
@@ -400,7 +400,7 @@ class Cubes:
                 raise ValueError(msg)
             loss = Loss(Fraction(1), "rho")
         # Where every row is a person, rows are people.
-        what: Literal["people", "rows"] = "rows" if self._pipeline.calibration.privacy_unit is None else counts
+        what: Literal["people", "rows"] = "rows" if self._pipeline.protection.privacy_unit is None else counts
         terms = Terms.at(loss, mechanism=None if wanted is None else "discrete_gaussian")
         query = Count(what, Claim.on(terms, "number"))
         if wanted is None:
@@ -410,7 +410,7 @@ class Cubes:
         if delta is None:
             request.check_scale()
             warn_if_large(request.loss)
-        asked = CubeQuery(request, self._sources, self._budget)
+        asked = CubeQuery(request, self._source, self._budget)
         return asked if delta is None else asked.scaled_to(epsilon=epsilon, rho=rho, delta=delta)
 
 

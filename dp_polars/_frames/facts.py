@@ -8,7 +8,6 @@ import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
-from itertools import zip_longest
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -23,25 +22,24 @@ from dp_polars._base.numbers import Number, as_fraction, plural
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._mechanisms.partition_selection import GaussianThreshold
 from dp_polars._questions import measures
-from dp_polars._questions.measures import Count, RowsCut
-from dp_polars._questions.question import Asked, Columns, HistogramQuery, KeysThatAreThere
+from dp_polars._questions.measures import RowsCut
+from dp_polars._questions.question import Asked, HistogramQuery, KeysThatAreThere
 from dp_polars._questions.statement import Statement
 from dp_polars._questions.statement_facts import NOT_RECORDED, follows_facts, loss_facts, number_facts, output_facts
 from dp_polars._release.contract import ROWS_CUT, HistogramSpec, KeyWork, Output, PerPerson, Product, Work
-from dp_polars._release.pipeline import EachColumn, Expressions, Join, Joining, PersonGroups, Rename, with_further
-from dp_polars._release.protection import Limits, OneRowEach
+from dp_polars._release.pipeline import EachColumn, Expressions, Join, Rename
+from dp_polars._release.protection import Limits
 from dp_polars._release.request import AnyRequest, Ask, Line, Request
-from dp_polars._release.sources import in_types_of
 from dp_polars._steps.plans import steps_and_urls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from dp_polars._accounting import ledger
     from dp_polars._accounting.budget import Budget
     from dp_polars._questions.statement_facts import Facts
     from dp_polars._release.contract import Engine, Released
-    from dp_polars._release.pipeline import Origin, Pipeline, Step
+    from dp_polars._release.pipeline import Pipeline, Step
 
 
 _CHANCES = (95, 50, 5)  # `explain` says from how many people on a key is shown with these probabilities, in percent
@@ -73,102 +71,62 @@ class KeyRequest(AnyRequest[KeysThatAreThere]):
 
 @dataclass(frozen=True)
 class PeopleRequest(Request):
-    """Questions about numbers of rows, or groups, that people have; with keys, of these groups.
+    """How many rows the bounds of another request leave out.
 
-    Each person is one row, whatever rows they have: so R is that of one row, in one group, and nothing has to be
-    bounded.
+    A person is one row if something of them is left out, and none if not. It has the number of their rows that are left
+    out, which is clipped to a public one: so R is that, in one group, whatever the bounds are.
     """
 
+    bounded: Request
     groups: ClassVar[int] = 1
 
     @classmethod
-    def over(
-        cls, pipeline: Pipeline, keys: pl.DataFrame | None, asked: Mapping[str, tuple[str, HistogramQuery]]
-    ) -> PeopleRequest:
-        """Return the request with these outputs: of each its column of `PerPerson`, and what is asked about it."""
-        asks = []
-        for name, (column, query) in asked.items():
-            query.answer_type(pl.Int64())
-            query = query.under(ONE_RELEASE, pipeline.protection.neighboring_relation, 1)
-            asks.append(Ask(name, (pl.col(column),), query))
-        return cls(pipeline, keys, tuple(asks))
+    def of_cut(cls, bounded: Request, terms: Terms, most: int) -> PeopleRequest:
+        """Return the request; refuse one that loses nothing of anybody. `most` rows of a person are counted."""
+        protection = bounded.protection
+        if isinstance(bounded.keys, Product):
+            msg = (
+                "n_rows_dropped: a cube must be asked for without tables, got one with some.\n\n"
+                "Hint: ask it of private.agg(dpp.len(…)) under the same bounds."
+            )
+            raise TypeError(msg)
+        protection.refuse_no_unit("n_rows_dropped", "every row is a person, and nobody is cut")
+        if not bounded.drops():
+            msg = (
+                "n_rows_dropped: an output must be bounded, got none that can lose anything: nobody is cut.\n\n"
+                "Hint: leave it out. protect(…, max_groups=3), or another bound, is what cuts people."
+            )
+            raise ValueError(msg)
+        asked = RowsCut.of(most, Claim.on(terms, "number"))
+        query = measures.checked(asked.under(ONE_RELEASE, protection.neighboring_relation, 1))
+        return cls(bounded.pipeline, bounded.keys, (Ask("n_rows_dropped", (pl.col(ROWS_CUT),), query),), bounded)
 
     @property
     def readers(self) -> tuple[Ask[HistogramQuery], ...]:
-        return ()
+        return self.bounded.asks
 
     @property
     def about(self) -> str:
         return "all people" if self.keys is None else f"people in {plural(self.keys.height, 'public group')}"
 
     def bind(self, engine: Engine[Released]) -> Work:
+        (ask,) = self.asks
         if not engine.counts_per_person:
-            msg = f"Output {self.asks[0].name!r}: this engine can't count the rows or groups of each person."
+            msg = f"Output {ask.name!r}: this engine can't count the rows of each person."
             raise TypeError(msg)
-        per_person, rows = self._people(engine)
-        specs, outputs = [], []
-        for number, ask in enumerate(self.asks):
-            types: Columns = (pl.Int64(),) * len(ask.columns)
-            (evidence,) = ask.query.evidence(*types)
-            specs.append(HistogramSpec(ask.columns, types, evidence, Limits(), people=False))
-            outputs.append(Output(ask.name, ask.query, types, (number,)))
-        return Work(None, None, tuple(specs), tuple(outputs), rows, per_person)
+        bounded, types = self.bounded.bind(engine), (pl.Int64(),)
+        per_person = PerPerson(bounded.privacy_unit or (), bounded.keys, bounded.specs)  # type: ignore[arg-type]  # no product
+        (evidence,) = ask.query.evidence(*types)
+        spec = HistogramSpec(ask.columns, types, evidence, Limits(), people=False)
+        return Work(None, None, (spec,), (Output(ask.name, ask.query, types, (0,)),), bounded.rows, per_person)
 
     # As of a request that is about no columns.
     _people_output = AnyRequest._people_output
     bounds_of = AnyRequest.bounds_of
     dropping = AnyRequest.dropping
 
-    def _people(self, engine: Engine[Released]) -> tuple[PerPerson, Callable[[pl.LazyFrame], pl.LazyFrame]]:
-        proved = self.checked_on(engine, [] if self.keys is None else self.keys.columns)
-        keys = None if self.keys is None else in_types_of(self.keys, proved.schemas[-1])  # type: ignore[arg-type]
-        return PerPerson(self.protection.unit or (), keys), proved.rows
-
     def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:  # noqa: ARG002
         return "people"
-
-
-@dataclass(frozen=True)
-class CutRequest(PeopleRequest):
-    """How many people lose evidence to the bounds of another request, or how many rows these leave out.
-
-    A person is one row if they are cut, and none if they are not: so R is 1, whatever these bounds are. The row has the
-    number of rows that are left out, which is clipped to a public one: so R is that, where rows are counted.
-    """
-
-    bounded: Request
-
-    @classmethod
-    def by(cls, bounded: Request, terms: Terms, most: int | None) -> CutRequest:
-        """Return the request; refuse one that loses nothing of anybody. `most` rows of a person are counted."""
-        protection, call = bounded.protection, "n_cut" if most is None else "n_rows_dropped"
-        if isinstance(bounded.keys, Product):
-            msg = (
-                f"{call}: a cube must be asked for without tables, got one with some.\n\n"
-                "Hint: ask it of private.agg(dpp.len(…)) under the same bounds."
-            )
-            raise TypeError(msg)
-        protection.refuse_no_unit(call, "every row is a person, and nobody is cut")
-        if not bounded.drops():
-            msg = (
-                f"{call}: an output must be bounded, got none that can lose anything: nobody is cut.\n\n"
-                "Hint: leave it out. protect(…, max_groups=3), or another bound, is what cuts people."
-            )
-            raise ValueError(msg)
-        claim = Claim.on(terms, "number")
-        asked: Count | RowsCut = Count("cut", claim) if most is None else RowsCut.of(most, claim)
-        query = measures.checked(asked.under(ONE_RELEASE, protection.neighboring_relation, 1))
-        columns = () if most is None else (pl.col(ROWS_CUT),)
-        return cls(bounded.pipeline, bounded.keys, (Ask(call, columns, query),), bounded)
-
-    @property
-    def readers(self) -> tuple[Ask[HistogramQuery], ...]:
-        return self.bounded.asks
-
-    def _people(self, engine: Engine[Released]) -> tuple[PerPerson, Callable[[pl.LazyFrame], pl.LazyFrame]]:
-        work = self.bounded.bind(engine)
-        per_person = PerPerson(work.privacy_unit or (), work.keys, work.specs)  # type: ignore[arg-type]  # no product
-        return per_person, work.rows
 
 
 CLAIM_KEY = b"dp_polars.claim"  # the name in the file's metadata
@@ -230,7 +188,6 @@ _STEPS = {
     "fill_null": "nulls are filled",
     "fill_nan": "NaNs are filled",
     "join": "rows are joined with others",
-    "group_by": "rows of one person are brought together, by",
 }
 _LONGEST = 500  # how much of one step is written
 
@@ -309,10 +266,10 @@ def _amount(unit: str, value: str, delta: str | None) -> Facts:
     return {"unit": unit, **number_facts(Fraction(value)), "delta": number_facts(Fraction(delta or 0))}
 
 
-def facts_of_request(request: AnyRequest[Asked], sources: Sequence[pl.LazyFrame], at_delta: Number) -> Facts:
-    engine = PolarsEngine.of(*sources) if sources else None
+def facts_of_request(request: AnyRequest[Asked], source: pl.LazyFrame | None, at_delta: Number) -> Facts:
+    engine = None if source is None else PolarsEngine.of(source)
     steps, is_of_people = request.pipeline.steps, isinstance(request, PeopleRequest)
-    frames = [step.public for step in with_further(steps) if isinstance(step, Join)]
+    frames = [step.public for step in steps if isinstance(step, Join)]
     bounds = {name: str(number) for name, number in request.protection.bounds.items()}
     return {
         "loss": loss_facts(request.loss.unit, request.loss.value, request.delta, at_delta),
@@ -320,8 +277,8 @@ def facts_of_request(request: AnyRequest[Asked], sources: Sequence[pl.LazyFrame]
         "protection": _protection(request),
         "bounds": {} if is_of_people else bounds,
         # Without data `release` takes the rows, and may take them so.
-        "unchecked": request.pipeline.is_unchecked or (False if sources else None),
-        "tables": [_table(*table) for table in zip_longest(request.pipeline.origins, sources)],
+        "unchecked": request.pipeline.unchecked or (None if source is None else False),
+        "table": _table(request.pipeline, source),
         "keys": None if request.keys is None else _keys(request.keys),
         "public_frames": list(map(_public_frame, frames)),
         "steps": list(map(_step, steps)),
@@ -343,15 +300,11 @@ def unit_facts(unit: str | None, relation: str) -> Facts:
 
 
 def _protection(request: AnyRequest[Asked]) -> str:
-    if isinstance(request, CutRequest):
-        return "Each person counts once at most, whatever rows they have."
     if isinstance(request, PeopleRequest):
-        return "Each person is one value, whatever rows they have."
+        return "Each person is one value at most, whatever rows they have."
     if isinstance(request, KeyRequest):
         return f"A person counts for {plural(request.asks[0].query.keys_per_person, 'key')} at most."
     protection = request.protection
-    if isinstance(protection, OneRowEach):
-        return "Each person has one row at most after the steps."
     if protection.unit is None:
         return "Each person is one row."
     bounds = [f"{ask.name}: {_most_of(request, ask)}" for ask in request.asks]
@@ -367,12 +320,12 @@ def _most_of(request: AnyRequest[Asked], ask: Ask[Asked]) -> str:
     return ", ".join(filter(None, [in_words(request.bounds_of(ask)), clipped])) or "whatever rows a person has"
 
 
-def _table(origin: Origin, source: pl.LazyFrame | None) -> Facts:
+def _table(pipeline: Pipeline, source: pl.LazyFrame | None) -> Facts:
     if source is None:
         return {"columns": None, "files": None, "before": None}
     # As they were at `protect`: a statement may be written when they are gone.
     before, urls = steps_and_urls(source)
-    files = pl.Series([PurePath(path).name for path, *_ in origin.files] + urls, dtype=pl.String)
+    files = pl.Series([PurePath(path).name for path, *_ in pipeline.files] + urls, dtype=pl.String)
     return {
         "columns": {name: _type(dtype) for name, dtype in source.collect_schema().items()},
         "files": f"{listed(files.to_frame())} ({plural(len(files), 'file')})" if len(files) else None,
@@ -400,16 +353,14 @@ def _public_frame(frame: pl.DataFrame) -> str:
 
 def _step(step: Step) -> str:
     arguments: list[object] = []
-    if isinstance(step, (Expressions, PersonGroups)):
-        arguments = [*(step.keys if isinstance(step, PersonGroups) else ()), *step.expressions]
+    if isinstance(step, Expressions):
+        arguments = [*step.expressions]
     elif isinstance(step, EachColumn):
         arguments = [argument for columns, values in step.columns for argument in (columns, *values)]
     elif isinstance(step, Rename) and not callable(step.mapping):
         arguments = [f"{old}: {new}" for old, new in step.mapping.items()]
     elif isinstance(step, Join):
         arguments = [f"a public frame, how={step.how!r}, on {', '.join(step.left_on)}"]
-    elif isinstance(step, Joining) and step.further_steps:
-        arguments = [f"after its steps {', '.join(map(_step, step.further_steps))}"]
     said = ", ".join(map(str, arguments))
     text = " ".join(": ".join(filter(None, [_STEPS.get(step.name, step.name), said])).split())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -3,39 +3,38 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from types import EllipsisType
-from typing import TYPE_CHECKING, Generic, NoReturn, Self, TypeVar, overload
+from typing import TYPE_CHECKING, NoReturn, Self
 
 import polars as pl
 from polars.dataframe.group_by import GroupBy
 
 from dp_polars._accounting.budget import Budget
-from dp_polars._accounting.terms import NeighboringRelation, warn_if_large
+from dp_polars._accounting.terms import Loss, NeighboringRelation, check_delta, warn_if_large
 from dp_polars._base.calls import all_called, like
-from dp_polars._base.numbers import plural
+from dp_polars._base.column_types import without_nul
+from dp_polars._base.numbers import Number, flag, given, plural
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._expressions.namespace import outputs_of, read_by_row
 from dp_polars._frames.cube_query import Cubes
-from dp_polars._frames.joins import OwnedJoin, OwnedRows, PrivateJoin, refuse_others, refuse_without_unit
-from dp_polars._frames.key_query import Unlisted
+from dp_polars._frames.facts import KeyRequest
 from dp_polars._frames.methods import Steps
+from dp_polars._frames.own_rows import code_of, refuse_own_rows, refuse_windows
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.measures import Count
-from dp_polars._questions.question import HistogramQuery, of_histogram
-from dp_polars._release.pipeline import PersonGroups, expressions_of, join_how, join_keys, join_of, person_keys
+from dp_polars._questions.question import COUNT, HistogramQuery, KeysThatAreThere, of_histogram
+from dp_polars._release.pipeline import expressions_of, join_of
 from dp_polars._release.protection import Protection
 from dp_polars._release.request import Ask, Request
-from dp_polars._release.sources import PublicKeys, Unchanging, WithoutRows, public_keys, schemas_of, sources_of
+from dp_polars._release.sources import PublicKeys, Unchanging, WithoutRows, public_keys
 from dp_polars._steps.nodes import names, warn_if_untested
-from dp_polars._steps.plans import preparation_of
 from dp_polars._steps.rules import BOUNDS, PEOPLE, Rule
 
 if TYPE_CHECKING:
-    from dp_polars._release.pipeline import JoinHow, Joining, Pipeline, Step
+    from dp_polars._release.pipeline import JoinHow, Pipeline, Step
 
 
 _RELEASE = "ask for private answers with agg(…), then release() the query."
@@ -49,20 +48,15 @@ METHODS = (
         "leave it out, or filter by what the row itself holds.",
     ),
     Rule(
-        names("sort"),
+        names("sort reverse set_sorted is_sorted with_row_index with_row_count"),
         "goes by the order of the rows, and a private frame has none",
-        "leave it out; sort the answers: query.release().sort(…). For what a person has first, sort inside: "
-        'group_by(unit).agg(pl.col("diagnosis").sort_by("day").first()).',
-    ),
-    Rule(
-        names("reverse set_sorted is_sorted with_row_index with_row_count"),
-        "goes by the order of the rows, and a private frame has none",
-        "leave it out; sort the answers: query.release().sort(…).",
+        "leave it out; sort the answers: query.release().sort(…). What goes by the order of one person's rows is made "
+        "before `protect`.",
     ),
     Rule(
         names("shift interpolate upsample"),
         f"takes values from other rows, {PEOPLE}",
-        "use what depends on the row and on constants alone.",
+        "use what depends on the row and on constants alone; take values from one person's rows before `protect`.",
     ),
     Rule(names("is_duplicated is_unique"), f"compares a row with the others, {PEOPLE}", BOUNDS),
     Rule(
@@ -84,8 +78,7 @@ METHODS = (
     Rule(
         names("having"),
         "chooses groups by their rows, and that there is a group would tell of people",
-        "filter the released answers: query.release().filter(…); or choose among one person's groups: "
-        "group_by(unit, …).having(…).",
+        "filter the released answers: query.release().filter(…).",
     ),
     Rule(
         names("group_by_dynamic rolling partition_by pivot unstack transpose to_dummies"),
@@ -98,7 +91,7 @@ METHODS = (
             "join_asof join_where merge_sorted update hstack vstack extend insert_column replace_column with_context"
         ),
         "brings in rows or columns otherwise than by a key",
-        "join a public frame, a private one on the privacy unit, or owned rows: join(…, on=…).",
+        "join a public frame: join(…, on=…); join tables about people before `protect`.",
     ),
     Rule(
         names("map_batches map_columns map_rows map_groups inspect fold pipe_with_schema"),
@@ -176,27 +169,11 @@ class Refusing:
         raise TypeError(refusal("rows", "frame[…]"))
 
 
-FrameT = TypeVar("FrameT", bound="PrivateFrame")
 _ARGMAX = "a mode or a quantile, or dp.argmax on a frame of public candidates with their scores."
 
 
-class _OnTheRight(type):
-    """Says what to write where a join of Polars is given a private frame: it asks only whether both are of one kind."""
-
-    def __instancecheck__(cls, instance: object) -> bool:
-        if isinstance(instance, (pl.DataFrame, pl.LazyFrame)):
-            asks = sys._getframe(1).f_globals.get("__name__", "")
-            if asks.partition(".")[0] == "polars":
-                msg = (
-                    "join: a private frame must be on the left, for its rows stay private.\n\n"
-                    'Hint: private.join(public, on=…, how="left"), or "inner".'
-                )
-                raise TypeError(msg)
-        return super().__instancecheck__(instance)
-
-
 @all_called
-class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnTheRight):
+class PrivateFrame(Steps, Cubes, Refusing, WithoutRows):
     """Rows about people, of which only the answers of `agg` can be released. Made by `protect`.
 
     Every method gives a new frame. The steps before `agg` must be row by row, which is proved for each whole
@@ -204,7 +181,7 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
     unit can't be changed or dropped.
     """
 
-    def __init__(self, pipeline: Pipeline, sources: tuple[pl.LazyFrame, ...], budget: Budget | None) -> None:
+    def __init__(self, pipeline: Pipeline, source: pl.LazyFrame | None, budget: Budget | None) -> None:
         if budget is not None and not isinstance(budget, Budget):
             msg = (
                 f"budget must be a Budget or None, got {type(budget).__name__}.\n\n"
@@ -212,9 +189,9 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
             )
             raise TypeError(msg)
         warn_if_untested(pl.__version__)
-        if sources:
-            pipeline = replace(pipeline, proof=pipeline.proved(*schemas_of(sources)))
-        self._pipeline, self._sources, self._budget = pipeline, sources, budget
+        if source is not None:
+            pipeline = replace(pipeline, proof=pipeline.proved(source.collect_schema()))
+        self._pipeline, self._source, self._budget = pipeline, source, budget
 
     @property
     def protection(self) -> Protection:
@@ -223,10 +200,10 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
 
     def collect_schema(self) -> pl.Schema:
         """Return the names and types of the columns after all steps: they are public. Without data, a TypeError."""
-        if not self._sources:
+        if self._source is None:
             msg = "the frame must be built on data to have columns.\n\nHint: frame.dp.protect(…)."
             raise TypeError(msg)
-        return self._pipeline.proved(*schemas_of(self._sources)).schemas[-1]
+        return self._pipeline.proved(self._source.collect_schema()).schemas[-1]
 
     def filter(self, *predicates: pl.Expr | str | bool, **constraints: object) -> Self:
         """Keep the rows for which all predicates are true.
@@ -238,7 +215,7 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
         return self._then("filter", (*expressions_of(predicates, {}, strings=True), *equal))
 
     def with_columns(self, *exprs: pl.Expr | str, **named: object) -> Self:
-        """Add or replace columns, row by row, or by windows over one person's rows: see :doc:`/proofs/whole-numbers`.
+        """Add or replace columns, row by row. Windows over one person's rows belong before `protect`.
 
         They are expressions, names of columns or named constants. A TypeError or ValueError where one is not row by
         row, or changes the privacy unit.
@@ -254,28 +231,23 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
 
     def join(
         self,
-        other: pl.DataFrame | pl.LazyFrame | PrivateFrame | OwnedRows,
+        other: pl.DataFrame | pl.LazyFrame,
         on: str | Sequence[str] | None = None,
         how: JoinHow = "left",
         *,
         left_on: str | Sequence[str] | None = None,
         right_on: str | Sequence[str] | None = None,
     ) -> Self:
-        """Add the columns of a public frame, of another private frame of the same people, or of owned rows.
+        """Add the columns of a public frame. Tables about people are joined before `protect`.
 
         Parameters
         ----------
         other
-            - Public rows that have each key at most once (for "semi" and "anti" it may repeat); a LazyFrame is
-              collected at once.
-            - A private frame with the same privacy unit, relation and budget (one object, one ledger, or none). The
-              columns must include the privacy unit on both sides. Rows of null and NaN people leave both frames first.
-              The bounds of this frame count what comes out. Those of `other` are kept before the frames meet: with
-              `max_rows=1` there, one random row of each person stays.
-            - `dp_polars.owned(…)`: rows without the privacy unit that belong to those who name them.
+            Public rows that have each key at most once (for "semi" and "anti" it may repeat); a LazyFrame is collected
+            at once.
         on
             The columns that must be equal, by their names, which are the same in both frames. Null equals nothing.
-            Categoricals are compared as text. Private and owned rows are not joined by floats (a float unit may be).
+            Categoricals are compared as text.
         how
             "left" keeps rows without a partner (their new columns are null), "inner" drops them. "semi" keeps the rows
             that have a partner, "anti" those without, and neither brings a column.
@@ -285,55 +257,21 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
         Returns
         -------
         PrivateFrame
-            A column of the other frame that is named like one of this frame gets the suffix "_right". Rows of one
-            person may multiply: the bounds of `protect` count what comes out.
+            A column of the other frame that is named like one of this frame gets the suffix "_right".
 
         Raises
         ------
         TypeError, ValueError
-            If a frame lacks a column, or it is of another type or none that can be joined; if a public frame repeats a
-            key, or a public or an owned one has a column named like the privacy unit; if two private frames differ in
-            unit, relation or budget, are not joined on the unit, or one has rows and the other none yet.
+            If a frame lacks a column, or it is of another type or none that can be joined; if the public frame repeats
+            a key, or has a column named like the privacy unit; if the other frame is private.
         """
         if isinstance(other, PrivateFrame):
-            for one in (self.protection, other.protection):
-                one.refuse_no_unit("join")
-            hint = "give protect of both the same; rename a column before."
-            budgets = self._budget, other._budget
-            refuse_others("join: both private frames", self.protection, other.protection, budgets, hint)
-            left, right = join_keys(on, left_on, right_on)
-            refuse_without_unit(self.protection.unit or (), left, right)
-            return self._joined(other, PrivateJoin(left, right, join_how(how), other._pipeline))
-        if isinstance(other, OwnedRows):
-            self.protection.refuse_no_unit("join", "one row may own many")
-            left, right = join_keys(on, left_on, right_on)
-            for plan in other._sources:
-                preparation_of(plan, right, "join", is_owned=True, unchecked=other.origin.unchecked)
-            return self._joined(other, OwnedJoin(left, right, join_how(how), other.origin))
+            keys = code_of(on=on, left_on=left_on, right_on=right_on, how=how)
+            self._refuse_own_rows("join with a private frame", f"join(other, {keys})")
         return self._after(join_of(other, on, left_on, right_on, how))
 
-    @overload  # names first: any other object may be public keys
-    def group_by(  # type: ignore[overload-overlap]
-        self,
-        keys: str | pl.Expr | Sequence[str | pl.Expr],
-        *more: str | pl.Expr,
-        maintain_order: bool = False,
-        **named: pl.Expr,
-    ) -> PersonGroupBy[Self]: ...
-
-    @overload
-    def group_by(self, keys: PublicKeys) -> PrivateGroupBy: ...
-
-    def group_by(
-        self,
-        keys: PublicKeys | str | pl.Expr | Sequence[str | pl.Expr] | None = None,
-        *more: str | pl.Expr,
-        maintain_order: bool = False,  # noqa: ARG002
-        **named: pl.Expr,
-    ) -> PrivateGroupBy | PersonGroupBy[Self]:
-        """Group by public keys, to ask about every group; or by the privacy unit, to have one row for each person.
-
-        How sums of a person's floats are exact, and ties in an order are told apart: see :doc:`/proofs/whole-numbers`.
+    def group_by(self, keys: PublicKeys | None = None, *more: object, **named: object) -> PrivateGroupBy:
+        """Group by public keys, to ask about every group.
 
         Parameters
         ----------
@@ -341,49 +279,127 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
             Public keys: a dict, column -> its public values (a list, a range, a Series, an Arrow array, an Enum; all
             combinations are groups), or a frame whose rows are the groups. At most 10⁷. Never take them from the data.
             Every key is answered, and rows of other keys are ignored. Keys are released in their column's type; those
-            of a Categorical as String. Or the name of a column, or a list of names.
-        maintain_order
-            Ignored: a private frame has no order.
+            of a Categorical as String.
         *more, **named
-            Names of further columns, and expressions under names of their own: `pl.col("day").dt.year().alias("year")`,
-            or `year=…`. The privacy unit must be one of all names.
+            Refused: names of columns are no public keys. One row for each person is made before `protect`.
 
         Returns
         -------
-        PrivateGroupBy or PersonGroupBy
-            Where keys are public, its `agg` asks about every group. Where they are names, its `agg` gives a private
-            frame with one row for each person and value of the further columns.
+        PrivateGroupBy
+            Its `agg` asks about every group.
 
         Raises
         ------
         TypeError, ValueError
-            If keys are null, repeat, or don't fit their column's type; if names leave the privacy unit out.
+            If keys are null, repeat, don't fit their column's type, or are names of columns.
+        """
+        names = [*(keys if isinstance(keys, (list, tuple)) else [keys]), *more]
+        columns = {*map(_name_of, names), *named} - {"maintain_order"}
+        if self.protection.unit is not None and {*self.protection.unit} <= columns:
+            most = 1 if {*self.protection.unit} == columns else ...
+            self._refuse_own_rows("group_by", f"group_by({code_of(*names, **named)}).agg(…)", most)
+        if named or keys is None:
+            name = next(iter(named), "ward")
+            msg = (
+                f"group_by must be given public keys alone, got {', '.join(named) or 'none'}.\n\n"
+                f"Hint: group_by({{{name!r}: […]}}) asks about public groups."
+            )
+            raise TypeError(msg)
+        return PrivateGroupBy(self, public_keys(names if more else keys))
+
+    def unique(self, subset: object = None, **options: object) -> NoReturn:
+        """Refuse: rows of one person are compared before `protect`."""
+        unit = self.protection.unit
+        if unit is None:
+            raise ValueError(refusal("is_unique", "unique"))
+        names = [subset] if isinstance(subset, (str, pl.Expr)) else subset
+        names = [*unit, *(name for name in names if name not in unit)] if isinstance(names, (list, tuple)) else names
+        self._refuse_own_rows("unique", f"unique({code_of(*([] if names is None else [names]), **options)})")
+
+    def keys(
+        self,
+        *columns: str,
+        delta: Number,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        counts: bool = False,
+    ) -> PrivateQuery:
+        r"""Ask which keys there are, where nobody can list them: those that enough people have.
+
+        The release is (epsilon, delta)-DP for one person, or delta-approximately rho-zCDP. A key that one person alone
+        has is shown with probability at most delta. It costs what one person loses over all keys together.
+
+        Parameters
+        ----------
+        *columns
+            Names of columns: a key is a combination of their values. Null is never a key, and a row with a null in one
+            of these columns is left out. Floats are refused.
+        delta
+            Above 0 and below 1, and far below one over the number of people: 1e-8, say. It is spent in addition to the
+            loss.
+        epsilon, rho
+            The loss, exactly one of them. epsilon: by optimal partition selection. rho: by discrete Gaussian noise on
+            the numbers of people, and a threshold.
+        counts
+            Whether the noisy numbers of people come along, in a column "count". Only with rho.
+
+        Returns
+        -------
+        PrivateQuery
+            Its release is a frame of the keys that are shown, sorted, one column for each of `columns`, in that
+            column's type (String for a Categorical); perhaps without rows. It goes into `group_by(frame)`, and a column
+            of it into `mode(candidates)`. `ranges=True` adds nothing to it. Its `explain` has one row, which says from
+            how many people on a key is shown with probabilities of 95, 50 and 5 %; its `rate` is the epsilon of one
+            key, or one over the standard deviation of the noise.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not as described, a column is missing or of floats, or there is a privacy unit and
+            `protect` was given no `max_groups` (nor `max_rows`).
+
+        Notes
+        -----
+        Where there is a privacy unit, people are counted; rows elsewhere, each of another person. A person who has more
+        keys than `max_groups` counts for that many of them, chosen at random from that person's own rows. The larger
+        that bound, the more people a key needs. 128-bit integers and decimals beyond 64 bits are never shown.
+
+        With epsilon: Desfontaines, Voss, Gipson & Mandayam 2022 (arXiv 2006.03684, Theorem 1). With rho: Canonne,
+        Kamath & Steinke 2020 (arXiv 2004.00010); Bun & Steinke 2016 (arXiv 1605.02065, Definition 8.1).
+
+        Proof: :doc:`/proofs/keys`.
 
         Examples
         --------
         >>> import polars as pl
         >>> import dp_polars as dpp
-        >>> visits = pl.DataFrame({"patient": [1, 1, 2], "cents": [500, 700, 900]})
-        >>> private = visits.dp.protect("patient")
-        >>> private.group_by("patient").agg(pl.col("cents").sum()).columns
-        ['patient', 'cents']
+        >>> visits = pl.DataFrame(
+        ...     {"patient": range(100), "town": ["Bern"] * 60 + ["Olten"] * 39 + ["Twann"]}
+        ... )
+        >>> private = visits.dp.protect("patient", max_groups=1)
+        >>> towns = private.keys("town", epsilon=1, delta=1e-8).release()
+        >>> towns["town"].to_list()
+        ['Bern', 'Olten']
+        >>> private.group_by(towns).agg(dpp.n_people(epsilon=1)).release().height
+        2
         """
-        if keys is None or any(not isinstance(value, pl.Expr) for value in named.values()):
-            name = next(iter(named), "ward")
+        loss, protection = Loss.of(epsilon=epsilon, rho=rho), self._pipeline.protection
+        _check_names(columns)
+        counts = flag("counts", counts)
+        if counts and loss.unit == "epsilon":
             msg = (
-                "group_by must be given public keys, or names of columns, the privacy unit among them; keywords are "
-                f"expressions of a person's rows.\n\nHint: group_by({{{name!r}: […]}}) asks about public groups."
+                "counts must be left out with epsilon: partition selection puts no noise on the numbers of people.\n\n"
+                "Hint: give rho, or ask for counts of the keys that were released: group_by(keys).agg(…)."
             )
-            raise TypeError(msg)
-        given = (
-            *(keys if isinstance(keys, (list, tuple)) else [keys]),
-            *more,
-            *(value.alias(name) if isinstance(value, pl.Expr) else value for name, value in named.items()),
-        )
-        if named or any(isinstance(key, (str, pl.Expr)) for key in given):
-            names, exprs = person_keys(given, self.protection.unit)
-            return PersonGroupBy(self._then("with_columns", exprs, "group_by") if exprs else self, names)
-        return PrivateGroupBy(self, public_keys((keys, *more) if more else keys))
+            raise ValueError(msg)
+        if counts and COUNT in columns:
+            msg = f"keys: no column may be named {COUNT!r} with counts=True.\n\nHint: rename it."
+            raise ValueError(msg)
+        person = protection.keys_per_person, protection.neighboring_relation
+        question = KeysThatAreThere.of(columns, loss, check_delta(delta), *person, counts=counts)
+        warn_if_large(loss, question.claim.delta)
+        request = KeyRequest(self._pipeline, None, (Ask("keys", tuple(map(pl.col, columns)), question),))
+        return PrivateQuery(request, self._source, self._budget)
 
     def with_limits(
         self,
@@ -429,9 +445,9 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
         [2, 2]
         """
         asked = {"max_groups": max_groups, "max_rows_per_group": max_rows_per_group, "max_rows": max_rows}
-        given = {name: value for name, value in asked.items() if not isinstance(value, EllipsisType)}
-        pipeline = replace(self._pipeline, protection=self.protection.with_limits(**given))
-        return type(self)(pipeline, self._sources, self._budget)
+        limits = {name: value for name, value in asked.items() if not isinstance(value, EllipsisType)}
+        pipeline = replace(self._pipeline, protection=self.protection.with_limits(**limits))
+        return type(self)(pipeline, self._source, self._budget)
 
     def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
         """Refuse: private rows don't leave the frame."""
@@ -465,29 +481,19 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
 
     def _described(self) -> str:
         lines = {
-            "rows": "private, only answers leave" if self._sources else "none yet, release(frame) takes them",
+            "rows": "none yet, release(frame) takes them" if self._source is None else "private, only answers leave",
             "protects": str(self.protection),
             "steps": ", ".join(step.name for step in self._pipeline.steps) or "none",
             "budget": "none" if self._budget is None else f"{self._budget.total_text} in all",
         }
         return "\n".join(f"{key + ':':<10}{text}" for key, text in lines.items())
 
-    def _after(self, step: Step) -> Self:
-        return type(self)(self._pipeline.then(step), self._sources, self._budget)
+    def _refuse_own_rows(self, call: str, recipe: str, max_rows: object = ...) -> NoReturn:
+        self.protection.refuse_no_unit(call)
+        refuse_own_rows(call, recipe, self.protection.unit or (), has_rows=self._source is not None, max_rows=max_rows)
 
-    def _joined(self, other: PrivateFrame | OwnedRows, step: Joining) -> Self:
-        if bool(self._sources) != bool(other._sources):
-            one, none = ("first", "other") if self._sources else ("other", "first")
-            msg = (
-                f"join: both frames must have rows, or neither: the {one} has rows, the {none} has none yet.\n\n"
-                "Hint: protect data in both, or build both without and give release(…) a tuple of frames in the order "
-                "of the joins."
-            )
-            raise TypeError(msg)
-        pipeline = self._pipeline.then(step, *schemas_of(other._sources))
-        sources = (*self._sources, *other._sources)
-        sources_of(sources, pipeline.origins if sources else ())  # refuses a table of two units
-        return type(self)(pipeline, sources, self._budget)
+    def _after(self, step: Step) -> Self:
+        return type(self)(self._pipeline.then(step), self._source, self._budget)
 
     def _ask(
         self, keys: pl.DataFrame | None, exprs: Sequence[PrivateExpr], named: dict[str, PrivateExpr]
@@ -495,13 +501,15 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
         flat = [item for expr in exprs for item in (expr if isinstance(expr, (list, tuple)) else [expr])]
         relation = self.protection.neighboring_relation
         left_out = {*(self.protection.unit or ()), *(() if keys is None else keys.columns)}
-        columns = self.collect_schema if self._sources else None
+        columns = None if self._source is None else self.collect_schema
         outputs = (
             output
             for name, expr in [*((None, expr) for expr in flat), *named.items()]
             for output in outputs_of(expr, name, columns, left_out)
         )
         asks = tuple(_ask_of(expr, name, relation) for name, expr in outputs)
+        read = [column for ask in asks for column in ask.columns]
+        refuse_windows("agg", read, self.protection.unit, has_rows=self._source is not None)
         taken = [ask.name for ask in asks] + ([] if keys is None else keys.columns)
         repeated = sorted({name for name in taken if taken.count(name) > 1})
         if repeated or not asks:
@@ -512,9 +520,9 @@ class PrivateFrame(Steps, Unlisted, Cubes, Refusing, WithoutRows, metaclass=_OnT
                 else "agg must be given at least one private answer, got none."
             )
             raise ValueError(msg)
-        engine = PolarsEngine.of(*self._sources) if self._sources else None
+        engine = None if self._source is None else PolarsEngine.of(self._source)
         unit = "epsilon" if self._budget is None else self._budget.unit
-        query = PrivateQuery(Request.of(self._pipeline, keys, asks, unit, engine), self._sources, self._budget)
+        query = PrivateQuery(Request.of(self._pipeline, keys, asks, unit, engine), self._source, self._budget)
         if not query.request.is_open:
             warn_if_large(query.loss)
         return query
@@ -536,73 +544,26 @@ class PrivateGroupBy(Refusing, Unchanging):
         return f"<PrivateGroupBy\n{self._frame._described()}\ngroups:   {groups}\nask:      agg(…)>"
 
 
-@all_called
-class PersonGroupBy(Refusing, Unchanging, Generic[FrameT]):
-    """A private frame's rows, person by person. Made by `PrivateFrame.group_by` of names."""
+def _check_names(columns: tuple[object, ...]) -> None:
+    if not columns:
+        msg = 'keys must be given at least one column, got none.\n\nHint: keys("town", delta=…, epsilon=…).'
+        raise ValueError(msg)
+    for name in columns:
+        if not isinstance(name, str):
+            hint = "make a column with with_columns first."
+            msg = f"keys must be given names of columns, got {given(name)}.\n\nHint: {hint}"
+            raise TypeError(msg)
+        without_nul(name, "names of keys")
+    if len(set(columns)) < len(columns):
+        msg = f"keys must be given each column once, got {list(columns)}."
+        raise ValueError(msg)
 
-    def __init__(self, frame: FrameT, keys: tuple[str, ...], having: tuple[pl.Expr, ...] = ()) -> None:
-        self._frame, self._keys, self._having = frame, keys, having
 
-    def having(self, *predicates: pl.Expr) -> PersonGroupBy[FrameT]:
-        """Keep the groups for which all predicates are true: a filter after `agg`, of what `agg` could compute."""
-        return PersonGroupBy(self._frame, self._keys, (*self._having, *expressions_of(predicates, {}, strings=False)))
-
-    def agg(self, *exprs: pl.Expr | str, **named: object) -> FrameT:
-        """Compute one row for each person, and each value of the further columns that the person has.
-
-        Parameters
-        ----------
-        *exprs, **named
-            Polars expressions of one value for each group: `pl.len()`, `pl.col("cents").sum()`,
-            `pl.col("plan").sort_by("day", "plan").first()`. What they give must follow from the rows of a person in any
-            order: the page Steps of a private frame lists the functions. Sums are of Int64, and wrap beyond its range.
-
-        Returns
-        -------
-        PrivateFrame
-            With the columns of `group_by`, the privacy unit first, and the outputs. Rows whose person is null or NaN
-            are dropped. Grouped by the unit alone, each person has one row. Then outputs are calibrated to one row, and
-            the bounds of `protect` do nothing, until a step may make several rows of one. A TypeError or ValueError
-            where an expression is not known to look at one person's rows in any order.
-        """
-        exprs = expressions_of(exprs, named, strings=True)
-        if not self._having:
-            return self._frame._after(PersonGroups(self._keys, exprs))
-        names = [f"having {number}" for number in range(len(self._having))]
-        having = [expr.alias(name) for expr, name in zip(self._having, names, strict=True)]
-        return self._frame._after(PersonGroups(self._keys, (*exprs, *having))).filter(*map(pl.col, names)).drop(names)
-
-    def len(self, name: str = "len") -> FrameT:
-        """Count each person's rows: `agg(pl.len().alias(name))`."""
-        return self.agg(pl.len().alias(name))
-
-    def max(self) -> FrameT:
-        """Take the largest value of every other column: `agg(pl.all().max())`."""
-        return self.agg(pl.all().max())
-
-    def mean(self) -> FrameT:
-        """Take the mean of every other column: `agg(pl.all().mean())`."""
-        return self.agg(pl.all().mean())
-
-    def median(self) -> FrameT:
-        """Take the median of every other column: `agg(pl.all().median())`."""
-        return self.agg(pl.all().median())
-
-    def min(self) -> FrameT:
-        """Take the smallest value of every other column: `agg(pl.all().min())`."""
-        return self.agg(pl.all().min())
-
-    def n_unique(self) -> FrameT:
-        """Count the different values of every other column: `agg(pl.all().n_unique())`."""
-        return self.agg(pl.all().n_unique())
-
-    def sum(self) -> FrameT:
-        """Add up every other column: `agg(pl.all().sum())`."""
-        return self.agg(pl.all().sum())
-
-    def __repr__(self) -> str:
-        keys = ", ".join(map(repr, self._keys))
-        return f"<PersonGroupBy\n{self._frame._described()}\nperson:   {keys}\nnext:     agg(…)>"
+def _name_of(key: object) -> str | None:
+    """Return which column a key names, or makes; None where it is no name."""
+    if isinstance(key, pl.Expr):
+        return key.meta.output_name(raise_if_undetermined=False)
+    return key if isinstance(key, str) else None
 
 
 def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> Ask[HistogramQuery]:

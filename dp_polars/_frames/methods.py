@@ -1,4 +1,4 @@
-"""Steps of a private frame as methods: on one row, and on several rows of one person."""
+"""Steps of a private frame as methods, row by row."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
-from typing import TYPE_CHECKING, ClassVar, Concatenate, Literal, ParamSpec, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, ClassVar, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 import polars as pl
 from polars import selectors as cs
 
 from dp_polars._base.calls import all_called
-from dp_polars._base.column_types import PrivacyUnit, as_arguments, is_opaque, shown
-from dp_polars._base.numbers import flag, given, one_of
+from dp_polars._base.column_types import PrivacyUnit, shown
+from dp_polars._base.numbers import flag, given
+from dp_polars._frames.own_rows import refuse_windows
 from dp_polars._release.pipeline import EachColumn, Expressions, Rename, Step, Unnest, expressions_of, free_names
-from dp_polars._steps.whole_numbers import compared, has_order, nested_of_one_kind, of_one_kind
 
 if TYPE_CHECKING:
     from polars._typing import (
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         PolarsDataType,
         PythonDataType,
         SelectorType,
-        UniqueKeepStrategy,
     )
 
     from dp_polars._release.pipeline import Pipeline, Run
@@ -50,9 +49,10 @@ _FILLED: tuple[tuple[type | tuple[type, ...], SelectorType], ...] = (
 
 @all_called
 class Steps:
-    """The methods of Polars' frames that work on the rows of one person, with the names and parameters of Polars."""
+    """The methods of Polars' frames that work row by row, with the names and parameters of Polars."""
 
     _pipeline: Pipeline
+    _source: pl.LazyFrame | None
 
     if TYPE_CHECKING:
 
@@ -63,6 +63,7 @@ class Steps:
     def _then(
         self, method: Literal["filter", "select", "with_columns"], exprs: tuple[pl.Expr, ...], call: str = ""
     ) -> Self:
+        refuse_windows(call or method, exprs, self._pipeline.protection.unit, has_rows=self._source is not None)
         return self._after(Expressions(method, exprs, call))
 
     @property
@@ -232,38 +233,6 @@ class Steps:
         columns = cs.all() - stays if on is None else self._but_the_unit(selector("unpivot", on), on, "unpivot")
         return self._after(Unpivot(columns, stays, *names))
 
-    def unique(
-        self,
-        subset: ColumnNameOrSelector | Sequence[ColumnNameOrSelector] | None = None,
-        *,
-        keep: UniqueKeepStrategy = "any",
-        maintain_order: bool = False,  # noqa: ARG002
-    ) -> Self:
-        """Keep one of a person's rows that are equal in some columns; or none that has an equal.
-
-        Why it is the same one in any order of the rows: see :doc:`/proofs/whole-numbers`.
-
-        Parameters
-        ----------
-        subset
-            The columns that are compared, the privacy unit among them; None: all. -0.0 equals 0.0, NaN equals NaN and
-            null equals null.
-        keep
-            "none": rows that have an equal go, all of them. Otherwise one of equal rows stays: the first in the order
-            of the other columns, or the last with "last".
-        maintain_order
-            Ignored: a private frame has no order.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If there is no privacy unit or it is not compared; if a compared column is nested; or if another one has
-            no order and one of equal rows would stay.
-        """
-        self._pipeline.protection.refuse_no_unit("unique", _NO_UNIT)
-        columns = cs.all() if subset is None else selector("unique", subset)
-        return self._after(Unique(columns, one_of("keep", keep, _KEEP)))
-
 
 def _flat(columns: object) -> list[object]:
     if isinstance(columns, (str, pl.Expr)) or not isinstance(columns, Collection):
@@ -282,16 +251,11 @@ def selector(call: str, columns: object, *, strict: bool = True) -> SelectorType
     return reduce(or_, selectors, cs.by_name(*names, require_all=strict))
 
 
-_Keep = Literal["first", "last", "any", "none"]
-_KEEP: tuple[_Keep, ...] = get_args(_Keep)
-
-
 @dataclass(frozen=True)
 class Explode(Step):
     """A row for each element of a list."""
 
     name: ClassVar[str] = "explode"
-    multiplies: ClassVar[bool] = True
 
     column: SelectorType
     empty_as_null: bool
@@ -318,7 +282,6 @@ class Unpivot(Step):
     """A row for each of some columns."""
 
     name: ClassVar[str] = "unpivot"
-    multiplies: ClassVar[bool] = True
 
     on: SelectorType
     index: SelectorType
@@ -345,57 +308,3 @@ class Unpivot(Step):
         variable, value = free_names(2, schema)
         names = {variable: self.variable_name, value: self.value_name}
         return lambda rows: rows.unpivot(on, index=stays, variable_name=variable, value_name=value).rename(names)
-
-
-@dataclass(frozen=True)
-class Unique(Step):
-    """Rows that are equal in some columns, the privacy unit among them: one of them, or none."""
-
-    name: ClassVar[str] = "unique"
-
-    subset: SelectorType
-    keep: _Keep
-
-    def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
-        names = list(cs.expand_selector(schema, self.subset))
-        unit = unit or ()
-        if not {*unit} <= {*names}:
-            msg = (
-                f"unique: the columns must include the privacy unit {shown(unit)}, or rows of several people are "
-                f"compared, got {names}.\n\nHint: subset=[{as_arguments(unit)}, …]."
-            )
-            raise ValueError(msg)
-        if nested := [name for name in names if schema[name].is_nested() or is_opaque(schema[name])]:
-            msg = (
-                f"unique: columns must not be nested, nor Extensions or Objects, got {nested}: engines compare the "
-                "floats in them differently.\n\nHint: leave them out, or take them apart first."
-            )
-            raise TypeError(msg)
-        if self.keep == "none" or len(names) == len(schema):
-            # Rows that are equal are the same to the bit then, whichever of them stays.
-            floats = [of_one_kind(name, schema[name]) for name in names if schema[name].is_float()]
-            return lambda rows: rows.with_columns(floats).unique(names, keep=self.keep)
-        return self._one_of_each(schema, names)
-
-    def _one_of_each(self, schema: pl.Schema, names: Sequence[str]) -> Run:
-        """Return what keeps one of the rows that are equal in these columns: the first or the last by all others."""
-        others = [name for name in schema if name not in names]
-        if without := [name for name in others if not has_order(schema[name])]:
-            msg = (
-                f"unique: keep={self.keep!r} must tell rows apart by all other columns, and {without} have no order: "
-                "which row stays would follow from the order of the frame, and that depends on other people's rows."
-                '\n\nHint: select the columns that you need first; or keep="none".'
-            )
-            raise TypeError(msg)
-        # Rows that are equal in all columns are the same to the bit then.
-        kinds = [nested_of_one_kind(name, dtype) for name, dtype in schema.items()]
-        by = free_names(len(others) + 1, schema)
-        order = [compared(name, schema[name]).alias(new) for name, new in zip(others, by, strict=False)]
-        place = pl.int_range(pl.len()).over(names, order_by=by[:-1])
-        wanted = pl.len().over(names).cast(pl.Int64) - 1 if self.keep == "last" else 0
-
-        def run(rows: pl.LazyFrame) -> pl.LazyFrame:
-            rows = rows.with_columns(kind for kind in kinds if kind is not None).with_columns(order)
-            return rows.with_columns(place.alias(by[-1])).filter(pl.col(by[-1]) == wanted).drop(by)
-
-        return run

@@ -117,7 +117,7 @@ def protect(
     from dp_polars._release.protection import Protection
 
     protection = Protection.of(privacy_unit, max_rows, max_groups, max_rows_per_group, neighboring_relation)
-    return PrivateFrame(_pipeline_of(protection, dataset, budget, unchecked), (), budget)
+    return PrivateFrame(_pipeline_of(protection, dataset, budget, unchecked), None, budget)
 
 
 @pl.api.register_lazyframe_namespace("dp")
@@ -162,8 +162,7 @@ class FrameNamespace(Suggesting):
         protection = Protection.of(privacy_unit, max_rows, max_groups, max_rows_per_group, neighboring_relation)
         pipeline = _pipeline_of(protection, dataset, budget, unchecked)
         source = source_of(self._frame, protection.unit, unchecked=pipeline.unchecked)
-        sources = () if source.unread is None else (source.unread,)
-        return PrivateFrame(replace(pipeline, files=identities(source.files)), sources, budget)
+        return PrivateFrame(replace(pipeline, files=identities(source.files)), source.unread, budget)
 
 
 def _pipeline_of(protection: Protection, dataset: object, budget: object, unchecked: object) -> Pipeline:

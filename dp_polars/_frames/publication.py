@@ -20,7 +20,6 @@ from dp_polars._base.calls import all_called, called
 from dp_polars._base.numbers import Number, given
 from dp_polars._frames.cube_query import CubeQuery, cube_from
 from dp_polars._frames.facts import ledger_facts, loss_of_ledger, statement_of, unit_facts
-from dp_polars._frames.joins import refuse_others
 from dp_polars._frames.query import OfAnswers, PrivateQuery, scaled, without_data
 from dp_polars._questions.question import Asked
 from dp_polars._questions.statement import Statement
@@ -130,7 +129,7 @@ class Publication(OfAnswers):
 
     def release(
         self,
-        frame: PrivateRows | tuple[PrivateRows, ...] | Mapping[str, PrivateRows] | None = None,
+        frame: PrivateRows | Mapping[str, PrivateRows] | None = None,
         *,
         ranges: Ranges = False,
         min_people: int | None = None,
@@ -322,15 +321,35 @@ def publication(queries: Mapping[str, PrivateQuery] | None = None, /, **named: P
             raise TypeError(msg)
     (first, one), *others = every.items()
     for name, other in others:
-        hint = "losses of different units or relations do not add up. Make a publication of each."
-        who, budgets = f"publication: all queries, {first!r} and {name!r} among them,", (one.budget, other.budget)
-        refuse_others(who, one.protection, other.protection, budgets, hint)
+        _refuse_others(f"publication: all queries, {first!r} and {name!r} among them,", one, other)
         if one.has_rows != other.has_rows:
             with_rows, without = (first, name) if one.has_rows else (name, first)
             msg = f"publication: all queries must have rows, or none: {with_rows!r} has rows, {without!r} has none yet."
             raise ValueError(msg)
     # What one query was scaled to is not what all of them promise.
     return Publication({name: query.with_asks(query.asks, None) for name, query in every.items()})
+
+
+def _refuse_others(who: str, one: PrivateQuery, other: PrivateQuery) -> None:
+    """Refuse queries about other people, of another relation, or that another budget pays for."""
+    protections = one.protection, other.protection
+    units, relations = zip(*((of.privacy_unit, of.neighboring_relation) for of in protections), strict=True)
+    for what, got in (("privacy unit", units), ("neighboring_relation", relations)):
+        if got[0] != got[1]:
+            msg = (
+                f"{who} must have the same {what}, got {got[0]!r} and {got[1]!r}.\n\n"
+                "Hint: losses of different units or relations do not add up. Make a publication of each."
+            )
+            raise ValueError(msg)
+    budgets = one.budget, other.budget
+    paths = {None if budget is None else budget.path for budget in budgets}
+    if budgets[0] is not budgets[1] and (None in budgets or None in paths or len(paths) > 1):
+        had = "one with a budget and one without" if None in budgets else "two budgets"
+        msg = (
+            f"{who} must have the same budget, got {had}.\n\n"
+            "Hint: give protect of both the same Budget; a release is charged to it once."
+        )
+        raise ValueError(msg)
 
 
 @called

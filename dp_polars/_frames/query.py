@@ -23,7 +23,6 @@ from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames.facts import (
     CLAIM_KEY,
     STATEMENT,
-    CutRequest,
     PeopleRequest,
     facts_of_request,
     refuse_wide_integers,
@@ -37,7 +36,7 @@ from dp_polars._release.contract import KeyWork, Presentation, Ranges, Work
 from dp_polars._release.protection import Protection
 from dp_polars._release.release import Part, columns_read, prepare, release_all
 from dp_polars._release.request import AnyRequest, Ask, Request
-from dp_polars._release.sources import Opened, PrivateRows, WithoutRows, schemas_of, sources_of
+from dp_polars._release.sources import Opened, PrivateRows, WithoutRows, opened_source
 from dp_polars._release.tables import has_untaken, refuse_untaken
 from dp_polars._steps.scans import on_cpu
 
@@ -194,17 +193,17 @@ class PrivateQuery(OfAnswers, WithoutRows):
     Each call of `release` is charged as one release. No other method reads the private rows.
     """
 
-    def __init__(self, request: AnyRequest[Asked], sources: tuple[pl.LazyFrame, ...], budget: Budget | None) -> None:
-        if sources:  # what doesn't fit its columns is refused here
-            prepare(request, PolarsEngine.of(*sources))
+    def __init__(self, request: AnyRequest[Asked], source: pl.LazyFrame | None, budget: Budget | None) -> None:
+        if source is not None:  # what doesn't fit its columns is refused here
+            prepare(request, PolarsEngine.of(source))
         self.request: Final = request
         self.budget: Final = budget
-        self._sources = sources
+        self._source = source
 
     @property
     def has_rows(self) -> bool:
         """Whether the query was built on data."""
-        return bool(self._sources)
+        return self._source is not None
 
     @property
     def protection(self) -> Protection:
@@ -269,7 +268,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
     @property
     def public_engine(self) -> PolarsEngine | None:
         """What tells the types of columns; None without data."""
-        return PolarsEngine.of(*self._sources) if self._sources else None
+        return None if self._source is None else PolarsEngine.of(self._source)
 
     def statement(self, *, at_delta: Number = AT_DELTA, **known: Unpack[Known]) -> Statement:
         """Return the privacy statement of this query, for those who publish, sign and review its release.
@@ -302,7 +301,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
         return self.stated(known, at_delta, "planned")
 
     def described(self, at_delta: Number) -> dict[str, Any]:
-        return facts_of_request(self.request, self._sources, at_delta)
+        return facts_of_request(self.request, self._source, at_delta)
 
     def stated(self, known: Known, at_delta: Number, state: Literal["planned", "released", "published"]) -> Statement:
         return statement_of({"": (self.request, self.described(at_delta))}, self.budget, known, at_delta, state=state)
@@ -361,48 +360,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
 
     def with_asks(self, asks: Iterable[Ask[Asked]], taken: UnitTaken | None) -> Self:
         """Return the same query with its outputs at other losses, and why they are in this unit."""
-        return type(self)(self.request.with_asks(asks, taken), self._sources, self.budget)
-
-    def n_cut(
-        self, *, epsilon: Number | None = None, rho: Number | None = None, mechanism: str | None = None
-    ) -> PrivateQuery:
-        r"""Ask how many people the bounds cut: the error of this query that no range shows.
-
-        Pure DP (epsilon) or zCDP (rho) for one person, in addition to what this query costs. A person is cut or not, so
-        one person changes the number by 1 at most under both neighbouring relations, whatever the bounds are.
-
-        Proof: :doc:`/proofs/contributions`.
-
-        Parameters
-        ----------
-        epsilon, rho, mechanism
-            The loss, exactly one of the first two; `mechanism` as for `dp_polars.len`.
-
-        Returns
-        -------
-        PrivateQuery
-            With one output, "n_cut", an Int64 for all groups together: of how many people the bounds of at least one
-            output leave out rows, groups or candidates that count for it, or clip what they weigh in all. It may be
-            negative: `.clip(0)` afterwards is free. Rows in groups that are not listed, and rows whose value is
-            ignored, don't count: no bound leaves them out. How many rows people lose, says `n_rows_dropped`, and of
-            public rows `analysis.simulate` (`left_out`).
-
-        Raises
-        ------
-        TypeError, ValueError
-            If an argument is not as described, there is no privacy unit, no output is bounded, or this query is one for
-            keys, about people, or for `n_cut`, which have nothing to cut.
-
-        Examples
-        --------
-        >>> import polars as pl
-        >>> import dp_polars as dpp
-        >>> visits = pl.DataFrame({"patient": [i // 3 for i in range(3000)] + [0] * 9})
-        >>> query = visits.dp.protect("patient", max_rows=3).agg(dpp.len(epsilon=1))
-        >>> 0 <= query.n_cut(epsilon=10).release().item() <= 4
-        True
-        """
-        return self._cut("n_cut", epsilon, rho, mechanism)
+        return type(self)(self.request.with_asks(asks, taken), self._source, self.budget)
 
     def n_rows_dropped(
         self, per_person: int, *, epsilon: Number | None = None, rho: Number | None = None, mechanism: str | None = None
@@ -420,7 +378,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
             The most rows of one person that are counted, a public integer of at least 1: never take it from the rows.
             Rows of people who lose more are missing in the answer; the noise grows with it.
         epsilon, rho, mechanism
-            As for `n_cut`.
+            The loss, exactly one of the first two; `mechanism` as for `dp_polars.len`.
 
         Returns
         -------
@@ -430,7 +388,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
             average, to the nearest one for each person. Where an output counts people, a row is one
             candidate in one group. Clipped totals drop no row, and rows that a join leaves out before are not counted.
             Together with a noisy number of rows it tells how far a share, a mean or a mode may be from that of all
-            rows. Errors, and numbers below 0, are as for `n_cut`.
+            rows. It may be negative: `.clip(0)` afterwards is free.
 
         Examples
         --------
@@ -441,24 +399,20 @@ class PrivateQuery(OfAnswers, WithoutRows):
         >>> 990 <= query.n_rows_dropped(10, epsilon=20).release().item() <= 1030
         True
         """
-        return self._cut("n_rows_dropped", epsilon, rho, mechanism, positive_int("per_person", per_person))
-
-    def _cut(
-        self, call: str, epsilon: Number | None, rho: Number | None, mechanism: str | None, most: int | None = None
-    ) -> PrivateQuery:
         request, terms = self.request, Terms.at(Loss.of(epsilon=epsilon, rho=rho), mechanism=mechanism)
         if not isinstance(request, Request) or isinstance(request, PeopleRequest):
             msg = (
-                f"{call} must be asked of answers about columns, got a query for {self.asks[0].name}: nobody is cut in "
-                f"it.\n\nHint: private.agg(…).{call}(…)."
+                "n_rows_dropped must be asked of answers about columns, got a query for "
+                f"{self.asks[0].name}: nobody is cut in it.\n\nHint: private.agg(…).n_rows_dropped(…)."
             )
             raise TypeError(msg)
         warn_if_large(terms.loss)
-        return PrivateQuery(CutRequest.by(request, terms, most), self._sources, self.budget)
+        asked = PeopleRequest.of_cut(request, terms, positive_int("per_person", per_person))
+        return PrivateQuery(asked, self._source, self.budget)
 
     def release(
         self,
-        frame: PrivateRows | tuple[PrivateRows, ...] | None = None,
+        frame: PrivateRows | None = None,
         *,
         ranges: Ranges = False,
         min_people: int | None = None,
@@ -476,14 +430,13 @@ class PrivateQuery(OfAnswers, WithoutRows):
             The private rows, if the query was built without any: a LazyFrame, a DataFrame, a pyarrow dataset, or an
             object with Arrow's C stream (a pyarrow Table or RecordBatchReader, a DuckDB relation, pandas). A reader
             gives its rows once: rows that were read from it before are not counted, and after a release it is refused.
-            Where the query joins private or owned rows, a tuple of frames, in the order of the joins.
         ranges
             Whether every number comes with the ends of its 95 % range, `NAME_low` and `NAME_high`. The number without
             noise, of the rows that the bounds keep, lies between them with probability 0.95 at least. That follows from
             the noise alone, and costs nothing. No range tells of rows that the bounds drop: counts and sums are too low
-            where people have more than the bounds of `protect` keep, and their ranges are, too. `n_cut` asks how many
-            people have more. "all": wider ranges, which hold together. With probability 0.95 at least, all numbers of
-            the release are inside, in all groups; each count of a list is one of them.
+            where people have more than the bounds of `protect` keep, and their ranges are, too. `n_rows_dropped` asks
+            how many rows these drop. "all": wider ranges, which hold together. With probability 0.95 at least, all
+            numbers of the release are inside, in all groups; each count of a list is one of them.
         min_people
             If given, the other outputs of a group, and their ranges, are null where its released number of people is
             lower; a list is null as a whole. The query must have exactly one `n_people` without `where` (where every
@@ -545,11 +498,11 @@ class PrivateQuery(OfAnswers, WithoutRows):
                 "Hint: frame.dp.protect(…, unchecked=True)."
             )
             raise TypeError(msg)
-        return type(self)(self.request.handed_over(unchecked=unchecked), self._sources, self.budget)
+        return type(self)(self.request.handed_over(unchecked=unchecked), self._source, self.budget)
 
     def part(
         self,
-        frame: PrivateRows | tuple[PrivateRows, ...] | None,
+        frame: PrivateRows | None,
         presentation: Presentation,
         opened: Opened,
         engine: EngineType = "auto",
@@ -570,30 +523,25 @@ class PrivateQuery(OfAnswers, WithoutRows):
                 "Hint: leave it out; dp_polars.protect(…) begins a query without data."
             )
             raise TypeError(msg)
-        frames = self._sources if frame is None else self.request.pipeline.one_frame_each(frame)
-        first, *others = sources = sources_of(frames, self.request.pipeline.origins, opened)
-        by_polars = PolarsEngine(
-            *(first.unread, first.read, engine, partitions),
-            joined=tuple((source.unread, source.read) for source in others),
-            marked=[source.marked for source in sources],
-        )
-        known = [origin.files if frame is None else None for origin in self.request.pipeline.origins]
+        pipeline = self.request.pipeline
+        rows = self._source if frame is None else frame
+        source = opened_source(rows, pipeline.protection.unit, opened, unchecked=pipeline.unchecked)
+        by_polars = PolarsEngine(source, engine, partitions)
 
         def before_charge(work: Work | KeyWork | None) -> None:
-            for source, files in zip(sources, known, strict=True):
-                source.refuse_rewritten_files(files)
+            source.refuse_rewritten_files(pipeline.files if frame is None else None)
             if work is not None:
-                schema, *joined = schemas_of(source.unread for source in sources if source.unread is not None)
-                if first.wanted is not None or has_untaken(schema):
-                    read = columns_read(work, schema, *joined)
+                schema = pl.Schema() if source.unread is None else source.unread.collect_schema()
+                if source.wanted is not None or has_untaken(schema):
+                    read = columns_read(work, schema)
                     refuse_untaken(read, schema)
-                    if first.wanted is not None:
-                        first.wanted.append(read)
+                    if source.wanted is not None:
+                        source.wanted.append(read)
                 check(work)
 
         def on_misfit() -> None:
-            if first.unread is not None:
-                refuse_untaken(self.request.mentions, first.unread.collect_schema())
+            if source.unread is not None:
+                refuse_untaken(self.request.mentions, source.unread.collect_schema())
 
         return Part(self.request, by_polars, presentation, before_charge, on_misfit, name)
 
@@ -605,7 +553,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
     def sink_parquet(
         self,
         path: str | os.PathLike[str],
-        frame: PrivateRows | tuple[PrivateRows, ...] | None = None,
+        frame: PrivateRows | None = None,
         *,
         ranges: Ranges = False,
         min_people: int | None = None,
@@ -685,24 +633,14 @@ def scaled(queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None
 def without_data(
     query: object, budget: Budget | None, *, unchecked: object = False
 ) -> tuple[AnyRequest[Asked], Budget | None]:
-    """Return what an adapter releases from rows of its own, and what pays; refuse rows, joins and a second budget."""
+    """Return what an adapter releases from rows of its own, and what pays; refuse rows and a second budget."""
     if not isinstance(query, PrivateQuery):
         msg = f"query must be a PrivateQuery, got {type(query).__name__}."
         raise TypeError(msg)
     if query.has_rows:
         msg = "query must be built without data.\n\nHint: begin it with dp_polars.protect(…), not frame.dp.protect(…)."
         raise TypeError(msg)
-    refuse_joins(query)
     if budget is not None and query.budget is not None:
         msg = "budget must be left out where the query has one.\n\nHint: give it to protect, or here."
         raise TypeError(msg)
     return query.request.handed_over(unchecked=unchecked), query.budget if budget is None else budget
-
-
-def refuse_joins(query: PrivateQuery) -> None:
-    if len(query.request.pipeline.origins) > 1:
-        msg = (
-            "query must be about one table: it joins private or owned rows, which only Polars does here.\n\n"
-            "Hint: join the tables first, and begin the query on the one that comes out."
-        )
-        raise TypeError(msg)

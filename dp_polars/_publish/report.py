@@ -18,7 +18,7 @@ from dp_polars._base.files import expanded, replacing
 from dp_polars._base.numbers import Number, as_fraction, given, plural, show
 from dp_polars._frames.cube import COUNT, Cube
 from dp_polars._frames.cube_query import CubeQuery, tables_of
-from dp_polars._frames.facts import CutRequest, KeyRequest, PeopleRequest
+from dp_polars._frames.facts import KeyRequest, PeopleRequest
 from dp_polars._frames.publication import Publication
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.categories import QuantileWithInterval
@@ -236,7 +236,7 @@ def _cut_of(query: PrivateQuery, ask: Ask[Asked]) -> Iterator[str]:
 def _how_much(query: PrivateQuery, sections: Sequence[Section]) -> Iterator[str]:
     for name, other, released, *_ in sections:
         asked = other.request
-        if not isinstance(asked, CutRequest) or asked.bounded.pipeline is not query.request.pipeline:
+        if not isinstance(asked, PeopleRequest) or asked.bounded.pipeline is not query.request.pipeline:
             continue
         if asked.bounded.keys is not getattr(query.request, "keys", None):
             continue  # the same rows in other groups
@@ -244,8 +244,8 @@ def _how_much(query: PrivateQuery, sections: Sequence[Section]) -> Iterator[str]
         same = [one.name for one in asked.bounded.asks] == [one.name for one in query.asks]
         if same and released.height == 1:
             number, low, high = with_ends(released, other.asks).select(ask.name, *names_of_ends(ask.name)).row(0)
-            what = "people lose something to" if ask.name == "n_cut" else "rows are left out by"
-            yield f"About {_text(number)} {what} these bounds ({_text(low)} to {_text(high)}; see {name})."
+            between = f"{_text(low)} to {_text(high)}; see {name}"
+            yield f"About {_text(number)} rows are left out by these bounds ({between})."
 
 
 def _are_keys(query: PrivateQuery) -> bool:

@@ -176,22 +176,21 @@ def ask_quantile(alpha: object, candidates: Values, terms: Terms, interval: obje
     return QuantileWithInterval(exact, values, Claim.on(terms, "choice", draws=3), probability).on(terms)
 
 
-def as_alpha(name: str, value: object, parts: int = 1) -> Fraction:
-    """Return which quantile is asked for, as an exact fraction; what is left of 1 may be divided into parts."""
-    return _between(name, value, Fraction(0), "0.5 is the median, 0.9 the 90th percentile.", parts)
+def as_alpha(name: str, value: object) -> Fraction:
+    """Return which quantile is asked for, as an exact fraction."""
+    return _between(name, value, Fraction(0), "0.5 is the median, 0.9 the 90th percentile.")
 
 
-def _between(name: str, value: object, low: Fraction, hint: str, parts: int = 1) -> Fraction:
-    """Return a number between `low` and 1 as an exact fraction; what is left of 1 may be divided into parts."""
+def _between(name: str, value: object, low: Fraction, hint: str) -> Fraction:
+    """Return a number between `low` and 1 as an exact fraction."""
     exact = as_fraction(name, value)
     if not low < exact < 1:
         msg = f"{name} must lie strictly between {show(low)} and 1, got {value!r}.\n\nHint: {hint}"
         raise ValueError(msg)
-    largest = _LARGEST_DENOMINATOR // parts
-    if not exact.denominator <= largest:
+    if not exact.denominator <= _LARGEST_DENOMINATOR:
         msg = (
-            f"{name} must be a fraction with a denominator of at most {largest:,}, got {value!r}.\n\n"
-            f"Hint: round it to {'four' if parts == 1 else 'three'} decimals."
+            f"{name} must be a fraction with a denominator of at most {_LARGEST_DENOMINATOR:,}, got {value!r}.\n\n"
+            "Hint: round it to four decimals."
         )
         raise ValueError(msg)
     return exact

@@ -27,7 +27,7 @@ from dp_polars._questions.question import CountRule, HistogramQuery, OfCodes, cl
 
 BETA = 0.05  # the ends of a range hold the true number with a probability of 0.95
 
-What: TypeAlias = Literal["rows", "people", "values", "nulls", "cut"]
+What: TypeAlias = Literal["rows", "people", "values", "nulls"]
 MeasureT = TypeVar("MeasureT", bound="Measure")
 
 
@@ -128,7 +128,7 @@ def noisy(totals: Ints, claim: Claim) -> Ints:
 
 @dataclass(frozen=True)
 class Count(Multiple):
-    """How many rows, distinct people, rows with a value, or nulls; or people over a bound, each of them one row."""
+    """How many rows, distinct people, rows with a value, or nulls."""
 
     counted: What
     claim: Claim
@@ -156,8 +156,7 @@ class Count(Multiple):
         return Fraction(1)
 
     def __str__(self) -> str:
-        what = {"values": "rows with a value", "cut": "people over a bound"}.get(self.counted, self.counted)
-        return f"number of {what}"
+        return f"number of {'rows with a value' if self.counted == 'values' else self.counted}"
 
 
 @dataclass(frozen=True)

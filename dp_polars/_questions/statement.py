@@ -115,13 +115,11 @@ def _domain(facts: Facts) -> Iterator[Part]:
 
 
 def _columns(release: Facts) -> Iterator[str]:
-    for number, table in enumerate(release["tables"], 1):
-        name = f"Table {number}" if len(release["tables"]) > 1 else "The table"
-        if table["columns"] is None:
-            yield f"{name}: columns are {_NOT_KNOWN.lower()}, for no data are bound."
-        else:
-            columns = ", ".join(f"{column} ({dtype})" for column, dtype in table["columns"].items())
-            yield f"{name} has the columns {columns}."
+    columns = release["table"]["columns"]
+    if columns is None:
+        yield f"The table: columns are {_NOT_KNOWN.lower()}, for no data are bound."
+    else:
+        yield f"The table has the columns {', '.join(f'{column} ({dtype})' for column, dtype in columns.items())}."
 
 
 def _keys(keys: Facts) -> str:
@@ -150,9 +148,8 @@ def _public(release: Facts) -> Iterator[str]:
         yield f"Bounds on what counts of a person: {in_words(release['bounds'])}."
     for frame in release["public_frames"]:
         yield f"A public frame that is joined: {frame}."
-    for table in release["tables"]:
-        if table["files"] is not None:
-            yield f"Files, by name: {table['files']}."
+    if release["table"]["files"] is not None:
+        yield f"Files, by name: {release['table']['files']}."
 
 
 def _unit(facts: Facts) -> Iterator[Part]:
@@ -260,19 +257,18 @@ def _before(facts: Facts) -> Iterator[Part]:
 
 
 def _steps(release: Facts) -> Iterator[str]:
-    for table in release["tables"]:
-        kinds = table["before"]
-        if kinds is None:
-            yield f"Steps before protect: {_NOT_KNOWN.lower()}, for no data are bound, or files are gone."
-        elif kinds:
-            yield f"Steps before protect, of these kinds: {', '.join(kinds)}. What they say is not shown."
-        else:
-            yield "No step before protect."
+    kinds = release["table"]["before"]
+    if kinds is None:
+        yield f"Steps before protect: {_NOT_KNOWN.lower()}, for no data are bound, or files are gone."
+    elif kinds:
+        yield f"Steps before protect, of these kinds: {', '.join(kinds)}. What they say is not shown."
+    else:
+        yield "No step before protect."
     if release["unchecked"]:
         yield f"The table was {_UNCHECKED}"
     if release["steps"] is not None:
         steps = "; ".join(release["steps"])
-        yield f"Steps after protect, each on the rows of one person: {steps}." if steps else "No step after protect."
+        yield f"Steps after protect, row by row: {steps}." if steps else "No step after protect."
 
 
 def _mechanisms(facts: Facts) -> Iterator[Part]:

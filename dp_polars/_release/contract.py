@@ -302,9 +302,8 @@ class Work:
     keys: pl.DataFrame | Product | None
     specs: tuple[HistogramSpec, ...]  # the histograms, each once: outputs that need the same one share it
     outputs: tuple[Output, ...]  # what is drawn from them
-    # The steps, for engines that run expressions: they take rows of the columns of `Engine.schema`, and then the rows
-    # of those of `Engine.joined_schemas`, one argument each.
-    rows: Callable[..., pl.LazyFrame]
+    # The steps, for engines that run expressions: they take rows of the columns of `Engine.schema`.
+    rows: Callable[[pl.LazyFrame], pl.LazyFrame]
     # Whether, and how, the rows are first replaced by one for each person, with the columns that `PerPerson` names;
     # `privacy_unit` and `keys` are then None. Only for engines that say so (`Engine.counts_per_person`).
     per_person: PerPerson | None = None
@@ -347,7 +346,7 @@ class KeyWork:
     # For how many keys a person counts, at most. 1 where every row is a person.
     most: int
     question: KeysThatAreThere  # what draws, once, from the numbers of people
-    rows: Callable[..., pl.LazyFrame]  # the steps, as of `Work`
+    rows: Callable[[pl.LazyFrame], pl.LazyFrame]  # the steps, as of `Work`
 
     def assemble(self, keys: pl.DataFrame, people: Ints) -> pl.DataFrame:
         """Draw for each key once, and return those that are shown, sorted, in memory of their own.
@@ -423,10 +422,6 @@ class Engine(ABC, Generic[Released]):
     rows_are: ClassVar[str] = "the private rows"
     #: What a run does once or several times, for a person who waits (`_base.progress`).
     step: ClassVar[str] = "scan"
-
-    def joined_schemas(self) -> tuple[pl.Schema, ...]:
-        """Return the columns of the private tables that are joined, in the order of the joins. Reads no row."""
-        return ()
 
     def preparation(self) -> str | None:
         """Return a public text of what made the rows: names, constants, files. None: there is none, as of Python code.

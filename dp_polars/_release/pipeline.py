@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast, get_args
 
 import polars as pl
 from polars import selectors as cs
 
-from dp_polars._base.column_types import PrivacyUnit, as_arguments, is_opaque, must_have, parts_of, shown, unshared
-from dp_polars._base.numbers import given, kind_of_frame, one_of, plural
+from dp_polars._base.column_types import PrivacyUnit, is_opaque, must_have, parts_of, shown, unshared
+from dp_polars._base.numbers import given, kind_of_frame, one_of
 from dp_polars._bins.candidates import casting
 from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._steps.gate import adds_floats, fitting, one_output_each, refuse_patterns, row_by_row
-from dp_polars._steps.person_gate import looks_at_people, of_groups, over_people
-from dp_polars._steps.scans import Identity, by_name, is_a_person
-from dp_polars._steps.trials import refuse_company
+from dp_polars._steps.scans import Identity, by_name
 
 if TYPE_CHECKING:
     from polars._typing import SelectorType
@@ -26,12 +24,12 @@ if TYPE_CHECKING:
     from dp_polars._release.protection import Protection
 
 
-# A step on rows of the columns that it was proved on; a join of private rows takes those of its sources, too.
-Run: TypeAlias = Callable[..., pl.LazyFrame]
+# A step on rows of the columns that it was proved on.
+Run: TypeAlias = Callable[[pl.LazyFrame], pl.LazyFrame]
 
 
 class Step(ABC):
-    """A step on private rows, which makes what comes of one person's rows from these alone."""
+    """A step on private rows, which makes what comes of a row from that row alone."""
 
     @property
     @abstractmethod
@@ -43,17 +41,8 @@ class Step(ABC):
         """Whether the order of the columns may decide what comes out: where one expression has several outputs."""
         return any(expr.meta.has_multiple_outputs() for expr in getattr(self, "expressions", ()))
 
-    @property
-    def multiplies(self) -> bool:
-        """Whether several rows may come of one."""
-        return False
-
-    def leaves_one_row(self, unit: PrivacyUnit | None, *, before: bool) -> bool:  # noqa: ARG002
-        """Return whether every person has one row at most after it; `before`: they had one at most before."""
-        return before and not self.multiplies
-
-    def adds_floats(self, schema: pl.Schema, unit: PrivacyUnit | None) -> bool:  # noqa: ARG002
-        """Return whether it adds up a person's floats, which count to the nearest 2⁻⁴⁰."""
+    def adds_floats(self, schema: pl.Schema) -> bool:  # noqa: ARG002
+        """Return whether it adds up the floats of a list, which count to the nearest 2⁻⁴⁰."""
         return False
 
     def parts(self, live: Callable[[], Sequence[str]]) -> tuple[object, ...]:  # noqa: ARG002
@@ -65,64 +54,6 @@ class Step(ABC):
         """Return what runs this step on rows of these columns; an error where it must not be run."""
 
 
-@dataclass(frozen=True)
-class PersonGroups(Step):
-    """One row for each person, or for each value of further columns that a person has."""
-
-    name: ClassVar[str] = "group_by"
-
-    keys: tuple[str, ...]
-    expressions: tuple[pl.Expr, ...]
-
-    def leaves_one_row(self, unit: PrivacyUnit | None, *, before: bool) -> bool:
-        return before or {*self.keys} == {*(unit or ())}
-
-    def adds_floats(self, schema: pl.Schema, unit: PrivacyUnit | None) -> bool:
-        return of_groups(self.expressions, schema, unit or (), self.keys, self.name).adds_floats
-
-    def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
-        keys, unit = list(self.keys), unit or ()
-        taken = of_groups(self.expressions, schema, unit, keys, self.name)
-        person = is_a_person(unit, schema)
-
-        def run(rows: pl.LazyFrame) -> pl.LazyFrame:
-            # Nobody is a group, or two, of their own: these are fewer than their rows.
-            groups = taken.groups(rows, keys).filter(person)
-            # After with_columns, so that a constant has as many rows as the frame.
-            outputs = (expr.meta.output_name() for expr in taken.outputs)
-            return groups.with_columns(taken.outputs).select(*keys, *outputs)
-
-        refuse_company(run, schema, unit, self.name)
-        return run
-
-
-def person_keys(names: Sequence[object], unit: PrivacyUnit | None) -> tuple[tuple[str, ...], tuple[pl.Expr, ...]]:
-    for name in names:
-        is_one = isinstance(name, str)
-        if isinstance(name, pl.Expr) and not name.meta.has_multiple_outputs():
-            is_one = name.meta.output_name(raise_if_undetermined=False) is not None
-        if not is_one:
-            msg = (
-                "group_by must be given names of columns, the privacy unit among them, or public keys: a dict or a "
-                f"frame alone; got {given(name)} among names.\n\nHint: make a column in the step before: with_columns."
-            )
-            raise TypeError(msg)
-    computed = tuple(key for key in names if isinstance(key, pl.Expr) and not key.meta.is_column())
-    keys = tuple(key.meta.output_name() if isinstance(key, pl.Expr) else str(key) for key in names)
-    if unit is None or not {*unit} <= {*keys}:
-        way = "" if unit is None else f"group_by({as_arguments(unit)}) gives one row for each person. "
-        msg = (
-            f"group_by: names of columns must include the privacy unit, got {list(keys)}: which groups there are would "
-            f"tell of people.\n\nHint: {way}To ask about groups, list them, group_by({{{keys[0]!r}: […]}}), or find "
-            f"them with keys({keys[0]!r}, …)."
-        )
-        raise ValueError(msg)
-    if len(set(keys)) < len(keys):
-        msg = f"group_by must be given each column once, got {list(keys)}."
-        raise ValueError(msg)
-    return (*unit, *(name for name in keys if name not in unit)), computed
-
-
 JoinHow: TypeAlias = Literal["left", "inner", "semi", "anti"]
 _HOW: tuple[JoinHow, ...] = get_args(JoinHow)
 #: Joins that bring no column, and never two rows of one.
@@ -130,57 +61,8 @@ ONLY_FILTERS = frozenset({"semi", "anti"})
 
 
 @dataclass(frozen=True)
-class Origin:
-    """Where rows come from: the name of the data, if any, and what its files were when they were protected.
-
-    `keys` are the columns that say whose a row is; None where every row is a person. Owned rows belong to all who name
-    them by these. `unchecked`: whether what made the rows is not looked at.
-    """
-
-    dataset: str | None = None
-    files: tuple[Identity, ...] = ()
-    keys: tuple[str, ...] | None = None
-    is_owned: bool = False
-    unchecked: bool = False
-
-
-class Joining(Step):
-    """A step that brings in private rows of further sources."""
-
-    @property
-    @abstractmethod
-    def origins(self) -> tuple[Origin, ...]:
-        """Where the further rows come from."""
-
-    @property
-    def further_steps(self) -> tuple[Step, ...]:
-        return ()
-
-    @property
-    def most(self) -> int | None:
-        """How many of a person's further rows stay, before they meet the others; None: all that there are."""
-        return None
-
-    @abstractmethod
-    def further(self, *sources: pl.Schema) -> CheckedPipeline:
-        """Return the steps on the further rows alone, proved on the columns of their sources."""
-
-    @abstractmethod
-    def joined(self, schema: pl.Schema, further: pl.Schema, unit: PrivacyUnit | None) -> Run:
-        """Return what joins rows of these columns with the further ones; an error where these don't fit."""
-
-    def proved(self, schema: pl.Schema, unit: PrivacyUnit | None, *sources: pl.Schema) -> Run:
-        right = self.further(*sources)
-        join = self.joined(schema, right.schemas[-1], unit)
-        return lambda rows, *others: join(rows, right.rows(*others))
-
-
-@dataclass(frozen=True)
 class Expressions(Step):
-    """A filter, a select or a with_columns. `call` is what the user wrote, if that is another method.
-
-    Those of a `group_by` are keys, and replace no column: what comes after reads the columns that were there.
-    """
+    """A filter, a select or a with_columns. `call` is what the user wrote, if that is another method."""
 
     method: Literal["filter", "select", "with_columns"]
     expressions: tuple[pl.Expr, ...]
@@ -190,46 +72,24 @@ class Expressions(Step):
     def name(self) -> str:
         return self.call or self.method
 
-    def adds_floats(self, schema: pl.Schema, unit: PrivacyUnit | None) -> bool:
-        exprs = one_output_each(self.expressions, schema, self.name)
-        if looks_at_people(exprs):
-            return over_people(exprs, schema, unit, self.name).adds_floats
-        return any(adds_floats(expr, schema, self.name) for expr in exprs)
+    def adds_floats(self, schema: pl.Schema) -> bool:
+        return any(
+            adds_floats(expr, schema, self.name) for expr in one_output_each(self.expressions, schema, self.name)
+        )
 
     def proved(self, schema: pl.Schema, unit: PrivacyUnit | None) -> Run:
-        exprs = one_output_each(self.expressions, schema, self.name)
-        if not looks_at_people(exprs):
-            proved = [row_by_row(expr, schema, self.name) for expr in exprs]
-            return self._run(proved, pl.LazyFrame(schema=schema), unit)
-        taken, person = over_people(exprs, schema, unit, self.name), is_a_person(unit or (), schema)
-        after = self._run(taken.outputs, taken.before(pl.LazyFrame(schema=schema)), unit)
-
-        def run(rows: pl.LazyFrame) -> pl.LazyFrame:
-            return after(taken.before(rows.filter(person))).drop(taken.temporary, strict=False)
-
-        refuse_company(run, schema, unit or (), self.name)
-        return run
-
-    def _run(self, proved: Sequence[pl.Expr], frame: pl.LazyFrame, unit: PrivacyUnit | None) -> Run:
-        """Return what runs expressions that were proved; an error where they touch the privacy unit."""
-        call = self.name
+        exprs, frame = one_output_each(self.expressions, schema, self.name), pl.LazyFrame(schema=schema)
+        proved = [row_by_row(expr, schema, self.name) for expr in exprs]
         if self.method == "filter":
             return lambda rows: rows.filter(*proved)
         outputs = [frame.select(expr).collect_schema().names() for expr in proved]
         for expr, names in zip(proved, outputs, strict=True):
             if unit is not None and not {*unit}.isdisjoint(names) and not _is_selection(expr):
                 msg = (
-                    f"{call}: an expression must not change the privacy unit {shown(unit)}.\n\n"
+                    f"{self.name}: an expression must not change the privacy unit {shown(unit)}.\n\n"
                     f"Hint: give the new column another name, or leave the unit out: pl.exclude({shown(unit)})."
                 )
                 raise ValueError(msg)
-        if call == "group_by" and (taken := {*frame.collect_schema()} & {name for names in outputs for name in names}):
-            msg = (
-                f"group_by: the name of a key must be that of no column, got {min(taken)!r}: what is computed of the "
-                "groups reads that column.\n\nHint: give the key a name of its own: "
-                'pl.col("day").dt.month().alias("month").'
-            )
-            raise ValueError(msg)
         if self.method == "with_columns":
             return lambda rows: rows.with_columns(*proved)
         names = [name for output in outputs for name in output]
@@ -344,49 +204,36 @@ class Join(Step):
 
 @dataclass(frozen=True)
 class CheckedPipeline:
-    """Steps that were proved, each once, on the columns that it finds: the first of `schemas`, then the next one.
-
-    `sources` has, for each step, the columns of the further sources that it reads.
-    """
+    """Steps that were proved, each once, on the columns that it finds: the first of `schemas`, then the next one."""
 
     schemas: tuple[pl.Schema, ...]
     runs: tuple[Run, ...] = ()
-    sources: tuple[tuple[pl.Schema, ...], ...] = ()
 
-    @property
-    def of_sources(self) -> tuple[pl.Schema, ...]:
-        return self.schemas[0], *(schema for schemas in self.sources for schema in schemas)
-
-    def then(self, step: Step, unit: PrivacyUnit | None, *sources: pl.Schema) -> CheckedPipeline:
-        """Return these steps and one more, proved on the columns after them and on those of its further sources."""
+    def then(self, step: Step, unit: PrivacyUnit | None) -> CheckedPipeline:
+        """Return these steps and one more, proved on the columns after them."""
         schema = self.schemas[-1]
-        run = step.proved(schema, unit, *sources) if isinstance(step, Joining) else step.proved(schema, unit)
-        after = run(*(pl.LazyFrame(schema=columns) for columns in (schema, *sources))).collect_schema()
+        run = step.proved(schema, unit)
+        after = run(pl.LazyFrame(schema=schema)).collect_schema()
         refuse_patterns(after)
-        return CheckedPipeline((*self.schemas, after), (*self.runs, run), (*self.sources, sources))
+        return CheckedPipeline((*self.schemas, after), (*self.runs, run))
 
-    def rows(self, *frames: pl.LazyFrame, first: int = 0) -> pl.LazyFrame:
-        """Return the rows after all steps, or those from `first` on; refuse columns that nothing proved.
-
-        `frames` are the rows before the first of these steps, and then those of all further sources of the steps.
-        """
-        rows, *others = frames
-        steps = list(zip(self.runs, self.sources, strict=True))[first:]
-        known = [self.schemas[first], *(schema for _, sources in steps for schema in sources)]
-        if [frame.collect_schema() for frame in frames] != known:
+    def rows(self, frame: pl.LazyFrame, first: int = 0) -> pl.LazyFrame:
+        """Return the rows after all steps, or those from `first` on; refuse columns that nothing proved."""
+        if frame.collect_schema() != self.schemas[first]:
             msg = "The rows must have the columns that they had before they were read."
             raise TypeError(msg)
-        left = iter(others)
-        for run, sources in steps:
-            rows = run(rows, *islice(left, len(sources)))
-        return rows
+        for run in self.runs[first:]:
+            frame = run(frame)
+        return frame
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Who is protected and how, the row-by-row steps so far, and where the rows come from: see `Origin`.
+    """Who is protected and how, the row-by-row steps so far, and where the rows come from.
 
-    `proof` is of these steps on the columns that they were last proved on; it is in no pickle.
+    `dataset` is the name of the data, if any; `files` are what its files were when they were protected; `unchecked`:
+    whether what made the rows is not looked at. `proof` is of these steps on the columns that they were last proved on;
+    it is in no pickle.
     """
 
     protection: Protection
@@ -397,68 +244,19 @@ class Pipeline:
     proof: CheckedPipeline | None = field(default=None, repr=False, compare=False)
 
     @property
-    def calibration(self) -> Protection:
-        """How much of a person may count in outputs: one row, where the steps leave each person at most one."""
-        one_row = False
-        for step in self.steps:
-            one_row = step.leaves_one_row(self.protection.unit, before=one_row)
-        return self.protection.of_one_row() if one_row else self.protection
-
-    @property
     def adds_floats(self) -> bool:
-        """Whether a step adds up a person's floats, so far as the columns are known."""
+        """Whether a step adds up the floats of lists, so far as the columns are known."""
         schemas = () if self.proof is None else self.proof.schemas
-        steps = zip(self.steps, schemas, strict=False)
-        return any(step.adds_floats(schema, self.protection.unit) for step, schema in steps)
+        return any(step.adds_floats(schema) for step, schema in zip(self.steps, schemas, strict=False))
 
-    @property
-    def left_out(self) -> tuple[str, ...]:
-        """What joins leave out of a person's rows before they meet, in words."""
-        mosts = [step.most for step in with_further(self.steps) if isinstance(step, Joining)]
-        return tuple(
-            f"Before a join, {plural(most, 'random row')} of a person at most {'stays' if most == 1 else 'stay'} on "
-            "its other side."
-            for most in dict.fromkeys(mosts)
-            if most is not None
-        )
-
-    @property
-    def origins(self) -> tuple[Origin, ...]:
-        """Where the rows come from: the first ones, then those of each join."""
-        joins = (step for step in self.steps if isinstance(step, Joining))
-        first = Origin(self.dataset, self.files, self.protection.unit, unchecked=self.unchecked)
-        return first, *(origin for join in joins for origin in join.origins)
-
-    @property
-    def datasets(self) -> tuple[str, ...] | None:
-        """The names of all data that the rows come from; None where one has none, and no answer is kept."""
-        names = tuple(origin.dataset for origin in self.origins if origin.dataset is not None)
-        return names if len(names) == len(self.origins) else None
-
-    @property
-    def is_unchecked(self) -> bool:
-        """Whether some of the rows are taken without a look at what made them."""
-        return any(origin.unchecked for origin in self.origins)
-
-    def one_frame_each(self, frames: object) -> tuple[object, ...]:
-        number = len(self.origins)
-        given = frames if isinstance(frames, tuple) else (frames,)
-        if len(given) != number or (number == 1 and isinstance(frames, tuple)):
-            wanted = "one frame" if number == 1 else f"a tuple of {number} frames, in the order of the joins"
-            got = f"a tuple of {len(given)}" if isinstance(frames, tuple) else "one"
-            msg = f"the query must be given {wanted}, got {got}."
-            raise TypeError(msg)
-        return given
-
-    def then(self, step: Step, *sources: pl.Schema) -> Pipeline:
-        proof = None if self.proof is None else self.proof.then(step, self.protection.unit, *sources)
+    def then(self, step: Step) -> Pipeline:
+        proof = None if self.proof is None else self.proof.then(step, self.protection.unit)
         return replace(self, steps=(*self.steps, step), proof=proof)
 
-    def proved(self, *sources: pl.Schema) -> CheckedPipeline:
-        """Return all steps, proved on columns of all sources; what is proved already is not proved again."""
-        if self.proof is not None and self.proof.of_sources == sources:
+    def proved(self, schema: pl.Schema) -> CheckedPipeline:
+        """Return all steps, proved on these columns; what is proved already is not proved again."""
+        if self.proof is not None and self.proof.schemas[0] == schema:
             return self.proof
-        schema, *others = sources
         unit = self.protection.unit
         for name in unit or ():
             must_have(name, schema, "privacy unit {} as a column")
@@ -476,22 +274,13 @@ class Pipeline:
                 )
                 raise TypeError(msg)
         refuse_patterns(schema)
-        proof, left = CheckedPipeline((schema,)), iter(others)
+        proof = CheckedPipeline((schema,))
         for step in self.steps:
-            further = len(step.origins) if isinstance(step, Joining) else 0
-            proof = proof.then(step, unit, *islice(left, further))
+            proof = proof.then(step, unit)
         return proof
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "proof": None}
-
-
-def with_further(steps: Iterable[Step]) -> Iterator[Step]:
-    """Yield steps, and those on the other side of joins of private rows."""
-    for step in steps:
-        if isinstance(step, Joining):
-            yield from with_further(step.further_steps)
-        yield step
 
 
 def expressions_of(exprs: Sequence[object], named: Mapping[str, object], *, strings: bool) -> tuple[pl.Expr, ...]:
@@ -505,8 +294,7 @@ def expressions_of(exprs: Sequence[object], named: Mapping[str, object], *, stri
         if isinstance(expr, PrivateExpr):
             msg = (
                 "steps on a private frame must be plain expressions, got a private answer.\n\nHint: ask for it in the "
-                "agg of a private frame, or of its public groups. group_by(unit).agg(…) makes such a frame: "
-                "group_by(unit).agg(total=pl.col('x').sum()).agg(pl.col('total').dp.median(…))."
+                "agg of a private frame, or of its public groups: group_by({…}).agg(pl.col('x').dp.median(…))."
             )
             raise TypeError(msg)
         if not isinstance(expr, pl.Expr):
@@ -522,7 +310,7 @@ def join_keys(on: object, left_on: object, right_on: object) -> tuple[tuple[str,
     if (on is None) == (left_on is None) or (left_on is None) != (right_on is None):
         msg = (
             "join: the keys must be given as `on`, or as `left_on` and `right_on`.\n\n"
-            "Hint: join on the privacy unit, or a public table on a column."
+            "Hint: join a public table on a column: on=…."
         )
         raise TypeError(msg)
     sides = (("on", on), ("on", on)) if on is not None else (("left_on", left_on), ("right_on", right_on))
@@ -557,10 +345,7 @@ def join_of(public: object, on: object, left_on: object, right_on: object, how: 
     if isinstance(public, pl.LazyFrame):
         public = public.collect(engine=by_name("auto"))
     if not isinstance(public, pl.DataFrame):
-        msg = (
-            "a private frame must be joined with a public DataFrame or LazyFrame, another private frame or owned rows, "
-            f"got {kind_of_frame(public)}"
-        )
+        msg = f"a private frame must be joined with a public DataFrame or LazyFrame, got {kind_of_frame(public)}"
         raise TypeError(msg)
     public = unshared(public)
     if missing := [name for name in right if name not in public.columns]:
@@ -573,7 +358,7 @@ def join_of(public: object, on: object, left_on: object, right_on: object, how: 
         msg = (
             f"the public frame must have every key of {list(right)} at most once: a repeated one would multiply the "
             "rows of a person.\n\nHint: aggregate it first, or use unique(subset=…). If its rows are about people, it "
-            "is not public: protect it, too, or join dp_polars.owned(…)."
+            "is not public: join it before `protect`."
         )
         raise ValueError(msg)
     for name in right:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -324,22 +324,11 @@ class Protection:
         bounds = {name: getattr(self, name) for name in _BOUNDS}
         return {name: value for name, value in bounds.items() if value is not None}
 
-    @property
-    def rows_in_all(self) -> int | None:
-        """How many rows of a person the bounds leave, whatever the groups are; None: no bound says."""
-        known = [] if self.max_rows is None else [self.max_rows]
-        if self.max_groups is not None and self.max_rows_per_group is not None:
-            known.append(self.max_groups * self.max_rows_per_group)
-        return min(known, default=None)
-
     def bounds_of(self, query: HistogramQuery) -> dict[str, int]:
         bounds = self.bounds
         if self._bounds_groups_only(query):
             bounds.pop("max_rows_per_group", None)
         return bounds
-
-    def of_one_row(self) -> OneRowEach:
-        return OneRowEach(self.unit, None, None, None, self.neighboring_relation)
 
     def counts_people(self, query: HistogramQuery) -> bool:
         return self.privacy_unit is not None and query.counts_people
@@ -427,25 +416,3 @@ class Protection:
             return f"one person per row, {self.neighboring_relation}"
         bounds = [in_words(self.bounds)] if self.bounds else []
         return ", ".join([f"one person per {shown(self.unit)}", self.neighboring_relation, *bounds])
-
-
-@dataclass(frozen=True)
-class OneRowEach(Protection):
-    """The protection of people of whom each has at most one row: a count of rows counts people, and drops none."""
-
-    keys_per_person: ClassVar[int] = 1
-
-    def counts_people(self, query: HistogramQuery) -> bool:
-        return super().counts_people(query) and query.clips is not None
-
-    def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:  # noqa: ARG002
-        return "people"
-
-    def contributions(self, query: HistogramQuery, groups: int) -> Contributions:  # noqa: ARG002
-        return Contributions(1, 1)
-
-    def limits(self, query: HistogramQuery, groups: int) -> Limits:  # noqa: ARG002
-        return Limits()
-
-    def __str__(self) -> str:
-        return f"{super().__str__()}, one row each"

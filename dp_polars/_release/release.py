@@ -26,7 +26,7 @@ from dp_polars._base.progress import shown
 from dp_polars._base.silence import silenced
 from dp_polars._bins.binning import CategoryBinning
 from dp_polars._release.contract import AS_DRAWN, Engine, KeyWork, Product, Released, UnreadableError, Work
-from dp_polars._release.pipeline import CheckedPipeline, Joining, Step
+from dp_polars._release.pipeline import CheckedPipeline
 
 if TYPE_CHECKING:
     from dp_polars._accounting.budget import Budget
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 
 def question_of(
-    request: AnyRequest[Asked], engine: Engine[Released], work: object, preparation: str, *datasets: str
+    request: AnyRequest[Asked], engine: Engine[Released], work: object, preparation: str, dataset: str
 ) -> StoredQuestion:
-    """Return what is asked of data sets, one for each table that is read, in words and as a text.
+    """Return what is asked of a data set, in words and as a text.
 
     `preparation` is the text of what made the rows: another preparation is another data set.
     """
@@ -53,44 +53,29 @@ def question_of(
         "dp_polars": import_module("dp_polars").__version__,
         "polars": pl.__version__,
         "engine": _kind(engine),
-        "datasets": datasets,
+        "dataset": dataset,
         "preparation": preparation,
         "request": _kind(request),
         "protection": written(request.protection),
-        "columns": written([pl.Schema((name, schema[name]) for name in read), *proved.of_sources[1:]]),
-        "steps": written(_parts(pipeline.steps, proved, live)),
+        "columns": written(pl.Schema((name, schema[name]) for name in read)),
+        "steps": written(
+            [(type(step).__name__, *step.parts(partial(live, n))) for n, step in enumerate(pipeline.steps)]
+        ),
         "work": written(work, but="rows"),
     }
     words = ", ".join(map(str, request.asks))
     loss = f"{request.loss}, delta={float(request.delta)!r}" if request.delta else str(request.loss)
-    return StoredQuestion(" and ".join(datasets), words, loss, engine.mark(), json.dumps(parts))
-
-
-def _parts(
-    steps: Sequence[Step], proved: CheckedPipeline, live: Callable[[int], Sequence[str]]
-) -> list[tuple[object, ...]]:
-    """Return all that decides what steps do, of joins also the steps on the other side, where every column is live."""
-    parts = []
-    for number, step in enumerate(steps):
-        written = (type(step).__name__, *step.parts(partial(live, number)))
-        if isinstance(step, Joining):
-            other = step.further(*proved.sources[number])
-            names = [schema.names() for schema in other.schemas]
-            written = (*written, _parts(step.further_steps, other, names.__getitem__))
-        parts.append(written)
-    return parts
+    return StoredQuestion(dataset, words, loss, engine.mark(), json.dumps(parts))
 
 
 def _read(request: AnyRequest[Asked], proved: CheckedPipeline, first: int) -> list[str]:
     """Return which columns the steps from `first` on and the outputs read, as Polars' optimizer finds it."""
     schema = proved.schemas[first]
-    joined = (columns for sources in proved.sources[first:] for columns in sources)
-    rows = proved.rows(*(pl.LazyFrame(schema=columns) for columns in (schema, *joined)), first=first)
-    return _projected(rows, request.reads, schema)
+    return _projected(proved.rows(pl.LazyFrame(schema=schema), first), request.reads, schema)
 
 
-def columns_read(work: Work | KeyWork, *schemas: pl.Schema) -> list[str]:
-    """Return which columns of the first of these sources the steps and the outputs of a work read."""
+def columns_read(work: Work | KeyWork, schema: pl.Schema) -> list[str]:
+    """Return which columns of the rows the steps and the outputs of a work read."""
     if isinstance(work, KeyWork):
         names, exprs = [*(work.privacy_unit or ()), *work.types], list[pl.Expr]()
     else:
@@ -99,15 +84,15 @@ def columns_read(work: Work | KeyWork, *schemas: pl.Schema) -> list[str]:
         names = [*(of.privacy_unit or ()), *(() if of.keys is None else of.keys.columns)]
         exprs = [column for spec in specs for column in spec.columns]
     by_name = [cs.by_name(name).as_expr() for name in dict.fromkeys(names)]
-    sources = [pl.LazyFrame(schema=one) for one in schemas]
-    rows = work.rows(*sources)
-    if rows is sources[0] and not names and not exprs:  # of which Polars 1 says that they need the first column
+    source = pl.LazyFrame(schema=schema)
+    rows = work.rows(source)
+    if rows is source and not names and not exprs:  # of which Polars 1 says that they need the first column
         return []
-    return _projected(rows, [*by_name, *exprs], schemas[0])
+    return _projected(rows, [*by_name, *exprs], schema)
 
 
 def _projected(rows: pl.LazyFrame, exprs: Sequence[pl.Expr], schema: pl.Schema) -> list[str]:
-    """Return the columns of the first source of a plan that expressions of its rows need, as Polars finds it."""
+    """Return the columns of the source of a plan that expressions of its rows need, as Polars finds it."""
     rows = rows.select([expr.alias(str(number)) for number, expr in enumerate(exprs)] or pl.len())
     plan = rows._ldf.with_optimizations(pl.QueryOptFlags.none(projection_pushdown=True)._pyoptflags).visit()
     inputs = [plan.get_node()]
@@ -263,7 +248,7 @@ def release_all(parts: Sequence[Part[Released]], budget: Budget | None, *, fresh
             [entry for one in drawn for entry in one.part.entries],
             privacy_unit=protection.privacy_unit,
             neighboring_relation=protection.neighboring_relation,
-            unchecked=any(one.part.request.pipeline.is_unchecked for one in drawn),
+            unchecked=any(one.part.request.pipeline.unchecked for one in drawn),
         )
     if not drawn:
         return [one.answer.presented() for one in ready if one.answer is not None]
@@ -297,8 +282,8 @@ def _ready(part: Part[Released], budget: Budget | None, *, fresh: bool) -> _Read
         part.on_misfit()
         raise error
     if run is not None and work is not None:
-        if budget is not None and request.pipeline.datasets is not None:
-            question = _question(request, engine, work, budget, request.pipeline.datasets)
+        if budget is not None and request.pipeline.dataset is not None:
+            question = _question(request, engine, work, budget, request.pipeline.dataset)
         if budget is not None and question is not None:
             packed = None if fresh else _kept_answer(question, budget)
             if packed is not None:
@@ -318,17 +303,17 @@ def _kept_and_shown(ready: Sequence[_Ready[Released]], budget: Budget | None) ->
 
 
 def _question(
-    request: AnyRequest[Asked], engine: Engine[Released], work: object, budget: Budget, datasets: tuple[str, ...]
+    request: AnyRequest[Asked], engine: Engine[Released], work: object, budget: Budget, dataset: str
 ) -> StoredQuestion | None:
-    """Return what is asked of data sets that have names; None where what made their rows has no text.
+    """Return what is asked of a data set that has a name; None where what made its rows has no text.
 
-    Refuse other rows in memory than those that the names stood for before.
+    Refuse other rows in memory than those that the name stood for before.
     """
     preparation = engine.preparation()
     if preparation is None:
         return None
-    question = question_of(request, engine, work, preparation, *datasets)
-    about = json.dumps([datasets, preparation, pl.__version__])  # whose hashes are other ones in other versions
+    question = question_of(request, engine, work, preparation, dataset)
+    about = json.dumps([dataset, preparation, pl.__version__])  # whose hashes are other ones in other versions
     known = budget.rows_of(about)
     key = secrets.token_bytes(32) if known is None else known.key
     if digest := engine.digest_of_rows(key):

@@ -37,7 +37,7 @@ from dp_polars._release.contract import (
     names_of_ends,
 )
 from dp_polars._release.pipeline import CheckedPipeline, Pipeline
-from dp_polars._release.protection import OneRowEach, Protection
+from dp_polars._release.protection import Protection
 from dp_polars._release.sources import in_types_of
 from dp_polars._steps.gate import row_by_row
 
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 AskedT = TypeVar("AskedT", bound=Asked, covariant=True)
 
 _ADDS_FLOATS = (
-    "Floats of a person, or of a list, count to the nearest 2⁻⁴⁰ in sums and means; one beyond ±2⁵⁴ makes that null. "
-    "So does NaN or an infinity of a person; a list's stays."
+    "Floats of a list count to the nearest 2⁻⁴⁰ in sums and means; one beyond ±2⁵⁴ makes that null. NaN or an infinity "
+    "of the list stays."
 )
 
 # Polars prints the first four columns and the last four: they are what a reader wants.
@@ -151,7 +151,7 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     @property
     def protection(self) -> Protection:
-        return self.pipeline.calibration
+        return self.pipeline.protection
 
     @property
     def groups(self) -> int:
@@ -242,7 +242,7 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     def lines(self, engine: Engine[Released] | None) -> list[Line[AskedT]]:
         """Return what is said of each output, without clipping, the whole release and another unit."""
-        lines = [replace(line, row=line.noted(*self.pipeline.left_out)) for line in self._lines(engine)]
+        lines = self._lines(engine)
         if self.pipeline.adds_floats:
             lines[0] = replace(lines[0], row=lines[0].noted(_ADDS_FLOATS))
         return lines
@@ -321,14 +321,14 @@ class AnyRequest(ABC, Generic[AskedT]):
             "protection": str(self.protection),
             "groups": self.groups,
             "loss": str(self.loss),
-            **({"unchecked": True} if self.pipeline.is_unchecked else {}),
+            **({"unchecked": True} if self.pipeline.unchecked else {}),
             "columns": columns,
         }
 
     def checked_on(self, engine: Engine[Released], names: Iterable[str]) -> CheckedPipeline:
         """Return the steps, proved on these columns of the engine; refuse expressions that it does not run."""
         if engine.runs_expressions:
-            return self.pipeline.proved(engine.schema(dict.fromkeys(names)), *engine.joined_schemas())
+            return self.pipeline.proved(engine.schema(dict.fromkeys(names)))
         self._refuse_expressions(engine)
         return CheckedPipeline((engine.schema(dict.fromkeys(names)),))
 
@@ -385,7 +385,7 @@ class Request(AnyRequest[HistogramQuery]):
         """Return the request of these outputs; losses that follow from an error are found in `unit`."""
         groups = 1 if keys is None else keys.height
         asks = [_asked_in(ask, unit) for ask in asks]
-        under = (replace(ask, query=_under(pipeline.calibration, ask, groups)) for ask in asks)
+        under = (replace(ask, query=_under(pipeline.protection, ask, groups)) for ask in asks)
         request = cls(pipeline, keys, tuple(under))
         if all(ask.within is None for ask in request.asks):
             return request
@@ -482,12 +482,10 @@ class Request(AnyRequest[HistogramQuery]):
             lost.append(f"drops rows beyond {in_words(dropping)} of a person, {so}")
         if (clips := self.clips(ask)) is not None:
             lost.append("clips a person's {} to {}".format(*clips))
-        what = "; ".join(lost) or f"no {'further ' * bool(self.pipeline.left_out)}row is dropped"
+        what = "; ".join(lost) or "no row is dropped"
         error = f"{what[0].upper()}{what[1:]}. The error is that of the noise alone."
         if is_open:
             yield f"{str(ask.query.claim).capitalize()}: so no error is known."
-        if isinstance(self.protection, OneRowEach):
-            yield "Each person has one row here: the bounds of protect do nothing."
         if ask.query.error_needs_rows and ask.rows is None and not is_open:
             many, some = (_rounded(ask.query.error_among(rows, BETA, *types)) for rows in _ROWS)
             yield f"{_ROWS[0]:,} rows: ±{many}; {_ROWS[1]}: ±{some}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -25,7 +25,6 @@ from dp_polars._steps.scans import (
     collected,
     holds_rows,
     refuse_repeated_files,
-    refuse_two_units,
     serialized,
     with_clean_memory,
 )
@@ -33,7 +32,7 @@ from dp_polars._steps.scans import (
 if TYPE_CHECKING:
     from typing import Self
 
-    from dp_polars._release.pipeline import Origin
+    from dp_polars._base.column_types import PrivacyUnit
     from dp_polars._steps.scans import Identity
 
 
@@ -70,7 +69,7 @@ class Source:
             refuse_rewritten_files(self.unread, self.files, known)
 
 
-class Opened(dict[tuple[int, tuple[str, ...] | None, bool, bool], Source]):
+class Opened(dict[tuple[int, "PrivacyUnit | None", bool], Source]):
     """Sources that several queries read, each by the identity of its frame, and whose its rows are.
 
     What is open of them is closed as the block ends, however it does.
@@ -84,18 +83,13 @@ class Opened(dict[tuple[int, tuple[str, ...] | None, bool, bool], Source]):
             source.close()
 
 
-def source_of(
-    frame: PrivateRows, keys: tuple[str, ...] | None, *, is_owned: bool = False, unchecked: bool = False
-) -> Source:
-    """Return private rows without reading them; refuse a plan whose steps look at rows of several people.
-
-    `keys` are the columns that say whose a row is; None where every row is a person.
-    """
+def source_of(frame: PrivateRows, unit: PrivacyUnit | None, *, unchecked: bool = False) -> Source:
+    """Return private rows without reading them; refuse a plan whose steps look at rows of several people."""
     if isinstance(frame, pl.DataFrame):
         frame = frame.lazy()
     if isinstance(frame, pl.LazyFrame):
         with asking_after_protect(frame):
-            readings, varies = preparation_of(frame, keys, is_owned=is_owned, unchecked=unchecked)
+            readings, varies = preparation_of(frame, unit, unchecked=unchecked)
         plan = without_untaken(frame)
         if not varies:
             return Source(plan, lambda: with_clean_memory(plan), readings, lambda: plan)
@@ -103,12 +97,12 @@ def source_of(
         return Source(plan, lambda: collected([with_clean_memory(plan)], "auto")[0].lazy(), readings, lambda: plan)
     datasets = sys.modules.get("pyarrow.dataset")  # who has a dataset has imported it
     if datasets is not None and isinstance(frame, datasets.Dataset):
-        reading = replace(reading_of_arrow(frame), columns=keys, is_owned=is_owned)
-        if keys is None:
+        reading = replace(reading_of_arrow(frame), columns=unit)
+        if unit is None:
             refuse_repeated_files(reading.files)
         dataset = scan_of_dataset(frame)
         return Source(dataset, lambda: dataset, (reading,), lambda: dataset)
-    return _source_of_table(frame, Reading(memory=frame, columns=keys, is_owned=is_owned))
+    return _source_of_table(frame, Reading(memory=frame, columns=unit))
 
 
 def _source_of_table(frame: object, reading: Reading) -> Source:
@@ -160,34 +154,13 @@ def asking_after_protect(plan: pl.LazyFrame) -> Iterator[None]:
         raise ValueError(msg) from None
 
 
-def schemas_of(sources: Iterable[pl.LazyFrame]) -> tuple[pl.Schema, ...]:
-    return tuple(source.collect_schema() for source in sources)
-
-
-def sources_of(frames: Iterable[PrivateRows], origins: Iterable[Origin], opened: Opened | None = None) -> list[Source]:
-    """Return the rows of several tables without reading them.
-
-    Refuse a reader that would have to be read twice, and a table whose rows would belong to several people. What is
-    `opened`, by the identity of the frame, is for other queries of one publication, too: it is read once.
-    """
-    frames = list(frames)
-    once = [id(frame) for frame in frames if type(frame).__name__ == "RecordBatchReader"]
-    if len({*once}) < len(once):
-        msg = (
-            "every table must have rows of its own, got one RecordBatchReader twice: it gives its rows once.\n\n"
-            "Hint: release its read_all(), a Table, which can be read again."
-        )
-        raise ValueError(msg)
-    opened = Opened() if opened is None else opened
-    sources = [_opened(frame, of, opened) for frame, of in zip(frames, origins, strict=True)]
-    refuse_two_units([source.readings for source in sources], "join")
-    return sources
-
-
-def _opened(frame: PrivateRows, origin: Origin, opened: Opened) -> Source:
-    key = id(frame), origin.keys, origin.is_owned, origin.unchecked
+def opened_source(
+    frame: PrivateRows, unit: PrivacyUnit | None, opened: Opened | None = None, *, unchecked: bool = False
+) -> Source:
+    """Return the same; what is `opened` is for other queries of one publication, too: it is read once."""
+    opened, key = Opened() if opened is None else opened, (id(frame), unit, unchecked)
     if key not in opened:
-        source = source_of(frame, origin.keys, is_owned=origin.is_owned, unchecked=origin.unchecked)
+        source = source_of(frame, unit, unchecked=unchecked)
         opened[key] = replace(source, read=cache(source.read))
     return opened[key]
 
@@ -203,15 +176,12 @@ class Unchanging:
 
 
 class WithoutRows(Unchanging):
-    """What may be bound to private rows, under `_sources`, and is pickled only without them.
+    """What may be bound to private rows, `_source`, and is pickled only without them. None: they are yet to come."""
 
-    `_sources` are the rows of every origin of a pipeline, in their order; empty where they are yet to come.
-    """
-
-    _sources: tuple[pl.LazyFrame, ...]
+    _source: pl.LazyFrame | None
 
     def __getstate__(self) -> dict[str, object]:
-        if any(map(holds_rows, self._sources)):
+        if self._source is not None and holds_rows(self._source):
             msg = (
                 f"a {type(self).__name__} must be bound to no rows in memory to be pickled: they would all be in the "
                 "pickle.\n\nHint: build the query without data, dp_polars.protect(…), and give the rows to "
@@ -241,7 +211,7 @@ def public_keys(keys: PublicKeys) -> pl.DataFrame:
             "group_by: keys must be a dict (column -> public values) or a DataFrame of combinations, got "
             f"{given(keys)}: groups that are read off the rows would tell who is there.\n\n"
             'Hint: say which values there may be: group_by({"ward": ["A", "B"]}); or find them, frame.keys("ward", …)'
-            '.release(). Names of columns, the privacy unit among them, stand alone: group_by("patient", "ward").'
+            ".release()."
         )
         raise TypeError(msg)
     frame = unshared(keys if isinstance(keys, pl.DataFrame) else column_types.of_arrow("keys", keys, frame_of_arrow))

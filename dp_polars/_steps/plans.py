@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import polars as pl
 
+from dp_polars._base.column_types import PrivacyUnit
 from dp_polars._steps import nodes, scans
 from dp_polars._steps import preparations as kinds
 from dp_polars._steps.preparations import ColumnOrigin, Mixing, PlanNode, Read, Seen, followed, refuse_mixing
@@ -510,19 +511,13 @@ def steps_and_urls(frame: pl.LazyFrame) -> tuple[list[str] | None, list[str]]:
 
 def preparation_of(
     frame: pl.LazyFrame,
-    keys: tuple[str, ...] | None = None,
-    call: str = "protect",
+    unit: PrivacyUnit | None = None,
     *,
-    is_owned: bool = False,
     unchecked: bool = False,
 ) -> tuple[tuple[scans.Reading, ...], bool]:
     """Return what a plan reads, and whether it may give other rows each time; refuse one that visibly mixes people.
 
     The plan is not run on its rows; what it holds in memory is neither copied nor read.
-
-    `keys`: the columns that say whose a row is: the privacy unit, or for owned rows those of their join. Empty: not
-        known yet, so that the plan must be looked at again. None: every row is a person.
-    `is_owned`: whether the rows belong to all who name them.
 
     Raises ValueError also if a file is not there, or its columns can't be found out.
     """
@@ -532,26 +527,26 @@ def preparation_of(
     if plan.hidden is not None:
         tree = scans.serialized(frame)
         unknown = [Seen(kinds.UNKNOWN, "an expression")]
-        seen += unknown if tree is None else hidden_mixing(tree, keys or (), plan.is_hidden)
+        seen += unknown if tree is None else hidden_mixing(tree, unit or (), plan.is_hidden)
     if seen:
         same = {name: ColumnOrigin(0, frozenset([name])) for name in step.columns}
         step = PlanNode(step.columns, (step,), same, tuple(seen))
     if not all(one.columns for one in step.every):
-        msg = f"{call}: a plan without columns loses the number of its rows.\n\nHint: leave one column in."
+        msg = "protect: a plan without columns loses the number of its rows.\n\nHint: leave one column in."
         raise ValueError(msg)
-    if unchecked or keys == ():
-        reads = followed(step, keys)
+    if unchecked:
+        reads = followed(step, unit)
     else:
         reads = refuse_mixing(
-            step, keys, call, lambda one, other: one == other or readings[one].may_be_one_with(readings[other])
+            step, unit, "protect", lambda one, other: one == other or readings[one].may_be_one_with(readings[other])
         )
-    if keys is None and not unchecked:
+    if unit is None and not unchecked:
         scans.refuse_repeated_files(files_of(readings))
     varies = any(one.seen or one.several == ASOF for one in step.every)
     varies = varies or any(reading.memory is None and not reading.files for reading in readings)
-    found = tuple(_with_unit(readings, read, is_owned=is_owned) for read in reads)
-    if keys and not unchecked and not is_owned and {*keys} <= {*step.columns}:
-        scans.refuse_two_units([[reading] for reading in found], call)
+    found = tuple(_with_unit(readings, read) for read in reads)
+    if unit is not None and not unchecked and {*unit} <= {*step.columns}:
+        scans.refuse_two_units([[reading] for reading in found], "protect")
     return found, varies
 
 
@@ -610,9 +605,9 @@ def reading_of_arrow(dataset: Any) -> scans.Reading:  # noqa: ANN401
     return scans.Reading(files, None if files else dataset, scans.names_of_csv(dataset))
 
 
-def _with_unit(readings: Sequence[scans.Reading], read: Read, *, is_owned: bool) -> scans.Reading:
+def _with_unit(readings: Sequence[scans.Reading], read: Read) -> scans.Reading:
     """Return a source with whose its rows are."""
-    reading: scans.Reading = replace(readings[read.source], is_owned=is_owned, is_of_facts=read.is_of_facts)
+    reading: scans.Reading = replace(readings[read.source], is_of_facts=read.is_of_facts)
     if read.unit is None:
         return reading
     columns = tuple(name for of in read.unit.columns for name in sorted(of))

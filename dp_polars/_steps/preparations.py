@@ -59,7 +59,7 @@ SAME_SOURCE = Mixing(
 )
 BESIDE = Mixing(
     f"brings in a table about people, by other columns than {{unit}}, {_WHY}",
-    "join it on {unit}, or leave that column out of it; or join private frames after `protect`",
+    "join it on {unit}, or leave that column out of it",
 )
 SORTED = Mixing(
     f"makes Polars trust that a whole column is sorted, {_WHY}", "leave it out: Polars knows what `sort` has sorted"

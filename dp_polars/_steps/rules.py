@@ -192,7 +192,7 @@ class Rule:
 
 PEOPLE = "so one person could change another's result"
 COMBINES = f"combines several rows, {PEOPLE}"
-_CONSTANT = "use a public constant, for example last year's mean; after `protect`, of one person's rows: over(unit)."
+_CONSTANT = "use a public constant, for example last year's mean; take it of one person's rows before `protect`."
 BOUNDS = "leave it out: `protect` bounds how many rows of a person count, and a mode counts each person once."
 LAST_BIT = f"rounds a row's last bit differently where the row is alone in its chunk, {PEOPLE}"
 _CATEGORY = f"may take a category's number, which other rows decide, {PEOPLE}"
@@ -208,8 +208,8 @@ UNLISTED: tuple[Rule, ...] = (
     Rule(
         nodes.MOVING,
         COMBINES,
-        "take one person's rows, after `protect`: with_columns(pl.col('x').max().over(unit)); or group by public keys: "
-        "group_by({…}).agg(…).",
+        "take one person's rows before `protect`: with_columns(pl.col('x').max().over(unit)).dp.protect(unit, …); or "
+        "group by public keys: group_by({…}).agg(…).",
     ),
     Rule(
         nodes.PLACING | nodes.SORTING,

@@ -511,12 +511,12 @@ def text_of_plan(frame: pl.LazyFrame) -> str | None:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def digest_of(frames: Iterable[pl.LazyFrame], key: bytes) -> str | None:
-    """Return a keyed digest of all rows that plans hold in memory; "" without any, None where it can't be told.
+def digest_of(frame: pl.LazyFrame, key: bytes) -> str | None:
+    """Return a keyed digest of all rows that a plan holds in memory; "" without any, None where it can't be told.
 
     It takes no notice of the order of the rows: that of a `group_by`, say, is another one each time.
     """
-    found = [_sums(of, key) for frame in frames for _, of in sources_read(frame) if isinstance(of, pl.DataFrame)]
+    found = [_sums(of, key) for _, of in sources_read(frame) if isinstance(of, pl.DataFrame)]
     if None in found:
         return None
     return hashlib.blake2b(repr(found).encode(), key=key, digest_size=32).hexdigest() if found else ""
@@ -551,7 +551,6 @@ class Reading:
     order: tuple[str, ...] = ()
     columns: tuple[str, ...] | None = None
     computed_by: object = None
-    is_owned: bool = False
     is_of_facts: bool = False
 
     def may_be_one_with(self, other: Reading) -> bool:
@@ -565,8 +564,6 @@ class Reading:
         """Return whether the same columns say whose a row is, if both read one table."""
         if self.is_of_facts or other.is_of_facts:
             return self.is_of_facts and other.is_of_facts
-        if self.is_owned or other.is_owned:  # an owned row belongs to all who name it
-            return self.is_owned and other.is_owned
         if self.columns is None or other.columns is None or self.computed_by != other.computed_by:
             return False
         pairs = zip(self.columns, other.columns, strict=False)
@@ -587,7 +584,7 @@ def refuse_two_units(places: Iterable[Sequence[Reading]], call: str) -> None:
             msg = (
                 f"{call}: a table that is read twice has one privacy unit: otherwise a row belongs to several people, "
                 "and goes with each of them.\n\nHint: take the same columns for the unit, unchanged, wherever the "
-                "table is read; rows of the table that is protected can't be owned rows, or be joined by other columns."
+                "table is read; rows of the table that is protected can't be joined by other columns."
             )
             raise ValueError(msg)
 

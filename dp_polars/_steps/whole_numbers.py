@@ -1,4 +1,4 @@
-"""What makes an answer follow from one person's rows to the bit: one zero and NaN, whole orders, exact sums."""
+"""What makes an answer follow from the rows to the bit: one zero and NaN, and exact sums of a list."""
 
 from __future__ import annotations
 
@@ -6,55 +6,21 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from dp_polars._base.column_types import parts_of, with_leaves
+from dp_polars._base.column_types import parts_of
 
 if TYPE_CHECKING:
     from polars._typing import PolarsDataType
 
 
-def of_one_kind(name: str, dtype: PolarsDataType, nan: float | None = float("nan")) -> pl.Expr:
-    """Return a column of floats with one zero and one NaN, or `nan`: equal values are the same to the bit."""
-    return _of_one_kind(pl.col(name), dtype, nan).alias(name)
-
-
-def nested_of_one_kind(name: str, dtype: PolarsDataType) -> pl.Expr | None:
-    """Return a column in which all floats, nested ones too, are of one kind; None where there are none."""
-    return _nested(pl.col(name), dtype).alias(name) if has_floats(dtype) else None
+def of_one_kind(name: str, dtype: PolarsDataType) -> pl.Expr:
+    """Return a column of floats with one zero and one NaN: equal values are the same to the bit."""
+    value = pl.col(name)
+    zero = pl.when(value == 0).then(pl.lit(0.0, dtype)).otherwise(value)
+    return pl.when(value.is_nan()).then(pl.lit(float("nan"), dtype)).otherwise(zero).alias(name)
 
 
 def has_floats(dtype: PolarsDataType) -> bool:
     return any(part.is_float() for part in parts_of(dtype))
-
-
-def _of_one_kind(value: pl.Expr, dtype: PolarsDataType, nan: float | None) -> pl.Expr:
-    zero = pl.when(value == 0).then(pl.lit(0.0, dtype)).otherwise(value)
-    return pl.when(value.is_nan()).then(pl.lit(nan, dtype)).otherwise(zero)
-
-
-def _nested(value: pl.Expr, dtype: PolarsDataType) -> pl.Expr:
-    if not has_floats(dtype):
-        return value
-    if isinstance(dtype, pl.List):
-        return value.list.eval(_nested(pl.element(), dtype.inner))
-    if isinstance(dtype, pl.Array):
-        as_lists = value.arr.to_list().list.eval(_nested(pl.element(), dtype.inner))
-        return as_lists.list.to_array(dtype.size).cast(dtype)
-    if isinstance(dtype, pl.Struct):
-        fields = [_nested(value.struct.field(of.name), of.dtype).alias(of.name) for of in dtype.fields]
-        return pl.when(value.is_not_null()).then(pl.struct(fields))
-    return _of_one_kind(value, dtype, float("nan"))
-
-
-def has_order(dtype: PolarsDataType) -> bool:
-    """Return whether values of a type have an order: Objects and Extension types have none."""
-    return not any(part in {pl.Object, pl.Unknown} or isinstance(part, pl.BaseExtension) for part in parts_of(dtype))
-
-
-def compared(name: str, dtype: PolarsDataType) -> pl.Expr:
-    """Return what a column is compared by: Categoricals by their texts, as their numbers follow from other rows."""
-    holds_categories = any(part == pl.Categorical for part in parts_of(dtype))
-    as_texts = with_leaves(dtype, lambda leaf: pl.String() if leaf == pl.Categorical else leaf)
-    return pl.col(name).cast(as_texts) if holds_categories else pl.col(name)
 
 
 #: A float counts to the nearest multiple of this.
@@ -63,7 +29,6 @@ STEP = 2.0**-40
 LARGEST = 2.0**54
 _LARGEST_WHOLE = 2**94
 _LARGEST_POWER_OF_TEN = 28  # 10²⁸ < 2⁹⁴
-_PARTS = 2.0**46  # of the largest distance from the mean
 
 
 def has_whole_numbers(dtype: PolarsDataType) -> bool:
@@ -100,37 +65,6 @@ def mean_of(total: pl.Expr, count: pl.Expr, dtype: PolarsDataType) -> pl.Expr:
     # One division, by a full column: Polars multiplies by a constant's reciprocal, but not where a row is alone.
     mean = total.cast(pl.Float64) / (count.cast(pl.Float64) * _units(dtype))
     return pl.when(count > 0).then(mean).cast(_float(dtype))
-
-
-def centre_of(total: pl.Expr, count: pl.Expr) -> pl.Expr:
-    """Return the whole number nearest to the mean; null if there are no values."""
-    number = count.cast(pl.Int128)
-    return (total + number // 2) // number
-
-
-def share_of(distance: pl.Expr, largest: pl.Expr) -> pl.Expr:
-    """Return a whole number's distance from the centre in parts of the group's largest: 2⁴⁶ at most, Int128.
-
-    Null where all values are one.
-    """
-    share = distance.cast(pl.Float64) / largest.cast(pl.Float64)
-    return pl.when(largest > 0).then(share * _PARTS).round().cast(pl.Int128, strict=False)
-
-
-def variance_of(
-    squares: pl.Expr, shares: pl.Expr, largest: pl.Expr, count: pl.Expr, ddof: int, dtype: PolarsDataType
-) -> pl.Expr:
-    """Return the variance from the sum of the squared shares, that of the shares, and the largest distance.
-
-    Null where there are not more values than `ddof`.
-    """
-    number = count.cast(pl.Float64)
-    total = shares.cast(pl.Float64)
-    unit = largest.cast(pl.Float64) / (number * 0 + _units(dtype) * _PARTS)
-    around_mean = squares.cast(pl.Float64) - total * total / number
-    # Where all values are one, engines differ in the sign of the zero.
-    variance = pl.when(around_mean > 0).then(around_mean / (number - ddof) * unit * unit).otherwise(0.0)
-    return pl.when(count > ddof).then(variance).cast(_float(dtype))
 
 
 def decimals(value: pl.Expr, dtype: pl.Decimal) -> pl.Expr:

@@ -29,7 +29,7 @@ from dp_polars._questions.measures import Measure, Multiple, Total, ValueCounts,
 from dp_polars._questions.question import Columns, HistogramQuery, ListQuery
 from dp_polars.analysis import _simulated
 from dp_polars.analysis._laws import NoiseLaw, as_probability
-from dp_polars.analysis._simulation import no_law, public_tables, request_of
+from dp_polars.analysis._simulation import no_law, public_table, request_of
 
 if TYPE_CHECKING:
     # At a claim, how probable it is for each group that its answer is near enough.
@@ -46,7 +46,7 @@ _ROUNDING = 1e-6
 @called
 def loss_for_query(
     query: PrivateQuery,
-    rows: pl.DataFrame | pl.LazyFrame | tuple[pl.DataFrame | pl.LazyFrame, ...],
+    rows: pl.DataFrame | pl.LazyFrame,
     share: Number = 0.95,
     probability: Number = 0.95,
     within: Number | Mapping[str, Number] = 0,
@@ -89,8 +89,8 @@ def loss_for_query(
 
     Notes
     -----
-    The true answer is that of the rows that the bounds keep, drawn once for all losses: `simulate` and `n_cut` say
-    what the bounds drop. Where they drop any, the result differs a little from call to call. A larger loss never makes
+    The true answer is that of the rows that the bounds keep, drawn once for all losses: `simulate` says what the bounds
+    drop. Where they drop any, the result differs a little from call to call. A larger loss never makes
     a count, a sum or a mode worse, but may a quantile in the column's unit, and a mean by a little. So the search goes
     down from 20 in steps of a third of a decade, and stops at the first loss that is not enough.
 
@@ -117,7 +117,7 @@ def loss_for_query(
         msg = f"share must be above 0 and at most 1, got {share!r}."
         raise ValueError(msg)
     reach = _reach(within, [ask.name for ask in request.asks])
-    engine = PolarsEngine.of(*public_tables("loss_for_query", query, "rows", rows, private=private))
+    engine = PolarsEngine.of(public_table("loss_for_query", query, "rows", rows, private=private))
     work = request.bind(engine)
     histograms = engine.prepare_histograms(work)()
     losses: list[float | None] = []

@@ -33,10 +33,10 @@ from dp_polars.analysis import _simulated
 from dp_polars.analysis._simulated import Histograms, Law
 
 
-def refuse_own_rows(call: str, query: PrivateQuery, tables: Sequence[pl.LazyFrame]) -> None:
+def refuse_own_rows(call: str, query: PrivateQuery, table: pl.LazyFrame) -> None:
     """Refuse rows, or files, that the query protects: the result would show them. Copies are not recognised."""
-    protected = {mark for plan in query._sources for mark in _marks(plan)}
-    if protected and any(not protected.isdisjoint(_marks(table)) for table in tables):
+    protected = set() if query._source is None else {*_marks(query._source)}
+    if not protected.isdisjoint(_marks(table)):
         msg = (
             f"{call} must be given public or synthetic rows, got the very ones that the query protects. The result is "
             "not private: it shows true answers, or follows from them without noise.\n\n"
@@ -96,7 +96,7 @@ class _Simulated:
 @called
 def simulate(
     query: PrivateQuery | PrivateExpr,
-    frame: pl.DataFrame | pl.LazyFrame | tuple[pl.DataFrame | pl.LazyFrame, ...],
+    frame: pl.DataFrame | pl.LazyFrame,
     *,
     by: str | Sequence[str] | None = None,
     losses: Iterable[Number] | None = None,
@@ -113,8 +113,7 @@ def simulate(
         A query of a private frame, with or without private rows of its own (they are not touched), or a private
         expression (without `over`). For a cube it is the count in each cell, at the loss of that histogram.
     frame
-        The public rows, with the columns that the query needs. Where the query joins private or owned rows, a tuple of
-        public frames that stand for all of them, in the order of the joins.
+        The public rows, with the columns that the query needs.
     by
         For an expression, the columns to group by: the groups are those of the public frame. None: one group. Must be
         left out for a query of a private frame, which has its keys.
@@ -190,13 +189,9 @@ def simulate(
         if by is not None:
             msg = f"by must be left out for a query of a private frame, which has its keys, got {given(by)}."
             raise ValueError(msg)
-        tables = public_tables("simulate", query, "frame", frame, private=private)
-        keys, outputs = _of_query(query, *tables)
+        keys, outputs = _of_query(query, public_table("simulate", query, "frame", frame, private=private))
     elif isinstance(query, PrivateExpr):
-        if isinstance(frame, tuple):  # it has no joins
-            msg = "frame must be one frame for a private expression, got a tuple."
-            raise TypeError(msg)
-        keys, outputs = _of_expression(query, _plans("frame", frame)[0], by)
+        keys, outputs = _of_expression(query, _plan("frame", frame), by)
     else:
         msg = f"query must be a PrivateQuery or a PrivateExpr, got {type(query).__name__}."
         raise TypeError(msg)
@@ -212,28 +207,20 @@ def simulate(
     return pl.concat([pl.concat([keys, part], how="horizontal") for part in parts])
 
 
-def public_tables(
-    call: str,
-    query: PrivateQuery,
-    name: str,
-    frame: pl.DataFrame | pl.LazyFrame | tuple[pl.DataFrame | pl.LazyFrame, ...],
-    *,
-    private: bool,
-) -> list[pl.LazyFrame]:
-    tables = _plans(name, frame)
-    query.request.pipeline.one_frame_each(frame)
+def public_table(
+    call: str, query: PrivateQuery, name: str, frame: pl.DataFrame | pl.LazyFrame, *, private: bool
+) -> pl.LazyFrame:
+    table = _plan(name, frame)
     if not private:
-        refuse_own_rows(call, query, tables)
-    return tables
+        refuse_own_rows(call, query, table)
+    return table
 
 
-def _plans(name: str, frame: object) -> list[pl.LazyFrame]:
-    tables = frame if isinstance(frame, tuple) else (frame,)
-    for table in tables:
-        if not isinstance(table, (pl.DataFrame, pl.LazyFrame)):
-            msg = f"{name} must be a DataFrame or a LazyFrame, got {kind_of_frame(table)}"
-            raise TypeError(msg)
-    return [table.lazy() for table in tables]
+def _plan(name: str, frame: object) -> pl.LazyFrame:
+    if not isinstance(frame, (pl.DataFrame, pl.LazyFrame)):
+        msg = f"{name} must be a DataFrame or a LazyFrame, got {kind_of_frame(frame)}"
+        raise TypeError(msg)
+    return frame.lazy()
 
 
 def several(name: str, values: object) -> list[object]:
@@ -256,10 +243,10 @@ def _claims(asked: Claim, losses: list[Fraction] | None) -> list[Claim]:
     return [asked]
 
 
-def _of_query(query: PrivateQuery, *tables: pl.LazyFrame) -> tuple[pl.DataFrame, list[_Simulated]]:
+def _of_query(query: PrivateQuery, table: pl.LazyFrame) -> tuple[pl.DataFrame, list[_Simulated]]:
     request = request_of(query)
     # The rows are public, so their plan may hold what a private one may not: it is not checked.
-    engine = PolarsEngine.of(*tables)
+    engine = PolarsEngine.of(table)
     work, wanted = request.bind(engine), []
     for output in work.outputs:
         specs = [work.specs[n] for n in output.specs]  # of the same rows, whatever they weigh

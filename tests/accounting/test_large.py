@@ -52,10 +52,7 @@ def wholes(loss):
     yield lambda: PRIVATE.agg(dpp.len(rho=half), dpp.n_people(rho=half).alias("n"))
     yield lambda: PRIVATE.keys("x", epsilon=loss, delta=1e-6)
     yield lambda: PRIVATE.keys("x", rho=loss, delta=1e-6)
-    yield lambda: PRIVATE.rows_per_person(0.5, range(9), epsilon=loss)
-    yield lambda: PRIVATE.groups_per_person({"x": ["a"]}, 0.5, range(9), rho=loss)
-    yield lambda: dpp.protect("p").bounds({"x": ["a"]}, epsilon=loss)
-    yield lambda: PRIVATE.agg(dpp.len(epsilon=1)).n_cut(rho=loss)
+    yield lambda: PRIVATE.agg(dpp.len(epsilon=1)).n_rows_dropped(1, rho=loss)
     yield lambda: dpp.Budget(epsilon=loss)
     yield lambda: dpp.Budget(rho=loss, delta=1e-6)
 

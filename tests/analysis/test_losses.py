@@ -365,15 +365,6 @@ def test_what_all_need_together_is_said_with_each():
     assert nothing["epsilon_of_all"].to_list() == [0.0] * 3
 
 
-def test_joined_tables_come_as_a_tuple():
-    left = pl.DataFrame({"p": range(90), "t": [0, 1, 1] * 30})
-    right = pl.DataFrame({"t": [0, 1], "x": ["u", "v"]})
-    query = dpp.protect("p", max_rows=1).join(dpp.owned(), on="t", how="inner")
-    query = query.agg(dpp.mode("x", ["u", "v"], epsilon=1))
-    assert 0.05 < only(analysis.loss_for_query(query, (left, right))) < 0.2
-    refused(TypeError, "must be given a tuple of 2 frames", analysis.loss_for_query, query, left)
-
-
 def test_what_is_refused():
     rows = people(COUNTS)
     query = dpp.protect("p", max_groups=3).group_by({"g": GROUPS}).agg(n=dpp.n_people(epsilon=1))

@@ -31,9 +31,12 @@ from dp_polars._accounting.claims import Claim
 from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._mechanisms.partition_selection import KeySelection
 from dp_polars._questions.question import CountRule, HistogramQuery, KeysThatAreThere
-from dp_polars._release.contract import Engine
+from dp_polars._release.contract import GROUPS as GROUPS_OF_PERSON
+from dp_polars._release.contract import ROWS, ROWS_IN_GROUP, Engine, HistogramSpec, Output, PerPerson, Work
 from dp_polars._release.protection import Limits
 from dp_polars._release.release import prepare
+from dp_polars._release.request import Request
+from dp_polars._release.sources import in_types_of
 from tests.engines.orders import (
     OF_GROUPS,
     OF_GROUPS_TOGETHER,
@@ -132,7 +135,7 @@ def clipped(evidence, ends):
 def with_asks(query, questions):
     """The same query with other questions in its outputs."""
     asks = tuple(replace(ask, query=each) for ask, each in zip(query.asks, questions, strict=True))
-    return dpp.PrivateQuery(replace(query.request, asks=asks), (), query.budget)
+    return dpp.PrivateQuery(replace(query.request, asks=asks), None, query.budget)
 
 
 @dataclass(frozen=True)
@@ -212,6 +215,27 @@ class Asked(NamedTuple):
     column: str = "x"
     people: bool = False
     weigh: by_hand.WeightOf | None = None
+
+
+@dataclass(frozen=True)
+class OfPeople(Request):
+    """A question about a number that each person has: people as rows, of which the package asks what bounds cut."""
+
+    groups: ClassVar[int] = 1
+
+    def bind(self, engine):
+        proved = self.checked_on(engine, [] if self.keys is None else self.keys.columns)
+        keys = None if self.keys is None else in_types_of(self.keys, proved.schemas[-1])
+        (ask,), types = self.asks, (pl.Int64(),)
+        spec = HistogramSpec(ask.columns, types, *ask.query.evidence(*types), Limits(), people=False)
+        output = Output(ask.name, ask.query, types, (0,))
+        return Work(None, None, (spec,), (output,), proved.rows, PerPerson(self.protection.unit, keys))
+
+
+def numbers_of(unit, column, numbers, keys=None):
+    """The query for one of the columns of `PerPerson`."""
+    query = dpp.protect(unit, max_rows=1).agg(dpp.median(column, numbers, epsilon=1))
+    return dpp.PrivateQuery(OfPeople(query.request.pipeline, keys, query.asks), None, None)
 
 
 def protected(keys=None, unit="p", steps=lambda frame: frame, **bounds):
@@ -427,7 +451,7 @@ class Conformance:
         assert one == {(): {0: 160}}
         private = protected(max_rows=2)
         for name, cut in (("nulls", 0), ("values", 20)):
-            (one,) = self.told(private.agg(asked[name]).n_cut(epsilon=1), frame).values()
+            (one,) = self.told(private.agg(asked[name]).n_rows_dropped(1, epsilon=1), frame).values()
             assert one[()].get(0, 0) == cut
 
     @pytest.mark.parametrize("grouped", [True, False])
@@ -508,10 +532,9 @@ class Conformance:
         assert self.found(self.keys(["x"]), frame) == {(0,): n, (1,): n}
         assert sum(self.found(self.keys(["x"], most=1), frame).values()) == n
         if self.make(frame).counts_per_person:
-            rows = dpp.protect("p").rows_per_person(0.5, range(9), epsilon=1)
-            assert self.told(revealing(rows), frame) == {"rows_per_person": {(): {6: n}}}
-            groups = dpp.protect("p").groups_per_person({"k": [2, 0, 7]}, 0.5, range(9), epsilon=1)
-            assert self.told(revealing(groups), frame) == {"groups_per_person": {(): {2: n}}}
+            assert self.told(numbers_of("p", ROWS, range(9)), frame) == {ROWS: {(): {6: n}}}
+            groups = numbers_of("p", GROUPS_OF_PERSON, range(9), pl.DataFrame({"k": [2, 0, 7]}))
+            assert self.told(groups, frame) == {GROUPS_OF_PERSON: {(): {2: n}}}
 
     def test_people_of_several_columns_differ_in_one_of_them(self):
         """Whatever their values are together as one text; who lacks one of them is nobody."""
@@ -550,11 +573,10 @@ class Conformance:
         assert self.found(self.keys(["k"], unit), frame) == {(k,): n for k in each}
         assert sum(self.found(self.keys(["k"], unit, most=3), frame).values()) == 3 * n
         if self.make(frame).counts_per_person:
-            of_people = revealing(dpp.protect(unit).rows_per_person(0.5, range(9), epsilon=1))
-            assert self.told(of_people, frame) == {"rows_per_person": {(): {6: n}}}
+            assert self.told(numbers_of(unit, ROWS, range(9)), frame) == {ROWS: {(): {6: n}}}
             private = protected(keys, unit, max_groups=3, max_rows_per_group=MANY)
-            cut = revealing(private.agg(dpp.count("x", epsilon=1)).n_cut(epsilon=1))
-            assert self.told(cut, frame) == {"n_cut": {(): {0: n}}}
+            cut = revealing(private.agg(dpp.count("x", epsilon=1)).n_rows_dropped(1, epsilon=1))
+            assert self.told(cut, frame) == {"n_rows_dropped": {(): {0: n}}}
 
     def test_no_rows_are_empty_histograms_and_have_no_keys(self):
         for rows in (visits().clear(), visits().with_columns(p=pl.lit(None, pl.Int64))):
@@ -816,12 +838,12 @@ class Conformance:
             query, two = protected(unit=None).agg(x=dpp.mode("flavour", words, epsilon=1)), ("'Äa'", "'äa'")
             if kind == "candidates of people":
                 private = protected(listed[:3], max_groups=1)
-                query = private.agg(x=dpp.mode("flavour", words, epsilon=1)).n_cut(epsilon=1)
+                query = private.agg(x=dpp.mode("flavour", words, epsilon=1)).n_rows_dropped(1, epsilon=1)
         else:
             two = ("(3, 'D')", "(3, 'd')")
             query = protected(listed, None).agg(x=dpp.count("price", epsilon=1))
             if kind == "keys of people":
-                query = protected().groups_per_person(listed, 0.9, range(3), epsilon=1)
+                query = protected(listed, max_rows=1).agg(dpp.len(epsilon=1)).n_rows_dropped(1, epsilon=1)
         first, second = map(re.escape, two)
         message = rf"{kind[:4]}.* must be different .*{first} and {second}[\s\S]*Hint: "
         self.refuses(query, message, notes, engine)
@@ -892,38 +914,39 @@ class Conformance:
 
     # --- People as rows ---
 
-    # How they are asked, of which groups, and what each output is of a person's rows in each of their groups.
+    # Of which groups, and what the number is of a person's rows in each of their groups.
     OF_PEOPLE: ClassVar[dict[str, Any]] = {
-        "rows": (lambda frame, _, n: frame.rows_per_person(0.5, n, epsilon=1), None, [sum]),
-        "rows of a group": (lambda frame, keys, n: frame.rows_per_person(0.5, n, keys=keys, epsilon=1), GROUPS, [max]),
-        "groups": (lambda frame, keys, n: frame.groups_per_person(keys, 0.5, n, epsilon=1), GROUPS, [len]),
-        "both": (lambda frame, keys, n: frame.bounds(keys, candidates=n, epsilon=1), GROUPS, [len, max]),
-        "bounds of one group": (lambda frame, keys, n: frame.bounds(keys, candidates=n, epsilon=1), None, [max]),
+        "rows": (ROWS, None, sum),
+        "rows of listed groups": (ROWS, GROUPS, sum),
+        "rows of a group": (ROWS_IN_GROUP, GROUPS, max),
+        "rows of one group": (ROWS_IN_GROUP, None, max),
+        "groups": (GROUPS_OF_PERSON, GROUPS, len),
     }
 
     @pytest.mark.parametrize("unit_of", ["p", PAIR], ids=str)
     @pytest.mark.parametrize("way", OF_PEOPLE)
-    def test_rows_and_groups_of_people_are_counted_as_by_the_reference(self, way, unit_of, notes):
-        ask, keys, numbers = self.OF_PEOPLE[way]
-        frame, query = visits(), revealing(ask(dpp.protect(unit_of), keys, range(1, MANY)))
+    def test_rows_and_groups_of_people_are_counted_as_by_the_reference(self, way, unit_of):
+        column, keys, number = self.OF_PEOPLE[way]
+        frame = visits()
         if not self.make(frame).counts_per_person:
-            self.refuses(query, "this engine can't count", notes)
             return
         expected = by_hand.per_person(frame.to_dicts(), None if keys is None else keys.to_dicts(), unit_of)
-        for found, number in zip(self.told(query, frame).values(), numbers, strict=True):
-            assert found == {(): dict(Counter(number(own) - 1 for own in expected.values()))}
-            assert sum(found[()].values()) < frame.select(PAIR if unit_of == PAIR else "p").n_unique() + 1
-            assert len(found[()]) > 2
+        (found,) = self.told(numbers_of(unit_of, column, range(1, MANY), keys), frame).values()
+        assert found == {(): dict(Counter(number(own) - 1 for own in expected.values()))}
+        assert sum(found[()].values()) < frame.select(PAIR if unit_of == PAIR else "p").n_unique() + 1
+        assert len(found[()]) > 2
 
     @pytest.mark.parametrize("unit_of", ["p", PAIR], ids=str)
     @pytest.mark.parametrize("keys", [None, GROUPS])
-    def test_people_are_cut_where_an_output_loses_something_of_them(self, keys, unit_of):
+    def test_rows_are_cut_where_an_output_loses_some(self, keys, unit_of, notes):
         """As it is asked: by the bounds that `protect` has, of what each output counts."""
         few = (10, Limits(3, 2, 2)) if unit_of == "p" else (4, Limits(1, 1, 1))
         limits = Limits(rows=few[0]) if keys is None else few[1]
         bounds = {f"max_{name}": most for name, most in vars(limits).items() if most is not None}
         frame = visits()
         if not self.make(frame).counts_per_person:
+            query = protected(keys, unit_of, **bounds).agg(dpp.len(epsilon=1)).n_rows_dropped(1, epsilon=1)
+            self.refuses(query, "this engine can't count", notes)
             return
         listed = None if keys is None else keys.to_dicts()
         asks = {
@@ -931,20 +954,15 @@ class Conformance:
             "flavour": (dpp.mode("flavour", FLAVOURS, epsilon=1), True),
         }
         cut, dropped = set(), Counter()
-        for name, (asked, people) in asks.items():
+        for name, (_, people) in asks.items():
             seen = by_hand.evidence(frame.to_dicts(), listed, name, CODES[name], unit_of)
             own, evidence = Limits(groups=limits.groups) if people else limits, [(*each[:3], 1) for each in seen]
-            over = by_hand.cut(evidence, own, people)
-            if own != Limits():
-                one = revealing(protected(keys, unit_of, **bounds).agg(asked).n_cut(epsilon=1))
-                assert self.told(one, frame) == {"n_cut": {(): {0: len(over)}}}
-            cut |= over
+            cut |= by_hand.cut(evidence, own, people)
             dropped |= Counter(by_hand.rows_cut(evidence, own, people))
         query = protected(keys, unit_of, **bounds).agg(*(asked for asked, _ in asks.values()))
         for most in (1, 3):  # those whose rows are more are clipped
             (histogram,) = self.told(query.n_rows_dropped(most, epsilon=1), frame).values()
             assert histogram == {(): {0: sum(min(number, most) for number in dropped.values())}}
-        assert self.told(query.n_cut(epsilon=1), frame) == {"n_cut": {(): {0: len(cut)}}}
         assert 1 < len(cut) < frame.select(PAIR if unit_of == PAIR else "p").n_unique() - 1
 
     CUTS: ClassVar[dict[str, Any]] = {
@@ -984,8 +1002,7 @@ class Conformance:
             seen = by_hand.evidence(frame.to_dicts(), listed, column, CODES[column], "p")
             weigh = by_hand.weight_of("weight", 3, 1, least)
             over |= by_hand.cut([(p, key, code, weigh(row)) for p, key, code, row in seen], limits, people)
-        counted = dpp.protect("p").rows_per_person(0.5, range(MANY), epsilon=1)
-        work = revealing(counted).request.bind(engine)
+        work = revealing(numbers_of("p", ROWS, range(MANY))).request.bind(engine)
         per_person = replace(work.per_person, keys=of_asked.keys, cut=tuple(specs))
         (told,) = (
             self.to_polars(engine.prepare(replace(work, per_person=per_person))().presented()).to_series().to_list()

@@ -10,6 +10,7 @@ import pytest
 from dp_polars._engines.polars import engine as polars_arrays
 from dp_polars._engines.polars import people as polars_people
 from dp_polars._engines.polars.engine import PolarsEngine
+from dp_polars._release.sources import Source
 from tests.engines.conformance import Conformance
 from tests.engines.toy import ToyEngine
 
@@ -26,7 +27,7 @@ class OfPolars(Conformance):
         plan = rows = frame.lazy()
         if read is not None:
             rows = rows.map_batches(noted, schema=frame.schema, projection_pushdown=False)
-        return PolarsEngine(plan, lambda: rows, self.engine, self.partitions)
+        return PolarsEngine(Source(plan, lambda: rows, marked=lambda: rows), self.engine, self.partitions)
 
 
 class TestPolarsInMemory(OfPolars):

@@ -27,22 +27,12 @@ def test_the_bounds_of_hospital_visits_cut_whom_it_says(tmp_path, capsys):
     example = runpy.run_path(str(ROOT / "examples" / "hospital_visits.py"))
     example["main"](tmp_path)
     said = capsys.readouterr().out
-    groups, rows = map(int, re.search(r"at most (\d+) hospitals of a patient, and (\d+) visits", said).groups())
     visits = pl.read_parquet(tmp_path / "visits-*.parquet").filter(year=2024)
-    cost = pl.col("cost").clip(0, 30_000).round(mode="half_to_even").sum()
-    of_patients = visits.group_by("patient_id", "hospital").agg(pl.len(), cost).group_by("patient_id")
-    of_patients = of_patients.agg(groups=pl.len(), rows=pl.col("len").max(), cost=pl.col("cost").max())
-    is_cut = (pl.col("groups") > groups) | (pl.col("rows") > rows) | (pl.col("cost") > 30_000)
-    cut = of_patients.filter(is_cut).height
-    # A share of 1 % by rows and groups, give or take the noise; and the totals that are clipped.
-    assert 0 < cut < 0.03 * of_patients.height
-    number = int(re.search(r"About ([\d,]+) patients", said).group(1).replace(",", ""))
-    assert abs(number - cut) < 300  # beyond it with probability e**-30
     private = example["visits_of_2024"](tmp_path, dpp.Budget(epsilon=10**5, name="as in the example"))
-    found = pl.DataFrame({"max_groups": [groups], "max_rows_per_group": [rows]})
-    assert (
-        example["report"](private.with_limits(**found.row(0, named=True))).n_cut(epsilon=10_000).release().item() == cut
-    )
+    cut = example["report"](private).n_rows_dropped(8, epsilon=10_000).release().item()
+    assert 0 < cut < 0.005 * visits.height
+    number = int(re.search(r"About ([\d,]+) visits", said).group(1).replace(",", ""))
+    assert abs(number - cut) < 2400  # beyond it with probability e**-30
 
 
 def test_the_bounds_of_the_warehouse_drop_what_it_says():
@@ -113,7 +103,7 @@ def test_the_questions_take_twelve_lines():
     body = source.splitlines()[functions["report"].lineno : functions["report"].end_lineno]
     lines = [line for line in body if line.strip() and not line.strip().startswith("#")]
     asked = [line for line in source.splitlines() if ".release(" in line or "plot.answers(" in line]
-    assert any("n_cut" in line and "ranges=True" in line for line in asked)
+    assert any("n_rows_dropped" in line and "ranges=True" in line for line in asked)
     assert len({*lines, *asked}) <= 12
 
 
@@ -127,12 +117,10 @@ def test_the_report_is_near_the_truth_and_says_what_is_cut(example, flights, tmp
     known = flights.drop_nulls("tailnum")
     of_planes = known.group_by("tailnum").agg(pl.len(), airports=pl.col("origin").n_unique())
     assert of_planes["airports"].max() == 3
-    miles = known.group_by("tailnum", "origin", "dest").agg(pl.col("distance").sum())
-    too_many = of_planes.filter(pl.col("len") > 400)["tailnum"]
-    too_far = miles.filter(pl.col("distance") > 100_000)["tailnum"]
-    cut = pl.concat([too_many, too_far]).n_unique()
-    assert 0 < cut < 0.04 * of_planes.height
-    assert abs(int(re.search(r"about (\d+) planes", said).group(1)) - cut) < 60  # beyond it with probability e**-18
+    cut = (of_planes["len"] - of_planes["len"].clip(0, 400)).clip(0, 100).sum()
+    assert 0 < cut < 0.004 * known.height
+    number = int(re.search(r"about (\d+) flights", said).group(1))
+    assert abs(number - cut) < 6000  # beyond it with probability e**-18
     # Of the flights of all planes the bounds drop hardly any.
     assert 1 - of_planes["len"].clip(0, 400).sum() / known.height < 0.003
     places = known.group_by("tailnum").agg(pl.col("dest").n_unique())["dest"]
@@ -147,7 +135,7 @@ def test_the_numbers_of_the_report(example, flights):
     assert (asked["error_95"] > pl.Series([2490, 49, 2.9], dtype=pl.Float64)).all()
     assert flights.drop_nulls("tailnum")["origin"].value_counts()["count"].min() > 100_000  # where delays are that near
     released = query.release(ranges=True)
-    query.n_cut(epsilon=0.3).release()
+    query.n_rows_dropped(100, epsilon=0.3).release()
     assert budget.remaining == Fraction("0.1817")
     true = (
         flights.drop_nulls("tailnum")

@@ -475,7 +475,7 @@ def test_nothing_is_public_because_nobody_said_what_it_is():
         frame.dp.protect("q")
     protected = frame.dp.protect("p", max_rows=5)
     assert protected.agg(n=dpp.len(epsilon=10**6)).release().item() == 1
-    with pytest.raises(ValueError, match="there must be a privacy unit"):
+    with pytest.raises(ValueError, match="looks at several rows of one person"):
         protected.join(frame.dp.protect(None), on="x")
 
 

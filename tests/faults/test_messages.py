@@ -73,16 +73,6 @@ TRIED = {
         "combines the rows of several people",
         "agg(dp_polars.len(epsilon=…)) counts rows, agg(dp_polars.n_people(epsilon=…)) people",
     ),
-    "several quantiles of people": (
-        lambda: private().rows_per_person([0.5, 0.95], range(1, 9), epsilon=1),
-        "rows_per_person: alpha must be one number, got list",
-        "rows_per_person(alpha=0.5, …)",
-    ),
-    "several quantiles of groups": (
-        lambda: private().groups_per_person({"ward": ["A"]}, (0.5, 0.95), [1, 2], epsilon=1),
-        "groups_per_person: alpha must be one number, got tuple",
-        "groups_per_person(alpha=0.5, …)",
-    ),
     "a full join": (
         lambda: private().join(PUBLIC, on="ward", how="full"),
         'how must be "left", "inner", "semi" or "anti", got \'full\'',
@@ -338,11 +328,11 @@ def test_development_mode_shows_all_frames():
 
 def test_every_public_function_says_how_it_is_called():
     functions = [getattr(dpp, name) for name in dpp.__all__ if inspect.isfunction(getattr(dpp, name))]
-    methods = [dpp.PrivateFrame.keys, dpp.PrivateFrame.bounds, dpp.PrivateQuery.n_cut, STAYS.dp.protect, dpp.Budget]
+    methods = [dpp.PrivateFrame.keys, dpp.PrivateQuery.n_rows_dropped, STAYS.dp.protect, dpp.Budget]
     ours = {"discrete_gaussian", "median", "n_people", "protect", "value_counts"}
     assert ours <= {function.__name__ for function in functions}
     for function in [*functions, *methods]:
-        if function.__name__ in ("grid", "owned", "read_claim"):  # all of theirs is in their name
+        if function.__name__ in ("grid", "read_claim"):  # all of theirs is in their name
             continue
         with pytest.raises(TypeError, match=r"^\w+: [\s\S]*\n\nHint: \w+\("):
             function(*range(20))
@@ -441,10 +431,9 @@ def test_slips_of_newcomers_are_told_what_to_write():
         ),
         (lambda: private.group_by(), TypeError, "group_by must be given public keys"),
         (lambda: private.group_by({"ward": ["x"]}).release(), AttributeError, r"ask with agg first: agg\(…\).release"),
-        (lambda: private.group_by("p").release(), AttributeError, "ask with agg first"),
         (lambda: private.release(), AttributeError, "ask with agg first"),
-        (lambda: frame.join(private, on="ward"), TypeError, r"private frame must be on the left.*Hint: private\.join"),
-        (lambda: frame.lazy().join(private, on="ward"), TypeError, r"must be on the left.*Hint: private\.join"),
+        (lambda: frame.join(private, on="ward"), TypeError, "PrivateFrame"),
+        (lambda: frame.lazy().join(private, on="ward"), TypeError, "PrivateFrame"),
         (lambda: pl.concat([frame, private]), AttributeError, r"given a private frame.*Hint: call methods"),
         (lambda: OF_AGE.share(epsilon=1), AttributeError, r"Hint: dp_polars\.share\(pl\.col"),
         (

@@ -45,7 +45,7 @@ def released(ask):
 
 
 def private_rows(query):
-    return bool(query._sources)
+    return query._source is not None
 
 
 @pytest.mark.parametrize(("column", "values", "hint"), OF_OTHER_TYPES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import polars as pl
@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     import dp_polars as dpp
 
 
-def rows_of(private: dpp.PrivateFrame, *tables: Any, engine: str = "in-memory") -> pl.DataFrame:
-    """The private rows after all steps, of the frame's own tables or of others."""
-    tables = tables or private._sources
-    proved = private._pipeline.proved(*(table.collect_schema() for table in tables))
-    return proved.rows(*(table.lazy() for table in tables)).collect(engine=engine)
+def rows_of(
+    private: dpp.PrivateFrame, table: pl.DataFrame | pl.LazyFrame | None = None, *, engine: str = "in-memory"
+) -> pl.DataFrame:
+    """The private rows after all steps, of the frame's own table or of another."""
+    table = private._source if table is None else table
+    return private._pipeline.proved(table.collect_schema()).rows(table.lazy()).collect(engine=engine)

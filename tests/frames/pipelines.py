@@ -540,15 +540,6 @@ BY_PERSON: dict[str, Steps] = {
 
 REFUSED: dict[str, Refused] = {
     "visits: parse a date without a format": Refused("guesses its format", adds(col.admitted.str.to_date("%Y-%m-%d"))),
-    "visits: first of a sorted frame": Refused(
-        "sort: this goes by the order", per_patient(col.diagnosis.sort_by("at").first())
-    ),
-    "visits: a list as it comes": Refused("gives several values", per_patient(col.diagnosis.sort_by("at"))),
-    "visits: rows that are the same": Refused("columns must not be nested", lambda f: f.unique(["patient", "visit"])),
-    "visits: per month": Refused(
-        "group_by_dynamic: this makes groups",
-        lambda f: f.with_columns(col.day.dt.truncate("1mo")).group_by("patient", "day").agg(col.dose.sum()),
-    ),
 }
 
 

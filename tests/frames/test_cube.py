@@ -253,7 +253,7 @@ def test_simulate_takes_it_as_the_count_in_each_cell(visits):
 def test_who_is_cut_may_be_asked(visits):
     query = visits.dp.protect("patient", max_groups=1, max_rows_per_group=1).cube(DIMENSIONS, counts="rows", epsilon=1)
     true = listed_of(visits, DIMENSIONS).group_by("patient").len().filter(pl.col("len") > 1).height
-    assert abs(query.n_cut(epsilon=100).release().item() - true) <= 1
+    assert abs(query.n_rows_dropped(1, epsilon=100).release().item() - true) <= 1
 
 
 def test_a_cube_carries_nothing_but_what_was_released(tmp_path):
@@ -417,6 +417,4 @@ def test_wrong_arguments_are_refused_before_the_charge(visits, call, error, word
 def test_where_a_person_is_in_one_cell_people_are_counted(visits):
     visits.dp.protect("patient", max_groups=2).cube(FEW, epsilon=1)  # there is one cell
     visits.dp.protect("patient", max_rows=1).cube(DIMENSIONS, epsilon=1)
-    one_each = visits.dp.protect("patient").group_by("patient").agg(pl.col("year").min())
-    assert one_each.cube({"year": YEARS}, epsilon=1).asks[0].query.claim.contributions.total == 1
     assert visits.dp.protect(None).cube(DIMENSIONS, **SURE).explain()["error_unit"].to_list() == ["people"]

@@ -71,7 +71,7 @@ def test_words_say_that_there_is_a_condition_and_not_which(tmp_path):
 def test_bounds_cut_only_people_of_whom_too_many_rows_fit():
     private = ROWS.dp.protect("p", max_rows=1)
     for expr, cut in ((dpp.len(**SURE), 2), (dpp.len(where=C, **SURE), 1), (X.filter(C).dp.count(**SURE), 0)):
-        assert private.agg(expr).n_cut(**SURE).release().item() == cut
+        assert private.agg(expr).n_rows_dropped(1, **SURE).release().item() == cut
 
 
 def test_simulated_rows_are_filtered_too():

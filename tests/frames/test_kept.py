@@ -385,10 +385,8 @@ def test_the_order_of_columns_is_no_part_of_a_question(budget):
 
 def test_columns_in_which_people_are_counted_are_part_of_a_question(budget):
     asks = (
-        lambda frame: frame.rows_per_person(0.5, range(9), epsilon=1),
-        lambda frame: frame.groups_per_person(WARDS, 0.5, range(9), epsilon=1),
         lambda frame: frame.keys("ward", epsilon=1, delta=1e-6),
-        lambda frame: frame.group_by(WARDS).agg(dpp.n_people(epsilon=1)).n_cut(epsilon=1),
+        lambda frame: frame.group_by(WARDS).agg(dpp.n_people(epsilon=1)).n_rows_dropped(1, epsilon=1),
     )
     for number, ask in enumerate(asks):
         one = dpp.Budget(epsilon=100, delta=0.1, path=budget.path.with_name(f"{number}.db"))
@@ -403,23 +401,20 @@ def test_columns_in_which_people_are_counted_are_part_of_a_question(budget):
 # Questions of a frame, which is a function of its bounds: each has an answer of its own.
 KEYS = {"epsilon": 1, "delta": 1e-6}
 APART = {
-    "keys, and quantiles over people": [
+    "keys": [
         lambda f: f(max_groups=1).keys("ward", **KEYS),
         lambda f: f(max_groups=2).keys("ward", **KEYS),
         lambda f: f(max_groups=1).keys("ward", "x", **KEYS),
         lambda f: f(max_groups=1).keys("ward", epsilon=1, delta=2e-6),
         lambda f: f(max_groups=1).keys("ward", rho=1, delta=1e-6),
         lambda f: f(max_groups=1).keys("ward", rho=1, delta=1e-6, counts=True),
-        lambda f: f().rows_per_person(0.5, range(1, 9), epsilon=1),
-        lambda f: f().rows_per_person(0.75, range(1, 9), epsilon=1),
-        lambda f: f().groups_per_person({"ward": ["A"]}, 0.5, range(1, 9), epsilon=1),
-        lambda f: f().groups_per_person({"ward": ["B"]}, 0.5, range(1, 9), epsilon=1),
     ],
-    "steps of a person": [
-        lambda f: f().group_by("p").agg(X.sum()).agg(median()),
-        lambda f: f().group_by("p").agg(X.max()).agg(median()),
-        lambda f: f().group_by("p").agg(X.sort().last()).agg(median()),
-        lambda f: f().group_by("p").agg(X.sort().first()).agg(median()),
+    "rows that are cut": [
+        lambda f: f(max_rows=1).agg(dpp.len(epsilon=1)).n_rows_dropped(1, epsilon=1),
+        lambda f: f(max_rows=1).agg(dpp.len(epsilon=1)).n_rows_dropped(2, epsilon=1),
+        lambda f: f(max_rows=2).agg(dpp.len(epsilon=1)).n_rows_dropped(1, epsilon=1),
+        lambda f: f(max_rows=1).group_by({"ward": ["A"]}).agg(dpp.len(epsilon=1)).n_rows_dropped(1, epsilon=1),
+        lambda f: f(max_rows=1).group_by({"ward": ["B"]}).agg(dpp.len(epsilon=1)).n_rows_dropped(1, epsilon=1),
     ],
     "other limits": [
         lambda f: f(max_rows=3).group_by(WARDS).agg(n=dpp.len(epsilon=1)),
@@ -469,7 +464,7 @@ def test_another_class_of_query_is_another_question(budget):
     ask = query.asks[0]
     other = Other(ask.query.candidates, ask.query.claim)
     request = Request.of(query.request.pipeline, query.request.keys, [replace(ask, query=other)])
-    dpp.PrivateQuery(request, (ROWS.lazy(),), budget).release()
+    dpp.PrivateQuery(request, ROWS.lazy(), budget).release()
     assert budget.spent == Fraction(1, 4)
 
 
@@ -609,7 +604,7 @@ def test_the_engine_is_part_of_the_question():
     query = ROWS.dp.protect(None).agg(n=dpp.len(epsilon=1))
     texts = set()
     for kind in (PolarsEngine, Other):
-        engine = kind(ROWS.lazy(), ROWS.lazy)
+        engine = kind.of(ROWS.lazy())
         texts.add(question_of(query.request, engine, query.request.bind(engine), "", "ours").text)
     assert len(texts) == 2
 
@@ -760,9 +755,9 @@ def test_values_that_change_places_are_other_rows(budget):
         pl.concat([one, one]),
         one.rename({"a": "b", "b": "a"}),
     ]
-    assert len({digest_of([frame.lazy()], key) for frame in same}) == 1
-    assert len({digest_of([frame.lazy()], key) for frame in (one, *others)}) == len(others) + 1
-    assert digest_of([one.lazy()], bytes([1] * 32)) != digest_of([one.lazy()], key)
+    assert len({digest_of(frame.lazy(), key) for frame in same}) == 1
+    assert len({digest_of(frame.lazy(), key) for frame in (one, *others)}) == len(others) + 1
+    assert digest_of(one.lazy(), bytes([1] * 32)) != digest_of(one.lazy(), key)
 
 
 def test_what_has_no_text_is_not_kept(budget, tmp_path):

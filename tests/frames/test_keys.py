@@ -1,6 +1,5 @@
 """Keys that nobody listed, and quantiles over people, as a user asks for them."""
 
-import datetime as dt
 import math
 import pickle
 import re
@@ -239,16 +238,6 @@ NAMES, RATE = "keys must be given names of columns, got ", Fraction(1, 2**110)
     (lambda: ONE.keys("k", **LOSS, counts=True), ValueError, "^counts must be left out with epsilon"),
     (lambda: ONE.keys("k", "count", **COUNTED, counts=True), ValueError, NAMED_COUNT),
     (lambda: dpp.protect("p", max_rows_per_group=1).keys("k", **LOSS), ValueError, NO_BOUND),
-    (lambda: NOBODY.rows_per_person(0.5, [1], epsilon=1), ValueError, "rows_per_person: there must be a privacy unit"),
-    (lambda: P.rows_per_person(1, range(9), epsilon=1), ValueError, "alpha must lie strictly between 0 and 1"),
-    (lambda: P.rows_per_person(0.5, ["a"], epsilon=1), TypeError, "quantile"),
-    (lambda: P.rows_per_person(0.5, [dt.date(2020, 1, 1)], epsilon=1), TypeError, "candidates of type Date can't be"),
-    (lambda: P.groups_per_person(["year"], 0.5, range(9), epsilon=1), TypeError, "keys must be a dict"),
-    (
-        lambda: FRAME.dp.protect("p").groups_per_person({"year": [1]}, 0.5, range(9), epsilon=1),
-        *(ValueError, "the frame must have the key column 'year'"),
-    ),
-    (lambda: FRAME.dp.protect("q").rows_per_person(0.5, [1, 2], epsilon=1), ValueError, "the privacy unit 'q'"),
     (lambda: keys_of([1.0]), TypeError, NO_KEYS),
     (lambda: keys_of([b"a"]), TypeError, NO_KEYS),
     (lambda: keys_of([[1]]), TypeError, NO_KEYS),
@@ -263,39 +252,7 @@ def test_arguments_are_checked_where_they_are_written(call, error, words):
         call()
 
 
-@pytest.mark.parametrize("loss", [{"epsilon": 100}, {"rho": 100}])
-def test_quantiles_of_rows_and_groups(visits, engine, loss):
-    private = visits.dp.protect("patient").drop_nulls("town")
-    assert private.rows_per_person(0.75, range(1, 21), **loss).release(engine=engine).item() == 2
-    assert private.rows_per_person(0.25, range(1, 21), **loss).release(engine=engine).item() == 1
-    groups = private.groups_per_person({"year": [2020, 2021, 2022]}, 0.9, range(1, 4), **loss)
-    assert groups.release(engine=engine).item() == 2
-    # Who has no row in a listed group does not count.
-    alone = private.groups_per_person({"year": [2021]}, 0.1, range(4), **loss)
-    assert alone.release(engine=engine).item() == 1
-
-
-def test_explain_says_what_a_quantile_over_people_costs(visits):
-    query = visits.dp.protect("patient", max_rows=7).rows_per_person(0.5, range(1, 31), epsilon=0.5)
-    (row,) = query.explain().to_dicts()
-    assert (row["output"], row["epsilon"], row["error_unit"]) == ("rows_per_person", 0.5, "people")
-    assert (row["groups"], row["candidates"], row["score_range"], row["rate"]) == (1, 30, 2.0, 0.25)
-    assert query.release().columns == ["rows_per_person"]
-    assert repr(query).startswith("<PrivateQuery: all people, one person per 'patient'")
-    replaced = dpp.protect("p", neighboring_relation="replace_one").rows_per_person(0.5, range(9), epsilon=0.5)
-    assert replaced.explain()["score_range"].item() == 4
-    # All people are in one group: a replaced one moves scores by 2·den.
-    for ask in ("rows_per_person", "groups_per_person"):
-        keys = [] if ask == "rows_per_person" else [{"year": [2020, 2021]}]
-        made = getattr(dpp.protect("p", neighboring_relation="replace_one"), ask)(*keys, 0.95, range(9), epsilon=0.5)
-        assert made.explain()["score_range"].item() == 40
-        assert made.asks[0].query.claim.same_group == 1
-
-
-def test_a_quantile_over_people_is_simulated_and_keys_are_not(visits):
-    query = dpp.protect("patient").rows_per_person(0.5, range(1, 9), epsilon=5)
-    (row,) = dpp.analysis.simulate(query, visits.drop_nulls("town")).to_dicts()
-    assert (row["true_answer"], row["counted"]) == (1, 300)
+def test_keys_are_not_simulated(visits):
     with pytest.raises(TypeError, match=r"^query must ask for answers, got one for keys[\s\S]*Hint: query.explain"):
         dpp.analysis.simulate(dpp.protect("patient", max_groups=1).keys("town", **LOSS), visits)
 

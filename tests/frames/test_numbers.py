@@ -212,7 +212,7 @@ def test_budgets_are_charged_each_number(unit):
 def test_histograms_are_shared():
     def specs(**exprs):
         query = ROWS.dp.protect("person", max_rows=2).agg(**exprs)
-        return len(query.request.bind(PolarsEngine(ROWS.lazy(), ROWS.lazy)).specs)
+        return len(query.request.bind(PolarsEngine.of(ROWS.lazy())).specs)
 
     count, mean = dpp.count("x", epsilon=1), dpp.mean("x", 0, 5, epsilon=1)
     assert specs(a=mean) == 2

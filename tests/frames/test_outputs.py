@@ -49,8 +49,8 @@ def names(query):
 
 def assert_same_question(query, expected, rows=ROWS):
     """One text means: the same outputs, columns, claims, bounds and specs, so that one kept answer serves both."""
-    engine = PolarsEngine(rows.lazy(), rows.lazy)
-    one, other = (question_of(q.request, engine, q.request.bind(engine), "ours").text for q in (query, expected))
+    engine = PolarsEngine.of(rows.lazy())
+    one, other = (question_of(q.request, engine, q.request.bind(engine), "", "ours").text for q in (query, expected))
     assert one == other
     assert repr(query) == repr(expected)
     assert_frame_equal(query.explain(), expected.explain())

@@ -193,12 +193,29 @@ def test_the_table_is_as_large_as_it_says():
 
 
 @CUTS
-@pytest.mark.parametrize("name", [name for name in ORDINARY if name not in REFUSED])
+@pytest.mark.parametrize("name", [name for name in BY_ROW if name not in REFUSED])
 def test_ordinary_pipelines_are_taken_and_right_and_safe(name):
     table = of_table(name)
-    frame = taken(ORDINARY[name], table)
+    frame = taken(BY_ROW[name], table)
     if frame is not None:
-        check(frame, ORDINARY[name], table)
+        check(frame, BY_ROW[name], table)
+
+
+@CUTS
+@pytest.mark.parametrize("name", BY_PERSON)
+def test_pipelines_on_a_persons_rows_are_taken_before_protect_alone(name):
+    table = of_table(name)
+    if not is_of_this_polars(BY_PERSON[name], table):
+        return
+    rows, unit = rows_of(table), UNITS[table]
+    plan = BY_PERSON[name](rows.lazy())
+    plan.dp.protect(unit)
+    together = plan.collect()
+    with pytest.raises((ValueError, AttributeError), match=r"before `protect`|this makes groups"):
+        BY_PERSON[name](private_of(table))
+    for person in (5, 15, 25):
+        alone = BY_PERSON[name](rows.lazy().filter(pl.col(unit) == person)).collect()
+        check_right(alone, together.filter(pl.col(unit) == person))
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -220,92 +237,15 @@ def test_what_mixes_people_is_refused(name):
         MIXED[name](private_of("visits"))
 
 
-_lower = pl.col("s").str.to_lowercase()
-_of_equal = pl.DataFrame(
-    {"p": [1, 1, 1, 1, 2], "x": [1, -1, 0, 2, 5], "s": ["a", "B", "b", "A", "c"], "ones": [1.0, 1.0, 1.0, 1.0, 3.0]}
-)
-
-
-@pytest.mark.skipif(IS_OLD, reason="Polars 1 takes no such steps.")
-@pytest.mark.parametrize(
-    "steps",
-    [
-        # Which of the rows with equal values stays must not follow from the frame: a later order looks at their others.
-        lambda f: f.group_by("p").agg(pl.col("x").abs().unique().sort_by(pl.col("x").abs().unique() * 0).first()),
-        lambda f: f.group_by("p").agg(_lower.unique().sort_by(_lower.unique().str.len_chars())),
-        lambda f: f.group_by("p").agg(_lower.mode().sort_by(_lower.mode().str.len_chars()).last()),
-        lambda f: f.group_by("p").agg(_lower.unique().max_by(_lower.unique().str.len_chars())),
-        lambda f: f.group_by("p").agg(pl.col("s").get((pl.col("x") * 0).arg_max())),
-        lambda f: f.group_by("p").agg((pl.col("x") * pl.col("x")).top_k(2)),
-        lambda f: f.with_columns(y=_lower.str.join().over("p", order_by=_lower.str.len_chars())),
-        lambda f: f.with_columns(y=pl.int_range(pl.len()).over("p", order_by=pl.col("x") * 0)),
-        lambda f: f.with_columns(y=pl.col("x").replace(0, None).forward_fill().over("p", order_by="ones")),
-        # Both engines give a variance of values that are all one the same zero.
-        lambda f: f.with_columns(y=1 / pl.col("ones").var().over("p")),
-        # An order of columns that are the keys.
-        lambda f: f.select("p").filter(pl.col("p").is_first_distinct().over("p")),
-        lambda f: f.with_columns(y=pl.len().over("p", pl.col("x").abs(), -pl.col("ones"))),
-    ],
-)
-def test_rows_that_tie_are_told_apart_by_themselves(steps):
-    frame, rows = steps(_of_equal.dp.protect("p")), _of_equal
-    together = after(frame, rows)
-    for others in (rows.reverse(), rows[[2, 0, 4, 3, 1]], chunked(rows.reverse(), 2)):
-        for engine in ("in-memory", "streaming"):
-            same(after(frame, others, engine), together, engine)
-    same(after(frame, rows.filter(p=1)), together.filter(p=1), "alone")
-
-
-@pytest.mark.skipif(IS_OLD, reason="Polars 1 says that it takes no such types.")
-@pytest.mark.parametrize(
-    ("steps", "why"),
-    [
-        (lambda f: f.unique(), "nor Extensions"),
-        (lambda f: f.unique(["p", "e"], keep="none"), "nor Extensions"),
-        (lambda f: f.group_by("p", "e").agg(pl.len()), "Extensions or Objects"),
-        (lambda f: f.with_columns(x=pl.len().over("p", "e")), "Extensions or Objects"),
-        (lambda f: f.group_by("p").agg(pl.col("e").n_unique()), "only its owner knows"),
-        (lambda f: f.group_by("p").agg(pl.col("es").sort_by("s").first()), "only its owner knows"),
-        (lambda f: f.with_columns(x=pl.col("s").shift().over("p", order_by="s")), "have no order"),
-        (lambda f: f.group_by("p").agg(pl.col("s").filter(pl.col("s").is_null()).any()), "once there is one"),
-        (lambda f: f.group_by("p").agg(pl.col("s").filter(pl.col("p") * 1.0).len()), "takes a condition"),
-        (lambda f: f.with_columns(x=pl.len().over(pl.col("s").alias("p"))), "got .'an expression'.: rows of several"),
-        (lambda f: f.with_columns(x=pl.col("p").fill_null(strategy="mean").over("p")), "before or after"),
-        (lambda f: f.with_columns(x=pl.int_range(0, pl.len(), 2).over("p", order_by="s")), "int_range"),
-        (lambda f: f.with_columns(x=pl.int_range(1, pl.len()).over("p", order_by="s")), "int_range"),
-        (lambda f: f.with_columns(x=pl.int_range(pl.len()).over("p")), "follows the order"),
-        (lambda f: f.group_by("p").agg(pl.col("p").cast(pl.String).str.join()), "follows the order|one value"),
-    ],
-)
-def test_what_has_no_order_or_no_equality_of_its_own_is_refused(steps, why):
-    place = pl.Extension("geo", pl.Float64(), None)
-    rows = pl.DataFrame({"p": [1, 1], "e": [0.0, -0.0], "s": ["a", "b"]})
-    rows = rows.with_columns(pl.col("e").ext.to(place)).with_columns(es=pl.concat_list("e"))
-    with pytest.raises((ValueError, TypeError), match=why):
-        steps(rows.dp.protect("p"))
-
-
 @pytest.mark.skipif(IS_OLD, reason="Polars 1 has no Extensions.")
-def test_extensions_and_objects_are_carried_along_and_counted():
-    """A struct of an Extension and a float, too: the trial on synthetic people once raised on it."""
+def test_extensions_and_objects_are_carried_along():
     place = pl.Extension("geo", pl.Categorical(), None)
     rows = pl.DataFrame({"p": [1, 1, 2], "x": [1.0, 2.0, 4.0], "o": [object(), None, object()], "c": ["b", "a", None]})
     rows = rows.with_columns(e=pl.col("c").cast(pl.Categorical).ext.to(place)).with_columns(st=pl.struct("e", "x"))
     private = rows.dp.protect("p")
-    counts = private.group_by("p").agg(n=pl.len(), e=pl.col("e").count(), o=pl.col("o").null_count())
-    assert after(counts, rows).sort("p").rows() == [(1, 2, 2, 1), (2, 1, 0, 0)]
-    carried = after(private.with_columns(y=pl.col("x").sum().over("p")), rows)
-    assert sorted(carried["y"]) == [3.0, 3.0, 4.0]
+    carried = after(private.with_columns(y=pl.col("x") + 1), rows)
+    assert sorted(carried["y"]) == [2.0, 3.0, 5.0]
     assert carried.schema == {**rows.schema, "y": pl.Float64}
-
-
-def test_having_takes_what_agg_takes():
-    rows = pl.DataFrame({"p": [1, 1, 2], "x": [1, 2, 4]})
-    groups = rows.dp.protect("p").group_by("p").having(pl.len() > 1)
-    assert after(groups.having(pl.col("x").max() > 1).agg(pl.col("x").sum()), rows).rows() == [(1, 3)]
-    assert after(groups.having(pl.col("x").max() > 2).agg(pl.col("x").sum()), rows).rows() == []
-    with pytest.raises(ValueError, match="follows the order"):
-        groups.having(pl.col("x").first() > 1).agg(pl.len())
 
 
 @CUTS

@@ -93,12 +93,6 @@ def test_where_every_row_is_a_person_len_counts_people():
     query = grouped(None).agg(**asked)
     assert query.release(min_people=3)["n"].to_list() == [5, 2, 1, 0]
     assert [*query.release(min_people=2)["s"].is_null()] == [False, False, True, True]
-    # After a step that leaves each person one row; n_people comes first where both are asked.
-    one_each = ROWS.dp.protect("person").group_by("person").agg(ward=pl.col("ward").min(), x=X.sum()).group_by(WARDS)
-    assert [*one_each.agg(**asked).release(min_people=2)["s"].is_null()] == [False, True, True, True]
-    both = one_each.agg(**asked, people=dpp.n_people(epsilon=SURE)).release(min_people=2)
-    assert both["people"].to_list() == [3, 1, 1, 0]
-    assert both["n"].to_list() == [3, None, None, None]
 
 
 NEEDED = "min_people must be given where exactly one output counts the people of a group, got "
@@ -120,8 +114,10 @@ REFUSED = {
     "sure of what": (N, {"min_people": None, "sure": True}, ValueError, SURE_OF),
     "sure or not": (N, {"sure": 1}, TypeError, "sure must be True or F"),
     "keys": (BOUNDED.keys("ward", rho=1, counts=True, delta=1e-6), {}, ValueError, NO_GROUPS + OF_KEYS),
-    "n_cut": (grouped().agg(n=PEOPLE, s=dpp.len(epsilon=1)).n_cut(epsilon=1), {}, ValueError, NO_GROUPS + "n_cut"),
-    "people": (BOUNDED.rows_per_person(0.5, range(9), epsilon=1), {}, ValueError, NO_GROUPS + "rows_per_person"),
+    "rows that are cut": (
+        grouped().agg(n=PEOPLE, s=dpp.len(epsilon=1)).n_rows_dropped(1, epsilon=1),
+        *({}, ValueError, NO_GROUPS + "n_rows_dropped"),
+    ),
     "an unknown range": (N, {"ranges": "every"}, ValueError, EVERY),
     "a number": (N, {"ranges": 1}, TypeError, "ranges must be True, Fa"),
     "nothing": (N, {"ranges": None}, TypeError, "ranges must be True, F"),
@@ -132,7 +128,7 @@ REFUSED = {
 def test_what_can_not_be_shown_is_refused_before_the_charge(case, tmp_path):
     query, shown, kind, message = REFUSED[case]
     budget = dpp.Budget(epsilon=9, delta=0.1)
-    query = dpp.PrivateQuery(query.request, query._sources, budget)
+    query = dpp.PrivateQuery(query.request, query._source, budget)
     for release in (query.release, lambda **how: query.sink_parquet(tmp_path / "a.parquet", **how)):
         with pytest.raises(kind, match=message):
             release(**{"min_people": 2, **shown})

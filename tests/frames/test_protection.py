@@ -125,7 +125,7 @@ def test_a_release_keeps_what_its_claim_is_charged_for(asked, most, unit):
         spread = {"g": rng.integers(0, 5, n), "x": rng.integers(0, SIZE, n)}
         for columns in (spread, {"g": np.zeros(n, int), "x": spread["x"]}, {"g": np.arange(n) % 5, "x": spread["x"]}):
             rows = pl.LazyFrame({"p": [1] * n, **columns})
-            engine = PolarsEngine(rows, lambda rows=rows: rows)
+            engine = PolarsEngine.of(rows)
             (histogram,) = histograms_by(engine, query)
             owner = np.repeat(np.arange(5), histogram.sizes)
             groups, codes = (np.repeat(each, histogram.weights).tolist() for each in (owner, histogram.codes))

@@ -253,6 +253,16 @@ def test_min_people_is_for_the_queries_with_groups():
         dpp.publication(one=uncounted, other=queries(private, epsilon=1)["by_ward"]).release(min_people=5)
 
 
+def test_one_ledger_is_one_budget(tmp_path):
+    paths = [tmp_path / "a.db", tmp_path / "a.db", tmp_path / "b.db"]
+    budgets = [dpp.Budget(epsilon=1, path=path) for path in paths]
+    one, same, another = (protected(budget).agg(n=dpp.n_people(epsilon=0.25)) for budget in budgets)
+    dpp.publication(one=one, same=same).release()
+    assert float(budgets[0].spent) == float(budgets[1].spent) == 0.5
+    with pytest.raises(ValueError, match="must have the same budget, got two budgets"):
+        dpp.publication(one=one, another=another)
+
+
 def test_what_is_no_publication():
     private = protected()
     query = private.agg(n=dpp.n_people(epsilon=1))
@@ -294,7 +304,7 @@ def test_one_statement_says_once_what_holds_for_all(budget):
     assert re.search("\nThe table has the columns patient", text)
     assert "by\\_ward" not in text
     assert "\nby_ward, in_all: No step after protect." in text
-    assert "\nby_month: Steps after protect, each on the rows of one person: rows are kept where: " in text
+    assert "\nby_month: Steps after protect, row by row: rows are kept where: " in text
     assert "Release 1" not in text
     assert "| by_month: people |" in text
     loss = statement.facts["loss"]

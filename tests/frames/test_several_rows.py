@@ -1,10 +1,7 @@
-"""`explode`, `unpivot` and `unique` of a private frame: what comes out, on both engines, and what is refused."""
+"""`explode` and `unpivot` of a private frame: what comes out, on both engines, and what is refused."""
 
-import math
-import random
 import struct
 from collections import Counter
-from datetime import date
 
 import polars as pl
 import polars.selectors as cs
@@ -106,97 +103,10 @@ def test_columns_of_every_type_each_row_alone_and_all_together(dtype, engine):
     assert together.schema["value"] == values.dtype
 
 
-FLOATS = pl.DataFrame(
-    {
-        "p": [0.0, -0.0, 0.0, 1.0, 1.0, NAN, None, None],
-        "f": [0.0, -0.0, 0.0, NAN, -NAN, 1.0, 2.0, 2.0],
-        "g": [1, 1, 2, 3, 3, 4, None, None],
-    }
-)
-
-
-def test_unique_makes_zeros_and_nan_one_of_a_kind(engine):
-    private = FLOATS.dp.protect("p")
-    found = set()
-    for keep in ("any", "first", "last"):
-        for order in (FLOATS, FLOATS.reverse(), FLOATS.sample(fraction=1, shuffle=True, seed=1)):
-            rows = pl.concat([order[3:], order[:3]], rechunk=False)
-            found.add(frozenset(bits(rows_of(private.unique(keep=keep), rows, engine=engine)).items()))
-    (only,) = found
-    zero, nan = struct.pack("<d", 0.0), struct.pack("<d", NAN)
-    people = {key for key, _ in only if key[0] not in (None, nan)}
-    assert people == {(zero, zero, 1), (zero, zero, 2), (struct.pack("<d", 1.0), nan, 3)}
-    assert all(number == 1 for _, number in only)
-    none = rows_of(private.unique(["p", "f"], keep="none"), FLOATS, engine=engine)
-    assert none.filter(pl.col("p").is_not_nan()).rows() == []
-    none = rows_of(private.unique(["p", "g"], keep="none"), FLOATS, engine=engine)
-    assert none.filter(pl.col("p").is_not_nan()).select("p", "g").rows() == [(0.0, 2)]
-
-
-def test_unique_is_that_of_plain_python(engine):
-    frame = pl.DataFrame(
-        {
-            "p": [1, 1, 1, 2, 2, 3],
-            "c": pl.Series(["a", "a", "b", "a", None, None], dtype=pl.Categorical),
-            "d": [date(2026, 1, 1)] * 3 + [None] * 3,
-            "n": [1, 1, 1, 1, 1, 1],
-        }
-    )
-    private = frame.dp.protect("p")
-    for every in (private.unique(), private.unique(cs.all(), keep="last")):
-        assert Counter(rows_of(every, frame, engine=engine).rows()) == Counter({*frame.rows()})
-    alone = Counter({row: 1 for row, number in Counter(frame.rows()).items() if number == 1})
-    assert Counter(rows_of(private.unique(keep="none"), frame, engine=engine).rows()) == alone
-    assert rows_of(private.unique("p", keep="none"), frame, engine=engine).rows() == [frame.row(5)]
-    assert rows_of(private.select("n").unique(), frame, engine=engine).sort("p").rows() == [(1, 1), (2, 1), (3, 1)]
-
-
-@pytest.mark.parametrize("keep", ["any", "first", "last"])
-def test_unique_of_some_columns_keeps_a_row_that_follows_from_the_persons_rows_alone(engine, keep):
-    rng = random.Random(3)
-    kinds = {
-        "p": [1, 1, 2, 3, None],
-        "d": [1, 2, None],
-        "c": ["b", "a", None],
-        "f": [0.0, -0.0, NAN, -NAN, 1.5, None],
-        "l": [[0.0], [-0.0], [], None],
-        "k": [{"a": 0.0, "c": "b"}, {"a": -0.0, "c": "a"}, None],
-    }
-    rows = [{name: rng.choice(values) for name, values in kinds.items()} for _ in range(90)]
-    struct_type = pl.Struct({"a": pl.Float64, "c": pl.Categorical})
-    frame = pl.DataFrame(rows, schema_overrides={"c": pl.Categorical, "k": struct_type, "f": pl.Float64})
-    private = frame.dp.protect("p")
-    for subset in (["p"], ["p", "d"], ["p", "f"]):
-
-        def kept(rows, subset=subset):
-            found = rows_of(private.unique(subset, keep=keep), rows, engine=engine).filter(pl.col("p").is_not_null())
-            floats, lists = 1 / pl.col("f"), pl.col("l").list.eval(1 / pl.element())
-            found = found.with_columns(pl.col("c").cast(pl.String), one=floats, two=lists)
-            return Counter(map(repr, found.with_columns(three=1 / pl.col("k").struct.field("a")).rows()))
-
-        together = kept(frame)
-        assert together == kept(frame.reverse()) == kept(frame.sample(fraction=1, shuffle=True, seed=4))
-        assert together == sum((kept(person) for person in frame.partition_by("p")), Counter())
-        assert set(together.values()) == {1}
-        assert together.total() == frame.filter(pl.col("p").is_not_null()).with_columns(
-            pl.col("f").fill_nan(math.nan) + 0.0
-        ).n_unique(subset)
-
-
-def test_unique_keeps_the_first_or_the_last_in_the_order_of_the_other_columns():
-    frame = pl.DataFrame({"p": [1, 1, 1, 2], "day": [2, 2, 1, 5], "cost": [7.0, 9.0, 8.0, 1.0]})
-    private = frame.dp.protect("p")
-    assert rows_of(private.unique("p", keep="first"), frame).sort("p").rows() == [(1, 1, 8.0), (2, 5, 1.0)]
-    assert rows_of(private.unique("p", keep="last"), frame).sort("p").rows() == [(1, 2, 9.0), (2, 5, 1.0)]
-    with pytest.raises(TypeError, match=r"unique: keep='any' must tell rows apart .*\['o'\] have no order"):
-        pl.DataFrame({"p": [1], "o": [object()]}).dp.protect("p").unique("p")
-
-
 def test_a_whole_release_of_such_steps():
-    private = LISTS.dp.protect("p", max_rows=10).explode("l").drop("a").unique().unpivot(["l", "x"])
+    private = LISTS.dp.protect("p", max_rows=10).explode("l").drop("a").unpivot(["l", "x"])
     query = private.agg(n=dpp.len(epsilon=10**6), people=dpp.n_people(epsilon=10**6))
     assert query.release().rows() == [(10, 3)]
-    assert [step.multiplies for step in query.request.pipeline.steps] == [True, False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -220,7 +130,6 @@ def test_what_is_refused():
     for call, error, match in [
         (lambda: LISTS.dp.protect(None).explode("l"), ValueError, "explode: there must be a privacy unit"),
         (lambda: LISTS.dp.protect(None).unpivot("x"), ValueError, "unpivot: there must be a privacy unit"),
-        (lambda: LISTS.dp.protect(None).unique(), ValueError, "unique: there must be a privacy unit"),
         (lambda: private.explode(["l", "a"]), ValueError, r"one column must be named, got \['l', 'a'\]: of several"),
         (lambda: private.explode("x"), TypeError, "'x' must be one of lists or arrays, got one of the type Int64"),
         (lambda: private.explode("p"), TypeError, "'p' must be one of lists or arrays, got the privacy unit"),
@@ -232,9 +141,6 @@ def test_what_is_refused():
         (lambda: private.unpivot("x", variable_name="value"), ValueError, "must be different, got"),
         (lambda: private.unpivot("x", index="l", variable_name="l"), ValueError, "must be different, got"),
         (lambda: private.unpivot("x", variable_name=1), TypeError, "must be names, got 1"),
-        (lambda: private.unique(), TypeError, r"must not be nested, nor Extensions or Objects, got \['l', 'a'\]"),
-        (lambda: private.unique("x", keep="none"), ValueError, r"must include the privacy unit 'p'.*got \['x'\]"),
-        (lambda: private.unique(["p", "x"], keep="one"), ValueError, "keep must be one of"),
     ]:
         with pytest.raises(error, match=match):
             call()

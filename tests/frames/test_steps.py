@@ -400,3 +400,16 @@ def test_a_nested_null_finds_no_public_key_however_many_rows_there_are(how, valu
             joined = rows_of(steps, frame, engine=engine)
             found = set(joined.drop_nulls("q")["p"] if how == "left" else joined["p"])
             assert found == set(frame["p"]) & ({1, 2} if how == "anti" else {3, 4})
+
+
+@pytest.mark.parametrize("how", ["semi", "anti"])
+def test_public_keys_may_repeat_where_they_only_filter(how, engine):
+    rows = pl.DataFrame({"p": [1, 1, 2, 3, 3, None, 4], "day": [1, 2, 1, 1, 3, 1, None]})
+    public = pl.DataFrame({"day": [1, 1, None, 3], "other": [7, 8, 9, 9]})
+    private = rows.dp.protect("p")
+    for left, right in (("day", "day"), ("p", "day")):
+        joined = private.join(public.lazy(), left_on=left, right_on=right, how=how)
+        expected = rows.join(public, left_on=left, right_on=right, how=how)
+        assert_frame_equal(rows_of(joined, rows, engine=engine), expected, check_row_order=False)
+    with pytest.raises(ValueError, match="NaN"):
+        private.join(pl.DataFrame({"day": [float("nan")]}), on="day", how=how)

@@ -324,7 +324,11 @@ def tables(f, tables=TABLES, rho=1, **options):
         *(ValueError, "at most 10,000,000 cells"),
     ),
     (lambda f: simulate(tables(f), pl.DataFrame(), private=True), TypeError, "without tables"),
-    (lambda f: tables(f).n_cut(epsilon=1), TypeError, "n_cut: a cube must be asked for without tables"),
+    (
+        lambda f: tables(f).n_rows_dropped(1, epsilon=1),
+        TypeError,
+        "a cube must be asked for without tables",
+    ),
     (
         lambda f: f.cube(DIMENSIONS, epsilon=1).release().nonnegative(),
         *(TypeError, "nonnegative: the cube must have been asked for with tables"),

@@ -62,7 +62,7 @@ def answers() -> Iterator[tuple[str, object]]:
     yield "modes", rows.select(**modes, top=dpp.top_k("word", 2, list("abcdef"), epsilon=1))
     private = rows.dp.protect("p", max_groups=1).filter(pl.col("word") == "a")  # of several keys the order is chance
     yield "keys", private.keys("word", rho=0.1, delta=1e-6, counts=True).release()
-    yield "rows", rows.dp.protect("p").rows_per_person(0.5, range(1, 9), epsilon=1).release()
+    yield "rows", rows.dp.protect("p", max_rows=1).agg(dpp.len(epsilon=1)).n_rows_dropped(9, epsilon=1).release()
     for draw in (dpp.permute_and_flip, dpp.exponential_mechanism):
         for loss in (1e-280, 1, 20):
             yield f"{draw.__name__} {loss}", draw([EDGES[:9], [*range(9)]], epsilon=loss, sensitivity=1)

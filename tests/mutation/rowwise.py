@@ -6,9 +6,7 @@ from tests.mutation.mutant import of
 _gate = of("steps/test_gate.py")
 _refused = of("steps/test_gate.py::test_a_refused_expression_is_named_with_the_reason")
 _row_by_row = of("steps/test_gate.py::test_an_accepted_expression_is_row_by_row")
-_person_gate = of("steps/test_person_gate.py")
 _whole_numbers = of("steps/test_whole_numbers.py")
-_person_steps = of("frames/test_person_steps.py")
 _plans = of("steps/test_plans.py")
 _one_unit = of("steps/test_one_unit.py")
 _preparations = of("steps/test_preparations.py")
@@ -18,50 +16,13 @@ MUTANTS = [
     # --- The table of rules
     _refused("_steps/rules:LISTED", "has_few_categories", "lambda _: False",
         "a private row decides whether a cast to few categories raises"),
-    # --- Steps on one person's rows
-    _person_gate("_Apart.function",
-        "name in person_rules.FIRST_OF_ORDER | person_rules.ALONG_ORDER and value.order is None", "False",
-        "the first row is the first of the frame"),
-    _person_gate("_Apart.prepare", 'name in read or "all columns" in self.needs', "False",
-        "rows that tie show which of them came first"),
-    _person_gate("_Apart.whole_order", "[self.taken.number] if self.taken.number else []", "[]",
-        "twins come otherwise in each of two orders",
-        "::test_twins_come_in_one_order_wherever_two_functions_follow_one"),
-    _person_gate("_Apart.in_order", "not whole_numbers.has_order(dtype)", "False",
-        "what has no order is left to Polars", "::test_what_has_no_order_is_named"),
-    _person_gate("_Apart.window", "not value.is_one and (value.order != order or value.where is not None)", "False",
-        "sorted values stand beside rows by their place"),
-    _person_gate("_Apart.combined", "len({(value.order, value.where) for value in rows}) > 1", "False",
-        "columns of two orders stand side by side"),
-    _person_gate("_Apart.of_any_order", 'name in {"max", "min", "n_unique"}', "False",
-        "the sign of the least zero follows the order of the rows"),
-    _person_gate("PersonColumns.as_integers", "dtype in {pl.Boolean, pl.Int64, pl.UInt64, pl.Int128}", "True",
-        "sums of small integers wrap at their own size"),
-    _person_gate("PersonColumns.added", "is_beyond is not None", "False",
-        "a float beyond what counts is left out of a sum without a word",
-        "::test_what_is_beyond_makes_the_sums_of_that_person_null_alone"),
-    of("frames/test_pipelines.py")("_Apart.with_names", "{'Alias': [self.with_names(of), self.output_name(of)]}",
-        "self.with_names(of)", "a field of a struct is named like a column of ours"),
-    _person_gate("_Apart.read", "trials.apart(tree) != tree", "False",
-        "a trial adds its texts to the categories of private rows"),
-    _person_gate("_Apart.of_group", "value.order is None", "False", "a person has lists in the order of the rows"),
-    _person_gate("is_added_whole", 'name != "sum" or dtype.is_float() or dtype.is_decimal()', "False",
-        "the last bit of a sum follows the order of the rows"),
+    # --- Sums of lists, by whole numbers
     _whole_numbers("_steps/whole_numbers:whole", "number.abs() <= LARGEST", "number.abs() <= 1e300",
         "a sum of 128 bits wraps"),
     _whole_numbers("is_beyond", "(value.cast(pl.Float64).abs() <= LARGEST).not_().fill_null(value=False)",
         "pl.lit(value=False)", "what does not count is no number and nobody knows"),
     _whole_numbers("decimals", "_may_be_beyond(dtype)", "False",
         "a sum of Decimals raises where one person has many digits", "::test_sums_of_decimals_never_raise"),
-    _person_gate("nested_of_one_kind", "has_floats(dtype)", "dtype.is_float()", "floats in lists keep their zeros",
-        "::test_rows_that_tie_are_the_same_in_all_that_a_later_step_may_read"),
-    _person_gate("refuse_company", "rule is not None", "False", "what a trial finds is let pass",
-        "::test_the_trial_finds_what_the_rules_would_miss"),
-    _person_steps("PersonGroups.proved", "taken.groups(rows, keys).filter(person)", "taken.groups(rows, keys)",
-        "nobody is a person", "::test_rows_of_nobody_are_dropped_first"),
-    _person_steps("Pipeline.calibration", "self.protection.of_one_row() if one_row else self.protection",
-        "self.protection", "one row for each person is bounded and paid as several",
-        "::test_people_with_one_row_are_calibrated_to_one_row"),
     _row_by_row("Gate.walk",
         "for place, value in enumerate(step.inputs):\n    if value.kind != 'series' or place not in sets or (step.name == 'is_in' and (not rules.is_set(value))):\n        self.walk(value)",
         "", "only the top node is looked at: x - x.mean() passes"),
@@ -96,12 +57,13 @@ MUTANTS = [
     _refused("_steps:read", '"unknown", "a Python function"', '"function", "abs"', "a Python function passes"),
     _gate("failure_on", "frame.select(expr).dtypes != planned", "False", "a step gives another type than planned",
         "::test_a_step_is_tried_alone"),
-    # --- … on the rows of one person
+    # --- Plans
     _plans("visited", "(Exception, exceptions.PanicException)", "exceptions.PanicException",
         "an error while the schema is found out shows a row",
         "::test_a_file_without_a_schema_says_nothing_of_its_rows"),
     # --- One table, one unit
-    _one_unit("Reading.has_unit_of", "self.is_owned and other.is_owned", "True", "rows of a private table are owned"),
+    _one_unit("Reading.has_unit_of", "self.is_of_facts and other.is_of_facts", "True",
+        "rows of a private table are joined by other columns"),
     _one_unit("Reading._is_column_of", "not places.isdisjoint(others) if places and others else name == of_other",
         "name == of_other", "a column that was renamed in memory counts as the unit of that name"),
     _one_unit("Reading.may_be_one_with", "self.files and other.files", "False", "no file is recognised"),
@@ -167,5 +129,5 @@ MUTANTS = [
     # --- What has no mutant elsewhere
     _gate("_beside", "not namespace.startswith(_BESIDE)", "False",
         "a proof adds its texts to the Categories of the private rows", "-k categor"),
-    _whole_numbers("_of_one_kind", "value == 0", "value > 1e300", "0.0 and -0.0 are two people"),
+    _whole_numbers("of_one_kind", "value == 0", "value > 1e300", "0.0 and -0.0 are two people"),
 ]

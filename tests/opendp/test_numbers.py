@@ -212,23 +212,13 @@ def test_keys_at_another_loss_keep_their_delta():
     assert made(VISITS).height == 2
 
 
-def test_a_quantile_over_people_is_a_pure_measurement():
-    measurement = as_measurement(dpp.protect("p").rows_per_person(0.5, range(1, 9), epsilon=50))
-    assert measurement.map(2) == 100
-    assert measurement(VISITS).item() == 1
-
-
-def test_bounds_and_how_many_they_cut_are_measurements():
-    found = as_measurement(dpp.protect("p").bounds({"town": ["Bern", "Olten"]}, 0.5, epsilon=50))
-    assert found.map(2) == 100
-    bounds = found(VISITS)
-    assert bounds.row(0) == (1, 1)
-    towns = dpp.protect("p").with_limits(**bounds.row(0, named=True)).group_by({"town": ["Bern", "Olten"]})
-    cut = as_measurement(towns.agg(dpp.len(epsilon=1)).n_cut(epsilon=50))
+def test_how_many_rows_bounds_cut_is_a_measurement():
+    towns = dpp.protect("p", max_rows=1).group_by({"town": ["Bern", "Olten"]})
+    cut = as_measurement(towns.agg(dpp.len(epsilon=1)).n_rows_dropped(1, epsilon=50))
     assert cut.map(3) == 150
     assert cut(VISITS).item() == 0
     replaced = dpp.protect("p", max_rows=1, neighboring_relation="replace_one").agg(dpp.len(epsilon=1))
-    assert as_measurement(replaced.n_cut(rho=0.5)).map(2) == 2
+    assert as_measurement(replaced.n_rows_dropped(1, rho=0.5)).map(2) == 2
 
 
 @pytest.mark.parametrize("delta", [n * 1e-8 for n in range(1, 20)])

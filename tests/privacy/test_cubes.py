@@ -76,7 +76,6 @@ def test_people_are_in_one_cell(relation, unit, tables):
     for private in (
         dpp.protect("p", max_groups=1, neighboring_relation=relation),
         dpp.protect("p", max_rows=1, neighboring_relation=relation),
-        dpp.protect("p", neighboring_relation=relation).group_by("p").agg(pl.col("a", "b").min()),
         dpp.protect(None, neighboring_relation=relation),
     ):
         query = private.cube(DIMENSIONS, tables=tables, **{unit: 1})

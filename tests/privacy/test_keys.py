@@ -14,9 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-import dp_polars as dpp
 from dp_polars._accounting.terms import Loss
-from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._questions.question import KeysThatAreThere
 from tests.privacy import datasets
 from tests.statistical.goodness import fits
@@ -280,21 +278,3 @@ def test_noisy_numbers_follow_the_law():
         seen[0] = COPIES - len(numbers)
         law = noisy_law(5, asked)
         assert fits(seen, [*law[:6], law[6:].sum()]) == (factor == 1)
-
-
-# --- Bounds found privately ---
-
-
-def test_a_quantile_over_people_costs_what_one_value_costs():
-    """Whatever rows a person has, the histogram over people changes by one: the quantile is that of one value each."""
-    frame = pl.DataFrame({"p": [1, 1, 2, 3, 3, 3]})
-    for more in ([], [4], [4] * 2, [4] * 10**4):
-        query = dpp.protect("p").rows_per_person(0.5, range(1, 9), epsilon=1)
-        rows = pl.concat([frame, pl.DataFrame({"p": more}, {"p": pl.Int64})]).lazy()
-        engine = PolarsEngine(rows, lambda rows=rows: rows)
-        work = query.request.bind(engine)
-        (histogram,) = engine.prepare_histograms(work)()
-        assert histogram.weights.sum() == 3 + (len(more) > 0)
-        assert work.outputs[0].query.claim.rate == Fraction(1, 2)
-    replaced = dpp.protect("p", neighboring_relation="replace_one").rows_per_person(0.5, range(1, 9), epsilon=1)
-    assert replaced.asks[0].query.claim.rate == Fraction(1, 4)

@@ -136,9 +136,7 @@ def test_each_table_says_which_bounds_cut_and_how_much(tmp_path):
     }
     query = private.group_by({"ward": NASTY}).agg(**outputs)
     other = private.group_by({"ward": NASTY[:2]}).agg(**outputs)  # the same rows in other groups
-    publication = dpp.publication(
-        visits=query, other=other, cut=query.n_rows_dropped(5, epsilon=10_000), people=query.n_cut(epsilon=10_000)
-    )
+    publication = dpp.publication(visits=query, other=other, cut=query.n_rows_dropped(5, epsilon=10_000))
     publication.release(ranges=True)
     page = publication.report(tmp_path / "page.html").read_text(encoding="utf-8")
     sections = {one.partition("</h2>")[0]: one for one in page.split("<section><h2>")}
@@ -150,10 +148,9 @@ def test_each_table_says_which_bounds_cut_and_how_much(tmp_path):
     assert (
         "<p>About 90 rows are left out by these bounds (90 to 90; see cut).</p>" in visits
     )  # one of four rows of each
-    assert "<p>About 90 people lose something to these bounds (90 to 90; see people).</p>" in visits
     assert visits.index("</table>") < visits.index("No more of one") < visits.index("About 90 rows")
     assert "About" not in sections["other"]
-    assert all("of a person" not in sections[name].partition("What the numbers")[0] for name in ("cut", "people"))
+    assert "of a person" not in sections["cut"].partition("What the numbers")[0]
 
 
 def test_few_people_keys_and_no_rows(tmp_path):

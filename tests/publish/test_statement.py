@@ -197,21 +197,13 @@ def every_query():
     found = {
         "keys": private.keys("ward", epsilon=1, delta=1e-6),
         "keys by rho": private.keys("ward", rho=0.1, delta=1e-6, counts=True),
-        "rows": private.rows_per_person(0.9, range(9), epsilon=1),
-        "groups": private.groups_per_person({"ward": ["A", "B"]}, 0.9, range(9), epsilon=1),
-        "bounds": VISITS.dp.protect("patient").bounds({"ward": ["A", "B"]}, epsilon=1),
-        "cut": query().n_cut(epsilon=1),
+        "cut": query().n_rows_dropped(1, epsilon=1),
         "both units": private.agg(dpp.len(rho=0.1), n=dpp.n_people(epsilon=0.1)),
         "every row a person": VISITS.dp.protect(None).agg(dpp.len(epsilon=1)),
         "two columns": VISITS.dp.protect(["patient", "ward"], max_rows=1).agg(dpp.len(epsilon=1)),
         "replacement": VISITS.dp.protect("patient", max_rows=1, neighboring_relation="replace_one").agg(dpp.len(rho=1)),
-        "one row each": private.group_by("patient").agg(column.max()).agg(column.dp.median(range(9), epsilon=1)),
         "within": private.agg(n=dpp.len(within=10), m=column.dp.mean(0, 9, within=0.5, rows=1000)),
         "filtered": private.agg(column.filter(pl.col("ward") == "A").dp.sum(0, 9, epsilon=1)),
-        "owned": private.join(dpp.owned(pl.DataFrame({"ward": ["A"], "x": [1]})), on="ward", how="inner").agg(
-            dpp.len(epsilon=1)
-        ),
-        "private join": private.join(private.select("patient"), on="patient").agg(dpp.len(epsilon=1)),
         "public join": private.join(pl.DataFrame({"ward": ["A"], "x": [1]}), on="ward")
         .rename({"x": "y"})
         .cast({"y": pl.String})
@@ -356,10 +348,9 @@ def test_nothing_depends_on_private_rows_or_on_literals_before_protect(tmp_path)
         typed = frame.with_columns(kind=enum, one=pl.struct(x=enum))
         in_memory = typed.lazy().filter(pl.col("ward") == word).select("patient", "kind", "one")
         budget = dpp.Budget(epsilon=9, name=f"secrets {number}")
-        private = before.dp.protect("patient", max_groups=1, max_rows=2, budget=budget)
-        other = in_memory.dp.protect("patient", budget=budget)
+        both = before.join(in_memory, on="patient", how="semi")
         asked = (
-            private.join(other.select("patient"), on="patient", how="semi")
+            both.dp.protect("patient", max_groups=1, max_rows=2, budget=budget)
             .filter(pl.col("age") > 4321)
             .group_by({"ward": ["A", "B"]})
             .agg(n=dpp.n_people(epsilon=1), m=pl.col("age").dp.median(range(121), epsilon=1))
@@ -379,8 +370,7 @@ def test_nothing_depends_on_private_rows_or_on_literals_before_protect(tmp_path)
         for secret in ("secret", "hiv", "987654", "987,654", "987661"):
             assert secret not in page
     assert all("4321" in page for page in (one[0], one[2]))  # a step after protect is public
-    assert "of these kinds: filter, sort, with_columns." in one[0]
-    assert "of these kinds: filter, select." in one[0]
+    assert "of these kinds: filter, join, select, sort, with_columns." in one[0]
     assert "visits.parquet (1 file)" in one[0]
 
     def but_the_ledger(pages):
@@ -437,7 +427,7 @@ def test_names_of_files(tmp_path):
 def test_a_ledger_with_its_queries_is_told_in_full():
     budget = dpp.Budget(epsilon=5, delta=1e-5, name="statements")
     private = VISITS.dp.protect("patient", max_groups=2, max_rows=3, budget=budget)
-    keys, bounds = private.keys("ward", epsilon=1, delta=1e-6), private.rows_per_person(0.9, range(9), epsilon=0.25)
+    keys, bounds = private.keys("ward", epsilon=1, delta=1e-6), private.keys("ward", epsilon=0.25, delta=1e-6)
     asked = query(budget=budget)
     for one in (keys, bounds, asked):
         one.release()

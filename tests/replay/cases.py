@@ -19,11 +19,11 @@ from tests.registry import (
     COUNTED,
     KEYS,
     LISTS,
+    MULTIPLYING,
     NUMBERS,
     OF_CONDITIONS,
     OF_FRAMES,
     OF_NO_COLUMN,
-    OF_PEOPLE_STEPS,
     RELATIONS,
     UNITS,
     WEIGHT,
@@ -70,7 +70,7 @@ class Case:
     filtered
         Whether only rows of a positive weight count in the outputs of `agg`.
     step
-        A step on the rows of people, before the question: in `OF_PEOPLE_STEPS`.
+        A step that makes several rows of one, before the question: in `MULTIPLYING`.
     """
 
     kind: str
@@ -111,20 +111,9 @@ class Case:
     def _lists(rows: list[Row]) -> pl.Series:
         return pl.Series([[0] * (1 + (key or 0) % 3) for _, key, _, _ in rows], dtype=pl.List(pl.Int64))
 
-    @property
-    def has_further(self) -> bool:
-        """Whether the step reads a second table."""
-        return self.step is not None and "join" in self.step
-
-    def further(self, side: int) -> pl.DataFrame:
-        """The rows of the second table: of the same people, or owned ones; those that nobody names differ."""
-        if self.step == "owned join":
-            return pl.DataFrame({WEIGHT: [1, 2, 2, 77 + side], "more": [1, 1, 2, side]})
-        return self.frame(side).reverse().select("p", "g", more=WEIGHT)
-
-    def in_chunks(self, side: int, frame: pl.DataFrame | None = None) -> pl.DataFrame:
-        """The rows of one side, or others, in several chunks of its own."""
-        frame, rng = self.frame(side) if frame is None else frame, random.Random(f"chunks {self.salt} {side}")
+    def in_chunks(self, side: int) -> pl.DataFrame:
+        """The rows of one side in several chunks of its own."""
+        frame, rng = self.frame(side), random.Random(f"chunks {self.salt} {side}")
         ends = sorted(rng.randrange(frame.height + 1) for _ in range(rng.randrange(4)))
         return pl.concat([frame[a:b] for a, b in zip([0, *ends], [*ends, frame.height], strict=True)], rechunk=False)
 
@@ -137,20 +126,11 @@ class Case:
         dtype = pl.String() if isinstance(column.dtype, pl.Categorical) else column.dtype
         return pl.DataFrame({"g": pl.Series([column.values[place] for place in self.groups], dtype=dtype)})
 
-    def query(self, protect: Callable[..., Any], further: pl.DataFrame | None = None, **more: Any) -> dpp.PrivateQuery:
-        """The question, to private rows that `protect` makes; `further` are those of the second table, if any."""
+    def query(self, protect: Callable[..., Any], **more: Any) -> dpp.PrivateQuery:
+        """The question, to private rows that `protect` makes."""
         private = protect(None if self.unit is None else "p", **dict(self.bounds), **more)
         if self.step is not None:
-            table: Any = None
-            if self.step == "owned join":
-                table = dpp.owned(further, dataset="owned")
-            elif self.has_further:
-                named = {} if private._budget is None else {"dataset": "further"}
-                others = {"budget": private._budget, "neighboring_relation": self.relation, **named}
-                if self.step == "bounded private join":
-                    others["max_rows"] = 1 + self.salt % 2
-                table = dpp.protect("p", **others) if further is None else further.dp.protect("p", **others)
-            private = OF_PEOPLE_STEPS[self.step](private, table)
+            private = MULTIPLYING[self.step](private)
         (way, which, loss), *_ = self.asked
         if way in OF_FRAMES:
             questions = OF_FRAMES[way](private, self.keys, "g", LOSSES[loss])
@@ -238,7 +218,7 @@ def cases(draw: st.DrawFn, way: str, kinds: Collection[str], units: Collection[s
     if unit is not None and not couples:  # one row each, within all bounds
         base = tuple({row[0]: row for row in base}.values())
     bounds = draw(_bounds(way)) if unit is not None else {}
-    is_grouped = way in ("groups_per_person", "cube") or (way != "keys" and draw(st.integers(0, 3)) > 0)
+    is_grouped = way == "cube" or (way != "keys" and draw(st.integers(0, 3)) > 0)
     asked = [(way, draw(st.integers(0, 20)), draw(st.integers(0, 1)))]
     if way not in OF_FRAMES:
         more = [name for name in WAYS if name not in OF_FRAMES and kind in kinds_of(name)]
@@ -256,8 +236,6 @@ def cases(draw: st.DrawFn, way: str, kinds: Collection[str], units: Collection[s
 
 @st.composite
 def _bounds(draw: st.DrawFn, way: str) -> dict[str, int]:
-    if way in OF_PEOPLE and way not in ("n_cut", "n_rows_dropped"):
-        return {}
     names = ("max_rows", "max_groups", "max_rows_per_group")
     bounds = {name: draw(st.integers(1, 3)) for name in names if draw(st.booleans())}
     if way == "keys" and not {"max_rows", "max_groups"} & set(bounds):

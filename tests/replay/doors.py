@@ -76,7 +76,6 @@ _CHOICES = [
     ("_engines.polars.engine", "count_people", "_sorted"),
     ("_engines.polars.people", "keep", "_keep"),
     ("_engines.polars.people", "_bounded", "_bounded"),
-    ("_engines.polars.people", "_few_rows", "_few_rows"),
 ]
 _SQL = [("_engines.sql.dialects", "secrets", "_secrets")]
 # Spark: its secrets and stages, which run in other processes; what it is asked; and, over there, what is drawn for.
@@ -447,22 +446,6 @@ class Doors(AbstractContextManager["Doors"]):
 
         return each
 
-    def _few_rows(self, few_rows):
-        def few(random_few, lengths, most):
-            return (random_few(np.array([n]), most, self._words("joined rows", n)) for n in lengths.tolist())
-
-        def by_person(person, groups):
-            places = person.to_frame("p").with_row_index("row").group_by("p").agg("row")["row"].to_list()
-            lengths = np.array([len(rows) for rows in places], np.int64)
-            rows = np.array([row for rows in places for row in sorted(rows)], np.int64)
-            return SimpleNamespace(lengths=lengths, part=lambda start, stop: (groups, rows[start:stop]))
-
-        def each(frame, unit, most):
-            with _of_each(few, by_person=by_person):
-                return few_rows(frame.sort(pl.all()), unit, most)
-
-        return each
-
     def _secrets(self, _):
         return SimpleNamespace(randbits=lambda bits: self.word("secret") >> (64 - bits), token_hex=secrets.token_hex)
 
@@ -521,7 +504,7 @@ class Doors(AbstractContextManager["Doors"]):
 
 
 @contextmanager
-def _of_each(few, **more):
+def _of_each(few):
     """Let `few` choose the rows or keys of one person after the other, by the choice that stood there."""
     people = importlib.import_module("dp_polars._engines.polars.people")
     choose = people.random_few
@@ -530,8 +513,7 @@ def _of_each(few, **more):
         return np.concatenate([np.empty(0, bool), *few(choose, lengths, most)])
 
     with pytest.MonkeyPatch.context() as patch:
-        for name, stands in {"random_few": chosen, **more}.items():
-            patch.setattr(people, name, stands)
+        patch.setattr(people, "random_few", chosen)
         yield
 
 

@@ -17,7 +17,7 @@ import dp_polars as dpp
 from dp_polars._accounting import budget as budgets
 from tests.fuzzing.exploring import explore
 from tests.helpers.needs import IS_OLD
-from tests.registry import COLUMNS, OF_NO_COLUMN, OF_PEOPLE_STEPS, UNITS
+from tests.registry import COLUMNS, MULTIPLYING, OF_NO_COLUMN, UNITS
 from tests.replay.cases import WAYS, Case, cases
 from tests.replay.checks import check
 from tests.replay.doors import PARTITION_BYTES
@@ -56,13 +56,10 @@ def given(case: Case, side: int, form: str, folder):
 
 
 def ask(case: Case, form: str, engine: str, parts: int | None, end: str, folder, side: int):
-    found, more, further = {}, {}, None
-    if case.has_further:
-        further = case.in_chunks(side, case.further(side))
+    found, more = {}, {}
 
     def rows_given():
-        rows = given(case, side, form, folder)
-        return None if form == "bound" else rows if further is None else (rows, further.lazy())
+        return None if form == "bound" else given(case, side, form, folder)
 
     ledger = folder / "ledger.db"
     if end == "kept":
@@ -74,7 +71,7 @@ def ask(case: Case, form: str, engine: str, parts: int | None, end: str, folder,
     protect = partial(dpp.protect, **more)
     if form == "bound":
         protect = partial(given(case, side, form, folder).dp.protect, **more)
-    query = case.query(protect, further if form == "bound" else None)
+    query = case.query(protect)
     rows = rows_given()
     found |= {"words": repr(query), "loss": query.loss, "explained": query.explain().rows()}
     found["stated"] = query.statement().facts | {"ledger": None}
@@ -112,12 +109,10 @@ def test_answers_follow_from_the_outputs_and_inputs_move_as_claimed(way, tmp_pat
     check_cases(cases(way, _KINDS, _KINDS), 30, tmp_path)
 
 
-@pytest.mark.parametrize("step", OF_PEOPLE_STEPS)
-def test_steps_on_the_rows_of_people(step, tmp_path):
+@pytest.mark.parametrize("step", MULTIPLYING)
+def test_steps_that_multiply_rows(step, tmp_path):
     # Coupled: a step may bring people over the bounds who were within them.
-    # Of one row each, nobody can be cut.
-    ways = [way for way in WAYS if (way[-3:], step) != ("cut", "one row each")]
-    of_people = st.sampled_from(ways).flatmap(lambda way: cases(way, _PLAIN, _PLAIN))
+    of_people = st.sampled_from(WAYS).flatmap(lambda way: cases(way, _PLAIN, _PLAIN))
     of_people = of_people.filter(lambda case: case.unit is not None and case.couples)
     check_cases(of_people.map(lambda case: replace(case, step=step)), 12, tmp_path)
 

@@ -5,7 +5,6 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 import pytest
-from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._mechanisms.partition_selection import PartitionSelection
@@ -60,19 +59,3 @@ def test_keys_are_shown_with_their_probability(spark):
         query = dpp.protect("p", max_groups=1).keys("town", epsilon=factor, delta=0.005)
         shown = dpp.spark.release(query, frame).count()
         assert fits([shown, towns - shown], [chance, 1 - chance]) == (factor == 1)
-
-
-@on_both
-def test_quantiles_over_people(spark):
-    rows = pl.DataFrame({"p": [i // 3 for i in range(900)], "town": ["a", "b", "b"] * 300})
-    private, frame = dpp.protect("p"), to_spark(spark, rows)
-    released = dpp.spark.release(private.rows_per_person(0.5, range(1, 9), epsilon=100), frame)
-    assert_frame_equal(to_polars(released), pl.DataFrame({"rows_per_person": [3]}))
-    query = private.groups_per_person({"town": ["a", "b", "c"]}, 0.5, range(1, 9), rho=100)
-    assert_frame_equal(to_polars(dpp.spark.release(query, frame)), pl.DataFrame({"groups_per_person": [2]}))
-    query = private.bounds({"town": ["a", "b", "c"]}, candidates=range(1, 9), rho=100)
-    found = to_polars(dpp.spark.release(query, frame))
-    assert_frame_equal(found, pl.DataFrame({"max_groups": [2], "max_rows_per_group": [2]}))
-    assert str(private.with_limits(**found.row(0, named=True)).protection).endswith(
-        "max_groups=2, max_rows_per_group=2"
-    )

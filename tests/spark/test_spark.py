@@ -184,7 +184,7 @@ def test_spark_counts_what_polars_counts(spark, few_tasks, way, unit, key_column
 
 def bounded_specs(frame, bounds):
     """Those of one query."""
-    return limited(about(bounds).request.bind(polars_engine.PolarsEngine(frame.lazy(), frame.lazy)), bounds)
+    return limited(about(bounds).request.bind(polars_engine.PolarsEngine.of(frame.lazy())), bounds)
 
 
 @pytest.mark.parametrize("bounds", BOUNDS, ids=lambda bounds: str(bounds[0][1]))
@@ -739,9 +739,7 @@ EVERY_QUESTION = {
         counts=dpp.value_counts("x", range(9), epsilon=1),
     ),
     "keys": lambda private: private.keys("g", epsilon=1, delta=0.1),
-    "bounds": lambda _: dpp.protect("p").bounds({"g": range(3)}, epsilon=1),
-    "rows": lambda private: private.rows_per_person(0.5, range(9), epsilon=1),
-    "cut": lambda private: private.group_by({"g": range(3)}).agg(dpp.len(epsilon=1)).n_cut(epsilon=1),
+    "cut": lambda private: private.group_by({"g": range(3)}).agg(dpp.len(epsilon=1)).n_rows_dropped(1, epsilon=1),
     "cube": lambda private: private.cube({"g": range(3), "x": range(9)}, counts="rows", rho=1),
     "tables": lambda private: private.cube(
         {"g": range(3), "x": range(9)}, counts="rows", rho=1, tables=[("g",), ("x",)]
@@ -1054,10 +1052,10 @@ def test_what_can_not_run_on_spark_is_refused_before_the_charge(visits, case):
 def test_totals_of_people_that_spark_can_not_add_up_are_refused(visits):
     frame = visits.withColumn("fine", sf.col("age").cast("decimal(38,18)"))
     engine = dp_polars.spark._SparkEngine(frame, None)
-    work = dpp.protect("person").rows_per_person(0.5, range(9), epsilon=1).request.bind(engine)
+    work = dpp.protect("person", max_rows=1).agg(dpp.len(epsilon=1)).n_rows_dropped(1, epsilon=1).request.bind(engine)
     rows = pl.DataFrame(schema={"fine": pl.Decimal(38, 18)})
     total = spec_of(rows, "fine", dpp.sum("fine", 0, 1, step=Decimal("0.01"), epsilon=1).query, people=True)
-    with pytest.raises(TypeError, match=r"n_cut: decimals .* at most 17 digits after the point, got .* scale=18\)"):
+    with pytest.raises(TypeError, match=r"n_rows_dropped: decimals .* at most 17 digits after .*, got .* scale=18\)"):
         engine.prepare(replace(work, per_person=replace(work.per_person, cut=(total,))))
 
 

@@ -77,7 +77,7 @@ def histograms_of(frame, table, query):
     """The histograms of all outputs, by Polars and by the engine of a table."""
     from dp_polars.sql import _SqlEngine
 
-    by_polars = PolarsEngine(frame.lazy(), frame.lazy)
+    by_polars = PolarsEngine.of(frame.lazy())
     in_sql = _SqlEngine(table, only_counted(query.request))
     works = [query.request.bind(each) for each in (by_polars, in_sql)]
     both = [each.prepare_histograms(work)() for each, work in zip((by_polars, in_sql), works, strict=True)]

@@ -219,21 +219,20 @@ def test_tables_of_nested_columns_are_found_in_memory(nested):
     refused(ValueError, words, concat(one, other).dp.protect, "patient")
 
 
-def joined(one, other):
-    return one.dp.protect("patient", max_rows=3).join(other.dp.protect("patient"), on="patient", how="semi")
+def published(one, other):
+    """A release of two tables, each of which is asked about by itself."""
+    private = dpp.protect("patient", max_rows=3)
+    two = dpp.publication(one=private.agg(dpp.len(epsilon=1000)), other=private.agg(dpp.len(epsilon=1000)))
+    return two.release({"one": one, "other": other})
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_private_frames_of_one_table_have_one_unit(tmp_path, source):
+def test_tables_of_one_publication_have_one_unit(tmp_path, source):
     table = source(VISITS, tmp_path)
     of_doctors = table().drop("patient").rename({"doctor": "patient"})
-    refused(ValueError, f"^join: {TWICE}", joined, table(), of_doctors)
-    joined(table(), table().filter(pl.col("cents") > 5))
-    later = dpp.protect("patient", max_rows=3).join(dpp.protect("patient"), on="patient", how="semi")
-    query = later.agg(dpp.len(epsilon=1000))
-    refused(ValueError, f"^join: {TWICE}", query.release, (table(), of_doctors))
-    rows = table()
-    assert query.release((rows, table())).item() == rows.collect().height
+    refused(ValueError, f"^publication: {TWICE}", published, table(), of_doctors)
+    released = published(table(), table().filter(pl.col("cents") > 5))
+    assert [released[name].item() for name in ("one", "other")] == [table().collect().height, 2]
 
 
 def test_columns_of_csv_files_are_told_apart_by_their_places(tmp_path):
@@ -258,10 +257,10 @@ def test_columns_of_csv_files_are_told_apart_by_their_places(tmp_path):
         (scan("patient"), dataset(*swapped)),
     ]
     for one, other in pairs:
-        refused(ValueError, f"^join: {TWICE}", joined, one, other)
+        refused(ValueError, f"^publication: {TWICE}", published, one, other)
         refused(ValueError, TWICE, one.join(other, on="patient").dp.protect, "patient")
-    joined(scan("patient"), scan("patient", new_columns=["patient", "x", "y", "z"]))
-    joined(dataset(*names), dataset(*names))
+    published(scan("patient"), scan("patient", new_columns=["patient", "x", "y", "z"]))
+    published(dataset(*names), dataset(*names))
 
 
 @pytest.mark.parametrize("cached", [False, True])
@@ -276,8 +275,8 @@ def test_one_step_may_compute_two_units(cached):
 
 def test_one_that_is_computed_has_one_plan_and_computed_twice_it_is_not_known():
     plan = VISITS.lazy().with_columns(patient=patient + doctor)
-    joined(plan, plan)
-    refused(ValueError, f"^join: {TWICE}", joined, plan, VISITS.lazy().with_columns(patient=patient * doctor))
+    published(plan, plan)
+    refused(ValueError, f"^publication: {TWICE}", published, plan, VISITS.lazy().with_columns(patient=patient * doctor))
     once = [VISITS.lazy().with_columns(patient=of + 0) for of in (patient, doctor)]
     refused(ValueError, TWICE, concat(*once).with_columns(patient=patient + 1).dp.protect, "patient")
     # Two steps that compute it after a third one, which both of them read.
@@ -286,32 +285,15 @@ def test_one_that_is_computed_has_one_plan_and_computed_twice_it_is_not_known():
     refused(ValueError, TWICE, both.dp.protect, "patient")
 
 
-@pytest.mark.parametrize("source", SOURCES)
-def test_rows_of_a_private_table_are_not_owned(tmp_path, source):
-    table = source(VISITS, tmp_path)
-    items = dpp.owned(table().select("ward", n="cents"))
-    private = table().dp.protect("patient", max_rows=3)
-    refused(ValueError, f"^join: {TWICE}", private.join, items, on="ward")
-    later = dpp.protect("patient", max_rows=3).join(dpp.owned(), on="ward").agg(dpp.len(epsilon=1))
-    refused(ValueError, f"^join: {TWICE}", later.release, (table(), table().select("ward", n="cents")))
-    # An owned table may be read twice: each row belongs to all who name it.
-    other = STAFF.lazy()
-    private.join(dpp.owned(other), left_on="doctor", right_on="id").join(
-        dpp.owned(other), left_on="ward", right_on="grade", how="semi"
-    )
-
-
 def test_arrow_tables_and_datasets_are_seen_when_they_are_released(tmp_path):
-    query = dpp.protect("patient", max_rows=3).join(dpp.protect("patient"), on="patient", how="semi")
-    query = query.agg(dpp.len(epsilon=1))
     table = VISITS.to_arrow()
     swapped = table.rename_columns(["doctor", "patient", "ward", "cents"])
     VISITS.write_parquet(tmp_path / "visits.parquet")
     dataset = pyarrow.dataset.dataset(str(tmp_path / "visits.parquet"))
     for same in (table, dataset, pyarrow.dataset.dataset(table)):
-        assert query.release((same, same)).shape == (1, 1)
+        assert published(same, same).keys() == {"one", "other"}
     batch, of_doctors = (columns.combine_chunks().to_batches()[0] for columns in (table, swapped))
-    assert query.release((batch, batch)).shape == (1, 1)
+    published(batch, batch)
     memory = pyarrow.dataset.dataset(pa.table(table))
     for one, other in (
         (table, swapped),
@@ -320,4 +302,4 @@ def test_arrow_tables_and_datasets_are_seen_when_they_are_released(tmp_path):
         (batch, of_doctors),
         (memory, pl.scan_pyarrow_dataset(memory).rename(SWAPPED)),
     ):
-        refused(ValueError, f"^join: {TWICE}", query.release, (one, other))
+        refused(ValueError, f"^publication: {TWICE}", published, one, other)

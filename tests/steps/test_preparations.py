@@ -372,7 +372,7 @@ def test_an_ordinary_preparation_is_taken_and_right(name, tables):
 def test_what_mixes_people_is_refused_with_all_ways_on(name, tables):
     frame = MIXING[name](tables)
     refused(ValueError, r"^protect: [\s\S]*\n\nHint: [\s\S]*unchecked=True\.$", asked, frame)
-    assert asked(frame, unchecked=True).request.pipeline.is_unchecked
+    assert asked(frame, unchecked=True).request.pipeline.unchecked
     given = dpp.protect(U, max_rows=2000).agg(people=dpp.n_people(epsilon=1))
     refused(ValueError, r"unchecked=True\.$", given.release, frame)
 
@@ -421,7 +421,7 @@ def test_pipelines_that_bring_people_together_are_refused_before_it():
     for name, unit, frame in of_pipelines(pipelines.MIXED):
         if name not in OF_ANOTHER_UNIT and not name.startswith("one's own"):
             refused(ValueError, r"^protect: [\s\S]*\n\nHint: [\s\S]*unchecked=True\.$", asked, frame, unit)
-            assert asked(frame, unit, unchecked=True).request.pipeline.is_unchecked
+            assert asked(frame, unit, unchecked=True).request.pipeline.unchecked
             seen += 1
     assert seen > 85
 
@@ -519,17 +519,17 @@ def test_every_function_that_looks_at_other_rows_is_known():
     assert mixing > 60
 
 
-def test_a_private_join_takes_no_average_of_the_other_table(tables):
+def test_a_join_takes_no_average_of_the_other_table(tables):
     people = tables.P.with_columns(ward=pl.lit("er")).join(tables.averages, on="ward")
-    one = tables.V.dp.protect(U, max_rows=5)
-    words = r"a table that is read twice|a table about people"
-    refused(ValueError, words, lambda: one.join(people.dp.protect(U), on=U))
+    words = r"a table that is read twice|a table about people|made of other people's rows"
+    refused(ValueError, words, lambda: tables.V.join(people, on=U).dp.protect(U, max_rows=5))
 
 
-def test_facts_may_stand_in_both_tables_of_a_private_join(tables):
-    rows = tables.V.join(tables.W, on="ward").select(U, "site").dp.protect(U, max_rows=2000)
-    people = tables.P.with_columns(ward=pl.lit("er")).join(tables.W, on="ward").select(U, "beds").dp.protect(U)
-    assert rows.join(people, on=U).agg(dpp.len(epsilon=10**6)).release().item() == 600
+def test_facts_may_stand_in_both_tables_of_a_join(tables):
+    rows = tables.V.join(tables.W, on="ward").select(U, "site")
+    people = tables.P.with_columns(ward=pl.lit("er")).join(tables.W, on="ward").select(U, "beds")
+    private = rows.join(people, on=U).dp.protect(U, max_rows=2000)
+    assert private.agg(dpp.len(epsilon=10**6)).release().item() == 600
 
 
 def test_without_a_unit_no_row_may_become_several(tables):

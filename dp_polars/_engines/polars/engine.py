@@ -32,6 +32,7 @@ from dp_polars._engines.polars.people import (
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._release.contract import HistogramSpec, KeyWork, LocalEngine, Product, UnreadableError, Work, gathered
 from dp_polars._release.protection import Layout
+from dp_polars._release.sources import Source
 from dp_polars._steps import scans
 
 if TYPE_CHECKING:
@@ -203,67 +204,47 @@ _BYTES_OF_ROW = 24
 # Cells for each occupied one up to which they are put in order by their places, not by sorting.
 _CELLS_PER_COUNT = 8
 
-# A plan to know the columns by, None where the rows could not be opened; and what opens the rows, after the charge.
-_Rows: TypeAlias = "tuple[pl.LazyFrame | None, Callable[[], pl.LazyFrame]]"
-
 
 class PolarsEngine(LocalEngine):
     """Rows in a frame, a file or a stream, counted by Polars in this process.
 
-    `unread`: a plan to know the columns by. None: the rows could not be opened.
-    `read`: what opens the rows, after the charge.
     `partitions`: in how many parts people are counted, one after the other, each by a scan of the rows. None: as many
         as give parts of about 1 GiB each; the rows are counted first for that. This and the sizes of the public
         arguments are all that the plan depends on.
-    `joined`: the same as `unread` and `read` for each further table that the steps join, in the order of the joins.
-    `marked`: what tells the rows of each source from others; None where nothing does, as of a stream. Left out: what is
-        read.
     """
 
     runs_expressions = True
     counts_per_person = True
 
-    def __init__(
-        self,
-        unread: pl.LazyFrame | None,
-        read: Callable[[], pl.LazyFrame],
-        engine: EngineType = "auto",
-        partitions: int | None = None,
-        *,
-        joined: Sequence[_Rows] = (),
-        marked: Sequence[Callable[[], pl.LazyFrame] | None] | None = None,
-    ) -> None:
-        self._sources, self._engine, self._partitions = ((unread, read), *joined), engine, partitions
-        self._marked = [read for _, read in self._sources] if marked is None else marked
+    def __init__(self, source: Source, engine: EngineType = "auto", partitions: int | None = None) -> None:
+        self._source, self._engine, self._partitions = source, engine, partitions
 
     @classmethod
-    def of(cls, *sources: pl.LazyFrame) -> PolarsEngine:
-        """Return the engine of plans that need not be opened."""
-        first, *others = ((source, lambda source=source: source) for source in sources)
-        return cls(*first, joined=others)
+    def of(cls, plan: pl.LazyFrame, engine: EngineType = "auto", partitions: int | None = None) -> PolarsEngine:
+        """Return the engine of a plan that need not be opened."""
+        return cls(Source(plan, lambda: plan, marked=lambda: plan), engine, partitions)
 
     def mark(self) -> str:
-        """Return whether the rows lie in memory or in files, and of files in which ones; table by table."""
-        return "; ".join("" if unread is None else scans.mark_of(unread) for unread, _ in self._sources)
+        """Return whether the rows lie in memory or in files, and of files in which ones."""
+        return "" if self._source.unread is None else scans.mark_of(self._source.unread)
 
     def preparation(self) -> str | None:
-        """Return a digest of the plans, without the rows that they hold in memory; None where they have no text."""
-        plans = zip(self._sources, self._marked, strict=True)
-        texts = [None if unread is None or of is None else scans.text_of_plan(unread) for (unread, _), of in plans]
-        return None if None in texts else " ".join(map(str, texts))
+        """Return a digest of the plan, without the rows that it holds in memory; None where it has no text."""
+        source = self._source
+        return None if source.unread is None or source.marked is None else scans.text_of_plan(source.unread)
 
     def digest_of_rows(self, key: bytes) -> str | None:
-        """Return a keyed digest of the rows in memory; None where they are not in memory."""
+        """Return a keyed digest of the rows in memory; "" where none lie there."""
+        marked = self._source.marked
         try:
-            return scans.digest_of([of() for of in self._marked if of is not None], key)
+            return "" if marked is None else scans.digest_of(marked(), key)
         except (Exception, PanicException):  # of a conversion: the release fails of it, too
             return None
 
     def schema(self, columns: Collection[str]) -> pl.Schema:  # noqa: ARG002
-        return _columns(self._sources[0])
-
-    def joined_schemas(self) -> tuple[pl.Schema, ...]:
-        return tuple(map(_columns, self._sources[1:]))
+        if self._source.unread is None:
+            raise UnreadableError
+        return self._source.unread.collect_schema()
 
     def distinct(self, constants: pl.DataFrame) -> int:
         """Return how many rows differ: they are compared in the types that they have."""
@@ -281,41 +262,33 @@ class PolarsEngine(LocalEngine):
         engine = "streaming" if self._engine == "auto" else self._engine
 
         def find() -> tuple[pl.DataFrame, Ints]:
-            sources = self._read()
-            parts = 1 if work.privacy_unit is None else self._parts(sources, 2 * _BYTES_OF_ROW)
-            return people_by_key(work.rows(*sources), work, engine, parts)
+            rows = self._read()
+            parts = 1 if work.privacy_unit is None else self._parts(rows, 2 * _BYTES_OF_ROW)
+            return people_by_key(work.rows(rows), work, engine, parts)
 
         return find
 
     def _histograms(self, work: Work) -> list[Histogram]:
         """Return the histogram of each spec, all from one scan of the rows (or one for each part of the people)."""
-        sources = self._read()
-        rows = work.rows(*sources)
+        source = self._read()
+        rows = work.rows(source)
         if work.per_person is not None:
             rows = one_row_per_person(rows, work.per_person, _cuts(work.per_person.cut))
         is_grouped = work.privacy_unit is not None and any(spec.by_person for spec in work.specs)
-        partitions = self._parts(sources, _BYTES_OF_ROW + _bytes_of_row(work.specs)) if is_grouped else 1
+        partitions = self._parts(source, _BYTES_OF_ROW + _bytes_of_row(work.specs)) if is_grouped else 1
         return count(rows, work.privacy_unit, work.keys, work.specs, engine=self._engine, partitions=partitions)
 
-    def _read(self) -> list[pl.LazyFrame]:
-        return [scans.unflagged(read()) for _, read in self._sources]
+    def _read(self) -> pl.LazyFrame:
+        return scans.unflagged(self._source.read())
 
-    def _parts(self, sources: Sequence[pl.LazyFrame], row: int) -> int:
+    def _parts(self, source: pl.LazyFrame, row: int) -> int:
         """Return in how many parts people are counted, where each row takes `row` bytes."""
         if self._partitions is not None:
             return self._partitions
         progress.at(1, 2)
-        numbers = scans.collected([source.select(pl.len()) for source in sources], self._engine)
+        (number,) = scans.collected([source.select(pl.len())], self._engine)
         progress.at(2, 2)
-        total = sum(number.item() for number in numbers)  # what a join makes of them is not known before it is run
-        return -(-total * row // _PARTITION_BYTES) or 1
-
-
-def _columns(rows: _Rows) -> pl.Schema:
-    unread, _ = rows
-    if unread is None:
-        raise UnreadableError
-    return unread.collect_schema()
+        return -(-number.item() * row // _PARTITION_BYTES) or 1
 
 
 def count(

@@ -13,7 +13,7 @@ import polars as pl
 
 from dp_polars._base import column_types
 from dp_polars._base.numbers import offsets, owners, run_lengths, slices, sorted_words, system_rng
-from dp_polars._base.silence import in_parallel, silenced
+from dp_polars._base.silence import in_parallel
 from dp_polars._release.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
 from dp_polars._release.protection import BoundedRows, keep, random_few
 from dp_polars._steps import scans
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from polars._typing import EngineType
 
-    from dp_polars._base.column_types import PrivacyUnit
     from dp_polars._base.numbers import Ints
     from dp_polars._release.contract import HistogramSpec, KeyWork, PerPerson
     from dp_polars._release.protection import Layout, Limits, Marks, Stays
@@ -357,34 +356,6 @@ def _bounded(lists: pl.DataFrame, names: list[str], most: int, engine: EngineTyp
     if lengths.max(initial=0) > most:
         keys = keys.filter(pl.Series(random_few(lengths, most, system_rng())))
     return keys.lazy().group_by(names).agg(pl.len().alias("people")).collect(engine=scans.by_name(engine))
-
-
-def few_of_each(rows: pl.LazyFrame, unit: PrivacyUnit, most: int) -> pl.LazyFrame:
-    """Return `most` random rows of each person who has more, and all of the others'; rows of nobody are gone already.
-
-    They are chosen once, the first time that the plan is run: what a release reads twice is the same both times. So
-    they are held in memory, with all of their columns.
-    """
-    chosen: list[pl.DataFrame] = []
-    lock = Lock()
-
-    @silenced
-    def choose(frame: pl.DataFrame) -> pl.DataFrame:
-        with lock:
-            if not chosen:
-                chosen.append(_few_rows(frame, unit, most))
-            return chosen[0]
-
-    return rows.map_batches(choose, predicate_pushdown=False, projection_pushdown=False, slice_pushdown=False)
-
-
-def _few_rows(frame: pl.DataFrame, unit: PrivacyUnit, most: int) -> pl.DataFrame:
-    people = frame.select(scans.person_of(unit, frame.schema).alias("person")).to_series()
-    bounded = by_person(people, np.zeros(len(people), np.uint8))
-    _, places = bounded.part(0, frame.height)
-    stays = np.zeros(frame.height, bool)
-    stays[places[random_few(bounded.lengths, most, system_rng())]] = True
-    return frame.filter(pl.Series(stays))
 
 
 @dataclass(frozen=True)
