@@ -163,6 +163,9 @@ def as_measurement(
     At distance d, for rate λ, range R and T rows of a person in all, epsilon is dλRT. :doc:`/proofs/spreads` has the
     formulas in rho, of all mechanisms and both relations (Harrison & Manurangsi 2026, arXiv 2510.25746).
 
+    A query that joins tables, or looks at several rows of one person, takes prepared rows: what prepares them is a
+    `make_user_transformation` from `frame_domain()` to itself, of stability 1.
+
     A loss such as 0.3 is 3/10 in this package, and the nearest float64, slightly less, in OpenDP. The measurement then
     runs at the smaller loss, so that exact splits of a budget fit.
 

@@ -218,7 +218,7 @@ class PrivateFrame(Steps, Cubes, Refusing, WithoutRows):
         """Add or replace columns, row by row. Windows over one person's rows belong before `protect`.
 
         They are expressions, names of columns or named constants. A TypeError or ValueError where one is not row by
-        row, or changes the privacy unit.
+        row, or changes the privacy unit. How sums of a row's list are exact: see :doc:`/proofs/whole-numbers`.
         """
         return self._then("with_columns", expressions_of(exprs, named, strings=True))
 

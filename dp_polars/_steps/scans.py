@@ -112,6 +112,27 @@ def names_sorting_columns(files: Iterable[str]) -> bool | None:
     return False if is_known else None
 
 
+def rows_of_joined(frame: pl.LazyFrame) -> int | None:
+    """Return how many rows the tables have that a plan joins; None: it joins none, or that is not known so easily.
+
+    To count what a join gives takes as long as to run it.
+    """
+    from pyarrow import parquet
+
+    rows, joins = 0, False
+    try:
+        for plan in plan_nodes(frame):
+            node = None if plan.get_inputs() else plan.view_current_node()
+            joins |= kind_of(plan) == "Join"
+            if kind_of(plan) == "DataFrameScan" and node is not None:
+                rows += pl.DataFrame._from_pydf(node.df).height
+            elif node is not None:
+                rows += sum(parquet.read_metadata(str(path)).num_rows for path in node.paths)
+    except Exception:  # other files, those elsewhere, what is encrypted
+        return None
+    return rows if joins else None
+
+
 def with_clean_memory(frame: pl.LazyFrame) -> pl.LazyFrame:
     """Return a plan that finds no sorted flags in the frames that it holds in memory.
 

@@ -287,6 +287,19 @@ def test_rows_without_a_value_are_not_counted(unit, keys, beside):
     assert found.weights.tolist() == ([4] if keys is None else [2, 2])
 
 
+def test_tables_that_are_joined_are_counted_without_running_the_join(tmp_path):
+    items = pl.DataFrame({"k": [i // 2 for i in range(200)], "x": range(200)})
+    items.write_parquet(tmp_path / "items.parquet")
+    items.write_csv(tmp_path / "items.csv")
+    orders, scan = pl.LazyFrame({"p": range(100), "k": range(100)}), pl.scan_parquet(tmp_path / "items.parquet")
+    counted = polars_engine.scans.rows_of_joined
+    assert counted(orders.join(scan, on="k")) == counted(orders.join(scan.filter(pl.col("x") > 9), on="k")) == 300
+    assert counted(scan.filter(pl.col("x") > 9)) is None
+    assert counted(orders.join(pl.scan_csv(tmp_path / "items.csv"), on="k")) is None
+    (tmp_path / "items.parquet").unlink()
+    assert counted(orders.join(pl.scan_parquet(tmp_path / "items.parquet", schema=items.schema), on="k")) is None
+
+
 def test_the_number_of_parts_follows_from_the_number_of_rows(monkeypatch):
     # A mode of a few texts has codes of one byte, a quantile of a year, too, and a sum weights of four.
     monkeypatch.setattr(polars_engine, "_PARTITION_BYTES", 180 * (polars_engine._BYTES_OF_ROW + 1))

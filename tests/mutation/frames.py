@@ -149,7 +149,7 @@ MUTANTS = [
     _polars_in_memory("Request.bind", "ask.query, self.groups", "ask.query, 1", "bounds are those of one group",
         "::test_what_stays_is_a_random_subset_of_a_persons_own_rows"),
     # --- Other limits of a frame
-    _limits("PrivateFrame.with_limits", "self.protection.with_limits(**given)", "self.protection",
+    _limits("PrivateFrame.with_limits", "self.protection.with_limits(**limits)", "self.protection",
         "a frame keeps the limits of `protect`", "::test_a_frame_with_other_limits_is_as_if_protect_had_them"),
     _limits("PrivateFrame.with_limits", "not isinstance(value, EllipsisType)",
         "not isinstance(value, EllipsisType) and value is not None", "a limit that is taken away stays",

@@ -286,9 +286,11 @@ class PolarsEngine(LocalEngine):
         if self._partitions is not None:
             return self._partitions
         progress.at(1, 2)
-        (number,) = scans.collected([source.select(pl.len())], self._engine)
+        number = scans.rows_of_joined(source)
+        if number is None:
+            number = scans.collected([source.select(pl.len())], self._engine)[0].item()
         progress.at(2, 2)
-        return -(-number.item() * row // _PARTITION_BYTES) or 1
+        return -(-number * row // _PARTITION_BYTES) or 1
 
 
 def count(
