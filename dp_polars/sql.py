@@ -14,7 +14,7 @@ from dp_polars._base.extras import require
 from dp_polars._base.silence import silenced
 from dp_polars._engines.sql.arithmetic import ABSENT
 from dp_polars._engines.sql.counting import histograms
-from dp_polars._engines.sql.dialects import DUCKDB, POSTGRES, Common, Places, Select, Written, cast, compiled
+from dp_polars._engines.sql.dialects import TESTED, Common, Places, Select, Written, cast, compiled
 from dp_polars._engines.sql.people import in_polars, one_row_per_person, people_by_key
 from dp_polars._engines.sql.reading import differs_between_runs, has_text, refuse_mixed_people
 from dp_polars._engines.sql.rows import check_types, columns_read, public_table, schema_of
@@ -46,7 +46,6 @@ __all__ = ["release"]
 
 _ibis: Any = require("ibis", extra="sql")
 
-TESTED = {dialect.name: dialect for dialect in (DUCKDB, POSTGRES)}
 # How many statements stay written, and how long these are: Ibis takes longer for one than an engine for a million rows.
 _MOST_WRITTEN, _LONGEST_WRITTEN = 32, 2**20
 _TEXTS = ["a", "A", "a ", "á", "a\u0301"]  # what collations take for one

@@ -53,6 +53,11 @@ FORMAT = Mixing(
     'give the format: str.to_date("%Y-%m-%d"), str.to_datetime("%Y-%m-%d %H:%M:%S")',
 )
 CODE = Mixing(f"is code that may look at all rows, {_WHY}", f"use the engine's own expressions; or {_AFTER}")
+NAMED = Mixing(
+    "is, by its name, no function that the database itself has and computes of its arguments alone: a macro or a "
+    f"function of somebody's may read any row, or give another value each time, {_WHY}",
+    "use a built-in function of the engine, or operations of Ibis",
+)
 SAME_SOURCE = Mixing(
     f"brings in what was made of other people's rows of the same table, {_WHY}",
     "join it on {unit}; make it by {unit}; or publish it first, and join the published table",

@@ -41,6 +41,7 @@ TAKEN = {
 UNTAKEN = {
     "intervals": pa.array([None, (1, 2, 3)], INTERVAL),
     "decimals of 256 bits": pa.array([decimal.Decimal(1), None], WIDE),
+    "decimals of 256 bits with few digits": pa.array([decimal.Decimal(1), None], pa.decimal256(10, 2)),
     "decimals of negative scale": pa.nulls(2, pa.decimal128(15, -2)),
     "runs": pa.RunEndEncodedArray.from_arrays(pa.array([1, 2], pa.int32()), pa.array(["a", "b"])),
     "views of lists": pa.array([[1, 2], None], pa.list_view(pa.int32())),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import importlib
+import pkgutil
 import random
 import struct
 from collections import Counter
@@ -23,7 +25,7 @@ import ibis.expr.operations as ops  # noqa: E402
 import pyarrow as pa  # noqa: E402
 from ibis.common.exceptions import IbisError  # noqa: E402
 
-from dp_polars._engines.sql import dialects  # noqa: E402
+from dp_polars._engines.sql import dialects, operations  # noqa: E402
 from dp_polars._engines.sql.reading import _Reader, differs_between_runs, refuse_mixed_people  # noqa: E402
 from dp_polars._steps import preparations as kinds  # noqa: E402
 
@@ -90,6 +92,25 @@ def duckdb():
 @ibis.udf.scalar.builtin
 def levenshtein(one: str, other: str) -> int:
     """A function of the engine."""
+
+
+def named(name, *, of="scalar", **more):
+    """A function that is called by a name of the engine."""
+
+    def function(one: int) -> int: ...
+
+    return getattr(ibis.udf, of).builtin(function, name=name, **more)
+
+
+class Above(ops.Value):
+    """What Ibis does not have."""
+
+    arg: ops.Value
+    dtype, shape = ibis.dtype("int64"), ibis.expr.rules.shape_like("arg")
+
+
+class Abs(Above):
+    """What is called as an operation of Ibis."""
 
 
 @ibis.udf.scalar.python
@@ -213,6 +234,22 @@ REFUSED = {
     "a query in text about a table, joined back": (lambda t, _: t.join(sql_on(t).drop("p"), "q"), "of the same table"),
     "a person by a window": (lambda t, _: t.mutate(p=ibis.row_number()).distinct(), "combines all rows|looks at rows"),
     "a function of Python": (lambda t, _: t.mutate(z=Add(t.q)), r"`Add_?\d*\(…\)` is code that"),
+    "a function of Python in a condition of a join": (
+        lambda t, u: t.join(u, [t.p == u.p, Add(t.q) < u.y]),
+        "is code that",
+    ),
+    "chance in a condition of a join": (lambda t, u: t.join(u, [t.p == u.p, ibis.random() < 0.5]), "draws at random"),
+    "a maximum in a condition of a join": (lambda t, u: t.join(u, [t.p == u.p, t.i < t.i.max()]), "combines all"),
+    "a function of Python among what others know": (
+        lambda t, u: t.filter(((t.p == u.p) & (Add(u.y) > 5)).any()),
+        "is code that",
+    ),
+    "chance among what others know": (
+        lambda t, u: t.filter(((t.p == u.p) & (ibis.random() < 0.5)).any()),
+        "draws at random",
+    ),
+    "an operation that nobody knows": (lambda t, _: t.mutate(z=Above(t.q).to_expr()), "can't be looked into"),
+    "an operation that is called as a known one": (lambda t, _: t.mutate(z=Abs(t.q).to_expr()), "can't be looked into"),
     "chance": (lambda t, _: t.filter(ibis.random() < 0.5), r"`ibis\.random\(\)` draws at random"),
     "names by chance": (lambda t, _: t.mutate(z=ibis.uuid()), r"`ibis\.uuid\(\)` draws at random"),
 }
@@ -256,6 +293,140 @@ def test_what_does_not_follow_it_or_is_not_by_row_is_refused_by_name(duckdb, ste
     made, message = steps
     with pytest.raises(ValueError, match=rf"^table: .*({message})[\s\S]*\n\nHint: [\s\S]*unchecked=True\.$"):
         refuse_mixed_people(made(*duckdb.both()), unit)
+
+
+# --- Operations and functions, by name --------------------------------------------------------------------------------
+
+
+def classes_of_ibis():
+    """All classes of nodes that the installed Ibis has."""
+    for module in pkgutil.iter_modules(ops.__path__):
+        importlib.import_module(f"{ops.__name__}.{module.name}")
+    found, waiting = {ops.Node}, [ops.Node]
+    while waiting:
+        new = [one for one in waiting.pop().__subclasses__() if one not in found]
+        found |= {*new}
+        waiting += new
+    return {one for one in found if one.__module__.startswith(f"{ops.__name__}.")}
+
+
+def test_every_operation_of_ibis_is_in_one_list():
+    lists = {name: of for name, of in vars(operations).items() if isinstance(of, frozenset) and name != "VALUES"}
+    names = {one.__name__ for one in classes_of_ibis()}
+    for name in names:
+        assert [place for place, of in lists.items() if name in of] != [], f"{name} is in no list: is it by row?"
+        assert sum(name in of for of in lists.values()) == 1, name
+    assert len(operations.BY_ROW) > 250
+    if ibis.__version__.startswith("12."):
+        assert frozenset().union(*lists.values()) == names
+
+
+def test_lists_of_operations_agree_with_what_ibis_says_of_them():
+    kinds_of = {one.__name__: one for one in classes_of_ibis() if one.__name__ not in operations.BASES}
+    for name, one in kinds_of.items():
+        assert (name in operations.REDUCTIONS) == (issubclass(one, ops.Reduction) and name not in OTHER_REDUCTIONS)
+        assert (name in operations.ANALYTIC) == (issubclass(one, ops.Analytic) and name != "AnalyticVectorizedUDF")
+        if name in operations.BY_ROW:
+            assert not issubclass(one, (ops.Relation, ops.Subquery, ops.Reduction, ops.Analytic))
+    assert all(issubclass(kinds_of[name], ops.Impure) for name in operations.RANDOM)
+
+
+OTHER_REDUCTIONS = {"AggUDF", "ReductionVectorizedUDF"}
+
+
+def by_name(table, function):
+    """Whether a function by name is taken, as a column and inside one."""
+    found = set()
+    for steps in (table.mutate(z=function(table.q)), table.filter(function(table.q) + 1 > 2)):
+        said = None
+        try:
+            refuse_mixed_people(steps, ("p",))
+        except ValueError as error:
+            said = str(error)
+        found.add(said is None)
+        assert said is None or "is, by its name, no function that the database itself has" in said
+    (taken,) = found
+    return taken
+
+
+NAMES = {
+    "duckdb": {
+        True: ["abs", "ABS", "hash", "bin", "bit_count"],
+        False: [
+            *("random", "nextval", "uuid", "gen_random_uuid", "current_setting", "getvariable", "stats", "setseed"),
+            *("vector_type", "version", "now", "txid_current", "error", "unnest", "range", "max", "sum", "nothing"),
+            *("generate_subscripts", "write_log", "currval", "a b", "x(1); --", "__internal_barrier"),
+        ],
+    },
+    "postgres": {
+        True: ["abs", "ABS", "md5", "factorial"],
+        False: [
+            *("random", "nextval", "gen_random_uuid", "current_setting", "clock_timestamp", "now", "version", "max"),
+            *("generate_series", "pg_sleep", "nothing", "row_number", "pg_relation_size", "a b", "x(1); --"),
+        ],
+    },
+}
+
+
+def test_functions_by_name_must_be_the_engines_own(engine):
+    table = engine.table(pl.DataFrame({"p": [1, 1, 2, None], "q": [1, 2, 3, 4]}))
+    for expected, names in NAMES[engine.name].items():
+        for name in names:
+            assert by_name(table, named(name)) is expected, name
+    assert not by_name(table, named("abs", database="main", catalog="memory"))
+
+
+def test_aggregates_by_name_must_be_the_engines_own(engine):
+    table = engine.table(pl.DataFrame({"p": [1, 1, 2, None], "q": [1, 2, 3, 4]}))
+    own, other = named("bit_xor", of="agg"), named("far", of="agg")
+    if engine.name == "duckdb" or int(engine.reader.version.split(".")[0]) >= 14:
+        refuse_mixed_people(table.group_by("p").aggregate(z=own(table.q)), ("p",))
+    for wrong in (other, named("abs", of="agg"), named("random", of="agg")):
+        with pytest.raises(ValueError, match="is, by its name, no function"):
+            refuse_mixed_people(table.group_by("p").aggregate(z=wrong(table.q)), ("p",))
+    with pytest.raises(ValueError, match="combines all rows"):
+        refuse_mixed_people(table.mutate(z=own(table.q)), ("p",))
+
+
+@pytest.mark.parametrize("where", ["main", "another schema", "temporary", "in place of another", "Python", "overload"])
+def test_a_macro_of_a_database_is_no_function_of_the_row(where):
+    """It may read the whole table, whatever it is called."""
+    con = ibis.duckdb.connect()
+    con.raw_sql("CREATE TABLE t AS SELECT range AS p, CASE WHEN range = 0 THEN 5 ELSE 1 END AS q FROM range(20)")
+    con.raw_sql("CREATE SCHEMA other")
+    name, of = "far", "(SELECT max(q) FROM t)"
+    if where == "Python":
+        con.con.create_function("far", lambda x: x, ["BIGINT"], "BIGINT")
+    elif where == "overload":
+        con.con.create_function(name := "bin", lambda x: x, ["BOOLEAN"], "BIGINT")
+    else:
+        name = "abs" if where == "in place of another" else "far"
+        words = "TEMP MACRO" if where == "temporary" else "MACRO"
+        con.raw_sql(f"CREATE {words} {'other.' if where == 'another schema' else ''}{name}(a) AS {of}")
+    table, budget = con.table("t"), dpp.Budget(epsilon=1)
+    query = dpp.protect("p", max_rows=1, budget=budget).agg(n=dpp.n_people(epsilon=1))
+    for called in (name, name.upper()):
+        assert not by_name(table, named(called))
+        with pytest.raises(ValueError, match=r"is, by its name, no function[\s\S]*Hint: use a built-in function"):
+            dpp.sql.release(query, table.filter(table.q >= named(called)(table.q)))
+    assert budget.spent == 0
+    dpp.sql.release(query, table.filter(table.q >= table.q.abs()))
+    assert budget.spent == 1
+    con.disconnect()
+
+
+def test_a_function_of_a_user_of_postgres_is_no_function_of_the_row(engine):
+    if engine.name != "postgres":
+        pytest.skip("of Postgres")
+    table = engine.table(pl.DataFrame({"p": [1, 1, 2, None], "q": [1, 2, 3, 4]}))
+    made = "AS 'SELECT 1' LANGUAGE sql IMMUTABLE"
+    for name, takes in (("far", "bigint"), ("md5", "bigint"), ("abs", "text")):
+        engine.owner.raw_sql(f"CREATE FUNCTION public.{name}({takes}) RETURNS int {made}")
+        try:
+            assert not by_name(table, named(name))
+        finally:
+            engine.owner.raw_sql(f"DROP FUNCTION public.{name}({takes})")
+    assert by_name(table, named("abs"))
 
 
 def test_a_unit_of_several_columns_is_followed_as_a_whole(duckdb):
@@ -584,7 +755,7 @@ def test_random_steps_that_are_accepted_leave_other_people_alone(duckdb, seed):
             result = random_steps(there, random.Random(shape))
         except IbisError:  # an ambiguous name
             continue
-        reader, passes, reads = _Reader(), True, []
+        reader, passes, reads = _Reader(result), True, []
         try:
             refuse_mixed_people(result, ("p",))
             reads = kinds.refuse_mixing(reader.step(result.op()), ("p",), "", reader.is_same)

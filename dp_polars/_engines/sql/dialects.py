@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -298,6 +298,9 @@ class Dialect:
         Connection, statement -> what it gives: int64, or objects where it is text, or the bytes of one.
     oldest
         The oldest version that has all that is asked for.
+    kind_of_function
+        Connection, a name in small letters -> "scalar" or "aggregate" if the engine itself has that function, everybody
+        who may be asked about the name means that one, and its value follows from its arguments. None otherwise.
     nan_in_decimals
         Whether a decimal may be NaN.
     admit
@@ -334,6 +337,7 @@ class Dialect:
     binary: Callable[[Value], Value]
     order: Callable[[Sequence[Value], Sequence[Value], str], Value]
     fetch: Callable[[Backend, Select], dict[str, NDArray[Any]]]
+    kind_of_function: Callable[[Backend, str], str | None]
     race: Callable[[Value, Value | None], Value]
     oldest: tuple[int, int]
     nan_in_decimals: bool = False
@@ -435,6 +439,50 @@ def _fetch_duckdb(backend: Backend, statement: Select) -> dict[str, NDArray[Any]
     return {name: found[name] for name in statement.columns}
 
 
+# Functions of DuckDB that look at the session, at plans, at how values are stored, or call what they are given.
+_OF_THE_SESSION = frozenset(
+    {
+        *("current_database", "current_schema", "current_schemas", "current_setting", "getvariable", "in_search_path"),
+        *("index_key", "invoke", "json_serialize_plan", "vector_type", "version"),
+    }
+)
+_FUNCTIONS_OF_DUCKDB = """SELECT database_name, schema_name, function_type, CAST(parameter_types AS VARCHAR),
+return_type, stability FROM duckdb_functions() WHERE lower(function_name) = '{}'"""
+
+
+def _function_of_duckdb(backend: Backend, name: str) -> str | None:
+    sql = _FUNCTIONS_OF_DUCKDB.format(name)
+    found = frozenset(backend.raw_sql(sql).fetchall())
+    # A function of Python is called internal, too: so a connection that nobody has added to is compared.
+    if name in _OF_THE_SESSION or found != _functions_of_new_duckdb(sql):
+        return None
+    depends = [
+        stability == "CONSISTENT" or (stability == "CONSISTENT_WITHIN_QUERY" and takes != "[]")
+        for *_, takes, _, stability in found
+    ]
+    kinds = {kind for _, _, kind, *_ in found}
+    return kinds.pop() if len(kinds) == 1 and all(depends) else None
+
+
+@cache
+def _functions_of_new_duckdb(sql: str) -> frozenset[tuple[str, ...]]:
+    with require("duckdb", extra="sql").connect() as connection:
+        return frozenset(connection.execute(sql).fetchall())
+
+
+def _function_of_postgres(backend: Backend, name: str) -> str | None:
+    # Who has a function of that name in another schema may mean that one. From 16384 on, objects are somebody's.
+    with backend.begin() as cursor:
+        found = cursor.execute(
+            "SELECT DISTINCT p.prokind::text, n.nspname = 'pg_catalog' AND p.oid < 16384 AND p.provolatile = 'i' "
+            "AND NOT p.proretset FROM pg_catalog.pg_proc AS p JOIN pg_catalog.pg_namespace AS n "
+            f"ON n.oid = p.pronamespace WHERE pg_catalog.lower(p.proname::text) = '{name}'"
+        ).fetchall()
+    if len(found) != 1 or not found[0][1]:
+        return None
+    return {"f": "scalar", "a": "aggregate"}.get(found[0][0])
+
+
 def _describe_postgres(backend: Backend, table: Table, columns: Collection[str]) -> dict[str, str]:
     """Return the types' own names, `NAME(COLLATION)` where a text's collation takes different texts for equal.
 
@@ -513,6 +561,7 @@ DUCKDB = Dialect(
     binary=lambda text: _encode(cast(text, "string")),
     order=_order_duckdb,
     fetch=_fetch_duckdb,
+    kind_of_function=_function_of_duckdb,
     copies=_copies_duckdb,
     drawn=_drawn_duckdb,
     differ=_differ_duckdb,
@@ -544,7 +593,11 @@ POSTGRES = Dialect(
     binary=lambda text: text,  # collations that take other texts for equal are refused
     order=_order_postgres,
     fetch=_fetch_postgres,
+    kind_of_function=_function_of_postgres,
     race=partial(_race, -(2**63)),
     oldest=(13, 0),
     nan_in_decimals=True,
 )
+
+#: The engines that were tried, by their names.
+TESTED = {dialect.name: dialect for dialect in (DUCKDB, POSTGRES)}

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dp_polars._base.column_types import must_have
 from dp_polars._base.extras import require
+from dp_polars._engines.sql import operations
+from dp_polars._engines.sql.dialects import TESTED, compiled
 from dp_polars._steps import preparations as kinds
 from dp_polars._steps.preparations import ColumnOrigin, PlanNode, Seen
 from dp_polars._steps.scans import Reading
@@ -26,15 +29,10 @@ Node: TypeAlias = Any
 # A column before a step -> its name there; None: it is of another relation.
 _Names: TypeAlias = Callable[[Node], str | None]
 
-_TABLES = (_ops.PhysicalTable, _ops.SQLQueryResult, _ops.SQLStringView, _ops.DummyTable)
-_BY_ROW = (
-    *(_ops.AliasedRelation, _ops.DropColumns, _ops.DropNull, _ops.FillNull, _ops.Filter, _ops.Project),
-    *(_ops.Reference, _ops.Sort, _ops.TableUnnest),
-)
 _OF_SEVERAL = (_ops.Analytic, _ops.Reduction, _ops.WindowFunction)
 _RANDOM = (_ops.RandomScalar, _ops.RandomUUID)
 # What may come otherwise each time that it is computed: in the last bit of a sum, or in which of equal rows is first.
-_VARYING = (*_OF_SEVERAL, *_RANDOM, _ops.Limit, _ops.Sample, _ops.SQLQueryResult, _ops.SQLStringView)
+_VARYING = (*_OF_SEVERAL, _ops.ScalarUDF, *_RANDOM, _ops.Limit, _ops.Sample, _ops.SQLQueryResult, _ops.SQLStringView)
 # Joins that take one of several partners.
 _ONE_OF_SEVERAL = frozenset({"any_inner", "any_left", "asof"})
 _ONE_PARTNER = _ONE_OF_SEVERAL | {"anti", "semi"}
@@ -54,7 +52,7 @@ def refuse_mixed_people(table: Any, unit: PrivacyUnit | None) -> list[Node]:  # 
     """
     for name in unit or ():
         must_have(name, table.columns, "privacy unit {}", "table")
-    reader = _Reader()
+    reader = _Reader(table)
     try:
         last = reader.step(table.op())
         reads = kinds.refuse_mixing(last, unit, "table", reader.is_same)
@@ -84,7 +82,8 @@ def has_text(table: Any) -> bool:  # noqa: ANN401
 
 
 class _Reader:
-    def __init__(self) -> None:
+    def __init__(self, table: Any) -> None:  # noqa: ANN401
+        self.table = table
         self.known: dict[Node, PlanNode] = {}  # a part may stand in an expression many times
         self.memory: list[Reading] = []
 
@@ -94,13 +93,13 @@ class _Reader:
         return self.known[node]
 
     def _step(self, node: Node) -> PlanNode:
-        columns = [*node.fields]
-        if isinstance(node, _TABLES):
+        columns, kind = [*node.fields], type(node).__name__ if operations.is_of_ibis(node) else ""
+        if kind in operations.TABLES:
             cached = _cached(node)
             return PlanNode(columns, source=node) if cached is None else self.step(cached)
-        if isinstance(node, _ops.JoinChain):
+        if kind == "JoinChain":
             return self.join(node)
-        if isinstance(node, _ops.Set):
+        if kind in operations.SETS:
             together = not isinstance(node, _ops.Union) or node.distinct
             return PlanNode(
                 columns,
@@ -108,15 +107,17 @@ class _Reader:
                 {name: ColumnOrigin(0, frozenset([name])) for name in columns},
                 (Seen(kinds.DISTINCT, shown(node), frozenset(columns)),) if together else (),
             )
+        if not hasattr(node, "parent"):
+            return PlanNode(columns, seen=(Seen(kinds.UNKNOWN, shown(node)),), source=node)
         below, named, seen = self.step(node.parent), _names_of(node.parent), None
-        if isinstance(node, _ops.Aggregate):
+        if kind == "Aggregate":
             keys = _named(_fields(node.groups.values()), named)
             seen = Seen(kinds.AGGREGATION if node.groups else kinds.REDUCTION, shown(node), keys or None)
             return self.made(below, columns, {name: [one] for name, one in node.groups.items()}, named, node, seen)
-        if isinstance(node, _ops.Distinct):
+        if kind == "Distinct":
             seen = Seen(kinds.DISTINCT, shown(node), frozenset(columns))
-        elif not isinstance(node, _BY_ROW):
-            seen = Seen(kinds.PLACE, shown(node))
+        elif kind not in operations.ON_ROWS:
+            seen = Seen(kinds.PLACE if kind in operations.PICKS else kinds.UNKNOWN, shown(node))
         return self.made(below, columns, {name: _made_of(node, name) for name in columns}, named, node, seen)
 
     def made(
@@ -127,10 +128,11 @@ class _Reader:
         named: _Names,
         node: Node,
         seen: Seen | None = None,
+        conditions: Sequence[Node] = (),
     ) -> PlanNode:
-        """Return a step on each row of another one, or on groups of them."""
+        """Return a step on each row of another one, or on groups of them; `conditions` are more of its values."""
         found, several = [seen] if seen else [], shown(node) if isinstance(node, _ops.TableUnnest) else ""
-        parts = _parts(child for child in node.__children__ if isinstance(child, _ops.Value))
+        parts = _parts([*(child for child in node.__children__ if isinstance(child, _ops.Value)), *conditions])
         in_windows = {part.func for part in parts if isinstance(part, _ops.WindowFunction)}
         for part in parts:
             if isinstance(part, (_ops.Analytic, _ops.Reduction)) and part not in in_windows:
@@ -140,7 +142,7 @@ class _Reader:
             elif isinstance(part, _ops.Unnest):
                 several = shown(part)
             else:
-                found += _seen(part, named)
+                found += self.seen(part, named)
         origins = {name: _origin(given, named) for name, given in values.items()}
         return PlanNode(
             columns, (below,), {name: one for name, one in origins.items() if one}, tuple(found), None, None, several
@@ -148,15 +150,18 @@ class _Reader:
 
     def looked_up(self, below: PlanNode, node: Node, named: _Names) -> PlanNode:
         """Return rows of which values are looked up in another relation: as a join that adds no column."""
-        table, pairs = node.rel, list[tuple[str, str]]()
+        table, pairs, found = node.rel, list[tuple[str, str]](), list[Seen]()
         if isinstance(node, _ops.InSubquery):
             (column,) = table.fields
             name = named(node.needle) if isinstance(node.needle, _ops.Field) else None
             is_one = name is not None and _is_of_one_type(node.needle, table.fields[column])
             pairs = [(name, column)] if is_one and name is not None else []
         elif isinstance(node, _ops.ExistsSubquery) and isinstance(table, _ops.Filter):
+            for part in _parts(table.predicates):
+                of_others = isinstance(part, (_ops.Subquery, _ops.Unnest, *_OF_SEVERAL))
+                found += [Seen(kinds.UNKNOWN, shown(part))] if of_others else self.seen(part, named)
             table, pairs = table.parent, _pairs(table.predicates, named, _names_of(table.parent))
-        return _joined(below, self.step(table), below.columns, {}, pairs, join=shown(node))
+        return _joined(below, self.step(table), below.columns, {}, pairs, join=shown(node), seen=found)
 
     def join(self, node: Node) -> PlanNode:
         """Return a join of several tables as joins of two. Columns of later tables get other names where they must."""
@@ -176,7 +181,42 @@ class _Reader:
             names |= {(link.table, name): new for new, name in renamed.items()}
             joined.add(link.table)
         values = {name: [value] for name, value in node.values.items()}
-        return self.made(below, [*values], values, lambda field: names.get((field.rel, field.name)), node)
+        conditions = [predicate for link in node.rest for predicate in link.predicates]
+        return self.made(
+            below, [*values], values, lambda field: names.get((field.rel, field.name)), node, None, conditions
+        )
+
+    def seen(self, part: Node, named: _Names) -> list[Seen]:
+        """Return what looks at several rows in a part of a value, or may do so."""
+        if isinstance(part, (_ops.ScalarUDF, _ops.AggUDF)):
+            if part.__input_type__ is not _BUILTIN:
+                return [Seen(kinds.CODE, f"`{part.__func_name__}(…)`")]
+            return [] if self.is_built_in(part) else [Seen(kinds.NAMED, f"`{part.__func_name__}(…)`")]
+        kind = type(part).__name__
+        if not operations.is_of_ibis(part) or kind not in operations.VALUES:
+            return [Seen(kinds.UNKNOWN, shown(part))]
+        if kind in operations.PYTHON:
+            return [Seen(kinds.CODE, shown(part))]
+        if kind == "WindowFunction":
+            keys = _named((key for key in part.group_by if isinstance(key, _ops.Field)), named)
+            mixing = kinds.WINDOW if part.group_by or part.order_by else kinds.REDUCTION
+            return [Seen(mixing, shown(part.func), keys or None)]
+        if kind in operations.RANDOM:
+            return [Seen(kinds.RANDOM, shown(part))]
+        return [Seen(kinds.PLACE, shown(part))] if kind in operations.PLACES else []
+
+    def is_built_in(self, function: Node) -> bool:
+        """Return whether the engine has a function by name for what it computes of its arguments alone."""
+        name, where = function.__func_name__, function.__udf_namespace__
+        wanted = "scalar" if isinstance(function, _ops.ScalarUDF) else "aggregate"
+        if not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", name) or where.catalog or where.database:
+            return False
+        with suppress(Exception):  # of what Ibis can't write, or has no connection for
+            backend = self.table.get_backend()
+            # Ibis writes some names in other ways, as YEAR for one.
+            is_written = re.search(rf'(?<![.\w"]){name}\(', compiled(backend, self.table), re.IGNORECASE)
+            return bool(is_written and TESTED[backend.name].kind_of_function(backend, name.lower()) == wanted)
+        return False
 
     # --- Tables
 
@@ -204,11 +244,12 @@ def _joined(
     pairs: Sequence[tuple[str, str]],
     several: str = "",
     join: str = "`.join(…)`",
+    seen: Sequence[Seen] = (),
 ) -> PlanNode:
     """Return a join of two; `renamed` are the columns of the right one that come out."""
     origins = {name: ColumnOrigin(0, frozenset([name])) for name in left.columns}
     origins |= {new: ColumnOrigin(1, frozenset([name])) for new, name in renamed.items()}
-    return PlanNode(columns, (left, right), origins, (), pairs, None, several, join)
+    return PlanNode(columns, (left, right), origins, tuple(seen), pairs, None, several, join)
 
 
 def _pairs(predicates: Sequence[Node], left: _Names, right: _Names) -> list[tuple[str, str]]:
@@ -229,19 +270,6 @@ def _is_of_one_type(left: Node, right: Node) -> bool:
     """Return whether two columns are equal where the values in them are, if the engine has one type of texts."""
     one, other = (value.dtype.copy(nullable=True) for value in (left, right))
     return bool(one == other or (one.is_integer() and other.is_integer()) or (one.is_string() and other.is_string()))
-
-
-def _seen(part: Node, named: _Names) -> list[Seen]:
-    """Return what looks at several rows in a part of a value."""
-    if isinstance(part, _ops.WindowFunction):
-        keys = _named((key for key in part.group_by if isinstance(key, _ops.Field)), named)
-        kind = kinds.WINDOW if part.group_by or part.order_by else kinds.REDUCTION
-        return [Seen(kind, shown(part.func), keys or None)]
-    if isinstance(part, (_ops.ScalarUDF, _ops.AggUDF)) and part.__input_type__ is not _BUILTIN:
-        return [Seen(kinds.CODE, f"`{part.__func_name__}(…)`")]
-    if isinstance(part, _RANDOM):
-        return [Seen(kinds.RANDOM, shown(part))]
-    return [Seen(kinds.PLACE, shown(part))] if isinstance(part, _ops.RowID) else []
 
 
 def _origin(values: Sequence[Node], named: _Names) -> ColumnOrigin | None:
