@@ -384,7 +384,7 @@ def spending(mechanism, unit, groups=2):
     loss, delta = dpp.Loss(Fraction(1, 2), unit), Fraction(1, 10**6)
     claim = dpp.Claim(loss, mechanism, Fraction(1), ONE, "add_or_remove_one", delta=delta)
     asks = tuple(replace(one, query=one.query.with_claim(claim)) for one in asked.asks)
-    return dpp.PrivateQuery(Request.of(asked.request.pipeline, asked.request.keys, asks), (), None)
+    return dpp.PrivateQuery(Request.of(asked.request.pipeline, asked.request.keys, asks), None, None)
 
 
 def test_a_delta_makes_the_measure_approximate():
