@@ -53,7 +53,7 @@ def with_class(query, kind):
         replace(ask, query=kind(**{name: getattr(ask.query, name) for name in ("alpha", "candidates", "claim")}))
         for ask in query.asks
     )
-    return dpp.PrivateQuery(replace(query.request, asks=asks), (), query.budget)
+    return dpp.PrivateQuery(replace(query.request, asks=asks), None, query.budget)
 
 
 def started(folder, master="local-cluster[2,1,1024]", python=sys.executable, **more):
