@@ -165,10 +165,15 @@ def check_size(units: Clamping) -> None:
 
 @dataclass(frozen=True)
 class Weights:
-    """What rows weigh in a choice: a column's values, clipped to [0, `most`], in whole units of a public step."""
+    """What rows weigh in a choice: a column's values, clipped to [0, `most`], in whole units of a public step.
+
+    R of a choice is that of counts times `most`: if people count, a person's sum for a candidate in a group is clipped
+    to [0, `most`]. Loss and rate are in the unit of the weights, and histograms count whole steps.
+    """
 
     most: Fraction
     step: Fraction | None  # None: the last digit of the column's type
+    is_column: bool = True  # False: no column is read, and a row or person weighs 1
 
     @classmethod
     def of(cls, most: Number, step: Number | None) -> Weights:
@@ -176,14 +181,34 @@ class Weights:
         check_bounds(Fraction(0), exact, width, "max_weight")
         return cls(exact, width)
 
-    def units(self, column: pl.DataType) -> Clamping:
-        """Return the weights of the second column that is read; a TypeError or ValueError where it has none."""
+    def units(self, *columns: pl.DataType) -> Clamping | None:
+        """Return the weights of the second column that is read; a TypeError or ValueError if it has none.
+
+        None: no column is read, or none is known yet.
+        """
+        if not (self.is_column and columns):
+            return None
         try:
-            units = clamping_of(Fraction(0), self.most, self.step, column, "max_weight")
+            units = clamping_of(Fraction(0), self.most, self.step, columns[1], "max_weight")
         except TypeError:
-            msg = f"weights must be numbers or booleans, got a column of type {column}."
+            msg = f"weights must be numbers or booleans, got a column of type {columns[1]}."
             raise TypeError(msg) from None
         return replace(units, column=1)
+
+    def missed(self, bound: float, *columns: pl.DataType) -> float:
+        """Return the largest error below a bound, which is reached with the probability that `error` may have.
+
+        Errors are differences of two counts, or sums of weights: whole steps. A bound stays what it is if the step is
+        not known yet.
+        """
+        units = self.units(*columns)
+        step = self.step if units is None else units.step
+        steps = bound / float(step or 1)
+        return float((math.ceil(steps) - 1) * step) if step is not None and 0 < steps < 2**53 else bound
+
+
+#: Of choices without weights.
+ONE_EACH = Weights(Fraction(1), Fraction(1), is_column=False)
 
 
 def bounds_of(lower: Number, upper: Number, step: Number | None) -> tuple[Fraction, Fraction, Fraction | None]:

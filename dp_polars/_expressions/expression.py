@@ -18,7 +18,7 @@ from dp_polars._base.numbers import Number, given
 from dp_polars._base.silence import silenced
 from dp_polars._bins.binning import code_dtype
 from dp_polars._questions.measures import Total, check_within, with_loss_for
-from dp_polars._questions.question import HistogramQuery, OfCodes, Query, describe
+from dp_polars._questions.question import HistogramQuery, Query, describe
 from dp_polars._questions.statement_facts import AT_DELTA, Known, loss_facts, output_facts
 
 if TYPE_CHECKING:
@@ -131,14 +131,15 @@ class AnswerType(_OnRows[Query]):
         return pl.Series(column.name, [None] * len(column), dtype=pl.Struct(schema))
 
 
-class Encode(_OnRows[OfCodes]):
+class Encode(_OnRows[HistogramQuery]):
     """Values -> codes, row by row."""
 
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
-        return pl.Series(series[0].name, self.query.binning(*(column.dtype for column in series)).encoder()(series))
+        (evidence,) = self.query.evidence(*(column.dtype for column in series))
+        return pl.Series(series[0].name, evidence.binning.encoder()(series))
 
 
-class DrawCodes(_OnRows[OfCodes]):
+class DrawCodes(_OnRows[HistogramQuery]):
     """Codes of the rows of each group, a column of lists -> answers of the query's own type."""
 
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
@@ -427,7 +428,7 @@ def _drawn(query: Query, exprs: list[pl.Expr], within: Within | None) -> Private
         totals = [pl.map_batches(exprs, weigh, pl.Int64, is_elementwise=True).sum() for weigh in parts] if exprs else []
         inputs = [*totals, *(expr.first() for expr in exprs)] if exprs else [pl.len().cast(pl.Int64)]
         drawn = pl.map_batches(inputs, DrawTotals(query), raw, is_elementwise=True)
-    elif len(exprs) == 1 and exprs[0].meta.is_column() and isinstance(query, OfCodes) and query.fixed_size:
+    elif len(exprs) == 1 and exprs[0].meta.is_column() and isinstance(query, HistogramQuery) and query.fixed_size:
         # Codes implode faster than values. But below a node that changes the length (a filter), Polars would encode
         # group by group.
         code_type = from_numpy_dtype(code_dtype(query.fixed_size))

@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 from dp_polars._accounting.claims import Claim, check_rate
 from dp_polars._accounting.terms import Mechanism, NeighboringRelation, Unit
 from dp_polars._base.numbers import Ints, Number, owners, show, starts
-from dp_polars._bins.binning import Binning, NearestBinning
+from dp_polars._bins.binning import Binning, CategoryBinning, NearestBinning
 from dp_polars._bins.candidates import Categories, Grid, Ordered, distance_unit, ends_of
-from dp_polars._bins.weights import Weights
+from dp_polars._bins.weights import ONE_EACH, Weights
 from dp_polars._mechanisms.drawing import Draw, of_parts
 from dp_polars._mechanisms.histograms import CountScore, Histogram
 from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._mechanisms.quantile_trees import Node, TreeDraw, digit_bits, rows_off, tree
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.top_k import Ranking, counts_at, draw_in_rounds, draw_jointly
-from dp_polars._questions.categories import OfCategories, as_alpha
+from dp_polars._questions.categories import as_alpha, how, step_of
 from dp_polars._questions.measures import counts_at_loss
 from dp_polars._questions.question import HistogramQuery, ListQuery, Mistakes, clipped_to, in_lists
 
@@ -183,7 +183,7 @@ JOINT_FROM = 5
 
 
 @dataclass(frozen=True)
-class TopK(OfCategories, ListQuery):
+class TopK(ListQuery):
     """The k most common of the candidates, best first: in rounds, or jointly, as `docs/proofs/top-k.md` has it.
 
     With weights, read sums for counts and `weights.most` for 1.
@@ -194,7 +194,7 @@ class TopK(OfCategories, ListQuery):
     claim: Claim
     of_people: bool = True
     joint: bool = False  # one draw among all lists (`top_k.py`), in the place of k draws without replacement
-    weights: Weights | None = None
+    weights: Weights = ONE_EACH
 
     def __post_init__(self) -> None:
         if self.claim.draws != (1 if self.joint else self.k) or (self.joint and self.claim.mechanism != "exponential"):
@@ -203,7 +203,13 @@ class TopK(OfCategories, ListQuery):
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
         # The joint score of one candidate is that of a mode.
-        return CountScore().range(relation) * (2 if self.joint and self.k > 1 else 1) * self.most
+        return CountScore().range(relation) * (2 if self.joint and self.k > 1 else 1) * self.weights.most
+
+    def values(self, *columns: pl.DataType) -> pl.Series:
+        return self.candidates.for_column(columns[0] if columns else None)
+
+    def binning(self, *columns: pl.DataType) -> Binning:
+        return CategoryBinning(self.candidates, *columns[:1])
 
     @property
     def fixed_type(self) -> pl.DataType | None:
@@ -212,7 +218,7 @@ class TopK(OfCategories, ListQuery):
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
         values = self.values(*columns)
         check_number(self.k, len(values))
-        self.step(*columns)
+        self.weights.units(*columns)  # refuses what can't weigh anything
         return pl.List(values.dtype)
 
     @property
@@ -220,7 +226,7 @@ class TopK(OfCategories, ListQuery):
         return self.k
 
     def draw_codes(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
-        rate = self.claim.rate_in(self.step(*columns))
+        rate = self.claim.rate_in(step_of(self.weights, *columns))
         draw = Draw(self.binning(*columns).size, CountScore(), rate, LAWS[self.claim.mechanism])
         drawn = draw_jointly if self.joint else draw_in_rounds
         parts = of_parts(lambda part: drawn(draw, part, self.k), histogram, self.k)
@@ -235,7 +241,7 @@ class TopK(OfCategories, ListQuery):
         """Return the largest count, or weight, that each list misses: how far a j-th answer is below the j-th best."""
         best = counts_at(histogram, self.true_codes(histogram, *columns))
         missed = (best - counts_at(histogram, codes)).max(axis=1)
-        wrong = missed * float(self.step(*columns))
+        wrong = missed * float(step_of(self.weights, *columns))
         return Mistakes(missed == 0, wrong, wrong)
 
     @property
@@ -263,10 +269,10 @@ class TopK(OfCategories, ListQuery):
             odds = LAWS[self.claim.mechanism].odds
             wrong = sum(odds(size - j) for j in range(self.k) if size - j > 1)
             most = math.log(wrong / beta) if wrong else 0.0
-        return self.missed(max(0.0, most) / float(self.claim.rate), *columns)
+        return self.weights.missed(max(0.0, most) / float(self.claim.rate), *columns)
 
     def alternative(self, *columns: pl.DataType) -> HistogramQuery | None:
-        if self.weights is not None or (self.candidates.values is None and not columns):
+        if self.weights.is_column or (self.candidates.values is None and not columns):
             return None
         return counts_at_loss(self.claim, self.values(*columns))
 
@@ -294,7 +300,7 @@ class TopK(OfCategories, ListQuery):
         return " ".join(notes) or None
 
     def __str__(self) -> str:
-        return f"top {self.k} of {self.candidates}{self.how}" + (", jointly" if self.joint else "")
+        return f"top {self.k} of {self.candidates}{how(self)}" + (", jointly" if self.joint else "")
 
 
 def is_joint(k: int, unit: Unit) -> bool:

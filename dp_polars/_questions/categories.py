@@ -17,12 +17,12 @@ from dp_polars._accounting.terms import NeighboringRelation, Terms, exact
 from dp_polars._base.numbers import Ints, Number, as_fraction, given, one_of, show
 from dp_polars._bins.binning import Binning, CategoryBinning, Codes, NearestBinning
 from dp_polars._bins.candidates import Categories, Ordered, Values, ends_of, ordered
-from dp_polars._bins.weights import Weights, in_steps
+from dp_polars._bins.weights import ONE_EACH, Weights, in_steps
 from dp_polars._mechanisms.drawing import Draw, draw_from_rows, draw_groups
 from dp_polars._mechanisms.histograms import CountScore, Histogram, QuantileScore, Score
 from dp_polars._mechanisms.noisy_gap import Led, lead_from_rows, lead_groups, type_with_lead, with_lead
 from dp_polars._mechanisms.racing import LAWS, error_bound
-from dp_polars._questions.question import Columns, CountRule, HistogramQuery, OfCodes, clipped_to
+from dp_polars._questions.question import Columns, CountRule, HistogramQuery, clipped_to
 
 _LARGEST_DENOMINATOR = 10_000
 _MOST_ROWS = 2**40  # the most public rows at an end: with as many private ones, gaps fit into 62 bits
@@ -30,7 +30,7 @@ _MOST_ROWS = 2**40  # the most public rows at an end: with as many private ones,
 _ROUNDING = 1 + Fraction(1, 2**40)
 
 
-class Choice(OfCodes):
+class Choice(HistogramQuery):
     """One candidate of each group, by a score: one draw."""
 
     @property
@@ -42,18 +42,22 @@ class Choice(OfCodes):
     def named(self, codes: Ints, *columns: pl.DataType) -> pl.Series:
         """Return the candidates that the codes stand for; in the column's type, if that is given, for a mode."""
 
-    def step(self, *columns: pl.DataType) -> Fraction:  # noqa: ARG002
-        """Return what a weight of one stands for: a row or a person; with weights, one step, in their unit."""
-        return Fraction(1)
+    @abstractmethod
+    def binning(self, *columns: pl.DataType) -> Binning:
+        """Return the codes of rows of such columns."""
+
+    def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
+        return (CountRule(self.binning(*columns), self.weights.units(*columns)),)
+
+    def step(self, *columns: pl.DataType) -> Fraction:
+        return step_of(self.weights, *columns)
 
     @property
     def counts_people(self) -> bool:
         return self.score.of_people
 
-    bounds_people = counts_people
-
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
-        return self.score.range(relation, groups)
+        return self.score.range(relation, groups) * self.weights.most
 
     def same_group_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
         return self.score.same_group(relation, groups)
@@ -196,87 +200,25 @@ def _between(name: str, value: object, low: Fraction, hint: str) -> Fraction:
     return exact
 
 
-class OfPeopleOrRows(OfCodes):
-    """A question about candidates that people have, or rows: `of_people` says which."""
-
-    of_people: bool
-
-    @property
-    def counts_people(self) -> bool:
-        return self.of_people
-
-    bounds_people = counts_people
+def step_of(weights: Weights, *columns: pl.DataType) -> Fraction:
+    """Return what a weight of one stands for: a row or a person; with weights, one step, in their unit."""
+    units = weights.units(*columns)
+    return Fraction(1) if units is None else units.step
 
 
-class OfCategories(OfPeopleOrRows):
-    """A question about candidates that people have, or rows, or that weigh something.
-
-    With `weights`, R is that of counts times their largest, `weights.most`: where people count, a person's sum for a
-    candidate in a group is clipped to [0, most]. Loss and rate are in the unit of the weights; histograms count whole
-    steps, hence `step` in the rate of a draw.
-    """
-
-    candidates: Categories
-    weights: Weights | None
-
-    @property
-    def most(self) -> Fraction:
-        return Fraction(1) if self.weights is None else self.weights.most
-
-    def values(self, *columns: pl.DataType) -> pl.Series:
-        return self.candidates.for_column(columns[0] if columns else None)
-
-    def binning(self, *columns: pl.DataType) -> Binning:
-        return CategoryBinning(self.candidates, *columns[:1])
-
-    def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
-        row_weight = None if self.weights is None or not columns else self.weights.units(columns[1])
-        return (CountRule(self.binning(*columns), row_weight),)
-
-    def step(self, *columns: pl.DataType) -> Fraction:
-        return Fraction(1) if self.weights is None else self.weights.units(columns[1]).step
-
-    def missed(self, bound: float, *columns: pl.DataType) -> float:
-        """Return the largest error below a bound, which is reached with the probability that `error` may have.
-
-        Errors are differences of two counts, or sums of weights: whole steps. A bound stays what it is where the step
-        is not known yet.
-        """
-        step = self.step(*columns) if columns or self.weights is None else self.weights.step
-        steps = bound / float(step or 1)
-        return float((math.ceil(steps) - 1) * step) if step is not None and 0 < steps < 2**53 else bound
-
-    @property
-    def left_to_column(self) -> str | None:
-        """The candidates, or the step of the weights: in finer steps, errors have a longer tail."""
-        return "step" if self.weights is not None and self.weights.step is None else super().left_to_column
-
-    @property
-    def clipping(self) -> str | None:
-        return None if self.weights is None else clipped_to(0, exact(self.most), "Weights")
-
-    @property
-    def clips(self) -> tuple[str, str] | None:
-        return None if self.weights is None else ("total weight", f"0 … {exact(self.most)}")
-
-    @property
-    def error_unit(self) -> str | None:
-        return None if self.weights is None else "the weights' unit"
-
-    @property
-    def how(self) -> str:
-        """How candidates are compared, where that is not by people."""
-        by_weights = "" if self.weights is None else f" by weights of up to {exact(self.most)}"
-        return ("" if self.of_people else " by rows") + by_weights
+def how(query: HistogramQuery) -> str:
+    """Return how candidates are compared, if not by people."""
+    by_weights = f" by weights of up to {exact(query.weights.most)}" if query.weights.is_column else ""
+    return ("" if query.of_people else " by rows") + by_weights
 
 
-def weights_of(max_weight: Number | None, step: Number | None, *, weighted: bool) -> Weights | None:
+def weights_of(max_weight: Number | None, step: Number | None, *, weighted: bool) -> Weights:
     if not weighted:
         for name, value in (("max_weight", max_weight), ("step", step)):
             if value is not None:
                 msg = f"{name} must be left out where there are no weights, got {given(value)}."
                 raise TypeError(msg)
-        return None
+        return ONE_EACH
     if max_weight is None:
         msg = (
             "max_weight must be given where there are weights: it bounds what one row, or one person, can change.\n\n"
@@ -295,7 +237,7 @@ _MOST_STEPS = 2**61
 
 
 @dataclass(frozen=True)
-class Mode(OfCategories, Choice):
+class Mode(Choice):
     """The candidate that the most people have, or the most rows, or that weighs most.
 
     `too_few` is the constant score of one more candidate, whose answer is null. Under "add_or_remove_one" a row (or a
@@ -307,7 +249,17 @@ class Mode(OfCategories, Choice):
     claim: Claim
     of_people: bool = True
     too_few: int | None = None
-    weights: Weights | None = None
+    weights: Weights = ONE_EACH
+
+    @property
+    def counts_people(self) -> bool:
+        return self.of_people
+
+    def values(self, *columns: pl.DataType) -> pl.Series:
+        return self.candidates.for_column(columns[0] if columns else None)
+
+    def binning(self, *columns: pl.DataType) -> Binning:
+        return CategoryBinning(self.candidates, *columns[:1])
 
     @property
     def fixed_type(self) -> pl.DataType | None:
@@ -325,10 +277,8 @@ class Mode(OfCategories, Choice):
 
     def _with_lead(self, answer: pl.DataType) -> pl.DataType:
         """Return the type of the answers: rows and people are whole numbers, sums of weights floats."""
-        return type_with_lead(answer, pl.Int64() if self.weights is None else pl.Float64()) if self.has_lead else answer
-
-    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
-        return super().range_of(relation, groups) * self.most
+        lead = pl.Float64() if self.weights.is_column else pl.Int64()
+        return type_with_lead(answer, lead) if self.has_lead else answer
 
     def draw(self, *columns: pl.DataType) -> Draw:
         """Return what the kernel needs to know; the candidate for too few comes last."""
@@ -350,7 +300,7 @@ class Mode(OfCategories, Choice):
 
     def _led(self, led: Led, *columns: pl.DataType) -> pl.Series:
         codes, leads = led
-        in_units = pl.Series(leads) if self.weights is None else in_steps(leads, self.step(*columns), pl.Float64())
+        in_units = in_steps(leads, self.step(*columns), pl.Float64()) if self.weights.is_column else pl.Series(leads)
         return with_lead(self.named(codes, *columns), in_units, leads < 0)
 
     def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
@@ -367,7 +317,7 @@ class Mode(OfCategories, Choice):
         return HistogramQuery.answers_of_codes(self, codes, weights, lengths, columns)
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float:
-        return self.missed(super().error(size if self.too_few is None else size + 1, beta, *columns), *columns)
+        return self.weights.missed(super().error(size if self.too_few is None else size + 1, beta, *columns), *columns)
 
     @property
     def score(self) -> Score:
@@ -375,4 +325,4 @@ class Mode(OfCategories, Choice):
 
     def __str__(self) -> str:
         or_too_few = "" if self.too_few is None else f", or fewer than {self.too_few}"
-        return f"mode of {self.candidates}{self.how}{or_too_few}{', and its lead' if self.has_lead else ''}"
+        return f"mode of {self.candidates}{how(self)}{or_too_few}{', and its lead' if self.has_lead else ''}"

@@ -24,9 +24,8 @@ from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._mechanisms.noisy_gap import type_with_lead, with_lead
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.selection import MOST_ROWS, OwnSensitivities, best_rows, leading_rows
-from dp_polars._questions.categories import OfPeopleOrRows
 from dp_polars._questions.measures import counts_at_loss
-from dp_polars._questions.question import HistogramQuery, Query, clipped_to
+from dp_polars._questions.question import CountRule, HistogramQuery, Query, clipped_to
 
 _INTEGERS = [pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64]
 
@@ -145,7 +144,7 @@ def _as_positions(chosen: Ints) -> pl.Series:
 
 
 @dataclass(frozen=True)
-class FirstAbove(OfPeopleOrRows):
+class FirstAbove(HistogramQuery):
     """The first candidate, in the order of the codes, with a count of at least about `threshold`; null if none has.
 
     R is 2 for a row that comes or goes, and 3 for one that takes the place of another: `docs/proofs/first-above.md`. A
@@ -168,6 +167,9 @@ class FirstAbove(OfPeopleOrRows):
         if isinstance(self.candidates, Grid):
             return NearestBinning(self.candidates, *columns)
         return CategoryBinning(self.candidates, *columns)
+
+    def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
+        return (CountRule(self.binning(*columns)),)
 
     @property
     def fixed_type(self) -> pl.DataType | None:

@@ -23,7 +23,7 @@ from dp_polars._bins.candidates import Categories
 from dp_polars._bins.weights import check_held, check_size, clamping_of, in_steps, step_by_default, type_in_steps
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noise import LARGEST_VALUE, add_noise, check_scale, noise_bound, noise_of
-from dp_polars._questions.question import CountRule, HistogramQuery, OfCodes, clipped_to, in_lists
+from dp_polars._questions.question import CountRule, HistogramQuery, clipped_to, in_lists
 
 BETA = 0.05  # the ends of a range hold the true number with a probability of 0.95
 
@@ -141,7 +141,7 @@ class Count(Multiple):
     def counts_people(self) -> bool:
         return self.counted == "people"
 
-    bounds_people = needs_people = counts_people
+    needs_people = counts_people
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:  # noqa: ARG002
         return pl.Int64()
@@ -160,12 +160,13 @@ class Count(Multiple):
 
 
 @dataclass(frozen=True)
-class ValueCounts(OfCodes, Measure):
+class ValueCounts(Measure):
     """How many rows or people every candidate has."""
 
     candidates: Categories
     claim: Claim
     counts_people: ClassVar[bool] = True
+    bounds_people: ClassVar[bool] = False  # it is told in how many codes a person counts
     is_count: ClassVar[bool] = True
     largest: ClassVar[Fraction] = Fraction(1)
     adds_up: ClassVar[bool] = True
@@ -180,6 +181,9 @@ class ValueCounts(OfCodes, Measure):
 
     def binning(self, *columns: pl.DataType) -> Binning:
         return CategoryBinning(self.candidates, *columns)
+
+    def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
+        return (CountRule(self.binning(*columns)),)
 
     def answer_width(self, *columns: pl.DataType) -> int:
         return self.binning(*columns).size

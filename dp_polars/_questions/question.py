@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import ALL
-from dp_polars._accounting.terms import Contributions, Loss, NeighboringRelation, Terms, Unit
+from dp_polars._accounting.terms import Contributions, Loss, NeighboringRelation, Terms, Unit, exact
 from dp_polars._base import column_types
 from dp_polars._base.numbers import Floats, Ints, flag, show
 from dp_polars._bins.binning import Binning, Clamping, Codes
+from dp_polars._bins.weights import ONE_EACH, Weights
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.partition_selection import (
     GaussianThreshold,
@@ -117,15 +118,22 @@ class HistogramQuery(Query):
     error_needs_rows: ClassVar[bool] = False  # whether errors depend on how many rows a group has
     is_count: ClassVar[bool] = False  # whether the answer is one or several whole numbers with noise, which may be 0
 
+    of_people: bool = False  # whether candidates are compared by the people who have them
+    weights: Weights = ONE_EACH  # by which candidates are compared
+
+    @property
+    def clipping(self) -> str | None:
+        return clipped_to(0, exact(self.weights.most), "Weights") if self.weights.is_column else None
+
     @property
     def counts_people(self) -> bool:
         """Whether a person counts once for each code, where it is known who they are."""
-        return False
+        return self.of_people
 
     @property
     def bounds_people(self) -> bool:
         """Whether `range_of` also bounds one person's effect on a group, however many codes they count for."""
-        return False
+        return self.counts_people
 
     @abstractmethod
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
@@ -198,13 +206,16 @@ class HistogramQuery(Query):
 
     @property
     def left_to_column(self) -> str | None:
-        """Which argument that errors depend on is left to the column's type; None: no such one."""
-        return "candidates" if self.fixed_size is None else None
+        """Which argument that errors depend on is left to the column's type; None: no such one.
+
+        In finer steps of weights, errors have a longer tail.
+        """
+        return "step" if self.weights.step is None else "candidates" if self.fixed_size is None else None
 
     @property
     def error_unit(self) -> str | None:
         """What errors are measured in, where that is not rows or people."""
-        return None
+        return "the weights' unit" if self.weights.is_column else None
 
     @property
     def adds_up(self) -> bool:
@@ -217,7 +228,7 @@ class HistogramQuery(Query):
 
         That is in addition to the rows that limits drop. None: nothing.
         """
-        return None
+        return ("total weight", f"0 … {exact(self.weights.most)}") if self.weights.is_column else None
 
     def alternative(self, *columns: pl.DataType) -> HistogramQuery | None:  # noqa: ARG002
         """Return another question at the same loss that may answer this one better; a note compares the two."""
@@ -260,17 +271,6 @@ class HistogramQuery(Query):
         types = tuple(column.dtype for column in columns)
         (evidence,) = self.evidence(*types)
         return self.answers_of_codes(*evidence.of_rows(columns), lengths, types)
-
-
-class OfCodes(HistogramQuery):
-    """A question about the codes of rows: one histogram answers it."""
-
-    @abstractmethod
-    def binning(self, *columns: pl.DataType) -> Binning:
-        """Return the codes of rows of such columns."""
-
-    def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
-        return (CountRule(self.binning(*columns)),)
 
 
 def clipped_to(low: object, high: object, what: str = "Values") -> str:
@@ -332,7 +332,7 @@ class Mistakes(NamedTuple):
     ranks: Floats | None = None
 
 
-class ListQuery(OfCodes):
+class ListQuery(HistogramQuery):
     """A question whose answer is a list of `width` candidates for each group.
 
     A class says how codes are drawn (`draw_codes`), which would be right (`true_codes`), and how wrong others are
@@ -343,6 +343,13 @@ class ListQuery(OfCodes):
     @abstractmethod
     def width(self) -> int:
         """How many answers a list has."""
+
+    @abstractmethod
+    def binning(self, *columns: pl.DataType) -> Binning:
+        """Return the codes of rows of such columns."""
+
+    def evidence(self, *columns: pl.DataType) -> tuple[CountRule, ...]:
+        return (CountRule(self.binning(*columns), self.weights.units(*columns)),)
 
     @abstractmethod
     def draw_codes(self, histogram: Histogram, *columns: pl.DataType) -> Ints:

@@ -19,7 +19,7 @@ from dp_polars._base.numbers import Number, as_fraction, given, kind_of_frame, p
 from dp_polars._bins.candidates import Categories, Values, grid, ordered
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.averages import Average
-from dp_polars._questions.categories import Mode, OfCategories
+from dp_polars._questions.categories import Mode
 from dp_polars._questions.measures import BETA, Sum, error_95
 from dp_polars._questions.question import Columns, HistogramQuery
 from dp_polars._release.request import Ask
@@ -272,8 +272,7 @@ def _largest_answer(question: HistogramQuery, size: int) -> float:
     if isinstance(question, Average):
         low, high = question.ends
         return high - low
-    most = question.largest if isinstance(question, Sum) else Fraction(1)
-    return float(size * (question.most if isinstance(question, OfCategories) else most))
+    return float(size * (question.largest if isinstance(question, Sum) else question.weights.most))
 
 
 def _smallest(question: HistogramQuery, types: Columns, goal: Fraction) -> int | None:

@@ -54,7 +54,7 @@ MUTANTS = [
         "rank[position]", "a value that is no candidate counts for the next one",
         "::test_a_value_that_is_no_candidate_is_no_evidence"),
     # --- Choices
-    _weights("Mode.range_of", "super().range_of(relation, groups) * self.most", "super().range_of(relation, groups)",
+    _weights("Choice.range_of", "self.score.range(relation, groups) * self.weights.most", "self.score.range(relation, groups)",
         "a row may weigh more than one and is charged as one", "::test_claim_and_error_are_in_the_unit_of_the_weights"),
     _intervals("QuantileWithInterval.with_claim", "max(query.public_rows) <= _MOST_ROWS", "True",
         "the ranks of the ends don't fit into 64 bits",
@@ -135,8 +135,10 @@ MUTANTS = [
     _top_k_draws("_mechanisms/top_k:_places", "uniform_below(free, rng)", "np.zeros_like(free)",
         "of lists with one error the first one is always drawn"),
     # --- By weight
-    _weights("OfCategories.most", "Fraction(1) if self.weights is None else self.weights.most", "Fraction(1)",
-        "on private frames a weight is charged as one row"),
+    _weights("TopK.range_of",
+        "CountScore().range(relation) * (2 if self.joint and self.k > 1 else 1) * self.weights.most",
+        "CountScore().range(relation) * (2 if self.joint and self.k > 1 else 1)",
+        "in a list a weight is charged as one row"),
     _weights("Weights.units", "Fraction(0)", "-self.most", "weights may be negative, and move two candidates apart",
         "::test_negative_weights_are_none"),
     # --- R in one group, and leads

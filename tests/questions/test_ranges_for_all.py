@@ -20,7 +20,7 @@ import z3
 from dp_polars._accounting.claims import Claim, range_of
 from dp_polars._accounting.terms import Loss
 from dp_polars._bins.candidates import Categories, ordered
-from dp_polars._bins.weights import Weights
+from dp_polars._bins.weights import ONE_EACH, Weights
 from dp_polars._mechanisms.histograms import CountScore, Histogram, QuantileScore
 from dp_polars._mechanisms.selection import _exact_gap
 from dp_polars._questions.answer_lists import QuantileList, TopK
@@ -164,8 +164,8 @@ def of_choice(name, query, score, coming, most=None, x=X, y=Y):
 def modes():
     score = CountScore()
     for name, people, weights, coming in (
-        ("mode, by rows", False, None, some_rows),
-        ("mode, by people", True, None, some_people),
+        ("mode, by rows", False, ONE_EACH, some_rows),
+        ("mode, by people", True, ONE_EACH, some_people),
         ("mode by weights up to 7, by rows", False, Weights(Fraction(7), Fraction(1)), lambda n: some_rows(n, 7)),
         ("mode by weights up to 7, by people", True, Weights(Fraction(7), Fraction(1)), lambda n: some_people(n, 7)),
     ):
