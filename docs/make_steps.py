@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dp_polars import PrivateFrame
 from dp_polars._frames.frame import METHODS
+from dp_polars._sources.check import KINDS
 from dp_polars._steps.nodes import (
     FUNCTIONS,
     OF_CATEGORIES,
@@ -21,7 +22,6 @@ from dp_polars._steps.nodes import (
     TESTED,
     written,
 )
-from dp_polars._steps.preparations import KINDS
 from dp_polars._steps.rewriting import SPELLINGS
 from dp_polars._steps.rules import LISTED, NEEDS_POLARS_2, RAISING, UNLISTED, Rule
 

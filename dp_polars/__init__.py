@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from dp_polars._expressions.measuring import var as var
     from dp_polars._expressions.namespace import PrivateNamespace as PrivateNamespace
     from dp_polars._expressions.namespace import col as col
+    from dp_polars._frames.claim_files import read_claim as read_claim
     from dp_polars._frames.cube import Cube as Cube
     from dp_polars._frames.cube import Number as Number
     from dp_polars._frames.cube import read_cube as read_cube
     from dp_polars._frames.cube_query import CubeQuery as CubeQuery
-    from dp_polars._frames.facts import read_claim as read_claim
     from dp_polars._frames.frame import PrivateFrame as PrivateFrame
     from dp_polars._frames.protect import protect as protect
     from dp_polars._frames.publication import Publication as Publication
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from dp_polars._mechanisms.selection import permute_and_flip as permute_and_flip
     from dp_polars._publish.report import report as report
     from dp_polars._questions.statement import Statement as Statement
-    from dp_polars._release.release import KeptAnswerWarning as KeptAnswerWarning
+    from dp_polars._release.cached import KeptAnswerWarning as KeptAnswerWarning
     from dp_polars._release.release import ReleaseError as ReleaseError
 
 
@@ -94,7 +94,7 @@ _HOMES = {
     "_expressions.namespace": ("PrivateNamespace", "col"),
     "_frames.cube": ("Cube", "Number", "read_cube"),
     "_frames.cube_query": ("CubeQuery",),
-    "_frames.facts": ("read_claim",),
+    "_frames.claim_files": ("read_claim",),
     "_frames.frame": ("PrivateFrame",),
     "_frames.protect": ("protect",),
     "_frames.publication": ("Publication", "publication", "statement"),
@@ -102,7 +102,8 @@ _HOMES = {
     "_mechanisms.noise": ("discrete_gaussian", "discrete_laplace"),
     "_mechanisms.selection": ("exponential_mechanism", "permute_and_flip"),
     "_questions.statement": ("Statement",),
-    "_release.release": ("KeptAnswerWarning", "ReleaseError"),
+    "_release.cached": ("KeptAnswerWarning",),
+    "_release.release": ("ReleaseError",),
     "_publish.report": ("report",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

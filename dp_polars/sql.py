@@ -19,8 +19,8 @@ from dp_polars._engines.sql.people import in_polars, one_row_per_person, people_
 from dp_polars._engines.sql.reading import differs_between_runs, has_text, refuse_mixed_people
 from dp_polars._engines.sql.rows import check_types, columns_read, public_table, schema_of
 from dp_polars._frames.publication import Publication, release_with
+from dp_polars._release.cached import written
 from dp_polars._release.contract import KeyWork, LocalEngine, Ranges, Work
-from dp_polars._release.release import written
 from dp_polars._release.request import AnyRequest, only_counted
 
 if TYPE_CHECKING:

@@ -21,11 +21,12 @@ from dp_polars._base.calls import all_called, called
 from dp_polars._base.column_types import frame_of_arrow
 from dp_polars._base.files import expanded, replacing
 from dp_polars._base.numbers import Floats, Ints, given, plural, positive_int
-from dp_polars._frames.facts import CLAIM_KEY
+from dp_polars._frames.claim_files import CLAIM_KEY
 from dp_polars._mechanisms.residuals import UNITS, Noise, TablePlan, sum_bounds
 from dp_polars._questions.measures import BETA
 from dp_polars._release.contract import beta_of_each, names_of_ends
-from dp_polars._release.sources import Unchanging, product
+from dp_polars._release.public_keys import product
+from dp_polars._sources.source import Unchanging
 
 if TYPE_CHECKING:
     Mask = NDArray[np.bool_]

@@ -27,9 +27,10 @@ from dp_polars._questions.measures import BETA, Count
 from dp_polars._questions.question import Asked, Columns, HistogramQuery
 from dp_polars._release.contract import AS_DRAWN, Engine, Presentation, Product, Released, Work, names_of_ends
 from dp_polars._release.pipeline import Pipeline
+from dp_polars._release.public_keys import columns_of, product
 from dp_polars._release.release import release_all
 from dp_polars._release.request import AnyRequest, Ask, Line, Request
-from dp_polars._release.sources import Opened, PrivateRows, columns_of, product
+from dp_polars._sources.source import Opened, PrivateRows
 
 if TYPE_CHECKING:
     from polars._typing import EngineType

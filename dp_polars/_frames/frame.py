@@ -20,16 +20,17 @@ from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._expressions.namespace import outputs_of, read_by_row
 from dp_polars._frames.cube_query import Cubes
-from dp_polars._frames.facts import KeyRequest
 from dp_polars._frames.methods import Steps
 from dp_polars._frames.own_rows import code_of, refuse_own_rows, refuse_windows
 from dp_polars._frames.query import PrivateQuery
+from dp_polars._frames.requests import KeyRequest
 from dp_polars._questions.measures import Count
 from dp_polars._questions.question import COUNT, HistogramQuery, KeysThatAreThere, of_histogram
 from dp_polars._release.pipeline import expressions_of, join_of
 from dp_polars._release.protection import Protection
+from dp_polars._release.public_keys import PublicKeys, public_keys
 from dp_polars._release.request import Ask, Request
-from dp_polars._release.sources import PublicKeys, Unchanging, WithoutRows, public_keys
+from dp_polars._sources.source import Unchanging, WithoutRows
 from dp_polars._steps.nodes import names, warn_if_untested
 from dp_polars._steps.rules import BOUNDS, PEOPLE, Rule
 

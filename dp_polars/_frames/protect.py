@@ -156,8 +156,8 @@ class FrameNamespace(Suggesting):
         """Take the frame's rows as private: see `dp_polars.protect`."""
         from dp_polars._frames.frame import PrivateFrame
         from dp_polars._release.protection import Protection
-        from dp_polars._release.sources import source_of
-        from dp_polars._steps.scans import identities
+        from dp_polars._sources.files import identities
+        from dp_polars._sources.source import source_of
 
         protection = Protection.of(privacy_unit, max_rows, max_groups, max_rows_per_group, neighboring_relation)
         pipeline = _pipeline_of(protection, dataset, budget, unchecked)

@@ -20,25 +20,21 @@ from dp_polars._base.calls import Suggesting, all_called
 from dp_polars._base.files import expanded, replacing
 from dp_polars._base.numbers import Number, as_fraction, flag, positive_int, show
 from dp_polars._engines.polars.engine import PolarsEngine
-from dp_polars._frames.facts import (
-    CLAIM_KEY,
-    STATEMENT,
-    PeopleRequest,
-    facts_of_request,
-    refuse_wide_integers,
-    statement_of,
-)
+from dp_polars._frames.claim_files import CLAIM_KEY, STATEMENT, refuse_wide_integers
+from dp_polars._frames.requests import PeopleRequest
+from dp_polars._frames.statements import facts_of_request, statement_of
 from dp_polars._questions.measures import BETA, error_95
 from dp_polars._questions.question import Asked, Columns, HistogramQuery
 from dp_polars._questions.statement import Statement
 from dp_polars._questions.statement_facts import AT_DELTA, Known
+from dp_polars._release.cached import columns_read
 from dp_polars._release.contract import KeyWork, Presentation, Ranges, Work
 from dp_polars._release.protection import Protection
-from dp_polars._release.release import Part, columns_read, prepare, release_all
+from dp_polars._release.release import Part, prepare, release_all
 from dp_polars._release.request import AnyRequest, Ask, Request
-from dp_polars._release.sources import Opened, PrivateRows, WithoutRows, opened_source
-from dp_polars._release.tables import has_untaken, refuse_untaken
-from dp_polars._steps.scans import on_cpu
+from dp_polars._sources.running import on_cpu
+from dp_polars._sources.source import Opened, PrivateRows, WithoutRows, opened_source
+from dp_polars._sources.tables import has_untaken, refuse_untaken
 
 if TYPE_CHECKING:
     from polars._typing import EngineType

@@ -18,9 +18,9 @@ from dp_polars._base.files import expanded, replacing
 from dp_polars._base.numbers import Number, as_fraction, given, plural, show
 from dp_polars._frames.cube import COUNT, Cube
 from dp_polars._frames.cube_query import CubeQuery, tables_of
-from dp_polars._frames.facts import KeyRequest, PeopleRequest
 from dp_polars._frames.publication import Publication
 from dp_polars._frames.query import PrivateQuery
+from dp_polars._frames.requests import KeyRequest, PeopleRequest
 from dp_polars._questions.categories import QuantileWithInterval
 from dp_polars._questions.question import Asked
 from dp_polars._questions.statement import Statement

@@ -15,8 +15,9 @@ from dp_polars._base.column_types import PrivacyUnit, is_opaque, must_have, part
 from dp_polars._base.numbers import given, kind_of_frame, one_of
 from dp_polars._bins.candidates import casting
 from dp_polars._expressions.expression import PrivateExpr
+from dp_polars._sources.files import Identity
+from dp_polars._sources.running import by_name
 from dp_polars._steps.gate import adds_floats, fitting, one_output_each, refuse_patterns, row_by_row
-from dp_polars._steps.scans import Identity, by_name
 
 if TYPE_CHECKING:
     from polars._typing import SelectorType

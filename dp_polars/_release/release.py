@@ -1,32 +1,21 @@
-"""One release: checked, charged, drawn and kept, whatever the engine; and its text, by which an answer is kept."""
+"""One release: checked, charged, drawn and cached, whatever the engine."""
 
 from __future__ import annotations
 
-import json
-import logging
-import secrets
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass
-from datetime import UTC, datetime
-from fractions import Fraction
-from functools import cached_property, partial
-from hmac import compare_digest
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic
 
 import polars as pl
-from polars import selectors as cs
 
-from dp_polars._accounting.ledger import RowsOf, StoredQuestion
-from dp_polars._base.calls import warn
-from dp_polars._base.digests import ipc_of, sha256_of
+from dp_polars._accounting.ledger import StoredQuestion
 from dp_polars._base.progress import shown
 from dp_polars._base.silence import silenced
 from dp_polars._bins.binning import CategoryBinning
+from dp_polars._release.cached import _keep_answers, _kept_answer, _log, _question
 from dp_polars._release.contract import AS_DRAWN, Engine, KeyWork, Product, Released, UnreadableError, Work
-from dp_polars._release.pipeline import CheckedPipeline
 
 if TYPE_CHECKING:
     from dp_polars._accounting.budget import Budget
@@ -34,114 +23,6 @@ if TYPE_CHECKING:
     from dp_polars._questions.question import Asked
     from dp_polars._release.contract import Drawn, Presentation
     from dp_polars._release.request import AnyRequest, Ask
-
-
-def question_of(
-    request: AnyRequest[Asked], engine: Engine[Released], work: object, preparation: str, dataset: str
-) -> StoredQuestion:
-    """Return what is asked of a data set, in words and as a text.
-
-    `preparation` is the text of what made the rows: another preparation is another data set.
-    """
-    proved = request.checked_on(engine, ())
-    schema, pipeline, live = proved.schemas[0], request.pipeline, partial(_read, request, proved)
-    # An engine that runs no expressions has no steps, and the types of its columns stand in the work.
-    read = live(0) if engine.runs_expressions else []
-    if not any(step.looks_at_order for step in pipeline.steps):
-        read.sort()
-    parts = {
-        "dp_polars": import_module("dp_polars").__version__,
-        "polars": pl.__version__,
-        "engine": _kind(engine),
-        "dataset": dataset,
-        "preparation": preparation,
-        "request": _kind(request),
-        "protection": written(request.protection),
-        "columns": written(pl.Schema((name, schema[name]) for name in read)),
-        "steps": written(
-            [(type(step).__name__, *step.parts(partial(live, n))) for n, step in enumerate(pipeline.steps)]
-        ),
-        "work": written(work, but="rows"),
-    }
-    words = ", ".join(map(str, request.asks))
-    loss = f"{request.loss}, delta={float(request.delta)!r}" if request.delta else str(request.loss)
-    return StoredQuestion(dataset, words, loss, engine.mark(), json.dumps(parts))
-
-
-def _read(request: AnyRequest[Asked], proved: CheckedPipeline, first: int) -> list[str]:
-    """Return which columns the steps from `first` on and the outputs read, as Polars' optimizer finds it."""
-    schema = proved.schemas[first]
-    return _projected(proved.rows(pl.LazyFrame(schema=schema), first), request.reads, schema)
-
-
-def columns_read(work: Work | KeyWork, schema: pl.Schema) -> list[str]:
-    """Return which columns of the rows the steps and the outputs of a work read."""
-    if isinstance(work, KeyWork):
-        names, exprs = [*(work.privacy_unit or ()), *work.types], list[pl.Expr]()
-    else:
-        of = work if work.per_person is None else work.per_person
-        specs = work.specs if work.per_person is None else work.per_person.cut
-        names = [*(of.privacy_unit or ()), *(() if of.keys is None else of.keys.columns)]
-        exprs = [column for spec in specs for column in spec.columns]
-    by_name = [cs.by_name(name).as_expr() for name in dict.fromkeys(names)]
-    source = pl.LazyFrame(schema=schema)
-    rows = work.rows(source)
-    if rows is source and not names and not exprs:  # of which Polars 1 says that they need the first column
-        return []
-    return _projected(rows, [*by_name, *exprs], schema)
-
-
-def _projected(rows: pl.LazyFrame, exprs: Sequence[pl.Expr], schema: pl.Schema) -> list[str]:
-    """Return the columns of the source of a plan that expressions of its rows need, as Polars finds it."""
-    rows = rows.select([expr.alias(str(number)) for number, expr in enumerate(exprs)] or pl.len())
-    plan = rows._ldf.with_optimizations(pl.QueryOptFlags.none(projection_pushdown=True)._pyoptflags).visit()
-    inputs = [plan.get_node()]
-    while inputs:
-        plan.set_node(inputs[0])  # of a join the left side, which is the private one
-        inputs = plan.get_inputs()
-    found = plan.view_current_node().projection
-    return [name for name in schema if found is None or name in found]
-
-
-def written(value: object, but: str = "") -> Any:  # noqa: ANN401  # what JSON takes
-    """Return a value as lists of strings, each with its kind, so that no two values are written alike."""
-    kind = _kind(value)
-    if value is None or isinstance(value, (bool, str)):
-        return [kind, value]
-    if isinstance(value, (int, Fraction)):
-        return [kind, str(value)]
-    if isinstance(value, float):
-        return [kind, value.hex()]
-    if isinstance(value, (tuple, list)):
-        return [kind, [written(one) for one in value]]
-    if isinstance(value, pl.DataType):
-        return ["type", str(value), sha256_of(pl.LazyFrame(schema={"": value}).serialize())]
-    if isinstance(value, pl.Schema):
-        return [kind, [[name, written(dtype)] for name, dtype in value.items()]]
-    if isinstance(value, pl.Expr):
-        return ["expression", sha256_of(value.meta.serialize())]  # whichever class: pl.when(…).then(…) has its own
-    if isinstance(value, pl.Series):
-        return [kind, value.name, len(value), written(value.dtype), sha256_of(ipc_of(value.alias("").to_frame()))]
-    if isinstance(value, pl.DataFrame):
-        return [kind, value.height, written(value.schema), sha256_of(ipc_of(value))]
-    if is_dataclass(value) and not isinstance(value, type) and not _hidden(value):
-        names = [field.name for field in fields(value) if field.compare and field.name != but]
-        return [kind, [[name, written(getattr(value, name))] for name in names]]
-    msg = (
-        f"a question whose answer is to be kept must consist of values that can be written down, got {kind}.\n\n"
-        "Hint: leave dataset out of protect; then nothing is kept."
-    )
-    raise TypeError(msg)
-
-
-def _hidden(value: Any) -> set[str]:  # noqa: ANN401  # a dataclass
-    """Return attributes that are no fields and do not follow from them."""
-    others = getattr(value, "__dict__", {}).keys() - {field.name for field in fields(value)}
-    return {name for name in others if not isinstance(getattr(type(value), name, None), cached_property)}
-
-
-def _kind(value: object) -> str:
-    return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
 _FAILED = (
@@ -153,32 +34,11 @@ _FAILED = (
 )
 
 
-_log = logging.getLogger("dp_polars")
-
-
 class ReleaseError(RuntimeError):
     """The engine failed on private rows. Its own message may hold values of them, so it is not shown."""
 
     def __init__(self, message: str = _FAILED) -> None:
         super().__init__(message)
-
-
-class KeptAnswerWarning(UserWarning):
-    """An answer that is kept was returned for rows of files that have changed since it was drawn.
-
-    The name that `protect(…, dataset=…)` gives stands for the same rows for good. The ledger notes what kind of source
-    they came from, and of files their paths, inode numbers and times of change. Where these are others now, the kept
-    answer is returned all the same: nothing is charged. `release(fresh=True)` draws from the rows at hand and is
-    charged; another `dataset` keeps the answers apart.
-
-    Examples
-    --------
-    To stop instead:
-
-    >>> import warnings
-    >>> import dp_polars as dpp
-    >>> warnings.filterwarnings("error", category=dpp.KeptAnswerWarning)
-    """
 
 
 @dataclass(frozen=True)
@@ -302,68 +162,11 @@ def _kept_and_shown(ready: Sequence[_Ready[Released]], budget: Budget | None) ->
     return [answer.presented() for _, answer in answers]
 
 
-def _question(
-    request: AnyRequest[Asked], engine: Engine[Released], work: object, budget: Budget, dataset: str
-) -> StoredQuestion | None:
-    """Return what is asked of a data set that has a name; None where what made its rows has no text.
-
-    Refuse other rows in memory than those that the name stood for before.
-    """
-    preparation = engine.preparation()
-    if preparation is None:
-        return None
-    question = question_of(request, engine, work, preparation, dataset)
-    about = json.dumps([dataset, preparation, pl.__version__])  # whose hashes are other ones in other versions
-    known = budget.rows_of(about)
-    key = secrets.token_bytes(32) if known is None else known.key
-    if digest := engine.digest_of_rows(key):
-        known = known or budget.note_rows(about, RowsOf(key, digest))
-        if not compare_digest(known.digest, digest if known.key == key else engine.digest_of_rows(known.key) or ""):
-            msg = (
-                f"the data set {question.dataset!r} must have the same rows as when an answer about it was first asked "
-                "for, got others.\n\nHint: give protect another dataset for other rows."
-            )
-            raise ValueError(msg)
-    return None if digest is None else question
-
-
 def _tell(what: str, request: AnyRequest[Asked]) -> None:
     """Log what follows from the query alone."""
     with suppress(Exception):  # of a handler: what is charged is released all the same
         asked = ", ".join(f"{ask.name!r} ({ask.query.claim.loss})" for ask in request.asks)
         _log.info("The release of %s %s.", asked, what)
-
-
-def _kept_answer(question: StoredQuestion, budget: Budget) -> bytes | None:
-    found = budget.cached(question)
-    if found is None:
-        return None
-    answer, packed = found
-    drawn = datetime.fromtimestamp(answer.microseconds // 10**6, UTC).date()
-    if answer.question.source != question.source:
-        msg = (
-            f"the answer about {question.dataset!r} is returned once more, from {drawn}, and nothing is charged; but "
-            "it was drawn from another source, or from files that have changed since.\n\n"
-            "Hint: release(fresh=True) draws from these rows, and is charged. Give protect another dataset where they "
-            "are other data."
-        )
-        warn(msg, KeptAnswerWarning)
-    _log.info(
-        "The answer of %s about %r is returned once more, from %s: nothing is charged. release(fresh=True) draws anew.",
-        *(drawn, question.dataset, budget.path),
-    )
-    return packed
-
-
-def _keep_answers(answers: Sequence[tuple[StoredQuestion, Drawn[Released]]], budget: Budget) -> None:
-    """Keep what is charged and drawn, all or none. If that fails it is released all the same, and charged again."""
-    if not answers:
-        return
-    try:
-        budget.keep([(question, drawn.packed()) for question, drawn in answers])
-    except Exception:
-        names = " and ".join({repr(question.dataset): None for question, _ in answers})
-        _log.warning("The answer about %s could not be kept: asked again, it is charged again.", names)
 
 
 @silenced

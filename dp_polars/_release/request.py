@@ -38,7 +38,7 @@ from dp_polars._release.contract import (
 )
 from dp_polars._release.pipeline import CheckedPipeline, Pipeline
 from dp_polars._release.protection import Protection
-from dp_polars._release.sources import in_types_of
+from dp_polars._release.public_keys import in_types_of
 from dp_polars._steps.gate import row_by_row
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from dp_polars._base.calls import called
 from dp_polars._base.numbers import Ints, Number, given, kind_of_frame, owners, positive_loss
 from dp_polars._bins.candidates import distance_unit
 from dp_polars._engines.polars.engine import PolarsEngine
+from dp_polars._engines.polars.rows import is_a_person
 from dp_polars._expressions.expression import PrivateExpr, refuse_of_frames, refuse_several
 from dp_polars._frames.cube_query import CubeRequest
 from dp_polars._frames.query import PrivateQuery
@@ -28,7 +29,8 @@ from dp_polars._questions.question import Columns, CountRule, HistogramQuery, Li
 from dp_polars._release.contract import Work
 from dp_polars._release.protection import Limits
 from dp_polars._release.request import Request
-from dp_polars._steps.scans import all_places, is_a_person, sources_read
+from dp_polars._sources.marks import all_places
+from dp_polars._sources.views import sources_read
 from dp_polars.analysis import _simulated
 from dp_polars.analysis._simulated import Histograms, Law
 

@@ -17,13 +17,13 @@ from dp_polars._base.calls import called
 from dp_polars._base.column_types import has_value
 from dp_polars._base.numbers import Number, as_fraction, given, kind_of_frame, positive_fraction, positive_int
 from dp_polars._bins.candidates import Categories, Values, grid, ordered
+from dp_polars._engines.polars.rows import is_a_person
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.averages import Average
 from dp_polars._questions.categories import Mode
 from dp_polars._questions.measures import BETA, Sum, error_95
 from dp_polars._questions.question import Columns, HistogramQuery
 from dp_polars._release.request import Ask
-from dp_polars._steps.scans import is_a_person
 from dp_polars.analysis._laws import block_probabilities
 from dp_polars.analysis._simulation import request_of, several
 

@@ -13,8 +13,8 @@ from dp_polars._base.extras import require
 from dp_polars._base.numbers import given, one_of, plural, positive_int, show
 from dp_polars._expressions.expression import PrivateExpr, refuse_several
 from dp_polars._frames.cube import COUNT, SHARE, Cube
-from dp_polars._frames.facts import KeyRequest
 from dp_polars._frames.query import PrivateQuery
+from dp_polars._frames.requests import KeyRequest
 from dp_polars._questions.answer_lists import QuantileList
 from dp_polars._questions.categories import QuantileWithInterval
 from dp_polars._questions.measures import Total

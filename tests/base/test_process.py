@@ -19,7 +19,7 @@ from dp_polars._base.extras import require
 from dp_polars._base.files import expanded
 from dp_polars._base.silence import silenced
 from dp_polars._engines.polars import engine as polars_engine
-from dp_polars._steps.scans import in_parts
+from dp_polars._engines.polars.rows import in_parts
 from tests.helpers.refusals import refused
 
 pytestmark = pytest.mark.timeout(60)
@@ -148,8 +148,8 @@ def test_a_release_shows_its_scans(screen, unit, scans, monkeypatch):
 
     monkeypatch.setattr(polars_engine, "count", waiting(polars_engine.count))
     if unit is not None:
-        collected = polars_engine.scans.collected
-        monkeypatch.setattr(polars_engine.scans, "collected", once(waiting(collected), collected))
+        collected = polars_engine.collected
+        monkeypatch.setattr(polars_engine, "collected", once(waiting(collected), collected))
     asked = pl.DataFrame({"x": [1, 2, 3]}).lazy().dp.protect(unit, max_rows=1 if unit else None)
     assert asked.agg(dpp.len(epsilon=1)).release().height == 1
     assert left == []

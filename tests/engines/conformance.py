@@ -34,9 +34,9 @@ from dp_polars._questions.question import CountRule, HistogramQuery, KeysThatAre
 from dp_polars._release.contract import GROUPS as GROUPS_OF_PERSON
 from dp_polars._release.contract import ROWS, ROWS_IN_GROUP, Engine, HistogramSpec, Output, PerPerson, Work
 from dp_polars._release.protection import Limits
+from dp_polars._release.public_keys import in_types_of
 from dp_polars._release.release import prepare
 from dp_polars._release.request import Request
-from dp_polars._release.sources import in_types_of
 from tests.engines.orders import (
     OF_GROUPS,
     OF_GROUPS_TOGETHER,

@@ -8,8 +8,9 @@ import pytest
 
 from dp_polars._base import numbers as arrays
 from dp_polars._base.numbers import system_rng
-from dp_polars._release import protection as bounding
-from dp_polars._release.protection import BoundedRows, Layout, Limits, keep
+from dp_polars._engines.polars import bounding
+from dp_polars._engines.polars.bounding import BoundedRows, keep
+from dp_polars._release.protection import Layout, Limits
 from tests.engines.orders import SOME, SPREAD, TALLIES, TOGETHER, Bounded, follows, independent, joint_law, law
 
 COPIES = 8_000

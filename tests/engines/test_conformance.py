@@ -10,7 +10,7 @@ import pytest
 from dp_polars._engines.polars import engine as polars_arrays
 from dp_polars._engines.polars import people as polars_people
 from dp_polars._engines.polars.engine import PolarsEngine
-from dp_polars._release.sources import Source
+from dp_polars._sources.source import Source
 from tests.engines.conformance import Conformance
 from tests.engines.toy import ToyEngine
 

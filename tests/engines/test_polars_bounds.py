@@ -8,8 +8,8 @@ import dp_polars as dpp
 from dp_polars._engines.polars import engine as polars_engine
 from dp_polars._engines.polars import people as polars_people
 from dp_polars._engines.polars.engine import count
+from dp_polars._engines.polars.rows import with_groups
 from dp_polars._release.protection import Limits
-from dp_polars._steps import scans
 from tests.helpers.specs import as_frame, spec_of
 
 
@@ -90,7 +90,7 @@ def test_few_keys_are_compared_and_many_joined(number):
     expected = {(1, 4), (2, 3), (3, 0)}
     days = pl.date(2000, 1, 1) + pl.duration(days="key 1")
     for other in ("key 1", pl.col("key 1").cast(pl.Float64), days.alias("key 1"), (pl.col("key 1") % 2 > 0)):
-        plan = scans.with_groups(rows.with_columns(other), keys.with_columns(other))
+        plan = with_groups(rows.with_columns(other), keys.with_columns(other))
         is_compared = number == 8 and keys.select(other).dtypes != [pl.Float64]
         assert ("JOIN" in plan.explain()) != is_compared
         assert plan.collect_schema().names() in (["group", "x"], ["x", "group"])

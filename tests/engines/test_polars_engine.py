@@ -11,10 +11,10 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars._engines.polars import engine as polars_engine
 from dp_polars._engines.polars.engine import PolarsEngine, count
+from dp_polars._engines.polars.rows import in_parts
 from dp_polars._mechanisms import drawing
 from dp_polars._mechanisms.drawing import draw_groups
 from dp_polars._release.protection import Layout, Limits
-from dp_polars._steps import scans
 from tests.engines.conformance import CODES, FLAVOURS, GROUPS, visits
 from tests.helpers import by_hand
 from tests.helpers.runs import histograms_by
@@ -89,13 +89,13 @@ def test_people_whose_hash_is_equal_are_still_two(rows, monkeypatch):
 
 def test_people_are_divided_by_the_texts_of_their_categories(monkeypatch):
     """In the next scan the number of a category may be another one."""
-    monkeypatch.setattr(scans.os, "urandom", bytes)
+    monkeypatch.setattr("os.urandom", bytes)
     people = [f"person {i}" for i in range(50)]
     divided = []
     for order in (people, people[::-1]):
         categories = pl.Series(order, dtype=pl.Categorical(pl.Categories.random()))
         rows = pl.LazyFrame({"p": pl.Series(people, dtype=categories.dtype)})
-        parts = scans.in_parts(rows, ("p",), 3)
+        parts = in_parts(rows, ("p",), 3)
         divided.append([part.collect()["p"].cast(pl.String).to_list() for part in parts])
     assert divided[0] == divided[1]
     assert all(divided[0])
@@ -292,7 +292,7 @@ def test_tables_that_are_joined_are_counted_without_running_the_join(tmp_path):
     items.write_parquet(tmp_path / "items.parquet")
     items.write_csv(tmp_path / "items.csv")
     orders, scan = pl.LazyFrame({"p": range(100), "k": range(100)}), pl.scan_parquet(tmp_path / "items.parquet")
-    counted = polars_engine.scans.rows_of_joined
+    counted = polars_engine.rows_of_joined
     assert counted(orders.join(scan, on="k")) == counted(orders.join(scan.filter(pl.col("x") > 9), on="k")) == 300
     assert counted(scan.filter(pl.col("x") > 9)) is None
     assert counted(orders.join(pl.scan_csv(tmp_path / "items.csv"), on="k")) is None
@@ -303,13 +303,13 @@ def test_tables_that_are_joined_are_counted_without_running_the_join(tmp_path):
 def test_the_number_of_parts_follows_from_the_number_of_rows(monkeypatch):
     # A mode of a few texts has codes of one byte, a quantile of a year, too, and a sum weights of four.
     monkeypatch.setattr(polars_engine, "_PARTITION_BYTES", 180 * (polars_engine._BYTES_OF_ROW + 1))
-    parts, original = [], polars_engine.scans.in_parts
+    parts, original = [], polars_engine.in_parts
 
     def partitions(rows, unit, number):
         parts.append(number)
         return original(rows, unit, number)
 
-    monkeypatch.setattr(polars_engine.scans, "in_parts", partitions)
+    monkeypatch.setattr(polars_engine, "in_parts", partitions)
     top, frame = dpp.mode("flavour", FLAVOURS, epsilon=1), visits()
 
     def release(frame, *outputs, **options):

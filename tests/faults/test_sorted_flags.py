@@ -15,7 +15,8 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._base.column_types import without_flags
-from dp_polars._steps import scans
+from dp_polars._engines.polars.rows import may_filter_scans
+from dp_polars._sources.flags import names_sorting_columns, unflagged
 from tests.helpers.needs import IS_OLD
 
 HUGE = 10**6  # a loss without noise
@@ -303,16 +304,16 @@ def test_an_ordered_dictionary_says_nothing_of_rows(ordered):
 
 def test_a_filter_still_enters_a_scan_without_sorting_columns(tmp_path):
     pyarrow.parquet.write_table(ROWS.to_arrow(), tmp_path / "plain.parquet")
-    plain = scans.unflagged(pl.scan_parquet(tmp_path / "plain.parquet")).filter(X > 4)
-    assert scans.may_filter_scans(plain)
-    marked = scans.unflagged(pl.scan_parquet(parquet_of(ROWS, tmp_path, column=3))).filter(X > 4)
-    assert not scans.may_filter_scans(marked)
-    twice = scans.unflagged(pl.scan_parquet(tmp_path / "plain.parquet").filter(X > 4)).filter(pl.col("code") == 1)
-    assert scans.may_filter_scans(twice)
+    plain = unflagged(pl.scan_parquet(tmp_path / "plain.parquet")).filter(X > 4)
+    assert may_filter_scans(plain)
+    marked = unflagged(pl.scan_parquet(parquet_of(ROWS, tmp_path, column=3))).filter(X > 4)
+    assert not may_filter_scans(marked)
+    twice = unflagged(pl.scan_parquet(tmp_path / "plain.parquet").filter(X > 4)).filter(pl.col("code") == 1)
+    assert may_filter_scans(twice)
 
 
 def test_a_file_that_cannot_be_known_is_taken_to_be_marked(tmp_path, monkeypatch):
-    assert scans.names_sorting_columns(["s3://bucket/rows.parquet"]) is None
+    assert names_sorting_columns(["s3://bucket/rows.parquet"]) is None
     pyarrow.parquet.write_table(ROWS.to_arrow(), tmp_path / "plain.parquet")
-    monkeypatch.setattr(scans, "names_sorting_columns", lambda _: None)
-    assert not scans.may_filter_scans(scans.unflagged(pl.scan_parquet(tmp_path / "plain.parquet")).filter(X > 4))
+    monkeypatch.setattr("dp_polars._sources.flags.names_sorting_columns", lambda _: None)
+    assert not may_filter_scans(unflagged(pl.scan_parquet(tmp_path / "plain.parquet")).filter(X > 4))

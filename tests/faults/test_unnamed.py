@@ -6,7 +6,7 @@ from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
 from dp_polars._publish.plan import Plan, Question, draft
-from dp_polars._release.sources import public_keys
+from dp_polars._release.public_keys import public_keys
 from tests.helpers.needs import need
 
 SURE = 10**6

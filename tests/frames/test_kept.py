@@ -27,11 +27,12 @@ import dp_polars as dpp
 from dp_polars._accounting import ledger as kept
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._questions.categories import Mode
-from dp_polars._release import release as release_module
+from dp_polars._release import cached as release_module
+from dp_polars._release.cached import question_of, written
 from dp_polars._release.contract import Output
-from dp_polars._release.release import question_of, written
 from dp_polars._release.request import Request, with_ends
-from dp_polars._steps.scans import digest_of, mark_of, mark_of_files, text_of_plan
+from dp_polars._sources.files import mark_of_files
+from dp_polars._sources.marks import digest_of, mark_of, text_of_plan
 from tests.helpers.needs import IS_OLD
 
 ROWS = pl.DataFrame(

@@ -11,7 +11,7 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars import analysis, plot
 from dp_polars._engines.polars.engine import PolarsEngine
-from dp_polars._release.release import question_of
+from dp_polars._release.cached import question_of
 from dp_polars._steps.nodes import OF_ALL_COLUMNS, OF_COLUMNS
 from tests.registry import ASKS, NUMBERS
 

@@ -17,7 +17,7 @@ from polars.testing import assert_frame_equal
 
 import dp_polars  # noqa: F401
 from dp_polars._frames.frame import PrivateFrame
-from dp_polars._steps.scans import NO_FILTER_IN_SCANS
+from dp_polars._sources.running import NO_FILTER_IN_SCANS
 from tests.frames.pipelines import BY_PERSON, BY_ROW, MIXED, REFUSED, Steps, lines, visits
 from tests.helpers.needs import IS_OLD
 

@@ -15,8 +15,9 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._accounting.terms import Contributions
+from dp_polars._engines.polars.bounding import BoundedRows, keep
 from dp_polars._engines.polars.engine import PolarsEngine
-from dp_polars._release.protection import BoundedRows, Protection, keep
+from dp_polars._release.protection import Protection
 from tests.engines.conformance import protected
 from tests.helpers.runs import histograms_by
 

@@ -9,7 +9,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import dp_polars as dpp
-from dp_polars._steps import scans
+from dp_polars._engines.polars.rows import in_parts
 from dp_polars.analysis import simulate
 from tests.frames.asking import rows_of
 from tests.helpers.needs import need
@@ -186,7 +186,7 @@ def test_the_columns_of_the_unit_stay():
 def test_all_rows_of_a_person_are_in_one_part(kind):
     rows = VISITS.drop_nulls().with_columns(pl.col(UNIT).cast(kind), f=pl.Series([0.0, -0.0, 0.0, 0.0, 0.0]))
     seen = []
-    for part in scans.in_parts(rows.lazy(), ("f", "month", "patient"), 3):
+    for part in in_parts(rows.lazy(), ("f", "month", "patient"), 3):
         seen += part.collect().select(pl.col(UNIT).cast(pl.String)).unique().rows()
     assert sorted(seen) == [("bc", "a"), ("c", "a"), ("c", "ab"), ("c", "b")]
 
@@ -194,7 +194,7 @@ def test_all_rows_of_a_person_are_in_one_part(kind):
 def test_parts_differ_where_one_column_does():
     rows = pl.DataFrame({"p": [1] * 300, "q": range(300)})
     for unit in (("p", "q"), ("q", "p")):
-        sizes = [part.collect().height for part in scans.in_parts(rows.lazy(), unit, 3)]
+        sizes = [part.collect().height for part in in_parts(rows.lazy(), unit, 3)]
         assert sum(sizes) == 300
         assert min(sizes) > 50
 

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 from polars.testing import assert_series_equal
 
+from dp_polars._sources.running import NO_FILTER_IN_SCANS
 from dp_polars._steps import gate
-from dp_polars._steps.scans import NO_FILTER_IN_SCANS
 from tests.fuzzing.exploring import explore
 from tests.fuzzing.expressions import Case, Tally, attempt, cases
 from tests.helpers.needs import IS_OLD

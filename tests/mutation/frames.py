@@ -11,8 +11,8 @@ _polars_in_memory = of("engines/test_conformance.py::TestPolarsInMemory")
 _polars_bounds = of("engines/test_polars_bounds.py")
 _polars_engine = of("engines/test_polars_engine.py")
 _polars_sums = of("engines/test_polars_sums.py")
-_scans = of("steps/test_scans.py")
-_preparations = of("steps/test_preparations.py")
+_scans = of("sources/test_scans.py")
+_preparations = of("sources/test_preparations.py")
 _flags = of("faults/test_sorted_flags.py")
 _conformance = of("engines/test_conformance.py")
 _limits = of("frames/test_limits.py")
@@ -52,7 +52,7 @@ MUTANTS = [
     _bounding("_shuffle", "order[_shuffle(marked_so_far(is_new) - 1, rng)]", "order",
         "ties are broken by the order of rows",
         "engines/test_bounding.py::test_equal_words_never_keep_more_than_the_bound engines/test_bounding.py::test_words_that_tie_change_nothing"),
-    _bounding("_release/protection:_numbered", "bits + owners.bit_length() > 64", "False",
+    _bounding("_engines/polars/bounding:_numbered", "bits + owners.bit_length() > 64", "False",
         "codes of one person are taken for those of another where they leave no room for people",
         "::test_codes_of_64_bits_are_told_apart"),
     _polars_engine("Layout.of", "layout.bits <= 64", "layout.bits <= 65", "cells of several groups are one",
@@ -75,7 +75,7 @@ MUTANTS = [
     _polars_bounds("with_groups", "reduce(and_, is_key)", "next(is_key)",
         "few keys are told apart by their first column", "::test_few_keys_are_compared_and_many_joined"),
     # --- The engine
-    _polars_engine("_engines/polars:count", "rows = rows.filter(scans.is_a_person(privacy_unit, rows.collect_schema()))",
+    _polars_engine("_engines/polars:count", "rows = rows.filter(is_a_person(privacy_unit, rows.collect_schema()))",
         "pass", "rows of nobody count as one person's", "::test_rows_are_counted_exactly_where_nothing_is_bounded"),
     of("engines/test_polars_bounds.py")("_engines/polars/engine:_weight",
         "spec.of_sums(sums, rows)", "sums", "a mean is of sums from 0",
@@ -97,7 +97,7 @@ MUTANTS = [
         "::test_keys_of_every_type_find_their_groups"),
     _polars_engine("_Counts.add", "self._rows += rows", "self._rows = rows", "the last batch alone is counted",
         "::test_rows_are_counted_exactly_where_nothing_is_bounded"),
-    _frame("count_rows", "not is_joined and scans.may_filter_scans(rows)", "not is_joined",
+    _frame("count_rows", "not is_joined and may_filter_scans(rows)", "not is_joined",
         "a filter that is pushed into a scan makes one row decide whether others are read",
         "::test_nobody_decides_which_rows_of_a_parquet_file_are_read"),
     _polars_sums("grouped", "first.binning.counts([pl.col(names[0])], first.types)", "pl.col(names[0]).is_not_null()",
@@ -106,7 +106,7 @@ MUTANTS = [
         "a table has as many groups as there are private values"),
     _polars_sums("_Counts.add_sums", "np.add.at(self._rows, cells, sums[f\"rows {first}\"].to_numpy())",
         "self._rows[cells] += sums[f\"rows {first}\"].to_numpy()", "rows of all but one value of a group are lost"),
-    _flags("PolarsEngine._read", "scans.unflagged(self._source.read())", "self._source.read()",
+    _flags("PolarsEngine._read", "unflagged(self._source.read())", "self._source.read()",
         "Polars believes a false sorted flag, and one row decides over others", "::test_no_flag_enters_a_query"),
     _flags("unflagged", "names_sorting_columns(list(map(str, plan.view_current_node().paths))) is False",
         "not names_sorting_columns(list(map(str, plan.view_current_node().paths)))", "a flag of a file elsewhere enters",
@@ -128,7 +128,7 @@ MUTANTS = [
         "frozenset(left for left, _ in joined.pairs or ())",
         "people that are matched by their numbers' order are told apart by it",
         "::test_what_mixes_people_is_refused_with_all_ways_on"),
-    _flags("_steps/plans:_BEYOND", "(kinds.CODE, kinds.SORTED, kinds.UNKNOWN, kinds.WINDOW)", "(kinds.CODE, kinds.UNKNOWN, kinds.WINDOW)", "a column of groups is taken for sorted",
+    _flags("_sources/plans:_BEYOND", "(kinds.CODE, kinds.SORTED, kinds.UNKNOWN, kinds.WINDOW)", "(kinds.CODE, kinds.UNKNOWN, kinds.WINDOW)", "a column of groups is taken for sorted",
         "::test_a_plan_may_not_say_that_a_column_is_sorted"),
     _scans("_is_plain", 'kinds == {"Column", "Literal"}', "", "a filter on a sum that overflows reaches the scan"),
     _scans("_is_safe", 'filtered and kind != "Filter" and not is_parquet', "False",
@@ -186,7 +186,7 @@ MUTANTS = [
     # --- A privacy unit of several columns
     _several_columns("is_a_person", "(column_types.has_value(of(name), schema[name]) for name in unit)",
         "(column_types.has_value(of(name), schema[name]) for name in unit[:1])", "who lacks a column is somebody"),
-    _several_columns("_steps/scans:person_of", "(compared(name, schema) for name in unit)",
+    _several_columns("_engines/polars/rows:person_of", "(compared(name, schema) for name in unit)",
         "(compared(name, schema) for name in unit[:1])", "people who differ in one column are one"),
     _several_columns("_unbound", "len(unit) > 1", "False", "OpenDP is told of one column of several"),
     # --- Keys
@@ -203,7 +203,7 @@ MUTANTS = [
     _polars_in_memory("_engines/polars/people:people_by_key", "_keys_of_people(person_keys, names).filter(somebody)",
         "_keys_of_people(person_keys, names)", "rows of nobody count as one person's in keys",
         "::test_people_of_every_type_are_neither_merged_nor_divided"),
-    _polars_in_memory("_engines/polars/people:one_row_per_person", "rows = rows.filter(scans.is_a_person(unit, schema))", "",
+    _polars_in_memory("_engines/polars/people:one_row_per_person", "rows = rows.filter(is_a_person(unit, schema))", "",
         "rows of nobody count as one person's, of whom rows are cut",
         "::test_people_of_every_type_are_neither_merged_nor_divided"),
     # --- Publications
@@ -227,7 +227,7 @@ MUTANTS = [
         'set() and {name for name in others if not isinstance(getattr(type(value), name, None), cached_property)}',
         "a question that hides something gets the answer of another",
         "::test_a_question_that_hides_something_is_refused_before_it_is_charged"),
-    _kept("_release/release:_read", "pl.LazyFrame(schema=schema), first", "pl.LazyFrame(schema=proved.schemas[0])",
+    _kept("_release/cached:_read", "pl.LazyFrame(schema=schema), first", "pl.LazyFrame(schema=proved.schemas[0])",
         "two questions that differ in a renaming of columns that were made share an answer",
         "::test_a_name_that_a_step_gives_is_part_of_the_question"),
     _kept("_kept_answer", "answer.question.source != question.source", "False",
@@ -248,7 +248,7 @@ MUTANTS = [
         "what a refused release has opened stays open", "::test_a_stream_that_is_refused_is_closed_at_once"),
     of("faults/test_tables.py")("_is_taken", "kind.bit_width <= 128", "True", "a decimal of 256 bits is charged, and fails",
         "::test_a_column_that_is_read_is_refused_by_name_before_the_charge"),
-    of("faults/test_tables.py")("_release/release:columns_read", "[*by_name, *exprs]", "by_name",
+    of("faults/test_tables.py")("_release/cached:columns_read", "[*by_name, *exprs]", "by_name",
         "columns that are asked about are not read", "::test_a_column_that_is_not_read_may_be_of_any_type"),
     # --- What a process sets
     of("interop/test_settings.py")("by_name", '_AUTO if engine == "auto" else engine', "engine",

@@ -7,9 +7,9 @@ _gate = of("steps/test_gate.py")
 _refused = of("steps/test_gate.py::test_a_refused_expression_is_named_with_the_reason")
 _row_by_row = of("steps/test_gate.py::test_an_accepted_expression_is_row_by_row")
 _whole_numbers = of("steps/test_whole_numbers.py")
-_plans = of("steps/test_plans.py")
-_one_unit = of("steps/test_one_unit.py")
-_preparations = of("steps/test_preparations.py")
+_plans = of("sources/test_plans.py")
+_one_unit = of("sources/test_one_unit.py")
+_preparations = of("sources/test_preparations.py")
 _kept = of("frames/test_kept.py")
 
 MUTANTS = [
@@ -67,7 +67,7 @@ MUTANTS = [
     _one_unit("Reading._is_column_of", "not places.isdisjoint(others) if places and others else name == of_other",
         "name == of_other", "a column that was renamed in memory counts as the unit of that name"),
     _one_unit("Reading.may_be_one_with", "self.files and other.files", "False", "no file is recognised"),
-    _one_unit("_steps/scans:_places", "piece.buffers()[1 : None if piece.type.num_fields else 2]",
+    _one_unit("_sources/marks:_places", "piece.buffers()[1 : None if piece.type.num_fields else 2]",
         "piece.buffers()[: None if piece.type.num_fields else 2]", "columns that share what is null count as one"),
     _one_unit("_of_arrow", 'type(table).__name__ == "InMemoryDataset"', "False",
         "tables of datasets in memory are not recognised",
@@ -92,7 +92,7 @@ MUTANTS = [
         "a reduction of what Polars does not show passes"),
     _preparations("PlanSteps._made", "is_constant or place in sets", "True", "a Series stands for the rows by their place"),
     _preparations("PlanSteps.step", 'said == "hint ir"', '"hint" in said', "a column's name lets Python pass"),
-    _preparations("_steps/plans:_INPUTS", '"Filter": ("input", "by")', '"Filter": ("input",)',
+    _preparations("_sources/plans:_INPUTS", '"Filter": ("input", "by")', '"Filter": ("input",)',
         "windows in what filters a person's rows pass"),
     _preparations("_Walk.check_facts", "(*of_people, *beside)", "beside",
         "rows of the same table are joined by other columns"),
@@ -114,7 +114,7 @@ MUTANTS = [
     _plans("identities", "status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns", "0, 0, 0, 0",
         "a file that was rewritten is taken for the one that was protected",
         "::test_a_file_that_is_rewritten_after_protect_is_free"),
-    _plans("refuse_rewritten_files", "is_another = scans.columns_of_scans(anew) != scans.columns_of_scans(frame)",
+    _plans("refuse_rewritten_files", "is_another = columns_of_scans(anew) != columns_of_scans(frame)",
         "pass", "another column of a rewritten file is the privacy unit",
         "::test_a_file_whose_columns_were_found_out_before_it_was_rewritten_is_free"),
     _plans("sources_read", 'files_of_scan(scan) if scan["sources"].get("Paths") else []', "files_of_scan(scan)",

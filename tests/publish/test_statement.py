@@ -26,7 +26,7 @@ from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._frames.cube_query import CubeQuery
 from dp_polars._questions.statement import _for_markdown, _yaml
 from dp_polars._questions.statement_facts import FIELDS
-from dp_polars._steps.plans import steps_and_urls
+from dp_polars._sources.plans import steps_and_urls
 from tests.helpers.needs import need
 from tests.helpers.places import ROOT
 from tests.helpers.refusals import refused

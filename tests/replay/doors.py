@@ -23,8 +23,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from dp_polars._engines.polars.bounding import Stays
 from dp_polars._mechanisms.quantile_trees import levels_of
-from dp_polars._release.protection import Stays
 
 # 2026-01-01, in nanoseconds: all that is written down then is.
 _NOW = 1_767_225_600 * 10**9
@@ -68,8 +68,8 @@ _PLACES = [
     # Time, and secrets that are part of what is asked.
     ("_accounting.budget", "time", "_time"),
     ("_release.request", "datetime", "_datetime"),
-    ("_steps.scans", "mark_of_files", "_mark"),  # inode numbers and times, which no two writes share
-    ("_steps.scans", "os", "_os"),
+    ("_sources.marks", "mark_of_files", "_mark"),  # inode numbers and times, which no two writes share
+    ("_engines.polars.rows", "os", "_os"),
 ]
 # Random choices of Polars' engine among a person's rows.
 _CHOICES = [

@@ -14,11 +14,11 @@ from dp_polars._bins.binning import Clamping
 from dp_polars._engines.polars import engine as polars_engine
 from dp_polars._engines.polars import people as polars_people
 from dp_polars._engines.polars.engine import PolarsEngine
+from dp_polars._engines.polars.rows import listed, own_keys
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.measures import Count
 from dp_polars._release import contract
 from dp_polars._release.protection import Limits, Protection
-from dp_polars._steps import scans
 from tests.fuzzing.exploring import explore
 from tests.registry import ASKS, COLUMNS, NUMBERS, OF_CONDITIONS, OF_FRAMES, OF_NO_COLUMN, UNITS
 from tests.replay.cases import cases
@@ -99,15 +99,15 @@ def test_a_mean_whose_parts_keep_different_rows(tmp_path, monkeypatch):
 
 def test_public_values_that_the_engine_takes_for_one(tmp_path, monkeypatch):
     """Keys are compared without their case: a row of "a" counts in the groups of "a" and of "A"."""
-    own_keys, listed = scans.own_keys, scans.listed
 
     def lowered(exprs):
         return [expr.str.to_lowercase() for expr in exprs]
 
     monkeypatch.setattr(polars_engine, "fit_arrays", lambda *_: False)
-    monkeypatch.setattr(scans, "FEW", 0)
-    monkeypatch.setattr(scans, "own_keys", lambda rows, keys: lowered(own_keys(rows, keys)))
-    monkeypatch.setattr(scans, "listed", lambda keys: listed(keys).with_columns(pl.col("^key.*$").str.to_lowercase()))
+    monkeypatch.setattr(polars_engine, "FEW", 0)
+    monkeypatch.setattr(polars_engine, "own_keys", lambda rows, keys: lowered(own_keys(rows, keys)))
+    in_lower_case = pl.col("^key.*$").str.to_lowercase()
+    monkeypatch.setattr(polars_engine, "listed", lambda keys: listed(keys).with_columns(in_lower_case))
     # Where rows are people: the bounds of a person would cut what is counted twice.
     several = {"only": lambda case: case.unit is None and len(case.groups or ()) > 2}
     found_out("len", tmp_path, kinds=["String"], said="moves? by more", **several)

@@ -27,7 +27,7 @@ from ibis.common.exceptions import IbisError  # noqa: E402
 
 from dp_polars._engines.sql import dialects, operations  # noqa: E402
 from dp_polars._engines.sql.reading import _Reader, differs_between_runs, refuse_mixed_people  # noqa: E402
-from dp_polars._steps import preparations as kinds  # noqa: E402
+from dp_polars._sources import check as kinds  # noqa: E402
 
 pytestmark = MARKS
 

@@ -15,8 +15,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from dp_polars._steps import nodes, plans
-from dp_polars._steps import preparations as kinds
+from dp_polars._sources import check as kinds
+from dp_polars._sources import plans
+from dp_polars._steps import nodes
 from tests.helpers.refusals import refused
 
 LISTS = {

@@ -29,11 +29,25 @@ from dp_polars._engines.polars.people import (
     people_by_key,
     weight_name,
 )
+from dp_polars._engines.polars.rows import (
+    FEW,
+    added_up,
+    in_parts,
+    is_a_person,
+    is_equal_by_value,
+    listed,
+    may_filter_scans,
+    own_keys,
+    person_of,
+    with_groups,
+)
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._release.contract import HistogramSpec, KeyWork, LocalEngine, Product, UnreadableError, Work, gathered
 from dp_polars._release.protection import Layout
-from dp_polars._release.sources import Source
-from dp_polars._steps import scans
+from dp_polars._sources.flags import rows_of_joined, unflagged
+from dp_polars._sources.marks import digest_of, mark_of, text_of_plan
+from dp_polars._sources.running import ANY_FILTER, NO_FILTER_IN_SCANS, by_name, collected
+from dp_polars._sources.source import Source
 
 if TYPE_CHECKING:
     from polars._typing import EngineType
@@ -76,10 +90,10 @@ def count_rows(
     counts = [_Counts(groups, numbers, [specs[number] for number in numbers]) for numbers in together]
     group_of = None if keys is None else _numbering(keys, rows.collect_schema())
     is_joined = keys is not None and group_of is None
-    filters_scans = not is_joined and scans.may_filter_scans(rows)  # nothing is filtered here
-    optimizations = scans.ANY_FILTER if filters_scans else scans.NO_FILTER_IN_SCANS
+    filters_scans = not is_joined and may_filter_scans(rows)  # nothing is filtered here
+    optimizations = ANY_FILTER if filters_scans else NO_FILTER_IN_SCANS
     # In memory, Polars would hold a column for every weight.
-    plan = grouped(rows, keys, specs, together) if scans.by_name(engine) == "streaming" and not is_joined else None
+    plan = grouped(rows, keys, specs, together) if by_name(engine) == "streaming" and not is_joined else None
     if plan is not None:
         sums = plan.collect(engine="streaming", optimizations=optimizations)
         group = None if group_of is None else group_of(sums)
@@ -87,12 +101,12 @@ def count_rows(
             counters.add_sums(sums, group)
         return {number: histogram for counters in counts for number, histogram in counters.histograms()}
     plain_keys = [] if keys is None else [pl.col(name).alias(f"key {i}") for i, name in enumerate(keys.columns)]
-    columns = [pl.lit(0, pl.UInt8).alias("row"), *(scans.own_keys(rows, keys) if is_joined else plain_keys)]
+    columns = [pl.lit(0, pl.UInt8).alias("row"), *(own_keys(rows, keys) if is_joined else plain_keys)]
     columns += [column for counters in counts for column in counters.columns]
     # A constant gets as many rows as the frame.
     plan = rows.with_columns(columns).select(expr.meta.output_name() for expr in columns)
     if keys is not None and is_joined:
-        plan, group_of = plan.join(scans.listed(keys), on=[f"key {i}" for i in range(keys.width)]), _joined
+        plan, group_of = plan.join(listed(keys), on=[f"key {i}" for i in range(keys.width)]), _joined
     step = min(max(_SLICE_ROWS, *(counters.cells for counters in counts)), _MOST_ROWS)
 
     @silenced
@@ -107,7 +121,7 @@ def count_rows(
 
     # Lazy: Polars 1.36 takes no notice of the optimizations that it is given here.
     sink = plan.sink_batches(count_batch, chunk_size=step * pl.thread_pool_size(), maintain_order=False, lazy=True)
-    sink.collect(engine=scans.by_name(engine), optimizations=optimizations)
+    sink.collect(engine=by_name(engine), optimizations=optimizations)
     return {number: histogram for counters in counts for number, histogram in counters.histograms()}
 
 
@@ -226,18 +240,18 @@ class PolarsEngine(LocalEngine):
 
     def mark(self) -> str:
         """Return whether the rows lie in memory or in files, and of files in which ones."""
-        return "" if self._source.unread is None else scans.mark_of(self._source.unread)
+        return "" if self._source.unread is None else mark_of(self._source.unread)
 
     def preparation(self) -> str | None:
         """Return a digest of the plan, without the rows that it holds in memory; None where it has no text."""
         source = self._source
-        return None if source.unread is None or source.marked is None else scans.text_of_plan(source.unread)
+        return None if source.unread is None or source.marked is None else text_of_plan(source.unread)
 
     def digest_of_rows(self, key: bytes) -> str | None:
         """Return a keyed digest of the rows in memory; "" where none lie there."""
         marked = self._source.marked
         try:
-            return "" if marked is None else scans.digest_of(marked(), key)
+            return "" if marked is None else digest_of(marked(), key)
         except (Exception, PanicException):  # of a conversion: the release fails of it, too
             return None
 
@@ -279,16 +293,16 @@ class PolarsEngine(LocalEngine):
         return count(rows, work.privacy_unit, work.keys, work.specs, engine=self._engine, partitions=partitions)
 
     def _read(self) -> pl.LazyFrame:
-        return scans.unflagged(self._source.read())
+        return unflagged(self._source.read())
 
     def _parts(self, source: pl.LazyFrame, row: int) -> int:
         """Return in how many parts people are counted, where each row takes `row` bytes."""
         if self._partitions is not None:
             return self._partitions
         progress.at(1, 2)
-        number = scans.rows_of_joined(source)
+        number = rows_of_joined(source)
         if number is None:
-            number = scans.collected([source.select(pl.len())], self._engine)[0].item()
+            number = collected([source.select(pl.len())], self._engine)[0].item()
         progress.at(2, 2)
         return -(-number * row // _PARTITION_BYTES) or 1
 
@@ -310,7 +324,7 @@ def count(
     """
     groups = 1 if keys is None else keys.height
     if privacy_unit is not None:
-        rows = rows.filter(scans.is_a_person(privacy_unit, rows.collect_schema()))
+        rows = rows.filter(is_a_person(privacy_unit, rows.collect_schema()))
     layouts = [Layout.of(groups, spec.binning.size) for spec in specs]
     together = gathered(specs, HistogramSpec.counts_like)
     kinds = [
@@ -325,13 +339,11 @@ def count(
     ]
     found: list[pl.DataFrame] = []
     if privacy_unit is not None and any(spec.by_person for spec in specs):
-        for part in scans.in_parts(rows, privacy_unit, partitions):
-            (frame,) = scans.collected([_coded(part, privacy_unit, keys, specs)], engine)
+        for part in in_parts(rows, privacy_unit, partitions):
+            (frame,) = collected([_coded(part, privacy_unit, keys, specs)], engine)
             more = count_people(frame, kinds, engine)
             # Nobody is in two parts.
-            found = (
-                [scans.added_up(cells, ["cell"], engine) for cells in zip(found, more, strict=True)] if found else more
-            )
+            found = [added_up(cells, ["cell"], engine) for cells in zip(found, more, strict=True)] if found else more
     elif not isinstance(keys, Product) and fit_arrays(groups, specs, together):
         histograms = count_rows(rows, keys, specs, together, engine)
         return [histograms[number] for number in range(len(specs))]
@@ -354,9 +366,9 @@ def _counted_by_row(coded: pl.LazyFrame, kinds: Sequence[AlikeSpecs], engine: En
     """Return the cells of each kind, without regard to people."""
     if len(kinds) > 1:
         # The rows are read once. Polars itself must not share the scan: see `NO_FILTER_IN_SCANS`.
-        coded = scans.collected([coded], engine)[0].lazy()
+        coded = collected([coded], engine)[0].lazy()
     plans, finds = zip(*(added_up_cells(coded, [kind], [kind.is_evidence]) for kind in kinds), strict=True)
-    return [find(cells) for (find,), cells in zip(finds, scans.collected(plans, engine), strict=True)]
+    return [find(cells) for (find,), cells in zip(finds, collected(plans, engine), strict=True)]
 
 
 def _code_name(specs: Sequence[HistogramSpec], number: int) -> str | None:
@@ -394,9 +406,9 @@ def _coded(
     Every histogram is counted from this one plan, so that Polars scans the rows once for all of them.
     """
     columns = _made(specs)
-    others = _numbered(rows, keys) if isinstance(keys, Product) else scans.own_keys(rows, keys)
+    others = _numbered(rows, keys) if isinstance(keys, Product) else own_keys(rows, keys)
     if privacy_unit is not None:
-        others.append(scans.person_of(privacy_unit, rows.collect_schema()).alias("person"))
+        others.append(person_of(privacy_unit, rows.collect_schema()).alias("person"))
     if not columns and not others:
         others.append(pl.lit(0, pl.UInt8).alias("row"))
     # A constant gets as many rows as the frame.
@@ -411,7 +423,7 @@ def _coded(
         places = zip(names, keys.strides, strict=True)
         group = reduce(add, (pl.col(name).cast(pl.UInt64) * pl.lit(stride, pl.UInt64) for name, stride in places))
         return coded.filter(listed).with_columns(group.alias("group")).drop(names)
-    return coded if keys is None else scans.with_groups(coded, keys)
+    return coded if keys is None else with_groups(coded, keys)
 
 
 def _numbered(rows: pl.LazyFrame, keys: Product) -> list[pl.Expr]:
@@ -446,7 +458,7 @@ def _made(specs: Sequence[HistogramSpec]) -> dict[str, pl.Expr]:
 
 def _compared(column: pl.Expr, values: pl.Series, dtype: pl.DataType) -> pl.Expr | None:
     """Return the places of a column's values among few ones; None where a table of them is faster."""
-    if len(values) > scans.FEW or not scans.is_equal_by_value(dtype):
+    if len(values) > FEW or not is_equal_by_value(dtype):
         return None
     place = pl.lit(len(values), pl.UInt8)
     for number, value in enumerate(values):
@@ -592,11 +604,11 @@ def _listed(column: pl.Expr, values: pl.Series, dtype: pl.DataType) -> tuple[pl.
         return column, 3
     if isinstance(dtype, pl.Enum):
         return column, len(dtype.categories) + 1
-    if not scans.is_equal_by_value(dtype):
+    if not is_equal_by_value(dtype):
         return None
     most = len(values)
     is_listed = column.is_in(values.implode())
-    if most <= scans.FEW:
+    if most <= FEW:
         is_listed = reduce(or_, [column == pl.lit(value, dtype) for value in values])
     elif dtype != pl.String:
         least, greatest = (values.sort()[place] for place in (0, -1))

@@ -14,17 +14,27 @@ import polars as pl
 from dp_polars._base import column_types
 from dp_polars._base.numbers import offsets, owners, run_lengths, slices, sorted_words, system_rng
 from dp_polars._base.silence import in_parallel
+from dp_polars._engines.polars.bounding import BoundedRows, keep, random_few
+from dp_polars._engines.polars.rows import (
+    added_up,
+    in_parts,
+    is_a_person,
+    is_somebody,
+    own_keys,
+    person_of,
+    with_groups,
+)
 from dp_polars._release.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
-from dp_polars._release.protection import BoundedRows, keep, random_few
-from dp_polars._steps import scans
+from dp_polars._sources.running import by_name, collected
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from polars._typing import EngineType
 
     from dp_polars._base.numbers import Ints
+    from dp_polars._engines.polars.bounding import Marks, Stays
     from dp_polars._release.contract import HistogramSpec, KeyWork, PerPerson
-    from dp_polars._release.protection import Layout, Limits, Marks, Stays
+    from dp_polars._release.protection import Layout, Limits
 
 
 # Rows of people that NumPy bounds at once: their temporaries stay in the cache.
@@ -111,7 +121,7 @@ def count_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: Engin
         plan, find = added_up_cells(frame.lazy(), of, [pl.col(f"stays {kind.numbers}") for kind in alike])
         plans.append(plan)
         finds.append({kind.numbers: find_of for kind, find_of in zip(alike, find, strict=True)})
-    for cells, every in zip(scans.collected(plans, engine), finds, strict=True):
+    for cells, every in zip(collected(plans, engine), finds, strict=True):
         found |= {numbers: find(cells) for numbers, find in every.items()}
     return [found[kind.numbers] for kind in kinds]
 
@@ -170,7 +180,7 @@ class _Cells:
             cells = np.flatnonzero(self._table)
             return pl.DataFrame({"cell": cells.astype(self._type), "rows": self._table[cells]})
         rows = pl.LazyFrame({"cell": np.concatenate([np.empty(0, self._type), *self._cells])})
-        return scans.collected([rows.group_by("cell").agg(pl.len().cast(pl.Int64).alias("rows"))], engine)[0]
+        return collected([rows.group_by("cell").agg(pl.len().cast(pl.Int64).alias("rows"))], engine)[0]
 
 
 def _bound(
@@ -250,7 +260,7 @@ def _labels(person: pl.Series, bits: int) -> tuple[NDArray[np.integer], int, int
             return values, least, greatest - least
         return np.unique(values, return_inverse=True)[1], 0, len(values)
     grouped = person.to_frame().lazy().with_row_index("row").group_by("person").agg("row").select("row")
-    lists = grouped.collect(engine=scans.by_name("auto"))["row"]
+    lists = grouped.collect(engine=by_name("auto"))["row"]
     # Each list holds one person's rows: the value of the privacy unit is not needed any more.
     labels = np.empty(len(person), np.int64)
     labels[lists.explode(empty_as_null=False).to_numpy()] = owners(lists.list.len().to_numpy())
@@ -329,16 +339,16 @@ def people_by_key(rows: pl.LazyFrame, work: KeyWork, engine: EngineType, partiti
     ]
     if work.privacy_unit is None:
         plan = rows.select(columns).drop_nulls().group_by(names).agg(pl.len().alias("people"))
-        counted = scans.collected([plan], engine)
+        counted = collected([plan], engine)
     else:
         unit, schema = work.privacy_unit, rows.collect_schema()
-        somebody = scans.is_somebody(unit, schema)
+        somebody = is_somebody(unit, schema)
         counted = []
-        for part in scans.in_parts(rows, unit, partitions):
-            person_keys = part.select(scans.person_of(unit, schema).alias("person"), *columns).drop_nulls(names)
-            (lists,) = scans.collected([_keys_of_people(person_keys, names).filter(somebody)], engine)
+        for part in in_parts(rows, unit, partitions):
+            person_keys = part.select(person_of(unit, schema).alias("person"), *columns).drop_nulls(names)
+            (lists,) = collected([_keys_of_people(person_keys, names).filter(somebody)], engine)
             counted.append(_bounded(lists, names, work.most, engine))
-    found = counted[0] if len(counted) == 1 else scans.added_up(counted, names, engine)
+    found = counted[0] if len(counted) == 1 else added_up(counted, names, engine)
     keys = found.select(pl.col(key).alias(name) for key, name in zip(names, work.types, strict=True))
     return keys, found["people"].to_numpy().astype(np.int64)
 
@@ -355,7 +365,7 @@ def _bounded(lists: pl.DataFrame, names: list[str], most: int, engine: EngineTyp
     keys = pl.DataFrame({name: lists[name].explode(empty_as_null=False) for name in names})
     if lengths.max(initial=0) > most:
         keys = keys.filter(pl.Series(random_few(lengths, most, system_rng())))
-    return keys.lazy().group_by(names).agg(pl.len().alias("people")).collect(engine=scans.by_name(engine))
+    return keys.lazy().group_by(names).agg(pl.len().alias("people")).collect(engine=by_name(engine))
 
 
 @dataclass(frozen=True)
@@ -423,15 +433,15 @@ class Cut:
 def one_row_per_person(rows: pl.LazyFrame, per_person: PerPerson, cuts: Sequence[Cut] = ()) -> pl.LazyFrame:
     """Return one row for each person, with numbers of rows and groups: see `Engine`, duty 9. `cuts` are its `cut`."""
     unit, keys, schema = per_person.privacy_unit, per_person.keys, rows.collect_schema()
-    rows = rows.filter(scans.is_a_person(unit, schema))
-    key_columns = scans.own_keys(rows, keys)
+    rows = rows.filter(is_a_person(unit, schema))
+    key_columns = own_keys(rows, keys)
     names = [expr.meta.output_name() for expr in key_columns]
     columns = [column for number, cut in enumerate(cuts) for column in cut.columns(number)]
     # A constant gets as many rows as the frame.
-    rows = rows.with_columns(scans.person_of(unit, schema).alias("person"), *key_columns, *columns)
+    rows = rows.with_columns(person_of(unit, schema).alias("person"), *key_columns, *columns)
     rows = rows.select("person", *names, *(column.meta.output_name() for column in columns))
     if keys is not None:
-        rows = scans.with_groups(rows, keys)
+        rows = with_groups(rows, keys)
     by = ["person"] if keys is None else ["person", "group"]
     for number, cut in enumerate(cuts):
         if cut.clips and cut.spec.binning.size > 1:

@@ -1,4 +1,4 @@
-"""Ibis expressions, read as the steps that `_steps/preparations.py` looks at. Nothing is rewritten, no row is read.
+"""Ibis expressions, read as the steps that `_sources/check.py` looks at. Nothing is rewritten, no row is read.
 
 A view, a file and a query in text are tables: what made them is not visible.
 """
@@ -14,9 +14,9 @@ from dp_polars._base.column_types import must_have
 from dp_polars._base.extras import require
 from dp_polars._engines.sql import operations
 from dp_polars._engines.sql.dialects import TESTED, compiled
-from dp_polars._steps import preparations as kinds
-from dp_polars._steps.preparations import ColumnOrigin, PlanNode, Seen
-from dp_polars._steps.scans import Reading
+from dp_polars._sources import check as kinds
+from dp_polars._sources.check import ColumnOrigin, PlanNode, Seen
+from dp_polars._sources.marks import Reading
 
 if TYPE_CHECKING:
     from dp_polars._base.column_types import PrivacyUnit

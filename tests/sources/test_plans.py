@@ -12,8 +12,8 @@ import pyarrow.fs
 import pytest
 
 import dp_polars as dpp
-from dp_polars._steps.plans import preparation_of
-from dp_polars._steps.scans import refuse_repeated_files
+from dp_polars._sources.files import refuse_repeated_files
+from dp_polars._sources.plans import preparation_of
 from tests.helpers.needs import IS_OLD, need
 from tests.helpers.refusals import refused
 

@@ -15,9 +15,25 @@ from urllib.parse import urlsplit
 import polars as pl
 
 from dp_polars._base.column_types import PrivacyUnit
-from dp_polars._steps import nodes, scans
-from dp_polars._steps import preparations as kinds
-from dp_polars._steps.preparations import ColumnOrigin, Mixing, PlanNode, Read, Seen, followed, refuse_mixing
+from dp_polars._sources import check as kinds
+from dp_polars._sources.check import ColumnOrigin, Mixing, PlanNode, Read, Seen, followed, refuse_mixing
+from dp_polars._sources.files import REMOTE, Identity, identities, refuse_repeated_files
+from dp_polars._sources.flags import names_sorting_columns
+from dp_polars._sources.marks import Reading, refuse_two_units
+from dp_polars._sources.views import (
+    columns_of_scans,
+    dataset_of,
+    files_of_arrow,
+    files_of_scan,
+    kind_of,
+    names_of_csv,
+    plan_nodes,
+    serialized,
+    serialized_scans,
+    sources_read,
+    visited,
+)
+from dp_polars._steps import nodes
 
 #: Takes one of several rows, and not always the same one.
 ASOF = "`join_asof`"
@@ -151,7 +167,7 @@ class PlanSteps:
 
     @classmethod
     def of(cls, frame: pl.LazyFrame) -> tuple[PlanSteps, PlanNode]:
-        plan = cls(scans.visited(frame), hidden=None, shown=set(), sources=[])
+        plan = cls(visited(frame), hidden=None, shown=set(), sources=[])
         while _is_hint(plan.view):  # at the end, where flags are removed, it changes nothing
             plan.view.set_node(*plan.view.get_inputs())
         return plan, plan.step(plan.view.get_node())
@@ -266,7 +282,7 @@ class PlanSteps:
         name = self._made(on).column
         while name is not None and (node is None or node.options[0][-1]):
             self.view.set_node(number)
-            kind, exprs = scans.kind_of(self.view), {one.output_name: one.node for one in self.view.get_exprs()}
+            kind, exprs = kind_of(self.view), {one.output_name: one.node for one in self.view.get_exprs()}
             if kind == "Sort":
                 step = self.view.view_current_node()
                 is_plain = not any(first for first, *_ in step.sort_options[1:])  # nulls first, and ascending
@@ -494,14 +510,14 @@ def steps_and_urls(frame: pl.LazyFrame) -> tuple[list[str] | None, list[str]]:
     """
     kinds, urls = set[str](), list[str]()
     try:
-        for plan in scans.plan_nodes(frame):
-            kind = scans.kind_of(plan)
+        for plan in plan_nodes(frame):
+            kind = kind_of(plan)
             if kind == "MapFunction":
                 name = plan.view_current_node().function[0]
                 kinds.add(name if name in _WORDLESS else "another step")
             elif kind == "Scan":
                 paths = map(str, plan.view_current_node().paths)
-                urls += [PurePosixPath(urlsplit(path).path).name for path in paths if scans.REMOTE.match(path)]
+                urls += [PurePosixPath(urlsplit(path).path).name for path in paths if REMOTE.match(path)]
             elif kind not in _SOURCES:
                 kinds.add(_KINDS.get(str(kind), "another step"))
     except (ValueError, OSError, pl.exceptions.PolarsError):
@@ -514,7 +530,7 @@ def preparation_of(
     unit: PrivacyUnit | None = None,
     *,
     unchecked: bool = False,
-) -> tuple[tuple[scans.Reading, ...], bool]:
+) -> tuple[tuple[Reading, ...], bool]:
     """Return what a plan reads, and whether it may give other rows each time; refuse one that visibly mixes people.
 
     The plan is not run on its rows; what it holds in memory is neither copied nor read.
@@ -525,7 +541,7 @@ def preparation_of(
     readings, seen = _readings(frame, plan)
     seen += _of_sorting_columns(frame)
     if plan.hidden is not None:
-        tree = scans.serialized(frame)
+        tree = serialized(frame)
         unknown = [Seen(kinds.UNKNOWN, "an expression")]
         seen += unknown if tree is None else hidden_mixing(tree, unit or (), plan.is_hidden)
     if seen:
@@ -541,20 +557,20 @@ def preparation_of(
             step, unit, "protect", lambda one, other: one == other or readings[one].may_be_one_with(readings[other])
         )
     if unit is None and not unchecked:
-        scans.refuse_repeated_files(files_of(readings))
+        refuse_repeated_files(files_of(readings))
     varies = any(one.seen or one.several == ASOF for one in step.every)
     varies = varies or any(reading.memory is None and not reading.files for reading in readings)
     found = tuple(_with_unit(readings, read) for read in reads)
     if unit is not None and not unchecked and {*unit} <= {*step.columns}:
-        scans.refuse_two_units([[reading] for reading in found], "protect")
+        refuse_two_units([[reading] for reading in found], "protect")
     return found, varies
 
 
 def _of_sorting_columns(frame: pl.LazyFrame) -> Iterator[Seen]:
     """Yield what Polars believes of Parquet files, where a step looks at their values."""
-    if any(map(_looks_at_values, scans.plan_nodes(frame))):
-        files = [file for several, of in scans.sources_read(frame) if of is None for file in several]
-        if scans.names_sorting_columns(files):
+    if any(map(_looks_at_values, plan_nodes(frame))):
+        files = [file for several, of in sources_read(frame) if of is None for file in several]
+        if names_sorting_columns(files):
             yield Seen(kinds.SORTED_FILE, "a step on a Parquet file whose footer names sorting columns")
 
 
@@ -568,29 +584,29 @@ def _is_hint(plan: Any) -> bool:  # noqa: ANN401
 
 
 def _looks_at_values(plan: Any) -> bool:  # noqa: ANN401
-    if scans.kind_of(plan) == "Select":
+    if kind_of(plan) == "Select":
         with suppress(NotImplementedError):
             return any(type(plan.view_expression(expr.node)).__name__ != "Column" for expr in plan.get_exprs())
-    return bool(plan.get_inputs()) and scans.kind_of(plan) not in _PASSING and not _is_hint(plan)
+    return bool(plan.get_inputs()) and kind_of(plan) not in _PASSING and not _is_hint(plan)
 
 
-def files_of(readings: Sequence[scans.Reading]) -> tuple[str, ...]:
+def files_of(readings: Sequence[Reading]) -> tuple[str, ...]:
     return tuple(file for reading in readings for file in reading.files)
 
 
 def refuse_rewritten_files(
-    frame: pl.LazyFrame, files: Sequence[str], known: tuple[scans.Identity, ...] | None = None
+    frame: pl.LazyFrame, files: Sequence[str], known: tuple[Identity, ...] | None = None
 ) -> None:
     """Refuse a plan if its files are others than before: in what they are, or in their columns.
 
     `known` is what they were at `protect`. Polars may have found out a plan's columns long before, and reads some files
     by the places of the columns. What is in memory is not serialized, so such a plan's columns are not compared.
     """
-    is_another = known is not None and scans.identities(files) != known
+    is_another = known is not None and identities(files) != known
     of_code_or_memory = {"DataFrameScan", "PythonScan"}
-    if not is_another and files and of_code_or_memory.isdisjoint(map(scans.kind_of, scans.plan_nodes(frame))):
+    if not is_another and files and of_code_or_memory.isdisjoint(map(kind_of, plan_nodes(frame))):
         anew = pl.LazyFrame.deserialize(io.BytesIO(frame.serialize()))
-        is_another = scans.columns_of_scans(anew) != scans.columns_of_scans(frame)
+        is_another = columns_of_scans(anew) != columns_of_scans(frame)
     if is_another:
         msg = (
             "release: a file that was rewritten may have other rows, or other columns, than when it was looked at "
@@ -600,23 +616,23 @@ def refuse_rewritten_files(
         raise ValueError(msg)
 
 
-def reading_of_arrow(dataset: Any) -> scans.Reading:  # noqa: ANN401
-    files = tuple(scans.files_of_arrow(dataset))
-    return scans.Reading(files, None if files else dataset, scans.names_of_csv(dataset))
+def reading_of_arrow(dataset: Any) -> Reading:  # noqa: ANN401
+    files = tuple(files_of_arrow(dataset))
+    return Reading(files, None if files else dataset, names_of_csv(dataset))
 
 
-def _with_unit(readings: Sequence[scans.Reading], read: Read) -> scans.Reading:
+def _with_unit(readings: Sequence[Reading], read: Read) -> Reading:
     """Return a source with whose its rows are."""
-    reading: scans.Reading = replace(readings[read.source], is_of_facts=read.is_of_facts)
+    reading: Reading = replace(readings[read.source], is_of_facts=read.is_of_facts)
     if read.unit is None:
         return reading
     columns = tuple(name for of in read.unit.columns for name in sorted(of))
     return replace(reading, columns=columns, computed_by=read.unit.computed_by or None)
 
 
-def _readings(frame: pl.LazyFrame, plan: PlanSteps) -> tuple[list[scans.Reading], list[Seen]]:
+def _readings(frame: pl.LazyFrame, plan: PlanSteps) -> tuple[list[Reading], list[Seen]]:
     """Return the sources of a plan, and what scans that Polars does not show do by the places of rows."""
-    readings, hidden = list[scans.Reading](), list[int]()
+    readings, hidden = list[Reading](), list[int]()
     seen = list[Seen]()
     for number in plan.sources:
         plan.view.set_node(number)
@@ -624,7 +640,7 @@ def _readings(frame: pl.LazyFrame, plan: PlanSteps) -> tuple[list[scans.Reading]
             node = plan.view.view_current_node()
         except NotImplementedError:
             hidden.append(len(readings))
-            readings.append(scans.Reading())
+            readings.append(Reading())
             continue
         readings.append(_reading(node, plan.view.get_schema()))
         if type(node).__name__ != "Scan":
@@ -639,14 +655,14 @@ def _readings(frame: pl.LazyFrame, plan: PlanSteps) -> tuple[list[scans.Reading]
             skips = ["skip_rows_after_header", *(() if options["has_header"] else ("skip_rows", "skip_lines"))]
             seen += [Seen(kinds.PLACE, f"a scan with {name}") for name in skips if options[name]]
     if hidden:  # IPC; Hive before Polars 2
-        every = scans.serialized_scans(frame)
+        every = serialized_scans(frame)
         if every is None:
             return readings, [*seen, Seen(kinds.UNKNOWN, "a scan")]
         files = []
         for scan in every:
             options = scan["unified_scan_args"]
             seen += of_rows(options["pre_slice"], options["row_index"])
-            files.append(tuple(scans.files_of_scan(scan)))
+            files.append(tuple(files_of_scan(scan)))
         # Polars may have made one scan of several: then each may read all files.
         if len(files) != len(hidden):
             files = [tuple(file for several in files for file in several)] * len(hidden)
@@ -655,12 +671,12 @@ def _readings(frame: pl.LazyFrame, plan: PlanSteps) -> tuple[list[scans.Reading]
     return readings, seen
 
 
-def _reading(node: Any, columns: Iterable[str]) -> scans.Reading:  # noqa: ANN401
+def _reading(node: Any, columns: Iterable[str]) -> Reading:  # noqa: ANN401
     match type(node).__name__:
         case "Scan":
             order = tuple(columns) if node.scan_type[0] == "csv" else ()
-            return scans.Reading(tuple(map(str, node.paths)), order=order)
+            return Reading(tuple(map(str, node.paths)), order=order)
         case "DataFrameScan":
-            return scans.Reading(memory=pl.DataFrame._from_pydf(node.df))
-    dataset = scans.dataset_of(node.options[0])
-    return scans.Reading() if dataset is None else reading_of_arrow(dataset)
+            return Reading(memory=pl.DataFrame._from_pydf(node.df))
+    dataset = dataset_of(node.options[0])
+    return Reading() if dataset is None else reading_of_arrow(dataset)

@@ -11,7 +11,8 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars._engines.polars import engine as polars_arrays
 from dp_polars._engines.polars.engine import count_rows
-from dp_polars._steps.scans import ANY_FILTER, NO_FILTER_IN_SCANS, may_filter_scans
+from dp_polars._engines.polars.rows import may_filter_scans
+from dp_polars._sources.running import ANY_FILTER, NO_FILTER_IN_SCANS
 from tests.helpers.needs import IS_OLD
 from tests.helpers.refusals import refused
 from tests.helpers.specs import as_frame, spec_of
@@ -93,9 +94,7 @@ def test_a_filter_in_the_scan_keeps_what_it_keeps_in_memory(kind, engine, tmp_pa
     frame.write_parquet(tmp_path / "rows.parquet", row_group_size=3)
     spec = spec_of(frame, "n", dpp.mode("n", range(frame.height), epsilon=1).query)
     scanned = []
-    monkeypatch.setattr(
-        polars_arrays.scans, "may_filter_scans", lambda rows: scanned.append(may_filter_scans(rows)) or True
-    )
+    monkeypatch.setattr(polars_arrays, "may_filter_scans", lambda rows: scanned.append(may_filter_scans(rows)) or True)
     for constant in values:
         for compare in (operator.eq, operator.lt, operator.le, operator.gt, operator.ge):
             condition = compare(pl.col("x"), pl.lit(constant, dtype))

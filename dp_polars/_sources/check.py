@@ -2,7 +2,7 @@
 
 The data set is the table that is handed to `protect`, or to a release; what made it is its owner's preparation. This
 looks for slips alone: steps that carry something of other people into a person's rows. A reader of each engine's plans
-makes a `PlanNode` of each node (`_steps/plans.py`, `_engines/sql/reading.py`); everything else is said and decided
+makes a `PlanNode` of each node (`_sources/plans.py`, `_engines/sql/reading.py`); everything else is said and decided
 here.
 """
 

@@ -14,9 +14,8 @@ import pytest
 from polars.exceptions import PanicException
 
 import dp_polars as dpp
-from dp_polars._release import sources
-from dp_polars._steps.plans import preparation_of
-from dp_polars._steps.scans import collected
+from dp_polars._sources.plans import preparation_of
+from dp_polars._sources.running import collected
 from tests.frames import pipelines
 from tests.frames.pipelines import Steps
 from tests.helpers.needs import IS_OLD
@@ -575,7 +574,9 @@ def test_without_a_unit_steps_by_row_are_taken(tables):
 def test_what_may_differ_between_runs_is_run_once(make, times, tables, monkeypatch):
     """Two parts of the people, and the number of rows, are three scans of the rows."""
     runs = []
-    monkeypatch.setattr(sources, "collected", lambda plans, engine: runs.append(1) or collected(plans, engine))
+    monkeypatch.setattr(
+        "dp_polars._sources.source.collected", lambda plans, engine: runs.append(1) or collected(plans, engine)
+    )
     assert asked(make(tables)).release(partitions=2)["people"].item() == 60
     assert len(runs) == times
 

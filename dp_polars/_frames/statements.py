@@ -1,36 +1,29 @@
-"""Requests about people and their keys; what a statement says of any request, and claims in files."""
+"""What a statement says of requests, and of a ledger."""
 
 from __future__ import annotations
 
-import json
 import math
-import os
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
-from dp_polars._accounting.claims import Claim, delta_of, loss_of, mechanisms_of
-from dp_polars._accounting.terms import ONE_RELEASE, Terms, Unit, in_words
+from dp_polars._accounting.claims import delta_of, loss_of, mechanisms_of
+from dp_polars._accounting.terms import Unit, in_words
 from dp_polars._base.column_types import unit_of_text
 from dp_polars._base.digests import ipc_of, listed, sha256_of
-from dp_polars._base.files import expanded
 from dp_polars._base.numbers import Number, as_fraction, plural
 from dp_polars._engines.polars.engine import PolarsEngine
-from dp_polars._mechanisms.partition_selection import GaussianThreshold
-from dp_polars._questions import measures
-from dp_polars._questions.measures import RowsCut
-from dp_polars._questions.question import Asked, HistogramQuery, KeysThatAreThere
+from dp_polars._frames.requests import KeyRequest, PeopleRequest
+from dp_polars._questions.question import Asked
 from dp_polars._questions.statement import Statement
 from dp_polars._questions.statement_facts import NOT_RECORDED, follows_facts, loss_facts, number_facts, output_facts
-from dp_polars._release.contract import ROWS_CUT, HistogramSpec, KeyWork, Output, PerPerson, Product, Work
+from dp_polars._release.contract import Product
 from dp_polars._release.pipeline import EachColumn, Expressions, Join, Rename
-from dp_polars._release.protection import Limits
-from dp_polars._release.request import AnyRequest, Ask, Line, Request
-from dp_polars._steps.plans import steps_and_urls
+from dp_polars._release.request import AnyRequest, Ask, Line
+from dp_polars._sources.plans import steps_and_urls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,138 +31,7 @@ if TYPE_CHECKING:
     from dp_polars._accounting import ledger
     from dp_polars._accounting.budget import Budget
     from dp_polars._questions.statement_facts import Facts
-    from dp_polars._release.contract import Engine, Released
     from dp_polars._release.pipeline import Pipeline, Step
-
-
-_CHANCES = (95, 50, 5)  # `explain` says from how many people on a key is shown with these probabilities, in percent
-
-
-@dataclass(frozen=True)
-class KeyRequest(AnyRequest[KeysThatAreThere]):
-    """The keys that enough people have."""
-
-    about: ClassVar[str] = "unlisted keys"
-
-    def bind(self, engine: Engine[Released]) -> KeyWork:
-        question = self.asks[0].query
-        proved = self.checked_on(engine, question.columns)
-        types = question.types(proved.schemas[-1])
-        return KeyWork(self.protection.unit, types, question.keys_per_person, question, proved.rows)
-
-    def _lines(self, engine: Engine[Released] | None) -> list[Line[KeysThatAreThere]]:  # noqa: ARG002  # no type matters
-        (ask,) = self.asks
-        question, selection = ask.query, ask.query.selection
-        shown, half, rarely = (selection.people_for(chance / 100) for chance in _CHANCES)
-        notes = [f"Shown with 95 % from {shown:,} people on, with 50 % from {half:,}, with 5 % from {rarely:,}."]
-        if isinstance(selection, GaussianThreshold):
-            notes.append(f"The noisy number of people must reach {selection.threshold:,}.")
-        notes.append(f"A person counts for at most {plural(question.keys_per_person, 'key')}.")
-        of_people = {"error_95": float(shown), "error_unit": "people", "note": " ".join(notes)}
-        return [Line(self._explained(ask) | of_people, ask)]
-
-
-@dataclass(frozen=True)
-class PeopleRequest(Request):
-    """How many rows the bounds of another request leave out.
-
-    A person is one row if something of them is left out, and none if not. It has the number of their rows that are left
-    out, which is clipped to a public one: so R is that, in one group, whatever the bounds are.
-    """
-
-    bounded: Request
-    groups: ClassVar[int] = 1
-
-    @classmethod
-    def of_cut(cls, bounded: Request, terms: Terms, most: int) -> PeopleRequest:
-        """Return the request; refuse one that loses nothing of anybody. `most` rows of a person are counted."""
-        protection = bounded.protection
-        if isinstance(bounded.keys, Product):
-            msg = (
-                "n_rows_dropped: a cube must be asked for without tables, got one with some.\n\n"
-                "Hint: ask it of private.agg(dpp.len(…)) under the same bounds."
-            )
-            raise TypeError(msg)
-        protection.refuse_no_unit("n_rows_dropped", "every row is a person, and nobody is cut")
-        if not bounded.drops():
-            msg = (
-                "n_rows_dropped: an output must be bounded, got none that can lose anything: nobody is cut.\n\n"
-                "Hint: leave it out. protect(…, max_groups=3), or another bound, is what cuts people."
-            )
-            raise ValueError(msg)
-        asked = RowsCut.of(most, Claim.on(terms, "number"))
-        query = measures.checked(asked.under(ONE_RELEASE, protection.neighboring_relation, 1))
-        return cls(bounded.pipeline, bounded.keys, (Ask("n_rows_dropped", (pl.col(ROWS_CUT),), query),), bounded)
-
-    @property
-    def readers(self) -> tuple[Ask[HistogramQuery], ...]:
-        return self.bounded.asks
-
-    @property
-    def about(self) -> str:
-        return "all people" if self.keys is None else f"people in {plural(self.keys.height, 'public group')}"
-
-    def bind(self, engine: Engine[Released]) -> Work:
-        (ask,) = self.asks
-        if not engine.counts_per_person:
-            msg = f"Output {ask.name!r}: this engine can't count the rows of each person."
-            raise TypeError(msg)
-        bounded, types = self.bounded.bind(engine), (pl.Int64(),)
-        per_person = PerPerson(bounded.privacy_unit or (), bounded.keys, bounded.specs)  # type: ignore[arg-type]  # no product
-        (evidence,) = ask.query.evidence(*types)
-        spec = HistogramSpec(ask.columns, types, evidence, Limits(), people=False)
-        return Work(None, None, (spec,), (Output(ask.name, ask.query, types, (0,)),), bounded.rows, per_person)
-
-    # As of a request that is about no columns.
-    _people_output = AnyRequest._people_output
-    bounds_of = AnyRequest.bounds_of
-    dropping = AnyRequest.dropping
-
-    def counts(self, query: HistogramQuery) -> Literal["people", "rows"]:  # noqa: ARG002
-        return "people"
-
-
-CLAIM_KEY = b"dp_polars.claim"  # the name in the file's metadata
-STATEMENT = "statement"  # the name in the claim
-
-
-def refuse_wide_integers(work: Work | KeyWork) -> None:
-    if isinstance(work, KeyWork):
-        types = work.types.dtypes()
-    else:
-        types = [*([] if work.keys is None else work.keys.dtypes), *(output.dtype for output in work.outputs)]
-    if wide := sorted({str(dtype) for dtype in types if dtype in (pl.Int128, pl.UInt128)}):
-        msg = (
-            f"sink_parquet can't write keys or answers of the type {wide[0]}: Parquet files have no such integers.\n\n"
-            "Hint: cast the column to pl.Int64 or pl.String before group_by, or use release()."
-        )
-        raise TypeError(msg)
-
-
-def read_claim(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the privacy claim that a Parquet file written by `PrivateQuery.sink_parquet` carries.
-
-    A ValueError where it carries none.
-
-    Returns
-    -------
-    dict
-        `date` (ISO), `protection` (who is a person, and the bounds), `groups` (their number), `loss` (of one person to
-        the whole file) and `columns`: name -> `selects`, `mechanism`, `loss` (`unit`, `value`, None beyond all floats,
-        and the `exact` ratio), `delta` (of keys alone), `neighboring_relation`, `privacy_unit`,
-        `bounds` (name -> number, of those that the output has). `statement` is the `Statement` of the release; a file
-        of `Cube.write` has none, for `CubeQuery.statement` gives it.
-    """
-    from pyarrow import parquet
-
-    metadata = parquet.read_schema(expanded(path)).metadata or {}
-    if CLAIM_KEY not in metadata:
-        msg = f"the file must have been written by PrivateQuery.sink_parquet, got {str(path)!r} without a claim."
-        raise ValueError(msg)
-    claim: dict[str, Any] = json.loads(metadata[CLAIM_KEY])
-    if STATEMENT in claim:
-        claim[STATEMENT] = Statement(claim[STATEMENT])
-    return claim
 
 
 # What steps do, in words; of others the name of the method stands there.

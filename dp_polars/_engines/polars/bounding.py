@@ -1,0 +1,226 @@
+"""Which rows of a person stay: one random order of groups, and one of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_polars._base.numbers import (
+    Ints,
+    Rng,
+    begin_runs,
+    marked_so_far,
+    owners,
+    sorted_words,
+    system_rng,
+)
+from dp_polars._release.protection import Limits
+
+Marks = NDArray[np.bool_]
+
+_PAIRS_PER_ROW = 4  # places of a table for each row, up to which pairs are numbered by it, not by sorting
+
+
+@dataclass(frozen=True, eq=False)
+class BoundedRows:
+    """What one spec keeps of people's rows."""
+
+    limits: Limits
+    evidence: Marks | None = None  # shape (n,): the rows that say something. None: all of them.
+    # Shape (n,), where people count: rows of a person with the same group and code are one. None: rows count.
+    codes: NDArray[np.integer] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Stays:
+    """What stays for a spec."""
+
+    # Ascending places of the rows that stay; where people count, of one row for each group and code of a person.
+    rows: Ints
+    # Shape (n,), where people count: a number for the person, the group and the code of each row that is evidence, none
+    # much above n; -1 for other rows.
+    whose: Ints | None = None
+
+
+def keep(
+    lengths: Ints, groups: NDArray[np.integer], specs: Sequence[BoundedRows], rng: Rng | None = None
+) -> list[Stays]:
+    """Return what stays for each spec, by one order of each person's groups and one of each person's rows.
+
+    Both are uniformly random, independent of each other, and chosen by words of that person's own. A spec keeps, of
+    its evidence, the first `limits.groups` groups, in each the first `limits.rows_per_group` rows, and of these the
+    first `limits.rows`. Where people count, a code comes where its first row does. Orders are drawn only where a bound
+    binds.
+
+    `lengths`: shape (p,): rows of each person; they add up to n.
+    `groups`: shape (n,): the group of each row, person after person, and of each person group after group.
+    """
+    rng = rng or system_rng()
+    people, owner = len(lengths), owners(lengths)
+    begins = begin_runs(owner) | begin_runs(groups)
+    first = np.flatnonzero(begins)
+    pair, person = marked_so_far(begins) - 1, owner[first]
+    views = [_View.of(asked, pair, first) for asked in specs]
+    over_groups, over_rows, over_pair = np.zeros(people, bool), np.zeros(people, bool), np.zeros(len(person), bool)
+    for limits, counts in ((view.limits, view.counts) for view in views):
+        if limits.groups is not None:
+            over_groups |= np.bincount(person[np.flatnonzero(counts)], minlength=people) > limits.groups
+        if limits.rows_per_group is not None:
+            over_pair |= counts > limits.rows_per_group
+        if limits.rows is not None:
+            most = counts if limits.rows_per_group is None else np.minimum(counts, limits.rows_per_group)
+            over_rows |= np.bincount(person, most, people) > limits.rows
+    by_group = _RandomOrder.drawn(over_groups[person], person, rng)
+    if over_rows.any():
+        by_row = _RandomOrder.drawn((over_pair | over_rows[person])[pair], person[pair], rng)
+        by_pair = by_row.within(pair)
+    else:  # only the order within each pair is looked at
+        by_row = by_pair = _RandomOrder.drawn(over_pair[pair], pair, rng)
+    return [view.stays(pair, by_group, by_pair, by_row) for view in views]
+
+
+@dataclass(frozen=True, eq=False)
+class _RandomOrder:
+    """Some items one after the other, those of one label together."""
+
+    items: Ints
+    labels: NDArray[np.integer]  # ascending: one of each item
+
+    @classmethod
+    def drawn(cls, some: Marks, labels: Ints, rng: Rng) -> _RandomOrder:
+        """Return the marked items by label, which ascends already, in a random order where it is equal."""
+        items = np.flatnonzero(some)
+        labels = labels[items]
+        return cls(items[_shuffle(labels, rng)], labels)
+
+    def within(self, labels: Ints) -> _RandomOrder:
+        """Return the same items by another label, in the same order where it is equal."""
+        keys = labels[self.items].view(np.uint64)
+        order, ascending = _placed(keys << _place_bits(keys))
+        return _RandomOrder(self.items[order], ascending)
+
+    def keep_first(self, marks: Marks, most: int | None) -> None:
+        """Take all marks away from the items of each label but the first `most` ones."""
+        if most is None:
+            return
+        along = np.flatnonzero(marks[self.items])
+        labels = self.labels[along]
+        # An item is over the bound if the marked one `most` places before it is of the same label.
+        over = along[most:][np.flatnonzero(labels[most:] == labels[:-most])]
+        marks[self.items[over]] = False
+
+
+@dataclass(frozen=True, eq=False)
+class _View:
+    """What is evidence for a spec: the rows, how many count in each pair, and where people count, whose each is."""
+
+    limits: Limits
+    marks: Marks  # where people count, one row of each group and code of a person
+    counts: Ints
+    whose: Ints | None = None
+
+    @classmethod
+    def of(cls, asked: BoundedRows, pair: Ints, first: Ints) -> _View:
+        """Return the view of rows of these pairs, each of which begins at its first row."""
+        pairs = len(first)
+        if asked.evidence is None and asked.codes is not None and not asked.codes.any():  # one row of each pair
+            marks = np.zeros(len(pair), bool)
+            marks[first] = True
+            return cls(asked.limits, marks, np.ones(pairs, np.int64), pair)
+        rows = np.arange(len(pair)) if asked.evidence is None else np.flatnonzero(asked.evidence)
+        owner = pair if asked.evidence is None else pair[rows]
+        if asked.codes is None:
+            marks = np.ones(len(pair), bool) if asked.evidence is None else asked.evidence.copy()
+            return cls(asked.limits, marks, np.bincount(owner, minlength=pairs))
+        numbers = _numbered(owner, asked.codes[rows], pairs)
+        marks, last, whose = np.zeros(len(pair), bool), np.full(numbers.max(initial=-1) + 1, -1), numbers
+        last[numbers] = rows
+        last = last[np.flatnonzero(last >= 0)]
+        marks[last] = True
+        if asked.evidence is not None:
+            whose = np.full(len(pair), -1)
+            whose[rows] = numbers
+        return cls(asked.limits, marks, np.bincount(pair[last], minlength=pairs), whose)
+
+    def stays(self, pair: Ints, by_group: _RandomOrder, by_pair: _RandomOrder, by_row: _RandomOrder) -> Stays:
+        marks = self.marks
+        if self.whose is not None and (self.limits.rows, self.limits.rows_per_group) != (None, None):
+            marks = self._first(self.whose, by_row)
+        if self.limits.groups is not None and len(by_group.items):
+            groups = self.counts > 0
+            by_group.keep_first(groups, self.limits.groups)
+            marks &= groups[pair]
+        by_pair.keep_first(marks, self.limits.rows_per_group)
+        by_row.keep_first(marks, self.limits.rows)
+        return Stays(np.flatnonzero(marks), self.whose)
+
+    def _first(self, whose: Ints, by_row: _RandomOrder) -> Marks:
+        """Mark the first row of each group and code of a person; where no order was drawn, the one that is marked."""
+        marks, first = np.zeros(len(whose), bool), np.full(whose.max(initial=-1) + 1, -1)
+        for order in (np.flatnonzero(self.marks), by_row.items[::-1]):  # where it is written to again, the last stays
+            seen = order[whose[order] >= 0]
+            first[whose[seen]] = seen
+        marks[first[first >= 0]] = True
+        return marks
+
+
+def random_few(lengths: Ints, most: int, rng: Rng) -> Marks:
+    """Return which items stay, shape (n,): `most` random ones of each owner who has more, all of the others'."""
+    owner = owners(lengths)
+    stays = np.ones(len(owner), bool)
+    _RandomOrder.drawn((lengths > most)[owner], owner, rng).keep_first(stays, most)
+    return stays
+
+
+def _numbered(owner: Ints, labels: NDArray[np.integer], owners: int) -> Ints:
+    """Return a number for each pair of an owner (ascending) and a label, shape (n,), none much above n."""
+    size = int(labels.max(initial=0)) + 1
+    if owners * size <= _PAIRS_PER_ROW * len(owner):
+        numbers = owner * size
+        np.add(numbers, labels, out=numbers, casting="unsafe")  # uint64 labels would make floats
+        return numbers
+    bits = (size - 1).bit_length()
+    if bits + owners.bit_length() > 64:  # only then: it is another sort
+        labels = np.unique(labels, return_inverse=True)[1]
+        bits = _bits(labels)
+    keys = (owner.view(np.uint64) << np.uint64(bits)) | labels.astype(np.uint64)
+    places = _place_bits(owner)
+    has_room = bits + owners.bit_length() + int(places) <= 64
+    order = _placed(keys << places)[0] if has_room else np.argsort(keys)
+    numbers = np.empty(len(owner), np.int64)
+    numbers[order] = marked_so_far(begin_runs(keys[order])) - 1
+    return numbers
+
+
+def _shuffle(labels: Ints, rng: Rng) -> Ints:
+    """Return an order of the items by their labels, exactly uniform where these are equal."""
+    bits = np.uint64(64 - max(_bits(labels), 1))
+    keys = labels.view(np.uint64) << bits
+    keys |= rng(len(labels)) >> (np.uint64(64) - bits)
+    order, ascending = _placed(keys)
+    is_new = begin_runs(ascending)
+    if is_new.all():
+        return order
+    # Too few bits for some: they are labels that share a number now, and get more.
+    return order[_shuffle(marked_so_far(is_new) - 1, rng)]
+
+
+def _placed(keys: NDArray[np.uint64]) -> tuple[Ints, NDArray[np.uint64]]:
+    """Return the order of the keys by all but their last bits, which make room for the place, and these in that order.
+
+    It is one sort of one word.
+    """
+    places = _place_bits(keys)
+    words = sorted_words((keys >> places << places) | np.arange(len(keys), dtype=np.uint64))
+    return (words & ((np.uint64(1) << places) - np.uint64(1))).view(np.int64), words >> places
+
+
+def _place_bits(items: NDArray[np.integer]) -> np.uint64:
+    return np.uint64(max(len(items) - 1, 0).bit_length())
+
+
+def _bits(labels: NDArray[np.integer]) -> int:
+    return int(labels.max(initial=0)).bit_length()

@@ -1,0 +1,147 @@
+"""Rows of people in Polars: whose a row is, its group, and parts of the people."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
+from operator import and_, xor
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from dp_polars._base import column_types
+from dp_polars._base.column_types import PrivacyUnit
+from dp_polars._base.progress import at, is_terminal
+from dp_polars._sources.running import by_name
+from dp_polars._sources.views import kind_of, visited
+from dp_polars._steps import nodes
+from dp_polars._steps.whole_numbers import of_one_kind
+
+if TYPE_CHECKING:
+    from polars._typing import EngineType
+
+
+_COMPARISONS = frozenset({"==", "<", "<=", ">", ">="})
+
+
+def may_filter_scans(rows: pl.LazyFrame) -> bool:
+    """Return whether each filter of a plan may be moved into a scan: it compares plainly, and stands right above one.
+
+    Polars moves filters through other steps, and rewrites them there: so one that stands elsewhere keeps all where they
+    are. A plan without filters has none to move.
+    """
+    plan = visited(rows)
+    return _is_safe(plan, plan.get_node())
+
+
+def _is_safe(plan: Any, number: int, *, filtered: bool = False) -> bool:  # noqa: ANN401
+    """Return the same of what is below a node; `filtered` says that a filter stands right above it."""
+    plan.set_node(number)
+    kind = kind_of(plan)
+    if kind is None:
+        return False
+    inputs, exprs = plan.get_inputs(), plan.get_exprs()
+    is_parquet = kind == "Scan" and plan.view_current_node().scan_type[0] == "parquet"
+    if filtered and kind != "Filter" and not is_parquet:
+        return False
+    if kind == "Filter":
+        plan.set_node(inputs[0])  # whose columns the expression is on
+        if not all(_is_plain(plan, expr.node) for expr in exprs):
+            return False
+    return all(_is_safe(plan, value, filtered=kind == "Filter") for value in inputs)
+
+
+def _is_plain(plan: Any, number: int) -> bool:  # noqa: ANN401
+    """Return whether an expression compares columns with constants of their types, once or more often."""
+    try:
+        view = plan.view_expression(number)
+    except NotImplementedError:
+        return False
+    if type(view).__name__ != "BinaryExpr":
+        return False
+    operator = nodes.operator_name(str(view.op))
+    if operator == "&":
+        return _is_plain(plan, view.left) and _is_plain(plan, view.right)
+    kinds = {type(plan.view_expression(side)).__name__ for side in (view.left, view.right)}
+    types = [plan.get_dtype(side) for side in (view.left, view.right)]
+    is_plain = types[0] == types[1] and types[0] != pl.Boolean and is_equal_by_value(types[0])
+    return operator in _COMPARISONS and kinds == {"Column", "Literal"} and is_plain
+
+
+# Public values with which a column is compared one by one, which is then faster than a table of them.
+FEW = 8
+
+
+def is_a_person(unit: PrivacyUnit, schema: pl.Schema, of: Callable[[str], pl.Expr] = pl.col) -> pl.Expr:
+    """Return whether a row says whose it is: no column of the unit is null or NaN. `of` gives them by name."""
+    return reduce(and_, (column_types.has_value(of(name), schema[name]) for name in unit))
+
+
+def person_of(unit: PrivacyUnit, schema: pl.Schema) -> pl.Expr:
+    """Return what people are grouped by: the column itself, or of several a struct that is equal where all are."""
+    if len(unit) == 1:
+        return pl.col(unit[0])
+    return pl.struct(compared(name, schema) for name in unit)
+
+
+def is_somebody(unit: PrivacyUnit, schema: pl.Schema) -> pl.Expr:
+    person = pl.col("person")
+    return is_a_person(unit, schema, (lambda _: person) if len(unit) == 1 else person.struct.field)
+
+
+def compared(name: str, schema: pl.Schema) -> pl.Expr:
+    """Return a column whose equal values are the same to the bit."""
+    if isinstance(schema[name], (pl.Categorical, pl.Enum)):
+        # The text, because the number of a category may be another one in the next scan.
+        return pl.col(name).cast(pl.String)
+    return of_one_kind(name, schema[name]) if schema[name].is_float() else pl.col(name)
+
+
+def in_parts(rows: pl.LazyFrame, unit: PrivacyUnit, partitions: int) -> Iterator[pl.LazyFrame]:
+    """Yield the rows in parts, all rows of a person in one of them. A terminal shows at which one the release is."""
+    if partitions == 1:
+        yield rows
+        return
+    schema = rows.collect_schema()
+    hashes = [compared(name, schema).hash(int.from_bytes(os.urandom(8), "little")) for name in unit]
+    part = reduce(xor, hashes) % partitions
+    for number in range(partitions):
+        if is_terminal():  # what a notebook shows is stored with it, and how many parts there are tells of the rows
+            at(number + 2, partitions + 1)  # they were counted first
+        yield rows.filter(part == number)
+
+
+def own_keys(rows: pl.LazyFrame, keys: pl.DataFrame | None) -> list[pl.Expr]:
+    names, schema = [] if keys is None else keys.columns, rows.collect_schema()
+    return [pl.col(name).cast(column_types.released(schema[name])).alias(f"key {i}") for i, name in enumerate(names)]
+
+
+def is_equal_by_value(dtype: pl.DataType) -> bool:
+    """Return whether `==` on a column and literals of this type finds what is equal to us."""
+    is_whole = dtype.is_integer() and not column_types.is_wide(dtype)
+    return is_whole or dtype in (pl.Date, pl.String, pl.Boolean)
+
+
+def with_groups(rows: pl.LazyFrame, keys: pl.DataFrame) -> pl.LazyFrame:
+    """Return the rows of listed keys, with the number of their `group` in place of the columns of `own_keys`."""
+    names = [f"key {i}" for i in range(keys.width)]
+    if keys.height > FEW or not all(map(is_equal_by_value, keys.dtypes)):
+        return rows.join(listed(keys), on=names).drop(names)
+    # Comparing with few keys is faster than a join, which gathers every column.
+    group = pl.lit(None, pl.UInt8)
+    for number, key in enumerate(keys.iter_rows()):
+        is_key = (pl.col(name) == pl.lit(value, of) for name, value, of in zip(names, key, keys.dtypes, strict=True))
+        group = pl.when(reduce(and_, is_key)).then(pl.lit(number, pl.UInt8)).otherwise(group)
+    return rows.with_columns(group.alias("group")).drop(names).filter(pl.col("group").is_not_null())
+
+
+def listed(keys: pl.DataFrame) -> pl.LazyFrame:
+    numbered = (pl.col(name).alias(f"key {i}") for i, name in enumerate(keys.columns))
+    return keys.lazy().select(numbered).with_row_index("group")
+
+
+def added_up(parts: Sequence[pl.DataFrame], names: Sequence[str], engine: EngineType) -> pl.DataFrame:
+    """Return each combination of these columns once, with the sums of all others over the parts."""
+    together = pl.concat(parts).lazy().group_by(names).agg(pl.exclude(names).sum())
+    return together.collect(engine=by_name(engine))
