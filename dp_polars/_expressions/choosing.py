@@ -209,10 +209,10 @@ def quantile(
     as the ends. Among these values the score is minus the number of rows, in units of 1/den for α = num/den, by which
     the candidate misses being the lower quantile: −max(0, num·N − den·A, den·L − num·N + 1) with L rows below it, A at
     or below it, N in all; R = 2·max(num, den − num) per row. Under "replace_one" R is twice that, but only 2·den on a
-    private frame without groups or with one, where no row can go from one group to
-    another; in several groups `rho` pays for the worse of a row that stays in its group and one that does not. At α =
-    1/2 the score is that of the median in McKenna & Sheldon 2020 (arXiv 2010.12603, Section 6). In a group without
-    rows, every candidate is equally likely.
+    private frame without groups or with one, where no row can go from one group to another; in several groups `rho`
+    pays for the worse of a row that stays in its group and one that does not. At α = 1/2 the score is that of the
+    median in McKenna & Sheldon 2020 (arXiv 2010.12603, Section 6). In a group without rows, every candidate is equally
+    likely.
 
     An interval's ends are the same quantile of the group's rows and of further, public ones that equal the first or the
     last candidate: as many as it takes for each end to miss with probability (1 − interval)/2, in groups of any size.
