@@ -90,7 +90,7 @@ def page() -> str:
         HEAD.format(tested=tested),
         "## Which methods does a private frame have?\n",
         f"{_code(methods)}.\n",
-        "Their parameters are on the page [Private frames](frames.md).\n",
+        "Their parameters are on the page [`PrivateFrame`](private_frame.md).\n",
         "## Which expressions does it take?\n",
         f"- Columns, selectors, constants, names, casts, `pl.when`, `fill_nan`; {_code(sorted(OPERATORS))}.",
         f"- Functions: {_code(flat)}.",

@@ -21,7 +21,7 @@ import dp_polars as dpp
 PATIENTS = 200_000
 HOSPITALS = ["Ahlbeck", "Bansin", "Heringsdorf", "Koserow", "Zinnowitz"]
 SHARES = [0.0002, 0.003, 0.05, 0.25, 0.6968]
-# Of one patient at most so many hospitals count, and so many visits to each: a guess that costs nothing.
+# At most this many hospitals of one patient count, and this many visits to each: a guess that costs nothing.
 BOUNDS = {"max_groups": 2, "max_rows_per_group": 8}
 DIAGNOSES = ["asthma", "diabetes", "flu", "fracture", "none"]
 

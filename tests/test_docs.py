@@ -118,6 +118,29 @@ def too_wide(page):
     return [line for block in blocks for line in textwrap.dedent(block["lines"]).splitlines() if len(line) > WIDEST]
 
 
+def test_no_line_of_a_recipe_is_cut():
+    """The page about people shows their functions."""
+    recipes = [path.read_text(encoding="utf-8") for path in (ROOT / "examples" / "recipes").glob("*.py")]
+    functions = [code.partition("\ndef ")[2] for code in recipes]
+    assert len(functions) == 3
+    assert [line for code in functions for line in code.splitlines() if len(line) > WIDEST] == []
+
+
+RECIPE = re.compile(r"^```\{literalinclude\} \.\./(examples/recipes/\w+\.py)\n:pyobject: (\w+)\n```$", re.MULTILINE)
+
+
+def test_the_page_about_people_shows_each_recipe_of_each_engine():
+    shown = RECIPE.findall((ROOT / "docs" / "people.md").read_text(encoding="utf-8"))
+    recipes = {
+        (f"examples/recipes/{path.name}", node.name)
+        for path in (ROOT / "examples" / "recipes").glob("*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef)
+    }
+    assert len(recipes) == 24
+    assert sorted(shown) == sorted(recipes)
+
+
 def too_wide_examples(docstring):
     examples = doctest.DocTestParser().get_examples(inspect.cleandoc(docstring))
     shown = [[f">>> {line}" for line in each.source.splitlines()] + each.want.splitlines() for each in examples]

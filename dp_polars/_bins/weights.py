@@ -207,7 +207,7 @@ class Weights:
         return float((math.ceil(steps) - 1) * step) if step is not None and 0 < steps < 2**53 else bound
 
 
-#: Of choices without weights.
+#: For choices without weights.
 ONE_EACH = Weights(Fraction(1), Fraction(1), is_column=False)
 
 

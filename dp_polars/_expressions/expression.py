@@ -244,6 +244,7 @@ class PrivateExpr(pl.Expr):
         return self._with(one.alias(name), columns=(column,), named=None)
 
     def alias(self, name: str) -> PrivateExpr:
+        """Rename the answer: see `polars.Expr.alias`."""
         return self._renamed(lambda expr: expr.alias(name))
 
     def _renamed(self, rename: Callable[[pl.Expr], pl.Expr]) -> PrivateExpr:

@@ -31,7 +31,7 @@ def refuse_own_rows(call: str, recipe: str, unit: PrivacyUnit, *, has_rows: bool
 
 
 def refuse_windows(call: str, exprs: Iterable[pl.Expr], unit: PrivacyUnit | None, *, has_rows: bool) -> None:
-    """Refuse windows over one person's rows. Of all others the row gate says what is wrong."""
+    """Refuse windows over one person's rows. The row gate explains all other refusals."""
     if unit is not None:
         for recipe in (found for expr in exprs for found in _windows(expr, unit)):
             refuse_own_rows(f"{call}: `over`", recipe, unit, has_rows=has_rows)

@@ -1,4 +1,4 @@
-"""What follows from one person's rows, made before `protect`: plain Polars."""
+"""Values from several rows of one person, made before `protect`: plain Polars."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ITEMS = pl.DataFrame({"order": [10, 10, 11, 12, 13], "units": [2, 3, 1, 5, 9]})
 
 
 def totals(visits: pl.LazyFrame) -> pl.LazyFrame:
-    """One row a patient: the total and the mean of the costs, the number of visits, the number of hospitals."""
+    """Return each patient's total and mean cost, and number of visits and hospitals."""
     return visits.group_by("patient").agg(
         total=pl.col("cost").sum(),
         mean=pl.col("cost").mean(),
@@ -31,7 +31,7 @@ def totals(visits: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def first_and_last(visits: pl.LazyFrame) -> pl.LazyFrame:
-    """One row a patient: the hospital of the first visit, and of the last one."""
+    """Return the hospitals of each patient's first and last visit."""
     return visits.group_by("patient").agg(
         first=pl.col("hospital").sort_by("day").first(),
         last=pl.col("hospital").sort_by("day").last(),
@@ -39,30 +39,31 @@ def first_and_last(visits: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def gaps(visits: pl.LazyFrame) -> pl.LazyFrame:
-    """Every visit, with the days since the patient's visit before; null for the first one."""
-    return visits.with_columns(gap=pl.col("day").diff().over("patient", order_by="day").dt.total_days())
+    """Add the days since the same patient's visit before; null for the first one."""
+    before = pl.col("day").diff().over("patient", order_by="day")
+    return visits.with_columns(gap=before.dt.total_days())
 
 
 def comes_back(visits: pl.LazyFrame) -> pl.LazyFrame:
-    """The visits that follow another one of the same patient within 1 to 30 days."""
+    """Keep visits that follow another one of the same patient within 1 to 30 days."""
     return gaps(visits).filter(pl.col("gap").is_between(1, 30))
 
 
 def costly(visits: pl.LazyFrame) -> pl.LazyFrame:
-    """The visits of patients whose costs are above 700 in all."""
+    """Keep the visits of patients with costs above 700 in total."""
     return visits.filter(pl.col("cost").sum().over("patient") > 700)
 
 
 def with_sex(visits: pl.LazyFrame, patients: pl.LazyFrame) -> pl.LazyFrame:
-    """Two tables about the same people, joined on the privacy unit."""
+    """Join two tables about the same people on the privacy unit."""
     return visits.join(patients, on="patient", how="inner")
 
 
 def line_items(orders: pl.LazyFrame, items: pl.LazyFrame) -> pl.LazyFrame:
-    """Line items name an order, and the order names a patient."""
+    """Join line items to their orders, which name the patient."""
     return orders.join(items, on="order", how="inner")
 
 
 def distinct(visits: pl.LazyFrame) -> pl.LazyFrame:
-    """Each combination of patient, day and hospital once."""
+    """Keep each combination of patient, day and hospital once."""
     return visits.select("patient", "day", "hospital").unique()

@@ -1,4 +1,4 @@
-"""What follows from one person's rows, made before a release: Spark, classic or Connect."""
+"""Values from several rows of one person, made before a release: Spark, classic or Connect."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pyspark.sql import functions as sf
 
 
 def totals(visits: DataFrame) -> DataFrame:
-    """One row a patient: the total and the mean of the costs, the number of visits, the number of hospitals."""
+    """Return each patient's total and mean cost, and number of visits and hospitals."""
     return visits.groupBy("patient").agg(
         sf.sum("cost").alias("total"),
         sf.avg("cost").alias("mean"),
@@ -17,7 +17,7 @@ def totals(visits: DataFrame) -> DataFrame:
 
 
 def first_and_last(visits: DataFrame) -> DataFrame:
-    """One row a patient: the hospital of the first visit, and of the last one."""
+    """Return the hospitals of each patient's first and last visit."""
     return visits.groupBy("patient").agg(
         sf.min_by("hospital", "day").alias("first"),
         sf.max_by("hospital", "day").alias("last"),
@@ -25,32 +25,32 @@ def first_and_last(visits: DataFrame) -> DataFrame:
 
 
 def gaps(visits: DataFrame) -> DataFrame:
-    """Every visit, with the days since the patient's visit before; null for the first one."""
+    """Add the days since the same patient's visit before; null for the first one."""
     before = sf.lag("day").over(Window.partitionBy("patient").orderBy("day"))
     return visits.withColumn("gap", sf.datediff("day", before))
 
 
 def comes_back(visits: DataFrame) -> DataFrame:
-    """The visits that follow another one of the same patient within 1 to 30 days."""
+    """Keep visits that follow another one of the same patient within 1 to 30 days."""
     return gaps(visits).filter(sf.col("gap").between(1, 30))
 
 
 def costly(visits: DataFrame) -> DataFrame:
-    """The visits of patients whose costs are above 700 in all."""
+    """Keep the visits of patients with costs above 700 in total."""
     total = sf.sum("cost").over(Window.partitionBy("patient"))
     return visits.withColumn("total", total).filter("total > 700")
 
 
 def with_sex(visits: DataFrame, patients: DataFrame) -> DataFrame:
-    """Two tables about the same people, joined on the privacy unit."""
+    """Join two tables about the same people on the privacy unit."""
     return visits.join(patients, "patient")
 
 
 def line_items(orders: DataFrame, items: DataFrame) -> DataFrame:
-    """Line items name an order, and the order names a patient."""
+    """Join line items to their orders, which name the patient."""
     return orders.join(items, "order")
 
 
 def distinct(visits: DataFrame) -> DataFrame:
-    """Each combination of patient, day and hospital once."""
+    """Keep each combination of patient, day and hospital once."""
     return visits.select("patient", "day", "hospital").distinct()
