@@ -16,6 +16,7 @@ from dp_polars._accounting.promises import Promise
 from dp_polars._base.numbers import loss_up
 from dp_polars._bins.binning import NearestBinning
 from dp_polars._release.contract import names_of_ends
+from tests.helpers.needs import need
 from tests.registry import ASKS, NOISE, NUMBERS, OF_CONDITIONS, OF_FRAMES, OF_NO_COLUMN, QUESTIONS, WEIGHT, Question
 
 PEOPLE = 3000
@@ -352,7 +353,7 @@ def test_clipping_bounds_are_named_wherever_an_answer_is_described(name, tmp_pat
 
 
 def test_figures_and_ranges_say_of_what_the_number_is(tmp_path):
-    pytest.importorskip("altair")
+    need("altair")
     limited = ROWS.dp.protect("p", max_groups=1, max_rows_per_group=1).group_by(KEYS)
     free = ROWS.dp.protect(None).group_by(KEYS)
     mean, count = {"m": X.dp.mean(0, 2, epsilon=1)}, {"n": dpp.len(epsilon=1)}
