@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime
 from fractions import Fraction
-from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar, Unpack, cast
 
 import polars as pl
 
@@ -55,13 +51,6 @@ class ChargedAndShown(Charged, total=False):
     sure: bool
 
 
-class Last(NamedTuple):
-    """The last release of a publication."""
-
-    released: dict[str, Any]
-    when: date
-
-
 @all_called
 class Publication(OfAnswers):
     """Several queries about the same people, asked for but not yet released. Made by `dp_polars.publication`.
@@ -75,8 +64,6 @@ class Publication(OfAnswers):
         The queries by their names, in the order of the publication.
     budget
         What pays, or None.
-    last
-        The last release by this object, and its date; None before.
     """
 
     _answers = 'publication.release()["name"]'
@@ -84,7 +71,6 @@ class Publication(OfAnswers):
     def __init__(self, queries: Mapping[str, PrivateQuery]) -> None:
         self.queries: Final = dict(queries)
         self.budget: Final[Budget | None] = self._first.budget
-        self.last: Last | None = None
 
     @property
     def loss(self) -> Loss:
@@ -185,13 +171,11 @@ class Publication(OfAnswers):
         fresh: bool,
         opened: Opened | None = None,
     ) -> dict[str, ReleasedT]:
-        """Release what `part` makes of each query, as one, and remember it, and when, for the report."""
+        """Release what `part` makes of each query, as one."""
         parts = [part(name, query) for name, query in self.queries.items()]
         if opened is not None:
             refuse_two_units([one.readings for one in opened.values()], "publication")
-        released = dict(zip(self.queries, release_all(parts, budget, fresh=fresh), strict=True))
-        self.last = Last(released, datetime.now(UTC).date())
-        return released
+        return dict(zip(self.queries, release_all(parts, budget, fresh=fresh), strict=True))
 
     def tables(self, given_one: object) -> dict[str, Any]:
         """Return the table of each query: one for all, or those of a dict; refuse other names."""
@@ -208,24 +192,6 @@ class Publication(OfAnswers):
         What holds for all queries is said once, and what holds for some of them after their names.
         """
         return self.stated(known, at_delta, "planned")
-
-    def report(
-        self, path: str | os.PathLike[str] = "report.html", *, at_delta: Number = AT_DELTA, **known: Unpack[Known]
-    ) -> Path:
-        """Write the last release of this publication as one page of HTML for everybody: see `dp_polars.report`.
-
-        It has the promise, a table and a figure for each query under its name, and one statement; `name` is the title.
-        Before the first release it is a ValueError. Returns the path of the file.
-        """
-        if self.last is None:
-            msg = (
-                "report: a publication must be released first, for the page shows what was released.\n\n"
-                "Hint: publication.release(), and then publication.report(path); a release of an earlier process is "
-                "shown by dp_polars.report(released, publication, path)."
-            )
-            raise ValueError(msg)
-        # Pages are above this room: they draw figures.
-        return Path(import_module("dp_polars").report(self.last.released, self, path, at_delta=at_delta, **known))
 
     def stated(self, known: Known, at_delta: Number, state: Literal["planned", "published"]) -> Statement:
         releases = {name: (query.request, query.described(at_delta)) for name, query in self.queries.items()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
@@ -132,14 +131,12 @@ def report(
     if not isinstance(query, (PrivateQuery, Publication)):
         msg = f"query must be a PrivateQuery or a publication, got {given(query)}."
         raise TypeError(msg)
-    when = None
     if isinstance(query, Publication):
         if not isinstance(released, Mapping) or released.keys() != query.queries.keys():
             names = list(query.queries)
             msg = f"released must be what publication.release() returned, a dict of {names}, got {given(released)}."
             raise TypeError(msg)
         sections = [_section(name, one, released[name]) for name, one in query.queries.items()]
-        when = query.last.when if query.last is not None and query.last.released is released else None
     elif isinstance(query, CubeQuery):
         if not isinstance(released, Cube):
             msg = f"released must be what query.release() returned, a Cube, got {given(released)}."
@@ -149,7 +146,7 @@ def report(
     else:
         sections = [_section("", query, released)]
     statement = query.stated(known, at_delta, "published")
-    lines = _page(sections, statement, html.escape(known.get("name", "Private answers")), when)
+    lines = _page(sections, statement, html.escape(known.get("name", "Private answers")))
     target = expanded(path)
     with replacing(target) as file:
         file.write("\n".join(lines).encode())
@@ -169,15 +166,13 @@ def _section(name: str, query: PrivateQuery, released: object) -> Section:
     return Section(name, query, released)
 
 
-def _page(sections: Sequence[Section], statement: Statement, title: str, when: date | None) -> Iterator[str]:
+def _page(sections: Sequence[Section], statement: Statement, title: str) -> Iterator[str]:
     facts = statement.facts
     yield "<!DOCTYPE html>"
     yield f'<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield f"<style>{_STYLE}</style></head><body>"
     yield f"<h1>{title}</h1>"
-    if when is not None:
-        yield f"<p>Released on {when.isoformat()}.</p>"
     yield (
         "<p>These numbers are about people. Each was changed at random before it was published. That limits what "
         "anybody can learn from them about one person. What counts as one person: "

@@ -66,7 +66,6 @@ class Publications:
         released = self.door.release(asked, {"by_ward": table, "by_month": half, "in_all": table})
         found = [self.to_polars(released[name])["people"].to_list() for name in ("by_ward", "by_month")]
         assert found == [[300] * 3, [150] * 3]
-        assert asked.last.released is released
         with pytest.raises(ValueError, match="must have the names of the queries"):
             self.door.release(asked, {"by_ward": table})
 

@@ -137,8 +137,8 @@ def test_each_table_says_which_bounds_cut_and_how_much(tmp_path):
     query = private.group_by({"ward": NASTY}).agg(**outputs)
     other = private.group_by({"ward": NASTY[:2]}).agg(**outputs)  # the same rows in other groups
     publication = dpp.publication(visits=query, other=other, cut=query.n_rows_dropped(5, epsilon=10_000))
-    publication.release(ranges=True)
-    page = publication.report(tmp_path / "page.html").read_text(encoding="utf-8")
+    released = publication.release(ranges=True)
+    page = dpp.report(released, publication, tmp_path / "page.html").read_text(encoding="utf-8")
     sections = {one.partition("</h2>")[0]: one for one in page.split("<section><h2>")}
     end = "What is beyond that is left out, at random.</p>"
     visits = sections["visits"]

@@ -76,7 +76,7 @@ def test_a_report_shows_what_spark_released_as_what_polars_did(spark, tmp_path, 
         ("polars", asked.release(VISITS, ranges=True)),
         ("spark", dpp.spark.release(asked, to_spark(spark, VISITS), path=tmp_path / "out", ranges=True)),
     ):
-        asked.report(tmp_path / f"{name}.html", name="Visits")
+        dpp.report(released, asked, tmp_path / f"{name}.html", name="Visits")
         dpp.report(released["by_ward"], asked.queries["by_ward"], tmp_path / f"{name} alone.html")
     for of in ("", " alone"):
         page, other = (_without_figures(tmp_path / f"{name}{of}.html") for name in ("polars", "spark"))
@@ -98,4 +98,3 @@ def test_where_the_third_fails_all_is_charged_and_nothing_is_kept(spark, few_tas
     assert "secret" not in str(error.value)
     assert budget.log().height == 4
     assert budget.answers().is_empty()
-    assert asked.last is None
