@@ -129,6 +129,12 @@ def page() -> str:
         "| step | why | what to do |",
         "|---|---|---|",
         *(f"| {what} | {kind.does} | {kind.hint} |".replace("{unit}", "the unit") for what, kind in KINDS.items()),
+        "",
+        "The order of a person's rows is yours to fix.",
+        "`first`, `head`, `shift` and running values of a person's rows follow from that person if their order does.",
+        "`group_by`, `unique`, `join` and `sort` of ties keep an order only with `maintain_order=True`; without it, "
+        "others' rows may decide which row comes first.",
+        "So sort by columns that never tie, or write `maintain_order=True`, before you go by the order.",
     ]
     return "\n".join(parts).rstrip() + "\n"
 

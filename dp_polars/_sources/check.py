@@ -82,6 +82,14 @@ TWO_UNITS = Mixing(
     f"has other columns as {{unit}} each time: a row belongs to several people, {_WHY}",
     "take the same columns for the unit wherever the table is read",
 )
+CATEGORIES = Mixing(
+    f"goes by the numbers of categories, which are those of their first appearance in any row, {_WHY}",
+    "take their texts, column.cast(pl.String), or an Enum of public categories",
+)
+GROUPS = Mixing(
+    f"may come out otherwise where there are other groups, {_WHY}",
+    "leave out the order, which it needs not; or name the inner value first: with_columns(inner=….over({unit}))",
+)
 UNLISTED = Mixing(
     f"is not known to look at one row alone, {_WHY}",
     f"take it of one person's rows, over {{unit}}; use a public constant; or {_AFTER}",
@@ -106,6 +114,8 @@ KINDS = {
     "a step that looks at values of a Parquet file whose footer names sorting columns": SORTED_FILE,
     "`map_batches`, `map_elements`, `map_groups`, compiled plugins": CODE,
     "`str.to_date`, `str.to_datetime`, `str.to_time`, `str.strptime` without a format": FORMAT,
+    "`to_physical`, `hash`, `cast` to numbers, `join_asof` of Categoricals": CATEGORIES,
+    "`min`, `max` of what is sorted, or in an order; on Polars 1 more functions of what looks at several rows": GROUPS,
     "functions that are on no list": UNLISTED,
     "`join` with a table made of the same rows, but on the unit": SAME_SOURCE,
     "`join` with a table that has a column of the unit's name, by others": BESIDE,

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import polars as pl
 
-from dp_polars._base.column_types import PrivacyUnit
+from dp_polars._base.column_types import PrivacyUnit, parts_of
 from dp_polars._sources import check as kinds
 from dp_polars._sources.check import ColumnOrigin, Mixing, PlanNode, Read, Seen, followed, refuse_mixing
 from dp_polars._sources.files import REMOTE, Identity, identities, refuse_repeated_files
@@ -116,14 +116,27 @@ _BY_PLACE = {
 _MAPS = frozenset({"explode", "rechunk", "unnest", "unpivot"})
 # Nodes that hand rows on without a look at values.
 _PASSING = frozenset({"Cache", "SimpleProjection", "Union"})
-_JOINS = frozenset({"AsOf", "Cross", "Full", "IEJoin", "Inner", "Left", "Right", "Semi", "Anti"})
+# Joins by values that are equal, or by none.
+_OF_EQUAL = frozenset({"Cross", "Full", "Inner", "Left", "Right", "Semi", "Anti"})
+_TEXTS = (pl.String, pl.Categorical, pl.Enum)
+_IS_OLD = pl.__version__.startswith("1.")
+_EXTREMES = re.compile(r"\b(arg_)?(min|max) ")
+_SORTED = re.compile(r"\b(Sort|SortBy|reverse|top_k|bottom_k)\b")
+_JUST_SORTED = re.compile(
+    r"((Alias|Filter|Slice|Function (drop_nans|drop_nulls|unique)) [^(]*\()*"
+    r"(Sort|SortBy|Function (reverse|top_k|bottom_k))\b"
+)
+# In its streaming engine, Polars 1 takes a null of a cross join's left row for a value, as the other rows are.
+_JOINS = frozenset(
+    {"AsOf", *([] if _IS_OLD else ["Cross"]), "Full", "IEJoin", "Inner", "Left", "Right", "Semi", "Anti"}
+)
 # The inputs of which are sets in functions that Polars does not show, where their types are not known.
 _SETS_OF_HIDDEN: Mapping[str, set[int]] = {**_SETS, "list.gather": {1}, "list.set_operation": {1}}
 # Stands for the columns of an expression that Polars does not show.
 _UNSEEN = frozenset(["\0"])
 _OF_PYTHON = Seen(kinds.CODE, "a Python function")
 # What matters even among the rows of one person: all else that is made there is that person's.
-_BEYOND = (kinds.CODE, kinds.SORTED, kinds.UNKNOWN, kinds.WINDOW)
+_BEYOND = (kinds.CATEGORIES, kinds.CODE, kinds.GROUPS, kinds.SORTED, kinds.UNKNOWN, kinds.WINDOW)
 _NO_ROWS = pl.LazyFrame()
 
 
@@ -164,10 +177,11 @@ class PlanSteps:
     hidden: set[str] | None
     shown: set[str]
     sources: list[int]
+    categories: set[str]  # the names of columns that are Categoricals, or hold some, anywhere
 
     @classmethod
     def of(cls, frame: pl.LazyFrame) -> tuple[PlanSteps, PlanNode]:
-        plan = cls(visited(frame), hidden=None, shown=set(), sources=[])
+        plan = cls(visited(frame), hidden=None, shown=set(), sources=[], categories=set())
         while _is_hint(plan.view):  # at the end, where flags are removed, it changes nothing
             plan.view.set_node(*plan.view.get_inputs())
         return plan, plan.step(plan.view.get_node())
@@ -176,9 +190,18 @@ class PlanSteps:
         """Return whether a function may be one that Polars does not show, by its name in JSON."""
         return name not in self.shown or name.startswith(tuple(self.hidden or ()))
 
+    def may_be_categories(self, tree: object) -> bool:
+        """Return whether an expression in JSON has a column of categories, or makes some."""
+        names = {*nodes.of_kind(tree, "Column")}
+        return (
+            not names.isdisjoint(self.categories) or re.search('"(Categorical|Selector)"', json.dumps(tree)) is not None
+        )
+
     def step(self, number: int) -> PlanNode:
         self.view.set_node(number)
-        columns, inputs = list(self.view.get_schema()), self.view.get_inputs()
+        schema, inputs = self.view.get_schema(), self.view.get_inputs()
+        columns = list(schema)
+        self.categories |= {name for name, dtype in schema.items() if pl.Categorical in parts_of(dtype)}
         try:
             node, said = self.view.view_current_node(), ""
         except NotImplementedError as error:
@@ -193,6 +216,9 @@ class PlanSteps:
         self.view.set_node(inputs[0])  # whose columns the expressions are on
         if kind == "Join" or said == "asof join":
             joined = self._join(node, columns, below)
+            self.view.set_node(inputs[0])
+            if joined.several == ASOF and any(self._has_categories(expr.node) for expr in exprs[:1]):
+                joined = replace(joined, seen=(*joined.seen, Seen(kinds.CATEGORIES, ASOF)))
             if joined.several == ASOF and not self._is_sorted(node, inputs[0], exprs[0].node):
                 joined = replace(joined, seen=(*joined.seen, self._unsorted(joined, exprs[0].output_name)))
             return joined
@@ -268,6 +294,11 @@ class PlanSteps:
             if name not in origins:
                 origin = name if name in right else name.removesuffix(suffix or "")
                 origins[name] = ColumnOrigin(1, frozenset([origin]))
+        self.view.set_node(node.input_left)
+        if not (isinstance(how, str) and how in _OF_EQUAL) and any(
+            self._has_categories(expr.node) for expr in node.left_on
+        ):
+            seen.append(Seen(kinds.CATEGORIES, "a join by an order"))
         if piece is not None:
             seen.append(Seen(kinds.PLACE, "`head` of a join"))
         if getattr(node, "predicate", None) is not None or (how if isinstance(how, str) else how[0]) not in _JOINS:
@@ -282,6 +313,8 @@ class PlanSteps:
         name = self._made(on).column
         while name is not None and (node is None or node.options[0][-1]):
             self.view.set_node(number)
+            if _IS_OLD and self.view.get_schema()[name].is_float():  # NaN matches what the row before it does
+                return False
             kind, exprs = kind_of(self.view), {one.output_name: one.node for one in self.view.get_exprs()}
             if kind == "Sort":
                 step = self.view.view_current_node()
@@ -322,10 +355,8 @@ class PlanSteps:
         name, parameters = _named(kind, view)
         self.shown |= {kind, name}
         sets = {0} if (kind, name) == ("Agg", "implode") else _SETS.get(name, ())
-        parts = [
-            self._made(value, is_constant=is_constant or place in sets)
-            for place, value in enumerate(_inputs(kind, view))
-        ]
+        inputs = _inputs(kind, view)
+        parts = [self._made(value, is_constant=is_constant or place in sets) for place, value in enumerate(inputs)]
         columns = frozenset[str]().union(*(part.columns for part in parts))
         seen = [one for part in parts for one in part.seen]
         text = f"{kind} {name} {parameters} ({', '.join(part.text for part in parts)})"
@@ -335,7 +366,37 @@ class PlanSteps:
         of_constants = mixes in (kinds.FORMAT, kinds.REDUCTION) and not columns and not seen
         if mixes is not None and not of_constants:
             seen.append(Seen(mixes, nodes.said(name)))
+        if name in nodes.UNSTABLE or (
+            mixes is not None and any(part.seen for part in parts) and not _is_right(name, parts[0].text)
+        ):
+            seen.append(Seen(kinds.GROUPS, nodes.said(name)))
+        if self._goes_by_numbers(kind, name, inputs, number):
+            seen.append(Seen(kinds.CATEGORIES, nodes.said(name)))
         return _Made(columns, tuple(seen), text)
+
+    def _leaves(self, number: int) -> list[Any]:
+        """Return the types that an expression's type is made of; none where Polars can't say."""
+        try:
+            return [*parts_of(self.view.get_dtype(number))]
+        except pl.exceptions.PolarsError:  # of a field in a struct, for one
+            return []
+
+    def _has_categories(self, *numbers: int) -> bool:
+        return any(part == pl.Categorical for number in numbers for part in self._leaves(number))
+
+    def _goes_by_numbers(self, kind: str, name: str, inputs: list[int], number: int) -> bool:
+        """Return whether a function may look at the numbers of categories: which came first depends on all rows."""
+        if not self._has_categories(*inputs):
+            return name in nodes.BY_NUMBERS_OF_CATEGORIES and not all(map(self._leaves, inputs))
+        if kind == "Cast":
+            made, of = self._leaves(number), self._leaves(*inputs)
+            return len(made) != len(of) or any(
+                one == pl.Categorical and other not in _TEXTS for one, other in zip(of, made, strict=True)
+            )
+        name = nodes.operator_name(name)
+        if name in nodes.LOOKED_UP and any(part.is_numeric() for one in inputs[:2] for part in self._leaves(one)):
+            return True
+        return kind != "Alias" and name not in nodes.BY_TEXTS_OF_CATEGORIES
 
     def _hidden(self, said: str, number: int) -> _Made:
         """Return what is known of an expression that Polars does not show, by what it says of it instead."""
@@ -361,9 +422,18 @@ class PlanSteps:
         # parts of a person's rows.
         order = [] if view.order_by is None else [self._made(view.order_by)]
         seen = [Seen(kinds.WINDOW, "`over`", by), *(one for key in (*keys, *order) for one in key.seen)]
+        if order and (_EXTREMES.search(inner.text) or _SORTED.search(inner.text)):
+            seen.append(Seen(kinds.GROUPS, "`min`, `max` or a sorted column in an order"))
         if view.options.kind not in {"groups_to_rows", "join"}:
             seen.append(Seen(kinds.PLACE, '`over` with mapping_strategy="explode"'))
         return _Made(columns, (*seen, *_beyond([inner])), f"over {inner.text} {sorted(by)}")
+
+
+def _is_right(name: str, text: str) -> bool:
+    """Return whether Polars computes a function of what looks at several rows for each group alone."""
+    if name in {"arg_max", "arg_min", "max", "min"} and _JUST_SORTED.match(text):
+        return False
+    return not _IS_OLD or name in nodes.NESTED_ON_POLARS_1
 
 
 def _inputs(kind: str, view: Any) -> list[int]:  # noqa: ANN401
@@ -486,6 +556,37 @@ def _in_one_persons_rows(tree: object, unit: Sequence[str]) -> Iterator[Seen]:
         yield from _in_one_persons_rows(value, unit)
 
 
+def _by_numbers(tree: object, is_hidden: Callable[[str], bool], of: Callable[[object], bool]) -> Iterator[Seen]:
+    """Yield what goes by numbers of categories in expressions that Polars does not show, in the JSON of a plan.
+
+    `of`: whether an expression may be of categories.
+    """
+    for value in tree if isinstance(tree, list) else ():
+        yield from _by_numbers(value, is_hidden, of)
+    for key, value in tree.items() if isinstance(tree, dict) else ():
+        inner = of
+        match key, value:
+            case "Function", {"input": _, "function": function} if of(value):
+                name, _ = nodes.function_of(function)
+                if is_hidden(name):
+                    inner = _always
+                    if name in nodes.BY_NUMBERS_OF_CATEGORIES:
+                        yield Seen(kinds.CATEGORIES, nodes.said(name))
+            case (("Eval" | "StructEval"), {"expr": _, "evaluation": evaluation}) if of(value):
+                inner = _always
+                if any(map(_is_to_number, nodes.of_kind(evaluation, "Cast"))):
+                    yield Seen(kinds.CATEGORIES, "`cast`")
+        yield from _by_numbers(value, is_hidden, inner)
+
+
+def _always(_: object) -> bool:
+    return True
+
+
+def _is_to_number(cast: Any) -> bool:  # noqa: ANN401
+    return not re.search("String|Categorical|Enum", json.dumps(cast.get("dtype")))
+
+
 # Nodes that a plan shows -> what their step is called.
 _KINDS = {
     "Filter": "filter",
@@ -544,6 +645,7 @@ def preparation_of(
         tree = serialized(frame)
         unknown = [Seen(kinds.UNKNOWN, "an expression")]
         seen += unknown if tree is None else hidden_mixing(tree, unit or (), plan.is_hidden)
+        seen += _by_numbers(tree, plan.is_hidden, plan.may_be_categories)
     if seen:
         same = {name: ColumnOrigin(0, frozenset([name])) for name in step.columns}
         step = PlanNode(step.columns, (step,), same, tuple(seen))
@@ -579,7 +681,7 @@ def _is_hint(plan: Any) -> bool:  # noqa: ANN401
     try:
         node = plan.view_current_node()
     except NotImplementedError as error:
-        return "hint" in str(error).lower()
+        return str(error).lower() == "hint ir"
     return type(node).__name__ == "MapFunction" and str(node.function[0]).startswith("hint")
 
 

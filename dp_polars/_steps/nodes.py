@@ -428,6 +428,40 @@ OF_CATEGORIES = names("""
     cat.ends_with cat.len_bytes cat.len_chars cat.slice cat.starts_with list.concat list.contains list.get
     list.length str.concat_horizontal str.format struct.field_by_name struct.select_fields
 """)
+# Before `protect`, the others of which the same is known, of one row and of several.
+BY_TEXTS_OF_CATEGORIES = (
+    OF_CATEGORIES
+    | COMPARISONS
+    | names("""
+    append arg_max arg_min arg_sort arg_unique cast count drop_nulls eq_missing explode extend_constant
+    fill_null_with_strategy filter first first_non_null gather gather_every has_nulls implode index_of is_duplicated
+    is_empty is_first_distinct is_last_distinct is_sorted is_unique item last last_non_null len max max_by min min_by
+    mode n_unique ne_missing null_count rank rechunk repeat reverse rle rleid shift shift_and_fill slice sort sort_by
+    ternary top_k_by unique unique_counts value_counts arr.contains arr.explode arr.get arr.length arr.to_list
+    list.drop_nulls list.eval list.gather list.item list.join list.n_unique list.reverse list.set_operation list.shift
+    list.slice list.sort list.unique struct.drop struct.map_field_names struct.prefix_fields struct.rename_fields
+    struct.suffix_fields struct.with_fields
+""")
+)
+# By these, a category is looked up: by its text, not by its number.
+LOOKED_UP = COMPARISONS | names("eq_missing ne_missing is_in list.contains replace replace_strict")
+# What goes by numbers where Polars does not show of which type it is.
+BY_NUMBERS_OF_CATEGORIES = names("""
+    arr.arg_max arr.arg_min arr.max arr.min bitwise_and bitwise_or bitwise_xor cat.physical cum_max cum_min hash
+    list.max list.min max_horizontal min_horizontal mm3_hash peak_max peak_min reinterpret repeat_by row_encode
+    struct.json_encode to_physical
+""")
+# Of equal values, Polars gives NaN or a number, depending on how many groups there are.
+UNSTABLE = names("entropy kurtosis skew")
+# Of what looks at several rows of a group, too, Polars 1 computes these for each group alone.
+NESTED_ON_POLARS_1 = names("""
+    all any arg_sort arg_unique bottom_k count cum_count cum_max cum_min cum_prod cum_sum diff drop_nans drop_nulls
+    explode first_non_null last_non_null
+    fill_null_with_strategy filter first gather has_nulls implode interpolate is_duplicated is_first_distinct
+    is_last_distinct is_sorted is_unique last len max mean median min mode n_unique over pct_change peak_max peak_min
+    quantile rank reverse rle rleid rolling_expr shift shift_and_fill slice sort sort_by std str.concat_vertical sum
+    top_k unique unique_counts value_counts var
+""")
 # What Extension types and Objects are taken in: they are carried, counted, and opened.
 OF_OPAQUE = names("ext.storage is_not_null is_null struct.field_by_name")
 # Functions that may land on a local time that a clock change leaves out or has twice.

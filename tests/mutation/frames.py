@@ -128,7 +128,7 @@ MUTANTS = [
         "frozenset(left for left, _ in joined.pairs or ())",
         "people that are matched by their numbers' order are told apart by it",
         "::test_what_mixes_people_is_refused_with_all_ways_on"),
-    _flags("_sources/plans:_BEYOND", "(kinds.CODE, kinds.SORTED, kinds.UNKNOWN, kinds.WINDOW)", "(kinds.CODE, kinds.UNKNOWN, kinds.WINDOW)", "a column of groups is taken for sorted",
+    _flags("_sources/plans:_BEYOND", "kinds.GROUPS, kinds.SORTED, kinds.UNKNOWN", "kinds.GROUPS, kinds.UNKNOWN", "a column of groups is taken for sorted",
         "::test_a_plan_may_not_say_that_a_column_is_sorted"),
     _scans("_is_plain", 'kinds == {"Column", "Literal"}', "", "a filter on a sum that overflows reaches the scan"),
     _scans("_is_safe", 'filtered and kind != "Filter" and not is_parquet', "False",

@@ -18,6 +18,7 @@ import pytest
 from dp_polars._sources import check as kinds
 from dp_polars._sources import plans
 from dp_polars._steps import nodes
+from tests.helpers.needs import IS_OLD
 from tests.helpers.refusals import refused
 
 LISTS = {
@@ -191,7 +192,7 @@ REFUSED_METHODS = {
     "null_count": lambda: FLAT.null_count(),
     "quantile": lambda: FLAT.quantile(0.5),
     "reverse": lambda: FLAT.reverse(),
-    "set_sorted": lambda: FLAT.set_sorted("a"),
+    "set_sorted": lambda: FLAT.set_sorted("a").filter(a > 1),
     "shift": lambda: FLAT.shift(1, fill_value=0),
     "sink_csv": lambda: FLAT.sink_csv("rows", lazy=True),
     "sink_ipc": lambda: FLAT.sink_ipc("rows", lazy=True),
@@ -221,7 +222,8 @@ def test_every_method_of_a_frame_is_on_one_list():
 def test_a_method_of_a_frame_is_taken_or_refused(name):
     if not hasattr(pl.LazyFrame, name):
         return
-    if name in TAKEN_METHODS:
+    if name in TAKEN_METHODS and not (IS_OLD and name == "join_where"):  # a cross join in Polars 1
         plans.preparation_of(TAKEN_METHODS[name](), ("person",))
     else:
-        refused(ValueError, r"^protect: [\s\S]*\n\nHint: ", plans.preparation_of, REFUSED_METHODS[name](), ("person",))
+        made = (TAKEN_METHODS | REFUSED_METHODS)[name]()
+        refused(ValueError, r"^protect: [\s\S]*\n\nHint: ", plans.preparation_of, made, ("person",))
