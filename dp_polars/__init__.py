@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from dp_polars._mechanisms.selection import permute_and_flip as permute_and_flip
     from dp_polars._publish.report import report as report
     from dp_polars._questions.statement import Statement as Statement
-    from dp_polars._release.cached import KeptAnswerWarning as KeptAnswerWarning
+    from dp_polars._release.cached import CachedAnswerWarning as CachedAnswerWarning
     from dp_polars._release.release import ReleaseError as ReleaseError
 
 
@@ -102,7 +102,7 @@ _HOMES = {
     "_mechanisms.noise": ("discrete_gaussian", "discrete_laplace"),
     "_mechanisms.selection": ("exponential_mechanism", "permute_and_flip"),
     "_questions.statement": ("Statement",),
-    "_release.cached": ("KeptAnswerWarning",),
+    "_release.cached": ("CachedAnswerWarning",),
     "_release.release": ("ReleaseError",),
     "_publish.report": ("report",),
 }

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dp_polars._frames.publication import Charged, ChargedAndShown
     from dp_polars._frames.query import PrivateQuery
     from dp_polars._questions.question import Asked
-    from dp_polars._release.contract import HistogramSpec, Output, Presentation, Ranges, Shown, Work
+    from dp_polars._release.contract import HistogramSpec, Intervals, Output, Presentation, Shown, Work
 
     class _OfFrames(ChargedAndShown, total=False):
         path: str | os.PathLike[str] | None
@@ -86,7 +86,7 @@ def release(
     *,
     budget: Budget | None = None,
     path: str | os.PathLike[str] | None = None,
-    ranges: Ranges = False,
+    intervals: Intervals = False,
     min_people: int | None = None,
     sure: bool = False,
     fresh: bool = False,
@@ -134,8 +134,8 @@ def release(
         Modes have the column's type, quantiles the candidates' (unsigned integers a wider one). Counts are bigint,
         means double, sums bigint, decimal or double, value counts an array of structs `value` and `count`.
 
-        A query of `cube` gives a `Cube`: the executors count, and the driver draws. `path`, `ranges`, `min_people` and
-        `sure` are left out then, and no checkpoint directory is needed.
+        A query of `cube` gives a `Cube`: the executors count, and the driver draws. `path`, `intervals`, `min_people`
+        and `sure` are left out then, and no checkpoint directory is needed.
 
     Raises
     ------
@@ -163,7 +163,7 @@ def release(
             raise ValueError(msg)
         return _SparkEngine(one, f"{os.fspath(path).rstrip('/')}/{name}", only_counted(request))
 
-    asked = {"ranges": ranges, "min_people": min_people, "sure": sure}
+    asked = {"intervals": intervals, "min_people": min_people, "sure": sure}
     return release_with(engine_of, query, frame, budget, **asked, fresh=fresh, unchecked=unchecked)
 
 

@@ -20,7 +20,7 @@ from dp_polars._engines.sql.reading import differs_between_runs, has_text, refus
 from dp_polars._engines.sql.rows import check_types, columns_read, public_table, schema_of
 from dp_polars._frames.publication import Publication, release_with
 from dp_polars._release.cached import written
-from dp_polars._release.contract import KeyWork, LocalEngine, Ranges, Work
+from dp_polars._release.contract import Intervals, KeyWork, LocalEngine, Work
 from dp_polars._release.request import AnyRequest, only_counted
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def release(
     table: Table | Mapping[str, Table],
     *,
     budget: Budget | None = None,
-    ranges: Ranges = False,
+    intervals: Intervals = False,
     min_people: int | None = None,
     sure: bool = False,
     fresh: bool = False,
@@ -102,7 +102,7 @@ def release(
     -------
     DataFrame
         As `PrivateQuery.release` has it; of `keys`, those that are shown, sorted. A query of `cube` gives a `Cube`;
-        `ranges`, `min_people` and `sure` are left out then. A publication gives a dict of frames.
+        `intervals`, `min_people` and `sure` are left out then. A publication gives a dict of frames.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def release(
                 engine.refuse_coarse(column)
         return engine
 
-    asked = {"ranges": ranges, "min_people": min_people, "sure": sure}
+    asked = {"intervals": intervals, "min_people": min_people, "sure": sure}
     return release_with(engine_of, query, table, budget, **asked, fresh=fresh, unchecked=unchecked)
 
 

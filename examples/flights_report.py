@@ -55,7 +55,7 @@ def report(flights: pl.DataFrame, budget: dpp.Budget | None) -> dpp.PrivateQuery
 
 
 def table(released: pl.DataFrame) -> pl.DataFrame:
-    """The numbers with their ranges, and the lists, as text. Whatever you compute from a release costs nothing."""
+    """The numbers with their intervals, and the lists, as text. Whatever you compute from a release costs nothing."""
     numbers = [
         pl.format("{} ({} to {})", *(pl.col(name + end).round(1) for end in ("", "_low", "_high"))).alias(name)
         for name in ("flights", "planes", "delay")
@@ -67,10 +67,12 @@ def main(folder: Path) -> None:
     flights, budget = data(), dpp.Budget(epsilon=7, delta=2e-6)
     query = report(flights, budget)
     print(query)
-    released, cut = query.release(ranges=True), query.n_rows_dropped(100, epsilon=0.3).release().item()
+    released, cut = query.release(intervals=True), query.n_rows_dropped(100, epsilon=0.3).release().item()
     with pl.Config(tbl_cols=-1, tbl_width_chars=150, tbl_hide_dataframe_shape=True, fmt_str_lengths=40):
         print(table(released))
-    print(f"Ranges are of the noise alone. The bounds drop about {max(cut, 0)} flights, those beyond 400 of one plane,")
+    print(
+        f"Intervals are of the noise alone. The bounds drop about {max(cut, 0)} flights, those beyond 400 of one plane,"
+    )
     print("and clip its miles to one destination at 100,000. Flights without a tail number count for nobody.")
     print("A flight more than 3 hours late counts as 3 hours late, which lowers the mean delays.")
     print(budget)

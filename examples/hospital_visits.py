@@ -61,10 +61,10 @@ def report(visits: dpp.PrivateFrame) -> dpp.PrivateQuery:
     query = visits.group_by({"hospital": HOSPITALS}).agg(
         patients=dpp.n_people(),
         visits=dpp.len(),
-        days=pl.col("days").dp.mean(0, 30, loss_share=2),
+        days=pl.col("days").dp.mean(0, 30, loss_weight=2),
         # What one patient costs a hospital in a year is clipped, and no row is dropped. A sum of rows up to 10,000
         # would be lower, and have more noise.
-        cost=pl.col("cost").dp.sum(0, 30_000, step=1, per_person=(0, 30_000), loss_share=2),
+        cost=pl.col("cost").dp.sum(0, 30_000, step=1, per_person=(0, 30_000), loss_weight=2),
         age=pl.col("age").dp.median(range(121)),
         top=pl.col("diagnosis").dp.mode(DIAGNOSES, too_few=20),
     )
@@ -72,7 +72,7 @@ def report(visits: dpp.PrivateFrame) -> dpp.PrivateQuery:
 
 
 def table(released: pl.DataFrame) -> pl.DataFrame:
-    """Return the numbers with their ranges as text. Whatever you compute from a release costs nothing."""
+    """Return the numbers with their intervals as text. Whatever you compute from a release costs nothing."""
 
     def shown(name: str, unit: int = 1, digits: int = 0) -> pl.Expr:
         # A count below 0 is noise: to clip it is free, too.
@@ -98,11 +98,11 @@ def main(folder: Path) -> None:
     with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=160, tbl_hide_dataframe_shape=True, fmt_str_lengths=60):
         print("Before a row is read: what it costs one patient, and how far off an answer may be (95 %).")
         print(query.explain().select("output", "selects", "rho", pl.col("error_95").round(1), "error_unit"))
-        released = query.release(ranges=True, engine="streaming")
+        released = query.release(intervals=True, engine="streaming")
         print("\nThe report on 2024, about the visits that the bounds keep; costs are of totals that are clipped.")
         print("Each range is of the noise alone, and holds the number without it with probability 95 %.")
         print(table(released))
-        cut, low, high = query.n_rows_dropped(8, epsilon=0.1).release(ranges=True, engine="streaming").row(0)
+        cut, low, high = query.n_rows_dropped(8, epsilon=0.1).release(intervals=True, engine="streaming").row(0)
         print(f"About {cut:,} visits ({low:,} to {high:,}) are left out by the bounds.")
         print("So counts and sums are a little too low: no other range says so.")
         print("\nPaid before a row was read, and stored on disk:", budget)

@@ -110,11 +110,11 @@ def multiplicative_weights(
         off = true[start:] - guessed
         signed = np.stack([off, -off], axis=1).ravel()
         runs = CountRuns(signed, np.ones_like(signed), np.array([len(signed)]))
-        found, _, leads = first_reached(runs, Fraction(threshold), rate, words)
+        found, _, gaps = first_reached(runs, Fraction(threshold), rate, words)
         if found[0] < 0:
             break
         ahead, is_below = divmod(int(found[0]), 2)
-        error = threshold + int(leads[0])
+        error = threshold + int(gaps[0])
         at, tests = start + ahead, tests + 1
         answers[at] = np.clip(guessed[ahead] + (-error if is_below else error), 1, total - 1)
         within = guess @ public[at]

@@ -107,7 +107,7 @@ def _(REASONS, REGIONS, calls, dpp, folder, pl, show):
 @app.cell
 def _(budget, dpp, query, show):
     # The second is the first once more: the budget's file keeps it, and it is free.
-    released = [query.release(ranges=True), query.release(ranges=True)]
+    released = [query.release(intervals=True), query.release(intervals=True)]
     assert released[0].equals(released[1])
     try:
         for _ in range(3):
@@ -115,7 +115,7 @@ def _(budget, dpp, query, show):
         refused = ""
     except dpp.BudgetExceededError as error_:
         refused = str(error_)
-    show("The first release, about the calls that the bounds keep, with 95 % ranges of the numbers:", released[0])
+    show("The first release, about the calls that the bounds keep, with 95 % intervals of the numbers:", released[0])
     print(f"\nA third new release is refused:\n{refused}")
     return refused, released
 

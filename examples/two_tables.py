@@ -58,7 +58,7 @@ def main() -> None:
     flights, planes = data()
     budget = dpp.Budget(epsilon=1)
     by_builder, unknown = reports(flights, planes, budget).values()
-    released = by_builder.release(ranges=True)
+    released = by_builder.release(intervals=True)
     print("Who built the planes, and how far half of their flights go:")
     print(released)
     print(f"\nPlanes that fly and are in no register: {unknown.release().item():,}. {budget}")

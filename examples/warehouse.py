@@ -56,7 +56,7 @@ def main(folder: Path) -> None:
     query, budget = question(), dpp.Budget(epsilon=2.5, path=folder / "warehouse-report.db")
     print(query.explain().select("output", "selects", "epsilon", "error_95", "error_unit"))
     print("About the flights that the bounds keep; they drop 0.2 %, which no range tells:")
-    print(dpp.sql.release(query, flights, budget=budget, ranges=True))
+    print(dpp.sql.release(query, flights, budget=budget, intervals=True))
     print(budget)
     con.disconnect()
 

@@ -34,7 +34,7 @@ RELATIONS = ["add_or_remove_one", "replace_one"]
 
 MISSING: Any = inspect.Parameter.empty  # of a parameter that must be given
 LOSS = {"epsilon": None, "rho": None}
-LOSS_SHARE = {"loss_share": None}
+LOSS_WEIGHT = {"loss_weight": None}
 _ROWS = {"contributions": 1, "neighboring_relation": "add_or_remove_one"}
 
 
@@ -99,24 +99,24 @@ def _of_totals(column: Column) -> list[dict[str, Any]]:
     return rows + [{**one, "per_person": end} for one in rows for end in ends]
 
 
-_OF_ROWS = {"within": None, **LOSS, **LOSS_SHARE, **_ROWS, "mechanism": None}
+_OF_ROWS = {"within": None, **LOSS, **LOSS_WEIGHT, **_ROWS, "mechanism": None}
 _OF_WEIGHTS = {"weights": None, "max_weight": None, "step": None}
 _OF_SCORES = {
-    "sensitivity": MISSING, "monotonic": False, "lead": False, "lead_step": None, **LOSS, "mechanism": None
+    "sensitivity": MISSING, "monotonic": False, "gap": False, "gap_step": None, **LOSS, "mechanism": None
 }  # fmt: skip
 ASKS = {
     "mode": Ask(
         {"candidates": None},
-        {**_OF_ROWS, "counts": "people", "too_few": None, "lead": False, **_OF_WEIGHTS},
+        {**_OF_ROWS, "counts": "people", "too_few": None, "gap": False, **_OF_WEIGHTS},
         ([1, 2],),
         {},
-        {"epsilon": 1, "lead": True},
+        {"epsilon": 1, "gap": True},
         lambda column: (
             _of_categories(
                 column,
                 {"counts": "rows"},
                 {"too_few": 2},
-                {"lead": True},
+                {"gap": True},
                 {"mechanism": "exponential"},
                 {"weights": WEIGHT, "max_weight": 3},
                 {"weights": WEIGHT, "max_weight": 4, "step": 2, "counts": "rows"},
@@ -144,14 +144,14 @@ ASKS = {
     ),
     "first_above": Ask(
         {"candidates": MISSING},
-        {"threshold": MISSING, **LOSS, **LOSS_SHARE, "counts": "people", "lead": False, **_ROWS},
+        {"threshold": MISSING, **LOSS, **LOSS_WEIGHT, "counts": "people", "gap": False, **_ROWS},
         ([1, 2],),
         {"threshold": 3},
-        {"threshold": 2.5, "epsilon": 1, "lead": True},
+        {"threshold": 2.5, "epsilon": 1, "gap": True},
         lambda column: [
             {"threshold": 2, **one}
             for one in [
-                *_of_categories(column, {"counts": "rows"}, {"lead": True}, {"threshold": 0.5}),
+                *_of_categories(column, {"counts": "rows"}, {"gap": True}, {"threshold": 0.5}),
                 *(one for one in _of_points(column) if isinstance(one["candidates"], dpp.Grid)),
             ]
         ],
@@ -181,9 +181,7 @@ ASKS = {
         (),
         {"sensitivity": 1},
         {"epsilon": 1, "sensitivity": 3, "monotonic": True},
-        lambda column: (
-            [{"sensitivity": 1}, {"sensitivity": 2, "lead": True, "lead_step": 1}] * bool(_of_numbers(column))
-        ),
+        lambda column: [{"sensitivity": 1}, {"sensitivity": 2, "gap": True, "gap_step": 1}] * bool(_of_numbers(column)),
         False,
     ),
     "argmin": Ask(
@@ -191,7 +189,7 @@ ASKS = {
         _OF_SCORES,
         (),
         {"sensitivity": 1},
-        {"epsilon": 1, "sensitivity": 3, "mechanism": "exponential", "lead": True, "lead_step": 2},
+        {"epsilon": 1, "sensitivity": 3, "mechanism": "exponential", "gap": True, "gap_step": 2},
         lambda column: [{"sensitivity": 1}, {"sensitivity": pl.col(WEIGHT)}] * bool(_of_numbers(column)),
         False,
     ),
@@ -243,7 +241,7 @@ OF_FRAMES: dict[str, Callable[[Any, Any, str, dict[str, Any]], list[dpp.PrivateQ
     "keys": lambda frame, _, column, loss: [
         frame.keys(*columns, delta=1e-3, **loss, **more)
         for columns in ((column,), (column, WEIGHT))
-        for more in ([{}, {"counts": True}] if "rho" in loss else [{}])
+        for more in ([{}, {"with_counts": True}] if "rho" in loss else [{}])
     ],
     "cube": lambda frame, keys, _, loss: [
         frame.cube(
@@ -302,7 +300,7 @@ class Question:
 
     @property
     def is_pure(self) -> bool:
-        return self.way == "first_above" or "lead" in self.options
+        return self.way == "first_above" or "gap" in self.options
 
     @property
     def of_people(self) -> bool:
@@ -329,11 +327,11 @@ QUESTIONS = {
     "too few": Question("mode", ([1, 2],), {"too_few": 2}),
     "weights": Question("mode", ([1, 2],), _WEIGHED),
     "weights of rows": Question("mode", ([1, 2],), {"counts": "rows", **_WEIGHED}),
-    "lead": Question("mode", ([1, 2],), {"lead": True}),
-    "lead, too few": Question("mode", ([1, 2],), {"lead": True, "too_few": 2}),
+    "gap": Question("mode", ([1, 2],), {"gap": True}),
+    "gap, too few": Question("mode", ([1, 2],), {"gap": True, "too_few": 2}),
     "first above": Question("first_above", ([1, 2, 3],), {"threshold": 1}),
-    "first above with its lead": Question("first_above", ([1, 2],), {"threshold": 0.5, "lead": True}),
-    "first above of rows": Question("first_above", ([1, 2],), {"threshold": 2, "counts": "rows", "lead": True}),
+    "first above with its gap": Question("first_above", ([1, 2],), {"threshold": 0.5, "gap": True}),
+    "first above of rows": Question("first_above", ([1, 2],), {"threshold": 2, "counts": "rows", "gap": True}),
     "top 1": Question("top_k", (1, [1, 2, 3])),
     "top 2": Question("top_k", (2, [1, 2, 3])),
     "top 3": Question("top_k", (3, [1, 2, 3])),
@@ -700,26 +698,26 @@ TRUE_ANSWERS = {
     "argmax": (lambda: V.dp.argmax(sensitivity=1, **SURE), lambda g: g % ROWS),
     "argmin": (lambda: (-V).dp.argmin(sensitivity=1, **SURE), lambda g: g % ROWS),
     "argmax by sensitivities": (lambda: V.dp.argmax(sensitivity=V.abs() + 1, **SURE), lambda g: g % ROWS),
-    # Leads of 14 or 16 rows, and of 5 or 5.1: rounded so that no noise is seen. As text, which all contexts compare.
-    "lead of a mode": (
-        lambda: _as_text(S.dp.mode(["c", "b", "a"], lead=True, **SURE)).str.replace(r"\d\}", "_"),
-        lambda g: f'{{"answer":"{"abc"[g % 3]}","lead":1_',
+    # Gaps of 14 or 16 rows, and of 5 or 5.1: rounded so that no noise is seen. As text, which all contexts compare.
+    "gap of a mode": (
+        lambda: _as_text(S.dp.mode(["c", "b", "a"], gap=True, **SURE)).str.replace(r"\d\}", "_"),
+        lambda g: f'{{"answer":"{"abc"[g % 3]}","gap":1_',
     ),
-    "lead of a mode of enums": (
+    "gap of a mode of enums": (
         # Polars 1.36 writes the number of an Enum's category.
         lambda: _as_text(
             S.cast(pl.Enum(["a", "b", "c"]))
-            .dp.mode(lead=True, **SURE)
-            .cast(pl.Struct({"answer": pl.String, "lead": pl.Int64}))
+            .dp.mode(gap=True, **SURE)
+            .cast(pl.Struct({"answer": pl.String, "gap": pl.Int64}))
         ).str.replace(r"\d\}", "_"),
-        lambda g: f'{{"answer":"{"abc"[g % 3]}","lead":1_',
+        lambda g: f'{{"answer":"{"abc"[g % 3]}","gap":1_',
     ),
-    "lead of a first above": (
-        lambda: _as_text(S.dp.first_above(["c", "a", "b"], threshold=9.5, lead=True, **SURE)).str.replace(r"\d\}", "_"),
-        lambda g: f'{{"answer":"{"abc"[g % 3]}","lead":_',
+    "gap of a first above": (
+        lambda: _as_text(S.dp.first_above(["c", "a", "b"], threshold=9.5, gap=True, **SURE)).str.replace(r"\d\}", "_"),
+        lambda g: f'{{"answer":"{"abc"[g % 3]}","gap":_',
     ),
-    "lead of an argmax": (
-        lambda: _as_text(V.dp.argmax(sensitivity=1, lead=True, lead_step=2, **SURE)),
-        lambda g: f'{{"answer":{g % ROWS},"lead":4.0}}',
+    "gap of an argmax": (
+        lambda: _as_text(V.dp.argmax(sensitivity=1, gap=True, gap_step=2, **SURE)),
+        lambda g: f'{{"answer":{g % ROWS},"gap":4.0}}',
     ),
 }

@@ -280,7 +280,7 @@ class Budget:
         return self._left().delta
 
     @property
-    def promise(self) -> Promise | None:
+    def guarantee(self) -> Promise | None:
         """The promise of (epsilon, delta), with the largest rho that fits into all of it; None for other budgets."""
         return self._account if isinstance(self._account, Promise) else None
 
@@ -302,7 +302,7 @@ class Budget:
         return unit, loss
 
     def _takes(self, claim: Claim) -> bool:
-        return claim.has_epsilon or self.unit == "rho" or self.promise is not None
+        return claim.has_epsilon or self.unit == "rho" or self.guarantee is not None
 
     def _left(self) -> Cost:
         return self._account.left(self._in_ledger(lambda _, head: _spent(head)))
@@ -360,7 +360,7 @@ class Budget:
             `running_rho` is null for other budgets.
         """
         charges = self._in_ledger(lambda connection, head: list(ledger.read_charges(connection, head)))
-        order = Fraction(1) if self.promise is None else self.promise.order
+        order = Fraction(1) if self.guarantee is None else self.guarantee.order
         rows = [
             (
                 *(one.microseconds, one.what, float(Fraction(one.loss))),
@@ -542,7 +542,7 @@ class Budget:
         left = self._left()
         remaining = self._account.remaining(left)
         used, rest = [f"spent={exact(self.total - remaining)}"], [f"remaining={exact(remaining)}"]
-        others = [] if self.promise is None or remaining.rho is None else [f"rho {exact(remaining.rho)}"]
+        others = [] if self.guarantee is None or remaining.rho is None else [f"rho {exact(remaining.rho)}"]
         if self.keys_delta is not None:
             used.append(f"(delta {exact(self.keys_delta - left.delta)})")
             rest.append(f"({', '.join([*others, f'delta {exact(left.delta)}'])})")

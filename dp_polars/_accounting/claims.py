@@ -112,8 +112,8 @@ class Claim:
     same_group
         Under "replace_one": R where the row that goes and the one that comes are in one group, as a share of
         `score_range`. From 1/2, where one row alone moves a number as far, to 1; in between, of a choice only.
-    lead
-        Whether a choice is released with its lead, or the first above a threshold with its own. That changes nothing in
+    gap
+        Whether a choice is released with its gap, or the first above a threshold with its own. That changes nothing in
         epsilon. In rho it is charged as whatever has the same epsilon.
     delta
         δ, from 0 to below 1: spent in addition to the loss, over all groups. Above 0 for keys, and 0 for all others.
@@ -148,7 +148,7 @@ class Claim:
     neighboring_relation: NeighboringRelation | None
     draws: int = field(default=1, kw_only=True)
     same_group: Fraction = field(default=costs.ALL, kw_only=True)
-    lead: bool = field(default=False, kw_only=True)
+    gap: bool = field(default=False, kw_only=True)
     delta: Fraction = field(default=Fraction(0), kw_only=True)
     share: Fraction | None = field(default=None, kw_only=True)
     is_asked: bool = field(default=False, kw_only=True, compare=False)
@@ -167,8 +167,8 @@ class Claim:
             raise ValueError(msg)
         positive_fraction("score_range", self.score_range)
         positive_int("draws", self.draws)
-        if self.lead and self._kind not in ("choice", "threshold"):
-            msg = f"a lead must be that of a choice, got the mechanism {self.mechanism!r}."
+        if self.gap and self._kind not in ("choice", "threshold"):
+            msg = f"a gap must be that of a choice, got the mechanism {self.mechanism!r}."
             raise ValueError(msg)
         if self.neighboring_relation is not None:
             check_relation(self.neighboring_relation)
@@ -180,7 +180,7 @@ class Claim:
 
     def __str__(self) -> str:
         if self.share is not None:
-            return "no loss yet" if self.share == 1 else f"no loss yet, loss_share={show(self.share)}"
+            return "no loss yet" if self.share == 1 else f"no loss yet, loss_weight={show(self.share)}"
         return f"{self.loss}, delta={show(self.delta, up=True)}" if self.delta else str(self.loss)
 
     @property
@@ -197,11 +197,11 @@ class Claim:
 
     @property
     def loss_units(self) -> tuple[Unit, ...]:
-        """In which units the same may be asked: a lead, or the first above a threshold, in epsilon alone.
+        """In which units the same may be asked: a gap, or the first above a threshold, in epsilon alone.
 
         Gaussian noise that was asked for by name stays in rho.
         """
-        if self.lead or self._kind == "threshold":
+        if self.gap or self._kind == "threshold":
             return ("epsilon",)
         return ("rho",) if self.is_asked and not self.has_epsilon else ("epsilon", "rho")
 
@@ -245,9 +245,9 @@ class Claim:
         """Raise unless the proof of `scaled_cost` holds for what a replacement in one group does."""
         least = costs.HALF if self.neighboring_relation == "replace_one" else costs.ALL
         is_between = costs.HALF < self.same_group < costs.ALL
-        if not least <= self.same_group <= costs.ALL or (is_between and (self._kind != "choice" or self.lead)):
+        if not least <= self.same_group <= costs.ALL or (is_between and (self._kind != "choice" or self.gap)):
             msg = (
-                'same_group must be 1, or under "replace_one" 1/2 (in between for a choice without its lead), got '
+                'same_group must be 1, or under "replace_one" 1/2 (in between for a choice without its gap), got '
                 f"{show(self.same_group)}."
             )
             raise ValueError(msg)
@@ -297,10 +297,10 @@ class Claim:
     def charged_as(self) -> Mechanism:
         """The mechanism whose cost in rho this release has.
 
-        The curves of both choices hold for the choice alone. With its lead, all that is known is the pure loss; what
+        The curves of both choices hold for the choice alone. With its gap, all that is known is the pure loss; what
         loses most in rho at that is randomized response, as which discrete Laplace noise is charged.
         """
-        return "discrete_laplace" if self.lead else self.mechanism
+        return "discrete_laplace" if self.gap else self.mechanism
 
     def cost(self, unit: Unit, distance: int | Fraction = 1) -> Fraction:
         """Return what `distance` people together lose, in `unit`: never less than they do.

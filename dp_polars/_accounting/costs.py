@@ -98,7 +98,7 @@ def pure_rho(x: Fraction) -> Fraction:
     """Return x·tanh(x/2), rounded up: the rho of whatever is x-DP (`docs/proofs/composition.md`, Theorem 1).
 
     Discrete Laplace noise between two neighbouring integers is randomized response, which has no less. For a choice
-    with its lead, and for the first above a threshold, only the pure loss is known. A key shown by partition selection
+    with its gap, and for the first above a threshold, only the pure loss is known. A key shown by partition selection
     has this rho δ-approximately (`docs/proofs/keys.md`).
     """
     return _rounded_up(x, lambda exact: exact * -(-exact).expm1() / (1 + (-exact).exp()))

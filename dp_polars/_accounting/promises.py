@@ -182,7 +182,7 @@ _WHOLE = 100
 class UnitTaken(NamedTuple):
     """In which unit a promise was taken."""
 
-    promise: str  # what was promised, for people
+    guarantee: str  # what was promised, for people
     words: str  # the promise, the unit, and why it is this one
     other: Unit  # the other unit
     # The `error_95` of each output there, of a mean without `rows` in groups of 1,000; None where it is not known.

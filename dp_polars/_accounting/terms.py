@@ -169,16 +169,16 @@ class Terms:
         *,
         within: Number | None,
         rows: int | None = None,
-        loss_share: Number | None = None,
+        loss_weight: Number | None = None,
     ) -> Terms:
         """Return the terms of these arguments, of which at most one says the loss, or how wrong the answer may be."""
-        given_ones = {"within": within, "epsilon": epsilon, "rho": rho, "loss_share": loss_share}
+        given_ones = {"within": within, "epsilon": epsilon, "rho": rho, "loss_weight": loss_weight}
         named = [name for name, value in given_ones.items() if value is not None]
         if len(named) > 1:
             msg = (
-                f"at most one of within, epsilon, rho and loss_share must be given, got {' and '.join(named)}.\n\n"
+                f"at most one of within, epsilon, rho and loss_weight must be given, got {' and '.join(named)}.\n\n"
                 "Hint: within=10 says how wrong the answer may be, and the loss follows from it; epsilon=1.0 is for "
-                "pure differential privacy, rho=0.1 for zero-concentrated; loss_share=2 takes twice the part of what "
+                "pure differential privacy, rho=0.1 for zero-concentrated; loss_weight=2 takes twice the part of what "
                 "query.scaled_to(epsilon=1, delta=1e-6) shares."
             )
             raise TypeError(msg)
@@ -194,7 +194,7 @@ class Terms:
             )
             raise TypeError(msg)
         elif epsilon is None and rho is None:
-            share = positive_fraction("loss_share", 1 if loss_share is None else loss_share)
+            share = positive_fraction("loss_weight", 1 if loss_weight is None else loss_weight)
             loss = Loss(Fraction(1), unit)
         else:
             loss = Loss.of(epsilon=epsilon, rho=rho)

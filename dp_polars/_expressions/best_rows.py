@@ -16,7 +16,7 @@ from dp_polars._bins.weights import check_terms
 from dp_polars._expressions.expression import IntoColumn, PrivateExpr, as_expression, on_terms
 from dp_polars._questions.categories import counts_people_of
 from dp_polars._questions.extremes import ArgMax, ArgMaxOfOwn, FirstAbove, as_threshold
-from dp_polars._questions.question import claim_with_lead
+from dp_polars._questions.question import claim_with_gap
 
 
 @called
@@ -25,8 +25,8 @@ def argmax(
     *,
     sensitivity: Number | pl.Expr,
     monotonic: bool = False,
-    lead: bool = False,
-    lead_step: Number | None = None,
+    gap: bool = False,
+    gap_step: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
     mechanism: str | None = None,
@@ -51,11 +51,11 @@ def argmax(
         Whether one person moves all scores in the same direction. We don't check this. R is then `sensitivity` instead
         of twice that. Counts are monotonic where a person comes or goes, but not where one is replaced. It must be left
         out with a column of sensitivities.
-    lead
-        Whether the answer comes with its lead: how much higher (for argmin: lower) its score was than the next one,
+    gap
+        Whether the answer comes with its gap: how much higher (for argmin: lower) its score was than the next one,
         with noise. It costs nothing more, but needs `epsilon`. It must be left out with a column of sensitivities.
-    lead_step
-        The public unit to which a lead is rounded down, above 0. None: 1 for integers, the last digit for decimals.
+    gap_step
+        The public unit to which a gap is rounded down, above 0. None: 1 for integers, the last digit for decimals.
         Floats need one.
     epsilon, rho, mechanism
         As for `mode`.
@@ -63,8 +63,8 @@ def argmax(
     Returns
     -------
     PrivateExpr
-        The position of the chosen row in its group, UInt32; null where no row has a finite score. With `lead`, a
-        struct: `answer` is the position, and `lead` a Float64 for floats and for a step that is a float or a Fraction,
+        The position of the chosen row in its group, UInt32; null where no row has a finite score. With `gap`, a
+        struct: `answer` is the position, and `gap` a Float64 for floats and for a step that is a float or a Fraction,
         a Decimal for decimals and for a step with decimal places, else Int64; null where no other row has a finite
         score. Every evaluation is a release: collecting twice pays twice.
 
@@ -84,7 +84,7 @@ def argmax(
     probability 1 − β, the chosen row has q_i >= q_j − 2·t·D_j for all j: it is near the best row by *that* row's
     sensitivity, not the largest one. All pairs of rows of a group are compared.
 
-    Proofs: :doc:`/proofs/permute-and-flip`, :doc:`/proofs/ranges`, :doc:`/proofs/leads`.
+    Proofs: :doc:`/proofs/permute-and-flip`, :doc:`/proofs/ranges`, :doc:`/proofs/gaps`.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def argmax(
     2
     """
     loss = Loss.of(epsilon=epsilon, rho=rho)
-    return _best(column, loss, mechanism, sensitivity, monotonic, lead, lead_step, lowest=False)
+    return _best(column, loss, mechanism, sensitivity, monotonic, gap, gap_step, lowest=False)
 
 
 @called
@@ -108,15 +108,15 @@ def argmin(
     *,
     sensitivity: Number | pl.Expr,
     monotonic: bool = False,
-    lead: bool = False,
-    lead_step: Number | None = None,
+    gap: bool = False,
+    gap_step: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
     mechanism: str | None = None,
 ) -> PrivateExpr:
     r"""Select the row with the lowest score in each group: `argmax` of the negated scores.
 
-    Proofs: :doc:`/proofs/permute-and-flip`, :doc:`/proofs/ranges`, :doc:`/proofs/leads`.
+    Proofs: :doc:`/proofs/permute-and-flip`, :doc:`/proofs/ranges`, :doc:`/proofs/gaps`.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def argmin(
     'b'
     """
     loss = Loss.of(epsilon=epsilon, rho=rho)
-    return _best(column, loss, mechanism, sensitivity, monotonic, lead, lead_step, lowest=True)
+    return _best(column, loss, mechanism, sensitivity, monotonic, gap, gap_step, lowest=True)
 
 
 def _best(
@@ -152,8 +152,8 @@ def _best(
     mechanism: str | None,
     sensitivity: Number | pl.Expr,
     monotonic: bool,
-    lead: bool,
-    lead_step: Number | None,
+    gap: bool,
+    gap_step: Number | None,
     *,
     lowest: bool,
 ) -> PrivateExpr:
@@ -166,22 +166,22 @@ def _best(
             )
             raise ValueError(msg)
         claim = Claim.for_scores(loss, mechanism, 1, monotonic=False)
-        if claim_with_lead(claim, lead=lead).lead or lead_step is not None:
+        if claim_with_gap(claim, gap=gap).gap or gap_step is not None:
             msg = (
-                "lead and lead_step must be left out where sensitivity is a column: what leads is then no score of a "
+                "gap and gap_step must be left out where sensitivity is a column: what is ahead then is no score of a "
                 "row, but its distance to the others in units of their sensitivities."
             )
             raise ValueError(msg)
         return as_expression(ArgMaxOfOwn(claim, lowest), column, sensitivity)
-    claim = claim_with_lead(Claim.for_scores(loss, mechanism, sensitivity, monotonic), lead=lead)
-    if lead_step is None:
+    claim = claim_with_gap(Claim.for_scores(loss, mechanism, sensitivity, monotonic), gap=gap)
+    if gap_step is None:
         return as_expression(ArgMax(claim, lowest), column)
-    if not lead:
-        msg = f"lead_step must be left out without lead=True, got {given(lead_step)}."
+    if not gap:
+        msg = f"gap_step must be left out without gap=True, got {given(gap_step)}."
         raise ValueError(msg)
-    step = positive_fraction("lead_step", lead_step)
-    check_terms("lead_step", step)
-    return as_expression(ArgMax(claim, lowest, step, isinstance(lead_step, (float, np.floating, Fraction))), column)
+    step = positive_fraction("gap_step", gap_step)
+    check_terms("gap_step", step)
+    return as_expression(ArgMax(claim, lowest, step, isinstance(gap_step, (float, np.floating, Fraction))), column)
 
 
 @called
@@ -192,9 +192,9 @@ def first_above(
     threshold: Number,
     epsilon: Number | None = None,
     rho: Number | None = None,
-    loss_share: Number | None = None,
+    loss_weight: Number | None = None,
     counts: str = "people",
-    lead: bool = False,
+    gap: bool = False,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
 ) -> PrivateExpr:
@@ -215,8 +215,8 @@ def first_above(
         A public number of people or rows, above 0 and at most 2**62: an int, float, Fraction or Decimal.
     rho
         Must be left out. A budget in rho takes `epsilon`, and is charged epsilon·tanh(epsilon/2) in each group.
-    lead
-        Whether the answer comes with its lead: how many people (or rows) it has above the threshold, with noise that
+    gap
+        Whether the answer comes with its gap: how many people (or rows) it has above the threshold, with noise that
         both have. It costs nothing more.
     neighboring_relation
         "add_or_remove_one" or "replace_one". The range R is 2 under the first, and 3 under the other one.
@@ -227,7 +227,7 @@ def first_above(
     -------
     PrivateExpr
         One answer per group, of the column's type (of a Categorical, a String) or of the grid's; null where no
-        candidate reaches the threshold. With `lead`, a struct: `answer` of that type, and `lead`, an Int64 of at least
+        candidate reaches the threshold. With `gap`, a struct: `answer` of that type, and `gap`, an Int64 of at least
         0, rounded down; null where the answer is null. Every evaluation is a release: collecting twice pays twice.
 
     Raises
@@ -258,7 +258,7 @@ def first_above(
     >>> df.select(dpp.first_above("week", range(1, 53), threshold=200, epsilon=1)).item()
     3
     """
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, None, within=None, loss_share=loss_share)
+    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, None, within=None, loss_weight=loss_weight)
     if terms.loss.unit != "epsilon":
         msg = (
             f"the first above a threshold must be asked for with epsilon, got {terms.loss}: it is drawn with noise of "
@@ -268,7 +268,7 @@ def first_above(
     query = FirstAbove(
         as_threshold(threshold),
         candidates if isinstance(candidates, Grid) else Categories.of(candidates),
-        claim_with_lead(Claim.on(terms, "threshold"), lead=lead),
+        claim_with_gap(Claim.on(terms, "threshold"), gap=gap),
         counts_people_of(counts),
     )
     return on_terms(query, terms, column)

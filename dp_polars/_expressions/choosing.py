@@ -15,7 +15,7 @@ from dp_polars._expressions.expression import IntoColumn, PrivateExpr, on_terms
 from dp_polars._mechanisms.quantile_trees import levels_of
 from dp_polars._questions.answer_lists import Alphas, QuantileList, TopK, as_alphas, check_number, is_joint
 from dp_polars._questions.categories import Mode, ask_quantile, counts_people_of, weights_of
-from dp_polars._questions.question import claim_with_lead
+from dp_polars._questions.question import claim_with_gap
 
 
 @called
@@ -26,13 +26,13 @@ def mode(
     within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
-    loss_share: Number | None = None,
+    loss_weight: Number | None = None,
     counts: str = "people",
     too_few: int | None = None,
     weights: IntoColumn | None = None,
     max_weight: Number | None = None,
     step: Number | None = None,
-    lead: bool = False,
+    gap: bool = False,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -62,7 +62,7 @@ def mode(
         with `within`. An int, float, Fraction or Decimal; a float is the decimal that it prints as, rounded down to 12
         digits: so eleven losses of 1/11 fit a budget of 1. In the `agg` of a private frame all of them may be left out:
         then `PrivateQuery.scaled_to` says the loss, for all outputs together. A plain expression must have one.
-    loss_share
+    loss_weight
         Where no loss and no `within` is given: how large a part of what `PrivateQuery.scaled_to` shares this output
         takes. A number above 0; left out, it is 1. With 2 it gets twice the loss.
     counts
@@ -83,8 +83,8 @@ def mode(
     step
         The public step: weights are rounded to its nearest whole multiple, ties to even. Float weights need one. None:
         1 for integers and booleans, the last digit for decimals. `max_weight` must be at most 2**30 steps.
-    lead
-        Whether the answer comes with its lead: by how many people (or rows) it was ahead of the next candidate, with
+    gap
+        Whether the answer comes with its gap: by how many people (or rows) it was ahead of the next candidate, with
         noise. It costs nothing more, but needs `epsilon`. The candidate of `too_few` counts as a next one, too.
     contributions
         How many rows one person can have. We don't check this: if a person has more, they lose more than `epsilon`
@@ -99,8 +99,8 @@ def mode(
     Returns
     -------
     PrivateExpr
-        One answer per group, of the column's type; of a Categorical, a String. With `lead`, a struct: `answer` of that
-        type, and `lead`, an Int64 of at least 0, rounded down; null where there is no other candidate. Take it apart
+        One answer per group, of the column's type; of a Categorical, a String. With `gap`, a struct: `answer` of that
+        type, and `gap`, an Int64 of at least 0, rounded down; null where there is no other candidate. Take it apart
         after collecting (`unnest`): an expression that names both fields may draw twice. Every evaluation is a release:
         collecting twice pays twice.
 
@@ -116,7 +116,7 @@ def mode(
     score is the count, R = 1 per row (McKenna & Sheldon 2020, arXiv 2010.12603). `DataFrame.group_by` takes its keys
     from the data, which publishes that each group exists. Where that is private, use `LazyFrame.dp.protect`.
 
-    Proofs: :doc:`/proofs/permute-and-flip`, :doc:`/proofs/exponential`, :doc:`/proofs/ranges`, :doc:`/proofs/leads`.
+    Proofs: :doc:`/proofs/permute-and-flip`, :doc:`/proofs/exponential`, :doc:`/proofs/ranges`, :doc:`/proofs/gaps`.
 
     Examples
     --------
@@ -137,14 +137,16 @@ def mode(
     │ 2    ┆ cold      │
     └──────┴───────────┘
     """
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_share=loss_share)
+    terms = Terms.of(
+        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
+    )
     too_few_count = None if too_few is None else positive_int("too_few", too_few)
     if too_few_count is not None and not too_few_count < 2**31:
         msg = f"too_few must be below 2**31, got {too_few_count}."
         raise ValueError(msg)
     query = Mode(
         Categories.of(candidates),
-        claim_with_lead(Claim.on(terms, "choice"), lead=lead),
+        claim_with_gap(Claim.on(terms, "choice"), gap=gap),
         counts_people_of(counts),
         too_few_count,
         weights_of(max_weight, step, weighted=weights is not None),
@@ -162,7 +164,7 @@ def quantile(
     within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
-    loss_share: Number | None = None,
+    loss_weight: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -237,7 +239,9 @@ def quantile(
     >>> df.select(quartiles).item().to_list()
     [40, 40, 40]
     """
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_share=loss_share)
+    terms = Terms.of(
+        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
+    )
     # No Series: it may be a private column, given by mistake, and a message would show its values.
     if not isinstance(alpha, (list, tuple, np.ndarray)):
         return on_terms(ask_quantile(alpha, candidates, terms, interval), terms, column)
@@ -261,7 +265,7 @@ def median(
     within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
-    loss_share: Number | None = None,
+    loss_weight: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -293,7 +297,9 @@ def median(
     >>> df.select(dpp.median("cost", dpp.grid(0, 1000, step=0.01), rho=0.5)).item()
     19.99
     """
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_share=loss_share)
+    terms = Terms.of(
+        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
+    )
     return on_terms(ask_quantile(0.5, candidates, terms, interval), terms, column)
 
 
@@ -306,7 +312,7 @@ def top_k(
     within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
-    loss_share: Number | None = None,
+    loss_weight: Number | None = None,
     counts: str = "people",
     weights: IntoColumn | None = None,
     max_weight: Number | None = None,
@@ -371,7 +377,9 @@ def top_k(
     categories = Categories.of(candidates)
     if categories.values is not None:
         check_number(number, len(categories.values))
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_share=loss_share)
+    terms = Terms.of(
+        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
+    )
     if mechanism is None:
         joint = is_joint(number, terms.loss.unit)
     else:

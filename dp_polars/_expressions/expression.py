@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 QueryT = TypeVar("QueryT", bound=Query)
 
-# What a draw gives where only the column's type names the candidates (Enum, Boolean), or that of a lead.
+# What a draw gives where only the column's type names the candidates (Enum, Boolean), or that of a gap.
 _ONE_ANSWER = {"text": pl.String(), "flag": pl.Boolean(), "whole": pl.Int64(), "real": pl.Float64()}
 _LISTS = {"texts": pl.List(pl.String), "flags": pl.List(pl.Boolean)}
-_LEADS = {"lead_text": pl.String(), "lead_whole": pl.Int64(), "lead_real": pl.Float64()}
-NAMED_BY_COLUMN = pl.Struct({**_ONE_ANSWER, **_LISTS, **_LEADS})
+_GAPS = {"gap_text": pl.String(), "gap_whole": pl.Int64(), "gap_real": pl.Float64()}
+NAMED_BY_COLUMN = pl.Struct({**_ONE_ANSWER, **_LISTS, **_GAPS})
 
 
 def _field_of(dtype: pl.DataType) -> str:
@@ -45,10 +45,10 @@ def _field_of(dtype: pl.DataType) -> str:
 
 def _fields_of(dtype: pl.DataType, query: Query) -> list[tuple[str, pl.DataType]]:
     """Return which fields of a draw hold the answers, and of which type, where the column's type tells them."""
-    if not (query.has_lead and isinstance(dtype, pl.Struct)):
+    if not (query.has_gap and isinstance(dtype, pl.Struct)):
         return [(_field_of(dtype), dtype)]
-    answer, lead = pl.Schema(dtype.to_schema()).dtypes()
-    return [(_field_of(answer), answer), (f"lead_{_field_of(lead)}", lead)]
+    answer, gap = pl.Schema(dtype.to_schema()).dtypes()
+    return [(_field_of(answer), answer), (f"lead_{_field_of(gap)}", gap)]
 
 
 _NO_PEOPLE = (
@@ -116,7 +116,7 @@ class AnswerType(_OnRows[Query]):
         try:
             if self.query.needs_people:
                 raise TypeError(_NO_PEOPLE)
-            if self.query.has_interval:
+            if self.query.always_has_ends:
                 raise TypeError(_NO_INTERVAL)
             refuse_of_frames(self.within)
             refuse_open(self.query)
@@ -189,7 +189,7 @@ def _raw(answers: pl.Series, query: Query) -> pl.Series:
     if query.fixed_type is not None:
         return answers.cast(query.fixed_type)
     raw = NAMED_BY_COLUMN.to_schema()
-    columns = answers.struct.unnest().get_columns() if query.has_lead else [answers]
+    columns = answers.struct.unnest().get_columns() if query.has_gap else [answers]
     fields = _fields_of(answers.dtype, query)
     drawn = {name: column.cast(raw[name]) for (name, _), column in zip(fields, columns, strict=True)}
     every = [drawn.get(name, pl.lit(None, dtype)).alias(name) for name, dtype in raw.items()]
@@ -495,8 +495,8 @@ def _as_answer(drawn: pl.Expr, checked: pl.Expr, columns: Sequence[pl.Expr], que
     answer = drawn.cast(pl.dtype_of(checked.struct.field(ANSWER)), strict=False)
     if query.fixed_type is not None:
         return answer
-    if query.has_lead:  # named once only: an expression that is named twice may be drawn twice
-        return answer.struct.rename_fields(["answer", "lead"])
+    if query.has_gap:  # named once only: an expression that is named twice may be drawn twice
+        return answer.struct.rename_fields(["answer", "gap"])
     # The name of the only field must not become the answer's: that is the column's, or its root's after `name.keep`.
     name = columns[0].meta.output_name(raise_if_undetermined=False)
     only = answer.struct[0]

@@ -25,7 +25,7 @@ def len(  # noqa: A001 (Polars' own name)
     within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
-    loss_share: Number | None = None,
+    loss_weight: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -47,7 +47,7 @@ def len(  # noqa: A001 (Polars' own name)
         The privacy loss of one person in all, over all groups: one of them at most, and none with `within`. On a
         private frame all may be left out, as for `mode`. `epsilon` draws discrete Laplace noise, `rho` discrete
         Gaussian noise, both exactly.
-    loss_share
+    loss_weight
         As for `mode`.
     contributions, neighboring_relation
         As for `mode`. On a private frame, leave them out: `protect` has them.
@@ -82,7 +82,9 @@ def len(  # noqa: A001 (Polars' own name)
     >>> df.select(dpp.len(where=pl.col("ward") == "B", epsilon=100)).item()
     0
     """
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_share=loss_share)
+    terms = Terms.of(
+        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
+    )
     return on_terms(Count("rows", Claim.on(terms, "number")), terms, *where_true(where), name="len")
 
 
@@ -93,7 +95,7 @@ def n_people(
     within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
-    loss_share: Number | None = None,
+    loss_weight: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -123,7 +125,9 @@ def n_people(
     >>> df.dp.protect("patient").agg(dpp.n_people(epsilon=100)).release().item()
     3
     """
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_share=loss_share)
+    terms = Terms.of(
+        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
+    )
     return on_terms(Count("people", Claim.on(terms, "number")), terms, *where_true(where), name="n_people")
 
 
@@ -134,7 +138,7 @@ def count(
     within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
-    loss_share: Number | None = None,
+    loss_weight: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -168,7 +172,9 @@ def count(
     >>> df.select(dpp.count("age", epsilon=100)).item()
     20
     """
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_share=loss_share)
+    terms = Terms.of(
+        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
+    )
     return on_terms(Count("values", Claim.on(terms, "number")), terms, column)
 
 
@@ -179,7 +185,7 @@ def null_count(
     within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
-    loss_share: Number | None = None,
+    loss_weight: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -213,7 +219,9 @@ def null_count(
     >>> df.select(dpp.null_count("age", epsilon=100)).item()
     20
     """
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_share=loss_share)
+    terms = Terms.of(
+        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
+    )
     return on_terms(Count("nulls", Claim.on(terms, "number")), terms, column)
 
 
@@ -225,7 +233,7 @@ def value_counts(
     within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
-    loss_share: Number | None = None,
+    loss_weight: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -269,7 +277,9 @@ def value_counts(
     >>> df.select(counts).explode("band").unnest("band").rows()
     [('young', 30), ('middle', 0), ('old', 12)]
     """
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_share=loss_share)
+    terms = Terms.of(
+        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
+    )
     if candidates is None:
         msg = "candidates must be given: every one of them gets a count.\n\nHint: a polars.Enum names its categories."
         raise TypeError(msg)
@@ -294,7 +304,7 @@ def sum(  # noqa: A001 (Polars' own name)
     within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
-    loss_share: Number | None = None,
+    loss_weight: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -337,7 +347,8 @@ def sum(  # noqa: A001 (Polars' own name)
     Notes
     -----
     Nulls and NaN are ignored. Sums are exact below 2**62 steps: 2**32 rows with the largest bounds. Where values are no
-    multiples of the step, rounding moves a sum by at most half a step a row, in addition to `error_95` and to ranges.
+    multiples of the step, rounding moves a sum by at most half a step a row, in addition to `error_95` and to
+    intervals.
 
     Proof: :doc:`/proofs/numbers`.
 
@@ -349,7 +360,9 @@ def sum(  # noqa: A001 (Polars' own name)
     >>> df.select(dpp.sum("cost", 0, 100, step=0.01, epsilon=10**7)).item()
     125.0
     """
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_share=loss_share)
+    terms = Terms.of(
+        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
+    )
     of_floats = isinstance(step, (float, np.floating, Fraction))
     ends, claim = bounds_of(lower, upper, step), Claim.on(terms, "number")
     if per_person is None:
@@ -368,7 +381,7 @@ def mean(
     rows: int | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
-    loss_share: Number | None = None,
+    loss_weight: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -393,7 +406,7 @@ def mean(
     -------
     PrivateExpr
         One Float64 per group, between the bounds. In a group with few values the answer is mostly noise; the range of
-        `release(ranges=True)` shows it.
+        `release(intervals=True)` shows it.
 
     Raises
     ------
@@ -402,7 +415,7 @@ def mean(
 
     Notes
     -----
-    Nulls and NaN are ignored. What rounding to the step does is in `error_95` and in ranges.
+    Nulls and NaN are ignored. What rounding to the step does is in `error_95` and in intervals.
 
     Proof: :doc:`/proofs/numbers`.
 
@@ -415,7 +428,7 @@ def mean(
     16.5
     """
     terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, rows=rows, loss_share=loss_share
+        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, rows=rows, loss_weight=loss_weight
     )
     return on_terms(Mean(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=2)), terms, column)
 
@@ -432,7 +445,7 @@ def var(
     rows: int | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
-    loss_share: Number | None = None,
+    loss_weight: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -483,7 +496,7 @@ def var(
     631
     """
     terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, rows=rows, loss_share=loss_share
+        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, rows=rows, loss_weight=loss_weight
     )
     query = Variance(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=3), _ddof(ddof))
     return on_terms(query, terms, column)
@@ -501,7 +514,7 @@ def std(
     rows: int | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
-    loss_share: Number | None = None,
+    loss_weight: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -543,7 +556,7 @@ def std(
     25
     """
     terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, rows=rows, loss_share=loss_share
+        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, rows=rows, loss_weight=loss_weight
     )
     query = Deviation(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=3), _ddof(ddof))
     return on_terms(query, terms, column)
@@ -557,7 +570,7 @@ def share(
     rows: int | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
-    loss_share: Number | None = None,
+    loss_weight: Number | None = None,
     contributions: int = 1,
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
@@ -595,7 +608,7 @@ def share(
     0.33
     """
     terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, rows=rows, loss_share=loss_share
+        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, rows=rows, loss_weight=loss_weight
     )
     asked_of = condition_of("condition", condition, 'dpp.share(pl.col("age") >= 65, epsilon=…)')
     return on_terms(Share.of(Claim.on(terms, "number", draws=2)), terms, asked_of, name="share")

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 T = TypeVar("T", float, "float | None")
 
 COUNT, SHARE = "count", "share"
-UNBIASED = "unbiased"  # the column in a file of what the numbers were that ranges are around
+UNBIASED = "unbiased"  # the column in a file of what the numbers were that intervals are around
 #: What no dimension may be named: the columns of answers.
 TAKEN = (COUNT, *names_of_ends(COUNT), SHARE, *names_of_ends(SHARE), UNBIASED)
 _CUBE_KEY = b"dp_polars.cube"  # the name in a file's metadata of what makes a cube of its rows
 _SHOWN, _SHOWN_TABLES = 4, 12  # how many values of a dimension, and how many tables, `repr` shows
-# How many ranges can hold together at most: what each may fail with is far above the error of its law.
+# How many intervals can hold together at most: what each may fail with is far above the error of its law.
 _MOST_TOGETHER = 500_000
 
 
@@ -63,7 +63,7 @@ class Cube(Unchanging):
 
     Without tables, an answer is a sum of noisy counts (Int64), and its range is that of the sum of their noises. With
     tables, all answers come from one least-squares fit of all histograms that were drawn. They are Float64, multiples
-    of 2⁻¹⁶, so that adding them up is exact; their ranges are those of weighted sums of noise.
+    of 2⁻¹⁶, so that adding them up is exact; their intervals are those of weighted sums of noise.
 
     Filters are Polars expressions over the dimensions. Several must all be true, and null is not true.
 
@@ -113,7 +113,7 @@ class Cube(Unchanging):
         (counts,) = self._sums((), [self._mask(where)])
         return Number(*(numbers[0].item() for numbers in counts.ends(BETA)))
 
-    def counts(self, *where: pl.Expr, by: str | Sequence[str], ranges: Literal[True, "all"] = True) -> pl.DataFrame:
+    def counts(self, *where: pl.Expr, by: str | Sequence[str], intervals: Literal[True, "all"] = True) -> pl.DataFrame:
         """Return how many there are of each value of a dimension, or combination of several, where filters are true.
 
         Parameters
@@ -122,7 +122,7 @@ class Cube(Unchanging):
             As for `count`.
         by
             The name of a dimension, or several.
-        ranges
+        intervals
             True: each range holds at 95 % by itself. "all": wider ones, which hold together with 95 %.
 
         Returns
@@ -135,13 +135,13 @@ class Cube(Unchanging):
         if not axes:
             msg = "by must name a dimension at least, got none.\n\nHint: count(…) is the number of all of them."
             raise ValueError(msg)
-        if ranges is not True and not (isinstance(ranges, str) and ranges == "all"):
-            msg = f'ranges must be True or "all", got {given(ranges)}.'
+        if intervals is not True and not (isinstance(intervals, str) and intervals == "all"):
+            msg = f'intervals must be True or "all", got {given(intervals)}.'
             raise ValueError(msg)
         (counts,) = self._sums(axes, [self._mask(where)])
-        together = 1 if ranges is True else len(counts.values)
+        together = 1 if intervals is True else len(counts.values)
         if together > _MOST_TOGETHER:
-            msg = f'ranges="all" must be of {_MOST_TOGETHER:,} numbers at most, got {together:,}.'
+            msg = f'intervals="all" must be of {_MOST_TOGETHER:,} numbers at most, got {together:,}.'
             raise ValueError(msg)
         return self._named(axes, COUNT, counts.ends(BETA / together))
 
@@ -211,7 +211,7 @@ class Cube(Unchanging):
         return counts[(ranked + values.shape[1] * np.arange(len(values))[:, None]).ravel()]
 
     def to_frame(self) -> pl.DataFrame:
-        """Return the noisy count of every combination of each table, without ranges: `counts` gives them.
+        """Return the noisy count of every combination of each table, without intervals: `counts` gives them.
 
         Dimensions that a table leaves out are null there.
         """
@@ -221,8 +221,8 @@ class Cube(Unchanging):
         """Return the nearest cube in which no number of a table is negative: its answers still agree.
 
         Nearest in least squares, weighted by the noise. Its numbers are *biased*: small ones are too large on average,
-        and so is the number of all. The ranges stay those of this cube, cut at 0 (the number without noise is not below
-        0): so each holds as often as before, and a number need not lie in the middle of it, or inside.
+        and so is the number of all. The intervals stay those of this cube, cut at 0 (the number without noise is not
+        below 0): so each holds as often as before, and a number need not lie in the middle of it, or inside.
 
         They are Float64, at least 0: where one would be 0, it may be a few 2⁻¹⁶ above it. A cube without tables is a
         TypeError: the nearest one is then each count cut at 0, of which sums are far too large.
@@ -255,7 +255,7 @@ class Cube(Unchanging):
     def whole(self) -> Cube:
         """Return a cube of whole numbers that agree, for tables that form one tree: years in hospitals in countries.
 
-        Each number is rounded up or down (Int64), so that parts still add up to their sum. The ranges stay those of
+        Each number is rounded up or down (Int64), so that parts still add up to their sum. The intervals stay those of
         this cube, cut at 0; a number may lie up to 1 further off than before. After `nonnegative` none is negative. A
         ValueError where of two tables neither has all dimensions of the other: no rounding may agree with both then.
         """
@@ -465,7 +465,7 @@ class _Sums:
     values: NDArray[Any]  # the sums, shape (g,)
     off: Callable[[float], NDArray[Any]]  # how far each is off, but for a probability
     beta_of_two: float  # with what probability a range of one of two sums may fail, so that both hold at 0.95
-    around: Floats | None = None  # what the ranges are around, cut at 0, where that is not the values
+    around: Floats | None = None  # what the intervals are around, cut at 0, where that is not the values
 
     @classmethod
     def of_drawn(cls, values: Ints, cells: Ints, noise: Noise) -> _Sums:

@@ -179,10 +179,10 @@ class CubeRequest(Request):
     def about(self) -> str:
         return plural(len(self.tables), "table") if self.tables else plural(self.groups, "cell")
 
-    def presentation(self, ranges: object = False, min_people: object = None, sure: object = False) -> Presentation:
-        if super().presentation(ranges, None, False) != AS_DRAWN or min_people is not None or sure is not False:
+    def presentation(self, intervals: object = False, min_people: object = None, sure: object = False) -> Presentation:
+        if super().presentation(intervals, None, False) != AS_DRAWN or min_people is not None or sure is not False:
             msg = (
-                "ranges, min_people and sure must be left out of the release of a cube: each of its answers has a "
+                "intervals, min_people and sure must be left out of the release of a cube: each of its answers has a "
                 "range.\n\nHint: cube.counts(by=…) has count_low and count_high."
             )
             raise ValueError(msg)
@@ -256,7 +256,7 @@ class CubeQuery(PrivateQuery):
     It is a `PrivateQuery`, but for its release: a `Cube`.
     """
 
-    def release(  # type: ignore[override]  # what a cube answers is no frame, and its ranges come with the answers
+    def release(  # type: ignore[override]  # what a cube answers is no frame, and its intervals come with the answers
         self,
         frame: PrivateRows | tuple[PrivateRows, ...] | None = None,
         *,
@@ -285,7 +285,7 @@ def cube_from(request: AnyRequest[Asked], released: pl.DataFrame) -> Cube:
 
 
 def tables_of(query: CubeQuery, cube: Cube) -> dict[str, tuple[list[str], pl.DataFrame]]:
-    """Return the dimensions of each table that a cube has, and its counts with their ranges, by its name."""
+    """Return the dimensions of each table that a cube has, and its counts with their intervals, by its name."""
     plan, names = cast("CubeRequest", query.request).plan, [*cube.dimensions]
     keys = query.request.keys
     if keys is None or names != keys.columns or not cube.is_of(plan):

@@ -323,7 +323,7 @@ class PrivateFrame(Steps, Cubes, Refusing, WithoutRows):
         delta: Number,
         epsilon: Number | None = None,
         rho: Number | None = None,
-        counts: bool = False,
+        with_counts: bool = False,
     ) -> PrivateQuery:
         r"""Ask which keys there are, where nobody can list them: those that enough people have.
 
@@ -341,7 +341,7 @@ class PrivateFrame(Steps, Cubes, Refusing, WithoutRows):
         epsilon, rho
             The loss, exactly one of them. epsilon: by optimal partition selection. rho: by discrete Gaussian noise on
             the numbers of people, and a threshold.
-        counts
+        with_counts
             Whether the noisy numbers of people come along, in a column "count". Only with rho.
 
         Returns
@@ -349,9 +349,9 @@ class PrivateFrame(Steps, Cubes, Refusing, WithoutRows):
         PrivateQuery
             Its release is a frame of the keys that are shown, sorted, one column for each of `columns`, in that
             column's type (String for a Categorical); perhaps without rows. It goes into `group_by(frame)`, and a column
-            of it into `mode(candidates)`. `ranges=True` adds nothing to it. Its `explain` has one row, which says from
-            how many people on a key is shown with probabilities of 95, 50 and 5 %; its `rate` is the epsilon of one
-            key, or one over the standard deviation of the noise.
+            of it into `mode(candidates)`. `intervals=True` adds nothing to it. Its `explain` has one row, which says
+            from how many people on a key is shown with probabilities of 95, 50 and 5 %; its `rate` is the epsilon of
+            one key, or one over the standard deviation of the noise.
 
         Raises
         ------
@@ -386,18 +386,19 @@ class PrivateFrame(Steps, Cubes, Refusing, WithoutRows):
         """
         loss, protection = Loss.of(epsilon=epsilon, rho=rho), self._pipeline.protection
         _check_names(columns)
-        counts = flag("counts", counts)
-        if counts and loss.unit == "epsilon":
+        with_counts = flag("with_counts", with_counts)
+        if with_counts and loss.unit == "epsilon":
             msg = (
-                "counts must be left out with epsilon: partition selection puts no noise on the numbers of people.\n\n"
+                "with_counts must be left out with epsilon: partition selection puts no noise on the numbers of "
+                "people.\n\n"
                 "Hint: give rho, or ask for counts of the keys that were released: group_by(keys).agg(…)."
             )
             raise ValueError(msg)
-        if counts and COUNT in columns:
-            msg = f"keys: no column may be named {COUNT!r} with counts=True.\n\nHint: rename it."
+        if with_counts and COUNT in columns:
+            msg = f"keys: no column may be named {COUNT!r} with with_counts=True.\n\nHint: rename it."
             raise ValueError(msg)
         person = protection.keys_per_person, protection.neighboring_relation
-        question = KeysThatAreThere.of(columns, loss, check_delta(delta), *person, counts=counts)
+        question = KeysThatAreThere.of(columns, loss, check_delta(delta), *person, counts=with_counts)
         warn_if_large(loss, question.claim.delta)
         request = KeyRequest(self._pipeline, None, (Ask("keys", tuple(map(pl.col, columns)), question),))
         return PrivateQuery(request, self._source, self._budget)

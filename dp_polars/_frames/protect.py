@@ -75,9 +75,9 @@ def protect(
         released answer, and the same question about the same name gives that answer again and costs nothing. You
         promise that the name stands for the same rows for good: for other rows the kept answer would be wrong, though
         no leak. What made the rows belongs to the data set: another plan under the same name is drawn and charged, and
-        what runs Python code is not kept. Other rows in memory are refused, and a `KeptAnswerWarning` says where files
-        have changed. `release(fresh=True)` draws and pays anew. Another version of Polars or of this package may take a
-        question for another one: then it is charged. None: nothing is kept.
+        what runs Python code is not kept. Other rows in memory are refused, and a `CachedAnswerWarning` says where
+        files have changed. `release(fresh=True)` draws and pays anew. Another version of Polars or of this package may
+        take a question for another one: then it is charged. None: nothing is kept.
     unchecked
         Whether to leave out the look at what made the rows, for steps that it can't follow. "I know that each person's
         rows follow from that person's": where they don't, one person changes the rows of others, and the loss has no

@@ -20,7 +20,7 @@ from dp_polars._frames.statements import ledger_facts, loss_of_ledger, statement
 from dp_polars._questions.question import Asked
 from dp_polars._questions.statement import Statement
 from dp_polars._questions.statement_facts import AT_DELTA, NOT_RECORDED, Facts, Known, loss_facts
-from dp_polars._release.contract import Engine, Presentation, Ranges
+from dp_polars._release.contract import Engine, Intervals, Presentation
 from dp_polars._release.release import Part, charged_as, release_all, release_by
 from dp_polars._release.request import AnyRequest, explained
 from dp_polars._sources.marks import refuse_two_units
@@ -46,7 +46,7 @@ class Charged(TypedDict, total=False):
 class ChargedAndShown(Charged, total=False):
     """And how frames are shown."""
 
-    ranges: Ranges
+    intervals: Intervals
     min_people: int | None
     sure: bool
 
@@ -117,7 +117,7 @@ class Publication(OfAnswers):
         self,
         frame: PrivateRows | Mapping[str, PrivateRows] | None = None,
         *,
-        ranges: Ranges = False,
+        intervals: Intervals = False,
         min_people: int | None = None,
         sure: bool = False,
         engine: EngineType = "auto",
@@ -132,7 +132,7 @@ class Publication(OfAnswers):
         frame
             The private rows, if the queries were built without any: those of all queries, or a dict of them by the
             names of the queries. Each as for `PrivateQuery.release`.
-        ranges, min_people, sure, engine, partitions, fresh, unchecked
+        intervals, min_people, sure, engine, partitions, fresh, unchecked
             As for `PrivateQuery.release`, of every query. `min_people` and `sure` are for the queries with groups, each
             of which must count its people.
 
@@ -150,18 +150,18 @@ class Publication(OfAnswers):
         opened = Opened()
 
         def part(name: str, query: PrivateQuery) -> Part[pl.DataFrame]:
-            shown = self.presentation(name, ranges, min_people, sure)
+            shown = self.presentation(name, intervals, min_people, sure)
             return query.handed_over(unchecked).part(frames[name], shown, opened, engine, partitions, name=name)
 
         with opened:
             return self.released(part, self.budget, fresh=fresh, opened=opened)
 
-    def presentation(self, name: str, ranges: object, min_people: object, sure: object) -> Presentation:
+    def presentation(self, name: str, intervals: object, min_people: object, sure: object) -> Presentation:
         """Return how the release of a query is shown; `min_people` is for queries with groups, where there are some."""
         of_groups = [one for one, query in self.queries.items() if query.request.keys is not None]
         if of_groups and name not in of_groups:
             min_people, sure = None, False
-        return self.queries[name].request.presentation(ranges, min_people, sure)
+        return self.queries[name].request.presentation(intervals, min_people, sure)
 
     def released(
         self,
@@ -220,7 +220,7 @@ def release_with(
     table: object,
     budget: Budget | None,
     *,
-    ranges: object,
+    intervals: object,
     min_people: object,
     sure: object,
     fresh: bool,
@@ -230,7 +230,7 @@ def release_with(
     if not isinstance(query, Publication):
         request, payer = without_data(query, budget, unchecked=unchecked)
         engine = engine_of(request, table, None)
-        presentation = request.presentation(ranges, min_people, sure)
+        presentation = request.presentation(intervals, min_people, sure)
         released = release_by(request, engine, payer, presentation=presentation, fresh=fresh)
         return cube_from(request, cast("pl.DataFrame", released)) if isinstance(query, CubeQuery) else released
     tables, payers = query.tables(table), [without_data(one, budget)[1] for one in query.queries.values()]
@@ -238,7 +238,7 @@ def release_with(
     def part(name: str, one: PrivateQuery) -> Part[ReleasedT]:
         request = one.handed_over(unchecked).request
         engine = engine_of(request, tables[name], name)
-        return Part(request, engine, query.presentation(name, ranges, min_people, sure), name=name)
+        return Part(request, engine, query.presentation(name, intervals, min_people, sure), name=name)
 
     return query.released(part, payers[0], fresh=fresh)
 

@@ -28,7 +28,7 @@ from dp_polars._questions.question import Asked, Columns, HistogramQuery
 from dp_polars._questions.statement import Statement
 from dp_polars._questions.statement_facts import AT_DELTA, Known
 from dp_polars._release.cached import columns_read
-from dp_polars._release.contract import KeyWork, Presentation, Ranges, Work
+from dp_polars._release.contract import Intervals, KeyWork, Presentation, Work
 from dp_polars._release.protection import Protection
 from dp_polars._release.release import Part, prepare, release_all
 from dp_polars._release.request import AnyRequest, Ask, Request
@@ -54,7 +54,7 @@ def at_promise(
 
     The promise is as the budget has it: which rho it is, and how much of delta is left to keys (without one, a half).
     """
-    of_all = None if budget is None else budget.promise
+    of_all = None if budget is None else budget.guarantee
     promise = Promise.of(epsilon, delta) if of_all is None else of_all.part(epsilon, delta)
     gone = sum((ask.query.claim.delta for ask, _ in outputs), Fraction(0))
     if gone > promise.keys_delta:
@@ -242,7 +242,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
             an error, a mean has that of groups of at least `rows` rows. For keys, it is from how many people on a key
             is shown with that probability. An output without a loss has neither an error nor `epsilon`, `rho`, `rate`.
 
-            `error_unit`: "people", "rows", "the column's unit" or "the weights' unit", also of a lead.
+            `error_unit`: "people", "rows", "the column's unit" or "the weights' unit", also of a gap.
 
             `epsilon`, `rho`: the loss of one person over all groups, in both units; a discrete Gaussian has no epsilon.
             `delta` (0 for all but keys) is spent in addition.
@@ -308,7 +308,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
         """Return this query with one promise for all of its outputs, shared among them.
 
         Outputs with a loss, or asked `within` an error, keep it, and those without one share the rest: equally, or by
-        their `loss_share`. Where every output has one, all losses are scaled by one factor; an output that was asked
+        their `loss_weight`. Where every output has one, all losses are scaled by one factor; an output that was asked
         for `within` an error has another one then: see `explain`. Nothing is read of the rows, or charged. Rows,
         budget, bounds, the delta of keys, and mechanisms that were asked for by name, stay.
 
@@ -328,7 +328,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
         PrivateQuery
             With a delta, `explain` says which unit was taken, and which error the other one would have cost. Compared
             are the geometric means of `error_95` over all outputs, of each by its better mechanism in that unit; for a
-            mean that has no `rows`, in groups of 1,000. An output that exists in epsilon alone (a lead, a first above a
+            mean that has no `rows`, in groups of 1,000. An output that exists in epsilon alone (a gap, a first above a
             threshold), or in rho alone (Gaussian noise by name), decides for all. Where the frame's budget has room in
             one unit alone, that is taken.
 
@@ -347,7 +347,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
         >>> import dp_polars as dpp
         >>> private = dpp.protect("patient", max_groups=4)
         >>> query = private.group_by({"ward": ["A", "B", "C", "D"]}).agg(
-        ...     dpp.n_people(), dpp.mode("drug", ["A", "B"], loss_share=2)
+        ...     dpp.n_people(), dpp.mode("drug", ["A", "B"], loss_weight=2)
         ... )
         >>> query.scaled_to(epsilon=1, delta=1e-6).explain()["mechanism"].to_list()
         ['discrete_laplace', 'permute_and_flip']
@@ -410,7 +410,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
         self,
         frame: PrivateRows | None = None,
         *,
-        ranges: Ranges = False,
+        intervals: Intervals = False,
         min_people: int | None = None,
         sure: bool = False,
         engine: EngineType = "auto",
@@ -426,20 +426,20 @@ class PrivateQuery(OfAnswers, WithoutRows):
             The private rows, if the query was built without any: a LazyFrame, a DataFrame, a pyarrow dataset, or an
             object with Arrow's C stream (a pyarrow Table or RecordBatchReader, a DuckDB relation, pandas). A reader
             gives its rows once: rows that were read from it before are not counted, and after a release it is refused.
-        ranges
+        intervals
             Whether every number comes with the ends of its 95 % range, `NAME_low` and `NAME_high`. The number without
             noise, of the rows that the bounds keep, lies between them with probability 0.95 at least. That follows from
             the noise alone, and costs nothing. No range tells of rows that the bounds drop: counts and sums are too low
-            where people have more than the bounds of `protect` keep, and their ranges are, too. `n_rows_dropped` asks
-            how many rows these drop. "all": wider ranges, which hold together. With probability 0.95 at least, all
-            numbers of the release are inside, in all groups; each count of a list is one of them.
+            where people have more than the bounds of `protect` keep, and their intervals are, too. `n_rows_dropped`
+            asks how many rows these drop. "all": wider intervals, which hold together. With probability 0.95 at least,
+            all numbers of the release are inside, in all groups; each count of a list is one of them.
         min_people
-            If given, the other outputs of a group, and their ranges, are null where its released number of people is
+            If given, the other outputs of a group, and their intervals, are null where its released number of people is
             lower; a list is null as a whole. The query must have exactly one `n_people` without `where` (where every
             row is a person, `len` without `where`). It hides what is mostly noise, and protects nobody further.
         sure
             Whether it is the lower end of that number's range that must be `min_people` or more: of the 95 % range, or
-            with `ranges="all"` of the wider one.
+            with `intervals="all"` of the wider one.
         engine
             Polars' engine: "auto", "in-memory" or "streaming". "auto" takes no notice of
             `polars.Config.set_engine_affinity`. "gpu" is refused, for steps were tried on the CPU's engines alone.
@@ -472,14 +472,14 @@ class PrivateQuery(OfAnswers, WithoutRows):
 
         Notes
         -----
-        `ranges`, `min_people` and `sure` are no part of the question. Where the data has a name (`dataset` of
+        `intervals`, `min_people` and `sure` are no part of the question. Where the data has a name (`dataset` of
         `dp_polars.protect`), the budget keeps what was drawn, of all groups: released again with other ones, the same
         numbers are shown in another way, and nothing is charged. Without a name each release draws, and is charged.
 
         The columns' types are taken as public. If they would be inferred from values (pandas' object columns, a CSV
         file without a schema), state them beforehand.
         """
-        presentation = self.request.presentation(ranges, min_people, sure)
+        presentation = self.request.presentation(intervals, min_people, sure)
         with Opened() as opened:
             part = self.handed_over(unchecked).part(frame, presentation, opened, engine, partitions)
             return release_all([part], self.budget, fresh=fresh)[0]
@@ -551,7 +551,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
         path: str | os.PathLike[str],
         frame: PrivateRows | None = None,
         *,
-        ranges: Ranges = False,
+        intervals: Intervals = False,
         min_people: int | None = None,
         sure: bool = False,
         engine: EngineType = "auto",
@@ -576,7 +576,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
         """
         from pyarrow import parquet
 
-        presentation = self.request.presentation(ranges, min_people, sure)
+        presentation = self.request.presentation(intervals, min_people, sure)
         target = expanded(path)
         if not target.parent.is_dir() or target.is_dir():
             msg = f"path must be a file in an existing folder, got {str(path)!r}."

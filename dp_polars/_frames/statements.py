@@ -75,7 +75,7 @@ def statement_of(
         state,
         known,
         loss=loss_facts(loss.unit, loss.value, delta_of(claims), at_delta),
-        promise=None if requests[0].taken is None else requests[0].taken.promise,
+        promise=None if requests[0].taken is None else requests[0].taken.guarantee,
         unit=unit_facts(protection.privacy_unit, protection.neighboring_relation),
         releases=[{"name": name, **facts} for name, (_, facts) in releases.items()],
         ledger=ledger,
@@ -97,8 +97,8 @@ def ledger_facts(
     asked_before: Sequence[str],
 ) -> Facts:
     spent = _amount(head.unit, head.spent or "0", head.spent_delta)
-    if budget.promise is not None:
-        at = budget.epsilon_of(head, charges, budget.promise.delta).spent
+    if budget.guarantee is not None:
+        at = budget.epsilon_of(head, charges, budget.guarantee.delta).spent
         spent = _amount(head.unit, str(as_fraction("epsilon", at)), head.delta)
     entries = [
         {
@@ -114,7 +114,7 @@ def ledger_facts(
     return {
         "total": _amount(head.unit, head.total, head.delta),
         "spent": spent,
-        "is_promise": budget.promise is not None,
+        "is_promise": budget.guarantee is not None,
         "charges": head.charges,
         "digest": head.last_digest or None,
         "delta_for": [charge.what for charge in charges if Fraction(charge.delta)],

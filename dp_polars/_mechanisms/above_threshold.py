@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dp_polars._base.numbers import Ints, Rng, ball, owners, positions, run_starts, slices, system_rng
 from dp_polars._mechanisms.drawing import of_parts
 from dp_polars._mechanisms.histograms import Histogram
-from dp_polars._mechanisms.noisy_gap import LARGEST_LEAD, Between, Led, joined_pairs
+from dp_polars._mechanisms.noisy_gap import LARGEST_GAP, Between, Led, joined_pairs
 from dp_polars._mechanisms.racing import CHUNK, V_STEP, Floats, Real, Uniform, floor_of, is_less, leading_bits, wait_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def first_reached(runs: CountRuns, threshold: Fraction, rate: Fraction, rng: Rng
     """Return what reaches the threshold first in each group; shape (g,) each.
 
     The position in the flat runs and which candidate of the run it is, from 0; −1 and 0 where none does. And by how
-    many whole units it is above, at most LARGEST_LEAD; −1 where none does.
+    many whole units it is above, at most LARGEST_GAP; −1 where none does.
     """
     return _Search(runs, threshold, min(rate, _LARGEST_RATE), rng).first()
 
@@ -110,7 +110,7 @@ class _Search:
             place = 0 if is_above else _exact_place(missing, int(self.runs.multiplicities[run]), uniform)
             if place is not None:
                 lead = floor_of(_over(more, missing if is_above else _zero, self.rate))
-                return run, place, min(lead, LARGEST_LEAD)
+                return run, place, min(lead, LARGEST_GAP)
         return -1, 0, -1
 
 

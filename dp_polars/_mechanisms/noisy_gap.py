@@ -21,7 +21,7 @@ from dp_polars._mechanisms.drawing import SLICE_ROWS, Draw, blocks_of_gaps, gaps
 from dp_polars._mechanisms.histograms import Histogram, Runs, is_dense, of_row_slices
 from dp_polars._mechanisms.racing import CHUNK, V_STEP, Blocks, Floats, RacingLaw, exponents_of, leading_bits
 
-LARGEST_LEAD = 2**62 - 1
+LARGEST_GAP = 2**62 - 1
 
 # How far the logarithm of an arrival time is off, with room to spare. A racing value, from the leading bits of V, is
 # off by at most 2**-48 relative (a few NumPy functions, accurate to 4 units in the last place). Its logarithm is off by
@@ -33,7 +33,7 @@ _RELATIVE_SLACK = 2.0**-46
 _LARGEST_EXPONENT = 2.0**1023
 
 # Shape (g,) each: a code or a position per group, and how many whole units it was ahead of the next candidate, at most
-# LARGEST_LEAD; −1 if there was no other.
+# LARGEST_GAP; −1 if there was no other.
 Led: TypeAlias = "tuple[Ints, Ints]"
 
 
@@ -48,15 +48,15 @@ class Between:
         return Between(self.low[positions], self.high[positions])
 
     def floors(self) -> tuple[Ints, NDArray[np.bool_]]:
-        """Return the whole parts, at most LARGEST_LEAD, and whether they are certain."""
+        """Return the whole parts, at most LARGEST_GAP, and whether they are certain."""
         low, high = (np.floor(np.clip(bound, 0, 2.0**62)) for bound in (self.low, self.high))
         decided = low == high  # not so of a bound that is no number
         whole = np.zeros(len(low), np.int64)
-        whole[decided] = np.minimum(low[decided].astype(np.int64), LARGEST_LEAD)
+        whole[decided] = np.minimum(low[decided].astype(np.int64), LARGEST_GAP)
         return whole, decided
 
 
-def race_with_lead(blocks: Blocks, rate: Fraction, unit: Fraction, law: RacingLaw, rng: Rng) -> Led:
+def race_with_gap(blocks: Blocks, rate: Fraction, unit: Fraction, law: RacingLaw, rng: Rng) -> Led:
     """Return the block that arrives first, for each group, and its lead in whole units, given in those of the gaps.
 
     No candidate may be left out of the blocks.
@@ -124,10 +124,10 @@ class _Race:
         gap, multiplicities = self.blocks.exact(group)
         guess = next(iter(drawn))
         words_drawn = {position: word for position, word in drawn.items() if multiplicities[position]}
-        position, lead = racing.first_and_lead(
+        position, lead = racing.first_and_gap(
             gap, multiplicities, words_drawn, {guess: second}, self.rate, self.unit, self.law, self.rng
         )
-        return position, -1 if lead is None else min(lead, LARGEST_LEAD)
+        return position, -1 if lead is None else min(lead, LARGEST_GAP)
 
 
 def _first_two(exponents: Floats, drawn: NDArray[np.uint64], m: SignedInts | None, sizes: Ints, law: RacingLaw) -> Ints:
@@ -201,20 +201,20 @@ def _widened(value: Floats, exponents: Floats, m: SignedInts | None, sign: int) 
     return bound
 
 
-def type_with_lead(answer: pl.DataType, lead: pl.DataType) -> pl.Struct:
-    return pl.Struct({"answer": answer, "lead": lead})
+def type_with_gap(answer: pl.DataType, lead: pl.DataType) -> pl.Struct:
+    return pl.Struct({"answer": answer, "gap": lead})
 
 
-def with_lead(answers: pl.Series, leads: pl.Series, is_alone: NDArray[np.bool_]) -> pl.Series:
+def with_gap(answers: pl.Series, leads: pl.Series, is_alone: NDArray[np.bool_]) -> pl.Series:
     """Return answers with their leads; null where there was no other candidate."""
     shown = leads.zip_with(pl.Series(~is_alone), pl.Series([None], dtype=leads.dtype))
-    return pl.DataFrame({"answer": answers, "lead": shown}).to_struct()
+    return pl.DataFrame({"answer": answers, "gap": shown}).to_struct()
 
 
-def lead_from_rows(draw: Draw, codes: Codes, lengths: Ints) -> Led:
+def gap_from_rows(draw: Draw, codes: Codes, lengths: Ints) -> Led:
     """Return one code and its lead per group, from the codes of its rows; `draw.size` is ignored."""
     if not is_dense(draw.size, codes, lengths):
-        return lead_groups(draw, Histogram.of_rows(codes, None, lengths, draw.size))
+        return gap_groups(draw, Histogram.of_rows(codes, None, lengths, draw.size))
 
     def of_slice(codes: Codes, lengths: Ints) -> Led:
         blocks = blocks_of_gaps(gaps_of_rows(draw, codes, lengths))
@@ -224,12 +224,12 @@ def lead_from_rows(draw: Draw, codes: Codes, lengths: Ints) -> Led:
     return joined_pairs(of_row_slices(of_slice, draw.size, codes, lengths, SLICE_ROWS))
 
 
-def lead_groups(draw: Draw, histogram: Histogram) -> Led:
+def gap_groups(draw: Draw, histogram: Histogram) -> Led:
     """Return one code and its lead per group; that of a group without rows is uniform."""
-    return joined_pairs(of_group_slices(partial(_lead_from_runs, draw), histogram))
+    return joined_pairs(of_group_slices(partial(_gap_from_runs, draw), histogram))
 
 
-def _lead_from_runs(draw: Draw, runs: Runs) -> Led:
+def _gap_from_runs(draw: Draw, runs: Runs) -> Led:
     slots = draw.score.slots(runs, draw.size)
     rng = draw.rng()
     blocks = Blocks(slots.gaps, slots.begins, lambda group: slots.of_group(group).exact(), slots.multiplicities)
@@ -241,7 +241,7 @@ def _lead_from_runs(draw: Draw, runs: Runs) -> Led:
 
 
 def _race(draw: Draw, blocks: Blocks, rng: Rng) -> Led:
-    return race_with_lead(blocks, draw.rate, Fraction(draw.score.unit), draw.law, rng)
+    return race_with_gap(blocks, draw.rate, Fraction(draw.score.unit), draw.law, rng)
 
 
 def joined_pairs(parts: Sequence[Led]) -> Led:

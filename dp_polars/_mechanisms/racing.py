@@ -40,7 +40,7 @@ class RacingLaw:
     """What a race must know of a mechanism.
 
     The log-density of −log g(W) must not fall faster than a slope of 1. So a choice at the rate ε/R is ε-DP, with its
-    lead as well (`docs/proofs/leads.md`).
+    lead as well (`docs/proofs/gaps.md`).
     """
 
     # g in float64, shape (n,): ascending, from 1 − exp(−w) up to w, off by at most 8 units in the last place; g(0) is
@@ -139,7 +139,7 @@ def first_arrival(
     return winner
 
 
-def first_and_lead(
+def first_and_gap(
     gap: Callable[[int], Fraction | int],
     multiplicities: Sequence[int],
     words_drawn: Mapping[int, int],

@@ -37,7 +37,7 @@ from dp_polars._base.numbers import (
     uniform_below,
 )
 from dp_polars._base.silence import silenced
-from dp_polars._mechanisms.noisy_gap import race_with_lead
+from dp_polars._mechanisms.noisy_gap import race_with_gap
 from dp_polars._mechanisms.racing import FAR, LAWS, Blocks, ExactBlocks, Floats, GapArray, RacingLaw, race
 
 # The number of scores from which blocks are faster than a racer for each, and the most different gaps that are counted.
@@ -266,7 +266,7 @@ def leading_rows(
     rows, scores, counts = _offered(scores, lengths, offered)
     blocks, groups = _blocks(scores, counts, lowest)
     chosen, leads = (np.full(len(lengths), -1, np.int64) for _ in range(2))
-    chosen[groups], leads[groups] = race_with_lead(blocks, rate, unit, law, rng)
+    chosen[groups], leads[groups] = race_with_gap(blocks, rate, unit, law, rng)
     return _places(chosen, rows, lengths), leads
 
 

@@ -242,10 +242,10 @@ def figures(drafted: Draft) -> Iterator[str]:
         gaps = _first(best_by_gap(query, range(0, 41 * step, step)))
         sure = gaps.filter(pl.col("probability") >= _SURE).group_by("output", maintain_order=True).first()
         said = [
-            f"{one['output']} is right in 95 % of releases if the top one leads by {one['gap']:,.0f} {one['gap_unit']}."
+            f"{one['output']} is right in 95 % of releases if the top one gaps by {one['gap']:,.0f} {one['gap_unit']}."
             for one in sure.rows(named=True)
         ]
-        yield figure("Is the top one right? By how far it leads", plot.best_by_gap(gaps, width=_WIDTH), " ".join(said))
+        yield figure("Is the top one right? By how far it gaps", plot.best_by_gap(gaps, width=_WIDTH), " ".join(said))
 
 
 def _first(frame: pl.DataFrame) -> pl.DataFrame:
@@ -274,7 +274,7 @@ def dropped(plan: Plan, drafted: Draft, rows_each: float, skew: float) -> str:
     at_bounds = pl.col("max_groups").eq_missing(chosen) & (pl.col("max_rows_per_group") == plan.max_rows_per_group)
     rows, people = frame.filter(at_bounds).select("rows_dropped", "people_cut").row(0)
     said = f"At your bounds: {rows:.0%} of these rows are dropped, and {people:.0%} of these people lose some."
-    return figure("What the bounds drop, of synthetic people", plot.dropped(frame, width=_WIDTH), said)
+    return figure("What the bounds drop, of synthetic people", plot.rows_dropped(frame, width=_WIDTH), said)
 
 
 def seen(plan: Plan, drafted: Draft, relative: Any, code: str, figures: str) -> str:  # noqa: ANN401

@@ -28,7 +28,7 @@ from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._frames.publication import Publication
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._publish.schema import MORE, TOP, Question
-from dp_polars.analysis import dropped, synthetic
+from dp_polars.analysis import rows_dropped, synthetic
 
 if TYPE_CHECKING:
     from dp_polars._frames.frame import PrivateFrame, PrivateGroupBy
@@ -300,7 +300,7 @@ class Plan:
         wanted = self.questions[question]
         whole = int(wanted) if isinstance(wanted, float) and wanted.is_integer() else wanted
         if not self.by_error:
-            return {} if whole == 1 else {"loss_share": whole}
+            return {} if whole == 1 else {"loss_weight": whole}
         if question.ask == "first_above":  # whose error is not known beforehand
             return {"epsilon": whole}
         return {"within": whole} | ({"rows": self.rows} if question.ask in ("mean", "share", "var", "std") else {})
@@ -480,7 +480,7 @@ def _asked(plan: Plan, groups: Tables, asked: dict[str, PrivateExpr], messages: 
         if not plan.by_error:
             tables = tables.scaled_to(**plan.promise())
         for query in tables.queries.values():
-            query.request.presentation(ranges=True)
+            query.request.presentation(intervals=True)
             query.explain()
         return tables
 
@@ -524,7 +524,7 @@ def code_of(plan: Plan, names: Collection[str]) -> str:
         before = [laid_out(protect, "private = "), laid_out(call("dict", **outputs), "asked = ")]
         steps = [call("dpp.publication", grouped)]
     query = [*before, "query = (", *(laid_out(step, indent="    ") for step in [*steps, *shared]), ")"]
-    released = "query.release(ranges=True)" if has_data else "dpp.sql.release(query, rows, ranges=True)"
+    released = "query.release(intervals=True)" if has_data else "dpp.sql.release(query, rows, intervals=True)"
     shown = [*["query"] * several_tables, "output", "error_95", "error_unit", "epsilon", "rho"]
     body = "\n".join(
         [
@@ -616,4 +616,6 @@ def dropped_by_bounds(
         privacy_unit=plan.unit,
         skew=skew,
     )
-    return dropped(rows, plan.unit, by=list(plan.keys), max_groups=max_groups, max_rows_per_group=max_rows_per_group)
+    return rows_dropped(
+        rows, plan.unit, by=list(plan.keys), max_groups=max_groups, max_rows_per_group=max_rows_per_group
+    )

@@ -93,8 +93,8 @@ def report(
     Parameters
     ----------
     released
-        What `query.release()` or `dp_polars.spark.release` returned, or a part of its rows; with or without `ranges`.
-        For a cube, the page has a table and a figure for each of its tables.
+        What `query.release()` or `dp_polars.spark.release` returned, or a part of its rows; with or without
+        `intervals`. For a cube, the page has a table and a figure for each of its tables.
         1,000 rows are shown at most; those of Spark come to this process, sorted by their keys. For a publication, the
         dict. Below each table stands which bounds cut what, and how much they cut where the publication has that, too:
         `publication(visits=query, cut=query.n_rows_dropped(…))`.
@@ -271,7 +271,7 @@ def _cell(value: object, low: object = None, high: object = None) -> str:
         none = [None] * len(value)
         ends = (low, high) if isinstance(low, list) and isinstance(high, list) else (none, none)
         return "<br>".join(map(_cell, value, *ends))
-    if isinstance(value, dict) and "lead" not in value:  # of value counts: the value, and the range of its count
+    if isinstance(value, dict) and "gap" not in value:  # of value counts: the value, and the range of its count
         first, second = value.values()
         counts = ([*end.values()][1] if isinstance(end, dict) else end for end in (low, high))
         return f"{html.escape(_text(first))}: {_cell(second, *counts)}"
@@ -291,8 +291,8 @@ def _text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     if isinstance(value, dict):
-        answer, lead = map(_text, value.values())
-        return f"{answer} (ahead by {lead})"
+        answer, gap = map(_text, value.values())
+        return f"{answer} (ahead by {gap})"
     return str(value)
 
 
@@ -335,7 +335,7 @@ def _words(queries: Sequence[PrivateQuery]) -> Iterator[str]:
                 f"<strong>The range of {html.escape(ask.name)}</strong> holds the value without noise in at least "
                 f"{show(100 * ask.query.probability)} of 100 cases."
             )
-    if any(ask.query.claim.lead for ask in asks):
+    if any(ask.query.claim.gap for ask in asks):
         yield (
             "<strong>“Ahead by”</strong> says how far the answer was in front of the next best one. This number has "
             "noise too. Where it is small, another answer may be the true best one."
@@ -344,13 +344,13 @@ def _words(queries: Sequence[PrivateQuery]) -> Iterator[str]:
         yield (
             "<strong>Some data are not counted.</strong> So that no person has too much influence, only some of the "
             "rows of a person with many rows are used, or a person's total is clipped. The limits stand below each "
-            "table. Where that happens, counts and sums are too low, and the ranges do not show it."
+            "table. Where that happens, counts and sums are too low, and the intervals do not show it."
         )
     if any(ask.query.clips_values for ask in asks):
         yield (
             "<strong>Values are clipped.</strong> A value below the lower clipping bound counts as that bound, and one "
             "above the upper bound as the upper one. The bounds stand below each table. If many values lie beyond "
-            "them, the answer is far from that of the values as they are, and the ranges do not show it."
+            "them, the answer is far from that of the values as they are, and the intervals do not show it."
         )
     yield (
         "<strong>Small groups say little.</strong> The noise of a count is as large for ten people as for ten "
@@ -359,5 +359,5 @@ def _words(queries: Sequence[PrivateQuery]) -> Iterator[str]:
     )
     yield (
         "<strong>What the numbers are not.</strong> No number is about a single person. A difference between two "
-        "numbers that is smaller than their ranges may be noise alone."
+        "numbers that is smaller than their intervals may be noise alone."
     )

@@ -27,7 +27,7 @@ class Average(Clipped):
     fixed_type: ClassVar[pl.DataType] = pl.Float64()
     largest: ClassVar[Fraction] = Fraction(1)  # one: each share of the claim scales it by what a row changes there
     is_one_sided: ClassVar[bool] = False  # distances from the middle have both signs
-    _rounded: ClassVar[str] = "error_95 and ranges include what rounding does"
+    _rounded: ClassVar[str] = "error_95 and intervals include what rounding does"
     error_needs_rows: ClassVar[bool] = True  # the totals and the number of rows are off, whatever the number
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:

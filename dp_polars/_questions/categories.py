@@ -20,7 +20,7 @@ from dp_polars._bins.candidates import Categories, Ordered, Values, ends_of, ord
 from dp_polars._bins.weights import ONE_EACH, Weights, in_steps
 from dp_polars._mechanisms.drawing import Draw, draw_from_rows, draw_groups
 from dp_polars._mechanisms.histograms import CountScore, Histogram, QuantileScore, Score
-from dp_polars._mechanisms.noisy_gap import Led, lead_from_rows, lead_groups, type_with_lead, with_lead
+from dp_polars._mechanisms.noisy_gap import Led, gap_from_rows, gap_groups, type_with_gap, with_gap
 from dp_polars._mechanisms.racing import LAWS, error_bound
 from dp_polars._questions.question import Columns, CountRule, HistogramQuery, clipped_to
 
@@ -130,7 +130,7 @@ class QuantileWithInterval(Quantile):
     """
 
     probability: Fraction  # that the ends hold the true quantile: above 1/2 and below 1
-    has_interval: ClassVar[bool] = True
+    always_has_ends: ClassVar[bool] = True
 
     def with_claim(self, claim: Claim) -> Self:
         query = super().with_claim(claim)
@@ -242,7 +242,7 @@ class Mode(Choice):
 
     `too_few` is the constant score of one more candidate, whose answer is null. Under "add_or_remove_one" a row (or a
     person) moves the others in one direction and this one not at all, so R stays what it is: a replacement is two such
-    moves. In a lead it counts like any other candidate.
+    moves. In a gap it counts like any other candidate.
     """
 
     candidates: Categories
@@ -263,7 +263,7 @@ class Mode(Choice):
 
     @property
     def fixed_type(self) -> pl.DataType | None:
-        return None if self.candidates.values is None else self._with_lead(self.candidates.values.dtype)
+        return None if self.candidates.values is None else self._with_gap(self.candidates.values.dtype)
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
         answer, constant, step = self.values(*columns).dtype, self.too_few, self.step(*columns)
@@ -273,12 +273,12 @@ class Mode(Choice):
         if constant is not None and not constant / step <= _MOST_STEPS:
             msg = f"too_few must be at most 2**61 steps of the weights, got {constant} in steps of {show(step)}."
             raise ValueError(msg)
-        return self._with_lead(answer)
+        return self._with_gap(answer)
 
-    def _with_lead(self, answer: pl.DataType) -> pl.DataType:
+    def _with_gap(self, answer: pl.DataType) -> pl.DataType:
         """Return the type of the answers: rows and people are whole numbers, sums of weights floats."""
-        lead = pl.Float64() if self.weights.is_column else pl.Int64()
-        return type_with_lead(answer, lead) if self.has_lead else answer
+        gap = pl.Float64() if self.weights.is_column else pl.Int64()
+        return type_with_gap(answer, gap) if self.has_gap else answer
 
     def draw(self, *columns: pl.DataType) -> Draw:
         """Return what the kernel needs to know; the candidate for too few comes last."""
@@ -299,19 +299,19 @@ class Mode(Choice):
         return named.zip_with(pl.Series(codes < size), pl.Series([None], dtype=named.dtype))
 
     def _led(self, led: Led, *columns: pl.DataType) -> pl.Series:
-        codes, leads = led
-        in_units = in_steps(leads, self.step(*columns), pl.Float64()) if self.weights.is_column else pl.Series(leads)
-        return with_lead(self.named(codes, *columns), in_units, leads < 0)
+        codes, gaps = led
+        in_units = in_steps(gaps, self.step(*columns), pl.Float64()) if self.weights.is_column else pl.Series(gaps)
+        return with_gap(self.named(codes, *columns), in_units, gaps < 0)
 
     def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
-        if not self.has_lead:
+        if not self.has_gap:
             return super().drawn(histograms, *columns)
         (histogram,) = histograms
-        return (self._led(lead_groups(self.draw(*columns), self.scored(histogram, *columns)), *columns),)
+        return (self._led(gap_groups(self.draw(*columns), self.scored(histogram, *columns)), *columns),)
 
     def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
-        if self.too_few is None and self.has_lead and weights is None:
-            return self._led(lead_from_rows(self.draw(*columns), codes, lengths), *columns)
+        if self.too_few is None and self.has_gap and weights is None:
+            return self._led(gap_from_rows(self.draw(*columns), codes, lengths), *columns)
         if self.too_few is None:
             return super().answers_of_codes(codes, weights, lengths, columns)
         return HistogramQuery.answers_of_codes(self, codes, weights, lengths, columns)
@@ -325,4 +325,4 @@ class Mode(Choice):
 
     def __str__(self) -> str:
         or_too_few = "" if self.too_few is None else f", or fewer than {self.too_few}"
-        return f"mode of {self.candidates}{how(self)}{or_too_few}{', and its lead' if self.has_lead else ''}"
+        return f"mode of {self.candidates}{how(self)}{or_too_few}{', and its gap' if self.has_gap else ''}"

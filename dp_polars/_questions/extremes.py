@@ -21,7 +21,7 @@ from dp_polars._bins.weights import in_steps, type_in_steps
 from dp_polars._mechanisms.above_threshold import LARGEST_THRESHOLD, Search, first_above_groups
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noise import noise_bound
-from dp_polars._mechanisms.noisy_gap import type_with_lead, with_lead
+from dp_polars._mechanisms.noisy_gap import type_with_gap, with_gap
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.selection import MOST_ROWS, OwnSensitivities, best_rows, leading_rows
 from dp_polars._questions.measures import counts_at_loss
@@ -37,27 +37,27 @@ class ArgMax(Query):
     # Its claim, and whether the lowest score is the best.
     claim: Claim
     lowest: bool = False
-    # The unit of the lead. None: the last digit of the scores' type.
-    lead_step: Fraction | None = None
-    of_floats: bool = False  # whether `lead_step` was given as a float or a Fraction: then leads are floats
+    # The unit of the gap. None: the last digit of the scores' type.
+    gap_step: Fraction | None = None
+    of_floats: bool = False  # whether `gap_step` was given as a float or a Fraction: then gaps are floats
 
     @property
     def fixed_type(self) -> pl.DataType | None:
-        return None if self.has_lead else pl.UInt32()
+        return None if self.has_gap else pl.UInt32()
 
     def answer_type(self, *columns: pl.DataType) -> pl.DataType:
         (scores,) = columns
         _check_numbers("scores", scores)
-        if not self.has_lead:
+        if not self.has_gap:
             return pl.UInt32()
-        return type_with_lead(pl.UInt32(), type_in_steps(self._step(scores), scores, of_floats=self.of_floats))
+        return type_with_gap(pl.UInt32(), type_in_steps(self._step(scores), scores, of_floats=self.of_floats))
 
     def _step(self, scores: pl.DataType) -> Fraction:
-        step = column_types.tick(scores) if self.lead_step is None else self.lead_step
+        step = column_types.tick(scores) if self.gap_step is None else self.gap_step
         if step is None:
             msg = (
-                f"lead_step must be given for scores of type {scores}.\n\n"
-                "Hint: lead_step=0.01 rounds the lead down to hundredths. Choose it from public knowledge."
+                f"gap_step must be given for scores of type {scores}.\n\n"
+                "Hint: gap_step=0.01 rounds the gap down to hundredths. Choose it from public knowledge."
             )
             raise ValueError(msg)
         return step
@@ -68,16 +68,16 @@ class ArgMax(Query):
         scores, offered = column_types.exact_values(values), column_types.are_finite(values)
         tick = column_types.tick(values.dtype) or Fraction(1)
         rate, law, rng = self.claim.rate * tick, LAWS[self.claim.mechanism], system_rng()
-        if not self.has_lead:
+        if not self.has_gap:
             chosen = best_rows(scores, lengths, rate, law, rng, offered=offered, lowest=self.lowest)
             return _as_positions(chosen)
         step = self._step(values.dtype)
-        chosen, leads = leading_rows(scores, lengths, rate, step / tick, law, rng, offered=offered, lowest=self.lowest)
-        in_type = in_steps(leads, step, type_in_steps(step, values.dtype, of_floats=self.of_floats))
-        return with_lead(_as_positions(chosen), in_type, leads < 0)
+        chosen, gaps = leading_rows(scores, lengths, rate, step / tick, law, rng, offered=offered, lowest=self.lowest)
+        in_type = in_steps(gaps, step, type_in_steps(step, values.dtype, of_floats=self.of_floats))
+        return with_gap(_as_positions(chosen), in_type, gaps < 0)
 
     def __str__(self) -> str:
-        return f"row with the {'lowest' if self.lowest else 'highest'} score{', and its lead' if self.has_lead else ''}"
+        return f"row with the {'lowest' if self.lowest else 'highest'} score{', and its gap' if self.has_gap else ''}"
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class FirstAbove(HistogramQuery):
         if isinstance(self.candidates, Grid) and columns:
             self.binning(*columns).encoder()
         values = self.named(np.array([], np.int64), *columns).dtype
-        return type_with_lead(values, pl.Int64()) if self.has_lead else values
+        return type_with_gap(values, pl.Int64()) if self.has_gap else values
 
     def search(self, *columns: pl.DataType) -> Search:
         return Search(self.binning(*columns).size, self.threshold, self.claim.rate)
@@ -197,9 +197,9 @@ class FirstAbove(HistogramQuery):
 
     def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
         (histogram,) = histograms
-        codes, leads = first_above_groups(self.search(*columns), histogram)
+        codes, gaps = first_above_groups(self.search(*columns), histogram)
         named = self.named(codes, *columns)
-        return (with_lead(named, pl.Series(leads), codes < 0) if self.has_lead else named,)
+        return (with_gap(named, pl.Series(gaps), codes < 0) if self.has_gap else named,)
 
     def errors(self, size: int, beta: float) -> tuple[float, float]:
         """Return how far above T a candidate may be that was passed over, and how far below it the answer.
@@ -238,8 +238,7 @@ class FirstAbove(HistogramQuery):
     def __str__(self) -> str:
         by_rows = "" if self.of_people else " by rows"
         return (
-            f"first of {self.candidates} above {show(self.threshold)}{by_rows}"
-            f"{', and its lead' if self.has_lead else ''}"
+            f"first of {self.candidates} above {show(self.threshold)}{by_rows}{', and its gap' if self.has_gap else ''}"
         )
 
 

@@ -34,7 +34,7 @@ MeasureT = TypeVar("MeasureT", bound="Measure")
 class Measure(HistogramQuery):
     """Numbers for each group, with noise."""
 
-    has_ranges: ClassVar[bool] = True
+    has_intervals: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -219,7 +219,7 @@ class ValueCounts(Measure):
 
 def counts_at_loss(claim: Claim, values: pl.Series) -> ValueCounts:
     noise = check_mechanism("number", None, claim.loss.unit)
-    counts = ValueCounts(Categories.of(values), replace(claim, mechanism=noise, draws=1, lead=False))
+    counts = ValueCounts(Categories.of(values), replace(claim, mechanism=noise, draws=1, gap=False))
     return counts.under(claim.contributions, check_relation(str(claim.neighboring_relation)))
 
 

@@ -81,7 +81,7 @@ class Query(Asked):
 
     is_ordered: ClassVar[bool] = False  # whether answers lie on a line, so that one between two others makes sense
     # Whether two ends are drawn with every answer: each is a column of its own, of the answer's type.
-    has_interval: ClassVar[bool] = False
+    always_has_ends: ClassVar[bool] = False
 
     @property
     def needs_people(self) -> bool:
@@ -89,9 +89,9 @@ class Query(Asked):
         return False
 
     @property
-    def has_lead(self) -> bool:
-        """Whether an answer is a struct of the choice (`answer`) and its lead (`lead`)."""
-        return self.claim.lead
+    def has_gap(self) -> bool:
+        """Whether an answer is a struct of the choice (`answer`) and its gap (`gap`)."""
+        return self.claim.gap
 
     @property
     @abstractmethod
@@ -114,7 +114,7 @@ class Query(Asked):
 class HistogramQuery(Query):
     """A question that histograms answer: on private frames and on any engine."""
 
-    has_ranges: ClassVar[bool] = False  # whether an answer is a number with a range
+    has_intervals: ClassVar[bool] = False  # whether an answer is a number with a range
     error_needs_rows: ClassVar[bool] = False  # whether errors depend on how many rows a group has
     is_count: ClassVar[bool] = False  # whether the answer is one or several whole numbers with noise, which may be 0
 
@@ -173,12 +173,12 @@ class HistogramQuery(Query):
         The answer of a group, and its ends, follow from what was drawn for it, and from what is public.
 
         `drawn`: what `drawn` gave, or some of its rows.
-        `beta`: with which probability a range may fail to hold the number without noise. None: no ranges are wanted.
+        `beta`: with which probability a range may fail to hold the number without noise. None: no intervals are wanted.
         """
         return tuple(drawn)
 
-    def has_ends(self, *, ranges: bool) -> bool:
-        return self.has_interval or (ranges and self.has_ranges)
+    def has_ends(self, *, intervals: bool) -> bool:
+        return self.always_has_ends or (intervals and self.has_intervals)
 
     def answer_width(self, *columns: pl.DataType) -> int:  # noqa: ARG002
         """Return how many numbers or candidates a group's answer has."""
@@ -290,17 +290,17 @@ def of_histogram(query: Query, asker: str, way_out: str) -> HistogramQuery:
     return query
 
 
-def claim_with_lead(claim: Claim, *, lead: bool) -> Claim:
-    if not flag("lead", lead):
+def claim_with_gap(claim: Claim, *, gap: bool) -> Claim:
+    if not flag("gap", gap):
         return claim
     if claim.loss.unit != "epsilon":
         msg = (
-            f"lead=True must be asked for with epsilon, got {claim.loss}: that a lead costs nothing is true of pure "
-            "differential privacy only. In rho the loss that is known of a choice does not cover its lead.\n\n"
+            f"gap=True must be asked for with epsilon, got {claim.loss}: that a gap costs nothing is true of pure "
+            "differential privacy only. In rho the loss that is known of a choice does not cover its gap.\n\n"
             "Hint: epsilon=…, which a budget in rho takes too; or ask for counts in addition to the choice."
         )
         raise ValueError(msg)
-    return replace(claim, lead=True)
+    return replace(claim, gap=True)
 
 
 def describe(query: Query) -> str:

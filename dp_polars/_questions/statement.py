@@ -200,7 +200,7 @@ _MODEL = (
     "who see these need not be trusted."
 )
 _POST_PROCESSING = (
-    "Ranges, and groups that are left out because their noisy number of people is small, follow from what was drawn "
+    "Intervals, and groups that are left out because their noisy number of people is small, follow from what was drawn "
     "and from public values. They cost nothing."
 )
 

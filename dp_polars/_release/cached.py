@@ -141,7 +141,7 @@ def _kind(value: object) -> str:
 _log = logging.getLogger("dp_polars")
 
 
-class KeptAnswerWarning(UserWarning):
+class CachedAnswerWarning(UserWarning):
     """An answer that is kept was returned for rows of files that have changed since it was drawn.
 
     The name that `protect(…, dataset=…)` gives stands for the same rows for good. The ledger notes what kind of source
@@ -155,7 +155,7 @@ class KeptAnswerWarning(UserWarning):
 
     >>> import warnings
     >>> import dp_polars as dpp
-    >>> warnings.filterwarnings("error", category=dpp.KeptAnswerWarning)
+    >>> warnings.filterwarnings("error", category=dpp.CachedAnswerWarning)
     """
 
 
@@ -197,7 +197,7 @@ def _kept_answer(question: StoredQuestion, budget: Budget) -> bytes | None:
             "Hint: release(fresh=True) draws from these rows, and is charged. Give protect another dataset where they "
             "are other data."
         )
-        warn(msg, KeptAnswerWarning)
+        warn(msg, CachedAnswerWarning)
     _log.info(
         "The answer of %s about %r is returned once more, from %s: nothing is charged. release(fresh=True) draws anew.",
         *(drawn, question.dataset, budget.path),

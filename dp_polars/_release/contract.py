@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from dp_polars._release.protection import Limits
 
 
-#: Whether numbers come with their ranges, each of them at 95 %, or all of them together.
-Ranges: TypeAlias = "bool | Literal['all']"
+#: Whether numbers come with their intervals, each of them at 95 %, or all of them together.
+Intervals: TypeAlias = "bool | Literal['all']"
 
 
 def names_of_ends(output: str) -> tuple[str, str]:
@@ -51,8 +51,8 @@ class Output:
     def drawn_types(self) -> tuple[pl.DataType, ...]:
         return self.query.drawn_types(*self.types)
 
-    def names(self, *, ranges: bool) -> list[str]:
-        return [self.name, *(names_of_ends(self.name) if self.query.has_ends(ranges=ranges) else ())]
+    def names(self, *, intervals: bool) -> list[str]:
+        return [self.name, *(names_of_ends(self.name) if self.query.has_ends(intervals=intervals) else ())]
 
     def drawn(self, histograms: Sequence[Histogram]) -> tuple[pl.Series, ...]:
         return self.query.drawn(histograms, *self.types)
@@ -62,25 +62,25 @@ class Output:
 class Presentation:
     """How a release is shown."""
 
-    # Whether numbers come with the ends of their 95 % ranges; "all": of ranges that all hold with 95 %.
-    ranges: Ranges = False
+    # Whether numbers come with the ends of their 95 % intervals; "all": of intervals that all hold with 95 %.
+    intervals: Intervals = False
     # The output that counts the people of a group. None: every group is shown.
     people: str | None = None
     min_people: int = 1  # the other outputs of groups with fewer people are null
     sure: bool = False  # whether it is the lower end of the range that must be as large
 
     def of(self, outputs: Sequence[Output], groups: int) -> Shown:
-        widths = (output.query.answer_width(*output.types) for output in outputs if output.query.has_ranges)
+        widths = (output.query.answer_width(*output.types) for output in outputs if output.query.has_intervals)
         numbers = groups * sum(widths)
-        return Shown(tuple(outputs), self, beta_of_each(numbers) if self.ranges == "all" else BETA)
+        return Shown(tuple(outputs), self, beta_of_each(numbers) if self.intervals == "all" else BETA)
 
 
-#: As it was drawn: without ranges, every group.
+#: As it was drawn: without intervals, every group.
 AS_DRAWN = Presentation()
 
 
 def beta_of_each(numbers: int) -> float:
-    """Return how often each of independent ranges may fail so that all of them hold with 95 %; rounded down."""
+    """Return how often each of independent intervals may fail so that all of them hold with 95 %; rounded down."""
     return BETA if numbers <= 1 else -math.expm1(math.log1p(-BETA) / numbers) * (1 - 2.0**-40)
 
 
@@ -94,11 +94,11 @@ class Shown:
 
     @property
     def names(self) -> list[list[str]]:
-        return [output.names(ranges=bool(self.presentation.ranges)) for output in self.outputs]
+        return [output.names(intervals=bool(self.presentation.intervals)) for output in self.outputs]
 
     def columns(self, drawn: Sequence[pl.Series]) -> list[list[pl.Series]]:
         """Return the columns of each output, of what was drawn for all of them, one after the other."""
-        left, beta = list(drawn), self.beta if self.presentation.ranges else None
+        left, beta = list(drawn), self.beta if self.presentation.intervals else None
         parts = [[left.pop(0) for _ in output.drawn_types] for output in self.outputs]
         shown = []
         for output, part, names in zip(self.outputs, parts, self.names, strict=True):

@@ -1,4 +1,4 @@
-"""What is asked of private rows: outputs with their bounds, what `explain` says of them, and the ends of ranges."""
+"""What is asked of private rows: outputs with their bounds, what `explain` says of them, and the ends of intervals."""
 
 from __future__ import annotations
 
@@ -209,16 +209,16 @@ class AnyRequest(ABC, Generic[AskedT]):
     def bind(self, engine: Engine[Released]) -> Work | KeyWork:
         """Return the work on the engine's columns: everything proved and typed, nothing read."""
 
-    def presentation(self, ranges: object = False, min_people: object = None, sure: object = False) -> Presentation:
+    def presentation(self, intervals: object = False, min_people: object = None, sure: object = False) -> Presentation:
         """Return how a release is shown, of arguments that a caller gave; a TypeError or ValueError for wrong ones."""
-        if not isinstance(ranges, (bool, np.bool_)) and not (isinstance(ranges, str) and ranges == "all"):
+        if not isinstance(intervals, (bool, np.bool_)) and not (isinstance(intervals, str) and intervals == "all"):
             msg = (
-                f'ranges must be True, False or "all", got {given(ranges)}.\n\n'
+                f'intervals must be True, False or "all", got {given(intervals)}.\n\n'
                 'Hint: True gives each number a 95 % range; "all" gives wider ones, which all hold with 95 %.'
             )
-            raise (ValueError if isinstance(ranges, str) else TypeError)(msg)
+            raise (ValueError if isinstance(intervals, str) else TypeError)(msg)
         sure = flag("sure", sure)
-        shown = Presentation("all" if ranges == "all" else bool(ranges))
+        shown = Presentation("all" if intervals == "all" else bool(intervals))
         if min_people is None:
             if sure:
                 msg = (
@@ -395,9 +395,9 @@ class Request(AnyRequest[HistogramQuery]):
     def about(self) -> str:
         return "one group" if self.keys is None else plural(self.groups, "public group")
 
-    def presentation(self, ranges: object = False, min_people: object = None, sure: object = False) -> Presentation:
-        shown = super().presentation(ranges, min_people, sure)
-        self._check_names_of_ends(ranges=bool(shown.ranges))
+    def presentation(self, intervals: object = False, min_people: object = None, sure: object = False) -> Presentation:
+        shown = super().presentation(intervals, min_people, sure)
+        self._check_names_of_ends(intervals=bool(shown.intervals))
         return shown
 
     def _people_output(self) -> str:
@@ -423,7 +423,7 @@ class Request(AnyRequest[HistogramQuery]):
             keys = Product(tuple(in_types_of(values.to_frame(), schema).to_series() for values in keys.values))
         elif keys is not None:
             keys = in_types_of(keys, schema)
-        self._check_names_of_ends(ranges=False)
+        self._check_names_of_ends(intervals=False)
         specs: list[HistogramSpec] = []
         outputs = []
         for ask in self.asks:
@@ -514,13 +514,13 @@ class Request(AnyRequest[HistogramQuery]):
             return other and _under(self.protection, replace(ask, query=other), self.groups)
         return None
 
-    def _check_names_of_ends(self, *, ranges: bool) -> None:
+    def _check_names_of_ends(self, *, intervals: bool) -> None:
         taken = [ask.name for ask in self.asks] + ([] if self.keys is None else self.keys.columns)
-        ends = {end for ask in self.asks if ask.query.has_ends(ranges=ranges) for end in names_of_ends(ask.name)}
+        ends = {end for ask in self.asks if ask.query.has_ends(intervals=intervals) for end in names_of_ends(ask.name)}
         if repeated := sorted(ends.intersection(taken)):
             msg = (
                 f"outputs and keys must not be named like the ends of a range, got {repeated}.\n\n"
-                f"Hint: rename them{', or leave ranges=True out' * ranges}."
+                f"Hint: rename them{', or leave intervals=True out' * intervals}."
             )
             raise ValueError(msg)
 
@@ -577,7 +577,7 @@ def _place(specs: list[HistogramSpec], spec: HistogramSpec) -> int:
 
 
 def with_ends(released: pl.DataFrame, asks: Iterable[Ask[Asked]]) -> pl.DataFrame:
-    """Return a release, or some of its rows, with the ends of the 95 % ranges of counts and sums, where it has none.
+    """Return a release, or some of its rows, with the ends of the 95 % intervals of counts and sums, where it has none.
 
     How far noise goes is public, so nothing is drawn. Means and value counts get none: how far a mean may be off
     depends on its noisy count, which is not shown, and value counts are lists. Ends are Float64, null where the answer

@@ -36,7 +36,7 @@ from dp_polars.analysis._laws import accuracy, loss_for, loss_for_accuracy, wors
 from dp_polars.analysis._losses import loss_for_query
 from dp_polars.analysis._profile import PrivacyProfile, compose, privacy_profile
 from dp_polars.analysis._simulation import simulate
-from dp_polars.analysis._sizes import best_by_gap, dropped, error_by_size, size_needed, synthetic
+from dp_polars.analysis._sizes import best_by_gap, error_by_size, rows_dropped, size_needed, synthetic
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -51,7 +51,6 @@ __all__ = [
     "accuracy",
     "best_by_gap",
     "compose",
-    "dropped",
     "error_by_size",
     "error_quantile",
     "expected_error",
@@ -61,6 +60,7 @@ __all__ = [
     "privacy_loss",
     "privacy_profile",
     "probability_of_best",
+    "rows_dropped",
     "selection_probabilities",
     "simulate",
     "size_needed",

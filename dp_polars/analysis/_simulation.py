@@ -144,7 +144,7 @@ def simulate(
           times); a list of quantiles: the mean over its answers; a top k: the largest count missed. A count: in "rows"
           or "people"; value counts: the mean over their candidates. A mode: how many fewer have it. A first above a
           threshold: how far it is below, or one before it above, whichever is more. By weight: in "the weights' unit".
-          An argmax: how much worse its "score" is. Leads are left out: the law of their answers is the same.
+          An argmax: how much worse its "score" is. Gaps are left out: the law of their answers is the same.
         - `expected_rank_error` (Float64): how many rows or people a quantile (or each of a list) is off, on average;
           else null. It says little about a small group, whose few ranks are far apart.
         - `answer_5`, `answer_95`: the private answer is at least the one, and at most the other, with probability 0.95

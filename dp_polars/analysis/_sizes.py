@@ -1,4 +1,4 @@
-"""What a plan is chosen by: sizes of groups, leads of candidates, what bounds drop, and rows to rehearse on."""
+"""What a plan is chosen by: sizes of groups, gaps of candidates, what bounds drop, and rows to rehearse on."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def size_needed(query: PrivateQuery, relative: Number = Fraction(1, 10)) -> pl.D
 
 @called
 def best_by_gap(query: PrivateQuery, gaps: Iterable[Number]) -> pl.DataFrame:
-    """Return how probable the most common candidate is at least, by how far it leads. It reads no row.
+    """Return how probable the most common candidate is at least, by how far it gaps. It reads no row.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def best_by_gap(query: PrivateQuery, gaps: Iterable[Number]) -> pl.DataFrame:
 
 
 @called
-def dropped(
+def rows_dropped(
     frame: pl.DataFrame | pl.LazyFrame,
     privacy_unit: str | Sequence[str],
     *,
@@ -218,7 +218,7 @@ def dropped(
     Examples
     --------
     >>> visits = pl.DataFrame({"patient": [1, 1, 1, 2], "ward": ["A", "A", "B", "A"]})
-    >>> dropped(
+    >>> rows_dropped(
     ...     visits, "patient", by="ward", max_groups=[1, 2], max_rows_per_group=[1]
     ... ).rows()
     [(1, 1, 0.5, 0.5), (2, 1, 0.25, 0.5)]

@@ -26,7 +26,7 @@ from dp_polars.analysis._laws import LAPLACE, Comparable, check_comparable, chec
 from dp_polars.analysis._simulation import SIMULATED
 from dp_polars.plot import _charts
 from dp_polars.plot._answers import answers, box, cube
-from dp_polars.plot._charts import best_by_gap, dropped, error_by_size, lines
+from dp_polars.plot._charts import best_by_gap, error_by_size, lines, rows_dropped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,11 +44,11 @@ __all__ = [
     "box",
     "budget",
     "cube",
-    "dropped",
     "error_by_size",
     "error_curve",
     "lines",
     "probabilities",
+    "rows_dropped",
     "simulation",
 ]
 
@@ -300,7 +300,7 @@ def budget(budget: Budget) -> alt.LayerChart:
     >>> chart = budget(Budget(epsilon=1))
     """
     total, running, symbol = float(budget.total), "running_total", _charts.SYMBOLS[budget.unit]
-    log, promise = budget.log(), budget.promise
+    log, promise = budget.log(), budget.guarantee
     if promise is not None and log.height:
         last, in_rho = log.row(-1, named=True), float(promise.rho)
         # Null sums of epsilons have no room; the last charge was allowed by the other sum then.

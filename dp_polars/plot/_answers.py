@@ -41,14 +41,14 @@ _PAGE = 520  # pixels of a row of panels on a page, without the names of the gro
 
 @called
 def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort: str = "largest") -> alt.HConcatChart:
-    """Plot released answers, a row per group: numbers with their ranges, and words. A figure that you can share.
+    """Plot released answers, a row per group: numbers with their intervals, and words. A figure that you can share.
 
     Nothing but the release is shown, so the figure is as private as that.
 
     Parameters
     ----------
     released
-        What `query.release()` returned, or a part of its rows; with or without `ranges`.
+        What `query.release()` returned, or a part of its rows; with or without `intervals`.
     query
         The query that was released. The title names the protected unit and the loss.
     most
@@ -62,7 +62,7 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort
     altair.HConcatChart
         A dot for each number, and for each quantile that was asked for with an interval, in a bar from `NAME_low` to
         `NAME_high`. Where a release has no such columns, the bars of counts and sums follow from the query; those of
-        means don't. All other answers are words: choices, with their lead where that was asked for; lists of quantiles
+        means don't. All other answers are words: choices, with their gap where that was asked for; lists of quantiles
         and of the top k; value counts, the largest first. The subtitle says what is left out, between which clipping
         bounds values count, and where limits can drop rows: no bar holds what these change.
 
@@ -164,9 +164,9 @@ def _as_words(ask: Ask[Asked], released: pl.DataFrame) -> pl.Expr:
             one = _as_text(one, dtype.inner)
         text = column.list.eval(one.head(_MOST_LISTED)).list.join(", ")
         text += pl.when(column.list.len() > _MOST_LISTED).then(pl.lit(", …")).otherwise(pl.lit(""))
-    elif ask.query.claim.lead:
-        answer, lead = (column.struct.field(name).cast(pl.String) for name in ("answer", "lead"))
-        text = answer + pl.coalesce(pl.format(" (ahead by {})", lead), pl.lit(""))
+    elif ask.query.claim.gap:
+        answer, gap = (column.struct.field(name).cast(pl.String) for name in ("answer", "gap"))
+        text = answer + pl.coalesce(pl.format(" (ahead by {})", gap), pl.lit(""))
     else:
         text = _as_text(column, dtype)
     if isinstance(ask.query, QuantileWithInterval):
@@ -200,7 +200,7 @@ def _notes(
     if shown < released.height:
         left_out.append(f"the first {shown} of {released.height:,} groups, {released.height - shown:,} are left out")
     if bare:
-        left_out.append(f"no range of {', '.join(bare)}: release(ranges=True) has it")
+        left_out.append(f"no range of {', '.join(bare)}: release(intervals=True) has it")
     lists = released.head(shown).select(cs.list().list.len().max() > _MOST_LISTED)
     if long := [ask.name for ask in query.asks if ask.name in lists.columns and lists[ask.name].item()]:
         left_out.append(f"only {_MOST_LISTED} of a list: {', '.join(long)}")
@@ -404,7 +404,7 @@ def cube(
     found = found.drop_nulls("number")  # shares of nothing
     claim = cube.claim
     counted = next(iter(claim["columns"].values()))["selects"]
-    notes = ["Bars: 95 % ranges of the noise alone, each by itself."]
+    notes = ["Bars: 95 % intervals of the noise alone, each by itself."]
     if every > shown:
         notes.append(f"The first {shown} of {plural(every, 'panel')}.")
     title = _charts.title(f"{claim['protection']}, {claim['loss']}", *notes)

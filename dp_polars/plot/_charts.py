@@ -350,7 +350,7 @@ def _ranges(part: pl.DataFrame, height: int) -> list[Any]:
 
 
 def _scale_of_ranges(answers: pl.DataFrame) -> alt.Scale:
-    """Return a scale on which hopeless ranges go from edge to edge, and the others can be told apart."""
+    """Return a scale on which hopeless intervals go from edge to edge, and the others can be told apart."""
     low, truth, high = (answers.get_column(name).to_numpy() for name in ("answer_5", "true_answer", "answer_95"))
     widths = high - low
     if (end := _end(widths)) is None:
@@ -425,7 +425,7 @@ def error_by_size(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
 
 
 def best_by_gap(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
-    """Plot how probable the most common candidate is at least, by how far it leads, one line per mode.
+    """Plot how probable the most common candidate is at least, by how far it gaps, one line per mode.
 
     `frame` is what `dp_polars.analysis.best_by_gap` returned, of six modes at most; `width`, and errors, are as for
     `error_by_size`.
@@ -442,26 +442,28 @@ def best_by_gap(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
         "gap",
         "probability",
         "output",
-        x_title=f"lead of the most common value ({' or '.join(frame['gap_unit'].unique(maintain_order=True))})",
+        x_title=f"gap of the most common value ({' or '.join(frame['gap_unit'].unique(maintain_order=True))})",
         y_title="right top one, % of releases",
         y_domain=(0, 100),
         width=width,
     )
 
 
-def dropped(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
+def rows_dropped(frame: pl.DataFrame, *, width: int = 420) -> alt.LayerChart:
     """Plot what share of rows is dropped, by the bound on rows, one line for each bound on groups.
 
-    `frame` is what `dp_polars.analysis.dropped` returned, with six bounds on groups at most; rows without a bound on
-    rows per group are left out. `width`, and errors, are as for `error_by_size`.
+    `frame` is what `dp_polars.analysis.rows_dropped` returned, with six bounds on groups at most; rows without a bound
+    on rows per group are left out. `width`, and errors, are as for `error_by_size`.
 
     Examples
     --------
     >>> from dp_polars import analysis
     >>> rows = analysis.synthetic({"patient": pl.Int64}, people=100, rows=900)
-    >>> chart = dropped(analysis.dropped(rows, "patient", max_rows_per_group=[1, 2, 5]))
+    >>> chart = rows_dropped(
+    ...     analysis.rows_dropped(rows, "patient", max_rows_per_group=[1, 2, 5])
+    ... )
     """
-    check_columns(frame, "dropped", ("max_groups", "max_rows_per_group", "rows_dropped"))
+    check_columns(frame, "rows_dropped", ("max_groups", "max_rows_per_group", "rows_dropped"))
     bounded = frame.filter(pl.col("max_rows_per_group").is_not_null() & pl.col("rows_dropped").is_not_null())
     groups = pl.col("max_groups")
     named = pl.format("{} group{}", groups, pl.when(groups > 1).then(pl.lit("s")).otherwise(pl.lit("")))

@@ -349,34 +349,34 @@ def test_every_field_of_a_claim_is_checked(change, words):
         Loss(Fraction(1), "delta")
 
 
-# Leads
+# Gaps
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @given(epsilon=positive, spread=spreads)
-def test_a_lead_changes_nothing_in_epsilon_and_costs_what_is_pure_in_rho(mechanism, epsilon, spread):
+def test_a_gap_changes_nothing_in_epsilon_and_costs_what_is_pure_in_rho(mechanism, epsilon, spread):
     without = claim(epsilon, "epsilon", mechanism, contributions=spread)
-    lead = replace(without, lead=True)
-    assert (lead.rate, lead.cost("epsilon")) == (without.rate, epsilon)
-    assert lead.mechanism == mechanism
-    assert lead.cost("rho") == scaled_cost("rho", "discrete_laplace", epsilon / spread.total, spread)
-    assert lead.cost("rho") > without.cost("rho")
-    assert lead.cost("epsilon", 3) == 3 * epsilon
+    gap = replace(without, gap=True)
+    assert (gap.rate, gap.cost("epsilon")) == (without.rate, epsilon)
+    assert gap.mechanism == mechanism
+    assert gap.cost("rho") == scaled_cost("rho", "discrete_laplace", epsilon / spread.total, spread)
+    assert gap.cost("rho") > without.cost("rho")
+    assert gap.cost("epsilon", 3) == 3 * epsilon
     # The other way round, the rate is what the pure loss of that rho gives.
-    back = replace(lead, loss=Loss(lead.cost("rho"), "rho"))
-    assert lead.rate * (1 - HAIR) <= back.rate <= lead.rate * (1 + HAIR)  # its cost was rounded up
+    back = replace(gap, loss=Loss(gap.cost("rho"), "rho"))
+    assert gap.rate * (1 - HAIR) <= back.rate <= gap.rate * (1 + HAIR)  # its cost was rounded up
 
 
-def test_numbers_have_no_lead():
-    with pytest.raises(ValueError, match="a lead must be that of a choice, got the mechanism 'discrete_laplace'"):
-        replace(dpp.len(epsilon=1).query.claim, lead=True)
+def test_numbers_have_no_gap():
+    with pytest.raises(ValueError, match="a gap must be that of a choice, got the mechanism 'discrete_laplace'"):
+        replace(dpp.len(epsilon=1).query.claim, gap=True)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_profiles_take_a_lead_for_randomized_response(mechanism):
-    lead = dpp.mode("x", [1], epsilon=1, mechanism=mechanism, lead=True).query.claim
+def test_profiles_take_a_gap_for_randomized_response(mechanism):
+    gap = dpp.mode("x", [1], epsilon=1, mechanism=mechanism, gap=True).query.claim
     noise = dpp.len(epsilon=1).query.claim
-    profiles = [dpp.analysis.PrivacyProfile.of([each]) for each in (lead, noise)]
+    profiles = [dpp.analysis.PrivacyProfile.of([each]) for each in (gap, noise)]
     for t in (0, Fraction(1, 3), 0.9, 1):
         assert profiles[0].delta(t) == profiles[1].delta(t)
         assert profiles[0].delta(t) >= dpp.analysis.privacy_profile(1, mechanism).delta(t)

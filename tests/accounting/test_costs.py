@@ -230,7 +230,7 @@ def test_a_rate_and_back_is_never_over_budget(rho, contributions, mechanism, sam
 
 def test_what_a_replacement_in_one_group_does_is_checked():
     loss, one = Loss(Fraction(1), "rho"), Contributions(1, 1)
-    for relation, mechanism, same_group, lead in (
+    for relation, mechanism, same_group, gap in (
         ("add_or_remove_one", "discrete_gaussian", HALF, False),
         (None, "exponential", HALF, False),
         ("replace_one", "discrete_laplace", Fraction(2, 3), False),
@@ -239,4 +239,4 @@ def test_what_a_replacement_in_one_group_does_is_checked():
         ("replace_one", "exponential", Fraction(4, 3), False),
     ):
         with pytest.raises(ValueError, match=r'^same_group must be 1, or under "replace_one" 1/2'):
-            Claim(loss, mechanism, Fraction(1), one, relation, same_group=same_group, lead=lead)
+            Claim(loss, mechanism, Fraction(1), one, relation, same_group=same_group, gap=gap)

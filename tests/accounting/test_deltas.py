@@ -107,7 +107,7 @@ def test_keys_cost_what_is_proved_in_a_budget_of_the_other_unit(path):
     assert exact <= budget.spent <= exact * (1 + Fraction(1, 2**90))
     promise = Budget(epsilon=1, delta=MICRO)
     pay(promise, keys(Fraction(1, 100), MICRO / 2, "rho"))
-    assert (promise.remaining_delta, promise.remaining.rho) == (0, promise.promise.rho - Fraction("0.01"))
+    assert (promise.remaining_delta, promise.remaining.rho) == (0, promise.guarantee.rho - Fraction("0.01"))
 
 
 def test_a_ledger_keeps_its_delta(tmp_path):

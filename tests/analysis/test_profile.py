@@ -73,9 +73,9 @@ def test_permute_and_flip_with_two_candidates_attains_its_profile():
     epsilon, profile = 1.5, analysis.privacy_profile(1.5)
     for t in np.linspace(0, 1.4, 8):
         # The scores at which the log-ratio of the best candidate's densities in the race is t.
-        lead = (t + epsilon) / 2 / epsilon
-        before = analysis.selection_probabilities([0.0, lead], epsilon=epsilon, monotonic=True)
-        after = analysis.selection_probabilities([1.0, lead], epsilon=epsilon, monotonic=True)
+        gap = (t + epsilon) / 2 / epsilon
+        before = analysis.selection_probabilities([0.0, gap], epsilon=epsilon, monotonic=True)
+        after = analysis.selection_probabilities([1.0, gap], epsilon=epsilon, monotonic=True)
         found = np.maximum(after - math.exp(t) * before, 0).sum()
         assert found == pytest.approx(profile.delta(t), abs=1e-14)
 

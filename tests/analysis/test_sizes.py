@@ -133,7 +133,7 @@ def test_bounds_drop_what_they_drop_on_average():
         }
     )
     groups, rows = [None, 1, 2, 5], [None, 1, 2]
-    found = analysis.dropped(visits, "p", by="ward", max_groups=groups, max_rows_per_group=rows)
+    found = analysis.rows_dropped(visits, "p", by="ward", max_groups=groups, max_rows_per_group=rows)
     assert found.columns == ["max_groups", "max_rows_per_group", "rows_dropped", "people_cut"]
     people = {1: [3, 2, 1], 2: [1, 1, 1], 3: [1], 4: [1]}
     expected = []
@@ -145,10 +145,10 @@ def test_bounds_drop_what_they_drop_on_average():
             kept, cut = kept + mean, cut + (mean < sum(sizes))
         expected.append((g, m, pytest.approx(1 - kept / 11), cut / 4))
     assert found.rows() == expected
-    assert analysis.dropped(visits.lazy(), ["p"], max_rows_per_group=[2]).rows() == [
+    assert analysis.rows_dropped(visits.lazy(), ["p"], max_rows_per_group=[2]).rows() == [
         (None, 2, pytest.approx(5 / 12), 0.5)
     ]
-    assert analysis.dropped(visits.clear(), "p").rows() == [(None, None, None, None)]
+    assert analysis.rows_dropped(visits.clear(), "p").rows() == [(None, None, None, None)]
 
 
 def test_the_mean_is_that_of_releases():
@@ -156,7 +156,7 @@ def test_the_mean_is_that_of_releases():
     query = (
         dpp.protect("p", max_groups=2, max_rows_per_group=2).group_by({"w": ["A", "B", "C"]}).agg(dpp.len(epsilon=1))
     )
-    (share,) = analysis.dropped(rows, "p", by="w", max_groups=[2], max_rows_per_group=[2])["rows_dropped"]
+    (share,) = analysis.rows_dropped(rows, "p", by="w", max_groups=[2], max_rows_per_group=[2])["rows_dropped"]
     drawn = [analysis.simulate(query, rows)["left_out"].sum() / 2400 for _ in range(20)]
     assert sum(drawn) / 20 == pytest.approx(share, abs=0.01)
     assert 0.2 < share < 0.8
@@ -183,9 +183,9 @@ def test_what_does_not_fit_is_refused():
     refused(ValueError, "relative must be", analysis.size_needed, query, 0)
     refused(ValueError, "gaps must be 0 or more, got -1", analysis.best_by_gap, query, [-1])
     refused(TypeError, "must have a mode", analysis.best_by_gap, PRIVATE.agg(dpp.len(epsilon=1)), [1])
-    refused(TypeError, "frame must be a DataFrame", analysis.dropped, [1], "p")
-    refused(ValueError, "must name columns of the frame", analysis.dropped, one, "q")
-    refused(ValueError, r"max_groups\[0\] must", analysis.dropped, one, "p", max_groups=[0])
+    refused(TypeError, "frame must be a DataFrame", analysis.rows_dropped, [1], "p")
+    refused(ValueError, "must name columns of the frame", analysis.rows_dropped, one, "q")
+    refused(ValueError, r"max_groups\[0\] must", analysis.rows_dropped, one, "p", max_groups=[0])
     refused(ValueError, "skew must be from 0 to 4", synthetic, types, people=2, rows=2, skew=5)
     refused(TypeError, "skew must be a number", synthetic, types, people=2, rows=2, skew="x")
 

@@ -205,9 +205,9 @@ def other_units(planner: Planner) -> None:
     """Say how wrong answers may be, and then take every row for another person: the code follows."""
     driver = planner.driver
     Select(planner.inside("What runs it", "select")).select_by_visible_text("DuckDB")
-    planner.wait("code for DuckDB", lambda: "print(dpp.sql.release(query, rows, ranges=True))" in planner.code())
+    planner.wait("code for DuckDB", lambda: "print(dpp.sql.release(query, rows, intervals=True))" in planner.code())
     Select(planner.inside("What runs it", "select")).select_by_visible_text("Polars")
-    planner.wait("code for Polars", lambda: "print(query.release(ranges=True))" in planner.code())
+    planner.wait("code for Polars", lambda: "print(query.release(intervals=True))" in planner.code())
     # Groups of two columns, first all together, and then a table for each; the months of a date are a column.
     planner.choose("Columns (none", "day_month")
     planner.says("Public values of day_month", "keys of column 'day_month' must not be empty")

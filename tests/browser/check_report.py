@@ -127,11 +127,11 @@ def write(path: Path) -> None:
         people=dpp.n_people(epsilon=1),
         days=pl.col("days").dp.sum(0, 30, epsilon=1),
         stay=pl.col("days").dp.median(range(31), interval=0.9, epsilon=4),
-        reason=pl.col("reason").dp.mode(REASONS, lead=True, epsilon=2),
+        reason=pl.col("reason").dp.mode(REASONS, gap=True, epsilon=2),
         reasons=pl.col("reason").dp.value_counts(REASONS, epsilon=2),
         mean=pl.col("days").dp.mean(0, 30, epsilon=2),
     )
-    released = query.release(ranges=True, min_people=50)
+    released = query.release(intervals=True, min_people=50)
     assert released["stay"].null_count(), "no group is too small to show"
     dpp.report(released, query, path, name=f"Visits by ward {SCRIPT}", description="Patients of 2026, by ward.")
 

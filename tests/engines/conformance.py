@@ -482,7 +482,7 @@ class Conformance:
     def test_the_first_above_a_threshold_is_the_true_one_at_a_large_loss(self, person):
         thresholds = [0.5, 1.5, 3.5, 10**6]
         asked = {
-            f"{name} {threshold}": dpp.first_above(column, candidates, threshold=threshold, lead=True, epsilon=10**7)
+            f"{name} {threshold}": dpp.first_above(column, candidates, threshold=threshold, gap=True, epsilon=10**7)
             for name, column, candidates in (("list", "flavour", FLAVOURS), ("grid", "price", dpp.grid(0, 10, step=1)))
             for threshold in thresholds
         }
@@ -493,7 +493,7 @@ class Conformance:
             for row, threshold in itertools.product(released.rows(named=True), thresholds):
                 own = counts[tuple(row[key] for key in GROUPS.columns)]
                 above = [(point, own[i] - threshold) for i, point in enumerate(points) if own.get(i, 0) >= threshold]
-                first = {"answer": above[0][0], "lead": int(above[0][1])} if above else {"answer": None, "lead": None}
+                first = {"answer": above[0][0], "gap": int(above[0][1])} if above else {"answer": None, "gap": None}
                 assert row[f"{name} {threshold}"] == first
 
     def test_keys_of_every_type_name_their_groups_and_are_found(self, key):
@@ -1066,7 +1066,7 @@ class Conformance:
         assert len(marks) == 2 * 3 * len(GROUPS)
 
     def test_what_is_kept_is_shown_in_every_way_for_nothing(self, tmp_path, notes):
-        """With ranges or without, and of groups with enough people: the same numbers, and no row is read."""
+        """With intervals or without, and of groups with enough people: the same numbers, and no row is read."""
         budget = dpp.Budget(epsilon=9, path=tmp_path / "ledger.db")
         frame = dpp.protect("p", max_rows=3, budget=budget, dataset="visits").group_by(GROUPS)
         numbers = {
@@ -1079,7 +1079,7 @@ class Conformance:
         choices = {
             "mode": dpp.mode("flavour", FLAVOURS, epsilon=0.5, too_few=3),
             "median": dpp.median("price", range(11), epsilon=0.5),
-            "led": dpp.mode("flavour", FLAVOURS, epsilon=0.5, lead=True),
+            "led": dpp.mode("flavour", FLAVOURS, epsilon=0.5, gap=True),
             "prices": dpp.quantile("price", [0.1, 0.9], range(11), epsilon=0.5),
         }
         query, keys = frame.agg(**numbers, **choices), GROUPS.columns
@@ -1091,7 +1091,7 @@ class Conformance:
         others = [*numbers, *choices][1:]
         assert plain.select(pl.col(others).null_count()).row(0) == (len(GROUPS),) * len(others)
         people = plain["people"].to_list()
-        ranged, every = shown(unread, ranges=True), shown(unread, ranges="all")
+        ranged, every = shown(unread, intervals=True), shown(unread, intervals="all")
         ends = [f"{name}_{end}" for name in numbers for end in ("low", "high")]
         assert [name for name in every.columns if name not in plain.columns] == ends
         assert every.schema == ranged.schema
@@ -1104,16 +1104,16 @@ class Conformance:
             width = noise_bound(query.asks[0].query.claim, beta)
             assert set(found["people"] - found["people_low"]) == set(found["people_high"] - found["people"]) == {width}
         # By the number, and by its lower end: the largest of the groups is enough.
-        for found, ranges, sure in ((ranged, True, False), (every, "all", True)):
+        for found, intervals, sure in ((ranged, True, False), (every, "all", True)):
             column = "people_low" if sure else "people"
             least = max(1, found[column].max())
-            hidden = shown(unread, ranges=ranges, min_people=least, sure=sure)
+            hidden = shown(unread, intervals=intervals, min_people=least, sure=sure)
             seen = ["people", "people_low", "people_high", *keys]
             enough = pl.when(pl.col(column) >= least).then(pl.exclude(seen)).otherwise(None)
             assert_frame_equal(hidden, found.with_columns(enough.name.keep()))
         assert not notes.exists()
         assert budget.spent == 4.5
-        drawn = shown(unread, ranges=True, fresh=True)
+        drawn = shown(unread, intervals=True, fresh=True)
         assert set(drawn["people"] - drawn["people_low"]) == {noise_bound(query.asks[0].query.claim, 0.05)}
         assert drawn.columns[2:6] == ["people", "people_low", "people_high", "mean"]
         assert budget.spent == 9
@@ -1167,8 +1167,8 @@ class Conformance:
             lists["days"] = dpp.quantile("day", shares, days, **huge)
         private = dpp.protect("p", max_rows=1_000).group_by({"ward.id": ["south", "nowhere", "north"]})
         query = private.agg(**asked, **choices, **lists)
-        expected = query.release(frame, ranges=True).sort("ward.id")
-        released = self.to_polars(release_by(query, self.make(frame), ranges=True)).sort("ward.id")
+        expected = query.release(frame, intervals=True).sort("ward.id")
+        released = self.to_polars(release_by(query, self.make(frame), intervals=True)).sort("ward.id")
         assert released.schema == expected.schema
         names = [*choices, *lists]
         assert_frame_equal(released.drop(names), expected.drop(names))

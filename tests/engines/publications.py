@@ -60,7 +60,7 @@ class Publications:
     def test_one_table_or_one_for_each(self):
         table, half = self.table(VISITS), self.table(VISITS.head(450))
         asked = publication(epsilon=10**6)
-        released = self.release(asked, table, ranges=True, min_people=2)
+        released = self.release(asked, table, intervals=True, min_people=2)
         assert released["by_ward"].sort("ward").rows() == [(ward, 300, 300, 300) for ward in "ABC"]
         assert released["by_month"]["rows"].to_list() == [300] * 3
         released = self.door.release(asked, {"by_ward": table, "by_month": half, "in_all": table})
@@ -132,7 +132,7 @@ class Publications:
         first, again = (self.release(query, table) for _ in range(2))
         assert first.to_frame().equals(again.to_frame())
         assert first.count() == again.count()
-        for shown in ({"ranges": True}, {"min_people": 5}, {"sure": True}):
+        for shown in ({"intervals": True}, {"min_people": 5}, {"sure": True}):
             with pytest.raises(ValueError, match="must be left out"):
                 self.door.release(query, table, **shown)
         assert budget.log().height == 2

@@ -103,7 +103,7 @@ def test_the_questions_take_twelve_lines():
     body = source.splitlines()[functions["report"].lineno : functions["report"].end_lineno]
     lines = [line for line in body if line.strip() and not line.strip().startswith("#")]
     asked = [line for line in source.splitlines() if ".release(" in line or "plot.answers(" in line]
-    assert any("n_rows_dropped" in line and "ranges=True" in line for line in asked)
+    assert any("n_rows_dropped" in line and "intervals=True" in line for line in asked)
     assert len({*lines, *asked}) <= 12
 
 
@@ -134,7 +134,7 @@ def test_the_numbers_of_the_report(example, flights):
     assert (asked["error_95"] <= pl.Series([2500, 50, 3])).all()
     assert (asked["error_95"] > pl.Series([2490, 49, 2.9], dtype=pl.Float64)).all()
     assert flights.drop_nulls("tailnum")["origin"].value_counts()["count"].min() > 100_000  # where delays are that near
-    released = query.release(ranges=True)
+    released = query.release(intervals=True)
     query.n_rows_dropped(100, epsilon=0.3).release()
     assert budget.remaining == Fraction("0.1817")
     true = (

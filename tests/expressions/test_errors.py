@@ -66,26 +66,26 @@ def _plain(expr):
 @pytest.mark.parametrize("name", ASK)
 def test_one_loss_at_most(name):
     """What a private frame may be asked can wait for its loss; a plain frame refuses it then, and draws nothing."""
-    if "loss_share" not in ASKS[name].keywords:
+    if "loss_weight" not in ASKS[name].keywords:
         with pytest.raises(TypeError, match=r"^exactly one of epsilon and rho must be given, got neither\."):
             ASK[name]()
         with pytest.raises(TypeError, match=r"^exactly one of epsilon and rho must be given, got both\."):
             ASK[name](epsilon=1, rho=0.5)
         return
-    of = "within, epsilon, rho and loss_share"
+    of = "within, epsilon, rho and loss_weight"
     with pytest.raises(TypeError, match=rf"^at most one of {of} must be given, got epsilon and rho\."):
         ASK[name](epsilon=1, rho=0.5)
-    with pytest.raises(TypeError, match=rf"^at most one of {of} must be given, got epsilon and loss_share\."):
-        ASK[name](epsilon=1, loss_share=1)
+    with pytest.raises(TypeError, match=rf"^at most one of {of} must be given, got epsilon and loss_weight\."):
+        ASK[name](epsilon=1, loss_weight=1)
     assert b"Draw" in _plain(ASK[name](epsilon=1)).meta.serialize()
-    for expr in (ASK[name](), ASK[name](loss_share=2)):
+    for expr in (ASK[name](), ASK[name](loss_weight=2)):
         assert b"Draw" not in _plain(expr).meta.serialize()
         for frame in (pl.DataFrame({"x": [1, 2]}), pl.LazyFrame({"x": [1, 2]})):
             with pytest.raises(ComputeError, match=r"(?s)a loss must be given here, got none.*epsilon=1\.0"):
                 frame.select(expr).lazy().collect()
     for share, error in ((0, "greater than 0, got 0"), (-1, "greater than 0"), (math.nan, "finite"), (True, "number")):
-        with pytest.raises((TypeError, ValueError), match=f"loss_share must be .*{error}"):
-            ASK[name](loss_share=share)
+        with pytest.raises((TypeError, ValueError), match=f"loss_weight must be .*{error}"):
+            ASK[name](loss_weight=share)
 
 
 @pytest.mark.parametrize("method", [method for method in ASK if ASKS[method].mechanisms])

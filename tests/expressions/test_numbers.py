@@ -113,7 +113,7 @@ def test_descriptions():
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
-        (lambda: dpp.len(rho=1, epsilon=1), TypeError, "at most one of within, epsilon, rho and loss_share"),
+        (lambda: dpp.len(rho=1, epsilon=1), TypeError, "at most one of within, epsilon, rho and loss_weight"),
         (lambda: dpp.n_people(epsilon=float("nan")), ValueError, "epsilon must be finite"),
         (lambda: dpp.count("x", epsilon=-1), ValueError, "epsilon must be greater than 0"),
         (lambda: dpp.len(epsilon=1, mechanism="laplace"), ValueError, "mechanism must be one of"),

@@ -106,7 +106,7 @@ def test_a_private_frame_finds_a_loss_where_a_plain_one_has_none():
         assert private.agg(expr).loss.unit == "epsilon"
 
 
-AT_MOST_ONE = "at most one of within, epsilon, rho and loss_share"
+AT_MOST_ONE = "at most one of within, epsilon, rho and loss_weight"
 
 
 @pytest.mark.parametrize(

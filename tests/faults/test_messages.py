@@ -179,7 +179,7 @@ TRIED = {
     "a misspelt option": (
         lambda: asked().release(range=True),
         "release: got an unexpected keyword argument 'range'",
-        "ranges instead of range: release(frame=…, ranges=…)",
+        "intervals instead of range: release(frame=…, intervals=…)",
     ),
     "a query that is sorted": (lambda: asked().sort("len"), "no attribute 'sort'", "query.release().sort(…)"),
     "a query that is filtered": (lambda: asked().filter(AGE > 3), "no attribute 'filter'", "query.release().filter(…)"),

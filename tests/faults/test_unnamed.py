@@ -90,7 +90,7 @@ def private(**limits):
 def test_an_output_may_have_no_name(tmp_path):
     budget = dpp.Budget(epsilon=9, path=tmp_path / "ledger.db")
     query = ROWS.dp.protect("who", max_rows=2, budget=budget).agg(**{"": dpp.mean("days", 0, 9, epsilon=1)})
-    assert query.release(ranges=True).columns == ["", "_low", "_high"]
+    assert query.release(intervals=True).columns == ["", "_low", "_high"]
     assert "\n''  " in str(query.explain())
     assert "\n'': " in str(query.explain())
     assert dpp.statement(budget).to_markdown()

@@ -1,4 +1,4 @@
-"""Cubes: what they answer, with which ranges, what they refuse, and what they carry."""
+"""Cubes: what they answer, with which intervals, what they refuse, and what they carry."""
 
 import gc
 import itertools
@@ -186,7 +186,7 @@ def test_ranges_hold_the_number_without_noise_95_times_of_100(visits, listed, lo
             inside[i] += low <= truths[i] <= high
     # Below 0.9 by chance: once in 10⁹ times.
     assert (inside / releases > 0.91).all(), inside
-    # Ranges of counts are no wider than they must be, but for the steps of whole numbers.
+    # Intervals of counts are no wider than they must be, but for the steps of whole numbers.
     assert (inside[:4] / releases < 0.99).all(), inside
 
 
@@ -402,7 +402,7 @@ SEVERAL_CELLS = r'counts="people" must be asked where a person is in one cell[\s
     (lambda f: f(1).cube(FEW, epsilon=1, rho=1), TypeError, "epsilon"),
     (lambda f: f(1).cube(FEW, epsilon=1, counts="visits"), ValueError, "counts must be"),
     (lambda f: f(1).cube(DIMENSIONS, epsilon=1e-12), ValueError, "scale"),
-    (lambda f: f(1).cube(FEW, epsilon=1).release(ranges=True), TypeError, "ranges"),
+    (lambda f: f(1).cube(FEW, epsilon=1).release(intervals=True), TypeError, "intervals"),
     (lambda f: f(1).cube(FEW, epsilon=1).sink_parquet("x"), TypeError, r"release\(\)\.write\(path\)"),
     (lambda f: f(2).cube(DIMENSIONS, epsilon=1), ValueError, SEVERAL_CELLS),
     (lambda f: f(2).cube(DIMENSIONS, counts="rows", epsilon=1), ValueError, "the rows of one person must be bounded"),

@@ -91,7 +91,7 @@ def test_a_kept_answer_reads_no_row(budget, tmp_path):
     rows = pl.scan_parquet(path, schema=plain.schema)
     first, query = asked(budget, rows=rows).release(), asked(budget, rows=rows)
     plain.clear().write_parquet(path)
-    with pytest.warns(dpp.KeptAnswerWarning):
+    with pytest.warns(dpp.CachedAnswerWarning):
         assert_frame_equal(query.release(), first)
 
 
@@ -125,7 +125,7 @@ def test_who_asks_at_once_may_pay_twice_and_never_not_at_all(budget):
 
 def test_without_a_name_nothing_is_kept(budget):
     query = asked(budget, GRID, dpp.len(epsilon=0.125), dataset=None)
-    first, *others = (query.release(**how) for how in ({}, {}, {"fresh": True}, {"ranges": True}))
+    first, *others = (query.release(**how) for how in ({}, {}, {"fresh": True}, {"intervals": True}))
     assert not any(first.equals(other.select(first.columns)) for other in others)
     assert budget.spent == 1
     assert budget.answers().is_empty()
@@ -141,9 +141,9 @@ def test_how_it_is_asked_and_counted_is_no_part_of_the_question(budget, engine):
 
 
 def test_into_a_file(budget, tmp_path):
-    asked(budget).sink_parquet(tmp_path / "one.parquet", ranges=True)
-    asked(budget).sink_parquet(tmp_path / "two.parquet", ranges=True)
-    asked(budget).sink_parquet(tmp_path / "three.parquet", ranges=True, fresh=True)
+    asked(budget).sink_parquet(tmp_path / "one.parquet", intervals=True)
+    asked(budget).sink_parquet(tmp_path / "two.parquet", intervals=True)
+    asked(budget).sink_parquet(tmp_path / "three.parquet", intervals=True, fresh=True)
     assert budget.spent == Fraction(1, 4)
     assert_frame_equal(pl.read_parquet(tmp_path / "one.parquet"), pl.read_parquet(tmp_path / "two.parquet"))
     assert dpp.read_claim(tmp_path / "two.parquet")["loss"] == "epsilon=0.125"
@@ -290,7 +290,12 @@ def test_no_two_questions_share_a_text(budget):
 
 
 def test_how_an_answer_is_shown_is_no_part_of_a_question(budget):
-    ways = [{"ranges": True}, {"ranges": "all"}, {"min_people": 2}, {"min_people": 90, "sure": True, "ranges": True}]
+    ways = [
+        {"intervals": True},
+        {"intervals": "all"},
+        {"min_people": 2},
+        {"min_people": 90, "sure": True, "intervals": True},
+    ]
     people = [dpp.n_people(epsilon=0.125)]
     assert len({question(budget, exprs=people, shown=shown).text for shown in ({}, *ways)}) == 1
 
@@ -310,7 +315,7 @@ def every_kind():
         "counts of integers": X.dp.value_counts([1, 2, 3], epsilon=0.5),
         "mode": pl.col("e").dp.mode(epsilon=0.5),
         "text": pl.col("c").dp.mode(["u", "v"], epsilon=0.5),
-        "led": pl.col("c").dp.mode(["u", "v"], epsilon=0.5, lead=True),
+        "led": pl.col("c").dp.mode(["u", "v"], epsilon=0.5, gap=True),
         "few": X.dp.mode([1, 2], epsilon=0.5, too_few=10**6),
         "float": pl.col("f").dp.median([0.5, 1.25, 3.0], epsilon=0.5),
         "time": pl.col("t").dp.median(hours, epsilon=0.5),
@@ -321,12 +326,12 @@ def every_kind():
 
 
 def test_one_draw_is_shown_in_every_way(budget):
-    """What is drawn under a seed of no kind: the same numbers come out of the ledger, with ranges and without."""
+    """What is drawn under a seed of no kind: the same numbers come out of the ledger, with intervals and without."""
     make = lambda: asked(budget, *(expr.alias(name) for name, expr in every_kind().items()))  # noqa: E731
     plain = make().release()
     spent = budget.spent
     assert plain.columns == ["ward", *every_kind()]
-    ranged, every = make().release(ranges=True), make().release(ranges="all")
+    ranged, every = make().release(intervals=True), make().release(intervals="all")
     numbers = list(every_kind())[:9]
     for found in (ranged, every):
         ends = [f"{name}_{end}" for name in numbers for end in ("low", "high")]
@@ -338,10 +343,10 @@ def test_one_draw_is_shown_in_every_way(budget):
         assert (plain[name] <= ranged[f"{name}_high"]).all()
         assert (ranged[f"{name}_high"] <= every[f"{name}_high"]).all()
     assert_frame_equal(make().release(), plain)
-    assert_frame_equal(make().release(ranges=True), ranged)
+    assert_frame_equal(make().release(intervals=True), ranged)
     assert plain["few"].null_count() == 3
-    first = asked(budget, dpp.n_people(epsilon=1), dataset="begun with ranges").release(ranges=True)
-    assert_frame_equal(asked(budget, dpp.n_people(epsilon=1), dataset="begun with ranges").release(), first[:, :2])
+    first = asked(budget, dpp.n_people(epsilon=1), dataset="begun with intervals").release(intervals=True)
+    assert_frame_equal(asked(budget, dpp.n_people(epsilon=1), dataset="begun with intervals").release(), first[:, :2])
     assert budget.spent == spent + 1
     assert budget.log().height == len(every_kind()) + 1
     assert budget.answers().height == 2
@@ -357,7 +362,7 @@ def test_nothing_but_what_was_drawn_is_kept(budget, monkeypatch):
         return drawn[output.name]
 
     monkeypatch.setattr(Output, "drawn", noted)
-    asked(budget, *(expr.alias(name) for name, expr in every_kind().items())).release(ranges=True, min_people=10**6)
+    asked(budget, *(expr.alias(name) for name, expr in every_kind().items())).release(intervals=True, min_people=10**6)
     with closing(sqlite3.connect(budget.path)) as connection:
         (packed,) = connection.execute("SELECT answer FROM answers").fetchone()
     found = pl.read_ipc(packed)
@@ -408,7 +413,7 @@ APART = {
         lambda f: f(max_groups=1).keys("ward", "x", **KEYS),
         lambda f: f(max_groups=1).keys("ward", epsilon=1, delta=2e-6),
         lambda f: f(max_groups=1).keys("ward", rho=1, delta=1e-6),
-        lambda f: f(max_groups=1).keys("ward", rho=1, delta=1e-6, counts=True),
+        lambda f: f(max_groups=1).keys("ward", rho=1, delta=1e-6, with_counts=True),
     ],
     "rows that are cut": [
         lambda f: f(max_rows=1).agg(dpp.len(epsilon=1)).n_rows_dropped(1, epsilon=1),
@@ -641,7 +646,7 @@ def test_files_that_changed_are_said_beside_a_kept_answer(tmp_path, kind):
     first = release()
     assert_frame_equal(release(), first)  # and no warning
     os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
-    with pytest.warns(dpp.KeptAnswerWarning, match=CHANGED_FILES) as said:
+    with pytest.warns(dpp.CachedAnswerWarning, match=CHANGED_FILES) as said:
         assert_frame_equal(release(), first)
     assert said[0].filename == __file__
     assert budget.spent == Fraction(1, 8)
@@ -651,7 +656,7 @@ def test_files_that_changed_are_said_beside_a_kept_answer(tmp_path, kind):
     copy.write_bytes(path.read_bytes())
     os.utime(copy, ns=(0, path.stat().st_mtime_ns))
     copy.replace(path)  # another inode of the same time
-    with pytest.warns(dpp.KeptAnswerWarning, match=CHANGED_FILES):
+    with pytest.warns(dpp.CachedAnswerWarning, match=CHANGED_FILES):
         release()
     assert budget.spent == Fraction(1, 4)
 
@@ -848,7 +853,7 @@ def test_what_fails_is_charged_and_kept_once_there_is_an_answer(budget, monkeypa
     assert caplog.messages == ([] if fails else [lost])
     assert budget.spent == Fraction(1, 8)
     assert budget.answers().is_empty() == is_charged_again
-    assert asked(budget).release(ranges=True).columns == ["ward", "x"]
+    assert asked(budget).release(intervals=True).columns == ["ward", "x"]
     assert budget.spent == Fraction(1, 4 if is_charged_again else 8)
     assert budget.answers().height == 1
 
@@ -940,7 +945,7 @@ def test_ends_that_follow_from_a_release_without_ranges_are_those_of_one_with(tm
     rows = ROWS.with_columns(yes=X % 3 == 0)
     protected = rows.dp.protect("p", max_rows=2, budget=budget, dataset="rows", neighboring_relation=relation)
     query = protected.group_by(WARDS).agg(**asked, mean=X.dp.mean(0, 50, **loss))
-    released, ranged = query.release(), query.release(ranges=True)
+    released, ranged = query.release(), query.release(intervals=True)
     ends = [f"{name}_{end}" for name in asked for end in ("low", "high")]
     found = with_ends(released, query.asks)
     assert found.columns == [*released.columns, *ends]

@@ -48,7 +48,7 @@ def test_released_keys_go_into_the_next_question(visits):
 
 
 def test_noisy_numbers_come_along(visits):
-    released = visits.dp.protect("patient", max_groups=1).keys("town", rho=0.1, delta=1e-6, counts=True).release()
+    released = visits.dp.protect("patient", max_groups=1).keys("town", rho=0.1, delta=1e-6, with_counts=True).release()
     assert released.schema == {"town": pl.String(), "count": pl.Int64()}
     found = dict(released.rows())
     assert set(found) == {"Bern", "Olten"}
@@ -151,7 +151,9 @@ def test_explain_says_what_it_costs_and_how_many_people_a_key_needs():
             "The release costs epsilon=1, delta=1e-06 (rho=0.244919; ε = 1 at δ = 10⁻⁶)."
         ),
     }
-    (row,) = dpp.protect("patient", max_groups=2).keys("a", "b", rho=0.1, delta=1e-6, counts=True).explain().to_dicts()
+    (row,) = (
+        dpp.protect("patient", max_groups=2).keys("a", "b", rho=0.1, delta=1e-6, with_counts=True).explain().to_dicts()
+    )
     assert row["selects"] == "the 'a', 'b' that enough people have, with their number"
     assert row["epsilon"] is None
     assert (row["rho"], row["delta"]) == (0.1, 1e-6)
@@ -215,7 +217,7 @@ def keys_of(values, column="k"):
 NO_KEYS = "^keys: the column 'k' must hold text, integers"
 ONE = dpp.protect("p", max_groups=1)
 P, NOBODY, FRAME = dpp.protect("p"), dpp.protect(None), pl.DataFrame({"p": [1]})
-NAMED_COUNT = "^keys: no column may be named 'count' with counts=True"
+NAMED_COUNT = "^keys: no column may be named 'count' with with_counts=True"
 NO_BOUND = "^keys: max_groups must be given where there is a privacy unit"
 NAMES, RATE = "keys must be given names of columns, got ", Fraction(1, 2**110)
 
@@ -234,9 +236,9 @@ NAMES, RATE = "keys must be given names of columns, got ", Fraction(1, 2**110)
     (lambda: ONE.keys("k", rho=1, delta=math.nan), ValueError, "^delta must be finite"),
     (lambda: ONE.keys("k", epsilon=1, delta=Fraction(1, 2**1001)), ValueError, "^delta must lie between"),
     (lambda: ONE.keys("k", rho=RATE, delta=0.1), ValueError, "^the noise of a key must have"),
-    (lambda: ONE.keys("k", **COUNTED, counts=1), TypeError, "^counts must be True or False, got 1"),
-    (lambda: ONE.keys("k", **LOSS, counts=True), ValueError, "^counts must be left out with epsilon"),
-    (lambda: ONE.keys("k", "count", **COUNTED, counts=True), ValueError, NAMED_COUNT),
+    (lambda: ONE.keys("k", **COUNTED, with_counts=1), TypeError, "^with_counts must be True or False, got 1"),
+    (lambda: ONE.keys("k", **LOSS, with_counts=True), ValueError, "^with_counts must be left out with epsilon"),
+    (lambda: ONE.keys("k", "count", **COUNTED, with_counts=True), ValueError, NAMED_COUNT),
     (lambda: dpp.protect("p", max_rows_per_group=1).keys("k", **LOSS), ValueError, NO_BOUND),
     (lambda: keys_of([1.0]), TypeError, NO_KEYS),
     (lambda: keys_of([b"a"]), TypeError, NO_KEYS),

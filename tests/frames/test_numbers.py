@@ -1,4 +1,4 @@
-"""Numbers on private frames: explain, losses, budgets, sharing, ranges and files."""
+"""Numbers on private frames: explain, losses, budgets, sharing, intervals and files."""
 
 import datetime as dt
 import math
@@ -235,21 +235,21 @@ def test_names_that_ranges_need_are_refused_before_the_charge():
         with pytest.raises(
             ValueError, match=rf"(?s)must not be named like the ends of a range, got \['{name}'\].*Hint"
         ):
-            query.release(ranges=True)
+            query.release(intervals=True)
     assert budget.spent == 0
     outputs.release()
-    protected.agg(a=dpp.mode("x", [1], epsilon=1), a_low=dpp.mode("x", [1], epsilon=1)).release(ranges=True)
+    protected.agg(a=dpp.mode("x", [1], epsilon=1), a_low=dpp.mode("x", [1], epsilon=1)).release(intervals=True)
     assert budget.spent == 4
 
 
 def test_hardly_any_noise_has_ranges_too():
     query = ROWS.dp.protect("person", max_rows=1).agg(a=dpp.len(rho=10**400), b=dpp.sum("x", 0, 5, rho=10**400))
-    assert query.release(ranges=True).select("a", "a_low", "a_high").row(0) in {(n, n, n) for n in range(5)}
+    assert query.release(intervals=True).select("a", "a_low", "a_high").row(0) in {(n, n, n) for n in range(5)}
 
 
 def test_files_carry_the_claims_of_numbers(tmp_path):
     query = ROWS.dp.protect("person", max_rows=2).group_by(WARDS).agg(**asks(epsilon=1), gaussian=dpp.len(rho=1))
-    query.sink_parquet(tmp_path / "a.parquet", ranges=True)
+    query.sink_parquet(tmp_path / "a.parquet", intervals=True)
     claim = dpp.read_claim(tmp_path / "a.parquet")
     assert claim["loss"].startswith("rho=")
     assert claim["columns"]["mean"]["mechanism"] == "discrete_laplace"
@@ -302,32 +302,32 @@ def test_people_may_count_without_bounds_on_rows():
     assert counts.query.claim.contributions.total == 9  # once for each candidate of each group
 
 
-def test_leads_on_private_frames(tmp_path):
+def test_gaps_on_private_frames(tmp_path):
     rows = pl.DataFrame({"p": range(100), "g": [0, 1] * 50, "x": ["a", "a", "a", "b"] * 25}).with_columns(
         e=pl.col("x").cast(pl.Enum(["a", "b", "c"]))
     )
     asked = {
-        "x": dpp.mode("x", ["a", "b"], lead=True, epsilon=SURE),
-        "few": dpp.mode("x", ["a", "b"], lead=True, too_few=70, epsilon=SURE),
-        "e": dpp.mode("e", lead=True, epsilon=SURE),
-        "one": dpp.mode("x", ["b"], lead=True, epsilon=SURE),
+        "x": dpp.mode("x", ["a", "b"], gap=True, epsilon=SURE),
+        "few": dpp.mode("x", ["a", "b"], gap=True, too_few=70, epsilon=SURE),
+        "e": dpp.mode("e", gap=True, epsilon=SURE),
+        "one": dpp.mode("x", ["b"], gap=True, epsilon=SURE),
     }
     query = rows.dp.protect("p", max_groups=1).group_by({"g": [0, 1, 2]}).agg(**asked)
-    released = query.release(ranges=True)
+    released = query.release(intervals=True)
     assert released.columns == ["g", *asked]
-    assert released.schema["e"] == pl.Struct({"answer": pl.Enum(["a", "b", "c"]), "lead": pl.Int64})
-    assert released["one"].struct.field("lead").to_list() == [None] * 3
-    for name, leads in {"x": (50, 0, 0), "few": (20, 45, 70), "e": (50, 0, 0)}.items():
-        for found, lead in zip(released[name].struct.field("lead").to_list(), leads, strict=True):
-            assert found in (lead, max(lead - 1, 0))  # rounded down, so one less if the noise is below 0
+    assert released.schema["e"] == pl.Struct({"answer": pl.Enum(["a", "b", "c"]), "gap": pl.Int64})
+    assert released["one"].struct.field("gap").to_list() == [None] * 3
+    for name, gaps in {"x": (50, 0, 0), "few": (20, 45, 70), "e": (50, 0, 0)}.items():
+        for found, gap in zip(released[name].struct.field("gap").to_list(), gaps, strict=True):
+            assert found in (gap, max(gap - 1, 0))  # rounded down, so one less if the noise is below 0
     assert released["x"].struct.field("answer").to_list()[0] == "a"
     assert released["few"].struct.field("answer").to_list() == [None] * 3
     explained = query.explain()
-    assert explained["selects"].to_list()[0] == "mode of 2 candidates, and its lead"
+    assert explained["selects"].to_list()[0] == "mode of 2 candidates, and its gap"
     assert explained["error_unit"].to_list() == ["people"] * 4
     assert explained["epsilon"].to_list() == [SURE] * 4
     query.sink_parquet(tmp_path / "answers.parquet")
-    assert dpp.read_claim(tmp_path / "answers.parquet")["columns"]["x"]["selects"].endswith("and its lead")
+    assert dpp.read_claim(tmp_path / "answers.parquet")["columns"]["x"]["selects"].endswith("and its gap")
     simulated = dpp.analysis.simulate(query, rows, private=True)
     assert simulated.filter(pl.col("output") == "x")["true_answer"].to_list()[0] == "a"
     assert simulated.filter(pl.col("output") == "few")["true_answer"].to_list() == [None] * 3

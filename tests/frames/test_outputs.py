@@ -289,8 +289,8 @@ def test_columns_without_a_name_keep_it_as_outputs_and_as_keys():
         released = private.group_by({"": kinds}).agg(column_0=dpp.len(epsilon=50)).release()
         assert released.columns == ["", "column_0"]
         assert released[""].to_list() == ["y", "x"]
-    released = private.agg(pl.col("").dp.count(epsilon=50), column_0=dpp.len(epsilon=50)).release(ranges=True)
+    released = private.agg(pl.col("").dp.count(epsilon=50), column_0=dpp.len(epsilon=50)).release(intervals=True)
     assert released.columns == ["", "_low", "_high", "column_0", "column_0_low", "column_0_high"]
-    shown = private.keys("", rho=1, delta=0.01, counts=True).release()
+    shown = private.keys("", rho=1, delta=0.01, with_counts=True).release()
     assert shown.columns == ["", "count"]
     assert shown[""].to_list() == ["x", "y"]

@@ -180,16 +180,16 @@ def test_what_n_rows_dropped_says_of_itself(tmp_path):
     assert (row["output"], row["epsilon"], row["error_unit"]) == ("n_rows_dropped", 0.5, "rows")
     assert (row["candidates"], row["groups"], row["score_range"], row["rate"]) == (1, 1, 20, 0.025)
     assert row["note"].startswith("No row is dropped. The error is that of the noise alone.")
-    first = query.release(ranges=True)
+    first = query.release(intervals=True)
     assert first.columns == ["n_rows_dropped", "n_rows_dropped_low", "n_rows_dropped_high"]
     assert first.dtypes == [pl.Int64] * 3
-    assert_frame_equal(query.release(ranges=True), first)  # it is kept
+    assert_frame_equal(query.release(intervals=True), first)  # it is kept
     assert budget.spent == Fraction(1, 2)
     other = private(budget=budget, dataset="visits", max_groups=2, max_rows_per_group=2)
-    other.group_by(WARDS).agg(dpp.len(epsilon=1)).n_rows_dropped(20, epsilon=Fraction(1, 2)).release(ranges=True)
+    other.group_by(WARDS).agg(dpp.len(epsilon=1)).n_rows_dropped(20, epsilon=Fraction(1, 2)).release(intervals=True)
     assert budget.spent == 1
     # Of an output at another loss the same rows are cut, so this is the same question.
-    frame.group_by(WARDS).agg(dpp.len(epsilon=2)).n_rows_dropped(20, epsilon=Fraction(1, 2)).release(ranges=True)
+    frame.group_by(WARDS).agg(dpp.len(epsilon=2)).n_rows_dropped(20, epsilon=Fraction(1, 2)).release(intervals=True)
     assert budget.spent == 1
     (simulated,) = dpp.analysis.simulate(query, ROWS, private=True).to_dicts()
     assert (simulated["true_answer"], simulated["counted"], simulated["left_out"]) == (300, 20, 0)

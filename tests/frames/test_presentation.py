@@ -1,4 +1,4 @@
-"""How a release is shown: ranges that all hold, and groups of few people hidden; refusals come before the charge."""
+"""How a release is shown: intervals that all hold, and groups of few people hidden; refusals come before the charge."""
 
 import math
 from fractions import Fraction
@@ -38,28 +38,28 @@ def every_kind(loss=SURE):
         "mean": X.dp.mean(0, 9, epsilon=loss),
         "counts": NAME.dp.value_counts(["u", "v"], epsilon=loss),
         "mode": pl.col("e").dp.mode(epsilon=loss),
-        "led": NAME.dp.mode(["u", "v"], epsilon=loss, lead=True),
+        "led": NAME.dp.mode(["u", "v"], epsilon=loss, gap=True),
         "median": X.dp.median(range(10), epsilon=loss),
         "list": X.dp.quantile([0.25, 0.75], range(10), epsilon=loss),
         "top": NAME.dp.top_k(2, ["u", "v"], epsilon=loss),
     }
 
 
-@pytest.mark.parametrize("ranges", [False, True, "all"])
+@pytest.mark.parametrize("intervals", [False, True, "all"])
 @pytest.mark.parametrize("sure", [False, True])
-def test_all_other_outputs_of_groups_of_few_people_are_null(ranges, sure):
+def test_all_other_outputs_of_groups_of_few_people_are_null(intervals, sure):
     query = grouped().agg(**every_kind(), people=dpp.n_people(epsilon=SURE))
     for least, shown in ((1, "ABC"), (2, "AB"), (3, "A"), (4, "")):
-        found = query.release(ranges=ranges, min_people=least, sure=sure)
+        found = query.release(intervals=intervals, min_people=least, sure=sure)
         assert found["people"].to_list() == [3, 2, 1, 0]
         assert found["ward"].to_list() == ["A", "B", "C", "D"]
         others = found.drop("ward", pl.selectors.starts_with("people"))
-        assert others.width == {False: 10, True: 20, "all": 20}[ranges]
+        assert others.width == {False: 10, True: 20, "all": 20}[intervals]
         for column in others.get_columns():
             assert [*column.is_null()] == [ward not in shown for ward in "ABCD"], column.name
-    whole = query.release(ranges=ranges)
+    whole = query.release(intervals=intervals)
     assert_frame_equal(found.clear(), whole.clear())  # the same columns and types
-    if ranges:
+    if intervals:
         assert found["people_low"].to_list() == found["people_high"].to_list() == [3, 2, 1, 0]
 
 
@@ -71,9 +71,9 @@ def test_sure_compares_the_lower_end_of_the_range_that_is_shown(tmp_path):
     n, claim = query.release()["n"], query.asks[0].query.claim
     one_of_them, all_of_them = noise_bound(claim, 0.05), noise_bound(claim, beta_of_each(202))
     assert 0 < one_of_them < all_of_them
-    for ranges, off in ((False, one_of_them), (True, one_of_them), ("all", all_of_them)):
+    for intervals, off in ((False, one_of_them), (True, one_of_them), ("all", all_of_them)):
         for sure in (False, True):
-            found = query.release(ranges=ranges, min_people=50, sure=sure)
+            found = query.release(intervals=intervals, min_people=50, sure=sure)
             assert [*found["s"].is_not_null()] == [*(n - (off if sure else 0) >= 50)]
             assert found["n"].to_list() == n.to_list()
             assert 0 < found["s"].null_count() < 101
@@ -99,7 +99,7 @@ NEEDED = "min_people must be given where exactly one output counts the people of
 NO_GROUPS, OF_KEYS = "min_people must be left out of a query for ", "keys: it counts no people of groups"
 TWO = r"2: \['n', 'm'\][\s\S]*Hint: one dpp.n_people"
 SURE_OF = r"sure must be left out without min_people[\s\S]*Hint: release\(min_people=20, sure=True\)"
-EVERY = r'ranges must be True, False or "all", got \'every\'\.[\s\S]*Hint: True gives each number'
+EVERY = r'intervals must be True, False or "all", got \'every\'\.[\s\S]*Hint: True gives each number'
 PEOPLE, OF_SOME = dpp.n_people(epsilon=1), dpp.n_people(where=X > 3, epsilon=1)
 N, BOUNDED = grouped().agg(n=PEOPLE), ROWS.dp.protect("person", max_groups=1)
 REFUSED = {
@@ -113,14 +113,14 @@ REFUSED = {
     "a truth": (N, {"min_people": True}, TypeError, "min_people must"),
     "sure of what": (N, {"min_people": None, "sure": True}, ValueError, SURE_OF),
     "sure or not": (N, {"sure": 1}, TypeError, "sure must be True or F"),
-    "keys": (BOUNDED.keys("ward", rho=1, counts=True, delta=1e-6), {}, ValueError, NO_GROUPS + OF_KEYS),
+    "keys": (BOUNDED.keys("ward", rho=1, with_counts=True, delta=1e-6), {}, ValueError, NO_GROUPS + OF_KEYS),
     "rows that are cut": (
         grouped().agg(n=PEOPLE, s=dpp.len(epsilon=1)).n_rows_dropped(1, epsilon=1),
         *({}, ValueError, NO_GROUPS + "n_rows_dropped"),
     ),
-    "an unknown range": (N, {"ranges": "every"}, ValueError, EVERY),
-    "a number": (N, {"ranges": 1}, TypeError, "ranges must be True, Fa"),
-    "nothing": (N, {"ranges": None}, TypeError, "ranges must be True, F"),
+    "an unknown range": (N, {"intervals": "every"}, ValueError, EVERY),
+    "a number": (N, {"intervals": 1}, TypeError, "intervals must be True, Fa"),
+    "nothing": (N, {"intervals": None}, TypeError, "intervals must be True, F"),
 }
 
 
@@ -140,8 +140,8 @@ def test_a_file_has_what_is_shown_and_nothing_else(tmp_path):
     budget = dpp.Budget(epsilon=10**11, path=tmp_path / "ledger.db")
     query = grouped(budget=budget, dataset="visits").agg(**every_kind(), people=dpp.n_people(epsilon=SURE))
     file = tmp_path / "a.parquet"
-    query.sink_parquet(file, ranges="all", min_people=3)
-    found = query.release(ranges="all", min_people=3)
+    query.sink_parquet(file, intervals="all", min_people=3)
+    found = query.release(intervals="all", min_people=3)
     assert_frame_equal(pl.read_parquet(file), found, categorical_as_str=True)
     assert pl.read_parquet(file)["mean"].null_count() == 3
     assert dpp.read_claim(file)["columns"].keys() == {*every_kind(), "people"}
@@ -165,7 +165,7 @@ def test_one_number_has_the_range_that_it_has_by_itself(tmp_path):
     frame = ROWS.dp.protect("person", max_rows=3, budget=budget, dataset="visits")
     for number, asked in enumerate((dpp.len(epsilon=0.1), X.dp.mean(0, 9, epsilon=0.1), X.dp.sum(0, 9, epsilon=0.1))):
         query = frame.agg(asked.alias("a"), mode=NAME.dp.mode(["u", "v"], epsilon=0.1))
-        assert_frame_equal(query.release(ranges="all"), query.release(ranges=True))
+        assert_frame_equal(query.release(intervals="all"), query.release(intervals=True))
         assert budget.answers().height == number + 1
 
 
@@ -183,7 +183,7 @@ def test_all_numbers_of_a_release_are_inside_as_often_as_is_said(loss, tmp_path)
     query = dpp.protect(None).group_by({"g": range(per_release)}).agg(**asked)
     width = noise_bound(query.asks[0].query.claim, beta_of_each(per_release * 5))
     one = pl.DataFrame({"g": np.repeat(np.arange(per_release), 30), "x": [3, 4] * (per_release * 15)})
-    checked = query.release(one, ranges="all")
+    checked = query.release(one, intervals="all")
     assert set(checked["n_high"] - checked["n"]) == {width}
     # The numbers of all these releases are drawn at once; what presents them is told that each has twenty.
     many = pl.DataFrame({"g": np.repeat(np.arange(cells), 30), "x": [3, 4] * (cells * 15)})
@@ -191,7 +191,7 @@ def test_all_numbers_of_a_release_are_inside_as_often_as_is_said(loss, tmp_path)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dp_polars._release.contract.beta_of_each", lambda numbers: beta_of_each(numbers // releases))
         every = many.dp.protect(None, budget=budget, dataset="many").group_by({"g": range(cells)}).agg(**asked)
-        found = every.release(ranges="all")
+        found = every.release(intervals="all")
     inside = pl.col("n_low").is_between(0, 30) & (pl.col("n_high") >= 30)
     for name, true in (("n", 30), ("s", 105), ("m", 3.5)):
         inside &= (pl.col(f"{name}_low") <= true) & (pl.col(f"{name}_high") >= true)
@@ -204,11 +204,11 @@ def test_all_numbers_of_a_release_are_inside_as_often_as_is_said(loss, tmp_path)
 
 
 def test_ranges_hold_of_all_groups_and_not_of_those_that_are_shown():
-    """Which groups `min_people` shows follows from the noise: 0 of some 75 ranges hold, where each has 5 people."""
+    """Which groups `min_people` shows follows from the noise: 0 of some 75 intervals hold, where each has 5 people."""
     groups, people = 4000, 5
     rows = pl.DataFrame({"p": range(groups * people), "g": np.repeat(np.arange(groups), people)})
     query = rows.dp.protect("p", max_groups=1).group_by({"g": range(groups)}).agg(people=dpp.n_people(epsilon=0.5))
-    released = query.release(ranges=True, min_people=12)
+    released = query.release(intervals=True, min_people=12)
     inside = (pl.col("people_low") <= people) & (pl.col("people_high") >= people)
     share = released.select(inside.mean()).item()
     shown = released.filter(pl.col("people") >= 12)

@@ -93,7 +93,7 @@ def test_kept_answers_statements_and_files_of_a_shared_promise(tmp_path):
     frame = pl.DataFrame({"p": range(200), "g": [1] * 200, "x": [3] * 200})
     budget = dpp.Budget(epsilon=1, delta=1e-6, path=tmp_path / "budget.db")
     private = frame.dp.protect("p", max_groups=4, max_rows_per_group=1, budget=budget, dataset="visits")
-    query = private.group_by({"g": range(9)}).agg(dpp.n_people(), X.dp.mode(range(9), loss_share=2))
+    query = private.group_by({"g": range(9)}).agg(dpp.n_people(), X.dp.mode(range(9), loss_weight=2))
     with pytest.raises(ValueError, match="every output must have a loss, got none for 'n_people', 'x'"):
         query.release()
     with pytest.raises(ValueError, match="a loss must be said first, got none"):
@@ -102,7 +102,7 @@ def test_kept_answers_statements_and_files_of_a_shared_promise(tmp_path):
     scaled, same = (query.scaled_to(epsilon=1, delta=1e-6) for _ in range(2))
     first = scaled.release()
     assert scaled.release().equals(first)
-    assert same.release(ranges=True).drop("n_people_low", "n_people_high").equals(first)
+    assert same.release(intervals=True).drop("n_people_low", "n_people_high").equals(first)
     assert budget.answers().height == 1
     one, two = (ask.query.claim.loss.value for ask in scaled.asks)
     assert two == 2 * one
@@ -129,7 +129,7 @@ def some_outputs(some):
     ]
     asked = {}
     for number in range(some.choice([1, 1, 2, 3, 5, 9])):
-        more = {} if some.random() < 0.6 else {"loss_share": some.choice([2, 0.1, Fraction(7, 3)])}
+        more = {} if some.random() < 0.6 else {"loss_weight": some.choice([2, 0.1, Fraction(7, 3)])}
         asked[f"o{number}"] = some.choice(makers)(more)
     if some.random() < 0.2:
         asked["kept"] = dpp.n_people(**some.choice([{"epsilon": Fraction(1, 1000)}, {"rho": Fraction(1, 10**5)}]))
@@ -234,7 +234,7 @@ def private(**more):
 
 
 ONE_UNIT = {
-    "a lead": (X.dp.mode(range(9), lead=True), "epsilon"),
+    "a gap": (X.dp.mode(range(9), gap=True), "epsilon"),
     "a first above": (X.dp.first_above(range(9), threshold=5), "epsilon"),
     "a Gaussian by name": (dpp.len(mechanism="discrete_gaussian"), "rho"),
     "a Gaussian that keeps its loss": (dpp.len(rho=1e-6), "rho"),
@@ -252,8 +252,8 @@ def test_what_exists_in_one_unit_only_decides_for_all(output, unit, others):
     assert unit_of(free) == ("rho" if others else "epsilon")
 
 
-def test_a_lead_beside_gaussian_noise_is_paid_in_rho():
-    query = private().agg(X.dp.mode(range(9), lead=True), dpp.len(mechanism="discrete_gaussian"))
+def test_a_gap_beside_gaussian_noise_is_paid_in_rho():
+    query = private().agg(X.dp.mode(range(9), gap=True), dpp.len(mechanism="discrete_gaussian"))
     scaled = query.scaled_to(epsilon=1, delta=1e-6)
     rho = Promise.of(Fraction(1), MILLIONTH).rho
     costs = [claim.cost("rho") for claim in scaled.request.claims]
@@ -330,13 +330,13 @@ def test_keys_have_their_part_of_delta():
     assert keys.keys("x", epsilon=1, delta=5e-7).scaled_to(**promise).release(frame).height
     with pytest.raises(ValueError, match=r"delta must leave room for the keys, which spend 6e-07, got 1e-06"):
         private().keys("x", epsilon=3, delta=6e-7).scaled_to(**promise)
-    with_counts = private().keys("x", rho=3, delta=4e-7, counts=True).scaled_to(**promise)
+    with_counts = private().keys("x", rho=3, delta=4e-7, with_counts=True).scaled_to(**promise)
     assert with_counts.asks[0].query.claim.mechanism == "discrete_gaussian_threshold"
 
 
 def test_what_has_a_loss_keeps_it_and_the_rest_is_shared():
     query = private().agg(
-        kept=dpp.len(epsilon=0.25), near=dpp.n_people(within=20), a=dpp.n_people(), b=X.dp.mode(range(3), loss_share=3)
+        kept=dpp.len(epsilon=0.25), near=dpp.n_people(within=20), a=dpp.n_people(), b=X.dp.mode(range(3), loss_weight=3)
     )
     scaled = query.scaled_to(epsilon=1)
     kept, near, one, three = (ask.query.claim.loss.value for ask in scaled.asks)
@@ -356,16 +356,16 @@ def test_what_has_a_loss_keeps_it_and_the_rest_is_shared():
 
 
 def test_a_query_without_losses_shows_what_needs_none():
-    query = private().agg(dpp.n_people(), dpp.mode("x", range(9), loss_share=2), Y.dp.mean(0, 9, step=1))
+    query = private().agg(dpp.n_people(), dpp.mode("x", range(9), loss_weight=2), Y.dp.mean(0, 9, step=1))
     explained = query.explain()
     for column in ("error_95", "mechanism", "rate", "epsilon", "rho"):
         assert explained[column].to_list() == [None] * 3
     assert explained["candidates"].to_list() == [1, 9, 1]
     assert explained["score_range"].to_list() == [1, 1, 1]
-    assert explained["note"][1].startswith("No loss yet, loss_share=2: so no error is known.")
+    assert explained["note"][1].startswith("No loss yet, loss_weight=2: so no error is known.")
     assert "Nothing can be released yet: query.scaled_to(epsilon=1, delta=1e-6)" in explained["note"][0]
     assert "costs: nothing yet, see scaled_to" in repr(query)
-    assert "mode of 9 candidates, no loss yet, loss_share=2" in repr(query)
+    assert "mode of 9 candidates, no loss yet, loss_weight=2" in repr(query)
 
 
 ROWS = pl.DataFrame({"p": range(40), "x": [i % 3 for i in range(40)]})

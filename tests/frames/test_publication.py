@@ -75,7 +75,7 @@ def test_the_unit_is_that_of_the_smaller_errors_over_all(budget):
     many = {f"q{number}": private.group_by({"ward": ["A", "B", "C"]}).agg(n=dpp.n_people()) for number in range(12)}
     scaled = dpp.publication(many).scaled_to(**PROMISE)
     assert (alone.loss.unit, scaled.loss.unit) == ("epsilon", "rho")
-    assert scaled.loss.value == budget.promise.rho
+    assert scaled.loss.value == budget.guarantee.rho
     scaled.release()
     assert budget.remaining == 0
 
@@ -119,7 +119,7 @@ def test_statement_and_report_begin_with_the_promise(epsilon, tmp_path):
 
 
 def test_a_release_is_one_charge_and_each_query_has_its_own_answer(budget):
-    released = dpp.publication(queries(protected(budget))).scaled_to(**PROMISE).release(ranges=True, min_people=1)
+    released = dpp.publication(queries(protected(budget))).scaled_to(**PROMISE).release(intervals=True, min_people=1)
     assert {name: (frame.height, frame.columns) for name, frame in released.items()} == {
         "by_ward": (3, ["ward", "people", "people_low", "people_high", "drug"]),
         "by_month": (4, ["month", "people", "people_low", "people_high"]),
@@ -209,7 +209,7 @@ def test_answers_are_kept_for_each_query(budget):
     assert_frame_equal(released["by_ward"], alone)  # kept, and free
     assert budget.remaining == Fraction(6, 10)
     assert budget.log().height == 4
-    again = publication.release(ranges=True)
+    again = publication.release(intervals=True)
     assert budget.remaining == Fraction(6, 10)
     for name, frame in released.items():
         assert_frame_equal(again[name].select(frame.columns), frame)
@@ -334,7 +334,7 @@ def test_the_statement_of_a_ledger_knows_publications(budget):
 
 def test_one_page_for_all(budget, tmp_path):
     publication = dpp.publication(queries(protected(budget))).scaled_to(**PROMISE)
-    released = publication.release(ranges=True)
+    released = publication.release(intervals=True)
     page = dpp.report(released, publication, tmp_path / "report.html", name="Visits & wards").read_text()
     assert page.count("<h1>") == page.count('class="dp-statement"') == page.count("The promise of all") == 1
     assert re.findall(r"<section><h2>(\w+)</h2>", page) == ["by_ward", "by_month", "in_all"]

@@ -19,7 +19,7 @@ MIXED = {
     "mean": X.dp.mean(0, 4, rho=Fraction(1, 50), mechanism="discrete_laplace"),
     "top": X.dp.top_k(2, range(5), epsilon=Fraction(1, 3)),
     "median": X.dp.median(range(5), rho=Fraction(1, 10)),
-    "mode": X.dp.mode(range(5), epsilon=2, lead=True),
+    "mode": X.dp.mode(range(5), epsilon=2, gap=True),
 }
 
 

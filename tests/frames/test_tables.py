@@ -1,4 +1,4 @@
-"""Cubes of tables: answers that agree, their ranges, what they refuse, and what they carry."""
+"""Cubes of tables: answers that agree, their intervals, what they refuse, and what they carry."""
 
 import itertools
 import math
@@ -211,14 +211,14 @@ def test_ranges_hold_95_times_of_100(visits, rho):
 
 
 def test_all_ranges_hold_together_where_that_is_asked(cube, private):
-    each, together = (cube.counts(by=["hospital", "year"], ranges=ranges) for ranges in (True, "all"))
+    each, together = (cube.counts(by=["hospital", "year"], intervals=intervals) for intervals in (True, "all"))
     assert (together["count_high"] > each["count_high"]).all()
     whole = private.cube(DIMENSIONS, epsilon=1).release()
-    one, many = (whole.counts(by="year", ranges=ranges) for ranges in (True, "all"))
+    one, many = (whole.counts(by="year", intervals=intervals) for intervals in (True, "all"))
     assert (many["count_low"] < one["count_low"]).all()
     for wrong in (False, "each", 1):
-        with pytest.raises(ValueError, match="ranges must be True or"):
-            cube.counts(by="year", ranges=wrong)
+        with pytest.raises(ValueError, match="intervals must be True or"):
+            cube.counts(by="year", intervals=wrong)
 
 
 def test_a_range_does_not_depend_on_the_order_of_by(cube):

@@ -156,10 +156,10 @@ def test_top_k_draws_as_it_would_at_a_loss_in_that_unit(k, word, unit, joint, me
     assert ask.query.claim.loss.unit == unit
 
 
-def test_a_lead_is_paid_in_epsilon_by_any_budget():
+def test_a_gap_is_paid_in_epsilon_by_any_budget():
     frame = private(unit="rho")
-    (ask,) = frame.agg(dpp.mode("d", within=12, lead=True)).asks
-    assert ask.query.claim.lead
+    (ask,) = frame.agg(dpp.mode("d", within=12, gap=True)).asks
+    assert ask.query.claim.gap
     assert ask.query.claim.loss == private().agg(dpp.mode("d", within=12)).loss
 
 

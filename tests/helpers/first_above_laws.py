@@ -3,14 +3,14 @@
 import numpy as np
 
 
-def log_law(counts, threshold, rate, leads=6):
-    """Logs of the chance of each answer with each lead, and of none, of several groups, shape (groups, answers).
+def log_law(counts, threshold, rate, gaps=6):
+    """Logs of the chance of each answer with each gap, and of none, of several groups, shape (groups, answers).
 
     With u = exp(−rate·z), uniform, a candidate reaches the threshold with the chance min(1, u·exp(rate·(q − T))), and
     ℓ more with that of T + ℓ. These are pieces of lines, so products of them are polynomials between their kinks.
     """
     counts = np.asarray(counts, float)
-    steps = np.append(np.arange(leads), np.inf)
+    steps = np.append(np.arange(gaps), np.inf)
     slopes = np.exp(rate * (counts[:, :, None] - threshold - steps))
     kinks = 1 / slopes[:, :, :-1].reshape(len(counts), -1)
     ends = np.sort(np.concatenate([np.minimum(kinks, 1), np.tile([0.0, 1.0], (len(counts), 1))], axis=1), axis=1)

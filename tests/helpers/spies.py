@@ -45,7 +45,7 @@ def forbid(monkeypatch) -> None:
         raise AssertionError("something was drawn")
 
     for owner, names in (
-        (categories, ("draw_from_rows", "draw_groups", "lead_groups", "lead_from_rows")),
+        (categories, ("draw_from_rows", "draw_groups", "gap_groups", "gap_from_rows")),
         (extremes, ("first_above_groups", "best_rows", "leading_rows")),
         (extremes.OwnSensitivities, ("best",)),
         (answer_lists, ("draw_in_rounds", "draw_jointly")),

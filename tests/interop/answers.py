@@ -52,16 +52,16 @@ def answers() -> Iterator[tuple[str, object]]:
         words = pl.DataFrame({"word": ["a", "b", "z"]})
         for unit, bound, partitions in ((None, None, 1), ("p", 1, 1), ("p", 2, 3)):
             private = rows.lazy().dp.protect(unit, max_rows=bound).with_columns(pl.col("x") * 3).group_by(words)
-            yield f"people {column} {unit} {bound}", private.agg(**asked).release(ranges=True, partitions=partitions)
+            yield f"people {column} {unit} {bound}", private.agg(**asked).release(intervals=True, partitions=partitions)
     for column in ("x", "n", "d"):
-        for lead in (False, True):
-            best = dpp.argmax(column, sensitivity=1, epsilon=1, lead=lead, lead_step=0.5 if lead else None)
-            yield f"argmax {column} {lead}", rows.select(best)
+        for gap in (False, True):
+            best = dpp.argmax(column, sensitivity=1, epsilon=1, gap=gap, gap_step=0.5 if gap else None)
+            yield f"argmax {column} {gap}", rows.select(best)
     yield "own", rows.select(dpp.argmin("x", sensitivity=pl.col("own"), epsilon=1e-300))
-    modes = {f"mode {i}": dpp.mode("word", ["a", "b"], epsilon=1, lead=bool(i)) for i in range(2)}
+    modes = {f"mode {i}": dpp.mode("word", ["a", "b"], epsilon=1, gap=bool(i)) for i in range(2)}
     yield "modes", rows.select(**modes, top=dpp.top_k("word", 2, list("abcdef"), epsilon=1))
     private = rows.dp.protect("p", max_groups=1).filter(pl.col("word") == "a")  # of several keys the order is chance
-    yield "keys", private.keys("word", rho=0.1, delta=1e-6, counts=True).release()
+    yield "keys", private.keys("word", rho=0.1, delta=1e-6, with_counts=True).release()
     yield "rows", rows.dp.protect("p", max_rows=1).agg(dpp.len(epsilon=1)).n_rows_dropped(9, epsilon=1).release()
     for draw in (dpp.permute_and_flip, dpp.exponential_mechanism):
         for loss in (1e-280, 1, 20):

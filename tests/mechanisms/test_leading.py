@@ -9,7 +9,7 @@ from flint import arb, ctx
 from dp_polars._base.numbers import system_rng
 from dp_polars._mechanisms import noisy_gap as leading
 from dp_polars._mechanisms import racing as exact_race
-from dp_polars._mechanisms.noisy_gap import LARGEST_LEAD, race_with_lead
+from dp_polars._mechanisms.noisy_gap import LARGEST_GAP, race_with_gap
 from dp_polars._mechanisms.racing import LAWS
 from tests.helpers import reference
 from tests.mechanisms.test_exact_race import tie
@@ -25,7 +25,7 @@ def recorded_words(seed):
 
 
 def test_winners_and_leads_of_certain_races(mechanism):
-    found = race_with_lead(
+    found = race_with_gap(
         blocks_of([0, 7000, 0, 9000, 5000, 0], [0, 2, 5]), Fraction(1000), Fraction(1), LAWS[mechanism], system_rng()
     )
     assert found[0].tolist() == [0, 2, 5]
@@ -36,7 +36,7 @@ def test_winners_and_leads_of_certain_races(mechanism):
 
 
 def test_no_groups(mechanism):
-    empty = race_with_lead(
+    empty = race_with_gap(
         blocks_of(np.empty(0), np.empty(0, np.int64)), Fraction(1), Fraction(1), LAWS[mechanism], None
     )
     assert len(empty[0]) == len(empty[1]) == 0
@@ -46,7 +46,7 @@ def test_blocks_of_none_neither_win_nor_follow(mechanism):
     m = np.array([0, 1, 0, 0, 2, 0, 1, 1])
     starts = (np.arange(300)[:, None] * 8 + [0, 3, 5]).ravel()
     gaps = np.tile([0, 3, 0, 0, 0, 0, 0, 9], 300)
-    found = race_with_lead(
+    found = race_with_gap(
         blocks_of(gaps, starts, np.tile(m, 300)), Fraction(1), Fraction(1), LAWS[mechanism], system_rng()
     )
     won, leads = found[0].reshape(300, 3) % 8, found[1].reshape(300, 3)
@@ -63,11 +63,11 @@ def test_blocks_of_none_neither_win_nor_follow(mechanism):
 def test_extreme_rates_units_and_gaps(gap, unit, rate, mechanism):
     # Warnings are errors here.
     true = Fraction(2) ** 1024 if gap == np.inf else Fraction(gap)
-    found = race_with_lead(
+    found = race_with_gap(
         blocks_of(np.tile([0, gap], 20), np.arange(20) * 2), rate, unit, LAWS[mechanism], system_rng()
     )
     # The noise is at most 100 of its scales, but for a probability below 1e-40.
-    low, high = (min(max((true + sign * 100 / rate) / unit, 0), LARGEST_LEAD) for sign in (-1, 1))
+    low, high = (min(max((true + sign * 100 / rate) / unit, 0), LARGEST_GAP) for sign in (-1, 1))
     wins = found[0] % 2 == 0
     if true * rate > 200:
         assert wins.all()
@@ -92,20 +92,20 @@ def test_floats_and_the_exact_path_agree_on_the_same_words(case, mechanism, monk
     groups, width = 400, len(gaps)
     blocks = blocks_of(np.tile(gaps, groups), np.arange(groups) * width, None if m is None else np.tile(m, groups))
     calls = []
-    original = exact_race.first_and_lead
-    monkeypatch.setattr(exact_race, "first_and_lead", lambda *args: (calls.append(1), original(*args))[1])
-    by_floats = race_with_lead(blocks, rate, unit, LAWS[mechanism], recorded_words(3))
+    original = exact_race.first_and_gap
+    monkeypatch.setattr(exact_race, "first_and_gap", lambda *args: (calls.append(1), original(*args))[1])
+    by_floats = race_with_gap(blocks, rate, unit, LAWS[mechanism], recorded_words(3))
     assert len(calls) <= 4
     calls.clear()
     monkeypatch.setattr(leading, "_SLACK", 1e6)  # so that floats can decide nothing
-    exactly = race_with_lead(blocks, rate, unit, LAWS[mechanism], recorded_words(3))
+    exactly = race_with_gap(blocks, rate, unit, LAWS[mechanism], recorded_words(3))
     assert len(calls) == groups
     assert (exactly[0] == by_floats[0]).all()
     assert (exactly[1] == by_floats[1]).all()
     assert len(set(exactly[1].tolist())) > 1
 
 
-@pytest.mark.parametrize("lead", [0, 1, 7, 2**22, 2**22 + 1, 2**22 + 7])
+@pytest.mark.parametrize("gap", [0, 1, 7, 2**22, 2**22 + 1, 2**22 + 7])
 def test_near_ties_and_leads_near_whole_units_are_decided_exactly(lead, mechanism, monkeypatch):
     """The second of two arrives so nearly a whole number of units after the first that floats must leave it open.
 
@@ -124,7 +124,7 @@ def test_near_ties_and_leads_near_whole_units_are_decided_exactly(lead, mechanis
 
     def found(slack):
         monkeypatch.setattr(leading, "_SLACK", slack)
-        race = race_with_lead(blocks_of(np.tile(gaps, 200), np.arange(200) * 2), rate, unit, LAWS[mechanism], words())
+        race = race_with_gap(blocks_of(np.tile(gaps, 200), np.arange(200) * 2), rate, unit, LAWS[mechanism], words())
         return [*race[0].tolist(), *race[1].tolist()]
 
     exactly = found(1e6)  # so that floats can decide nothing
@@ -183,7 +183,7 @@ def test_verdicts_of_the_exact_path(case, word, second, later, mechanism, monkey
     drawn = dict.fromkeys(range(len(gaps)), word)
     seconds = {} if second is None else dict.fromkeys(drawn, second)
     exact = [Fraction(gap) for gap in gaps]
-    winner, lead = exact_race.first_and_lead(
+    winner, lead = exact_race.first_and_gap(
         exact.__getitem__, counts, drawn, seconds, rate, unit, LAWS[mechanism], words
     )
     assert all(each.prefix >> (each.bits - 64) == word for each in made[: len(gaps)])

@@ -31,7 +31,7 @@ def test_winners_are_positions_in_the_flat_blocks(mechanism):
 
 
 @pytest.mark.parametrize(
-    ("lead", "chunk"), [(lead, n) for lead in (False, True) for n in (2 - lead, 3 - lead, 7, 1 << 15)]
+    ("gap", "chunk"), [(lead, n) for lead in (False, True) for n in (2 - lead, 3 - lead, 7, 1 << 15)]
 )
 def test_groups_of_all_sizes_in_batches_of_all_sizes(lead, mechanism, chunk, monkeypatch):
     monkeypatch.setattr(noisy_gap if lead else racing, "CHUNK", chunk)
@@ -48,7 +48,7 @@ def test_groups_of_all_sizes_in_batches_of_all_sizes(lead, mechanism, chunk, mon
             assert (winners_of(gaps, starts, multiplicities, mechanism=mechanism).blocks == best).all()
             continue
         blocks = blocks_of(gaps, starts, multiplicities)
-        found = noisy_gap.race_with_lead(blocks, Fraction(1), Fraction(100), LAWS[mechanism], system_rng())
+        found = noisy_gap.race_with_gap(blocks, Fraction(1), Fraction(100), LAWS[mechanism], system_rng())
         assert (found[0] == best).all()
         assert (abs(found[1] - np.array(true) // 100) <= 1).all()
         assert ((found[1] == -1) == (sizes == 1)).all()
@@ -111,7 +111,7 @@ def test_exact_blocks_are_asked_for_only_where_floats_can_not_decide(mechanism):
     gaps, starts = np.tile([0, 3, 5, 60], 2000), np.arange(2000) * 4
     winners_of(gaps, starts, mechanism=mechanism, exact=never)  # one in 1e10 races would ask
     blocks = blocks_of(gaps, starts, np.tile([1, 5, 10**9, 2**60], 2000), exact=never)
-    noisy_gap.race_with_lead(blocks, Fraction(1), Fraction(1), LAWS[mechanism], system_rng())  # one in 1e8
+    noisy_gap.race_with_gap(blocks, Fraction(1), Fraction(1), LAWS[mechanism], system_rng())  # one in 1e8
 
 
 def test_a_v_that_may_be_one_is_no_trouble():

@@ -11,7 +11,7 @@ _noise = of("mechanisms/test_noise.py")
 _noise_draws = of("statistical/test_noise_draws.py")
 _numbers = of("privacy/test_numbers.py")
 _inversion = of("mechanisms/test_inversion.py")
-_lead_draws = of("statistical/test_lead_draws.py")
+_lead_draws = of("statistical/test_gap_draws.py")
 _own_sensitivities = of("mechanisms/test_own_sensitivities.py")
 _key_selection = of("mechanisms/test_key_selection.py")
 _first_above = of("questions/test_first_above.py")
@@ -98,7 +98,7 @@ MUTANTS = [
     _lead_draws("_Race.of_groups", "float_of(self.rate * self.unit)", "float_of(self.rate * self.unit) * 2",
         "a lead is half of what it is"),
     _lead_draws("_log_second_times", "m - 1", "m", "what comes second of equal candidates comes too soon"),
-    of("mechanisms/test_leading.py")("first_and_lead", "multiplicities[winner] - 1", "multiplicities[winner]",
+    of("mechanisms/test_leading.py")("first_and_gap", "multiplicities[winner] - 1", "multiplicities[winner]",
         "in close races what comes second of equal candidates comes too soon", "::test_verdicts_of_the_exact_path"),
     # --- Sensitivities of their own
     _own_sensitivities("_exact_gap", "sensitivities[row] + one", "sensitivities[row]",
@@ -140,7 +140,7 @@ MUTANTS = [
         "::test_runs_of_one_count"),
     _first_above_draws("_Search.first", "_chance(hazards.high * m) * (1 + _SLACK)",
         "_chance(hazards.high) * (1 + _SLACK)", "a run is reached as seldom as one candidate",
-        "::test_answers_and_leads_have_their_joint_law"),
+        "::test_answers_and_gaps_have_their_joint_law"),
     _thresholds("_mechanisms/above_threshold:_SLACK", "-40", "-70", "floats decide what they can't"),
     _thresholds("_exact_place", "-number * hazard(bits)", "-hazard(bits)",
         "where floats can't decide, a run is reached as seldom as one candidate"),

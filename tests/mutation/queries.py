@@ -24,7 +24,7 @@ MUTANTS = [
     # --- Squares
     of("questions/test_variances.py")("Squares.shift", "(steps * steps - 1) >> _MOST_SQUARES",
         "(steps * steps - 1) >> (_MOST_SQUARES + 2)", "sums of squares overflow"),
-    # --- Scores and their ranges
+    # --- Scores and their intervals
     _scores("QuantileScore.dense_gaps", "gaps[total[:, 0] == 0] = 0", "", "an empty group prefers some candidates"),
     _scores("slots_of_ranks", "gaps[totals == 0] = 0", "", "an empty group prefers some candidates"),
     _drawing("gap_dtype", "rows * unit", "rows", "gaps of many rows overflow",
@@ -99,7 +99,7 @@ MUTANTS = [
         "the distances of a mean move by twice what they are charged for",
         "::test_no_person_changes_a_number_by_more_than_the_loss_pays_for"),
     # --- How wrong an answer may be
-    _promised("Claim.loss_units", "self.lead", "False", "a lead is charged in rho"),
+    _promised("Claim.loss_units", "self.gap", "False", "a gap is charged in rho"),
     _promised("Claim.in_unit", "self.mechanism if self.is_asked else check_mechanism(self._kind, None, unit)",
         "check_mechanism(self._kind, None, unit)", "a mechanism by name is another one under rho"),
     # --- One promise for all outputs
@@ -141,14 +141,14 @@ MUTANTS = [
         "in a list a weight is charged as one row"),
     _weights("Weights.units", "Fraction(0)", "-self.most", "weights may be negative, and move two candidates apart",
         "::test_negative_weights_are_none"),
-    # --- R in one group, and leads
+    # --- R in one group, and gaps
     of("questions/test_queries.py")("HistogramQuery.under", "contributions=contributions", "",
         "the bounds of a private frame do not change the rate",
         "::test_bounds_that_a_frame_knows_change_the_rate_and_not_the_loss"),
-    of("statistical/test_lead_draws.py")("_lead_from_runs", "runs.nth_unoccupied(offset)",
+    of("statistical/test_gap_draws.py")("_gap_from_runs", "runs.nth_unoccupied(offset)",
         "runs.nth_unoccupied(offset * 0)",
-        "with a lead, of the candidates that nobody has the first one is always drawn",
-        "::test_with_a_lead_candidates_that_nobody_has_are_as_good_as_each_other"),
+        "with a gap, of the candidates that nobody has the first one is always drawn",
+        "::test_with_a_gap_candidates_that_nobody_has_are_as_good_as_each_other"),
     _encoding("_by_category", "most + 1", "0",
         "a row without a value counts for a category, or takes that of others away"),
     # --- Candidates

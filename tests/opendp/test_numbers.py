@@ -44,9 +44,9 @@ MAPS = {
     "value_counts": (partial(dpp.value_counts, "x", [1, 2]), 1, pure_rho, half_square),
 }
 for relation in RELATIONS:
-    above = partial(dpp.first_above, "x", [1, 2], threshold=2, lead=True, neighboring_relation=relation)
+    above = partial(dpp.first_above, "x", [1, 2], threshold=2, gap=True, neighboring_relation=relation)
     several = partial(dpp.quantile, "x", [0.1, 0.25, 0.5, 0.9], range(10), neighboring_relation=relation)
-    MAPS[f"lead above, {relation}"] = (above, 1, pure_rho, None)
+    MAPS[f"gap above, {relation}"] = (above, 1, pure_rho, None)
     MAPS[f"quantiles, {relation}"] = (several, 3, laplace_rho, bounded_range_rho)
 for mechanism, draws, rho in (
     ("permute_and_flip", 2, laplace_rho),
@@ -61,8 +61,8 @@ for mechanism, draws, rho in (
             rho,
         )
 for mechanism in MECHANISMS:
-    mode = partial(dpp.mode, "x", [1, 2], mechanism=mechanism, lead=True)
-    MAPS[f"lead, {mechanism}"] = (mode, 1, pure_rho, None)
+    mode = partial(dpp.mode, "x", [1, 2], mechanism=mechanism, gap=True)
+    MAPS[f"gap, {mechanism}"] = (mode, 1, pure_rho, None)
 
 
 @pytest.mark.parametrize("case", MAPS)
@@ -93,7 +93,7 @@ def test_privacy_maps(case):
         released = measurement(rows)
         assert released.shape == (1, 1)
         assert answer is None or released.item().to_list() == answer
-        assert not case.startswith("lead") or released.unnest("x").columns == ["answer", "lead"]
+        assert not case.startswith("gap") or released.unnest("x").columns == ["answer", "gap"]
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -112,9 +112,9 @@ def test_the_first_above_a_threshold_in_several_groups(relation):
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_lead_beside_a_gaussian_stays_what_it_costs_when_it_is_scaled(mechanism):
-    lead = dpp.mode("x", [1, 2], epsilon=0.5, mechanism=mechanism, lead=True)
-    query = dpp.protect("person", max_rows=1).agg(lead, dpp.len(rho=0.125))
+def test_a_gap_beside_a_gaussian_stays_what_it_costs_when_it_is_scaled(mechanism):
+    gap = dpp.mode("x", [1, 2], epsilon=0.5, mechanism=mechanism, gap=True)
+    query = dpp.protect("person", max_rows=1).agg(gap, dpp.len(rho=0.125))
     halved = make_private_query(frame_domain(), as_measurement(query).input_metric, query, 0.125)
     assert halved.map(1) == pytest.approx(0.125)
 

@@ -94,7 +94,7 @@ for call in (
         call()
     except TypeError as error:
         print(str(error).splitlines()[0])
-open_ones = [dp.median([1], contributions=3), dp.median([1], loss_share=1), dp.mode(["a"])]
+open_ones = [dp.median([1], contributions=3), dp.median([1], loss_weight=1), dp.mode(["a"])]
 assert all(isinstance(one, dp_polars.PrivateExpr) and one.query.claim.is_open for one in open_ones)
 assert not isinstance(dp.median([1]), dp_polars.PrivateExpr)
 """
@@ -115,7 +115,7 @@ ours = [
     dp_.sum(0, 9, epsilon=1), dp_.mean(0, 9, step=1, rho=1), dp_.count(epsilon=1), dp_.value_counts([1], rho=1),
     dp_.sum(0, 9, 3, epsilon=1), dp_.mean(0, 9, 3, rho=1), dp_.sum(0, 9, 3, per_person=(0, 6), rho=1),
     dp_.sum(lower=0, upper=9, step=3, epsilon=1),
-    dp_.sum(0, 9, 3), dp_.mean(0, 9, 3), dp_.sum(lower=0, upper=9), dp_.sum(0, 9, step=1), dp_.count(loss_share=1),
+    dp_.sum(0, 9, 3), dp_.mean(0, 9, 3), dp_.sum(lower=0, upper=9), dp_.sum(0, 9, step=1), dp_.count(loss_weight=1),
 ]
 assert ours[4].query == ours[7].query == dp_.sum(0, 9, step=3, epsilon=1).query != ours[0].query
 theirs = [

@@ -223,18 +223,22 @@ def answered(**kwargs):
             each=pl.col("reason").dp.value_counts(["billing", "fault"], rho=1),
         )
     )
-    return asked.release(calls, ranges=True), plot.answers(asked.release(calls, ranges=True), asked, **kwargs), asked
+    return (
+        asked.release(calls, intervals=True),
+        plot.answers(asked.release(calls, intervals=True), asked, **kwargs),
+        asked,
+    )
 
 
-def test_answers_with_their_leads():
+def test_answers_with_their_gaps():
     calls = pl.DataFrame({"reason": ["billing"] * 90})
     asked = protect(None).agg(
-        n=dpp.len(epsilon=9), reason=pl.col("reason").dp.mode(["billing", "fault"], epsilon=9, lead=True)
+        n=dpp.len(epsilon=9), reason=pl.col("reason").dp.mode(["billing", "fault"], epsilon=9, gap=True)
     )
-    chart = plot.answers(asked.release(calls, ranges=True), asked)
+    chart = plot.answers(asked.release(calls, intervals=True), asked)
     (text,) = (row["text"] for row in rows(chart) if "text" in row)
     assert re.fullmatch(r"billing \(ahead by \d+\)", text)
-    only = protect(None).agg(reason=pl.col("reason").dp.mode(["billing"], epsilon=9, lead=True))
+    only = protect(None).agg(reason=pl.col("reason").dp.mode(["billing"], epsilon=9, gap=True))
     (text,) = (row["text"] for row in rows(plot.answers(only.release(calls), only)))
     assert text == "billing"  # of which no other candidate is behind
     assert "bounds" not in texts(chart)  # every row is a person: none is dropped
@@ -288,7 +292,7 @@ def bars(chart, name):
 
 @pytest.mark.slow
 def test_bars_of_counts_and_sums_follow_from_the_query():
-    """Those that a release with ranges has; a mean's do not."""
+    """Those that a release with intervals has; a mean's do not."""
     released, _, asked = answered()
     released = released.with_columns(cents=pl.col("minutes").cast(pl.Decimal(10, 2)))
     bare = released.select(pl.exclude("^.*_low$", "^.*_high$"))
@@ -299,11 +303,11 @@ def test_bars_of_counts_and_sums_follow_from_the_query():
         assert bars(chart, name) == expected
         assert bars(plot.answers(released, asked), name) == expected
     assert bars(chart, "wait") == [(wait, None, None) for wait in ranked["wait"]]
-    assert "no range of wait: release(ranges=True) has it" in texts(chart)
+    assert "no range of wait: release(intervals=True) has it" in texts(chart)
     # The step is the last digit of the answer's type, where the column's type defines it.
     rows_ = pl.DataFrame({"x": ["1.5", "2.5"] * 50}).with_columns(pl.col("x").cast(pl.Decimal(10, 2)))
     asked = rows_.dp.protect(None).agg(x=pl.col("x").dp.sum(0, 5, epsilon=0.1))
-    released = asked.release(ranges=True)
+    released = asked.release(intervals=True)
     (of_query,) = bars(plot.answers(released.select("x"), asked), "x")
     assert of_query == pytest.approx(released.cast(pl.Float64).row(0))
 
@@ -408,7 +412,7 @@ def asked(**more):
 
 def test_a_box_per_group(tmp_path):
     query = asked()
-    released = query.release(ranges=True)
+    released = query.release(intervals=True)
     chart = plot.box(released, query)
     png_size(chart, tmp_path / "box.png")
     said = texts(chart)
@@ -520,7 +524,7 @@ def test_what_is_not_known_is_left_out():
     assert {row["output"] for row in shown} == {"n_people"}
 
 
-def test_the_right_top_is_drawn_by_its_lead(tmp_path):
+def test_the_right_top_is_drawn_by_its_gap(tmp_path):
     law = analysis.best_by_gap(QUERY, range(0, 40, 4))
     chart = plot.best_by_gap(law, width=200)
     assert pl.DataFrame(rows(chart))["probability"].to_list() == pytest.approx((law["probability"] * 100).to_list())
@@ -529,17 +533,17 @@ def test_the_right_top_is_drawn_by_its_lead(tmp_path):
 
 
 def test_dropped_rows_have_a_line_for_each_bound_on_groups(tmp_path):
-    shares = analysis.dropped(DROPPED, "p", by="w", max_groups=[1, 2, None], max_rows_per_group=[1, 2, None])
-    shown = pl.DataFrame(rows(plot.dropped(shares)))
+    shares = analysis.rows_dropped(DROPPED, "p", by="w", max_groups=[1, 2, None], max_rows_per_group=[1, 2, None])
+    shown = pl.DataFrame(rows(plot.rows_dropped(shares)))
     assert shown["line"].unique(maintain_order=True).to_list() == ["1 group", "2 groups", "all groups"]
     assert shown["max_rows_per_group"].to_list() == [1, 2] * 3
     assert shown["rows_dropped"].to_list() == pytest.approx(
         (shares.drop_nulls("max_rows_per_group")["rows_dropped"] * 100).to_list()
     )
-    png_size(plot.dropped(shares), tmp_path / "figure.png")
+    png_size(plot.rows_dropped(shares), tmp_path / "figure.png")
 
 
-@pytest.mark.parametrize("name", ["error_by_size", "best_by_gap", "dropped"])
+@pytest.mark.parametrize("name", ["error_by_size", "best_by_gap", "rows_dropped"])
 def test_other_frames_are_refused(name):
     with pytest.raises(ValueError, match=rf"must have the columns of dp_polars.analysis.{name}, it lacks"):
         getattr(plot, name)(pl.DataFrame({"x": [1]}))

@@ -20,7 +20,7 @@ from tests.registry import COUNTED, NUMBERS, OF_CONDITIONS, OF_NO_COLUMN, QUESTI
 
 LOSSES = [{"epsilon": Fraction(1, 2)}, {"epsilon": 4}, {"rho": Fraction(1, 100)}, {"rho": 2}]
 # Near 1 the bound on choices is attained, at 2 and above other spreads of what is only pure.
-LEADS = 8  # in whole rows; all larger ones are as one
+GAPS = 8  # in whole rows; all larger ones are as one
 ORDERS = (1.0001, 1.2, 2, 5, 30, 1000)
 
 
@@ -101,20 +101,20 @@ def of_counts(law_of, query, most, people, by=1):
 def of_modes(query, rows, constant=None, by=1):
     scores = rows if constant is None else np.concatenate([rows, np.full((len(rows), 1), constant)], axis=1)
     rate = float(query.draw(pl.Int64(), *[pl.Float64()] * (by > 1)).rate)
-    if not query.has_lead:
+    if not query.has_gap:
         return law(scores.max(axis=1, keepdims=True) - scores, rate, query.claim.mechanism)
-    # Who leads by so much or more wins with a score that is so much lower; the last cell is of all larger leads.
-    tails = np.zeros((*scores.shape, LEADS + 1))
-    for code, lead in itertools.product(range(scores.shape[1]), range(LEADS)):
+    # Who gaps by so much or more wins with a score that is so much lower; the last cell is of all larger gaps.
+    tails = np.zeros((*scores.shape, GAPS + 1))
+    for code, gap in itertools.product(range(scores.shape[1]), range(GAPS)):
         lower = scores.copy()
-        lower[:, code] -= lead
+        lower[:, code] -= gap
         wins = law(lower.max(axis=1, keepdims=True) - lower, rate, query.claim.mechanism)
-        tails[:, code, lead] = np.exp(wins[:, code])
+        tails[:, code, gap] = np.exp(wins[:, code])
     return np.log(-np.diff(tails, axis=2)).reshape(len(rows), -1)
 
 
 def of_first_above(query, rows):
-    return log_law(rows, float(query.threshold), float(query.claim.rate), LEADS if query.has_lead else 1)
+    return log_law(rows, float(query.threshold), float(query.claim.rate), GAPS if query.has_gap else 1)
 
 
 def of_tops(query, rows):

@@ -268,7 +268,9 @@ def test_noisy_numbers_follow_the_law():
     frame = pl.DataFrame(rows, {"p": pl.Int64, "k": pl.Int64}, orient="row")
     asked = question(rho=Fraction(1, 4))
     for factor in (Fraction(1), Fraction(7, 10), Fraction(13, 10)):
-        released = frame.dp.protect("p", max_groups=1).keys("k", rho=factor / 4, delta=DELTA, counts=True).release()
+        released = (
+            frame.dp.protect("p", max_groups=1).keys("k", rho=factor / 4, delta=DELTA, with_counts=True).release()
+        )
         numbers = released["count"].to_numpy() - asked.selection.threshold + 1
         if numbers.min() < 1:  # of a lower threshold
             assert factor != 1

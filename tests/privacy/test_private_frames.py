@@ -35,7 +35,7 @@ BASES = [
     [("b", 0, 0), ("c", 1, 0), ("d", 0, 0), ("e", 2, 2)],
     [
         (f"{group} {i}", group, 1) for i in range(80) for group in range(GROUPS)
-    ],  # one leads by far: there the bound is attained
+    ],  # one gaps by far: there the bound is attained
 ]
 
 

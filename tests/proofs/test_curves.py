@@ -1,4 +1,4 @@
-"""What the proofs of docs/proofs rest on, checked by code of its own: the curves of rho, leads, adaptive losses."""
+"""What the proofs of docs/proofs rest on, checked by code of its own: the curves of rho, gaps, adaptive losses."""
 
 import math
 from fractions import Fraction
@@ -119,17 +119,17 @@ def test_the_divergence_of_randomized_response_is_that_of_the_proof(x):
         assert abs(rise / (2 * off) - slope) < arb(10) ** -15
 
 
-# Leads
+# Gaps
 
 
-def test_a_lead_is_as_near_to_the_true_one_as_is_said():
+def test_a_gap_is_as_near_to_the_true_one_as_is_said():
     scores, groups, epsilon, beta = np.array([40, 37, 37, 30, 12]), 20_000, 0.5, 0.05
     rows = pl.DataFrame({"g": np.repeat(np.arange(groups), len(scores)), "q": np.tile(scores, groups)})
-    drawn = pl.col("q").dp.argmax(sensitivity=1, monotonic=True, epsilon=epsilon, lead=True, lead_step=1)
+    drawn = pl.col("q").dp.argmax(sensitivity=1, monotonic=True, epsilon=epsilon, gap=True, gap_step=1)
     found = rows.group_by("g").agg(drawn.alias("drawn"))["drawn"]
     true = np.array([q - np.delete(scores, i).max() for i, q in enumerate(scores)])
     answers = found.struct.field("answer").to_numpy()
-    off = found.struct.field("lead").to_numpy() - true[answers]
+    off = found.struct.field("gap").to_numpy() - true[answers]
     bound = math.log(len(scores) / beta) / epsilon
     # Rounded down, by less than 1.
     assert np.mean((off > bound) | (off < -bound - 1)) <= beta + 4 * math.sqrt(beta / groups)

@@ -1,4 +1,4 @@
-"""Statement, `explain` and released ranges have the same numbers for every output of every query; bounds that clip."""
+"""Statement, `explain` and released intervals agree for every output of every query; bounds that clip."""
 
 import datetime as dt
 import html
@@ -88,9 +88,9 @@ def queries(unit):
         "more": grouped.agg(**more_outputs(unit)),
         "several columns": grouped.agg(pl.col("x", "y").dp.mean(0, 4, **loss), pl.col(WEIGHT, "y").dp.count(**loss)
                                        .name.suffix("_n")),
-        "open": grouped.agg(dpp.len(), b=X.dp.sum(0, 4, loss_share=3), c=X.dp.median(range(9)), d=dpp.n_people(**loss))
+        "open": grouped.agg(dpp.len(), b=X.dp.sum(0, 4, loss_weight=3), c=X.dp.median(range(9)), d=dpp.n_people(**loss))
         .scaled_to(**{unit: 3}),
-        "promised": grouped.agg(dpp.len(), b=X.dp.sum(0, 4, loss_share=3), c=X.dp.median(range(9)))
+        "promised": grouped.agg(dpp.len(), b=X.dp.sum(0, 4, loss_weight=3), c=X.dp.median(range(9)))
         .scaled_to(epsilon=1, delta=1e-6),
     }  # fmt: skip
     for name, made in OF_FRAMES.items():
@@ -163,10 +163,10 @@ def half_width(released, name):
 
 
 def has_the_errors_of(released, query, rows):
-    """Check that released ranges are as wide as errors are large; return the outputs that were compared."""
+    """Check that released intervals are as wide as errors are large; return the outputs that were compared."""
     found = []
     for ask in query.asks:
-        if not ask.query.has_ranges:
+        if not ask.query.has_intervals:
             continue
         widths = half_width(released, ask.name)
         if ask.query.error_needs_rows:
@@ -187,7 +187,7 @@ def test_statement_explain_and_ranges_agree(unit, name):
     if not name.startswith(("cube", "keys")):
         with_noise = [ask for ask in query.asks if ask.query.claim.mechanism in NOISE]
         known = [ask.name for ask in with_noise if ask.within is not None or not ask.query.error_needs_rows]
-        assert has_the_errors_of(query.release(ranges=True), query, rows) == known
+        assert has_the_errors_of(query.release(intervals=True), query, rows) == known
 
 
 # --- Cubes ---
@@ -271,11 +271,11 @@ def test_the_ledger_has_the_lines_of_the_query():
 
 def test_publications_have_the_lines_of_their_queries():
     grouped = private().group_by(KEYS)
-    outputs = {"n": dpp.len(), "b": X.dp.sum(0, 4, loss_share=3), "c": X.dp.median(range(9))}
+    outputs = {"n": dpp.len(), "b": X.dp.sum(0, 4, loss_weight=3), "c": X.dp.median(range(9))}
     whole = dpp.publication(
         one=grouped.agg(**outputs), two=private().agg(c=X.dp.mode(range(6)), n=dpp.n_people(), b=dpp.count("x"))
     ).scaled_to(epsilon=1, delta=1e-6)
-    released, explained, statement = whole.release(ranges=True), whole.explain(), whole.statement()
+    released, explained, statement = whole.release(intervals=True), whole.explain(), whole.statement()
     for facts in statement.facts["releases"]:
         query = whole.queries[facts["name"]]
         of_query = explained.filter(pl.col("query") == facts["name"]).drop("query")
@@ -289,7 +289,7 @@ def test_publications_have_the_lines_of_their_queries():
 @pytest.mark.parametrize("of_publication", [False, True])
 def test_the_error_in_the_other_unit_is_that_of_the_same_output(of_publication):
     grouped = private().group_by(KEYS)
-    outputs = {"a": dpp.len(), "b": X.dp.sum(0, 400, loss_share=3), "c": X.dp.median(range(900)), "d": dpp.n_people()}
+    outputs = {"a": dpp.len(), "b": X.dp.sum(0, 400, loss_weight=3), "c": X.dp.median(range(900)), "d": dpp.n_people()}
     query = grouped.agg(**outputs)
     query = dpp.publication(one=query, two=private().agg(**outputs)) if of_publication else query
     promise = Promise.of(Fraction(1), Fraction(1, 10**6))
@@ -331,7 +331,7 @@ def test_clipping_bounds_are_named_wherever_an_answer_is_described(name, tmp_pat
     query = rows.dp.protect("p", max_groups=1, max_rows_per_group=1).group_by(KEYS).agg(
         dpp.n_people(epsilon=1), out=ask(epsilon=1)
     )  # fmt: skip
-    released = query.release(ranges=True)
+    released = query.release(intervals=True)
     page = html.unescape(dpp.report(released, query, tmp_path / "page.html").read_text(encoding="utf-8"))
     page, statement = page.split('<section class="dp-statement">')
     note, plain = query.explain()["note"][1], ask(epsilon=1).statement().to_markdown()
@@ -363,7 +363,7 @@ def test_figures_and_ranges_say_of_what_the_number_is(tmp_path):
         (free.agg(**mean), "the number without noise, of clipped values, lies in it"),
         (free.agg(**count), "the number without noise lies in it"),
     ):
-        released = query.release(ranges=True)
+        released = query.release(intervals=True)
         text = json.dumps(dpp.plot.answers(released, query).to_dict(), ensure_ascii=False)
         assert f"bar: {said} with probability 95 %" in text
         assert ("Values beyond the clipping bounds 0 and 2 count as the bound" in text) == ("m" in released.columns)

@@ -149,7 +149,7 @@ def test_what_is_promised_is_shared_and_spent(tmp_path, unit, epsilon, delta):
     claims = {ask.name: ask.query.claim for ask in drafted.query.asks}
     costs = [claims[name].cost(drafted.query.loss.unit) for name in ("rows", "ward_mode", "admitted_median")]
     assert costs == pytest.approx([float(costs[0]) * part for part in (1, 2, 0.5)])
-    promise = drafted.query.budget.promise
+    promise = drafted.query.budget.guarantee
     assert (promise.epsilon, promise.delta) == (Fraction(str(epsilon)), Fraction(str(delta)))
     assert drafted.query.loss.value == (promise.rho if drafted.query.loss.unit == "rho" else promise.epsilon)
     assert drafted.query.budget.has_room(claims.values())

@@ -54,7 +54,7 @@ def asked(**bounds):
     return private.group_by({"ward": NASTY}).agg(
         people=dpp.n_people(epsilon=10_000),
         stay=pl.col("days").dp.median(range(31), interval=0.75, epsilon=10_000),
-        top=pl.col("ward").dp.mode(NASTY, lead=True, epsilon=10_000).alias("<b>"),
+        top=pl.col("ward").dp.mode(NASTY, gap=True, epsilon=10_000).alias("<b>"),
         counts=pl.col("days").dp.value_counts([1, 3], epsilon=10_000),
         mean=pl.col("days").dp.mean(0, 9, epsilon=10_000),
     )
@@ -62,7 +62,7 @@ def asked(**bounds):
 
 def test_a_page_that_is_whole_and_escaped(tmp_path):
     query = asked()
-    released = query.release(ranges=True)
+    released = query.release(intervals=True)
     path = dpp.report(released, query, tmp_path / "page.html", name=NASTY[0], actors="<i>who</i>")
     reader = read(path)
     assert path == tmp_path / "page.html"
@@ -89,10 +89,10 @@ def test_no_name_and_no_value_is_run_as_html(tmp_path):
     query = private.group_by({"<i>of": ["<i>key", "<i>other"]}).agg(
         pl.col("days").dp.median(range(31), interval=0.75, epsilon=10_000).alias("<i>interval"),
         pl.col("<i>of").dp.value_counts(["<i>key", "<i>candidate"], epsilon=10_000).alias("<i>counts"),
-        pl.col("<i>of").dp.mode(["<i>key"], lead=True, epsilon=10_000).alias("<i>mode"),
+        pl.col("<i>of").dp.mode(["<i>key"], gap=True, epsilon=10_000).alias("<i>mode"),
         dpp.len(epsilon=10_000).alias("<i>len"),
     )
-    reader = read(dpp.report(query.release(ranges=True), query, tmp_path / "page.html", name="<i>title"))
+    reader = read(dpp.report(query.release(intervals=True), query, tmp_path / "page.html", name="<i>title"))
     assert "i" not in reader.tags
     texts = " ".join(reader.texts)
     for word in ("unit", "of", "key", "other", "candidate", "interval", "counts", "mode", "len", "title"):
@@ -114,11 +114,11 @@ def test_ranges_and_delta_are_those_of_the_query(tmp_path, delta):
     assert "lanned" not in page
 
 
-def test_a_lead_is_explained_and_rows_that_are_dropped_are_told(tmp_path):
-    for lead in (False, True):
-        query = ROWS.dp.protect("patient", max_rows=1).agg(dpp.mode("days", [1, 3, 5], lead=lead, epsilon=1))
+def test_a_gap_is_explained_and_rows_that_are_dropped_are_told(tmp_path):
+    for gap in (False, True):
+        query = ROWS.dp.protect("patient", max_rows=1).agg(dpp.mode("days", [1, 3, 5], gap=gap, epsilon=1))
         page = dpp.report(query.release(), query, tmp_path / "page.html").read_text(encoding="utf-8")
-        assert ("how far the answer was in front of the next best one" in page) == lead
+        assert ("how far the answer was in front of the next best one" in page) == gap
     for bounds, told in (({}, True), ({"max_groups": 3, "max_rows_per_group": None}, False)):
         private = ROWS.dp.protect("patient", **{"max_groups": 1, **bounds})
         query = private.group_by({"ward": NASTY}).agg(people=dpp.n_people(epsilon=1))
@@ -137,7 +137,7 @@ def test_each_table_says_which_bounds_cut_and_how_much(tmp_path):
     query = private.group_by({"ward": NASTY}).agg(**outputs)
     other = private.group_by({"ward": NASTY[:2]}).agg(**outputs)  # the same rows in other groups
     publication = dpp.publication(visits=query, other=other, cut=query.n_rows_dropped(5, epsilon=10_000))
-    released = publication.release(ranges=True)
+    released = publication.release(intervals=True)
     page = dpp.report(released, publication, tmp_path / "page.html").read_text(encoding="utf-8")
     sections = {one.partition("</h2>")[0]: one for one in page.split("<section><h2>")}
     end = "What is beyond that is left out, at random.</p>"

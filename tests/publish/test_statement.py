@@ -167,7 +167,7 @@ def test_statements_of_all_that_the_examples_ask(name, package, queries, asked, 
     for budget in budgets.values():
         record = is_whole(dpp.statement(budget, [one for one in released if one.budget is budget], **KNOWN))
         assert record["deployment"]["privacy_loss"]["privacy_parameters"]["epsilon"] == float(
-            budget.spent if budget.promise is None else budget.total
+            budget.spent if budget.guarantee is None else budget.total
         )
         assert "not recorded" not in json.dumps(record)
 
@@ -196,7 +196,7 @@ def every_query():
     column = pl.col("age")
     found = {
         "keys": private.keys("ward", epsilon=1, delta=1e-6),
-        "keys by rho": private.keys("ward", rho=0.1, delta=1e-6, counts=True),
+        "keys by rho": private.keys("ward", rho=0.1, delta=1e-6, with_counts=True),
         "cut": query().n_rows_dropped(1, epsilon=1),
         "both units": private.agg(dpp.len(rho=0.1), n=dpp.n_people(epsilon=0.1)),
         "every row a person": VISITS.dp.protect(None).agg(dpp.len(epsilon=1)),

@@ -39,18 +39,18 @@ def test_the_rate_is_shared_by_the_threshold_and_the_counts(relation, score_rang
 def test_a_budget_in_rho_is_charged_as_for_all_that_is_pure():
     budget = dpp.Budget(rho=1)
     frame = pl.DataFrame({"x": [1] * 9}).dp.protect(None, budget=budget)
-    frame.agg(a=ask(lead=True)).release()
+    frame.agg(a=ask(gap=True)).release()
     assert float(budget.spent) == pytest.approx(math.tanh(0.5))
-    assert ask(lead=True).query.claim.cost("rho") == ask().query.claim.cost("rho")
+    assert ask(gap=True).query.claim.cost("rho") == ask().query.claim.cost("rho")
 
 
-@pytest.mark.parametrize("lead", [False, True])
-def test_what_people_in_several_groups_lose_in_rho(lead):
+@pytest.mark.parametrize("gap", [False, True])
+def test_what_people_in_several_groups_lose_in_rho(gap):
     """One who takes the place of another, of one row a group: pairs of groups, each 3λ. Of several: all together."""
 
     def cost(*, distance=1, **bounds):
         frame = dpp.protect("p", neighboring_relation="replace_one", **bounds).group_by({"g": range(9)})
-        (asked,) = frame.agg(a=ask(counts="rows", lead=lead)).asks
+        (asked,) = frame.agg(a=ask(counts="rows", gap=gap)).asks
         return float(asked.query.claim.cost("rho", distance))
 
     def rho(x):
@@ -62,7 +62,7 @@ def test_what_people_in_several_groups_lose_in_rho(lead):
 
 
 def test_it_composes_as_what_is_pure():
-    claim = ask(lead=True).query.claim
+    claim = ask(gap=True).query.claim
     one = analysis.PrivacyProfile.of([claim])
     assert one.epsilon(0) == 1
     assert one.delta(0.5) == pytest.approx((1 - math.exp(-0.5)) / (1 + math.exp(-1)))
@@ -90,7 +90,7 @@ def test_it_is_asked_by_epsilon_only():
         ({"threshold": math.nan}, ValueError, "threshold must be finite"),
         ({"threshold": "3"}, TypeError, "threshold must be a number"),
         ({"threshold": 2**63}, ValueError, r"threshold must be at most 2\*\*62"),
-        ({"lead": 1}, TypeError, "lead must be True or False, got 1"),
+        ({"gap": 1}, TypeError, "gap must be True or False, got 1"),
         ({"counts": "groups"}, ValueError, "counts must be 'people' or 'rows', got 'groups'"),
     ],
 )
@@ -135,8 +135,8 @@ def test_the_order_is_that_of_the_list():
         first = next(name for name in order if name != "c")
         assert frame.select(X.dp.first_above(order, threshold=30, **SURE)).item() == first
     assert frame.select(X.dp.first_above(["c", "no such"], threshold=30, **SURE)).item() is None
-    asked = X.dp.first_above(["c", "b"], threshold=Decimal("49.5"), lead=True, **SURE)
-    assert frame.select(asked).item() == {"answer": "b", "lead": 10}
+    asked = X.dp.first_above(["c", "b"], threshold=Decimal("49.5"), gap=True, **SURE)
+    assert frame.select(asked).item() == {"answer": "b", "gap": 10}
     assert frame.select(X.cast(pl.Enum(["c", "b", "a"])).dp.first_above(None, threshold=30, **SURE)).item() == "b"
 
 
@@ -161,8 +161,8 @@ def test_people_count_once_for_each_candidate():
 
 
 def test_it_is_kept_pickled_and_described():
-    asked = ask(lead=True)
-    assert str(asked.query) == "first of 5 candidates above 3, and its lead"
+    asked = ask(gap=True)
+    assert str(asked.query) == "first of 5 candidates above 3, and its gap"
     assert str(ask(counts="rows", threshold=2.5).query) == "first of 5 candidates above 2.5 by rows"
     query = dpp.protect("p", max_groups=1).group_by({"g": [1, 2]}).agg(a=asked)
     assert pickle.loads(pickle.dumps(query)).asks[0].query == asked.query.under(
@@ -179,13 +179,13 @@ def test_runs_of_one_count():
     assert runs.multiplicities.tolist() == [2, 2, 1, 3, 8, 8, 1, 6, 1]
     assert first.tolist() == [0, 2, 4, 5, 0, 0, 0, 1, 7]
     nothing = np.empty(0, np.int64)
-    codes, leads = first_above_groups(Search(8, Fraction(2), Fraction(1)), Histogram(nothing, nothing, nothing))
-    assert len(codes) == len(leads) == 0
+    codes, gaps = first_above_groups(Search(8, Fraction(2), Fraction(1)), Histogram(nothing, nothing, nothing))
+    assert len(codes) == len(gaps) == 0
 
 
 def test_the_simulated_law_is_the_exact_one():
     rows = pl.DataFrame({"x": [0] * 1 + [2] * 4 + [3] * 5})  # counts 1 0 4 5 0
-    asked = dpp.first_above("x", range(5), threshold=4, epsilon=1, lead=True)
+    asked = dpp.first_above("x", range(5), threshold=4, epsilon=1, gap=True)
     result = analysis.simulate(asked, rows, losses=[0.3, 1, 5])
     for row, epsilon in zip(result.iter_rows(named=True), (0.3, 1, 5), strict=True):
         law = np.exp(log_law([[1, 0, 4, 5, 0]], 4, epsilon / 2, 1)[0])

@@ -288,9 +288,9 @@ def test_ends_are_columns_of_every_release_in_the_columns_own_unit():
             part=dpp.quantile(X / 4, 0.25, dpp.grid(0, 15, step=0.25), interval=0.9, rho=3),
         )
     )
-    for ranges in (False, True):
-        released = query.release(ranges=ranges)
-        of_numbers = ["n_low", "n_high"] * ranges
+    for intervals in (False, True):
+        released = query.release(intervals=intervals)
+        of_numbers = ["n_low", "n_high"] * intervals
         assert released.columns == [
             "g",
             "n",

@@ -1,4 +1,4 @@
-"""Numbers with noise: bounds of the noise, ranges, clamps and value counts."""
+"""Numbers with noise: bounds of the noise, intervals, clamps and value counts."""
 
 import math
 from fractions import Fraction
@@ -103,7 +103,7 @@ def test_ranges_cover_the_true_number_as_often_as_they_say(loss):
             counts=dpp.value_counts("x", [3, 99], **loss),
         )
     )
-    found = query.release(ranges=True)
+    found = query.release(intervals=True)
     assert found.columns == [
         "g",
         *(
@@ -134,7 +134,7 @@ def test_ranges_cover_the_true_number_as_often_as_they_say(loss):
 
 def test_a_range_of_a_mean_of_hardly_anybody_is_everything():
     frame = pl.DataFrame({"x": [4]})
-    found = frame.dp.protect(None).agg(m=dpp.mean("x", 0, 10, epsilon=0.001)).release(ranges=True)
+    found = frame.dp.protect(None).agg(m=dpp.mean("x", 0, 10, epsilon=0.001)).release(intervals=True)
     assert found.row(0)[1:] == (0, 10)
     assert 0 <= found["m"].item() <= 10
 

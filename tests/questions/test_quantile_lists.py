@@ -316,7 +316,7 @@ def test_explain_simulate_and_private_frames_take_lists():
     assert explained["rate"] == 40 / 2 / 2
     assert (explained["candidates"], explained["error_unit"], explained["score_range"]) == (1000, "rows", 1)
     assert explained["error_95"] == rows_off(query.asks[0].query.root, 1000, Fraction(10), LAWS[claim.mechanism], 0.05)
-    released = query.release(ranges=True)
+    released = query.release(intervals=True)
     assert released.schema == {"g": pl.Int64, "q": pl.List(pl.Int64), "m": pl.Int64}
     assert released["q"][1].to_list() == [7, 7, 7]
     assert abs(np.array(released["q"][0].to_list()) - [49, 249, 449]).max() < 10

@@ -386,10 +386,10 @@ def first_above():
     """The loss of the shifts in the proof: z comes later by j, and the noise of the answer by what that takes."""
     name, query = "first above a threshold: the loss over λ", FirstAbove(Fraction(5), VALUES, claim("first_above"))
     i, j, go, come, q, q_after, passed, passed_after = z3.Ints("i j go come q q_after passed passed_after")
-    z, threshold, lead, noise = z3.Reals("z threshold lead noise")
-    holds = [i >= 0, j >= 0, z >= 0, lead >= 0, noise == threshold + z + lead - q, noise >= 0]
+    z, threshold, gap, noise = z3.Reals("z threshold gap noise")
+    holds = [i >= 0, j >= 0, z >= 0, gap >= 0, noise == threshold + z + gap - q, noise >= 0]
     holds += [z3.And(new >= old - i, new <= old + j) for old, new in ((q, q_after), (passed, passed_after))]
-    shifted = threshold + z + j + lead - q_after
+    shifted = threshold + z + j + gap - q_after
     # Noise below 0 has no density, and whom a candidate is passed over by must not gain: else the shift costs anything.
     fails = z3.Or(shifted < 0, shifted < noise, threshold + z + j - passed_after < threshold + z - passed)
     loss = z3.If(fails, z3.RealVal(10**6), j + shifted - noise)

@@ -235,7 +235,11 @@ def test_a_mean_of_decimals_between_fractions(lower):
         (lambda: dpp.sum("x", 0, 1e-300, step=1e-300, epsilon=1), ValueError, "step must be at least 2\\*\\*-500"),
         (lambda: dpp.sum("x", 0, 10, epsilon=1e-15), ValueError, "scale of at most 2\\*\\*50.*Hint: take a wider step"),
         (lambda: dpp.mean("x", 0, 10, rho=1e-30), ValueError, "scale of at most 2\\*\\*50"),
-        (lambda: dpp.sum("x", 0, 1, epsilon=1, rho=1), TypeError, "at most one of within, epsilon, rho and loss_share"),
+        (
+            lambda: dpp.sum("x", 0, 1, epsilon=1, rho=1),
+            TypeError,
+            "at most one of within, epsilon, rho and loss_weight",
+        ),
         (lambda: dpp.sum("x", 0, 1, epsilon=0), ValueError, "epsilon must be greater than 0"),
         (lambda: dpp.sum("x", 0, 1, epsilon=1, mechanism="discrete_gaussian"), ValueError, "give its loss as rho"),
         (lambda: dpp.mean("x", 0, 1, epsilon=1, mechanism="exponential"), ValueError, "mechanism must be one of"),
@@ -348,7 +352,7 @@ def test_a_note_says_up_to_how_many_rows_rounding_is_less_than_the_error():
 @settings(max_examples=60, deadline=None)
 def test_ranges_and_errors_of_means_hold_what_rounding_does(values, step):
     query = pl.DataFrame({"x": values}).dp.protect(None).agg(dpp.mean("x", -3, 5, step, epsilon=10**11))
-    found, low, high = query.release(ranges=True).row(0)
+    found, low, high = query.release(intervals=True).row(0)
     true = math.fsum(values) / len(values)
     assert low - 1e-12 <= true <= high + 1e-12
     assert abs(found - true) <= query.asks[0].query.error_among(len(values), 0.05, pl.Float64()) + 1e-12

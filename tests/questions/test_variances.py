@@ -1,4 +1,4 @@
-"""Variances and deviations: squares in a public step, ranges and errors by enumeration, laws by all noise there is."""
+"""Variances and deviations: squares in a public step, intervals and errors by enumeration, laws by all noise."""
 
 import itertools
 import math
@@ -104,7 +104,7 @@ def test_ranges_and_errors_hold_what_rounding_does(ask, ddof):
         for _ in range(40):
             values = pl.Series("x", rng.uniform(-1, 1, 12).round(7))
             query = values.to_frame().dp.protect(None).agg(ask("x", -1, 1, step, ddof=ddof, epsilon=10**11))
-            found, low, high = query.release(ranges=True).row(0)
+            found, low, high = query.release(intervals=True).row(0)
             true = (values.var if ask is dpp.var else values.std)(ddof=ddof)
             assert low <= true <= high
             error = query.asks[0].query.error_among(12, 0.05, pl.Float64())
@@ -163,7 +163,7 @@ def test_ranges_hold_the_number_without_noise_with_95_percent():
     for values in ([0.0, 8.0] * 30, [8.0] * 40, rng.normal(4, 1, 50).tolist()):
         rows = pl.DataFrame({"g": np.repeat(np.arange(4000), len(values)), "x": values * 4000})
         query = rows.dp.protect(None).group_by({"g": range(4000)}).agg(dpp.std("x", 0, 8, 0.25, ddof=0, epsilon=2))
-        found, true = query.release(ranges=True), pl.Series(values).clip(0, 8)
+        found, true = query.release(intervals=True), pl.Series(values).clip(0, 8)
         true = ((true * 4).round() / 4).std(ddof=0)
         held = found.select((pl.col("x_low") <= true + 1e-9) & (pl.col("x_high") >= true - 1e-9)).to_series().mean()
         assert held >= 0.95

@@ -88,13 +88,13 @@ def test_a_draw_counts_steps_and_its_rate_is_for_steps():
 def test_a_rate_per_step_beyond_all_floats_chooses_the_best(mechanism):
     frame, step = pl.DataFrame({"x": [1, 2, 3, 2], "w": [2.0**45, 2.0**46, 2.0**45, 2.0**41]}), 2**40
     loss = {"epsilon": 2**1058, "max_weight": 2**60, "step": step, "weights": "w", "mechanism": mechanism}
-    modes = {f"lead {lead}": dpp.mode("x", [3, 2, 1], lead=lead, **loss) for lead in (False, True)}
+    modes = {f"gap {gap}": dpp.mode("x", [3, 2, 1], gap=gap, **loss) for gap in (False, True)}
     tops = {f"top {k}": dpp.top_k("x", k, [3, 2, 1], **loss) for k in (1, 3)}
     query = frame.dp.protect(None).agg(**modes, **tops)
     assert query.explain()["error_95"].max() < 1e-290
     answer = query.release().row(0, named=True)
-    assert (answer["lead False"], answer["lead True"]["answer"]) == (2, 2)
-    assert answer["lead True"]["lead"] in (33.0 * step, 34.0 * step)  # 34 steps, rounded down after a little noise
+    assert (answer["gap False"], answer["gap True"]["answer"]) == (2, 2)
+    assert answer["gap True"]["gap"] in (33.0 * step, 34.0 * step)  # 34 steps, rounded down after a little noise
     assert answer["top 1"] == [2]
     assert answer["top 3"][0] == 2
     assert simulate(frame.dp.protect(None).agg(**modes), frame, private=True)["expected_error"].to_list() == [0, 0]
@@ -160,13 +160,13 @@ def test_the_first_of_top_k_by_weight_has_the_law_of_a_mode():
     assert not fits(np.bincount(drawn, minlength=3), [1 / 3] * 3)
 
 
-def test_a_lead_is_in_the_unit_of_the_weights():
+def test_a_gap_is_in_the_unit_of_the_weights():
     rows = pl.DataFrame({"p": [1, 1, 2, 3], "x": ["a", "a", "b", "a"], "w": [2.5, 1.0, 1.25, 2.0]})
-    expr = dpp.mode("x", ["a", "b"], weights="w", max_weight=3, step=0.25, lead=True, **SURE)
-    near = {"answer": "a", "lead": 4.25}, {"answer": "a", "lead": 4.0}  # rounded down, with hardly any noise
+    expr = dpp.mode("x", ["a", "b"], weights="w", max_weight=3, step=0.25, gap=True, **SURE)
+    near = {"answer": "a", "gap": 4.25}, {"answer": "a", "gap": 4.0}  # rounded down, with hardly any noise
     assert rows.select(expr).item() in near
-    assert rows.dp.protect("p", max_groups=1).agg(expr).release().item()["lead"] in (3.75, 3.5)
-    assert rows.lazy().select(expr).collect_schema() == {"x": pl.Struct({"answer": pl.String, "lead": pl.Float64})}
+    assert rows.dp.protect("p", max_groups=1).agg(expr).release().item()["gap"] in (3.75, 3.5)
+    assert rows.lazy().select(expr).collect_schema() == {"x": pl.Struct({"answer": pl.String, "gap": pl.Float64})}
 
 
 @pytest.mark.parametrize(

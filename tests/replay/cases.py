@@ -61,8 +61,8 @@ class Case:
         A way to ask, which of its questions, and in which loss; more of them in one release.
     bounds
         Of `protect`, its relation too.
-    ranges
-        Whether numbers come with ranges.
+    intervals
+        Whether numbers come with intervals.
     couples
         Whether others may be over the bounds: then random choices must be coupled.
     salt
@@ -82,7 +82,7 @@ class Case:
     groups: tuple[int, ...] | None
     asked: tuple[tuple[str, int, int], ...]
     bounds: tuple[tuple[str, Any], ...]
-    ranges: bool
+    intervals: bool
     couples: bool
     salt: int
     filtered: bool = False
@@ -162,8 +162,8 @@ def question(
     known = {**ASKS, **NUMBERS}[name].about(COLUMNS[kind])
     known = [options for options in known if people or "per_person" not in options]
     options = known[which % len(known)]
-    # A lead is free, and the first above a threshold is drawn, in pure differential privacy alone.
-    is_pure = options.get("lead") or name == "first_above"
+    # A gap is free, and the first above a threshold is drawn, in pure differential privacy alone.
+    is_pure = options.get("gap") or name == "first_above"
     x = pl.col("x") if where is None else pl.col("x").filter(where)
     return getattr(x.dp, name)(**options, **LOSSES[0 if is_pure else loss])
 

@@ -206,7 +206,7 @@ def check_recorded(case: Case, query: dpp.PrivateQuery, one: Sequence[Call], oth
             in_range = ask.query.range_of(case.relation, groups) / ask.query.range_of("add_or_remove_one", groups)
         _check_spread(call, ask.query.claim, change, times, in_range, people=people)
         claim = ask.query.claim
-        charged = claim.charged_as if claim.lead else call.mechanism
+        charged = claim.charged_as if claim.gap else call.mechanism
         moved = list(_moved(call, theirs, change)) if call.kind != "above" else list(_moved_above(call, change))
         costs[ask.name][0] += call.draws * sum(moved, Fraction(0))
         costs[ask.name][1] += call.draws * sum((scaled_cost("rho", charged, x, _ONE) for x in moved), Fraction(0))

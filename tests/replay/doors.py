@@ -49,8 +49,8 @@ _PLACES = [
     # Mechanisms, each where all that follows from its output begins.
     ("_questions.categories", "draw_groups", "_choice"),
     ("_questions.categories", "draw_from_rows", "_choice_of_rows"),
-    ("_questions.categories", "lead_groups", "_lead"),
-    ("_questions.categories", "lead_from_rows", "_lead_of_rows"),
+    ("_questions.categories", "gap_groups", "_gap"),
+    ("_questions.categories", "gap_from_rows", "_gap_of_rows"),
     ("_questions.extremes", "first_above_groups", "_above"),
     ("_questions.answer_lists", "draw_in_rounds", "_rounds"),
     ("_questions.answer_lists", "draw_jointly", "_jointly"),
@@ -265,24 +265,24 @@ class Doors(AbstractContextManager["Doors"]):
 
         return draw_groups
 
-    def _lead(self, _):
+    def _gap(self, _):
         choose = self._choice(None)
 
-        def lead_groups(draw, histogram):
+        def gap_groups(draw, histogram):
             codes = choose(draw, histogram)
-            leads = [self.word("lead", self._number, group) % 7 - 1 for group in self._own(len(codes))]
-            return codes, np.array(leads, np.int64)
+            gaps = [self.word("gap", self._number, group) % 7 - 1 for group in self._own(len(codes))]
+            return codes, np.array(gaps, np.int64)
 
-        return lead_groups
+        return gap_groups
 
-    _choice_of_rows, _lead_of_rows = map(_of_rows, (_choice, _lead))
+    _choice_of_rows, _gap_of_rows = map(_of_rows, (_choice, _gap))
 
     def _above(self, _):
         def first_above_groups(search, histogram):
             number, groups = self._called_on(histogram, "above", search)
             codes = [self.word("code", number, group) % (search.size + 1) - 1 for group in groups]
-            leads = [-1 if code < 0 else self.word("lead", number, code) % 7 for code in codes]
-            return np.array(codes, np.int64), np.array(leads, np.int64)
+            gaps = [-1 if code < 0 else self.word("gap", number, code) % 7 for code in codes]
+            return np.array(codes, np.int64), np.array(gaps, np.int64)
 
         return first_above_groups
 
@@ -349,7 +349,7 @@ class Doors(AbstractContextManager["Doors"]):
 
         def leading_rows(scores, lengths, rate, unit, law, words, *, offered=None, lowest=False):
             rows = best(scores, lengths, rate, law, words)
-            return rows, np.array([self.word("lead", i) % 7 - 1 for i in range(len(rows))], np.int64)
+            return rows, np.array([self.word("gap", i) % 7 - 1 for i in range(len(rows))], np.int64)
 
         return leading_rows
 

@@ -75,9 +75,9 @@ def ask(case: Case, form: str, engine: str, parts: int | None, end: str, folder,
     rows = rows_given()
     found |= {"words": repr(query), "loss": query.loss, "explained": query.explain().rows()}
     found["stated"] = query.statement().facts | {"ledger": None}
-    options = {"ranges": case.ranges, "engine": engine, "partitions": parts}
+    options = {"intervals": case.intervals, "engine": engine, "partitions": parts}
     if isinstance(query, dpp.CubeQuery):
-        del options["ranges"]
+        del options["intervals"]
         if end == "written" and "128" not in case.key:
             query.release(rows, **options).write(folder / "answers.parquet")
             found["file"] = (folder / "answers.parquet").read_bytes()

@@ -61,7 +61,7 @@ def test_where_it_is_drawn_changes_no_answer(spark, tmp_path, monkeypatch, drawn
     answers = []
     for most in (21, 20):
         monkeypatch.setattr(dp_polars.spark, "_MOST_CELLS", most)
-        released = dpp.spark.release(query, to_spark(spark, ROWS, DDL), path=tmp_path / f"{most}", ranges=True)
+        released = dpp.spark.release(query, to_spark(spark, ROWS, DDL), path=tmp_path / f"{most}", intervals=True)
         answers.append(to_polars(released).sort("g"))
         assert answers[-1]["x"][-1] in POINTS  # of nobody, at random
     assert drawn_by == ["driver", "executors"]

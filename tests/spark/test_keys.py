@@ -28,7 +28,7 @@ def visits(towns, each):
 
 @on_both
 @pytest.mark.parametrize("to_path", [False, True])
-@pytest.mark.parametrize("loss", [{"epsilon": 2}, {"rho": 0.5, "counts": True}])
+@pytest.mark.parametrize("loss", [{"epsilon": 2}, {"rho": 0.5, "with_counts": True}])
 def test_shown_keys_lie_sorted_in_one_partition(spark, tmp_path, loss, to_path):
     """Where they lay would tell of those that are not shown."""
     alone = visits(500, 1).with_columns(pl.col("p") + 10**6, town=pl.format("alone in {}", "town"))

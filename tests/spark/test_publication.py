@@ -39,7 +39,7 @@ def test_each_query_has_its_folder(spark, tmp_path, request, where):
     request.getfixturevalue(where)
     frame, half, asked = to_spark(spark, VISITS), to_spark(spark, VISITS.head(450)), publication(epsilon=10**6)
     tables = {"by_ward": frame, "by_month": half, "in_all": frame}
-    released = dpp.spark.release(asked, tables, path=tmp_path / "out", ranges=True)
+    released = dpp.spark.release(asked, tables, path=tmp_path / "out", intervals=True)
     assert to_polars(released["by_month"])["rows"].to_list() == [150] * 3
     for name, answers in released.items():
         written = pl.read_parquet(tmp_path / "out" / name / "*.parquet")
@@ -73,8 +73,8 @@ def test_a_report_shows_what_spark_released_as_what_polars_did(spark, tmp_path, 
         in_all=private.agg(rows=dpp.len(**huge)),
     )
     for name, released in (
-        ("polars", asked.release(VISITS, ranges=True)),
-        ("spark", dpp.spark.release(asked, to_spark(spark, VISITS), path=tmp_path / "out", ranges=True)),
+        ("polars", asked.release(VISITS, intervals=True)),
+        ("spark", dpp.spark.release(asked, to_spark(spark, VISITS), path=tmp_path / "out", intervals=True)),
     ):
         dpp.report(released, asked, tmp_path / f"{name}.html", name="Visits")
         dpp.report(released["by_ward"], asked.queries["by_ward"], tmp_path / f"{name} alone.html")

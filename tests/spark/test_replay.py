@@ -26,7 +26,7 @@ def ask(case, spark, side):
     query = case.query(dpp.protect)
     if isinstance(query, dpp.CubeQuery):
         return {"answers": dpp.spark.release(query, rows)}
-    released = dpp.spark.release(query, rows, ranges=case.ranges)
+    released = dpp.spark.release(query, rows, intervals=case.intervals)
     answers = to_polars(released)
     return {"answers": answers, "type": released.schema.json()}
 

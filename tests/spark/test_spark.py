@@ -479,7 +479,7 @@ def test_answers_follow_the_exact_law(spark, few_tasks):
                 counts=dpp.value_counts("value", [2, 3], epsilon=Fraction(1, 2) * factor),
             )
         )
-        released = to_polars(dp_polars.spark.release(query, rows, ranges=True))
+        released = to_polars(dp_polars.spark.release(query, rows, intervals=True))
         assert released["g"].sort().to_list() == list(range(groups))
         each = released.select("g", "counts").explode("counts").unnest("counts")
         drawn[factor] = released.join(each.pivot("value", index="g", values="count"), on="g")
@@ -1020,7 +1020,7 @@ REFUSED = {
         TypeError,
         r"Output 'fine': decimals .* at most 17 digits after the point, got .* Decimal\(precision=38, scale=18\)",
     ),
-    "ends of ranges": (
+    "ends of intervals": (
         lambda: asking(dpp.len(epsilon=1), dpp.n_people(epsilon=1).alias("len_low")),
         ValueError,
         r"like the ends of a range, got \['len_low'\]",
@@ -1045,7 +1045,7 @@ def test_what_can_not_run_on_spark_is_refused_before_the_charge(visits, case):
     )
     frame = frame.withColumn("fine", sf.col("age").cast("decimal(38,18)"))
     with pytest.raises(kind, match=message):
-        dp_polars.spark.release(make(), frame, budget=budget, ranges=True)
+        dp_polars.spark.release(make(), frame, budget=budget, intervals=True)
     assert budget.spent == 0
 
 
@@ -1203,12 +1203,12 @@ def test_moments_are_the_same_in_every_zone_of_the_session(spark, tmp_path, zone
         dpp.median("moment", moments, epsilon=1000),
         n=dpp.len(epsilon=1000),
         both=dpp.quantile("moment", [0.1, 0.9], moments, epsilon=1000),
-        led=dpp.mode("moment", moments, epsilon=1000, lead=True),
+        led=dpp.mode("moment", moments, epsilon=1000, gap=True),
     )
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
-        for number, shown in enumerate(({}, {"ranges": "all", "min_people": 9}, {"fresh": True})):
+        for number, shown in enumerate(({}, {"intervals": "all", "min_people": 9}, {"fresh": True})):
             released = dp_polars.spark.release(query, rows, path=tmp_path / f"released {number}", **shown)
             columns = [sf.unix_seconds(name) for name in ("moment", "led.answer")]
             columns += [sf.unix_seconds(sf.col("both")[place]) for place in (0, 1)]

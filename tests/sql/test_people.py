@@ -117,7 +117,7 @@ def test_decimals_whose_digits_ibis_has_guessed_too_low_are_no_keys(engine):
 
 def test_shown_keys_are_those_of_polars(engine):
     frame = crowd()
-    query = keys("year", "town", most=15, rho=10_000, epsilon=None, counts=True)
+    query = keys("year", "town", most=15, rho=10_000, epsilon=None, with_counts=True)
     released = dpp.sql.release(query, engine.table(frame))
     expected = query.release(frame)
     assert released.schema == expected.schema
@@ -157,7 +157,7 @@ def test_a_kept_answer_is_drawn_anew_where_it_is_asked_fresh(engine, tmp_path):
     assert budget.spent == 0.5
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dp_polars.sql._SqlEngine.mark", lambda _: "another engine")
-        with pytest.warns(dpp.KeptAnswerWarning) as said:
+        with pytest.warns(dpp.CachedAnswerWarning) as said:
             again = dpp.sql.release(query, table)
     assert again.equals(first)
     assert said[0].filename == __file__

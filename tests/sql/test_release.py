@@ -73,7 +73,7 @@ def test_answers_are_the_same_whatever_a_process_sets_and_a_driver_warns_of(engi
         sum=dpp.sum("x", -9, 9, step=0.5, rho=0.1),
     )
     fix_words(monkeypatch.setattr)
-    plain = dpp.sql.release(asked, table, ranges=True)
+    plain = dpp.sql.release(asked, table, intervals=True)
     name = table.get_backend().name
     own = TESTED[name]
 
@@ -84,7 +84,7 @@ def test_answers_are_the_same_whatever_a_process_sets_and_a_driver_warns_of(engi
 
     monkeypatch.setitem(TESTED, name, replace(own, fetch=loud))
     with np.errstate(all="raise"):
-        assert_frame_equal(dpp.sql.release(asked, table, ranges=True), plain, check_exact=True)
+        assert_frame_equal(dpp.sql.release(asked, table, intervals=True), plain, check_exact=True)
 
 
 def test_a_folder_of_parquet_is_the_same_to_duckdb_and_to_polars(tmp_path):

@@ -47,8 +47,8 @@ def ask(case, engine, asked, side):
     known_dialects()[engine.name].written.clear()  # a connection is asked once whether it can run a statement
     table = engine.table(case.frame(side))
     query = case.query(dpp.protect)
-    ranges = {} if isinstance(query, dpp.CubeQuery) else {"ranges": case.ranges}
-    return {"answers": dpp.sql.release(query, table, **ranges), "asked": list(asked)}
+    intervals = {} if isinstance(query, dpp.CubeQuery) else {"intervals": case.intervals}
+    return {"answers": dpp.sql.release(query, table, **intervals), "asked": list(asked)}
 
 
 def holds_in(engine, asked, answered):

@@ -1,4 +1,4 @@
-"""The law of the first candidate above a threshold, and of its lead, against exact probabilities."""
+"""The law of the first candidate above a threshold, and of its gap, against exact probabilities."""
 
 from fractions import Fraction
 
@@ -14,7 +14,7 @@ from tests.helpers.first_above_laws import log_law
 from tests.registry import X
 from tests.statistical.goodness import cell_counts, check_sampler, fits
 
-DRAWS, LEADS = 60_000, 5
+DRAWS, GAPS = 60_000, 5
 # Counts of the candidates in their order, the threshold and the rate.
 CASES = {
     "below": ([1, 3, 0, 0, 0, 2, 1], Fraction(4), Fraction(1, 2)),
@@ -27,24 +27,24 @@ CASES = {
 
 
 def drawn(counts, threshold, rate, draws=DRAWS):
-    """Cells of the law that are drawn from: a code and a lead each, and none."""
+    """Cells of the law that are drawn from: a code and a gap each, and none."""
     row = np.array(counts)
     occupied = np.flatnonzero(row)
     histogram = Histogram(
         np.tile(occupied, draws), np.tile(row[occupied], draws), np.full(draws, len(occupied), np.int64)
     )
-    codes, leads = first_above_groups(Search(len(row), threshold, rate), histogram)
-    assert ((codes < 0) == (leads < 0)).all()
-    return np.where(codes < 0, len(row) * LEADS, codes * LEADS + np.minimum(leads, LEADS - 1))
+    codes, gaps = first_above_groups(Search(len(row), threshold, rate), histogram)
+    assert ((codes < 0) == (gaps < 0)).all()
+    return np.where(codes < 0, len(row) * GAPS, codes * GAPS + np.minimum(gaps, GAPS - 1))
 
 
 def law_of(counts, threshold, rate):
-    law = np.exp(log_law([counts], float(threshold), float(rate), LEADS)[0])
+    law = np.exp(log_law([counts], float(threshold), float(rate), GAPS)[0])
     return law / law.sum()
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_answers_and_leads_have_their_joint_law(case):
+def test_answers_and_gaps_have_their_joint_law(case):
     counts, threshold, rate = CASES[case]
     check_sampler(lambda factor: drawn(counts, threshold, rate * factor), law_of(counts, threshold, rate))
 
@@ -78,17 +78,17 @@ def test_a_run_of_a_billion_candidates_is_one_draw():
 def test_a_threshold_that_is_far_above_draws_exactly_too():
     """Chances far below the last bit of a float: no answer, whichever way they are decided."""
     histogram = Histogram(np.array([0, 2]), np.array([5, 2**61]), np.array([1, 1]))
-    codes, leads = first_above_groups(Search(4, Fraction(2**62), Fraction(2**1000)), histogram)
-    assert codes.tolist() == leads.tolist() == [-1, -1]
-    codes, leads = first_above_groups(Search(4, Fraction(1, 3), Fraction(2**1000)), histogram)
+    codes, gaps = first_above_groups(Search(4, Fraction(2**62), Fraction(2**1000)), histogram)
+    assert codes.tolist() == gaps.tolist() == [-1, -1]
+    codes, gaps = first_above_groups(Search(4, Fraction(1, 3), Fraction(2**1000)), histogram)
     assert codes.tolist() == [0, 2]
-    assert leads.tolist() == [4, 2**61 - 1]
+    assert gaps.tolist() == [4, 2**61 - 1]
 
 
-def test_at_a_tiny_rate_a_lead_is_the_largest_that_there_is():
+def test_at_a_tiny_rate_a_gap_is_the_largest_that_there_is():
     histogram = Histogram(np.empty(0, np.int64), np.empty(0, np.int64), np.zeros(200, np.int64))
-    codes, leads = first_above_groups(Search(3, Fraction(5), Fraction(1, 2**1000)), histogram)
-    assert set(leads[codes >= 0].tolist()) == {thresholds.LARGEST_LEAD}
+    codes, gaps = first_above_groups(Search(3, Fraction(5), Fraction(1, 2**1000)), histogram)
+    assert set(gaps[codes >= 0].tolist()) == {thresholds.LARGEST_GAP}
     assert 100 < (codes >= 0).sum() < 190  # 3 in 4
 
 
@@ -108,11 +108,11 @@ def test_as_users_ask(more):
     def cells(answers):
         found = answers.struct.unnest()
         codes = found["answer"].replace_strict(code, default=-1, return_dtype=pl.Int64).to_numpy()
-        leads = np.minimum(found["lead"].fill_null(-1).to_numpy(), LEADS - 1)
-        return np.where(codes < 0, len(counts) * LEADS, codes * LEADS + leads)
+        gaps = np.minimum(found["gap"].fill_null(-1).to_numpy(), GAPS - 1)
+        return np.where(codes < 0, len(counts) * GAPS, codes * GAPS + gaps)
 
     def asked(factor):
-        return X.dp.first_above(candidates, threshold=4, epsilon=factor, lead=True)
+        return X.dp.first_above(candidates, threshold=4, epsilon=factor, gap=True)
 
     check_sampler(lambda factor: cells(frame.group_by("g").agg(asked(factor))["x"]), law)
     query = frame.dp.protect(None).group_by({"g": range(groups)}).agg(asked(1))
@@ -123,7 +123,7 @@ def test_a_grid_is_looked_at_from_its_lowest_point_on():
     values, groups = [0.2, 0.9, 1.1, 1.0, 7.0], 30_000
     frame = pl.DataFrame({"g": np.repeat(np.arange(groups), len(values)), "x": values * groups})
     law = law_of([1, 3, 0, 1], 3, 0.5).reshape(-1)
-    of_answers = np.append(law[:-1].reshape(4, LEADS).sum(axis=1), law[-1])
+    of_answers = np.append(law[:-1].reshape(4, GAPS).sum(axis=1), law[-1])
 
     def cells(factor):
         asked = dpp.first_above("x", dpp.grid(0, 3, step=1.0), threshold=3, epsilon=factor)

@@ -13,8 +13,8 @@ from dp_polars._accounting.costs import PROOFS
 from tests.helpers.top_k_laws import law_of as law_of_top
 from tests.registry import ASKS, MECHANISMS, NOISE
 from tests.statistical import test_first_above_draws as first_above
+from tests.statistical import test_gap_draws as leads
 from tests.statistical import test_kernel_draws as kernel
-from tests.statistical import test_lead_draws as leads
 from tests.statistical import test_list_draws as quantiles
 from tests.statistical import test_noise_draws as noise
 from tests.statistical import test_own_sensitivity_draws as own

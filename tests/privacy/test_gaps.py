@@ -51,8 +51,8 @@ def neighbours(rng, scores, sensitivity, monotonic):
 @pytest.mark.parametrize("monotonic", [False, True])
 def test_densities_of_a_thousand_score_vectors_stay_within_epsilon(monotonic, mechanism):
     rng, largest, epsilon, sensitivity = np.random.default_rng(14), 0.0, 1.0, 1.5
-    claim = X.dp.argmax(sensitivity=sensitivity, monotonic=monotonic, epsilon=1, mechanism=mechanism, lead=True,
-                        lead_step=1).query.claim  # fmt: skip
+    claim = X.dp.argmax(sensitivity=sensitivity, monotonic=monotonic, epsilon=1, mechanism=mechanism, gap=True,
+                        gap_step=1).query.claim  # fmt: skip
     rate = float(claim.rate)
     for _ in range(1_000):
         size = rng.integers(2, 7)
@@ -98,7 +98,7 @@ def test_what_a_lead_loses_in_rho():
     for mechanism, law in zip(MECHANISMS, (permute_and_flip, exponential), strict=True):
         p, q = law(0), law(1)
         largest = max(math.log((p**a * q ** (1 - a)).sum()) / (a - 1) / a for a in (1.001, 1.5, 2, 5, 20))
-        claim = X.dp.mode(["a", "b"], epsilon=1, mechanism=mechanism, lead=True).query.claim
+        claim = X.dp.mode(["a", "b"], epsilon=1, mechanism=mechanism, gap=True).query.claim
         without = X.dp.mode(["a", "b"], epsilon=1, mechanism=mechanism).query.claim
         assert largest <= claim.cost("rho") == pytest.approx(math.tanh(0.5), rel=1e-15)  # x·tanh(x/2)
         if mechanism == "exponential":

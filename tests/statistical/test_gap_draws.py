@@ -13,7 +13,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars._base.numbers import system_rng
 from dp_polars._mechanisms import noisy_gap as leading
-from dp_polars._mechanisms.noisy_gap import race_with_lead
+from dp_polars._mechanisms.noisy_gap import race_with_gap
 from dp_polars._mechanisms.racing import LAWS, Blocks
 from dp_polars._mechanisms.selection import leading_rows
 from tests.helpers import reference
@@ -47,7 +47,7 @@ def draw(scores, rate, unit, mechanism, multiplicities=None, draws=DRAWS):
     blocks = Blocks(
         np.tile(gaps, draws), np.arange(draws) * width, lambda _: ([*map(Fraction, gaps)].__getitem__, counts), m
     )
-    found = race_with_lead(blocks, rate, unit, LAWS[mechanism], system_rng())
+    found = race_with_gap(blocks, rate, unit, LAWS[mechanism], system_rng())
     return (found[0] % width) * CELLS + np.minimum(found[1], CELLS - 1)
 
 
@@ -87,7 +87,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_answers_and_leads_have_their_joint_law(case, mechanism):
+def test_answers_and_gaps_have_their_joint_law(case, mechanism):
     scores, rate, unit, m = CASES[case]
     law = joint_law(scores, rate, unit, mechanism, m).ravel()
     check_sampler(lambda factor: draw(scores, rate * factor, unit, mechanism, m), law)
@@ -135,12 +135,12 @@ def test_modes_with_leads(more, too_few):
     frame = pl.DataFrame({"g": np.repeat(np.arange(groups), len(VALUES)), "x": VALUES * groups})
 
     def ask(factor):
-        return X.dp.mode(candidates, epsilon=Fraction(1, 2) * factor, lead=True, too_few=too_few)
+        return X.dp.mode(candidates, epsilon=Fraction(1, 2) * factor, gap=True, too_few=too_few)
 
     def cells(answers):
         score = dict(zip([*candidates, None], counts, strict=False))
         block = [list(blocks).index(score[answer]) for answer in answers["answer"].to_list()]
-        return np.array(block) * CELLS + np.minimum(answers["lead"].to_numpy(), CELLS - 1)
+        return np.array(block) * CELLS + np.minimum(answers["gap"].to_numpy(), CELLS - 1)
 
     def of_rows(factor):
         return cells(frame.group_by("g").agg(ask(factor))["x"].struct.unnest())
@@ -150,14 +150,14 @@ def test_modes_with_leads(more, too_few):
     assert fits(cell_counts(cells(query.release()["x"].struct.unnest()), law), law)
 
 
-def test_with_a_lead_candidates_that_nobody_has_are_as_good_as_each_other():
+def test_with_a_gap_candidates_that_nobody_has_are_as_good_as_each_other():
     """Were one of them never an answer, it would tell that nobody has it."""
     groups, candidates, rate = 40_000, range(6), Fraction(1, 2)
     private = pl.DataFrame({"g": range(groups), "x": [2] * groups}).dp.protect(None).group_by({"g": range(groups)})
     law = reference.floats(reference.law([0, 0, 1, 0, 0, 0], rate=rate, mechanism="permute_and_flip", digits=17))
 
     def drawn(factor):
-        answers = private.agg(dpp.mode("x", candidates, epsilon=rate * factor, lead=True)).release()
+        answers = private.agg(dpp.mode("x", candidates, epsilon=rate * factor, gap=True)).release()
         return answers["x"].struct.field("answer").to_numpy()
 
     check_sampler(drawn, law)
