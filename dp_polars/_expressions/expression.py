@@ -48,7 +48,7 @@ def _fields_of(dtype: pl.DataType, query: Query) -> list[tuple[str, pl.DataType]
     if not (query.has_gap and isinstance(dtype, pl.Struct)):
         return [(_field_of(dtype), dtype)]
     answer, gap = pl.Schema(dtype.to_schema()).dtypes()
-    return [(_field_of(answer), answer), (f"lead_{_field_of(gap)}", gap)]
+    return [(_field_of(answer), answer), (f"gap_{_field_of(gap)}", gap)]
 
 
 _NO_PEOPLE = (
