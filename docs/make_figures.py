@@ -182,7 +182,7 @@ def answers() -> alt.HConcatChart:
             dpp.mode("reason", ["billing", "delivery", "fault"], epsilon=0.3).alias("top reason"),
         )
     )
-    return plot.answers(query.release(ranges=True), query)
+    return plot.answers(query.release(intervals=True), query)
 
 
 def simulations() -> tuple[alt.VConcatChart, alt.VConcatChart]:

@@ -11,7 +11,7 @@ _noise = of("mechanisms/test_noise.py")
 _noise_draws = of("statistical/test_noise_draws.py")
 _numbers = of("privacy/test_numbers.py")
 _inversion = of("mechanisms/test_inversion.py")
-_lead_draws = of("statistical/test_gap_draws.py")
+_gap_draws = of("statistical/test_gap_draws.py")
 _own_sensitivities = of("mechanisms/test_own_sensitivities.py")
 _key_selection = of("mechanisms/test_key_selection.py")
 _first_above = of("questions/test_first_above.py")
@@ -95,9 +95,9 @@ MUTANTS = [
         "the tail of a wide Gaussian is taken for less than it is, and a key is shown too soon",
         "::test_a_tail_by_few_terms_lies_between_its_bounds"),
     # --- Leads
-    _lead_draws("_Race.of_groups", "float_of(self.rate * self.unit)", "float_of(self.rate * self.unit) * 2",
+    _gap_draws("_Race.of_groups", "float_of(self.rate * self.unit)", "float_of(self.rate * self.unit) * 2",
         "a lead is half of what it is"),
-    _lead_draws("_log_second_times", "m - 1", "m", "what comes second of equal candidates comes too soon"),
+    _gap_draws("_log_second_times", "m - 1", "m", "what comes second of equal candidates comes too soon"),
     of("mechanisms/test_leading.py")("first_and_gap", "multiplicities[winner] - 1", "multiplicities[winner]",
         "in close races what comes second of equal candidates comes too soon", "::test_verdicts_of_the_exact_path"),
     # --- Sensitivities of their own
