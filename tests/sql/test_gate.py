@@ -86,6 +86,16 @@ def duckdb():
     con.disconnect()
 
 
+@pytest.fixture(scope="module")
+def postgres(server):
+    server.sql("clinic", "DROP SCHEMA IF EXISTS gate CASCADE", "CREATE SCHEMA gate AUTHORIZATION owner")
+    con = ibis.postgres.connect(
+        host=str(server.folder), port=server.port, user="owner", database="clinic", schema="gate"
+    )
+    yield Made(con)
+    con.disconnect()
+
+
 # --- What is taken and what is refused ------------------------------------------------------------------------------
 
 
@@ -726,18 +736,18 @@ def random_steps(tables, chance):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_random_steps_that_are_accepted_leave_other_people_alone(duckdb, seed):
+@pytest.mark.parametrize("made", ["duckdb", "postgres"])
+def test_random_steps_that_are_accepted_leave_other_people_alone(made, seed, request):
     """One person is there or not. What is accepted leaves the rows of all others as they are; what isn't, at times.
 
     A unit that is another column renamed means other people: those of that column.
     """
-    chance = random.Random(seed)
+    chance, made = random.Random(seed), request.getfixturevalue(made)
 
     def tables(data):  # two tables are two to Ibis, whatever they hold
         kinds = [{**dict.fromkeys("pqi", "BIGINT"), f"of{number}": "BIGINT"} for number in range(2)]
         return [
-            duckdb.table(kind, [(*row, 0) for row in rows]).select(*"pqi")
-            for kind, rows in zip(kinds, data, strict=True)
+            made.table(kind, [(*row, 0) for row in rows]).select(*"pqi") for kind, rows in zip(kinds, data, strict=True)
         ]
 
     samples = [
@@ -771,11 +781,11 @@ def test_random_steps_that_are_accepted_leave_other_people_alone(duckdb, seed):
         without = tables([[row for row in rows if row[at] != 3] for rows, at in zip(data, places, strict=True)])
         results = [result, random_steps(without, random.Random(shape))]
         try:
-            others = [rows_of(duckdb.con, table.filter(table.p.notnull(), table.p != 3)) for table in results]
+            others = [rows_of(made.con, table.filter(table.p.notnull(), table.p != 3)) for table in results]
         except IbisError:  # it has no words for what it made itself
             continue
         same = others[0] == others[1]
         accepted, refused, harmful = accepted + passes, refused + (not passes), harmful + (not same)
-        assert same or not passes, duckdb.con.compile(result)
+        assert same or not passes, made.con.compile(result)
     assert harmful > 3
     assert refused > harmful
