@@ -24,6 +24,7 @@ import polars as pl
 from turns import median_times
 
 import dp_polars as dpp
+from dp_polars._bins.candidates import Grid
 
 MEBIBYTE = 2**20
 
@@ -116,7 +117,7 @@ def median(
     rows: float,
     groups: int,
     target: float | None,
-    candidates: dpp.Grid | range,
+    candidates: Grid | range,
     step: float,
     column: Callable[[np.random.Generator, int], pl.Series] | None = None,
 ) -> Grouped:
@@ -171,7 +172,7 @@ class Work:
 
 def is_best(scores: np.ndarray) -> bool:
     """Whether a score of the best is chosen where the loss is huge; of floats, one as good within 10⁻⁴."""
-    return scores[dpp.permute_and_flip(scores, epsilon=10**6, sensitivity=1)] >= scores.max() - 1e-4
+    return scores[dpp.mechanisms.permute_and_flip(scores, epsilon=10**6, sensitivity=1)] >= scores.max() - 1e-4
 
 
 def compared(rows: int, rng: np.random.Generator) -> Iterator[Callable[[], Work]]:
@@ -194,7 +195,7 @@ def compared(rows: int, rng: np.random.Generator) -> Iterator[Callable[[], Work]
             Work,
             f"permute_and_flip, 10⁶ {name}",
             target,
-            partial(dpp.permute_and_flip, scores, epsilon=1, sensitivity=1),
+            partial(dpp.mechanisms.permute_and_flip, scores, epsilon=1, sensitivity=1),
             lambda scores=scores: (scores + rng.standard_exponential(k)).argmax(),
             partial(is_best, scores),
         )
@@ -264,7 +265,7 @@ def opendp(rng: np.random.Generator) -> Work:
     space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.linf_distance(T=float)
     theirs = dp.m.make_noisy_max(*space, dp.max_divergence(), scale=2.0)
     scores = rng.permutation(10**5).astype(float)
-    ours = partial(dpp.permute_and_flip, scores, epsilon=1, sensitivity=1)
+    ours = partial(dpp.mechanisms.permute_and_flip, scores, epsilon=1, sensitivity=1)
     return Work("OpenDP make_noisy_max, 10⁵ scores", None, ours, partial(theirs, scores.tolist()))
 
 
@@ -272,7 +273,7 @@ def diffprivlib(rng: np.random.Generator) -> Work:
     from diffprivlib.mechanisms import PermuteAndFlip
 
     scores = rng.permutation(10**4).astype(float)
-    ours = partial(dpp.permute_and_flip, scores, epsilon=1, sensitivity=1)
+    ours = partial(dpp.mechanisms.permute_and_flip, scores, epsilon=1, sensitivity=1)
     utility = scores.tolist()
     return Work(
         "diffprivlib PermuteAndFlip, 10⁴ scores",

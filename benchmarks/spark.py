@@ -202,7 +202,7 @@ def measured(work: Work, repeat: int, warm_up: int) -> str:
             middle = seconds()
             answers = dp_polars.spark.release(work.query, work.frame)
             end = seconds()
-            assert answers.count() == work.query.request.groups
+            assert answers.count() == work.query._request.groups
             if turn >= 0:
                 turns.append([b - a for a, b in zip(start + middle, middle + end, strict=True)])
     wall, cpu, private_wall, private_cpu = (statistics.median(own) for own in zip(*turns, strict=True))

@@ -12,6 +12,7 @@ from dp_polars._base.calls import like as _like
 
 if TYPE_CHECKING:
     from dp_polars import analysis as analysis
+    from dp_polars import mechanisms as mechanisms
     from dp_polars import opendp as opendp
     from dp_polars import plot as plot
     from dp_polars import spark as spark
@@ -55,10 +56,6 @@ if TYPE_CHECKING:
     from dp_polars._frames.publication import publication as publication
     from dp_polars._frames.publication import statement as statement
     from dp_polars._frames.query import PrivateQuery as PrivateQuery
-    from dp_polars._mechanisms.noise import discrete_gaussian as discrete_gaussian
-    from dp_polars._mechanisms.noise import discrete_laplace as discrete_laplace
-    from dp_polars._mechanisms.selection import exponential_mechanism as exponential_mechanism
-    from dp_polars._mechanisms.selection import permute_and_flip as permute_and_flip
     from dp_polars._publish.report import report as report
     from dp_polars._questions.statement import Statement as Statement
     from dp_polars._release.cached import CachedAnswerWarning as CachedAnswerWarning
@@ -68,7 +65,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 # Parts that are imported when they are first used -> the package that each can't do without.
-_ON_DEMAND = {"analysis": "numpy", "opendp": "opendp", "plot": "altair", "spark": "pyspark", "sql": "ibis"}
+_ON_DEMAND = {
+    "analysis": "numpy",
+    "mechanisms": "numpy",
+    "opendp": "opendp",
+    "plot": "altair",
+    "spark": "pyspark",
+    "sql": "ibis",
+}
 # The public names, and where they are: what a process does not use, it does not load. Type checkers read them above.
 _HOMES = {
     "_accounting.budget": ("Budget",),
@@ -99,15 +103,15 @@ _HOMES = {
     "_frames.protect": ("protect",),
     "_frames.publication": ("Publication", "publication", "statement"),
     "_frames.query": ("PrivateQuery",),
-    "_mechanisms.noise": ("discrete_gaussian", "discrete_laplace"),
-    "_mechanisms.selection": ("exponential_mechanism", "permute_and_flip"),
     "_questions.statement": ("Statement",),
     "_release.cached": ("CachedAnswerWarning",),
     "_release.release": ("ReleaseError",),
     "_publish.report": ("report",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-__all__ = sorted(_HOME_OF)
+# Classes of what functions return, and of errors: they are there, but nobody begins with them.
+_UNLISTED = {"CubeQuery", "Grid", "Loss", "MissingExtraError", "Number", "PrivateNamespace"}
+__all__ = sorted({*_HOME_OF} - _UNLISTED)
 
 
 def __getattr__(name: str) -> object:

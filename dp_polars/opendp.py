@@ -204,7 +204,7 @@ def make_private_query(
     metric = _metric(private)
     if input_metric != metric:
         msg = (
-            f"input_metric must be {metric}, which is what {private.protection} means, got {input_metric}.\n\n"
+            f"input_metric must be {metric}, which is what {private._protection} means, got {input_metric}.\n\n"
             "Hint: unit_of(contributions=…) counts rows, with identifier=… people of that column, and changes=… is for "
             'neighboring_relation="replace_one".'
         )
@@ -222,12 +222,12 @@ def make_private_query(
         return private.release(frame)
 
     def cost(distance: Fraction) -> Fraction:
-        return sum((ask.query.claim.cost(unit, distance) for ask in private.asks), Fraction(0))
+        return sum((ask.query.claim.cost(unit, distance) for ask in private._asks), Fraction(0))
 
     cost(Fraction(1))  # refused here, not when the map is asked: a Gaussian has no epsilon
 
     def delta(distance: Fraction) -> Fraction:
-        return sum((ask.query.claim.delta_of(distance) for ask in private.asks), Fraction(0))
+        return sum((ask.query.claim.delta_of(distance) for ask in private._asks), Fraction(0))
 
     measure = measure_of(unit, has_delta=has_delta)
     given = (input_domain, input_metric, measure, release, cost, "ExtrinsicObject")
@@ -336,13 +336,13 @@ def register() -> None:
 
 def _unbound(query: _AnyQuery) -> PrivateQuery:
     if isinstance(query, PrivateQuery):
-        if query.has_rows or query.budget is not None:
+        if query._has_rows or query.budget is not None:
             msg = (
                 "query must have no data and no budget of its own: OpenDP gives the one and keeps the other.\n\n"
                 "Hint: begin with dp_polars.protect(…) instead of frame.dp.protect(…), without budget."
             )
             raise ValueError(msg)
-        unit = query.protection.unit or ()
+        unit = query._protection.unit or ()
         if len(unit) > 1:
             msg = (
                 f"query must have a privacy unit of one column, got {shown(unit)}: OpenDP knows one identifier.\n\n"
@@ -374,8 +374,8 @@ def _at_loss(query: PrivateQuery, loss: Fraction) -> PrivateQuery:
     def scaled(claim: Claim) -> Claim:
         return replace(claim, loss=replace(total, value=claim.cost(total.unit) * factor), delta=claim.delta * hair)
 
-    asks = [ask.with_claim(scaled(ask.query.claim)) for ask in query.asks]
-    return PrivateQuery(query.request.with_asks(asks), None, None)
+    asks = [ask.with_claim(scaled(ask.query.claim)) for ask in query._asks]
+    return PrivateQuery(query._request.with_asks(asks), None, None)
 
 
 def _at_most_its_float(value: Fraction) -> Fraction:
@@ -384,8 +384,8 @@ def _at_most_its_float(value: Fraction) -> Fraction:
 
 
 def _metric(query: PrivateQuery) -> Metric:
-    relation = query.protection.neighboring_relation
-    unit = query.protection.unit or ()
+    relation = query._protection.neighboring_relation
+    unit = query._protection.unit or ()
     name = "symmetric" if relation == "add_or_remove_one" else "change_one"
     metric: Metric = getattr(_metrics, f"{name}_id_distance" if unit else f"{name}_distance")(*unit)
     return metric

@@ -114,8 +114,8 @@ CLAIMS = [
     Audited("count", asked(lambda epsilon: dpp.len(epsilon=epsilon), EVEN, MORE)),
     Audited("sum", asked(lambda epsilon: dpp.sum("x", 0, 5, epsilon=epsilon), EVEN, [(3, 0, 5)])),
     Audited("mode of 3 groups, one per person", asked(mode(), SPREAD, EVERYWHERE, 3, max_groups=1)),
-    Audited("permute_and_flip", selected(dpp.permute_and_flip, *UNEQUAL)),
-    Audited("exponential_mechanism", selected(dpp.exponential_mechanism, *UNEQUAL)),
+    Audited("permute_and_flip", selected(dpp.mechanisms.permute_and_flip, *UNEQUAL)),
+    Audited("exponential_mechanism", selected(dpp.mechanisms.exponential_mechanism, *UNEQUAL)),
 ]
 BROKEN = [
     Audited("mode at twice its rate", twice(PF_MODE)),
@@ -123,7 +123,7 @@ BROKEN = [
     Audited("mode of 3 groups, rows not bounded", asked(mode(), SPREAD, EVERYWHERE, 3)),
     Audited(
         f"permute-and-flip sold as bounded range (δ = {DELTA})",
-        selected(dpp.permute_and_flip, *UNEQUAL),
+        selected(dpp.mechanisms.permute_and_flip, *UNEQUAL),
         lambda epsilon: analysis.privacy_profile(epsilon, "exponential").epsilon(DELTA),
         DELTA,
     ),

@@ -73,7 +73,7 @@ def truth(rows: pl.DataFrame, questions: np.ndarray) -> np.ndarray:
 
 def fresh(rows: pl.DataFrame, questions: np.ndarray) -> np.ndarray:
     """Answer each question by noise of its own: a row changes m counts by 1 each, so the sensitivity is m."""
-    return dpp.discrete_laplace(truth(rows, questions), epsilon=EPSILON, sensitivity=len(questions))
+    return dpp.mechanisms.discrete_laplace(truth(rows, questions), epsilon=EPSILON, sensitivity=len(questions))
 
 
 def cube(rows: pl.DataFrame, questions: np.ndarray) -> np.ndarray:
@@ -99,7 +99,7 @@ def multiplicative_weights(
     Hardt & Rothblum take one small η for all, here η is what makes the guess agree with the answer, which errs less.
     """
     true = truth(rows, questions)
-    total = max(dpp.discrete_laplace(rows.height, epsilon=EPSILON * FOR_TOTAL, sensitivity=1), 2)
+    total = max(dpp.mechanisms.discrete_laplace(rows.height, epsilon=EPSILON * FOR_TOTAL, sensitivity=1), 2)
     rate = EPSILON * (1 - FOR_TOTAL) / hard / 3
     words, guess = system_rng(), np.full(questions.shape[1], total / questions.shape[1])
     public, answers, start, tests = questions.astype(float), np.empty(len(questions), np.int64), 0, 0

@@ -39,7 +39,7 @@ def errors(k: int) -> list[float]:
     for arguments in WAYS.values():
         top = dpp.top_k("x", k, range(len(COUNTS)), **arguments)
         found.append(dpp.analysis.simulate(top, frame, by="g")["expected_error"].mean())
-    noisy = dpp.discrete_laplace(np.tile(COUNTS, (200 * groups, 1)), epsilon=1, sensitivity=1)
+    noisy = dpp.mechanisms.discrete_laplace(np.tile(COUNTS, (200 * groups, 1)), epsilon=1, sensitivity=1)
     ties = np.random.default_rng().random(noisy.shape)  # not in the order of the true counts
     best = np.argsort(-noisy - ties, axis=1)[:, :k]
     return [*found, float((COUNTS[:k] - COUNTS[best]).max(axis=1).mean())]

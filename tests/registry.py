@@ -20,6 +20,8 @@ import numpy as np
 import polars as pl
 
 import dp_polars as dpp
+from dp_polars._bins.candidates import Grid
+from dp_polars._expressions.namespace import PrivateNamespace
 from tests.helpers.reference import bounded_range_rho, own_scores
 
 UTC = dt.UTC
@@ -152,7 +154,7 @@ ASKS = {
             {"threshold": 2, **one}
             for one in [
                 *_of_categories(column, {"counts": "rows"}, {"gap": True}, {"threshold": 0.5}),
-                *(one for one in _of_points(column) if isinstance(one["candidates"], dpp.Grid)),
+                *(one for one in _of_points(column) if isinstance(one["candidates"], Grid)),
             ]
         ],
         mechanisms=(),
@@ -371,7 +373,7 @@ def ask(name: str, column: pl.Expr | str = "x", *arguments: Any, **options: Any)
     """
     known = ASKS[name]
     expr = pl.col(column) if isinstance(column, str) else column
-    return getattr(dpp.PrivateNamespace(expr), name)(*(arguments or known.arguments), **{**known.options, **options})
+    return getattr(PrivateNamespace(expr), name)(*(arguments or known.arguments), **{**known.options, **options})
 
 
 # --- Columns --------------------------------------------------------------------------------------------------------

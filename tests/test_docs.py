@@ -36,6 +36,7 @@ import polars as pl
 import pytest
 
 import dp_polars
+from dp_polars._expressions.namespace import PrivateNamespace
 from tests.helpers.needs import is_here, need
 from tests.helpers.places import ROOT
 from tests.helpers.refusals import refused
@@ -234,7 +235,7 @@ def run_rules(page):
 def test_the_rules_for_assistants(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # Without the methods that OpenDP adds to `.dp` where another test has loaded it.
-    monkeypatch.setattr(pl.Expr, "dp", type(vars(pl.Expr)["dp"])("dp", dp_polars.PrivateNamespace))
+    monkeypatch.setattr(pl.Expr, "dp", type(vars(pl.Expr)["dp"])("dp", PrivateNamespace))
     page = (ROOT / "docs" / "public.md").read_text(encoding="utf-8")
     page = page.partition("\n## Rules, with wrong and right lines\n")[2].partition("\n## ")[0]
     run_rules(page)

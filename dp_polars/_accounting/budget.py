@@ -215,9 +215,9 @@ class Budget:
     unit: Unit
     total: Fraction
     delta: Fraction | None = None
-    keys_delta: Fraction | None = None
-    path: Path | None
-    name: str | None
+    _keys_delta: Fraction | None = None
+    _path: Path | None
+    _name: str | None
 
     @called
     def __init__(
@@ -237,11 +237,11 @@ class Budget:
         if not isinstance(name, str | None):
             msg = f"name must be a string or None, got {name!r}."
             raise TypeError(msg)
-        self.unit, self.total, self.name = loss.unit, loss.value, name
+        self.unit, self.total, self._name = loss.unit, loss.value, name
         self.delta = None if delta is None else total_delta(delta)
         for_keys = keys_delta_of(keys_delta, self.delta, self.unit)
-        self.keys_delta = self.delta if for_keys is None else for_keys
-        self.path = None if path is None else absolute(path)
+        self._keys_delta = self.delta if for_keys is None else for_keys
+        self._path = None if path is None else absolute(path)
         self._account: Sums | Promise = Sums(self.unit, self.total, self.delta)
         if self.delta is not None and for_keys is not None:
             self._account = Promise.of(self.total, self.delta, for_keys)
@@ -252,7 +252,7 @@ class Budget:
         warn_if_large(loss, self.delta)
         uninterrupted(partial(self._make, head))
         self._in_ledger(ledger.check)
-        if self.name is None and self.path is None:
+        if self._name is None and self._path is None:
             notice_again()
 
     @property
@@ -280,21 +280,21 @@ class Budget:
         return self._left().delta
 
     @property
-    def guarantee(self) -> Promise | None:
+    def _guarantee(self) -> Promise | None:
         """The promise of (epsilon, delta), with the largest rho that fits into all of it; None for other budgets."""
         return self._account if isinstance(self._account, Promise) else None
 
     @property
-    def total_text(self) -> str:
+    def _total_text(self) -> str:
         """The arguments that make a budget of this total."""
         return str(self._account)
 
-    def has_room(self, claims: Iterable[Claim]) -> bool:
+    def _has_room(self, claims: Iterable[Claim]) -> bool:
         """Return whether a release with these claims would fit now. Nothing is charged."""
         claims, left = list(claims), self._left()
         return all(map(self._takes, claims)) and self._account.fits(sum_of(map(self._account.cost, claims)), left)
 
-    def as_charged(self, claim: Claim) -> tuple[Unit, Fraction] | None:
+    def _as_charged(self, claim: Claim) -> tuple[Unit, Fraction] | None:
         """Return the loss that the ledger has for a claim; None if it takes none such."""
         if not self._takes(claim):
             return None
@@ -302,7 +302,7 @@ class Budget:
         return unit, loss
 
     def _takes(self, claim: Claim) -> bool:
-        return claim.has_epsilon or self.unit == "rho" or self.guarantee is not None
+        return claim.has_epsilon or self.unit == "rho" or self._guarantee is not None
 
     def _left(self) -> Cost:
         return self._account.left(self._in_ledger(lambda _, head: _spent(head)))
@@ -341,7 +341,7 @@ class Budget:
         >>> round(budget.epsilon_at(1e-6).total, 2)
         5.22
         """
-        return self.epsilon_of(*self.charged(), check_delta(delta))
+        return self._epsilon_of(*self._charged(), check_delta(delta))
 
     def log(self) -> pl.DataFrame:
         """Return what was charged, one row per output, in the order of charging.
@@ -360,7 +360,7 @@ class Budget:
             `running_rho` is null for other budgets.
         """
         charges = self._in_ledger(lambda connection, head: list(ledger.read_charges(connection, head)))
-        order = Fraction(1) if self.guarantee is None else self.guarantee.order
+        order = Fraction(1) if self._guarantee is None else self._guarantee.order
         rows = [
             (
                 *(one.microseconds, one.what, float(Fraction(one.loss))),
@@ -404,7 +404,7 @@ class Budget:
         schema = {name: pl.Int64 if name in ("when", "bytes") else pl.String for name in names}
         return pl.DataFrame(rows, schema, orient="row").with_columns(_WHEN)
 
-    def charged(self) -> tuple[ledger.Head, list[ledger.Charge]]:
+    def _charged(self) -> tuple[ledger.Head, list[ledger.Charge]]:
         """Return all that the ledger holds of charges, read whole at one moment; a ValueError if it is damaged."""
 
         def read(connection: sqlite3.Connection, head: ledger.Head) -> tuple[ledger.Head, list[ledger.Charge]]:
@@ -413,16 +413,16 @@ class Budget:
 
         return self._in_ledger(read)
 
-    def epsilon_of(self, head: ledger.Head, charges: Iterable[ledger.Charge], delta: Fraction) -> EpsilonAt:
+    def _epsilon_of(self, head: ledger.Head, charges: Iterable[ledger.Charge], delta: Fraction) -> EpsilonAt:
         """Return what the ledger means at a delta, as it was read at one moment."""
         rho = sum((Fraction(one.rho) for one in charges if one.rho is not None), Fraction(0))
         return self._account.epsilon_at(delta, _spent(head), rho)
 
-    def cached(self, question: StoredQuestion) -> tuple[StoredAnswer, bytes] | None:
+    def _cached(self, question: StoredQuestion) -> tuple[StoredAnswer, bytes] | None:
         """Return the newest answer that is kept to a question, as bytes, if there is one."""
         return self._in_ledger(lambda connection, _: ledger.find(connection, question.text))
 
-    def keep(self, answers: Iterable[tuple[StoredQuestion, bytes]]) -> None:
+    def _keep(self, answers: Iterable[tuple[StoredQuestion, bytes]]) -> None:
         """Keep answers to questions, all or none, once they are paid and drawn; durable when this returns."""
         now, pairs = time.time_ns() // 1000, list(answers)
 
@@ -432,14 +432,14 @@ class Budget:
 
         self._in_ledger(write)
 
-    def rows_of(self, about: str) -> RowsOf | None:
+    def _rows_of(self, about: str) -> RowsOf | None:
         return self._in_ledger(lambda connection, _: ledger.find_rows(connection, about))
 
-    def note_rows(self, about: str, rows: RowsOf) -> RowsOf:
+    def _note_rows(self, about: str, rows: RowsOf) -> RowsOf:
         """Note which rows a data set stands for, unless that is known; return what is."""
         return self._in_ledger(lambda connection, _: ledger.note_rows(connection, about, rows))
 
-    def charge(
+    def _charge(
         self,
         entries: Sequence[tuple[str, Claim]],
         *,
@@ -489,9 +489,9 @@ class Budget:
                 spent = _spent(head)
                 left = self._account.left(spent)
                 if not self._account.fits(requested, left):
-                    times = [one.microseconds for one in ledger.read_charges(connection, head)] if self.path else []
+                    times = [one.microseconds for one in ledger.read_charges(connection, head)] if self._path else []
                     ends = (_moment(times[0]), _moment(times[-1])) if times else None
-                    raise self._account.refusal(requested, left, None if self.path is None else str(self.path), ends)
+                    raise self._account.refusal(requested, left, None if self._path is None else str(self._path), ends)
                 charges = []
                 for (what, claim), cost in zip(entries, costs, strict=True):
                     spent = spent.plus(cost)
@@ -511,15 +511,15 @@ class Budget:
     @property
     def _known_spent(self) -> Cost:
         """The most that this process knows to be spent of the ledger."""
-        return FREE if self.path is None else _newest.get((self.path, self._account.terms), FREE)
+        return FREE if self._path is None else _newest.get((self._path, self._account.terms), FREE)
 
     def _see(self, spent: Cost) -> None:
         """Note what is spent, for all budgets of this process that have this ledger."""
         with lock:
             if not _fallen(spent, self._seen):  # another thread may have charged more
                 self._seen = spent
-            if self.path is not None and not _fallen(spent, self._known_spent):
-                _newest[self.path, self._account.terms] = spent
+            if self._path is not None and not _fallen(spent, self._known_spent):
+                _newest[self._path, self._account.terms] = spent
 
     def _check_entry(self, what: object, claim: object, relation: NeighboringRelation) -> None:
         if not (isinstance(what, str) and isinstance(claim, Claim)):
@@ -542,19 +542,19 @@ class Budget:
         left = self._left()
         remaining = self._account.remaining(left)
         used, rest = [f"spent={exact(self.total - remaining)}"], [f"remaining={exact(remaining)}"]
-        others = [] if self.guarantee is None or remaining.rho is None else [f"rho {exact(remaining.rho)}"]
-        if self.keys_delta is not None:
-            used.append(f"(delta {exact(self.keys_delta - left.delta)})")
+        others = [] if self._guarantee is None or remaining.rho is None else [f"rho {exact(remaining.rho)}"]
+        if self._keys_delta is not None:
+            used.append(f"(delta {exact(self._keys_delta - left.delta)})")
             rest.append(f"({', '.join([*others, f'delta {exact(left.delta)}'])})")
         text = f"{self._account}, {' '.join(used)}, {' '.join(rest)}"
-        if self.path is not None:
-            text += f", path={str(self.path)!r}"
-        if self.name is not None:
-            text += f", name={self.name!r}"
+        if self._path is not None:
+            text += f", path={str(self._path)!r}"
+        if self._name is not None:
+            text += f", name={self._name!r}"
         return f"Budget({text})"
 
     def __getstate__(self) -> dict[str, Any]:
-        if self.path is None:
+        if self._path is None:
             msg = (
                 "A Budget without a path must not be copied or pickled: two copies could spend it twice.\n\n"
                 "Hint: give it a path, which copies and processes share."
@@ -567,22 +567,22 @@ class Budget:
         self._in_ledger(ledger.check)  # it must be there: a new one would have nothing spent
 
     def _where(self) -> str:
-        return "The budget" if self.path is None else name_of(self.path)
+        return "The budget" if self._path is None else name_of(self._path)
 
     def _make(self, head: ledger.Head) -> None:
         """Make the ledger where there is none."""
-        if self.path is None:
-            take_name(self.name)
+        if self._path is None:
+            take_name(self._name)
             self._memory = ledger.in_memory(head)
             weakref.finalize(self, self._memory.close)
-        elif not os.path.lexists(self.path):
+        elif not os.path.lexists(self._path):
             if self._known_spent != FREE:
                 msg = (
-                    f"{name_of(self.path)} is gone, and with it what was spent: this process has seen it.\n\n"
+                    f"{name_of(self._path)} is gone, and with it what was spent: this process has seen it.\n\n"
                     "Hint: put it back. A budget of something else needs another path."
                 )
                 raise FileNotFoundError(msg)
-            ledger.create(self.path, head)
+            ledger.create(self._path, head)
 
     def _in_ledger(self, use: Callable[[sqlite3.Connection, ledger.Head], T]) -> T:
         """Return what `use` makes of the open ledger and its head; what it writes is committed."""
@@ -600,8 +600,8 @@ class Budget:
             yield connection, self._head(connection)
 
     def _opened(self) -> AbstractContextManager[sqlite3.Connection]:
-        if self.path is not None:
-            return ledger.transaction(self.path)  # opened anew each time: forks and threads share no open file
+        if self._path is not None:
+            return ledger.transaction(self._path)  # opened anew each time: forks and threads share no open file
         if self._memory is None or self._process != os.getpid():
             msg = (
                 "A Budget without a path must be used by the process that made it: a forked copy could "
@@ -622,9 +622,9 @@ class Budget:
                 "spent stays lost in addition to a new budget."
             )
             raise ValueError(msg)
-        if self.name not in (None, head.name):
+        if self._name not in (None, head.name):
             msg = (
-                f"{self._where()} must be opened with its own name, {head.name!r}, got {self.name!r}. "
+                f"{self._where()} must be opened with its own name, {head.name!r}, got {self._name!r}. "
                 f"{_whose(connection, head)}."
             )
             raise ValueError(msg)
@@ -632,7 +632,7 @@ class Budget:
         if fallen is not None:
             msg = f"it has {exact(fallen[0])} spent, and had {'more' if fallen[1] is None else exact(fallen[1])} before"
             raise sqlite3.DatabaseError(msg)
-        self.name, self._account = head.name, account  # a promise has the order that it was made with
+        self._name, self._account = head.name, account  # a promise has the order that it was made with
         self._see(spent)
         return head
 

@@ -269,10 +269,10 @@ class CubeQuery(PrivateQuery):
 
         Parameters, and errors, are those of `PrivateQuery.release`. The cube answers questions at no further cost.
         """
-        query = self.handed_over(unchecked)
+        query = self._handed_over(unchecked)
         with Opened() as opened:
-            part = query.part(frame, AS_DRAWN, opened, engine, partitions)
-            return cube_from(query.request, release_all([part], self.budget, fresh=fresh)[0])
+            part = query._part(frame, AS_DRAWN, opened, engine, partitions)
+            return cube_from(query._request, release_all([part], self.budget, fresh=fresh)[0])
 
     def sink_parquet(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
         """Raise: a cube is released, and then written."""
@@ -286,8 +286,8 @@ def cube_from(request: AnyRequest[Asked], released: pl.DataFrame) -> Cube:
 
 def tables_of(query: CubeQuery, cube: Cube) -> dict[str, tuple[list[str], pl.DataFrame]]:
     """Return the dimensions of each table that a cube has, and its counts with their intervals, by its name."""
-    plan, names = cast("CubeRequest", query.request).plan, [*cube.dimensions]
-    keys = query.request.keys
+    plan, names = cast("CubeRequest", query._request).plan, [*cube.dimensions]
+    keys = query._request.keys
     if keys is None or names != keys.columns or not cube.is_of(plan):
         msg = "released must be the release of this query, got a cube of another one."
         raise ValueError(msg)

@@ -486,7 +486,7 @@ class PrivateFrame(Steps, Cubes, Refusing, WithoutRows):
             "rows": "none yet, release(frame) takes them" if self._source is None else "private, only answers leave",
             "protects": str(self.protection),
             "steps": ", ".join(step.name for step in self._pipeline.steps) or "none",
-            "budget": "none" if self._budget is None else f"{self._budget.total_text} in all",
+            "budget": "none" if self._budget is None else f"{self._budget._total_text} in all",
         }
         return "\n".join(f"{key + ':':<10}{text}" for key, text in lines.items())
 
@@ -525,7 +525,7 @@ class PrivateFrame(Steps, Cubes, Refusing, WithoutRows):
         engine = None if self._source is None else PolarsEngine.of(self._source)
         unit = "epsilon" if self._budget is None else self._budget.unit
         query = PrivateQuery(Request.of(self._pipeline, keys, asks, unit, engine), self._source, self._budget)
-        if not query.request.is_open:
+        if not query._request.is_open:
             warn_if_large(query.loss)
         return query
 

@@ -176,7 +176,7 @@ def _pipeline_of(protection: Protection, dataset: object, budget: object, unchec
     if not isinstance(dataset, str) or not dataset:
         msg = f"dataset must be a name or None, got {given(dataset)}."
         raise TypeError(msg)
-    if not isinstance(budget, Budget) or budget.path is None:
+    if not isinstance(budget, Budget) or budget._path is None:
         what = "none" if budget is None else "one without a path"
         msg = (
             f"budget must have a path where dataset is given, for its ledger keeps the answers, got {what}.\n\n"

@@ -111,7 +111,7 @@ class Publication(OfAnswers):
             That of `PrivateQuery.explain` for all queries, with a first column `query`: their names. The first `note`
             ends with what the whole release costs.
         """
-        return explained([(name, query.request, query.public_engine) for name, query in self.queries.items()])
+        return explained([(name, query._request, query._public_engine) for name, query in self.queries.items()])
 
     def release(
         self,
@@ -146,24 +146,24 @@ class Publication(OfAnswers):
         -----
         Answers are kept for each query: what is kept costs nothing, and the others are charged together.
         """
-        frames = self.tables(frame)
+        frames = self._tables(frame)
         opened = Opened()
 
         def part(name: str, query: PrivateQuery) -> Part[pl.DataFrame]:
-            shown = self.presentation(name, intervals, min_people, sure)
-            return query.handed_over(unchecked).part(frames[name], shown, opened, engine, partitions, name=name)
+            shown = self._presentation(name, intervals, min_people, sure)
+            return query._handed_over(unchecked)._part(frames[name], shown, opened, engine, partitions, name=name)
 
         with opened:
-            return self.released(part, self.budget, fresh=fresh, opened=opened)
+            return self._released(part, self.budget, fresh=fresh, opened=opened)
 
-    def presentation(self, name: str, intervals: object, min_people: object, sure: object) -> Presentation:
+    def _presentation(self, name: str, intervals: object, min_people: object, sure: object) -> Presentation:
         """Return how the release of a query is shown; `min_people` is for queries with groups, where there are some."""
-        of_groups = [one for one, query in self.queries.items() if query.request.keys is not None]
+        of_groups = [one for one, query in self.queries.items() if query._request.keys is not None]
         if of_groups and name not in of_groups:
             min_people, sure = None, False
-        return self.queries[name].request.presentation(intervals, min_people, sure)
+        return self.queries[name]._request.presentation(intervals, min_people, sure)
 
-    def released(
+    def _released(
         self,
         part: Callable[[str, PrivateQuery], Part[ReleasedT]],
         budget: Budget | None,
@@ -177,7 +177,7 @@ class Publication(OfAnswers):
             refuse_two_units([one.readings for one in opened.values()], "publication")
         return dict(zip(self.queries, release_all(parts, budget, fresh=fresh), strict=True))
 
-    def tables(self, given_one: object) -> dict[str, Any]:
+    def _tables(self, given_one: object) -> dict[str, Any]:
         """Return the table of each query: one for all, or those of a dict; refuse other names."""
         if not isinstance(given_one, Mapping):
             return dict.fromkeys(self.queries, given_one)
@@ -191,18 +191,18 @@ class Publication(OfAnswers):
 
         What holds for all queries is said once, and what holds for some of them after their names.
         """
-        return self.stated(known, at_delta, "planned")
+        return self._stated(known, at_delta, "planned")
 
-    def stated(self, known: Known, at_delta: Number, state: Literal["planned", "published"]) -> Statement:
-        releases = {name: (query.request, query.described(at_delta)) for name, query in self.queries.items()}
+    def _stated(self, known: Known, at_delta: Number, state: Literal["planned", "published"]) -> Statement:
+        releases = {name: (query._request, query._described(at_delta)) for name, query in self.queries.items()}
         return statement_of(releases, self.budget, known, at_delta, state=state)
 
     def __repr__(self) -> str:
-        names = "\n".join(f"  {name}: {', '.join(map(str, query.asks))}" for name, query in self.queries.items())
+        names = "\n".join(f"  {name}: {', '.join(map(str, query._asks))}" for name, query in self.queries.items())
         claims = self._claims()
         is_open = any(claim.is_open for claim in claims)
         costs = "not known: publication.scaled_to(epsilon=1, delta=1e-6)" if is_open else in_words(claims)
-        unit = self._first.protection.privacy_unit
+        unit = self._first._protection.privacy_unit
         who = "one person per row" if unit is None else f"one person per {unit!r}"
         return f"<Publication: {who}\n{names}\n  costs: {costs}>"
 
@@ -211,7 +211,7 @@ class Publication(OfAnswers):
         return next(iter(self.queries.values()))
 
     def _claims(self) -> list[Claim]:
-        return [claim for query in self.queries.values() for claim in query.request.claims]
+        return [claim for query in self.queries.values() for claim in query._request.claims]
 
 
 def release_with(
@@ -233,14 +233,14 @@ def release_with(
         presentation = request.presentation(intervals, min_people, sure)
         released = release_by(request, engine, payer, presentation=presentation, fresh=fresh)
         return cube_from(request, cast("pl.DataFrame", released)) if isinstance(query, CubeQuery) else released
-    tables, payers = query.tables(table), [without_data(one, budget)[1] for one in query.queries.values()]
+    tables, payers = query._tables(table), [without_data(one, budget)[1] for one in query.queries.values()]
 
     def part(name: str, one: PrivateQuery) -> Part[ReleasedT]:
-        request = one.handed_over(unchecked).request
+        request = one._handed_over(unchecked)._request
         engine = engine_of(request, tables[name], name)
-        return Part(request, engine, query.presentation(name, intervals, min_people, sure), name=name)
+        return Part(request, engine, query._presentation(name, intervals, min_people, sure), name=name)
 
-    return query.released(part, payers[0], fresh=fresh)
+    return query._released(part, payers[0], fresh=fresh)
 
 
 @called
@@ -288,17 +288,17 @@ def publication(queries: Mapping[str, PrivateQuery] | None = None, /, **named: P
     (first, one), *others = every.items()
     for name, other in others:
         _refuse_others(f"publication: all queries, {first!r} and {name!r} among them,", one, other)
-        if one.has_rows != other.has_rows:
-            with_rows, without = (first, name) if one.has_rows else (name, first)
+        if one._has_rows != other._has_rows:
+            with_rows, without = (first, name) if one._has_rows else (name, first)
             msg = f"publication: all queries must have rows, or none: {with_rows!r} has rows, {without!r} has none yet."
             raise ValueError(msg)
     # What one query was scaled to is not what all of them promise.
-    return Publication({name: query.with_asks(query.asks, None) for name, query in every.items()})
+    return Publication({name: query._with_asks(query._asks, None) for name, query in every.items()})
 
 
 def _refuse_others(who: str, one: PrivateQuery, other: PrivateQuery) -> None:
     """Refuse queries about other people, of another relation, or that another budget pays for."""
-    protections = one.protection, other.protection
+    protections = one._protection, other._protection
     units, relations = zip(*((of.privacy_unit, of.neighboring_relation) for of in protections), strict=True)
     for what, got in (("privacy unit", units), ("neighboring_relation", relations)):
         if got[0] != got[1]:
@@ -308,7 +308,7 @@ def _refuse_others(who: str, one: PrivateQuery, other: PrivateQuery) -> None:
             )
             raise ValueError(msg)
     budgets = one.budget, other.budget
-    paths = {None if budget is None else budget.path for budget in budgets}
+    paths = {None if budget is None else budget._path for budget in budgets}
     if budgets[0] is not budgets[1] and (None in budgets or None in paths or len(paths) > 1):
         had = "one with a budget and one without" if None in budgets else "two budgets"
         msg = (
@@ -370,11 +370,11 @@ def statement(
             msg = f"queries must be queries of private frames, got {given(query)}.\n\nHint: [private.agg(…)]."
             raise TypeError(msg)
         every += query.queries.items() if isinstance(query, Publication) else [(None, query)]
-    head, charges = budget.charged()
+    head, charges = budget._charged()
     places = _places([name for name, _ in every])
     recorded = _matched(every, places, budget, head, charges)
     releases = [
-        {"name": "" if name is None else place, **query.described(at_delta)}
+        {"name": "" if name is None else place, **query._described(at_delta)}
         for (name, query), place in zip(every, places, strict=True)
     ]
     of_release = {place: one["asks"] for place, one in zip(places, releases, strict=True)}
@@ -413,16 +413,16 @@ def _matched(
         key = (one.what, one.mechanism, (one.unit, Fraction(one.loss)), Fraction(one.delta))
         left.setdefault(key, []).append(place)
     for (name, query), of_release in zip(queries, names, strict=True):
-        promised = (query.protection.privacy_unit, query.protection.neighboring_relation)
+        promised = (query._protection.privacy_unit, query._protection.neighboring_relation)
         if head.charges and promised != (head.privacy_unit, head.neighboring_relation):
             msg = (
                 f"queries must have the privacy unit and the relation of the ledger, {head.privacy_unit!r} and "
                 f"{head.neighboring_relation!r}, got {promised[0]!r} and {promised[1]!r}."
             )
             raise ValueError(msg)
-        for ask in query.asks:
+        for ask in query._asks:
             claim = ask.query.claim
-            places = left.get((charged_as(name, ask), claim.mechanism, budget.as_charged(claim), claim.delta), [])
+            places = left.get((charged_as(name, ask), claim.mechanism, budget._as_charged(claim), claim.delta), [])
             if not places:
                 msg = (
                     f"queries must have been charged to this budget: output {ask.name!r} ({ask}, {claim}) is not in "

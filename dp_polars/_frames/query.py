@@ -54,7 +54,7 @@ def at_promise(
 
     The promise is as the budget has it: which rho it is, and how much of delta is left to keys (without one, a half).
     """
-    of_all = None if budget is None else budget.guarantee
+    of_all = None if budget is None else budget._guarantee
     promise = Promise.of(epsilon, delta) if of_all is None else of_all.part(epsilon, delta)
     gone = sum((ask.query.claim.delta for ask, _ in outputs), Fraction(0))
     if gone > promise.keys_delta:
@@ -141,7 +141,7 @@ def _chosen(
         unit, why = "epsilon", f", in which alone {', '.join(map(repr, only))} can be asked"
 
     def has_room(unit: Unit) -> bool:
-        return budget is None or budget.has_room(ask.query.claim for ask in found[unit])
+        return budget is None or budget._has_room(ask.query.claim for ask in found[unit])
 
     if not has_room(unit) and has_room(_OTHER[unit]):
         unit, why = _OTHER[unit], ", in which alone the budget has room"
@@ -192,24 +192,24 @@ class PrivateQuery(OfAnswers, WithoutRows):
     def __init__(self, request: AnyRequest[Asked], source: pl.LazyFrame | None, budget: Budget | None) -> None:
         if source is not None:  # what doesn't fit its columns is refused here
             prepare(request, PolarsEngine.of(source))
-        self.request: Final = request
+        self._request: Final = request
         self.budget: Final = budget
         self._source = source
 
     @property
-    def has_rows(self) -> bool:
+    def _has_rows(self) -> bool:
         """Whether the query was built on data."""
         return self._source is not None
 
     @property
-    def protection(self) -> Protection:
+    def _protection(self) -> Protection:
         """Who is protected, and by which bounds."""
-        return self.request.protection
+        return self._request.protection
 
     @property
-    def asks(self) -> tuple[Ask[Asked], ...]:
+    def _asks(self) -> tuple[Ask[Asked], ...]:
         """The outputs, each with its claim."""
-        return self.request.asks
+        return self._request.asks
 
     @property
     def loss(self) -> Loss:
@@ -217,12 +217,12 @@ class PrivateQuery(OfAnswers, WithoutRows):
 
         A ValueError where an output has no loss yet: see `scaled_to`.
         """
-        return self.request.loss
+        return self._request.loss
 
     @property
     def delta(self) -> Fraction:
         """What one release spends of delta in addition to its loss: above 0 only for keys that nobody listed."""
-        return self.request.delta
+        return self._request.delta
 
     def explain(self) -> pl.DataFrame:
         """Return what a release would cost and how good it would be, without reading a row.
@@ -259,10 +259,10 @@ class PrivateQuery(OfAnswers, WithoutRows):
             one person where people are counted; of a list of quantiles 1 or 2, see `dp_polars.quantile`) and `rate`
             (λ). `groups` is null for keys.
         """
-        return self.request.explain(self.public_engine)
+        return self._request.explain(self._public_engine)
 
     @property
-    def public_engine(self) -> PolarsEngine | None:
+    def _public_engine(self) -> PolarsEngine | None:
         """What tells the types of columns; None without data."""
         return None if self._source is None else PolarsEngine.of(self._source)
 
@@ -294,13 +294,13 @@ class PrivateQuery(OfAnswers, WithoutRows):
         >>> query.statement(name="Patients").facts["loss"]["variant"]
         'Pure DP'
         """
-        return self.stated(known, at_delta, "planned")
+        return self._stated(known, at_delta, "planned")
 
-    def described(self, at_delta: Number) -> dict[str, Any]:
-        return facts_of_request(self.request, self._source, at_delta)
+    def _described(self, at_delta: Number) -> dict[str, Any]:
+        return facts_of_request(self._request, self._source, at_delta)
 
-    def stated(self, known: Known, at_delta: Number, state: Literal["planned", "released", "published"]) -> Statement:
-        return statement_of({"": (self.request, self.described(at_delta))}, self.budget, known, at_delta, state=state)
+    def _stated(self, known: Known, at_delta: Number, state: Literal["planned", "released", "published"]) -> Statement:
+        return statement_of({"": (self._request, self._described(at_delta))}, self.budget, known, at_delta, state=state)
 
     def scaled_to(
         self, *, epsilon: Number | None = None, rho: Number | None = None, delta: Number | None = None
@@ -354,9 +354,9 @@ class PrivateQuery(OfAnswers, WithoutRows):
         """
         return scaled([self], epsilon, rho, delta)[0]
 
-    def with_asks(self, asks: Iterable[Ask[Asked]], taken: UnitTaken | None) -> Self:
+    def _with_asks(self, asks: Iterable[Ask[Asked]], taken: UnitTaken | None) -> Self:
         """Return the same query with its outputs at other losses, and why they are in this unit."""
-        return type(self)(self.request.with_asks(asks, taken), self._source, self.budget)
+        return type(self)(self._request.with_asks(asks, taken), self._source, self.budget)
 
     def n_rows_dropped(
         self, per_person: int, *, epsilon: Number | None = None, rho: Number | None = None, mechanism: str | None = None
@@ -395,11 +395,11 @@ class PrivateQuery(OfAnswers, WithoutRows):
         >>> 990 <= query.n_rows_dropped(10, epsilon=20).release().item() <= 1030
         True
         """
-        request, terms = self.request, Terms.at(Loss.of(epsilon=epsilon, rho=rho), mechanism=mechanism)
+        request, terms = self._request, Terms.at(Loss.of(epsilon=epsilon, rho=rho), mechanism=mechanism)
         if not isinstance(request, Request) or isinstance(request, PeopleRequest):
             msg = (
                 "n_rows_dropped must be asked of answers about columns, got a query for "
-                f"{self.asks[0].name}: nobody is cut in it.\n\nHint: private.agg(…).n_rows_dropped(…)."
+                f"{self._asks[0].name}: nobody is cut in it.\n\nHint: private.agg(…).n_rows_dropped(…)."
             )
             raise TypeError(msg)
         warn_if_large(terms.loss)
@@ -479,24 +479,24 @@ class PrivateQuery(OfAnswers, WithoutRows):
         The columns' types are taken as public. If they would be inferred from values (pandas' object columns, a CSV
         file without a schema), state them beforehand.
         """
-        presentation = self.request.presentation(intervals, min_people, sure)
+        presentation = self._request.presentation(intervals, min_people, sure)
         with Opened() as opened:
-            part = self.handed_over(unchecked).part(frame, presentation, opened, engine, partitions)
+            part = self._handed_over(unchecked)._part(frame, presentation, opened, engine, partitions)
             return release_all([part], self.budget, fresh=fresh)[0]
 
-    def handed_over(self, unchecked: object) -> Self:
+    def _handed_over(self, unchecked: object) -> Self:
         """Return the query for rows that are taken unchecked, if they are; of its own rows `protect` says so."""
         if not flag("unchecked", unchecked):
             return self
-        if self.has_rows:
+        if self._has_rows:
             msg = (
                 "unchecked must be left out: the query was built on a frame, which protect has looked at.\n\n"
                 "Hint: frame.dp.protect(…, unchecked=True)."
             )
             raise TypeError(msg)
-        return type(self)(self.request.handed_over(unchecked=unchecked), self._source, self.budget)
+        return type(self)(self._request.handed_over(unchecked=unchecked), self._source, self.budget)
 
-    def part(
+    def _part(
         self,
         frame: PrivateRows | None,
         presentation: Presentation,
@@ -511,7 +511,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
         if partitions is not None:
             positive_int("partitions", partitions)
         engine = on_cpu(engine)
-        if (frame is None) != self.has_rows:
+        if (frame is None) != self._has_rows:
             msg = (
                 "release must be given a frame, for the query was built without one."
                 if frame is None
@@ -519,7 +519,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
                 "Hint: leave it out; dp_polars.protect(…) begins a query without data."
             )
             raise TypeError(msg)
-        pipeline = self.request.pipeline
+        pipeline = self._request.pipeline
         rows = self._source if frame is None else frame
         source = opened_source(rows, pipeline.protection.unit, opened, unchecked=pipeline.unchecked)
         by_polars = PolarsEngine(source, engine, partitions)
@@ -537,9 +537,9 @@ class PrivateQuery(OfAnswers, WithoutRows):
 
         def on_misfit() -> None:
             if source.unread is not None:
-                refuse_untaken(self.request.mentions, source.unread.collect_schema())
+                refuse_untaken(self._request.mentions, source.unread.collect_schema())
 
-        return Part(self.request, by_polars, presentation, before_charge, on_misfit, name)
+        return Part(self._request, by_polars, presentation, before_charge, on_misfit, name)
 
     def collect(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
         """Raise: `collect` looks repeatable, but each release costs again."""
@@ -576,32 +576,32 @@ class PrivateQuery(OfAnswers, WithoutRows):
         """
         from pyarrow import parquet
 
-        presentation = self.request.presentation(intervals, min_people, sure)
+        presentation = self._request.presentation(intervals, min_people, sure)
         target = expanded(path)
         if not target.parent.is_dir() or target.is_dir():
             msg = f"path must be a file in an existing folder, got {str(path)!r}."
             raise (IsADirectoryError if target.is_dir() else FileNotFoundError)(msg)
-        query = self.handed_over(unchecked)
-        statement = query.stated({}, AT_DELTA, "released")
-        claim = json.dumps({**query.request.claim_for_json(), STATEMENT: statement.written}).encode()
+        query = self._handed_over(unchecked)
+        statement = query._stated({}, AT_DELTA, "released")
+        claim = json.dumps({**query._request.claim_for_json(), STATEMENT: statement.written}).encode()
         # Opened before anything is charged, so that a folder that can't be written costs nothing.
         with replacing(target) as file:
             with Opened() as opened:
-                part = query.part(frame, presentation, opened, engine, partitions, check=refuse_wide_integers)
+                part = query._part(frame, presentation, opened, engine, partitions, check=refuse_wide_integers)
                 table = release_all([part], self.budget, fresh=fresh)[0].to_arrow()
             table = table.replace_schema_metadata({**(table.schema.metadata or {}), CLAIM_KEY: claim})
             parquet.write_table(table, file)
 
     def __repr__(self) -> str:
-        claims = ((ask, ask.query.claim) for ask in self.asks)
+        claims = ((ask, ask.query.claim) for ask in self._asks)
         asks = "\n".join(f"  {ask}, {claim}" + f", {claim.mechanism}" * (not claim.is_open) for ask, claim in claims)
-        costs = "nothing yet, see scaled_to" if self.request.is_open else in_words(self.request.claims)
-        return f"<PrivateQuery: {self.request.about}, {self.protection}\n{asks}\n  costs: {costs}>"
+        costs = "nothing yet, see scaled_to" if self._request.is_open else in_words(self._request.claims)
+        return f"<PrivateQuery: {self._request.about}, {self._protection}\n{asks}\n  costs: {costs}>"
 
 
 def scaled(queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None, delta: Number | None) -> list[QueryT]:
     loss, taken = Loss.of(epsilon=epsilon, rho=rho), None
-    outputs = [output for query in queries for output in query.request.typed(query.public_engine)]
+    outputs = [output for query in queries for output in query._request.typed(query._public_engine)]
     if delta is not None and loss.unit == "rho":
         msg = (
             "delta must be left out with rho: it is a part of a promise of (epsilon, delta).\n\n"
@@ -619,9 +619,9 @@ def scaled(queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None
         asks = [ask.with_claim(claim) for (ask, _), claim in zip(outputs, claims, strict=True)]
     found, first = [], 0
     for query in queries:
-        number = len(query.asks)
+        number = len(query._asks)
         part = None if taken is None else taken.part(first, number)
-        found.append(query.with_asks(asks[first : first + number], part))
+        found.append(query._with_asks(asks[first : first + number], part))
         first += number
     return found
 
@@ -633,10 +633,10 @@ def without_data(
     if not isinstance(query, PrivateQuery):
         msg = f"query must be a PrivateQuery, got {type(query).__name__}."
         raise TypeError(msg)
-    if query.has_rows:
+    if query._has_rows:
         msg = "query must be built without data.\n\nHint: begin it with dp_polars.protect(…), not frame.dp.protect(…)."
         raise TypeError(msg)
     if budget is not None and query.budget is not None:
         msg = "budget must be left out where the query has one.\n\nHint: give it to protect, or here."
         raise TypeError(msg)
-    return query.request.handed_over(unchecked=unchecked), query.budget if budget is None else budget
+    return query._request.handed_over(unchecked=unchecked), query.budget if budget is None else budget

@@ -67,7 +67,7 @@ def statement_of(
     claims = [claim for request in requests for claim in request.claims]
     ledger = None
     if budget is not None:
-        head, charges = budget.charged()
+        head, charges = budget._charged()
         asked = [charge.what for charge in charges if charge.mechanism in mechanisms_of("keys")]
         ledger = ledger_facts(budget, head, charges, [""] * len(charges), asked)
     protection, loss = requests[0].protection, loss_of(claims)
@@ -97,8 +97,8 @@ def ledger_facts(
     asked_before: Sequence[str],
 ) -> Facts:
     spent = _amount(head.unit, head.spent or "0", head.spent_delta)
-    if budget.guarantee is not None:
-        at = budget.epsilon_of(head, charges, budget.guarantee.delta).spent
+    if budget._guarantee is not None:
+        at = budget._epsilon_of(head, charges, budget._guarantee.delta).spent
         spent = _amount(head.unit, str(as_fraction("epsilon", at)), head.delta)
     entries = [
         {
@@ -114,7 +114,7 @@ def ledger_facts(
     return {
         "total": _amount(head.unit, head.total, head.delta),
         "spent": spent,
-        "is_promise": budget.guarantee is not None,
+        "is_promise": budget._guarantee is not None,
         "charges": head.charges,
         "digest": head.last_digest or None,
         "delta_for": [charge.what for charge in charges if Fraction(charge.delta)],

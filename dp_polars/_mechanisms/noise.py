@@ -334,7 +334,7 @@ def discrete_laplace(values: ArrayLike, *, epsilon: Number, sensitivity: Number)
     Examples
     --------
     >>> import dp_polars as dpp
-    >>> dpp.discrete_laplace([3, 100, 20], epsilon=100, sensitivity=1).tolist()
+    >>> dpp.mechanisms.discrete_laplace([3, 100, 20], epsilon=100, sensitivity=1).tolist()
     [3, 100, 20]
     """
     array = _checked(values)
@@ -382,7 +382,9 @@ def discrete_gaussian(values: ArrayLike, *, rho: Number, sensitivity: Number) ->
     Examples
     --------
     >>> import dp_polars as dpp
-    >>> dpp.discrete_gaussian([[3, 100], [20, -7]], rho=1000, sensitivity=1).tolist()
+    >>> dpp.mechanisms.discrete_gaussian(
+    ...     [[3, 100], [20, -7]], rho=1000, sensitivity=1
+    ... ).tolist()
     [[3, 100], [20, -7]]
     """
     array = _checked(values)

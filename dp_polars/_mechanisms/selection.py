@@ -153,7 +153,7 @@ def permute_and_flip(
     Examples
     --------
     >>> import dp_polars as dpp
-    >>> dpp.permute_and_flip([3, 1, 200], epsilon=1.0, sensitivity=1)
+    >>> dpp.mechanisms.permute_and_flip([3, 1, 200], epsilon=1.0, sensitivity=1)
     2
     """
     loss = Loss.of(epsilon=epsilon, rho=None)
@@ -199,7 +199,9 @@ def exponential_mechanism(
     Examples
     --------
     >>> import dp_polars as dpp
-    >>> dpp.exponential_mechanism([3, 1, 900], rho=0.1, sensitivity=1, monotonic=True)
+    >>> dpp.mechanisms.exponential_mechanism(
+    ...     [3, 1, 900], rho=0.1, sensitivity=1, monotonic=True
+    ... )
     2
     """
     return _select(scores, Claim.for_scores(Loss.of(epsilon=epsilon, rho=rho), "exponential", sensitivity, monotonic))

@@ -201,8 +201,8 @@ def promised(plan: Plan) -> str:
 
 
 def costs(plan: Plan, drafted: Draft, query: PrivateQuery) -> str:
-    taken = query.request.taken
-    claims = query.request.claims if drafted.publication is None else drafted.publication._claims()
+    taken = query._request.taken
+    claims = query._request.claims if drafted.publication is None else drafted.publication._claims()
     why = f"These errors cost {in_words(claims)} of it." if taken is None else taken.words
     return (
         f'<div class="dp-cost"><strong>{promised(plan)}</strong></div>'
@@ -262,7 +262,7 @@ def dropped(plan: Plan, drafted: Draft, rows_each: float, skew: float) -> str:
         return quiet("Each person has one row here: no row is dropped.")
     if "unit" in drafted.messages:
         return quiet("No synthetic people can be made: see the column that tells people apart.")
-    most = 1 if drafted.query is None else drafted.query.request.groups
+    most = 1 if drafted.query is None else drafted.query._request.groups
     chosen = plan.max_groups if plan.keys else None
     tried = [None] if chosen is None else sorted({chosen, *(groups for groups in (1, 2, 3, 5) if groups <= most)})
     try:

@@ -385,13 +385,13 @@ def draft(plan: Plan) -> Draft:
     if asked is None:
         return Draft(None, messages)
     claims = asked._claims()
-    if asked.budget is not None and not asked.budget.has_room(claims):
+    if asked.budget is not None and not asked.budget._has_room(claims):
         messages["cost"] = (
             f"These errors cost {in_words(claims)}, which is more than the promise.\n\n"
             "Hint: a larger promise, larger errors, or smaller bounds."
         )
         return Draft(asked, messages)
-    return Draft(asked, messages, code_of(plan, [ask.name for ask in next(iter(asked.queries.values())).asks]))
+    return Draft(asked, messages, code_of(plan, [ask.name for ask in next(iter(asked.queries.values()))._asks]))
 
 
 def title_of(plan: Plan) -> str:
@@ -480,7 +480,7 @@ def _asked(plan: Plan, groups: Tables, asked: dict[str, PrivateExpr], messages: 
         if not plan.by_error:
             tables = tables.scaled_to(**plan.promise())
         for query in tables.queries.values():
-            query.request.presentation(intervals=True)
+            query._request.presentation(intervals=True)
             query.explain()
         return tables
 

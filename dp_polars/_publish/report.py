@@ -73,7 +73,7 @@ class Section(NamedTuple):
 
     @property
     def outputs(self) -> list[str]:
-        return [ask.name for ask in self.query.asks] if self.cube is None else [COUNT]
+        return [ask.name for ask in self.query._asks] if self.cube is None else [COUNT]
 
 
 @called
@@ -145,7 +145,7 @@ def report(
         sections = [Section(name, query, counts, released, by) for name, (by, counts) in tables.items()]
     else:
         sections = [_section("", query, released)]
-    statement = query.stated(known, at_delta, "published")
+    statement = query._stated(known, at_delta, "published")
     lines = _page(sections, statement, html.escape(known.get("name", "Private answers")))
     target = expanded(path)
     with replacing(target) as file:
@@ -155,12 +155,12 @@ def report(
 
 def _section(name: str, query: PrivateQuery, released: object) -> Section:
     if hasattr(released, "toArrow"):  # of Spark, whose rows come in no order
-        released, keys = frame_of_arrow(released.toArrow()), query.request.keys
+        released, keys = frame_of_arrow(released.toArrow()), query._request.keys
         released = released if keys is None else released.sort(keys.columns)
     if not isinstance(released, pl.DataFrame):
         msg = f"released must be what query.release() returned, got {given(released)}."
         raise TypeError(msg)
-    if missing := [ask.name for ask in query.asks if ask.name not in released.columns and not _are_keys(query)]:
+    if missing := [ask.name for ask in query._asks if ask.name not in released.columns and not _are_keys(query)]:
         msg = f"released must be the release of this query, it lacks {missing}."
         raise ValueError(msg)
     return Section(name, query, released)
@@ -185,8 +185,8 @@ def _page(sections: Sequence[Section], statement: Statement, title: str) -> Iter
         if name:
             yield f"<section><h2>{html.escape(name)}</h2>"
         has_ends = section.cube is not None or _are_keys(query)
-        yield from _table(released if has_ends else with_ends(released, query.asks), section.outputs)
-        cut = said_once({ask.name: _cut_of(query, ask) for ask in query.asks})
+        yield from _table(released if has_ends else with_ends(released, query._asks), section.outputs)
+        cut = said_once({ask.name: _cut_of(query, ask) for ask in query._asks})
         yield from (f"<p>{html.escape(text)}</p>" for text in (*cut, *_how_much(query, sections)))
         yield _figure(section)
         if name:
@@ -220,32 +220,32 @@ def _bounds(bounds: Mapping[str, int]) -> str:
 
 def _cut_of(query: PrivateQuery, ask: Ask[Asked]) -> Iterator[str]:
     """Yield what limits drop of an output, and what is clipped."""
-    request = query.request
+    request = query._request
     if bounds := _bounds(request.dropping(ask)):
         yield f"No more of one person counts than {bounds}. What is beyond that is left out, at random."
-    elif not (request.clips(ask) or isinstance(request, (KeyRequest, PeopleRequest)) or query.protection.unit is None):
+    elif not (request.clips(ask) or isinstance(request, (KeyRequest, PeopleRequest)) or query._protection.unit is None):
         yield "No bound leaves out anything of a person."
     yield from request.clipped(ask)
 
 
 def _how_much(query: PrivateQuery, sections: Sequence[Section]) -> Iterator[str]:
     for name, other, released, *_ in sections:
-        asked = other.request
-        if not isinstance(asked, PeopleRequest) or asked.bounded.pipeline is not query.request.pipeline:
+        asked = other._request
+        if not isinstance(asked, PeopleRequest) or asked.bounded.pipeline is not query._request.pipeline:
             continue
-        if asked.bounded.keys is not getattr(query.request, "keys", None):
+        if asked.bounded.keys is not getattr(query._request, "keys", None):
             continue  # the same rows in other groups
-        ask = other.asks[0]
-        same = [one.name for one in asked.bounded.asks] == [one.name for one in query.asks]
+        ask = other._asks[0]
+        same = [one.name for one in asked.bounded.asks] == [one.name for one in query._asks]
         if same and released.height == 1:
-            number, low, high = with_ends(released, other.asks).select(ask.name, *names_of_ends(ask.name)).row(0)
+            number, low, high = with_ends(released, other._asks).select(ask.name, *names_of_ends(ask.name)).row(0)
             between = f"{_text(low)} to {_text(high)}; see {name}"
             yield f"About {_text(number)} rows are left out by these bounds ({between})."
 
 
 def _are_keys(query: PrivateQuery) -> bool:
     """Return whether a query asks which keys there are: its release has no column of its output's name."""
-    return isinstance(query.request, KeyRequest)
+    return isinstance(query._request, KeyRequest)
 
 
 def _table(shown: pl.DataFrame, outputs: Sequence[str]) -> Iterator[str]:
@@ -328,7 +328,7 @@ def _words(queries: Sequence[PrivateQuery]) -> Iterator[str]:
         "number without noise lies in it. The range covers the noise alone. It does not cover what is left out or "
         "clipped, mistakes in the data, or people who are missing from the data."
     )
-    asks = [ask for query in queries for ask in query.asks]
+    asks = [ask for query in queries for ask in query._asks]
     for ask in asks:
         if isinstance(ask.query, QuantileWithInterval):
             yield (
@@ -340,7 +340,7 @@ def _words(queries: Sequence[PrivateQuery]) -> Iterator[str]:
             "<strong>“Ahead by”</strong> says how far the answer was in front of the next best one. This number has "
             "noise too. Where it is small, another answer may be the true best one."
         )
-    if any(query.request.drops() for query in queries):
+    if any(query._request.drops() for query in queries):
         yield (
             "<strong>Some data are not counted.</strong> So that no person has too much influence, only some of the "
             "rows of a person with many rows are used, or a person's total is clipped. The limits stand below each "

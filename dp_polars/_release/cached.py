@@ -171,10 +171,10 @@ def _question(
         return None
     question = question_of(request, engine, work, preparation, dataset)
     about = json.dumps([dataset, preparation, pl.__version__])  # whose hashes are other ones in other versions
-    known = budget.rows_of(about)
+    known = budget._rows_of(about)
     key = secrets.token_bytes(32) if known is None else known.key
     if digest := engine.digest_of_rows(key):
-        known = known or budget.note_rows(about, RowsOf(key, digest))
+        known = known or budget._note_rows(about, RowsOf(key, digest))
         if not compare_digest(known.digest, digest if known.key == key else engine.digest_of_rows(known.key) or ""):
             msg = (
                 f"the data set {question.dataset!r} must have the same rows as when an answer about it was first asked "
@@ -185,7 +185,7 @@ def _question(
 
 
 def _kept_answer(question: StoredQuestion, budget: Budget) -> bytes | None:
-    found = budget.cached(question)
+    found = budget._cached(question)
     if found is None:
         return None
     answer, packed = found
@@ -200,7 +200,7 @@ def _kept_answer(question: StoredQuestion, budget: Budget) -> bytes | None:
         warn(msg, CachedAnswerWarning)
     _log.info(
         "The answer of %s about %r is returned once more, from %s: nothing is charged. release(fresh=True) draws anew.",
-        *(drawn, question.dataset, budget.path),
+        *(drawn, question.dataset, budget._path),
     )
     return packed
 
@@ -210,7 +210,7 @@ def _keep_answers(answers: Sequence[tuple[StoredQuestion, Drawn[Released]]], bud
     if not answers:
         return
     try:
-        budget.keep([(question, drawn.packed()) for question, drawn in answers])
+        budget._keep([(question, drawn.packed()) for question, drawn in answers])
     except Exception:
         names = " and ".join({repr(question.dataset): None for question, _ in answers})
         _log.warning("The answer about %s could not be kept: asked again, it is charged again.", names)

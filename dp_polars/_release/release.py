@@ -104,7 +104,7 @@ def release_all(parts: Sequence[Part[Released]], budget: Budget | None, *, fresh
     drawn = [one for one in ready if one.answer is None]
     if drawn and budget is not None:
         protection = parts[0].request.protection
-        budget.charge(
+        budget._charge(
             [entry for one in drawn for entry in one.part.entries],
             privacy_unit=protection.privacy_unit,
             neighboring_relation=protection.neighboring_relation,

@@ -266,13 +266,13 @@ def _of_query(query: PrivateQuery, table: pl.LazyFrame) -> tuple[pl.DataFrame, l
 
 def request_of(query: PrivateQuery) -> Request:
     """Return what a query asks, of a cube the count in each cell; refuse one for keys."""
-    if not isinstance(query.request, Request):
+    if not isinstance(query._request, Request):
         msg = (
             "query must ask for answers, got one for keys: which of them are shown depends on their people alone.\n\n"
             "Hint: query.explain() says from how many people on a key is shown."
         )
         raise TypeError(msg)
-    return query.request.cells if isinstance(query.request, CubeRequest) else query.request
+    return query._request.cells if isinstance(query._request, CubeRequest) else query._request
 
 
 def _also_counting(evidence: Sequence[CountRule]) -> list[CountRule]:

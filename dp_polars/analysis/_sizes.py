@@ -260,7 +260,7 @@ def _outputs(query: PrivateQuery) -> Iterator[tuple[Ask[HistogramQuery], Columns
         raise TypeError(msg)
     request = request_of(query)
     request.refuse_open("query")
-    for ask, types in request.typed(query.public_engine):
+    for ask, types in request.typed(query._public_engine):
         yield ask, types, request.counts(ask.query)
 
 

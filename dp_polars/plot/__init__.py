@@ -300,7 +300,7 @@ def budget(budget: Budget) -> alt.LayerChart:
     >>> chart = budget(Budget(epsilon=1))
     """
     total, running, symbol = float(budget.total), "running_total", _charts.SYMBOLS[budget.unit]
-    log, promise = budget.log(), budget.guarantee
+    log, promise = budget.log(), budget._guarantee
     if promise is not None and log.height:
         last, in_rho = log.row(-1, named=True), float(promise.rho)
         # Null sums of epsilons have no room; the last charge was allowed by the other sum then.

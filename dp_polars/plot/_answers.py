@@ -91,8 +91,8 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort
     title = _charts.title(
         f"Private answers at {_charts.SYMBOLS[query.loss.unit]} = {float(query.loss.value):g}",
         *(" · ".join(line) for line in notes if line),
-        *said_once({ask.name: query.request.clipped(ask, anyway=False) for ask in query.asks}),
-        str(query.protection),
+        *said_once({ask.name: query._request.clipped(ask, anyway=False) for ask in query._asks}),
+        str(query._protection),
     )
     return alt.HConcatChart(hconcat=panels[0], spacing=24, title=title)
 
@@ -110,9 +110,9 @@ def _drawn(
     if not isinstance(query, PrivateQuery):
         msg = f"query must be a PrivateQuery, got {type(query).__name__}."
         raise TypeError(msg)
-    shown, names = positive_int("most", most), [ask.name for ask in query.asks]
+    shown, names = positive_int("most", most), [ask.name for ask in query._asks]
     order = one_of("sort", sort, _SORTS)
-    if isinstance(query.request, KeyRequest):
+    if isinstance(query._request, KeyRequest):
         msg = (
             "query must have answers for groups, got a query of keys, whose release is the list of them.\n\n"
             "Hint: report(released, query) shows it as a table; private.group_by(released) asks about these keys."
@@ -124,20 +124,20 @@ def _drawn(
     if not released.height:
         msg = "released must have a row, got none."
         raise ValueError(msg)
-    listed = [] if query.request.keys is None else query.request.keys.columns
+    listed = [] if query._request.keys is None else query._request.keys.columns
     others = {column for name in names for column in (name, *names_of_ends(name))}.difference(listed)
     keys = [name for name in released.columns if name not in others]
-    points = [ask.name for ask in query.asks if _is_on_a_line(ask, released.schema[ask.name])]
+    points = [ask.name for ask in query._asks if _is_on_a_line(ask, released.schema[ask.name])]
     if taken := sorted({end for name in points for end in names_of_ends(name)}.intersection([*names, *listed])):
         msg = (
             f"outputs and keys must not be named like the ends of a bar, got {taken}: the bar would be drawn from them."
             "\n\nHint: name them otherwise in the query."
         )
         raise ValueError(msg)
-    words = [ask for ask in query.asks if ask.name not in points]
+    words = [ask for ask in query._asks if ask.name not in points]
     if order == "largest" and points:
         released = released.sort(points[0], descending=True, nulls_last=True, maintain_order=True)
-    ranged = with_ends(released, query.asks)
+    ranged = with_ends(released, query._asks)
     bare = [name for name in points if not {*names_of_ends(name)} <= {*ranged.columns}]
     part = ranged.head(shown).with_columns(
         *(pl.lit(None, pl.Float64).alias(end) for name in bare for end in names_of_ends(name)),
@@ -182,9 +182,9 @@ def _as_text(column: pl.Expr, dtype: object) -> pl.Expr:
 def _notes(
     query: PrivateQuery, released: pl.DataFrame, shown: int, points: list[str], bare: list[str]
 ) -> list[list[str]]:
-    intervals = {ask.name: ask.query for ask in query.asks if isinstance(ask.query, QuantileWithInterval)}
-    clipped = " of clipped values" * any(ask.query.clips_values for ask in query.asks)
-    limited = " within the contribution limits" * query.request.drops()
+    intervals = {ask.name: ask.query for ask in query._asks if isinstance(ask.query, QuantileWithInterval)}
+    clipped = " of clipped values" * any(ask.query.clips_values for ask in query._asks)
+    limited = " within the contribution limits" * query._request.drops()
     of_what = f",{clipped}{limited}," if clipped or limited else ""
     legend = ["dot: released, with noise"] if points else []
     if not {*points} <= {*intervals, *bare}:
@@ -202,10 +202,10 @@ def _notes(
     if bare:
         left_out.append(f"no range of {', '.join(bare)}: release(intervals=True) has it")
     lists = released.head(shown).select(cs.list().list.len().max() > _MOST_LISTED)
-    if long := [ask.name for ask in query.asks if ask.name in lists.columns and lists[ask.name].item()]:
+    if long := [ask.name for ask in query._asks if ask.name in lists.columns and lists[ask.name].item()]:
         left_out.append(f"only {_MOST_LISTED} of a list: {', '.join(long)}")
     dropped = "bars are of the noise alone: counts and sums are too low where people have more than the limits keep"
-    return [legend, bars, left_out, [dropped] if query.request.drops() else []]
+    return [legend, bars, left_out, [dropped] if query._request.drops() else []]
 
 
 _FIVE = ("low", "box_low", "middle", "box_high", "high")
@@ -282,9 +282,9 @@ def box(
 
 def _outputs_of(query: object) -> tuple[dict[str, QuantileList], set[str], Loss, str]:
     if isinstance(query, PrivateQuery):
-        asks: dict[str, Asked] = {ask.name: ask.query for ask in query.asks}
-        others = {column for ask in query.asks for column in (ask.name, *names_of_ends(ask.name))}
-        loss, under = query.loss, str(query.protection)
+        asks: dict[str, Asked] = {ask.name: ask.query for ask in query._asks}
+        others = {column for ask in query._asks for column in (ask.name, *names_of_ends(ask.name))}
+        loss, under = query.loss, str(query._protection)
     elif isinstance(query, PrivateExpr):
         refuse_several(query)
         name, claim = query.meta.output_name(), query.query.claim

@@ -56,7 +56,7 @@ def claim(*, epsilon=None, rho=None, mechanism=None, contributions=ONE, relation
 
 def pay(budget, *claims, unit="patient", relation="add_or_remove_one"):
     entries = [(f"mode(c{i})", one) for i, one in enumerate(claims)]
-    budget.charge(entries, privacy_unit=unit, neighboring_relation=relation)
+    budget._charge(entries, privacy_unit=unit, neighboring_relation=relation)
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_a_charge_is_all_or_nothing(budget):
 def test_an_error_in_the_middle_of_a_charge_leaves_nothing(budget):
     unwritable = "\ud800"  # no UTF-8 has it
     with pytest.raises(UnicodeEncodeError):
-        budget.charge(
+        budget._charge(
             [("first", claim(epsilon=0.1)), (unwritable, claim(epsilon=0.1))],
             privacy_unit=None,
             neighboring_relation="add_or_remove_one",
@@ -226,7 +226,7 @@ def test_a_claim_is_for_the_relation_charged():
 @pytest.mark.parametrize("entry", [("x", None), ("x", Loss(Fraction(1, 10), "epsilon")), (1, claim(epsilon=0.1))])
 def test_what_is_no_claim_is_refused(budget, entry):
     with pytest.raises(TypeError, match="entries must be pairs of a string and a Claim, got"):
-        budget.charge([entry], privacy_unit=None, neighboring_relation="replace_one")
+        budget._charge([entry], privacy_unit=None, neighboring_relation="replace_one")
     assert budget.spent == 0
 
 
@@ -281,7 +281,7 @@ def test_a_ledger_is_shared_and_kept(tmp_path, monkeypatch):
     first = Budget(epsilon=0.5, path="visits.db", name="visits")
     second = Budget(epsilon=Fraction(1, 2), path=tmp_path / "visits.db")
     monkeypatch.chdir("/")
-    assert first.path == second.path == tmp_path / "visits.db"
+    assert first._path == second._path == tmp_path / "visits.db"
     assert second.name == "visits"
     pay(first, claim(epsilon=0.1))
     pay(second, claim(epsilon=0.2))
@@ -355,7 +355,7 @@ def test_a_ledger_that_is_moved_under_a_charge_is_an_error(one, tmp_path, monkey
 
     def and_move(*arguments):
         write(*arguments)
-        one.path.rename(tmp_path / "moved.db")
+        one._path.rename(tmp_path / "moved.db")
 
     monkeypatch.setattr(ledger, "write_charges", and_move)
     with pytest.raises(OSError, match=r"was moved, removed or replaced .* the charge may be in the file"):
@@ -499,7 +499,7 @@ def test_a_symbolic_link_is_refused(tmp_path, target):
 def test_a_linked_folder_is_the_folder(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("folder")
-    assert Budget(epsilon=1, path=tmp_path / "link" / "x.db").path == tmp_path / "folder" / "x.db"
+    assert Budget(epsilon=1, path=tmp_path / "link" / "x.db")._path == tmp_path / "folder" / "x.db"
 
 
 def test_the_journal_of_a_lost_ledger_is_not_played_back_onto_a_new_one(tmp_path):
@@ -511,7 +511,7 @@ def test_the_journal_of_a_lost_ledger_is_not_played_back_onto_a_new_one(tmp_path
 
 def test_a_ledger_that_goes_missing_is_not_made_anew(one, tmp_path):
     pickled = pickle.dumps(one)
-    one.path.unlink()
+    one._path.unlink()
     for use in (lambda: one.spent, one.log, lambda: pay(one, claim(epsilon=0.1))):
         with pytest.raises(FileNotFoundError, match="is gone, and with it what was spent"):
             use()
@@ -541,14 +541,14 @@ def test_an_older_copy_is_seen_by_who_has_seen_the_newer(tmp_path, more, before,
     budget = Budget(epsilon=1, **more, path=tmp_path / "ledger.db")
     for one in before:
         pay(budget, one)
-    older = budget.path.read_bytes()
+    older = budget._path.read_bytes()
     pay(budget, after)
     pickled = pickle.dumps(budget)
-    budget.path.write_bytes(older)
+    budget._path.write_bytes(older)
     for use in (lambda: pickle.loads(pickled), lambda: pay(budget, claim(epsilon=0.1))):
         with pytest.raises(ValueError, match=f"is damaged: it has {words}"):
             use()
-    assert budget.path.read_bytes() == older
+    assert budget._path.read_bytes() == older
 
 
 def test_an_older_copy_is_seen_by_every_budget_of_a_process_that_saw_the_newer(tmp_path):
@@ -583,7 +583,7 @@ def test_a_ledger_with_another_total_or_name_says_whose_it_is(tmp_path):
         Budget(epsilon=2, path=path)
     budget = Budget(epsilon=1, path=path)
     entries = [("top: mode of 3 candidates", claim(epsilon=0.1)), ("other", claim(epsilon=0.1))]
-    budget.charge(entries, privacy_unit="patient", neighboring_relation="add_or_remove_one")
+    budget._charge(entries, privacy_unit="patient", neighboring_relation="add_or_remove_one")
     day = r"\d{4}-\d\d-\d\d \d\d:\d\d"
     charged = rf"charged for people by patient from {day} to {day} UTC, first for top: mode of 3 candidates\."
     for other in ({"epsilon": 2}, {"epsilon": 1, "name": "poll"}):
@@ -681,7 +681,7 @@ def locked_by_sqlite(path):
 @pytest.mark.parametrize("locked", [locked_beside, locked_by_sqlite])
 def test_a_ledger_that_stays_busy_is_a_clear_error(one, monkeypatch, locked):
     monkeypatch.setattr(ledger, "_BUSY_SECONDS", 0.05)
-    with locked(one.path):
+    with locked(one._path):
         for use in (lambda: pay(one, claim(epsilon=0.1)), lambda: one.spent):
             with pytest.raises(TimeoutError, match=r"was busy for 0\.05 seconds\. Nothing was released"):
                 use()
@@ -701,7 +701,7 @@ import test_budgets
 from test_budgets import Budget, claim, pay
 memory, one, other = Budget(epsilon=1), *(Budget(epsilon=1, path=f"{sys.argv[1]}/{n}.db") for n in ("one", "other"))
 pays = threading.Thread(target=pay, args=[one, claim(epsilon=0.5)])
-with getattr(test_budgets, sys.argv[3])(one.path):
+with getattr(test_budgets, sys.argv[3])(one._path):
     pays.start()
     pays.join(0.2)
     for budget in (memory, other):
@@ -735,8 +735,8 @@ if os.fork() == 0:
 time.sleep(0.1)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    run = [sys.executable, "-W", "ignore", "-c", code, str(one.path), str(Path(__file__).parent)]
-    with locked_by_sqlite(one.path):  # so the parent has the lock beside it, and waits for SQLite's
+    run = [sys.executable, "-W", "ignore", "-c", code, str(one._path), str(Path(__file__).parent)]
+    with locked_by_sqlite(one._path):  # so the parent has the lock beside it, and waits for SQLite's
         parent = subprocess.Popen(run, stdout=subprocess.PIPE, text=True)
         child = int(parent.stdout.readline())
         parent.wait()
@@ -774,7 +774,7 @@ def test_who_has_the_lock_has_it_alone(tmp_path):
 def test_a_program_that_reads_the_ledger_is_waited_for_before_anything_is_charged(one, monkeypatch):
     """All of SQLite's locks are there before the sum is read: a commit that waits could be half done."""
     monkeypatch.setattr(ledger, "_BUSY_SECONDS", 0.05)
-    with closing(sqlite3.connect(one.path, isolation_level=None)) as reader:
+    with closing(sqlite3.connect(one._path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         assert reader.execute("SELECT count(*) FROM charges").fetchone() == (0,)
         with pytest.raises(TimeoutError, match="was busy"):
@@ -801,7 +801,7 @@ def test_a_lock_whose_file_was_removed_while_one_waited_is_taken_anew(one, tmp_p
 def test_the_lock_is_readable_for_whom_the_ledger_is(one, tmp_path):
     beside = tmp_path / "ledger.db-lock"
     beside.unlink()
-    one.path.chmod(0o660)
+    one._path.chmod(0o660)
     assert one.spent == 0
     assert stat.S_IMODE(beside.stat().st_mode) == 0o660
 
@@ -829,7 +829,7 @@ def test_without_flock_a_ledger_has_the_locks_of_sqlite(tmp_path, monkeypatch):
     pay(one, claim(epsilon=0.1))
     assert set(contents(tmp_path)) == {"ledger.db"}
     monkeypatch.setattr(ledger, "_BUSY_SECONDS", 0.05)
-    with locked_by_sqlite(one.path), pytest.raises(TimeoutError, match="was busy"):
+    with locked_by_sqlite(one._path), pytest.raises(TimeoutError, match="was busy"):
         pay(one, claim(epsilon=0.1))
     assert one.spent == Fraction(1, 10)
 
@@ -864,7 +864,7 @@ def test_copies_of_a_budget_on_disk_share_its_ledger(tmp_path):
     for one in copies:
         pay(one, claim(rho=0.1))
     for one in copies:
-        assert (one.spent, one.total, one.unit, one.name) == (Fraction(3, 10), 1, "rho", "x")
+        assert (one.spent, one.total, one.unit, one._name) == (Fraction(3, 10), 1, "rho", "x")
 
 
 def test_a_fork_shares_a_ledger_and_is_refused_a_budget_in_memory(tmp_path):
@@ -904,7 +904,7 @@ def test_a_budget_prints_what_it_has(tmp_path):
     assert repr(Budget(rho=Fraction(1, 3), path=path, name="x")) == (
         f"Budget(rho=Fraction(1, 3), spent=0, remaining=1/3, path='{path}', name='x')"
     )
-    assert (one.unit, one.total, one.path, one.name) == ("epsilon", 2, None, None)
+    assert (one.unit, one.total, one._path, one._name) == ("epsilon", 2, None, None)
 
 
 NO_DELTAS = (0, 0.0, -1e-9, 1, 1.5, math.nan, math.inf, True, "1e-6")

@@ -288,7 +288,7 @@ MADE = {
     "of": lambda: Claim.of(Loss.of(epsilon=None, rho=0.2), None, Fraction(3), SPREAD, "add_or_remove_one"),
     "for scores": lambda: Claim.for_scores(Loss.of(epsilon=1, rho=None), "exponential", 3, monotonic=False),
     "of an expression": lambda: dpp.mode("x", ["a"], rho=0.1, contributions=3).query.claim,
-    "of a query": lambda: dpp.protect("p", max_rows=3).agg(dpp.median("x", [1], epsilon=0.5)).asks[0].query.claim,
+    "of a query": lambda: dpp.protect("p", max_rows=3).agg(dpp.median("x", [1], epsilon=0.5))._asks[0].query.claim,
 }
 CHANGED = {
     "not at all": lambda claim: claim,

@@ -37,7 +37,7 @@ def gaussian(rho):
 
 def pay(budget, *claims):
     entries = [(f"keys({i})", one) for i, one in enumerate(claims)]
-    budget.charge(entries, privacy_unit="patient", neighboring_relation=RELATION)
+    budget._charge(entries, privacy_unit="patient", neighboring_relation=RELATION)
 
 
 @pytest.mark.parametrize("unit", ["epsilon", "rho"])
@@ -107,7 +107,7 @@ def test_keys_cost_what_is_proved_in_a_budget_of_the_other_unit(path):
     assert exact <= budget.spent <= exact * (1 + Fraction(1, 2**90))
     promise = Budget(epsilon=1, delta=MICRO)
     pay(promise, keys(Fraction(1, 100), MICRO / 2, "rho"))
-    assert (promise.remaining_delta, promise.remaining.rho) == (0, promise.guarantee.rho - Fraction("0.01"))
+    assert (promise.remaining_delta, promise.remaining.rho) == (0, promise._guarantee.rho - Fraction("0.01"))
 
 
 def test_a_ledger_keeps_its_delta(tmp_path):
@@ -115,7 +115,7 @@ def test_a_ledger_keeps_its_delta(tmp_path):
     budget = Budget(rho=1, delta=2e-6, path=path, name="x")
     pay(budget, keys(Fraction(1, 10), MICRO, "rho"))
     for one in (Budget(rho=1, delta=2 * MICRO, path=path), copy.copy(budget), pickle.loads(pickle.dumps(budget))):
-        assert (one.spent, one.spent_delta, one.delta, one.name) == (Fraction(1, 10), MICRO, 2 * MICRO, "x")
+        assert (one.spent, one.spent_delta, one.delta, one._name) == (Fraction(1, 10), MICRO, 2 * MICRO, "x")
     for wrong, said in ((None, "rho=1"), (1e-6, "rho=1, delta=0.000001")):
         with pytest.raises(
             ValueError, match=f"must be opened with its own total, rho=1, delta=0.000002, got {said}[.]"

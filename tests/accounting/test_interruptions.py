@@ -214,7 +214,7 @@ def signals_that_end_no_wait():
 def test_who_waits_for_a_busy_ledger_is_interrupted_at_once_and_pays_nothing(tmp_path):
     budget, started = Budget(epsilon=1, path=tmp_path / "ledger.db"), time.monotonic()
     main = threading.main_thread().ident
-    with ledger.held(budget.path, ledger.deadline_from_now()):
+    with ledger.held(budget._path, ledger.deadline_from_now()):
         threading.Timer(0.1, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
             pay(budget, pure(1))

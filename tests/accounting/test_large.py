@@ -31,10 +31,10 @@ def weighty(loss):
             yield lambda name=name: ask(name, "x", rho=loss)
     yield lambda: pl.col("x").dp.mode(["a"], epsilon=loss)
     yield lambda: dpp.len(rho=loss)
-    yield lambda: dpp.permute_and_flip([1, 2], epsilon=loss, sensitivity=1)
-    yield lambda: dpp.exponential_mechanism([1, 2], rho=loss, sensitivity=1)
-    yield lambda: dpp.discrete_laplace([1, 2], epsilon=loss, sensitivity=1)
-    yield lambda: dpp.discrete_gaussian([1, 2], rho=loss, sensitivity=1)
+    yield lambda: dpp.mechanisms.permute_and_flip([1, 2], epsilon=loss, sensitivity=1)
+    yield lambda: dpp.mechanisms.exponential_mechanism([1, 2], rho=loss, sensitivity=1)
+    yield lambda: dpp.mechanisms.discrete_laplace([1, 2], epsilon=loss, sensitivity=1)
+    yield lambda: dpp.mechanisms.discrete_gaussian([1, 2], rho=loss, sensitivity=1)
 
 
 ROWS = pl.DataFrame({"p": [1, 2], "x": ["a", "b"]})
@@ -82,8 +82,8 @@ def test_it_is_said_at_the_line_of_the_caller(said):
         lambda: two.dp.value_counts(["a"], epsilon=21),
         lambda: dpp.argmax("x", epsilon=21, sensitivity=1),
         lambda: pl.len().dp.count(epsilon=21),
-        lambda: dpp.permute_and_flip([1, 2], epsilon=21, sensitivity=1),
-        lambda: dpp.discrete_gaussian(3, rho=21, sensitivity=1),
+        lambda: dpp.mechanisms.permute_and_flip([1, 2], epsilon=21, sensitivity=1),
+        lambda: dpp.mechanisms.discrete_gaussian(3, rho=21, sensitivity=1),
         lambda: one.select(two.dp.mode(["a"], epsilon=21)),
         lambda: one.pipe(lambda frame: frame.group_by("p").agg(two.dp.mode(["a"], epsilon=21))),
     ):
@@ -142,7 +142,7 @@ def test_analysis_simulations_and_explanations_do_not(said):
     analysis.simulate(dpp.mode("x", ["a"], epsilon=1), ROWS, losses=[1, 1000])
     analysis.simulate(unbound, ROWS)
     analysis.simulate(unbound, ROWS, losses=[1, 1000])
-    analysis.compose([ask.query.claim for ask in query.asks], delta=1e-6)
+    analysis.compose([ask.query.claim for ask in query._asks], delta=1e-6)
     assert not said
 
 

@@ -19,25 +19,25 @@ def budget(path):
 
 @pytest.mark.parametrize("turn", [0, 1, 2])
 def test_one_pure_release_and_two_by_rho_fit_in_any_order(budget, turn):
-    part = budget.guarantee.part(Fraction(1), MICRO).rho
+    part = budget._guarantee.part(Fraction(1), MICRO).rho
     assert part == Promise.of(Fraction(1), MICRO).rho
     claims = [pure(1), gaussian(part), gaussian(part)]
     for one in claims[turn:] + claims[:turn]:
-        assert budget.has_room([one])
+        assert budget._has_room([one])
         pay(budget, one)
-    order = budget.guarantee.order
-    assert budget.remaining.rho * order == budget.guarantee.divergence - 1 - 2 * part * order
-    assert budget.remaining == budget.remaining.epsilon == budget.remaining.rho * budget.guarantee.order
+    order = budget._guarantee.order
+    assert budget.remaining.rho * order == budget._guarantee.divergence - 1 - 2 * part * order
+    assert budget.remaining == budget.remaining.epsilon == budget.remaining.rho * budget._guarantee.order
     assert budget.log()["unit"].sort().to_list() == ["epsilon", "rho", "rho"]
     pay(budget, gaussian(budget.remaining.rho))  # to the last bit
     assert (budget.remaining, budget.remaining.rho, budget.spent) == (0, 0, 3)
-    assert not budget.has_room([gaussian(Fraction(1, 10**30))])
+    assert not budget._has_room([gaussian(Fraction(1, 10**30))])
 
 
 def test_what_has_no_epsilon_closes_the_sum_of_epsilons_for_good(budget):
     pay(budget, gaussian(Fraction(1, 1000)))
-    assert budget.remaining.epsilon == budget.guarantee.divergence - budget.guarantee.order / 1000 < 2
-    assert not budget.has_room([pure(2)])
+    assert budget.remaining.epsilon == budget._guarantee.divergence - budget._guarantee.order / 1000 < 2
+    assert not budget._has_room([pure(2)])
     with pytest.raises(BudgetExceededError) as refused:
         pay(budget, pure(2))
     assert refused.value.short_by == 2 - budget.remaining.epsilon
@@ -55,10 +55,10 @@ def test_pure_releases_may_spend_all_of_epsilon(budget):
 
 
 def test_keys_have_their_part_of_delta_in_either_case(budget):
-    assert (budget.delta, budget.keys_delta, budget.remaining_delta) == (MICRO, MICRO / 2, MICRO / 2)
+    assert (budget.delta, budget._keys_delta, budget.remaining_delta) == (MICRO, MICRO / 2, MICRO / 2)
     pay(budget, keys(1, MICRO / 4))
     for one in (keys(1, MICRO / 3), keys(Fraction(1, 1000), MICRO / 3, "rho")):
-        assert not budget.has_room([one])
+        assert not budget._has_room([one])
         with pytest.raises(BudgetExceededError) as refused:
             pay(budget, one)
         assert refused.value.short_by_delta == MICRO / 12
@@ -71,8 +71,8 @@ def test_the_part_for_keys_is_chosen(part, rho):
     budget = Budget(epsilon=1, delta=MICRO, keys_delta=part * MICRO)
     assert float(budget.remaining.rho) == pytest.approx(rho, abs=2e-3)
     assert budget.remaining_delta == part * MICRO
-    assert budget.has_room([pure(1)])
-    assert budget.has_room([gaussian(Fraction(1, 1000))]) == (part < 1)
+    assert budget._has_room([pure(1)])
+    assert budget._has_room([gaussian(Fraction(1, 1000))]) == (part < 1)
 
 
 def test_the_error_says_both(path):
@@ -81,7 +81,7 @@ def test_the_error_says_both(path):
     with pytest.raises(BudgetExceededError) as refused:
         pay(budget, pure(Fraction(3, 4)))
     error = refused.value
-    rho = Fraction(3, 4) / budget.guarantee.order
+    rho = Fraction(3, 4) / budget._guarantee.order
     numbers = (error.requested, error.remaining, error.short_by)
     assert (error.unit, *numbers) == ("epsilon", *(Fraction(n, 4) for n in (3, 2, 1)))
     assert (error.requested_rho, error.short_by_rho) == (rho, rho - budget.remaining.rho)
@@ -117,7 +117,7 @@ def test_a_ledger_keeps_its_promise(tmp_path):
     budget = Budget(epsilon=1, delta=MICRO, path=path)
     pay(budget, pure(Fraction(1, 10)), gaussian(Fraction(1, 1000)))
     for one in (Budget(epsilon=1, delta=1e-6, keys_delta=5e-7, path=path), pickle.loads(pickle.dumps(budget))):
-        assert (one.guarantee, one.remaining) == (budget.guarantee, budget.remaining)
+        assert (one._guarantee, one.remaining) == (budget._guarantee, budget.remaining)
         assert one.remaining.rho == budget.remaining.rho
     said = "must be opened with its own total, epsilon=1, delta=0.000001, got epsilon=1"
     for other, told in (({"delta": MICRO, "keys_delta": 0}, ", delta=0.000001, keys_delta=0"), ({}, "")):
@@ -134,11 +134,11 @@ def test_a_ledger_has_the_order_that_it_was_made_with(tmp_path, monkeypatch):
         patched.setattr(Promise, "of", lambda *_: other)
         pay(Budget(epsilon=1, delta=MICRO, path=path), gaussian(Fraction(1, 100)))
     again = Budget(epsilon=1, delta=MICRO, path=path)
-    assert (again.guarantee, again.remaining.rho) == (other, Fraction(1, 100))
+    assert (again._guarantee, again.remaining.rho) == (other, Fraction(1, 100))
     # Also where that ledger takes the place of one that this object has read.
     before = Budget(epsilon=1, delta=MICRO, path=tmp_path / "before.db")
-    assert before.guarantee == promise != other
-    path.replace(before.path)
+    assert before._guarantee == promise != other
+    path.replace(before._path)
     pay(before, gaussian(Fraction(1, 200)))
     assert before.remaining.rho == Fraction(1, 200)
 
@@ -147,7 +147,7 @@ def test_the_log_of_a_promise(budget):
     pay(budget, pure(1), gaussian(Fraction(1, 50)))
     log = budget.log()
     assert log.schema["running_rho"] == pl.Float64
-    running = [1 / float(budget.guarantee.order), 1 / float(budget.guarantee.order) + 0.02]
+    running = [1 / float(budget._guarantee.order), 1 / float(budget._guarantee.order) + 0.02]
     assert log["running_rho"].to_list() == pytest.approx(running)
     assert log.select("loss", "running_total", "unit").rows() == [(1.0, 1.0, "epsilon"), (0.02, None, "rho")]
 

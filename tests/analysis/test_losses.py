@@ -72,7 +72,7 @@ VALUES = ["u", "v", "w", "z"]
 def test_a_mode_by_enumeration(within, share, terms):
     expr = dpp.mode("x", VALUES, **terms)
     loss = loss_of(expr, people(COUNTS), within=within, share=share)
-    claim = dpp.protect("p", max_groups=3).group_by({"g": GROUPS}).agg(expr).asks[0].query.claim
+    claim = dpp.protect("p", max_groups=3).group_by({"g": GROUPS}).agg(expr)._asks[0].query.claim
 
     def chances(value):
         rate = Claim(Loss(value, claim.loss.unit), claim.mechanism, Fraction(1), claim.contributions, None).rate
@@ -110,7 +110,7 @@ def test_a_quantile_by_enumeration(name, alpha):
     rows = rows.with_columns(p=pl.int_range(pl.len()))
     query = dpp.protect("p", max_groups=3, max_rows=1).group_by({"g": GROUPS})
     query = query.agg(dpp.quantile("x", alpha, candidates, epsilon=1))
-    (ask,) = query.asks
+    (ask,) = query._asks
     exact = [Fraction(str(v)) for v in values] if values.dtype.is_numeric() else [(v - DATES[0]).days for v in values]
     for within in [0, *distances]:
         loss = only(analysis.loss_for_query(query, rows, within=within, share=0.6))
@@ -306,7 +306,7 @@ def test_a_loss_from_which_on_the_answer_is_near():
     scores = [-11] * 100 + [0, -2]  # in halves of a row
 
     def chance(value):
-        claim = replace(query.asks[0].query.claim, loss=Loss(Fraction(str(value)), "epsilon"))
+        claim = replace(query._asks[0].query.claim, loss=Loss(Fraction(str(value)), "epsilon"))
         law = reference.floats(reference.law(scores, rate=claim.rate, mechanism=claim.mechanism, digits=30))
         return law[:101].sum()
 
@@ -449,7 +449,7 @@ def test_numbers_without_a_law_are_drawn():
     rows = pl.DataFrame({"x": np.random.default_rng(3).integers(0, 30, 300)})
     query = dpp.protect(None).agg(dpp.mean("x", 0, 30, epsilon=1))
     engine = PolarsEngine.of(rows.lazy())
-    work = query.request.bind(engine)
+    work = query._request.bind(engine)
     histograms, (output,) = engine.prepare_histograms(work)(), work.outputs
     found = {}
     for question in (output.query, WithoutALaw(output.query)):

@@ -479,7 +479,7 @@ def test_the_rounding_of_many_is_added(parts):
 
 def test_what_has_rho_only_composes_by_it():
     """The noise of keys, shifts that are large, and very many releases."""
-    keys = dpp.protect("p", max_groups=1).keys("g", rho=0.1, delta=1e-8).asks[0].query.claim
+    keys = dpp.protect("p", max_groups=1).keys("g", rho=0.1, delta=1e-8)._asks[0].query.claim
     profile = analysis.PrivacyProfile.of([keys])
     left = float((Fraction(1, 10**6) - keys.delta) / (1 - keys.delta))
     assert profile.epsilon(1e-6) == pytest.approx(conversions.zcdp_epsilon(profile.rho, left), rel=1e-12)
@@ -550,7 +550,7 @@ def test_a_replaced_number_composes_as_two_people(loss):
     """`compose` and budgets take the same rho, and both sums are the pure loss."""
     for bounds in ({"max_rows": 1}, {"max_rows": 4, "max_rows_per_group": 3}):
         private = dpp.protect("p", **bounds, neighboring_relation="replace_one").group_by({"g": range(5)})
-        ask = private.agg(dpp.len(**loss, mechanism="discrete_laplace")).asks[0]
+        ask = private.agg(dpp.len(**loss, mechanism="discrete_laplace"))._asks[0]
         profile, claim = analysis.PrivacyProfile.of([ask.query.claim]), ask.query.claim
         assert profile.parts == (("discrete_laplace", claim.rate * claim.contributions.total, 2),)
         pure = claim.rate * claim.score_range * claim.contributions.total

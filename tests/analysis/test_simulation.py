@@ -134,7 +134,7 @@ def test_a_query_agrees_with_brute_force_and_with_releases(people):
     person = pl.col("g") // 2 * len(CODES) + pl.int_range(pl.len()) % len(CODES)
     released = query(DRAWS).release(many.with_columns(p=person))
     for name, scores in (("top", mode_scores(CODES, SIZE)), ("middle", median_scores(CODES, SIZE))):
-        (ask,) = (ask for ask in query(2).asks if ask.name == name)
+        (ask,) = (ask for ask in query(2)._asks if ask.name == name)
         claim = ask.query.claim
         assert claim.contributions.total == (2 if people else 1)
         law, expected = expected_row(
@@ -199,14 +199,14 @@ def test_bounds_drop_rows_and_errors_are_measured_on_all():
     median, mode = analysis.simulate(query, public).rows(named=True)
     assert (median["counted"], median["left_out"], median["error_unit"]) == (8, 14, "the column's unit")
     kept = [0, 0, 1, 1, 2, 2, 2, 2]
-    claim = query.asks[0].query.claim
+    claim = query._asks[0].query.claim
     _, expected = expected_row(
         median_scores(codes, 4), claim.rate, claim.mechanism, seen=median_scores(kept, 4), unit=2, by_score=False
     )
     assert_row(median, expected, range(4))
     # One group: nobody's people are dropped, and two of them have a 2.
     assert (mode["counted"], mode["left_out"], mode["error_unit"]) == (4, 0, "people")
-    claim = query.asks[1].query.claim
+    claim = query._asks[1].query.claim
     _, expected = expected_row([1, 1, 2, 0], claim.rate, claim.mechanism, by_score=True)
     assert_row(mode, expected, range(4))
 

@@ -38,8 +38,8 @@ def outputs(**amounts):
 def test_errors_are_those_of_explain_and_shares_of_the_largest_answer(amounts):
     query, sizes = outputs(**amounts), [7, 1000, 100_000]
     errors = analysis.error_by_size(query, sizes)
-    assert errors["output"].unique(maintain_order=True).to_list() == [ask.name for ask in query.asks]
-    assert errors["size"].to_list() == sizes * len(query.asks)
+    assert errors["output"].unique(maintain_order=True).to_list() == [ask.name for ask in query._asks]
+    assert errors["size"].to_list() == sizes * len(query._asks)
     known = {row["output"]: row for row in query.explain().iter_rows(named=True)}
     largest = {"total": 30, "per_person": 90, "by_cost": 500}
     for row in errors.iter_rows(named=True):
@@ -66,7 +66,7 @@ def test_errors_are_those_of_explain_and_shares_of_the_largest_answer(amounts):
 def test_the_size_that_is_needed_is_the_smallest_that_does(relative):
     query = outputs(epsilon=0.7)
     needed = analysis.size_needed(query, relative)
-    assert needed["output"].to_list() == [ask.name for ask in query.asks]
+    assert needed["output"].to_list() == [ask.name for ask in query._asks]
     for row in needed.iter_rows(named=True):
         sizes = [size for size in (row["size"] - 1, row["size"], row["size"] + 1, 3 * row["size"]) if size]
         of_output = analysis.error_by_size(query, sizes).filter(output=row["output"])
@@ -98,7 +98,7 @@ def test_what_only_the_type_tells_is_not_known_without_rows():
 @pytest.mark.parametrize("too_few", [None, 3])
 def test_the_right_top_is_at_least_as_probable_as_that(amounts, candidates, too_few):
     query = PRIVATE.agg(top=dpp.mode("reason", candidates, too_few=too_few, **amounts))
-    claim = query.asks[0].query.claim
+    claim = query._asks[0].query.claim
     others = len(candidates) - 1 + (too_few is not None)
     found = analysis.best_by_gap(query, [0, 1, 2.5, 6])
     assert found["gap"].to_list() == [0, 1, 2.5, 6]

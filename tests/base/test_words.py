@@ -44,7 +44,7 @@ def test_calls_and_threads_differ():
 FORK = """
 import os, sys, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # of forks where there are threads
-from dp_polars import permute_and_flip
+from dp_polars.mechanisms import permute_and_flip
 from dp_polars._base.numbers import system_rng
 system_rng()(10)
 for child in range(4):

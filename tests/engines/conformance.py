@@ -122,7 +122,7 @@ class Reveal(HistogramQuery):
 def revealing(query, log=None, parts=()):
     """The same query, answering with histograms: of an output, the first one, or that of its place in `parts`."""
     log, parts = None if log is None else str(log), dict(parts)
-    return with_asks(query, (Reveal(ask.query, ask.query.claim, log, parts.get(ask.name, 0)) for ask in query.asks))
+    return with_asks(query, (Reveal(ask.query, ask.query.claim, log, parts.get(ask.name, 0)) for ask in query._asks))
 
 
 def clipped(evidence, ends):
@@ -134,8 +134,8 @@ def clipped(evidence, ends):
 
 def with_asks(query, questions):
     """The same query with other questions in its outputs."""
-    asks = tuple(replace(ask, query=each) for ask, each in zip(query.asks, questions, strict=True))
-    return dpp.PrivateQuery(replace(query.request, asks=asks), None, query.budget)
+    asks = tuple(replace(ask, query=each) for ask, each in zip(query._asks, questions, strict=True))
+    return dpp.PrivateQuery(replace(query._request, asks=asks), None, query.budget)
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class RevealedKeys(KeysThatAreThere):
 
 def revealing_keys(query, by=None):
     """The same query for keys, which shows all of them, or those that `by` selects."""
-    (one,) = query.asks
+    (one,) = query._asks
     asked = one.query
     revealed = RevealedKeys(asked.columns, asked.claim, asked.keys_per_person, True, by or ShowEverything())
     return with_asks(query, [revealed])
@@ -235,7 +235,7 @@ class OfPeople(Request):
 def numbers_of(unit, column, numbers, keys=None):
     """The query for one of the columns of `PerPerson`."""
     query = dpp.protect(unit, max_rows=1).agg(dpp.median(column, numbers, epsilon=1))
-    return dpp.PrivateQuery(OfPeople(query.request.pipeline, keys, query.asks), None, None)
+    return dpp.PrivateQuery(OfPeople(query._request.pipeline, keys, query._asks), None, None)
 
 
 def protected(keys=None, unit="p", steps=lambda frame: frame, **bounds):
@@ -361,7 +361,7 @@ class Conformance:
     def told_of(self, query, frame, specs):
         """Output -> key -> code -> weight, where output i is of spec i, changed as `specs[i]` says."""
         engine = self.make(frame)
-        work = revealing(query).request.bind(engine)
+        work = revealing(query)._request.bind(engine)
         changed = tuple(
             replace(work.specs[output.specs[0]], **changes) for output, changes in zip(work.outputs, specs, strict=True)
         )
@@ -369,7 +369,7 @@ class Conformance:
         return self.read(query, engine.prepare(replace(work, specs=changed, outputs=outputs))().presented())
 
     def read(self, query, released):
-        released, names = self.to_polars(released), [ask.name for ask in query.asks]
+        released, names = self.to_polars(released), [ask.name for ask in query._asks]
         keys = released.drop(names).rows() or [()]
         return {name: {k: dict(json.loads(t)[1]) for k, t in zip(keys, released[name], strict=True)} for name in names}
 
@@ -666,7 +666,7 @@ class Conformance:
         query = protected({"k": range(7)}, **bounds).agg(**asks)
         expected = law(SPREAD, limits, people=asked != "median")
         for name, found in self.told(query, frame).items():
-            (claim,) = (each.query.claim for each in query.asks if each.name == name)
+            (claim,) = (each.query.claim for each in query._asks if each.name == name)
             own = stays_of_copies(found)
             assert follows(own, expected)
             # No more than the claim was charged for: groups of a mode, where people count, rows elsewhere.
@@ -733,7 +733,7 @@ class Conformance:
         query = protected({"k": range(4)}, max_rows=1).agg(**{name: dpp.sum("x", -3, 3, epsilon=1) for name in ends})
         changes = []
         for name, each in ends.items():
-            (evidence,) = next(ask for ask in query.asks if ask.name == name).query.evidence(pl.Int64())
+            (evidence,) = next(ask for ask in query._asks if ask.name == name).query.evidence(pl.Int64())
             changes.append({"people": True, "limits": Limits(), "evidence": clipped(evidence, each)})
         found = self.told_of(query, frame, changes)
         totals = Counter()
@@ -819,7 +819,7 @@ class Conformance:
         assert self.told(query, frame)["n"] == {(value,): {0: i + 1} for i, value in enumerate(values)}
         # And so an engine says how many constants it tells apart.
         engine = self.make(frame)
-        prepare(query.request, engine)
+        prepare(query._request, engine)
         for listed in (values, pl.concat([values, values[:2], values[1:]])):
             assert engine.distinct(listed.to_frame()) == len(values)
 
@@ -858,7 +858,7 @@ class Conformance:
     def found(self, query, frame, budget=None):
         """Key -> people, in the order of the release."""
         released = self.to_polars(release_by(query, self.make(frame), budget))
-        assert released.columns == [*query.asks[0].query.columns, "count"]
+        assert released.columns == [*query._asks[0].query.columns, "count"]
         return {row[:-1]: row[-1] for row in released.rows()}
 
     def test_keys_are_found_as_by_the_reference(self, person):
@@ -990,7 +990,7 @@ class Conformance:
             "weight": dpp.sum("weight", -2, 3, epsilon=1),
             "weighted": dpp.mode("flavour", FLAVOURS, weights="weight", max_weight=3, epsilon=1),
         }
-        of_asked = protected(keys, max_rows=1).agg(**asks).request.bind(engine)
+        of_asked = protected(keys, max_rows=1).agg(**asks)._request.bind(engine)
         specs, over = [], set()
         listed = None if keys is None else keys.to_dicts()
         for name, limits, people in self.CUTS[cut]:
@@ -1002,7 +1002,7 @@ class Conformance:
             seen = by_hand.evidence(frame.to_dicts(), listed, column, CODES[column], "p")
             weigh = by_hand.weight_of("weight", 3, 1, least)
             over |= by_hand.cut([(p, key, code, weigh(row)) for p, key, code, row in seen], limits, people)
-        work = revealing(numbers_of("p", ROWS, range(MANY))).request.bind(engine)
+        work = revealing(numbers_of("p", ROWS, range(MANY)))._request.bind(engine)
         per_person = replace(work.per_person, keys=of_asked.keys, cut=tuple(specs))
         (told,) = (
             self.to_polars(engine.prepare(replace(work, per_person=per_person))().presented()).to_series().to_list()
@@ -1101,7 +1101,7 @@ class Conformance:
         assert ranged["people"].to_list() == people
         all_numbers = len(GROUPS) * (4 + len(FLAVOURS))
         for found, beta in ((ranged, 0.05), (every, 1 - 0.95 ** (1 / all_numbers))):
-            width = noise_bound(query.asks[0].query.claim, beta)
+            width = noise_bound(query._asks[0].query.claim, beta)
             assert set(found["people"] - found["people_low"]) == set(found["people_high"] - found["people"]) == {width}
         # By the number, and by its lower end: the largest of the groups is enough.
         for found, intervals, sure in ((ranged, True, False), (every, "all", True)):
@@ -1114,7 +1114,7 @@ class Conformance:
         assert not notes.exists()
         assert budget.spent == 4.5
         drawn = shown(unread, intervals=True, fresh=True)
-        assert set(drawn["people"] - drawn["people_low"]) == {noise_bound(query.asks[0].query.claim, 0.05)}
+        assert set(drawn["people"] - drawn["people_low"]) == {noise_bound(query._asks[0].query.claim, 0.05)}
         assert drawn.columns[2:6] == ["people", "people_low", "people_high", "mean"]
         assert budget.spent == 9
         assert notes.exists()

@@ -266,7 +266,7 @@ def test_outputs_that_keep_other_rows_of_a_person_share_nothing():
     rows = pl.LazyFrame({"p": [1] * 9, "g": [0] * 9, "x": [0] * 9})
     query = dpp.protect("p", max_groups=1, max_rows_per_group=3).group_by({"g": [0, 1]}).agg(*asked)
     engine = PolarsEngine.of(rows)
-    work = query.request.bind(engine)
+    work = query._request.bind(engine)
     assert [output.specs for output in work.outputs] == [(0,), (1,)]
     assert [histogram.weights.tolist() for histogram in engine.prepare_histograms(work)()] == [[1], [3]]
 

@@ -43,7 +43,7 @@ def test_the_bounds_of_the_warehouse_drop_what_it_says():
     with zipfile.ZipFile(example["data"]()) as archive, archive.open("flights.csv") as file:
         flights = pl.read_csv(file.read(), null_values="NA", columns=["tailnum", "origin", "distance"])
     flights = flights.filter(pl.col("distance") < 3000)
-    share = dropped(flights, "tailnum", "origin", example["question"]().protection)
+    share = dropped(flights, "tailnum", "origin", example["question"]()._protection)
     nobody = flights["tailnum"].null_count() / flights.height
     said = " ".join(path.read_text().replace("#", " ").split())
     assert f"{share:.1%} of the flights are dropped".replace("%", " %") in said

@@ -26,7 +26,7 @@ def certain(monkeypatch):
 @pytest.fixture
 def losses(monkeypatch):
     """What is charged by each draw of `stream`: 3λ by a test of scores that move either way, and that of noise."""
-    spent, scores, reached, noise = [], [], stream.first_reached, stream.dpp.discrete_laplace
+    spent, scores, reached, noise = [], [], stream.first_reached, stream.dpp.mechanisms.discrete_laplace
 
     def spy_of_tests(runs, threshold, rate, words):
         spent.append(3 * rate)

@@ -41,8 +41,8 @@ def test_methods_and_functions_have_exactly_these_parameters_and_say_what_they_d
 
 def test_mechanisms_and_grids_have_exactly_these_parameters():
     scores, claimed = {"scores": EMPTY}, {"sensitivity": EMPTY, "monotonic": False}
-    assert parameters(dpp.permute_and_flip) == (scores, {"epsilon": EMPTY, **claimed})
-    assert parameters(dpp.exponential_mechanism) == (scores, {**LOSS, **claimed})
+    assert parameters(dpp.mechanisms.permute_and_flip) == (scores, {"epsilon": EMPTY, **claimed})
+    assert parameters(dpp.mechanisms.exponential_mechanism) == (scores, {**LOSS, **claimed})
     assert parameters(dpp.grid) == ({"start": EMPTY, "stop": EMPTY}, {"step": None, "per_decade": None})
 
 
@@ -71,8 +71,8 @@ def test_argmin_is_the_argmax_of_the_negated_scores():
 
 
 def test_the_mechanisms_stand_alone():
-    assert dpp.permute_and_flip([0, 900, 1], epsilon=1, sensitivity=1) == 1
-    assert dpp.exponential_mechanism(np.array([[0, 900], [900, 0]]), rho=1, sensitivity=1).tolist() == [1, 0]
+    assert dpp.mechanisms.permute_and_flip([0, 900, 1], epsilon=1, sensitivity=1) == 1
+    assert dpp.mechanisms.exponential_mechanism(np.array([[0, 900], [900, 0]]), rho=1, sensitivity=1).tolist() == [1, 0]
 
 
 def test_importing_the_package_registers_the_accessor():

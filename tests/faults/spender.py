@@ -33,7 +33,7 @@ def spend(acknowledge, *, path, total, loss, letter, charges=None, start=0.0, re
         threading.Thread(target=read, args=[path], daemon=True).start()
     done = 0
     while done != charges:
-        budget.charge([(letter, claim)], privacy_unit="patient", neighboring_relation=RELATION)
+        budget._charge([(letter, claim)], privacy_unit="patient", neighboring_relation=RELATION)
         os.write(acknowledge, letter.encode())
         done += 1
 

@@ -455,7 +455,7 @@ def leave_hot_journal(path):
 def pay(budget, *losses):
     one = Contributions(1, 1)
     claims = [Claim.of(Loss(x, "epsilon"), None, Fraction(1), one, "add_or_remove_one") for x in losses]
-    budget.charge(
+    budget._charge(
         [(f"output {i} of a query", claim) for i, claim in enumerate(claims)],
         privacy_unit="patient",
         neighboring_relation="add_or_remove_one",

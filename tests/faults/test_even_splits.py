@@ -80,13 +80,13 @@ def test_a_budget_pays_for_all_parts(tmp_path, unit, k, total):
         budget = Budget(**{unit: total}, path=path)
         for first in (claims(loss, k - 1), claims(loss, 1)):
             one = budget if path is None else Budget(**{unit: total}, path=path)
-            one.charge(first, privacy_unit=None, neighboring_relation="add_or_remove_one")
+            one._charge(first, privacy_unit=None, neighboring_relation="add_or_remove_one")
         assert 0 <= budget.remaining <= Fraction(1, 10**9)
         assert budget.spent == k * as_loss(unit, total / k)  # what is charged is what was read
         shown = budget.log()["exact_loss"].unique().item()
         assert Fraction(shown) == loss.value == Fraction(repr(budget.log()["loss"][0]))
         with pytest.raises(BudgetExceededError):
-            budget.charge(claims(loss, 1), privacy_unit=None, neighboring_relation="add_or_remove_one")
+            budget._charge(claims(loss, 1), privacy_unit=None, neighboring_relation="add_or_remove_one")
 
 
 @pytest.mark.parametrize("k", PARTS)
@@ -118,14 +118,14 @@ def test_every_way_to_say_a_loss_reads_it_alike(tmp_path):
     assert exact < Fraction(1, 11) < Fraction(repr(part))
     private = ROWS.dp.protect("p", max_rows=1)
     query = private.agg(n=dpp.len(epsilon=part))
-    assert query.loss.value == query.asks[0].query.claim.loss.value == exact
+    assert query.loss.value == query._asks[0].query.claim.loss.value == exact
     assert query.scaled_to(epsilon=part).loss.value == exact
     assert private.agg(n=dpp.len()).scaled_to(rho=part).loss == Loss(exact, "rho")
     assert pl.col("x").dp.mode([1, 2], epsilon=part).query.claim.loss.value == exact
     assert Loss(part, "rho").value == exact
     # What is shown is what is charged.
     assert query.explain()["epsilon"].item() == float(exact)
-    assert as_loss("rho", query.explain()["rho"].item()) >= query.asks[0].query.claim.cost("rho")
+    assert as_loss("rho", query.explain()["rho"].item()) >= query._asks[0].query.claim.cost("rho")
     assert as_loss("epsilon", query.statement().facts["loss"]["value"]) == exact
     # Analyses of the same number are of the same loss.
     profile = analysis.PrivacyProfile.of([(part, "exponential")])
@@ -211,4 +211,4 @@ def test_a_ledger_of_another_total_is_named_by_what_opens_it(tmp_path):
     with pytest.raises(ValueError, match=r"own total, epsilon=Fraction\(1, 3\), got epsilon=0\.333333333333\."):
         Budget(epsilon=1 / 3, path=tmp_path / "ledger.db")
     Budget(epsilon=1 / 3, path=tmp_path / "other.db")
-    assert Budget(epsilon=1 / 3, path=tmp_path / "other.db").total_text == "epsilon=0.333333333333"
+    assert Budget(epsilon=1 / 3, path=tmp_path / "other.db")._total_text == "epsilon=0.333333333333"

@@ -17,6 +17,7 @@ import pytest
 import dp_polars as dpp
 from dp_polars import analysis
 from dp_polars._accounting import costs as conversions
+from dp_polars._accounting.terms import Loss
 from dp_polars._base.numbers import as_fraction, ball, lower, precision, upper
 from dp_polars._mechanisms import partition_selection as key_selection
 from dp_polars._mechanisms.histograms import Histogram
@@ -94,7 +95,7 @@ def test_a_count_after_cut_is_of_the_values_that_are_there_and_gets_noise(monkey
 
     def ask(frame):
         query = frame.dp.protect(None, neighboring_relation="replace_one").agg(n=cut([1.5]).dp.count(epsilon=1))
-        assert query.loss == dpp.Loss(Fraction(1), "epsilon")
+        assert query.loss == Loss(Fraction(1), "epsilon")
         return query
 
     frames = [pl.DataFrame({"x": [first, *[1.0] * 15]}) for first in (NAN, 2.0)]
@@ -278,7 +279,7 @@ def test_a_threshold_is_as_exact_as_its_delta(variance, reached):
 def test_keys_of_one_person_are_shown_as_seldom_as_delta_says(loss):
     """100,000 people with a key of their own: the report's, of which 1.3 % were shown where delta said 0.5 %."""
     delta, number = Fraction(1, 100), 100_000
-    selection = dpp.protect("p", max_groups=1).keys("k", delta=delta, **loss).asks[0].query.selection
+    selection = dpp.protect("p", max_groups=1).keys("k", delta=delta, **loss)._asks[0].query.selection
     if "epsilon" in loss:
         chance = float(delta)
         others = [chance * math.exp(-1), chance * math.e]
@@ -486,6 +487,6 @@ def test_no_delta_follows_from_the_number_of_rows():
         with pytest.raises(TypeError, match="missing a required argument: 'delta'"):
             protected.keys("k", epsilon=1)
         query = protected.keys("k", epsilon=1, delta=Fraction(1, 1000))
-        claims.add(query.asks[0].query.claim)
-        claims.add(protected.agg(dpp.n_people(epsilon=1)).asks[0].query.claim)
+        claims.add(query._asks[0].query.claim)
+        claims.add(protected.agg(dpp.n_people(epsilon=1))._asks[0].query.claim)
     assert len(claims) == 2  # one of each kind

@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 
 import dp_polars as dpp
 from dp_polars._base.calls import called
+from dp_polars._expressions.namespace import PrivateNamespace
 from tests.helpers.needs import IS_OLD
 from tests.helpers.places import ROOT
 
@@ -44,7 +45,7 @@ def asked():
 
 AGE, TAGS = pl.col("age"), pl.col("tags")
 # Without the methods that OpenDP adds to `.dp` where another test has loaded it.
-OF_AGE = dpp.PrivateNamespace(AGE)
+OF_AGE = PrivateNamespace(AGE)
 BY_WARD = (
     "names of columns must include the privacy unit, got ['ward']",
     "group_by({'ward': […]}), or find them with keys('ward', …)",

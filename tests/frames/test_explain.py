@@ -46,7 +46,7 @@ def test_all_queries_have_the_same_columns(loss):
     assert pl.Null not in explained[0].dtypes
     assert explained[0].schema["error_95"] == pl.Float64
     assert explained[0].schema["note"] == pl.String
-    assert pl.concat(explained).height == sum(len(query.asks) for query in queries)
+    assert pl.concat(explained).height == sum(len(query._asks) for query in queries)
     assert pl.concat(explained)["note"].null_count() == 0
 
 
@@ -184,7 +184,7 @@ def test_where_noise_grows_with_the_groups_a_note_says_so(unit, relation):
         bounds = dict(zip(names, values, strict=True))
         frame = dpp.protect("p", neighboring_relation=relation, **bounds)
         here, more = (frame.group_by({"g": range(groups)}).agg(**asked) for groups in (36, 37))
-        for said, one, other in zip(here.explain()["note"], here.asks, more.asks, strict=True):
+        for said, one, other in zip(here.explain()["note"], here._asks, more._asks, strict=True):
             grows = other.query.claim.rate < one.query.claim.rate
             expected = grows and bounds["max_groups"] is None
             assert ("Noise grows with all 36 groups: give max_groups." in said) == expected, (bounds, one.name)
@@ -204,7 +204,7 @@ def test_the_error_of_a_mean_is_told_for_two_sizes_of_a_group(loss):
         (row,) = query.explain().to_dicts()
         many, some = re.match(r"1,000 rows: ±([^;]*); 100: ±(\d\S*)\. Drops", row["note"]).groups()
         for said, rows in ((many, 1000), (some, 100)):
-            error = query.asks[0].query.error_among(rows, 0.05, pl.Int64())
+            error = query._asks[0].query.error_among(rows, 0.05, pl.Int64())
             assert error <= float(said) < error * 1.01
         assert row["error_95"] is None
         assert "rows: ±" not in frame.agg(dpp.len(**loss)).explain()["note"].item()
@@ -244,7 +244,7 @@ def test_a_note_names_the_unit_in_which_the_whole_is_cheaper():
     first, *others = many.explain()["note"]
     assert first.endswith("It costs less in rho: a budget in rho charges rho=0.124983, which is ε = 2.419 at δ = 10⁻⁶.")
     assert not any("costs less" in other for other in others)
-    in_rho = sum(one.query.claim.cost("rho") for one in many.asks)
+    in_rho = sum(one.query.claim.cost("rho") for one in many._asks)
     assert 2.418 < dpp.Budget(rho=in_rho).epsilon_at(1e-6).total <= 2.419
     one = dpp.protect(None).agg(X.dp.mode([1, 2], rho=0.1))
     less = "It costs less in epsilon: a budget in epsilon charges epsilon=0.899405, which is ε = 0.8995 at δ = 10⁻⁶."
@@ -256,7 +256,7 @@ def test_a_unit_that_is_cheaper_by_less_than_a_tenth_is_not_named():
     for number in range(4, 14):
         loss = {"epsilon": Fraction(1, 4), "mechanism": "exponential"}
         query = dpp.protect(None).agg(**{f"x{i}": X.dp.mode([1, 2], **loss) for i in range(number)})
-        in_rho = dpp.Budget(rho=sum(one.query.claim.cost("rho") for one in query.asks))
+        in_rho = dpp.Budget(rho=sum(one.query.claim.cost("rho") for one in query._asks))
         share = in_rho.epsilon_at(1e-6).total / dpp.Budget(epsilon=query.loss.value).epsilon_at(1e-6).total
         shares.add(share)
         assert ("costs less in rho" in query.explain()["note"][0]) == (share <= 0.9)

@@ -174,8 +174,8 @@ class TestBounds:
             ({"max_groups": 2, "max_rows_per_group": 3, "max_rows": 5}, Fraction(1, 2), Fraction(1, 10)),
         ]:
             query = dpp.protect("patient", **bounds).group_by(keys).agg(top(1), age(1))
-            assert [ask.query.claim.rate for ask in query.asks] == [mode_rate, median_rate]
-        [only] = dpp.protect("patient", neighboring_relation="replace_one").agg(top(1)).asks
+            assert [ask.query.claim.rate for ask in query._asks] == [mode_rate, median_rate]
+        [only] = dpp.protect("patient", neighboring_relation="replace_one").agg(top(1))._asks
         assert only.query.claim.rate == Fraction(1, 2)
 
     @pytest.mark.parametrize("unit", [None, "patient"])
@@ -191,12 +191,12 @@ class TestBounds:
             (dpp.protect(unit, **bounds).agg(dpp.quantile("age", 0.9, range(101), epsilon=1)), 18),
         ]:
             assert query.explain()["score_range"].item() == score_range
-            rows = query.asks[0].query.claim.contributions.total
-            assert query.asks[0].query.claim.rate == Fraction(1, score_range * rows)
+            rows = query._asks[0].query.claim.contributions.total
+            assert query._asks[0].query.claim.rate == Fraction(1, score_range * rows)
             assert query.loss.value == 1
 
     def test_without_a_unit_no_bounds(self):
-        [ask] = dpp.protect(None).group_by({"ward": range(100)}).agg(age(1)).asks
+        [ask] = dpp.protect(None).group_by({"ward": range(100)}).agg(age(1))._asks
         assert ask.query.claim.rate == Fraction(1, 2)
 
 
@@ -591,4 +591,4 @@ def test_explain_never_shows_less_than_the_cost():
     for n in range(1, 30):
         mode = dpp.mode("x", [1, 2], epsilon=Fraction(n, 97), mechanism="exponential")
         query = pl.DataFrame({"x": [1]}).dp.protect(None).agg(m=mode)
-        assert as_fraction("rho", query.explain()["rho"].item()) >= query.asks[0].query.claim.cost("rho")
+        assert as_fraction("rho", query.explain()["rho"].item()) >= query._asks[0].query.claim.cost("rho")

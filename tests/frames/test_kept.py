@@ -25,6 +25,7 @@ from pyarrow.dataset import dataset
 
 import dp_polars as dpp
 from dp_polars._accounting import ledger as kept
+from dp_polars._accounting.terms import Loss
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._questions.categories import Mode
 from dp_polars._release import cached as release_module
@@ -76,7 +77,7 @@ def test_the_same_question_is_answered_once_more_for_nothing(budget, caplog):
     assert [message.split()[-1] for message in caplog.messages] == ["begins.", "ended."]
     caplog.clear()
     assert budget.spent == Fraction(1, 8)
-    for again in (asked(budget).release(), asked(dpp.Budget(epsilon=100, path=budget.path)).release()):
+    for again in (asked(budget).release(), asked(dpp.Budget(epsilon=100, path=budget._path)).release()):
         assert_frame_equal(again, first)
     assert budget.spent == Fraction(1, 8)
     assert budget.log().height == 1
@@ -363,7 +364,7 @@ def test_nothing_but_what_was_drawn_is_kept(budget, monkeypatch):
 
     monkeypatch.setattr(Output, "drawn", noted)
     asked(budget, *(expr.alias(name) for name, expr in every_kind().items())).release(intervals=True, min_people=10**6)
-    with closing(sqlite3.connect(budget.path)) as connection:
+    with closing(sqlite3.connect(budget._path)) as connection:
         (packed,) = connection.execute("SELECT answer FROM answers").fetchone()
     found = pl.read_ipc(packed)
     expected = [pl.Series(WARDS["ward"]), *(column for name in every_kind() for column in drawn[name])]
@@ -395,7 +396,7 @@ def test_columns_in_which_people_are_counted_are_part_of_a_question(budget):
         lambda frame: frame.group_by(WARDS).agg(dpp.n_people(epsilon=1)).n_rows_dropped(1, epsilon=1),
     )
     for number, ask in enumerate(asks):
-        one = dpp.Budget(epsilon=100, delta=0.1, path=budget.path.with_name(f"{number}.db"))
+        one = dpp.Budget(epsilon=100, delta=0.1, path=budget._path.with_name(f"{number}.db"))
         rows = [ROWS, ROWS.select("ward", "p").with_columns(z=1), ROWS.with_columns(pl.col("p").cast(pl.Int32))]
         kept = []
         for each in rows:
@@ -467,9 +468,9 @@ def test_an_order_of_columns_that_a_step_looks_at_is_part_of_a_question(budget):
 def test_another_class_of_query_is_another_question(budget):
     query = asked(budget, pl.col("c").dp.mode(["u", "v"], epsilon=0.125))
     query.release()
-    ask = query.asks[0]
+    ask = query._asks[0]
     other = Other(ask.query.candidates, ask.query.claim)
-    request = Request.of(query.request.pipeline, query.request.keys, [replace(ask, query=other)])
+    request = Request.of(query._request.pipeline, query._request.keys, [replace(ask, query=other)])
     dpp.PrivateQuery(request, ROWS.lazy(), budget).release()
     assert budget.spent == Fraction(1, 4)
 
@@ -503,7 +504,7 @@ print(hash("some seed"), [question(budget, **case).text for case in EVERYTHING.v
 """
     here = [question(budget, **case).text for case in EVERYTHING.values()]
     for seed in ("1", "2"):
-        run = [sys.executable, "-c", code, str(budget.path), sys.path[0]]
+        run = [sys.executable, "-c", code, str(budget._path), sys.path[0]]
         said = subprocess.run(
             run, env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)}, capture_output=True, text=True
         )
@@ -532,7 +533,7 @@ VALUES = [
     *(pl.DataFrame({"x": [1]}), pl.DataFrame({"y": [1]}), pl.DataFrame({"x": [1], "y": [1]}), pl.DataFrame()),
     *(pl.col("x"), pl.col("y"), pl.col("x").alias("y"), pl.lit(1), pl.lit("1"), pl.lit(1.0), pl.lit(None)),
     *(pl.Schema({"x": pl.Int64()}), pl.Schema({"x": pl.Int32()}), pl.Schema({"y": pl.Int64()})),
-    *(dpp.Loss(Fraction(1), "epsilon"), dpp.Loss(Fraction(1), "rho"), dpp.Loss(Fraction(2), "rho")),
+    *(Loss(Fraction(1), "epsilon"), Loss(Fraction(1), "rho"), Loss(Fraction(2), "rho")),
 ]
 
 
@@ -585,7 +586,7 @@ def test_what_follows_from_the_fields_is_not_hidden():
 
 def test_a_question_that_hides_something_is_refused_before_it_is_charged(budget):
     query = asked(budget, pl.col("c").dp.mode(["u", "v"], epsilon=0.125))
-    query.asks[0].query.__dict__["secret"] = 7
+    query._asks[0].query.__dict__["secret"] = 7
     with pytest.raises(TypeError, match="must consist of values that can be written down"):
         query.release()
     assert budget.spent == 0
@@ -611,7 +612,7 @@ def test_the_engine_is_part_of_the_question():
     texts = set()
     for kind in (PolarsEngine, Other):
         engine = kind.of(ROWS.lazy())
-        texts.add(question_of(query.request, engine, query.request.bind(engine), "", "ours").text)
+        texts.add(question_of(query._request, engine, query._request.bind(engine), "", "ours").text)
     assert len(texts) == 2
 
 
@@ -780,10 +781,10 @@ def test_keys_and_digests_of_rows_stay_in_the_ledger(budget):
     query = asked(budget)
     query.release()
     query.release()
-    with closing(sqlite3.connect(budget.path)) as connection:
+    with closing(sqlite3.connect(budget._path)) as connection:
         ((key, digest),) = connection.execute("SELECT key, rows FROM datasets").fetchall()
-    query.sink_parquet(budget.path.with_name("released.parquet"))
-    claim = dpp.read_claim(budget.path.with_name("released.parquet"))
+    query.sink_parquet(budget._path.with_name("released.parquet"))
+    claim = dpp.read_claim(budget._path.with_name("released.parquet"))
     shown = [
         budget.log(),
         budget.answers(),
@@ -870,19 +871,19 @@ EDITS = [
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_answer_that_was_changed_is_damage(budget, edit):
     asked(budget).release()
-    with closing(sqlite3.connect(budget.path)) as connection, connection:
+    with closing(sqlite3.connect(budget._path)) as connection, connection:
         connection.create_function("digest_of", 1, kept.digest_of_text)
         connection.execute(edit)
     # That the bytes of an answer do not fit is found when it is asked for; all else when the ledger is opened.
     with pytest.raises(ValueError, match=r"(?s)ledger\.db' is damaged: .*Hint: a new ledger would"):
-        asked(dpp.Budget(epsilon=100, path=budget.path)).release()
+        asked(dpp.Budget(epsilon=100, path=budget._path)).release()
 
 
 def test_an_answer_that_is_gone_is_drawn_and_paid_once_more(budget):
     asked(budget).release()
-    with closing(sqlite3.connect(budget.path)) as connection, connection:
+    with closing(sqlite3.connect(budget._path)) as connection, connection:
         connection.execute("DELETE FROM answers")
-    asked(dpp.Budget(epsilon=100, path=budget.path)).release()
+    asked(dpp.Budget(epsilon=100, path=budget._path)).release()
     assert budget.spent == Fraction(1, 4)
 
 
@@ -947,11 +948,11 @@ def test_ends_that_follow_from_a_release_without_ranges_are_those_of_one_with(tm
     query = protected.group_by(WARDS).agg(**asked, mean=X.dp.mean(0, 50, **loss))
     released, ranged = query.release(), query.release(intervals=True)
     ends = [f"{name}_{end}" for name in asked for end in ("low", "high")]
-    found = with_ends(released, query.asks)
+    found = with_ends(released, query._asks)
     assert found.columns == [*released.columns, *ends]
     assert_frame_equal(found.select(ends), ranged.select(pl.col(ends).cast(pl.Float64)))
     assert_frame_equal(found.select(released.columns), released)
-    assert with_ends(ranged, query.asks) is not ranged
-    assert_frame_equal(with_ends(ranged, query.asks), ranged)  # it has its ends
-    hidden = with_ends(query.release(min_people=10**6), query.asks)
+    assert with_ends(ranged, query._asks) is not ranged
+    assert_frame_equal(with_ends(ranged, query._asks), ranged)  # it has its ends
+    hidden = with_ends(query.release(min_people=10**6), query._asks)
     assert hidden["sum_low"].null_count() == hidden["money_high"].null_count() == 3

@@ -108,7 +108,7 @@ def test_keys_that_are_not_shown_leave_nothing(categorical):
 
 def test_booleans_that_are_not_shown_leave_no_bits():
     """The bits after the last key of a filtered column are those of others: a file of the keys would hold them."""
-    (ask,) = dpp.protect("p", max_groups=1).keys("k", epsilon=1, delta=1e-12).asks
+    (ask,) = dpp.protect("p", max_groups=1).keys("k", epsilon=1, delta=1e-12)._asks
     for one in (False, True):
         found = [[one], [one, not one], [not one, one]]
         everybody = [np.array([10**6 if key == one else 1 for key in keys]) for keys in found]
@@ -172,7 +172,7 @@ def test_a_replaced_person_has_twice_the_keys(loss):
         dpp.protect("p", max_groups=3, neighboring_relation=relation).keys("k", delta=1e-6, **loss)
         for relation in ("add_or_remove_one", "replace_one")
     )
-    assert [query.asks[0].query.claim.contributions.total for query in (one, two)] == [3, 6]
+    assert [query._asks[0].query.claim.contributions.total for query in (one, two)] == [3, 6]
     assert (two.explain()["error_95"] > one.explain()["error_95"]).all()
     assert two.loss == one.loss
 
@@ -188,7 +188,7 @@ def test_keys_are_charged_with_their_delta(visits):
     budget = dpp.Budget(epsilon=2, delta=2e-6)
     private = visits.dp.protect("patient", max_groups=1, budget=budget)
     query = private.keys("town", epsilon=1, delta=1e-6)
-    assert (query.loss, query.delta) == (query.asks[0].query.claim.loss, Fraction(1, 10**6))
+    assert (query.loss, query.delta) == (query._asks[0].query.claim.loss, Fraction(1, 10**6))
     towns = query.release()
     with pytest.raises(dpp.BudgetExceededError):
         query.release()

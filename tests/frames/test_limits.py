@@ -33,8 +33,8 @@ def test_a_frame_with_other_limits_is_as_if_protect_had_them(frame):
             assert found.protection == expected.protection
             assert repr(found) == repr(expected)
             assert (
-                found.group_by(KEYS).agg(dpp.n_people(**HUGE)).asks
-                == expected.group_by(KEYS).agg(dpp.n_people(**HUGE)).asks
+                found.group_by(KEYS).agg(dpp.n_people(**HUGE))._asks
+                == expected.group_by(KEYS).agg(dpp.n_people(**HUGE))._asks
             )
         assert first.protection.bounds == of_protect
 
@@ -91,7 +91,7 @@ def test_a_publication_shares_one_guarantee_over_queries_under_other_limits():
     private = ROWS.dp.protect("p", max_groups=3, max_rows_per_group=2)
     wide, narrow = (frame.group_by(KEYS).agg(dpp.len()) for frame in (private, private.with_limits(max_groups=1)))
     both = dpp.publication(wide=wide, narrow=narrow).scaled_to(epsilon=2, delta=1e-6)
-    claims = [query.asks[0].query.claim for query in both.queries.values()]
+    claims = [query._asks[0].query.claim for query in both.queries.values()]
     assert [claim.contributions.total for claim in claims] == [6, 2]
     assert len({claim.loss for claim in claims}) == 1
 

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
+from dp_polars._accounting.terms import Loss
 from dp_polars._engines.polars.engine import PolarsEngine
 from tests.helpers.reference import pure_rho
 from tests.helpers.refusals import refusals
@@ -143,7 +144,7 @@ def test_explain_says_which_answers_lack_the_rows_that_bounds_drop(bounds, says,
 def test_where_every_row_is_a_person_nothing_is_dropped_and_no_column_is_without_a_type():
     asked = {name: ask for name, ask in (asks(epsilon=1) | choices(epsilon=1)).items() if name not in ("people", "top")}
     query = ROWS.dp.protect(None).group_by(WARDS).agg(**asked)
-    explained, clipping = query.explain(), {ask.name: ask.query.clipping for ask in query.asks}
+    explained, clipping = query.explain(), {ask.name: ask.query.clipping for ask in query._asks}
     nothing = "No row is dropped. The error is that of the noise alone."
     notes = dict(explained.select("output", "note").rows())
     mean = notes.pop("mean")
@@ -160,7 +161,7 @@ def test_where_every_row_is_a_person_nothing_is_dropped_and_no_column_is_without
 def test_losses_of_mixtures():
     protected = ROWS.dp.protect("person", max_rows=2)
     pure = protected.agg(a=dpp.len(epsilon=1), b=dpp.mode("x", [1], epsilon=1), c=dpp.median("x", [1], epsilon=2))
-    assert pure.loss == dpp.Loss(Fraction(4), "epsilon")
+    assert pure.loss == Loss(Fraction(4), "epsilon")
     gaussian = protected.agg(a=dpp.len(rho=1), b=dpp.mean("x", 0, 5, rho=1))
     assert str(gaussian.loss) == "rho=2"
     mixed = protected.agg(a=dpp.len(rho=1), b=dpp.mean("x", 0, 5, epsilon=1), c=dpp.len(epsilon=1))
@@ -173,10 +174,10 @@ def test_losses_of_mixtures():
     # Of a choice, what its rho costs in epsilon.
     median = dpp.median("x", range(10), rho=0.5)
     alone = dpp.protect(None).agg(median)
-    as_epsilon = alone.asks[0].query.claim.cost("epsilon")
+    as_epsilon = alone._asks[0].query.claim.cost("epsilon")
     assert 2 < as_epsilon < 2.1
-    assert alone.loss == dpp.Loss(Fraction(1, 2), "rho")
-    assert dpp.protect(None).agg(dpp.len(epsilon=1), median).loss == dpp.Loss(1 + as_epsilon, "epsilon")
+    assert alone.loss == Loss(Fraction(1, 2), "rho")
+    assert dpp.protect(None).agg(dpp.len(epsilon=1), median).loss == Loss(1 + as_epsilon, "epsilon")
 
 
 def forbidden():
@@ -198,7 +199,7 @@ def test_budgets_are_charged_each_number(unit):
     budget = dpp.Budget(**{unit: 100})
     query = ROWS.dp.protect("person", max_rows=2, max_groups=1, budget=budget).agg(**asks(epsilon=1))
     query.release()
-    claims = {ask.name: ask.query.claim for ask in query.asks}
+    claims = {ask.name: ask.query.claim for ask in query._asks}
     assert budget.spent == sum(claim.cost(unit) for claim in claims.values())
     log = budget.log()
     assert log["what"].to_list()[:2] == ["people: number of people", "rows: number of rows"]
@@ -212,7 +213,7 @@ def test_budgets_are_charged_each_number(unit):
 def test_histograms_are_shared():
     def specs(**exprs):
         query = ROWS.dp.protect("person", max_rows=2).agg(**exprs)
-        return len(query.request.bind(PolarsEngine.of(ROWS.lazy())).specs)
+        return len(query._request.bind(PolarsEngine.of(ROWS.lazy())).specs)
 
     count, mean = dpp.count("x", epsilon=1), dpp.mean("x", 0, 5, epsilon=1)
     assert specs(a=mean) == 2
@@ -297,7 +298,7 @@ def test_people_may_count_without_bounds_on_rows():
     counts = dpp.value_counts("x", [1, 2, 3], epsilon=SURE)
     found = ROWS.dp.protect("person").group_by(WARDS).agg(dpp.n_people(epsilon=SURE), v=counts)
     assert found.release()["n_people"].to_list() == [3, 2, 0]
-    [people, counts] = found.asks
+    [people, counts] = found._asks
     assert people.query.claim.contributions.total == 3
     assert counts.query.claim.contributions.total == 9  # once for each candidate of each group
 

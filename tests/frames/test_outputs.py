@@ -44,13 +44,13 @@ def count(columns):
 
 
 def names(query):
-    return [ask.name for ask in query.asks]
+    return [ask.name for ask in query._asks]
 
 
 def assert_same_question(query, expected, rows=ROWS):
     """One text means: the same outputs, columns, claims, bounds and specs, so that one kept answer serves both."""
     engine = PolarsEngine.of(rows.lazy())
-    one, other = (question_of(q.request, engine, q.request.bind(engine), "", "ours").text for q in (query, expected))
+    one, other = (question_of(q._request, engine, q._request.bind(engine), "", "ours").text for q in (query, expected))
     assert one == other
     assert repr(query) == repr(expected)
     assert_frame_equal(query.explain(), expected.explain())
@@ -159,7 +159,7 @@ def test_each_output_answers_about_its_column():
 
 
 def test_engines_without_expressions_get_plain_columns():
-    asks = without_data().agg(count(pl.col("a", "bb"))).asks
+    asks = without_data().agg(count(pl.col("a", "bb")))._asks
     assert [[column.meta.is_column() for column in ask.columns] for ask in asks] == [[True], [True]]
 
 

@@ -168,5 +168,5 @@ def test_what_belongs_before_protect_is_charged_as_protect_says():
     people = VISITS.lazy().group_by("patient").agg(cents.sum()).dp.protect("patient")
     with pytest.raises(ValueError, match="the rows of one person must be bounded"):
         people.agg(dpp.len(epsilon=1))
-    (ask,) = people.with_limits(max_rows=3).agg(dpp.len(epsilon=1)).asks
+    (ask,) = people.with_limits(max_rows=3).agg(dpp.len(epsilon=1))._asks
     assert ask.query.claim.contributions.total == 3

@@ -111,7 +111,7 @@ def test_rows_that_are_cut_are_those_of_the_reference(rows, bounds, grouped, nam
     if not bounds.keys() & {"max_rows", "max_rows_per_group"}:
         names = [name for name in names if name not in ("len", "count")] or ["mode"]
     asked = (protected.group_by({"k": LISTED}) if grouped else protected).agg(**{name: ASKED[name] for name in names})
-    work, expected = asked.request.bind(PolarsEngine.of(frame.lazy())), Counter()
+    work, expected = asked._request.bind(PolarsEngine.of(frame.lazy())), Counter()
     for output in work.outputs:
         spec, code_of = work.specs[output.specs[0]], CODES[output.name]
         found = [
@@ -120,14 +120,14 @@ def test_rows_that_are_cut_are_those_of_the_reference(rows, bounds, grouped, nam
             if person is not None and (key in LISTED or not grouped) and code_of(x) is not None
         ]
         expected |= Counter(by_hand.rows_cut(found, spec.limits, spec.people))
-    if not asked.request.drops():
+    if not asked._request.drops():
         assert not expected.total()
         with pytest.raises(ValueError, match="n_rows_dropped: an output must be bounded"):
             asked.n_rows_dropped(most, **SURE)
         return
     query = asked.n_rows_dropped(most, **SURE)
     if engine == "toy":
-        released = release_by(query.request, ToyEngine(frame.to_dicts(), dict(frame.schema)))
+        released = release_by(query._request, ToyEngine(frame.to_dicts(), dict(frame.schema)))
     else:
         released = query.release(frame, engine=engine)
     assert released.item() == sum(min(number, most) for number in expected.values())
@@ -143,7 +143,7 @@ def test_rows_that_are_cut_say_how_much_of_the_data_counts():
     assert cut.release().item() == 1000 == frame.height - answers["rows"].item()
     for relation in RELATIONS:
         asked = dpp.protect("p", max_rows=1, neighboring_relation=relation).agg(dpp.len(epsilon=1))
-        (ask,) = asked.n_rows_dropped(20, epsilon=Fraction(1, 2)).asks
+        (ask,) = asked.n_rows_dropped(20, epsilon=Fraction(1, 2))._asks
         assert ask.query.claim.rate == Fraction(1, 40)
         assert ask.query.error_unit == "rows"
     for wrong in (0, -1, 1.5, None, True):
@@ -161,7 +161,7 @@ def test_very_many_rows_of_a_person_are_clipped_and_overflow_nothing():
 
 def test_what_is_only_counted_may_be_of_any_type():
     asked = dpp.protect("patient", max_rows=4).group_by(WARDS).agg(dpp.count("days", epsilon=1), dpp.len(epsilon=1))
-    assert only_counted(asked.n_rows_dropped(1, epsilon=1).request) == only_counted(asked.request) == {"days"}
+    assert only_counted(asked.n_rows_dropped(1, epsilon=1)._request) == only_counted(asked._request) == {"days"}
 
 
 OF_NOBODY = dpp.protect(None).agg(dpp.len(epsilon=1))

@@ -68,7 +68,7 @@ def test_sure_compares_the_lower_end_of_the_range_that_is_shown(tmp_path):
     rows = pl.DataFrame({"p": range(5050), "g": np.repeat(np.arange(101), np.arange(101))})
     frame = rows.dp.protect("p", max_rows=1, budget=budget, dataset="rows").group_by({"g": range(101)})
     query = frame.agg(n=dpp.n_people(epsilon=0.5), s=dpp.sum("g", 0, 100, epsilon=0.5))
-    n, claim = query.release()["n"], query.asks[0].query.claim
+    n, claim = query.release()["n"], query._asks[0].query.claim
     one_of_them, all_of_them = noise_bound(claim, 0.05), noise_bound(claim, beta_of_each(202))
     assert 0 < one_of_them < all_of_them
     for intervals, off in ((False, one_of_them), (True, one_of_them), ("all", all_of_them)):
@@ -128,7 +128,7 @@ REFUSED = {
 def test_what_can_not_be_shown_is_refused_before_the_charge(case, tmp_path):
     query, shown, kind, message = REFUSED[case]
     budget = dpp.Budget(epsilon=9, delta=0.1)
-    query = dpp.PrivateQuery(query.request, query._source, budget)
+    query = dpp.PrivateQuery(query._request, query._source, budget)
     for release in (query.release, lambda **how: query.sink_parquet(tmp_path / "a.parquet", **how)):
         with pytest.raises(kind, match=message):
             release(**{"min_people": 2, **shown})
@@ -181,7 +181,7 @@ def test_all_numbers_of_a_release_are_inside_as_often_as_is_said(loss, tmp_path)
         "c": dpp.value_counts("x", [3, 9], **loss),
     }
     query = dpp.protect(None).group_by({"g": range(per_release)}).agg(**asked)
-    width = noise_bound(query.asks[0].query.claim, beta_of_each(per_release * 5))
+    width = noise_bound(query._asks[0].query.claim, beta_of_each(per_release * 5))
     one = pl.DataFrame({"g": np.repeat(np.arange(per_release), 30), "x": [3, 4] * (per_release * 15)})
     checked = query.release(one, intervals="all")
     assert set(checked["n_high"] - checked["n"]) == {width}

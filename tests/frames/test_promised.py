@@ -22,7 +22,7 @@ UNITS = ("epsilon", "rho")
 
 def unit_of(query):
     """Return the unit that a query was taken in: that in which all losses that were shared are."""
-    (unit,) = {ask.query.claim.loss.unit for ask in query.asks}
+    (unit,) = {ask.query.claim.loss.unit for ask in query._asks}
     return unit
 
 
@@ -104,7 +104,7 @@ def test_kept_answers_statements_and_files_of_a_shared_promise(tmp_path):
     assert scaled.release().equals(first)
     assert same.release(intervals=True).drop("n_people_low", "n_people_high").equals(first)
     assert budget.answers().height == 1
-    one, two = (ask.query.claim.loss.value for ask in scaled.asks)
+    one, two = (ask.query.claim.loss.value for ask in scaled._asks)
     assert two == 2 * one
     text = dpp.statement(budget, [scaled]).to_markdown()
     assert "discrete Gaussian" in text or "discrete_gaussian" in text
@@ -173,7 +173,7 @@ def test_500_random_queries_keep_their_promise_in_the_better_unit():
         query = some_query(some)
         epsilon, delta = Fraction(some.choice([1, 5, 10, 30, 80]), 10), Fraction(1, 10 ** some.choice([4, 6, 9]))
         scaled = query.scaled_to(epsilon=epsilon, delta=delta)
-        claims = {ask.name: ask.query.claim for ask in scaled.asks}
+        claims = {ask.name: ask.query.claim for ask in scaled._asks}
         # What keeps its loss says nothing of the unit.
         (unit,) = {ask.loss.unit for name, ask in claims.items() if name not in ("kept", "near")}
         taken[unit] += 1
@@ -190,8 +190,8 @@ def test_500_random_queries_keep_their_promise_in_the_better_unit():
             continue
         there = query.scaled_to(**{other: rho if other == "rho" else epsilon})
         if "near" not in claims:  # its loss was found in epsilon, and is found anew in rho
-            assert size_of(scaled.asks) <= size_of(there.asks) * (1 + 1e-9)
-        for ask, before in zip(scaled.asks, query.asks, strict=True):
+            assert size_of(scaled._asks) <= size_of(there._asks) * (1 + 1e-9)
+        for ask, before in zip(scaled._asks, query._asks, strict=True):
             if before.query.claim.is_open:
                 assert ask.query.claim.mechanism == ask.query.in_unit(unit).claim.mechanism
     assert min(taken.values()) > 125
@@ -211,7 +211,7 @@ def test_no_accountant_proves_that_a_promise_is_broken():
         # Each is rounded up by a step at most.
         step = {"value_discretization_interval": 1e-3 * epsilon / (groups * outputs)}
         dots = {**step, "use_connect_dots": True}
-        for ask in scaled.asks:
+        for ask in scaled._asks:
             x = float(ask.query.claim.rate)
             one = {
                 "discrete_gaussian": partial(pld.from_discrete_gaussian_mechanism, 1 / x, 1, **dots),
@@ -256,8 +256,8 @@ def test_a_gap_beside_gaussian_noise_is_paid_in_rho():
     query = private().agg(X.dp.mode(range(9), gap=True), dpp.len(mechanism="discrete_gaussian"))
     scaled = query.scaled_to(epsilon=1, delta=1e-6)
     rho = Promise.of(Fraction(1), MILLIONTH).rho
-    costs = [claim.cost("rho") for claim in scaled.request.claims]
-    assert [ask.query.claim.loss.unit for ask in scaled.asks] == ["epsilon", "rho"]
+    costs = [claim.cost("rho") for claim in scaled._request.claims]
+    assert [ask.query.claim.loss.unit for ask in scaled._asks] == ["epsilon", "rho"]
     assert costs[1] == rho / 2
     assert rho / 2 * (1 - Fraction(1, 10**20)) < costs[0] <= rho / 2
 
@@ -274,10 +274,10 @@ def test_mechanisms_by_name_stay_and_all_others_are_the_better_ones():
     in_rho, in_epsilon = ("exponential", 6, "discrete_gaussian"), ("exponential", 1, "discrete_laplace")
     for unit, free in (("rho", in_rho), ("epsilon", in_epsilon)):
         query = private().agg(**asked).scaled_to(**{unit: 1})
-        mechanisms = [claim.mechanism for claim in query.request.claims]
+        mechanisms = [claim.mechanism for claim in query._request.claims]
         assert mechanisms[:4] == ["permute_and_flip", "exponential", "discrete_laplace", "exponential"]
-        assert (mechanisms[4], query.asks[4].query.claim.draws, mechanisms[5]) == free
-        assert query.loss.value == 1 if unit == "epsilon" else query.request.claims[0].cost("rho") == Fraction(1, 6)
+        assert (mechanisms[4], query._asks[4].query.claim.draws, mechanisms[5]) == free
+        assert query.loss.value == 1 if unit == "epsilon" else query._request.claims[0].cost("rho") == Fraction(1, 6)
 
 
 @pytest.mark.parametrize("losses", [{"epsilon": 1}, {"rho": 0.3}])
@@ -287,19 +287,19 @@ def test_outputs_that_all_have_a_loss_keep_their_shares_in_the_better_unit(losse
     query = private().agg(twice=X.dp.mode(range(9), **{unit: 2 * losses[unit]}), **counts(20, **losses))
     scaled = query.scaled_to(epsilon=1, delta=1e-6)
     assert unit_of(scaled) == "rho"
-    found = [claim.loss.value for claim in scaled.request.claims]
+    found = [claim.loss.value for claim in scaled._request.claims]
     assert found[0] == 2 * found[1] == 2 * found[-1]
     assert sum(found) == Promise.of(Fraction(1), MILLIONTH).rho
-    assert {claim.mechanism for claim in scaled.request.claims} == {"exponential", "discrete_gaussian"}
-    (few,) = private().agg(dpp.n_people(**losses)).scaled_to(epsilon=1, delta=1e-6).asks
+    assert {claim.mechanism for claim in scaled._request.claims} == {"exponential", "discrete_gaussian"}
+    (few,) = private().agg(dpp.n_people(**losses)).scaled_to(epsilon=1, delta=1e-6)._asks
     assert (str(few.query.claim), few.query.claim.mechanism) == ("epsilon=1", "discrete_laplace")
 
 
 def test_losses_in_both_units_are_shared_by_what_they_cost_in_rho():
     query = private().agg(a=dpp.len(epsilon=0.4), b=X.dp.mode(range(9), rho=0.08))
     scaled = query.scaled_to(epsilon=1, delta=1e-6)
-    one, other = (claim.cost("rho") for claim in query.request.claims)
-    assert [claim.loss.value for claim in scaled.request.claims] == [one / (one + other), other / (one + other)]
+    one, other = (claim.cost("rho") for claim in query._request.claims)
+    assert [claim.loss.value for claim in scaled._request.claims] == [one / (one + other), other / (one + other)]
     assert unit_of(scaled) == "epsilon"
 
 
@@ -331,7 +331,7 @@ def test_keys_have_their_part_of_delta():
     with pytest.raises(ValueError, match=r"delta must leave room for the keys, which spend 6e-07, got 1e-06"):
         private().keys("x", epsilon=3, delta=6e-7).scaled_to(**promise)
     with_counts = private().keys("x", rho=3, delta=4e-7, with_counts=True).scaled_to(**promise)
-    assert with_counts.asks[0].query.claim.mechanism == "discrete_gaussian_threshold"
+    assert with_counts._asks[0].query.claim.mechanism == "discrete_gaussian_threshold"
 
 
 def test_what_has_a_loss_keeps_it_and_the_rest_is_shared():
@@ -339,14 +339,14 @@ def test_what_has_a_loss_keeps_it_and_the_rest_is_shared():
         kept=dpp.len(epsilon=0.25), near=dpp.n_people(within=20), a=dpp.n_people(), b=X.dp.mode(range(3), loss_weight=3)
     )
     scaled = query.scaled_to(epsilon=1)
-    kept, near, one, three = (ask.query.claim.loss.value for ask in scaled.asks)
+    kept, near, one, three = (ask.query.claim.loss.value for ask in scaled._asks)
     assert (kept, near + kept + one + three, three) == (Fraction(1, 4), 1, 3 * one)
-    assert scaled.asks[1].within == query.asks[1].within
+    assert scaled._asks[1].within == query._asks[1].within
     in_rho = query.scaled_to(rho=1)
-    assert [claim.loss.unit for claim in in_rho.request.claims] == ["epsilon", "rho", "rho", "rho"]
-    assert in_rho.asks[1].query.claim.mechanism == "discrete_gaussian"
+    assert [claim.loss.unit for claim in in_rho._request.claims] == ["epsilon", "rho", "rho", "rho"]
+    assert in_rho._asks[1].query.claim.mechanism == "discrete_gaussian"
     assert errors_of(in_rho)[1] == errors_of(scaled)[1] == 20
-    assert sum(claim.cost("rho") for claim in in_rho.request.claims) == 1
+    assert sum(claim.cost("rho") for claim in in_rho._request.claims) == 1
     with pytest.raises(ValueError, match=r"the outputs with a loss cost .* which leaves nothing to the others"):
         query.scaled_to(epsilon=0.1)
     with pytest.raises(
@@ -403,7 +403,7 @@ def test_a_claim_without_a_loss_has_no_cost_and_draws_nothing_that_depends_on_ro
     with pytest.raises(ValueError, match="a loss must be said first"):
         claim.cost("epsilon")
     with pytest.raises(ValueError, match="a loss must be said first"):
-        dpp.Budget(epsilon=1).charge([("n", claim)], privacy_unit=None, neighboring_relation="add_or_remove_one")
+        dpp.Budget(epsilon=1)._charge([("n", claim)], privacy_unit=None, neighboring_relation="add_or_remove_one")
 
 
 COUNT = private().agg(dpp.n_people())

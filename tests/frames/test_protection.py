@@ -120,7 +120,7 @@ def test_a_bound_that_is_not_enforced_would_be_found():
 )
 def test_a_release_keeps_what_its_claim_is_charged_for(asked, most, unit):
     query = protected({"g": range(5)}, **most).agg(out=EXPRESSIONS[asked](**{unit: 1}))
-    (ask,) = query.asks
+    (ask,) = query._asks
     rng = np.random.default_rng(3)
     for n in (1, 2, 12, 40):
         spread = {"g": rng.integers(0, 5, n), "x": rng.integers(0, SIZE, n)}
@@ -130,7 +130,7 @@ def test_a_release_keeps_what_its_claim_is_charged_for(asked, most, unit):
             (histogram,) = histograms_by(engine, query)
             owner = np.repeat(np.arange(5), histogram.sizes)
             groups, codes = (np.repeat(each, histogram.weights).tolist() for each in (owner, histogram.codes))
-            found = contributed(query.protection, ask.query, groups, codes)
+            found = contributed(query._protection, ask.query, groups, codes)
             assert within(found, ask.query.claim.contributions)
             assert len(found) <= most.get("max_groups", 5)
 

@@ -51,7 +51,7 @@ def budget(tmp_path):
 @pytest.mark.parametrize("target", [PROMISE, {"epsilon": 1}, {"rho": Fraction(1, 10)}], ids=str)
 def test_one_promise_is_shared_over_all_outputs(target):
     scaled = dpp.publication(queries(protected())).scaled_to(**target)
-    losses = [ask.query.claim.loss for query in scaled.queries.values() for ask in query.asks]
+    losses = [ask.query.claim.loss for query in scaled.queries.values() for ask in query._asks]
     assert len({loss.unit for loss in losses}) == 1
     assert len({loss.value for loss in losses}) == 1
     if "delta" not in target:
@@ -75,7 +75,7 @@ def test_the_unit_is_that_of_the_smaller_errors_over_all(budget):
     many = {f"q{number}": private.group_by({"ward": ["A", "B", "C"]}).agg(n=dpp.n_people()) for number in range(12)}
     scaled = dpp.publication(many).scaled_to(**PROMISE)
     assert (alone.loss.unit, scaled.loss.unit) == ("epsilon", "rho")
-    assert scaled.loss.value == budget.guarantee.rho
+    assert scaled.loss.value == budget._guarantee.rho
     scaled.release()
     assert budget.remaining == 0
 

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
+from dp_polars._accounting.terms import Loss
 from tests.frames.test_explain import every_kind
 from tests.helpers.refusals import refusals
 
@@ -29,18 +30,18 @@ def mixed(relation="add_or_remove_one", **more):
 
 
 def cost(query, unit):
-    return sum((one.query.claim.cost(unit) for one in query.asks), Fraction(0))
+    return sum((one.query.claim.cost(unit) for one in query._asks), Fraction(0))
 
 
 def factors(scaled, query):
-    losses = ([one.query.claim.loss.value for one in each.asks] for each in (scaled, query))
+    losses = ([one.query.claim.loss.value for one in each._asks] for each in (scaled, query))
     return {one / other for one, other in zip(*losses, strict=True)}
 
 
 def times(query, factor):
     """Return what the query costs with every loss times a factor, in both units, from claims of its own."""
-    claims = [one.query.claim for one in query.asks]
-    claims = [replace(claim, loss=dpp.Loss(claim.loss.value * factor, claim.loss.unit)) for claim in claims]
+    claims = [one.query.claim for one in query._asks]
+    claims = [replace(claim, loss=Loss(claim.loss.value * factor, claim.loss.unit)) for claim in claims]
     return {unit: sum((claim.cost(unit) for claim in claims), Fraction(0)) for unit in ("epsilon", "rho")}
 
 
@@ -50,15 +51,15 @@ def test_every_query_costs_exactly_what_is_asked_where_all_losses_are_in_that_un
     exact = Fraction(str(target))
     for query in every_kind(**{unit: Fraction(1, 3)}):
         scaled = query.scaled_to(**{unit: target})
-        assert (str(scaled.loss), scaled.loss.value) == (str(dpp.Loss(exact, unit)), exact)
+        assert (str(scaled.loss), scaled.loss.value) == (str(Loss(exact, unit)), exact)
         assert scaled.delta == query.delta
         assert len(factors(scaled, query)) == 1
-        for one, two in zip(scaled.asks, query.asks, strict=True):
+        for one, two in zip(scaled._asks, query._asks, strict=True):
             again = replace(one.query.claim, loss=two.query.claim.loss)
             assert again == two.query.claim  # the mechanism, the bounds, the range and the delta are what they were
             assert replace(one, query=one.query.with_claim(again)) == two
-        assert scaled.scaled_to(**{unit: query.loss.value}).asks == query.asks
-        assert (scaled.protection, scaled.request.about) == (query.protection, query.request.about)
+        assert scaled.scaled_to(**{unit: query.loss.value})._asks == query._asks
+        assert (scaled._protection, scaled._request.about) == (query._protection, query._request.about)
 
 
 def test_a_query_that_was_asked_by_its_error_has_another_one():
@@ -71,22 +72,22 @@ def test_a_query_that_was_asked_by_its_error_has_another_one():
     for target in ({"epsilon": 1}, {"rho": 1}, {"epsilon": query.loss.value}):
         scaled = query.scaled_to(**target)
         (factor,) = factors(scaled, query)
-        same = [str(one.query.claim.loss) for one in scaled.asks]
+        same = [str(one.query.claim.loss) for one in scaled._asks]
         by_loss = dpp.protect("p", max_rows=4, max_groups=2).group_by({"g": range(3)})
-        losses = [one.query.claim.loss.value for one in scaled.asks]
+        losses = [one.query.claim.loss.value for one in scaled._asks]
         asked = {
             "n": dpp.n_people(epsilon=losses[0]),
             "mean": X.dp.mean(0, 4, step=1, epsilon=losses[1]),
             "median": X.dp.median(range(5), epsilon=losses[2]),
         }
         expected = by_loss.agg(**asked)
-        assert [str(one.query.claim.loss) for one in expected.asks] == same
+        assert [str(one.query.claim.loss) for one in expected._asks] == same
         told, errors = scaled.explain(), expected.explain()["error_95"].to_list()
-        mean = expected.asks[1].query
+        mean = expected._asks[1].query
         assert told["error_95"].to_list() == [errors[0], mean.error_among(500, 0.05, pl.Int64()), errors[2]]
         assert told["note"][1].startswith("error_95 is for 500 rows or more. Drops rows beyond max_rows=4")
         assert (told["error_95"] > query.explain()["error_95"]).all() == (factor < 1)
-        assert not any(one.within for one in scaled.asks)
+        assert not any(one.within for one in scaled._asks)
         again = scaled.scaled_to(epsilon=query.loss.value)
         assert again.explain()["error_95"].to_list() == query.explain()["error_95"].to_list()
 
@@ -107,7 +108,7 @@ def test_of_losses_in_both_units_the_factor_is_the_largest_of_four_digits(unit, 
 def test_a_query_that_is_scaled_to_what_it_costs_stays_what_it_is():
     query = mixed()
     for unit in ("epsilon", "rho"):
-        assert query.scaled_to(**{unit: cost(query, unit)}).asks == query.asks
+        assert query.scaled_to(**{unit: cost(query, unit)})._asks == query._asks
 
 
 def test_rows_and_budget_stay_and_a_release_is_charged_what_was_asked():

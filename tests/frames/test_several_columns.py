@@ -95,10 +95,10 @@ def test_explain_and_statements_name_the_unit_as_the_ledger_does():
     query = protected().agg(dpp.len(epsilon=1))
     for asked in (query, protected(max_groups=1).keys("cents", epsilon=1, delta=1e-3)):
         assert asked.explain()["privacy_unit"].to_list() == [TEXT]
-    assert [each["privacy_unit"] for each in query.request.claim_for_json()["columns"].values()] == [TEXT]
+    assert [each["privacy_unit"] for each in query._request.claim_for_json()["columns"].values()] == [TEXT]
     assert "one person per ['month', 'patient']" in repr(protected())
     again = pickle.loads(pickle.dumps(dpp.protect(UNIT, max_rows=1).agg(dpp.len(epsilon=1))))
-    assert again.protection.unit == ("month", "patient")
+    assert again._protection.unit == ("month", "patient")
 
 
 FRAME, COUNT = protected(), dpp.len(epsilon=1)

@@ -372,7 +372,7 @@ def test_a_pickle_holds_no_proof_and_its_steps_are_proved_anew(proofs, tmp_path)
     assert len(proofs) == 16
     query = pickle.loads(pickle.dumps(private.agg(MEDIAN)))
     assert len(proofs) == 16
-    assert query.request.pipeline.proof is None
+    assert query._request.pipeline.proof is None
     query.release()
     assert len(proofs) == 24
 

@@ -136,13 +136,15 @@ def test_losses_are_parts_of_the_loss_and_are_charged_once(private, visits, tmp_
     query = visits.dp.protect("patient", max_groups=1, budget=budget).cube(
         DIMENSIONS, tables=TABLES, rho=Fraction(1, 7)
     )
-    assert query.loss.value == sum(ask.query.claim.loss.value for ask in query.asks) == Fraction(1, 7)
-    assert {ask.query.claim.mechanism for ask in query.asks} == {"discrete_gaussian"}
+    assert query.loss.value == sum(ask.query.claim.loss.value for ask in query._asks) == Fraction(1, 7)
+    assert {ask.query.claim.mechanism for ask in query._asks} == {"discrete_gaussian"}
     query.release().counts(by="year")
     assert budget.spent == Fraction(1, 7)
     twice = query.scaled_to(rho=Fraction(2, 7))
-    assert twice.request.drawn == query.request.drawn
-    assert [one.query.claim.loss.value for one in twice.asks] == [2 * one.query.claim.loss.value for one in query.asks]
+    assert twice._request.drawn == query._request.drawn
+    assert [one.query.claim.loss.value for one in twice._asks] == [
+        2 * one.query.claim.loss.value for one in query._asks
+    ]
 
 
 def test_a_promise_is_shared_in_rho(private):
@@ -161,7 +163,7 @@ def test_a_promised_cube_explains_tables_that_are_not_drawn():
     few = {"a": [1, 2], "b": [1, 2]}
     query = dpp.protect("p", max_groups=1).cube(few, tables=[(), ("a", "b")], weights=[1, 1000], epsilon=1, delta=1e-6)
     found = query.explain()
-    assert found.height > len(query.asks)
+    assert found.height > len(query._asks)
     assert found.filter(pl.col("mechanism").is_null())["note"].str.starts_with("Not drawn").all()
     assert found["note"].str.contains("In epsilon").sum() == 0
 

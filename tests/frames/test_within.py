@@ -64,7 +64,7 @@ def error_of(frame, name, loss):
     """What `explain` says of the same question at a loss that is written out."""
     expr, _ = ASKED[name]
     if name in OF_MEANS:  # `explain` has no error without a number of rows
-        query = frame.agg(o=expr(**loss)).asks[0].query
+        query = frame.agg(o=expr(**loss))._asks[0].query
         return query.error_among(5000, 0.05, ROWS["cents" if "cents" in name else "x"].dtype)
     return frame.agg(o=expr(**loss)).explain()["error_95"].item()
 
@@ -102,8 +102,8 @@ def test_it_is_the_question_with_that_loss_written_out(name, unit):
     """The same claim, so the same draws, and the same price."""
     expr, within = ASKED[name]
     frame = private(unit=unit)
-    (ask,) = frame.agg(o=expr(within=within, **rows_of(name))).asks
-    (written,) = frame.agg(o=expr(**{unit: ask.query.claim.loss.value})).asks
+    (ask,) = frame.agg(o=expr(within=within, **rows_of(name)))._asks
+    (written,) = frame.agg(o=expr(**{unit: ask.query.claim.loss.value}))._asks
     assert ask.query == written.query
     assert (ask.within.value, ask.within.rows) == (Fraction(str(within)), rows_of(name).get("rows"))
     assert written.within is None
@@ -133,9 +133,9 @@ def test_a_mechanism_by_name_is_kept():
     assert gauss.loss == private(unit="rho").agg(dpp.len(within=20)).loss
     for unit in (None, "epsilon", "rho"):
         for word in ("permute_and_flip", "exponential"):
-            (ask,) = private(unit=unit).agg(dpp.mode("d", within=12, mechanism=word)).asks
+            (ask,) = private(unit=unit).agg(dpp.mode("d", within=12, mechanism=word))._asks
             assert ask.query.claim.mechanism == word
-        (ask,) = private(unit=unit).agg(dpp.len(within=20, mechanism="discrete_laplace")).asks
+        (ask,) = private(unit=unit).agg(dpp.len(within=20, mechanism="discrete_laplace"))._asks
         assert (ask.query.claim.mechanism, ask.query.claim.loss.unit) == ("discrete_laplace", unit or "epsilon")
 
 
@@ -151,14 +151,14 @@ def test_a_mechanism_by_name_is_kept():
     ],
 )
 def test_top_k_draws_as_it_would_at_a_loss_in_that_unit(k, word, unit, joint, mechanism, draws):
-    (ask,) = private(unit=unit).agg(dpp.top_k("x", k, range(9), within=60, mechanism=word)).asks
+    (ask,) = private(unit=unit).agg(dpp.top_k("x", k, range(9), within=60, mechanism=word))._asks
     assert (ask.query.joint, ask.query.claim.mechanism, ask.query.claim.draws) == (joint, mechanism, draws)
     assert ask.query.claim.loss.unit == unit
 
 
 def test_a_gap_is_paid_in_epsilon_by_any_budget():
     frame = private(unit="rho")
-    (ask,) = frame.agg(dpp.mode("d", within=12, gap=True)).asks
+    (ask,) = frame.agg(dpp.mode("d", within=12, gap=True))._asks
     assert ask.query.claim.gap
     assert ask.query.claim.loss == private().agg(dpp.mode("d", within=12)).loss
 
@@ -229,6 +229,6 @@ def test_the_refusal_names_the_loss_that_it_would_take():
 
 
 def test_at_another_loss_it_is_explained_as_it_is_there():
-    request = private().agg(dpp.mean("x", 0, 8, within=1, rows=5000)).request
-    less = private().agg(dpp.mean("x", 0, 8, epsilon=0.01)).asks[0].query.claim
+    request = private().agg(dpp.mean("x", 0, 8, within=1, rows=5000))._request
+    less = private().agg(dpp.mean("x", 0, 8, epsilon=0.01))._asks[0].query.claim
     assert request.with_asks([request.asks[0].with_claim(less)]).explain(None)["error_95"].item() > 1

@@ -70,8 +70,8 @@ def check_bounds(suite: Conformance, case: Case) -> None:
     query = protected({"g": range(case.groups)}, "p", **dict(case.bounds)).agg(
         out=ask(case.asked, "x", *arguments, **dict(case.options))
     )
-    (asked,) = query.asks
-    claim, people = asked.query.claim.contributions, query.protection.counts_people(asked.query)
+    (asked,) = query._asks
+    claim, people = asked.query.claim.contributions, query._protection.counts_people(asked.query)
     told = suite.told(query, frame)["out"]
     evidence = Counter(
         (p, g, x) for p, g, x in frame.rows() if None not in (p, g, x) and g < case.groups and x < beyond

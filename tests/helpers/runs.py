@@ -21,10 +21,10 @@ def release_by(
     **shown: object,
 ) -> Any:
     """A release by an engine, charged to a budget, or to the query's."""
-    payer, presentation = query.budget if budget is None else budget, query.request.presentation(**shown)
-    return release.release_by(query.request, engine, payer, presentation=presentation, fresh=fresh)
+    payer, presentation = query.budget if budget is None else budget, query._request.presentation(**shown)
+    return release.release_by(query._request, engine, payer, presentation=presentation, fresh=fresh)
 
 
 def histograms_by(engine: LocalEngine, query: dpp.PrivateQuery) -> list[Histogram]:
     """The histograms that a release would draw from."""
-    return engine.prepare_histograms(query.request.bind(engine))()
+    return engine.prepare_histograms(query._request.bind(engine))()

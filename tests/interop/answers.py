@@ -63,11 +63,11 @@ def answers() -> Iterator[tuple[str, object]]:
     private = rows.dp.protect("p", max_groups=1).filter(pl.col("word") == "a")  # of several keys the order is chance
     yield "keys", private.keys("word", rho=0.1, delta=1e-6, with_counts=True).release()
     yield "rows", rows.dp.protect("p", max_rows=1).agg(dpp.len(epsilon=1)).n_rows_dropped(9, epsilon=1).release()
-    for draw in (dpp.permute_and_flip, dpp.exponential_mechanism):
+    for draw in (dpp.mechanisms.permute_and_flip, dpp.mechanisms.exponential_mechanism):
         for loss in (1e-280, 1, 20):
             yield f"{draw.__name__} {loss}", draw([EDGES[:9], [*range(9)]], epsilon=loss, sensitivity=1)
-    yield "laplace", dpp.discrete_laplace([0] * 5000, epsilon=Fraction(1, 2**40), sensitivity=1)
-    yield "gaussian", dpp.discrete_gaussian([0] * 5000, rho=1e-20, sensitivity=1)
+    yield "laplace", dpp.mechanisms.discrete_laplace([0] * 5000, epsilon=Fraction(1, 2**40), sensitivity=1)
+    yield "gaussian", dpp.mechanisms.discrete_gaussian([0] * 5000, rho=1e-20, sensitivity=1)
 
 
 def text_of(answer: object) -> str:

@@ -79,10 +79,10 @@ def test_selections_take_blocks_where_they_pay(monkeypatch):
     monkeypatch.setattr(integer_scores, "_counts", lambda gaps, most: asked.append(most) or original(gaps, most))
     scores = np.arange(10_000)
     few = {"epsilon": 40, "sensitivity": 1}
-    assert scores[dpp.permute_and_flip(scores, **few)] > 9_980
-    assert dpp.exponential_mechanism(np.ma.masked_greater(scores, 77), **few) > 60
-    dpp.permute_and_flip(scores.astype(float), **few)
-    dpp.permute_and_flip(scores[:100], **few)
+    assert scores[dpp.mechanisms.permute_and_flip(scores, **few)] > 9_980
+    assert dpp.mechanisms.exponential_mechanism(np.ma.masked_greater(scores, 77), **few) > 60
+    dpp.mechanisms.permute_and_flip(scores.astype(float), **few)
+    dpp.mechanisms.permute_and_flip(scores[:100], **few)
     assert asked == [2]
 
 

@@ -69,7 +69,7 @@ MUTANTS = [
     # --- Budgets
     _sums("Sums.left", "self.total - (spent.loss or 0)", "self.total",
         "every release is compared with the whole budget"),
-    _budgets("Budget.charge", "sum_of(costs)", "max(costs)", "outputs of one release are compared one by one",
+    _budgets("Budget._charge", "sum_of(costs)", "max(costs)", "outputs of one release are compared one by one",
         "::test_a_charge_is_all_or_nothing"),
     _budgets("_is_within", "loss <= left", "float(loss) <= float(left)", "a hair too much is spent",
         "::test_numbers_of_a_refusal_are_decimals_in_full_or_on_the_safe_side"),
@@ -92,7 +92,7 @@ MUTANTS = [
         "::test_another_total_unit_or_name_is_refused"),
     _budgets("Budget._opened", "self._memory is None or self._process != os.getpid()", "self._memory is None",
         "a fork spends the budget once more", "::test_a_fork_shares_a_ledger_and_is_refused_a_budget_in_memory"),
-    _budgets("Budget.__getstate__", "self.path is None", "False", "a copy spends the budget once more",
+    _budgets("Budget.__getstate__", "self._path is None", "False", "a copy spends the budget once more",
         "::test_a_budget_in_memory_has_no_copies"),
     # --- The ledger
     _sums("_commit", '"COMMIT"', '"ROLLBACK"', "nothing is ever charged"),
@@ -195,7 +195,7 @@ MUTANTS = [
     # --- What OpenDP charges
     _measurement("make_private_query", "ask.query.claim.cost(unit, distance)", "ask.query.claim.cost(unit)",
         "many rows of a person cost as much as one", "::test_the_map_is_that_of_the_design_at_every_distance"),
-    _measurement("opendp:_metric", "query.protection.unit or ()", "()", "people are rows to OpenDP",
+    _measurement("opendp:_metric", "query._protection.unit or ()", "()", "people are rows to OpenDP",
         "::test_the_metric_says_what_a_person_is"),
     _measurement("_at_loss", "claim.cost(total.unit) * factor", "total.value * factor",
         "each output costs as much as all together", "::test_all_outputs_keep_their_shares_of_another_loss"),

@@ -209,9 +209,9 @@ MUTANTS = [
     # --- Publications
     _publication("_frames/publication:publication", '_refuse_others(f"publication: all queries, {first!r} and {name!r} among them,", one, other)', "",
         "losses of different units or relations are shared as one promise", "::test_what_is_no_publication"),
-    _publication("Publication.released", "opened is not None", "False",
+    _publication("Publication._released", "opened is not None", "False",
         "a table belongs to patients in one query and to doctors in another", "::test_a_table_of_two_units_is_refused"),
-    _publication("_frames/publication:publication", "query.with_asks(query.asks, None)", "query",
+    _publication("_frames/publication:publication", "query._with_asks(query._asks, None)", "query",
         "what one query was scaled to is told as the promise of all",
         "::test_what_one_query_was_scaled_to_is_not_what_all_promise"),
     _publication("_refuse_others", "len(paths) > 1", "False", "rows that another budget guards are charged to this one",
@@ -263,7 +263,7 @@ MUTANTS = [
         "rows of values that are not listed are counted in other cells",
         "::test_tables_are_of_the_rows_that_have_a_listed_value_in_every_dimension"),
     # --- Statements
-    of("publish/test_lines.py")("CubeRequest._lines", "Line(row, ask)", "Line(row, self.asks[len(lines) % len(self.asks)])",
+    of("publish/test_lines.py")("CubeRequest._lines", "Line(row, ask)", "Line(row, self._asks[len(lines) % len(self._asks)])",
         "a statement signs the loss and noise of another table", "::test_statement_explain_and_ranges_of_cubes_agree"),
     of("publish/test_lines.py")("Share.clips_values", "False", "True",
         "a page warns of clipped values where there are none", "::test_what_moves_values_has_clipping_bounds"),

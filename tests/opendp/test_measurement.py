@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
-from dp_polars._accounting.terms import Contributions
+from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._release.request import Request
 from tests.helpers import reference
 from tests.helpers.needs import need
@@ -87,7 +87,7 @@ def test_the_map_is_that_of_the_design_at_every_distance(bounds, relation, mecha
     asked = median(**{given: 0.5}, mechanism=mechanism)
     query = frame.agg(asked) if groups is None else frame.group_by({"g": range(groups)}).agg(asked)
     # λR: of the unit that was given the cost at distance 1 is one half.
-    x = query.asks[0].query.claim.rate * (2 if relation == "add_or_remove_one" else 4)
+    x = query._asks[0].query.claim.rate * (2 if relation == "add_or_remove_one" else 4)
     assert true_cost(given, mechanism, x, T, m) == pytest.approx(0.5, rel=1e-25)
     for unit, measure in MEASURES.items():
         measurement = as_measurement(query, output_measure=measure())
@@ -113,7 +113,7 @@ def test_outputs_add_up():
     mixed = frame.agg(median(epsilon=0.25), mode(rho=0.5))
     # A person is in two groups: each has half of the rho, and epsilon = 2λ.
     assert as_measurement(mixed).output_measure == max_divergence()
-    rate = mixed.asks[1].query.claim.rate
+    rate = mixed._asks[1].query.claim.rate
     assert reference.bounded_range_rho(rate) == pytest.approx(0.25, rel=1e-25)
     assert as_measurement(mixed).map(1) == pytest.approx(0.25 + 2 * float(rate), rel=1e-15)
     rho = as_measurement(frame.agg(median(rho=0.25), mode(rho=0.5)))
@@ -216,7 +216,7 @@ def test_an_expression_is_a_query_of_one_group():
 def test_a_replacement_in_one_group_has_its_own_range(mechanism):
     unbound = dpp.protect(None, neighboring_relation="replace_one")
     ninth = dpp.quantile("x", 0.9, range(30), epsilon=0.5, mechanism=mechanism, neighboring_relation="replace_one")
-    [ask] = unbound.agg(ninth).asks
+    [ask] = unbound.agg(ninth)._asks
     assert (ask.query.claim.score_range, ask.query.claim.rate) == (20, Fraction(1, 40))
     for query in (ninth, unbound.agg(ninth)):
         for d in (1, 2, 7):
@@ -381,10 +381,10 @@ def test_a_thousand_invocations_leak_no_memory_to_speak_of():
 def spending(mechanism, unit, groups=2):
     """A query whose claim spends a delta, for the map only."""
     asked = dpp.protect("p", max_groups=groups).group_by({"g": ["a", "b", "c"]}).agg(m=mode(**{unit: 0.5}))
-    loss, delta = dpp.Loss(Fraction(1, 2), unit), Fraction(1, 10**6)
+    loss, delta = Loss(Fraction(1, 2), unit), Fraction(1, 10**6)
     claim = dpp.Claim(loss, mechanism, Fraction(1), ONE, "add_or_remove_one", delta=delta)
-    asks = tuple(replace(one, query=one.query.with_claim(claim)) for one in asked.asks)
-    return dpp.PrivateQuery(Request.of(asked.request.pipeline, asked.request.keys, asks), None, None)
+    asks = tuple(replace(one, query=one.query.with_claim(claim)) for one in asked._asks)
+    return dpp.PrivateQuery(Request.of(asked._request.pipeline, asked._request.keys, asks), None, None)
 
 
 def test_a_delta_makes_the_measure_approximate():
@@ -428,7 +428,7 @@ def test_an_interval_costs_its_three_draws(loss):
     query = dpp.protect(None).agg(x=X.dp.median(range(9), interval=0.95, **loss))
     measurement = as_measurement(query)
     assert measurement.map(1) == 1.0
-    claim = query.asks[0].query.claim
+    claim = query._asks[0].query.claim
     assert claim.draws == 3
     assert measurement.map(2) == pytest.approx(float(claim.cost(claim.loss.unit, 2)))
     released = measurement(pl.DataFrame({"x": [4] * 1000}))

@@ -148,7 +148,7 @@ def charged(charges, **total):
     ledger = Budget(**total)
     for what, epsilon in charges:
         claim = dpp.mode("x", [1, 2], epsilon=epsilon).query.claim
-        ledger.charge([(what, claim)], privacy_unit=None, neighboring_relation="add_or_remove_one")
+        ledger._charge([(what, claim)], privacy_unit=None, neighboring_relation="add_or_remove_one")
     return ledger
 
 

@@ -42,7 +42,7 @@ def neighbors(counts, relation, contributions=1):
 def histograms(query, *tables, shape, times=1):
     """Every histogram, of shape (groups, size), that counting gives; what bounds keep is another one each time."""
     engine = PolarsEngine.of(*(table.lazy() for table in tables))
-    work, found = query.request.bind(engine), set()
+    work, found = query._request.bind(engine), set()
     for _ in range(times):
         [sparse] = engine.prepare_histograms(work)()
         dense = np.zeros(shape, np.int64)
@@ -53,7 +53,7 @@ def histograms(query, *tables, shape, times=1):
 
 def log_law(query, counts):
     """Log-probability of every candidate in one group, of a query with one mode or quantile."""
-    [ask] = query.asks
+    [ask] = query._asks
     few = ask.query.too_few if isinstance(ask.query, Mode) else None
     alpha = None if isinstance(ask.query, Mode) else ask.query.alpha
     scores = scores_of(counts, alpha) + ([] if few is None else [few])

@@ -135,7 +135,7 @@ def test_a_row_that_leaves_one_group_and_enters_another_may_lose_all_of_epsilon(
 
     def claim_of(groups):
         private = dpp.protect("person", max_rows=1, neighboring_relation="replace_one")
-        return private.group_by({"g": range(groups)}).agg(expr).asks[0].query.claim
+        return private.group_by({"g": range(groups)}).agg(expr)._asks[0].query.claim
 
     removed, added = distances(2, 20)
 

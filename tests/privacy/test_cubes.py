@@ -41,7 +41,7 @@ def changes(bounds, relation):
 
 def costs(query, change, unit):
     """What each histogram loses to a change of the cells, by the law of its noise."""
-    for ask, axes in zip(query.asks, query.request.drawn, strict=True):
+    for ask, axes in zip(query._asks, query._request.drawn, strict=True):
         moved = change.sum(axis=tuple({0, 1} - set(axes)))
         claim = ask.query.claim
         if unit == "epsilon":
@@ -55,7 +55,7 @@ def costs(query, change, unit):
 def check_shares(query, moves, unit, least):
     """Each histogram loses at most its share, and nearly all of it, at least so large a part; all together the loss."""
     found = [list(costs(query, change, unit)) for change in moves]
-    shares, most = [ask.query.claim.loss.value for ask in query.asks], [max(own) for own in zip(*found, strict=True)]
+    shares, most = [ask.query.claim.loss.value for ask in query._asks], [max(own) for own in zip(*found, strict=True)]
     assert sum(shares) == query.loss.value
     assert all(share * least < each <= share for share, each in zip(shares, most, strict=True)), most
     assert max(map(sum, found)) <= query.loss.value
@@ -120,9 +120,9 @@ def test_each_cell_of_each_histogram_has_noise_of_its_share():
     nobody = pl.DataFrame({"a": [], "b": []}, schema={"a": pl.Int64, "b": pl.Int64})
     dimensions = {"a": range(700), "b": range(700)}
     query = nobody.dp.protect(None).cube(dimensions, tables=[("a",), ("b",), ("a", "b")], weights=[1, 1, 50], rho=2)
-    work, run = prepare(query.request, PolarsEngine.of(nobody.lazy()))
+    work, run = prepare(query._request, PolarsEngine.of(nobody.lazy()))
     drawn, start = pl.read_ipc(run().packed()).to_series(), 0
-    for ask, axes in zip(query.asks, query.request.drawn, strict=True):
+    for ask, axes in zip(query._asks, query._request.drawn, strict=True):
         counts = drawn[start : start + work.plan.cells(axes)]
         start += len(counts)
         if len(counts) > 10**5:

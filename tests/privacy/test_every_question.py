@@ -220,11 +220,11 @@ def asked(question, relation, **more):
             yield query, (rows, rows, every, rows), False
         private = dpp.protect(None, neighboring_relation=relation)
         for groups, frame in ((1, private), (3, private.group_by({"g": range(3)}))):
-            yield frame.agg(a=expr).asks[0].query, (1, 1, groups, 1), False
+            yield frame.agg(a=expr)._asks[0].query, (1, 1, groups, 1), False
     for (most, of_person, per_group), groups in itertools.product(BOUNDS, (None, 1, 2, 4)):
         given = {"max_rows": most, "max_groups": of_person, "max_rows_per_group": per_group}
         frame = dpp.protect("p", **{key: n for key, n in given.items() if n}, neighboring_relation=relation)
-        query = (frame if groups is None else frame.group_by({"g": range(groups)})).agg(a=expr).asks[0].query
+        query = (frame if groups is None else frame.group_by({"g": range(groups)})).agg(a=expr)._asks[0].query
         number, few = groups or 1, min(of_person or every, groups or 1)
         if question.of_people:
             in_all = min(most or every, few)

@@ -53,14 +53,14 @@ def rows(people: list[tuple[tuple[int | None, bool | None], ...]], number: int) 
 
 def counted(query: dpp.PrivateQuery, data: pl.DataFrame) -> list[set[tuple[int, ...]]]:
     """Every histogram that counting gives, of each data set. One of probability 1/3 is missed with (2/3)**40 < 1e-7."""
-    size = query.request.bind(PolarsEngine.of(data.lazy())).specs[0].binning.size
-    found = histograms(query, data, shape=(query.request.groups, size), times=40)
+    size = query._request.bind(PolarsEngine.of(data.lazy())).specs[0].binning.size
+    found = histograms(query, data, shape=(query._request.groups, size), times=40)
     return [set(of_group) for of_group in zip(*found, strict=True)]
 
 
 def lost(query: dpp.PrivateQuery, one: tuple[int, ...], two: tuple[int, ...]) -> float:
     """The largest log-ratio of what is drawn from two histograms."""
-    [ask] = query.asks
+    [ask] = query._asks
     if isinstance(ask.query, Count):
         return float(ask.query.claim.rate) * abs(one[0] - two[0])
     return loss(query, [one], [two])

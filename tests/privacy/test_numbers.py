@@ -74,7 +74,7 @@ def changes(
         drawn = record(patch)
         query.release(pl.DataFrame(rows, SCHEMA, orient="row"))
     parts, found = iter(drawn), {}
-    for ask in query.asks:
+    for ask in query._asks:
         vectors = [next(parts).scaled.reshape(len(worlds), -1) for _ in range(ask.query.claim.draws)]
         found[ask.name] = np.unique(np.concatenate(vectors, axis=1), axis=0)
     assert not list(parts)
@@ -147,7 +147,7 @@ def test_nor_does_a_replacement_in_one_group(rows, keys, monkeypatch):
                 parts = iter(record(patch))
                 given = [("a", group if keys else 0, value) for group, value in person]
                 query.release(pl.DataFrame(given, SCHEMA, orient="row"))
-            for ask in query.asks:
+            for ask in query._asks:
                 vector = np.concatenate([next(parts).scaled for _ in range(ask.query.claim.draws)])
                 found.setdefault(ask.name, []).append(vector)
         check_costs(
@@ -162,14 +162,14 @@ def test_bounds_left_out_are_those_of_the_public_groups(monkeypatch):
             dpp.protect("person", **bounds, **more).group_by({"group": range(n)}).agg(**asks(epsilon=1))
             for n, more in ((3, {}), (900, {"max_groups": 3}))
         )
-        assert [ask.query.claim for ask in some.asks] == [ask.query.claim for ask in all_.asks]
+        assert [ask.query.claim for ask in some._asks] == [ask.query.claim for ask in all_._asks]
 
 
 def test_a_person_beyond_the_bounds_would_cost_more(monkeypatch):
     """The control: the noise of bounded people, on numbers that nobody bounded."""
     bounded = dpp.protect("person", max_rows=1).agg(**asks(epsilon=EPSILON))
     found, loose = changes(monkeypatch, asks(epsilon=EPSILON), max_rows=3, max_rows_per_group=3, max_groups=3)
-    for few, many in zip(bounded.asks, loose.asks, strict=True):
+    for few, many in zip(bounded.asks, loose._asks, strict=True):
         cost = largest(found[many.name], 1) * float(few.query.claim.rate / many.query.claim.rate)
         assert cost >= 1.9 * EPSILON, many.name
 
@@ -190,7 +190,7 @@ def test_several_draws_cost_an_equal_share_each(name, relation, monkeypatch):
     found, query = changes(
         monkeypatch, {name: asks(epsilon=EPSILON)[name]}, max_rows=1, max_groups=3, neighboring_relation=relation
     )
-    vectors, draws = found[name], query.asks[0].query.claim.draws
+    vectors, draws = found[name], query._asks[0].query.claim.draws
     assert draws == OF_SEVERAL[name]
     for part in np.split(vectors, draws, axis=1):
         assert largest(part, 1, relation) == pytest.approx(EPSILON / draws, rel=1e-12)
@@ -212,7 +212,7 @@ def test_the_other_unit_is_charged_what_laplace_noise_costs_there(unit, bounds, 
     """Also a mean, whose halves share a rho by the root of two each: charged as one draw, it would cost √2 as much."""
     exprs = asks(**{unit: 0.25}, mechanism="discrete_laplace")
     found, query = changes(monkeypatch, exprs, **bounds, neighboring_relation=relation)
-    for ask in query.asks:
+    for ask in query._asks:
         claim, change = ask.query.claim, np.abs(found[ask.name])
         if relation == "replace_one":
             pairs = np.concatenate([np.abs(found[ask.name] - one) for one in found[ask.name]])

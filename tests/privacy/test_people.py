@@ -32,7 +32,7 @@ def histograms(query, base, person):
     rows = [(number, *cell) for number, own in enumerate(people) for cell in own]
     frame = pl.DataFrame(rows, dict.fromkeys(["p", "k", "x"], pl.Int64), orient="row").lazy()
     engine = PolarsEngine.of(frame)
-    found = engine.prepare_histograms(query.request.bind(engine))()
+    found = engine.prepare_histograms(query._request.bind(engine))()
     return tuple(tuple(zip(each.codes.tolist(), each.weights.tolist(), strict=True)) for each in found)
 
 
@@ -87,5 +87,5 @@ def test_one_person_changes_the_number_of_what_is_cut_by_the_public_number(bound
         assert moved == {0, 1} if most == 1 else max(moved) <= most
         # ln of the ratio of exp(−rate·|x − a|) and exp(−rate·|x − b|); of Gaussian noise rate²·(a − b)²/2.
         pure, gaussian = query(relation, epsilon=Fraction(1, 2)), query(relation, rho=Fraction(1, 8))
-        assert pure.asks[0].query.claim.rate * most == pure.loss.value == Fraction(1, 2)
-        assert (gaussian.asks[0].query.claim.rate * most) ** 2 / 2 == gaussian.loss.value == Fraction(1, 8)
+        assert pure._asks[0].query.claim.rate * most == pure.loss.value == Fraction(1, 2)
+        assert (gaussian._asks[0].query.claim.rate * most) ** 2 / 2 == gaussian.loss.value == Fraction(1, 8)

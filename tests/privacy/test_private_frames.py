@@ -113,7 +113,7 @@ def test_adding_a_person_costs_at_most_the_loss(bounds: dict[str, int], expr: dp
 def test_replacing_a_person_costs_at_most_the_loss(too_few: int | None) -> None:
     expr = dpp.mode("value", range(SIZE), epsilon=EPSILON, too_few=too_few)
     query = dpp.protect("person", max_groups=2, neighboring_relation="replace_one").group_by(KEYS).agg(expr)
-    assert query.asks[0].query.claim.score_range == 2
+    assert query._asks[0].query.claim.score_range == 2
     cells = [(0, 0), (1, 0)], [(0, 1), (1, 1)], [(0, 0), (1, 0), (2, 0)]
     people = [[("a", group, value) for group, value in own] for own in cells]
     worst = max(
@@ -139,7 +139,7 @@ def test_the_other_unit_is_charged_the_cost_of_the_same_rate(mechanism: str, tot
     query = (
         dpp.protect("person", max_rows=total, max_rows_per_group=per_group).group_by({"group": range(100)}).agg(expr)
     )
-    [ask] = query.asks
+    [ask] = query._asks
     x = float(ask.query.claim.rate) * 2
     assert query.explain()["epsilon"].item() == pytest.approx(x * total, rel=1e-12)
     k, rest = divmod(total, per_group)

@@ -262,9 +262,9 @@ def test_the_largest_rho_converts_to_the_promise_and_no_larger_one(epsilon, delt
         assert zcdp_delta(promise.rho * (1 + Fraction(1, 10**6)), epsilon) > left
     budget = Budget(epsilon=epsilon, delta=delta, keys_delta=part * delta)
     for mechanism in ("exponential", "discrete_gaussian"):
-        assert budget.has_room([claim(promise.rho / 7, "rho", mechanism)] * 7)
-        assert not budget.has_room([claim(promise.rho * (1 + Fraction(1, 10**9)), "rho", "discrete_gaussian")])
-    assert budget.has_room([claim(epsilon, "epsilon")])
+        assert budget._has_room([claim(promise.rho / 7, "rho", mechanism)] * 7)
+        assert not budget._has_room([claim(promise.rho * (1 + Fraction(1, 10**9)), "rho", "discrete_gaussian")])
+    assert budget._has_room([claim(epsilon, "epsilon")])
 
 
 def test_what_an_output_costs():

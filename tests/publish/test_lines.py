@@ -118,8 +118,8 @@ def agree(query, explained=None, facts=None):
     statement = query.statement(publication_date="2026-11-28")
     rows = (query.explain() if explained is None else explained).rows(named=True)
     facts = statement.facts["releases"][0]["outputs"] if facts is None else facts
-    asks = {ask.name: ask.query for ask in query.asks}
-    assert len(asks) == len(query.asks)
+    asks = {ask.name: ask.query for ask in query._asks}
+    assert len(asks) == len(query._asks)
     assert [row["output"] for row in rows] == [one["name"] for one in facts]
     assert len({row["output"] for row in rows}) == len(rows) >= len(asks)
     for row, one in zip(rows, facts, strict=True):
@@ -165,7 +165,7 @@ def half_width(released, name):
 def has_the_errors_of(released, query, rows):
     """Check that released intervals are as wide as errors are large; return the outputs that were compared."""
     found = []
-    for ask in query.asks:
+    for ask in query._asks:
         if not ask.query.has_intervals:
             continue
         widths = half_width(released, ask.name)
@@ -185,7 +185,7 @@ def test_statement_explain_and_ranges_agree(unit, name):
     query = queries(unit)[name]
     rows = agree(query)
     if not name.startswith(("cube", "keys")):
-        with_noise = [ask for ask in query.asks if ask.query.claim.mechanism in NOISE]
+        with_noise = [ask for ask in query._asks if ask.query.claim.mechanism in NOISE]
         known = [ask.name for ask in with_noise if ask.within is not None or not ask.query.error_needs_rows]
         assert has_the_errors_of(query.release(intervals=True), query, rows) == known
 
@@ -249,7 +249,7 @@ def test_tables_have_a_line_each_whatever_dimensions_are_called(tmp_path):
     assert "count by 'a, b'" in found
     assert "count by 'a', 'b'" in found
     cube = query.release()
-    assert cube.claim["columns"].keys() == {ask.name for ask in query.asks}
+    assert cube.claim["columns"].keys() == {ask.name for ask in query._asks}
     page = html.unescape(dpp.report(cube, query, tmp_path / "page.html").read_text(encoding="utf-8"))
     assert page.count("<section><h2>count by 'a', 'b'</h2>") == page.count("<section><h2>count by 'a, b'</h2>") == 1
 
@@ -266,7 +266,7 @@ def test_the_ledger_has_the_lines_of_the_query():
         agree(query, facts=release["outputs"])
         assert release["outputs"] == query.statement().facts["releases"][0]["outputs"]
     drawn = [one["what"].partition(":")[0] for one in statement.facts["ledger"]["entries"]]
-    assert drawn == [ask.name for ask in (*cube.asks, *asked.asks)]
+    assert drawn == [ask.name for ask in (*cube._asks, *asked._asks)]
 
 
 def test_publications_have_the_lines_of_their_queries():
@@ -341,7 +341,7 @@ def test_clipping_bounds_are_named_wherever_an_answer_is_described(name, tmp_pat
     said += [("0", "1")] * ("True counts as 1 and false as 0, which are the clipping bounds" in texts[-1])
     assert said == [bounds[:2]]
     for text in (note, statement, page, *([] if "per_person" in plain else [plain])):
-        assert query.asks[1].query.clipping in text.replace("\\", "")
+        assert query._asks[1].query.clipping in text.replace("\\", "")
     for total in bounds[2:]:
         assert f"in a group is clipped to {total}: what is beyond counts as the bound." in page
         assert total in note
@@ -375,7 +375,7 @@ def test_figures_and_ranges_say_of_what_the_number_is(tmp_path):
 def test_outputs_with_the_same_bounds_say_them_once():
     names = ["x", "y", WEIGHT]
     query = private().group_by(KEYS).agg(pl.col(names).dp.mean(0, 2, epsilon=1), q=X.dp.median(range(9), epsilon=1))
-    clipping = query.asks[0].query.clipping
+    clipping = query._asks[0].query.clipping
     assert query.statement().to_markdown().count(clipping) == 1
     assert f"{', '.join(names)}: {clipping}" in query.statement().to_markdown()
     printed = " ".join(str(query.explain()).split())
@@ -388,7 +388,7 @@ def test_what_moves_values_has_clipping_bounds(name):
     """Whatever counts a value as another one, or weighs by one, names its bounds: by its rules of counting."""
     question: Question = QUESTIONS[name]
     rows = ROWS.cast({WEIGHT: pl.Float64})
-    query = rows.dp.protect("p", max_rows=1).agg(question.ask(epsilon=1).alias("out")).asks[0].query
+    query = rows.dp.protect("p", max_rows=1).agg(question.ask(epsilon=1).alias("out"))._asks[0].query
     types = (pl.Boolean(),) if name == "share" else (pl.Int64(), *[pl.Float64()] * ("weights" in question.options))
     rules = query.evidence(*([] if question.way in OF_NO_COLUMN else types))
     moves = any(rule.row_weight is not None or isinstance(rule.binning, NearestBinning) for rule in rules)

@@ -146,13 +146,13 @@ def test_what_is_promised_is_shared_and_spent(tmp_path, unit, epsilon, delta):
     plan = Plan(SCHEMA, file, unit, {}, VALUES, asked, epsilon=epsilon, delta=delta)
     drafted = draft(plan)
     assert drafted.messages == {}
-    claims = {ask.name: ask.query.claim for ask in drafted.query.asks}
+    claims = {ask.name: ask.query.claim for ask in drafted.query._asks}
     costs = [claims[name].cost(drafted.query.loss.unit) for name in ("rows", "ward_mode", "admitted_median")]
     assert costs == pytest.approx([float(costs[0]) * part for part in (1, 2, 0.5)])
-    promise = drafted.query.budget.guarantee
+    promise = drafted.query.budget._guarantee
     assert (promise.epsilon, promise.delta) == (Fraction(str(epsilon)), Fraction(str(delta)))
     assert drafted.query.loss.value == (promise.rho if drafted.query.loss.unit == "rho" else promise.epsilon)
-    assert drafted.query.budget.has_room(claims.values())
+    assert drafted.query.budget._has_room(claims.values())
     assert f"scaled_to(epsilon={epsilon:g}, delta={short(delta)})" in drafted.code
     if (epsilon, delta) == (1, 1e-8):
         rows().write_parquet(tmp_path / file)
@@ -231,7 +231,7 @@ def test_what_is_wrong_with_further_texts_is_said_at_their_fields(more, where, s
     asked = questions("n_people", "quantile age", "first_above class", "mode diagnosis")
     drafted = draft(full(questions=asked, more=more))
     assert said in drafted.messages[where]
-    assert len(drafted.query.asks) == 3
+    assert len(drafted.query._asks) == 3
     fields = {f"{kind} {column}": "" for kind, column in more_of(asked)}
     assert [*fields] == ["quantiles age", "threshold class", "weights diagnosis"]
     shown = "".join(page.further_fielded(fields, drafted.messages))
@@ -245,7 +245,7 @@ def test_errors_that_cost_more_than_the_promise_have_no_code_and_those_that_nobo
     assert "which is more than the promise" in drafted.messages["cost"]
     assert "There is no code yet" in page.seen(by_error(wanted), drafted, Relative(), "", "")
     assert drafted.code == ""
-    assert [ask.name for ask in drafted.query.asks] == ["people", "ward_mode"]
+    assert [ask.name for ask in drafted.query._asks] == ["people", "ward_mode"]
     enough = draft(by_error(wanted, epsilon=3))
     assert enough.messages == {}
     assert "scaled_to" not in enough.code
@@ -254,7 +254,7 @@ def test_errors_that_cost_more_than_the_promise_have_no_code_and_those_that_nobo
     # Half of its step is 0.25.
     drafted = draft(by_error({Question("n_people"): 50, Question("mean", "days"): 0.2501}))
     assert "a loss above 20 protects nobody" in drafted.messages[field_of(Question("mean", "days"))]
-    assert [ask.name for ask in drafted.query.asks] == ["people"]
+    assert [ask.name for ask in drafted.query._asks] == ["people"]
     assert "protects nobody" in draft(full(epsilon=30)).messages["cost"]
 
 
@@ -324,9 +324,9 @@ def test_what_does_not_fit_is_said_at_its_field(picked, where, said):
     if where.startswith(("unit", "key")):
         assert (drafted.query, drafted.code) == (None, "")
     else:  # the others are asked all the same
-        assert "people" in [ask.name for ask in drafted.query.asks]
+        assert "people" in [ask.name for ask in drafted.query._asks]
         left_out = {name for name, asked in plan.named().items() if values_field_of(asked) in drafted.messages}
-        assert {ask.name for ask in drafted.query.asks} == {*plan.named()} - left_out
+        assert {ask.name for ask in drafted.query._asks} == {*plan.named()} - left_out
         assert left_out
         assert not any(name in drafted.code for name in left_out)
 

@@ -104,13 +104,13 @@ def test_ranges_and_delta_are_those_of_the_query(tmp_path, delta):
     """Also where a release has no ranges: those of counts follow from the noise, low end first."""
     query = ROWS.dp.protect("patient", max_groups=1).agg(people=dpp.n_people(rho=Fraction(1, 10_000)))
     released = query.release()
-    number, low, high = with_ends(released, query.asks).row(0)
+    number, low, high = with_ends(released, query._asks).row(0)
     assert low < number < high
     path = dpp.report(released, query, tmp_path / "page.html", at_delta=Decimal(delta))
     assert f"{number:,} ({low:,.4g} to {high:,.4g})" in " ".join(" ".join(read(path).texts).split())
     page = path.read_text(encoding="utf-8")
-    assert query.stated({}, Decimal(delta), "published").to_html() in page
-    assert query.stated({}, Decimal("1e-6"), "published").to_html() not in page
+    assert query._stated({}, Decimal(delta), "published").to_html() in page
+    assert query._stated({}, Decimal("1e-6"), "published").to_html() not in page
     assert "lanned" not in page
 
 

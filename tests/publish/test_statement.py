@@ -167,7 +167,7 @@ def test_statements_of_all_that_the_examples_ask(name, package, queries, asked, 
     for budget in budgets.values():
         record = is_whole(dpp.statement(budget, [one for one in released if one.budget is budget], **KNOWN))
         assert record["deployment"]["privacy_loss"]["privacy_parameters"]["epsilon"] == float(
-            budget.spent if budget.guarantee is None else budget.total
+            budget.spent if budget._guarantee is None else budget.total
         )
         assert "not recorded" not in json.dumps(record)
 
@@ -223,7 +223,7 @@ def test_a_statement_of_every_private_question(name):
     assert Fraction(str(loss[asked.loss.unit])) >= asked.loss.value
     assert math.isclose(loss[asked.loss.unit], asked.loss.value)
     assert Fraction(str(loss.get("delta", 0))) == asked.delta
-    for ask in asked.asks:
+    for ask in asked._asks:
         assert ask.name in record["deployment"]["implementation"]["mechanisms"]
         assert ask.query.claim.mechanism in record["deployment"]["implementation"]["mechanisms"]
 
@@ -436,9 +436,9 @@ def test_a_ledger_with_its_queries_is_told_in_full():
     assert deployment["privacy_loss"]["privacy_parameters"] == {"epsilon": 5, "delta": 1e-5}
     assert "Charged" in whole.to_markdown()
     before = deployment["implementation"]["preprocessing_and_hyperparameter_tuning"]
-    assert f"and charged: {keys.asks[0]}; {bounds.asks[0]}." in before
+    assert f"and charged: {keys._asks[0]}; {bounds._asks[0]}." in before
     composition = deployment["accounting"]["composition"]
-    assert f"The part of its δ that keys may spend was spent by {keys.asks[0]}" in composition
+    assert f"The part of its δ that keys may spend was spent by {keys._asks[0]}" in composition
     assert "The δ is for keys that nobody listed" in composition
     with budget._opened() as connection:
         (digest,) = connection.execute("SELECT digest FROM charges ORDER BY id DESC LIMIT 1").fetchone()
@@ -446,7 +446,7 @@ def test_a_ledger_with_its_queries_is_told_in_full():
     assert [one["recorded"] for one in whole.facts["ledger"]["entries"]] == [f"release {n}" for n in (1, 2, 3, 3)]
     assert "not recorded" not in whole.to_markdown()
     # The next query's statement says what was asked before.
-    assert str(keys.asks[0]) in asked.statement().to_markdown()
+    assert str(keys._asks[0]) in asked.statement().to_markdown()
     assert "Planned" in asked.statement().to_markdown()
 
 
@@ -482,7 +482,7 @@ def test_queries_that_were_not_charged_are_refused():
         VISITS.dp.protect("patient", max_groups=2, max_rows=3).agg(dpp.len(epsilon=1)),
         VISITS.dp.protect("patient", max_groups=2, max_rows=3).agg(people=dpp.n_people(rho=0.125)),
     ):
-        refused(ValueError, f"output {other.asks[0].name!r} .* is not in the ledger", dpp.statement, budget, [other])
+        refused(ValueError, f"output {other._asks[0].name!r} .* is not in the ledger", dpp.statement, budget, [other])
     with pytest.raises(ValueError, match="must have the privacy unit and the relation of the ledger"):
         dpp.statement(budget, [VISITS.dp.protect(None).agg(dpp.len(epsilon=1))])
     refused(TypeError, "budget must be a Budget, got PrivateQuery", dpp.statement, asked)
@@ -496,7 +496,7 @@ def test_a_damaged_ledger_refuses(column, tmp_path):
     asked = query(budget=budget)
     asked.release()
     dpp.statement(budget, [asked])
-    with closing(sqlite3.connect(budget.path)) as connection, connection:
+    with closing(sqlite3.connect(budget._path)) as connection, connection:
         connection.execute(f"UPDATE charges SET {column} = '7' WHERE id = 1")
     for damaged in (lambda: dpp.statement(budget), asked.statement, lambda: asked.sink_parquet(tmp_path / "x.parquet")):
         refused(ValueError, "is damaged", damaged)

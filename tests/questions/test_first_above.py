@@ -31,7 +31,7 @@ def test_the_rate_is_shared_by_the_threshold_and_the_counts(relation, score_rang
     assert claim.rate == Fraction(6, 2 * score_range)
     people = dpp.protect("p", max_groups=4, max_rows_per_group=9, neighboring_relation=relation)
     grouped = people.group_by({"g": range(9)})
-    (by_people,), (by_rows,) = (grouped.agg(a=ask(counts=counts)).asks for counts in ("people", "rows"))
+    (by_people,), (by_rows,) = (grouped.agg(a=ask(counts=counts))._asks for counts in ("people", "rows"))
     assert by_people.query.claim.rate == Fraction(1, 4 * score_range)  # the groups of a person, whatever the rows
     assert by_rows.query.claim.rate == Fraction(1, 36 * score_range)
 
@@ -50,7 +50,7 @@ def test_what_people_in_several_groups_lose_in_rho(gap):
 
     def cost(*, distance=1, **bounds):
         frame = dpp.protect("p", neighboring_relation="replace_one", **bounds).group_by({"g": range(9)})
-        (asked,) = frame.agg(a=ask(counts="rows", gap=gap)).asks
+        (asked,) = frame.agg(a=ask(counts="rows", gap=gap))._asks
         return float(asked.query.claim.cost("rho", distance))
 
     def rho(x):
@@ -165,8 +165,8 @@ def test_it_is_kept_pickled_and_described():
     assert str(asked.query) == "first of 5 candidates above 3, and its gap"
     assert str(ask(counts="rows", threshold=2.5).query) == "first of 5 candidates above 2.5 by rows"
     query = dpp.protect("p", max_groups=1).group_by({"g": [1, 2]}).agg(a=asked)
-    assert pickle.loads(pickle.dumps(query)).asks[0].query == asked.query.under(
-        query.asks[0].query.claim.contributions, "add_or_remove_one", 2
+    assert pickle.loads(pickle.dumps(query))._asks[0].query == asked.query.under(
+        query._asks[0].query.claim.contributions, "add_or_remove_one", 2
     )
 
 

@@ -30,7 +30,7 @@ def asked(alpha, size, *, groups=3, relation="add_or_remove_one", **options):
         options["epsilon"] = 1
     private = dpp.protect(None, neighboring_relation=relation).group_by({"g": range(groups)})
     made = private.agg(m=X.dp.quantile(alpha, range(size), **{"interval": 0.95} | options))
-    return made.asks[0].query
+    return made._asks[0].query
 
 
 def three(query, counts):
@@ -250,7 +250,7 @@ def test_the_answer_and_its_ends_have_the_exact_joint_law(loss, mechanism):
 
     rows = pl.DataFrame({"g": np.repeat(np.arange(DRAWS), sum(COUNTS)), "x": list(np.repeat(range(4), COUNTS)) * DRAWS})
     private = rows.lazy().dp.protect(None).group_by({"g": range(DRAWS)})
-    query = private.agg(m=ask(Fraction(1))).asks[0].query
+    query = private.agg(m=ask(Fraction(1)))._asks[0].query
     assert query.claim.mechanism == mechanism
     law = np.zeros((4, 4, 4))
     for codes in itertools.product(range(4), repeat=3):
@@ -320,7 +320,7 @@ def test_an_interval_costs_what_was_asked_for_and_each_draw_a_third():
 
     with_ends, alone, third = asked(Fraction(3, 2), interval=0.95), asked(Fraction(3, 2)), asked(Fraction(1, 2))
     assert with_ends.loss == alone.loss
-    assert with_ends.asks[0].query.claim.rate == third.asks[0].query.claim.rate
+    assert with_ends._asks[0].query.claim.rate == third._asks[0].query.claim.rate
     explained = with_ends.explain().row(0, named=True)
     assert explained["error_95"] == third.explain()["error_95"].item()
     assert f"{alone.explain()['error_95'].item():.3g} without the interval" in explained["note"]

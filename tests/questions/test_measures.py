@@ -67,7 +67,7 @@ def test_error_95_is_the_least_that_noise_is_at_most_with_95_percent(unit, mecha
         floats=dpp.sum("x", -1, 0.5, step=0.25, **loss),
         counts=dpp.value_counts("x", [1, 2], **loss),
     )
-    for ask, error in zip(query.asks, query.explain()["error_95"], strict=True):
+    for ask, error in zip(query._asks, query.explain()["error_95"], strict=True):
         step = steps[ask.name]
         within, in_steps = Fraction(error) / step, 1 / (ask.query.claim.rate * step)
         assert within.denominator == 1
@@ -75,7 +75,7 @@ def test_error_95_is_the_least_that_noise_is_at_most_with_95_percent(unit, mecha
             assert tail(in_steps, mechanism, int(within)) <= 0.05
             assert within == 0 or tail(in_steps, mechanism, int(within) - 1) > 0.05
     if relation == "add_or_remove_one":
-        assert [1 / ask.query.claim.rate for ask in query.asks] == [scale, scale, scale * 9, scale, scale]
+        assert [1 / ask.query.claim.rate for ask in query._asks] == [scale, scale, scale * 9, scale, scale]
 
 
 @pytest.mark.parametrize("mechanism", ["discrete_laplace", "discrete_gaussian"])

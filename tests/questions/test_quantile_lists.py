@@ -311,11 +311,11 @@ def test_explain_simulate_and_private_frames_take_lists():
         .agg(q=X.dp.quantile(alphas, range(1000), epsilon=40), m=X.dp.median(range(1000), epsilon=40))
     )
     explained = query.explain().row(0, named=True)
-    claim = query.asks[0].query.claim
+    claim = query._asks[0].query.claim
     assert claim.contributions == Contributions(2, 2)
     assert explained["rate"] == 40 / 2 / 2
     assert (explained["candidates"], explained["error_unit"], explained["score_range"]) == (1000, "rows", 1)
-    assert explained["error_95"] == rows_off(query.asks[0].query.root, 1000, Fraction(10), LAWS[claim.mechanism], 0.05)
+    assert explained["error_95"] == rows_off(query._asks[0].query.root, 1000, Fraction(10), LAWS[claim.mechanism], 0.05)
     released = query.release(intervals=True)
     assert released.schema == {"g": pl.Int64, "q": pl.List(pl.Int64), "m": pl.Int64}
     assert released["q"][1].to_list() == [7, 7, 7]

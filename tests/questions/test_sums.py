@@ -355,4 +355,4 @@ def test_ranges_and_errors_of_means_hold_what_rounding_does(values, step):
     found, low, high = query.release(intervals=True).row(0)
     true = math.fsum(values) / len(values)
     assert low - 1e-12 <= true <= high + 1e-12
-    assert abs(found - true) <= query.asks[0].query.error_among(len(values), 0.05, pl.Float64()) + 1e-12
+    assert abs(found - true) <= query._asks[0].query.error_among(len(values), 0.05, pl.Float64()) + 1e-12

@@ -213,7 +213,7 @@ def test_an_error_of_ranked_counts_is_as_stated():
     bound = float(text.split("error_95 of ")[1].rstrip("."))
     claim = asked.alternative().claim
     assert claim.cost("epsilon") == 1
-    noisy = counts + dpp.discrete_laplace(np.zeros((20_000, 8), int), epsilon=claim.rate, sensitivity=1)
+    noisy = counts + dpp.mechanisms.discrete_laplace(np.zeros((20_000, 8), int), epsilon=claim.rate, sensitivity=1)
     drawn = np.argsort(-noisy, axis=1, kind="stable")[:, :3]
     beyond = ((counts[:3] - counts[drawn]).max(axis=1) > bound).mean()
     assert beyond < 0.05

@@ -79,7 +79,7 @@ def test_types_and_steps(dtype, values, step, ends, answer, type_):
 )
 def test_one_person_changes_a_group_by_their_total(ends, relation, groups, expected, same_group):
     private = dpp.protect("p", max_rows_per_group=9, neighboring_relation=relation).group_by({"g": range(groups)})
-    claim = private.agg(x=dpp.sum("x", -100, 100, per_person=ends, rho=1)).asks[0].query.claim
+    claim = private.agg(x=dpp.sum("x", -100, 100, per_person=ends, rho=1))._asks[0].query.claim
     assert claim.score_range == expected
     assert claim.same_group == same_group
     assert claim.contributions == Contributions(groups, 1)
@@ -99,7 +99,7 @@ def test_one_person_changes_a_group_by_their_total(ends, relation, groups, expec
 def test_bounds_count_as_for_people(bounds, groups):
     private = dpp.protect("p", **bounds).group_by({"g": range(5)})
     query = private.agg(x=dpp.sum("x", 0, 9, per_person=(0, 20), epsilon=1), n=dpp.n_people(epsilon=1))
-    totals, people = (ask.query.claim for ask in query.asks)
+    totals, people = (ask.query.claim for ask in query._asks)
     assert totals.contributions == people.contributions == Contributions(groups, 1)
     assert (totals.rate * 20, totals.score_range) == (people.rate, 20)
     assert not query.explain()["bounds"].fill_null("").str.contains("max_rows_per_group").any()
@@ -112,7 +112,7 @@ def test_explain_and_the_ledger_say_what_is_clipped():
     (row,) = query.explain().to_dicts()
     assert row["selects"] == "sum of values from -1 to 4, per person from -2 to 10"
     assert row["error_unit"] == "the column's unit"
-    (noise,) = query.asks[0].query.noise(pl.Float64())
+    (noise,) = query._asks[0].query.noise(pl.Float64())
     assert row["error_95"] == noise_bound(noise, 0.05) / 2  # in halves
     assert row["error_95"] == pytest.approx(30, abs=0.5)  # 10·ln 20
     assert row["note"].startswith(
@@ -122,8 +122,8 @@ def test_explain_and_the_ledger_say_what_is_clipped():
     )
     query.release()
     assert budget.log()["what"].item() == "x: sum of values from -1 to 4, per person from -2 to 10"
-    assert query.request.drops()
-    assert dpp.protect("p").agg(x=dpp.sum("x", 0, 1, per_person=(0, 2), epsilon=1)).request.drops()
+    assert query._request.drops()
+    assert dpp.protect("p").agg(x=dpp.sum("x", 0, 1, per_person=(0, 2), epsilon=1))._request.drops()
     from_0 = dpp.protect("p", max_groups=1).group_by(KEYS).agg(x=dpp.sum("x", -1, 4, per_person=(0, 5), epsilon=1))
     assert "of a person, which makes it too low; clips a person's total to 0 … 5." in from_0.explain()["note"].item()
 

@@ -107,7 +107,7 @@ def test_ranges_and_errors_hold_what_rounding_does(ask, ddof):
             found, low, high = query.release(intervals=True).row(0)
             true = (values.var if ask is dpp.var else values.std)(ddof=ddof)
             assert low <= true <= high
-            error = query.asks[0].query.error_among(12, 0.05, pl.Float64())
+            error = query._asks[0].query.error_among(12, 0.05, pl.Float64())
             assert abs(found - true) <= error
             assert error < 1.5 * (step or 1e-5) + 1e-3
             seen += abs(found - true) > error / 10

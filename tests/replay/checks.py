@@ -184,7 +184,7 @@ def check_recorded(case: Case, query: dpp.PrivateQuery, one: Sequence[Call], oth
     draws, of_other = _joined(one), _joined(other)
     assert draws.keys() == of_other.keys(), "something else is drawn"
     times = 1 if case.relation == "add_or_remove_one" else 2
-    known = {ask.name: ask for ask in query.asks}
+    known = {ask.name: ask for ask in query._asks}
     (only, *_) = known
     costs: dict[str, list[Fraction]] = {name: [Fraction(0), Fraction(0)] for name in known}
     groups_of = dict.fromkeys(known, 1 if case.groups is None or case.asked[0][0] in OF_PEOPLE else len(case.groups))
@@ -200,7 +200,7 @@ def check_recorded(case: Case, query: dpp.PrivateQuery, one: Sequence[Call], oth
         cells = {*call.inputs, *theirs.inputs}
         change = {cell: theirs.inputs.get(cell, 0) - call.inputs.get(cell, 0) for cell in cells}
         change = {cell: n for cell, n in change.items() if n}
-        people = ask.query.bounds_people and query.protection.counts_people(ask.query) if call.kind != "keys" else True
+        people = ask.query.bounds_people and query._protection.counts_people(ask.query) if call.kind != "keys" else True
         in_range = times  # rows of one person whose changes add up in R
         if call.kind == "number":
             in_range = ask.query.range_of(case.relation, groups) / ask.query.range_of("add_or_remove_one", groups)

@@ -15,6 +15,8 @@ from dp_polars._engines.polars import engine as polars_engine
 from dp_polars._engines.polars import people as polars_people
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._engines.polars.rows import listed, own_keys
+from dp_polars._expressions.namespace import PrivateNamespace
+from dp_polars._frames.cube_query import CubeQuery
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._questions.measures import Count
 from dp_polars._release import contract
@@ -170,7 +172,7 @@ def test_an_order_that_follows_the_data(tmp_path, monkeypatch):
 
 def test_every_way_to_ask_is_in_the_registry():
     """What is public and asks for private answers; `agg` asks for the others."""
-    methods = {name for name in vars(dpp.PrivateNamespace) if not name.startswith("_")}
+    methods = {name for name in vars(PrivateNamespace) if not name.startswith("_")}
     assert methods == {*ASKS, *NUMBERS}
     public = {name: getattr(dpp, name) for name in dpp.__all__ if name != "col"}  # every attribute of it is a column
     returned = {name: getattr(value, "__annotations__", {}).get("return") for name, value in public.items()}
@@ -182,7 +184,7 @@ def test_every_way_to_ask_is_in_the_registry():
         for owner in owners
         for name, method in vars(owner).items()
         if not name.startswith("_")
-        and getattr(method, "__annotations__", {}).get("return") in (PrivateQuery.__name__, dpp.CubeQuery.__name__)
+        and getattr(method, "__annotations__", {}).get("return") in (PrivateQuery.__name__, CubeQuery.__name__)
     }
     # `scaled_to` asks nothing new: its outputs are those of a query that was asked at these losses.
     assert asked == {"agg", *OF_FRAMES}

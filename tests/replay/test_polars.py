@@ -15,6 +15,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._accounting import budget as budgets
+from dp_polars._frames.cube_query import CubeQuery
 from tests.fuzzing.exploring import explore
 from tests.helpers.needs import IS_OLD
 from tests.registry import COLUMNS, MULTIPLYING, OF_NO_COLUMN, UNITS
@@ -76,7 +77,7 @@ def ask(case: Case, form: str, engine: str, parts: int | None, end: str, folder,
     found |= {"words": repr(query), "loss": query.loss, "explained": query.explain().rows()}
     found["stated"] = query.statement().facts | {"ledger": None}
     options = {"intervals": case.intervals, "engine": engine, "partitions": parts}
-    if isinstance(query, dpp.CubeQuery):
+    if isinstance(query, CubeQuery):
         del options["intervals"]
         if end == "written" and "128" not in case.key:
             query.release(rows, **options).write(folder / "answers.parquet")
@@ -89,7 +90,7 @@ def ask(case: Case, form: str, engine: str, parts: int | None, end: str, folder,
     found["answers"] = query.release(rows, **options)
     if end == "kept":
         again, first = query.release(rows_given(), **options), found["answers"]
-        if isinstance(query, dpp.CubeQuery):
+        if isinstance(query, CubeQuery):
             again, first = again.to_frame(), first.to_frame()
         found |= {"again": again.equals(first), "charged": budget.log().rows(), "file": _told(ledger)}
     return found

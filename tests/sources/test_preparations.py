@@ -410,7 +410,7 @@ def test_an_ordinary_preparation_is_taken_and_right(name, tables):
 def test_what_mixes_people_is_refused_with_all_ways_on(name, tables):
     frame = MIXING[name](tables)
     refused(ValueError, r"^protect: [\s\S]*\n\nHint: [\s\S]*unchecked=True\.$", asked, frame)
-    assert asked(frame, unchecked=True).request.pipeline.unchecked
+    assert asked(frame, unchecked=True)._request.pipeline.unchecked
     given = dpp.protect(U, max_rows=2000).agg(people=dpp.n_people(epsilon=1))
     refused(ValueError, r"unchecked=True\.$", given.release, frame)
 
@@ -462,7 +462,7 @@ def test_pipelines_that_bring_people_together_are_refused_before_it():
     for name, unit, frame in of_pipelines(pipelines.MIXED):
         if name not in OF_ANOTHER_UNIT and not name.startswith("one's own"):
             refused(ValueError, r"^protect: [\s\S]*\n\nHint: [\s\S]*unchecked=True\.$", asked, frame, unit)
-            assert asked(frame, unit, unchecked=True).request.pipeline.unchecked
+            assert asked(frame, unit, unchecked=True)._request.pipeline.unchecked
             seen += 1
     assert seen > 85
 

@@ -184,7 +184,7 @@ def test_spark_counts_what_polars_counts(spark, few_tasks, way, unit, key_column
 
 def bounded_specs(frame, bounds):
     """Those of one query."""
-    return limited(about(bounds).request.bind(polars_engine.PolarsEngine.of(frame.lazy())), bounds)
+    return limited(about(bounds)._request.bind(polars_engine.PolarsEngine.of(frame.lazy())), bounds)
 
 
 @pytest.mark.parametrize("bounds", BOUNDS, ids=lambda bounds: str(bounds[0][1]))
@@ -483,7 +483,7 @@ def test_answers_follow_the_exact_law(spark, few_tasks):
         assert released["g"].sort().to_list() == list(range(groups))
         each = released.select("g", "counts").explode("counts").unnest("counts")
         drawn[factor] = released.join(each.pivot("value", index="g", values="count"), on="g")
-        claims[factor] = {ask.name: ask.query.claim for ask in query.asks}
+        claims[factor] = {ask.name: ask.query.claim for ask in query._asks}
     mode, median = claims[Fraction(1)]["mode"], claims[Fraction(1)]["median"]
     assert (mode.mechanism, median.mechanism) == ("permute_and_flip", "exponential")
     assert claims[Fraction(7, 10)]["median"].rate == median.rate * Fraction(7, 10)
@@ -1052,7 +1052,7 @@ def test_what_can_not_run_on_spark_is_refused_before_the_charge(visits, case):
 def test_totals_of_people_that_spark_can_not_add_up_are_refused(visits):
     frame = visits.withColumn("fine", sf.col("age").cast("decimal(38,18)"))
     engine = dp_polars.spark._SparkEngine(frame, None)
-    work = dpp.protect("person", max_rows=1).agg(dpp.len(epsilon=1)).n_rows_dropped(1, epsilon=1).request.bind(engine)
+    work = dpp.protect("person", max_rows=1).agg(dpp.len(epsilon=1)).n_rows_dropped(1, epsilon=1)._request.bind(engine)
     rows = pl.DataFrame(schema={"fine": pl.Decimal(38, 18)})
     total = spec_of(rows, "fine", dpp.sum("fine", 0, 1, step=Decimal("0.01"), epsilon=1).query, people=True)
     with pytest.raises(TypeError, match=r"n_rows_dropped: decimals .* at most 17 digits after .*, got .* scale=18\)"):

@@ -24,7 +24,7 @@ class ReplacingBudget(dpp.Budget):
     """A budget that is charged while somebody replaces a view."""
 
     def charge(self, *args, **kwargs):
-        charged = super().charge(*args, **kwargs)
+        charged = super()._charge(*args, **kwargs)
         self.replace_view()
         return charged
 

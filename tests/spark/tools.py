@@ -51,9 +51,9 @@ def with_class(query, kind):
     """The same query, asked by objects of another class."""
     asks = tuple(
         replace(ask, query=kind(**{name: getattr(ask.query, name) for name in ("alpha", "candidates", "claim")}))
-        for ask in query.asks
+        for ask in query._asks
     )
-    return dpp.PrivateQuery(replace(query.request, asks=asks), None, query.budget)
+    return dpp.PrivateQuery(replace(query._request, asks=asks), None, query.budget)
 
 
 def started(folder, master="local-cluster[2,1,1024]", python=sys.executable, **more):

@@ -27,9 +27,9 @@ pytestmark = MARKS
 def bounded(table, asked, secret=2**62 + 5, **words):
     """The histograms of `value` in the groups 0 … 4 of `g`, as Polars has them, under bounds of one's own."""
     query = about(asked)
-    engine = _SqlEngine(table, only_counted(query.request))
+    engine = _SqlEngine(table, only_counted(query._request))
     engine._dialect = replace(engine._dialect, **words)
-    work = query.request.bind(engine)
+    work = query._request.bind(engine)
     common = dialects.Common()
     work = replace(work, specs=limited(work, asked), outputs=())
     counted = counting.histograms(engine._table, work, engine._dialect, common)
@@ -262,7 +262,7 @@ def test_a_release_is_one_select_of_a_user_who_may_only_read(engine, monkeypatch
     frame = pl.DataFrame({"p": [1, 2, 3], "g": ["a", "b", "c"], "x": [1, 2, 3]})
     table = engine.table(frame)
     before = engine.tables()
-    sql = _SqlEngine(table, only_counted(query.request))
+    sql = _SqlEngine(table, only_counted(query._request))
     fetched = []
 
     def fetch(backend, statement):
@@ -298,7 +298,7 @@ def test_every_release_has_a_secret_of_its_own(engine):
     sql._dialect = replace(sql._dialect, fetch=lambda _, statement: told.append(statement.sql))
     for _ in range(3):
         with pytest.raises(TypeError):  # of nothing that was fetched
-            sql.prepare(query.request.bind(sql))()
+            sql.prepare(query._request.bind(sql))()
     assert len(set(told)) == len(told) == 3
     assert told[0] not in repr(sql)
     assert not any(slot in text for slot in (dialects.OF_GROUPS, dialects.OF_ROWS) for text in told)

@@ -26,7 +26,7 @@ MANY = 10**6
 def found(table, query):
     """Key -> people, of every key that the engine finds."""
     sql = _SqlEngine(table)
-    keys, people = sql.prepare_people_by_key(query.request.bind(sql))()
+    keys, people = sql.prepare_people_by_key(query._request.bind(sql))()
     rows = keys.rows()
     assert len(set(rows)) == len(rows)
     return dict(zip(rows, people.tolist(), strict=True)), keys.schema
@@ -48,7 +48,7 @@ def crowd():
 def by_secret(table, secret, most):
     """The number of people of each key, by a secret of one's own."""
     sql = _SqlEngine(table)
-    work = keys("town", "year", most=most).request.bind(sql)
+    work = keys("town", "year", most=most)._request.bind(sql)
     counted = people_in_sql.people_by_key(sql._table, work, sql._dialect)
     statement = Select.of(sql._backend, counted).sealed(secret)
     known, people = people_in_sql.in_polars(sql._dialect.fetch(sql._backend, statement), work.types)
@@ -99,7 +99,7 @@ def test_keys_that_polars_has_not_are_none(engine):
     assert found(table, keys("d"))[0] == {(last.date(),): 1, (first.date(),): 1}
     assert found(table, keys("t")) == ({(last,): 1, (first,): 1}, {"t": pl.Datetime("us")})
     sql = _SqlEngine(table)
-    times, _ = sql.prepare_people_by_key(keys("c").request.bind(sql))()
+    times, _ = sql.prepare_people_by_key(keys("c")._request.bind(sql))()
     assert sorted(times["c"].to_physical().to_list()) == [0, 86_399_999_999_000]
     decimals, schema = found(table, keys("m"))
     assert set(decimals) == {(Decimal("0.50"),), (Decimal("1.50"),), (Decimal("-99999999.99"),)}

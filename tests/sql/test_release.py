@@ -42,7 +42,7 @@ def test_answers_follow_the_exact_law(engine):
             )
         )
         drawn[factor] = dpp.sql.release(query, table)
-        asks[factor] = {ask.name: ask.query for ask in query.asks}
+        asks[factor] = {ask.name: ask.query for ask in query._asks}
         assert drawn[factor]["g"].to_list() == list(range(groups))
     for name, scores in [("mode", [3, 1, 0, 4]), ("median", [-2, 0, -1, -1])]:
         claim = asks[Fraction(1)][name].claim

@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 
 import dp_polars as dpp
+from dp_polars._frames.cube_query import CubeQuery
 from tests.fuzzing.exploring import explore
 from tests.replay.cases import ONLY_KINDS, WAYS, cases
 from tests.replay.checks import check
@@ -47,7 +48,7 @@ def ask(case, engine, asked, side):
     known_dialects()[engine.name].written.clear()  # a connection is asked once whether it can run a statement
     table = engine.table(case.frame(side))
     query = case.query(dpp.protect)
-    intervals = {} if isinstance(query, dpp.CubeQuery) else {"intervals": case.intervals}
+    intervals = {} if isinstance(query, CubeQuery) else {"intervals": case.intervals}
     return {"answers": dpp.sql.release(query, table, **intervals), "asked": list(asked)}
 
 

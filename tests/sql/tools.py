@@ -78,8 +78,8 @@ def histograms_of(frame, table, query):
     from dp_polars.sql import _SqlEngine
 
     by_polars = PolarsEngine.of(frame.lazy())
-    in_sql = _SqlEngine(table, only_counted(query.request))
-    works = [query.request.bind(each) for each in (by_polars, in_sql)]
+    in_sql = _SqlEngine(table, only_counted(query._request))
+    works = [query._request.bind(each) for each in (by_polars, in_sql)]
     both = [each.prepare_histograms(work)() for each, work in zip((by_polars, in_sql), works, strict=True)]
     for output in works[0].outputs:
         yield output.name, *([as_frame(own[spec]) for spec in output.specs] for own in both)
@@ -89,7 +89,7 @@ def counts(table, query):
     """The histograms of a query."""
     from dp_polars.sql import _SqlEngine
 
-    sql = _SqlEngine(table, only_counted(query.request))
+    sql = _SqlEngine(table, only_counted(query._request))
     return [as_frame(each).rows() for each in histograms_by(sql, query)]
 
 
