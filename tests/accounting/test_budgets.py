@@ -282,7 +282,7 @@ def test_a_ledger_is_shared_and_kept(tmp_path, monkeypatch):
     second = Budget(epsilon=Fraction(1, 2), path=tmp_path / "visits.db")
     monkeypatch.chdir("/")
     assert first._path == second._path == tmp_path / "visits.db"
-    assert second.name == "visits"
+    assert second._name == "visits"
     pay(first, claim(epsilon=0.1))
     pay(second, claim(epsilon=0.2))
     assert first.spent == second.spent == Fraction(3, 10)
