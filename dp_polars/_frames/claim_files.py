@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from dp_polars._base.files import expanded
 from dp_polars._questions.statement import Statement
 from dp_polars._release.contract import KeyWork, Work
-
-if TYPE_CHECKING:
-    pass
-
 
 CLAIM_KEY = b"dp_polars.claim"  # the name in the file's metadata
 STATEMENT = "statement"  # the name in the claim

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import polars as pl
 
@@ -12,10 +12,6 @@ from dp_polars._base import column_types
 from dp_polars._base.column_types import frame_of_arrow, unshared, without_nul
 from dp_polars._base.numbers import given
 from dp_polars._bins.candidates import FILL_NULLS, MOST, NO_FLOATS, Categories, Values, size_of
-
-if TYPE_CHECKING:
-    pass
-
 
 # Column -> its public values (their cross product), or a frame of combinations (also an Arrow table).
 PublicKeys: TypeAlias = "Mapping[str, Values] | pl.DataFrame | object"

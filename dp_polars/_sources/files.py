@@ -10,14 +10,10 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from posixpath import normpath
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from dp_polars._sources.check import TWICE, refuse
-
-if TYPE_CHECKING:
-    pass
-
 
 Identity: TypeAlias = "tuple[str, int, int, int, int, int]"
 

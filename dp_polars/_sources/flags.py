@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
@@ -12,9 +12,6 @@ from dp_polars._base import column_types
 from dp_polars._sources.files import REMOTE
 from dp_polars._sources.running import NO_FILTER_IN_SCANS
 from dp_polars._sources.views import kind_of, plan_nodes, visited
-
-if TYPE_CHECKING:
-    pass
 
 
 def unflagged(frame: pl.LazyFrame) -> pl.LazyFrame:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -17,10 +17,6 @@ from polars.exceptions import PanicException, PolarsError
 from dp_polars._base.column_types import parts_of
 from dp_polars._sources.files import are_different, mark_of_files
 from dp_polars._sources.views import dataset_of, kind_of, module_of, plan_nodes, serialized, sources_read
-
-if TYPE_CHECKING:
-    pass
-
 
 _ESTIMATE = re.compile(r"ESTIMATED ROWS: \d+")
 # What a plan's JSON says of Python code.

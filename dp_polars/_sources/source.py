@@ -18,7 +18,7 @@ from dp_polars._sources.marks import Reading
 from dp_polars._sources.plans import files_of, preparation_of, reading_of_arrow, refuse_rewritten_files
 from dp_polars._sources.running import collected
 from dp_polars._sources.tables import scan_of_dataset, table_of, untaken, without_untaken
-from dp_polars._sources.views import holds_rows, serialized
+from dp_polars._sources.views import has_python_source, holds_rows, serialized
 from dp_polars._steps.nodes import holds_answer
 
 if TYPE_CHECKING:
@@ -135,7 +135,8 @@ def asking_after_protect(plan: pl.LazyFrame) -> Iterator[None]:
     try:
         yield
     except ValueError:
-        if not holds_answer(serialized(plan)):
+        # Polars crashes as it writes down a source in Python whose files are buffers.
+        if has_python_source(plan) or not holds_answer(serialized(plan)):
             raise
         msg = (
             "protect: a private answer must be asked after `protect`, got one in what makes the rows, where it is "

@@ -6,17 +6,15 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import Any
 
 import polars as pl
 from polars import exceptions
+from polars.exceptions import PanicException
 
 from dp_polars._sources.files import _STORES, REMOTE
 from dp_polars._steps import nodes
-
-if TYPE_CHECKING:
-    pass
-
 
 # How the bytes of a frame begin in JSON.
 _BEGIN = b'"df":['
@@ -44,7 +42,7 @@ def visited(frame: pl.LazyFrame) -> Any:  # noqa: ANN401
             return frame._ldf.with_optimizations(unoptimized).visit()
     except _PUBLIC_ERRORS:
         raise
-    except (Exception, exceptions.PanicException):
+    except (Exception, PanicException):
         unresolved = None
     msg = (
         "protect: a Delta or Iceberg table shows its files only when Polars reads it (in `pl.scan_delta` or "
@@ -155,6 +153,12 @@ def module_of(function: object) -> str:
 def dataset_of(function: Any) -> object:  # noqa: ANN401
     """Return the pyarrow dataset that a Python source reads, None if it is no such source of Polars."""
     return function.args[0] if module_of(function) == "polars.io.pyarrow_dataset.anonymous_scan" else None
+
+
+def has_python_source(frame: pl.LazyFrame) -> bool:
+    with suppress(Exception, PanicException):  # of files that can't be read, whose message may hold values
+        return re.search(r"^\s*PYTHON", frame._ldf.describe_plan(), re.MULTILINE | re.IGNORECASE) is not None
+    return False
 
 
 def serialized(frame: pl.LazyFrame) -> Any:  # noqa: ANN401

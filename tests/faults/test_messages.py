@@ -47,8 +47,8 @@ AGE, TAGS = pl.col("age"), pl.col("tags")
 # Without the methods that OpenDP adds to `.dp` where another test has loaded it.
 OF_AGE = PrivateNamespace(AGE)
 BY_WARD = (
-    "names of columns must include the privacy unit, got ['ward']",
-    "group_by({'ward': […]}), or find them with keys('ward', …)",
+    "keys must be a dict (column -> public values)",
+    'group_by({"ward": ["A", "B"]}); or find them, frame.keys("ward", …).release()',
 )
 # What is tried -> what it says of it, and what to write instead.
 TRIED = {
@@ -178,9 +178,9 @@ TRIED = {
         "lower instead of lowr: mean(column, lower, upper",
     ),
     "a misspelt option": (
-        lambda: asked().release(range=True),
-        "release: got an unexpected keyword argument 'range'",
-        "intervals instead of range: release(frame=…, intervals=…)",
+        lambda: asked().release(interval=True),
+        "release: got an unexpected keyword argument 'interval'",
+        "intervals instead of interval: release(frame=…, intervals=…)",
     ),
     "a query that is sorted": (lambda: asked().sort("len"), "no attribute 'sort'", "query.release().sort(…)"),
     "a query that is filtered": (lambda: asked().filter(AGE > 3), "no attribute 'filter'", "query.release().filter(…)"),
