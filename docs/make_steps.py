@@ -1,4 +1,4 @@
-"""Writes the page on the steps of a private frame from the tables of the package: `python docs/make_steps.py`."""
+"""Writes the page on the transformations of a private frame from tables of the package: `python docs/make_steps.py`."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ LABELS = {
     FUNCTIONS - OF_CATEGORIES: "functions that look at more than a category's text",
 }
 HEAD = """\
-# Steps of a private frame
+# Transformations of a private frame
 
 <!-- Written by docs/make_steps.py from the tables of the package. -->
 
-A private frame takes steps that make a row's result from that row alone.
-If a step looked at other rows, one person could change what is counted of another.
-The bounds of `protect` would not hold then.
+A private frame accepts transformations that make a row's result from that row alone.
+If a transformation looked at other rows, one person could change what is counted of another.
+The limits of `protect` would not hold then.
 So each expression is inspected as a whole, and what is not known to be row by row is refused.
 The error says why, and what to write instead.
 This was tested on Polars {tested}; on a newer Polars, a private frame warns once.
@@ -71,7 +71,7 @@ Sums of Decimals beyond 2⁹⁴ units of the last digit are null.
 
 ## What about several rows of one person?
 
-Steps that look at several rows of one person belong before `protect`: see [One person, many rows](../people.md).
+Transformations that read several rows of one person belong before `protect`: see [One person, many rows](../people.md).
 A private frame refuses `group_by` and `over` of the unit, `unique`, and joins with private frames.
 The error shows what to write instead.
 """
@@ -103,7 +103,7 @@ def page() -> str:
         "## What does it take on Polars 1?\n",
         "The worst holes were found on Polars 1 alone, whose functions of many types look at whole columns.",
         "There a private frame takes a short list, for numbers (integers of up to 64 bits, floats of 32 and 64), texts",
-        "and booleans; every other step needs Polars 2:\n",
+        "and booleans; every other transformation needs Polars 2:\n",
         *(
             f"- {_kinds(kinds)}: {_code(sorted({way for name in steps for way in written(name)}))}."
             for steps, kinds in ON_POLARS_1.items()
@@ -111,7 +111,7 @@ def page() -> str:
         f"\n{_code(sorted(OF_ONE_TYPE))} take columns of one type there, with constants of that kind.\n",
         "## Which expressions does it refuse?\n",
         _table((*UNLISTED, NEEDS_POLARS_2, *LISTED)),
-        "Every step is also tried on extreme values of its types, and refused if it raises on one of them:\n",
+        "Every transformation is also tried on extreme values of its types, and refused if it raises on one of them:\n",
         _table(RAISING),
         "It is tried on each of them alone, twice, and before and after a null, and refused if the results differ.\n",
         "## Which methods does it refuse?\n",
@@ -120,13 +120,13 @@ def page() -> str:
         "The data set is the table that is handed to `protect`, to `query.release(frame)`, "
         "to `sql.release`, to `spark.release`.",
         "Neighbours are two such tables, one without the rows of one unit.",
-        "What made the table is its owner's preparation, and [not covered](../public.md#what-is-the-data-set).\n",
-        "A LazyFrame is looked at for slips alone: steps that visibly mix people.",
+        "What made the table is its owner's preprocessing, and [not covered](../public.md#what-is-the-data-set).\n",
+        "A LazyFrame is checked only for slips: transformations that visibly mix people.",
         "The unit is followed through renames and selections.",
         "Casts, parsers, arithmetic, dates, floats, orders, lists, joins with other tables, and windows and groups that",  # noqa: E501
         "include the unit pass.",
         "What is refused says why, and `unchecked=True` takes it:\n",
-        "| step | why | what to do |",
+        "| transformation | why | what to do |",
         "|---|---|---|",
         *(f"| {what} | {kind.does} | {kind.hint} |".replace("{unit}", "the unit") for what, kind in KINDS.items()),
         "",
@@ -182,7 +182,7 @@ def _is_code(text: str) -> bool:
 
 
 def _table(rules: tuple[Rule, ...]) -> str:
-    rows = ["| Step | Why not | Instead |", "|---|---|---|"]
+    rows = ["| Transformation | Why not | Instead |", "|---|---|---|"]
     for rule in rules:
         ways = sorted({way for name in rule.steps for way in written(name)})
         steps = LABELS.get(rule.steps) or (_code(ways) if ways else "" if rule.condition else "any other")

@@ -94,7 +94,7 @@ def release(
 ) -> DataFrame | Cube | dict[str, DataFrame]:
     """Release all outputs of a query once, from the rows of a Spark DataFrame, charged before a row is read.
 
-    Contribution bounds, distinct people, counts and sums are native Spark SQL; the executors draw, many groups at
+    Contribution limits, distinct people, counts and sums are native Spark SQL; the executors draw, many groups at
     once, with their own operating system's randomness. Where there are at most 262,144 cells, groups times
     candidates, their counts come to the driver, which draws in the same way. Nothing draws an answer again: it is a
     local frame, or on disk when this returns.
@@ -102,16 +102,16 @@ def release(
     Parameters
     ----------
     query
-        Made by `dp_polars.protect(…)`, without data, by `agg` or another of the questions, such as `keys`; and
+        Made by `dp_polars.protect(…)`, without data, by `agg` or another of the statistics, such as `keys`; and
         without row operations (filter, with_columns, select, join, and expressions inside `agg`): do those in Spark
         first, row by row. Or a publication of such queries, which is charged as one: all or nothing.
     frame
         The private rows, of a classic session or of Spark Connect. They are the data set, and what made them is your
-        preparation, which we don't look at: a step that carries something of other people into a person's rows (a
-        `dropDuplicates`, a `limit`, a window over all rows) is not covered. A person, a key and a value are what Spark
-        holds for them, without collations. A query reads it once. For a publication, the frame of all its queries, or
-        a dict of them by their names: each query reads its own anew. So where it has sums of floats, picks or chance,
-        write it to a table first, if all queries are to be of the same rows.
+        preprocessing, which we don't look at: a transformation that carries something of other people into a person's
+        rows (a `dropDuplicates`, a `limit`, a window over all rows) is not covered. A person, a key and a value are
+        what Spark holds for them, without collations. A query reads it once. For a publication, the frame of all its
+        queries, or a dict of them by their names: each query reads its own anew. So where it has sums of floats, picks
+        or chance, write it to a table first, if all queries are to be of the same rows.
     budget
         What is charged, where the query itself has none.
     path
@@ -250,7 +250,7 @@ class _SparkEngine(_OnSpark["DataFrame"]):
         return lambda: self._shown_once(draw(), types, work, presentation)
 
     def _comes_here(self, work: Work | KeyWork) -> bool:
-        """Whether the driver draws, by public numbers: of keys that nobody listed there are none."""
+        """Whether the driver draws, by public numbers: of selected keys there are none."""
         if isinstance(work, KeyWork):
             return False
         return work.groups * sum(spec.binning.size for spec in work.specs) <= _MOST_CELLS
@@ -431,7 +431,7 @@ def _check_checkpoints(spark: SparkSession) -> None:
             folder = spark.conf.get("spark.checkpoint.dir", None)
     if folder is None:
         msg = (
-            f"path must be given where executors draw (beyond {_MOST_CELLS:,} cells, and for keys that nobody listed) "
+            f"path must be given where executors draw (beyond {_MOST_CELLS:,} cells, and for selected keys) "
             'and Spark has no checkpoint directory.\n\nHint: release(…, path="s3://…/released"), or '
             'spark.sparkContext.setCheckpointDir("…") (on Spark Connect spark.checkpoint.dir, set when its server '
             "starts): on storage that all executors reach."

@@ -84,12 +84,12 @@ def release(
     Parameters
     ----------
     query
-        Made by `dp_polars.protect(…)`, without data, by `agg` or another of the questions, such as `keys`; and
+        Made by `dp_polars.protect(…)`, without data, by `agg` or another of the statistics, such as `keys`; and
         without row operations (filter, with_columns, select, join, and expressions inside `agg`): do those in Ibis
         first, row by row. Or a publication of such queries, which is charged as one: all or nothing.
     table
         The private rows: an Ibis table expression of DuckDB or Postgres. It is the data set, and what made it is your
-        preparation; one that visibly mixes people is refused. A view, a file and a query in text are not looked into.
+        preprocessing; what visibly mixes people is refused. A view, a file and a query in text are not looked into.
         For a publication, the table of all its queries, or a dict of them by their names.
     budget
         What is charged, where the query itself has none.
@@ -171,7 +171,7 @@ class _SqlEngine(LocalEngine):
 
     @silenced  # what drivers warn of may tell of rows
     def preparation(self) -> str | None:
-        """Return a digest of the SQL of the steps: names, constants and texts, on this engine."""
+        """Return a digest of the SQL of the transformations: names, constants and texts, on this engine."""
         if not has_text(self._source):
             return None
         return hashlib.sha256(compiled(self._backend, self._source).encode()).hexdigest()
@@ -183,7 +183,7 @@ class _SqlEngine(LocalEngine):
                 'Hint: table.rename(place="").'
             )
             raise ValueError(msg)
-        self._settle([*columns, *self._unit])  # which is asked about anyway
+        self._settle([*columns, *self._unit])  # which is read anyway
         return schema_of(self._table, columns, self._only_counted)
 
     @silenced  # what drivers warn of may tell of rows
@@ -215,7 +215,7 @@ class _SqlEngine(LocalEngine):
         return compiled(self._backend, self._table), str(self._table.schema())
 
     def _prepared(self, about: object, write: Callable[[], _Written]) -> tuple[Select, Places]:
-        """Return what `write` writes `about` something, which the engine can run: each connection is asked once."""
+        """Return what `write` writes `about` something, which the engine can run: each connection is tried once."""
         found = self._once(about, write)
         statement = found.statement.sealed()
         if found.answer_of(self._backend) is None:
@@ -290,7 +290,8 @@ class _SqlEngine(LocalEngine):
         compared = none.union(*texts).group_by(column.name).aggregate()
         if self._number(["coarse", compiled(self._backend, none)], lambda: compared) < len(_TEXTS):
             msg = (
-                f"table: the privacy unit {column.name!r} must be compared byte by byte where steps bring rows "
+                f"table: the privacy unit {column.name!r} must be compared byte by byte where transformations bring "
+                "rows "
                 f"together, but the engine takes some of {_TEXTS!a} for one.\n\nHint: a column without a collation."
             )
             raise ValueError(msg)

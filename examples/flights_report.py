@@ -1,4 +1,4 @@
-"""A manager's report of the flights from New York, with every plane protected: twelve lines of questions.
+"""A manager's report of the flights from New York, with every plane protected: twelve lines of statistics.
 
     pip install -e '.[examples,plot]' && python examples/flights_report.py [FOLDER]
 
@@ -71,7 +71,7 @@ def main(folder: Path) -> None:
     with pl.Config(tbl_cols=-1, tbl_width_chars=150, tbl_hide_dataframe_shape=True, fmt_str_lengths=40):
         print(table(released))
     print(
-        f"Intervals are of the noise alone. The bounds drop about {max(cut, 0)} flights, those beyond 400 of one plane,"
+        f"Intervals are of the noise alone. The limits drop about {max(cut, 0)} flights, those beyond 400 of one plane,"
     )
     print("and clip its miles to one destination at 100,000. Flights without a tail number count for nobody.")
     print("A flight more than 3 hours late counts as 3 hours late, which lowers the mean delays.")

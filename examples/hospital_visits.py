@@ -57,7 +57,7 @@ def visits_of_2024(folder: Path, budget: dpp.Budget) -> dpp.PrivateFrame:
 
 
 def report(visits: dpp.PrivateFrame) -> dpp.PrivateQuery:
-    """Ask for the report: one promise for all of it, of which the mean and the sum get twice the part of the others."""
+    """Make the report: one guarantee for all of it; the mean and the sum get twice the part of the others."""
     query = visits.group_by({"hospital": HOSPITALS}).agg(
         patients=dpp.n_people(),
         visits=dpp.len(),
@@ -99,7 +99,7 @@ def main(folder: Path) -> None:
         print("Before a row is read: what it costs one patient, and how far off an answer may be (95 %).")
         print(query.explain().select("output", "selects", "rho", pl.col("error_95").round(1), "error_unit"))
         released = query.release(intervals=True, engine="streaming")
-        print("\nThe report on 2024, about the visits that the bounds keep; costs are of totals that are clipped.")
+        print("\nThe report on 2024, about the visits that the limits keep; costs are of totals that are clipped.")
         print("Each range is of the noise alone, and holds the number without it with probability 95 %.")
         print(table(released))
         cut, low, high = query.n_rows_dropped(8, epsilon=0.1).release(intervals=True, engine="streaming").row(0)

@@ -1,21 +1,21 @@
-"""A stream of questions: 2,000 random counts of one table at a loss of 1 in all, by three ways to answer them.
+"""A stream of statistics: 2,000 random counts of one table at a loss of 1 in all, by three ways to answer them.
 
     python examples/stream.py --out stream.png
     python examples/stream.py --small
 
-The table has 200,000 rows in 1,000 cells (20,000 rows, 100 cells and 200 questions with --small). Each question counts
-the rows in a random half of the cells. The rows are synthetic, so the truth may be looked at.
+The table has 200,000 rows in 1,000 cells (20,000 rows, 100 cells and 200 statistics with --small). Each statistic
+counts the rows in a random half of the cells. The rows are synthetic, so the truth may be looked at.
 
-- fresh noise: each of the m questions has discrete Laplace noise of its own, at an m-th of epsilon.
-- private multiplicative weights (Hardt & Rothblum 2010): a public guess of the table answers all questions. A test
+- fresh noise: each of the m statistics has discrete Laplace noise of its own, at an m-th of epsilon.
+- private multiplicative weights (Hardt & Rothblum 2010): a public guess of the table answers all statistics. A test
   finds the next one on which the guess is off by about the threshold; its noisy answer is published, and the guess is
-  changed so that it agrees. After a number of such *hard* questions the guess answers whatever still comes.
-- a cube: one noisy count of each cell. Every question is a sum of them.
+  changed so that it agrees. After a number of such *hard* statistics the guess answers whatever still comes.
+- a cube: one noisy count of each cell. Every statistic is a sum of them.
 
 All three are 1-DP in all, where one row is added or removed; each function says why. The errors are those of the
-answers to all m questions, by streams of m questions that spend epsilon = 1 each. Multiplicative weights have the best
-of several settings (how many hard questions, which threshold), which nobody knows in advance. docs/paper.md says what
-the figure shows.
+answers to all m statistics, by streams of m statistics that spend epsilon = 1 each. Multiplicative weights have the
+best of several settings (how many hard statistics, which threshold), which nobody knows in advance. docs/paper.md says
+what the figure shows.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ BEST = "multiplicative weights, best setting"
 
 
 class Size(NamedTuple):
-    """How large the table is, and how many questions come."""
+    """How large the table is, and how many statistics come."""
 
     rows: int
     cells: int
@@ -57,7 +57,7 @@ SMALL = Size(20_000, 100, 200, (10, 20, 50, 100, 200))
 
 
 def table(size: Size) -> tuple[pl.DataFrame, np.ndarray]:
-    """Return rows in cells of log-normal sizes, and questions: shape (questions, cells), 1 where a cell counts."""
+    """Return rows in cells of log-normal sizes, and statistics: shape (statistics, cells), 1 where a cell counts."""
     rng = np.random.default_rng(28)
     weights = rng.lognormal(size=size.cells)
     counts = rng.multinomial(size.rows, weights / weights.sum())
@@ -72,12 +72,12 @@ def truth(rows: pl.DataFrame, questions: np.ndarray) -> np.ndarray:
 
 
 def fresh(rows: pl.DataFrame, questions: np.ndarray) -> np.ndarray:
-    """Answer each question by noise of its own: a row changes m counts by 1 each, so the sensitivity is m."""
+    """Answer each statistic by noise of its own: a row changes m counts by 1 each, so the sensitivity is m."""
     return dpp.mechanisms.discrete_laplace(truth(rows, questions), epsilon=EPSILON, sensitivity=len(questions))
 
 
 def cube(rows: pl.DataFrame, questions: np.ndarray) -> np.ndarray:
-    """Answer all questions from one release: a row is in one cell, so noise of scale 1/epsilon on each is enough."""
+    """Answer all statistics from one release: a row is in one cell, so noise of scale 1/epsilon on each is enough."""
     private = rows.dp.protect(None)  # every row is a person
     released = private.cube({"cell": range(questions.shape[1])}, epsilon=EPSILON).release()
     return np.array([released.count(pl.col("cell").is_in(np.flatnonzero(q).tolist())).value for q in questions])
@@ -86,16 +86,16 @@ def cube(rows: pl.DataFrame, questions: np.ndarray) -> np.ndarray:
 def multiplicative_weights(
     rows: pl.DataFrame, questions: np.ndarray, hard: int, threshold: int
 ) -> tuple[np.ndarray, int]:
-    """Answer by private multiplicative weights. Return the answers, and how many questions were hard.
+    """Answer by private multiplicative weights. Return the answers, and how many statistics were hard.
 
     A part of epsilon pays for the number of rows, once. The rest is shared by at most `hard` tests. A test looks at
-    both signed errors of the guess, question after question, until one is at least about the threshold: the first
+    both signed errors of the guess, statistic after statistic, until one is at least about the threshold: the first
     above a threshold of counts that a row moves by at most 1 each, but not all the same way. At a rate λ it costs 3λ
     (docs/proofs/first-above.md). By how much it was above comes with it at no cost, and that is the noisy answer. The
-    next test has a new noisy threshold. Losses add up, for questions and guesses that depend on earlier answers, too.
+    next test has a new noisy threshold. Losses add up, for statistics and guesses that depend on earlier answers, too.
 
     The guess depends on what was published alone, so floats may compute it. Scores are whole numbers, and the test
-    draws exactly. Its new weights are the old ones times e^η within the question and 1 outside, made to add up again;
+    draws exactly. Its new weights are the old ones times e^η within the statistic and 1 outside, made to add up again;
     Hardt & Rothblum take one small η for all, here η is what makes the guess agree with the answer, which errs less.
     """
     true = truth(rows, questions)
@@ -131,7 +131,7 @@ def streams(questions: np.ndarray, length: int, number: int) -> list[np.ndarray]
 
 
 def by_setting(size: Size) -> pl.DataFrame:
-    """Return, for each length and setting of multiplicative weights, how many questions were hard, and the error."""
+    """Return, for each length and setting of multiplicative weights, how many statistics were hard, and the error."""
     rows, questions = table(size)
     thresholds, found = [round(share * size.rows) for share in THRESHOLDS], []
     for length, most, threshold in itertools.product(size.lengths, HARD, thresholds):
@@ -157,13 +157,13 @@ def by_length(size: Size, settings: pl.DataFrame) -> pl.DataFrame:
 
 
 def chart(errors: pl.DataFrame) -> Any:
-    """Draw the errors over the number of questions."""
+    """Draw the errors over the number of statistics."""
     return plot.lines(
         errors,
         "questions",
         "error",
         "way",
-        x_title="questions, at ε = 1 in all",
+        x_title="statistics, at ε = 1 in all",
         y_title="mean error of an answer (rows)",
         log_x=True,
         log_y=True,
@@ -172,7 +172,7 @@ def chart(errors: pl.DataFrame) -> Any:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--small", action="store_true", help="a tenth of the rows, cells and questions")
+    parser.add_argument("--small", action="store_true", help="a tenth of the rows, cells and statistics")
     parser.add_argument("--out", type=Path, help="where to write the figure (PNG)")
     arguments = parser.parse_args()
     size = SMALL if arguments.small else FULL
@@ -180,7 +180,7 @@ def main() -> None:
     errors = by_length(size, settings)
     with pl.Config(tbl_hide_dataframe_shape=True, float_precision=0, fmt_str_lengths=40, tbl_rows=20):
         print(errors.pivot("way", index="questions", values="error"))
-        print(f"multiplicative weights, {size.questions:,} questions:")
+        print(f"multiplicative weights, {size.questions:,} statistics:")
         print(settings.filter(questions=size.questions).drop("questions"))
     if arguments.out:
         chart(errors).save(arguments.out, scale_factor=1.5)

@@ -115,7 +115,7 @@ def _(budget, dpp, query, show):
         refused = ""
     except dpp.BudgetExceededError as error_:
         refused = str(error_)
-    show("The first release, about the calls that the bounds keep, with 95 % intervals of the numbers:", released[0])
+    show("The first release, about the calls that the limits keep, with 95 % intervals of the numbers:", released[0])
     print(f"\nA third new release is refused:\n{refused}")
     return refused, released
 
@@ -251,7 +251,7 @@ def _(mo):
     mo.md("""
     ## A plain expression
 
-    The same questions work in any Polars query.
+    The same statistics work in any Polars query.
     An expression protects less: it trusts `contributions`, takes the regions from the rows, and has no budget.
     """)
 

@@ -40,7 +40,7 @@ def data() -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def reports(flights: pl.DataFrame, planes: pl.DataFrame, budget: dpp.Budget | None) -> dict[str, dpp.PrivateQuery]:
-    """The questions about both tables."""
+    """The statistics about both tables."""
     register = planes.with_columns(builder=BUILDER)
     bounds = {"max_groups": 1, "max_rows_per_group": FLIGHTS}
     both = flights.join(register, on="tailnum").dp.protect("tailnum", budget=budget, **bounds)

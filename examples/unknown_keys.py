@@ -1,4 +1,4 @@
-"""Keys that nobody listed: where do New York's planes fly, and whose are most of them there?
+"""Selected keys: where do New York's planes fly, and whose are most of them there?
 
     pip install -e '.[examples]' && python examples/unknown_keys.py
 

@@ -1,4 +1,4 @@
-"""Flights of 2013 from New York, in a file of DuckDB: what is asked about each airport, with every aircraft protected.
+"""Flights of 2013 from New York, in a file of DuckDB: what is read each airport, with every aircraft protected.
 
     python examples/warehouse.py        (needs dp-polars[duckdb,examples])
 
@@ -55,7 +55,7 @@ def main(folder: Path) -> None:
     flights = flights.filter(flights.distance < 3000)  # steps are Ibis', row by row
     query, budget = question(), dpp.Budget(epsilon=2.5, path=folder / "warehouse-report.db")
     print(query.explain().select("output", "selects", "epsilon", "error_95", "error_unit"))
-    print("About the flights that the bounds keep; they drop 0.2 %, which no range tells:")
+    print("About the flights that the limits keep; they drop 0.2 %, which no range tells:")
     print(dpp.sql.release(query, flights, budget=budget, intervals=True))
     print(budget)
     con.disconnect()

@@ -87,14 +87,14 @@ def total_delta(delta: object) -> Fraction:
     if not checked > 0:
         msg = (
             f"delta must be greater than 0 and below 1, got {delta!r}.\n\n"
-            "Hint: leave it out of a promise in epsilon alone, and of a budget in rho whose releases spend none."
+            "Hint: leave it out of a guarantee in epsilon alone, and of a budget in rho whose releases spend none."
         )
         raise ValueError(msg)
     return checked
 
 
 def keys_delta_of(keys_delta: object, delta: Fraction | None, unit: Unit) -> Fraction | None:
-    """Return the part of a promise's delta that keys may spend: a half unless said. None: it is no promise of both."""
+    """Return the part of a guarantee's delta that keys may spend: a half unless given. None: no guarantee of both."""
     if delta is not None and unit == "epsilon":
         checked = delta / 2 if keys_delta is None else check_delta(keys_delta, "keys_delta")
         if checked > delta:
@@ -104,7 +104,7 @@ def keys_delta_of(keys_delta: object, delta: Fraction | None, unit: Unit) -> Fra
     if keys_delta is not None:
         msg = (
             f"keys_delta must be left out of a budget in {unit}{'' if delta is None else ' with a delta'}, got "
-            f"{given(keys_delta)}: it is the part of a promise of epsilon and delta that keys may spend.\n\n"
+            f"{given(keys_delta)}: it is the part of a guarantee of epsilon and delta that keys may spend.\n\n"
             "Hint: Budget(epsilon=…, delta=…, keys_delta=…)."
         )
         raise TypeError(msg)
@@ -132,22 +132,22 @@ T = TypeVar("T")
 class Budget:
     """The most that one person may lose to all releases together, and the ledger of what was lost so far.
 
-    Losses are exact rationals and add up, also where a later question depends on an earlier answer. A charge is on disk
-    before its mechanism runs. So a crash can lose budget, but it never leaves a release unpaid. The first charge fixes
-    the privacy unit and the neighbouring relation of all later ones.
+    Losses are exact rationals and add up, also where a later statistic depends on an earlier answer. A charge is on
+    disk before its mechanism runs. So a crash can lose budget, but it never leaves a release unpaid. The first charge
+    fixes the privacy unit and the neighbouring relation of all later ones.
 
     Parameters
     ----------
     epsilon, rho
         The total: exactly one of them, a number above 0 (int, float, Fraction or Decimal). A float is the decimal that
         it prints as, rounded down to 12 digits, as for all losses and deltas. In epsilon alone, it is pure DP, and a
-        release without an epsilon is refused. With a delta, it is a promise of (epsilon, delta), which takes releases
+        release without an epsilon is refused. With a delta, it is a guarantee of (epsilon, delta), which takes releases
         in either unit and any mixture. In rho, it is zero-concentrated DP.
     delta
-        Above 0 and below 1. With epsilon, the δ of the promise: it pays for keys that nobody listed, and for the
+        Above 0 and below 1. With epsilon, the δ of the guarantee: it pays for selected keys, and for the
         releases that are added up in rho. With rho, it is for keys alone. None: no release may spend any.
     keys_delta
-        The part of a promise's δ that keys may spend, from 0 to `delta`. None: a half. With all of it, only releases
+        The part of a guarantee's δ that keys may spend, from 0 to `delta`. None: a half. With all of it, only releases
         with an epsilon fit. Only with epsilon and delta.
     path
         The file of the ledger (string or path-like; `~` is the home folder), on a local file system. It is made where
@@ -186,7 +186,7 @@ class Budget:
     The digests in the ledger find accidents, not forgers. An older copy put back in its place is found by every budget
     of a process in which any has seen the newer one; other processes can't know, and take it.
 
-    A promise of (epsilon, delta) keeps two sums: of epsilons, and of Rényi divergences of one order, which was fixed
+    A guarantee of (epsilon, delta) keeps two sums: of epsilons, and of Rényi divergences of one order, which was fixed
     when the budget was made; whatever is pure adds its epsilon there at most. A release is allowed while one of them
     fits, and the deltas of keys fit their part. Each may be chosen after earlier answers were seen.
 
@@ -194,7 +194,7 @@ class Budget:
 
     References
     ----------
-    Sums bound the loss of questions that are chosen as one goes along: Rogers, Roth, Ullman & Vadhan 2016
+    Sums bound the loss of statistics that are chosen as one goes along: Rogers, Roth, Ullman & Vadhan 2016
     (arXiv 1605.08294) for epsilon, Feldman & Zrnic 2021 (arXiv 2008.11193) for rho and for divergences of one order,
     Whitehouse, Ramdas, Rogers & Wu 2023 (arXiv 2203.05481, Theorem 1) for rho and delta, which is approximate zCDP.
     Privacy loss distributions compose to less, but must know all losses beforehand.
@@ -264,7 +264,7 @@ class Budget:
     def remaining(self) -> Remaining:
         """What is left of the total, as an exact `Fraction` in `unit`.
 
-        Its attributes `epsilon` and `rho` are the largest losses that still fit. A promise of (epsilon, delta) has
+        Its attributes `epsilon` and `rho` are the largest losses that still fit. A guarantee of (epsilon, delta) has
         both: what was released without an epsilon leaves less of it, too.
         """
         return self._account.remaining(self._left())
@@ -281,7 +281,7 @@ class Budget:
 
     @property
     def _guarantee(self) -> Promise | None:
-        """The promise of (epsilon, delta), with the largest rho that fits into all of it; None for other budgets."""
+        """The guarantee of (epsilon, delta), with the largest rho that fits into all of it; None for other budgets."""
         return self._account if isinstance(self._account, Promise) else None
 
     @property
@@ -321,9 +321,9 @@ class Budget:
             `spent` and `total`, floats rounded up: an ε for what was charged so far, and one for the whole budget. For
             a budget in rho they come from the best order (Canonne, Kamath & Steinke 2020, arXiv 2004.00010,
             Corollary 13), and are infinite at δ = 0. For a budget in epsilon they are its ε at δ = 0, and at other δ
-            that of randomized response, a little less. For a promise of (epsilon, delta), `total` is its ε at its δ and
-            above, and `spent` the least that its sums prove. They are infinite where δ is below what the budget spends
-            of it.
+            that of randomized response, a little less. For a guarantee of (epsilon, delta), `total` is its ε at its δ
+            and above, and `spent` the least that its sums prove. They are infinite where δ is below what the budget
+            spends of it.
 
         Raises
         ------
@@ -332,7 +332,7 @@ class Budget:
 
         Notes
         -----
-        `total` holds however the questions were chosen. `spent` describes the charges so far as if they had been fixed
+        `total` holds however the statistics were chosen. `spent` describes the charges so far as if they had been fixed
         beforehand. Where they were, `dp_polars.analysis.compose` of their claims may prove less.
 
         Examples
@@ -355,8 +355,8 @@ class Budget:
             `dp_polars.protect`), `unit` and `mechanism` (String), `delta` and `running_delta` (Float64, 0 for all but
             keys). It holds nothing of the private rows.
 
-            With a promise of (epsilon, delta), each loss is in the unit it was asked in, `running_total` is the sum
-            of epsilons (null once a release had none), and `running_rho` that of the divergences, over their order.
+            With a guarantee of (epsilon, delta), each loss is in the unit it was requested in, `running_total` is the
+            sum of epsilons (null once a release had none), and `running_rho` that of the divergences, over their order.
             `running_rho` is null for other budgets.
         """
         charges = self._in_ledger(lambda connection, head: list(ledger.read_charges(connection, head)))
@@ -388,7 +388,7 @@ class Budget:
         return pl.DataFrame(rows, schema, orient="row").with_columns(_WHEN)
 
     def answers(self) -> pl.DataFrame:
-        """Return which answers are kept, in the order in which they were drawn: see `dp_polars.protect`, `dataset`.
+        """Return which answers are cached, in the order in which they were drawn: see `dp_polars.protect`, `dataset`.
 
         Returns
         -------
@@ -419,11 +419,11 @@ class Budget:
         return self._account.epsilon_at(delta, _spent(head), rho)
 
     def _cached(self, question: StoredQuestion) -> tuple[StoredAnswer, bytes] | None:
-        """Return the newest answer that is kept to a question, as bytes, if there is one."""
+        """Return the newest answer that is cached to a statistic, as bytes, if there is one."""
         return self._in_ledger(lambda connection, _: ledger.find(connection, question.text))
 
     def _keep(self, answers: Iterable[tuple[StoredQuestion, bytes]]) -> None:
-        """Keep answers to questions, all or none, once they are paid and drawn; durable when this returns."""
+        """Keep answers to statistics, all or none, once they are paid and drawn; durable when this returns."""
         now, pairs = time.time_ns() // 1000, list(answers)
 
         def write(connection: sqlite3.Connection, _: ledger.Head) -> None:
@@ -632,7 +632,7 @@ class Budget:
         if fallen is not None:
             msg = f"it has {exact(fallen[0])} spent, and had {'more' if fallen[1] is None else exact(fallen[1])} before"
             raise sqlite3.DatabaseError(msg)
-        self._name, self._account = head.name, account  # a promise has the order that it was made with
+        self._name, self._account = head.name, account  # a guarantee has the order that it was made with
         self._see(spent)
         return head
 

@@ -57,7 +57,7 @@ _NO_EPSILON = (
 )
 #: What to write where no loss is said.
 SAY_A_LOSS = (
-    "Hint: query.scaled_to(epsilon=1, delta=1e-6) shares one promise over all outputs of a private frame; or give "
+    "Hint: query.scaled_to(epsilon=1, delta=1e-6) shares one guarantee over all outputs of a private frame; or give "
     "each its own, epsilon=…, rho=… or within=…."
 )
 #: Where something needs a loss, and none is said.
@@ -71,7 +71,7 @@ def range_of(sensitivity: Number, monotonic: bool) -> Fraction:
 
 
 def check_mechanism(kind: costs.MechanismKind, mechanism: str | None, unit: Unit) -> Mechanism:
-    """Return the mechanism that is asked for, if it draws this, or the better one for the unit of the loss."""
+    """Return the mechanism that is requested, if it draws this, or the better one for the unit of the loss."""
     if mechanism is None:
         return _BETTER[kind][unit]
     words = mechanisms_of(kind)
@@ -84,7 +84,7 @@ def mechanisms_of(kind: costs.MechanismKind) -> tuple[Mechanism, ...]:
 
 @dataclass(frozen=True)
 class Claim:
-    """What one release promises to one person, and the rate at which the promise holds.
+    """What one release guarantees to one person, and the rate at which the guarantee holds.
 
     The rate follows from the other fields, however a claim is made, also by `dataclasses.replace`. So no claim is
     charged less than its draws cost.
@@ -92,7 +92,7 @@ class Claim:
     Parameters
     ----------
     loss
-        What one person loses in all, over all groups: the loss that the caller asked for.
+        What one person loses in all, over all groups: the loss that the caller requested.
     mechanism
         "permute_and_flip" or "exponential", of a choice; "discrete_laplace" or "discrete_gaussian", of a number;
         "partition_selection" (loss in epsilon) or "discrete_gaussian_threshold" (loss in rho), of keys; "first_above",
@@ -118,11 +118,11 @@ class Claim:
     delta
         δ, from 0 to below 1: spent in addition to the loss, over all groups. Above 0 for keys, and 0 for all others.
     share
-        Where no loss is said yet: which part of a promise it is to be, with other outputs. Then `loss` only says a
+        Where no loss is said yet: which part of a guarantee it is to be, with other outputs. Then `loss` only says a
         unit, there is no cost, and the rate is 0: whatever were drawn at it would say nothing of the rows. None: `loss`
         is the loss.
     is_asked
-        Whether the mechanism was asked for by name. Otherwise the unit of the loss chooses it.
+        Whether the mechanism was requested by name. Otherwise the unit of the loss chooses it.
 
     Attributes
     ----------
@@ -197,16 +197,16 @@ class Claim:
 
     @property
     def loss_units(self) -> tuple[Unit, ...]:
-        """In which units the same may be asked: a gap, or the first above a threshold, in epsilon alone.
+        """In which units the same may be requested: a gap, or the first above a threshold, in epsilon alone.
 
-        Gaussian noise that was asked for by name stays in rho.
+        Gaussian noise that was requested by name stays in rho.
         """
         if self.gap or self._kind == "threshold":
             return ("epsilon",)
         return ("rho",) if self.is_asked and not self.has_epsilon else ("epsilon", "rho")
 
     def in_unit(self, unit: Unit) -> Claim:
-        """Return a claim with a loss of the same number in a unit, by the better mechanism unless one was asked for.
+        """Return a claim with a loss of the same number in a unit, by the better mechanism unless one was requested.
 
         What exists in the other unit alone stays as it is.
         """
@@ -267,9 +267,9 @@ class Claim:
 
     @classmethod
     def on(cls, terms: Terms, kind: costs.MechanismKind, *, draws: int = 1) -> Claim:
-        """Return the claim of a question whose range is not known yet, with one for which every loss has a rate.
+        """Return the claim of a statistic whose range is not known yet, with one for which every loss has a rate.
 
-        `HistogramQuery.on` puts the question's own range in its place.
+        `HistogramQuery.on` puts the statistic's own range in its place.
         """
         chosen = check_mechanism(kind, terms.mechanism, terms.loss.unit)
         return cls(
@@ -305,8 +305,8 @@ class Claim:
     def cost(self, unit: Unit, distance: int | Fraction = 1) -> Fraction:
         """Return what `distance` people together lose, in `unit`: never less than they do.
 
-        At the unit that was asked for and one person it is the loss that was asked for. A ValueError where a discrete
-        Gaussian is asked for its epsilon. Keys spend `delta` in addition: partition selection that is (epsilon,
+        At the unit that was requested and one person it is the loss that was requested. A ValueError where a discrete
+        Gaussian is requested its epsilon. Keys spend `delta` in addition: partition selection that is (epsilon,
         delta)-DP is, in rho, delta-approximately zero-concentrated.
         """
         if self.is_open:

@@ -208,11 +208,11 @@ class StoredQuestion(NamedTuple):
     loss: str  # what a release costs one person, for people
     # The mark of where the rows lie: see `Engine.mark`. It finds nothing, and is only compared.
     source: str
-    text: str  # all that decides the law of the answer: two questions with one text are the same
+    text: str  # all that decides the law of the answer: two statistics with one text are the same
 
 
 class StoredAnswer(NamedTuple):
-    """An answer that is kept: when it was drawn, in microseconds of UTC, what was asked, and how long it is."""
+    """An answer that is cached: when it was drawn, in microseconds of UTC, the statistic, and how long it is."""
 
     microseconds: int
     question: StoredQuestion
@@ -235,7 +235,7 @@ def _append(connection: sqlite3.Connection, table: str, values: Iterable[object]
 
 
 def find(connection: sqlite3.Connection, text: str) -> tuple[StoredAnswer, bytes] | None:
-    """Return the newest answer to a question, if one is kept; raise if it is damaged."""
+    """Return the newest answer to a statistic, if one is cached; raise if it is damaged."""
     found = connection.execute(
         "SELECT * FROM answers WHERE key = ? AND text = ? ORDER BY id DESC LIMIT 1", (digest_of_text(text), text)
     ).fetchone()
@@ -312,8 +312,8 @@ _TABLES = [
 class Head(NamedTuple):
     """The `budget` row without its digest; numbers are exact rationals as text.
 
-    The part of delta for keys, the order of divergences and the largest rho are those of a promise of (epsilon, delta),
-    and None for others. Its sum of epsilons is None once a release had none.
+    The part of delta for keys, the order of divergences and the largest rho are those of a guarantee of (epsilon,
+    delta), and None for others. Its sum of epsilons is None once a release had none.
     """
 
     unit: str
@@ -335,8 +335,8 @@ class Head(NamedTuple):
 class Charge(NamedTuple):
     """A `charges` row without its number and digest; `unchecked` is 1 where the table was taken unchecked, else 0.
 
-    Sums of losses have all losses in their unit. A promise of (epsilon, delta) has each in the unit that it was asked
-    in, with its `rho`; the running total of epsilons is None once a release had none.
+    Sums of losses have all losses in their unit. A guarantee of (epsilon, delta) has each in the unit that it was
+    requested in, with its `rho`; the running total of epsilons is None once a release had none.
     """
 
     microseconds: int

@@ -1,4 +1,4 @@
-"""A promise of (epsilon, delta), for releases in either unit: what fits into it. Proof: `docs/proofs/promises.md`."""
+"""A guarantee of (epsilon, delta), for releases in either unit: what fits into it. Proof: `docs/proofs/promises.md`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Promise:
 
     @classmethod
     def of(cls, epsilon: Fraction, delta: Fraction, keys_delta: Fraction | None = None) -> Promise:
-        """Return a promise with the order at which the largest rho fits; a half of delta is for keys unless said."""
+        """Return a guarantee with the order at which the largest rho fits; a half of delta is for keys unless said."""
         for_keys = delta / 2 if keys_delta is None else keys_delta
         left = costs.delta_left(delta, for_keys)
         if not left:
@@ -45,7 +45,7 @@ class Promise:
         return cls(epsilon, delta, for_keys, order, rho)
 
     def part(self, epsilon: Fraction, delta: Fraction) -> Promise:
-        """Return a promise of other numbers whose keys have the same share of delta; this one for its own numbers."""
+        """Return a guarantee of other numbers whose keys have the same share of delta; this one for its own numbers."""
         if (epsilon, delta) == (self.epsilon, self.delta):
             return self
         return Promise.of(epsilon, delta, delta * self.keys_delta / self.delta)
@@ -57,7 +57,7 @@ class Promise:
 
     @property
     def terms(self) -> tuple[object, ...]:
-        """What was promised, whatever the order is."""
+        """What was guaranteed, whatever the order is."""
         return "epsilon", self.epsilon, self.delta, self.keys_delta
 
     def __str__(self) -> str:
@@ -92,7 +92,7 @@ class Promise:
         return BudgetExceededError(requested.loss, left.loss, "epsilon", *deltas, path, charged, *in_rho)
 
     def epsilon_at(self, delta: Fraction, spent: Cost, rho: Fraction) -> costs.EpsilonAt:
-        """Return an epsilon at another delta, of what was spent (`rho` of it in all) and of the whole promise."""
+        """Return an epsilon at another delta, of what was spent (`rho` of it in all) and of the whole guarantee."""
         proved = [costs.epsilon_at("rho", rho, delta, spent.delta)]
         if spent.loss is not None:
             proved.append(costs.epsilon_at("epsilon", spent.loss, delta, spent.delta))
@@ -102,7 +102,7 @@ class Promise:
         return costs.EpsilonAt(min(proved), self._total_at(delta))
 
     def _total_at(self, delta: Fraction) -> float:
-        """Return the epsilon of the proof with another delta in the place of that of the promise."""
+        """Return the epsilon of the proof with another delta in the place of that of the guarantee."""
         pure = float_up(self.epsilon)
         if delta >= self.delta:
             return pure
@@ -154,8 +154,8 @@ class Sums:
 
 
 class Cost(NamedTuple):
-    loss: Fraction | None  # in the unit of the total; None: a promise's epsilon of what has none
-    divergence: Fraction  # that of a promise's order; 0 for sums
+    loss: Fraction | None  # in the unit of the total; None: a guarantee's epsilon of what has none
+    divergence: Fraction  # that of a guarantee's order; 0 for sums
     delta: Fraction  # what keys spend
 
     def plus(self, other: Cost) -> Cost:
@@ -180,10 +180,10 @@ _WHOLE = 100
 
 
 class UnitTaken(NamedTuple):
-    """In which unit a promise was taken."""
+    """In which unit a guarantee was taken."""
 
-    guarantee: str  # what was promised, for people
-    words: str  # the promise, the unit, and why it is this one
+    guarantee: str  # what was guaranteed, for people
+    words: str  # the guarantee, the unit, and why it is this one
     other: Unit  # the other unit
     # The `error_95` of each output there, of a mean without `rows` in groups of 1,000; None where it is not known.
     errors: tuple[float | None, ...]

@@ -154,8 +154,8 @@ class Terms:
     mechanism: str | None = None  # the word that was given; None: the unit of the loss chooses
     # How wrong the answer may be: then the loss follows, and `loss` only says its unit. None: the loss was given.
     within: Within | None = None
-    # Which part of a promise the output takes, with others: then `loss` only says a unit in which it may be. None: the
-    # loss was given, or follows from `within`.
+    # Which part of a guarantee the output takes, with others: then `loss` only says a unit in which it may be. None:
+    # the loss was given, or follows from `within`.
     share: Fraction | None = None
 
     @classmethod
@@ -263,10 +263,10 @@ class BudgetExceededError(ValueError):
     requested, remaining, short_by
         Exact numbers (`Fraction`), in `unit`.
     unit
-        "epsilon" or "rho". A promise of (epsilon, delta) has "rho" where the release has no epsilon.
+        "epsilon" or "rho". A guarantee of (epsilon, delta) has "rho" where the release has no epsilon.
     requested_rho, remaining_rho, short_by_rho
-        The same in rho, for a promise of (epsilon, delta): a release fits if it is short by 0 in one of both units. A
-        pure release counts there with at most its epsilon over the order of the promise. None for other budgets.
+        The same in rho, for a guarantee of (epsilon, delta): a release fits if it is short by 0 in one of both units. A
+        pure release counts there with at most its epsilon over the order of the guarantee. None for other budgets.
     requested_delta, remaining_delta, short_by_delta
         The same of delta: exact numbers, or None where the budget has no delta.
     ledger, first_charge, last_charge
@@ -376,13 +376,13 @@ def _as_decimal(value: Fraction) -> str | None:
 
 
 class LargeLossWarning(UserWarning):
-    """A release was asked for with a loss above 20 or a delta above 0.001, or a budget was made with such a total.
+    """A release was requested with a loss above 20 or a delta above 0.001, or a budget was made with such a total.
 
     For a private frame the losses of all outputs are added up. The warning is of the caller's line: unless Python's
     filters are set otherwise, they show it once for each line. Nothing of `dp_polars.analysis` warns, nor `explain`.
 
     An answer may then be e²⁰, some five hundred million times, as likely with a person's rows as without them. With
-    probability delta nothing is promised.
+    probability delta nothing is guaranteed.
 
     Examples
     --------

@@ -392,7 +392,7 @@ def _is_missing(column: pl.Series) -> pl.Series:
 
 @dataclass(frozen=True)
 class Clamping:
-    """Weights of rows: values clipped to public bounds, in whole units of a public step: the nearest one, ties to even.
+    """Weights of rows: values within public clipping bounds, in units of a public step: the nearest, ties to even.
 
     They are arbitrary for rows that are ignored.
     """

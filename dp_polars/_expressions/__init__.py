@@ -19,7 +19,7 @@ _ON_DEMAND = ("best_rows", "choosing", "measuring")
 
 
 def __getattr__(name: str) -> ModuleType:
-    """Import a module of questions when it is first used: a process asks few of those that there are."""
+    """Import a module of statistics when it is first used: a process asks few of those that there are."""
     if name in _ON_DEMAND:
         return importlib.import_module(f"{__name__}.{name}")
     msg = f"module {__name__!r} has no attribute {name!r}"

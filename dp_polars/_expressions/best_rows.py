@@ -261,7 +261,7 @@ def first_above(
     terms = Terms.of(epsilon, rho, contributions, neighboring_relation, None, within=None, loss_weight=loss_weight)
     if terms.loss.unit != "epsilon":
         msg = (
-            f"the first above a threshold must be asked for with epsilon, got {terms.loss}: it is drawn with noise of "
+            f"the first above a threshold must be requested with epsilon, got {terms.loss}: it is drawn with noise of "
             "pure differential privacy.\n\nHint: epsilon=1.0, which a budget in rho takes too."
         )
         raise ValueError(msg)

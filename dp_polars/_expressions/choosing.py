@@ -186,7 +186,7 @@ def quantile(
         without nulls, NaN and repetitions, in any order. Never take them from the data.
     interval
         On a private frame only, of one quantile: with which probability two more columns of the release, `NAME_low` and
-        `NAME_high`, hold the candidate nearest to the true quantile of the rows that the bounds keep. Strictly between
+        `NAME_high`, hold the candidate nearest to the true quantile of the rows that the limits keep. Strictly between
         0.5 and 1, with a denominator of at most 10,000; 0.95 is usual. None: no such columns. The answer and both ends
         share the loss equally, so each of these three draws errs about three times as far, in rows, as the answer alone
         would (with `rho` 1.7 times).

@@ -52,11 +52,11 @@ def _fields_of(dtype: pl.DataType, query: Query) -> list[tuple[str, pl.DataType]
 
 
 _NO_PEOPLE = (
-    "it must be asked of a private frame that knows who is a person.\n\n"
+    "it must be used on a private frame that knows who is a person.\n\n"
     'Hint: frame.dp.protect("patient", max_groups=1).agg(…).'
 )
 _NO_INTERVAL = (
-    "an interval must be asked of a private frame: a plain expression has one column of answers, and the ends of an "
+    "an interval must be used on a private frame: a plain expression has one column of answers, and the ends of an "
     "interval are two more.\n\n"
     'Hint: frame.dp.protect("patient", max_rows=…).agg(…); or leave interval out.'
 )
@@ -71,7 +71,7 @@ def refuse_of_frames(within: Within | None) -> None:
 def refuse_open(query: Query) -> None:
     if query.claim.is_open:
         msg = (
-            "a loss must be given here, got none: only the outputs of a private frame share a promise.\n\n"
+            "a loss must be given here, got none: only the outputs of a private frame share a guarantee.\n\n"
             "Hint: epsilon=1.0 is for pure differential privacy, rho=0.1 for zero-concentrated, and within=10 says how "
             'wrong the answer may be. Or frame.dp.protect("patient").agg(…).scaled_to(epsilon=1, delta=1e-6).'
         )
@@ -154,7 +154,7 @@ class DrawRows(_OnRows[Query]):
         columns, lengths = zip(*map(_flatten, series), strict=True)
         if any((other != lengths[0]).any() for other in lengths[1:]):
             msg = (
-                "the columns of one question must have a value for every row, got one that has more or fewer.\n\n"
+                "the columns of one statistic must have a value for every row, got one that has more or fewer.\n\n"
                 "Hint: filter both, the column and its weights, by the same condition."
             )
             raise ValueError(msg)
@@ -217,14 +217,14 @@ class PrivateExpr(pl.Expr):
     Attributes
     ----------
     query
-        What is asked, with its privacy claim.
+        The statistic, with its privacy claim.
     within
-        How wrong the answer may be, where that was asked for in the place of a loss; `agg` of a private frame finds
+        How wrong the answer may be, where that was requested in the place of a loss; `agg` of a private frame finds
         the loss anew. None: the loss was given.
     columns
-        What is asked about, where it is still known; None after `over`.
+        The columns that it reads, where they are still known; None after `over`.
     named
-        What is asked about, under the names of the answers, where that is several columns; else None.
+        The columns that it reads, under the names of the answers, where that is several columns; else None.
     """
 
     query: Query
@@ -239,7 +239,7 @@ class PrivateExpr(pl.Expr):
         return private
 
     def of_column(self, column: pl.Expr, name: str) -> PrivateExpr:
-        """Return the same question about one column, where several are asked about."""
+        """Return the same statistic about one column, where several are read."""
         one = _drawn(self.query, [column], self.within)
         return self._with(one.alias(name), columns=(column,), named=None)
 
@@ -283,7 +283,7 @@ class PrivateExpr(pl.Expr):
     def statement(self, *, at_delta: Number = AT_DELTA, **known: Unpack[Known]) -> Statement:
         """Return the privacy statement of one evaluation, which says what a plain expression can't know.
 
-        It knows its question, its loss and its mechanism; neither who is a person, nor the data, the groups, the rest
+        It knows its statistic, its loss and its mechanism; neither who is a person, nor the data, the groups, the rest
         of the query, how often it is evaluated, or a budget. The query of a private frame knows all that:
         `PrivateQuery.statement` has the same arguments.
 

@@ -39,7 +39,7 @@ def len(  # noqa: A001 (Polars' own name)
     ----------
     where
         A condition about the columns of a row, or the name of a Boolean column: only rows where it is true are counted.
-        On a private frame it must be row by row, and the other rows take no place among those that the bounds keep.
+        On a private frame it must be row by row, and the other rows take no place among those that the limits keep.
         None: every row.
     within
         As for `mode`. 0 is for counts: every answer is right, with probability 0.95.
@@ -199,7 +199,7 @@ def null_count(
     column
         The column's name, or an expression with one output, of any type.
     all others
-        As for `dp_polars.len`. Rows where the column is not null take no place among those that the bounds keep.
+        As for `dp_polars.len`. Rows where the column is not null take no place among those that the limits keep.
 
     Returns
     -------
@@ -309,23 +309,23 @@ def sum(  # noqa: A001 (Polars' own name)
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
-    r"""Add up the values of each group, clipped to public bounds, with noise.
+    r"""Add up the values of each group, clipped to public clipping bounds, with noise.
 
     Parameters
     ----------
     column
         The column's name, or an expression with one output: integers, decimals, floats or booleans (0 and 1).
     lower, upper
-        The public bounds, of either sign. A value beyond them counts as the nearer one. The wider they are, the more
-        noise there is. Never take them from the data.
+        The public clipping bounds, of either sign. A value beyond them counts as the nearer one. The wider they are,
+        the more noise there is. Never take them from the data.
     step
         The public unit in which values are added up; each counts as its nearest multiple, ties to even. None: 1 for
         integers, the last digit for decimals; for floats, and for decimals of too many digits, the power of ten at or
         below a millionth of `upper - lower` (of the ends of `per_person`, if given), or a larger one where sums would
         leave 62 bits: `explain` says which. The bounds must be multiples of it, and at most 2**30 of them.
     per_person
-        The public bounds (lo, hi) of one person's total in a group, multiples of the step with lo below hi; on a
-        private frame with a privacy unit only. Each value is clipped to [lower, upper] first, and then the total of a
+        The public clipping bounds (lo, hi) of one person's total in a group, multiples of the step with lo below hi; on
+        a private frame with a privacy unit only. Each value is clipped to [lower, upper] first, and then the total of a
         person to [lo, hi]. A person without a value adds 0, not lo. So however many rows they have, none is dropped but
         those in groups beyond `max_groups` (or `max_rows`, if it is smaller), and the noise has the scale of the larger
         of │lo│ and │hi│ times these groups. `max_rows_per_group` does nothing then. None: values are added up as rows.
@@ -386,7 +386,7 @@ def mean(
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
-    r"""Average the values of each group, clipped to public bounds, with noise.
+    r"""Average the values of each group, clipped to public clipping bounds, with noise.
 
     Half of the loss pays for a sum of distances from the middle of the bounds, half for the number of values.
 
@@ -397,7 +397,7 @@ def mean(
     within
         As for `dp_polars.len`, in the column's unit, for groups of at least `rows` rows.
     rows
-        With `within` only: a public number of rows with a value that the bounds keep. A group with fewer may be further
+        With `within` only: a public number of rows with a value that the limits keep. A group with fewer may be further
         off, for the sum and the number of its rows have the same noise.
     all others
         As for `dp_polars.len`.
@@ -405,8 +405,8 @@ def mean(
     Returns
     -------
     PrivateExpr
-        One Float64 per group, between the bounds. In a group with few values the answer is mostly noise; the range of
-        `release(intervals=True)` shows it.
+        One Float64 per group, between the bounds. In a group with few values the answer is mostly noise; the confidence
+        interval of `release(intervals=True)` shows it.
 
     Raises
     ------
@@ -450,7 +450,7 @@ def var(
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
-    r"""Find the variance of the values of each group, clipped to public bounds, with noise.
+    r"""Find the variance of the values of each group, clipped to public clipping bounds, with noise.
 
     A third of the loss pays for each of three noisy numbers: the sum of the distances from the middle of the bounds,
     the sum of their squares, and the number of values.
@@ -519,7 +519,7 @@ def std(
     neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
-    r"""Find the standard deviation of the values of each group, clipped to public bounds, with noise.
+    r"""Find the standard deviation of the values of each group, clipped to public clipping bounds, with noise.
 
     It is the root of `dp_polars.var`, from the same three noisy numbers.
 

@@ -101,7 +101,7 @@ class PrivateNamespace:
                 msg = f"{type(self).__name__!r} object has no attribute {name!r}"
             else:
                 meant = like(name, {one for one in dir(type(self)) if one[0] != "_"})
-                other = "the page Which question? lists what can be asked."
+                other = "the page Which statistic, which method lists all."
                 hint = _INSTEAD.get(name, other if meant is None else f"did you mean .dp.{meant}(…)?")
                 msg = f".dp.{name}: there is no private answer of this name.\n\nHint: {hint}"
             raise AttributeError(msg, name=name, obj=self)
@@ -145,7 +145,7 @@ def read_by_row(
 ) -> tuple[tuple[pl.Expr, ...], bool]:
     """Return the columns of an output, the first one without its last `filter`, and whether it had one.
 
-    No row is left out of a column: where the condition is false or null, the value is null, which every question
+    No row is left out of a column: where the condition is false or null, the value is null, which every statistic
     ignores before any bound; one that `counts_nulls` ignores what is not null instead. Weights need no filter then.
     """
     if any(_filtered(weights) is not None for weights in columns[1:]):
@@ -165,7 +165,7 @@ def read_by_row(
 
 
 def _filtered(column: pl.Expr) -> tuple[pl.Expr, pl.Expr] | None:
-    """Return what a column's last step filters, and by which condition; None where the last step is another."""
+    """Return what a column's last `filter` filters, and its condition; None if the last transformation is another."""
     match column.meta.pop():
         case [inner] if inner.meta.undo_aliases().meta.eq(column.meta.undo_aliases()):  # a name
             return _filtered(inner)
@@ -184,7 +184,7 @@ def outputs_of(
         return
     if name is not None:
         msg = (
-            f"agg({name}=…): the keyword must name one output, but several columns are asked about.\n\n"
+            f"agg({name}=…): the keyword must name one output, but several columns are read.\n\n"
             'Hint: leave the keyword out, and rename all: pl.col("a", "b").dp.mean(…).name.suffix("_mean").'
         )
         raise ValueError(msg)
@@ -265,6 +265,6 @@ def _chosen(choice: object, columns: Callable[[], pl.Schema] | None, left_out: C
 def _no_choice() -> ValueError:
     return ValueError(
         "agg: an expression must be about one choice of columns, and give one output for each.\n\n"
-        'Hint: pl.col("a", "b").fill_null(0).dp.sum(…). A step that makes one column of several goes into '
+        'Hint: pl.col("a", "b").fill_null(0).dp.sum(…). A transformation that makes one column of several goes into '
         "with_columns before."
     )

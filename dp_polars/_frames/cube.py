@@ -1,4 +1,4 @@
-"""A released cube: noisy counts of combinations of public values, which answer many questions for free."""
+"""A released cube: noisy counts of combinations of public values, which answer many statistics for free."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _MOST_TOGETHER = 500_000
 
 
 class Number(NamedTuple, Generic[T]):
-    """A released number, and the ends of its 95 % range: the number without noise lies between them, or is one."""
+    """A released number, and the ends of its 95 % confidence interval, which contains the number without noise."""
 
     value: T
     low: T
@@ -58,12 +58,13 @@ class Cube(Unchanging):
     """Noisy counts of combinations of public values. Released by the query that `PrivateFrame.cube` makes.
 
     It holds no private row: only what was released, and what is public. So every answer is free, as often as you like.
-    Each comes with its 95 % range: the number without noise, of the rows that the bounds keep, lies in it with
-    probability 0.95 at least. Counts may be negative. What two answers share agrees exactly: parts add up to their sum.
+    Each comes with its 95 % confidence interval: the number without noise, of the rows that the limits keep, lies in it
+    with probability 0.95 at least. Counts may be negative. What two answers share agrees exactly: parts add up to their
+    sum.
 
-    Without tables, an answer is a sum of noisy counts (Int64), and its range is that of the sum of their noises. With
-    tables, all answers come from one least-squares fit of all histograms that were drawn. They are Float64, multiples
-    of 2⁻¹⁶, so that adding them up is exact; their intervals are those of weighted sums of noise.
+    Without tables, an answer is a sum of noisy counts (Int64), and its confidence interval is that of the sum of their
+    noises. With tables, all answers come from one least-squares fit of all histograms that were drawn. They are
+    Float64, multiples of 2⁻¹⁶, so that adding them up is exact; their intervals are those of weighted sums of noise.
 
     Filters are Polars expressions over the dimensions. Several must all be true, and null is not true.
 
@@ -102,7 +103,7 @@ class Cube(Unchanging):
 
     @property
     def claim(self) -> dict[str, Any]:
-        """What the release promised and cost, as `read_claim` returns it."""
+        """What the release guaranteed and cost, as `read_claim` returns it."""
         return dict(json.loads(self._claim))
 
     def count(self, *where: pl.Expr) -> Number[float]:
@@ -123,7 +124,7 @@ class Cube(Unchanging):
         by
             The name of a dimension, or several.
         intervals
-            True: each range holds at 95 % by itself. "all": wider ones, which hold together with 95 %.
+            True: each confidence interval holds at 95 % by itself. "all": wider ones, which hold together with 95 %.
 
         Returns
         -------
@@ -166,8 +167,8 @@ class Cube(Unchanging):
         Notes
         -----
         Without tables, what the condition is true of, and the rest, are sums of different cells, so their noises are
-        independent. Each has a range at √0.95, both hold at 0.95, and the ends of the share are the worst that both
-        allow. With tables their noises depend on each other, and each has a range at 0.975.
+        independent. Each has a confidence interval at √0.95, both hold at 0.95, and the ends of the share are the worst
+        that both allow. With tables their noises depend on each other, and each has a confidence interval at 0.975.
         """
         axes = self._axes("by", by)
         mask, among = self._mask([condition]), self._mask(where)
@@ -197,8 +198,8 @@ class Cube(Unchanging):
 
         Notes
         -----
-        The ranking is that of noisy counts, so what is first has often been helped by its noise. A range holds at 95 %
-        for a value that is chosen in advance, and less often for the one that came first.
+        The ranking is that of noisy counts, so what is first has often been helped by its noise. A confidence interval
+        holds at 95 % for a value that is chosen in advance, and less often for the one that came first.
         """
         axes = (*self._axes("by", by), *self._axes("dimension", dimension))
         if len(axes) > len(set(axes)):
@@ -243,7 +244,7 @@ class Cube(Unchanging):
         """
         if self._is_drawn:
             msg = (
-                "nonnegative: the cube must have been asked for with tables: without, each count would be cut at 0, "
+                "nonnegative: the cube must have been requested with tables: without, each count would be cut at 0, "
                 "and sums of them be far too large.\n\nHint: cube(dimensions, tables=[…], rho=…)."
             )
             raise TypeError(msg)
@@ -404,7 +405,7 @@ class Cube(Unchanging):
         if not fit:
             names = tuple(name for axis, name in enumerate(self.dimensions) if axis in needed)
             msg = (
-                f"a table must have all dimensions of a question, got {list(names)}, which none has.\n\n"
+                f"a table must have all dimensions of a statistic, got {list(names)}, which none has.\n\n"
                 f"Hint: ask for another cube, with {names} among its tables."
             )
             raise ValueError(msg)
@@ -497,7 +498,7 @@ def _off_of_fitted(plan: TablePlan, by: tuple[int, ...], others: tuple[int, ...]
 
 
 def _shares(part: _Sums, rest: _Sums) -> list[pl.Series]:
-    """Return the share that a part has of it and the rest, and the ends of its range."""
+    """Return the share that a part has of it and the rest, and the ends of its confidence interval."""
     ends = (one.ends(one.beta_of_two)[1:] for one in (part, rest))
     (low, high), (rest_low, rest_high) = ([np.maximum(end, 0).astype(np.float64) for end in both] for both in ends)
     with np.errstate(divide="ignore", invalid="ignore"):

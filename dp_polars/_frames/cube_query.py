@@ -1,4 +1,4 @@
-"""The question whose answer is a cube: a count in each combination of public values, or tables over some of them."""
+"""The statistic whose answer is a cube: a count in each combination of public values, or tables over some of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 _SEVERAL_CELLS = (
-    'cube: counts="people" must be asked where a person is in one cell: an answer adds up cells, and would count a '
+    'cube: counts="people" must be used if a person is in one cell: an answer adds up cells, and would count a '
     "person once for each of theirs.\n\n"
     'Hint: protect(…, max_groups=1) keeps one random cell of each person; or counts="rows", with bounds on their rows.'
 )
@@ -169,7 +169,7 @@ class CubeRequest(Request):
     def cells(self) -> Request:
         if self.tables:
             msg = (
-                "a cube must be asked for without tables here: its answers are fitted to several histograms.\n\n"
+                "a cube must be requested without tables here: its answers are fitted to several histograms.\n\n"
                 "Hint: query.explain() has the error of each table."
             )
             raise TypeError(msg)
@@ -251,7 +251,7 @@ def _of_table(pipeline: Pipeline, sizes: Axes, axes: Axes, query: Count) -> Coun
 
 @all_called
 class CubeQuery(PrivateQuery):
-    """A cube of a private frame, asked for but not yet released. Made by `PrivateFrame.cube`.
+    """A cube of a private frame, requested but not yet released. Made by `PrivateFrame.cube`.
 
     It is a `PrivateQuery`, but for its release: a `Cube`.
     """
@@ -267,7 +267,7 @@ class CubeQuery(PrivateQuery):
     ) -> Cube:
         """Release the cube once, charged to the budget before a row is read.
 
-        Parameters, and errors, are those of `PrivateQuery.release`. The cube answers questions at no further cost.
+        Parameters, and errors, are those of `PrivateQuery.release`. The cube answers statistics at no further cost.
         """
         query = self._handed_over(unchecked)
         with Opened() as opened:
@@ -321,7 +321,7 @@ class Cubes:
         rho: Number | None = None,
         delta: Number | None = None,
     ) -> CubeQuery:
-        r"""Ask for a cube: noisy counts of combinations, from which many questions are answered for free.
+        r"""Ask for a cube: noisy counts of combinations, from which many statistics are answered for free.
 
         Pure DP (epsilon), zCDP (rho) or (epsilon, delta)-DP for one person, charged once. The released `Cube` answers
         filters, roll-ups, shares and rankings over its dimensions at no further cost.
@@ -336,12 +336,12 @@ class Cubes:
             10⁷ combinations, and with them 2⁶².
         counts
             "people" needs `max_groups=1` in `protect`: an answer adds up cells, and so it
-            would count a person once for each of their cells. "rows" needs bounds on a person's rows, as `dpp.len`.
+            would count a person once for each of their cells. "rows" needs contribution limits, as `dpp.len`.
         tables
             The tables that are wanted, each over some of the dimensions: `[("hospital",), ("hospital", "year")]`; `()`
             is the number of all. Which histograms are drawn for them, and how exactly, makes their mean variance as
             small as it can be; all answers come from one fit, and what two of them share agrees exactly. The noise is
-            discrete Gaussian, so the loss is in rho, or a promise. None: one table of all dimensions, as it is drawn.
+            discrete Gaussian, so the loss is in rho, or a guarantee. None: one table of all dimensions, as it is drawn.
         weights
             How much the mean variance of each table matters, above 0. None: equally.
         epsilon, rho
@@ -394,7 +394,7 @@ class Cubes:
         if wanted is not None and loss.unit == "epsilon":
             if delta is None:
                 msg = (
-                    "cube: tables must have a loss in rho, or a promise, got epsilon alone: their noise is Gaussian."
+                    "cube: tables must have a loss in rho, or a guarantee, got epsilon alone: their noise is Gaussian."
                     "\n\n"
                     "Hint: epsilon=1, delta=1e-6; or leave tables out, where all combinations are few."
                 )

@@ -122,12 +122,13 @@ METHODS = (
     ),
     Rule(names("explain show_graph"), "shows how private rows are read", "explain the query: frame.agg(…).explain()."),
     Rule(names("dtypes width"), "is a part of the schema", "use collect_schema()."),
-    Rule(names("release"), "is of a query, and nothing is asked yet", "ask with agg first: agg(…).release()."),
+    Rule(names("release"), "is of a query, and nothing is requested yet", "ask with agg first: agg(…).release()."),
     Rule(names("dp"), "frame is already protected", "go on with filter, with_columns, group_by or agg."),
     Rule(
         frozenset(),
         "is not known to look at one row alone",
-        "use filter, with_columns, select, join, group_by and agg; the page Steps of a private frame lists all.",
+        "use filter, with_columns, select, join, group_by and agg; the page Transformations of a private frame lists "
+        "all.",
     ),
 )
 
@@ -177,9 +178,9 @@ _ARGMAX = "a mode or a quantile, or dp.argmax on a frame of public candidates wi
 class PrivateFrame(Steps, Cubes, Refusing, WithoutRows):
     """Rows about people, of which only the answers of `agg` can be released. Made by `protect`.
 
-    Every method gives a new frame. The steps before `agg` must be row by row, which is proved for each whole
-    expression. A step that a value could make raise is changed to give null instead (casts are not strict). The privacy
-    unit can't be changed or dropped.
+    Every method gives a new frame. The transformations before `agg` must be row by row, which is proved for each whole
+    expression. A transformation that a value could make raise is changed to give null instead (casts are not strict).
+    The privacy unit can't be changed or dropped.
     """
 
     def __init__(self, pipeline: Pipeline, source: pl.LazyFrame | None, budget: Budget | None) -> None:
@@ -200,7 +201,7 @@ class PrivateFrame(Steps, Cubes, Refusing, WithoutRows):
         return self._pipeline.protection
 
     def collect_schema(self) -> pl.Schema:
-        """Return the names and types of the columns after all steps: they are public. Without data, a TypeError."""
+        """Return the public names and types of the columns after all transformations. Without data, a TypeError."""
         if self._source is None:
             msg = "the frame must be built on data to have columns.\n\nHint: frame.dp.protect(…)."
             raise TypeError(msg)
@@ -287,7 +288,7 @@ class PrivateFrame(Steps, Cubes, Refusing, WithoutRows):
         Returns
         -------
         PrivateGroupBy
-            Its `agg` asks about every group.
+            Its `agg` queries every group.
 
         Raises
         ------
@@ -303,7 +304,7 @@ class PrivateFrame(Steps, Cubes, Refusing, WithoutRows):
             name = next(iter(named), "ward")
             msg = (
                 f"group_by must be given public keys alone, got {', '.join(named) or 'none'}.\n\n"
-                f"Hint: group_by({{{name!r}: […]}}) asks about public groups."
+                f"Hint: group_by({{{name!r}: […]}}) queries public groups."
             )
             raise TypeError(msg)
         return PrivateGroupBy(self, public_keys(names if more else keys))
@@ -325,7 +326,7 @@ class PrivateFrame(Steps, Cubes, Refusing, WithoutRows):
         rho: Number | None = None,
         with_counts: bool = False,
     ) -> PrivateQuery:
-        r"""Ask which keys there are, where nobody can list them: those that enough people have.
+        r"""Select the keys that enough people have, if you can't list them.
 
         The release is (epsilon, delta)-DP for one person, or delta-approximately rho-zCDP. A key that one person alone
         has is shown with probability at most delta. It costs what one person loses over all keys together.
@@ -573,7 +574,7 @@ def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> As
         msg = (
             f"agg on a private frame must be given private answers, got {type(expr).__name__}.\n\n"
             'Hint: dp_polars.len(epsilon=…) counts rows, dp_polars.n_people(epsilon=…) people, and pl.col("age").dp '
-            "asks about a column. Work on answers after the release: query.release().with_columns(…)."
+            "reads a column. Work on answers after the release: query.release().with_columns(…)."
         )
         raise TypeError(msg)
     query, columns = of_histogram(expr.query, "agg on a private frame", _ARGMAX), expr.columns
@@ -581,7 +582,7 @@ def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> As
         msg = "agg on a private frame must not be given an expression with over.\n\nHint: group_by public keys instead."
         raise TypeError(msg)
     if query.claim.contributions.total != 1:
-        msg = "contributions must be left out on a private frame.\n\nHint: give protect the bounds on a person's rows."
+        msg = "contributions must be left out on a private frame.\n\nHint: give protect contribution limits."
         raise ValueError(msg)
     if query.claim.neighboring_relation not in ("add_or_remove_one", relation):
         msg = (

@@ -1,4 +1,4 @@
-"""Steps of a private frame as methods, row by row."""
+"""Transformations of a private frame as methods, row by row."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ class Steps:
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns after all steps: see `collect_schema`."""
+        """The names of the columns after all transformations: see `collect_schema`."""
         return self.schema.names()
 
     @property
     def schema(self) -> pl.Schema:
-        """The names and types of the columns after all steps: see `collect_schema`."""
+        """The names and types of the columns after all transformations: see `collect_schema`."""
         return self.collect_schema()
 
     def with_columns_seq(self, *exprs: pl.Expr | str, **named: object) -> Self:
@@ -194,7 +194,7 @@ class Steps:
         empty_as_null: bool = False,
         keep_nulls: bool = True,
     ) -> Self:
-        """Make a row for each element of a list. The bounds of `protect` count the rows that come out.
+        """Make a row for each element of a list. The limits of `protect` count the rows that come out.
 
         It must be one column of lists or arrays, and there must be a privacy unit: else a TypeError or ValueError.
         Whether an empty list, and null, is a row with null or none, say `empty_as_null` and `keep_nulls`.
@@ -211,7 +211,7 @@ class Steps:
         variable_name: str | None = None,
         value_name: str | None = None,
     ) -> Self:
-        """Make a row for each of some columns. The bounds of `protect` count the rows that come out.
+        """Make a row for each of some columns. The limits of `protect` count the rows that come out.
 
         Parameters
         ----------

@@ -24,7 +24,8 @@ def refuse_own_rows(call: str, recipe: str, unit: PrivacyUnit, *, has_rows: bool
     if not has_rows:
         prepared = f"release(frame.{recipe}), for dp_polars.{protect} takes prepared rows"
     msg = (
-        f"{call} looks at several rows of one person, and a step after `protect` must look at one row alone.\n\n"
+        f"{call} looks at several rows of one person, and a transformation after `protect` must look at one row "
+        "alone.\n\n"
         f"Hint: write it before `protect`: {prepared}."
     )
     raise ValueError(msg)

@@ -60,8 +60,8 @@ def protect(
     ----------
     privacy_unit
         The column that tells people apart; null and NaN in it are dropped. Or a list of columns, in any order: each
-        combination of their values is one "person", such as a month of a patient, and what is promised is promised to
-        that month alone. A null or NaN in one of them drops the row. None: every row is another person.
+        combination of their values is one "person", such as a month of a patient, and what is guaranteed is guaranteed
+        to that month alone. A null or NaN in one of them drops the row. None: every row is another person.
     budget
         What every release is charged to, before a row is read. None: nothing is recorded.
     max_rows, max_groups, max_rows_per_group
@@ -72,16 +72,16 @@ def protect(
         "add_or_remove_one" (person) or "replace_one".
     dataset
         A name for these very rows, such as "visits 2026-11". Then `budget`, which must have a path, keeps every
-        released answer, and the same question about the same name gives that answer again and costs nothing. You
-        promise that the name stands for the same rows for good: for other rows the kept answer would be wrong, though
-        no leak. What made the rows belongs to the data set: another plan under the same name is drawn and charged, and
-        what runs Python code is not kept. Other rows in memory are refused, and a `CachedAnswerWarning` says where
-        files have changed. `release(fresh=True)` draws and pays anew. Another version of Polars or of this package may
-        take a question for another one: then it is charged. None: nothing is kept.
+        released answer, and the same statistic about the same name gives that answer again and costs nothing. You
+        guarantee that the name stands for the same rows for good: for other rows the cached answer would be wrong,
+        though no leak. What made the rows belongs to the data set: another plan under the same name is drawn and
+        charged, and what runs Python code is not kept. Other rows in memory are refused, and a `CachedAnswerWarning`
+        says where files have changed. `release(fresh=True)` draws and pays anew. Another version of Polars or of this
+        package may take a statistic for another one: then it is charged. None: nothing is kept.
     unchecked
-        Whether to leave out the look at what made the rows, for steps that it can't follow. "I know that each person's
-        rows follow from that person's": where they don't, one person changes the rows of others, and the loss has no
-        bound. It stands in the claim, the ledger, the statement and the report.
+        Whether to leave out the look at what made the rows, for transformations that it can't follow. "I know that each
+        person's rows follow from that person's": where they don't, one person changes the rows of others, and the loss
+        has no bound. It stands in the claim, the ledger, the statement and the report.
 
     Raises
     ------
@@ -93,8 +93,8 @@ def protect(
     Notes
     -----
     The data set is the table that is handed over; neighbours are two such tables, one without the rows of one person.
-    What stays the caller's word: that keys, candidates and bounds are public, and that what made the table carries
-    nothing of others into a person's rows.
+    What stays the caller's word: that keys, candidates, limits and clipping bounds are public, and that what made the
+    table carries nothing of others into a person's rows.
 
     Proof: :doc:`/proofs/contributions`.
 
@@ -179,7 +179,7 @@ def _pipeline_of(protection: Protection, dataset: object, budget: object, unchec
     if not isinstance(budget, Budget) or budget._path is None:
         what = "none" if budget is None else "one without a path"
         msg = (
-            f"budget must have a path where dataset is given, for its ledger keeps the answers, got {what}.\n\n"
+            f"budget must have a path where dataset is given, for its ledger caches the answers, got {what}.\n\n"
             'Hint: budget=dp_polars.Budget(epsilon=1, path="my-report.db").'
         )
         raise ValueError(msg)

@@ -1,4 +1,4 @@
-"""A private query, and the sharing of one promise over its outputs."""
+"""A private query, and the sharing of one guarantee over its outputs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 Typed: TypeAlias = "tuple[Ask[Any], Columns]"
 
 _OTHER: dict[Unit, Unit] = {"epsilon": "rho", "rho": "epsilon"}
-_ROWS = 1000  # errors of means are compared for groups of this many rows, where none is asked for
+_ROWS = 1000  # errors of means are compared for groups of this many rows, where none is requested
 
 
 def at_promise(
@@ -52,7 +52,7 @@ def at_promise(
 ) -> tuple[list[Ask[Any]], UnitTaken]:
     """Return outputs that keep (epsilon, delta) together, in the unit with the smaller errors, and which one that is.
 
-    The promise is as the budget has it: which rho it is, and how much of delta is left to keys (without one, a half).
+    The guarantee is as the budget has it: which rho it is, and how much of delta is left to keys (without one, a half).
     """
     of_all = None if budget is None else budget._guarantee
     promise = Promise.of(epsilon, delta) if of_all is None else of_all.part(epsilon, delta)
@@ -74,8 +74,9 @@ def at_promise(
     if not found:
         reasons = "; ".join(f"in {unit}, {reason}" for unit, reason in refused.items())
         msg = (
-            f"scaled_to must be given a promise that the outputs can keep, got {_promised(epsilon, delta)}: {reasons}."
-            "\n\nHint: a larger promise, or fewer outputs with a loss of their own."
+            f"scaled_to must be given a guarantee that the outputs can keep, got {_promised(epsilon, delta)}: "
+            f"{reasons}."
+            "\n\nHint: a larger guarantee, or fewer outputs with a loss of their own."
         )
         raise ValueError(msg)
     errors = {
@@ -104,7 +105,7 @@ def _in_unit(outputs: Sequence[Typed], target: Loss) -> list[Ask[Any]]:
     if not rest > 0:
         msg = (
             f"the outputs with a loss cost {Loss(gone, target.unit)} of {target}, which leaves nothing to the others"
-            ".\n\nHint: a larger promise, or fewer outputs with a loss of their own."
+            ".\n\nHint: a larger guarantee, or fewer outputs with a loss of their own."
         )
         raise ValueError(msg)
     return [
@@ -169,7 +170,7 @@ def _promised(epsilon: Fraction, delta: Fraction) -> str:
 
 
 class OfAnswers(Suggesting):
-    """What is asked, but not answered yet: it says that work on answers goes after the release."""
+    """What is requested, but not released yet: it says that work on answers goes after the release."""
 
     _answers = "query.release()"
 
@@ -184,7 +185,7 @@ QueryT = TypeVar("QueryT", bound="PrivateQuery")
 
 @all_called
 class PrivateQuery(OfAnswers, WithoutRows):
-    """Outputs of a private frame, asked for but not yet released. Made by `PrivateFrame.agg`, `keys` and their like.
+    """Outputs of a private frame, requested but not yet released. Made by `PrivateFrame.agg`, `keys` and their like.
 
     Each call of `release` is charged as one release. No other method reads the private rows.
     """
@@ -221,7 +222,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
 
     @property
     def delta(self) -> Fraction:
-        """What one release spends of delta in addition to its loss: above 0 only for keys that nobody listed."""
+        """What one release spends of delta in addition to its loss: above 0 only for selected keys."""
         return self._request.delta
 
     def explain(self) -> pl.DataFrame:
@@ -234,10 +235,10 @@ class PrivateQuery(OfAnswers, WithoutRows):
             and below them all notes, what several outputs share once; what is made of it (`select`, `drop`) prints as
             any frame.
 
-            `output`, `selects`: the name, and what is asked.
+            `output`, `selects`: the name and the statistic.
 
             `error_95`: with probability 0.95 the answer of a group is at most this far from the best one, or from the
-            true number, counting the rows that the bounds keep; of a list of quantiles all answers are. Null for means,
+            true number, counting the rows that the limits keep; of a list of quantiles all answers are. Null for means,
             whose error depends on how many rows the group has: `note` gives it for 1,000 and 100 rows. Asked `within`
             an error, a mean has that of groups of at least `rows` rows. For keys, it is from how many people on a key
             is shown with that probability. An output without a loss has neither an error nor `epsilon`, `rho`, `rate`.
@@ -248,10 +249,10 @@ class PrivateQuery(OfAnswers, WithoutRows):
             `delta` (0 for all but keys) is spent in addition.
 
             `note`: where noise grows with the number of groups; what limits drop, and between which clipping bounds
-            values count, which `error_95` leaves out; why this mechanism was chosen, and whether another question would
-            do better. The first row's ends with what the whole release costs, also as an ε at δ = 10⁻⁶, and names the
-            other unit where its budgets charge less by a tenth or more. After `scaled_to` a promise, notes say which
-            unit was taken, and the error in the other.
+            values count, which `error_95` leaves out; why this mechanism was chosen, and whether another statistic
+            would do better. The first row's ends with what the whole release costs, also as an ε at δ = 10⁻⁶, and names
+            the other unit where its budgets charge less by a tenth or more. After `scaled_to` a guarantee, notes say
+            which unit was taken, and the error in the other.
 
             The others are `mechanism`, `candidates` (null where only the column's type names them and no data is bound,
             and for keys; 1 for a number), `neighboring_relation`, `privacy_unit`, `bounds` (those on a person's rows
@@ -284,8 +285,9 @@ class PrivateQuery(OfAnswers, WithoutRows):
         Returns
         -------
         Statement
-            With `to_markdown`, `to_html` and `to_yaml`. Names of files stand in it, and the steps after `protect`; the
-            steps before it by their kinds alone. With a budget, it says what is charged there so far.
+            With `to_markdown`, `to_html` and `to_yaml`. Names of files stand in it, and the transformations after
+            `protect`; the transformations before it by their kinds alone. With a budget, it says what is charged there
+            so far.
 
         Examples
         --------
@@ -305,12 +307,12 @@ class PrivateQuery(OfAnswers, WithoutRows):
     def scaled_to(
         self, *, epsilon: Number | None = None, rho: Number | None = None, delta: Number | None = None
     ) -> Self:
-        """Return this query with one promise for all of its outputs, shared among them.
+        """Return this query with one guarantee for all of its outputs, shared among them.
 
         Outputs with a loss, or asked `within` an error, keep it, and those without one share the rest: equally, or by
-        their `loss_weight`. Where every output has one, all losses are scaled by one factor; an output that was asked
-        for `within` an error has another one then: see `explain`. Nothing is read of the rows, or charged. Rows,
-        budget, bounds, the delta of keys, and mechanisms that were asked for by name, stay.
+        their `loss_weight`. Where every output has one, all losses are scaled by one factor; an output that was
+        requested `within` an error has another one then: see `explain`. Nothing is read of the rows, or charged. Rows,
+        budget, bounds, the delta of keys, and mechanisms that were requested by name, stay.
 
         Parameters
         ----------
@@ -318,7 +320,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
             With a delta, above 0 and below 1: the query keeps (epsilon, delta)-differential privacy, *in the unit with
             the smaller errors*. In `epsilon` the losses add up to epsilon; in `rho` to the largest rho that proves
             (epsilon, delta) with a half of delta left to keys, or what the frame's budget leaves to them. So what is
-            scaled to the promise of a budget fits into it exactly.
+            scaled to the guarantee of a budget fits into it exactly.
         epsilon, rho
             Without a delta: what one release shall cost, exactly one of them. Outputs without a loss get theirs in this
             unit; all others keep unit and mechanism.
@@ -361,7 +363,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
     def n_rows_dropped(
         self, per_person: int, *, epsilon: Number | None = None, rho: Number | None = None, mechanism: str | None = None
     ) -> PrivateQuery:
-        r"""Ask how many rows the bounds drop, up to a public number of each person: how much of the data counts.
+        r"""Count the rows that the limits drop, up to a public number of each person: how much of the data counts.
 
         Pure DP (epsilon) or zCDP (rho) for one person, in addition to what this query costs. Each person counts for at
         most `per_person` rows, so the noise is that of a sum with that bound, under both neighbouring relations.
@@ -398,7 +400,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
         request, terms = self._request, Terms.at(Loss.of(epsilon=epsilon, rho=rho), mechanism=mechanism)
         if not isinstance(request, Request) or isinstance(request, PeopleRequest):
             msg = (
-                "n_rows_dropped must be asked of answers about columns, got a query for "
+                "n_rows_dropped must follow a query about columns, got a query for "
                 f"{self._asks[0].name}: nobody is cut in it.\n\nHint: private.agg(…).n_rows_dropped(…)."
             )
             raise TypeError(msg)
@@ -427,19 +429,20 @@ class PrivateQuery(OfAnswers, WithoutRows):
             object with Arrow's C stream (a pyarrow Table or RecordBatchReader, a DuckDB relation, pandas). A reader
             gives its rows once: rows that were read from it before are not counted, and after a release it is refused.
         intervals
-            Whether every number comes with the ends of its 95 % range, `NAME_low` and `NAME_high`. The number without
-            noise, of the rows that the bounds keep, lies between them with probability 0.95 at least. That follows from
-            the noise alone, and costs nothing. No range tells of rows that the bounds drop: counts and sums are too low
-            where people have more than the bounds of `protect` keep, and their intervals are, too. `n_rows_dropped`
-            asks how many rows these drop. "all": wider intervals, which hold together. With probability 0.95 at least,
-            all numbers of the release are inside, in all groups; each count of a list is one of them.
+            Whether every number comes with the ends of its 95 % confidence interval, `NAME_low` and `NAME_high`. The
+            number without noise, of the rows that the limits keep, lies between them with probability 0.95 at least.
+            That follows from the noise alone, and costs nothing. No confidence interval tells of rows that the limits
+            drop: counts and sums are too low where people have more than the limits of `protect` keep, and their
+            intervals are, too. `n_rows_dropped` counts the rows that these drop. "all": wider intervals, which hold
+            together. With probability 0.95 at least, all numbers of the release are inside, in all groups; each count
+            of a list is one of them.
         min_people
             If given, the other outputs of a group, and their intervals, are null where its released number of people is
             lower; a list is null as a whole. The query must have exactly one `n_people` without `where` (where every
             row is a person, `len` without `where`). It hides what is mostly noise, and protects nobody further.
         sure
-            Whether it is the lower end of that number's range that must be `min_people` or more: of the 95 % range, or
-            with `intervals="all"` of the wider one.
+            Whether it is the lower end of that number's range that must be `min_people` or more: of the 95 % confidence
+            interval, or with `intervals="all"` of the wider one.
         engine
             Polars' engine: "auto", "in-memory" or "streaming". "auto" takes no notice of
             `polars.Config.set_engine_affinity`. "gpu" is refused, for steps were tried on the CPU's engines alone.
@@ -447,7 +450,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
             Into how many parts the people are divided, one being counted after the other: more parts take less
             memory and more time. None: a part for every 1 GiB or so; the rows are counted first.
         fresh
-            Whether to draw and pay anew where the budget keeps an answer to this question: see `dataset` of
+            Whether to draw and pay anew where the budget caches an answer to this statistic: see `dataset` of
             `dp_polars.protect`.
         unchecked
             As for `dp_polars.protect`, of the rows that are given here.
@@ -456,7 +459,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
         -------
         DataFrame
             The public keys, each once and in their given order, then one column per output, and after a quantile that
-            was asked for with an interval its ends, `NAME_low` and `NAME_high`. Groups without rows are answered like
+            was requested with an interval its ends, `NAME_low` and `NAME_high`. Groups without rows are answered like
             any other. Rows of other keys are ignored.
 
         Raises
@@ -472,7 +475,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
 
         Notes
         -----
-        `intervals`, `min_people` and `sure` are no part of the question. Where the data has a name (`dataset` of
+        `intervals`, `min_people` and `sure` are no part of the statistic. Where the data has a name (`dataset` of
         `dp_polars.protect`), the budget keeps what was drawn, of all groups: released again with other ones, the same
         numbers are shown in another way, and nothing is charged. Without a name each release draws, and is charged.
 
@@ -604,7 +607,7 @@ def scaled(queries: Sequence[QueryT], epsilon: Number | None, rho: Number | None
     outputs = [output for query in queries for output in query._request.typed(query._public_engine)]
     if delta is not None and loss.unit == "rho":
         msg = (
-            "delta must be left out with rho: it is a part of a promise of (epsilon, delta).\n\n"
+            "delta must be left out with rho: it is a part of a guarantee of (epsilon, delta).\n\n"
             "Hint: scaled_to(epsilon=1, delta=1e-6), which takes the unit with the smaller errors."
         )
         raise TypeError(msg)

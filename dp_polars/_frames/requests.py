@@ -29,7 +29,7 @@ _CHANCES = (95, 50, 5)  # `explain` says from how many people on a key is shown 
 class KeyRequest(AnyRequest[KeysThatAreThere]):
     """The keys that enough people have."""
 
-    about: ClassVar[str] = "unlisted keys"
+    about: ClassVar[str] = "selected keys"
 
     def bind(self, engine: Engine[Released]) -> KeyWork:
         question = self.asks[0].query
@@ -66,7 +66,7 @@ class PeopleRequest(Request):
         protection = bounded.protection
         if isinstance(bounded.keys, Product):
             msg = (
-                "n_rows_dropped: a cube must be asked for without tables, got one with some.\n\n"
+                "n_rows_dropped: a cube must be requested without tables, got one with some.\n\n"
                 "Hint: ask it of private.agg(dpp.len(…)) under the same bounds."
             )
             raise TypeError(msg)

@@ -83,7 +83,7 @@ def statement_of(
 
 
 def loss_of_ledger(head: ledger.Head) -> tuple[Unit, Fraction, Fraction]:
-    """Return the loss of all that a ledger holds: its sums, or what a promise of (epsilon, delta) keeps in any case."""
+    """Return the loss of a whole ledger: its sums, or what a guarantee of (epsilon, delta) keeps in any case."""
     if head.unit == "rho" or head.delta is None:
         return "rho" if head.unit == "rho" else "epsilon", Fraction(head.spent or 0), Fraction(head.spent_delta)
     return "epsilon", Fraction(head.total), Fraction(head.delta)
@@ -156,7 +156,7 @@ def unit_facts(unit: str | None, relation: str) -> Facts:
     notes = ["A person may have any number of rows. Rows without a privacy unit (null or NaN) are dropped."]
     if len(names) == 1:
         return {"person": f"all rows with one value of {names[0]!r}", "relation": relation, "notes": notes}
-    notes.append("What is promised is promised to one combination, not to all rows that share one of its values.")
+    notes.append("What is guaranteed is guaranteed to one combination, not to all rows that share one of its values.")
     person = f"all rows with one combination of values of {' and '.join(map(repr, names))}"
     return {"person": person, "relation": relation, "notes": notes}
 

@@ -102,7 +102,7 @@ class _Search:
         return Between(low / rate * (1 - _SLACK), high / rate * (1 + _SLACK))
 
     def _exactly(self, uniforms: dict[int, Uniform], of_threshold: Uniform, of_lead: Uniform) -> tuple[int, int, int]:
-        """Return the run, the place in it and the lead of one group; `uniforms` are those of runs that may be first."""
+        """Return the run, the place in it and the gap of one group; `uniforms` are those of runs that may be first."""
         z, more = wait_of(1, of_threshold), wait_of(1, of_lead)
         for run, uniform in uniforms.items():
             missing = _plus(z, self.rate * (self.threshold - int(self.runs.counts[run])))

@@ -57,7 +57,7 @@ class Between:
 
 
 def race_with_gap(blocks: Blocks, rate: Fraction, unit: Fraction, law: RacingLaw, rng: Rng) -> Led:
-    """Return the block that arrives first, for each group, and its lead in whole units, given in those of the gaps.
+    """Return the block that arrives first, for each group, and its gap in whole units, given in those of the gaps.
 
     No candidate may be left out of the blocks.
     """
@@ -120,7 +120,7 @@ class _Race:
         return begin + winners, leads
 
     def _exactly(self, group: int, drawn: dict[int, int], second: int) -> tuple[int, int]:
-        """Return the winner's position in its group and its lead; `second` is the word of the first one listed."""
+        """Return the winner's position in its group and its gap; `second` is the word of the first one listed."""
         gap, multiplicities = self.blocks.exact(group)
         guess = next(iter(drawn))
         words_drawn = {position: word for position, word in drawn.items() if multiplicities[position]}
@@ -206,13 +206,13 @@ def type_with_gap(answer: pl.DataType, lead: pl.DataType) -> pl.Struct:
 
 
 def with_gap(answers: pl.Series, leads: pl.Series, is_alone: NDArray[np.bool_]) -> pl.Series:
-    """Return answers with their leads; null where there was no other candidate."""
+    """Return answers with their gaps; null where there was no other candidate."""
     shown = leads.zip_with(pl.Series(~is_alone), pl.Series([None], dtype=leads.dtype))
     return pl.DataFrame({"answer": answers, "gap": shown}).to_struct()
 
 
 def gap_from_rows(draw: Draw, codes: Codes, lengths: Ints) -> Led:
-    """Return one code and its lead per group, from the codes of its rows; `draw.size` is ignored."""
+    """Return one code and its gap per group, from the codes of its rows; `draw.size` is ignored."""
     if not is_dense(draw.size, codes, lengths):
         return gap_groups(draw, Histogram.of_rows(codes, None, lengths, draw.size))
 
@@ -225,7 +225,7 @@ def gap_from_rows(draw: Draw, codes: Codes, lengths: Ints) -> Led:
 
 
 def gap_groups(draw: Draw, histogram: Histogram) -> Led:
-    """Return one code and its lead per group; that of a group without rows is uniform."""
+    """Return one code and its gap per group; that of a group without rows is uniform."""
     return joined_pairs(of_group_slices(partial(_gap_from_runs, draw), histogram))
 
 

@@ -154,7 +154,7 @@ def first_and_gap(
     `gap`, `multiplicities`: all blocks of one group, by position.
     `words_drawn`: the first 64 bits of the uniform of each block that may arrive first or second, by position.
     `second_words`: those of what comes second within a block, as far as they are drawn: they must not be drawn afresh.
-    `unit`: the unit of the lead, in that of the gaps.
+    `unit`: the unit of the gap, in that of the gaps.
     """
     uniforms = {position: Uniform(word, 64, rng) for position, word in words_drawn.items()}
     waits = {position: wait_of(multiplicities[position], uniform) for position, uniform in uniforms.items()}
@@ -252,7 +252,7 @@ ExactBlocks: TypeAlias = "tuple[Callable[[int], Fraction | int], Sequence[int]]"
 
 
 class Gaps(Protocol):
-    """Best score minus score of many blocks: an array, or what computes its slices when they are asked for."""
+    """Best score minus score of many blocks: an array, or what computes its slices when they are requested."""
 
     def __len__(self) -> int: ...
 

@@ -261,9 +261,9 @@ def leading_rows(
     offered: NDArray[np.bool_] | None = None,
     lowest: bool = False,
 ) -> tuple[Ints, Ints]:
-    """Return what `best_rows` does, and the leads: how many whole units of the score the row was ahead of the next.
+    """Return what `best_rows` does, and the gaps: how many whole units of the score the row was ahead of the next.
 
-    A lead is −1 where no more than one row may win. `unit` is given in that of the scores.
+    A gap is −1 where no more than one row may win. `unit` is given in that of the scores.
     """
     rows, scores, counts = _offered(scores, lengths, offered)
     blocks, groups = _blocks(scores, counts, lowest)

@@ -80,7 +80,7 @@ def _(picked, schema, unit):
     who = {None: ..., EACH: None}.get(unit.value, unit.value)
     others = {page.shown(name): name for name, dtype in schema.items() if name != who and page.may_group(dtype)}
     by = [title for title, name in others.items() if name in picked.get("groups", ())]
-    # Without a limit marimo offers to pick all: of 200 columns, some hundred questions.
+    # Without a limit marimo offers to pick all: of 200 columns, some hundred statistics.
     groups = mo.ui.multiselect(options=others, value=by, full_width=True, max_selections=5)
     return groups, who
 
@@ -206,7 +206,7 @@ def _(apart, delta, drafted, epsilon, groups, key_fields, more_fields, questions
     wrong = drafted.messages
     picks = [
         page.section(
-            "What do you promise, for all answers together?",
+            "What do you guarantee, for all answers together?",
             page.fielded("ε (epsilon): the smaller, the better protected", epsilon),
             page.fielded("δ (delta): far below one over the number of people", delta),
             number=1,
@@ -256,7 +256,7 @@ def _(amounts, by_error, drafted, max_groups, max_rows, plan, rows_each, skew, s
             page.quiet(
                 "With probability 95 %, an answer is no further off. Its loss follows from that, and has to fit."
                 if plan.by_error
-                else "Each answer gets a part of the promise: a larger part, a smaller error."
+                else "Each answer gets a part of the guarantee: a larger part, a smaller error."
             ),
             *page.shares(plan, drafted, amounts),
             f"<div{' hidden' * (not plan.by_error)}>",

@@ -33,7 +33,7 @@ BOUNDS = [1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50]
 _MOST_LINES, _WIDTH = 6, 215
 _SIZES = [factor * 10**power for power in range(1, 5) for factor in (1, 2, 5)] + [10**5]
 _SURE = 0.95
-_IN_ITS_UNIT = ("mean", "sum", "share", "var", "std")  # questions whose errors are neither people nor rows
+_IN_ITS_UNIT = ("mean", "sum", "share", "var", "std")  # statistics whose errors are neither people nor rows
 
 STYLE = """
 .dp-planner { --line: #8884; font-size: .95rem; line-height: 1.45; overflow-wrap: break-word; max-width: 1240px;
@@ -206,7 +206,7 @@ def costs(plan: Plan, drafted: Draft, query: PrivateQuery) -> str:
     why = f"These errors cost {in_words(claims)} of it." if taken is None else taken.words
     return (
         f'<div class="dp-cost"><strong>{promised(plan)}</strong></div>'
-        '<p class="dp-quiet">This is what all answers together promise to each person: the smaller, the better '
+        '<p class="dp-quiet">This is what all answers together guarantee to each person: the smaller, the better '
         f"protected.</p>{quiet(why)}{message(drafted.messages, 'cost')}"
     )
 
@@ -274,7 +274,7 @@ def dropped(plan: Plan, drafted: Draft, rows_each: float, skew: float) -> str:
     at_bounds = pl.col("max_groups").eq_missing(chosen) & (pl.col("max_rows_per_group") == plan.max_rows_per_group)
     rows, people = frame.filter(at_bounds).select("rows_dropped", "people_cut").row(0)
     said = f"At your bounds: {rows:.0%} of these rows are dropped, and {people:.0%} of these people lose some."
-    return figure("What the bounds drop, of synthetic people", plot.rows_dropped(frame, width=_WIDTH), said)
+    return figure("What the limits drop, of synthetic people", plot.rows_dropped(frame, width=_WIDTH), said)
 
 
 def seen(plan: Plan, drafted: Draft, relative: Any, code: str, figures: str) -> str:  # noqa: ANN401
@@ -282,7 +282,7 @@ def seen(plan: Plan, drafted: Draft, relative: Any, code: str, figures: str) -> 
     if query is None or drafted.publication is None:
         return section("There is no query yet", "<p>The messages at the fields say why.</p>")
     parts = [
-        section("What is promised?", costs(plan, drafted, query)),
+        section("What is guaranteed?", costs(plan, drafted, query)),
         section(
             "How many people must a group have?",
             fielded(f"For an error of at most {relative.value} %", relative),
@@ -295,7 +295,7 @@ def seen(plan: Plan, drafted: Draft, relative: Any, code: str, figures: str) -> 
         section("How good is it?", f'<div class="dp-figures">{figures}</div>'),
         section("The code", quiet("It runs as it stands."), code)
         if drafted.code
-        else section("There is no code yet", quiet("The promise is too small for these errors.")),
+        else section("There is no code yet", quiet("The guarantee is too small for these errors.")),
         section(
             "The statement",
             "<details><summary>A draft, with what is missing</summary>",

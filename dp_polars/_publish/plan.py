@@ -188,7 +188,7 @@ def several(text: str, dtype: pl.DataType) -> object:
     return Written(points, call("dpp.grid", first, last, step=step))
 
 
-# What sliders go through: a promise, and which part of it an answer gets.
+# What sliders go through: a guarantee, and which part of it an answer gets.
 EPSILONS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 4, 5, 7, 10, 15, 20)
 DELTAS = tuple(float(f"1e-{power}") for power in range(4, 13))
 PARTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 10, 20)
@@ -212,13 +212,13 @@ class Plan:
     file: str | None = None  # its path; None: rows are synthetic
     # The column that tells people apart; None: every row is another person; ...: nobody has said so yet.
     unit: str | EllipsisType | None = None
-    # What was typed for the columns that groups are made by, and for those that are asked about: public values.
+    # What was typed for the columns that groups are made by, and for those that are read: public values.
     keys: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
-    # What is asked, each with its part of the promise, or with how far off it may be.
+    # What is asked, each with its part of the guarantee, or with how far off it may be.
     questions: Mapping[Question, object] = field(default_factory=dict)
     by_error: bool = False  # whether it is the latter
-    # What all answers together promise.
+    # What all answers together guarantee.
     epsilon: float = 1
     delta: float = 1e-6
     # How much of one person counts.
@@ -374,7 +374,7 @@ def field_of(question: Question) -> str:
 
 
 def values_field_of(question: Question) -> str:
-    """Return the name of the field of the public values that a question is about; its own where there are none."""
+    """Return the name of the field of the public values that a statistic is about; its own where there are none."""
     return field_of(question) if (question.column is None or question.ask == "share") else f"value {question.column}"
 
 
@@ -387,8 +387,8 @@ def draft(plan: Plan) -> Draft:
     claims = asked._claims()
     if asked.budget is not None and not asked.budget._has_room(claims):
         messages["cost"] = (
-            f"These errors cost {in_words(claims)}, which is more than the promise.\n\n"
-            "Hint: a larger promise, larger errors, or smaller bounds."
+            f"These errors cost {in_words(claims)}, which is more than the guarantee.\n\n"
+            "Hint: a larger guarantee, larger errors, or smaller limits."
         )
         return Draft(asked, messages)
     return Draft(asked, messages, code_of(plan, [ask.name for ask in next(iter(asked.queries.values()))._asks]))
@@ -440,7 +440,7 @@ def _frame(plan: Plan) -> PrivateFrame:
 def _fitting(
     plan: Plan, question: Question, messages: dict[str, str], agg: Callable[[PrivateExpr], object] | None = None
 ) -> PrivateExpr | None:
-    """Return the output of a question, and ask it; where it can't be asked at all, its public values don't fit."""
+    """Return the output of a statistic, and try it; where it can't be used at all, its public values don't fit."""
 
     def asked(amount: Mapping[str, object]) -> PrivateExpr:
         plain, named = plan.arguments(question)
@@ -486,7 +486,7 @@ def _asked(plan: Plan, groups: Tables, asked: dict[str, PrivateExpr], messages: 
 
     if not asked:
         if not plan.questions:
-            messages["questions"] = "Pick at least one question."
+            messages["questions"] = "Pick at least one statistic."
         return None
     try:
         return together(asked)
@@ -528,14 +528,14 @@ def code_of(plan: Plan, names: Collection[str]) -> str:
     shown = [*["query"] * several_tables, "output", "error_95", "error_unit", "epsilon", "rho"]
     body = "\n".join(
         [
-            "# What all answers together promise. The file remembers what is spent of it.",
+            "# What all answers together guarantee. The file remembers what is spent of it.",
             laid_out(budget, "budget = "),
             *_rows_code(plan),
             *query,
             laid_out(as_code(shown), "shown = "),
             "with pl.Config(tbl_cols=-1, tbl_rows=-1, tbl_width_chars=160):",
             "    print(query.explain().select(shown))",
-            "    # It is charged once: the same question about this data set is free.",
+            "    # It is charged once: the same statistic about this data set is free.",
             *(
                 [f"    for name, table in {released}.items():", "        print(name, table)"]
                 if several_tables
@@ -563,7 +563,7 @@ def _rows_code(plan: Plan) -> list[str]:
         add, lines = "rows.mutate", ["database = ibis.duckdb.connect()"]
         if plan.file is None:
             lines += [_synthetic_code(plan), 'rows.write_parquet("synthetic.parquet")']
-        # A name of the table, so that asking again is the same question.
+        # A name of the table, so that asking again is the same statistic.
         name = "synthetic.parquet" if plan.file is None else re.sub(r"[*?\[]", lambda sign: f"[{sign[0]}]", plan.file)
         lines.append(laid_out(call("database.read_parquet", name, table_name="rows"), "rows = "))
     return lines + ([laid_out(call(add, **derived), "rows = ")] if derived else [])

@@ -96,7 +96,8 @@ def report(
         What `query.release()` or `dp_polars.spark.release` returned, or a part of its rows; with or without
         `intervals`. For a cube, the page has a table and a figure for each of its tables.
         1,000 rows are shown at most; those of Spark come to this process, sorted by their keys. For a publication, the
-        dict. Below each table stands which bounds cut what, and how much they cut where the publication has that, too:
+        dict. Below each table stands which limits and clipping bounds cut what, and how much they cut where the
+        publication has that, too:
         `publication(visits=query, cut=query.n_rows_dropped(…))`.
     query
         The query that was released, or the publication.
@@ -179,7 +180,7 @@ def _page(sections: Sequence[Section], statement: Statement, title: str) -> Iter
         f"{html.escape(facts['unit']['person'])}.</p>"
     )
     promise = html.escape(facts["promise"] or _promise(facts["loss"]))
-    yield f"<p>The promise of all numbers together is {promise}.</p>"
+    yield f"<p>The guarantee of all numbers together is {promise}.</p>"
     for section in sections:
         name, query, released, *_ = section
         if name:
@@ -266,7 +267,7 @@ def _table(shown: pl.DataFrame, outputs: Sequence[str]) -> Iterator[str]:
 
 
 def _cell(value: object, low: object = None, high: object = None) -> str:
-    """Return an answer with its range, or a key, in HTML; an answer of many parts has one line for each."""
+    """Return an answer with its confidence interval, or a key, in HTML; each part of an answer has a line."""
     if isinstance(value, list):
         none = [None] * len(value)
         ends = (low, high) if isinstance(low, list) and isinstance(high, list) else (none, none)
@@ -321,7 +322,7 @@ def _words(queries: Sequence[PrivateQuery]) -> Iterator[str]:
         "<strong>The numbers are a little wrong, on purpose.</strong> Before a number was published, a random amount "
         "was added to it or taken away. This is called noise, and it hides what any one person contributed. Where the "
         "answer is one of several possible values, such as the most common one or a median, chance may have picked "
-        "another value that is nearly as good. The same question, asked again, would get slightly different answers."
+        "another value that is nearly as good. The same query, released again, would get slightly different answers."
     )
     yield (
         "<strong>The range in brackets says how wrong a number may be.</strong> In at least 95 of 100 cases, the "
@@ -354,7 +355,8 @@ def _words(queries: Sequence[PrivateQuery]) -> Iterator[str]:
         )
     yield (
         "<strong>Small groups say little.</strong> The noise of a count is as large for ten people as for ten "
-        "thousand. A number that is smaller than the width of its range may come from nobody at all, and a count may "
+        "thousand. A number that is smaller than the width of its confidence interval may come from nobody at all, and "
+        "a count may "
         "even be below 0. A dash (–) is an answer that is not shown, because the group seemed too small."
     )
     yield (

@@ -1,4 +1,4 @@
-"""What the planner reads of a file, the names and types of its columns and no more, and what can be asked of them."""
+"""What the planner reads of a file, only the names and types of its columns, and what can be computed of them."""
 
 from __future__ import annotations
 
@@ -118,14 +118,14 @@ TOP = 3  # how many values a top has
 
 
 class Question(NamedTuple):
-    """What is asked of a column, or of the rows themselves (None)."""
+    """What is computed of a column, or of the rows themselves (None)."""
 
     ask: str
     column: str | None = None
 
 
 class _Kind(NamedTuple):
-    """A way to ask: how users read it, and of which columns."""
+    """A statistic: how users read it, and of which columns."""
 
     title: str
     fits: Callable[[pl.DataType], bool] | None
@@ -164,7 +164,7 @@ _KINDS = {
 
 
 def questions_of(schema: pl.Schema, unit: str | EllipsisType | None, keys: Collection[str] = ()) -> dict[str, Question]:
-    """Return all that can be asked of columns of these types but `keys`, by how users read it."""
+    """Return all that can be computed of columns of these types but `keys`, by how users read it."""
     asked = {
         kind.title: Question(ask)
         for ask, kind in _KINDS.items()
@@ -179,7 +179,7 @@ def questions_of(schema: pl.Schema, unit: str | EllipsisType | None, keys: Colle
 
 
 class More(NamedTuple):
-    """A further text that some questions need: what its field is called, what stands in it at first, and an example."""
+    """A further text that some statistics need: the name of its field, its first content, and an example."""
 
     title: str
     first: str

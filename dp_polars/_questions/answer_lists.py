@@ -29,7 +29,7 @@ from dp_polars._questions.categories import as_alpha, how, step_of
 from dp_polars._questions.measures import counts_at_loss
 from dp_polars._questions.question import HistogramQuery, ListQuery, Mistakes, clipped_to, in_lists
 
-# Quantiles that are asked for at once.
+# Quantiles that are requested at once.
 Alphas: TypeAlias = "Sequence[Number] | NDArray[np.floating]"
 
 # For a quantile of a part of the rows. With it, the gaps of 2**38 rows fit into 62 bits.
@@ -252,7 +252,7 @@ class TopK(ListQuery):
         return in_lists(self.values(*columns).gather(codes.ravel()), self.k)
 
     def in_unit(self, unit: Unit) -> TopK:
-        """Return the question with a loss of the same number in a unit; that may change rounds to one joint draw."""
+        """Return the statistic with a loss of the same number in a unit; that may change rounds to one joint draw."""
         claim = self.claim.in_unit(unit)
         if claim.is_asked or unit == self.claim.loss.unit:
             return replace(self, claim=claim)

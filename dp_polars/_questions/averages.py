@@ -95,7 +95,7 @@ class Average(Clipped):
 
 @dataclass(frozen=True)
 class Mean(Average):
-    """The mean of values, clipped to public bounds: half of the loss on a sum around the middle, half on a count."""
+    """The mean of values within clipping bounds: half of the loss on a sum around the middle, half on a count."""
 
     claim: Claim
 
@@ -183,7 +183,7 @@ class Share(Mean):
 
 @dataclass(frozen=True)
 class Variance(Average):
-    """The variance of values that are clipped to public bounds.
+    """The variance of values that are clipped to public clipping bounds.
 
     A third of the loss pays for each of a sum of distances from the middle of the bounds, a sum of their squares around
     half of the largest (see `Squares`), and a count. Distances and squares have both signs.

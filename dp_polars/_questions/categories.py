@@ -136,7 +136,7 @@ class QuantileWithInterval(Quantile):
         query = super().with_claim(claim)
         if not (claim.is_open or max(query.public_rows) <= _MOST_ROWS):
             msg = (
-                f"interval must be asked for with a larger loss than {claim.loss}: its ends would miss by more than "
+                f"interval must be requested with a larger loss than {claim.loss}: its ends would miss by more than "
                 "2**40 rows."
             )
             raise ValueError(msg)
@@ -181,7 +181,7 @@ def ask_quantile(alpha: object, candidates: Values, terms: Terms, interval: obje
 
 
 def as_alpha(name: str, value: object) -> Fraction:
-    """Return which quantile is asked for, as an exact fraction."""
+    """Return which quantile is requested, as an exact fraction."""
     return _between(name, value, Fraction(0), "0.5 is the median, 0.9 the 90th percentile.")
 
 

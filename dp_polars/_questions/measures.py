@@ -25,7 +25,7 @@ from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noise import LARGEST_VALUE, add_noise, check_scale, noise_bound, noise_of
 from dp_polars._questions.question import CountRule, HistogramQuery, clipped_to, in_lists
 
-BETA = 0.05  # the ends of a range hold the true number with a probability of 0.95
+BETA = 0.05  # the ends of a confidence interval hold the true number with a probability of 0.95
 
 What: TypeAlias = Literal["rows", "people", "values", "nulls"]
 MeasureT = TypeVar("MeasureT", bound="Measure")
@@ -106,7 +106,7 @@ class Multiple(Total):
 
 
 def _offsets(claim: Claim, beta: float | None) -> tuple[int, ...]:
-    """Return how far a number, and the ends of its range where it has one, are from what was drawn."""
+    """Return how far a number, and the ends of its confidence interval where it has one, are from what was drawn."""
     if beta is None:
         return (0,)
     bound = noise_bound(claim, beta)
@@ -269,15 +269,15 @@ def check_within(query: HistogramQuery, within: Within) -> None:
 
 
 def at_most(query: QueryT, unit: Unit) -> QueryT:
-    """Return the question at the largest loss in this unit that may be found for it, with the mechanism for that."""
+    """Return the statistic at the largest loss in this unit that may be found for it, with the mechanism for that."""
     largest = query.with_claim(replace(query.claim, loss=replace(query.claim.loss, value=Fraction(LARGEST))))
     return largest.in_unit(unit)
 
 
 def with_loss_for(query: QueryT, within: Within, *columns: pl.DataType) -> QueryT:
-    """Return the question at the smallest loss of four significant digits whose `error_95` is at most `within`.
+    """Return the statistic at the smallest loss of four significant digits whose `error_95` is at most `within`.
 
-    The loss has the unit of the question's claim. No error grows with the loss, so bisection finds the smallest one.
+    The loss has the unit of the statistic's claim. No error grows with the loss, so bisection finds the smallest one.
 
     Raises ValueError if there is no such loss, or it is above 20, or the column's type must be known.
     """
@@ -317,7 +317,7 @@ def with_loss_for(query: QueryT, within: Within, *columns: pl.DataType) -> Query
     if found.claim.loss.value > LARGEST:
         msg = (
             f"{within} would take {found.claim.loss}: a loss above {LARGEST} protects nobody.\n\n"
-            "Hint: a larger within, or tighter bounds on a person's rows, groups or values."
+            "Hint: a larger within, or tighter contribution limits or clipping bounds."
         )
         raise ValueError(msg)
     return found
@@ -325,7 +325,7 @@ def with_loss_for(query: QueryT, within: Within, *columns: pl.DataType) -> Query
 
 @dataclass(frozen=True)
 class Clipped(Total):
-    """A number of values that are clipped to public bounds and rounded to a public step."""
+    """A number of values that are clipped to public clipping bounds and rounded to a public step."""
 
     # Exact.
     lower: Fraction
@@ -384,7 +384,7 @@ class Clipped(Total):
 
 @dataclass(frozen=True)
 class Sum(Clipped, Multiple):
-    """The sum of values, clipped to public bounds, in units of a public step."""
+    """The sum of values, clipped to public clipping bounds, in units of a public step."""
 
     of_floats: bool  # whether the step was given as a float or a Fraction: then the answer is a float
     claim: Claim
@@ -429,7 +429,7 @@ class Sum(Clipped, Multiple):
         return float(noise_bound(self.noise(*columns)[0], beta) * self.known_step(*columns))
 
     def of_values(self, *columns: pl.DataType) -> str | None:
-        """Return what rounding does, which no range holds: how many rows a group has is not known."""
+        """Return what rounding does, which no confidence interval holds: how many rows a group has is not known."""
         said = super().of_values(*columns)
         if said is None or self.claim.is_open:
             return said

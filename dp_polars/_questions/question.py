@@ -1,4 +1,4 @@
-"""A question: what every output must say, lists of answers, and keys that nobody listed."""
+"""A statistic: what every output must say, lists of answers, and selected keys."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class CountRule:
 
 
 class Asked(ABC):
-    """What is asked, with its privacy claim."""
+    """The statistic, with its privacy claim."""
 
     claim: Claim
 
     @abstractmethod
     def __str__(self) -> str:
-        """Return what is asked in a few words, for claims, messages and the ledger."""
+        """Return the statistic in a few words, for claims, messages and the ledger."""
 
     def with_claim(self, claim: Claim) -> Self:
         return replace(self, claim=claim)  # type: ignore[type-var]  # every question is a dataclass
@@ -69,7 +69,7 @@ class Asked(ABC):
 
     @property
     def loss_units(self) -> tuple[Unit, ...]:
-        """In which units the same may be asked: see `Claim.loss_units`."""
+        """In which units the same may be requested: see `Claim.loss_units`."""
         return self.claim.loss_units
 
     def in_unit(self, unit: Unit) -> Self:
@@ -77,7 +77,7 @@ class Asked(ABC):
 
 
 class Query(Asked):
-    """One question about columns: one answer for each group."""
+    """One statistic about columns: one answer for each group."""
 
     is_ordered: ClassVar[bool] = False  # whether answers lie on a line, so that one between two others makes sense
     # Whether two ends are drawn with every answer: each is a column of its own, of the answer's type.
@@ -112,7 +112,7 @@ class Query(Asked):
 
 
 class HistogramQuery(Query):
-    """A question that histograms answer: on private frames and on any engine."""
+    """A statistic that histograms answer: on private frames and on any engine."""
 
     has_intervals: ClassVar[bool] = False  # whether an answer is a number with a range
     error_needs_rows: ClassVar[bool] = False  # whether errors depend on how many rows a group has
@@ -155,7 +155,7 @@ class HistogramQuery(Query):
         """Draw once for each group from its histograms, also for groups without rows.
 
         What is drawn are columns of `drawn_types`, a row per group, without null but for an answer that is null itself:
-        all that leaves this question, and nothing but what was drawn.
+        all that leaves this statistic, and nothing but what was drawn.
         """
 
     def drawn_types(self, *columns: pl.DataType) -> tuple[pl.DataType, ...]:
@@ -168,12 +168,13 @@ class HistogramQuery(Query):
         beta: float | None,  # noqa: ARG002
         *columns: pl.DataType,  # noqa: ARG002
     ) -> tuple[pl.Series, ...]:
-        """Return the answers that drawn columns stand for, and their two ends where the question `has_ends`.
+        """Return the answers that drawn columns stand for, and their two ends where the statistic `has_ends`.
 
         The answer of a group, and its ends, follow from what was drawn for it, and from what is public.
 
         `drawn`: what `drawn` gave, or some of its rows.
-        `beta`: with which probability a range may fail to hold the number without noise. None: no intervals are wanted.
+        `beta`: with which probability a confidence interval may fail to hold the number without noise. None: no
+        intervals are wanted.
         """
         return tuple(drawn)
 
@@ -231,7 +232,7 @@ class HistogramQuery(Query):
         return ("total weight", f"0 … {exact(self.weights.most)}") if self.weights.is_column else None
 
     def alternative(self, *columns: pl.DataType) -> HistogramQuery | None:  # noqa: ARG002
-        """Return another question at the same loss that may answer this one better; a note compares the two."""
+        """Return another statistic at the same loss that may answer this one better; a note compares the two."""
         return None
 
     def of_values(self, *columns: pl.DataType) -> str | None:  # noqa: ARG002
@@ -243,7 +244,7 @@ class HistogramQuery(Query):
         return None
 
     def under(self, contributions: Contributions, relation: NeighboringRelation, groups: int | None = None) -> Self:
-        """Return the same question with the rate that the same loss pays for under these bounds.
+        """Return the same statistic with the rate that the same loss pays for under these bounds.
 
         `groups` is how many public groups there are; None where that is not known.
         """
@@ -258,7 +259,7 @@ class HistogramQuery(Query):
         )
 
     def on(self, terms: Terms) -> Self:
-        """Return the same question with the claim of an expression's terms, at the range that the question has."""
+        """Return the same statistic with the claim of an expression's terms, at the range that the statistic has."""
         return self.under(terms.contributions, terms.neighboring_relation)
 
     def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
@@ -275,14 +276,14 @@ class HistogramQuery(Query):
 
 def clipped_to(low: object, high: object, what: str = "Values") -> str:
     """Say what values count as: with which ends, a median as well as a mean is one of clipped values."""
-    beyond = f"{what} beyond the clipping bounds {low} and {high} count as the bound"
+    beyond = f"{what} beyond the clipping bounds {low} and {high} count as the clipping bound"
     return f"{beyond}, which no confidence interval covers."
 
 
 def of_histogram(query: Query, asker: str, way_out: str) -> HistogramQuery:
     if not isinstance(query, HistogramQuery):
         msg = (
-            f"{asker} must be asked a question that counts or adds up rows, got an argmax: its scores would be raw "
+            f"{asker} must be given a statistic that counts or adds up rows, got an argmax: its scores would be raw "
             "rows.\n\n"
             f"Hint: {way_out}"
         )
@@ -295,7 +296,7 @@ def claim_with_gap(claim: Claim, *, gap: bool) -> Claim:
         return claim
     if claim.loss.unit != "epsilon":
         msg = (
-            f"gap=True must be asked for with epsilon, got {claim.loss}: that a gap costs nothing is true of pure "
+            f"gap=True must be requested with epsilon, got {claim.loss}: that a gap costs nothing is true of pure "
             "differential privacy only. In rho the loss that is known of a choice does not cover its gap.\n\n"
             "Hint: epsilon=…, which a budget in rho takes too; or ask for counts in addition to the choice."
         )
@@ -333,7 +334,7 @@ class Mistakes(NamedTuple):
 
 
 class ListQuery(HistogramQuery):
-    """A question whose answer is a list of `width` candidates for each group.
+    """A statistic whose answer is a list of `width` candidates for each group.
 
     A class says how codes are drawn (`draw_codes`), which would be right (`true_codes`), and how wrong others are
     (`mistakes`). Expressions, engines and `analysis.simulate`, which draws many lists, need no more.
@@ -408,7 +409,7 @@ class KeysThatAreThere(Asked):
         *,
         counts: bool,
     ) -> KeysThatAreThere:
-        """Return the question by the mechanism that the unit of the loss chooses.
+        """Return the statistic by the mechanism that the unit of the loss chooses.
 
         A replaced person takes away one of at most g keys each, and the new one adds one: 2g keys change by one.
         """
@@ -419,7 +420,7 @@ class KeysThatAreThere(Asked):
 
     @property
     def loss_units(self) -> tuple[Unit, ...]:
-        """In which units the same may be asked: partition selection has no numbers of people."""
+        """In which units the same may be requested: partition selection has no numbers of people."""
         return ("rho",) if self.counts else super().loss_units
 
     def __post_init__(self) -> None:

@@ -106,7 +106,8 @@ def _domain(facts: Facts) -> Iterator[Part]:
         return
     yield "Every data set with the columns below is in the domain, whatever its rows are, and however many."
     yield (
-        "That keys, candidates and bounds are public, and that one person's rows do not depend on another's, is the "
+        "That keys, candidates, limits and clipping bounds are public, and that one person's rows do not depend on "
+        "another's, is the "
         "word of those who asked."
     )
     yield from _of_each(facts, _columns)
@@ -128,7 +129,8 @@ def _keys(keys: Facts) -> str:
 
 def _unprotected(facts: Facts) -> Iterator[Part]:
     yield (
-        "The questions themselves: names and losses of outputs, bounds, steps after protect, and names and types of "
+        "The statistics themselves: names and losses of outputs, limits, clipping bounds, transformations after "
+        "protect, and names and types of "
         "columns."
     )
     yield from _of_each(facts, _public)
@@ -174,7 +176,7 @@ def _loss_details(facts: Facts) -> Iterator[Part]:
         return
     what = "one evaluation" if facts["state"] == "asked" else "all that is stated here"
     if facts["promise"] is not None:
-        yield f"All that is stated here keeps the promise of {facts['promise']}, by the loss that follows."
+        yield f"All that is stated here keeps the guarantee of {facts['promise']}, by the loss that follows."
     yield f"One person loses {amount(loss)} to {what}."
     if loss["definition"]:
         yield loss["definition"]
@@ -187,11 +189,12 @@ def _loss_details(facts: Facts) -> Iterator[Part]:
     if facts["ledger"] is not None and facts["state"] == "charged":
         ledger = facts["ledger"]
         yield (
-            "This is the promise of the budget. It holds however the questions and their losses were chosen. What was "
+            "This is the guarantee of the budget. It holds however the statistics and their losses were chosen. What "
+            "was "
             f"charged so far is {amount(ledger['spent'])}, if they were fixed beforehand."
             if ledger["is_promise"]
-            else f"The budget is {amount(ledger['total'])} in all. That bound holds however the questions were "
-            "chosen; the sum so far is the loss of questions, and of losses, that were fixed beforehand."
+            else f"The budget is {amount(ledger['total'])} in all. That bound holds however the statistics were "
+            "chosen; the sum so far is the loss of statistics, and of losses, that were fixed beforehand."
         )
 
 
@@ -208,17 +211,17 @@ _POST_PROCESSING = (
 def _composition(facts: Facts) -> Iterator[Part]:
     if facts["state"] == "asked":
         yield (
-            f"{_NOT_KNOWN}: how often the expression is evaluated, for how many groups, and what else is asked. Each "
+            f"{_NOT_KNOWN}: how often the expression is evaluated, for how many groups, and what else is queried. Each "
             "evaluation costs its loss, and no budget adds them up."
         )
         return
-    yield "Losses add up, over outputs and over releases, also where a question depends on an earlier answer."
+    yield "Losses add up, over outputs and over releases, also where a statistic depends on an earlier answer."
     yield "The loss of an output is that of one person over all groups together."
     for release, one in _releases(facts):
         outputs = " + ".join(amount(output["loss"]) for output in one["outputs"] if output["draws"])
         yield f"{release}{outputs} cost {amount(one['loss'])} in all."
     if any(output["mechanism"] in mechanisms_of("keys") for _, one in _releases(facts) for output in one["outputs"]):
-        yield "The δ is for keys that nobody listed: one of a single person is shown with that probability at most."
+        yield "The δ is for selected keys: one of a single person is shown with that probability at most."
     ledger = facts["ledger"]
     if ledger is None:
         yield "No budget: what else was released of the same people is not recorded."
@@ -230,11 +233,11 @@ def _composition(facts: Facts) -> Iterator[Part]:
     if ledger["is_promise"]:
         yield (
             "A release is allowed while the sum of all ε, or the sum of Rényi divergences of one order, is within what "
-            "proves this promise. The order was fixed before the first charge."
+            "proves this guarantee. The order was fixed before the first charge."
         )
     if ledger["delta_for"]:
         of_keys = "The part of its δ that keys may spend" if ledger["is_promise"] else "Its δ"
-        yield f"{of_keys} was spent by {', '.join(ledger['delta_for'])}: by keys that nobody listed."
+        yield f"{of_keys} was spent by {', '.join(ledger['delta_for'])}: by selected keys."
     yield f"SHA-256 of the ledger's last entry: {ledger['digest'] or 'none, for nothing is charged'}."
     if ledger["entries"]:
         rows = tuple(
@@ -250,25 +253,25 @@ def _before(facts: Facts) -> Iterator[Part]:
     if ledger is not None and (unchecked := [one["what"] for one in ledger["entries"] if one["unchecked"]]):
         yield f"In the ledger, the table of {', '.join(unchecked)} was {_UNCHECKED}"
     if ledger is not None and ledger["asked_before"]:
-        yield f"Keys and bounds that were asked of the rows, and charged: {'; '.join(ledger['asked_before'])}."
+        yield f"Keys that were selected from the rows, and charged: {'; '.join(ledger['asked_before'])}."
     if facts["state"] == "asked":
-        yield f"{_NOT_KNOWN}: the steps of the query in which the expression stands."
+        yield f"{_NOT_KNOWN}: the transformations of the query in which the expression stands."
     yield from _unrecorded(facts, "Steps")
 
 
 def _steps(release: Facts) -> Iterator[str]:
     kinds = release["table"]["before"]
     if kinds is None:
-        yield f"Steps before protect: {_NOT_KNOWN.lower()}, for no data are bound, or files are gone."
+        yield f"Transformations before protect: {_NOT_KNOWN.lower()}, for no data are bound, or files are gone."
     elif kinds:
-        yield f"Steps before protect, of these kinds: {', '.join(kinds)}. What they say is not shown."
+        yield f"Transformations before protect, of these kinds: {', '.join(kinds)}. What they say is not shown."
     else:
-        yield "No step before protect."
+        yield "No transformation before protect."
     if release["unchecked"]:
         yield f"The table was {_UNCHECKED}"
     if release["steps"] is not None:
         steps = "; ".join(release["steps"])
-        yield f"Steps after protect, row by row: {steps}." if steps else "No step after protect."
+        yield f"Transformations after protect, row by row: {steps}." if steps else "No transformation after protect."
 
 
 def _mechanisms(facts: Facts) -> Iterator[Part]:
@@ -359,7 +362,7 @@ _ALSO_PEOPLES = {
 
 _HEADINGS = {
     "basic": "The release",
-    "dp_variant": "What is promised, about which data",
+    "dp_variant": "What is guaranteed, about which data",
     "privacy_loss": "Who is protected, and how much",
     "deployment_model": "Who sees what",
     "accounting": "How losses add up",
@@ -380,7 +383,8 @@ class Statement:
     a file carries. It says whom the release protects and how much, what is not protected, and how each number was
     drawn. What the package does not know stands there as "TO BE STATED", "not known" or "not recorded".
 
-    Nothing in it depends on a private row, or on what the steps before `protect` say. `written` is all facts as JSON.
+    Nothing in it depends on a private row, or on what the transformations before `protect` say. `written` is all facts
+    as JSON.
 
     Examples
     --------

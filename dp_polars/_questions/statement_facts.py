@@ -20,7 +20,7 @@ from dp_polars._base.numbers import Number, as_fraction, float_up, given, loss_u
 from dp_polars._bins.candidates import Grid, ends_of
 from dp_polars._questions.question import Asked
 
-#: The δ at which a loss is also given as an ε, where no other one is asked for.
+#: The δ at which a loss is also given as an ε, where no other one is requested.
 AT_DELTA = Fraction(1, 10**6)
 #: What stands where a text is missing.
 TO_BE_STATED = "TO BE STATED"

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 def question_of(
     request: AnyRequest[Asked], engine: Engine[Released], work: object, preparation: str, dataset: str
 ) -> StoredQuestion:
-    """Return what is asked of a data set, in words and as a text.
+    """Return the query of a data set, in words and as a text.
 
-    `preparation` is the text of what made the rows: another preparation is another data set.
+    `preparation` is the text of what made the rows: other preprocessing is another data set.
     """
     proved = request.checked_on(engine, ())
     schema, pipeline, live = proved.schemas[0], request.pipeline, partial(_read, request, proved)
@@ -122,7 +122,7 @@ def written(value: object, but: str = "") -> Any:  # noqa: ANN401  # what JSON t
         names = [field.name for field in fields(value) if field.compare and field.name != but]
         return [kind, [[name, written(getattr(value, name))] for name in names]]
     msg = (
-        f"a question whose answer is to be kept must consist of values that can be written down, got {kind}.\n\n"
+        f"a statistic whose answer is to be cached must consist of values that can be written down, got {kind}.\n\n"
         "Hint: leave dataset out of protect; then nothing is kept."
     )
     raise TypeError(msg)
@@ -142,12 +142,12 @@ _log = logging.getLogger("dp_polars")
 
 
 class CachedAnswerWarning(UserWarning):
-    """An answer that is kept was returned for rows of files that have changed since it was drawn.
+    """An answer that is cached was returned for rows of files that have changed since it was drawn.
 
     The name that `protect(…, dataset=…)` gives stands for the same rows for good. The ledger notes what kind of source
     they came from, and of files their paths, inode numbers and times of change. Where these are others now, the kept
     answer is returned all the same: nothing is charged. `release(fresh=True)` draws from the rows at hand and is
-    charged; another `dataset` keeps the answers apart.
+    charged; another `dataset` caches the answers apart.
 
     Examples
     --------
@@ -162,7 +162,7 @@ class CachedAnswerWarning(UserWarning):
 def _question(
     request: AnyRequest[Asked], engine: Engine[Released], work: object, budget: Budget, dataset: str
 ) -> StoredQuestion | None:
-    """Return what is asked of a data set that has a name; None where what made its rows has no text.
+    """Return the query of a data set that has a name; None where what made its rows has no text.
 
     Refuse other rows in memory than those that the name stood for before.
     """
@@ -213,4 +213,4 @@ def _keep_answers(answers: Sequence[tuple[StoredQuestion, Drawn[Released]]], bud
         budget._keep([(question, drawn.packed()) for question, drawn in answers])
     except Exception:
         names = " and ".join({repr(question.dataset): None for question, _ in answers})
-        _log.warning("The answer about %s could not be kept: asked again, it is charged again.", names)
+        _log.warning("The answer about %s could not be cached: released again, it is charged again.", names)

@@ -89,7 +89,7 @@ class Shown:
     """How outputs are shown."""
 
     outputs: tuple[Output, ...]  # in their order
-    presentation: Presentation  # what was asked for
+    presentation: Presentation  # what was requested
     beta: float = BETA  # how often each range fails, at most
 
     @property
@@ -375,10 +375,11 @@ class Engine(ABC, Generic[Released]):
     once. The duties:
 
     1. **Before the charge** (`schema`, `prepare`, `distinct`) no row is read. Their errors are free and depend on
-       public things only: names, types, the query. `schema` is asked for the columns of specs and keys; that the
+       public things only: names, types, the query. `schema` is requested the columns of specs and keys; that the
        privacy unit is a column too, `prepare` must see to, unless expressions are run (a release then knows it from
        `schema`).
-    2. **Evidence first.** A run leaves out rows whose person is null or NaN in a column of the unit, rows of keys that
+    2. **Contributing rows first.** A run leaves out rows whose person is null or NaN in a column of the unit, rows of
+    keys that
        are not listed (null equals no key), and, in each spec, rows whose code is `binning.size`. -0.0 and 0.0 are one
        person. People differ where one column of the unit does: ("a", "bc") is not ("ab", "c").
     3. **Then bounds, by one order.** Each release gives every person a random number for each of their groups and one
@@ -386,7 +387,7 @@ class Engine(ABC, Generic[Released]):
        another person's rows or on the order of rows; those of groups are never made from those of rows. All specs
        use the same numbers. Where people are counted (`people`), rows of a person with the same group and code are one
        from here on: its number is the smallest of theirs, its weight the sum of theirs, clipped to
-       `row_weight.of_person`. `limits` looks only at rows that are evidence for its spec. It keeps the groups with the
+       `row_weight.of_person`. `limits` looks only at rows that contribute to its spec. It keeps the groups with the
        smallest numbers, in each of them the rows with the smallest numbers, and of what is left the rows with the
        smallest numbers; None is no bound. So one pass over each person's rows serves all specs.
     4. **Then counting.** The weight of a code in a group is the sum of the weights of what stays there: without a
@@ -448,7 +449,7 @@ class Engine(ABC, Generic[Released]):
         Raises
         ------
         TypeError, ValueError
-            If a column is missing, or of a type that can't be asked about.
+            If a column is missing, or of a type that can't be queried.
         UnreadableError
             If the rows can't be opened.
         """

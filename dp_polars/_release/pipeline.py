@@ -1,4 +1,4 @@
-"""The steps of a private frame, from its columns to those that are asked about, proved once."""
+"""The transformations of a private frame, from its columns to those that are read, proved once."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ class Join(Step):
 
 @dataclass(frozen=True)
 class CheckedPipeline:
-    """Steps that were proved, each once, on the columns that it finds: the first of `schemas`, then the next one."""
+    """Transformations that were proved, each once, on its columns: the first of `schemas`, then the next one."""
 
     schemas: tuple[pl.Schema, ...]
     runs: tuple[Run, ...] = ()
@@ -219,7 +219,7 @@ class CheckedPipeline:
         return CheckedPipeline((*self.schemas, after), (*self.runs, run))
 
     def rows(self, frame: pl.LazyFrame, first: int = 0) -> pl.LazyFrame:
-        """Return the rows after all steps, or those from `first` on; refuse columns that nothing proved."""
+        """Return the rows after all transformations, or those from `first` on; refuse columns that nothing proved."""
         if frame.collect_schema() != self.schemas[first]:
             msg = "The rows must have the columns that they had before they were read."
             raise TypeError(msg)
@@ -255,7 +255,7 @@ class Pipeline:
         return replace(self, steps=(*self.steps, step), proof=proof)
 
     def proved(self, schema: pl.Schema) -> CheckedPipeline:
-        """Return all steps, proved on these columns; what is proved already is not proved again."""
+        """Return all transformations, proved on these columns; what is proved already is not proved again."""
         if self.proof is not None and self.proof.schemas[0] == schema:
             return self.proof
         unit = self.protection.unit
@@ -367,7 +367,7 @@ def join_of(public: object, on: object, left_on: object, right_on: object, how: 
         if is_opaque(key.dtype):
             msg = (
                 f"join: the key {name!r} must not be or hold an Extension or Objects, got {key.dtype}.\n\n"
-                "Hint: take the storage of both in the step before: with_columns(pl.col(…).ext.storage())."
+                "Hint: take the storage of both in the transformation before: with_columns(pl.col(…).ext.storage())."
             )
             raise TypeError(msg)
         is_nan = key.dtype.is_float() and key.is_nan().any()

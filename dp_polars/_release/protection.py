@@ -1,4 +1,4 @@
-"""What one person may contribute: the protection of a frame, and the bounds on a person's rows."""
+"""What one person may contribute: the protection of a frame, and the contribution limits."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Protection:
         return self.counts_people(query) and query.bounds_people
 
     def contributions(self, query: HistogramQuery, groups: int) -> Contributions:
-        """Return the contribution bounds used to calibrate `query` over this number of public groups."""
+        """Return the contribution limits used to calibrate `query` over this number of public groups."""
         if query.needs_people and self.privacy_unit is None:
             msg = (
                 f"privacy_unit must be given for a {query}.\n\n"
@@ -183,7 +183,7 @@ class Protection:
 
     @property
     def keys_per_person(self) -> int:
-        """For how many keys that nobody listed one person may count."""
+        """For how many selected keys one person may count."""
         if self.privacy_unit is None:
             return 1
         bounds = [bound for bound in (self.max_groups, self.max_rows) if bound is not None]

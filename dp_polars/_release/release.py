@@ -62,7 +62,7 @@ class Part(Generic[Released]):
 
 @dataclass(frozen=True)
 class _Ready(Generic[Released]):
-    """A part that is typed, proved, and checked for what is free: what runs it, or the answer that is kept."""
+    """A part that is typed, proved, and checked for what is free: what runs it, or the answer that is cached."""
 
     part: Part[Released]
     run: Callable[[], Drawn[Released]] | None
@@ -91,8 +91,8 @@ def release_by(
 def release_all(parts: Sequence[Part[Released]], budget: Budget | None, *, fresh: bool = False) -> list[Released]:
     """Release all outputs of all parts once, by one charge to the budget before a row is read.
 
-    Where the data set has a name, what the budget keeps as drawn for the same question is shown instead, and nothing is
-    charged for it; unless it is asked `fresh`. How it is shown is no part of the question. Where one part fails,
+    Where the data set has a name, what the budget keeps as drawn for the same statistic is shown instead, and nothing
+    is charged for it; unless it gets `fresh`. How it is shown is no part of the statistic. Where one part fails,
     nothing is released or kept, and the charge stays.
 
     Raises what `PrivateQuery.release` does. It also raises a ValueError, before the charge, where an engine takes two

@@ -1,4 +1,4 @@
-"""What is asked of private rows: outputs with their bounds, what `explain` says of them, and the ends of intervals."""
+"""What a release reads of private rows: outputs with their limits, what `explain` shows, and the ends of intervals."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _EXPLAINED = {
     "note": pl.String,
 }
 # What stands in the place of a cost where an output has no loss.
-_OPEN = "Nothing can be released yet: query.scaled_to(epsilon=1, delta=1e-6) shares one promise over all outputs."
+_OPEN = "Nothing can be released yet: query.scaled_to(epsilon=1, delta=1e-6) shares one guarantee over all outputs."
 _ROWS = (1000, 100)  # for groups of how many rows the error of a mean is said
 
 # What to write where an engine runs no filter, by what is counted.
@@ -79,7 +79,7 @@ _IN_SQL = {
 
 @dataclass(frozen=True)
 class Ask(Generic[AskedT]):
-    """One output of a private query: its name, the columns that are asked about, and what is asked."""
+    """One output of a private query: its name, the columns that it reads, and the statistic."""
 
     name: str
     columns: tuple[pl.Expr, ...]
@@ -142,7 +142,7 @@ class Line(Generic[AskedT]):
 
 @dataclass(frozen=True)
 class AnyRequest(ABC, Generic[AskedT]):
-    """The steps, the public keys and the outputs, each with its claim. It never changes, and holds no private row."""
+    """Transformations, public keys and outputs, each with its claim. It never changes, and holds no private row."""
 
     pipeline: Pipeline
     keys: pl.DataFrame | Product | None
@@ -168,7 +168,7 @@ class AnyRequest(ABC, Generic[AskedT]):
 
     @property
     def reads(self) -> tuple[pl.Expr, ...]:
-        """What is read of the rows after all steps: the privacy unit, the keys, and what is asked about."""
+        """What is read of the rows after all transformations: the privacy unit, the keys, and what is read."""
         names = dict.fromkeys([*(self.protection.unit or ()), *([] if self.keys is None else self.keys.columns)])
         by_name = (cs.by_name(name).as_expr() for name in names)
         return *by_name, *(column for ask in self.readers for column in ask.columns)
@@ -214,7 +214,8 @@ class AnyRequest(ABC, Generic[AskedT]):
         if not isinstance(intervals, (bool, np.bool_)) and not (isinstance(intervals, str) and intervals == "all"):
             msg = (
                 f'intervals must be True, False or "all", got {given(intervals)}.\n\n'
-                'Hint: True gives each number a 95 % range; "all" gives wider ones, which all hold with 95 %.'
+                'Hint: True gives each number a 95 % confidence interval; "all" gives wider ones, which all hold with '
+                "95 %."
             )
             raise (ValueError if isinstance(intervals, str) else TypeError)(msg)
         sure = flag("sure", sure)
@@ -344,7 +345,7 @@ class AnyRequest(ABC, Generic[AskedT]):
             if len(names) != 1 or not column.meta.undo_aliases().meta.eq(pl.col(names[0])):
                 how = _IN_SQL.get(getattr(ask.query, "counted", ""), _IN_SQL["values"]) if ask.filtered else ""
                 msg = (
-                    f"Output {ask.name!r} must be asked of a column as it is: Polars expressions can't be run here.\n\n"
+                    f"Output {ask.name!r} must read a column as it is: Polars expressions can't be run here.\n\n"
                     f"Hint: make the column on {engine.rows_are} first, row by row{how}."
                 )
                 raise TypeError(msg)
@@ -519,7 +520,7 @@ class Request(AnyRequest[HistogramQuery]):
         ends = {end for ask in self.asks if ask.query.has_ends(intervals=intervals) for end in names_of_ends(ask.name)}
         if repeated := sorted(ends.intersection(taken)):
             msg = (
-                f"outputs and keys must not be named like the ends of a range, got {repeated}.\n\n"
+                f"outputs and keys must not be named like the ends of a confidence interval, got {repeated}.\n\n"
                 f"Hint: rename them{', or leave intervals=True out' * intervals}."
             )
             raise ValueError(msg)

@@ -1,9 +1,9 @@
 """What visibly mixes people in the table that is handed over: one table of kinds, and one walk, for all engines.
 
-The data set is the table that is handed to `protect`, or to a release; what made it is its owner's preparation. This
-looks for slips alone: steps that carry something of other people into a person's rows. A reader of each engine's plans
-makes a `PlanNode` of each node (`_sources/plans.py`, `_engines/sql/reading.py`); everything else is said and decided
-here.
+The data set is the table that is handed to `protect`, or to a release; what made it is its owner's preprocessing. This
+looks for slips alone: transformations that carry something of other people into a person's rows. A reader of each
+engine's plans makes a `PlanNode` of each node (`_sources/plans.py`, `_engines/sql/reading.py`); everything else is said
+and decided here.
 """
 
 from __future__ import annotations
@@ -109,9 +109,9 @@ KINDS = {
     "sums, means, quantiles and other reductions of a column": REDUCTION,
     "`head`, `limit`, `tail`, `slice`, `sample`, `n_rows`, row numbers, ranks, shifts, running values, fills": PLACE,
     "`unique` of columns without the unit": DISTINCT,
-    "`set_sorted`, but as the last step": SORTED,
+    "`set_sorted`, but as the last transformation": SORTED,
     "`join_asof` of rows that the plan has not sorted, by other columns than the unit": UNSORTED,
-    "a step that looks at values of a Parquet file whose footer names sorting columns": SORTED_FILE,
+    "a transformation that looks at values of a Parquet file whose footer names sorting columns": SORTED_FILE,
     "`map_batches`, `map_elements`, `map_groups`, compiled plugins": CODE,
     "`str.to_date`, `str.to_datetime`, `str.to_time`, `str.strptime` without a format": FORMAT,
     "`to_physical`, `hash`, `cast` to numbers, `join_asof` of Categoricals": CATEGORIES,
@@ -119,7 +119,7 @@ KINDS = {
     "functions that are on no list": UNLISTED,
     "`join` with a table made of the same rows, but on the unit": SAME_SOURCE,
     "`join` with a table that has a column of the unit's name, by others": BESIDE,
-    "any other step": UNKNOWN,
+    "any other transformation": UNKNOWN,
     "`explode`, `unpivot` and `join` without a unit": SEVERAL,
     "a file that is named twice, without a unit": TWICE,
 }
@@ -184,7 +184,7 @@ class PlanNode:
 
 @dataclass(frozen=True)
 class Unit:
-    """The columns of a step that say whose its rows are, and by what texts the unit is computed of them."""
+    """The columns of a transformation that say whose its rows are, and by what texts the unit is computed of them."""
 
     columns: tuple[frozenset[str], ...]
     computed_by: tuple[str, ...] = ()
@@ -214,7 +214,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Read:
-    """A source that a preparation reads; `unit` is None where nothing says whose its rows are.
+    """A source that preprocessing reads; `unit` is None where nothing says whose its rows are.
 
     `is_of_facts`: whether it is joined to people's rows by other columns than the privacy unit.
     """
@@ -227,7 +227,7 @@ class Read:
 def refuse_mixing(
     step: PlanNode, unit: PrivacyUnit | None, call: str, is_same: Callable[[Any, Any], bool]
 ) -> list[Read]:
-    """Refuse a preparation that visibly mixes people, and return what it reads.
+    """Refuse preprocessing that visibly mixes people, and return what it reads.
 
     `step` is the last one, whose rows are handed over; without a `unit` every row is a person. Columns of it that are
     not there are refused later. `call` begins messages, and `is_same` says whether two sources may be one table.
@@ -244,7 +244,7 @@ def refuse_mixing(
 
 
 def followed(step: PlanNode, unit: PrivacyUnit | None) -> list[Read]:
-    """Return what a preparation reads that is taken unchecked, and whose the rows are."""
+    """Return what preprocessing reads that is taken unchecked, and whose the rows are."""
     walk = _Walk("", unit, lambda *_: False, is_checked=False)
     walk.check(step, Unit(tuple(frozenset([name]) for name in unit)) if unit and {*unit} <= {*step.columns} else None)
     walk.check_facts()

@@ -36,7 +36,7 @@ def mark_of(frame: pl.LazyFrame) -> str:
 
 
 def text_of_plan(frame: pl.LazyFrame) -> str | None:
-    """Return a digest of a plan: of its steps, constants and files, and of what is in memory the columns alone.
+    """Return a digest of a plan: of its transformations, constants and files, and of columns in memory.
 
     None where it has no text: it runs Python code, or JSON can't hold it.
     """

@@ -131,7 +131,7 @@ def _source_of_table(frame: object, reading: Reading) -> Source:
 
 @contextmanager
 def asking_after_protect(plan: pl.LazyFrame) -> Iterator[None]:
-    """Where a plan is refused that draws private answers, say that they are asked after `protect`."""
+    """Where a plan is refused that draws private answers, say that they come after `protect`."""
     try:
         yield
     except ValueError:
@@ -139,7 +139,7 @@ def asking_after_protect(plan: pl.LazyFrame) -> Iterator[None]:
         if has_python_source(plan) or not holds_answer(serialized(plan)):
             raise
         msg = (
-            "protect: a private answer must be asked after `protect`, got one in what makes the rows, where it is "
+            "protect: a private answer must come after `protect`, got one in what makes the rows, where it is "
             "drawn from all of them.\n\n"
             'Hint: ask it after `protect`: frame.dp.protect("patient", max_rows=1).agg(pl.col("x").dp.mean(…)). For '
             'each group: group_by({"ward": ["A", "B"]}).agg(…).'

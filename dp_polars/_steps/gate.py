@@ -37,7 +37,7 @@ TAKEN = frozenset({*_OF_ALL, *_OF_EXACT, *_OF_INTEGERS})
 
 
 class Body:
-    """An expression on the elements of a list, as steps that are row by row and functions in between.
+    """An expression on the elements of a list, as transformations that are row by row and functions in between.
 
     `parts` are the steps, each on columns; `refused` says what else there is. `together` puts all in place again.
     """

@@ -41,7 +41,7 @@ def is_unlisted(step: ExprNode) -> bool:
 
 
 def is_spelled_on_polars_2(step: ExprNode) -> bool:
-    """Return whether a step is none of Polars 1 here, but may be said in other steps on Polars 2."""
+    """Return whether a step is none of Polars 1 here, but may be written in other transformations on Polars 2."""
     of_rows = step.name.startswith(("arr.", "list.")) or step.name in {"dt.replace", "struct.with_fields"}
     return of_rows and is_unlisted(step) and needs_polars_2(step)
 
@@ -252,9 +252,10 @@ UNLISTED: tuple[Rule, ...] = (
     Rule(
         frozenset(),
         "is not known to look at its own row alone",
-        "use what depends on the row and on constants alone; the page Steps of a private frame lists what is taken.",
+        "use what depends on the row and on constants alone; the page Transformations of a private frame lists what is "
+        "taken.",
         is_unlisted,
-        "any step that is not listed as taken",
+        "any transformation that is not listed as taken",
     ),
 )
 
@@ -265,18 +266,18 @@ NAMED = UNLISTED[:-1]
 NEEDS_POLARS_2 = Rule(
     frozenset(),
     "needs Polars 2",
-    "install Polars 2; or write the step before `protect`, where rows are yours to prepare: "
+    "install Polars 2; or write the transformation before `protect`, where rows are yours to prepare: "
     'frame.with_columns(is_new=pl.col("day") >= date(2026, 1, 1)).dp.protect(…), and then filter("is_new"). The page '
-    "Steps of a private frame lists the few steps that Polars 1 takes.",
+    "Transformations of a private frame lists the few transformations that Polars 1 takes.",
     needs_polars_2,
-    "any step that is not on the short list above, on Polars 1",
+    "any transformation that is not on the short list above, on Polars 1",
 )
 
 # What a trial on extreme rows finds: each row by itself, twice, before and after nulls.
 COMPANY = Rule(
     frozenset(),
     f"gives a row another result alone than among others, {PEOPLE}",
-    "cast its columns to one type in the step before.",
+    "cast its columns to one type in the transformation before.",
 )
 
 # What `list.eval` can't do to a row's own list.
@@ -294,7 +295,8 @@ LISTED: tuple[Rule, ...] = (
         'take the storage of an Extension first: pl.col("place").ext.storage(); columns of Objects are only carried '
         "along: take what you need of them before `protect`.",
         lambda step: step.name not in nodes.OF_OPAQUE and any(map(is_opaque, step.input_types)),
-        "any step on Extension types or Objects but `is_null`, `is_not_null`, `ext.storage` and `struct.field`",
+        "any transformation on Extension types or Objects but `is_null`, `is_not_null`, `ext.storage` and "
+        "`struct.field`",
     ),
     Rule(
         names("cast coalesce fill_null replace replace_strict when"),
@@ -445,6 +447,9 @@ RAISING = tuple(
         (names("dt.add_business_day"), 'pass roll="forward" or roll="backward".'),
         (names("pow"), "give the exponent as a number, not a negative one for integers."),
         (names("replace_strict"), "pass default=None."),
-        (frozenset[str](), "give it only values that fit: clip numbers, or cast to a wider type, in the step before."),
+        (
+            frozenset[str](),
+            "give it only values that fit: clip numbers, or cast to a wider type, in the transformation before.",
+        ),
     ]
 )

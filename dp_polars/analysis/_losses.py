@@ -84,12 +84,12 @@ def loss_for_query(
         One row per output: `output` (String), `loss` (Float64), `loss_unit` (String: "epsilon" or "rho", that of the
         output's own loss) and `epsilon_of_all` (Float64). `loss` is what one person would lose to that output in all,
         rounded up to four significant digits; null where 20 is not enough, or no group has a true answer; 0 where any
-        loss does, from 1e-6 on. `epsilon_of_all` is the same in each row: the promise that all outputs need together at
-        these losses, as an ε at δ = 10⁻⁶; null where one output has no loss.
+        loss does, from 1e-6 on. `epsilon_of_all` is the same in each row: the guarantee that all outputs need together
+        at these losses, as an ε at δ = 10⁻⁶; null where one output has no loss.
 
     Notes
     -----
-    The true answer is that of the rows that the bounds keep, drawn once for all losses: `simulate` says what the bounds
+    The true answer is that of the rows that the limits keep, drawn once for all losses: `simulate` says what the bounds
     drop. Where they drop any, the result differs a little from call to call. A larger loss never makes
     a count, a sum or a mode worse, but may a quantile in the column's unit, and a mean by a little. So the search goes
     down from 20 in steps of a third of a decade, and stops at the first loss that is not enough.

@@ -94,7 +94,7 @@ class AnswerBlocks:
 
 
 def _law_of_groups(columns: dict[str, Any], has_truth: NDArray[np.bool_]) -> pl.DataFrame:
-    """Return the law of a question that some groups have no true answer to."""
+    """Return the law of a statistic that some groups have no true answer to."""
     law = pl.DataFrame(columns, schema_overrides={"expected_rank_error": pl.Float64})
     of_truth = [*columns][:-2]  # all but the ends of the range
     return law.with_columns(pl.when(pl.Series(has_truth)).then(pl.col(name)).alias(name) for name in of_truth)
@@ -225,7 +225,7 @@ def law_of_first_above(question: FirstAbove, types: Columns, histograms: Histogr
     """Return what gives the law of the answers at a claim.
 
     An answer's error is how far it is below the threshold, or one before it is above, whichever is more: 0 of the true
-    answer. It is measured on all rows, also those that the bounds drop. `NEAR` is how probable the true answer is, and
+    answer. It is measured on all rows, also those that the limits drop. `NEAR` is how probable the true answer is, and
     any other one whose error is at most `within`, where that is above 0.
     """
     everything, bounded = histograms
@@ -410,7 +410,7 @@ def _draws(question: ListQuery, types: Columns, everything: Histogram, bounded: 
     return np.concatenate(drawn).reshape(DRAWS, groups, question.width), Mistakes(right, wrong, worst, of_ranks)
 
 
-_END = 0.05  # both ends of a range are exceeded with this probability
+_END = 0.05  # both ends of a confidence interval are exceeded with this probability
 _CELLS = 2049  # noisy counts that a mean's law is added up over
 _ALL_CELLS = 97**3  # the same for all draws of another average together: 97 for each of a variance's three
 

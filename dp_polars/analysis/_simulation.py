@@ -133,10 +133,10 @@ def simulate(
         One row per output, loss and group, in this order, groups in the order of the keys. The group's keys, then
 
         - `output` (String);
-        - `true_answer`: the answer without noise and without bounds on people (the bounds of a sum or a mean are part
-          of the question), of several equally good ones the first. Null in a group without rows that count, like the
-          four columns that follow, except for counts and sums, which are 0 there; of a first above a threshold, null
-          where none reaches it;
+        - `true_answer`: the answer without noise and without contribution limits (the clipping bounds of a sum or a
+          mean are part of the statistic), of several equally good ones the first. Null in a group without rows that
+          count, like the four columns that follow, except for counts and sums, which are 0 there; of a first above a
+          threshold, null where none reaches it;
         - `probability_true` (Float64): how probable an answer as good as the true one is; of value counts, that all of
           them are true; of a first above a threshold, that it is the true one; null for a mean, which hardly ever is;
         - `expected_error` (Float64) and `error_unit` (String): the mean of how wrong the private answer is. A quantile,
@@ -151,7 +151,7 @@ def simulate(
           each. The order is that of the candidates for a quantile (for a list, of each answer) and for a first above a
           threshold (null comes last), that of numbers for a number (for value counts, of each count); for modes and
           argmax, from the worst answer to the best.
-        - `counted`, `left_out` (Int64): how many rows or people count, and how many don't: the bounds dropped them, or
+        - `counted`, `left_out` (Int64): how many rows or people count, and how many don't: the limits dropped them, or
           they are rows without a person, each of which is taken for one person. (In a mode that counts people, and in
           value counts, a person counts for each of their candidates.)
         - `selects`, `mechanism` (String), `loss` (Float64), `loss_unit` (String: "epsilon" or "rho");
@@ -276,7 +276,7 @@ def request_of(query: PrivateQuery) -> Request:
 
 
 def _also_counting(evidence: Sequence[CountRule]) -> list[CountRule]:
-    """Return the evidence of an output, and what counts its rows or people where all the others hold weights."""
+    """Return the contributing rows of an output, and what counts rows or people where all others hold weights."""
     if any(piece.row_weight is None for piece in evidence):
         return [*evidence]
     return [*evidence, CountRule(evidence[0].binning)]

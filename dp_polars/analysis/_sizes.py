@@ -1,4 +1,4 @@
-"""What a plan is chosen by: sizes of groups, gaps of candidates, what bounds drop, and rows to rehearse on."""
+"""What a plan is chosen by: sizes of groups, gaps of candidates, what limits drop, and rows to rehearse on."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def size_needed(query: PrivateQuery, relative: Number = Fraction(1, 10)) -> pl.D
     -------
     DataFrame
         One row per output: `output` (String), `size` (Int64) and `size_unit` (String: "rows" or "people"), those that
-        the bounds keep. In every group of this size or more, the error is that small with probability 0.95. Null where
+        the limits keep. In every group of this size or more, the error is that small with probability 0.95. Null where
         the error is not known, or no group of 2⁵³ is large enough.
 
     Notes
@@ -120,7 +120,7 @@ def best_by_gap(query: PrivateQuery, gaps: Iterable[Number]) -> pl.DataFrame:
         A query of a private frame with a mode among its outputs; the others are left out.
     gaps
         How many more people (or rows, or how much more weight) the most common candidate of a group has than every
-        other one, 0 or more, counting what the bounds keep.
+        other one, 0 or more, counting what the limits keep.
 
     Returns
     -------

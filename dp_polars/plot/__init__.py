@@ -234,7 +234,8 @@ def simulation(frame: pl.DataFrame) -> alt.VConcatChart:
     one are drawn there.
 
     With one loss: a bar per group, and the 5–95% range of its answer for numbers and for quantiles of numbers or dates.
-    If a group is much worse than most, its bar is cut and orange, its value ends in », and its range fills the panel.
+    If a group is much worse than most, its bar is cut and orange, its value ends in », and its confidence interval
+    fills the panel.
     More than 60 groups are drawn as shares of groups instead.
 
     A number has no panel of the probability, since hardly any released number is the true one.
@@ -286,7 +287,7 @@ def budget(budget: Budget) -> alt.LayerChart:
     """Plot what every charge took of a budget, and what is left.
 
     Up to 30 charged outputs have a bar each, from what was spent before it to what was spent after it; more are one
-    rising line. For a promise of (epsilon, delta), it shows the sum with more room: that of epsilons, or that of
+    rising line. For a guarantee of (epsilon, delta), it shows the sum with more room: that of epsilons, or that of
     divergences in rho.
 
     Parameters

@@ -60,9 +60,9 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort
     Returns
     -------
     altair.HConcatChart
-        A dot for each number, and for each quantile that was asked for with an interval, in a bar from `NAME_low` to
+        A dot for each number, and for each quantile that was requested with an interval, in a bar from `NAME_low` to
         `NAME_high`. Where a release has no such columns, the bars of counts and sums follow from the query; those of
-        means don't. All other answers are words: choices, with their gap where that was asked for; lists of quantiles
+        means don't. All other answers are words: choices, with their gap where that was requested; lists of quantiles
         and of the top k; value counts, the largest first. The subtitle says what is left out, between which clipping
         bounds values count, and where limits can drop rows: no bar holds what these change.
 
@@ -115,7 +115,7 @@ def _drawn(
     if isinstance(query._request, KeyRequest):
         msg = (
             "query must have answers for groups, got a query of keys, whose release is the list of them.\n\n"
-            "Hint: report(released, query) shows it as a table; private.group_by(released) asks about these keys."
+            "Hint: report(released, query) shows it as a table; private.group_by(released) queries these keys."
         )
         raise ValueError(msg)
     if missing := [name for name in names if name not in released.columns]:
@@ -227,7 +227,7 @@ def box(
     released
         What the query released, or a part of its rows; one row per group.
     query
-        What was asked: the query of a private frame, or the private expression of `group_by(…).agg(…)`.
+        The query that was released: that of a private frame, or the private expression of `group_by(…).agg(…)`.
     output
         The output that is shown. None: the only list of three or five quantiles.
     most
@@ -371,8 +371,8 @@ def cube(
     Returns
     -------
     altair.FacetChart or LayerChart
-        A dot for each number, in a bar from one end of its 95 % range to the other. All panels have the same axes. The
-        title names who is protected and the loss, the subtitle what is left out.
+        A dot for each number, in a bar from one end of its 95 % confidence interval to the other. All panels have the
+        same axes. The title names who is protected and the loss, the subtitle what is left out.
 
     Examples
     --------

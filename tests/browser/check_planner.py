@@ -145,9 +145,9 @@ def check(planner: Planner, folder: Path, intact: bytes, width: int, pictures: P
     wrong: list[str] = []
     # The first code is there before anything is picked: the number of people, by the likely column.
     planner.wait("the first code", lambda: "people=dpp.n_people()" in planner.code(), 120)
-    planner.wait("the promise", lambda: planner.text(".dp-cost") == "ε = 1, δ = 1e-6")
+    planner.wait("the guarantee", lambda: planner.text(".dp-cost") == "ε = 1, δ = 1e-6")
     planner.move("ε", Keys.ARROW_LEFT)
-    planner.wait("a smaller promise", lambda: ".scaled_to(epsilon=0.7, delta=1e-6)" in planner.code())
+    planner.wait("a smaller guarantee", lambda: ".scaled_to(epsilon=0.7, delta=1e-6)" in planner.code())
     planner.move("ε", Keys.ARROW_RIGHT, 2)
     Select(planner.inside("δ", "select")).select_by_visible_text("1e-7")
     planner.wait("a smaller δ", lambda: ".scaled_to(epsilon=1.5, delta=1e-7)" in planner.code())
@@ -176,19 +176,19 @@ def check(planner: Planner, folder: Path, intact: bytes, width: int, pictures: P
     before = planner.text("figure")
     planner.inside("People with many rows", "[role=slider]")
     ActionChains(driver).send_keys(*[Keys.ARROW_RIGHT] * 4).perform()
-    planner.wait("another figure of what the bounds drop", lambda: planner.text("figure") != before)
+    planner.wait("another figure of what the limits drop", lambda: planner.text("figure") != before)
     figures = driver.execute_script(NUMBER, "figure svg")
     if figures != 3:
         wrong.append(f"{figures} figures instead of 3")
     stated = planner.text(".dp-statement")
     wrong += [f"the statement lacks {words!r}" for words in ("TO BE STATED", "ε = 1.5") if words not in stated]
     if "people" not in planner.errors() or planner.text(".dp-cost") != "ε = 1.5, δ = 1e-7":
-        wrong.append(f"the table or the promise is not there: {planner.text('.dp-cost')}")
+        wrong.append(f"the table or the guarantee is not there: {planner.text('.dp-cost')}")
     wrong += mismatches(dict(driver.execute_script(SHOWN)), planner.code())
     wrong += driver.execute_script(WIDE)
     height, bottom = driver.execute_script(BAR)
     if (width < 900) != (height > 0 and bottom <= HEIGHT + 1):
-        wrong.append(f"the bar with the promise is {height} px high and ends at {bottom} px")
+        wrong.append(f"the bar with the guarantee is {height} px high and ends at {bottom} px")
     if pictures is not None:
         save(driver, pictures / f"planner-{width}.png", width)
     wrong += tabbed(planner)  # it scrolls
@@ -224,7 +224,7 @@ def other_units(planner: Planner) -> None:
     Select(planner.inside("The column that tells", "select")).select_by_visible_text("every row is another person")
     planner.wait("no unit", lambda: "rows.dp.protect(None, budget=budget" in planner.code())
     assert "n_people" not in planner.code(), "there are no people to count"
-    assert "reason_mode=dpp.mode(" in planner.code(), "the other questions are lost"
+    assert "reason_mode=dpp.mode(" in planner.code(), "the other statistics are lost"
 
 
 def tabbed(planner: Planner) -> list[str]:

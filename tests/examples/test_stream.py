@@ -118,8 +118,8 @@ def test_the_table_and_the_figure(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["stream.py", "--small", "--out", str(out)])
     stream.main()
     said = capsys.readouterr().out
-    assert re.search(r"questions +┆ fresh noise +┆ multiplicative weights, best setting +┆ cube", said)
-    assert "multiplicative weights, 20 questions:" in said
+    assert re.search(r"statistics +┆ fresh noise +┆ multiplicative weights, best setting +┆ cube", said)
+    assert "multiplicative weights, 20 statistics:" in said
     assert out.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert out.stat().st_size > 10_000
 
@@ -133,7 +133,7 @@ def test_the_page_shows_what_comes_out(monkeypatch):
     }
     assert tuple(shown) == stream.FULL.lengths
     (hard,) = re.findall(
-        r"The best setting for 2,000 questions: at most (\d+) hard ones, a threshold of ([\d,]+)", page
+        r"The best setting for 2,000 statistics: at most (\d+) hard ones, a threshold of ([\d,]+)", page
     )
     monkeypatch.setattr(stream, "HARD", (int(hard[0]),))
     monkeypatch.setattr(stream, "THRESHOLDS", (int(hard[1].replace(",", "")) / stream.FULL.rows,))

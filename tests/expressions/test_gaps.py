@@ -99,7 +99,7 @@ def test_a_gap_is_free_under_epsilon_and_refused_under_rho(name):
     assert pure_rho(3) <= with_gap.cost("rho") <= pure_rho(3) * (1 + Fraction(1, 2**90))
     assert with_gap.cost("rho") > without.cost("rho")
     assert "and its gap" in repr(method(epsilon=3, gap=True, **options))
-    with pytest.raises(ValueError, match="gap=True must be asked for with epsilon, got rho=3: that a gap costs"):
+    with pytest.raises(ValueError, match="gap=True must be requested with epsilon, got rho=3: that a gap costs"):
         method(rho=3, gap=True, **options)
     with pytest.raises(TypeError, match=r"gap must be True or False, got 1\."):
         method(epsilon=3, gap=1, **options)

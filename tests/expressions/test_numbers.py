@@ -87,7 +87,7 @@ def test_they_pickle():
 
 def test_a_plain_frame_does_not_know_who_is_a_person():
     words = (
-        r"(?s)number of people: it must be asked of a private frame that knows who is a person.*Hint: frame.dp.protect"
+        r"(?s)number of people: it must be used on a private frame that knows who is a person.*Hint: frame.dp.protect"
     )
     for lazy in (FRAME.lazy().select(dpp.n_people(epsilon=1)), FRAME.lazy().group_by("g").agg(dpp.n_people(epsilon=1))):
         with pytest.raises(pl.exceptions.ComputeError, match=words):

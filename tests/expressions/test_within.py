@@ -73,7 +73,7 @@ def test_the_printed_expression_says_what_was_asked_and_what_it_takes():
 UNREACHED = {
     "step must be given": lambda: dpp.sum("x", 0, 8, within=100),
     "candidates must be given": lambda: pl.col("d").cast(pl.Enum(["a", "b"])).dp.mode(within=10),
-    "must be asked of a private frame": lambda: dpp.n_people(within=10),
+    "must be used on a private frame": lambda: dpp.n_people(within=10),
     "would take epsilon=": lambda: dpp.sum("x", 0, 8, step=1, within=0.5),
     "is never reached: error_95 is 0.5 at least": lambda: dpp.quantile("x", [0.25, 0.5, 0.75], range(9), within=0.25),
     "must be smaller": lambda: dpp.mode("d", ["a"], within=1),

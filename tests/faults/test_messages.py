@@ -113,7 +113,7 @@ TRIED = {
     "distinct values": (lambda: OF_AGE.n_unique(), "no private answer of this name", "dp_polars.n_people(epsilon=…)"),
     "people of a column": (lambda: OF_AGE.n_people(), "no private answer of this name", "dp_polars.n_people(epsilon"),
     "a histogram": (lambda: OF_AGE.hist(), "no private answer of this name", ".dp.value_counts(candidates, epsilon=…)"),
-    "another function": (lambda: OF_AGE.skew(), "no private answer of this name", "the page Which question"),
+    "another function": (lambda: OF_AGE.skew(), "no private answer of this name", "the page Which statistic"),
     "a budget without a unit": (lambda: dpp.Budget(1), "Budget: too many positional arguments", "Budget(epsilon=…)"),
     "a loss without a unit": (
         lambda: dpp.mode("ward", ["A"], 1),
@@ -211,22 +211,22 @@ TRIED = {
     ),
     "people of a plain group": (
         lambda: STAYS.group_by("ward").agg(dpp.n_people(epsilon=1)),
-        "must be asked of a private frame that knows who is a person",
+        "must be used on a private frame that knows who is a person",
         'frame.dp.protect("patient", max_groups=1).agg(…)',
     ),
     "an answer before protect": (
         lambda: STAYS.lazy().with_columns(m=AGE.dp.mean(0, 99, epsilon=1)).dp.protect("patient", max_rows=1),
-        "protect: a private answer must be asked after `protect`",
+        "protect: a private answer must come after `protect`",
         'ask it after `protect`: frame.dp.protect("patient", max_rows=1).agg(',
     ),
     "an answer in a filter before protect": (
         lambda: STAYS.lazy().filter(dpp.median("age", range(99), epsilon=1) < AGE).dp.protect("patient", max_rows=1),
-        "protect: a private answer must be asked after `protect`",
+        "protect: a private answer must come after `protect`",
         "ask it after `protect`",
     ),
     "answers of people before protect": (
         lambda: STAYS.lazy().group_by("patient").agg(dpp.len(epsilon=1)).dp.protect("patient", max_rows=1),
-        "protect: a private answer must be asked after `protect`",
+        "protect: a private answer must come after `protect`",
         "ask it after `protect`",
     ),
     "an answer before the rows are handed over": (
@@ -235,7 +235,7 @@ TRIED = {
             .agg(dpp.len(epsilon=1))
             .release(STAYS.lazy().with_columns(m=dpp.mode("ward", ["A"], epsilon=1)))
         ),
-        "a private answer must be asked after `protect`",
+        "a private answer must come after `protect`",
         "ask it after `protect`",
     ),
     "an answer in a step": (
@@ -440,7 +440,9 @@ def test_slips_of_newcomers_are_told_what_to_write():
         (
             lambda: private.with_columns(m=pl.col("text").dt.month()),
             ValueError,
-            r"needs Polars 2.*write the step before `protect`" if IS_OLD else r"Hint: make dates.*str.to_date",
+            r"needs Polars 2.*write the transformation before `protect`"
+            if IS_OLD
+            else r"Hint: make dates.*str.to_date",
         ),
         (ask(dpp.mean("text", 0, 1, epsilon=1)), TypeError, "Hint: make numbers of them first"),
         (ask(dpp.median("day", [1, 2], epsilon=1)), TypeError, "Hint: give values of the column's type"),

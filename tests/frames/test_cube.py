@@ -387,7 +387,7 @@ def test_questions_that_it_can_not_answer_say_so(cube, call, error, words):
 
 
 FEW = {"year": [2020]}
-SEVERAL_CELLS = r'counts="people" must be asked where a person is in one cell[\s\S]*Hint: protect\(…, max_groups=1\)'
+SEVERAL_CELLS = r'counts="people" must be used if a person is in one cell[\s\S]*Hint: protect\(…, max_groups=1\)'
 
 
 @refusals(

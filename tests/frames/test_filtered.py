@@ -82,7 +82,10 @@ def test_simulated_rows_are_filtered_too():
 
 
 ERRORS = {
-    "a step after it": ((X.filter(C) + 1).dp.sum(0, 9, epsilon=1), "Output|`filter` changes the number of rows"),
+    "a transformation after it": (
+        (X.filter(C) + 1).dp.sum(0, 9, epsilon=1),
+        "Output|`filter` changes the number of rows",
+    ),
     "a function after it": (X.filter(C).abs().dp.sum(0, 9, epsilon=1), "`filter` changes the number of rows"),
     "a filter in it": (X.filter(C).filter(C).dp.sum(0, 9, epsilon=1), "`filter` changes[\\s\\S]*or filter last"),
     "other rows": (X.filter(X.mean() < X).dp.sum(0, 9, epsilon=1), "`mean` combines several rows"),
@@ -145,7 +148,7 @@ def test_plain_frames_filter_as_polars_does(engine):
 
 
 def test_plain_frames_refuse_what_they_can_not_count():
-    with pytest.raises(pl.exceptions.PolarsError, match="it must be asked of a private frame"):
+    with pytest.raises(pl.exceptions.PolarsError, match="it must be used on a private frame"):
         ROWS.select(dpp.n_people(where=C, epsilon=1))
     with pytest.raises(pl.exceptions.PolarsError, match="Boolean"):
         ROWS.select(dpp.len(where=X, epsilon=1))

@@ -230,7 +230,7 @@ STEPS = {
     "a pattern": lambda f: f.with_columns(x=pl.max_horizontal(pl.col("^[xp]$"))),
 }
 EVERYTHING = {
-    "the question": {},
+    "the statistic": {},
     "another name": {"dataset": "visits "},
     "a name that looks like another": {"dataset": 'visits", "query": "'},
     "one group": {"keys": None},
@@ -246,7 +246,7 @@ EVERYTHING = {
     "a column's type": {"rows": ROWS.with_columns(pl.col("x").cast(pl.Int32))},
     "a type of a unit": {"rows": ROWS.with_columns(pl.col("p").cast(pl.Int32))},
     "a type of a key": {"rows": ROWS.with_columns(pl.col("ward").cast(pl.Categorical))},
-    "an Enum of more, which is asked about": {
+    "an Enum of more, which is read": {
         "rows": ROWS.with_columns(pl.col("e").cast(pl.Enum(["u", "v", "w"]))),
         "exprs": [pl.col("e").dp.mode(epsilon=0.125)],
     },
@@ -498,9 +498,9 @@ def test_the_text_is_the_same_in_another_process(budget):
 import sys
 sys.path.insert(0, sys.argv[2])
 import dp_polars as dpp
-from tests.frames.test_kept import EVERYTHING, question
+from tests.frames.test_kept import EVERYTHING, statistic
 budget = dpp.Budget(epsilon=100, path=sys.argv[1])
-print(hash("some seed"), [question(budget, **case).text for case in EVERYTHING.values()])
+print(hash("some seed"), [statistic(budget, **case).text for case in EVERYTHING.values()])
 """
     here = [question(budget, **case).text for case in EVERYTHING.values()]
     for seed in ("1", "2"):
@@ -850,7 +850,7 @@ def test_what_fails_is_charged_and_kept_once_there_is_an_answer(budget, monkeypa
         patch.setattr(f"dp_polars.{target}", fail)
         with pytest.raises(dpp.ReleaseError) if fails else nullcontext():
             assert asked(budget).release().columns == ["ward", "x"]
-    lost = "The answer about 'visits' could not be kept: asked again, it is charged again."
+    lost = "The answer about 'visits' could not be cached: released again, it is charged again."
     assert caplog.messages == ([] if fails else [lost])
     assert budget.spent == Fraction(1, 8)
     assert budget.answers().is_empty() == is_charged_again

@@ -201,7 +201,7 @@ def test_keys_are_charged_with_their_delta(visits):
 
 def test_the_repr_of_keys():
     assert repr(dpp.protect("p", max_groups=1).keys("k", **LOSS)) == (
-        "<PrivateQuery: unlisted keys, one person per 'p', add_or_remove_one, max_groups=1\n"
+        "<PrivateQuery: selected keys, one person per 'p', add_or_remove_one, max_groups=1\n"
         "  keys: the 'k' that enough people have, epsilon=1, delta=1e-06, partition_selection\n"
         "  costs: epsilon=1, delta=1e-06 (rho=0.462118; ε = 1 at δ = 10⁻⁶)>"
     )

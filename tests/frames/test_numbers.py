@@ -234,7 +234,7 @@ def test_names_that_ranges_need_are_refused_before_the_charge():
     keys = protected.group_by({"a_high": ["A"]}).agg(a=dpp.len(epsilon=1))
     for query, name in ((outputs, "a_low"), (keys, "a_high")):
         with pytest.raises(
-            ValueError, match=rf"(?s)must not be named like the ends of a range, got \['{name}'\].*Hint"
+            ValueError, match=rf"(?s)must not be named like the ends of a confidence interval, got \['{name}'\].*Hint"
         ):
             query.release(intervals=True)
     assert budget.spent == 0

@@ -43,7 +43,7 @@ TRIED = {
         lambda f: f.remove(pl.len().over("patient") > 5),
         'frame.with_columns(own=pl.len().over("patient")).dp.protect("patient", …)',
     ),
-    "a window that is asked about": (
+    "a window that is read": (
         lambda f: f.agg(cents.max().over("patient").dp.mean(0, 9, epsilon=1)),
         'frame.with_columns(pl.col("cents").max().over("patient")).dp.protect("patient", …)',
     ),
@@ -88,7 +88,7 @@ TRIED = {
 
 
 def refused(call, frame):
-    with pytest.raises(ValueError, match="a step after `protect` must look at one row alone") as said:
+    with pytest.raises(ValueError, match="a transformation after `protect` must look at one row alone") as said:
         call(frame)
     return str(said.value)
 

@@ -168,7 +168,7 @@ OF_NOBODY = dpp.protect(None).agg(dpp.len(epsilon=1))
 OF_ROWS = private(max_rows=2).agg(dpp.len(epsilon=1))
 CUT = OF_ROWS.n_rows_dropped(1, epsilon=1)
 OF_PEOPLE, THREE = dpp.n_people(epsilon=1), X.dp.value_counts([1, 2, 3], epsilon=1)
-ABOUT_COLUMNS = "n_rows_dropped must be asked of answers about columns, got a query for "
+ABOUT_COLUMNS = "n_rows_dropped must follow a query about columns, got a query for "
 KEYS = private(max_groups=1).keys("ward", rho=1, delta=1e-6)
 
 

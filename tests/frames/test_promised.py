@@ -350,7 +350,7 @@ def test_what_has_a_loss_keeps_it_and_the_rest_is_shared():
     with pytest.raises(ValueError, match=r"the outputs with a loss cost .* which leaves nothing to the others"):
         query.scaled_to(epsilon=0.1)
     with pytest.raises(
-        ValueError, match=r"scaled_to must be given a promise that the outputs can keep, got epsilon=0\.1"
+        ValueError, match=r"scaled_to must be given a guarantee that the outputs can keep, got epsilon=0\.1"
     ):
         query.scaled_to(epsilon=0.1, delta=1e-9)
 

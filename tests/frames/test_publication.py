@@ -111,10 +111,10 @@ def test_statement_and_report_begin_with_the_promise(epsilon, tmp_path):
     publication = dpp.publication(queries(protected())).scaled_to(epsilon=epsilon, delta=1e-6)
     words = f"ε = {float(epsilon):g} and δ = 0.000001"
     page = dpp.report(publication.release(), publication, tmp_path / "a.html").read_text()
-    assert f"<p>The promise of all numbers together is {words}.</p>" in page
+    assert f"<p>The guarantee of all numbers together is {words}.</p>" in page
     for asked in (publication, publication.queries["in_all"]):
         said = asked.statement().to_markdown()
-        assert f"keeps the promise of {words}, by the loss that follows.\n\nOne person loses " in said
+        assert f"keeps the guarantee of {words}, by the loss that follows.\n\nOne person loses " in said
         assert "error_95 would be" not in said  # nobody signs what was not taken
 
 
@@ -197,7 +197,7 @@ def test_answers_that_can_not_be_kept_are_kept_of_none(budget, monkeypatch, capl
         patched.setattr(ledger, "write", once)
         assert set(publication.release()) == {"by_ward", "by_month", "in_all"}
     assert budget.answers().height == 0
-    assert "could not be kept" in caplog.text
+    assert "could not be cached" in caplog.text
 
 
 def test_answers_are_kept_for_each_query(budget):
@@ -302,8 +302,8 @@ def test_one_statement_says_once_what_holds_for_all(budget):
     assert text.count("The table has the columns") == 1
     assert re.search("\nThe table has the columns patient", text)
     assert "by\\_ward" not in text
-    assert "\nby_ward, in_all: No step after protect." in text
-    assert "\nby_month: Steps after protect, row by row: rows are kept where: " in text
+    assert "\nby_ward, in_all: No transformation after protect." in text
+    assert "\nby_month: Transformations after protect, row by row: rows are kept where: " in text
     assert "Release 1" not in text
     assert "| by_month: people |" in text
     loss = statement.facts["loss"]
@@ -336,7 +336,7 @@ def test_one_page_for_all(budget, tmp_path):
     publication = dpp.publication(queries(protected(budget))).scaled_to(**PROMISE)
     released = publication.release(intervals=True)
     page = dpp.report(released, publication, tmp_path / "report.html", name="Visits & wards").read_text()
-    assert page.count("<h1>") == page.count('class="dp-statement"') == page.count("The promise of all") == 1
+    assert page.count("<h1>") == page.count('class="dp-statement"') == page.count("The guarantee of all") == 1
     assert re.findall(r"<section><h2>(\w+)</h2>", page) == ["by_ward", "by_month", "in_all"]
     assert page.count("<thead>") >= 3
     assert "Visits &amp; wards" in page
@@ -349,7 +349,7 @@ def test_one_page_for_all(budget, tmp_path):
 def test_a_single_query_is_the_same_page_and_names_of_queries_are_escaped(tmp_path):
     query = queries(protected(), epsilon=1)["by_ward"]
     alone = dpp.report(query.release(), query, tmp_path / "one.html").read_text()
-    assert "The promise of all numbers together is ε = 2." in alone
+    assert "The guarantee of all numbers together is ε = 2." in alone
     assert "<section><h2>" not in alone
     publication = dpp.publication({"<script>x</script> | *y*": protected().agg(n=dpp.n_people(epsilon=1))})
     page = dpp.report(publication.release(), publication, tmp_path / "report.html").read_text()

@@ -329,11 +329,11 @@ def tables(f, tables=TABLES, rho=1, **options):
     (
         lambda f: tables(f).n_rows_dropped(1, epsilon=1),
         TypeError,
-        "a cube must be asked for without tables",
+        "a cube must be requested without tables",
     ),
     (
         lambda f: f.cube(DIMENSIONS, epsilon=1).release().nonnegative(),
-        *(TypeError, "nonnegative: the cube must have been asked for with tables"),
+        *(TypeError, "nonnegative: the cube must have been requested with tables"),
     ),
 )
 def test_wrong_arguments_are_refused(private, call, error, words):

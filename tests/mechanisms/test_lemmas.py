@@ -491,7 +491,7 @@ LEMMAS = [
     ),
     Lemma(
         "leading._RELATIVE_SLACK",
-        "`_whole_units`: a lead in units is off by at most the slack, relative",
+        "`_whole_units`: a gap in units is off by at most the slack, relative",
         "leads from 2⁻¹⁰⁰⁰ to 2¹⁰⁰⁰ units",
         whole_units,
         ((Fraction(1, 2**1000), 2**1000),),
@@ -573,7 +573,7 @@ LEMMAS = [
     ),
     Lemma(
         "own_sensitivities: 2⁻⁹⁷",
-        "a gap is off by at most 2⁻⁹⁷·c/D, in addition to its share",
+        "a gap is off by at most 2⁻⁹⁷·c/D, in addition to its part",
         "the same",
         small_part_of_own,
         (),

@@ -337,7 +337,7 @@ def test_clipping_bounds_are_named_wherever_an_answer_is_described(name, tmp_pat
     note, plain = query.explain()["note"][1], ask(epsilon=1).statement().to_markdown()
     texts = [note, statement, *re.findall("<p>out: (.*?)</p>", page)]
     assert len(texts) > 2
-    said = re.findall(r"beyond the clipping bounds (.*?) and (.*?) count as the bound", " ".join(texts[2:]))
+    said = re.findall(r"beyond the clipping bounds (.*?) and (.*?) count as the clipping bound", " ".join(texts[2:]))
     said += [("0", "1")] * ("True counts as 1 and false as 0, which are the clipping bounds" in texts[-1])
     assert said == [bounds[:2]]
     for text in (note, statement, page, *([] if "per_person" in plain else [plain])):
@@ -366,7 +366,9 @@ def test_figures_and_ranges_say_of_what_the_number_is(tmp_path):
         released = query.release(intervals=True)
         text = json.dumps(dpp.plot.answers(released, query).to_dict(), ensure_ascii=False)
         assert f"bar: {said} with probability 95 %" in text
-        assert ("Values beyond the clipping bounds 0 and 2 count as the bound" in text) == ("m" in released.columns)
+        assert ("Values beyond the clipping bounds 0 and 2 count as the clipping bound" in text) == (
+            "m" in released.columns
+        )
         assert f"Bar: {said} with probability 95 %." in dpp.report(released, query, tmp_path / "p.html").read_text(
             "utf-8"
         )

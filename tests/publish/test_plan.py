@@ -242,7 +242,7 @@ def test_what_is_wrong_with_further_texts_is_said_at_their_fields(more, where, s
 def test_errors_that_cost_more_than_the_promise_have_no_code_and_those_that_nobody_can_afford_a_message():
     wanted = questions("n_people", part=5) | questions("mode ward", part=20)
     drafted = draft(by_error(wanted))
-    assert "which is more than the promise" in drafted.messages["cost"]
+    assert "which is more than the guarantee" in drafted.messages["cost"]
     assert "There is no code yet" in page.seen(by_error(wanted), drafted, Relative(), "", "")
     assert drafted.code == ""
     assert [ask.name for ask in drafted.query._asks] == ["people", "ward_mode"]
@@ -408,7 +408,7 @@ def test_a_plan_without_a_unit_says_that_none_was_given_and_nothing_picked_is_no
     assert "no query yet" in page.whole(full(unit=...), drafted, [], "")
     assert "how many people" in questions_of(SCHEMA, ...)
     assert draft(full(questions={})) == draft(full(questions={}, keys={}))
-    assert draft(full(questions={})) == Draft(None, {"questions": "Pick at least one question."})
+    assert draft(full(questions={})) == Draft(None, {"questions": "Pick at least one statistic."})
 
 
 def test_the_page_escapes_what_it_shows():

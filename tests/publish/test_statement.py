@@ -439,7 +439,7 @@ def test_a_ledger_with_its_queries_is_told_in_full():
     assert f"and charged: {keys._asks[0]}; {bounds._asks[0]}." in before
     composition = deployment["accounting"]["composition"]
     assert f"The part of its δ that keys may spend was spent by {keys._asks[0]}" in composition
-    assert "The δ is for keys that nobody listed" in composition
+    assert "The δ is for selected keys" in composition
     with budget._opened() as connection:
         (digest,) = connection.execute("SELECT digest FROM charges ORDER BY id DESC LIMIT 1").fetchone()
     assert f"SHA-256 of the ledger's last entry: {digest}." in composition

@@ -72,7 +72,7 @@ def test_it_composes_as_what_is_pure():
 
 
 def test_it_is_asked_by_epsilon_only():
-    with pytest.raises(ValueError, match=r"^the first above a threshold must be asked for with epsilon, got rho=1"):
+    with pytest.raises(ValueError, match=r"^the first above a threshold must be requested with epsilon, got rho=1"):
         dpp.first_above("x", [1], threshold=3, rho=1)
     assert dpp.first_above("x", [1], threshold=3).query.claim.is_open  # until scaled_to gives it an epsilon
     claim = ask().query.claim

@@ -384,7 +384,7 @@ def test_lists_have_no_interval():
 def test_plain_frames_have_no_column_for_the_ends():
     asked = X.dp.median(range(9), interval=0.95, epsilon=1)
     for frame in (FRAME.lazy().select(asked), FRAME.lazy().group_by("g").agg(asked)):
-        with pytest.raises(pl.exceptions.PolarsError, match=r"an interval must be asked of a private frame[\s\S]*Hint"):
+        with pytest.raises(pl.exceptions.PolarsError, match=r"an interval must be used on a private frame[\s\S]*Hint"):
             frame.collect_schema()
 
 
@@ -393,7 +393,9 @@ def test_no_output_or_key_is_named_like_an_end():
     asked = X.dp.median(range(9), interval=0.95, epsilon=1)
     by_key = private(budget=budget).rename({"g": "m_high"}).group_by({"m_high": ["a"]})
     for make in (lambda: private(budget=budget).agg(m=asked, m_low=dpp.len(epsilon=1)), lambda: by_key.agg(m=asked)):
-        with pytest.raises(ValueError, match=r"must not be named like the ends of a range[\s\S]*Hint: rename them\."):
+        with pytest.raises(
+            ValueError, match=r"must not be named like the ends of a confidence interval[\s\S]*Hint: rename them\."
+        ):
             make()
     assert budget.spent == 0
 

@@ -524,7 +524,7 @@ def table():
             column = relation.get(case.relation, case.relation)
             if column in columns:
                 rows.setdefault(case.question, {})[column] = shown
-    lines = ["| question | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    lines = ["| statistic | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
     for name, found in rows.items():
         lines.append(f"| {name} | " + " | ".join(found.get(column, "") for column in columns) + " |")
     return "\n".join(lines)

@@ -179,7 +179,7 @@ def test_ends_that_the_column_can_not_hold_are_refused_and_not_charged():
 
 def test_who_is_a_person_must_be_known():
     asked = dpp.sum("x", 0, 9, per_person=(0, 5), epsilon=1)
-    with pytest.raises(pl.exceptions.ComputeError, match="must be asked of a private frame that knows who is a person"):
+    with pytest.raises(pl.exceptions.ComputeError, match="must be used on a private frame that knows who is a person"):
         visits([(1, 0, 1)]).lazy().select(asked).collect_schema()
     with pytest.raises(ValueError, match="privacy_unit must be given for a sum of values from 0 to 9, per person"):
         dpp.protect(None).agg(asked)

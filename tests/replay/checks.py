@@ -51,7 +51,7 @@ def check(case: Case, ask: Ask, doors: Callable[..., Doors] = Doors, leaves_out:
     if one[0]["error"] is None:
         check_recorded(case, query, one[1], other[1])
         check_parts([*one[2], *other[2]])
-        assert one[0]["asked"] or one[0]["plans"], "nothing is seen of what is asked of the engine"
+        assert one[0]["asked"] or one[0]["plans"], "nothing is seen of what the engine gets"
     else:
         print(one[0]["error"])  # shown where too little is answered
     return one[0]["error"] is None

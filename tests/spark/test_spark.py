@@ -1023,7 +1023,7 @@ REFUSED = {
     "ends of intervals": (
         lambda: asking(dpp.len(epsilon=1), dpp.n_people(epsilon=1).alias("len_low")),
         ValueError,
-        r"like the ends of a range, got \['len_low'\]",
+        r"like the ends of a confidence interval, got \['len_low'\]",
     ),
     "nanoseconds": (
         lambda: asking(dpp.median("time", pl.Series([dt.datetime(2020, 1, 1)], dtype=pl.Datetime("ns")), epsilon=1)),

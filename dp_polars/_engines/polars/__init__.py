@@ -1,1 +1,1 @@
-"""The engine of Polars: `engine.PolarsEngine`, the bounds on a person's rows, people and sums."""
+"""The engine of Polars: `engine.PolarsEngine`, the contribution limits, people and sums."""

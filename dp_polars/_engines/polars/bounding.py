@@ -51,9 +51,9 @@ def keep(
     """Return what stays for each spec, by one order of each person's groups and one of each person's rows.
 
     Both are uniformly random, independent of each other, and chosen by words of that person's own. A spec keeps, of
-    its evidence, the first `limits.groups` groups, in each the first `limits.rows_per_group` rows, and of these the
-    first `limits.rows`. Where people count, a code comes where its first row does. Orders are drawn only where a bound
-    binds.
+    its contributing rows, the first `limits.groups` groups, in each the first `limits.rows_per_group` rows, and of
+    these the first `limits.rows`. Where people count, a code comes where its first row does. Orders are drawn only
+    where a bound binds.
 
     `lengths`: shape (p,): rows of each person; they add up to n.
     `groups`: shape (n,): the group of each row, person after person, and of each person group after group.
@@ -115,7 +115,7 @@ class _RandomOrder:
 
 @dataclass(frozen=True, eq=False)
 class _View:
-    """What is evidence for a spec: the rows, how many count in each pair, and where people count, whose each is."""
+    """What contributes to a spec: the rows, how many count in each pair, and where people count, whose each is."""
 
     limits: Limits
     marks: Marks  # where people count, one row of each group and code of a person

@@ -269,7 +269,7 @@ def _labels(person: pl.Series, bits: int) -> tuple[NDArray[np.integer], int, int
 
 @dataclass(frozen=True, eq=False)
 class _Choice:
-    """Kinds that keep the same rows: of the same evidence and limits, though perhaps of other codes."""
+    """Kinds that keep the same rows: of the same contributing rows and limits, though perhaps of other codes."""
 
     limits: Limits
     people: bool
@@ -316,7 +316,8 @@ def _choices(
     found: dict[object, _Choice] = {}
     for kind in kinds:
         spec, all_count = kind.specs[0], kind.code is None or kind.code in codes.all_count
-        # Codes matter where people count; otherwise the evidence alone does, and nothing where that is all rows.
+        # Codes matter where people count; otherwise the contributing rows alone does, and nothing where that is all
+        # rows.
         code = None if all_count and not (spec.people and kind.layout.code_bits) else kind.code
         key = (spec.limits, spec.people, code, kind.numbers in marked)
         if key not in found:
@@ -391,7 +392,7 @@ class Cut:
         return self.spec.people and self.weight is not None
 
     def of_groups(self, number: int) -> list[pl.Expr]:
-        """Return, for each group of a person, how many rows or codes are evidence, and whether a sum is clipped."""
+        """Return, for each group of a person, how many rows or codes contribute, and whether a sum is clipped."""
         code, weight = pl.col(f"code {number}"), pl.col(f"weight {number}")
         codes = code.drop_nulls()
         found = [(codes.n_unique() if self.spec.people else codes.len()).cast(pl.Int64).alias(f"code {number}")]

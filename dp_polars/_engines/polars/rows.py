@@ -28,8 +28,8 @@ _COMPARISONS = frozenset({"==", "<", "<=", ">", ">="})
 def may_filter_scans(rows: pl.LazyFrame) -> bool:
     """Return whether each filter of a plan may be moved into a scan: it compares plainly, and stands right above one.
 
-    Polars moves filters through other steps, and rewrites them there: so one that stands elsewhere keeps all where they
-    are. A plan without filters has none to move.
+    Polars moves filters through other transformations, and rewrites them there: so one that stands elsewhere keeps all
+    where they are. A plan without filters has none to move.
     """
     plan = visited(rows)
     return _is_safe(plan, plan.get_node())

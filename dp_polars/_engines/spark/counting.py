@@ -98,7 +98,7 @@ def _placed(rows: DataFrame, person: Sequence[str], pair: Sequence[str], says: S
 
 
 def one_each(rows: DataFrame, specs: Sequence[SpecColumns], pair: Sequence[str], order: Sequence[str]) -> DataFrame:
-    """Say in `keeps…` which rows are evidence; where people count, the first of each code.
+    """Say in `keeps…` which rows contribute; where people count, the first of each code.
 
     `pair` are the columns of a person and a group. What a person's rows of a code weigh together is found, too.
     """

@@ -145,7 +145,8 @@ class SpecColumns:
 
     number: int  # the position of the spec among those of the release
     spec: HistogramSpec
-    # A column that is null where a row is no evidence, else its code if these are not all 0. None: all are evidence.
+    # A column that is null where a row contributes nothing, else its code if these are not all 0. None: all are
+    # evidence.
     has: str | None
     # The type of the values that it holds instead, where these are to be coded when they are counted.
     values: DataType | None
@@ -211,7 +212,7 @@ def read(
     *,
     looks_up: bool = True,
 ) -> tuple[DataFrame, list[SpecColumns]]:
-    """Return the evidence, and where each of the specs, by their numbers, has its columns.
+    """Return the contributing rows, and where each of the specs, by their numbers, has its columns.
 
     Without `looks_up` values stand in the place of codes that a list of categories has.
     """

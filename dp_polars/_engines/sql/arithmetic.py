@@ -1,7 +1,7 @@
 """Codes and weights of rows as SQL arithmetic, which agrees with the encoders of `_bins` on every row.
 
 Nothing here raises on a value, nor leaves a type, in whatever order an engine takes conditions and columns: values are
-clipped to public bounds before anything else is done with them. The caller leaves out NaN and null.
+clipped to public clipping bounds before anything else is done with them. The caller leaves out NaN and null.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ def _units_of_floats(row_weight: Clamping, value: Value, low: int, high: int) ->
 # --- Sums of cells ---------------------------------------------------------------------------------------------------
 
 
-#: What stands where a spec has nothing in a cell, or a row is no evidence: no number is so far from 0.
+#: What stands where a spec has nothing in a cell, or a row contributes nothing: no number is so far from 0.
 ABSENT = -(2**63)
 
 

@@ -152,7 +152,7 @@ def split_rows(
 
     The latter are all rows of a person in groups with more than the smallest bound on them, or in all groups where the
     person has more groups or rows than the smallest bound on these. `stays0` and so on say whether a bound lets
-    their group stay; `even`, whether all rows that are ranked with a row are evidence for everything.
+    their group stay; `even`, whether all rows that are ranked with a row contribute to everything.
     """
     person = person_in(rows.table)
     pair = [*person, "group"]
@@ -222,7 +222,7 @@ def _staying(crowded: Table, bounds: Mapping[str, tuple[str | None, int]], diale
 def is_one_row_a_group(rows: Rows, specs: Sequence[HistogramSpec]) -> bool:
     """Return whether one row counts of a person in a group, or people do, in as many groups for all.
 
-    An integer must hold what a row may be evidence for.
+    An integer must hold what a row may contribute to.
     """
     groups = specs[0].limits.groups
     return len({*rows.codes}) <= _MOST_SAID and all(
@@ -233,7 +233,7 @@ def is_one_row_a_group(rows: Rows, specs: Sequence[HistogramSpec]) -> bool:
 
 
 def read_of_winners(rows: Rows, specs: Sequence[HistogramSpec]) -> dict[str | None, dict[str, tuple[int, int]]]:
-    """Return what is read of the winner among the rows that are evidence for something, between which ends."""
+    """Return what is read of the winner among the rows that contribute to something, between which ends."""
     ends, read = _ends(rows, specs), dict[str | None, dict[str, tuple[int, int]]]()
     for name, weight, spec in zip(rows.codes, rows.weights, specs, strict=True):
         if weight is not None:
@@ -270,7 +270,7 @@ def raced(
     person = person_in(rows.table)
     pair = [*person, "group"]
     most = specs[0].limits.groups
-    names = {name: i for i, name in enumerate(dict.fromkeys(rows.codes))}  # what rows are evidence for
+    names = {name: i for i, name in enumerate(dict.fromkeys(rows.codes))}  # what rows contribute to
     sizes = {by: specs[numbers[0]].binning.size for (by, _, people), numbers in groupings.items() if people and by}
     held = _Held.of(names, sizes)
     sets = {by: f"set{names[by]}" for by in held.sizes}
@@ -336,7 +336,7 @@ def _in_each(said: Table, groups: int) -> list[tuple[str, list[Value]]]:
 
 @dataclass(frozen=True)
 class _Held:
-    """What a person's rows in a group are evidence for, and which codes they say, as the bits of an integer.
+    """What a person's rows in a group contribute to, and which codes they say, as the bits of an integer.
 
     Where public groups are few, one integer has the bits of all of them. Then a person has one row, in which the groups
     lie side by side, and no group has to be put in an order: how many go before it is a sum.
@@ -344,7 +344,7 @@ class _Held:
     Parameters
     ----------
     names
-        What rows are evidence for, each with its number.
+        What rows contribute to, each with its number.
     sizes
         The codes of which sets are held, each with how many there are.
     """
@@ -474,12 +474,12 @@ def one_each(
 
 
 def first(loose: Table, tight: Table, bounds: Mapping[tuple[str | None, Limits], int], says: Sequence[str]) -> Table:
-    """Return rows of which `keeps0`, `keeps1`, … say whether a bound keeps those that are evidence for it."""
+    """Return rows of which `keeps0`, `keeps1`, … say whether a bound keeps those that contribute to it."""
     columns = [name for name in loose.columns if name in tight.columns]
     flags = [f"keeps{i}" for i in bounds.values()]
     shared = {limits: i for (_, limits), i in bounds.items()}
     if len(shared) < len(bounds):
-        # What keeps the same of rows that are evidence for everything is ranked once: windows are what takes long.
+        # What keeps the same of rows that contribute to everything is ranked once: windows are what takes long.
         even = _marked(tight.filter(tight["even"]), {(None, limits): i for limits, i in shared.items()}, says)
         even = even.mutate(**{f"keeps{i}": even[f"keeps{shared[limits]}"] for (_, limits), i in bounds.items()})
         tight = _marked(tight.filter(~tight["even"]), bounds, says)

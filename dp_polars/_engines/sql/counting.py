@@ -1,8 +1,8 @@
 """From rows to histograms, as one SELECT: the duties of an engine (`_release/contract.py`).
 
 What is held of a row is what the specs read: its person, its group, a code for each column that is coded, and a
-weight for each that is added up. All but the person are integers, `ABSENT` where the row is no evidence. Nothing of
-this raises for a value, so it does not matter when an engine leaves rows out.
+weight for each that is added up. All but the person are integers, `ABSENT` where the row contributes nothing. Nothing
+of this raises for a value, so it does not matter when an engine leaves rows out.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list
     """Count what the bounds leave of the rows of people."""
     specs = work.specs
     rows = rows_of_people(table, work.privacy_unit or (), work.keys, specs, dialect, _outputs(work))
-    # By which code, of the rows that are evidence for what (None: for anything), and whether people count.
+    # By which code, of the rows that contribute to what (None: for anything), and whether people count.
     groupings: dict[tuple[str | None, str | None, bool], list[int]] = {}
     for number, spec in enumerate(specs):
         by = None if isinstance(spec.binning, OneCode) else rows.codes[number]

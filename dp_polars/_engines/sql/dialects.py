@@ -275,7 +275,7 @@ class Dialect:
     name
         As Ibis calls it.
     types
-        What it calls the types of columns that can be asked about, each with what Ibis must take it for. The
+        What it calls the types of columns that can be queried, each with what Ibis must take it for. The
         engine tells the same of their values apart as Polars does. Ibis calls padded, case-insensitive and enumerated
         text a string, integers of 128 bits decimals, and guesses the types of what it computes.
     unit_types
@@ -297,10 +297,10 @@ class Dialect:
     fetch
         Connection, statement -> what it gives: int64, or objects where it is text, or the bytes of one.
     oldest
-        The oldest version that has all that is asked for.
+        The oldest version that has all that is requested.
     kind_of_function
         Connection, a name in small letters -> "scalar" or "aggregate" if the engine itself has that function, everybody
-        who may be asked about the name means that one, and its value follows from its arguments. None otherwise.
+        who may be queried the name means that one, and its value follows from its arguments. None otherwise.
     nan_in_decimals
         Whether a decimal may be NaN.
     admit
@@ -429,7 +429,7 @@ def _describe_duckdb(backend: Backend, table: Table, columns: Collection[str]) -
             raise
         found = None
     if found is None:  # raised here: the error says what the earlier one was, which may hold values of rows
-        msg = "the database can't be asked any more: DuckDB has failed on an earlier statement.\n\nHint: connect anew."
+        msg = "the database can't be queried: DuckDB has failed on an earlier statement.\n\nHint: connect anew."
         raise RuntimeError(msg)
     return {row[0]: row[1] for row in found}
 

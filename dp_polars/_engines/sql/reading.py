@@ -1,4 +1,6 @@
-"""Ibis expressions, read as the steps that `_sources/check.py` looks at. Nothing is rewritten, no row is read.
+"""Ibis expressions, read as the transformations that `_sources/check.py` checks.
+
+Nothing is rewritten, no row is read.
 
 A view, a file and a query in text are tables: what made them is not visible.
 """

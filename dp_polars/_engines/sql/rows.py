@@ -246,7 +246,7 @@ class Rows:
     Parameters
     ----------
     table
-        Without rows that are evidence for nothing.
+        Without rows that contribute to nothing.
     codes
         The code of each spec, or what is there where the code is 0; None: 0 in every row.
     weights
@@ -295,7 +295,7 @@ def rows_of_people(
     dialect: Dialect,
     outputs: Sequence[str | None] = (),
 ) -> Rows:
-    """Return the rows of somebody in a listed group that are evidence for at least one spec."""
+    """Return the rows of somebody in a listed group that contribute to at least one spec."""
     table, specs = values_read(table, specs)
     chosen = {**people_of(table, unit, dialect), **keys_of(table, keys, dialect)}
     codes, weights = dict[int, str | None](), dict[int, str | None]()
