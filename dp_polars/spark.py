@@ -89,7 +89,7 @@ def release(
     intervals: Intervals = False,
     min_people: int | None = None,
     sure: bool = False,
-    fresh: bool = False,
+    ignore_cache: bool = False,
     unchecked: bool = False,
 ) -> DataFrame | Cube | dict[str, DataFrame]:
     """Release all outputs of a query once, from the rows of a Spark DataFrame, charged before a row is read.
@@ -119,7 +119,7 @@ def release(
         otherwise a checkpoint in Spark's checkpoint directory (`spark.sparkContext.setCheckpointDir`, or
         `spark.checkpoint.dir`). For a publication, each query has a folder in it, of its name; where one fails, the
         folders of those before it stay.
-    fresh
+    ignore_cache
         As for `PrivateQuery.release`. What the query's budget keeps (`dataset` of `dp_polars.protect`) goes through the
         driver, also when it is drawn; what is shown of it goes to `path`.
     unchecked
@@ -164,7 +164,7 @@ def release(
         return _SparkEngine(one, f"{os.fspath(path).rstrip('/')}/{name}", only_counted(request))
 
     asked = {"intervals": intervals, "min_people": min_people, "sure": sure}
-    return release_with(engine_of, query, frame, budget, **asked, fresh=fresh, unchecked=unchecked)
+    return release_with(engine_of, query, frame, budget, **asked, ignore_cache=ignore_cache, unchecked=unchecked)
 
 
 class _OnSpark(Engine[Released]):

@@ -72,7 +72,7 @@ def release(
     intervals: Intervals = False,
     min_people: int | None = None,
     sure: bool = False,
-    fresh: bool = False,
+    ignore_cache: bool = False,
     unchecked: bool = False,
 ) -> pl.DataFrame | Cube | dict[str, pl.DataFrame]:
     """Release all outputs of a query once, from the rows of an Ibis table, charged before a row is read.
@@ -136,7 +136,7 @@ def release(
         return engine
 
     asked = {"intervals": intervals, "min_people": min_people, "sure": sure}
-    return release_with(engine_of, query, table, budget, **asked, fresh=fresh, unchecked=unchecked)
+    return release_with(engine_of, query, table, budget, **asked, ignore_cache=ignore_cache, unchecked=unchecked)
 
 
 class _SqlEngine(LocalEngine):

@@ -111,7 +111,7 @@ def _(budget, dpp, query, show):
     assert released[0].equals(released[1])
     try:
         for _ in range(3):
-            query.release(fresh=True)
+            query.release(ignore_cache=True)
         refused = ""
     except dpp.BudgetExceededError as error_:
         refused = str(error_)
@@ -177,14 +177,14 @@ def _(mo):
 
     `simulate` computes the exact errors of every output in every region.
     It is not private: give it public or synthetic rows, such as these.
-    It refuses the rows that the query protects, unless `private=True` says that we know.
+    It refuses the rows that the query protects, unless `allow_private=True` says that we know.
     The west has few calls, so its answers are hopeless at this loss.
     """)
 
 
 @app.cell
 def _(analysis, calls, pl, query, show):
-    law = analysis.simulate(query, calls, private=True)
+    law = analysis.simulate(query, calls, allow_private=True)
     show(
         "How good the answers would be, exactly:",
         law.filter(pl.col("output") != "callers").select(

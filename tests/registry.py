@@ -161,20 +161,20 @@ ASKS = {
     ),
     "median": Ask(
         {"candidates": MISSING},
-        {**_OF_ROWS, "interval": None},
+        {**_OF_ROWS, "confidence": None},
         ([1, 2],),
         {},
         {"rho": 1, "contributions": 2},
-        lambda column: _of_points(column, {}, {"interval": 0.95}),
+        lambda column: _of_points(column, {}, {"confidence": 0.95}),
     ),
     "quantile": Ask(
-        {"alpha": MISSING, "candidates": MISSING},
-        {**_OF_ROWS, "interval": None},
+        {"quantile": MISSING, "candidates": MISSING},
+        {**_OF_ROWS, "confidence": None},
         (0.9, [1, 2]),
         {},
         {"epsilon": 1, "neighboring_relation": "replace_one"},
         lambda column: _of_points(
-            column, {"alpha": 0.9}, {"alpha": [0.25, 0.5, 0.9]}, {"alpha": 0.9, "interval": Fraction(2, 3)}
+            column, {"quantile": 0.9}, {"quantile": [0.25, 0.5, 0.9]}, {"quantile": 0.9, "confidence": Fraction(2, 3)}
         ),
     ),
     "argmax": Ask(

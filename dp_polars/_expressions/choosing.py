@@ -157,10 +157,10 @@ def mode(
 @called
 def quantile(
     column: IntoColumn,
-    alpha: Number | Alphas,
+    quantile: Number | Alphas,
     candidates: Values,
     *,
-    interval: Number | None = None,
+    confidence: Number | None = None,
     within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
@@ -178,13 +178,13 @@ def quantile(
     ----------
     column
         The column's name, or an expression with one output: numbers, dates, datetimes, times or durations.
-    alpha
+    quantile
         Strictly between 0 and 1, with a denominator of at most 10,000. Or such numbers in a list, a tuple or a NumPy
         array, strictly ascending.
     candidates
         The public answers: a `dp_polars.grid` or a range, which take no memory, or a list, Series or Arrow array
         without nulls, NaN and repetitions, in any order. Never take them from the data.
-    interval
+    confidence
         On a private frame only, of one quantile: with which probability two more columns of the release, `NAME_low` and
         `NAME_high`, hold the candidate nearest to the true quantile of the rows that the limits keep. Strictly between
         0.5 and 1, with a denominator of at most 10,000; 0.95 is usual. None: no such columns. The answer and both ends
@@ -217,7 +217,7 @@ def quantile(
     likely.
 
     An interval's ends are the same quantile of the group's rows and of further, public ones that equal the first or the
-    last candidate: as many as it takes for each end to miss with probability (1 − interval)/2, in groups of any size.
+    last candidate: as many as it takes for each end to miss with probability (1 − confidence)/2, in groups of any size.
     What is released is the least and the greatest of the three draws, and the answer as it was drawn, between them.
 
     A list is drawn by ApproximateQuantiles (Kaplan, Schnapp & Stemmer 2022, arXiv 2110.05429): a middle quantile first,
@@ -243,15 +243,15 @@ def quantile(
         epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
     )
     # No Series: it may be a private column, given by mistake, and a message would show its values.
-    if not isinstance(alpha, (list, tuple, np.ndarray)):
-        return on_terms(ask_quantile(alpha, candidates, terms, interval), terms, column)
-    if interval is not None:
+    if not isinstance(quantile, (list, tuple, np.ndarray)):
+        return on_terms(ask_quantile(quantile, candidates, terms, confidence), terms, column)
+    if confidence is not None:
         msg = (
-            "interval must be left out for a list of quantiles: only one alone has an interval.\n\n"
-            "Hint: ask for each of them by itself, at its own loss, as in quantile(0.25, …, interval=0.95)."
+            "confidence must be left out for a list of quantiles: only one alone has an interval.\n\n"
+            "Hint: ask for each of them by itself, at its own loss, as in quantile(0.25, …, confidence=0.95)."
         )
         raise ValueError(msg)
-    alphas = as_alphas(alpha)
+    alphas = as_alphas(quantile)
     claim = Claim.on(terms, "choice", draws=levels_of(len(alphas)))
     return on_terms(QuantileList(alphas, ordered(candidates), claim), terms, column)
 
@@ -261,7 +261,7 @@ def median(
     column: IntoColumn,
     candidates: Values,
     *,
-    interval: Number | None = None,
+    confidence: Number | None = None,
     within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
@@ -300,7 +300,7 @@ def median(
     terms = Terms.of(
         epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
     )
-    return on_terms(ask_quantile(0.5, candidates, terms, interval), terms, column)
+    return on_terms(ask_quantile(0.5, candidates, terms, confidence), terms, column)
 
 
 @called

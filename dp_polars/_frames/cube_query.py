@@ -262,7 +262,7 @@ class CubeQuery(PrivateQuery):
         *,
         engine: EngineType = "auto",
         partitions: int | None = None,
-        fresh: bool = False,
+        ignore_cache: bool = False,
         unchecked: bool = False,
     ) -> Cube:
         """Release the cube once, charged to the budget before a row is read.
@@ -272,7 +272,7 @@ class CubeQuery(PrivateQuery):
         query = self._handed_over(unchecked)
         with Opened() as opened:
             part = query._part(frame, AS_DRAWN, opened, engine, partitions)
-            return cube_from(query._request, release_all([part], self.budget, fresh=fresh)[0])
+            return cube_from(query._request, release_all([part], self.budget, ignore_cache=ignore_cache)[0])
 
     def sink_parquet(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
         """Raise: a cube is released, and then written."""

@@ -39,7 +39,7 @@ class Charged(TypedDict, total=False):
     """What an adapter takes with a query and its rows."""
 
     budget: Budget | None
-    fresh: bool
+    ignore_cache: bool
     unchecked: bool
 
 
@@ -122,7 +122,7 @@ class Publication(OfAnswers):
         sure: bool = False,
         engine: EngineType = "auto",
         partitions: int | None = None,
-        fresh: bool = False,
+        ignore_cache: bool = False,
         unchecked: bool = False,
     ) -> dict[str, pl.DataFrame]:
         """Release all queries once, by one charge to the budget before a row is read: all or nothing.
@@ -132,7 +132,7 @@ class Publication(OfAnswers):
         frame
             The private rows, if the queries were built without any: those of all queries, or a dict of them by the
             names of the queries. Each as for `PrivateQuery.release`.
-        intervals, min_people, sure, engine, partitions, fresh, unchecked
+        intervals, min_people, sure, engine, partitions, ignore_cache, unchecked
             As for `PrivateQuery.release`, of every query. `min_people` and `sure` are for the queries with groups, each
             of which must count its people.
 
@@ -154,7 +154,7 @@ class Publication(OfAnswers):
             return query._handed_over(unchecked)._part(frames[name], shown, opened, engine, partitions, name=name)
 
         with opened:
-            return self._released(part, self.budget, fresh=fresh, opened=opened)
+            return self._released(part, self.budget, ignore_cache=ignore_cache, opened=opened)
 
     def _presentation(self, name: str, intervals: object, min_people: object, sure: object) -> Presentation:
         """Return how the release of a query is shown; `min_people` is for queries with groups, where there are some."""
@@ -168,14 +168,14 @@ class Publication(OfAnswers):
         part: Callable[[str, PrivateQuery], Part[ReleasedT]],
         budget: Budget | None,
         *,
-        fresh: bool,
+        ignore_cache: bool,
         opened: Opened | None = None,
     ) -> dict[str, ReleasedT]:
         """Release what `part` makes of each query, as one."""
         parts = [part(name, query) for name, query in self.queries.items()]
         if opened is not None:
             refuse_two_units([one.readings for one in opened.values()], "publication")
-        return dict(zip(self.queries, release_all(parts, budget, fresh=fresh), strict=True))
+        return dict(zip(self.queries, release_all(parts, budget, ignore_cache=ignore_cache), strict=True))
 
     def _tables(self, given_one: object) -> dict[str, Any]:
         """Return the table of each query: one for all, or those of a dict; refuse other names."""
@@ -223,7 +223,7 @@ def release_with(
     intervals: object,
     min_people: object,
     sure: object,
-    fresh: bool,
+    ignore_cache: bool,
     unchecked: bool,
 ) -> ReleasedT | Cube | dict[str, ReleasedT]:
     """Release a query, or all of a publication as one, by engines that an adapter makes of requests and tables."""
@@ -231,7 +231,7 @@ def release_with(
         request, payer = without_data(query, budget, unchecked=unchecked)
         engine = engine_of(request, table, None)
         presentation = request.presentation(intervals, min_people, sure)
-        released = release_by(request, engine, payer, presentation=presentation, fresh=fresh)
+        released = release_by(request, engine, payer, presentation=presentation, ignore_cache=ignore_cache)
         return cube_from(request, cast("pl.DataFrame", released)) if isinstance(query, CubeQuery) else released
     tables, payers = query._tables(table), [without_data(one, budget)[1] for one in query.queries.values()]
 
@@ -240,7 +240,7 @@ def release_with(
         engine = engine_of(request, tables[name], name)
         return Part(request, engine, query._presentation(name, intervals, min_people, sure), name=name)
 
-    return query._released(part, payers[0], fresh=fresh)
+    return query._released(part, payers[0], ignore_cache=ignore_cache)
 
 
 @called

@@ -417,7 +417,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
         sure: bool = False,
         engine: EngineType = "auto",
         partitions: int | None = None,
-        fresh: bool = False,
+        ignore_cache: bool = False,
         unchecked: bool = False,
     ) -> pl.DataFrame:
         """Release all outputs once, charged to the budget before a row is read.
@@ -449,7 +449,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
         partitions
             Into how many parts the people are divided, one being counted after the other: more parts take less
             memory and more time. None: a part for every 1 GiB or so; the rows are counted first.
-        fresh
+        ignore_cache
             Whether to draw and pay anew where the budget caches an answer to this statistic: see `dataset` of
             `dp_polars.protect`.
         unchecked
@@ -485,7 +485,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
         presentation = self._request.presentation(intervals, min_people, sure)
         with Opened() as opened:
             part = self._handed_over(unchecked)._part(frame, presentation, opened, engine, partitions)
-            return release_all([part], self.budget, fresh=fresh)[0]
+            return release_all([part], self.budget, ignore_cache=ignore_cache)[0]
 
     def _handed_over(self, unchecked: object) -> Self:
         """Return the query for rows that are taken unchecked, if they are; of its own rows `protect` says so."""
@@ -559,7 +559,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
         sure: bool = False,
         engine: EngineType = "auto",
         partitions: int | None = None,
-        fresh: bool = False,
+        ignore_cache: bool = False,
         unchecked: bool = False,
     ) -> None:
         """Release once into a Parquet file that carries its claim: `read_claim` reads it back.
@@ -591,7 +591,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
         with replacing(target) as file:
             with Opened() as opened:
                 part = query._part(frame, presentation, opened, engine, partitions, check=refuse_wide_integers)
-                table = release_all([part], self.budget, fresh=fresh)[0].to_arrow()
+                table = release_all([part], self.budget, ignore_cache=ignore_cache)[0].to_arrow()
             table = table.replace_schema_metadata({**(table.schema.metadata or {}), CLAIM_KEY: claim})
             parquet.write_table(table, file)
 

@@ -200,7 +200,7 @@ _SHARES = tuple(count * 1e-4 for count in (*_COUNTS[3:16], 1000, 1200, 1500, 200
 _USUAL = {"mean": 0.05, "sum": 0.05, "share": 0.05, "var": 0.25, "std": 0.4}
 _FAR = 2.0**1000  # ends that are further off are refused; sliders don't follow them
 # What the package calls what is wrong there.
-_SAID_OF = {"alpha": "quantiles", "threshold": "threshold", "weights": "weights", "max_weight": "weights"}
+_SAID_OF = {"quantile": "quantiles", "threshold": "threshold", "weights": "weights", "max_weight": "weights"}
 _OF_ENDS = ("mean", "sum", "var", "std")
 
 

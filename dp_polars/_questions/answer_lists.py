@@ -146,29 +146,29 @@ class QuantileList(ListQuery):
 
 def as_alphas(alphas: Alphas) -> tuple[Fraction, ...]:
     if isinstance(alphas, np.ndarray) and alphas.ndim != 1:
-        msg = f"alpha must be a number or a list of numbers, got an array of {alphas.ndim} dimensions."
+        msg = f"quantile must be a number or a list of numbers, got an array of {alphas.ndim} dimensions."
         raise TypeError(msg)
-    exact = tuple(as_alpha(f"alpha[{i}]", alpha) for i, alpha in enumerate(alphas))
+    exact = tuple(as_alpha(f"quantile[{i}]", alpha) for i, alpha in enumerate(alphas))
     if not exact:
-        msg = "alpha must be a number or a list of at least one, got an empty list."
+        msg = "quantile must be a number or a list of at least one, got an empty list."
         raise ValueError(msg)
     for before, after in pairwise(exact):
         if before == after:
             msg = (
-                f"alpha must not repeat, got {show(after)} more than once.\n\n"
+                f"quantile must not repeat, got {show(after)} more than once.\n\n"
                 "Hint: the loss is shared by all of a list, so asking twice makes every answer worse."
             )
             raise ValueError(msg)
         if before > after:
             msg = (
-                f"alpha must be ascending, got {show(before)} before {show(after)}.\n\n"
+                f"quantile must be ascending, got {show(before)} before {show(after)}.\n\n"
                 "Hint: answers come in the order of the list, and never decrease: sort it."
             )
             raise ValueError(msg)
     for node in tree(exact).nodes():
         if not node.alpha.denominator <= _LARGEST_DENOMINATOR:
             msg = (
-                "alpha must be a list of fractions whose ratios of differences have a denominator of at most "
+                "quantile must be a list of fractions whose ratios of differences have a denominator of at most "
                 f"{_LARGEST_DENOMINATOR:,}, got {node.alpha.denominator:,}.\n\n"
                 "Hint: round them all to two or three decimals."
             )

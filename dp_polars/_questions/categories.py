@@ -172,11 +172,11 @@ class QuantileWithInterval(Quantile):
 
 
 def ask_quantile(alpha: object, candidates: Values, terms: Terms, interval: object = None) -> Quantile:
-    exact, values = as_alpha("alpha", alpha), ordered(candidates)
+    exact, values = as_alpha("quantile", alpha), ordered(candidates)
     if interval is None:
         return Quantile(exact, values, Claim.on(terms, "choice")).on(terms)
-    hint = "interval=0.95 gives ends that hold the true quantile with probability 0.95."
-    probability = _between("interval", interval, Fraction(1, 2), hint)
+    hint = "confidence=0.95 gives ends that hold the true quantile with probability 0.95."
+    probability = _between("confidence", interval, Fraction(1, 2), hint)
     return QuantileWithInterval(exact, values, Claim.on(terms, "choice", draws=3), probability).on(terms)
 
 

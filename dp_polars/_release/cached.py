@@ -146,7 +146,7 @@ class CachedAnswerWarning(UserWarning):
 
     The name that `protect(…, dataset=…)` gives stands for the same rows for good. The ledger notes what kind of source
     they came from, and of files their paths, inode numbers and times of change. Where these are others now, the kept
-    answer is returned all the same: nothing is charged. `release(fresh=True)` draws from the rows at hand and is
+    answer is returned all the same: nothing is charged. `release(ignore_cache=True)` draws from the rows at hand and is
     charged; another `dataset` caches the answers apart.
 
     Examples
@@ -194,12 +194,13 @@ def _kept_answer(question: StoredQuestion, budget: Budget) -> bytes | None:
         msg = (
             f"the answer about {question.dataset!r} is returned once more, from {drawn}, and nothing is charged; but "
             "it was drawn from another source, or from files that have changed since.\n\n"
-            "Hint: release(fresh=True) draws from these rows, and is charged. Give protect another dataset where they "
-            "are other data."
+            "Hint: release(ignore_cache=True) draws from these rows, and is charged. Give protect another dataset if "
+            "they are other data."
         )
         warn(msg, CachedAnswerWarning)
     _log.info(
-        "The answer of %s about %r is returned once more, from %s: nothing is charged. release(fresh=True) draws anew.",
+        "The answer of %s about %r is returned once more, from %s: nothing is charged. release(ignore_cache=True) "
+        "draws anew.",
         *(drawn, question.dataset, budget._path),
     )
     return packed

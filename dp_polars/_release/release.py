@@ -81,18 +81,20 @@ def release_by(
     budget: Budget | None = None,
     *,
     presentation: Presentation = AS_DRAWN,
-    fresh: bool = False,
+    ignore_cache: bool = False,
 ) -> Released:
     """Release all outputs of one request once: see `release_all`."""
-    (released,) = release_all([Part(request, engine, presentation)], budget, fresh=fresh)
+    (released,) = release_all([Part(request, engine, presentation)], budget, ignore_cache=ignore_cache)
     return released
 
 
-def release_all(parts: Sequence[Part[Released]], budget: Budget | None, *, fresh: bool = False) -> list[Released]:
+def release_all(
+    parts: Sequence[Part[Released]], budget: Budget | None, *, ignore_cache: bool = False
+) -> list[Released]:
     """Release all outputs of all parts once, by one charge to the budget before a row is read.
 
     Where the data set has a name, what the budget keeps as drawn for the same statistic is shown instead, and nothing
-    is charged for it; unless it gets `fresh`. How it is shown is no part of the statistic. Where one part fails,
+    is charged for it; unless it gets `ignore_cache`. How it is shown is no part of the statistic. Where one part fails,
     nothing is released or kept, and the charge stays.
 
     Raises what `PrivateQuery.release` does. It also raises a ValueError, before the charge, where an engine takes two
@@ -100,7 +102,7 @@ def release_all(parts: Sequence[Part[Released]], budget: Budget | None, *, fresh
     """
     for part in parts:
         part.request.refuse_open("release")
-    ready = [_ready(part, budget, fresh=fresh) for part in parts]
+    ready = [_ready(part, budget, ignore_cache=ignore_cache) for part in parts]
     drawn = [one for one in ready if one.answer is None]
     if drawn and budget is not None:
         protection = parts[0].request.protection
@@ -128,7 +130,7 @@ def release_all(parts: Sequence[Part[Released]], budget: Budget | None, *, fresh
     return released
 
 
-def _ready(part: Part[Released], budget: Budget | None, *, fresh: bool) -> _Ready[Released]:
+def _ready(part: Part[Released], budget: Budget | None, *, ignore_cache: bool) -> _Ready[Released]:
     """Return a part that may be charged, or what is kept of it; raise all that is free."""
     request, engine, presentation = part.request, part.engine, part.presentation
     work, run, question = None, None, None
@@ -145,7 +147,7 @@ def _ready(part: Part[Released], budget: Budget | None, *, fresh: bool) -> _Read
         if budget is not None and request.pipeline.dataset is not None:
             question = _question(request, engine, work, budget, request.pipeline.dataset)
         if budget is not None and question is not None:
-            packed = None if fresh else _kept_answer(question, budget)
+            packed = None if ignore_cache else _kept_answer(question, budget)
             if packed is not None:
                 return _Ready(part, None, question, engine.unpacked(packed, work, presentation))
         if isinstance(work, Work):

@@ -51,7 +51,7 @@ def loss_for_query(
     probability: Number = 0.95,
     within: Number | Mapping[str, Number] = 0,
     *,
-    private: bool = False,
+    allow_private: bool = False,
 ) -> pl.DataFrame:
     """Return the smallest loss at which enough groups get good answers on *public* rows. The result is not private.
 
@@ -75,7 +75,7 @@ def loss_for_query(
         How far a good answer may be from the true one, 0 or more, in the `error_unit` and the sense of `simulate`. Of
         value counts and lists, all counts, or answers, must be that near; of a first above a threshold, only the true
         one is within 0. A dict gives it for some outputs by name; it is 0 for the others.
-    private
+    allow_private
         As for `simulate`: False refuses the very rows that the query protects.
 
     Returns
@@ -117,7 +117,7 @@ def loss_for_query(
         msg = f"share must be above 0 and at most 1, got {share!r}."
         raise ValueError(msg)
     reach = _reach(within, [ask.name for ask in request.asks])
-    engine = PolarsEngine.of(public_table("loss_for_query", query, "rows", rows, private=private))
+    engine = PolarsEngine.of(public_table("loss_for_query", query, "rows", rows, allow_private=allow_private))
     work = request.bind(engine)
     histograms = engine.prepare_histograms(work)()
     losses: list[float | None] = []

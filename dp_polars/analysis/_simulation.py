@@ -43,7 +43,7 @@ def refuse_own_rows(call: str, query: PrivateQuery, table: pl.LazyFrame) -> None
             f"{call} must be given public or synthetic rows, got the very ones that the query protects. The result is "
             "not private: it shows true answers, or follows from them without noise.\n\n"
             "Hint: give last year's published rows, or analysis.synthetic(schema, people=…, rows=…). Where the rows "
-            "are public themselves, or the result is for those alone who may see the rows: private=True."
+            "are public themselves, or the result is for those alone who may see the rows: allow_private=True."
         )
         raise ValueError(msg)
 
@@ -102,7 +102,7 @@ def simulate(
     *,
     by: str | Sequence[str] | None = None,
     losses: Iterable[Number] | None = None,
-    private: bool = False,
+    allow_private: bool = False,
 ) -> pl.DataFrame:
     """Return how good the answers of a private query would be on a *public* frame. The result is not private.
 
@@ -122,7 +122,7 @@ def simulate(
     losses
         Losses to try, above 0, each in the unit of the output's own loss: what one person would lose to that output in
         all. None: the loss that each output asks for.
-    private
+    allow_private
         False refuses rows, and files, that the query itself protects: a mistake that shows true answers. True takes
         them, where they are public or you may see them anyway; the result must not be passed on then. Copies, such as
         the same file in another folder, are not recognised.
@@ -191,7 +191,7 @@ def simulate(
         if by is not None:
             msg = f"by must be left out for a query of a private frame, which has its keys, got {given(by)}."
             raise ValueError(msg)
-        keys, outputs = _of_query(query, public_table("simulate", query, "frame", frame, private=private))
+        keys, outputs = _of_query(query, public_table("simulate", query, "frame", frame, allow_private=allow_private))
     elif isinstance(query, PrivateExpr):
         keys, outputs = _of_expression(query, _plan("frame", frame), by)
     else:
@@ -210,10 +210,10 @@ def simulate(
 
 
 def public_table(
-    call: str, query: PrivateQuery, name: str, frame: pl.DataFrame | pl.LazyFrame, *, private: bool
+    call: str, query: PrivateQuery, name: str, frame: pl.DataFrame | pl.LazyFrame, *, allow_private: bool
 ) -> pl.LazyFrame:
     table = _plan(name, frame)
-    if not private:
+    if not allow_private:
         refuse_own_rows(call, query, table)
     return table
 

@@ -82,7 +82,7 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort
     ...     .group_by({"ward": ["A", "B", "C"]})
     ...     .agg(
     ...         people=dpp.n_people(epsilon=0.5),
-    ...         stay=pl.col("days").dp.median(range(31), interval=0.95, epsilon=1),
+    ...         stay=pl.col("days").dp.median(range(31), confidence=0.95, epsilon=1),
     ...     )
     ... )
     >>> chart = answers(query.release(), query, sort="keys")

@@ -42,7 +42,9 @@ def only(result):
 def loss_of(expr, rows, *, by=True, unit="p", **options):
     frame = dpp.protect(unit, **({} if unit is None else {"max_groups": 3, "max_rows": 10**6}))
     frame = frame.group_by({"g": GROUPS}) if by else frame
-    arguments = {name: options.pop(name) for name in ("share", "probability", "within", "private") if name in options}
+    arguments = {
+        name: options.pop(name) for name in ("share", "probability", "within", "allow_private") if name in options
+    }
     assert not options
     return only(analysis.loss_for_query(frame.agg(expr), rows, **arguments))
 
@@ -150,7 +152,7 @@ def test_counts_by_enumeration():
 
 def test_sums_are_in_the_columns_unit():
     rows = pl.DataFrame({"p": range(40), "x": [0.0, 2.5, 7.25, 50] * 10, "g": "a"})
-    expr = dpp.sum("x", 0, 10, 0.25, epsilon=1)
+    expr = dpp.sum("x", 0, 10, step=0.25, epsilon=1)
     loss = loss_of(expr, rows, within=20.1, unit=None)
 
     def chances(value):
@@ -159,7 +161,7 @@ def test_sums_are_in_the_columns_unit():
 
     assert_smallest(loss, chances)
     # In exact arithmetic: 0.3 is three steps of 0.1.
-    expr = dpp.sum("x", 0, 1, 0.1, epsilon=1)
+    expr = dpp.sum("x", 0, 1, step=0.1, epsilon=1)
     three, less, two = (loss_of(expr, rows, within=within, unit=None) for within in (0.3, 0.29, 0.2))
     assert three < less == two
 
@@ -392,7 +394,7 @@ def test_no_rows_are_kept_and_nothing_is_charged():
     query = rows.dp.protect("p", max_groups=3, budget=budget).group_by({"g": GROUPS}).agg(dpp.n_people(epsilon=1))
     with pytest.raises(ValueError, match="loss_for_query must be given public or synthetic rows, got the very ones"):
         analysis.loss_for_query(query, rows)
-    assert only(analysis.loss_for_query(query, rows, private=True, within=9)) == only(
+    assert only(analysis.loss_for_query(query, rows, allow_private=True, within=9)) == only(
         analysis.loss_for_query(query, people(COUNTS), within=9)
     )
     assert budget.spent == 0
@@ -417,7 +419,7 @@ def test_every_question_as_simulate_says(kind, name):
         at_loss = chances({None: 20, 0: 1e-6}.get(loss, loss))
         if not at_loss:  # of means, which have no such probability
             assert loss is None or loss > 0
-        elif name == "top_k" or isinstance(given.get("alpha"), list):  # by draws
+        elif name == "top_k" or isinstance(given.get("quantile"), list):  # by draws
             assert loss is None or min(at_loss) > 0.75
         else:
             assert_smallest(loss, chances, share=1, probability=0.9)

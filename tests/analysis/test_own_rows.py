@@ -44,7 +44,7 @@ def test_the_rows_in_memory_are_refused(name, protected):
     frame = rows()
     again = SAME[name](frame)
     refused(ValueError, REFUSED, simulate, query(protected(frame)), again)
-    assert simulate(query(protected(frame)), again, private=True).height == 1
+    assert simulate(query(protected(frame)), again, allow_private=True).height == 1
 
 
 def test_other_rows_are_not_refused():
@@ -95,7 +95,7 @@ def test_the_files_are_refused(kind, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for again in (path, f"a.{kind}", link):
         refused(ValueError, REFUSED, simulate, protected, scan(again).select("p", "x"))
-        assert simulate(protected, scan(again), private=True).height == 1
+        assert simulate(protected, scan(again), allow_private=True).height == 1
     assert simulate(protected, scan(tmp_path / f"b.{kind}")).height == 1
     assert simulate(protected, frame).height == 1
 
@@ -127,7 +127,7 @@ def test_no_row_is_read_or_kept(tmp_path):
 
 def test_the_message_says_what_to_do():
     frame = rows()
-    words = r"(?s)The result is not private.*Hint: .*synthetic\(schema.*private=True"
+    words = r"(?s)The result is not private.*Hint: .*synthetic\(schema.*allow_private=True"
     refused(ValueError, words, simulate, query(frame), frame)
     of_rows = frame.dp.protect("p", max_rows=1).agg(dpp.len(epsilon=1))
     refused(ValueError, REFUSED, simulate, of_rows, frame, losses=[1, 2])

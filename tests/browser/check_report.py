@@ -126,7 +126,7 @@ def write(path: Path) -> None:
     query = private.group_by({"ward": WARDS}).agg(
         people=dpp.n_people(epsilon=1),
         days=pl.col("days").dp.sum(0, 30, epsilon=1),
-        stay=pl.col("days").dp.median(range(31), interval=0.9, epsilon=4),
+        stay=pl.col("days").dp.median(range(31), confidence=0.9, epsilon=4),
         reason=pl.col("reason").dp.mode(REASONS, gap=True, epsilon=2),
         reasons=pl.col("reason").dp.value_counts(REASONS, epsilon=2),
         mean=pl.col("days").dp.mean(0, 30, epsilon=2),

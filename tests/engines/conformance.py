@@ -1113,7 +1113,7 @@ class Conformance:
             assert_frame_equal(hidden, found.with_columns(enough.name.keep()))
         assert not notes.exists()
         assert budget.spent == 4.5
-        drawn = shown(unread, intervals=True, fresh=True)
+        drawn = shown(unread, intervals=True, ignore_cache=True)
         assert set(drawn["people"] - drawn["people_low"]) == {noise_bound(query._asks[0].query.claim, 0.05)}
         assert drawn.columns[2:6] == ["people", "people_low", "people_high", "mean"]
         assert budget.spent == 9
@@ -1154,7 +1154,7 @@ class Conformance:
             "top 2 by weight": dpp.top_k("x`y", 2, FLAVOURS, weights="weight", max_weight=6, **huge),
             "price": dpp.median("price", dpp.grid(0, 10**6, step=0.01), **huge),
             # Of nobody the answer is any candidate, and its ends are those of the candidates.
-            "middle": dpp.quantile("price", 0.51, dpp.grid(0, 10**6, step=0.01), interval=0.95, **huge),
+            "middle": dpp.quantile("price", 0.51, dpp.grid(0, 10**6, step=0.01), confidence=0.95, **huge),
         }
         lists = {
             "prices": dpp.quantile("price", shares, dpp.grid(0, 1_000, step=0.000_001), **huge),

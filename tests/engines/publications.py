@@ -78,7 +78,7 @@ class Publications:
         charged = budget.log()["what"].str.split(":").list.first().to_list()
         assert charged == ["by_ward", "by_month", "by_month", "in_all"]
         with pytest.raises(dpp.BudgetExceededError):
-            self.door.release(asked, table, fresh=True)
+            self.door.release(asked, table, ignore_cache=True)
         with pytest.raises(TypeError, match="budget must be left out"):
             self.door.release(asked, table, budget=dpp.Budget(epsilon=1))
 

@@ -134,7 +134,7 @@ ALPHAS = [
 
 @pytest.mark.parametrize(("alpha", "error", "message"), ALPHAS)
 def test_alpha_is_a_fraction_between_zero_and_one(alpha, error, message):
-    with pytest.raises(error, match=re.escape(f"alpha must {message}")):
+    with pytest.raises(error, match=re.escape(f"quantile must {message}")):
         X.dp.quantile(alpha, [1, 2], epsilon=1)
 
 

@@ -237,7 +237,7 @@ def test_answers_are_kept_and_fresh_ones_are_charged(visits, tmp_path):
     first = ask()
     assert_frame_equal(ask().to_frame(), first.to_frame())
     assert budget.spent == 1
-    assert not ask(fresh=True).to_frame().equals(first.to_frame())
+    assert not ask(ignore_cache=True).to_frame().equals(first.to_frame())
     assert budget.spent == 2
     # The same cells by group_by are another question.
     private.group_by(DIMENSIONS).agg(count=dpp.n_people(epsilon=1)).release()

@@ -77,7 +77,7 @@ def test_bounds_cut_only_people_of_whom_too_many_rows_fit():
 def test_simulated_rows_are_filtered_too():
     public = ROWS.drop_nulls("p")
     query = ROWS.dp.protect("p", max_rows=2).agg(X.filter(C).dp.mean(0, 10, rho=1), dpp.n_people(where=C, rho=1))
-    assert simulate(query, public, private=True)["true_answer"].to_list() == ["2.0", "2"]
+    assert simulate(query, public, allow_private=True)["true_answer"].to_list() == ["2.0", "2"]
     assert simulate(dpp.len(where=C, epsilon=1), ROWS)["true_answer"].to_list() == [4]
 
 

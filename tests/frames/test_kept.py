@@ -83,7 +83,7 @@ def test_the_same_question_is_answered_once_more_for_nothing(budget, caplog):
     assert budget.log().height == 1
     assert [record.levelname for record in caplog.records] == ["INFO", "INFO"]
     assert "about 'visits' is returned once more" in caplog.text
-    assert "nothing is charged. release(fresh=True) draws anew." in caplog.text
+    assert "nothing is charged. release(ignore_cache=True) draws anew." in caplog.text
 
 
 def test_a_kept_answer_reads_no_row(budget, tmp_path):
@@ -98,7 +98,7 @@ def test_a_kept_answer_reads_no_row(budget, tmp_path):
 
 def test_fresh_draws_and_pays_anew_and_the_newest_is_kept(budget):
     first = asked(budget, GRID).release()
-    second = asked(budget, GRID).release(fresh=True)
+    second = asked(budget, GRID).release(ignore_cache=True)
     assert budget.spent == Fraction(1, 4)
     assert not first.equals(second)
     assert_frame_equal(asked(budget, GRID).release(), second)
@@ -111,7 +111,7 @@ def test_a_spent_budget_still_answers_what_it_keeps(tmp_path):
     first = asked(budget).release()
     assert budget.remaining == 0
     assert_frame_equal(asked(budget).release(), first)
-    for refused in (asked(budget, median(epsilon=0.1)).release, lambda: asked(budget).release(fresh=True)):
+    for refused in (asked(budget, median(epsilon=0.1)).release, lambda: asked(budget).release(ignore_cache=True)):
         with pytest.raises(dpp.BudgetExceededError):
             refused()
 
@@ -126,7 +126,7 @@ def test_who_asks_at_once_may_pay_twice_and_never_not_at_all(budget):
 
 def test_without_a_name_nothing_is_kept(budget):
     query = asked(budget, GRID, dpp.len(epsilon=0.125), dataset=None)
-    first, *others = (query.release(**how) for how in ({}, {}, {"fresh": True}, {"intervals": True}))
+    first, *others = (query.release(**how) for how in ({}, {}, {"ignore_cache": True}, {"intervals": True}))
     assert not any(first.equals(other.select(first.columns)) for other in others)
     assert budget.spent == 1
     assert budget.answers().is_empty()
@@ -144,7 +144,7 @@ def test_how_it_is_asked_and_counted_is_no_part_of_the_question(budget, engine):
 def test_into_a_file(budget, tmp_path):
     asked(budget).sink_parquet(tmp_path / "one.parquet", intervals=True)
     asked(budget).sink_parquet(tmp_path / "two.parquet", intervals=True)
-    asked(budget).sink_parquet(tmp_path / "three.parquet", intervals=True, fresh=True)
+    asked(budget).sink_parquet(tmp_path / "three.parquet", intervals=True, ignore_cache=True)
     assert budget.spent == Fraction(1, 4)
     assert_frame_equal(pl.read_parquet(tmp_path / "one.parquet"), pl.read_parquet(tmp_path / "two.parquet"))
     assert dpp.read_claim(tmp_path / "two.parquet")["loss"] == "epsilon=0.125"
@@ -448,7 +448,7 @@ def test_questions_of_every_kind_are_kept_and_told_apart(tmp_path, asks):
         assert_frame_equal(ask(frame).release(), answer)
     assert (budget.spent, budget.spent_delta) == (spent, spent_delta)
     query = asks[0](frame)
-    query.release(fresh=True)
+    query.release(ignore_cache=True)
     assert budget.spent > spent
     assert budget.spent_delta == spent_delta + query.delta
 
@@ -651,7 +651,7 @@ def test_files_that_changed_are_said_beside_a_kept_answer(tmp_path, kind):
         assert_frame_equal(release(), first)
     assert said[0].filename == __file__
     assert budget.spent == Fraction(1, 8)
-    release(fresh=True)
+    release(ignore_cache=True)
     release()
     copy = path.with_name("copy")
     copy.write_bytes(path.read_bytes())
@@ -665,7 +665,7 @@ def test_files_that_changed_are_said_beside_a_kept_answer(tmp_path, kind):
 CHANGED_FILES = (
     r"(?s)^the answer about 'visits' is returned once more, from \d{4}-\d\d-\d\d, and nothing is charged; but it was "
     r"drawn from another source, or from files that have changed since\..*"
-    r"Hint: release\(fresh=True\) .*charged\. .*another dataset"
+    r"Hint: release\(ignore_cache=True\) .*charged\. .*another dataset"
 )
 
 
@@ -732,7 +732,7 @@ def test_other_rows_in_memory_are_refused_under_the_same_name(budget, frame):
     for rows in (frame, frame.sample(fraction=1, shuffle=True)):
         for fresh in (False, True):
             with pytest.raises(ValueError, match=words):
-                asked(budget, rows=rows).release(fresh=fresh)
+                asked(budget, rows=rows).release(ignore_cache=fresh)
     asked(budget, rows=ROWS.sample(fraction=1, shuffle=True)).release()
     assert budget.spent == Fraction(1, 8)
 

@@ -329,7 +329,7 @@ def test_gaps_on_private_frames(tmp_path):
     assert explained["epsilon"].to_list() == [SURE] * 4
     query.sink_parquet(tmp_path / "answers.parquet")
     assert dpp.read_claim(tmp_path / "answers.parquet")["columns"]["x"]["selects"].endswith("and its gap")
-    simulated = dpp.analysis.simulate(query, rows, private=True)
+    simulated = dpp.analysis.simulate(query, rows, allow_private=True)
     assert simulated.filter(pl.col("output") == "x")["true_answer"].to_list()[0] == "a"
     assert simulated.filter(pl.col("output") == "few")["true_answer"].to_list() == [None] * 3
 

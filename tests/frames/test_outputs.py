@@ -143,7 +143,7 @@ def test_every_output_is_renamed(rename, expected):
 
 def test_each_output_costs_the_whole_loss():
     budget = dpp.Budget(epsilon=1)
-    query = ROWS.dp.protect("p", max_rows=1, budget=budget).agg(cs.numeric().dp.mean(0, 3, 0.5, epsilon=0.25))
+    query = ROWS.dp.protect("p", max_rows=1, budget=budget).agg(cs.numeric().dp.mean(0, 3, step=0.5, epsilon=0.25))
     assert query.loss.value == 0.75
     assert query.explain()["epsilon"].to_list() == [0.25] * 3
     released = query.release()
@@ -154,7 +154,7 @@ def test_each_output_costs_the_whole_loss():
 @pytest.mark.filterwarnings("ignore::dp_polars.LargeLossWarning")
 def test_each_output_answers_about_its_column():
     frame = private().group_by(KEYS)
-    released = frame.agg(cs.numeric().filter(pl.col("t") == "x").dp.sum(0, 5, 0.5, epsilon=10**6)).release()
+    released = frame.agg(cs.numeric().filter(pl.col("t") == "x").dp.sum(0, 5, step=0.5, epsilon=10**6)).release()
     assert released.rows() == [("u", 40.0, 60.0, 30.0), ("v", 0.0, 0.0, 0.0)]
 
 

@@ -191,7 +191,7 @@ def test_what_n_rows_dropped_says_of_itself(tmp_path):
     # Of an output at another loss the same rows are cut, so this is the same question.
     frame.group_by(WARDS).agg(dpp.len(epsilon=2)).n_rows_dropped(20, epsilon=Fraction(1, 2)).release(intervals=True)
     assert budget.spent == 1
-    (simulated,) = dpp.analysis.simulate(query, ROWS, private=True).to_dicts()
+    (simulated,) = dpp.analysis.simulate(query, ROWS, allow_private=True).to_dicts()
     assert (simulated["true_answer"], simulated["counted"], simulated["left_out"]) == (300, 20, 0)
     query.sink_parquet(tmp_path / "cut.parquet")
     claim = dpp.read_claim(tmp_path / "cut.parquet")

@@ -119,7 +119,7 @@ def some_outputs(some):
         lambda more: X.dp.mode(range(some.choice([2, 9, 300])), **more),
         lambda more: X.dp.median(range(some.choice([5, 121])), **more),
         lambda more: X.dp.quantile([0.1, 0.5, 0.9], range(50), **more),
-        lambda more: X.dp.quantile(0.25, range(50), interval=0.9, **more),
+        lambda more: X.dp.quantile(0.25, range(50), confidence=0.9, **more),
         lambda more: X.dp.top_k(some.choice([2, 6]), range(20), **more),
         lambda more: X.dp.sum(0, some.choice([1, 1000]), step=1, **more),
         lambda more: X.dp.mean(0, 100, step=1, **more),

@@ -214,7 +214,7 @@ def test_answers_are_kept_for_each_query(budget):
     for name, frame in released.items():
         assert_frame_equal(again[name].select(frame.columns), frame)
         assert_frame_equal(asked[name].release(), frame)
-    publication.release(fresh=True)
+    publication.release(ignore_cache=True)
     assert budget.remaining == Fraction(2, 10)
 
 

@@ -210,7 +210,7 @@ def test_a_person_is_one_combination():
 
 
 def test_simulate_counts_rows_of_nobody_as_left_out():
-    found = simulate(protected(max_rows=5).agg(n=pl.col("cents").dp.count(epsilon=1)), VISITS, private=True)
+    found = simulate(protected(max_rows=5).agg(n=pl.col("cents").dp.count(epsilon=1)), VISITS, allow_private=True)
     assert found.select("true_answer", "counted", "left_out").rows() == [(7, 5, 2)]
 
 

@@ -325,7 +325,7 @@ def tables(f, tables=TABLES, rho=1, **options):
         lambda f: f.cube({name: range(3000) for name in NAMES[:3]}, tables=[NAMES[:2], NAMES[1:3]], rho=1),
         *(ValueError, "at most 10,000,000 cells"),
     ),
-    (lambda f: simulate(tables(f), pl.DataFrame(), private=True), TypeError, "without tables"),
+    (lambda f: simulate(tables(f), pl.DataFrame(), allow_private=True), TypeError, "without tables"),
     (
         lambda f: tables(f).n_rows_dropped(1, epsilon=1),
         TypeError,

@@ -39,7 +39,7 @@ ASKED = {
     "mode by weights": (lambda **loss: dpp.mode("d", weights="x", max_weight=8, **loss), 100),
     "mode by cents": (lambda **loss: dpp.mode("d", weights="cents", max_weight=9, step=0.3, **loss), 99.9),
     "median": (lambda **loss: dpp.median("x", range(9), **loss), 33),
-    "median, with an interval": (lambda **loss: dpp.median("x", range(9), interval=0.95, **loss), 99),
+    "median, with an interval": (lambda **loss: dpp.median("x", range(9), confidence=0.95, **loss), 99),
     "quantile": (lambda **loss: dpp.quantile("f", 0.9, dpp.grid(0, 2, step=0.25), **loss), 51.5),
     "quantiles": (lambda **loss: dpp.quantile("x", [0.25, 0.5, 0.75], range(9), **loss), 90),
     "top_k": (lambda **loss: dpp.top_k("d", 2, **loss), 20),

@@ -17,12 +17,12 @@ def release_by(
     engine: Engine[Any],
     budget: dpp.Budget | None = None,
     *,
-    fresh: bool = False,
+    ignore_cache: bool = False,
     **shown: object,
 ) -> Any:
     """A release by an engine, charged to a budget, or to the query's."""
     payer, presentation = query.budget if budget is None else budget, query._request.presentation(**shown)
-    return release.release_by(query._request, engine, payer, presentation=presentation, fresh=fresh)
+    return release.release_by(query._request, engine, payer, presentation=presentation, ignore_cache=ignore_cache)
 
 
 def histograms_by(engine: LocalEngine, query: dpp.PrivateQuery) -> list[Histogram]:

@@ -425,7 +425,7 @@ def test_rows_and_totals_under_other_limits(loss):
 
 @pytest.mark.parametrize("loss", [{"epsilon": 1}, {"rho": 1}], ids=str)
 def test_an_interval_costs_its_three_draws(loss):
-    query = dpp.protect(None).agg(x=X.dp.median(range(9), interval=0.95, **loss))
+    query = dpp.protect(None).agg(x=X.dp.median(range(9), confidence=0.95, **loss))
     measurement = as_measurement(query)
     assert measurement.map(1) == 1.0
     claim = query._asks[0].query.claim

@@ -113,7 +113,7 @@ from dp_polars import PrivateExpr
 dp_ = pl.col("x").dp
 ours = [
     dp_.sum(0, 9, epsilon=1), dp_.mean(0, 9, step=1, rho=1), dp_.count(epsilon=1), dp_.value_counts([1], rho=1),
-    dp_.sum(0, 9, 3, epsilon=1), dp_.mean(0, 9, 3, rho=1), dp_.sum(0, 9, 3, per_person=(0, 6), rho=1),
+    dp_.sum(0, 9, step=3, epsilon=1), dp_.mean(0, 9, step=3, rho=1), dp_.sum(0, 9, step=3, per_person=(0, 6), rho=1),
     dp_.sum(lower=0, upper=9, step=3, epsilon=1),
     dp_.sum(0, 9, 3), dp_.mean(0, 9, 3), dp_.sum(lower=0, upper=9), dp_.sum(0, 9, step=1), dp_.count(loss_weight=1),
 ]
@@ -172,7 +172,7 @@ def test_every_argument_of_ours_arrives(name):
 
     record.__signature__ = signature
     both = sharing._shared(name, type("Ours", (), {name: record}), Theirs)
-    positional = [each for each in ("alpha", "candidates", "lower", "upper") if each in signature.parameters]
+    positional = [each for each in ("quantile", "candidates", "lower", "upper") if each in signature.parameters]
     given = {each: f"the {each}" for each in positional}
     named = OURS | ({"step": 0.5} if "step" in signature.parameters else {})
     if "step" in named:

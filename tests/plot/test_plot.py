@@ -321,9 +321,9 @@ def test_lists_are_words_and_intervals_are_bars(tmp_path):
     days = dpp.grid(dt.date(2020, 1, 1), dt.date(2020, 2, 1), step="1d")
     pauses = dpp.grid(dt.timedelta(0), dt.timedelta(hours=1), step="1m")
     asked = protect(None).agg(
-        middle=pl.col("minutes").dp.median(range(30), interval=0.95, epsilon=3),
-        day=pl.col("day").dp.median(days, interval=0.9, epsilon=3),
-        pause=pl.col("pause").dp.median(pauses, interval=0.95, epsilon=3),
+        middle=pl.col("minutes").dp.median(range(30), confidence=0.95, epsilon=3),
+        day=pl.col("day").dp.median(days, confidence=0.9, epsilon=3),
+        pause=pl.col("pause").dp.median(pauses, confidence=0.95, epsilon=3),
         quarters=pl.col("minutes").dp.quantile([0.25, 0.5, 0.75], range(30), epsilon=1000),
         top=pl.col("reason").dp.top_k(2, ["a", "b"], epsilon=1000),
         each=pl.col("reason").dp.value_counts(list("cbadefg"), epsilon=1000),

@@ -178,7 +178,7 @@ def test_groups_of_a_categorical_are_those_of_its_texts():
     frame = pl.DataFrame({"x": pl.Series(["b", "a", "b", None, "c"], dtype=categorical()), "y": [1, 2, 1, 3, 3]})
     query = frame.dp.protect(None).group_by({"x": ["a", "b"]}).agg(pl.col("y").dp.mode([1, 2, 3], epsilon=MANY))
     assert query.release().rows() == [("a", 2), ("b", 1)]
-    simulated = dpp.analysis.simulate(query, frame, private=True)
+    simulated = dpp.analysis.simulate(query, frame, allow_private=True)
     assert simulated["x"].dtype == pl.String
     assert simulated["counted"].to_list() == [1, 2]
 

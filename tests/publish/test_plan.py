@@ -219,8 +219,8 @@ def test_the_name_of_a_file_is_no_pattern(tmp_path, name, engine):
 @pytest.mark.parametrize(
     ("more", "where", "said"),
     [
-        ({"quantiles age": "0.5, 2"}, "quantiles age", "alpha"),
-        ({"quantiles age": "half"}, "quantiles age", "alpha"),
+        ({"quantiles age": "0.5, 2"}, "quantiles age", "quantile"),
+        ({"quantiles age": "half"}, "quantiles age", "quantile"),
         ({"threshold class": "many"}, "threshold class", "threshold must be"),
         ({"threshold class": "0"}, "threshold class", "threshold must be"),
         ({"weights diagnosis": "days"}, "weights diagnosis", "max_weight"),

@@ -53,7 +53,7 @@ def asked(**bounds):
     private = ROWS.dp.protect("patient", **{"max_groups": 1, "max_rows_per_group": 1, **bounds})
     return private.group_by({"ward": NASTY}).agg(
         people=dpp.n_people(epsilon=10_000),
-        stay=pl.col("days").dp.median(range(31), interval=0.75, epsilon=10_000),
+        stay=pl.col("days").dp.median(range(31), confidence=0.75, epsilon=10_000),
         top=pl.col("ward").dp.mode(NASTY, gap=True, epsilon=10_000).alias("<b>"),
         counts=pl.col("days").dp.value_counts([1, 3], epsilon=10_000),
         mean=pl.col("days").dp.mean(0, 9, epsilon=10_000),
@@ -87,7 +87,7 @@ def test_no_name_and_no_value_is_run_as_html(tmp_path):
     rows = ROWS.select(pl.col("patient").alias("<i>unit"), pl.lit("<i>key").alias("<i>of"), days="days")
     private = rows.dp.protect("<i>unit", max_groups=1, max_rows_per_group=1)
     query = private.group_by({"<i>of": ["<i>key", "<i>other"]}).agg(
-        pl.col("days").dp.median(range(31), interval=0.75, epsilon=10_000).alias("<i>interval"),
+        pl.col("days").dp.median(range(31), confidence=0.75, epsilon=10_000).alias("<i>interval"),
         pl.col("<i>of").dp.value_counts(["<i>key", "<i>candidate"], epsilon=10_000).alias("<i>counts"),
         pl.col("<i>of").dp.mode(["<i>key"], gap=True, epsilon=10_000).alias("<i>mode"),
         dpp.len(epsilon=10_000).alias("<i>len"),

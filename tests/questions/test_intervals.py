@@ -29,7 +29,7 @@ def asked(alpha, size, *, groups=3, relation="add_or_remove_one", **options):
     if not {"epsilon", "rho"} & options.keys():
         options["epsilon"] = 1
     private = dpp.protect(None, neighboring_relation=relation).group_by({"g": range(groups)})
-    made = private.agg(m=X.dp.quantile(alpha, range(size), **{"interval": 0.95} | options))
+    made = private.agg(m=X.dp.quantile(alpha, range(size), **{"confidence": 0.95} | options))
     return made._asks[0].query
 
 
@@ -80,12 +80,12 @@ def test_rows_are_added_at_the_first_or_the_last_code_of_every_group(groups, row
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_public_rows_shift_the_rank_by_the_bound_of_one_draw(alpha, mechanism):
-    query = asked(alpha, 50, mechanism=mechanism, interval=0.95)
+    query = asked(alpha, 50, mechanism=mechanism, confidence=0.95)
     below, above = query.public_rows
     bound = LAWS[mechanism].log_odds(50, 0.025) / float(query.claim.rate) / alpha.denominator
     assert below - 1 < bound / (1 - alpha) <= below
     assert above - 1 < bound / alpha <= above
-    assert asked(alpha, 50, mechanism=mechanism, interval=0.6).public_rows < (below, above)
+    assert asked(alpha, 50, mechanism=mechanism, confidence=0.6).public_rows < (below, above)
     assert asked(alpha, 1).public_rows == (1, 1)
 
 
@@ -113,7 +113,7 @@ def shifted_laws(query, counts):
 def test_the_ends_hold_the_quantile_of_every_small_data_set(alpha, mechanism):
     least, of_shifts = {0.6: 1, 0.95: 1}, 1
     for size, epsilon, interval in itertools.product((2, 4), (Fraction(1, 2), 6), least):
-        query = asked(alpha, size, mechanism=mechanism, epsilon=epsilon, interval=interval)
+        query = asked(alpha, size, mechanism=mechanism, epsilon=epsilon, confidence=interval)
         for counts in all_counts(size, 7 if size == 2 else 4)[1:]:
             code = true_code(counts, alpha)
             _, low, high = laws_of(query, counts)
@@ -149,7 +149,7 @@ def test_nineteen_of_twenty_intervals_hold_the_quantile(rows, loss, alpha):
     values = ROWS[rows]
     frame = pl.DataFrame({"g": np.repeat(np.arange(RELEASES), len(values)), "x": np.tile(values, RELEASES)})
     private = frame.lazy().dp.protect(None).group_by({"g": range(RELEASES)})
-    released = private.agg(m=X.dp.quantile(alpha, range(101), interval=0.95, **loss)).release()
+    released = private.agg(m=X.dp.quantile(alpha, range(101), confidence=0.95, **loss)).release()
     codes = np.ceil(values - 0.5)  # the nearest candidate, ties down
     true = np.sort(codes)[math.ceil(Fraction(str(alpha)) * len(values)) - 1]
     low, middle, high = (released[name].to_numpy() for name in ("m_low", "m", "m_high"))
@@ -246,7 +246,7 @@ def test_the_answer_and_its_ends_have_the_exact_joint_law(loss, mechanism):
 
     def ask(factor):
         value = 9 * factor if loss == "epsilon" else 2 * factor**2
-        return X.dp.quantile(0.75, range(4), interval=0.6, **{loss: value})
+        return X.dp.quantile(0.75, range(4), confidence=0.6, **{loss: value})
 
     rows = pl.DataFrame({"g": np.repeat(np.arange(DRAWS), sum(COUNTS)), "x": list(np.repeat(range(4), COUNTS)) * DRAWS})
     private = rows.lazy().dp.protect(None).group_by({"g": range(DRAWS)})
@@ -284,8 +284,8 @@ def test_ends_are_columns_of_every_release_in_the_columns_own_unit():
         .group_by({"g": ["a", "b", "c"]})
         .agg(
             n=dpp.n_people(epsilon=1),
-            day=pl.col("day").dp.median(dpp.grid(DAYS[0], DAYS[-1], step="1d"), interval=0.95, epsilon=8),
-            part=dpp.quantile(X / 4, 0.25, dpp.grid(0, 15, step=0.25), interval=0.9, rho=3),
+            day=pl.col("day").dp.median(dpp.grid(DAYS[0], DAYS[-1], step="1d"), confidence=0.95, epsilon=8),
+            part=dpp.quantile(X / 4, 0.25, dpp.grid(0, 15, step=0.25), confidence=0.9, rho=3),
         )
     )
     for intervals in (False, True):
@@ -307,10 +307,10 @@ def test_ends_are_columns_of_every_release_in_the_columns_own_unit():
             assert (released[f"{name}_low"] <= released[name]).all()
             assert (released[name] <= released[f"{name}_high"]).all()
     # Nobody is in the last group: its ends are those of the candidates.
-    sure = private().group_by({"g": ["c"]}).agg(m=X.dp.median(range(60), interval=0.95, epsilon=10_000)).release()
+    sure = private().group_by({"g": ["c"]}).agg(m=X.dp.median(range(60), confidence=0.95, epsilon=10_000)).release()
     assert sure.row(0)[2:] == (0, 59)
     # At a large loss all three are the true quantile; an end is shifted by less than a row.
-    sure = private().agg(m=X.dp.quantile(0.51, range(60), interval=0.95, epsilon=10_000))
+    sure = private().agg(m=X.dp.quantile(0.51, range(60), confidence=0.95, epsilon=10_000))
     assert sure.release().row(0) == (30, 30, 30)
 
 
@@ -318,7 +318,7 @@ def test_an_interval_costs_what_was_asked_for_and_each_draw_a_third():
     def asked(epsilon, **more):
         return private().agg(m=X.dp.median(range(60), epsilon=epsilon, **more))
 
-    with_ends, alone, third = asked(Fraction(3, 2), interval=0.95), asked(Fraction(3, 2)), asked(Fraction(1, 2))
+    with_ends, alone, third = asked(Fraction(3, 2), confidence=0.95), asked(Fraction(3, 2)), asked(Fraction(1, 2))
     assert with_ends.loss == alone.loss
     assert with_ends._asks[0].query.claim.rate == third._asks[0].query.claim.rate
     explained = with_ends.explain().row(0, named=True)
@@ -326,13 +326,13 @@ def test_an_interval_costs_what_was_asked_for_and_each_draw_a_third():
     assert f"{alone.explain()['error_95'].item():.3g} without the interval" in explained["note"]
     assert "hold it with probability 0.95" in explained["selects"]
     budget = dpp.Budget(epsilon=2)
-    dpp.protect(None, budget=budget).agg(X.dp.median(range(60), interval=0.95, epsilon=1.5)).release(FRAME)
+    dpp.protect(None, budget=budget).agg(X.dp.median(range(60), confidence=0.95, epsilon=1.5)).release(FRAME)
     assert float(budget.spent) == 1.5
 
 
 def test_a_simulation_has_the_law_of_the_answer():
     rows = FRAME.lazy()
-    with_ends = dpp.protect(None).agg(m=X.dp.median(range(60), interval=0.95, epsilon=Fraction(3, 10)))
+    with_ends = dpp.protect(None).agg(m=X.dp.median(range(60), confidence=0.95, epsilon=Fraction(3, 10)))
     third = dpp.protect(None).agg(m=X.dp.median(range(60), epsilon=Fraction(1, 10)))
     names = ["true_answer", "probability_true", "expected_error", "answer_5", "answer_95"]
     one, other = (dpp.analysis.simulate(query, rows).select(names) for query in (with_ends, third))
@@ -344,7 +344,7 @@ def test_answers_with_and_without_an_interval_are_kept_apart(tmp_path):
     frame = private(budget=budget, dataset="visits")
     queries = [
         frame.agg(m=X.dp.median(range(60), epsilon=1, **more))
-        for more in ({}, {"interval": 0.95}, {"interval": 0.9}, {"interval": Fraction(19, 20)})
+        for more in ({}, {"confidence": 0.95}, {"confidence": 0.9}, {"confidence": Fraction(19, 20)})
     ]
     first = [query.release() for query in queries]
     again = [query.release() for query in queries]
@@ -354,7 +354,7 @@ def test_answers_with_and_without_an_interval_are_kept_apart(tmp_path):
 
 
 def test_a_file_has_the_ends(tmp_path):
-    query = private().agg(m=X.dp.median(range(60), interval=0.95, epsilon=1))
+    query = private().agg(m=X.dp.median(range(60), confidence=0.95, epsilon=1))
     query.sink_parquet(tmp_path / "m.parquet")
     assert pl.read_parquet(tmp_path / "m.parquet").columns == ["m", "m_low", "m_high"]
     assert "hold it with probability 0.95" in dpp.read_claim(tmp_path / "m.parquet")["columns"]["m"]["selects"]
@@ -366,23 +366,23 @@ def test_a_file_has_the_ends(tmp_path):
         (0.5, ValueError, "strictly between 0.5 and 1, got 0.5"),
         (1, ValueError, "strictly between 0.5 and 1, got 1"),
         (math.nan, ValueError, "finite"),
-        (True, TypeError, "interval must be a number"),
-        ("0.95", TypeError, "interval must be a number"),
+        (True, TypeError, "confidence must be a number"),
+        ("0.95", TypeError, "confidence must be a number"),
         (Fraction(10**4, 10**4 + 1), ValueError, "denominator of at most 10,000"),
     ],
 )
 def test_what_is_no_probability_is_refused(interval, error, message):
     with pytest.raises(error, match=message):
-        X.dp.median(range(9), interval=interval, epsilon=1)
+        X.dp.median(range(9), confidence=interval, epsilon=1)
 
 
 def test_lists_have_no_interval():
-    with pytest.raises(ValueError, match=r"interval must be left out for a list[\s\S]*Hint: ask for each"):
-        X.dp.quantile([0.25, 0.5], range(9), interval=0.95, epsilon=1)
+    with pytest.raises(ValueError, match=r"confidence must be left out for a list[\s\S]*Hint: ask for each"):
+        X.dp.quantile([0.25, 0.5], range(9), confidence=0.95, epsilon=1)
 
 
 def test_plain_frames_have_no_column_for_the_ends():
-    asked = X.dp.median(range(9), interval=0.95, epsilon=1)
+    asked = X.dp.median(range(9), confidence=0.95, epsilon=1)
     for frame in (FRAME.lazy().select(asked), FRAME.lazy().group_by("g").agg(asked)):
         with pytest.raises(pl.exceptions.PolarsError, match=r"an interval must be used on a private frame[\s\S]*Hint"):
             frame.collect_schema()
@@ -390,7 +390,7 @@ def test_plain_frames_have_no_column_for_the_ends():
 
 def test_no_output_or_key_is_named_like_an_end():
     budget = dpp.Budget(epsilon=9)
-    asked = X.dp.median(range(9), interval=0.95, epsilon=1)
+    asked = X.dp.median(range(9), confidence=0.95, epsilon=1)
     by_key = private(budget=budget).rename({"g": "m_high"}).group_by({"m_high": ["a"]})
     for make in (lambda: private(budget=budget).agg(m=asked, m_low=dpp.len(epsilon=1)), lambda: by_key.agg(m=asked)):
         with pytest.raises(
@@ -402,7 +402,7 @@ def test_no_output_or_key_is_named_like_an_end():
 
 def test_a_loss_for_which_the_ends_would_be_out_of_sight_is_refused():
     with pytest.raises(ValueError, match="larger loss than epsilon=1e-12"):
-        private().agg(m=X.dp.median(range(9), interval=0.95, epsilon=1e-12))
+        private().agg(m=X.dp.median(range(9), confidence=0.95, epsilon=1e-12))
     query = asked(Fraction(1, 10_000), 10**6, epsilon=1e-6)
     assert max(query.public_rows) <= 2**40
     drawn = query.drawn([Histogram(np.array([7]), np.array([2**38]), np.array([1, 0, 0]))])
@@ -411,7 +411,7 @@ def test_a_loss_for_which_the_ends_would_be_out_of_sight_is_refused():
 
 
 def test_hidden_groups_have_no_ends():
-    asked = {"people": dpp.n_people(epsilon=1000), "m": X.dp.median(range(60), interval=0.95, epsilon=1)}
+    asked = {"people": dpp.n_people(epsilon=1000), "m": X.dp.median(range(60), confidence=0.95, epsilon=1)}
     released = private().group_by({"g": ["a", "c"]}).agg(**asked).release(min_people=20)
     assert released["people"].to_list() == [300, 0]
     assert released.drop_nulls()["g"].to_list() == ["a"]

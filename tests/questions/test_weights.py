@@ -97,7 +97,10 @@ def test_a_rate_per_step_beyond_all_floats_chooses_the_best(mechanism):
     assert answer["gap True"]["gap"] in (33.0 * step, 34.0 * step)  # 34 steps, rounded down after a little noise
     assert answer["top 1"] == [2]
     assert answer["top 3"][0] == 2
-    assert simulate(frame.dp.protect(None).agg(**modes), frame, private=True)["expected_error"].to_list() == [0, 0]
+    assert simulate(frame.dp.protect(None).agg(**modes), frame, allow_private=True)["expected_error"].to_list() == [
+        0,
+        0,
+    ]
 
 
 @pytest.mark.parametrize("unit", [None, "p"])
@@ -140,7 +143,7 @@ def test_top_k_by_weight(mechanism):
     assert told["error_unit"].item() == "the weights' unit"
     assert told["score_range"].item() == (6 if mechanism == "joint" else 3)
     assert told["selects"].item().startswith("top 3 of 4 candidates by weights of up to 3")
-    result = simulate(query, rows, private=True)
+    result = simulate(query, rows, allow_private=True)
     assert result["true_answer"].item().to_list() == ["a", "b", "c"]
     assert result["error_unit"].item() == "the weights' unit"
     assert result["counted"].item() == 5  # people, each once for each candidate

@@ -62,7 +62,7 @@ def test_a_report_shows_what_spark_released_as_what_polars_did(spark, tmp_path, 
     asked = dpp.publication(
         by_ward=by_ward.agg(
             people=dpp.n_people(**huge),
-            median=dpp.median("month", range(1, 13), interval=0.9, **huge),
+            median=dpp.median("month", range(1, 13), confidence=0.9, **huge),
             ends=dpp.quantile("month", [0.1, 0.9], range(1, 13), **huge),
             top=dpp.mode("ward", ["B", "A", "C"], **huge),
             counts=dpp.value_counts("ward", ["A", "B", "C"], **huge),

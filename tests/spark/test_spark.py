@@ -785,7 +785,7 @@ def test_a_kept_answer_goes_where_a_new_one_goes(spark, tmp_path):
     for one in (to_polars(again), to_polars(checkpoint), pl.read_parquet(tmp_path / "two" / "*.parquet")):
         assert one.sort("g").equals(expected)
     assert budget.spent == 0.5
-    assert not to_polars(dp_polars.spark.release(query, frame, fresh=True)).sort("g").equals(expected)
+    assert not to_polars(dp_polars.spark.release(query, frame, ignore_cache=True)).sort("g").equals(expected)
     assert budget.spent == 1
     assert budget.answers()["source"].to_list() == ["Spark DataFrame"] * 2
 
@@ -1208,7 +1208,7 @@ def test_moments_are_the_same_in_every_zone_of_the_session(spark, tmp_path, zone
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
-        for number, shown in enumerate(({}, {"intervals": "all", "min_people": 9}, {"fresh": True})):
+        for number, shown in enumerate(({}, {"intervals": "all", "min_people": 9}, {"ignore_cache": True})):
             released = dp_polars.spark.release(query, rows, path=tmp_path / f"released {number}", **shown)
             columns = [sf.unix_seconds(name) for name in ("moment", "led.answer")]
             columns += [sf.unix_seconds(sf.col("both")[place]) for place in (0, 1)]

@@ -161,6 +161,6 @@ def test_a_kept_answer_is_drawn_anew_where_it_is_asked_fresh(engine, tmp_path):
             again = dpp.sql.release(query, table)
     assert again.equals(first)
     assert said[0].filename == __file__
-    dpp.sql.release(query, table, fresh=True)
+    dpp.sql.release(query, table, ignore_cache=True)
     assert budget.spent == 1
     assert budget.answers()["source"].to_list() == [engine.name] * 2
