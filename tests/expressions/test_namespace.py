@@ -90,17 +90,6 @@ def test_numbers_of_rows_take_no_column(name):
 
 
 def test_all_exported_names():
-    names = {
-        *METHODS,
-        "grid",
-        "permute_and_flip",
-        "exponential_mechanism",
-        "PrivateExpr",
-        "Grid",
-        "len",
-        "n_people",
-        "discrete_laplace",
-        "discrete_gaussian",
-    }
+    names = {*METHODS, "grid", "PrivateExpr", "len", "n_people"}
     assert names <= set(dir(dpp))
     assert all(getattr(dpp, name).__module__.startswith("dp_polars.") for name in names)
