@@ -76,8 +76,8 @@ def protect(
         guarantee that the name stands for the same rows for good: for other rows the cached answer would be wrong,
         though no leak. What made the rows belongs to the data set: another plan under the same name is drawn and
         charged, and what runs Python code is not kept. Other rows in memory are refused, and a `CachedAnswerWarning`
-        says where files have changed. `release(ignore_cache=True)` draws and pays anew. Another version of Polars or of this
-        package may take a statistic for another one: then it is charged. None: nothing is kept.
+        says where files have changed. `release(ignore_cache=True)` draws and pays anew. Another version of Polars or
+        of this package may take a statistic for another one: then it is charged. None: nothing is kept.
     unchecked
         Whether to leave out the look at what made the rows, for transformations that it can't follow. "I know that each
         person's rows follow from that person's": where they don't, one person changes the rows of others, and the loss
