@@ -77,7 +77,7 @@ def release(
 ) -> pl.DataFrame | Cube | dict[str, pl.DataFrame]:
     """Release all outputs of a query once, from the rows of an Ibis table, charged before a row is read.
 
-    The database makes all histograms by one SELECT: codes, contribution bounds, distinct people, counts and sums
+    The database makes all histograms by one SELECT: codes, contribution limits, distinct people, counts and sums
     are its own SQL. Only histograms travel; the draw is made here, exactly, and no noise is ever made by SQL. Nothing
     is created in the database: the right to read suffices.
 

@@ -67,6 +67,79 @@ def test_words(path):
     assert faults(path) == []
 
 
+# What the field calls it -> the package's old word, where it has the old meaning.
+OLD_WORDS = {
+    "guarantee, not promise": re.compile(r"""\bpromis(?:e|es|ed|ing)\b"""),
+    "confidence interval, not range": re.compile(
+        r"95 % ranges?\b|\b[Nn]o range (?:shows|says|tells|holds)\b|\branges? of (?:a|the) (?:number|sum|"
+        r"count|mean)s?\b|\bnumbers? with (?:its|their) ranges?\b|\b(?:too low|null), and so (?:is|"
+        r"are) (?:its|their) ranges?\b"
+    ),
+    "contribution limits, not bounds": re.compile(
+        r"\b[Cc]ontribution bounds?\b|\bbounds? (?:of|on|for|per) (?:a |each |one |every )?(?:person|"
+        r"people)\b|\b(?:[Tt]he|its|their|which|what) bounds (?:keep|drop)\b|\bbounds that few\b|"
+        r"\bbounds of `"
+    ),
+    "preprocessing, not preparation": re.compile(r"""\b[Pp]reparations?\b"""),
+    "selected keys, partition selection": re.compile(
+        r"\b[Kk]eys that nobody list|\b[Uu]nlisted keys?\b|\b[Nn]obody (?:has )?(?:listed|can list)\b|"
+        r"\bkeys found\b"
+    ),
+    "package, not room": re.compile(r"""\b(?:[Tt]he|[Ee]ach|its own|all) rooms?\b|\brooms of\b"""),
+    "statistic or query, not question": re.compile(
+        r"\b[Qq]uestions?\b(?! is)|\b(?:is|are|was|were|be|been) asked (?:about|for|of|again)\b|"
+        r"\b[Ww]ays? to ask\b|\basking again\b|\bwhat is asked\b"
+    ),
+    "contributing rows, not evidence": re.compile(r"""\b[Ee]vidence\b"""),
+    "context, not company": re.compile(r"""\bin company\b"""),
+    "gap, not lead": re.compile(r"""\b(?:[Aa]|[Ii]ts|[Tt]heir) leads?\b(?! to\b)|\*\*Leads?\*\*"""),
+    "cached, not kept": re.compile(r"""\b[Kk]ept answers?\b|\banswers? (?:that )?(?:is|are) kept\b"""),
+    "transformation, not step": re.compile(
+        r"\b[Ss]teps? of a private frame\b|\b(?:[Tt]he|[Nn]o|[Aa]) steps? (?:before|after) `|"
+        r"\b[Ss]teps that (?:visibly|look)\b|\b[Ee]arlier steps\b|\blast step of a\b"
+    ),
+    "part, not share": re.compile(r"""\bshares? of (?:the|its|a|this) (?:loss|guarantee|budget)\b"""),
+}
+
+CODE_ON_PAGES = re.compile(
+    r"^( *)(`{3,})[^\n]*\n[\s\S]*?^\1\2 *$|`[^`\n]+`|\]\([^)\s]*\)|<!--[\s\S]*?-->", re.MULTILINE
+)
+
+
+def old_words(text):
+    """Return the old words of a text, code aside."""
+    prose = CODE_ON_PAGES.sub("`…`", text)
+    return [f"{why}: {match[0]!r}" for why, old in OLD_WORDS.items() for match in old.finditer(prose)]
+
+
+def texts_of(code):
+    """Return the docstrings of public names of a module, and its texts of several words: messages, notes, labels."""
+    tree = ast.parse(code)
+    skipped = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and (docstring := ast.get_docstring(node)):
+            skipped.add(id(node.body[0].value))
+            if not getattr(node, "name", "_").startswith("_"):
+                yield docstring
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in skipped:
+            continue
+        is_sql = "TEXT" in node.value or "dataset, question" in node.value
+        if " " in node.value.strip() and not is_sql:
+            yield node.value
+
+
+USER_PAGES = [*PAGES, ROOT / "docs" / "static" / "llms.txt"]
+PACKAGE = [*(ROOT / "dp_polars").rglob("*.py")]
+
+
+@pytest.mark.parametrize("path", USER_PAGES + PACKAGE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_old_word_is_in_text_for_users(path):
+    text = path.read_text(encoding="utf-8")
+    texts = texts_of(text) if path.suffix == ".py" else [text]
+    assert [word for one in texts for word in old_words(one)] == []
+
+
 def not_there(page):
     """Return the files, classes and constants that a page tells of and that are not there. `OLD` stands for any."""
     folders = (ROOT, ROOT / "dp_polars")
@@ -106,3 +179,27 @@ def test_bad_words_are_found(tmp_path):
         path = tmp_path / name
         path.write_text(text, encoding="utf-8")
         assert len(faults(path)) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("A promise of (ε, δ), with its 95 % range.", 2),
+        ("The bounds keep 2 rows; contribution bounds are public.", 2),
+        ("A preparation of unlisted keys.", 2),
+        ("What is asked? The question was asked again.", 2),
+        ("A kept answer is evidence.", 2),
+        ("The steps before `protect` are steps of a private frame.", 2),
+        ("`promise` and `ranges=` are code: `range(9)`.\n```python\npromise = 1\n```\n", 0),
+        ("The bounded range R leads to a bound of ε, in steps of 5.", 0),
+    ],
+)
+def test_old_words_are_found(text, count):
+    assert len(old_words(text)) == count
+
+
+def test_messages_and_public_docstrings_are_read():
+    code = (
+        'def f():\n    """A promise."""\n    raise ValueError(f"a promise of {1}")\ndef _g():\n    """A promise."""\n'
+    )
+    assert [word for text in texts_of(code) for word in old_words(text)] == ["guarantee, not promise: 'promise'"] * 2

@@ -205,10 +205,10 @@ class Budget:
     Budget(epsilon=1, spent=0, remaining=1)
     >>> Budget(rho=0.5, delta=1e-6)
     Budget(rho=0.5, delta=0.000001, spent=0 (delta 0), remaining=0.5 (delta 0.000001))
-    >>> promise = Budget(epsilon=3, delta=1e-6)
-    >>> promise.remaining.epsilon
+    >>> guarantee = Budget(epsilon=3, delta=1e-6)
+    >>> guarantee.remaining.epsilon
     Fraction(3, 1)
-    >>> round(float(promise.remaining.rho), 4)
+    >>> round(float(guarantee.remaining.rho), 4)
     0.1757
     """
 

@@ -53,10 +53,10 @@ class ChargedAndShown(Charged, total=False):
 
 @all_called
 class Publication(OfAnswers):
-    """Several queries about the same people, asked for but not yet released. Made by `dp_polars.publication`.
+    """Several queries about the same people, requested but not yet released. Made by `dp_polars.publication`.
 
-    Each has its own rows, steps, bounds and keys. One promise is shared over all of them, and each call of `release` is
-    charged as one.
+    Each has its own rows, transformations, limits and keys. One guarantee is shared over all of them, and each call of
+    `release` is charged as one.
 
     Attributes
     ----------
@@ -79,13 +79,13 @@ class Publication(OfAnswers):
 
     @property
     def delta(self) -> Fraction:
-        """What one release spends of delta in addition to its loss: above 0 only for keys that nobody listed."""
+        """What one release spends of delta in addition to its loss: above 0 only for selected keys."""
         return delta_of(self._claims())
 
     def scaled_to(
         self, *, epsilon: Number | None = None, rho: Number | None = None, delta: Number | None = None
     ) -> Publication:
-        """Return this publication with one promise for all outputs of all queries, in one unit.
+        """Return this publication with one guarantee for all outputs of all queries, in one unit.
 
         Parameters, and errors, are those of `PrivateQuery.scaled_to`, of all outputs together. Nothing is read or
         charged.
@@ -245,7 +245,7 @@ def release_with(
 
 @called
 def publication(queries: Mapping[str, PrivateQuery] | None = None, /, **named: PrivateQuery) -> Publication:
-    """Put several queries about the same people together: one promise, one charge, one statement and one report.
+    """Put several queries about the same people together: one guarantee, one charge, one statement and one report.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ def publication(queries: Mapping[str, PrivateQuery] | None = None, /, **named: P
             with_rows, without = (first, name) if one._has_rows else (name, first)
             msg = f"publication: all queries must have rows, or none: {with_rows!r} has rows, {without!r} has none yet."
             raise ValueError(msg)
-    # What one query was scaled to is not what all of them promise.
+    # What one query was scaled to is not what all of them guarantee.
     return Publication({name: query._with_asks(query._asks, None) for name, query in every.items()})
 
 
@@ -329,8 +329,8 @@ def statement(
     r"""Return the privacy statement of all that a budget was charged for.
 
     A ledger holds the unit, the relation, the sums, and of each output a text, its mechanism, its loss and the time.
-    Everything else is known of `queries` alone. Nothing is read of the rows, or charged. Where the budget is a promise
-    of (epsilon, delta), the statement is about this promise, and says what is charged of it.
+    Everything else is known of `queries` alone. Nothing is read of the rows, or charged. Where the budget is a
+    guarantee of (epsilon, delta), the statement is about this guarantee, and says what is charged of it.
 
     Parameters
     ----------

@@ -284,7 +284,7 @@ def _mechanisms(facts: Facts) -> Iterator[Part]:
         for output in one["outputs"]
     ]
     if rows:
-        yield TextTable(("output", "what is asked", "mechanism", "loss", "rate", "error", "note"), tuple(rows))
+        yield TextTable(("output", "statistic", "mechanism", "loss", "rate", "error", "note"), tuple(rows))
     clipped: dict[str, list[str]] = {}
     for release, one in _releases(facts):
         for output in one["outputs"]:

@@ -36,7 +36,7 @@ def names_of_ends(output: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Output:
-    """One answer: its name, what is asked, of columns of which types, and the positions of its specs."""
+    """One answer: its name, the statistic, of columns of which types, and the positions of its specs."""
 
     name: str
     query: HistogramQuery
@@ -337,7 +337,7 @@ class Work:
 
 @dataclass(frozen=True)
 class KeyWork:
-    """Keys to find among the private rows, where nobody listed them: everything proved and typed, nothing read."""
+    """Keys to find among the private rows, by partition selection: everything proved and typed, nothing read."""
 
     # The columns that tell people apart, as of `Work`. None: every row is a person of its own, with one key.
     privacy_unit: PrivacyUnit | None
@@ -477,7 +477,7 @@ class Engine(ABC, Generic[Released]):
 
     @abstractmethod
     def unpacked(self, answer: bytes, work: Work | KeyWork, presentation: Presentation) -> Drawn[Released]:
-        """Return what `Drawn.packed` was asked of, also in another process; to be shown in any way."""
+        """Return the input of `Drawn.packed`, also in another process; to be shown in any way."""
 
 
 class LocalEngine(Engine[pl.DataFrame]):

@@ -389,9 +389,9 @@ class PlanSteps:
         if not self._has_categories(*inputs):
             return name in nodes.BY_NUMBERS_OF_CATEGORIES and not all(map(self._leaves, inputs))
         if kind == "Cast":
-            made, of = self._leaves(number), self._leaves(*inputs)
-            return len(made) != len(of) or any(
-                one == pl.Categorical and other not in _TEXTS for one, other in zip(of, made, strict=True)
+            leaves, of = self._leaves(number), self._leaves(*inputs)
+            return len(leaves) != len(of) or any(
+                one == pl.Categorical and other not in _TEXTS for one, other in zip(of, leaves, strict=True)
             )
         name = nodes.operator_name(name)
         if name in nodes.LOOKED_UP and any(part.is_numeric() for one in inputs[:2] for part in self._leaves(one)):

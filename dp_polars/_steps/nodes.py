@@ -451,9 +451,9 @@ BY_NUMBERS_OF_CATEGORIES = names("""
     list.max list.min max_horizontal min_horizontal mm3_hash peak_max peak_min reinterpret repeat_by row_encode
     struct.json_encode to_physical
 """)
-# Of equal values, Polars gives NaN or a number, depending on how many groups there are.
+# If values are equal, Polars gives NaN or a number, depending on how many groups there are.
 UNSTABLE = names("entropy kurtosis skew")
-# Of what looks at several rows of a group, too, Polars 1 computes these for each group alone.
+# These look at several rows of a group, too; Polars 1 computes them for each group alone.
 NESTED_ON_POLARS_1 = names("""
     all any arg_sort arg_unique bottom_k count cum_count cum_max cum_min cum_prod cum_sum diff drop_nans drop_nulls
     explode first_non_null last_non_null

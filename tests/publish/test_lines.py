@@ -103,7 +103,7 @@ def lines_of(statement):
     """The outputs of a statement as readers see them: in Markdown and in the registry's record."""
     text = statement.to_markdown()
     table = [re.split(r"(?<!\\) ?\| ?", line)[1:-1] for line in text.splitlines() if line.startswith("| ")]
-    (head,) = [place for place, row in enumerate(table) if row[:2] == ["output", "what is asked"]]
+    (head,) = [place for place, row in enumerate(table) if row[:2] == ["output", "statistic"]]
     rows = []
     for row in table[head + 2 :]:
         if len(row) != len(table[head]):
@@ -144,7 +144,7 @@ def agree(query, explained=None, facts=None):
         shown, record = lines_of(statement)
         assert len(shown) == len(record) == len(rows)
         for row, line, text in zip(rows, shown, record, strict=True):
-            assert text.startswith(f"- output: {row['output']}; what is asked: {row['selects']}")
+            assert text.startswith(f"- output: {row['output']}; statistic: {row['selects']}")
             error = "see the note" if row["error_95"] is None else f"at most {row['error_95']:.4g} ("
             assert error in line["error"]
             assert error in text
