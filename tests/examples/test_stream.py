@@ -38,7 +38,7 @@ def losses(monkeypatch):
         return noise(values, epsilon=epsilon, sensitivity=sensitivity)
 
     monkeypatch.setattr(stream, "first_reached", spy_of_tests)
-    monkeypatch.setattr(stream.dpp, "discrete_laplace", spy_of_noise)
+    monkeypatch.setattr(stream.dpp.mechanisms, "discrete_laplace", spy_of_noise)
     return spent, scores
 
 
@@ -61,7 +61,7 @@ def test_fresh_noise_spends_epsilon(losses):
 def test_one_row_moves_each_score_of_a_test_by_at_most_one(losses, monkeypatch):
     _, scores = losses
     # The number of rows that is published is the same one for both tables.
-    monkeypatch.setattr(stream.dpp, "discrete_laplace", lambda values, **_: 20_000)
+    monkeypatch.setattr(stream.dpp.mechanisms, "discrete_laplace", lambda values, **_: 20_000)
     for rows in (ROWS, ROWS[1:]):
         stream.multiplicative_weights(rows, QUESTIONS, 1, 10**6)
     moved = scores[0] - scores[1]
