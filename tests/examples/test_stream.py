@@ -118,7 +118,7 @@ def test_the_table_and_the_figure(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["stream.py", "--small", "--out", str(out)])
     stream.main()
     said = capsys.readouterr().out
-    assert re.search(r"statistics +┆ fresh noise +┆ multiplicative weights, best setting +┆ cube", said)
+    assert re.search(r"questions +┆ fresh noise +┆ multiplicative weights, best setting +┆ cube", said)
     assert "multiplicative weights, 20 statistics:" in said
     assert out.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert out.stat().st_size > 10_000
