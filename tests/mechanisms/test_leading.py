@@ -105,7 +105,7 @@ def test_floats_and_the_exact_path_agree_on_the_same_words(case, mechanism, monk
     assert len(set(exactly[1].tolist())) > 1
 
 
-@pytest.mark.parametrize("gap", [0, 1, 7, 2**22, 2**22 + 1, 2**22 + 7])
+@pytest.mark.parametrize("lead", [0, 1, 7, 2**22, 2**22 + 1, 2**22 + 7])
 def test_near_ties_and_leads_near_whole_units_are_decided_exactly(lead, mechanism, monkeypatch):
     """The second of two arrives so nearly a whole number of units after the first that floats must leave it open.
 

@@ -31,7 +31,7 @@ def test_winners_are_positions_in_the_flat_blocks(mechanism):
 
 
 @pytest.mark.parametrize(
-    ("gap", "chunk"), [(lead, n) for lead in (False, True) for n in (2 - lead, 3 - lead, 7, 1 << 15)]
+    ("lead", "chunk"), [(lead, n) for lead in (False, True) for n in (2 - lead, 3 - lead, 7, 1 << 15)]
 )
 def test_groups_of_all_sizes_in_batches_of_all_sizes(lead, mechanism, chunk, monkeypatch):
     monkeypatch.setattr(noisy_gap if lead else racing, "CHUNK", chunk)

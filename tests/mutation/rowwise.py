@@ -58,7 +58,7 @@ MUTANTS = [
     _gate("failure_on", "frame.select(expr).dtypes != planned", "False", "a step gives another type than planned",
         "::test_a_step_is_tried_alone"),
     # --- Plans
-    _plans("visited", "(Exception, exceptions.PanicException)", "exceptions.PanicException",
+    _plans("visited", "(Exception, PanicException)", "PanicException",
         "an error while the schema is found out shows a row",
         "::test_a_file_without_a_schema_says_nothing_of_its_rows"),
     # --- One table, one unit
