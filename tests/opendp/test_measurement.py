@@ -31,6 +31,7 @@ from opendp.domains import atom_domain, vector_domain
 from opendp.measures import approximate, max_divergence, zero_concentrated_divergence
 from opendp.mod import GLOBAL_FEATURES, OpenDPException, disable_features, enable_features
 
+from dp_polars._base.numbers import as_loss
 from dp_polars.opendp import as_measurement, frame_domain, make_private_query, make_selection
 
 pytestmark = pytest.mark.usefixtures("features")
@@ -123,15 +124,15 @@ def test_outputs_add_up():
 
 @pytest.mark.parametrize("loss", [0.1, 0.2, 0.3, 0.7, 1 / 3, Fraction(1, 3), 1e-3])
 def test_a_loss_is_the_float_that_opendp_takes_it_for(loss, monkeypatch):
-    measurement = as_measurement(median(epsilon=loss))
-    assert measurement.map(1) == float(loss)
-    assert measurement.check(1, float(loss))
-    assert not measurement.check(1, math.nextafter(float(loss), 0))
+    measurement, exact = as_measurement(median(epsilon=loss)), as_loss("loss", loss)  # of a float, 12 digits
+    assert measurement.map(1) == float(exact)
+    assert measurement.check(1, float(exact))
+    assert not measurement.check(1, math.nextafter(float(exact), 0))
     # And what runs costs no more than that float.
     released = []
     monkeypatch.setattr(dpp.PrivateQuery, "release", lambda self, _: released.append(self.loss.value))
     measurement(pl.DataFrame({"x": [1]}))
-    assert released == [min(Fraction(float(loss)), Fraction(str(loss)))]
+    assert released == [min(Fraction(float(exact)), exact)]
 
 
 METRICS = {

@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from dp_polars._expressions import namespace as sharing
+from dp_polars._expressions import sharing
 from dp_polars._expressions.namespace import PrivateNamespace
 from tests.helpers.needs import need
 from tests.opendp.tools import needs_frames, run, succeed
@@ -115,7 +115,8 @@ ours = [
     dp_.sum(0, 9, epsilon=1), dp_.mean(0, 9, step=1, rho=1), dp_.count(epsilon=1), dp_.value_counts([1], rho=1),
     dp_.sum(0, 9, step=3, epsilon=1), dp_.mean(0, 9, step=3, rho=1), dp_.sum(0, 9, step=3, per_person=(0, 6), rho=1),
     dp_.sum(lower=0, upper=9, step=3, epsilon=1),
-    dp_.sum(0, 9, 3), dp_.mean(0, 9, 3), dp_.sum(lower=0, upper=9), dp_.sum(0, 9, step=1), dp_.count(loss_weight=1),
+    dp_.sum(0, 9, step=3), dp_.mean(0, 9, step=3), dp_.sum(lower=0, upper=9), dp_.sum(0, 9, step=1),
+    dp_.count(loss_weight=1),
 ]
 assert ours[4].query == ours[7].query == dp_.sum(0, 9, step=3, epsilon=1).query != ours[0].query
 theirs = [
@@ -176,7 +177,7 @@ def test_every_argument_of_ours_arrives(name):
     given = {each: f"the {each}" for each in positional}
     named = OURS | ({"step": 0.5} if "step" in signature.parameters else {})
     if "step" in named:
-        assert both("me", *given.values(), 0.5) == {"self": "me"} | given | {"step": 0.5}
+        assert both("me", *given.values(), step=0.5) == {"self": "me"} | given | {"step": 0.5}
     assert {"self": "me"} | given | named == both("me", *given.values(), **named) == both("me", **given, **named)
     for each, value in named.items():  # one of them makes a call ours
         assert both("me", **given, **{each: value}) == {"self": "me"} | given | {each: value}
