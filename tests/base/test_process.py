@@ -228,7 +228,7 @@ def test_a_leading_tilde_is_the_home_folder_also_of_budgets_and_answers(home):
     budget = dpp.Budget(epsilon=1, path="~/ledger.db")
     assert budget._path == home.resolve() / "ledger.db"
     assert (home / "ledger.db").exists()
-    assert dpp.Budget(epsilon=1, path=home / "ledger.db").path == budget._path
+    assert dpp.Budget(epsilon=1, path=home / "ledger.db")._path == budget._path
     with pytest.raises(FileNotFoundError, match=r"path must be in an existing folder, got '~/no/ledger.db'"):
         dpp.Budget(epsilon=1, path="~/no/ledger.db")
     query = pl.DataFrame({"x": [1, 2]}).dp.protect(None).agg(pl.col("x").dp.median([1, 2], epsilon=1))

@@ -347,7 +347,7 @@ for number in range(8):
 @pytest.mark.parametrize("spare", range(0, 6_000, 750))
 def test_a_file_that_may_not_grow_is_an_error_and_nothing_is_released(spender, tmp_path, spare):
     path, end = tmp_path / "ledger.db", tmp_path / "end"
-    largest = Budget(epsilon=1_000, path=path).path.stat().st_size + spare
+    largest = Budget(epsilon=1_000, path=path)._path.stat().st_size + spare
     ended, acknowledged = spender.run(end, path, largest_file=largest)
     assert ended.startswith(f"OSError: The ledger '{path}' could not be read or written: "), ended
     assert "Nothing was released" in ended

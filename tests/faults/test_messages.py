@@ -328,7 +328,9 @@ def test_development_mode_shows_all_frames():
 
 
 def test_every_public_function_says_how_it_is_called():
-    functions = [getattr(dpp, name) for name in dpp.__all__ if inspect.isfunction(getattr(dpp, name))]
+    modules = (dpp, dpp.mechanisms)
+    public = [getattr(module, name) for module in modules for name in module.__all__]
+    functions = [one for one in public if inspect.isfunction(one)]
     methods = [dpp.PrivateFrame.keys, dpp.PrivateQuery.n_rows_dropped, STAYS.dp.protect, dpp.Budget]
     ours = {"discrete_gaussian", "median", "n_people", "protect", "value_counts"}
     assert ours <= {function.__name__ for function in functions}

@@ -169,7 +169,7 @@ def test_a_person_beyond_the_bounds_would_cost_more(monkeypatch):
     """The control: the noise of bounded people, on numbers that nobody bounded."""
     bounded = dpp.protect("person", max_rows=1).agg(**asks(epsilon=EPSILON))
     found, loose = changes(monkeypatch, asks(epsilon=EPSILON), max_rows=3, max_rows_per_group=3, max_groups=3)
-    for few, many in zip(bounded.asks, loose._asks, strict=True):
+    for few, many in zip(bounded._asks, loose._asks, strict=True):
         cost = largest(found[many.name], 1) * float(few.query.claim.rate / many.query.claim.rate)
         assert cost >= 1.9 * EPSILON, many.name
 

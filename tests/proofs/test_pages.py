@@ -23,7 +23,7 @@ CLAIMS = ROOT / "docs" / "claims.md"
 CODE = re.compile(r"`(dp_polars(?:\.\w+)+)`")
 TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 MECHANISMS = re.compile(r"^Mechanisms?: (.*)\.$", re.MULTILINE)
-ASKED = re.compile(r"^Asked by (.*)\.$", re.MULTILINE)
+ASKED = re.compile(r"^Used by (.*)\.$", re.MULTILINE)
 ROW = re.compile(r"^\| (?!claim \||---)(.*) \|$", re.MULTILINE)
 
 
