@@ -725,7 +725,7 @@ import os, signal, sys, threading, time
 sys.path.insert(0, sys.argv[2])
 from test_budgets import Budget, claim, ledger, pay
 one = Budget.__new__(Budget)  # the ledger is locked: it can't be opened as usual
-one.__dict__.update(Budget(epsilon=1).__dict__, path=__import__("pathlib").Path(sys.argv[1]))
+one.__dict__.update(Budget(epsilon=1).__dict__, _path=__import__("pathlib").Path(sys.argv[1]))
 threading.Thread(target=pay, args=[one, claim(epsilon=0.5)]).start()
 time.sleep(0.2)
 assert ledger._descriptors

@@ -133,7 +133,7 @@ def test_the_page_shows_what_comes_out(monkeypatch):
     }
     assert tuple(shown) == stream.FULL.lengths
     (hard,) = re.findall(
-        r"The best setting for 2,000 statistics: at most (\d+) hard ones, a threshold of ([\d,]+)", page
+        r"The best setting for 2,000 queries: at most (\d+) hard ones, a threshold of ([\d,]+)", page
     )
     monkeypatch.setattr(stream, "HARD", (int(hard[0]),))
     monkeypatch.setattr(stream, "THRESHOLDS", (int(hard[1].replace(",", "")) / stream.FULL.rows,))

@@ -271,7 +271,7 @@ def test_a_ledger_that_is_mounted_alone_is_refused(tmp_path):
     """Its journal would stay in a folder (of a container, say) that others do not see."""
     if shutil.which("unshare") is None or subprocess.run(["unshare", "--mount", "true"]).returncode:
         pytest.skip("mounting is not permitted here")
-    path, inside = Budget(epsilon=1_000, path=tmp_path / "ledger.db").path, tmp_path / "inside"
+    path, inside = Budget(epsilon=1_000, path=tmp_path / "ledger.db")._path, tmp_path / "inside"
     inside.mkdir()
     (inside / "ledger.db").touch()
     code = """

@@ -498,9 +498,9 @@ def test_the_text_is_the_same_in_another_process(budget):
 import sys
 sys.path.insert(0, sys.argv[2])
 import dp_polars as dpp
-from tests.frames.test_kept import EVERYTHING, statistic
+from tests.frames.test_kept import EVERYTHING, question
 budget = dpp.Budget(epsilon=100, path=sys.argv[1])
-print(hash("some seed"), [statistic(budget, **case).text for case in EVERYTHING.values()])
+print(hash("some seed"), [question(budget, **case).text for case in EVERYTHING.values()])
 """
     here = [question(budget, **case).text for case in EVERYTHING.values()]
     for seed in ("1", "2"):

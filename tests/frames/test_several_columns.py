@@ -117,7 +117,7 @@ MUST_NOT, BOTH = "must not change the privacy unit", r"the privacy unit \['month
     (lambda: dpp.protect(["p", 3]), TypeError, NAMES),
     (lambda: dpp.protect([None]), TypeError, NAMES),
     (lambda: dpp.protect({"p", "q"}), TypeError, NAMES),
-    (lambda: dpp.protect(pl.col("p")), TypeError, NAMES),
+    (lambda: dpp.protect(pl.col("p")), TypeError, "must be given the privacy unit alone, got Expr"),
     (
         lambda: protected(unit=["year", "patient"]).agg(COUNT).release(),
         *(ValueError, "must have the privacy unit 'year' as a column"),

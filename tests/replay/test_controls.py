@@ -13,6 +13,7 @@ import dp_polars as dpp
 from dp_polars._bins.binning import Clamping
 from dp_polars._engines.polars import engine as polars_engine
 from dp_polars._engines.polars import people as polars_people
+from dp_polars._engines.polars import rows as polars_rows
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._engines.polars.rows import listed, own_keys
 from dp_polars._expressions.namespace import PrivateNamespace
@@ -106,10 +107,11 @@ def test_public_values_that_the_engine_takes_for_one(tmp_path, monkeypatch):
         return [expr.str.to_lowercase() for expr in exprs]
 
     monkeypatch.setattr(polars_engine, "fit_arrays", lambda *_: False)
-    monkeypatch.setattr(polars_engine, "FEW", 0)
-    monkeypatch.setattr(polars_engine, "own_keys", lambda rows, keys: lowered(own_keys(rows, keys)))
     in_lower_case = pl.col("^key.*$").str.to_lowercase()
-    monkeypatch.setattr(polars_engine, "listed", lambda keys: listed(keys).with_columns(in_lower_case))
+    for module in (polars_engine, polars_rows):
+        monkeypatch.setattr(module, "FEW", 0)
+        monkeypatch.setattr(module, "own_keys", lambda rows, keys: lowered(own_keys(rows, keys)))
+        monkeypatch.setattr(module, "listed", lambda keys: listed(keys).with_columns(in_lower_case))
     # Where rows are people: the bounds of a person would cut what is counted twice.
     several = {"only": lambda case: case.unit is None and len(case.groups or ()) > 2}
     found_out("len", tmp_path, kinds=["String"], said="moves? by more", **several)
@@ -145,9 +147,9 @@ def test_a_plan_that_follows_the_data(tmp_path, monkeypatch):
     histograms = PolarsEngine._histograms
 
     def filtered(engine, work):
-        (rows,) = engine._read()
+        rows = engine._read()
         rows = rows.filter(pl.lit(True)) if rows.select(pl.len()).collect().item() > 5 else rows
-        monkeypatch.setattr(engine, "_read", lambda: [rows])
+        monkeypatch.setattr(engine, "_read", lambda: rows)
         return histograms(engine, work)
 
     monkeypatch.setattr(PolarsEngine, "_histograms", filtered)

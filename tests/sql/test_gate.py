@@ -621,7 +621,7 @@ def test_a_connection_that_has_failed_does_not_say_why():
     with pytest.raises(dpp.ReleaseError) as caught:
         dpp.sql.release(query, table.mutate(s=table.s.upper()))
     assert caught.value.__cause__ is caught.value.__context__ is None
-    with pytest.raises(RuntimeError, match=r"can't be asked any more[\s\S]*connect anew") as caught:
+    with pytest.raises(RuntimeError, match=r"can't be queried[\s\S]*connect anew") as caught:
         dpp.sql.release(query, table)
     assert caught.value.__cause__ is caught.value.__context__ is None
 
