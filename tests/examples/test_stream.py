@@ -132,9 +132,7 @@ def test_the_page_shows_what_comes_out(monkeypatch):
         for row in re.findall(r"^\| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|$", page, re.MULTILINE)
     }
     assert tuple(shown) == stream.FULL.lengths
-    (hard,) = re.findall(
-        r"The best setting for 2,000 queries: at most (\d+) hard ones, a threshold of ([\d,]+)", page
-    )
+    (hard,) = re.findall(r"The best setting for 2,000 queries: at most (\d+) hard ones, a threshold of ([\d,]+)", page)
     monkeypatch.setattr(stream, "HARD", (int(hard[0]),))
     monkeypatch.setattr(stream, "THRESHOLDS", (int(hard[1].replace(",", "")) / stream.FULL.rows,))
     size = stream.FULL._replace(lengths=(2000,))
