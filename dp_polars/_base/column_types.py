@@ -311,11 +311,19 @@ def without_flags(frame: FrameT) -> FrameT:
     """
     dtypes = enumerate(frame.collect_schema().items())
     cleared = [
-        pl.struct(pl.nth(place).alias("column")).struct.field("column").alias(name)
+        pl.struct(_at(place, name).alias("column")).struct.field("column").alias(name)
         for place, (name, dtype) in dtypes
         if dtype != pl.Object  # has no order, and no struct holds it
     ]
     return frame.with_columns(cleared)
+
+
+def _at(place: int, name: str) -> pl.Expr:
+    """Return a column by its name, or by its place where Polars would read the name as a pattern.
+
+    POLARS_AUTO_STRUCTIFY makes a struct of a column by its place.
+    """
+    return pl.nth(place) if name == "*" or name.startswith("^") else pl.col(name)
 
 
 def parts_of(dtype: PolarsDataType) -> Iterator[PolarsDataType]:
