@@ -366,11 +366,13 @@ _REFUSED = {
     "`@` may take a category's number": """
         to_physical: c.to_physical()   cast: c.cast(pl.UInt32)   hash: c.hash()
         min_horizontal: pl.min_horizontal(c, 'c')   to_physical: s.cast(pl.Categorical).to_physical() > 3
-        hash: pl.struct(c).hash()   pl.datetime: pl.datetime(2021, 1, c)   replace: c.replace(1, 2)
-        replace: c.replace('a', 2)   replace: c.replace([0], ['z'])
+        hash: pl.struct(c).hash()   pl.datetime: pl.datetime(2021, 1, c)   replace: c.replace('a', 2)
+        replace_strict: s.replace_strict({'a': 1}, default=0, return_dtype=pl.Categorical)
+    """,
+    "`@` compares values of unlike types by the numbers or texts behind them": """
+        replace: c.replace(1, 2)   replace: c.replace([0], ['z'])
         replace_strict: c.replace_strict({1: 2}, default=None)
         replace_strict: c.replace_strict(0, 'x', default=None)
-        replace_strict: s.replace_strict({'a': 1}, default=0, return_dtype=pl.Categorical)
     """,
     "`@` takes numbers only": "arctan2: pl.arctan2(k, k)",
     "`@` converts a whole column to a nested type": """
