@@ -23,7 +23,7 @@ DDL = "p string, g string, x double"
 class ReplacingBudget(dpp.Budget):
     """A budget that is charged while somebody replaces a view."""
 
-    def charge(self, *args, **kwargs):
+    def _charge(self, *args, **kwargs):
         charged = super()._charge(*args, **kwargs)
         self.replace_view()
         return charged
