@@ -82,7 +82,7 @@ def test_the_densities_are_those_of_the_race(mechanism):
             assert found[i] == pytest.approx((first - last) / float(step), rel=1e-5)
 
 
-def test_what_a_lead_loses_in_rho():
+def test_what_a_gap_loses_in_rho():
     """Why rho is refused: with its lead, a choice loses more than the exponential mechanism is charged without."""
     edges = np.array([-math.inf, *range(-30, 31), math.inf])
 
