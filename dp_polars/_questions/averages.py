@@ -44,22 +44,8 @@ class Average(Clipped):
         return 1
 
     @abstractmethod
-    def changes(self, *columns: pl.DataType) -> tuple[Fraction, ...]:
-        """Return the most that one row changes what each draw is on, in its whole units, in either direction."""
-
-    @property
-    def parts(self) -> int:
-        return len(self.changes())
-
-    def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:
-        changes = self.changes(*columns)
-        loss = replace(self.claim.loss, value=self.claim.loss.value / len(changes))
-        share = replace(self.claim, loss=loss, draws=1)
-        return tuple(replace(share, score_range=share.score_range * change) for change in changes)
-
-    @abstractmethod
     def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> Floats:
-        """Return the answers that totals stand for: arrays that go together, also of floats."""
+        """Return the answers that totals stand for, in whole units: arrays that go together, also of floats."""
 
     def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
         return pl.Series(self.of_totals(totals, *columns))
@@ -73,21 +59,27 @@ class Average(Clipped):
         """Between which numbers every answer lies."""
 
     @abstractmethod
-    def _extremes(self, totals: Sequence[Ints], bounds: Sequence[int], *columns: pl.DataType) -> tuple[Floats, Floats]:
+    def _extremes(self, totals: Sequence[Any], bounds: Sequence[float], *columns: pl.DataType) -> tuple[Floats, Floats]:
         """Return the ends of the answers of values, rounded to totals that are no further from these than bounds."""
 
     def presented(self, drawn: Sequence[pl.Series], beta: float | None, *columns: pl.DataType) -> tuple[pl.Series, ...]:
-        numbers = [column.to_numpy() for column in drawn]
+        bits = self.bits_of_parts(*columns)
+        numbers = [np.ldexp(column.to_numpy(), -bit) if bit else column.to_numpy() for column, bit in zip(drawn, bits, strict=True)]
         answers = self.named(numbers, *columns)
         if beta is None:
             return (answers,)
-        claims = self.noise(*columns)
         # Each of the draws is off by more with its share of the probability.
-        bounds = [noise_bound(claim, beta / len(claims)) for claim in claims]
+        bounds = self._bounds(beta, *columns)
         least, most = self._extremes(numbers, bounds, *columns)
         nobody = numbers[-1] - bounds[-1] < self.fewest  # perhaps: then nothing is known
         least[nobody], most[nobody] = self.ends
         return answers, pl.Series(least), pl.Series(most)
+
+    def _bounds(self, beta: float, *columns: pl.DataType) -> list[int] | list[float]:
+        """Return how far each draw is off at most, in whole units, but for a probability of beta in all."""
+        claims, bits = self.noise(*columns), self.bits_of_parts(*columns)
+        bounds = [noise_bound(claim, beta / len(claims)) for claim in claims]
+        return [math.ldexp(bound, -bit) for bound, bit in zip(bounds, bits, strict=True)] if any(bits) else bounds
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
         return None
@@ -110,7 +102,7 @@ class Mean(Average):
     def ends(self) -> tuple[float, float]:
         return float(self.lower), float(self.upper)
 
-    def _extremes(self, totals: Sequence[Ints], bounds: Sequence[int], *columns: pl.DataType) -> tuple[Floats, Floats]:
+    def _extremes(self, totals: Sequence[Any], bounds: Sequence[float], *columns: pl.DataType) -> tuple[Floats, Floats]:
         """Return the ends at the corners: a quotient is monotonic in both of its terms.
 
         They are further apart by what each value is rounded by at most: a mean moves by no more.
@@ -135,7 +127,7 @@ class Mean(Average):
         clipped to: S + x ≥ A·(n + z). So n·(A − S/n) ≤ x − A·z ≤ │x│ + h·│y│. The other side is the same, turned round.
         Each value is rounded by `rounding` at most, and so is their mean.
         """
-        off, by = (noise_bound(claim, beta / 2) for claim in self.noise(*columns))
+        off, by = map(Fraction, self._bounds(beta, *columns))
         width = self.upper - self.lower
         of_noise = (off * self.known_step(*columns) + by * width) / (2 * rows)
         return float(min(width, of_noise + self.rounding(*columns)))
@@ -250,7 +242,7 @@ class Variance(Average):
         variances: Floats = np.clip(variance, 0.0, self._largest)
         return variances
 
-    def _extremes(self, totals: Sequence[Ints], bounds: Sequence[int], *columns: pl.DataType) -> tuple[Floats, Floats]:
+    def _extremes(self, totals: Sequence[Any], bounds: Sequence[float], *columns: pl.DataType) -> tuple[Floats, Floats]:
         """Return the ends where each total is within its bound, with rounding: `docs/proofs/numbers.md`, Theorem 5."""
         (distance, squares, count), (off, of_squares, by) = totals, bounds
         farthest, nearest = abs(distance) + off, np.maximum(abs(distance) - off, 0)
@@ -292,7 +284,7 @@ class Variance(Average):
         m/(m − 1), and V, which is at most h², times 1/(m − 1) − 1/(n − 1) = −z/((m − 1)·(n − 1)). Then rounding adds as
         in `_extremes`: a variance moves by off·(2·√V + off).
         """
-        off, of_squares, by = (noise_bound(claim, beta / 3) for claim in self.noise(*columns))
+        off, of_squares, by = self._bounds(beta, *columns)
         if rows <= by + self.ddof:
             return self.ends[1]
         row_weight, steps = self.squares(*columns), float(self.changes(*columns)[0])

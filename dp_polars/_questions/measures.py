@@ -6,7 +6,7 @@ from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import ClassVar, Literal, Self, TypeAlias, TypeVar
 
@@ -24,6 +24,7 @@ from dp_polars._bins.weights import check_held, check_size, clamping_of, in_step
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noise import LARGEST_VALUE, add_noise, check_scale, noise_bound, noise_of
 from dp_polars._questions.question import CountRule, HistogramQuery, clipped_to, in_lists
+from dp_polars._mechanisms.person_weights import bits_of_parts, bound_in_rows, ends_of, rounded
 
 BETA = 0.05  # the ends of a confidence interval hold the true number with a probability of 0.95
 
@@ -31,10 +32,16 @@ What: TypeAlias = Literal["rows", "people", "values", "nulls"]
 MeasureT = TypeVar("MeasureT", bound="Measure")
 
 
+@dataclass(frozen=True)
 class Measure(HistogramQuery):
-    """Numbers for each group, with noise."""
+    """Numbers for each group, with noise.
 
+    Where people may count in part (`in_parts`), sums of weights are in parts: of 2**−`bits_of_parts` units.
+    """
+
+    in_parts: bool = field(default=False, kw_only=True)
     has_intervals: ClassVar[bool] = True
+    weighs_people: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -57,12 +64,28 @@ class Measure(HistogramQuery):
     def with_claim(self, claim: Claim) -> Self:
         return checked(super().with_claim(claim))
 
-    def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:  # noqa: ARG002
-        """Return the claim of each draw, in whole numbers; without the column's type, as far as it is known."""
-        return (self.claim,)
+    def changes(self, *columns: pl.DataType) -> tuple[Fraction, ...]:  # noqa: ARG002
+        """Return the most that one row changes what each draw is on, in its whole units, over the claim's range."""
+        return (Fraction(1),)
+
+    def bits_of_parts(self, *columns: pl.DataType) -> tuple[int, ...]:
+        return tuple(bits_of_parts(one) if self.in_parts else 0 for one in self.units_of_row(*columns))
+
+    def units_of_row(self, *columns: pl.DataType) -> tuple[int, ...]:
+        """Return the most that one row adds to what each draw is on, or takes away, in its whole units."""
+        return tuple(int(self.largest * change) for change in self.changes(*columns))
+
+    def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:
+        """Return the claim of each draw, in parts; without the column's type, as far as it is known."""
+        changes, bits = self.changes(*columns), self.bits_of_parts(*columns)
+        loss = replace(self.claim.loss, value=self.claim.loss.value / len(changes))
+        share = replace(self.claim, loss=loss, draws=1)
+        ranges = (share.score_range * change * 2**bit for change, bit in zip(changes, bits, strict=True))
+        return tuple(replace(share, score_range=one) for one in ranges)
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
-        return float(noise_bound(self.claim, beta))
+        (claim,), (bits,) = self.noise(*columns), self.bits_of_parts(*columns)
+        return bound_in_rows(noise_bound(claim, beta), bits)
 
 
 class Total(Measure):
@@ -71,16 +94,12 @@ class Total(Measure):
     is_ordered: ClassVar[bool] = True
     fixed_size: ClassVar[int] = 1
 
-    @property
-    def parts(self) -> int:
-        return 1
-
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
         return self.largest if groups == 1 and self.is_one_sided else super().range_of(relation, groups)
 
     @abstractmethod
     def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
-        """Return the answers that sums of weights stand for, with or without noise: (g,) for each histogram."""
+        """Return the answers that sums of weights stand for, in whole units, with or without noise: (g,) for each."""
 
     def drawn_of_totals(self, totals: Sequence[Ints], *columns: pl.DataType) -> tuple[pl.Series, ...]:
         """Draw from the sum of weights of each group, shape (g,), for each histogram: each with noise on it, once."""
@@ -90,7 +109,7 @@ class Total(Measure):
         return self.drawn_of_totals([totals_of(histogram) for histogram in histograms], *columns)
 
     def drawn_types(self, *columns: pl.DataType) -> tuple[pl.DataType, ...]:  # noqa: ARG002
-        return (pl.Int64(),) * self.parts
+        return (pl.Int64(),) * len(self.changes())
 
 
 class Multiple(Total):
@@ -101,16 +120,15 @@ class Multiple(Total):
         """Return what a total of one is in the answer's unit."""
 
     def presented(self, drawn: Sequence[pl.Series], beta: float | None, *columns: pl.DataType) -> tuple[pl.Series, ...]:
-        numbers, (claim,) = drawn[0].to_numpy(), self.noise(*columns)
-        return tuple(self.named([numbers + off], *columns) for off in _offsets(claim, beta))
+        (claim,), (bits,) = self.noise(*columns), self.bits_of_parts(*columns)
+        return tuple(self.named([one], *columns) for one in _shown(drawn[0].to_numpy(), claim, bits, beta))
 
 
-def _offsets(claim: Claim, beta: float | None) -> tuple[int, ...]:
-    """Return how far a number, and the ends of its confidence interval where it has one, are from what was drawn."""
+def _shown(parts: Ints, claim: Claim, bits: int, beta: float | None) -> tuple[Ints, ...]:
+    """Return whole numbers of what was drawn in parts, and the ends of their confidence intervals if they have some."""
     if beta is None:
-        return (0,)
-    bound = noise_bound(claim, beta)
-    return 0, -bound, bound
+        return (rounded(parts, bits),)
+    return rounded(parts, bits), *ends_of(parts, noise_bound(claim, beta), bits)
 
 
 def totals_of(histogram: Histogram) -> Ints:
@@ -190,15 +208,15 @@ class ValueCounts(Measure):
 
     def drawn(self, histograms: Sequence[Histogram], *columns: pl.DataType) -> tuple[pl.Series, ...]:
         (histogram,) = histograms
-        counts = noisy(self.counts_of(histogram, *columns), self.claim)
+        counts = noisy(self.counts_of(histogram, *columns), *self.noise(*columns))
         return (in_lists(pl.Series(counts), self.answer_width(*columns)),)
 
     def drawn_types(self, *columns: pl.DataType) -> tuple[pl.DataType, ...]:  # noqa: ARG002
         return (pl.List(pl.Int64()),)
 
     def presented(self, drawn: Sequence[pl.Series], beta: float | None, *columns: pl.DataType) -> tuple[pl.Series, ...]:
-        counts = drawn[0].explode().to_numpy()
-        return tuple(self.named(counts + off, *columns) for off in _offsets(self.claim, beta))
+        (claim,), (bits,) = self.noise(*columns), self.bits_of_parts(*columns)
+        return tuple(self.named(counts, *columns) for counts in _shown(drawn[0].explode().to_numpy(), claim, bits, beta))
 
     def counts_of(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
         groups, size = len(histogram.sizes), self.binning(*columns).size
@@ -223,8 +241,11 @@ def counts_at_loss(claim: Claim, values: pl.Series) -> ValueCounts:
     return counts.under(claim.contributions, check_relation(str(claim.neighboring_relation)))
 
 
-def checked(query: MeasureT) -> MeasureT:
-    """Return the query; refuse noise that does not fit into 64 bits."""
+def checked(query: QueryT, *, in_parts: bool | None = None) -> QueryT:
+    """Return the query, of people who may count in part or not; refuse noise that does not fit into 64 bits."""
+    if not isinstance(query, Measure):
+        return query
+    query = query if in_parts is None else replace(query, in_parts=in_parts)
     for claim in query.noise():
         check_scale(claim)
     return query
@@ -415,8 +436,8 @@ class Sum(Clipped, Multiple):
             return max(high, Fraction(0)) - min(low, Fraction(0))  # a row without a value adds 0
         return super().range_of(relation, groups)
 
-    def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:
-        return (replace(self.claim, score_range=self.claim.score_range / self.known_step(*columns)),)
+    def changes(self, *columns: pl.DataType) -> tuple[Fraction, ...]:
+        return (1 / self.known_step(*columns),)
 
     def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
         return in_steps(totals[0], self.units(*columns).step, self.answer_type(*columns))
@@ -426,7 +447,7 @@ class Sum(Clipped, Multiple):
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
         """Return an error in the column's unit; that of integers if only the still unknown type defines the step."""
-        return float(noise_bound(self.noise(*columns)[0], beta) * self.known_step(*columns))
+        return float((super().error(size, beta, *columns) or 0) * self.known_step(*columns))
 
     def of_values(self, *columns: pl.DataType) -> str | None:
         """Return what rounding does, which no confidence interval holds: how many rows a group has is not known."""

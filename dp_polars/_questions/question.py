@@ -116,9 +116,11 @@ class HistogramQuery(Query):
 
     has_intervals: ClassVar[bool] = False  # whether an answer is a number with a range
     error_needs_rows: ClassVar[bool] = False  # whether errors depend on how many rows a group has
+    weighs_people: ClassVar[bool] = False  # whether people beyond the limits count in part: nothing is drawn of them
     is_count: ClassVar[bool] = False  # whether the answer is one or several whole numbers with noise, which may be 0
 
     of_people: bool = False  # whether candidates are compared by the people who have them
+    in_parts: bool = False  # whether people beyond the contribution limits count in part
     weights: Weights = ONE_EACH  # by which candidates are compared
 
     @property
@@ -242,6 +244,10 @@ class HistogramQuery(Query):
     def note(self, size: int, alternative: HistogramQuery | None) -> str | None:  # noqa: ARG002
         """Return what to know before a release; None: nothing. `alternative` is under the same bounds, if it can be."""
         return None
+
+    def bits_of_parts(self, *columns: pl.DataType) -> tuple[int, ...]:
+        """Return for each of `evidence` in how many parts a unit of its sums is counted, as a power of 2."""
+        return (0,) * len(self.evidence(*columns))
 
     def under(self, contributions: Contributions, relation: NeighboringRelation, groups: int | None = None) -> Self:
         """Return the same statistic with the rate that the same loss pays for under these bounds.

@@ -19,6 +19,7 @@ from dp_polars._base.column_types import PrivacyUnit
 from dp_polars._base.numbers import Ints
 from dp_polars._bins.binning import Binning, Clamping, OneCode
 from dp_polars._mechanisms.histograms import Histogram
+from dp_polars._mechanisms.person_weights import PersonWeight
 from dp_polars._questions.measures import BETA
 from dp_polars._questions.question import Columns, CountRule, HistogramQuery, KeysThatAreThere
 
@@ -141,6 +142,9 @@ class HistogramSpec:
     # all rows it has the groups of people, too.
     limits: Limits
     people: bool  # whether distinct people are counted per code, rather than rows
+    # How much of a person counts, where all rows of everybody do: then weights are in parts. None: `limits` say it.
+    weight: PersonWeight | None = None
+    bits: int = 0  # of how many parts a unit of the sum is, as a power of 2
 
     @property
     def names(self) -> list[str]:
@@ -171,8 +175,10 @@ class HistogramSpec:
 
     def counts_like(self, other: HistogramSpec) -> bool:
         """Return whether another histogram is of the same rows and codes, though perhaps of other weights."""
-        is_alike = (self.binning, self.limits, self.people) == (other.binning, other.limits, other.people)
-        return is_alike and self.reads_like(other)
+        return self._counted_by() == other._counted_by() and self.reads_like(other)
+
+    def _counted_by(self) -> tuple[object, ...]:
+        return self.binning, self.limits, self.people, self.weight
 
     def reads_like(self, other: HistogramSpec) -> bool:
         is_alike = self.types == other.types and len(self.columns) == len(other.columns)
@@ -181,7 +187,7 @@ class HistogramSpec:
     @property
     def by_person(self) -> bool:
         """Whether it matters whose a row is, where there is a privacy unit."""
-        return self.people or not self.limits.everything
+        return self.people or not self.limits.everything or self.weight is not None
 
     @property
     def reading_order(self) -> tuple[bool, bool]:
@@ -390,6 +396,10 @@ class Engine(ABC, Generic[Released]):
        `row_weight.of_person`. `limits` looks only at rows that contribute to its spec. It keeps the groups with the
        smallest numbers, in each of them the rows with the smallest numbers, and of what is left the rows with the
        smallest numbers; None is no bound. So one pass over each person's rows serves all specs.
+       **Numbers draw nothing** (`HistogramSpec.weight`). All rows of everybody count. Of a person, n rows of a group
+       contribute (where people count: n codes, each with its own weight). `PersonWeight` makes of these numbers what
+       each row of the person in a group weighs, in parts (`UNIT`). `part_of` scales a person's sum in a group and code
+       by it: that is what is added up. Neither overflow nor a float depends on the order of rows.
     4. **Then counting.** The weight of a code in a group is the sum of the weights of what stays there: without a
        row weight the number of rows, or of distinct people (`people`). Where `Work.privacy_unit` is None, every row is
        a person.

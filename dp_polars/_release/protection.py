@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -11,7 +12,13 @@ from dp_polars._base.column_types import PrivacyUnit, privacy_unit_of, shown, te
 from dp_polars._base.numbers import (
     positive_int,
 )
+from dp_polars._mechanisms.person_weights import PersonWeight
 from dp_polars._questions.question import HistogramQuery
+
+
+def _power(query: HistogramQuery) -> Literal[1, 2]:
+    """Return the power of which norm Gaussian noise, or Laplace noise, is charged."""
+    return 1 if query.claim.has_epsilon else 2
 
 
 @dataclass(frozen=True)
@@ -51,7 +58,7 @@ class Layout:
         return self.group_bits + self.code_bits
 
 
-_BOUNDS = ("max_rows", "max_groups", "max_rows_per_group")
+_BOUNDS = ("max_rows", "max_groups", "max_rows_per_group", "max_norm")
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,8 @@ class Protection:
     max_groups: int | None
     max_rows_per_group: int | None
     neighboring_relation: NeighboringRelation
+    # The norm of a person's numbers of rows per group, for statistics that are numbers. None: it follows from the others.
+    max_norm: int | None = None
 
     @property
     def privacy_unit(self) -> str | None:
@@ -78,9 +87,10 @@ class Protection:
         max_groups: int | None,
         max_rows_per_group: int | None,
         neighboring_relation: str,
+        max_norm: int | None = None,
     ) -> Protection:
         unit, relation = privacy_unit_of(privacy_unit), check_relation(neighboring_relation)
-        asked = zip(_BOUNDS, (max_rows, max_groups, max_rows_per_group), strict=True)
+        asked = zip(_BOUNDS, (max_rows, max_groups, max_rows_per_group, max_norm), strict=True)
         given = {name: value for name, value in asked if value is not None}
         return cls(unit, None, None, None, relation).with_limits(**given)
 
@@ -112,6 +122,10 @@ class Protection:
         bounds = self.bounds
         if self._bounds_groups_only(query):
             bounds.pop("max_rows_per_group", None)
+        if not query.weighs_people:
+            bounds.pop("max_norm", None)
+        elif "max_norm" in bounds:
+            bounds = {name: bounds[name] for name in ("max_rows_per_group", "max_norm") if name in bounds}
         return bounds
 
     def counts_people(self, query: HistogramQuery) -> bool:
@@ -134,6 +148,10 @@ class Protection:
         if self.privacy_unit is None:
             return Contributions(1, 1)
         in_groups = min(self.max_groups or groups, groups)
+        if self.max_norm is not None and query.weighs_people:
+            if self._bounds_groups_only(query):
+                return Contributions(min(self.max_norm ** _power(query), groups), 1)
+            return Contributions(self.max_norm, self.max_norm)
         if self._bounds_groups_only(query):
             return Contributions(min(self.max_rows or in_groups, in_groups), 1)
         per_group = self.max_rows_per_group or self.max_rows
@@ -149,8 +167,31 @@ class Protection:
         total = min(self.max_rows or in_groups * per_group, in_groups * per_group)
         return Contributions(total, min(per_group, total))
 
+    def weight(self, query: HistogramQuery, groups: int) -> PersonWeight | None:
+        """Return how much of a person counts in a number, so that none exceeds `contributions`; None: all of everybody.
+
+        `docs/proofs/norms.md`, Theorem 1. What is public decides whether a limit can bind.
+        """
+        if self.privacy_unit is None or not query.weighs_people:
+            return None
+        bounds, power = self.contributions(query, groups), _power(query)
+        limit, cap = bounds.total if power == 1 else bounds.squares, None
+        most: int | None = None  # rows, or codes, of a person in a group
+        if self._bounds_groups_only(query):
+            most = 1
+        else:
+            most = cap = self.max_rows_per_group
+            if self.counts_people(query) and query.fixed_size is not None and query.fixed_size <= (cap or math.inf):
+                most, cap = query.fixed_size, None
+        can_bind = most is None or groups * most**power > limit
+        return PersonWeight(cap, limit if can_bind else None, power) if can_bind or cap is not None else None
+
     def limits(self, query: HistogramQuery, groups: int) -> Limits:
-        """Return what must be enforced so that no person exceeds `contributions`."""
+        """Return what must be enforced so that no person exceeds `contributions`, where rows are drawn for that."""
+        return Limits() if query.in_parts else self._drawn(query, groups)
+
+    def _drawn(self, query: HistogramQuery, groups: int) -> Limits:
+        """Return which rows of a person would stay, if they were drawn."""
         if self.privacy_unit is None:
             return Limits()
         bounds = self.contributions(query, groups)
@@ -167,8 +208,10 @@ class Protection:
         )
 
     def dropping(self, query: HistogramQuery, groups: int) -> dict[str, int]:
-        """Return the bounds, by name, beyond which a person may have rows, which are then dropped."""
-        limits, bounds = self.limits(query, groups), self.bounds
+        """Return the bounds, by name, beyond which a person may have rows, which are then dropped, or count in part."""
+        if self.max_norm is not None and query.weighs_people:
+            return self.bounds_of(query) if query.in_parts else {}
+        limits, bounds = self._drawn(query, groups), self.bounds
         # A person counts once for each candidate, so a bound of all of them drops nothing.
         is_all = self.counts_people(query) and limits.rows_per_group == query.fixed_size
         enforced = {

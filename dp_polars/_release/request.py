@@ -23,7 +23,7 @@ from dp_polars._accounting.claims import SAY_A_LOSS, Claim, loss_of, notes_of_co
 from dp_polars._accounting.terms import Loss, Unit, Within, in_words
 from dp_polars._base.column_types import without_nul
 from dp_polars._base.numbers import as_fraction, flag, given, loss_up, plural, positive_int, show
-from dp_polars._questions.measures import BETA, Count, Multiple, at_most, error_95, with_loss_for
+from dp_polars._questions.measures import BETA, Count, Multiple, at_most, checked, error_95, with_loss_for
 from dp_polars._questions.question import Asked, Columns, HistogramQuery
 from dp_polars._release.contract import (
     Engine,
@@ -436,7 +436,13 @@ class Request(AnyRequest[HistogramQuery]):
                 needed = ask.query.evidence(*types)
             limits = self.protection.limits(ask.query, self.groups)
             people = self.protection.counts_people(ask.query)
-            positions = tuple(_place(specs, HistogramSpec(columns, types, piece, limits, people)) for piece in needed)
+            weight = self.protection.weight(ask.query, self.groups) if ask.query.in_parts else None
+            bits = ask.query.bits_of_parts(*types)
+            made = (
+                HistogramSpec(columns, types, piece, limits, people, weight, bit)
+                for piece, bit in zip(needed, bits, strict=True)
+            )
+            positions = tuple(_place(specs, spec) for spec in made)
             outputs.append(Output(ask.name, ask.query, types, positions))
         return Work(self.protection.unit, keys, tuple(specs), tuple(outputs), proved.rows)
 
@@ -554,7 +560,10 @@ def _asked_in(ask: Ask[HistogramQuery], unit: Unit) -> Ask[HistogramQuery]:
 def _under(protection: Protection, ask: Ask[HistogramQuery], groups: int) -> HistogramQuery:
     with ask.named():
         bounds = protection.contributions(ask.query, groups)
-        return ask.query.under(bounds, protection.neighboring_relation, groups)
+        query = ask.query.under(bounds, protection.neighboring_relation, groups)
+        if not query.weighs_people:
+            return query
+        return checked(query, in_parts=protection.weight(query, groups) is not None)
 
 
 def _rounded(error: float | None) -> str:

@@ -41,6 +41,7 @@ from dp_polars._engines.polars.rows import (
     person_of,
     with_groups,
 )
+from dp_polars._engines.polars.weighing import weigh_people
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._release.contract import HistogramSpec, KeyWork, LocalEngine, Product, UnreadableError, Work, gathered
 from dp_polars._release.protection import Layout
@@ -341,7 +342,11 @@ def count(
     if privacy_unit is not None and any(spec.by_person for spec in specs):
         for part in in_parts(rows, privacy_unit, partitions):
             (frame,) = collected([_coded(part, privacy_unit, keys, specs)], engine)
-            more = count_people(frame, kinds, engine)
+            weighed = [kind for kind in kinds if kind.specs[0].weight is not None]
+            drawn = [kind for kind in kinds if kind.specs[0].weight is None]
+            of_kind = {kind.numbers: cells for kind, cells in zip(weighed, weigh_people(frame, weighed, engine), strict=True)}
+            of_kind |= {kind.numbers: cells for kind, cells in zip(drawn, count_people(frame, drawn, engine), strict=True)}
+            more = [of_kind[kind.numbers] for kind in kinds]
             # Nobody is in two parts.
             found = [added_up(cells, ["cell"], engine) for cells in zip(found, more, strict=True)] if found else more
     elif not isinstance(keys, Product) and fit_arrays(groups, specs, together):
@@ -392,6 +397,8 @@ def _weight_name(specs: Sequence[HistogramSpec], number: int) -> str | None:
 def _weight(spec: HistogramSpec, number: int) -> pl.Expr:
     """Return the sums of a spec's weights."""
     rows, sums = pl.col("rows"), pl.col(weight_name(number))
+    if spec.weight is not None:
+        return sums
     return rows if spec.row_weight is None else spec.of_sums(sums, rows)
 
 

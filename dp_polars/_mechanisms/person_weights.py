@@ -1,0 +1,133 @@
+"""How much of a person counts in a number: the weights of people beyond the contribution limits.
+
+Nobody's rows are dropped. All sums over a person's rows in a group are scaled by one weight, which follows from that
+person's numbers of contributing rows. Proof: `docs/proofs/norms.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from dp_polars._base.numbers import Ints
+
+#: A weight of one has this many parts, as a power of 2.
+UNIT_BITS = 20
+UNIT = 1 << UNIT_BITS
+# More rows of one person in a group count as these, so that no arithmetic leaves 64 bits.
+_MOST_ROWS = {1: 1 << 30, 2: 1 << 20}
+# What errors of three rounded operations on floats can't make up for: weights stay on the safe side.
+_SAFE_UNIT = float(UNIT) * (1 - 2.0**-50)
+
+
+def bits_of_parts(largest: int) -> int:
+    """Return in how many parts a unit of a sum is counted, as a power of 2, if one row adds `largest` units at most."""
+    return max(0, UNIT_BITS + 1 - max(largest, 1).bit_length())
+
+
+class Arithmetic(Protocol):
+    """Operations on integers of 64 bits of an engine, whose values have the operators +, −, ·, < and <= of Python."""
+
+    def whole(self, number: int) -> Any:  # noqa: ANN401
+        """Return a constant."""
+
+    def choose(self, condition: Any, yes: Any, no: Any) -> Any:  # noqa: ANN401
+        """Return one of two numbers."""
+
+    def quotient(self, number: Any, by: Any) -> Any:  # noqa: ANN401
+        """Return a number from 0 on, divided by one from 1 on, rounded down."""
+
+    def scaled_root(self, unit: float, limit: float, by: Any) -> Any:  # noqa: ANN401
+        """Return unit·√(limit/by), rounded down: quotient, root and product are IEEE floats of 64 bits."""
+
+
+@dataclass(frozen=True)
+class PersonWeight:
+    """How much of a person counts: first a cap for each group, then a norm of all groups together.
+
+    A person has n rows in a group that contribute. m = min(n, `cap`) of them would count, and the norm is Σ m^`power`
+    over the groups. Beyond `limit`, the weight is as much below 1 as brings the norm of all weighted parts down to it.
+    """
+
+    cap: int | None  # rows in each group. None: all of them.
+    limit: int | None  # the most that the norm may be. None: it can't be more.
+    power: Literal[1, 2]
+
+    def counted(self, rows: Any, of: Arithmetic) -> Any:  # noqa: ANN401
+        """Return how many of a person's rows in a group would count, but for the norm."""
+        most = of.whole(min(self.cap or _MOST_ROWS[self.power], _MOST_ROWS[self.power]))
+        return of.choose(rows < most, rows, most)
+
+    def norm(self, rows: Any, of: Arithmetic) -> Any:  # noqa: ANN401
+        """Return what a group adds to a person's norm."""
+        counted = self.counted(rows, of)
+        return counted if self.power == 1 else counted * counted
+
+    @property
+    def most(self) -> int:
+        """The most that the norm may be, in numbers that fit into the arithmetic."""
+        assert self.limit is not None
+        return min(self.limit, _MOST_ROWS[1] ** self.power)
+
+    def is_beyond(self, norm: Any, of: Arithmetic) -> Any:  # noqa: ANN401
+        return of.whole(self.most) < norm
+
+    def of_norm(self, norm: Any, of: Arithmetic) -> Any:  # noqa: ANN401
+        """Return the weight of a person, in parts: `UNIT` for all within the limit, which whole numbers decide."""
+        beyond = self.is_beyond(norm, of)
+        by = of.choose(beyond, norm, of.whole(self.most))
+        if self.power == 1:
+            scaled = of.quotient(of.whole(self.most * UNIT), by)
+        else:
+            scaled = of.scaled_root(_SAFE_UNIT, float(self.most), by)
+        return of.choose(beyond, scaled, of.whole(UNIT))
+
+    def of_rows(self, weight: Any, rows: Any, of: Arithmetic) -> Any:  # noqa: ANN401
+        """Return the weight of each row of a person in a group, in parts, from that of the person."""
+        counted = self.counted(rows, of)
+        return of.quotient(weight * counted, of.choose(of.whole(0) < rows, rows, of.whole(1)))
+
+
+def part_of(total: Any, weight: Any, bits: int, of: Arithmetic) -> Any:  # noqa: ANN401
+    """Return a person's sum in a group times the weight of the rows, in parts of 2**−bits, cut toward zero."""
+    negative = total < of.whole(0)
+    absolute = of.choose(negative, of.whole(0) - total, total)
+    high = of.quotient(absolute, of.whole(UNIT))
+    low = absolute - high * of.whole(UNIT)
+    part = weight * high * of.whole(1 << bits)
+    part = part + of.quotient(weight * low, of.whole(1 << (UNIT_BITS - bits)))
+    return of.choose(negative, of.whole(0) - part, part)
+
+
+class _Arrays:
+    """The arithmetic of NumPy, and of Python's integers."""
+
+    whole = staticmethod(int)
+    choose = staticmethod(np.where)
+    quotient = staticmethod(np.floor_divide)
+
+    @staticmethod
+    def scaled_root(unit: float, limit: float, by: Ints) -> Ints:
+        root: Ints = np.floor(unit * np.sqrt(limit / np.asarray(by, np.float64))).astype(np.int64)
+        return root
+
+
+ARRAYS: Arithmetic = _Arrays()
+
+
+def rounded(parts: Any, bits: int) -> Any:  # noqa: ANN401
+    """Return the whole number that is nearest to a number of parts, ties up."""
+    return parts if not bits else (parts + (1 << (bits - 1))) >> bits
+
+
+def ends_of(parts: Ints, bound: int, bits: int) -> tuple[Ints, Ints]:
+    """Return the whole numbers next to a confidence interval around a number of parts, outside of it."""
+    return (parts - bound) >> bits, -((-(parts + bound)) >> bits)
+
+
+def bound_in_rows(bound: int, bits: int) -> float:
+    """Return a bound of parts in whole numbers, with what rounding the answer adds."""
+    return math.ldexp(bound, -bits) + (0.5 if bits else 0.0)
