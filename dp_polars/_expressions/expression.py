@@ -177,7 +177,7 @@ class DrawTotals(_OnRows[Total]):
     """Sums of weights of each group, and a value for the column's type -> answers of the query's own type."""
 
     def of(self, series: Sequence[pl.Series]) -> pl.Series:
-        parts = self.query.parts
+        parts = len(self.query.changes())
         totals = [total.fill_null(0).to_numpy() for total in series[:parts]]
         types = [column.dtype for column in series[parts:]]
         (answers,) = self.query.presented(self.query.drawn_of_totals(totals, *types), None, *types)
@@ -425,7 +425,7 @@ def _drawn(query: Query, exprs: list[pl.Expr], within: Within | None) -> Private
     # All groups in one call: imploded, each group is one row of a column of lists.
     if isinstance(query, Total):
         # Sums need no lists. The column's first value is passed on for its type only.
-        parts = (Weigh(query, part) for part in range(query.parts))
+        parts = (Weigh(query, part) for part in range(len(query.changes())))
         totals = [pl.map_batches(exprs, weigh, pl.Int64, is_elementwise=True).sum() for weigh in parts] if exprs else []
         inputs = [*totals, *(expr.first() for expr in exprs)] if exprs else [pl.len().cast(pl.Int64)]
         drawn = pl.map_batches(inputs, DrawTotals(query), raw, is_elementwise=True)

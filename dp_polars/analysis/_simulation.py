@@ -357,7 +357,7 @@ def _output(name: str, query: HistogramQuery, types: Columns, unit: str, parts: 
     elif isinstance(query, ValueCounts):
         law = _simulated.law_of_numbers(query, types, *(query.counts_of(histogram, *types) for histogram in scored))
     elif isinstance(query, Total):
-        sides = zip(*parts[: query.parts], strict=True)
+        sides = zip(*parts[: len(query.changes())], strict=True)
         law = _simulated.law_of_total(query, types, *([totals_of(histogram) for histogram in side] for side in sides))
     else:
         raise no_law(query)
