@@ -410,6 +410,7 @@ class PrivateFrame(Steps, Cubes, Refusing, WithoutRows):
         max_groups: int | EllipsisType | None = ...,
         max_rows_per_group: int | EllipsisType | None = ...,
         max_rows: int | EllipsisType | None = ...,
+        max_norm: int | EllipsisType | None = ...,
     ) -> Self:
         """Set other contribution limits: the same rows, steps and budget, as if `protect` had these limits.
 
@@ -418,7 +419,7 @@ class PrivateFrame(Steps, Cubes, Refusing, WithoutRows):
 
         Parameters
         ----------
-        max_groups, max_rows_per_group, max_rows
+        max_groups, max_rows_per_group, max_rows, max_norm
             As for `protect`: public integers of at least 1. None: no such limit. If left out, a limit stays as it is.
 
         Returns
@@ -447,7 +448,8 @@ class PrivateFrame(Steps, Cubes, Refusing, WithoutRows):
         >>> [table.height for table in both.release().values()]
         [2, 2]
         """
-        asked = {"max_groups": max_groups, "max_rows_per_group": max_rows_per_group, "max_rows": max_rows}
+        given = {"max_groups": max_groups, "max_rows_per_group": max_rows_per_group, "max_rows": max_rows}
+        asked = {**given, "max_norm": max_norm}
         limits = {name: value for name, value in asked.items() if not isinstance(value, EllipsisType)}
         pipeline = replace(self._pipeline, protection=self.protection.with_limits(**limits))
         return type(self)(pipeline, self._source, self._budget)

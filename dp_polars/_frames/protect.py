@@ -48,6 +48,7 @@ def protect(
     max_rows: int | None = None,
     max_groups: int | None = None,
     max_rows_per_group: int | None = None,
+    max_norm: int | None = None,
     neighboring_relation: str = "add_or_remove_one",
     dataset: str | None = None,
     unchecked: bool = False,
@@ -65,9 +66,15 @@ def protect(
     budget
         What every release is charged to, before a row is read. None: nothing is recorded.
     max_rows, max_groups, max_rows_per_group
-        How much of one person may count in one output: rows in all, groups, rows in each group. Enforced by keeping a
-        random subset of that person's rows. Modes count distinct people, so that only the number of a person's groups
-        matters to them; quantiles need a bound on rows. `PrivateFrame.with_limits` sets other ones.
+        How much of one person may count in one output: rows in all, groups, rows in each group. In numbers (counts,
+        sums, means, variances), whoever has more counts in part: all of that person's rows get the same weight below
+        one. For modes, quantiles and other choices a random subset of that person's rows is kept. Modes count distinct
+        people, so that only the number of a person's groups matters to them; quantiles need a limit on rows.
+        `PrivateFrame.with_limits` sets other ones.
+    max_norm
+        For numbers alone, in place of `max_rows` and `max_groups`: the most that the norm of a person's numbers of rows
+        per group may be, in full. With a loss in epsilon it is their sum; with a loss in rho, or a guarantee of
+        (epsilon, delta), the root of the sum of their squares. `max_rows_per_group` caps each number first.
     neighboring_relation
         "add_or_remove_one" (person) or "replace_one".
     dataset
@@ -116,7 +123,8 @@ def protect(
     from dp_polars._frames.frame import PrivateFrame
     from dp_polars._release.protection import Protection
 
-    protection = Protection.of(privacy_unit, max_rows, max_groups, max_rows_per_group, neighboring_relation)
+    limits = max_rows, max_groups, max_rows_per_group, neighboring_relation, max_norm
+    protection = Protection.of(privacy_unit, *limits)
     return PrivateFrame(_pipeline_of(protection, dataset, budget, unchecked), None, budget)
 
 
@@ -149,6 +157,7 @@ class FrameNamespace(Suggesting):
         max_rows: int | None = None,
         max_groups: int | None = None,
         max_rows_per_group: int | None = None,
+        max_norm: int | None = None,
         neighboring_relation: str = "add_or_remove_one",
         dataset: str | None = None,
         unchecked: bool = False,
@@ -159,7 +168,8 @@ class FrameNamespace(Suggesting):
         from dp_polars._sources.files import identities
         from dp_polars._sources.source import source_of
 
-        protection = Protection.of(privacy_unit, max_rows, max_groups, max_rows_per_group, neighboring_relation)
+        limits = max_rows, max_groups, max_rows_per_group, neighboring_relation, max_norm
+        protection = Protection.of(privacy_unit, *limits)
         pipeline = _pipeline_of(protection, dataset, budget, unchecked)
         source = source_of(self._frame, protection.unit, unchecked=pipeline.unchecked)
         return PrivateFrame(replace(pipeline, files=identities(source.files)), source.unread, budget)

@@ -70,7 +70,7 @@ class PersonWeight:
     def most(self) -> int:
         """The most that the norm may be, in numbers that fit into the arithmetic."""
         assert self.limit is not None
-        return min(self.limit, _MOST_ROWS[1] ** self.power)
+        return min(self.limit, 1 << 30 * self.power)
 
     def is_beyond(self, norm: Any, of: Arithmetic) -> Any:  # noqa: ANN401
         return of.whole(self.most) < norm

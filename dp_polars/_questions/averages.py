@@ -64,7 +64,10 @@ class Average(Clipped):
 
     def presented(self, drawn: Sequence[pl.Series], beta: float | None, *columns: pl.DataType) -> tuple[pl.Series, ...]:
         bits = self.bits_of_parts(*columns)
-        numbers = [np.ldexp(column.to_numpy(), -bit) if bit else column.to_numpy() for column, bit in zip(drawn, bits, strict=True)]
+        numbers = [
+            np.ldexp(column.to_numpy(), -bit) if bit else column.to_numpy()
+            for column, bit in zip(drawn, bits, strict=True)
+        ]
         answers = self.named(numbers, *columns)
         if beta is None:
             return (answers,)

@@ -23,8 +23,8 @@ from dp_polars._bins.candidates import Categories
 from dp_polars._bins.weights import check_held, check_size, clamping_of, in_steps, step_by_default, type_in_steps
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noise import LARGEST_VALUE, add_noise, check_scale, noise_bound, noise_of
-from dp_polars._questions.question import CountRule, HistogramQuery, clipped_to, in_lists
 from dp_polars._mechanisms.person_weights import bits_of_parts, bound_in_rows, ends_of, rounded
+from dp_polars._questions.question import CountRule, HistogramQuery, clipped_to, in_lists
 
 BETA = 0.05  # the ends of a confidence interval hold the true number with a probability of 0.95
 
@@ -216,7 +216,9 @@ class ValueCounts(Measure):
 
     def presented(self, drawn: Sequence[pl.Series], beta: float | None, *columns: pl.DataType) -> tuple[pl.Series, ...]:
         (claim,), (bits,) = self.noise(*columns), self.bits_of_parts(*columns)
-        return tuple(self.named(counts, *columns) for counts in _shown(drawn[0].explode().to_numpy(), claim, bits, beta))
+        return tuple(
+            self.named(counts, *columns) for counts in _shown(drawn[0].explode().to_numpy(), claim, bits, beta)
+        )
 
     def counts_of(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
         groups, size = len(histogram.sizes), self.binning(*columns).size
@@ -445,7 +447,7 @@ class Sum(Clipped, Multiple):
     def answer_step(self, *columns: pl.DataType) -> Fraction:
         return self.units(*columns).step
 
-    def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
+    def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:
         """Return an error in the column's unit; that of integers if only the still unknown type defines the step."""
         return float((super().error(size, beta, *columns) or 0) * self.known_step(*columns))
 

@@ -71,7 +71,7 @@ class Protection:
     max_groups: int | None
     max_rows_per_group: int | None
     neighboring_relation: NeighboringRelation
-    # The norm of a person's numbers of rows per group, for statistics that are numbers. None: it follows from the others.
+    # The norm of a person's numbers of rows per group, for numbers alone. None: it follows from the others.
     max_norm: int | None = None
 
     @property

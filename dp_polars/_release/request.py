@@ -486,7 +486,11 @@ class Request(AnyRequest[HistogramQuery]):
         if dropping:
             fewer = "so it is only of kept rows; people with more count less"
             so = "which makes it too low" if ask.query.adds_up else fewer
-            lost.append(f"drops rows beyond {in_words(dropping)} of a person, {so}")
+            if ask.query.in_parts:
+                so = "which makes it too low" if ask.query.adds_up else "so they count less than others"
+                lost.append(f"counts people beyond {in_words(dropping)} in part, {so}")
+            else:
+                lost.append(f"drops rows beyond {in_words(dropping)} of a person, {so}")
         if (clips := self.clips(ask)) is not None:
             lost.append("clips a person's {} to {}".format(*clips))
         what = "; ".join(lost) or "no row is dropped"

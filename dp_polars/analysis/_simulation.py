@@ -22,9 +22,10 @@ from dp_polars._expressions.expression import PrivateExpr, refuse_of_frames, ref
 from dp_polars._frames.cube_query import CubeRequest
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms.histograms import Histogram
+from dp_polars._mechanisms.person_weights import UNIT_BITS, rounded
 from dp_polars._questions.categories import Choice, Quantile
 from dp_polars._questions.extremes import ArgMax, ArgMaxOfOwn, FirstAbove
-from dp_polars._questions.measures import Total, ValueCounts, totals_of
+from dp_polars._questions.measures import Total, ValueCounts, checked, totals_of
 from dp_polars._questions.question import Columns, CountRule, HistogramQuery, ListQuery, Query
 from dp_polars._release.contract import Work
 from dp_polars._release.protection import Limits
@@ -253,15 +254,21 @@ def _of_query(query: PrivateQuery, table: pl.LazyFrame) -> tuple[pl.DataFrame, l
     for output in work.outputs:
         specs = [work.specs[n] for n in output.specs]  # of the same rows, whatever they weigh
         pieces = _also_counting([spec.evidence for spec in specs])
-        wanted.append([replace(specs[0], evidence=piece) for piece in pieces])
+        bits = [*(spec.bits for spec in specs), UNIT_BITS if specs[0].weight is not None else 0]
+        wanted.append([replace(specs[0], evidence=piece, bits=bit) for piece, bit in zip(pieces, bits, strict=False)])
     work = replace(work, specs=tuple(spec for specs in wanted for spec in specs))
     bounded, everything = iter(engine.prepare_histograms(work)()), iter(_unbounded(engine, work))
     outputs = []
     for output, specs in zip(work.outputs, wanted, strict=True):
         unit = request.counts(output.query)
-        parts = [Histograms(next(everything), next(bounded)) for _ in specs]
-        outputs.append(_output(output.name, output.query, output.types, unit, parts))
+        parts = [Histograms(next(everything), _in_whole(next(bounded), spec.bits)) for spec in specs]
+        outputs.append(_output(output.name, checked(output.query, in_parts=False), output.types, unit, parts))
     return work.keys if isinstance(work.keys, pl.DataFrame) else pl.DataFrame(), outputs
+
+
+def _in_whole(histogram: Histogram, bits: int) -> Histogram:
+    """Return a histogram of parts in whole units: noise in parts has the same law, but for what rounding does."""
+    return replace(histogram, weights=rounded(histogram.weights, bits)) if bits else histogram
 
 
 def request_of(query: PrivateQuery) -> Request:
@@ -284,7 +291,7 @@ def _also_counting(evidence: Sequence[CountRule]) -> list[CountRule]:
 
 def _unbounded(engine: PolarsEngine, work: Work) -> list[Histogram]:
     """Return the histograms of all rows. Each row without a person stands for one more."""
-    specs = tuple(replace(spec, limits=Limits()) for spec in work.specs)
+    specs = tuple(replace(spec, limits=Limits(), weight=None, bits=0) for spec in work.specs)
     histograms = engine.prepare_histograms(replace(work, specs=specs))()
     if (unit := work.privacy_unit) is None:
         return histograms

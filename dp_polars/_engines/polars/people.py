@@ -14,6 +14,7 @@ import polars as pl
 from dp_polars._base import column_types
 from dp_polars._base.numbers import offsets, owners, run_lengths, slices, sorted_words, system_rng
 from dp_polars._base.silence import in_parallel
+from dp_polars._engines.polars.arithmetic import EXPRESSIONS
 from dp_polars._engines.polars.bounding import BoundedRows, keep, random_few
 from dp_polars._engines.polars.rows import (
     added_up,
@@ -24,6 +25,7 @@ from dp_polars._engines.polars.rows import (
     person_of,
     with_groups,
 )
+from dp_polars._mechanisms.person_weights import UNIT
 from dp_polars._release.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
 from dp_polars._sources.running import by_name, collected
 
@@ -405,9 +407,11 @@ class Cut:
         return found
 
     def of_people(self, number: int) -> pl.Expr:
-        """Return whether something of a person is left out, or clipped."""
+        """Return whether something of a person is left out, or counts in part, or is clipped."""
         limits, counts = self.spec.limits, pl.col(f"code {number}")
         is_cut = pl.col(f"weight {number}").any() if self.clips else pl.lit(value=False)
+        if self.spec.weight is not None:
+            is_cut |= (self._of_row(number) < UNIT).any()
         if limits.groups is not None:
             is_cut |= (counts > 0).sum() > limits.groups
         if limits.rows_per_group is not None:
@@ -416,10 +420,23 @@ class Cut:
             is_cut |= counts.sum() > limits.rows
         return is_cut
 
+    def _of_row(self, number: int) -> pl.Expr:
+        """Return what each row of a person weighs in a group, in parts, of numbers for the groups."""
+        weight, counts = self.spec.weight, pl.col(f"code {number}").clip(upper_bound=MOST_IN_GROUP)
+        assert weight is not None
+        of_person = EXPRESSIONS.whole(UNIT)
+        if weight.limit is not None:
+            of_person = weight.of_norm(weight.norm(counts, EXPRESSIONS).sum(), EXPRESSIONS)
+        of_row: pl.Expr = weight.of_rows(of_person, counts, EXPRESSIONS)
+        return of_row
+
     def dropped(self, number: int) -> pl.Expr:
         """Return how many rows of a person are left out: see `PerPerson`."""
         limits, counts = self.spec.limits, pl.col(f"code {number}").clip(upper_bound=MOST_IN_GROUP)
         total = counts.sum().clip(upper_bound=MOST_IN_ALL)
+        if self.spec.weight is not None:
+            parts = (self._of_row(number) * counts).sum()
+            return total - (parts + UNIT // 2) // UNIT
         remaining = counts if limits.rows_per_group is None else counts.clip(upper_bound=limits.rows_per_group)
         remaining = remaining.sum().clip(upper_bound=MOST_IN_ALL)
         if limits.groups is not None:

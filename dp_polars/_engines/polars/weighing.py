@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import polars as pl
 
+from dp_polars._engines.polars.arithmetic import EXPRESSIONS
 from dp_polars._engines.polars.people import AlikeSpecs, weight_name
 from dp_polars._mechanisms.person_weights import UNIT, PersonWeight, part_of
 from dp_polars._sources.running import collected
@@ -15,24 +16,6 @@ if TYPE_CHECKING:
     from polars._typing import EngineType
 
     from dp_polars._release.contract import HistogramSpec
-
-
-class _Expressions:
-    """The arithmetic of Polars."""
-
-    choose: ClassVar = staticmethod(lambda condition, yes, no: pl.when(condition).then(yes).otherwise(no))
-    quotient: ClassVar = staticmethod(lambda number, by: number // by)
-
-    @staticmethod
-    def whole(number: int) -> pl.Expr:
-        return pl.lit(number, pl.Int64)
-
-    @staticmethod
-    def scaled_root(unit: float, limit: float, by: pl.Expr) -> pl.Expr:
-        return (unit * (limit / by.cast(pl.Float64)).sqrt()).floor().cast(pl.Int64)
-
-
-_OF = _Expressions()
 
 
 def weigh_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: EngineType) -> list[pl.DataFrame]:
@@ -45,7 +28,9 @@ def weigh_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: Engin
         by_codes.setdefault(kind.code if kind.layout.code_bits else None, []).append(place)
     plans, places = [], []
     for code, of_code in by_codes.items():
-        for place, plan in zip(of_code, _weighed(frame, code, [kinds[place] for place in of_code], engine), strict=True):
+        for place, plan in zip(
+            of_code, _weighed(frame, code, [kinds[place] for place in of_code], engine), strict=True
+        ):
             plans.append(plan)
             places.append(place)
     found = dict(zip(places, collected(plans, engine), strict=True))
@@ -67,15 +52,15 @@ def _weighed(
     pairs = collected([pairs], engine)[0].lazy()
     weights = {i: weight for i, kind in enumerate(kinds) if (weight := _weight(kind)).limit is not None}
     if weights:
-        norms = {f"norm {i}": weight.norm(pl.col(f"n {i}"), _OF).sum() for i, weight in weights.items()}
+        norms = {f"norm {i}": weight.norm(pl.col(f"n {i}"), EXPRESSIONS).sum() for i, weight in weights.items()}
         of_groups = pairs if code is None else pairs.unique(["person", *groups])
         people = of_groups.group_by("person").agg(**norms)
         beyond = people.filter(
-            pl.any_horizontal(weight.is_beyond(pl.col(f"norm {i}"), _OF) for i, weight in weights.items())
+            pl.any_horizontal(weight.is_beyond(pl.col(f"norm {i}"), EXPRESSIONS) for i, weight in weights.items())
         )
         # People within the limits are not looked at again.
         pairs = pairs.join(beyond, on="person", how="left", nulls_equal=True)
-    return [_cells(pairs, i, kind, by) for i, kind in enumerate(kinds)]
+    return [_cells(pairs, i, kind) for i, kind in enumerate(kinds)]
 
 
 def _weight(kind: AlikeSpecs) -> PersonWeight:
@@ -86,11 +71,9 @@ def _weight(kind: AlikeSpecs) -> PersonWeight:
 
 def _sums(i: int, kind: AlikeSpecs) -> list[pl.Expr]:
     """Return how many rows of a pair contribute, and the sums of what they add up to."""
-    is_evidence = kind.is_evidence
-    found = [is_evidence.cast(pl.Int64).sum().alias(f"rows {i}")]
-    for name in dict.fromkeys(kind.weights.values()):
-        found.append(pl.when(is_evidence).then(pl.col(name).cast(pl.Int64)).sum().alias(f"{i} {name}"))
-    return found
+    counts, names = kind.is_evidence, dict.fromkeys(kind.weights.values())
+    sums = [pl.when(counts).then(pl.col(name).cast(pl.Int64)).sum().alias(f"{i} {name}") for name in names]
+    return [counts.cast(pl.Int64).sum().alias(f"rows {i}"), *sums]
 
 
 def _number(i: int, kind: AlikeSpecs) -> pl.Expr:
@@ -104,23 +87,25 @@ def _total(i: int, kind: AlikeSpecs, number: int, spec: HistogramSpec) -> pl.Exp
     counted = _number(i, kind)
     if number not in kind.weights:
         return counted
-    total: pl.Expr = spec.clamping.of_sums(pl.col(f"{i} {kind.weights[number]}"), pl.col(f"rows {i}"), _OF.whole)
+    total: pl.Expr = spec.clamping.of_sums(
+        pl.col(f"{i} {kind.weights[number]}"), pl.col(f"rows {i}"), EXPRESSIONS.whole
+    )
     if spec.people:
-        low, high = (_OF.whole(end) for end in spec.clamping.of_person)
-        total = pl.when(pl.col(f"rows {i}") > 0).then(total.clip(low, high)).otherwise(_OF.whole(0))
+        low, high = (EXPRESSIONS.whole(end) for end in spec.clamping.of_person)
+        total = pl.when(pl.col(f"rows {i}") > 0).then(total.clip(low, high)).otherwise(EXPRESSIONS.whole(0))
     return total
 
 
-def _cells(pairs: pl.LazyFrame, i: int, kind: AlikeSpecs, by: Sequence[str]) -> pl.LazyFrame:
+def _cells(pairs: pl.LazyFrame, i: int, kind: AlikeSpecs) -> pl.LazyFrame:
     """Return the sums of a kind's parts in each cell."""
     weight, layout = _weight(kind), kind.layout
-    of_person = _OF.whole(UNIT)
+    of_person = EXPRESSIONS.whole(UNIT)
     if weight.limit is not None:
         norm = pl.col(f"norm {i}").fill_null(0)
-        of_person = weight.of_norm(norm, _OF)
-    of_row = weight.of_rows(of_person, pl.col(f"n {i}"), _OF)
+        of_person = weight.of_norm(norm, EXPRESSIONS)
+    of_row = weight.of_rows(of_person, pl.col(f"n {i}"), EXPRESSIONS)
     parts = {
-        weight_name(number): part_of(_total(i, kind, number, spec), pl.col("of row"), spec.bits, _OF)
+        weight_name(number): part_of(_total(i, kind, number, spec), pl.col("of row"), spec.bits, EXPRESSIONS)
         for number, spec in zip(kind.numbers, kind.specs, strict=True)
     }
     unsigned = pl.UInt32 if layout.bits <= 32 else pl.UInt64
