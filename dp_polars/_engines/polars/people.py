@@ -220,7 +220,7 @@ def by_person(person: pl.Series, groups: NDArray[np.integer], codes: Codes | Non
     """Return rows by person and group: with their codes, where these are given and there is room, or their places."""
     places, most = len(person), int(groups.max(initial=0))
     place_bits, group_bits = max(places - 1, 0).bit_length(), most.bit_length()
-    labels, least, span = _labels(person, 64 - place_bits - group_bits)
+    labels, least, span = labels_of(person, 64 - place_bits - group_bits)
     if codes is not None and not span.bit_length() + group_bits + codes.bits <= 64:
         codes = None
     if codes is None and span.bit_length() + group_bits + place_bits > 64:
@@ -249,7 +249,7 @@ def by_person(person: pl.Series, groups: NDArray[np.integer], codes: Codes | Non
     return ByPerson(run_lengths(words >> np.uint64(group_bits + bits)), part, codes is not None)
 
 
-def _labels(person: pl.Series, bits: int) -> tuple[NDArray[np.integer], int, int]:
+def labels_of(person: pl.Series, bits: int) -> tuple[NDArray[np.integer], int, int]:
     """Return a number for each row that says whose it is, the least one, and by how much the largest one is more.
 
     Integers whose differences fit into `bits` bits are numbers already. What Polars is asked follows from the

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
+from dp_polars._base.numbers import Ints
 from dp_polars._engines.polars.arithmetic import EXPRESSIONS
-from dp_polars._engines.polars.people import AlikeSpecs, weight_name
-from dp_polars._mechanisms.person_weights import UNIT, PersonWeight, part_of
+from dp_polars._engines.polars.people import AlikeSpecs, labels_of, weight_name
+from dp_polars._mechanisms.person_weights import ARRAYS, UNIT, PersonWeight, part_of
 from dp_polars._sources.running import collected
 
 if TYPE_CHECKING:
@@ -26,6 +29,13 @@ def weigh_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: Engin
     by_codes: dict[str | None, list[int]] = {}
     for place, kind in enumerate(kinds):
         by_codes.setdefault(kind.code if kind.layout.code_bits else None, []).append(place)
+    counted: dict[int, pl.DataFrame] = {}
+    table = _Table.of(frame, [place for place in by_codes.get(None, []) if not _adds_up_people(kinds[place])])
+    if table is not None:
+        counted = table.counted(kinds, engine)
+        by_codes = {
+            code: left for code, of in by_codes.items() if (left := [place for place in of if place not in counted])
+        }
     plans, places = [], []
     for code, of_code in by_codes.items():
         for place, plan in zip(
@@ -33,8 +43,124 @@ def weigh_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: Engin
         ):
             plans.append(plan)
             places.append(place)
-    found = dict(zip(places, collected(plans, engine), strict=True))
+    found = counted | dict(zip(places, collected(plans, engine), strict=True))
     return [found[place] for place in range(len(kinds))]
+
+
+def _adds_up_people(kind: AlikeSpecs) -> bool:
+    """Return whether all of a person's values in a group are added up before they count."""
+    return kind.specs[0].people and bool(kind.weights)
+
+
+# Pairs of a person and a group for each row up to which all of them lie in a table, and so many in any case.
+_PAIRS_PER_ROW, _FEW_PAIRS = 4, 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """A place for each pair of a person and a group: numbers of rows are counted there without hashing."""
+
+    frame: pl.DataFrame
+    places: Sequence[int]  # of the kinds
+    pair: Ints  # of each row
+    groups: int
+
+    @classmethod
+    def of(cls, frame: pl.DataFrame, places: Sequence[int]) -> _Table | None:
+        """Return the table of some kinds, none of which adds up people; None if there are none, or no room."""
+        if not places or not frame.height:
+            return None
+        labels, least, span = labels_of(frame["person"], 62)
+        group = frame.get_column("group", default=None)
+        groups = 1 if group is None else int(group.max()) + 1
+        if (span + 1) * groups > max(_FEW_PAIRS, _PAIRS_PER_ROW * frame.height):
+            return None
+        pair = (labels.astype(np.int64) - least) * groups
+        if group is not None:
+            pair += group.to_numpy()
+        return cls(frame, places, pair, groups)
+
+    def counted(self, kinds: Sequence[AlikeSpecs], engine: EngineType) -> dict[int, pl.DataFrame]:
+        """Return the sums of parts of each kind, by its place."""
+        numbers: dict[str | None, Ints] = {}
+        found, several = {}, dict[int, tuple[Ints, Ints]]()
+        for place in self.places:
+            kind = kinds[place]
+            if kind.code not in numbers:
+                numbers[kind.code] = self._numbers(kind)
+            rows = numbers[kind.code]
+            counts = np.minimum(rows, 1) if kind.specs[0].people else rows
+            several[place] = counts, self._of_row(_weight(kind), counts)
+        totals = self._totals([kinds[place] for place in self.places if kinds[place].weights], engine)
+        for place in self.places:
+            kind, (counts, of_row) = kinds[place], several[place]
+            scaled = self._scaled(kind, of_row, engine) if kind.weights else None
+            sums = {"cell": np.arange(self.groups).astype(np.uint32 if kind.layout.bits <= 32 else np.uint64)}
+            for number, spec in zip(kind.numbers, kind.specs, strict=True):
+                if number not in kind.weights:
+                    parts = part_of(counts, of_row, spec.bits, ARRAYS)
+                    sums[weight_name(number)] = parts.reshape(-1, self.groups).sum(axis=0)
+                    continue
+                assert scaled is not None
+                all_rows, of_name = totals[kind.code], kind.weights[number]
+                total = spec.clamping.of_sums(all_rows[of_name], all_rows["rows"])
+                part = spec.clamping.of_sums(scaled[of_name].to_numpy(), scaled["rows"].to_numpy())
+                more = part_of(part, of_row[scaled["pair"].to_numpy()], spec.bits, ARRAYS) - (part << spec.bits)
+                parts = total << spec.bits
+                np.add.at(parts, scaled["pair"].to_numpy() % self.groups, more)
+                sums[weight_name(number)] = parts
+            is_there = counts.reshape(-1, self.groups).any(axis=0)
+            found[place] = pl.DataFrame(sums).filter(pl.Series(is_there))
+        return found
+
+    def _numbers(self, kind: AlikeSpecs) -> Ints:
+        """Return how many rows of each pair contribute."""
+        pair = self.pair
+        if kind.code is not None:
+            contributes = self.frame[kind.code].to_numpy() < kind.specs[0].binning.size
+            pair = pair if contributes.all() else pair[contributes]
+        size = (int(self.pair.max()) // self.groups + 1) * self.groups
+        counted: Ints = np.bincount(pair, minlength=size)
+        return counted
+
+    def _of_row(self, weight: PersonWeight, counts: Ints) -> Ints:
+        """Return what each row of a pair weighs, in parts."""
+        of_person: Ints = np.full(1, UNIT)
+        if weight.limit is not None:
+            norms = weight.norm(counts, ARRAYS).reshape(-1, self.groups).sum(axis=1)
+            of_person = np.repeat(weight.of_norm(norms, ARRAYS), self.groups)
+        of_row: Ints = weight.of_rows(of_person, counts, ARRAYS)
+        return of_row
+
+    def _totals(self, kinds: Sequence[AlikeSpecs], engine: EngineType) -> dict[str | None, dict[str, Ints]]:
+        """Return for each contributing column how many rows of each group there are, and the sums of their values."""
+        of_code: dict[str | None, list[AlikeSpecs]] = {}
+        for kind in kinds:
+            of_code.setdefault(kind.code, []).append(kind)
+        plans = []
+        for alike in of_code.values():
+            names = dict.fromkeys(name for kind in alike for name in kind.weights.values())
+            rows = self.frame.lazy().filter(alike[0].is_evidence)
+            sums = [pl.len().cast(pl.Int64).alias("rows"), *(pl.col(name).cast(pl.Int64).sum() for name in names)]
+            has_groups = "group" in self.frame.columns
+            plans.append(
+                rows.group_by("group").agg(sums) if has_groups else rows.select(pl.lit(0).alias("group"), *sums)
+            )
+        found = dict[str | None, dict[str, Ints]]()
+        for code, of_groups in zip(of_code, collected(plans, engine), strict=True):
+            found[code] = {name: np.zeros(self.groups, np.int64) for name in of_groups.columns[1:]}
+            for name, column in found[code].items():
+                column[of_groups["group"].to_numpy()] = of_groups[name].to_numpy()
+        return found
+
+    def _scaled(self, kind: AlikeSpecs, of_row: Ints, engine: EngineType) -> pl.DataFrame:
+        """Return the pairs that count in part: how many rows, and the sums of their values."""
+        names = [*dict.fromkeys(kind.weights.values())]
+        rows = np.flatnonzero((of_row < UNIT)[self.pair])
+        frame = self.frame.select(*names, *([] if kind.code is None else [kind.code]))[rows]
+        frame = frame.with_columns(pair=self.pair[rows]).filter(kind.is_evidence)
+        sums = [pl.len().cast(pl.Int64).alias("rows"), *(pl.col(name).cast(pl.Int64).sum() for name in names)]
+        return collected([frame.lazy().group_by("pair").agg(sums)], engine)[0]
 
 
 def _weighed(
