@@ -79,7 +79,7 @@ def numbers(frame):
     ]
     specs = [spec_of(frame, column, asked.query) for column, asked in asked]
     mean = dpp.mean("price", 0, 10, step=0.1, epsilon=1).query
-    return [*specs, *(spec_of(frame, "price", mean, part=part) for part in range(mean.parts))]
+    return [*specs, *(spec_of(frame, "price", mean, part=part) for part in range(len(mean.changes())))]
 
 
 def choices(frame):
