@@ -98,6 +98,8 @@ def count_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: Engin
 
     `frame`: `person`, `group` where there are several, and the columns that `kinds` name. It loses `person`.
     """
+    if not kinds:
+        return []
     by_codes: dict[str | None, list[AlikeSpecs]] = {}
     for kind in kinds:
         by_codes.setdefault(kind.code if kind.layout.code_bits else None, []).append(kind)

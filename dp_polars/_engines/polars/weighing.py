@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from dp_polars._base.numbers import Ints
 from dp_polars._engines.polars.arithmetic import EXPRESSIONS
 from dp_polars._engines.polars.people import AlikeSpecs, labels_of, weight_name
-from dp_polars._mechanisms.person_weights import ARRAYS, UNIT, PersonWeight, part_of
+from dp_polars._mechanisms.person_weights import ARRAYS, UNIT, UNIT_BITS, PersonWeight, part_of
 from dp_polars._sources.running import collected
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def weigh_people(frame: pl.DataFrame, kinds: Sequence[AlikeSpecs], engine: Engin
     counted: dict[int, pl.DataFrame] = {}
     table = _Table.of(frame, [place for place in by_codes.get(None, []) if not _adds_up_people(kinds[place])])
     if table is not None:
-        counted = table.counted(kinds, engine)
+        counted = table.counted(kinds)
         by_codes = {
             code: left for code, of in by_codes.items() if (left := [place for place in of if place not in counted])
         }
@@ -80,48 +81,57 @@ class _Table:
             pair += group.to_numpy()
         return cls(frame, places, pair, groups)
 
-    def counted(self, kinds: Sequence[AlikeSpecs], engine: EngineType) -> dict[int, pl.DataFrame]:
+    def counted(self, kinds: Sequence[AlikeSpecs]) -> dict[int, pl.DataFrame]:
         """Return the sums of parts of each kind, by its place."""
-        numbers: dict[str | None, Ints] = {}
-        found, several = {}, dict[int, tuple[Ints, Ints]]()
+        found, rows, sums, weights = {}, dict[str | None, Ints](), dict[object, Ints](), dict[object, Ints]()
         for place in self.places:
             kind = kinds[place]
-            if kind.code not in numbers:
-                numbers[kind.code] = self._numbers(kind)
-            rows = numbers[kind.code]
-            counts = np.minimum(rows, 1) if kind.specs[0].people else rows
-            several[place] = counts, self._of_row(_weight(kind), counts)
-        totals = self._totals([kinds[place] for place in self.places if kinds[place].weights], engine)
-        for place in self.places:
-            kind, (counts, of_row) = kinds[place], several[place]
-            scaled = self._scaled(kind, of_row, engine) if kind.weights else None
-            sums = {"cell": np.arange(self.groups).astype(np.uint32 if kind.layout.bits <= 32 else np.uint64)}
+            code = None if kind.code is None or self._all_contribute(kind) else kind.code
+            if code not in rows:
+                rows[code] = np.bincount(self._pairs(kind, code), minlength=self._size)
+            spec = kind.specs[0]
+            counts = np.minimum(rows[code], 1) if spec.people else rows[code]
+            same = code, spec.people, spec.weight
+            if same not in weights:
+                weights[same] = self._of_row(_weight(kind), counts)
+            parts = {}
             for number, spec in zip(kind.numbers, kind.specs, strict=True):
-                if number not in kind.weights:
-                    parts = part_of(counts, of_row, spec.bits, ARRAYS)
-                    sums[weight_name(number)] = parts.reshape(-1, self.groups).sum(axis=0)
-                    continue
-                assert scaled is not None
-                all_rows, of_name = totals[kind.code], kind.weights[number]
-                total = spec.clamping.of_sums(all_rows[of_name], all_rows["rows"])
-                part = spec.clamping.of_sums(scaled[of_name].to_numpy(), scaled["rows"].to_numpy())
-                more = part_of(part, of_row[scaled["pair"].to_numpy()], spec.bits, ARRAYS) - (part << spec.bits)
-                parts = total << spec.bits
-                np.add.at(parts, scaled["pair"].to_numpy() % self.groups, more)
-                sums[weight_name(number)] = parts
-            is_there = counts.reshape(-1, self.groups).any(axis=0)
-            found[place] = pl.DataFrame(sums).filter(pl.Series(is_there))
+                total, name = counts, kind.weights.get(number)
+                if name is not None:
+                    if (code, name) not in sums:
+                        sums[code, name] = self._sums(kind, code, name, rows[code])
+                    total = spec.clamping.of_sums(sums[code, name], counts)
+                of_pairs = _parts(total, weights[same], spec.bits)
+                parts[weight_name(number)] = of_pairs.reshape(-1, self.groups).sum(axis=0)
+            cells = np.arange(self.groups, dtype=np.uint32 if kind.layout.bits <= 32 else np.uint64)
+            is_there = rows[code].reshape(-1, self.groups).any(axis=0)
+            found[place] = pl.DataFrame({"cell": cells, **parts}).filter(pl.Series(is_there))
         return found
 
-    def _numbers(self, kind: AlikeSpecs) -> Ints:
-        """Return how many rows of each pair contribute."""
-        pair = self.pair
-        if kind.code is not None:
-            contributes = self.frame[kind.code].to_numpy() < kind.specs[0].binning.size
-            pair = pair if contributes.all() else pair[contributes]
-        size = (int(self.pair.max()) // self.groups + 1) * self.groups
-        counted: Ints = np.bincount(pair, minlength=size)
-        return counted
+    @property
+    def _size(self) -> int:
+        return (int(self.pair.max()) // self.groups + 1) * self.groups
+
+    def _contributes(self, kind: AlikeSpecs) -> NDArray[np.bool_]:
+        contributes: NDArray[np.bool_] = self.frame[str(kind.code)].to_numpy() < kind.specs[0].binning.size
+        return contributes
+
+    def _all_contribute(self, kind: AlikeSpecs) -> bool:
+        return bool(self._contributes(kind).all())
+
+    def _pairs(self, kind: AlikeSpecs, code: str | None) -> Ints:
+        """Return the pairs of the rows that contribute."""
+        return self.pair if code is None else self.pair[self._contributes(kind)]
+
+    def _sums(self, kind: AlikeSpecs, code: str | None, name: str, rows: Ints) -> Ints:
+        """Return the sum of a column in each pair."""
+        values, pairs = self.frame[name].to_numpy(), self._pairs(kind, code)
+        values = values if code is None else values[self._contributes(kind)]
+        if int(np.abs(values, dtype=np.int64).max(initial=0)) * int(rows.max(initial=0)) < 1 << 53:  # exact as floats
+            return np.bincount(pairs, values, self._size).astype(np.int64)
+        sums = np.zeros(self._size, np.int64)
+        np.add.at(sums, pairs, values.astype(np.int64))
+        return sums
 
     def _of_row(self, weight: PersonWeight, counts: Ints) -> Ints:
         """Return what each row of a pair weighs, in parts."""
@@ -132,35 +142,13 @@ class _Table:
         of_row: Ints = weight.of_rows(of_person, counts, ARRAYS)
         return of_row
 
-    def _totals(self, kinds: Sequence[AlikeSpecs], engine: EngineType) -> dict[str | None, dict[str, Ints]]:
-        """Return for each contributing column how many rows of each group there are, and the sums of their values."""
-        of_code: dict[str | None, list[AlikeSpecs]] = {}
-        for kind in kinds:
-            of_code.setdefault(kind.code, []).append(kind)
-        plans = []
-        for alike in of_code.values():
-            names = dict.fromkeys(name for kind in alike for name in kind.weights.values())
-            rows = self.frame.lazy().filter(alike[0].is_evidence)
-            sums = [pl.len().cast(pl.Int64).alias("rows"), *(pl.col(name).cast(pl.Int64).sum() for name in names)]
-            has_groups = "group" in self.frame.columns
-            plans.append(
-                rows.group_by("group").agg(sums) if has_groups else rows.select(pl.lit(0).alias("group"), *sums)
-            )
-        found = dict[str | None, dict[str, Ints]]()
-        for code, of_groups in zip(of_code, collected(plans, engine), strict=True):
-            found[code] = {name: np.zeros(self.groups, np.int64) for name in of_groups.columns[1:]}
-            for name, column in found[code].items():
-                column[of_groups["group"].to_numpy()] = of_groups[name].to_numpy()
-        return found
 
-    def _scaled(self, kind: AlikeSpecs, of_row: Ints, engine: EngineType) -> pl.DataFrame:
-        """Return the pairs that count in part: how many rows, and the sums of their values."""
-        names = [*dict.fromkeys(kind.weights.values())]
-        rows = np.flatnonzero((of_row < UNIT)[self.pair])
-        frame = self.frame.select(*names, *([] if kind.code is None else [kind.code]))[rows]
-        frame = frame.with_columns(pair=self.pair[rows]).filter(kind.is_evidence)
-        sums = [pl.len().cast(pl.Int64).alias("rows"), *(pl.col(name).cast(pl.Int64).sum() for name in names)]
-        return collected([frame.lazy().group_by("pair").agg(sums)], engine)[0]
+def _parts(total: Ints, weight: Ints, bits: int) -> Ints:
+    """Return `part_of`, by one product where that surely fits into 64 bits."""
+    if total.min(initial=0) >= 0 and total.max(initial=0) < 1 << (62 - UNIT_BITS):
+        return (total * weight) >> (UNIT_BITS - bits)
+    parts: Ints = part_of(total, weight, bits, ARRAYS)
+    return parts
 
 
 def _weighed(
