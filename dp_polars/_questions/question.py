@@ -276,7 +276,7 @@ class HistogramQuery(Query):
 
 def clipped_to(low: object, high: object, what: str = "Values") -> str:
     """Say what values count as: with which ends, a median as well as a mean is one of clipped values."""
-    beyond = f"{what} beyond the clipping bounds {low} and {high} count as the clipping bound"
+    beyond = f"{what} below {low} count as {low}, and {what.lower()} above {high} as {high}"
     return f"{beyond}, which no confidence interval covers."
 
 

@@ -2,7 +2,6 @@
 
 import datetime as dt
 import html
-import json
 import re
 from fractions import Fraction
 from functools import cache
@@ -337,7 +336,7 @@ def test_clipping_bounds_are_named_wherever_an_answer_is_described(name, tmp_pat
     note, plain = query.explain()["note"][1], ask(epsilon=1).statement().to_markdown()
     texts = [note, statement, *re.findall("<p>out: (.*?)</p>", page)]
     assert len(texts) > 2
-    said = re.findall(r"beyond the clipping bounds (.*?) and (.*?) count as the clipping bound", " ".join(texts[2:]))
+    said = re.findall(r"(?:Values|Weights) below (.*?) count as \1, and \w+ above (.*?) as \2,", " ".join(texts[2:]))
     said += [("0", "1")] * ("True counts as 1 and false as 0, which are the clipping bounds" in texts[-1])
     assert said == [bounds[:2]]
     for text in (note, statement, page, *([] if "per_person" in plain else [plain])):
@@ -358,20 +357,17 @@ def test_figures_and_ranges_say_of_what_the_number_is(tmp_path):
     free = ROWS.dp.protect(None).group_by(KEYS)
     mean, count = {"m": X.dp.mean(0, 2, epsilon=1)}, {"n": dpp.len(epsilon=1)}
     for query, said in (
-        (limited.agg(**mean), "the number without noise, of clipped values within the contribution limits, lies in it"),
-        (limited.agg(**count), "the number without noise, within the contribution limits, lies in it"),
-        (free.agg(**mean), "the number without noise, of clipped values, lies in it"),
-        (free.agg(**count), "the number without noise lies in it"),
+        (limited.agg(**mean), ", of clipped values within the contribution limits,"),
+        (limited.agg(**count), ", within the contribution limits,"),
+        (free.agg(**mean), ", of clipped values,"),
+        (free.agg(**count), ""),
     ):
         released = query.release(intervals=True)
-        text = json.dumps(dpp.plot.answers(released, query).to_dict(), ensure_ascii=False)
-        assert f"bar: {said} with probability 95 %" in text
-        assert ("Values beyond the clipping bounds 0 and 2 count as the clipping bound" in text) == (
-            "m" in released.columns
-        )
-        assert f"Bar: {said} with probability 95 %." in dpp.report(released, query, tmp_path / "p.html").read_text(
-            "utf-8"
-        )
+        text = dpp.plot.answers(released, query).to_dict()["vconcat"][0]["title"]["text"]
+        lies = f"The number without noise{said} lies in the interval with a probability of 95 %."
+        assert lies in " ".join(text)
+        assert ("Values below 0 count as 0, and values above 2 as 2" in " ".join(text)) == ("m" in released.columns)
+        assert lies in dpp.report(released, query, tmp_path / "p.html").read_text("utf-8")
 
 
 def test_outputs_with_the_same_bounds_say_them_once():
