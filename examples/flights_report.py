@@ -82,7 +82,7 @@ def main(folder: Path) -> None:
     except ModuleNotFoundError as error:
         print(error)
         return
-    plot.answers(released, query, sort="keys").save(folder / "flights.png", ppi=200)
+    plot.answers(released, query).save(folder / "flights.png", ppi=200)
     print(f"Figure: {folder / 'flights.png'}")
 
 
