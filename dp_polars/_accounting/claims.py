@@ -15,6 +15,7 @@ from fractions import Fraction
 from dp_polars._accounting import costs
 from dp_polars._accounting.terms import (
     ONE_RELEASE,
+    USUAL_RELATION,
     Contributions,
     Loss,
     Mechanism,
@@ -273,7 +274,7 @@ class Claim:
         """
         chosen = check_mechanism(kind, terms.mechanism, terms.loss.unit)
         return cls(
-            *(terms.loss, chosen, terms.loss.value, terms.contributions, terms.neighboring_relation),
+            *(terms.loss, chosen, terms.loss.value, terms.contributions, USUAL_RELATION),
             draws=draws,
             share=terms.share,
             is_asked=terms.mechanism is not None,

@@ -10,11 +10,10 @@ import polars as pl
 from dp_polars._accounting.claims import Claim, range_of
 from dp_polars._accounting.terms import Loss, Terms
 from dp_polars._base.calls import called
-from dp_polars._base.numbers import Number, given, positive_fraction
+from dp_polars._base.numbers import Number, given, one_of, positive_fraction
 from dp_polars._bins.candidates import Categories, Grid, Values
 from dp_polars._bins.weights import check_terms
 from dp_polars._expressions.expression import IntoColumn, PrivateExpr, as_expression, on_terms
-from dp_polars._questions.categories import counts_people_of
 from dp_polars._questions.extremes import ArgMax, ArgMaxOfOwn, FirstAbove, as_threshold
 from dp_polars._questions.question import claim_with_gap
 
@@ -196,12 +195,12 @@ def first_above(
     counts: str = "people",
     gap: bool = False,
     contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
 ) -> PrivateExpr:
     r"""Select the first candidate of each group, in their public order, whose count is at least about a threshold.
 
-    The answer is `epsilon`-differentially private under `neighboring_relation` for a person with at most
-    `contributions` rows, over all groups together.
+    The answer is `epsilon`-differentially private, over all groups together, if one person with at most `contributions`
+    rows comes or goes. On a private frame, `protect` has the limits and the neighbouring relation. The range R is 2,
+    and 3 under "replace_one".
 
     Parameters
     ----------
@@ -218,8 +217,6 @@ def first_above(
     gap
         Whether the answer comes with its gap: how many people (or rows) it has above the threshold, with noise that
         both have. It costs nothing more.
-    neighboring_relation
-        "add_or_remove_one" or "replace_one". The range R is 2 under the first, and 3 under the other one.
     all others
         As for `mode`.
 
@@ -258,7 +255,7 @@ def first_above(
     >>> df.select(dpp.first_above("week", range(1, 53), threshold=200, epsilon=1)).item()
     3
     """
-    terms = Terms.of(epsilon, rho, contributions, neighboring_relation, None, within=None, loss_weight=loss_weight)
+    terms = Terms.of(epsilon, rho, contributions, None, within=None, loss_weight=loss_weight)
     if terms.loss.unit != "epsilon":
         msg = (
             f"the first above a threshold must be requested with epsilon, got {terms.loss}: it is drawn with noise of "
@@ -269,6 +266,6 @@ def first_above(
         as_threshold(threshold),
         candidates if isinstance(candidates, Grid) else Categories.of(candidates),
         claim_with_gap(Claim.on(terms, "threshold"), gap=gap),
-        counts_people_of(counts),
+        one_of("counts", counts, ("people", "rows"), "'people' or 'rows'") == "people",
     )
     return on_terms(query, terms, column)

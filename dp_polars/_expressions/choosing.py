@@ -2,20 +2,86 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+import polars as pl
 
 from dp_polars._accounting.claims import Claim, mechanisms_of
 from dp_polars._accounting.terms import Terms
 from dp_polars._base.calls import called
 from dp_polars._base.numbers import Number, one_of, positive_int
 from dp_polars._bins.candidates import Categories, Values, ordered
-from dp_polars._expressions.expression import IntoColumn, PrivateExpr, on_terms
+from dp_polars._bins.weights import ONE_EACH, Weights
+from dp_polars._expressions.expression import IntoColumn, PrivateExpr, as_column, on_terms
 from dp_polars._mechanisms.quantile_trees import levels_of
 from dp_polars._questions.answer_lists import Alphas, QuantileList, TopK, as_alphas, check_number, is_joint
-from dp_polars._questions.categories import Mode, ask_quantile, counts_people_of, weights_of
+from dp_polars._questions.categories import Mode, ask_quantile
 from dp_polars._questions.question import claim_with_gap
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedCounts:
+    """What a row or a person counts in a choice, as `dp_polars.weights` returns it."""
+
+    of_people: bool
+    weights: Weights = ONE_EACH
+    columns: tuple[pl.Expr, ...] = ()  # that of the weights, or none
+
+    @classmethod
+    def of(cls, counts: object) -> WeightedCounts:
+        """Return the argument `counts` of a choice, if it is "people", "rows" or what `weights` returns."""
+        if isinstance(counts, WeightedCounts):
+            return counts
+        wanted = "'people', 'rows' or dp_polars.weights(…)"
+        return cls(one_of("counts", counts, ("people", "rows"), wanted) == "people")
+
+
+@called
+def weights(
+    column: IntoColumn, *, max_weight: Number, step: Number | None = None, of: str = "people"
+) -> WeightedCounts:
+    r"""Compare candidates by the sum of a column: `counts=dpp.weights("hours", max_weight=40)` of `mode` and `top_k`.
+
+    Parameters
+    ----------
+    column
+        The weights: a column or expression of numbers or booleans, one for each row. Negative, null and NaN weights
+        count as 0.
+    max_weight
+        The largest weight of a person (or row), from public knowledge. It is R: the more it is, the more noise there
+        is.
+    step
+        The public step: weights are rounded to its nearest whole multiple, ties to even. Float weights need one. None:
+        1 for integers and booleans, the last digit for decimals. `max_weight` must be at most 2**30 steps.
+    of
+        What `max_weight` clips. "people": a person's sum for a candidate in a group, on a private frame with a privacy
+        unit, however many rows they have. "rows": each row's weight. Elsewhere it is each row's weight.
+
+    Returns
+    -------
+    WeightedCounts
+        For the parameter `counts` of `mode` and `top_k`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not as described.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import dp_polars as dpp
+    >>> df = pl.DataFrame(
+    ...     {"patient": range(90), "ward": ["A", "B", "B"] * 30, "days": [9, 1, 2] * 30}
+    ... )
+    >>> by_days = dpp.weights("days", max_weight=10)
+    >>> longest = pl.col("ward").dp.mode(["A", "B"], counts=by_days, epsilon=10)
+    >>> df.dp.protect("patient", max_groups=1).agg(longest).release().item()
+    'A'
+    """
+    of_people = one_of("of", of, ("people", "rows"), "'people' or 'rows'") == "people"
+    return WeightedCounts(of_people, Weights.of(max_weight, step), (as_column(column),))
 
 
 @called
@@ -27,21 +93,17 @@ def mode(
     epsilon: Number | None = None,
     rho: Number | None = None,
     loss_weight: Number | None = None,
-    counts: str = "people",
+    counts: str | WeightedCounts = "people",
     too_few: int | None = None,
-    weights: IntoColumn | None = None,
-    max_weight: Number | None = None,
-    step: Number | None = None,
     gap: bool = False,
     contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
     r"""Select the most common candidate of each group.
 
-    The answer is `epsilon`-differentially private (or `rho`-zCDP) under `neighboring_relation` for a person with at
-    most `contributions` rows, over all groups together. Group keys that come from the data are not protected: see the
-    notes.
+    The answer is `epsilon`-differentially private (or `rho`-zCDP), over all groups together, if one person with at most
+    `contributions` rows comes or goes. On a private frame, `protect` has the limits and the neighbouring relation.
+    Group keys that come from the data are not protected: see the notes.
 
     Parameters
     ----------
@@ -68,30 +130,18 @@ def mode(
     counts
         "people" or "rows": what a private frame with a privacy unit counts. The most common destination by aircraft
         need not be the one by flights. To count rows, `protect` must bound the rows of a person, as for quantiles.
-        Elsewhere rows are counted.
+        Elsewhere rows are counted. Or `dp_polars.weights(…)`: the candidate with the largest sum of a column is
+        selected.
     too_few
         A whole number of at least 1, or None. It adds a public candidate with this constant score, which means "fewer
         than about this number". Where that candidate wins, the answer is null. It costs nothing: nobody changes a
         constant, so R stays the same.
-    weights
-        A column or expression of numbers or booleans: the candidate with the largest sum of weights is selected. Where
-        people are counted, a person's sum for a candidate in a group is clipped to `max_weight`, so R = `max_weight`,
-        however many rows they have. Elsewhere each row's weight is clipped. Negative, null and NaN weights count as 0.
-        None: every row or person counts 1.
-    max_weight
-        The largest weight of a person (or row), from public knowledge; with weights only.
-    step
-        The public step: weights are rounded to its nearest whole multiple, ties to even. Float weights need one. None:
-        1 for integers and booleans, the last digit for decimals. `max_weight` must be at most 2**30 steps.
     gap
         Whether the answer comes with its gap: by how many people (or rows) it was ahead of the next candidate, with
         noise. It costs nothing more, but needs `epsilon`. The candidate of `too_few` counts as a next one, too.
     contributions
         How many rows one person can have. We don't check this: if a person has more, they lose more than `epsilon`
         says. With `group_by_dynamic` or `rolling`, count a row once for each window that it is in.
-    neighboring_relation
-        "add_or_remove_one" or "replace_one". The latter doubles R, the most that one row changes the difference of
-        two scores.
     mechanism
         None: permute-and-flip under `epsilon`, the exponential mechanism under `rho`. Or "permute_and_flip" or
         "exponential", which are charged what is proved for them.
@@ -137,21 +187,20 @@ def mode(
     │ 2    ┆ cold      │
     └──────┴───────────┘
     """
-    terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
-    )
+    terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
     too_few_count = None if too_few is None else positive_int("too_few", too_few)
     if too_few_count is not None and not too_few_count < 2**31:
         msg = f"too_few must be below 2**31, got {too_few_count}."
         raise ValueError(msg)
+    weighed = WeightedCounts.of(counts)
     query = Mode(
         Categories.of(candidates),
         claim_with_gap(Claim.on(terms, "choice"), gap=gap),
-        counts_people_of(counts),
+        weighed.of_people,
         too_few_count,
-        weights_of(max_weight, step, weighted=weights is not None),
+        weighed.weights,
     )
-    return on_terms(query, terms, column, *(() if weights is None else (weights,)))
+    return on_terms(query, terms, column, *weighed.columns)
 
 
 @called
@@ -166,13 +215,13 @@ def quantile(
     rho: Number | None = None,
     loss_weight: Number | None = None,
     contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
     r"""Select the candidate nearest to the lower α-quantile of each group, or the candidates nearest to several.
 
-    The answer is `epsilon`-differentially private (or `rho`-zCDP) under `neighboring_relation` for a person with at
-    most `contributions` rows, over all groups together, and over all quantiles of a list together.
+    The answer is `epsilon`-differentially private (or `rho`-zCDP), over all groups and all quantiles of a list
+    together, if one person with at most `contributions` rows comes or goes. On a private frame, `protect` has the
+    limits and the neighbouring relation.
 
     Parameters
     ----------
@@ -239,9 +288,7 @@ def quantile(
     >>> df.select(quartiles).item().to_list()
     [40, 40, 40]
     """
-    terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
-    )
+    terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
     # No Series: it may be a private column, given by mistake, and a message would show its values.
     if not isinstance(quantile, (list, tuple, np.ndarray)):
         return on_terms(ask_quantile(quantile, candidates, terms, confidence), terms, column)
@@ -267,7 +314,6 @@ def median(
     rho: Number | None = None,
     loss_weight: Number | None = None,
     contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
     r"""Select the candidate nearest to the (lower) median of each group: `quantile` at α = 1/2, where R = 2 per row.
@@ -297,9 +343,7 @@ def median(
     >>> df.select(dpp.median("cost", dpp.grid(0, 1000, step=0.01), rho=0.5)).item()
     19.99
     """
-    terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
-    )
+    terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
     return on_terms(ask_quantile(0.5, candidates, terms, confidence), terms, column)
 
 
@@ -313,18 +357,14 @@ def top_k(
     epsilon: Number | None = None,
     rho: Number | None = None,
     loss_weight: Number | None = None,
-    counts: str = "people",
-    weights: IntoColumn | None = None,
-    max_weight: Number | None = None,
-    step: Number | None = None,
+    counts: str | WeightedCounts = "people",
     contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
     r"""Select the k most common candidates of each group, best first.
 
-    The list is `epsilon`-differentially private (or `rho`-zCDP) under `neighboring_relation` for a person with at most
-    `contributions` rows, over all groups together.
+    The list is `epsilon`-differentially private (or `rho`-zCDP), over all groups together, if one person with at most
+    `contributions` rows comes or goes. On a private frame, `protect` has the limits and the neighbouring relation.
 
     Parameters
     ----------
@@ -377,9 +417,7 @@ def top_k(
     categories = Categories.of(candidates)
     if categories.values is not None:
         check_number(number, len(categories.values))
-    terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
-    )
+    terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
     if mechanism is None:
         joint = is_joint(number, terms.loss.unit)
     else:
@@ -388,6 +426,6 @@ def top_k(
     on = replace(terms, mechanism="exponential") if joint else terms
     claim = Claim.on(on, "choice", draws=1 if joint else number)
     claim = replace(claim, is_asked=mechanism is not None)
-    in_all = weights_of(max_weight, step, weighted=weights is not None)
-    query = TopK(number, categories, claim, counts_people_of(counts), joint, in_all)
-    return on_terms(query, terms, column, *(() if weights is None else (weights,)))
+    weighed = WeightedCounts.of(counts)
+    query = TopK(number, categories, claim, weighed.of_people, joint, weighed.weights)
+    return on_terms(query, terms, column, *weighed.columns)

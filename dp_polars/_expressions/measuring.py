@@ -27,13 +27,12 @@ def len(  # noqa: A001 (Polars' own name)
     rho: Number | None = None,
     loss_weight: Number | None = None,
     contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
     r"""Count the rows of each group, with noise.
 
-    The answer is `epsilon`-differentially private (or `rho`-zCDP) under `neighboring_relation` for a person with at
-    most `contributions` rows, over all groups together.
+    The answer is `epsilon`-differentially private (or `rho`-zCDP), over all groups together, if one person with at most
+    `contributions` rows comes or goes. On a private frame, `protect` has the limits and the neighbouring relation.
 
     Parameters
     ----------
@@ -49,8 +48,8 @@ def len(  # noqa: A001 (Polars' own name)
         Gaussian noise, both exactly.
     loss_weight
         As for `mode`.
-    contributions, neighboring_relation
-        As for `mode`. On a private frame, leave them out: `protect` has them.
+    contributions
+        As for `mode`. On a private frame, leave it out: `protect` has contribution limits.
     mechanism
         None, or the noise by name: "discrete_laplace" or "discrete_gaussian" (under `rho` only).
 
@@ -82,9 +81,7 @@ def len(  # noqa: A001 (Polars' own name)
     >>> df.select(dpp.len(where=pl.col("ward") == "B", epsilon=100)).item()
     0
     """
-    terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
-    )
+    terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
     return on_terms(Count("rows", Claim.on(terms, "number")), terms, *where_true(where), name="len")
 
 
@@ -97,7 +94,6 @@ def n_people(
     rho: Number | None = None,
     loss_weight: Number | None = None,
     contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
     r"""Count the distinct people of each group, with noise: on a private frame that has a privacy unit.
@@ -125,9 +121,7 @@ def n_people(
     >>> df.dp.protect("patient").agg(dpp.n_people(epsilon=100)).release().item()
     3
     """
-    terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
-    )
+    terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
     return on_terms(Count("people", Claim.on(terms, "number")), terms, *where_true(where), name="n_people")
 
 
@@ -140,7 +134,6 @@ def count(
     rho: Number | None = None,
     loss_weight: Number | None = None,
     contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
     r"""Count the rows of each group that have a value, with noise. Null and NaN are no values.
@@ -172,9 +165,7 @@ def count(
     >>> df.select(dpp.count("age", epsilon=100)).item()
     20
     """
-    terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
-    )
+    terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
     return on_terms(Count("values", Claim.on(terms, "number")), terms, column)
 
 
@@ -187,7 +178,6 @@ def null_count(
     rho: Number | None = None,
     loss_weight: Number | None = None,
     contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
     r"""Count the nulls of each group, with noise. NaN is no null.
@@ -219,9 +209,7 @@ def null_count(
     >>> df.select(dpp.null_count("age", epsilon=100)).item()
     20
     """
-    terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
-    )
+    terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
     return on_terms(Count("nulls", Claim.on(terms, "number")), terms, column)
 
 
@@ -235,7 +223,6 @@ def value_counts(
     rho: Number | None = None,
     loss_weight: Number | None = None,
     contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
     r"""Count every candidate in each group, with noise.
@@ -277,9 +264,7 @@ def value_counts(
     >>> df.select(counts).explode("band").unnest("band").rows()
     [('young', 30), ('middle', 0), ('old', 12)]
     """
-    terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
-    )
+    terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
     if candidates is None:
         msg = "candidates must be given: every one of them gets a count.\n\nHint: a polars.Enum names its categories."
         raise TypeError(msg)
@@ -298,15 +283,14 @@ def sum(  # noqa: A001 (Polars' own name)
     column: IntoColumn,
     lower: Number,
     upper: Number,
-    step: Number | None = None,
     *,
+    step: Number | None = None,
     per_person: tuple[Number, Number] | None = None,
     within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
     loss_weight: Number | None = None,
     contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
     r"""Add up the values of each group, clipped to public clipping bounds, with noise.
@@ -360,9 +344,7 @@ def sum(  # noqa: A001 (Polars' own name)
     >>> df.select(dpp.sum("cost", 0, 100, step=0.01, epsilon=10**7)).item()
     125.0
     """
-    terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
-    )
+    terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
     of_floats = isinstance(step, (float, np.floating, Fraction))
     ends, claim = bounds_of(lower, upper, step), Claim.on(terms, "number")
     if per_person is None:
@@ -375,15 +357,14 @@ def mean(
     column: IntoColumn,
     lower: Number,
     upper: Number,
-    step: Number | None = None,
     *,
+    step: Number | None = None,
     within: Number | None = None,
     rows: int | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
     loss_weight: Number | None = None,
     contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
     r"""Average the values of each group, clipped to public clipping bounds, with noise.
@@ -427,9 +408,7 @@ def mean(
     >>> round(df.select(dpp.mean("days", 0, 60, epsilon=1000)).item(), 1)
     16.5
     """
-    terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, rows=rows, loss_weight=loss_weight
-    )
+    terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, rows=rows, loss_weight=loss_weight)
     return on_terms(Mean(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=2)), terms, column)
 
 
@@ -438,8 +417,8 @@ def var(
     column: IntoColumn,
     lower: Number,
     upper: Number,
-    step: Number | None = None,
     *,
+    step: Number | None = None,
     ddof: Literal[0, 1] = 1,
     within: Number | None = None,
     rows: int | None = None,
@@ -447,7 +426,6 @@ def var(
     rho: Number | None = None,
     loss_weight: Number | None = None,
     contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
     r"""Find the variance of the values of each group, clipped to public clipping bounds, with noise.
@@ -495,9 +473,7 @@ def var(
     >>> round(df.select(dpp.var("days", 0, 60, epsilon=1000)).item())
     631
     """
-    terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, rows=rows, loss_weight=loss_weight
-    )
+    terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, rows=rows, loss_weight=loss_weight)
     query = Variance(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=3), _ddof(ddof))
     return on_terms(query, terms, column)
 
@@ -507,8 +483,8 @@ def std(
     column: IntoColumn,
     lower: Number,
     upper: Number,
-    step: Number | None = None,
     *,
+    step: Number | None = None,
     ddof: Literal[0, 1] = 1,
     within: Number | None = None,
     rows: int | None = None,
@@ -516,7 +492,6 @@ def std(
     rho: Number | None = None,
     loss_weight: Number | None = None,
     contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
     r"""Find the standard deviation of the values of each group, clipped to public clipping bounds, with noise.
@@ -555,9 +530,7 @@ def std(
     >>> round(df.select(dpp.std("days", 0, 60, epsilon=1000)).item())
     25
     """
-    terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, rows=rows, loss_weight=loss_weight
-    )
+    terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, rows=rows, loss_weight=loss_weight)
     query = Deviation(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=3), _ddof(ddof))
     return on_terms(query, terms, column)
 
@@ -572,7 +545,6 @@ def share(
     rho: Number | None = None,
     loss_weight: Number | None = None,
     contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
     r"""Find the share of the rows of each group for which a condition is true, with noise.
@@ -607,8 +579,6 @@ def share(
     >>> round(df.select(dpp.share(pl.col("age") >= 65, epsilon=1000)).item(), 2)
     0.33
     """
-    terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, rows=rows, loss_weight=loss_weight
-    )
+    terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, rows=rows, loss_weight=loss_weight)
     asked_of = condition_of("condition", condition, 'dpp.share(pl.col("age") >= 65, epsilon=…)')
     return on_terms(Share.of(Claim.on(terms, "number", draws=2)), terms, asked_of, name="share")

@@ -151,7 +151,8 @@ def read_by_row(
     if any(_filtered(weights) is not None for weights in columns[1:]):
         msg = (
             f"Output {output!r}: weights must have no filter: what counts follows from the column alone.\n\n"
-            'Hint: filter the column, pl.col("x").filter(…).dp.mode(…, weights=pl.col("w")): other rows weigh nothing.'
+            'Hint: filter the column, pl.col("x").filter(…).dp.mode(…, counts=dpp.weights("w", …)): other rows weigh '
+            "nothing."
         )
         raise ValueError(msg)
     if not columns or (found := _filtered(columns[0])) is None:

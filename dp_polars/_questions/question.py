@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import ALL
-from dp_polars._accounting.terms import Contributions, Loss, NeighboringRelation, Terms, Unit, exact
+from dp_polars._accounting.terms import USUAL_RELATION, Contributions, Loss, NeighboringRelation, Terms, Unit, exact
 from dp_polars._base import column_types
 from dp_polars._base.numbers import Floats, Ints, flag, show
 from dp_polars._bins.binning import Binning, Clamping, Codes
@@ -260,7 +260,7 @@ class HistogramQuery(Query):
 
     def on(self, terms: Terms) -> Self:
         """Return the same statistic with the claim of an expression's terms, at the range that the statistic has."""
-        return self.under(terms.contributions, terms.neighboring_relation)
+        return self.under(terms.contributions, USUAL_RELATION)
 
     def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
         """Draw one answer per group from the codes of its rows, shape (n,), group after group."""

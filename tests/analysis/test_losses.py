@@ -326,7 +326,7 @@ def test_share_and_within_are_exact_and_weights_have_a_unit():
     assert by_share == sorted(by_share)
     assert by_share[0] < by_share[1] == by_share[2] < by_share[3] == by_share[4]
     rows = pl.DataFrame({"p": range(60), "x": ["u", "v", "w"] * 20, "w": [5.0, 4.5, 1] * 20, "g": "a"})
-    mode = dpp.mode("x", ["u", "v", "w"], weights="w", max_weight=5, step=0.5, epsilon=1)
+    mode = dpp.mode("x", ["u", "v", "w"], counts=dpp.weights("w", max_weight=5, step=0.5), epsilon=1)
     # v has 10 less than u, w has 80.
     assert 0 < loss_of(mode, rows, within=10) == loss_of(mode, rows, within=79.9) < loss_of(mode, rows, within=9.9)
     assert loss_of(mode, rows, within=80) == 0

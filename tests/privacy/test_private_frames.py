@@ -64,7 +64,7 @@ MEDIAN = dpp.median("value", range(SIZE), epsilon=EPSILON)
 def weighed(**options: object) -> dpp.PrivateExpr:
     """The value that weighs most; one row of the last value, and two of any, weigh as much as one person may."""
     weights = pl.col("value") + 1
-    return dpp.mode("value", range(SIZE), weights=weights, max_weight=2, epsilon=EPSILON, **options)  # type: ignore[arg-type]
+    return dpp.mode("value", range(SIZE), counts=dpp.weights(weights, max_weight=2), epsilon=EPSILON, **options)  # type: ignore[arg-type]
 
 
 NINTH = dpp.quantile("value", 0.9, range(SIZE), epsilon=EPSILON, mechanism="exponential")

@@ -16,7 +16,7 @@ from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.top_k import Ranking
 from tests.helpers.reference import bounded_range_rho
 from tests.helpers.top_k_laws import law_of
-from tests.registry import ASKS, RELATIONS
+from tests.registry import ASKS, RELATIONS, under
 
 pytestmark = pytest.mark.slow
 
@@ -24,8 +24,8 @@ MECHANISMS = ASKS["top_k"].mechanisms
 
 
 def query(k, mechanism, relation, *, contributions=1, size=3, **loss):
-    given = {"contributions": contributions, "neighboring_relation": relation, "mechanism": mechanism, **loss}
-    return dpp.top_k("x", k, [str(i) for i in range(size)], **given).query
+    given = {"contributions": contributions, "mechanism": mechanism, **loss}
+    return under(relation, dpp.top_k("x", k, [str(i) for i in range(size)], **given).query)
 
 
 @functools.cache

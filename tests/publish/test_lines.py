@@ -305,10 +305,11 @@ def test_the_error_in_the_other_unit_is_that_of_the_same_output(of_publication):
 
 THIRD = Fraction(1, 3)
 DAYS = [dt.date(2026, 1, 1) + dt.timedelta(days=n) for n in range(9)]
+BY_WEIGHT = dpp.weights(WEIGHT, max_weight=4)
 CLIPPED = {
     "sum": (lambda **loss: X.dp.sum(-2, 1_234_567, **loss), ("-2", "1234567")),
     "mean": (lambda **loss: X.dp.mean(0, 20, **loss), ("0", "20")),
-    "thirds": (lambda **loss: X.dp.mean(THIRD, 7 * THIRD, THIRD, **loss), ("1/3", "7/3")),
+    "thirds": (lambda **loss: X.dp.mean(THIRD, 7 * THIRD, step=THIRD, **loss), ("1/3", "7/3")),
     "var": (lambda **loss: X.dp.var(0, 20, **loss), ("0", "20")),
     "std": (lambda **loss: X.dp.std(-1, 20.5, step=0.5, **loss), ("-1", "20.5")),
     "per person": (lambda **loss: X.dp.sum(0, 20, per_person=(3, 12), **loss), ("0", "20", "3 … 12")),
@@ -316,8 +317,8 @@ CLIPPED = {
     "interval": (lambda **loss: X.dp.median([9, 1, 4], confidence=0.9, **loss), ("1", "9")),
     "list": (lambda **loss: X.dp.quantile([0.25, 0.5], dpp.grid(-1, 3, step=0.5), **loss), ("-1.0", "3.0")),
     "dates": (lambda **loss: pl.col("day").dp.median(DAYS, **loss), ("2026-01-01", "2026-01-09")),
-    "weights": (lambda **loss: X.dp.mode([1, 2], weights=WEIGHT, max_weight=4, **loss), ("0", "4", "0 … 4")),
-    "top by weights": (lambda **loss: X.dp.top_k(2, [1, 2, 3], weights=WEIGHT, max_weight=4, **loss), ("0", "4")),
+    "weights": (lambda **loss: X.dp.mode([1, 2], counts=BY_WEIGHT, **loss), ("0", "4", "0 … 4")),
+    "top by weights": (lambda **loss: X.dp.top_k(2, [1, 2, 3], counts=BY_WEIGHT, **loss), ("0", "4")),
     "first above": (lambda **loss: X.dp.first_above(dpp.grid(0, 30, step=2), threshold=5, **loss), ("0", "30")),
     "share": (lambda **loss: dpp.share(X > 2, **loss), ("0", "1")),
 }  # fmt: skip
@@ -387,7 +388,11 @@ def test_what_moves_values_has_clipping_bounds(name):
     question: Question = QUESTIONS[name]
     rows = ROWS.cast({WEIGHT: pl.Float64})
     query = rows.dp.protect("p", max_rows=1).agg(question.ask(epsilon=1).alias("out"))._asks[0].query
-    types = (pl.Boolean(),) if name == "share" else (pl.Int64(), *[pl.Float64()] * ("weights" in question.options))
+    types = (
+        (pl.Boolean(),)
+        if name == "share"
+        else (pl.Int64(), *[pl.Float64()] * (not isinstance(question.options.get("counts", ""), str)))
+    )
     rules = query.evidence(*([] if question.way in OF_NO_COLUMN else types))
     moves = any(rule.row_weight is not None or isinstance(rule.binning, NearestBinning) for rule in rules)
     assert (query.clipping is not None) == moves
