@@ -128,7 +128,7 @@ TRIED = {
     "a mean without bounds": (
         lambda: OF_AGE.mean(epsilon=1),
         "mean: missing a required argument: 'lower'",
-        "mean(column, lower, upper, step=…, epsilon=…)",
+        "mean(column, lower, upper, epsilon=…)",
     ),
     "keys without delta": (
         lambda: private().keys("ward", epsilon=1),
