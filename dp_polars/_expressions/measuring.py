@@ -41,15 +41,15 @@ def len(  # noqa: A001 (Polars' own name)
         On a private frame it must be row by row, and the other rows take no place among those that the limits keep.
         None: every row.
     within
-        As for `mode`. 0 is for counts: every answer is right, with probability 0.95.
+        As for `.dp.mode`. 0 is for counts: every answer is right, with probability 0.95.
     epsilon, rho
         The privacy loss of one person in all, over all groups: one of them at most, and none with `within`. On a
-        private frame all may be left out, as for `mode`. `epsilon` draws discrete Laplace noise, `rho` discrete
+        private frame all may be left out, as for `.dp.mode`. `epsilon` draws discrete Laplace noise, `rho` discrete
         Gaussian noise, both exactly.
     loss_weight
-        As for `mode`.
+        As for `.dp.mode`.
     contributions
-        As for `mode`. On a private frame, leave it out: `protect` has contribution limits.
+        As for `.dp.mode`. On a private frame, leave it out: `protect` has contribution limits.
     mechanism
         None, or the noise by name: "discrete_laplace" or "discrete_gaussian" (under `rho` only).
 
@@ -136,26 +136,14 @@ def count(
     contributions: int = 1,
     mechanism: str | None = None,
 ) -> PrivateExpr:
-    r"""Count the rows of each group that have a value, with noise. Null and NaN are no values.
-
-    Proof: :doc:`/proofs/numbers`.
+    r"""Count the rows of each group that have a value, with noise: `.dp.count` as a function.
 
     Parameters
     ----------
     column
-        The column's name, or an expression with one output, of any type.
+        The column's name, or an expression with one output: any type.
     all others
-        As for `dp_polars.len`.
-
-    Returns
-    -------
-    PrivateExpr
-        One Int64 per group, which may be negative.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `dp_polars.len`.
+        As for the method, which says what is returned, and what raises.
 
     Examples
     --------
@@ -180,26 +168,14 @@ def null_count(
     contributions: int = 1,
     mechanism: str | None = None,
 ) -> PrivateExpr:
-    r"""Count the nulls of each group, with noise. NaN is no null.
-
-    Proof: :doc:`/proofs/numbers`.
+    r"""Count the nulls of each group, with noise: `.dp.null_count` as a function.
 
     Parameters
     ----------
     column
-        The column's name, or an expression with one output, of any type.
+        The column's name, or an expression with one output: any type.
     all others
-        As for `dp_polars.len`. Rows where the column is not null take no place among those that the limits keep.
-
-    Returns
-    -------
-    PrivateExpr
-        One Int64 per group, which may be negative.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `dp_polars.len`.
+        As for the method, which says what is returned, and what raises.
 
     Examples
     --------
@@ -225,35 +201,14 @@ def value_counts(
     contributions: int = 1,
     mechanism: str | None = None,
 ) -> PrivateExpr:
-    r"""Count every candidate in each group, with noise.
+    r"""Count every candidate in each group, with noise: `.dp.value_counts` as a function.
 
     Parameters
     ----------
-    column, candidates
-        As for `mode`. Candidates must be given.
-    max_rows_per_group
-        On a private frame people are counted, each for at most this many candidates of a group: a random subset is
-        kept.
+    column
+        The column's name, or an expression with one output: as for `.dp.mode`.
     all others
-        As for `dp_polars.len`.
-
-    Returns
-    -------
-    PrivateExpr
-        One list per group: structs of `value` (the column's type, or String for a Categorical) and `count` (Int64,
-        which may be negative), in the order of the candidates.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `mode`.
-
-    Notes
-    -----
-    The noise does not grow with the number of candidates: one row changes one count. Rankings, shares and charts of the
-    counts cost nothing more.
-
-    Proof: :doc:`/proofs/numbers`.
+        As for the method, which says what is returned, and what raises.
 
     Examples
     --------
@@ -293,48 +248,14 @@ def sum(  # noqa: A001 (Polars' own name)
     contributions: int = 1,
     mechanism: str | None = None,
 ) -> PrivateExpr:
-    r"""Add up the values of each group, clipped to public clipping bounds, with noise.
+    r"""Add up the values of each group, clipped to clipping bounds, with noise: `.dp.sum` as a function.
 
     Parameters
     ----------
     column
         The column's name, or an expression with one output: integers, decimals, floats or booleans (0 and 1).
-    lower, upper
-        The public clipping bounds, of either sign. A value beyond them counts as the nearer one. The wider they are,
-        the more noise there is. Never take them from the data.
-    step
-        The public unit in which values are added up; each counts as its nearest multiple, ties to even. None: 1 for
-        integers, the last digit for decimals; for floats, and for decimals of too many digits, the power of ten at or
-        below a millionth of `upper - lower` (of the ends of `per_person`, if given), or a larger one where sums would
-        leave 62 bits: `explain` says which. The bounds must be multiples of it, and at most 2**30 of them.
-    per_person
-        The public clipping bounds (lo, hi) of one person's total in a group, multiples of the step with lo below hi; on
-        a private frame with a privacy unit only. Each value is clipped to [lower, upper] first, and then the total of a
-        person to [lo, hi]. A person without a value adds 0, not lo. So however many rows they have, none is dropped but
-        those in groups beyond `max_groups` (or `max_rows`, if it is smaller), and the noise has the scale of the larger
-        of │lo│ and │hi│ times these groups. `max_rows_per_group` does nothing then. None: values are added up as rows.
     all others
-        As for `dp_polars.len`. The noise has the scale of the larger bound times a person's rows.
-
-    Returns
-    -------
-    PrivateExpr
-        One number per group: Float64 for floats and for a step that is a float or a Fraction, Decimal for decimals and
-        for a step with decimal places, else Int64. A number that the type can't hold becomes its largest or smallest
-        one. The sum of a group without values is 0 plus noise. Every evaluation is a release.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `dp_polars.mode`.
-
-    Notes
-    -----
-    Nulls and NaN are ignored. Sums are exact below 2**62 steps: 2**32 rows with the largest bounds. Where values are no
-    multiples of the step, rounding moves a sum by at most half a step a row, in addition to `error_95` and to
-    intervals.
-
-    Proof: :doc:`/proofs/numbers`.
+        As for the method, which says what is returned, and what raises.
 
     Examples
     --------
@@ -367,38 +288,14 @@ def mean(
     contributions: int = 1,
     mechanism: str | None = None,
 ) -> PrivateExpr:
-    r"""Average the values of each group, clipped to public clipping bounds, with noise.
-
-    Half of the loss pays for a sum of distances from the middle of the bounds, half for the number of values.
+    r"""Average the values of each group, clipped to clipping bounds, with noise: `.dp.mean` as a function.
 
     Parameters
     ----------
-    column, lower, upper, step
-        As for `dp_polars.sum`.
-    within
-        As for `dp_polars.len`, in the column's unit, for groups of at least `rows` rows.
-    rows
-        With `within` only: a public number of rows with a value that the limits keep. A group with fewer may be further
-        off, for the sum and the number of its rows have the same noise.
+    column
+        The column's name, or an expression with one output: integers, decimals, floats or booleans.
     all others
-        As for `dp_polars.len`.
-
-    Returns
-    -------
-    PrivateExpr
-        One Float64 per group, between the bounds. In a group with few values the answer is mostly noise; the confidence
-        interval of `release(intervals=True)` shows it.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `dp_polars.sum`.
-
-    Notes
-    -----
-    Nulls and NaN are ignored. What rounding to the step does is in `error_95` and in intervals.
-
-    Proof: :doc:`/proofs/numbers`.
+        As for the method, which says what is returned, and what raises.
 
     Examples
     --------
@@ -428,42 +325,14 @@ def var(
     contributions: int = 1,
     mechanism: str | None = None,
 ) -> PrivateExpr:
-    r"""Find the variance of the values of each group, clipped to public clipping bounds, with noise.
-
-    A third of the loss pays for each of three noisy numbers: the sum of the distances from the middle of the bounds,
-    the sum of their squares, and the number of values.
+    r"""Find the variance of the values of each group, clipped to clipping bounds, with noise: `.dp.var`.
 
     Parameters
     ----------
-    column, lower, upper, step
-        As for `dp_polars.sum`. Wide bounds cost more than in a mean: the noise grows with the square of their distance.
-    ddof
-        What is taken from the number of values before it divides, as in Polars: 0, or 1. The number is the noisy one.
-        With 1, the variance is 0 where that is at most 1.
-    within, rows
-        As for `dp_polars.mean`, in the column's unit, squared.
+    column
+        The column's name, or an expression with one output: numbers, or booleans (0 and 1).
     all others
-        As for `dp_polars.len`.
-
-    Returns
-    -------
-    PrivateExpr
-        One Float64 per group, from 0 to ((upper - lower) / 2)², which no values between the bounds exceed; with ddof=1
-        up to twice that. Otherwise as for `dp_polars.mean`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `dp_polars.sum`.
-
-    Notes
-    -----
-    Nulls and NaN are ignored. Values are rounded to the step, which moves the standard deviation by at most half of it.
-    Squares have a step of their own, which follows from the bounds and the step: a row has at most 2**30 of them. Where
-    (upper - lower) / step is at most 2**15, they are exact; beyond, the variance is off by less than 2**-30 of the
-    largest one.
-
-    Proof: :doc:`/proofs/numbers`.
+        As for the method, which says what is returned, and what raises.
 
     Examples
     --------
@@ -494,33 +363,14 @@ def std(
     contributions: int = 1,
     mechanism: str | None = None,
 ) -> PrivateExpr:
-    r"""Find the standard deviation of the values of each group, clipped to public clipping bounds, with noise.
-
-    It is the root of `dp_polars.var`, from the same three noisy numbers.
+    r"""Find the standard deviation of the values of each group, with noise: `.dp.std` as a function.
 
     Parameters
     ----------
-    column, lower, upper, step, ddof
-        As for `dp_polars.var`.
-    within, rows
-        As for `dp_polars.mean`, in the column's unit. It holds for values of any deviation: where that is not near 0,
-        the error is far smaller.
+    column
+        The column's name, or an expression with one output: as for `var`.
     all others
-        As for `dp_polars.len`.
-
-    Returns
-    -------
-    PrivateExpr
-        One Float64 per group, from 0 to (upper - lower) / 2; with ddof=1 up to the root of 2 times that.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `dp_polars.sum`.
-
-    Notes
-    -----
-    See `dp_polars.var`. Proof: :doc:`/proofs/numbers`.
+        As for the method, which says what is returned, and what raises.
 
     Examples
     --------
@@ -560,14 +410,14 @@ def share(
         A condition about the columns of a row, or the name of a Boolean column. On a private frame it must be row by
         row. A row where it is null is left out of both numbers: of those for whom it is true, and of all.
     within, rows
-        As for `dp_polars.mean`, as shares: `within=0.02`.
+        As for `.dp.mean`, as shares: `within=0.02`.
     all others
         As for `dp_polars.len`.
 
     Returns
     -------
     PrivateExpr
-        One Float64 from 0 to 1 per group, named "share", else as for `dp_polars.mean`. It is a share of *rows*: with
+        One Float64 from 0 to 1 per group, named "share", else as for `.dp.mean`. It is a share of *rows*: with
         two numbers of people, divide `dp_polars.n_people(where=…)` by `dp_polars.n_people()` after the release. Where
         the condition is not Boolean, Polars raises a ComputeError.
 

@@ -907,7 +907,7 @@ class PrivateNamespace(Suggesting):
         contributions: int = 1,
         mechanism: str | None = None,
     ) -> PrivateExpr:
-        r"""Find the variance of the column in each group, its values clipped to public clipping bounds, with noise.
+        r"""Find the variance of the column in each group, clipped to public clipping bounds, with noise.
 
         A third of the loss pays for each of three noisy numbers: the sum of the distances from the middle of the
         bounds, the sum of their squares, and the number of values.
@@ -983,7 +983,7 @@ class PrivateNamespace(Suggesting):
         contributions: int = 1,
         mechanism: str | None = None,
     ) -> PrivateExpr:
-        r"""Find the standard deviation of the column in each group, its values clipped to public clipping bounds, with noise.
+        r"""Find the standard deviation of the column in each group, clipped to public clipping bounds, with noise.
 
         It is the root of `var`, from the same three noisy numbers.
 
@@ -1051,10 +1051,8 @@ class PrivateNamespace(Suggesting):
         Parameters
         ----------
         candidates
-            As for `mode`. Candidates must be given.
-        max_rows_per_group
-            On a private frame people are counted, each for at most this many candidates of a group: a random subset is
-            kept.
+            As for `mode`. Candidates must be given. On a private frame people are counted, each for at most
+            `max_rows_per_group` candidates of a group: a random subset is kept.
         all others
             As for `dp_polars.len`.
 

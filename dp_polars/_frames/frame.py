@@ -18,7 +18,7 @@ from dp_polars._base.column_types import without_nul
 from dp_polars._base.numbers import Number, flag, given, plural
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._expressions.expression import PrivateExpr
-from dp_polars._expressions.namespace import outputs_of, read_by_row
+from dp_polars._expressions.outputs import outputs_of, read_by_row
 from dp_polars._frames.cube_query import Cubes
 from dp_polars._frames.methods import Steps
 from dp_polars._frames.own_rows import code_of, refuse_own_rows, refuse_windows
