@@ -341,6 +341,7 @@ QUESTIONS = {
     "first above of rows": Question("first_above", ([1, 2],), {"threshold": 2, "counts": "rows", "gap": True}),
     "top 1": Question("top_k", (1, [1, 2, 3])),
     "top 2": Question("top_k", (2, [1, 2, 3])),
+    "top 2 of rows": Question("top_k", (2, [1, 2, 3]), {"counts": "rows"}),
     "top 3": Question("top_k", (3, [1, 2, 3])),
     "len": Question("len"),
     "n_people": Question("n_people"),

@@ -15,7 +15,16 @@ import polars as pl
 
 from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import ALL
-from dp_polars._accounting.terms import LARGEST, Loss, NeighboringRelation, Unit, Within, check_relation, exact
+from dp_polars._accounting.terms import (
+    LARGEST,
+    Contributions,
+    Loss,
+    NeighboringRelation,
+    Unit,
+    Within,
+    check_relation,
+    exact,
+)
 from dp_polars._base import column_types
 from dp_polars._base.numbers import Ints, owners, show
 from dp_polars._bins.binning import Binning, CategoryBinning, Clamping, OneCode
@@ -42,17 +51,19 @@ class Measure(HistogramQuery):
         """The most that one row adds to a number, or takes away."""
 
     @property
-    def is_one_sided(self) -> bool:
-        """Whether all rows move a number in one direction: then what goes and what comes partly cancel."""
-        return True
+    def exchanged(self) -> Fraction:
+        """The most that a row and another one of its group, which takes its place, change a number together.
+
+        That is `largest` where all rows move a number in one direction, so that the two cancel in part.
+        """
+        return self.largest
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
         """Return what one row changes: a replacement removes one row and adds another, in the same group or not."""
         return self.largest if relation == "add_or_remove_one" else 2 * self.largest
 
     def same_group_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
-        """Return a half where a replaced row changes no number by more than one row alone does."""
-        return self.largest / self.range_of(relation, groups) if self.is_one_sided else ALL
+        return ALL if relation == "add_or_remove_one" else self.exchanged / self.range_of(relation, groups)
 
     def with_claim(self, claim: Claim) -> Self:
         return checked(super().with_claim(claim))
@@ -76,7 +87,8 @@ class Total(Measure):
         return 1
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
-        return self.largest if groups == 1 and self.is_one_sided else super().range_of(relation, groups)
+        is_exchanged = relation == "replace_one" and groups == 1
+        return self.exchanged if is_exchanged else super().range_of(relation, groups)
 
     @abstractmethod
     def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
@@ -199,6 +211,15 @@ class ValueCounts(Measure):
     def presented(self, drawn: Sequence[pl.Series], beta: float | None, *columns: pl.DataType) -> tuple[pl.Series, ...]:
         counts = drawn[0].explode().to_numpy()
         return tuple(self.named(counts + off, *columns) for off in _offsets(self.claim, beta))
+
+    def under(
+        self,
+        contributions: Contributions,
+        relation: NeighboringRelation,
+        groups: int | None = None,  # noqa: ARG002
+    ) -> Self:
+        """Return the same statistic under these bounds: the groups of its claim are the counts of all candidates."""
+        return super().under(contributions, relation)
 
     def counts_of(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
         groups, size = len(histogram.sizes), self.binning(*columns).size
@@ -376,11 +397,6 @@ class Clipped(Total):
         """The step: noise of the same scale in finer steps has a longer tail."""
         return "step" if self.step is None else None
 
-    @property
-    def is_one_sided(self) -> bool:
-        low, high = self._clipped_to[0]
-        return low >= 0 or high <= 0
-
 
 @dataclass(frozen=True)
 class Sum(Clipped, Multiple):
@@ -408,12 +424,10 @@ class Sum(Clipped, Multiple):
     def adds_up(self) -> bool:
         return self._clipped_to[0][0] >= 0
 
-    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
-        """Return what one row changes. In one group, a row that goes and one that comes change the same sum."""
-        if relation == "replace_one" and groups == 1:
-            low, high = self._clipped_to[0]
-            return max(high, Fraction(0)) - min(low, Fraction(0))  # a row without a value adds 0
-        return super().range_of(relation, groups)
+    @property
+    def exchanged(self) -> Fraction:
+        low, high = self._clipped_to[0]
+        return max(high, Fraction(0)) - min(low, Fraction(0))  # a row without a value adds 0
 
     def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:
         return (replace(self.claim, score_range=self.claim.score_range / self.known_step(*columns)),)

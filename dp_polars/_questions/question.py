@@ -248,11 +248,13 @@ class HistogramQuery(Query):
 
         `groups` is how many public groups there are; None where that is not known.
         """
+        same_group = self.same_group_of(relation, groups)
         return self.with_claim(
             replace(
                 self.claim,
                 score_range=self.range_of(relation, groups),
-                same_group=self.same_group_of(relation, groups),
+                same_group=same_group,
+                groups=None if same_group == ALL else groups,
                 contributions=contributions,
                 neighboring_relation=relation,
             )

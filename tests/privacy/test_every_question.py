@@ -236,7 +236,7 @@ def asked(question, relation, **more):
 
 
 # Of lists of two, larger data sets than these attain the bound; the last of three is known by the others.
-LEAST = {"top 2": (0.89, 0.3), "top 3": (0.65, 0.3), "three fifths": (0.97, 0.24)}
+LEAST = {"top 2": (0.89, 0.3), "top 2 of rows": (0.78, 0.3), "top 3": (0.65, 0.3), "three fifths": (0.97, 0.24)}
 
 
 @pytest.mark.parametrize("name", [name for name, question in QUESTIONS.items() if question.way not in ("var", "std")])
