@@ -511,8 +511,8 @@ class Request(AnyRequest[HistogramQuery]):
         protection, groups = self.protection, self.groups
         if protection.max_groups is not None or groups == 1:
             return False
-        now, then = (protection.contributions(ask.query, number).total for number in (groups, groups + 1))
-        return now < then
+        now, then = (_under(protection, ask, number).claim for number in (groups, groups + 1))
+        return now.contributions.total < then.contributions.total or then.rate < now.rate
 
     def _alternative(self, ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery | None:
         """Return what may answer an output better, under this protection; None where that lacks a bound."""
