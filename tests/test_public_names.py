@@ -119,6 +119,7 @@ def test_there_are_few_public_names():
     assert len(dpp.__all__) <= 40
     budget = dpp.Budget(epsilon=1, delta=1e-6)
     query = dpp.protect("p", budget=budget).agg(n=dpp.n_people(epsilon=1))
+    assert {name: len(getattr(dpp, name).__all__) for name in CORE} == {"analysis": 10, "mechanisms": 4}
     for made in (query, budget, dpp.publication(n=query)):
         names = {name for name in dir(made) if name[0] != "_"}
         assert len(names) <= MOST[type(made).__name__], names
@@ -126,6 +127,11 @@ def test_there_are_few_public_names():
 
 # A class that users don't make, and whose constructor lists what an error knows.
 NOT_CALLED = {"BudgetExceededError", "Claim"}
+
+
+def test_there_are_few_figures():
+    need("altair")
+    assert len(dpp.plot.__all__) <= 9
 
 
 def test_there_are_few_parameters():

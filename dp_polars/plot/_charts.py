@@ -13,6 +13,7 @@ import polars as pl
 
 from dp_polars._base.extras import require
 from dp_polars._base.numbers import Floats
+from dp_polars.analysis._laws import LAPLACE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -173,7 +174,16 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 # Numbers, which are hardly ever the true ones: what matters is how far they are off.
+# A text at the end of a bar.
+BESIDE: dict[str, Any] = {"align": "left", "baseline": "middle", "dx": 4, "fontSize": 11}
 NOISE = {"discrete_laplace": "discrete Laplace noise", "discrete_gaussian": "discrete Gaussian noise"}
+MECHANISMS = {
+    "permute_and_flip": "permute-and-flip",
+    "exponential": "exponential mechanism",
+    LAPLACE: "report-noisy-max, Laplace noise",
+    "first_above": "first above a threshold",
+    **NOISE,
+}
 
 _MOST_HIGH_ROWS = 30  # with more groups than this, rows are lower and names smaller
 # A group is hopeless if it is more than five times worse than three quarters of the groups. Beyond a factor of 200 the

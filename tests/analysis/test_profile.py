@@ -76,8 +76,8 @@ def test_permute_and_flip_with_two_candidates_attains_its_profile():
     for t in np.linspace(0, 1.4, 8):
         # The scores at which the log-ratio of the best candidate's densities in the race is t.
         gap = (t + epsilon) / 2 / epsilon
-        before = analysis.selection_probabilities([0.0, gap], epsilon=epsilon, monotonic=True)
-        after = analysis.selection_probabilities([1.0, gap], epsilon=epsilon, monotonic=True)
+        before = analysis.scores.selection_probabilities([0.0, gap], epsilon=epsilon, monotonic=True)
+        after = analysis.scores.selection_probabilities([1.0, gap], epsilon=epsilon, monotonic=True)
         found = np.maximum(after - math.exp(t) * before, 0).sum()
         assert found == pytest.approx(profile.delta(t), abs=1e-14)
 
@@ -93,7 +93,7 @@ def test_permute_and_flip_with_two_candidates_attains_its_profile():
 def test_no_neighbors_are_worse_than_the_profile(scores, data, epsilon, mechanism):
     moved = data.draw(st.lists(st.floats(-1, 1), min_size=len(scores), max_size=len(scores)))
     pair = [
-        analysis.selection_probabilities(np.array(s, float), epsilon=epsilon, mechanism=mechanism)
+        analysis.scores.selection_probabilities(np.array(s, float), epsilon=epsilon, mechanism=mechanism)
         for s in (scores, np.add(scores, moved))
     ]
     profile = analysis.privacy_profile(epsilon, mechanism)

@@ -277,7 +277,7 @@ def test_a_query_is_rehearsed_on_them():
     rows = synthetic(schema, people=300, rows=900, values={"ward": ["A", "B"], "days": dpp.grid(0, 30, step=0.5)})
     query = dpp.protect("patient", max_groups=2, max_rows_per_group=4).group_by({"ward": ["A", "B"]})
     query = query.agg(patients=dpp.n_people(epsilon=1), days=dpp.mean("days", 0, 30, step=0.5, epsilon=1))
-    needed = dpp.analysis.loss_for_query(query, rows, within={"patients": 20, "days": 2})
+    needed = dpp.analysis.loss_for(query, rows, within={"patients": 20, "days": 2})
     assert needed["loss"].is_between(0.2, 6).all()
     law = dpp.analysis.simulate(query, rows)
     assert law["left_out"].sum() > 0

@@ -162,7 +162,7 @@ ASKED_BY_WORD = {
     "argmax": lambda: dpp.argmax("x", sensitivity=1, epsilon=1, mechanism=TOY),
     "count": lambda: dpp.count("x", epsilon=1, mechanism=TOY),
     "claim": lambda: Claim(Loss(Fraction(1), "epsilon"), TOY, Fraction(1), Contributions(1, 1), None),
-    "analysis": lambda: analysis.selection_probabilities([1, 2], epsilon=1, mechanism=TOY),
+    "analysis": lambda: analysis.scores.selection_probabilities([1, 2], epsilon=1, mechanism=TOY),
     "composition": lambda: analysis.compose([(1, TOY)], delta=0),
 }
 
@@ -190,7 +190,7 @@ def test_without_a_law_nothing_is_drawn(monkeypatch):
 
 def test_without_a_law_of_analysis_nothing_is_computed(toy):
     with pytest.raises(KeyError, match=toy):
-        analysis.selection_probabilities([1, 2], epsilon=1, mechanism=toy)
+        analysis.scores.selection_probabilities([1, 2], epsilon=1, mechanism=toy)
 
 
 def test_a_curve_without_a_pair_composes_nothing(monkeypatch):

@@ -80,28 +80,28 @@ def public(groups, rows_each, *, seed=3):
 
 def test_error_curve(tmp_path):
     scores, losses = [12, 9, 9, 0], np.geomspace(0.01, 3, 12)
-    chart = plot.error_curve(scores, losses, mechanisms=THREE, monotonic=True)
+    chart = plot.scores.error_curve(scores, losses, mechanisms=THREE, monotonic=True)
     png_size(chart, tmp_path / "curve.png")
     points = rows(chart)
     assert len(points) == 3 * len(losses)
     for point in points:
         mechanism = {"p": THREE[0], "e": THREE[1], "r": THREE[2]}[point["mechanism"][0]]
-        exact = analysis.expected_error(scores, epsilon=point["loss"], monotonic=True, mechanism=mechanism)
+        exact = analysis.scores.expected_error(scores, epsilon=point["loss"], monotonic=True, mechanism=mechanism)
         assert point["error"] == pytest.approx(exact)
     assert lacks(chart, "privacy loss ε of one person | expected error (units of the scores) | permute-and-flip") == []
-    rho = plot.error_curve(scores, [0.1, 1], unit="rho", sensitivity=2)
+    rho = plot.scores.error_curve(scores, [0.1, 1], unit="rho", sensitivity=2)
     assert "privacy loss ρ of one person" in texts(rho)
     assert rows(rho)[0]["error"] == pytest.approx(
-        analysis.expected_error(scores, rho=0.1, sensitivity=2, mechanism="permute_and_flip")
+        analysis.scores.expected_error(scores, rho=0.1, sensitivity=2, mechanism="permute_and_flip")
     )
 
 
 def test_probabilities(tmp_path):
     scores, names = [80, 120, 117, 3], ["none", "flu", "asthma", "other"]
-    chart = plot.probabilities(scores, candidates=names, epsilon=0.1, monotonic=True, mechanisms=THREE)
+    chart = plot.scores.probabilities(scores, candidates=names, epsilon=0.1, monotonic=True, mechanisms=THREE)
     png_size(chart, tmp_path / "bars.png")
     exact = {
-        mechanism: analysis.selection_probabilities(scores, epsilon=0.1, monotonic=True, mechanism=mechanism)
+        mechanism: analysis.scores.selection_probabilities(scores, epsilon=0.1, monotonic=True, mechanism=mechanism)
         for mechanism in THREE
     }
     bars = rows(chart)
@@ -164,16 +164,16 @@ def test_budget(tmp_path):
 
 def test_lines(tmp_path):
     points = pl.DataFrame({"x": [0, 1, 10, 1000] * 2, "y": [0.5, 1, 2, 0.0] * 2, "plan": ["b"] * 4 + ["a"] * 4})
-    chart = plot.lines(points, "x", "y", "plan", x_title="rows", y_title="time (s)", log_x=True, log_y=True)
+    chart = plot.scores.lines(points, "x", "y", "plan", x_title="rows", y_title="time (s)", log_x=True, log_y=True)
     png_size(chart, tmp_path / "lines.png")
     assert {(row["x"], row["y"]) for row in rows(chart)} == {(1, 1), (10, 2)}
     encoding = chart.to_dict()["layer"][0]["encoding"]
     assert encoding["color"]["scale"]["domain"] == encoding["strokeDash"]["scale"]["domain"] == ["b", "a"]
     with pytest.raises(ValueError, match="a point that can be drawn"):
-        plot.lines(points.head(1), "x", "y", "plan", x_title="rows", y_title="s", log_x=True)
+        plot.scores.lines(points.head(1), "x", "y", "plan", x_title="rows", y_title="s", log_x=True)
     seven = pl.DataFrame({"x": range(7), "y": range(7), "plan": range(7)})
     with pytest.raises(ValueError, match="at most 6 different values, got 7"):
-        plot.lines(seven, "x", "y", "plan", x_title="", y_title="")
+        plot.scores.lines(seven, "x", "y", "plan", x_title="", y_title="")
 
 
 # What people see who lack one kind of cones: linear RGB times a matrix (Machado, Oliveira & Fernandes 2009).
@@ -433,7 +433,7 @@ def test_no_bar_is_drawn_from_what_is_named_like_its_ends(as_key):
 
 
 def test_what_can_not_be_drawn_is_refused():
-    curve, nan = plot.error_curve, float("nan")
+    curve, nan = plot.scores.error_curve, float("nan")
     for losses in ([], [1]):
         refused(ValueError, "losses must be at least two", curve, [1, 2], losses)
     refused(ValueError, "mechanisms at least one", curve, [1, 2], [1, 2], mechanisms=[])
@@ -442,7 +442,7 @@ def test_what_can_not_be_drawn_is_refused():
     refused(ValueError, "unit must be", curve, [1, 2], [1, 2], unit="delta")
     refused(ValueError, "must not all be equal", curve, [2, 2], [1, 2])
     refused(ValueError, "scores must be finite", curve, [2, nan], [1, 2])
-    bars = partial(plot.probabilities, [1, 2])
+    bars = partial(plot.scores.probabilities, [1, 2])
     refused(ValueError, r"as many as the 2 scores .* got 1 and 2", bars, candidates=["a"], epsilon=1)
     for mechanisms in ([], [*THREE, "exponential"]):
         refused(ValueError, "mechanisms from one to 3", bars, epsilon=1, mechanisms=mechanisms)

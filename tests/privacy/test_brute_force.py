@@ -15,8 +15,8 @@ from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.costs import laplace_rho
 from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._mechanisms.histograms import QuantileScore
-from dp_polars.analysis import privacy_loss
 from dp_polars.analysis._laws import block_log_factors
+from dp_polars.analysis.scores import privacy_loss
 from tests.helpers import reference
 from tests.privacy.datasets import ORDERS, all_counts, neighbors, quantile_score, renyi
 from tests.registry import MECHANISMS, RELATIONS, under

@@ -35,7 +35,7 @@ def test_a_mode_is_further_off_with_at_most_5_percent_by_the_exact_law(mechanism
     """Where all others are one more than `within` behind: that is the worst case."""
     claim = dpp.mode("x", range(k), within=within, mechanism=mechanism).query.claim
     options = {"epsilon": claim.loss.value, "monotonic": True, "mechanism": mechanism}
-    law = analysis.selection_probabilities([within + 1] + [0] * (k - 1), **options)
+    law = analysis.scores.selection_probabilities([within + 1] + [0] * (k - 1), **options)
     wrong = 1 - law[0]
     assert wrong <= 0.05
     # Of two candidates, nothing is given away but by the union over them, or by the last digit.
