@@ -73,7 +73,7 @@ def epsilon() -> alt.HConcatChart:
                 {
                     "diagnosis": names,
                     "data": [data] * 3,
-                    "probability": analysis.selection_probabilities(counts, epsilon=loss, monotonic=True),
+                    "probability": analysis.scores.selection_probabilities(counts, epsilon=loss, monotonic=True),
                 }
             )
             for data, counts in zip(series, (with_them, without), strict=True)

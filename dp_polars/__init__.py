@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from dp_polars._expressions.best_rows import argmax as argmax
     from dp_polars._expressions.best_rows import argmin as argmin
     from dp_polars._expressions.best_rows import first_above as first_above
+    from dp_polars._expressions.choosing import WeightedCounts as WeightedCounts
     from dp_polars._expressions.choosing import median as median
     from dp_polars._expressions.choosing import mode as mode
     from dp_polars._expressions.choosing import quantile as quantile
     from dp_polars._expressions.choosing import top_k as top_k
+    from dp_polars._expressions.choosing import weights as weights
     from dp_polars._expressions.expression import PrivateExpr as PrivateExpr
     from dp_polars._expressions.measuring import count as count
     from dp_polars._expressions.measuring import len as len
@@ -81,7 +83,7 @@ _HOMES = {
     "_base.extras": ("MissingExtraError",),
     "_bins.candidates": ("Grid", "grid"),
     "_expressions.best_rows": ("argmax", "argmin", "first_above"),
-    "_expressions.choosing": ("median", "mode", "quantile", "top_k"),
+    "_expressions.choosing": ("WeightedCounts", "median", "mode", "quantile", "top_k", "weights"),
     "_expressions.expression": ("PrivateExpr",),
     "_expressions.measuring": (
         "count",
@@ -110,7 +112,7 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 # Classes of what functions return, and of errors: they are there, but nobody begins with them.
-_UNLISTED = {"CubeQuery", "Grid", "Loss", "MissingExtraError", "Number", "PrivateNamespace"}
+_UNLISTED = {"CubeQuery", "Grid", "Loss", "MissingExtraError", "Number", "PrivateNamespace", "WeightedCounts"}
 __all__ = sorted({*_HOME_OF} - _UNLISTED)
 
 

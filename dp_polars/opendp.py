@@ -132,7 +132,7 @@ def as_measurement(
     ----------
     query
         A `PrivateQuery` that `dp_polars.protect(…)` made without data and without a budget of its own; or, on frames of
-        one row per person, a mode, median or quantile (`PrivateExpr`) without `contributions`.
+        one row per person, a mode, median or quantile (`PrivateExpr`) without `contributions`, which may come or go.
     input_domain
         None: `frame_domain()`. Or the domain of an OpenDP context over a LazyFrame (`context.accountant.input_domain`;
         OpenDP wants its own version of Polars there): then it goes with OpenDP's Polars queries.
@@ -361,7 +361,7 @@ def _unbound(query: _AnyQuery) -> PrivateQuery:
             "dp_polars.protect(…)."
         )
         raise ValueError(msg)
-    return protect(None, neighboring_relation=str(asked.claim.neighboring_relation)).agg(query)
+    return protect(None).agg(query)
 
 
 def _at_loss(query: PrivateQuery, loss: Fraction) -> PrivateQuery:

@@ -40,7 +40,7 @@ def main() -> None:
             for expr in (one, own_sensitivities)
         ]
         print(f"{highest:>13,}   {best['price']:>10}   {lost[0]:>15.2%}   {lost[1]:>17.2%}")
-    most = analysis.worst_expected_error(highest, epsilon=EPSILON, sensitivity=highest, monotonic=True)
+    most = analysis.scores.worst_expected_error(highest, epsilon=EPSILON, sensitivity=highest, monotonic=True)
     print(f"\nwhatever the bids are, one sensitivity of {highest:,} loses at most {most:,.0f} on average")
     # One private answer: a release.
     print(f"\na private best price of {highest:,}: {revenues.select(pl.col('price').get(own_sensitivities)).item()}")

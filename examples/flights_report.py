@@ -50,7 +50,7 @@ def report(flights: pl.DataFrame, budget: dpp.Budget | None) -> dpp.PrivateQuery
         delay=dpp.mean("arr_delay", -60, 180, within=3, rows=100_000),
         air_time=dpp.quantile("air_time", [0.25, 0.5, 0.75], range(20, 701), epsilon=1),
         carriers=dpp.top_k("carrier", 3, CARRIERS, epsilon=0.5),
-        most_miles=dpp.mode("dest", places["dest"], weights="distance", max_weight=100_000, epsilon=1),
+        most_miles=dpp.mode("dest", places["dest"], counts=dpp.weights("distance", max_weight=100_000), epsilon=1),
     )
 
 
@@ -82,7 +82,7 @@ def main(folder: Path) -> None:
     except ModuleNotFoundError as error:
         print(error)
         return
-    plot.answers(released, query, sort="keys").save(folder / "flights.png", ppi=200)
+    plot.answers(released, query).save(folder / "flights.png", ppi=200)
     print(f"Figure: {folder / 'flights.png'}")
 
 

@@ -47,7 +47,7 @@ def gap_error(n: int, p: float, mechanism: str) -> float:
     """Return the expected error, in units of 2Δ/ε, of one best candidate and n − 1 whose coin is p (Eqs. 7, 8)."""
     scores = np.full(n, math.log(p))
     scores[0] = 0
-    return analysis.expected_error(scores, epsilon=1, monotonic=True, mechanism=mechanism)
+    return analysis.scores.expected_error(scores, epsilon=1, monotonic=True, mechanism=mechanism)
 
 
 def worst_error(n: int, mechanism: str) -> tuple[float, float]:
@@ -106,7 +106,7 @@ def by_p(tick: Callable[[], object]) -> Result:
         tick()
     frame = pl.DataFrame(rows, ["n", "p", EM, PF], orient="row").with_columns(ratio=pl.col(EM) / pl.col(PF))
     three = frame.filter(n=3).unpivot([PF, EM], index="p", variable_name="mechanism", value_name="error")
-    left = plot.lines(
+    left = plot.scores.lines(
         three.with_columns(pl.col("mechanism").replace_strict(NAMES)),
         "p",
         "error",
@@ -116,7 +116,7 @@ def by_p(tick: Callable[[], object]) -> Result:
         width=300,
         height=230,
     )
-    right = plot.lines(
+    right = plot.scores.lines(
         frame.with_columns(pl.format("n = {}", "n").alias("n")),
         "p",
         "ratio",
@@ -139,7 +139,7 @@ def by_n(tick: Callable[[], object]) -> Result:
     names = {PF: NAMES[PF], EM: NAMES[EM], "upper": "upper bound ln(n), any scores", "lower": "lower bound ln(n)/4"}
     frame = pl.DataFrame(rows, ["n", EM, PF, "upper", "lower"], orient="row")
     long = frame.unpivot(list(names), index="n", variable_name="line", value_name="error")
-    chart = plot.lines(
+    chart = plot.scores.lines(
         long.with_columns(pl.col("line").replace_strict(names)),
         "n",
         "error",
@@ -159,7 +159,7 @@ def optimality(tick: Callable[[], object]) -> Result:
         for epsilon in EPSILONS:
             least = optimal_expected_error(n, levels, epsilon)
             for mechanism in (PF, EM):
-                errors = [analysis.expected_error(row, epsilon=epsilon, mechanism=mechanism) for row in scores]
+                errors = [analysis.scores.expected_error(row, epsilon=epsilon, mechanism=mechanism) for row in scores]
                 error = np.average(errors, weights=orders)
                 rows.append((n, levels, epsilon, mechanism, error, least, error / least))
             tick()
@@ -169,7 +169,7 @@ def optimality(tick: Callable[[], object]) -> Result:
     for mechanism in (PF, EM):
         for fixed, varied, form in (("levels", "n", "n = {}"), ("n", "levels", "{} levels")):
             part = frame.filter(pl.col(fixed) == 4, pl.col("mechanism") == mechanism).sort(varied, "epsilon")
-            lines = plot.lines(
+            lines = plot.scores.lines(
                 part.with_columns(pl.format(form, varied).alias("series")),
                 "epsilon",
                 "ratio",
@@ -194,15 +194,17 @@ def curves(data: dict[str, np.ndarray], tick: Callable[[], object]) -> Result:
     for name, counts in data.items():
         for task, (scores_of, monotonic) in TASKS.items():
             scores = scores_of(counts)
-            end = analysis.loss_for(scores, expected_error=1, monotonic=monotonic, mechanism=EM)
+            end = analysis.scores.loss_for(scores, expected_error=1, monotonic=monotonic, mechanism=EM)
             for epsilon in np.linspace(end / POINTS, end, POINTS).tolist():
                 for mechanism in (PF, EM, LAPLACE):
-                    error = analysis.expected_error(scores, epsilon=epsilon, monotonic=monotonic, mechanism=mechanism)
+                    error = analysis.scores.expected_error(
+                        scores, epsilon=epsilon, monotonic=monotonic, mechanism=mechanism
+                    )
                     rows.append((name, task, epsilon, mechanism, error))
             tick()
     frame = pl.DataFrame(rows, ["data_set", "task", "epsilon", "mechanism", "error"], orient="row")
     for (name, task), part in frame.group_by("data_set", "task", maintain_order=True):
-        chart = plot.lines(
+        chart = plot.scores.lines(
             part.with_columns(pl.col("mechanism").replace_strict(NAMES)),
             "epsilon",
             "error",
@@ -227,7 +229,7 @@ def noisy_max(curves: pl.DataFrame) -> Result:
     for mechanism in (LAPLACE, EM):
         top = frame[mechanism].max()
         for task in TASKS:
-            chart = plot.lines(
+            chart = plot.scores.lines(
                 frame.filter(task=task),
                 "share",
                 mechanism,
@@ -250,9 +252,12 @@ def at_50(data: dict[str, np.ndarray], tick: Callable[[], object]) -> Result:
         for unit, factor in (("paper", 2 if task == "mode" else 1), ("people", 1)):
             for name, counts in data.items():
                 scores = scores_of(counts)
-                epsilon = analysis.loss_for(scores, expected_error=50 / factor, monotonic=monotonic, mechanism=EM)
+                epsilon = analysis.scores.loss_for(
+                    scores, expected_error=50 / factor, monotonic=monotonic, mechanism=EM
+                )
                 errors = [
-                    factor * analysis.expected_error(scores, epsilon=epsilon, monotonic=monotonic, mechanism=mechanism)
+                    factor
+                    * analysis.scores.expected_error(scores, epsilon=epsilon, monotonic=monotonic, mechanism=mechanism)
                     for mechanism in (EM, PF, LAPLACE)
                 ]
                 rows.append((task, unit, name, epsilon, *errors, errors[0] / errors[1]))
@@ -294,7 +299,7 @@ def equal_rho(tick: Callable[[], object]) -> Result:
         for exponent in np.geomspace(1e-4, 10, 120).tolist():
             scores = [0, -exponent / rates[rho, PF]]
             errors = {
-                mechanism: analysis.expected_error(
+                mechanism: analysis.scores.expected_error(
                     scores, epsilon=rates[rho, mechanism], monotonic=True, mechanism=mechanism
                 )
                 for mechanism in (EM, PF)
@@ -303,7 +308,7 @@ def equal_rho(tick: Callable[[], object]) -> Result:
         rows.append(("best case for PF, n = 2", rho, min(ratios)))
     tick()
     frame = pl.DataFrame(rows, ["scores", "rho", "ratio"], orient="row")
-    chart = plot.lines(
+    chart = plot.scores.lines(
         frame,
         "rho",
         "ratio",
@@ -320,7 +325,7 @@ def equal_rho(tick: Callable[[], object]) -> Result:
 
 def rate_at(rho: float, mechanism: str) -> float:
     """Return λ for R = 1: by the law of two candidates one apart, p/2 for PF and p/(1 + p) for EM."""
-    worse = float(analysis.selection_probabilities([1, 0], rho=rho, monotonic=True, mechanism=mechanism)[1])
+    worse = float(analysis.scores.selection_probabilities([1, 0], rho=rho, monotonic=True, mechanism=mechanism)[1])
     return -math.log(2 * worse if mechanism == PF else worse / (1 - worse))
 
 
@@ -342,8 +347,10 @@ def known_values(data: dict[str, np.ndarray], results: dict[str, pl.DataFrame], 
     rows.append(("largest ratio of PF to the optimum, n = 4, 8 levels", 1.011, below, 5e-4))
     if is_real:
         scores = mode_scores(data["HEPTH"])
-        errors = {m: analysis.expected_error(scores, epsilon=0.04, monotonic=True, mechanism=m) for m in (EM, PF)}
-        needed = analysis.loss_for(scores, expected_error=errors[PF], monotonic=True, mechanism=EM)
+        errors = {
+            m: analysis.scores.expected_error(scores, epsilon=0.04, monotonic=True, mechanism=m) for m in (EM, PF)
+        }
+        needed = analysis.scores.loss_for(scores, expected_error=errors[PF], monotonic=True, mechanism=EM)
         rows.append(("HEPTH mode, ε = 0.04: error of EM / error of PF", 1.84, errors[EM] / errors[PF], 5e-3))
         rows.append(("HEPTH mode, ε = 0.04: budget EM needs for PF's error", 1.27, needed / 0.04, 5e-3))
     columns = ["what", "known", "computed", "rounding"]

@@ -158,7 +158,7 @@ def by_length(size: Size, settings: pl.DataFrame) -> pl.DataFrame:
 
 def chart(errors: pl.DataFrame) -> Any:
     """Draw the errors over the number of statistics."""
-    return plot.lines(
+    return plot.scores.lines(
         errors,
         "questions",
         "error",

@@ -148,9 +148,9 @@ def _(mo):
 def _(alt, analysis, calls, epsilon, mo, np, pl, plot):
     counts = calls.filter(pl.col("region") == "south")["reason"].value_counts(sort=True)
     calls_ = counts["count"].to_numpy()
-    error = analysis.expected_error(calls_, epsilon=epsilon.value, monotonic=True)
-    best = analysis.probability_of_best(calls_, epsilon=epsilon.value, monotonic=True)
-    curve = plot.error_curve(calls_, np.geomspace(0.002, epsilon.value * 2, 40).tolist(), monotonic=True)
+    error = analysis.scores.expected_error(calls_, epsilon=epsilon.value, monotonic=True)
+    best = analysis.scores.probability_of_best(calls_, epsilon=epsilon.value, monotonic=True)
+    curve = plot.scores.error_curve(calls_, np.geomspace(0.002, epsilon.value * 2, 40).tolist(), monotonic=True)
     here = alt.Chart().mark_rule(strokeWidth=2, color="black").encode(x=alt.datum(epsilon.value))
     if not mo.running_in_notebook():
         print(
@@ -164,7 +164,9 @@ def _(alt, analysis, calls, epsilon, mo, np, pl, plot):
                 f"the expected error is **{error:.2f} calls**."
             ),
             curve + here,
-            plot.probabilities(calls_, candidates=counts["reason"].to_list(), epsilon=epsilon.value, monotonic=True),
+            plot.scores.probabilities(
+                calls_, candidates=counts["reason"].to_list(), epsilon=epsilon.value, monotonic=True
+            ),
         ]
     )
     return best, counts, error

@@ -32,12 +32,17 @@ NOISE = ["discrete_laplace", "discrete_gaussian"]
 RELATIONS = ["add_or_remove_one", "replace_one"]
 
 
+def under(relation: Any, query: Any) -> Any:
+    """Return the statistic of a plain expression under a relation: on a private frame, `protect` has it."""
+    return query.under(query.claim.contributions, relation)
+
+
 # --- Ways to ask ----------------------------------------------------------------------------------------------------
 
 MISSING: Any = inspect.Parameter.empty  # of a parameter that must be given
 LOSS = {"epsilon": None, "rho": None}
 LOSS_WEIGHT = {"loss_weight": None}
-_ROWS = {"contributions": 1, "neighboring_relation": "add_or_remove_one"}
+_ROWS = {"contributions": 1}
 
 
 @dataclass(frozen=True)
@@ -102,14 +107,13 @@ def _of_totals(column: Column) -> list[dict[str, Any]]:
 
 
 _OF_ROWS = {"within": None, **LOSS, **LOSS_WEIGHT, **_ROWS, "mechanism": None}
-_OF_WEIGHTS = {"weights": None, "max_weight": None, "step": None}
 _OF_SCORES = {
     "sensitivity": MISSING, "monotonic": False, "gap": False, "gap_step": None, **LOSS, "mechanism": None
 }  # fmt: skip
 ASKS = {
     "mode": Ask(
         {"candidates": None},
-        {**_OF_ROWS, "counts": "people", "too_few": None, "gap": False, **_OF_WEIGHTS},
+        {**_OF_ROWS, "counts": "people", "too_few": None, "gap": False},
         ([1, 2],),
         {},
         {"epsilon": 1, "gap": True},
@@ -120,15 +124,15 @@ ASKS = {
                 {"too_few": 2},
                 {"gap": True},
                 {"mechanism": "exponential"},
-                {"weights": WEIGHT, "max_weight": 3},
-                {"weights": WEIGHT, "max_weight": 4, "step": 2, "counts": "rows"},
+                {"counts": dpp.weights(WEIGHT, max_weight=3)},
+                {"counts": dpp.weights(WEIGHT, max_weight=4, step=2, of="rows")},
             )
             + [{}] * isinstance(column.dtype, (pl.Boolean, pl.Enum))
         ),
     ),
     "top_k": Ask(
         {"k": MISSING, "candidates": None},
-        {**_OF_ROWS, "counts": "people", **_OF_WEIGHTS},
+        {**_OF_ROWS, "counts": "people"},
         (2, [1, 2]),
         {},
         {"epsilon": 1, "mechanism": "joint"},
@@ -139,7 +143,7 @@ ASKS = {
                 {"counts": "rows"},
                 {"mechanism": "joint"},
                 {"mechanism": "exponential"},
-                {"weights": WEIGHT, "max_weight": 3},
+                {"counts": dpp.weights(WEIGHT, max_weight=3)},
             )
         ],
         mechanisms=("permute_and_flip", "exponential", "joint"),
@@ -172,7 +176,7 @@ ASKS = {
         {**_OF_ROWS, "confidence": None},
         (0.9, [1, 2]),
         {},
-        {"epsilon": 1, "neighboring_relation": "replace_one"},
+        {"epsilon": 1, "contributions": 2},
         lambda column: _of_points(
             column, {"quantile": 0.9}, {"quantile": [0.25, 0.5, 0.9]}, {"quantile": 0.9, "confidence": Fraction(2, 3)}
         ),
@@ -270,7 +274,7 @@ OF_FRAMES: dict[str, Callable[[Any, Any, str, dict[str, Any]], list[dpp.PrivateQ
 _CUT = [
     [dpp.len(epsilon=1)],
     [dpp.n_people(epsilon=1), dpp.sum(WEIGHT, 0, 3, epsilon=1)],
-    [dpp.mode(WEIGHT, [1, 2, 5], weights=WEIGHT, max_weight=4, epsilon=1), dpp.count("x", epsilon=1)],
+    [dpp.mode(WEIGHT, [1, 2, 5], counts=dpp.weights(WEIGHT, max_weight=4), epsilon=1), dpp.count("x", epsilon=1)],
     [dpp.value_counts(WEIGHT, [1, 2, 5], epsilon=1), dpp.median(WEIGHT, [0, 3], epsilon=1).alias("median")],
 ]
 COUNTED = [name for name, ask in ASKS.items() if ask.counts]
@@ -309,7 +313,8 @@ class Question:
         """Whether people count in private frames: once for each candidate, or group, whatever their rows are."""
         if self.is_number:
             return self.way == "n_people" or "per_person" in self.options
-        return "counts" in ASKS[self.way].keywords and self.options.get("counts") != "rows"
+        counts = self.options.get("counts", "people")
+        return "counts" in ASKS[self.way].keywords and getattr(counts, "of_people", counts == "people")
 
     def ask(self, mechanism: str | None = None, **more: Any) -> dpp.PrivateExpr:
         about = () if self.way in OF_NO_COLUMN else (self.column,)
@@ -317,7 +322,7 @@ class Question:
         return getattr(dpp, self.way)(*about, *self.arguments, **self.options, **by, **more)
 
 
-_WEIGHED = {"weights": pl.col(WEIGHT), "max_weight": 3, "step": Fraction(3, 2)}
+_WEIGHED = {of: dpp.weights(pl.col(WEIGHT), max_weight=3, step=Fraction(3, 2), of=of) for of in ("people", "rows")}
 QUESTIONS = {
     "median": Question("median", ([1, 2],)),
     "quantile": Question("quantile", (0.9, [1, 2])),
@@ -327,8 +332,8 @@ QUESTIONS = {
     "mode": Question("mode", ([1, 2],)),
     "mode of rows": Question("mode", ([1, 2],), {"counts": "rows"}),
     "too few": Question("mode", ([1, 2],), {"too_few": 2}),
-    "weights": Question("mode", ([1, 2],), _WEIGHED),
-    "weights of rows": Question("mode", ([1, 2],), {"counts": "rows", **_WEIGHED}),
+    "weights": Question("mode", ([1, 2],), {"counts": _WEIGHED["people"]}),
+    "weights of rows": Question("mode", ([1, 2],), {"counts": _WEIGHED["rows"]}),
     "gap": Question("mode", ([1, 2],), {"gap": True}),
     "gap, too few": Question("mode", ([1, 2],), {"gap": True, "too_few": 2}),
     "first above": Question("first_above", ([1, 2, 3],), {"threshold": 1}),
@@ -336,6 +341,7 @@ QUESTIONS = {
     "first above of rows": Question("first_above", ([1, 2],), {"threshold": 2, "counts": "rows", "gap": True}),
     "top 1": Question("top_k", (1, [1, 2, 3])),
     "top 2": Question("top_k", (2, [1, 2, 3])),
+    "top 2 of rows": Question("top_k", (2, [1, 2, 3]), {"counts": "rows"}),
     "top 3": Question("top_k", (3, [1, 2, 3])),
     "len": Question("len"),
     "n_people": Question("n_people"),
@@ -345,14 +351,14 @@ QUESTIONS = {
     "sum from 0": Question("sum", (0, 3)),
     "sum above 0": Question("sum", (1, 3)),
     "sum below 0": Question("sum", (-4, -2)),
-    "sum in halves": Question("sum", (-4, 3, Fraction(1, 2))),
+    "sum in halves": Question("sum", (-4, 3), {"step": Fraction(1, 2)}),
     "sum of a person": Question("sum", (-4, 9), {"per_person": (-4, 3)}),
     "sum of a person from 0": Question("sum", (-4, 9), {"per_person": (0, 3)}),
     "sum of a person above 0": Question("sum", (-4, 9), {"per_person": (1, 3)}),
     "sum of a person below 0": Question("sum", (-4, 9), {"per_person": (-4, -2)}),
     "mean": Question("mean", (1, 3)),
     "var": Question("var", (-4, 3)),
-    "fine var": Question("var", (-4, 3, Fraction(1, 2**13))),
+    "fine var": Question("var", (-4, 3), {"step": Fraction(1, 2**13)}),
     "std": Question("std", (-4, 3)),
     "share": Question("share", column=X < 2),
     "value_counts": Question("value_counts", ([-4, 1, 3],)),
@@ -587,7 +593,9 @@ LAWS = {
         "permute_and_flip",
     ),
     "mode by weight": (
-        lambda f: X.dp.mode(CANDIDATES, weights=X * 0.5, max_weight=1.5, step=0.5, epsilon=Fraction(3, 2) * f),
+        lambda f: X.dp.mode(
+            CANDIDATES, counts=dpp.weights(X * 0.5, max_weight=1.5, step=0.5), epsilon=Fraction(3, 2) * f
+        ),
         [min(value, 3) * n for value, n in zip(CANDIDATES, COUNTS, strict=True)],  # in halves
         Fraction(1, 2),
         "permute_and_flip",
@@ -680,7 +688,7 @@ TRUE_ANSWERS = {
     "mode of values": (lambda: S.filter(S.is_not_null()).dp.mode(["c", "b", "a"], rho=10**9), lambda g: "abc"[g % 3]),
     "mode of enums": (lambda: S.cast(pl.Enum(["a", "b", "c"])).dp.mode(**SURE), lambda g: "abc"[g % 3]),
     "mode by weight": (
-        lambda: S.dp.mode(["c", "b", "a"], weights=X == G, max_weight=1, **SURE),
+        lambda: S.dp.mode(["c", "b", "a"], counts=dpp.weights(X == G, max_weight=1), **SURE),
         lambda g: "abc"[g % 3],
     ),
     "top 2": (lambda: S.dp.top_k(2, ["b", "a"], **SURE), lambda g: ["b", "a"] if g % 3 == 1 else ["a", "b"]),

@@ -1,6 +1,7 @@
 """What `import dp_polars` gives, and what it loads."""
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 
 import dp_polars as dpp
+from dp_polars._expressions.namespace import PrivateNamespace
 from tests.helpers.needs import need
+from tests.registry import ASKS, NUMBERS, OF_CONDITIONS, OF_NO_COLUMN
 
 CORE = ("analysis", "mechanisms")
 # Parts of the package that come with an extra -> the package of the extra.
@@ -116,6 +119,46 @@ def test_there_are_few_public_names():
     assert len(dpp.__all__) <= 40
     budget = dpp.Budget(epsilon=1, delta=1e-6)
     query = dpp.protect("p", budget=budget).agg(n=dpp.n_people(epsilon=1))
+    assert {name: len(getattr(dpp, name).__all__) for name in CORE} == {"analysis": 10, "mechanisms": 4}
     for made in (query, budget, dpp.publication(n=query)):
         names = {name for name in dir(made) if name[0] != "_"}
         assert len(names) <= MOST[type(made).__name__], names
+
+
+# A class that users don't make, and whose constructor lists what an error knows.
+NOT_CALLED = {"BudgetExceededError", "Claim"}
+
+
+def test_there_are_few_figures():
+    need("altair")
+    assert len(dpp.plot.__all__) <= 9
+
+
+def test_there_are_few_parameters():
+    functions = {name: getattr(dpp, name) for name in dpp.__all__ if name not in {"col", *NOT_CALLED}}
+    methods = {
+        f"{owner.__name__}.{name}": method
+        for owner in (PrivateNamespace, dpp.PrivateFrame, dpp.PrivateQuery, dpp.Publication, dpp.Budget, dpp.Cube)
+        for name, method in inspect.getmembers(owner, inspect.isroutine)
+        if name[0] != "_"
+    }
+    counted = {}
+    for name, function in {**functions, **methods}.items():
+        try:
+            counted[name] = len(inspect.signature(function).parameters.keys() - {"self"})
+        except ValueError:  # a warning
+            continue
+    assert counted.keys() >= {"mode", "protect", "PrivateFrame.agg", "PrivateQuery.release"}
+    assert {name: number for name, number in counted.items() if number > 12} == {}
+    assert counted["mode"] <= 11
+
+
+POSITIONAL = {"column", "candidates", "lower", "upper", "k", "quantile", "condition", "self"}
+
+
+@pytest.mark.parametrize("name", [*ASKS, *NUMBERS, *OF_NO_COLUMN, *OF_CONDITIONS])
+def test_what_stands_behind_candidates_or_clipping_bounds_is_given_by_name(name):
+    for function in (getattr(dpp, name), getattr(PrivateNamespace, name, None)):
+        if function is not None:
+            parameters = inspect.signature(function).parameters.values()
+            assert {one.name for one in parameters if one.kind is not one.KEYWORD_ONLY} <= POSITIONAL

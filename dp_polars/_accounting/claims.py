@@ -11,10 +11,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import TypedDict
 
 from dp_polars._accounting import costs
 from dp_polars._accounting.terms import (
     ONE_RELEASE,
+    USUAL_RELATION,
     Contributions,
     Loss,
     Mechanism,
@@ -82,6 +84,12 @@ def mechanisms_of(kind: costs.MechanismKind) -> tuple[Mechanism, ...]:
     return tuple(word for word, proof in costs.PROOFS.items() if proof.kind == kind)
 
 
+class _HowReplaced(TypedDict):
+    same_group: Fraction
+    groups: int | None
+    draws: int
+
+
 @dataclass(frozen=True)
 class Claim:
     """What one release guarantees to one person, and the rate at which the guarantee holds.
@@ -111,7 +119,14 @@ class Claim:
         rounds; for a list of quantiles the levels of its tree, each of which draws once from every row.
     same_group
         Under "replace_one": R where the row that goes and the one that comes are in one group, as a share of
-        `score_range`. From 1/2, where one row alone moves a number as far, to 1; in between, of a choice only.
+        `score_range`. From 1/2, where one row alone moves a number as far, to 1. Of a number with several draws, what
+        all of them cost together (`docs/proofs/spreads.md`, Theorem 5).
+    groups
+        How many public groups there are, at least as many as a person can fill: under "replace_one" few groups
+        of two people must meet. None: not known.
+    attained
+        Which part of its own largest rho a discrete Gaussian costs where all histograms of a cube of tables together
+        cost most: 1 of anything else.
     gap
         Whether a choice is released with its gap, or the first above a threshold with its own. That changes nothing in
         epsilon. In rho it is charged as whatever has the same epsilon.
@@ -148,6 +163,8 @@ class Claim:
     neighboring_relation: NeighboringRelation | None
     draws: int = field(default=1, kw_only=True)
     same_group: Fraction = field(default=costs.ALL, kw_only=True)
+    groups: int | None = field(default=None, kw_only=True)
+    attained: Fraction = field(default=costs.ALL, kw_only=True)
     gap: bool = field(default=False, kw_only=True)
     delta: Fraction = field(default=Fraction(0), kw_only=True)
     share: Fraction | None = field(default=None, kw_only=True)
@@ -175,6 +192,9 @@ class Claim:
         object.__setattr__(self, "delta", check_delta(self.delta))
         self._check_keys()
         self._check_same_group()
+        if not 0 < self.attained <= (1 if self.has_epsilon or self._kind != "number" else self.attained):
+            msg = f"attained must be 1, or of a discrete Gaussian above 0, got {show(self.attained)}."
+            raise ValueError(msg)
         paid = Fraction(0) if self.is_open else check_rate(self._paid_x(self.loss) / self.score_range, self.loss)
         object.__setattr__(self, "rate", paid)
 
@@ -189,7 +209,8 @@ class Claim:
 
     def _paid_x(self, loss: Loss) -> Fraction:
         """Return the largest rate times range of each draw that a loss pays for."""
-        return costs.scaled_rate(loss.unit, self.charged_as, loss.value / self.draws, self._spread(), self.same_group)
+        paid = loss.value / self.attained
+        return costs.scaled_rate(loss.unit, self.charged_as, paid, self._spread(), **self._replaced)
 
     def rate_in(self, step: Fraction | int) -> Fraction:
         """Return the rate of scores in steps, at most the largest: a lower one is as private, and still certain."""
@@ -243,14 +264,19 @@ class Claim:
 
     def _check_same_group(self) -> None:
         """Raise unless the proof of `scaled_cost` holds for what a replacement in one group does."""
-        least = costs.HALF if self.neighboring_relation == "replace_one" else costs.ALL
-        is_between = costs.HALF < self.same_group < costs.ALL
-        if not least <= self.same_group <= costs.ALL or (is_between and (self._kind != "choice" or self.gap)):
+        is_proved = self.neighboring_relation == "replace_one" and self._kind in ("choice", "number") and not self.gap
+        least = costs.HALF if is_proved else costs.ALL
+        if not least <= self.same_group <= costs.ALL:
             msg = (
-                'same_group must be 1, or under "replace_one" 1/2 (in between for a choice without its gap), got '
-                f"{show(self.same_group)}."
+                'same_group must be 1, or under "replace_one" from 1/2 on for a number, or a choice without its gap, '
+                f"got {show(self.same_group)}."
             )
             raise ValueError(msg)
+        if self.groups is not None:
+            positive_int("groups", self.groups)
+            if self.groups * self.contributions.per_group < self.contributions.total:
+                msg = f"groups must be at least as many as {self.contributions} can fill, got {self.groups}."
+                raise ValueError(msg)
 
     @classmethod
     def of(
@@ -273,7 +299,7 @@ class Claim:
         """
         chosen = check_mechanism(kind, terms.mechanism, terms.loss.unit)
         return cls(
-            *(terms.loss, chosen, terms.loss.value, terms.contributions, terms.neighboring_relation),
+            *(terms.loss, chosen, terms.loss.value, terms.contributions, USUAL_RELATION),
             draws=draws,
             share=terms.share,
             is_asked=terms.mechanism is not None,
@@ -319,7 +345,17 @@ class Claim:
 
     def _cost_of(self, unit: Unit, x: Fraction, distance: int | Fraction = 1) -> Fraction:
         """Return what all draws cost at a rate times range, of which `distance` is a factor."""
-        return self.draws * costs.scaled_cost(unit, self.charged_as, x, self._spread(distance), self.same_group)
+        own = costs.scaled_cost(unit, self.charged_as, x, self._spread(distance), **self._replaced)
+        return self.attained * own
+
+    @property
+    def squares(self) -> Fraction:
+        """The largest sum of squares of all moves that one person makes, as a discrete Gaussian is charged for it."""
+        return 2 * self._cost_of("rho", self.score_range)
+
+    @property
+    def _replaced(self) -> _HowReplaced:
+        return {"same_group": self.same_group, "groups": self.groups, "draws": self.draws}
 
     def _spread(self, distance: int | Fraction = 1) -> Contributions:
         """Return how the rows of a person, or of `distance` people, are taken to spread over the groups.

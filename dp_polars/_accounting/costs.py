@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
@@ -48,45 +48,114 @@ class Proof:
 
 
 def scaled_cost(
-    unit: Unit, mechanism: Mechanism, x: Fraction, contributions: Contributions, same_group: Fraction = ALL
+    unit: Unit,
+    mechanism: Mechanism,
+    x: Fraction,
+    contributions: Contributions,
+    same_group: Fraction = ALL,
+    *,
+    groups: int | None = None,
+    draws: int = 1,
 ) -> Fraction:
-    """Return the cost of a release whose rate times range is `x`, rounded up where it is irrational.
+    """Return the cost of all draws of a release whose rate times range is `x`, rounded up where it is irrational.
 
-    `docs/proofs/spreads.md` proves it: Theorem 2, and where rows are replaced (`same_group`), Theorem 4.
+    `docs/proofs/spreads.md` proves it: Theorems 1 and 2; where rows are replaced (`same_group`), Theorem 4, and of
+    several numbers that the same rows move, Theorem 5. `groups` is how many there are; None: nobody knows.
     """
+    curve, total, most = PROOFS[mechanism].curve, x * contributions.total, x * contributions.per_group
+    if same_group == ALL:
+        return draws * (total if unit == "epsilon" else _rho_of_parts(curve, total, most))
+    replaced = Replaced(x / 2, x * (same_group - HALF), contributions, groups)
     if unit == "epsilon":
-        return x * contributions.total
-    if same_group == HALF:
-        return 2 * _rho_of_spread(mechanism, x / 2, contributions)
-    spread, curve = _rho_of_spread(mechanism, x, contributions), PROOFS[mechanism].curve
-    if same_group == ALL or not curve.is_convex:
-        return spread
-    full, rho_of = x * contributions.per_group, curve.rho
-    of_full = max(rho_of(same_group * full), 2 * rho_of(full / 2))
-    return min(spread, Fraction(contributions.total, contributions.per_group) * of_full)
+        return draws * replaced.moved
+    if draws == 1 or PROOFS[mechanism].kind != "number":
+        return draws * replaced.rho(curve)
+    if curve is GAUSSIAN_CURVE:
+        return draws * (replaced.a**2 + replaced.b**2) * contributions.squares
+    return min(_rho_of_parts(curve, draws * replaced.moved, most), draws * _rho_of_parts(curve, total, most))
 
 
 def scaled_rate(
-    unit: Unit, mechanism: Mechanism, loss: Fraction, contributions: Contributions, same_group: Fraction = ALL
+    unit: Unit,
+    mechanism: Mechanism,
+    loss: Fraction,
+    contributions: Contributions,
+    same_group: Fraction = ALL,
+    *,
+    groups: int | None = None,
+    draws: int = 1,
 ) -> Fraction:
     """Return the largest rate times range that a loss pays for, rounded down."""
+
+    def cost(x: Fraction) -> Fraction:
+        return scaled_cost(unit, mechanism, x, contributions, same_group, groups=groups, draws=draws)
+
+    curve = PROOFS[mechanism].curve
     if unit == "epsilon":
-        return loss / contributions.total
-    if same_group == HALF:
-        return 2 * scaled_rate(unit, mechanism, loss / 2, contributions)
-    if PROOFS[mechanism].curve is GAUSSIAN_CURVE:
-        return _sqrt_down(2 * loss / contributions.squares)
-    return _invert_down(loss, mechanism, contributions, same_group)
+        return loss / cost(ALL)
+    if curve is GAUSSIAN_CURVE:
+        return _sqrt_down(loss / cost(ALL))
+    # The costs are at most x, and `square`·x², a group: so the answer lies above this, but for a hair of rounding.
+    of_one = loss / draws
+    low = max(_sqrt_down(of_one / curve.square / contributions.squares), of_one / contributions.total)
+    return _invert_down(loss, cost, low)
 
 
-def _rho_of_spread(mechanism: Mechanism, x: Fraction, contributions: Contributions) -> Fraction:
-    """Return the most that one person's rows lose, however they spread (`docs/proofs/spreads.md`, Theorem 2)."""
-    curve, groups = PROOFS[mechanism].curve, contributions.full_groups
-    rho_of = curve.rho
-    filled = groups * rho_of(x * contributions.per_group) + rho_of(x * contributions.rest)
-    if curve.is_convex or not contributions.rest:
+@dataclass(frozen=True)
+class Replaced:
+    """A person in the place of another: a group that loses p rows and gets q moves by a·max(p, q) + b·min(p, q)."""
+
+    a: Fraction
+    b: Fraction  # from 0 to `a`
+    contributions: Contributions
+    groups: int | None = None  # how many there are; None: nobody knows
+
+    @property
+    def moved(self) -> Fraction:
+        """The most that all groups move together."""
+        return self._worst(lambda moved: moved)
+
+    def rho(self, curve: Curve) -> Fraction:
+        """Return the most that all groups lose."""
+        if curve.is_convex:
+            return self._worst(curve.rho)
+        total, most = self.contributions.total, self.contributions.per_group
+        together = _rho_of_parts(curve, self.moved, (self.a + self.b) * most)
+        return together if self.b else min(together, 2 * _rho_of_parts(curve, self.a * total, self.a * most))
+
+    def _worst(self, loss: Callable[[Fraction], Fraction]) -> Fraction:
+        return max(sum((n * loss(moved) for moved, n in corner), Fraction(0)) for corner in self.corners())
+
+    def corners(self) -> Iterator[list[tuple[Fraction, int]]]:
+        """Yield the ways in which full groups and a rest of both may meet: how far a group moves, how many do so.
+
+        All that groups lose is linear in how many full ones meet: the fewest and the most will do.
+        """
+        m, r, full = self.contributions.per_group, self.contributions.rest, self.contributions.full_groups
+        # Which groups have a rest, and how many full groups of each are left.
+        ways: list[tuple[list[tuple[int, int]], int, int]] = [([], full, full)]
+        if r:
+            ways = [([(r, 0), (0, r)], full, full), ([(r, r)], full, full)]
+            if full:
+                ways += [([(m, r), (r, 0)], full - 1, full), ([(m, r), (r, m)], full - 1, full - 1)]
+        for rests, of_one, of_other in ways:
+            left = of_one + of_other
+            fewest = 0 if self.groups is None else max(0, left + len(rests) - self.groups)
+            most = min(of_one, of_other)
+            for meet in {fewest, most} if fewest <= most else ():
+                met = [*((pair, 1) for pair in rests), ((m, m), meet), ((m, 0), left - 2 * meet)]
+                yield [(self.a * max(pair) + self.b * min(pair), n) for pair, n in met if n]
+
+
+def _rho_of_parts(curve: Curve, total: Fraction, most: Fraction) -> Fraction:
+    """Return the most that parts up to `most` lose that add up to `total` (`docs/proofs/spreads.md`, Theorem 2)."""
+    if not total:
+        return total
+    full, rest = divmod(total, most)
+    filled = full * curve.rho(most) + curve.rho(rest)
+    if curve.is_convex or not rest:
         return filled
-    return max(filled, (groups + 1) * rho_of(x * contributions.total / (groups + 1)))
+    return max(filled, (full + 1) * curve.rho(total / (full + 1)))
 
 
 def gaussian_rho(x: Fraction) -> Fraction:
@@ -178,16 +247,13 @@ PROOFS: dict[Mechanism, Proof] = {
 }
 
 
-def _invert_down(rho: Fraction, mechanism: Mechanism, contributions: Contributions, same_group: Fraction) -> Fraction:
-    """Return the largest x (to `BITS` bits) whose cost is at most `rho`: a secant's guess, made certain."""
+def _invert_down(rho: Fraction, cost_of: Callable[[Fraction], Fraction], low: Fraction) -> Fraction:
+    """Return the largest x (to `BITS` bits) whose cost is at most `rho`: a secant's guess from `low`, made certain."""
+    step = _last_bit(low)
 
     def cost(steps: int) -> Fraction:
-        return scaled_cost("rho", mechanism, steps * step, contributions, same_group)
+        return cost_of(steps * step)
 
-    # The costs are at most x, and `square`·x², a group: so the answer lies above this, but for a hair of rounding.
-    square = rho / PROOFS[mechanism].curve.square / contributions.squares
-    low = max(_sqrt_down(square), rho / contributions.total)
-    step = _last_bit(low)
     before, guess = math.floor(low / step), math.ceil(2 * low / step)
     cost_before, cost_guess = cost(before), cost(guess)
     for _ in range(_SECANTS):

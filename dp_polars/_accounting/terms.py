@@ -45,6 +45,8 @@ LARGEST_DELTA = Fraction(1, 1000)
 
 _UNITS: tuple[Unit, ...] = get_args(Unit)
 _RELATIONS: tuple[NeighboringRelation, ...] = get_args(NeighboringRelation)
+#: The relation of plain expressions, and of `protect` unless it is given another one.
+USUAL_RELATION: NeighboringRelation = "add_or_remove_one"
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,6 @@ class Terms:
     loss: Loss  # what one person may lose in all
     # How many rows one person has. An expression can't know the groups, so all of them may lie in one.
     contributions: Contributions
-    neighboring_relation: NeighboringRelation  # "add_or_remove_one" or "replace_one"
     mechanism: str | None = None  # the word that was given; None: the unit of the loss chooses
     # How wrong the answer may be: then the loss follows, and `loss` only says its unit. None: the loss was given.
     within: Within | None = None
@@ -164,7 +165,6 @@ class Terms:
         epsilon: Number | None,
         rho: Number | None,
         contributions: int = 1,
-        neighboring_relation: str = "add_or_remove_one",
         mechanism: str | None = None,
         *,
         within: Number | None,
@@ -198,7 +198,7 @@ class Terms:
             loss = Loss(Fraction(1), unit)
         else:
             loss = Loss.of(epsilon=epsilon, rho=rho)
-        terms = cls.at(loss, contributions, neighboring_relation, mechanism)
+        terms = cls.at(loss, contributions, mechanism)
         return replace(terms, within=accuracy, share=share)
 
     @classmethod
@@ -206,11 +206,10 @@ class Terms:
         cls,
         loss: Loss,
         contributions: int = 1,
-        neighboring_relation: str = "add_or_remove_one",
         mechanism: str | None = None,
     ) -> Terms:
-        relation, most = check_relation(neighboring_relation), positive_int("contributions", contributions)
-        return cls(loss, Contributions(most, most), relation, mechanism)
+        most = positive_int("contributions", contributions)
+        return cls(loss, Contributions(most, most), mechanism)
 
 
 # Bits of a numerator or denominator: the differences of such sums still print (Python stops at 4,300 digits).

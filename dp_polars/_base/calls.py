@@ -110,7 +110,9 @@ def _misfit(function: Callable[..., object], args: tuple[object, ...], kwargs: d
     found = {one: like(one, {*signature.parameters} - {"self"}) for one in unknown}
     ways = {one.name: _way(one, one.name in found.values()) for one in signature.parameters.values()}
     way = f"{name}({', '.join(filter(None, ways.values()))})"
-    if next(iter(ways)) == "column":
+    if owner == "PrivateNamespace":
+        way = f"column.dp.{way}"
+    elif next(iter(ways)) == "column":
         way += f", or column.dp.{name}({', '.join(filter(None, [*ways.values()][1:]))})"
     try:
         signature.bind(*args, **kwargs)

@@ -402,7 +402,7 @@ def as_expression(
     query: Query, *columns: IntoColumn, name: str | None = None, within: Within | None = None
 ) -> PrivateExpr:
     """Return the private expression that asks `query` about columns; it is named like the first one, or `name`."""
-    exprs = [_column(column) for column in columns]
+    exprs = [as_column(column) for column in columns]
     warn_if_large(query.claim.loss)
     if not any(expr.meta.has_multiple_outputs() for expr in exprs):
         answer = _drawn(query, exprs, within)
@@ -474,7 +474,7 @@ def refuse_several(expr: PrivateExpr) -> None:
         raise ValueError(_ONE_OUTPUT)
 
 
-def _column(column: IntoColumn) -> pl.Expr:
+def as_column(column: IntoColumn) -> pl.Expr:
     expr = pl.col(column) if isinstance(column, str) else column
     if not isinstance(expr, pl.Expr):
         msg = f"the column must be a name or a Polars expression, got {type(column).__name__}."

@@ -27,13 +27,12 @@ def len(  # noqa: A001 (Polars' own name)
     rho: Number | None = None,
     loss_weight: Number | None = None,
     contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
     r"""Count the rows of each group, with noise.
 
-    The answer is `epsilon`-differentially private (or `rho`-zCDP) under `neighboring_relation` for a person with at
-    most `contributions` rows, over all groups together.
+    The answer is `epsilon`-differentially private (or `rho`-zCDP), over all groups together, if one person with at most
+    `contributions` rows comes or goes. On a private frame, `protect` has the limits and the neighbouring relation.
 
     Parameters
     ----------
@@ -42,15 +41,15 @@ def len(  # noqa: A001 (Polars' own name)
         On a private frame it must be row by row, and the other rows take no place among those that the limits keep.
         None: every row.
     within
-        As for `mode`. 0 is for counts: every answer is right, with probability 0.95.
+        As for `.dp.mode`. 0 is for counts: every answer is right, with probability 0.95.
     epsilon, rho
         The privacy loss of one person in all, over all groups: one of them at most, and none with `within`. On a
-        private frame all may be left out, as for `mode`. `epsilon` draws discrete Laplace noise, `rho` discrete
+        private frame all may be left out, as for `.dp.mode`. `epsilon` draws discrete Laplace noise, `rho` discrete
         Gaussian noise, both exactly.
     loss_weight
-        As for `mode`.
-    contributions, neighboring_relation
-        As for `mode`. On a private frame, leave them out: `protect` has them.
+        As for `.dp.mode`.
+    contributions
+        As for `.dp.mode`. On a private frame, leave it out: `protect` has contribution limits.
     mechanism
         None, or the noise by name: "discrete_laplace" or "discrete_gaussian" (under `rho` only).
 
@@ -82,9 +81,7 @@ def len(  # noqa: A001 (Polars' own name)
     >>> df.select(dpp.len(where=pl.col("ward") == "B", epsilon=100)).item()
     0
     """
-    terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
-    )
+    terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
     return on_terms(Count("rows", Claim.on(terms, "number")), terms, *where_true(where), name="len")
 
 
@@ -97,7 +94,6 @@ def n_people(
     rho: Number | None = None,
     loss_weight: Number | None = None,
     contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
     r"""Count the distinct people of each group, with noise: on a private frame that has a privacy unit.
@@ -125,9 +121,7 @@ def n_people(
     >>> df.dp.protect("patient").agg(dpp.n_people(epsilon=100)).release().item()
     3
     """
-    terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
-    )
+    terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
     return on_terms(Count("people", Claim.on(terms, "number")), terms, *where_true(where), name="n_people")
 
 
@@ -140,29 +134,16 @@ def count(
     rho: Number | None = None,
     loss_weight: Number | None = None,
     contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
-    r"""Count the rows of each group that have a value, with noise. Null and NaN are no values.
-
-    Proof: :doc:`/proofs/numbers`.
+    r"""Count the rows of each group that have a value, with noise: `.dp.count` as a function.
 
     Parameters
     ----------
     column
-        The column's name, or an expression with one output, of any type.
+        The column's name, or an expression with one output: any type.
     all others
-        As for `dp_polars.len`.
-
-    Returns
-    -------
-    PrivateExpr
-        One Int64 per group, which may be negative.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `dp_polars.len`.
+        As for the method, which says what is returned, and what raises.
 
     Examples
     --------
@@ -172,9 +153,7 @@ def count(
     >>> df.select(dpp.count("age", epsilon=100)).item()
     20
     """
-    terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
-    )
+    terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
     return on_terms(Count("values", Claim.on(terms, "number")), terms, column)
 
 
@@ -187,29 +166,16 @@ def null_count(
     rho: Number | None = None,
     loss_weight: Number | None = None,
     contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
-    r"""Count the nulls of each group, with noise. NaN is no null.
-
-    Proof: :doc:`/proofs/numbers`.
+    r"""Count the nulls of each group, with noise: `.dp.null_count` as a function.
 
     Parameters
     ----------
     column
-        The column's name, or an expression with one output, of any type.
+        The column's name, or an expression with one output: any type.
     all others
-        As for `dp_polars.len`. Rows where the column is not null take no place among those that the limits keep.
-
-    Returns
-    -------
-    PrivateExpr
-        One Int64 per group, which may be negative.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `dp_polars.len`.
+        As for the method, which says what is returned, and what raises.
 
     Examples
     --------
@@ -219,9 +185,7 @@ def null_count(
     >>> df.select(dpp.null_count("age", epsilon=100)).item()
     20
     """
-    terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
-    )
+    terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
     return on_terms(Count("nulls", Claim.on(terms, "number")), terms, column)
 
 
@@ -235,38 +199,16 @@ def value_counts(
     rho: Number | None = None,
     loss_weight: Number | None = None,
     contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
-    r"""Count every candidate in each group, with noise.
+    r"""Count every candidate in each group, with noise: `.dp.value_counts` as a function.
 
     Parameters
     ----------
-    column, candidates
-        As for `mode`. Candidates must be given.
-    max_rows_per_group
-        On a private frame people are counted, each for at most this many candidates of a group: a random subset is
-        kept.
+    column
+        The column's name, or an expression with one output: as for `.dp.mode`.
     all others
-        As for `dp_polars.len`.
-
-    Returns
-    -------
-    PrivateExpr
-        One list per group: structs of `value` (the column's type, or String for a Categorical) and `count` (Int64,
-        which may be negative), in the order of the candidates.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `mode`.
-
-    Notes
-    -----
-    The noise does not grow with the number of candidates: one row changes one count. Rankings, shares and charts of the
-    counts cost nothing more.
-
-    Proof: :doc:`/proofs/numbers`.
+        As for the method, which says what is returned, and what raises.
 
     Examples
     --------
@@ -277,9 +219,7 @@ def value_counts(
     >>> df.select(counts).explode("band").unnest("band").rows()
     [('young', 30), ('middle', 0), ('old', 12)]
     """
-    terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
-    )
+    terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
     if candidates is None:
         msg = "candidates must be given: every one of them gets a count.\n\nHint: a polars.Enum names its categories."
         raise TypeError(msg)
@@ -298,59 +238,24 @@ def sum(  # noqa: A001 (Polars' own name)
     column: IntoColumn,
     lower: Number,
     upper: Number,
-    step: Number | None = None,
     *,
+    step: Number | None = None,
     per_person: tuple[Number, Number] | None = None,
     within: Number | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
     loss_weight: Number | None = None,
     contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
-    r"""Add up the values of each group, clipped to public clipping bounds, with noise.
+    r"""Add up the values of each group, clipped to clipping bounds, with noise: `.dp.sum` as a function.
 
     Parameters
     ----------
     column
         The column's name, or an expression with one output: integers, decimals, floats or booleans (0 and 1).
-    lower, upper
-        The public clipping bounds, of either sign. A value beyond them counts as the nearer one. The wider they are,
-        the more noise there is. Never take them from the data.
-    step
-        The public unit in which values are added up; each counts as its nearest multiple, ties to even. None: 1 for
-        integers, the last digit for decimals; for floats, and for decimals of too many digits, the power of ten at or
-        below a millionth of `upper - lower` (of the ends of `per_person`, if given), or a larger one where sums would
-        leave 62 bits: `explain` says which. The bounds must be multiples of it, and at most 2**30 of them.
-    per_person
-        The public clipping bounds (lo, hi) of one person's total in a group, multiples of the step with lo below hi; on
-        a private frame with a privacy unit only. Each value is clipped to [lower, upper] first, and then the total of a
-        person to [lo, hi]. A person without a value adds 0, not lo. So however many rows they have, none is dropped but
-        those in groups beyond `max_groups` (or `max_rows`, if it is smaller), and the noise has the scale of the larger
-        of │lo│ and │hi│ times these groups. `max_rows_per_group` does nothing then. None: values are added up as rows.
     all others
-        As for `dp_polars.len`. The noise has the scale of the larger bound times a person's rows.
-
-    Returns
-    -------
-    PrivateExpr
-        One number per group: Float64 for floats and for a step that is a float or a Fraction, Decimal for decimals and
-        for a step with decimal places, else Int64. A number that the type can't hold becomes its largest or smallest
-        one. The sum of a group without values is 0 plus noise. Every evaluation is a release.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `dp_polars.mode`.
-
-    Notes
-    -----
-    Nulls and NaN are ignored. Sums are exact below 2**62 steps: 2**32 rows with the largest bounds. Where values are no
-    multiples of the step, rounding moves a sum by at most half a step a row, in addition to `error_95` and to
-    intervals.
-
-    Proof: :doc:`/proofs/numbers`.
+        As for the method, which says what is returned, and what raises.
 
     Examples
     --------
@@ -360,9 +265,7 @@ def sum(  # noqa: A001 (Polars' own name)
     >>> df.select(dpp.sum("cost", 0, 100, step=0.01, epsilon=10**7)).item()
     125.0
     """
-    terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, loss_weight=loss_weight
-    )
+    terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, loss_weight=loss_weight)
     of_floats = isinstance(step, (float, np.floating, Fraction))
     ends, claim = bounds_of(lower, upper, step), Claim.on(terms, "number")
     if per_person is None:
@@ -375,49 +278,24 @@ def mean(
     column: IntoColumn,
     lower: Number,
     upper: Number,
-    step: Number | None = None,
     *,
+    step: Number | None = None,
     within: Number | None = None,
     rows: int | None = None,
     epsilon: Number | None = None,
     rho: Number | None = None,
     loss_weight: Number | None = None,
     contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
-    r"""Average the values of each group, clipped to public clipping bounds, with noise.
-
-    Half of the loss pays for a sum of distances from the middle of the bounds, half for the number of values.
+    r"""Average the values of each group, clipped to clipping bounds, with noise: `.dp.mean` as a function.
 
     Parameters
     ----------
-    column, lower, upper, step
-        As for `dp_polars.sum`.
-    within
-        As for `dp_polars.len`, in the column's unit, for groups of at least `rows` rows.
-    rows
-        With `within` only: a public number of rows with a value that the limits keep. A group with fewer may be further
-        off, for the sum and the number of its rows have the same noise.
+    column
+        The column's name, or an expression with one output: integers, decimals, floats or booleans.
     all others
-        As for `dp_polars.len`.
-
-    Returns
-    -------
-    PrivateExpr
-        One Float64 per group, between the bounds. In a group with few values the answer is mostly noise; the confidence
-        interval of `release(intervals=True)` shows it.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `dp_polars.sum`.
-
-    Notes
-    -----
-    Nulls and NaN are ignored. What rounding to the step does is in `error_95` and in intervals.
-
-    Proof: :doc:`/proofs/numbers`.
+        As for the method, which says what is returned, and what raises.
 
     Examples
     --------
@@ -427,9 +305,7 @@ def mean(
     >>> round(df.select(dpp.mean("days", 0, 60, epsilon=1000)).item(), 1)
     16.5
     """
-    terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, rows=rows, loss_weight=loss_weight
-    )
+    terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, rows=rows, loss_weight=loss_weight)
     return on_terms(Mean(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=2)), terms, column)
 
 
@@ -438,8 +314,8 @@ def var(
     column: IntoColumn,
     lower: Number,
     upper: Number,
-    step: Number | None = None,
     *,
+    step: Number | None = None,
     ddof: Literal[0, 1] = 1,
     within: Number | None = None,
     rows: int | None = None,
@@ -447,45 +323,16 @@ def var(
     rho: Number | None = None,
     loss_weight: Number | None = None,
     contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
-    r"""Find the variance of the values of each group, clipped to public clipping bounds, with noise.
-
-    A third of the loss pays for each of three noisy numbers: the sum of the distances from the middle of the bounds,
-    the sum of their squares, and the number of values.
+    r"""Find the variance of the values of each group, clipped to clipping bounds, with noise: `.dp.var`.
 
     Parameters
     ----------
-    column, lower, upper, step
-        As for `dp_polars.sum`. Wide bounds cost more than in a mean: the noise grows with the square of their distance.
-    ddof
-        What is taken from the number of values before it divides, as in Polars: 0, or 1. The number is the noisy one.
-        With 1, the variance is 0 where that is at most 1.
-    within, rows
-        As for `dp_polars.mean`, in the column's unit, squared.
+    column
+        The column's name, or an expression with one output: numbers, or booleans (0 and 1).
     all others
-        As for `dp_polars.len`.
-
-    Returns
-    -------
-    PrivateExpr
-        One Float64 per group, from 0 to ((upper - lower) / 2)², which no values between the bounds exceed; with ddof=1
-        up to twice that. Otherwise as for `dp_polars.mean`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `dp_polars.sum`.
-
-    Notes
-    -----
-    Nulls and NaN are ignored. Values are rounded to the step, which moves the standard deviation by at most half of it.
-    Squares have a step of their own, which follows from the bounds and the step: a row has at most 2**30 of them. Where
-    (upper - lower) / step is at most 2**15, they are exact; beyond, the variance is off by less than 2**-30 of the
-    largest one.
-
-    Proof: :doc:`/proofs/numbers`.
+        As for the method, which says what is returned, and what raises.
 
     Examples
     --------
@@ -495,9 +342,7 @@ def var(
     >>> round(df.select(dpp.var("days", 0, 60, epsilon=1000)).item())
     631
     """
-    terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, rows=rows, loss_weight=loss_weight
-    )
+    terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, rows=rows, loss_weight=loss_weight)
     query = Variance(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=3), _ddof(ddof))
     return on_terms(query, terms, column)
 
@@ -507,8 +352,8 @@ def std(
     column: IntoColumn,
     lower: Number,
     upper: Number,
-    step: Number | None = None,
     *,
+    step: Number | None = None,
     ddof: Literal[0, 1] = 1,
     within: Number | None = None,
     rows: int | None = None,
@@ -516,36 +361,16 @@ def std(
     rho: Number | None = None,
     loss_weight: Number | None = None,
     contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
-    r"""Find the standard deviation of the values of each group, clipped to public clipping bounds, with noise.
-
-    It is the root of `dp_polars.var`, from the same three noisy numbers.
+    r"""Find the standard deviation of the values of each group, with noise: `.dp.std` as a function.
 
     Parameters
     ----------
-    column, lower, upper, step, ddof
-        As for `dp_polars.var`.
-    within, rows
-        As for `dp_polars.mean`, in the column's unit. It holds for values of any deviation: where that is not near 0,
-        the error is far smaller.
+    column
+        The column's name, or an expression with one output: as for `var`.
     all others
-        As for `dp_polars.len`.
-
-    Returns
-    -------
-    PrivateExpr
-        One Float64 per group, from 0 to (upper - lower) / 2; with ddof=1 up to the root of 2 times that.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `dp_polars.sum`.
-
-    Notes
-    -----
-    See `dp_polars.var`. Proof: :doc:`/proofs/numbers`.
+        As for the method, which says what is returned, and what raises.
 
     Examples
     --------
@@ -555,9 +380,7 @@ def std(
     >>> round(df.select(dpp.std("days", 0, 60, epsilon=1000)).item())
     25
     """
-    terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, rows=rows, loss_weight=loss_weight
-    )
+    terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, rows=rows, loss_weight=loss_weight)
     query = Deviation(*bounds_of(lower, upper, step), Claim.on(terms, "number", draws=3), _ddof(ddof))
     return on_terms(query, terms, column)
 
@@ -572,7 +395,6 @@ def share(
     rho: Number | None = None,
     loss_weight: Number | None = None,
     contributions: int = 1,
-    neighboring_relation: str = "add_or_remove_one",
     mechanism: str | None = None,
 ) -> PrivateExpr:
     r"""Find the share of the rows of each group for which a condition is true, with noise.
@@ -588,14 +410,14 @@ def share(
         A condition about the columns of a row, or the name of a Boolean column. On a private frame it must be row by
         row. A row where it is null is left out of both numbers: of those for whom it is true, and of all.
     within, rows
-        As for `dp_polars.mean`, as shares: `within=0.02`.
+        As for `.dp.mean`, as shares: `within=0.02`.
     all others
         As for `dp_polars.len`.
 
     Returns
     -------
     PrivateExpr
-        One Float64 from 0 to 1 per group, named "share", else as for `dp_polars.mean`. It is a share of *rows*: with
+        One Float64 from 0 to 1 per group, named "share", else as for `.dp.mean`. It is a share of *rows*: with
         two numbers of people, divide `dp_polars.n_people(where=…)` by `dp_polars.n_people()` after the release. Where
         the condition is not Boolean, Polars raises a ComputeError.
 
@@ -607,8 +429,6 @@ def share(
     >>> round(df.select(dpp.share(pl.col("age") >= 65, epsilon=1000)).item(), 2)
     0.33
     """
-    terms = Terms.of(
-        epsilon, rho, contributions, neighboring_relation, mechanism, within=within, rows=rows, loss_weight=loss_weight
-    )
+    terms = Terms.of(epsilon, rho, contributions, mechanism, within=within, rows=rows, loss_weight=loss_weight)
     asked_of = condition_of("condition", condition, 'dpp.share(pl.col("age") >= 65, epsilon=…)')
     return on_terms(Share.of(Claim.on(terms, "number", draws=2)), terms, asked_of, name="share")

@@ -1,67 +1,30 @@
-"""The `.dp` accessor of expressions, and the outputs of `agg` that are written with it."""
+"""The `.dp` accessor of expressions: one method for each statistic of a column."""
 
 from __future__ import annotations
 
-import inspect
-import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Final, NoReturn, ParamSpec, Protocol, cast
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import polars as pl
-from polars.exceptions import ComputeError
 
 from dp_polars import _expressions as functions
-from dp_polars._base.calls import called, like
-from dp_polars._expressions.expression import IntoColumn, PrivateExpr
-from dp_polars._expressions.sharing import OURS, share
-from dp_polars._steps import nodes
-from dp_polars._steps.nodes import OF_ALL_COLUMNS
+from dp_polars._base.calls import Suggesting, all_called
+from dp_polars._expressions.sharing import share
 
 if TYPE_CHECKING:
     from polars._typing import PolarsDataType, PythonDataType
+
+    from dp_polars._base.numbers import Number
+    from dp_polars._bins.candidates import Values
+    from dp_polars._expressions.choosing import WeightedCounts
+    from dp_polars._expressions.expression import PrivateExpr
+    from dp_polars._questions.answer_lists import Alphas
 
     class Column(pl.Expr):
         """What type checkers take a column of `col` for: an expression with `.dp`. No object has this class."""
 
         @property
         def dp(self) -> PrivateNamespace: ...
-
-
-P = ParamSpec("P")
-
-
-class _Method:
-    """A method made from a function about a column, which is loaded when the method is first used."""
-
-    def __init__(self, load: Callable[[], Callable[..., PrivateExpr]]) -> None:
-        self._load = load
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._owner, self._name = owner, name
-
-    def __get__(self, instance: object, owner: type | None = None) -> Any:  # noqa: ANN401  # a function or a method
-        """Put the function itself in the place of this object, and return it."""
-        function = self._load()
-
-        def method(self: PrivateNamespace, /, *args: Any, **kwargs: Any) -> PrivateExpr:  # noqa: ANN401
-            return function(self.expr, *args, **kwargs)
-
-        signature = inspect.signature(function)
-        expr, *rest = signature.parameters.values()
-        itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        method.__name__, method.__qualname__ = self._name, f"{self._owner.__qualname__}.{self._name}"
-        method.__doc__, method.__module__ = function.__doc__, self._owner.__module__
-        method.__annotations__ = {name: note for name, note in function.__annotations__.items() if name != expr.name}
-        method.__signature__ = signature.replace(parameters=[itself, *rest])  # type: ignore[attr-defined]
-        setattr(self._owner, self._name, called(method))
-        return getattr(owner if instance is None else instance, self._name)
-
-
-def _method(
-    load: Callable[[], Callable[Concatenate[IntoColumn, P], PrivateExpr]],
-) -> Callable[Concatenate[PrivateNamespace, P], PrivateExpr]:
-    """Return a function about a column as a method: with its types, its signature and its docstring."""
-    return cast("Callable[Concatenate[PrivateNamespace, P], PrivateExpr]", _Method(load))
 
 
 # What to ask where users look for another method of `.dp`.
@@ -84,42 +47,1053 @@ _INSTEAD = {
 
 
 @share
-class PrivateNamespace:
-    """The methods `.dp` of a Polars expression: private choices and numbers about that expression."""
+@all_called
+class PrivateNamespace(Suggesting):
+    """Private statistics of a column, as `.dp` of a Polars expression: `pl.col("age").dp.median(…)`.
+
+    Each method returns a private expression. On a private frame it goes into `agg`; on a plain frame it is an
+    expression like any other, and every evaluation of it is a release.
+    """
+
+    _who = ".dp"
 
     def __init__(self, expr: pl.Expr) -> None:
-        self.expr = expr
+        self._expr = expr
 
     def __repr__(self) -> str:
-        asks = ", ".join(name for name in dir(self) if not name.startswith("_") and name != "expr")
-        return f"<.dp of {self.expr}: {asks}>"
+        asks = ", ".join(name for name in dir(self) if not name.startswith("_"))
+        return f"<.dp of {self._expr}: {asks}>"
 
-    if not TYPE_CHECKING:  # so that a type checker knows the methods that there are
+    def _instead_of(self, name: str) -> str:
+        meant = super()._instead_of(name)
+        return _INSTEAD.get(name) or meant or "the page Which statistic, which method lists all."
 
-        def __getattr__(self, name: str) -> NoReturn:
-            if name.startswith("_"):
-                msg = f"{type(self).__name__!r} object has no attribute {name!r}"
-            else:
-                meant = like(name, {one for one in dir(type(self)) if one[0] != "_"})
-                other = "the page Which statistic, which method lists all."
-                hint = _INSTEAD.get(name, other if meant is None else f"did you mean .dp.{meant}(…)?")
-                msg = f".dp.{name}: there is no private answer of this name.\n\nHint: {hint}"
-            raise AttributeError(msg, name=name, obj=self)
+    def mode(
+        self,
+        candidates: Values | None = None,
+        *,
+        within: Number | None = None,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        loss_weight: Number | None = None,
+        counts: str | WeightedCounts = "people",
+        too_few: int | None = None,
+        gap: bool = False,
+        contributions: int = 1,
+        mechanism: str | None = None,
+    ) -> PrivateExpr:
+        r"""Select the most common value of the column in each group, among public candidates.
 
-    mode: Final = _method(lambda: functions.choosing.mode)
-    median: Final = _method(lambda: functions.choosing.median)
-    quantile: Final = _method(lambda: functions.choosing.quantile)
-    first_above: Final = _method(lambda: functions.best_rows.first_above)
-    top_k: Final = _method(lambda: functions.choosing.top_k)
-    argmax: Final = _method(lambda: functions.best_rows.argmax)
-    argmin: Final = _method(lambda: functions.best_rows.argmin)
-    count: Final = _method(lambda: functions.measuring.count)
-    null_count: Final = _method(lambda: functions.measuring.null_count)
-    sum: Final = _method(lambda: functions.measuring.sum)
-    mean: Final = _method(lambda: functions.measuring.mean)
-    var: Final = _method(lambda: functions.measuring.var)
-    std: Final = _method(lambda: functions.measuring.std)
-    value_counts: Final = _method(lambda: functions.measuring.value_counts)
+        The answer is `epsilon`-differentially private (or `rho`-zCDP), over all groups together, if one person with at
+        most `contributions` rows comes or goes. On a private frame, `protect` has the limits and the neighbouring
+        relation. Group keys that come from the data are not protected: see the notes.
+
+        Parameters
+        ----------
+        candidates
+            The public answers, at most 10⁷: a list, a range, a Series, an Arrow array or a `polars.Enum`, without nulls
+            and repetitions. They may be left out where the column's type names them (Enum, Boolean). Never take them
+            from the data.
+        within
+            How wrong the answer may be, in the place of a loss: with probability 0.95 it is at most this far off, in
+            the unit and the sense of `error_95` (see `PrivateQuery.explain`). The loss is the smallest of four
+            significant digits that does it. On a private frame `agg` finds it under its bounds, in the unit of its
+            budget (in epsilon without one); elsewhere it is found at once, in epsilon.
+        epsilon, rho
+            The privacy loss of one person in all, over all groups, in pure DP or in zCDP: one of them at most, and none
+            with `within`. An int, float, Fraction or Decimal; a float is the decimal that it prints as, rounded down to
+            12 digits: so eleven losses of 1/11 fit a budget of 1. In the `agg` of a private frame all of them may be
+            left out: then `PrivateQuery.scaled_to` says the loss, for all outputs together. A plain expression must
+            have one.
+        loss_weight
+            Where no loss and no `within` is given: how large a part of what `PrivateQuery.scaled_to` shares this output
+            takes. A number above 0; left out, it is 1. With 2 it gets twice the loss.
+        counts
+            "people" or "rows": what a private frame with a privacy unit counts. The most common destination by aircraft
+            need not be the one by flights. To count rows, `protect` must bound the rows of a person, as for quantiles.
+            Elsewhere rows are counted. Or `dp_polars.weights(…)`: the candidate with the largest sum of a column is
+            selected.
+        too_few
+            A whole number of at least 1, or None. It adds a public candidate with this constant score, which means
+            "fewer than about this number". Where that candidate wins, the answer is null. It costs nothing: nobody
+            changes a constant, so R stays the same.
+        gap
+            Whether the answer comes with its gap: by how many people (or rows) it was ahead of the next candidate, with
+            noise. It costs nothing more, but needs `epsilon`. The candidate of `too_few` counts as a next one, too.
+        contributions
+            How many rows one person can have. We don't check this: if a person has more, they lose more than `epsilon`
+            says. With `group_by_dynamic` or `rolling`, count a row once for each window that it is in.
+        mechanism
+            None: permute-and-flip under `epsilon`, the exponential mechanism under `rho`. Or "permute_and_flip" or
+            "exponential", which are charged what is proved for them.
+
+        Returns
+        -------
+        PrivateExpr
+            One answer per group, of the column's type; of a Categorical, a String. With `gap`, a struct: `answer` of
+            that type, and `gap`, an Int64 of at least 0, rounded down; null where there is no other candidate. Take it
+            apart after collecting (`unnest`): an expression that names both fields may draw twice. Every evaluation is
+            a release: collecting twice pays twice.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is not as described. What depends on the column's type, Polars raises as a ComputeError with
+            the same words when it resolves the schema. No value in a row raises.
+
+        Notes
+        -----
+        Nulls and values outside the candidates are ignored. In a group without rows, every candidate is equally likely.
+        The score is the count, R = 1 per row (McKenna & Sheldon 2020, arXiv 2010.12603). `DataFrame.group_by` takes its
+        keys from the data, which publishes that each group exists. Where that is private, use `LazyFrame.dp.protect`.
+
+        Proofs: :doc:`/proofs/permute-and-flip`, :doc:`/proofs/exponential`, :doc:`/proofs/ranges`, :doc:`/proofs/gaps`.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import dp_polars as dpp
+        >>> visits = pl.DataFrame({"patient": range(100), "diagnosis": ["flu", "cold"] * 50})
+        >>> visits = visits.with_columns(ward=pl.col("patient") % 2)
+        >>> mode = pl.col("diagnosis").dp.mode(["cold", "flu"], epsilon=1)
+        >>> private = visits.dp.protect("patient", max_groups=1)
+        >>> private.group_by({"ward": [0, 1]}).agg(mode).release()
+        shape: (2, 2)
+        ┌──────┬───────────┐
+        │ ward ┆ diagnosis │
+        │ ---  ┆ ---       │
+        │ i64  ┆ str       │
+        ╞══════╪═══════════╡
+        │ 0    ┆ flu       │
+        │ 1    ┆ cold      │
+        └──────┴───────────┘
+
+        On a plain frame it is an expression like any other:
+
+        >>> visits.filter(pl.col("ward") == 0).select(mode).item()
+        'flu'
+        """
+        return functions.choosing.mode(
+            self._expr,
+            candidates,
+            within=within,
+            epsilon=epsilon,
+            rho=rho,
+            loss_weight=loss_weight,
+            counts=counts,
+            too_few=too_few,
+            gap=gap,
+            contributions=contributions,
+            mechanism=mechanism,
+        )
+
+    def median(
+        self,
+        candidates: Values,
+        *,
+        confidence: Number | None = None,
+        within: Number | None = None,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        loss_weight: Number | None = None,
+        contributions: int = 1,
+        mechanism: str | None = None,
+    ) -> PrivateExpr:
+        r"""Select the public candidate nearest to the (lower) median of the column in each group: the 0.5-quantile.
+
+        Proof: :doc:`/proofs/quantiles`.
+
+        Parameters
+        ----------
+        all
+            As for `quantile`.
+
+        Returns
+        -------
+        PrivateExpr
+            One answer per group, of the candidates' type. Every evaluation is a release: collecting twice pays twice.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `mode`.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import dp_polars as dpp
+        >>> visits = pl.DataFrame({"patient": range(200), "cost": [19.99] * 200})
+        >>> median = pl.col("cost").dp.median(dpp.grid(0, 1000, step=0.01), rho=0.5)
+        >>> visits.dp.protect("patient", max_rows=1).agg(median).release().item()
+        19.99
+        """
+        return functions.choosing.median(
+            self._expr,
+            candidates,
+            confidence=confidence,
+            within=within,
+            epsilon=epsilon,
+            rho=rho,
+            loss_weight=loss_weight,
+            contributions=contributions,
+            mechanism=mechanism,
+        )
+
+    def quantile(
+        self,
+        quantile: Number | Alphas,
+        candidates: Values,
+        *,
+        confidence: Number | None = None,
+        within: Number | None = None,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        loss_weight: Number | None = None,
+        contributions: int = 1,
+        mechanism: str | None = None,
+    ) -> PrivateExpr:
+        r"""Select the public candidate nearest to a quantile of the column in each group, or those nearest to several.
+
+        The answer is `epsilon`-differentially private (or `rho`-zCDP), over all groups and all quantiles of a list
+        together, if one person with at most `contributions` rows comes or goes. On a private frame, `protect` has the
+        limits and the neighbouring relation.
+
+        Parameters
+        ----------
+        quantile
+            Strictly between 0 and 1, with a denominator of at most 10,000. Or such numbers in a list, a tuple or a
+            NumPy array, strictly ascending.
+        candidates
+            The public answers: a `dp_polars.grid` or a range, which take no memory, or a list, Series or Arrow array
+            without nulls, NaN and repetitions, in any order. Never take them from the data.
+        confidence
+            On a private frame only, of one quantile: with which probability two more columns of the release, `NAME_low`
+            and `NAME_high`, hold the candidate nearest to the true quantile of the rows that the limits keep. Strictly
+            between 0.5 and 1, with a denominator of at most 10,000; 0.95 is usual. None: no such columns. The answer
+            and both ends share the loss equally, so each of these three draws errs about three times as far, in rows,
+            as the answer alone would (with `rho` 1.7 times).
+        all others
+            As for `mode`.
+
+        Returns
+        -------
+        PrivateExpr
+            One answer per group, of the candidates' type; for a list of quantiles a List of that type, in the order of
+            the list and never decreasing. Every evaluation is a release: collecting twice pays twice.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `mode`. Also if a list of quantiles is empty, repeats one or does not ascend, or if the denominators
+            of its fractions are such that a quantile of a part of the rows has one above 2**24.
+
+        Notes
+        -----
+        Null and NaN are ignored. Every other value counts as its nearest candidate, ties down; values beyond the ends
+        count as the ends. Among these values the score is minus the number of rows, in units of 1/den for α = num/den,
+        by which the candidate misses being the lower quantile: −max(0, num·N − den·A, den·L − num·N + 1) with L rows
+        below it, A at or below it, N in all; R = 2·max(num, den − num) per row. Under "replace_one" R is twice that,
+        but only 2·den on a private frame without groups or with one, where no row can go from one group to another; in
+        several groups `rho` pays for the worse of a row that stays in its group and one that does not. At α = 1/2 the
+        score is that of the median in McKenna & Sheldon 2020 (arXiv 2010.12603, Section 6). In a group without rows,
+        every candidate is equally likely.
+
+        An interval's ends are the same quantile of the group's rows and of further, public ones that equal the first or
+        the last candidate: as many as it takes for each end to miss with probability (1 − confidence)/2, in groups of
+        any size. What is released is the least and the greatest of the three draws, and the answer as it was drawn,
+        between them.
+
+        A list is drawn by ApproximateQuantiles (Kaplan, Schnapp & Stemmer 2022, arXiv 2110.05429): a middle quantile
+        first, and the others from the rows on either side of its answer. A row is in one part of each level, so m
+        quantiles cost L = ⌈log₂(m + 1)⌉ levels, and each draw has the loss epsilon/L or rho/L, where m separate ones
+        would have 1/m each. Rows that equal an answer are divided by a random second digit of 20 bits, which is never
+        published. The claim's `draws` are the levels; its `rate` is for a range of 1, and a draw whose score has the
+        range R has rate/R.
+
+        Proof: :doc:`/proofs/quantiles`.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import dp_polars as dpp
+        >>> visits = pl.DataFrame({"patient": range(200), "age": [40] * 200})
+        >>> private = visits.dp.protect("patient", max_rows=1)
+        >>> age = pl.col("age").dp
+        >>> private.agg(age.quantile(0.9, range(121), epsilon=2)).release().item()
+        40
+        >>> quartiles = age.quantile([0.25, 0.5, 0.75], range(121), epsilon=8)
+        >>> private.agg(quartiles).release().item().to_list()
+        [40, 40, 40]
+        """
+        return functions.choosing.quantile(
+            self._expr,
+            quantile,
+            candidates,
+            confidence=confidence,
+            within=within,
+            epsilon=epsilon,
+            rho=rho,
+            loss_weight=loss_weight,
+            contributions=contributions,
+            mechanism=mechanism,
+        )
+
+    def first_above(
+        self,
+        candidates: Values,
+        *,
+        threshold: Number,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        loss_weight: Number | None = None,
+        counts: str = "people",
+        gap: bool = False,
+        contributions: int = 1,
+    ) -> PrivateExpr:
+        r"""Select the first candidate of each group, in their public order, whose count is at least about a threshold.
+
+        The answer is `epsilon`-differentially private, over all groups together, if one person with at most
+        `contributions` rows comes or goes. On a private frame, `protect` has the limits and the neighbouring relation.
+        The range R is 2, and 3 under "replace_one".
+
+        Parameters
+        ----------
+        candidates
+            The public answers, in the order in which they are looked at: as for `mode` a list, a range, a Series, an
+            Arrow array or a `polars.Enum`. Or a `dp_polars.grid`, ascending, which takes no memory: each value counts
+            as its nearest point then, and values beyond the ends count as the ends. Never take them from the data.
+        threshold
+            A public number of people or rows, above 0 and at most 2**62: an int, float, Fraction or Decimal.
+        rho
+            Must be left out. A budget in rho takes `epsilon`, and is charged epsilon·tanh(epsilon/2) in each group.
+        gap
+            Whether the answer comes with its gap: how many people (or rows) it has above the threshold, with noise that
+            both have. It costs nothing more.
+        all others
+            As for `mode`.
+
+        Returns
+        -------
+        PrivateExpr
+            One answer per group, of the column's type (of a Categorical, a String) or of the grid's; null where no
+            candidate reaches the threshold. With `gap`, a struct: `answer` of that type, and `gap`, an Int64 of at
+            least 0, rounded down; null where the answer is null. Every evaluation is a release: collecting twice pays
+            twice.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `mode`.
+
+        Notes
+        -----
+        Nulls and values outside a list of candidates are ignored. The threshold gets exponential noise once in each
+        group, and each count once; the first noisy count that reaches the noisy threshold is the answer. The rate of
+        both is λ = epsilon/(R·T), T the rows of a person, or the groups where people are counted. So the loss does not
+        depend on how many candidates are looked at. Exponential noise has half the variance of the Laplace noise that
+        this is usually drawn with (Dwork & Roth 2014, section 3.6; Durfee 2023, NeurIPS).
+
+        With probability 0.95 no candidate that was passed over has ln(10)/λ or more above the threshold, and with
+        probability 0.95 the answer of k candidates has more than the threshold less ln(10·k)/λ; `explain` shows both.
+        Where one person has few candidates in a group, `value_counts` is better, and shows all counts; `explain` says
+        so. Time and memory grow with the candidates that somebody has.
+
+        Proof: :doc:`/proofs/first-above`.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import dp_polars as dpp
+        >>> weeks = [1] * 20 + [2] * 40 + [3] * 400 + [4] * 900
+        >>> cases = pl.DataFrame({"patient": range(1360), "week": weeks})
+        >>> first = pl.col("week").dp.first_above(range(1, 53), threshold=200, epsilon=1)
+        >>> cases.dp.protect("patient").agg(first).release().item()
+        3
+        """
+        return functions.best_rows.first_above(
+            self._expr,
+            candidates,
+            threshold=threshold,
+            epsilon=epsilon,
+            rho=rho,
+            loss_weight=loss_weight,
+            counts=counts,
+            gap=gap,
+            contributions=contributions,
+        )
+
+    def top_k(
+        self,
+        k: int,
+        candidates: Values | None = None,
+        *,
+        within: Number | None = None,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        loss_weight: Number | None = None,
+        counts: str | WeightedCounts = "people",
+        contributions: int = 1,
+        mechanism: str | None = None,
+    ) -> PrivateExpr:
+        r"""Select the k most common values of the column in each group, among public candidates, best first.
+
+        The list is `epsilon`-differentially private (or `rho`-zCDP), over all groups together, if one person with at
+        most `contributions` rows comes or goes. On a private frame, `protect` has the limits and the neighbouring
+        relation.
+
+        Parameters
+        ----------
+        k
+            How many candidates to select: a whole number from 1 to the number of candidates.
+        mechanism
+            None: under `rho` "exponential"; under `epsilon` "permute_and_flip" for k up to 4, "joint" for more. Or
+
+            - "permute_and_flip", "exponential": k rounds without replacement, each at a k-th of the loss. The
+              exponential ones have the law of one-shot Gumbel noise.
+            - "joint": one exponential mechanism on all lists of k distinct candidates, by the largest count that a list
+              misses. R is twice that of a mode (for k = 1 that of a mode), and all of the loss pays for one draw.
+        all others
+            As for `mode`.
+
+        Returns
+        -------
+        PrivateExpr
+            One list per group: k distinct values of the column's type; of a Categorical, Strings. Every evaluation is a
+            release: collecting twice pays twice.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `mode`.
+
+        Notes
+        -----
+        Nulls and values outside the candidates are ignored. In a group without rows, all lists are equally likely.
+
+        The counts of the list are not released. Where one person has few candidates in a group, sorted `value_counts`
+        are better: their noise does not grow with k, and they give the counts; `explain` says so. It bounds the largest
+        count that is missed: the most by which the j-th best count exceeds the count of the j-th answer, over all j.
+
+        The rounds: McKenna & Sheldon 2020 (arXiv 2010.12603); Durfee & Rogers 2019 (arXiv 1905.04273). The joint
+        mechanism: Gillenwater et al. 2022 (arXiv 2201.12333).
+
+        Proof: :doc:`/proofs/top-k`.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import dp_polars as dpp
+        >>> diagnoses = ["flu"] * 300 + ["cold"] * 200 + ["gout"] * 9
+        >>> visits = pl.DataFrame({"patient": range(509), "diagnosis": diagnoses})
+        >>> top = pl.col("diagnosis").dp.top_k(2, ["cold", "flu", "gout"], epsilon=1)
+        >>> visits.dp.protect("patient").agg(top).release().item().to_list()
+        ['flu', 'cold']
+        """
+        return functions.choosing.top_k(
+            self._expr,
+            k,
+            candidates,
+            within=within,
+            epsilon=epsilon,
+            rho=rho,
+            loss_weight=loss_weight,
+            counts=counts,
+            contributions=contributions,
+            mechanism=mechanism,
+        )
+
+    def argmax(
+        self,
+        *,
+        sensitivity: Number | pl.Expr,
+        monotonic: bool = False,
+        gap: bool = False,
+        gap_step: Number | None = None,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        mechanism: str | None = None,
+    ) -> PrivateExpr:
+        r"""Select the row with the highest score in each group: the column has scores of the caller's own.
+
+        The answer is `epsilon`-differentially private (or `rho`-zCDP) for any change of the rows that moves the scores
+        by at most `sensitivity`.
+
+        Parameters
+        ----------
+        sensitivity
+            The most that one person can change any one score, *summed over all groups* that this person touches. We
+            don't check this: if it is too small, the answer is less private than `epsilon` says. Or an expression such
+            as `pl.col("price")`: a *public* sensitivity for every row. Then a person's largest change in a group is
+            measured in units of the row's own sensitivity, and these changes must add up to at most 1 over all groups.
+            So where a person touches several groups, each sensitivity must be as many times larger. A row whose
+            sensitivity is null, NaN, infinite or not above 0 can't win. A group may have at most 4,096 rows that can
+            win.
+        monotonic
+            Whether one person moves all scores in the same direction. We don't check this. R is then `sensitivity`
+            instead of twice that. Counts are monotonic where a person comes or goes, but not where one is replaced. It
+            must be left out with a column of sensitivities.
+        gap
+            Whether the answer comes with its gap: how much higher (for argmin: lower) its score was than the next one,
+            with noise. It costs nothing more, but needs `epsilon`. It must be left out with a column of sensitivities.
+        gap_step
+            The public unit to which a gap is rounded down, above 0. None: 1 for integers, the last digit for decimals.
+            Floats need one.
+        epsilon, rho, mechanism
+            As for `mode`.
+
+        Returns
+        -------
+        PrivateExpr
+            The position of the chosen row in its group, UInt32; null where no row has a finite score. With `gap`, a
+            struct: `answer` is the position, and `gap` a Float64 for floats and for a step that is a float or a
+            Fraction, a Decimal for decimals and for a step with decimal places, else Int64; null where no other row has
+            a finite score. Every evaluation is a release: collecting twice pays twice.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `mode`.
+
+        Notes
+        -----
+        Which rows exist, and which of them have a finite score, is taken as public. A row with a null, NaN or infinite
+        score can't win. McKenna & Sheldon 2020, arXiv 2010.12603.
+
+        With sensitivities D of their own, the score of row i is the least of ((q_i − t·D_i) − (q_j − t·D_j))/(D_i +
+        D_j) over all j, of exactly these numbers: its sensitivity is 1, and R = 2 (Raskhodnikova & Smith 2016, arXiv
+        1504.07912). Here t = ln(k/β)/λ for k rows and β = 0.05 (permute-and-flip: (k − 1)/2 for k), rounded. With
+        probability 1 − β, the chosen row has q_i >= q_j − 2·t·D_j for all j: it is near the best row by *that* row's
+        sensitivity, not the largest one. All pairs of rows of a group are compared.
+
+        Proofs: :doc:`/proofs/permute-and-flip`, :doc:`/proofs/ranges`, :doc:`/proofs/gaps`.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import dp_polars as dpp
+        >>> prices = pl.DataFrame({"price": [1, 2, 3], "revenue": [100, 900, 300]})
+        >>> best = pl.col("revenue").dp.argmax(epsilon=1, sensitivity=3, monotonic=True)
+        >>> prices.select(pl.col("price").get(best)).item()
+        2
+        >>> best = pl.col("revenue").dp.argmax(epsilon=1, sensitivity=pl.col("price"))
+        >>> prices.select(pl.col("price").get(best)).item()
+        2
+        """
+        return functions.best_rows.argmax(
+            self._expr,
+            sensitivity=sensitivity,
+            monotonic=monotonic,
+            gap=gap,
+            gap_step=gap_step,
+            epsilon=epsilon,
+            rho=rho,
+            mechanism=mechanism,
+        )
+
+    def argmin(
+        self,
+        *,
+        sensitivity: Number | pl.Expr,
+        monotonic: bool = False,
+        gap: bool = False,
+        gap_step: Number | None = None,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        mechanism: str | None = None,
+    ) -> PrivateExpr:
+        r"""Select the row with the lowest score in each group: `argmax` of the negated scores.
+
+        Proofs: :doc:`/proofs/permute-and-flip`, :doc:`/proofs/ranges`, :doc:`/proofs/gaps`.
+
+        Parameters
+        ----------
+        all
+            As for `argmax`.
+
+        Returns
+        -------
+        PrivateExpr
+            As for `argmax`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `mode`.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import dp_polars as dpp
+        >>> errors = pl.DataFrame({"model": ["a", "b"], "error": [700, 20]})
+        >>> best = pl.col("error").dp.argmin(epsilon=1, sensitivity=5)
+        >>> errors.select(pl.col("model").get(best)).item()
+        'b'
+        """
+        return functions.best_rows.argmin(
+            self._expr,
+            sensitivity=sensitivity,
+            monotonic=monotonic,
+            gap=gap,
+            gap_step=gap_step,
+            epsilon=epsilon,
+            rho=rho,
+            mechanism=mechanism,
+        )
+
+    def count(
+        self,
+        *,
+        within: Number | None = None,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        loss_weight: Number | None = None,
+        contributions: int = 1,
+        mechanism: str | None = None,
+    ) -> PrivateExpr:
+        r"""Count the rows of each group that have a value in the column, with noise. Null and NaN are no values.
+
+        The column may have any type.
+
+        Proof: :doc:`/proofs/numbers`.
+
+        Parameters
+        ----------
+        all
+            As for `dp_polars.len`.
+
+        Returns
+        -------
+        PrivateExpr
+            One Int64 per group, which may be negative.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `dp_polars.len`.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import dp_polars as dpp
+        >>> visits = pl.DataFrame({"patient": range(40), "age": [40, None] * 20})
+        >>> private = visits.dp.protect("patient", max_rows=1)
+        >>> private.agg(pl.col("age").dp.count(epsilon=100)).release().item()
+        20
+        """
+        return functions.measuring.count(
+            self._expr,
+            within=within,
+            epsilon=epsilon,
+            rho=rho,
+            loss_weight=loss_weight,
+            contributions=contributions,
+            mechanism=mechanism,
+        )
+
+    def null_count(
+        self,
+        *,
+        within: Number | None = None,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        loss_weight: Number | None = None,
+        contributions: int = 1,
+        mechanism: str | None = None,
+    ) -> PrivateExpr:
+        r"""Count the nulls of the column in each group, with noise. NaN is no null.
+
+        The column may have any type.
+
+        Proof: :doc:`/proofs/numbers`.
+
+        Parameters
+        ----------
+        all others
+            As for `dp_polars.len`. Rows where the column is not null take no place among those that the limits keep.
+
+        Returns
+        -------
+        PrivateExpr
+            One Int64 per group, which may be negative.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `dp_polars.len`.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import dp_polars as dpp
+        >>> ages = [40.5, None, float("nan"), 7.0] * 20
+        >>> visits = pl.DataFrame({"patient": range(80), "age": ages})
+        >>> private = visits.dp.protect("patient", max_rows=1)
+        >>> private.agg(pl.col("age").dp.null_count(epsilon=100)).release().item()
+        20
+        """
+        return functions.measuring.null_count(
+            self._expr,
+            within=within,
+            epsilon=epsilon,
+            rho=rho,
+            loss_weight=loss_weight,
+            contributions=contributions,
+            mechanism=mechanism,
+        )
+
+    def sum(
+        self,
+        lower: Number,
+        upper: Number,
+        *,
+        step: Number | None = None,
+        per_person: tuple[Number, Number] | None = None,
+        within: Number | None = None,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        loss_weight: Number | None = None,
+        contributions: int = 1,
+        mechanism: str | None = None,
+    ) -> PrivateExpr:
+        r"""Add up the values of the column in each group, clipped to public clipping bounds, with noise.
+
+        The column holds integers, decimals, floats or booleans (0 and 1).
+
+        Parameters
+        ----------
+        lower, upper
+            The public clipping bounds, of either sign. A value beyond them counts as the nearer one. The wider they
+            are, the more noise there is. Never take them from the data.
+        step
+            The public unit in which values are added up; each counts as its nearest multiple, ties to even. None: 1 for
+            integers, the last digit for decimals; for floats, and for decimals of too many digits, the power of ten at
+            or below a millionth of `upper - lower` (of the ends of `per_person`, if given), or a larger one where sums
+            would leave 62 bits: `explain` says which. The bounds must be multiples of it, and at most 2**30 of them.
+        per_person
+            The public clipping bounds (lo, hi) of one person's total in a group, multiples of the step with lo below
+            hi; on a private frame with a privacy unit only. Each value is clipped to [lower, upper] first, and then the
+            total of a person to [lo, hi]. A person without a value adds 0, not lo. So however many rows they have, none
+            is dropped but those in groups beyond `max_groups` (or `max_rows`, if it is smaller), and the noise has the
+            scale of the larger of │lo│ and │hi│ times these groups. `max_rows_per_group` does nothing then. None:
+            values are added up as rows.
+        all others
+            As for `dp_polars.len`. The noise has the scale of the larger bound times a person's rows.
+
+        Returns
+        -------
+        PrivateExpr
+            One number per group: Float64 for floats and for a step that is a float or a Fraction, Decimal for decimals
+            and for a step with decimal places, else Int64. A number that the type can't hold becomes its largest or
+            smallest one. The sum of a group without values is 0 plus noise. Every evaluation is a release.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `mode`.
+
+        Notes
+        -----
+        Nulls and NaN are ignored. Sums are exact below 2**62 steps: 2**32 rows with the largest bounds. Where values
+        are no multiples of the step, rounding moves a sum by at most half a step a row, in addition to `error_95` and
+        to intervals.
+
+        Proof: :doc:`/proofs/numbers`.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import dp_polars as dpp
+        >>> visits = pl.DataFrame({"patient": [1, 2, 3], "cost": [19.99, 5.01, 7000.0]})
+        >>> cost = pl.col("cost").dp.sum(0, 100, step=0.01, epsilon=10**7)
+        >>> visits.dp.protect("patient", max_rows=1).agg(cost).release().item()
+        125.0
+        """
+        return functions.measuring.sum(
+            self._expr,
+            lower,
+            upper,
+            step=step,
+            per_person=per_person,
+            within=within,
+            epsilon=epsilon,
+            rho=rho,
+            loss_weight=loss_weight,
+            contributions=contributions,
+            mechanism=mechanism,
+        )
+
+    def mean(
+        self,
+        lower: Number,
+        upper: Number,
+        *,
+        step: Number | None = None,
+        within: Number | None = None,
+        rows: int | None = None,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        loss_weight: Number | None = None,
+        contributions: int = 1,
+        mechanism: str | None = None,
+    ) -> PrivateExpr:
+        r"""Average the values of the column in each group, clipped to public clipping bounds, with noise.
+
+        Half of the loss pays for a sum of distances from the middle of the bounds, half for the number of values.
+
+        Parameters
+        ----------
+        lower, upper, step
+            As for `sum`.
+        within
+            As for `dp_polars.len`, in the column's unit, for groups of at least `rows` rows.
+        rows
+            With `within` only: a public number of rows with a value that the limits keep. A group with fewer may be
+            further off, for the sum and the number of its rows have the same noise.
+        all others
+            As for `dp_polars.len`.
+
+        Returns
+        -------
+        PrivateExpr
+            One Float64 per group, between the bounds. In a group with few values the answer is mostly noise; the
+            confidence interval of `release(intervals=True)` shows it.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `sum`.
+
+        Notes
+        -----
+        Nulls and NaN are ignored. What rounding to the step does is in `error_95` and in intervals.
+
+        Proof: :doc:`/proofs/numbers`.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import dp_polars as dpp
+        >>> stays = pl.DataFrame({"patient": range(400), "days": [1, 2, 3, 90] * 100})
+        >>> private = stays.dp.protect("patient", max_rows=1)
+        >>> round(private.agg(pl.col("days").dp.mean(0, 60, epsilon=1000)).release().item(), 1)
+        16.5
+        """
+        return functions.measuring.mean(
+            self._expr,
+            lower,
+            upper,
+            step=step,
+            within=within,
+            rows=rows,
+            epsilon=epsilon,
+            rho=rho,
+            loss_weight=loss_weight,
+            contributions=contributions,
+            mechanism=mechanism,
+        )
+
+    def var(
+        self,
+        lower: Number,
+        upper: Number,
+        *,
+        step: Number | None = None,
+        ddof: Literal[0, 1] = 1,
+        within: Number | None = None,
+        rows: int | None = None,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        loss_weight: Number | None = None,
+        contributions: int = 1,
+        mechanism: str | None = None,
+    ) -> PrivateExpr:
+        r"""Find the variance of the column in each group, clipped to public clipping bounds, with noise.
+
+        A third of the loss pays for each of three noisy numbers: the sum of the distances from the middle of the
+        bounds, the sum of their squares, and the number of values.
+
+        Parameters
+        ----------
+        lower, upper, step
+            As for `sum`. Wide bounds cost more than in a mean: the noise grows with the square of their distance.
+        ddof
+            What is taken from the number of values before it divides, as in Polars: 0, or 1. The number is the noisy
+            one. With 1, the variance is 0 where that is at most 1.
+        within, rows
+            As for `mean`, in the column's unit, squared.
+        all others
+            As for `dp_polars.len`.
+
+        Returns
+        -------
+        PrivateExpr
+            One Float64 per group, from 0 to ((upper - lower) / 2)², which no values between the bounds exceed; with
+            ddof=1 up to twice that. Otherwise as for `mean`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `sum`.
+
+        Notes
+        -----
+        Nulls and NaN are ignored. Values are rounded to the step, which moves the standard deviation by at most half of
+        it. Squares have a step of their own, which follows from the bounds and the step: a row has at most 2**30 of
+        them. Where (upper - lower) / step is at most 2**15, they are exact; beyond, the variance is off by less than
+        2**-30 of the largest one.
+
+        Proof: :doc:`/proofs/numbers`.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import dp_polars as dpp
+        >>> stays = pl.DataFrame({"patient": range(4000), "days": [1, 2, 3, 90] * 1000})
+        >>> private = stays.dp.protect("patient", max_rows=1)
+        >>> round(private.agg(pl.col("days").dp.var(0, 60, epsilon=1000)).release().item())
+        631
+        """
+        return functions.measuring.var(
+            self._expr,
+            lower,
+            upper,
+            step=step,
+            ddof=ddof,
+            within=within,
+            rows=rows,
+            epsilon=epsilon,
+            rho=rho,
+            loss_weight=loss_weight,
+            contributions=contributions,
+            mechanism=mechanism,
+        )
+
+    def std(
+        self,
+        lower: Number,
+        upper: Number,
+        *,
+        step: Number | None = None,
+        ddof: Literal[0, 1] = 1,
+        within: Number | None = None,
+        rows: int | None = None,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        loss_weight: Number | None = None,
+        contributions: int = 1,
+        mechanism: str | None = None,
+    ) -> PrivateExpr:
+        r"""Find the standard deviation of the column in each group, clipped to public clipping bounds, with noise.
+
+        It is the root of `var`, from the same three noisy numbers.
+
+        Parameters
+        ----------
+        lower, upper, step, ddof
+            As for `var`.
+        within, rows
+            As for `mean`, in the column's unit. It holds for values of any deviation: where that is not near 0,
+            the error is far smaller.
+        all others
+            As for `dp_polars.len`.
+
+        Returns
+        -------
+        PrivateExpr
+            One Float64 per group, from 0 to (upper - lower) / 2; with ddof=1 up to the root of 2 times that.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `sum`.
+
+        Notes
+        -----
+        See `var`. Proof: :doc:`/proofs/numbers`.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import dp_polars as dpp
+        >>> stays = pl.DataFrame({"patient": range(4000), "days": [1, 2, 3, 90] * 1000})
+        >>> private = stays.dp.protect("patient", max_rows=1)
+        >>> round(private.agg(pl.col("days").dp.std(0, 60, epsilon=1000)).release().item())
+        25
+        """
+        return functions.measuring.std(
+            self._expr,
+            lower,
+            upper,
+            step=step,
+            ddof=ddof,
+            within=within,
+            rows=rows,
+            epsilon=epsilon,
+            rho=rho,
+            loss_weight=loss_weight,
+            contributions=contributions,
+            mechanism=mechanism,
+        )
+
+    def value_counts(
+        self,
+        candidates: Values,
+        *,
+        within: Number | None = None,
+        epsilon: Number | None = None,
+        rho: Number | None = None,
+        loss_weight: Number | None = None,
+        contributions: int = 1,
+        mechanism: str | None = None,
+    ) -> PrivateExpr:
+        r"""Count every public candidate among the values of the column in each group, with noise.
+
+        Parameters
+        ----------
+        candidates
+            As for `mode`. Candidates must be given. On a private frame people are counted, each for at most
+            `max_rows_per_group` candidates of a group: a random subset is kept.
+        all others
+            As for `dp_polars.len`.
+
+        Returns
+        -------
+        PrivateExpr
+            One list per group: structs of `value` (the column's type, or String for a Categorical) and `count` (Int64,
+            which may be negative), in the order of the candidates.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for `mode`.
+
+        Notes
+        -----
+        The noise does not grow with the number of candidates: one row changes one count. Rankings, shares and charts of
+        the counts cost nothing more.
+
+        Proof: :doc:`/proofs/numbers`.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import dp_polars as dpp
+        >>> visits = pl.DataFrame({"patient": range(42), "band": ["young"] * 30 + ["old"] * 12})
+        >>> counts = pl.col("band").dp.value_counts(["young", "middle", "old"], epsilon=100)
+        >>> answer = visits.dp.protect("patient", max_rows_per_group=1).agg(counts).release()
+        >>> answer.explode("band").unnest("band").rows()
+        [('young', 30), ('middle', 0), ('old', 12)]
+        """
+        return functions.measuring.value_counts(
+            self._expr,
+            candidates,
+            within=within,
+            epsilon=epsilon,
+            rho=rho,
+            loss_weight=loss_weight,
+            contributions=contributions,
+            mechanism=mechanism,
+        )
 
 
 class Col(Protocol):
@@ -138,133 +1112,3 @@ class Col(Protocol):
 
 # Polars' own, with a type that says that its columns have `.dp`.
 col: Col = pl.col  # type: ignore[assignment]  # `.dp` is registered, which its type does not say
-
-
-def read_by_row(
-    columns: Sequence[pl.Expr], output: str, *, counts_nulls: bool = False
-) -> tuple[tuple[pl.Expr, ...], bool]:
-    """Return the columns of an output, the first one without its last `filter`, and whether it had one.
-
-    No row is left out of a column: where the condition is false or null, the value is null, which every statistic
-    ignores before any bound; one that `counts_nulls` ignores what is not null instead. Weights need no filter then.
-    """
-    if any(_filtered(weights) is not None for weights in columns[1:]):
-        msg = (
-            f"Output {output!r}: weights must have no filter: what counts follows from the column alone.\n\n"
-            'Hint: filter the column, pl.col("x").filter(…).dp.mode(…, weights=pl.col("w")): other rows weigh nothing.'
-        )
-        raise ValueError(msg)
-    if not columns or (found := _filtered(columns[0])) is None:
-        return tuple(columns), False
-    value, condition = found
-    if counts_nulls:
-        is_counted = (condition & value.is_null()).fill_null(value=False)
-        return (pl.when(~is_counted).then(pl.lit(value=True)).otherwise(None),), True
-    # Without `otherwise`, Polars 1 could not read it back from a pickle.
-    return (pl.when(condition).then(value).otherwise(None), *columns[1:]), True
-
-
-def _filtered(column: pl.Expr) -> tuple[pl.Expr, pl.Expr] | None:
-    """Return what a column's last `filter` filters, and its condition; None if the last transformation is another."""
-    match column.meta.pop():
-        case [inner] if inner.meta.undo_aliases().meta.eq(column.meta.undo_aliases()):  # a name
-            return _filtered(inner)
-        case [condition, value] if value.filter(condition).meta.eq(column):
-            return value, condition
-    return None
-
-
-def outputs_of(
-    expr: object, name: str | None, columns: Callable[[], pl.Schema] | None, left_out: Collection[str]
-) -> Iterator[tuple[str | None, object]]:
-    """Yield the answers that an argument of `agg` stands for, each with its name there; of no column in `left_out`."""
-    expr = getattr(expr, OURS, expr)
-    if not isinstance(expr, PrivateExpr) or expr.named is None or expr.columns is None:
-        yield name, expr
-        return
-    if name is not None:
-        msg = (
-            f"agg({name}=…): the keyword must name one output, but several columns are read.\n\n"
-            'Hint: leave the keyword out, and rename all: pl.col("a", "b").dp.mean(…).name.suffix("_mean").'
-        )
-        raise ValueError(msg)
-    asked, answers = _tree(expr.columns[0]), _tree(expr.named)
-    for column in _chosen(_root(asked), columns, left_out):
-        one = nodes.write(_of_column(asked, column))
-        if one is None:
-            msg = (
-                "agg: an expression of several columns must have no NaN, infinity or very long float.\n\n"
-                f"Hint: write it for one column, pl.col({column!r})."
-            )
-            raise ValueError(msg)
-        if one.meta.has_multiple_outputs():
-            raise _no_choice()
-        yield None, expr.of_column(one, nodes.without_nan(_of_column(answers, column)).meta.output_name())
-
-
-def _tree(expr: pl.Expr) -> Any:  # noqa: ANN401  # JSON
-    try:
-        return json.loads(expr.meta.serialize(format="json"))
-    except (ComputeError, RecursionError) as error:
-        msg = (
-            "agg: an expression of several columns must be one that can be inspected, got a Python function or a very "
-            f"deep one ({type(error).__name__}).\n\nHint: write it with native expressions."
-        )
-        raise ValueError(msg) from None
-
-
-def _root(tree: object) -> object:
-    first, *others = list(_roots(tree)) or [None]
-    if first is None or any(other != first for other in others):
-        raise _no_choice()
-    return first
-
-
-def _roots(tree: object) -> Iterator[object]:
-    """Yield every choice of columns in an expression; None for one of which a function makes a single column."""
-    match tree:
-        case {"Selector": choice}:
-            yield choice
-        case {"Literal": _}:
-            return
-        case {"Function": {"input": inputs, "function": function}} if nodes.function_of(function)[0] in OF_ALL_COLUMNS:
-            yield from (None for _ in _roots(inputs))
-        case dict():
-            yield from _roots([*tree.values()])
-        case list():
-            for part in tree:
-                yield from _roots(part)
-
-
-def _of_column(tree: Any, name: str) -> Any:  # noqa: ANN401
-    return nodes.changed(tree, "Selector", lambda _: {"Column": name})
-
-
-def _chosen(choice: object, columns: Callable[[], pl.Schema] | None, left_out: Collection[str]) -> list[str]:
-    """Return the names of the chosen columns: as they are written, or those of a selector, in the frame's order."""
-    match choice:
-        case {"ByName": {"names": [*names], "strict": True}}:
-            return names
-    if columns is None:
-        msg = (
-            "agg: a selector, pl.all() or a pattern can't be resolved here: the query has no data yet.\n\n"
-            'Hint: name the columns, pl.col("a", "b").dp.mean(…), or protect a frame with data.'
-        )
-        raise TypeError(msg)
-    schema = columns()
-    selected = pl.LazyFrame(schema=schema).select(nodes.without_nan({"Selector": choice})).collect_schema().names()
-    if not (names := [name for name in selected if name not in left_out]):
-        msg = (
-            f"agg: a selector must stand for a column at least, got none of {schema.names()}; the privacy unit and the "
-            'keys are always left out.\n\nHint: name the columns, pl.col("a", "b").dp.mean(…).'
-        )
-        raise ValueError(msg)
-    return names
-
-
-def _no_choice() -> ValueError:
-    return ValueError(
-        "agg: an expression must be about one choice of columns, and give one output for each.\n\n"
-        'Hint: pl.col("a", "b").fill_null(0).dp.sum(…). A transformation that makes one column of several goes into '
-        "with_columns before."
-    )

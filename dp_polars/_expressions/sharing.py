@@ -69,8 +69,9 @@ def _register(ours: type, module: ModuleType | None) -> None:
     if theirs is not None:
         shared = [name for name in vars(ours) if not name.startswith("_") and hasattr(theirs, name)]
         methods: dict[str, Any] = {name: _shared(name, ours, theirs) for name in shared}
+        methods["expr"] = property(lambda self: self._expr)  # which their methods read
         # No module holds this class under a name, by which a pickle would look for it.
-        both = type(ours.__name__, (ours, theirs), methods | {"__reduce__": lambda self: (_accessor, (self.expr,))})
+        both = type(ours.__name__, (ours, theirs), methods | {"__reduce__": lambda self: (_accessor, (self._expr,))})
     pl.api.register_expr_namespace("dp")(both)
 
 

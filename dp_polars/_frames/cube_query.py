@@ -22,7 +22,7 @@ from dp_polars._bins.candidates import MOST, Values
 from dp_polars._frames.cube import COUNT, TAKEN, Cube, cube_of, table
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms.histograms import Histogram
-from dp_polars._mechanisms.residuals import UNITS, Axes, Noise, TablePlan, below, shares_of_loss
+from dp_polars._mechanisms.residuals import UNITS, Axes, Noise, TablePlan, below, largest_squares, shares_of_loss
 from dp_polars._questions.measures import BETA, Count
 from dp_polars._questions.question import Asked, Columns, HistogramQuery
 from dp_polars._release.contract import AS_DRAWN, Engine, Presentation, Product, Released, Work, names_of_ends
@@ -49,6 +49,7 @@ _LARGEST_SCALE, _LARGEST_SCALE_OF_TABLES = 2**32, 2**20
 _MOST_COMBINATIONS, _MOST_SUBSETS = 2**62, 2048
 # Tables of few cells are summed up together: their cells stay in the cache. Rows that a thread sums up at once.
 _CACHED, _SLICE = 1 << 17, 1 << 19
+_NONE = Fraction(0)
 
 
 @dataclass(frozen=True)
@@ -154,9 +155,10 @@ class CubeRequest(Request):
         precision = {axes: Noise(one.claim.mechanism, one.claim.rate).precision for axes, one in asked.items()}
         parts = shares_of_loss(sizes, {axes: float(one) for axes, one in weights.items()}, precision)
         whole, asks = sum(parts.values()), []
+        attained = _attained(pipeline, sizes, {axes: (asked[axes], part) for axes, part in parts.items()})
         for axes, part in parts.items():
             loss = Loss(query.claim.loss.value * Fraction(part, whole), query.claim.loss.unit)
-            of_part = query.with_claim(replace(query.claim, loss=loss))
+            of_part = query.with_claim(replace(query.claim, loss=loss, attained=attained))
             asks.append(Ask(_name(columns, axes), (), _of_table(pipeline, sizes, axes, of_part)))
         return cls(pipeline, Product(tuple(columns)), tuple(asks), sizes, tables, tuple(parts))
 
@@ -247,6 +249,29 @@ def _of_table(pipeline: Pipeline, sizes: Axes, axes: Axes, query: Count) -> Coun
         raise ValueError(_SEVERAL_CELLS)
     bounds = Contributions(bounds.total, min(bounds.total, bounds.per_group * (every // groups)))
     return query.under(bounds, protection.neighboring_relation, groups)
+
+
+def _attained(pipeline: Pipeline, sizes: Axes, parts: Mapping[Axes, tuple[Count, int]]) -> Fraction:
+    """Return which part of their largest losses histograms lose together, at losses in these proportions.
+
+    `docs/proofs/tables.md`, Theorem 1.
+    """
+    (some, _), *_ = parts.values()
+    protection = pipeline.protection
+    spread = protection.contributions(some, math.prod(sizes))
+    rows = [spread.per_group] * spread.full_groups + [spread.rest] * (spread.rest > 0)
+    weights = {axes: part / query.claim.squares for axes, (query, part) in parts.items()}
+    if protection.neighboring_relation == "add_or_remove_one":
+        together = largest_squares(sizes, rows, weights)
+    else:  # who comes has these rows, or some of them: then the count of all moves by the others
+        of_all = sum(
+            (weight for axes, weight in weights.items() if math.prod(sizes[axis] for axis in axes) == 1), _NONE
+        )
+        apart = {axes: weight for axes, weight in weights.items() if math.prod(sizes[axis] for axis in axes) > 1}
+        together = largest_squares(sizes, rows, apart) + max(
+            largest_squares(sizes, rows[:n], apart) + of_all * sum(rows[n:]) ** 2 for n in range(len(rows) + 1)
+        )
+    return min(Fraction(1), together / sum(part for _, part in parts.values()))
 
 
 @all_called

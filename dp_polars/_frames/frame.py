@@ -12,13 +12,13 @@ import polars as pl
 from polars.dataframe.group_by import GroupBy
 
 from dp_polars._accounting.budget import Budget
-from dp_polars._accounting.terms import Loss, NeighboringRelation, check_delta, warn_if_large
+from dp_polars._accounting.terms import Loss, check_delta, warn_if_large
 from dp_polars._base.calls import all_called, like
 from dp_polars._base.column_types import without_nul
 from dp_polars._base.numbers import Number, flag, given, plural
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._expressions.expression import PrivateExpr
-from dp_polars._expressions.namespace import outputs_of, read_by_row
+from dp_polars._expressions.outputs import outputs_of, read_by_row
 from dp_polars._frames.cube_query import Cubes
 from dp_polars._frames.methods import Steps
 from dp_polars._frames.own_rows import code_of, refuse_own_rows, refuse_windows
@@ -504,7 +504,6 @@ class PrivateFrame(Steps, Cubes, Refusing, WithoutRows):
         self, keys: pl.DataFrame | None, exprs: Sequence[PrivateExpr], named: dict[str, PrivateExpr]
     ) -> PrivateQuery:
         flat = [item for expr in exprs for item in (expr if isinstance(expr, (list, tuple)) else [expr])]
-        relation = self.protection.neighboring_relation
         left_out = {*(self.protection.unit or ()), *(() if keys is None else keys.columns)}
         columns = None if self._source is None else self.collect_schema
         outputs = (
@@ -512,7 +511,7 @@ class PrivateFrame(Steps, Cubes, Refusing, WithoutRows):
             for name, expr in [*((None, expr) for expr in flat), *named.items()]
             for output in outputs_of(expr, name, columns, left_out)
         )
-        asks = tuple(_ask_of(expr, name, relation) for name, expr in outputs)
+        asks = tuple(_ask_of(expr, name) for name, expr in outputs)
         read = [column for ask in asks for column in ask.columns]
         refuse_windows("agg", read, self.protection.unit, has_rows=self._source is not None)
         taken = [ask.name for ask in asks] + ([] if keys is None else keys.columns)
@@ -571,7 +570,7 @@ def _name_of(key: object) -> str | None:
     return key if isinstance(key, str) else None
 
 
-def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> Ask[HistogramQuery]:
+def _ask_of(expr: object, name: str | None) -> Ask[HistogramQuery]:
     if not isinstance(expr, PrivateExpr):
         msg = (
             f"agg on a private frame must be given private answers, got {type(expr).__name__}.\n\n"
@@ -585,12 +584,6 @@ def _ask_of(expr: object, name: str | None, relation: NeighboringRelation) -> As
         raise TypeError(msg)
     if query.claim.contributions.total != 1:
         msg = "contributions must be left out on a private frame.\n\nHint: give protect contribution limits."
-        raise ValueError(msg)
-    if query.claim.neighboring_relation not in ("add_or_remove_one", relation):
-        msg = (
-            "neighboring_relation must be left out on a private frame, got "
-            f"{query.claim.neighboring_relation!r}.\n\nHint: give it to protect."
-        )
         raise ValueError(msg)
     name = expr.meta.output_name() if name is None else name
     columns, filtered = read_by_row(columns, name, counts_nulls=isinstance(query, Count) and query.counted == "nulls")

@@ -18,7 +18,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from statistics import NormalDist
 from typing import TypeAlias
 
@@ -215,6 +215,8 @@ UNITS = 1 << 16
 _LARGEST = 2.0**42
 # Shares of a loss are parts of 2**16. What gets less than this part of an equal share is not drawn.
 _PARTS, _LEAST_SHARE = 1 << 16, 0.05
+# All ways in which a person's combinations may agree are tried, up to so many combinations and ways.
+_MOST_MEETING, _MOST_WAYS = 6, 10_000
 # The mean variance is at most this much above the least one, as a share of it, or the steps are used up.
 _GAP, _STEPS = 1e-3, 2000
 # Up to when tables without negative numbers are looked for: until none is further below 0 than this share of its noise,
@@ -272,6 +274,44 @@ def shares_of_loss(sizes: Axes, weights: dict[Axes, float], precision: dict[Axes
         if matters[place] and not parts[(tells[np.flatnonzero(matters) == place] > 0)[0]].any():
             parts[place] = fewest
     return {axes: int(number) for axes, number in zip(drawn, parts, strict=True) if number}
+
+
+def largest_squares(sizes: Axes, rows: Sequence[int], weights: Mapping[Axes, Fraction]) -> Fraction:
+    """Return the largest weighted sum of squares of histograms, where different combinations have these rows.
+
+    Two combinations are in one cell of each histogram over dimensions in which they agree. `docs/proofs/tables.md`,
+    Theorem 1: over all ways to agree, where these are few, else as if each pair could agree in all dimensions but one.
+    """
+    every, number = frozenset(range(len(sizes))), len(rows)
+    found: dict[frozenset[int], Fraction] = {}
+
+    def meet(axes: frozenset[int]) -> Fraction:
+        """Return the weight of all histograms in which combinations meet that agree in these dimensions."""
+        if axes not in found:
+            found[axes] = sum((weight for one, weight in weights.items() if axes.issuperset(one)), Fraction(0))
+        return found[axes]
+
+    squares = sum(n * n for n in rows)
+    alone, pairs = squares * meet(every), list(itertools.combinations(range(number), 2))
+    partitions = [_partitions(number, size) for size in sizes] if number <= _MOST_MEETING else []
+    if not partitions or math.prod(map(len, partitions)) > _MOST_WAYS:
+        return alone + (sum(rows) ** 2 - squares) * max(meet(every - {axis}) for axis in every if sizes[axis] > 1)
+    most = Fraction(0)
+    for way in itertools.product(*partitions):
+        agreed = [frozenset(axis for axis in every if way[axis][one] == way[axis][other]) for one, other in pairs]
+        if every not in agreed:
+            together = (2 * rows[a] * rows[b] * meet(axes) for (a, b), axes in zip(pairs, agreed, strict=True))
+            most = max(most, sum(together, Fraction(0)))
+    return alone + most
+
+
+@cache
+def _partitions(number: int, most: int) -> list[tuple[int, ...]]:
+    """Return the ways to give things values, up to their names: at most so many different ones."""
+    ways: list[tuple[int, ...]] = [()]
+    for _ in range(number):
+        ways = [(*way, value) for way in ways for value in range(min(len({*way}) + 1, most))]
+    return ways
 
 
 @dataclass(frozen=True)

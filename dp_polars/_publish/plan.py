@@ -265,7 +265,7 @@ class Plan:
             if ask == "first_above":
                 named["threshold"] = one(self._more("threshold", column), pl.Int64())
             if ask in MORE["weights"].asks:
-                named |= self._weights(column)
+                named |= self._counts(column)
         return plain, named
 
     def _more(self, kind: str, column: str) -> str:
@@ -274,14 +274,22 @@ class Plan:
     def _quantiles(self, column: str) -> list[object]:
         return [one(part, pl.Float64()) for part in self._more("quantiles", column).split(",") if part.strip()]
 
+    def _counts(self, column: str) -> dict[str, object]:
+        named = self._weights(column)
+        if not named:
+            return {}
+        by = named.pop("column")
+        weighed = dpp.weights(by, **named)  # type: ignore[arg-type]  # it says what does not fit
+        return {"counts": Written(weighed, call("dpp.weights", by, **named))}
+
     def _weights(self, column: str) -> dict[str, object]:
         text = self._more("weights", column)
         found = _WEIGHTS.fullmatch(text)
         if found is None:
-            return {"weights": text, "max_weight": None} if text.strip() else {}
+            return {"column": text, "max_weight": None} if text.strip() else {}
         dtype = self.schema.get(found["column"], pl.Float64())
         step = {"step": 1} if dtype.is_float() else {}
-        return {"weights": found["column"], "max_weight": one(found["most"], pl.Float64()), **step}
+        return {"column": found["column"], "max_weight": one(found["most"], pl.Float64()), **step}
 
     def _known_step(self, low: object, high: object, dtype: pl.DataType) -> object:
         """Return the step that follows from the column's type, where a query without data is asked: it has no types."""
@@ -444,7 +452,9 @@ def _fitting(
 
     def asked(amount: Mapping[str, object]) -> PrivateExpr:
         plain, named = plan.arguments(question)
-        expression: PrivateExpr = getattr(dpp, question.ask)(*map(public, plain), **named, **amount)
+        expression: PrivateExpr = getattr(dpp, question.ask)(
+            *map(public, plain), **{name: public(value) for name, value in named.items()}, **amount
+        )
         if agg is not None:
             agg(expression)
         return expression

@@ -7,14 +7,14 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import NamedTuple, Unpack
 
 import polars as pl
 
 from dp_polars._base.calls import called
 from dp_polars._base.column_types import frame_of_arrow
 from dp_polars._base.files import expanded, replacing
-from dp_polars._base.numbers import Number, as_fraction, given, plural, show
+from dp_polars._base.numbers import Number, given, show
 from dp_polars._frames.cube import COUNT, Cube
 from dp_polars._frames.cube_query import CubeQuery, tables_of
 from dp_polars._frames.publication import Publication
@@ -23,7 +23,7 @@ from dp_polars._frames.requests import KeyRequest, PeopleRequest
 from dp_polars._questions.categories import QuantileWithInterval
 from dp_polars._questions.question import Asked
 from dp_polars._questions.statement import Statement
-from dp_polars._questions.statement_facts import AT_DELTA, Known
+from dp_polars._questions.statement_facts import AT_DELTA, Known, guaranteed
 from dp_polars._release.contract import names_of_ends
 from dp_polars._release.request import Ask, said_once, with_ends
 
@@ -179,7 +179,7 @@ def _page(sections: Sequence[Section], statement: Statement, title: str) -> Iter
         "anybody can learn from them about one person. What counts as one person: "
         f"{html.escape(facts['unit']['person'])}.</p>"
     )
-    promise = html.escape(facts["promise"] or _promise(facts["loss"]))
+    promise = html.escape(facts["promise"] or guaranteed(facts["loss"]))
     yield f"<p>The guarantee of all numbers together is {promise}.</p>"
     for section in sections:
         name, query, released, *_ = section
@@ -202,31 +202,13 @@ def _page(sections: Sequence[Section], statement: Statement, title: str) -> Iter
     yield "</body></html>"
 
 
-def _promise(loss: Mapping[str, Any]) -> str:
-    at, delta = loss["at_delta"], loss["delta"]["text"]
-    if loss["unit"] == "epsilon":
-        more = "" if delta == "0" else f" and δ = {delta}"
-        return f"ε = {loss['text']}{more}"
-    if at["epsilon"] is None:
-        return f"ρ = {loss['text']}"
-    epsilon = show(as_fraction("epsilon", at["epsilon"]), 4, up=True)
-    return f"ε = {epsilon} and δ = {at['text']}"
-
-
-def _bounds(bounds: Mapping[str, int]) -> str:
-    of = {"max_rows": "row", "max_groups": "group", "max_rows_per_group": "row"}
-    where = {"max_rows": " in all", "max_rows_per_group": " in each group"}
-    return ", ".join(f"{plural(number, of[name])}{where.get(name, '')}" for name, number in bounds.items())
-
-
 def _cut_of(query: PrivateQuery, ask: Ask[Asked]) -> Iterator[str]:
     """Yield what limits drop of an output, and what is clipped."""
     request = query._request
-    if bounds := _bounds(request.dropping(ask)):
-        yield f"No more of one person counts than {bounds}. What is beyond that is left out, at random."
-    elif not (request.clips(ask) or isinstance(request, (KeyRequest, PeopleRequest)) or query._protection.unit is None):
-        yield "No bound leaves out anything of a person."
-    yield from request.clipped(ask)
+    is_cut = request.dropping(ask) or request.clips(ask)
+    if not (is_cut or isinstance(request, (KeyRequest, PeopleRequest)) or query._protection.unit is None):
+        yield "No limit drops anything of a person."
+    yield from request.limited(ask)
 
 
 def _how_much(query: PrivateQuery, sections: Sequence[Section]) -> Iterator[str]:
@@ -305,16 +287,17 @@ def _figure(section: Section) -> str:
         return "<p>There is no figure, because this is a list of groups or has no rows.</p>"
     if not (find_spec("altair") and find_spec("vl_convert")):
         return "<p>There is no figure, because the extra <code>plot</code> of dp_polars is not installed.</p>"
-    from dp_polars.plot._answers import answers_of_a_page
     from dp_polars.plot._answers import cube as figure_of_a_cube
+    from dp_polars.plot._answers import drawn
     from dp_polars.plot._charts import svg_of
+    from dp_polars.plot._figures import figure
 
     if cube is not None:
         *others, along = by
         return f"<figure>{svg_of(figure_of_a_cube(cube, along, by=others))}</figure>"
-    notes, charts = answers_of_a_page(released, query)
-    caption = "<br>".join(html.escape(note[0].upper() + note[1:]) + "." for note in notes)
-    return f"<figure><figcaption>{caption}</figcaption>{''.join(map(svg_of, charts))}</figure>"
+    rows, notes, _ = drawn(released, query, 30, "keys", {})
+    caption = "<br>".join(map(html.escape, notes))
+    return f"<figure><figcaption>{caption}</figcaption>{svg_of(figure(rows, {}))}</figure>"
 
 
 def _words(queries: Sequence[PrivateQuery]) -> Iterator[str]:

@@ -14,6 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dp_polars._accounting.claims import Claim, check_rate
+from dp_polars._accounting.costs import ALL
 from dp_polars._accounting.terms import Mechanism, NeighboringRelation, Unit
 from dp_polars._base.numbers import Ints, Number, owners, show, starts
 from dp_polars._bins.binning import Binning, CategoryBinning, NearestBinning
@@ -203,7 +204,16 @@ class TopK(ListQuery):
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
         # The joint score of one candidate is that of a mode.
-        return CountScore().range(relation) * (2 if self.joint and self.k > 1 else 1) * self.weights.most
+        return CountScore().range(relation) * (2 if self._is_of_lists else 1) * self.weights.most
+
+    @property
+    def _is_of_lists(self) -> bool:
+        return self.joint and self.k > 1
+
+    def same_group_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
+        """Return 3 of 4 where one row of a group takes the place of another; a person may move all counts."""
+        is_of_rows = self._is_of_lists and relation == "replace_one" and not self.of_people
+        return Fraction(3, 4) if is_of_rows else ALL
 
     def values(self, *columns: pl.DataType) -> pl.Series:
         return self.candidates.for_column(columns[0] if columns else None)

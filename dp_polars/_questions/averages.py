@@ -13,11 +13,11 @@ import numpy as np
 import polars as pl
 
 from dp_polars._accounting.claims import Claim
-from dp_polars._accounting.terms import exact
+from dp_polars._accounting.terms import NeighboringRelation, exact
 from dp_polars._base.numbers import Floats, Ints
 from dp_polars._bins.binning import Clamping, OneCode, Squares
 from dp_polars._mechanisms.noise import check_scale, noise_bound
-from dp_polars._questions.measures import Clipped
+from dp_polars._questions.measures import Clipped, Measure
 from dp_polars._questions.question import CountRule, HistogramQuery
 
 
@@ -26,7 +26,8 @@ class Average(Clipped):
 
     fixed_type: ClassVar[pl.DataType] = pl.Float64()
     largest: ClassVar[Fraction] = Fraction(1)  # one: each share of the claim scales it by what a row changes there
-    is_one_sided: ClassVar[bool] = False  # distances from the middle have both signs
+    # What all draws together change, one row in the place of another: `docs/proofs/spreads.md`, Theorem 5.
+    exchanged: ClassVar[Fraction] = Fraction(1)
     _rounded: ClassVar[str] = "error_95 and intervals include what rounding does"
     error_needs_rows: ClassVar[bool] = True  # the totals and the number of rows are off, whatever the number
 
@@ -42,6 +43,9 @@ class Average(Clipped):
     @property
     def fewest(self) -> int:
         return 1
+
+    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
+        return Measure.range_of(self, relation, groups)
 
     @abstractmethod
     def of_totals(self, totals: Sequence[Any], *columns: pl.DataType) -> Floats:
@@ -185,6 +189,7 @@ class Variance(Average):
     """
 
     claim: Claim
+    exchanged: ClassVar[Fraction] = Fraction(14, 13)
     # What is taken from the noisy number of rows before it divides. With 1, the variance of one row is 0.
     ddof: Literal[0, 1] = 1
     error_unit: ClassVar[str] = "the column's unit, squared"

@@ -14,7 +14,7 @@ import polars as pl
 
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.terms import NeighboringRelation, Terms, exact
-from dp_polars._base.numbers import Ints, Number, as_fraction, given, one_of, show
+from dp_polars._base.numbers import Ints, as_fraction, show
 from dp_polars._bins.binning import Binning, CategoryBinning, Codes, NearestBinning
 from dp_polars._bins.candidates import Categories, Ordered, Values, ends_of, ordered
 from dp_polars._bins.weights import ONE_EACH, Weights, in_steps
@@ -210,26 +210,6 @@ def how(query: HistogramQuery) -> str:
     """Return how candidates are compared, if not by people."""
     by_weights = f" by weights of up to {exact(query.weights.most)}" if query.weights.is_column else ""
     return ("" if query.of_people else " by rows") + by_weights
-
-
-def weights_of(max_weight: Number | None, step: Number | None, *, weighted: bool) -> Weights:
-    if not weighted:
-        for name, value in (("max_weight", max_weight), ("step", step)):
-            if value is not None:
-                msg = f"{name} must be left out where there are no weights, got {given(value)}."
-                raise TypeError(msg)
-        return ONE_EACH
-    if max_weight is None:
-        msg = (
-            "max_weight must be given where there are weights: it bounds what one row, or one person, can change.\n\n"
-            "Hint: choose it from public knowledge; larger weights count as max_weight."
-        )
-        raise TypeError(msg)
-    return Weights.of(max_weight, step)
-
-
-def counts_people_of(counts: str) -> bool:
-    return one_of("counts", counts, ("people", "rows"), "'people' or 'rows'") == "people"
 
 
 # The largest `too_few`, in steps: together with a sum of weights, which is at most 2**62, it fits into 64 bits.

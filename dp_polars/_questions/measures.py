@@ -15,7 +15,16 @@ import polars as pl
 
 from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import ALL
-from dp_polars._accounting.terms import LARGEST, Loss, NeighboringRelation, Unit, Within, check_relation, exact
+from dp_polars._accounting.terms import (
+    LARGEST,
+    Contributions,
+    Loss,
+    NeighboringRelation,
+    Unit,
+    Within,
+    check_relation,
+    exact,
+)
 from dp_polars._base import column_types
 from dp_polars._base.numbers import Ints, owners, show
 from dp_polars._bins.binning import Binning, CategoryBinning, Clamping, OneCode
@@ -49,17 +58,19 @@ class Measure(HistogramQuery):
         """The most that one row adds to a number, or takes away."""
 
     @property
-    def is_one_sided(self) -> bool:
-        """Whether all rows move a number in one direction: then what goes and what comes partly cancel."""
-        return True
+    def exchanged(self) -> Fraction:
+        """The most that a row and another one of its group, which takes its place, change a number together.
+
+        That is `largest` where all rows move a number in one direction, so that the two cancel in part.
+        """
+        return self.largest
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:  # noqa: ARG002
         """Return what one row changes: a replacement removes one row and adds another, in the same group or not."""
         return self.largest if relation == "add_or_remove_one" else 2 * self.largest
 
     def same_group_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
-        """Return a half where a replaced row changes no number by more than one row alone does."""
-        return self.largest / self.range_of(relation, groups) if self.is_one_sided else ALL
+        return ALL if relation == "add_or_remove_one" else self.exchanged / self.range_of(relation, groups)
 
     def with_claim(self, claim: Claim) -> Self:
         return checked(super().with_claim(claim))
@@ -76,12 +87,12 @@ class Measure(HistogramQuery):
         return tuple(int(self.largest * change) for change in self.changes(*columns))
 
     def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:
-        """Return the claim of each draw, in parts; without the column's type, as far as it is known."""
-        changes, bits = self.changes(*columns), self.bits_of_parts(*columns)
-        loss = replace(self.claim.loss, value=self.claim.loss.value / len(changes))
-        share = replace(self.claim, loss=loss, draws=1)
-        ranges = (share.score_range * change * 2**bit for change, bit in zip(changes, bits, strict=True))
-        return tuple(replace(share, score_range=one) for one in ranges)
+        """Return the claim of all draws, each with the range of one, in parts: what they cost together sets their rates.
+
+        Without the column's type, as far as it is known.
+        """
+        claim, scales = self.claim, zip(self.changes(*columns), self.bits_of_parts(*columns), strict=True)
+        return tuple(replace(claim, score_range=claim.score_range * change * 2**bits) for change, bits in scales)
 
     def error(self, size: int, beta: float, *columns: pl.DataType) -> float | None:  # noqa: ARG002
         (claim,), (bits,) = self.noise(*columns), self.bits_of_parts(*columns)
@@ -95,7 +106,8 @@ class Total(Measure):
     fixed_size: ClassVar[int] = 1
 
     def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
-        return self.largest if groups == 1 and self.is_one_sided else super().range_of(relation, groups)
+        is_exchanged = relation == "replace_one" and groups == 1
+        return self.exchanged if is_exchanged else super().range_of(relation, groups)
 
     @abstractmethod
     def named(self, totals: Sequence[Ints], *columns: pl.DataType) -> pl.Series:
@@ -219,6 +231,15 @@ class ValueCounts(Measure):
         return tuple(
             self.named(counts, *columns) for counts in _shown(drawn[0].explode().to_numpy(), claim, bits, beta)
         )
+
+    def under(
+        self,
+        contributions: Contributions,
+        relation: NeighboringRelation,
+        groups: int | None = None,  # noqa: ARG002
+    ) -> Self:
+        """Return the same statistic under these bounds: the groups of its claim are the counts of all candidates."""
+        return super().under(contributions, relation)
 
     def counts_of(self, histogram: Histogram, *columns: pl.DataType) -> Ints:
         groups, size = len(histogram.sizes), self.binning(*columns).size
@@ -399,11 +420,6 @@ class Clipped(Total):
         """The step: noise of the same scale in finer steps has a longer tail."""
         return "step" if self.step is None else None
 
-    @property
-    def is_one_sided(self) -> bool:
-        low, high = self._clipped_to[0]
-        return low >= 0 or high <= 0
-
 
 @dataclass(frozen=True)
 class Sum(Clipped, Multiple):
@@ -431,12 +447,10 @@ class Sum(Clipped, Multiple):
     def adds_up(self) -> bool:
         return self._clipped_to[0][0] >= 0
 
-    def range_of(self, relation: NeighboringRelation, groups: int | None = None) -> Fraction:
-        """Return what one row changes. In one group, a row that goes and one that comes change the same sum."""
-        if relation == "replace_one" and groups == 1:
-            low, high = self._clipped_to[0]
-            return max(high, Fraction(0)) - min(low, Fraction(0))  # a row without a value adds 0
-        return super().range_of(relation, groups)
+    @property
+    def exchanged(self) -> Fraction:
+        low, high = self._clipped_to[0]
+        return max(high, Fraction(0)) - min(low, Fraction(0))  # a row without a value adds 0
 
     def changes(self, *columns: pl.DataType) -> tuple[Fraction, ...]:
         return (1 / self.known_step(*columns),)

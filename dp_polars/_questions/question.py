@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dp_polars._accounting.claims import Claim, check_mechanism
 from dp_polars._accounting.costs import ALL
-from dp_polars._accounting.terms import Contributions, Loss, NeighboringRelation, Terms, Unit, exact
+from dp_polars._accounting.terms import USUAL_RELATION, Contributions, Loss, NeighboringRelation, Terms, Unit, exact
 from dp_polars._base import column_types
 from dp_polars._base.numbers import Floats, Ints, flag, show
 from dp_polars._bins.binning import Binning, Clamping, Codes
@@ -254,11 +254,13 @@ class HistogramQuery(Query):
 
         `groups` is how many public groups there are; None where that is not known.
         """
+        same_group = self.same_group_of(relation, groups)
         return self.with_claim(
             replace(
                 self.claim,
                 score_range=self.range_of(relation, groups),
-                same_group=self.same_group_of(relation, groups),
+                same_group=same_group,
+                groups=None if same_group == ALL else groups,
                 contributions=contributions,
                 neighboring_relation=relation,
             )
@@ -266,7 +268,7 @@ class HistogramQuery(Query):
 
     def on(self, terms: Terms) -> Self:
         """Return the same statistic with the claim of an expression's terms, at the range that the statistic has."""
-        return self.under(terms.contributions, terms.neighboring_relation)
+        return self.under(terms.contributions, USUAL_RELATION)
 
     def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
         """Draw one answer per group from the codes of its rows, shape (n,), group after group."""
@@ -282,7 +284,7 @@ class HistogramQuery(Query):
 
 def clipped_to(low: object, high: object, what: str = "Values") -> str:
     """Say what values count as: with which ends, a median as well as a mean is one of clipped values."""
-    beyond = f"{what} beyond the clipping bounds {low} and {high} count as the clipping bound"
+    beyond = f"{what} below {low} count as {low}, and {what.lower()} above {high} as {high}"
     return f"{beyond}, which no confidence interval covers."
 
 

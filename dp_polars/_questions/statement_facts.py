@@ -221,6 +221,17 @@ def loss_facts(unit: Unit, value: Fraction, delta: Fraction, at_delta: Number) -
     }
 
 
+def guaranteed(loss: Facts) -> str:
+    """Return what a loss guarantees to one person: rounded up to four digits, in rho as an ε at a δ."""
+    value, delta = (show(Fraction(one["exact"]), 4, up=True) for one in (loss, loss["delta"]))
+    if loss["unit"] == "epsilon":
+        return f"ε = {value}" + ("" if delta == "0" else f" and δ = {delta}")
+    at = loss["at_delta"]
+    if at["epsilon"] is None:
+        return f"ρ = {value}"
+    return f"ε = {show(as_fraction('epsilon', at['epsilon']), 4, up=True)} and δ = {at['text']} (ρ = {value})"
+
+
 def number_facts(value: Fraction) -> Facts:
     """Return an exact loss, a float that is no less given back as one (None beyond all floats), and its text."""
     up = loss_up(value)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from dp_polars._accounting.terms import Contributions, NeighboringRelation, check_relation, in_words
 from dp_polars._base.column_types import PrivacyUnit, privacy_unit_of, shown, text_of
-from dp_polars._base.numbers import (
-    positive_int,
-)
+from dp_polars._base.numbers import plural, positive_int
 from dp_polars._mechanisms.person_weights import PersonWeight
 from dp_polars._questions.question import HistogramQuery
 
@@ -59,6 +57,21 @@ class Layout:
 
 
 _BOUNDS = ("max_rows", "max_groups", "max_rows_per_group", "max_norm")
+
+
+def limits_in_words(bounds: Mapping[str, int]) -> str:
+    """Return what contribution limits, by their names, keep of one person, as sentences."""
+    words = {
+        "max_groups": ("in", "group", ""),
+        "max_rows_per_group": ("with", "row", " in each group"),
+        "max_rows": ("with", "row", " in all"),
+    }
+    parts = [
+        f"{before} at most {plural(bounds[name], noun)}{after}"
+        for name, (before, noun, after) in words.items()
+        if name in bounds
+    ]
+    return f"Each person counts {', '.join(parts)}. Rows beyond that are dropped at random."
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from dp_polars._release.contract import (
     names_of_ends,
 )
 from dp_polars._release.pipeline import CheckedPipeline, Pipeline
-from dp_polars._release.protection import Protection
+from dp_polars._release.protection import Protection, limits_in_words
 from dp_polars._release.public_keys import in_types_of
 from dp_polars._steps.gate import row_by_row
 
@@ -268,6 +268,12 @@ class AnyRequest(ABC, Generic[AskedT]):
             yield "A person's {} in a group is clipped to {}: what is beyond counts as the bound.".format(*clips)
         if ask.query.clips_values or (anyway and ask.query.clipping is not None):
             yield str(ask.query.clipping)
+
+    def limited(self, ask: Ask[Any], *, anyway: bool = True) -> Iterator[str]:
+        """Yield what limits drop of an output, and its clipping bounds; `anyway`: see `clipped`."""
+        if bounds := self.dropping(ask):
+            yield limits_in_words(bounds)
+        yield from self.clipped(ask, anyway=anyway)
 
     def bounds_of(self, ask: Ask[Any]) -> dict[str, int]:  # noqa: ARG002
         return {}
@@ -515,8 +521,8 @@ class Request(AnyRequest[HistogramQuery]):
         protection, groups = self.protection, self.groups
         if protection.max_groups is not None or groups == 1:
             return False
-        now, then = (protection.contributions(ask.query, number).total for number in (groups, groups + 1))
-        return now < then
+        now, then = (_under(protection, ask, number).claim for number in (groups, groups + 1))
+        return now.contributions.total < then.contributions.total or then.rate < now.rate
 
     def _alternative(self, ask: Ask[HistogramQuery], types: Columns) -> HistogramQuery | None:
         """Return what may answer an output better, under this protection; None where that lacks a bound."""

@@ -44,13 +44,13 @@ _ROUNDING = 1e-6
 
 
 @called
-def loss_for_query(
+def loss_for(
     query: PrivateQuery,
     rows: pl.DataFrame | pl.LazyFrame,
-    share: Number = 0.95,
-    probability: Number = 0.95,
-    within: Number | Mapping[str, Number] = 0,
     *,
+    within: Number | Mapping[str, Number] = 0,
+    groups: Number = 0.95,
+    confidence: Number = 0.95,
     allow_private: bool = False,
 ) -> pl.DataFrame:
     """Return the smallest loss at which enough groups get good answers on *public* rows. The result is not private.
@@ -66,15 +66,15 @@ def loss_for_query(
         epsilon.
     rows
         The public rows, as for `simulate`.
-    share
-        How many of the groups must get a good answer: above 0, at most 1. Groups without a true answer are left out:
-        those in which no row counts, of choices, lists and means. (Counts and sums are 0 there.)
-    probability
-        How often each of them must: strictly between 0 and 1.
     within
         How far a good answer may be from the true one, 0 or more, in the `error_unit` and the sense of `simulate`. Of
         value counts and lists, all counts, or answers, must be that near; of a first above a threshold, only the true
         one is within 0. A dict gives it for some outputs by name; it is 0 for the others.
+    groups
+        Which part of the groups must get a good answer: above 0, at most 1. Groups without a true answer are left out:
+        those in which no row counts, of choices, lists and means. (Counts and sums are 0 there.)
+    confidence
+        How often each of them must: strictly between 0 and 1.
     allow_private
         As for `simulate`: False refuses the very rows that the query protects.
 
@@ -102,7 +102,7 @@ def loss_for_query(
     >>> import dp_polars as dpp
     >>> query = dpp.protect("patient").agg(patients=dpp.n_people(epsilon=1))
     >>> rows = dpp.analysis.synthetic({"patient": pl.Int64}, people=1000, rows=3000)
-    >>> loss_for_query(query, rows, within={"patients": 20}).rows()
+    >>> loss_for(query, rows, within={"patients": 20}).rows()
     [('patients', 0.1461, 'epsilon', 0.1461)]
     """
     if not isinstance(query, PrivateQuery):
@@ -112,20 +112,20 @@ def loss_for_query(
         )
         raise TypeError(msg)
     request = request_of(query)
-    needed, often = as_fraction("share", share), as_probability("probability", probability)
+    needed, often = as_fraction("groups", groups), as_probability("confidence", confidence)
     if not 0 < needed <= 1:
-        msg = f"share must be above 0 and at most 1, got {share!r}."
+        msg = f"groups must be above 0 and at most 1, got {groups!r}."
         raise ValueError(msg)
     reach = _reach(within, [ask.name for ask in request.asks])
-    engine = PolarsEngine.of(public_table("loss_for_query", query, "rows", rows, allow_private=allow_private))
+    engine = PolarsEngine.of(public_table("loss_for", query, "rows", rows, allow_private=allow_private))
     work = request.bind(engine)
     histograms = engine.prepare_histograms(work)()
     losses: list[float | None] = []
     for output in work.outputs:
         parts = [histograms[n] for n in output.specs]
         chances, digits = _chances(output.query, output.types, parts, reach.get(output.name, Fraction(0)))
-        groups = np.flatnonzero(_has_truth(output.query, output.types, parts[-1]))
-        losses.append(_smallest_loss(output.query.claim, chances, groups, needed, often, digits))
+        with_truth = np.flatnonzero(_has_truth(output.query, output.types, parts[-1]))
+        losses.append(_smallest_loss(output.query.claim, chances, with_truth, needed, often, digits))
     return pl.DataFrame(
         {
             "output": [output.name for output in work.outputs],

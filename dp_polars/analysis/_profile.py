@@ -10,7 +10,7 @@ which prove more where δ is tiny: `docs/proofs/composition.md`.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,6 +22,7 @@ import numpy as np
 
 from dp_polars._accounting import costs
 from dp_polars._accounting.claims import Claim, check_mechanism
+from dp_polars._accounting.costs import Replaced
 from dp_polars._accounting.terms import ONE_RELEASE, Mechanism, check_delta
 from dp_polars._base.calls import called
 from dp_polars._base.extras import require
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 Release: TypeAlias = "Claim | tuple[Number, str]"
-Parts: TypeAlias = "tuple[tuple[Mechanism, Fraction, int], ...]"
+Parts: TypeAlias = "tuple[tuple[Mechanism, Fraction, int | Fraction], ...]"
 
 # Losses are composed by FFT. This is added to a delta for its rounding, for each part and for each 1,000 releases: 4
 # times the most that is seen against exact binomials, where the grid itself adds nothing. Smaller deltas are left to
@@ -105,7 +106,8 @@ class PrivacyProfile:
     ----------
     parts
         (mechanism, pure epsilon of one release, how many such releases), once for each kind of release. A
-        discrete Gaussian has the shift over the deviation of its noise in place of the pure epsilon.
+        discrete Gaussian has the shift over the deviation of its noise in place of the pure epsilon; how many
+        there are need not be whole, as only the sum of their squared shifts matters.
     rho
         What all releases cost in rho. Their parts may cost more: those of a person's spread rows are put together.
     spent_delta
@@ -119,14 +121,14 @@ class PrivacyProfile:
     @classmethod
     def of(cls, releases: Iterable[Release]) -> PrivacyProfile:
         """Return the profile of all `releases`: claims, or pairs of a pure epsilon and a mechanism."""
-        counts: Counter[tuple[Mechanism, Fraction]] = Counter()
+        counts: dict[tuple[Mechanism, Fraction], int | Fraction] = defaultdict(int)
         relations, rho, spent_delta = set(), Fraction(0), Fraction(0)
         for position, release in enumerate(releases):
             if isinstance(release, Claim):
                 relations.add(release.neighboring_relation)
                 rho, spent_delta = rho + release.cost("rho"), spent_delta + release.delta
                 for loss, times in _worst_spread(release):
-                    counts[release.charged_as, loss] += times * release.draws
+                    counts[release.charged_as, loss] += times
             elif not isinstance(release, tuple) or len(release) != 2:
                 msg = (
                     f"releases[{position}] must be a claim or a pair (epsilon, mechanism), got {given(release)}.\n\n"
@@ -217,7 +219,7 @@ class PrivacyProfile:
             if curve.is_pure:
                 x = ball(loss)
                 log = log.min(a * x + _pair_of(mechanism).moment(a, x).log())
-            total += n * log
+            total += ball(Fraction(n)) * log
         return total
 
     def _composed_epsilon(self, delta: float) -> float:
@@ -257,19 +259,28 @@ def _pair_of(mechanism: Mechanism) -> _Pair:
     return _PAIRS[costs.PROOFS[mechanism].curve]
 
 
-def _worst_spread(claim: Claim) -> list[tuple[Fraction, int]]:
-    """Return the losses of one draw whose pairs dominate it, and how often each, however a person's rows spread.
+def _worst_spread(claim: Claim) -> list[tuple[Fraction, int | Fraction]]:
+    """Return the losses whose pairs dominate all draws, and how often each, however a person's rows spread.
 
     For both choices, full groups and a rest are the worst (`docs/proofs/spreads.md`). For randomized response it is all
-    rows in one group, as nothing of the same pure loss is worse.
+    rows in one group, as nothing of the same pure loss is worse. Of noise in the place of a person, Theorem 6 there.
     """
-    row, spread, people = claim.rate * claim.score_range, claim.contributions, 1
-    if claim.same_group == costs.HALF:  # the rows of the old person and of the new one, each moving half of the range
-        row, people = row / 2, 2
-    parts = ((row * spread.per_group, people * spread.full_groups), (row * spread.rest, people))
-    if claim.has_epsilon and spread.per_group > 1 and not _pair_of(claim.charged_as).are_worst_filled:
-        return [(row * spread.total, people)]
-    return [(x, times) for x, times in parts if x]
+    x, spread, times = claim.rate * claim.score_range, claim.contributions, Fraction(claim.draws)
+    replaced = Replaced(x / 2, x * (claim.same_group - costs.HALF), spread, claim.groups)
+    if claim.same_group < costs.ALL and not claim.has_epsilon:
+        if claim.draws == 1:
+            corners = replaced.corners()
+            return [*max(corners, key=lambda corner: sum(n * moved**2 for moved, n in corner))]
+        times *= 2 * (replaced.a**2 + replaced.b**2) / x**2
+    elif claim.same_group == costs.HALF and claim.draws == 1:  # rows of the old person and of the new one, each by half
+        x, times = x / 2, 2 * times
+    parts = [(x * spread.per_group, times * spread.full_groups), (x * spread.rest, times)]
+    if claim.has_epsilon and not _pair_of(claim.charged_as).are_worst_filled:
+        if spread.per_group > 1:
+            parts = [(x * spread.total, times)]
+        if claim.same_group < costs.ALL and (pure := claim.draws * replaced.moved) < sum(one * n for one, n in parts):
+            parts = [(pure, Fraction(1))]
+    return [(one, int(n) if n.denominator == 1 else n) for one, n in parts if one]
 
 
 @called

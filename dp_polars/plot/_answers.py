@@ -3,73 +3,96 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, get_args
 
 import polars as pl
-from polars import selectors as cs
 
 from dp_polars._base.calls import called
 from dp_polars._base.extras import require
-from dp_polars._base.numbers import given, one_of, plural, positive_int, show
+from dp_polars._base.numbers import as_fraction, given, one_of, plural, positive_int, show
 from dp_polars._expressions.expression import PrivateExpr, refuse_several
 from dp_polars._frames.cube import COUNT, SHARE, Cube
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.requests import KeyRequest
+from dp_polars._frames.statements import unit_facts
 from dp_polars._questions.answer_lists import QuantileList
 from dp_polars._questions.categories import QuantileWithInterval
 from dp_polars._questions.measures import Total
+from dp_polars._questions.statement_facts import AT_DELTA, guaranteed, loss_facts
 from dp_polars._release.contract import names_of_ends
+from dp_polars._release.protection import limits_in_words
 from dp_polars._release.request import Ask, said_once, with_ends
 from dp_polars.plot import _charts
+from dp_polars.plot._figures import (
+    Groups,
+    Labels,
+    Look,
+    Points,
+    checked,
+    figure,
+    groups_of,
+    names_of,
+    panels_of,
+    width_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import altair as alt
 
-    from dp_polars._accounting.terms import Loss
     from dp_polars._questions.question import Asked
 else:
     alt = require("altair", extra="plot")
 
 
-_Sort: TypeAlias = Literal["largest", "keys"]
+_Sort: TypeAlias = Literal["keys", "largest"]
 _SORTS: tuple[_Sort, ...] = get_args(_Sort)
 _MOST_LISTED = 5  # how much of a list is written
-_PAGE = 520  # pixels of a row of panels on a page, without the names of the groups
+_MOST_NAMED = 3  # outputs that a title names
 
 
 @called
-def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort: str = "largest") -> alt.HConcatChart:
-    """Plot released answers, a row per group: numbers with their intervals, and words. A figure that you can share.
+def answers(
+    released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort: str = "keys", **look: Unpack[Look]
+) -> alt.VConcatChart:
+    """Plot released answers with their confidence intervals, by the kind of their keys. A figure that you can share.
 
-    Nothing but the release is shown, so the figure is as private as that.
+    Nothing but the release is shown, so the figure is as private as that. `chart.save("figure.svg")` writes it; `.png`
+    and `.html` work as well.
 
     Parameters
     ----------
     released
         What `query.release()` returned, or a part of its rows; with or without `intervals`.
     query
-        The query that was released. The title names the protected unit and the loss.
+        The query that was released. The caption says what was guaranteed, limited and clipped.
     most
-        How many groups are shown at most.
+        How many groups, or lines along time, are shown at most.
     sort
-        "largest": the groups with the largest first number come first. "keys": the groups stay in the order of their
-        public keys, or in that of `released`.
+        "keys": the groups stay in the order of their public keys, or in that of `released`. "largest": the groups with
+        the largest first number come first.
+    **look
+        `title`, `subtitle` and `caption`: texts, each instead of the usual one; "" leaves it out. `labels`: what
+        columns and values are called, such as `{"n_people": "People", "N": "North"}`. `width`: pixels of the panels
+        side by side, without the names of groups. `height`: pixels of each panel.
 
     Returns
     -------
-    altair.HConcatChart
-        A dot for each number, and for each quantile that was requested with an interval, in a bar from `NAME_low` to
-        `NAME_high`. Where a release has no such columns, the bars of counts and sums follow from the query; those of
-        means don't. All other answers are words: choices, with their gap where that was requested; lists of quantiles
-        and of the top k; value counts, the largest first. The subtitle says what is left out, between which clipping
-        bounds values count, and where limits can drop rows: no bar holds what these change.
+    altair.VConcatChart
+        One key of dates, months or years gives lines with bands, and a further key gives lines in colours: small panels
+        if there are more than six. Two other keys give dots in colours, or a table of coloured cells if the second has
+        more than six values. All other keys give a row for each group, with a dot for each number in a line from
+        `NAME_low` to `NAME_high`. If a release has no such columns, the intervals of counts and sums follow from the
+        query; those of means don't. Answers that are no numbers are columns of words, beside dots only: choices, with
+        their gap if that was requested; lists of quantiles and of the top k; value counts, the largest first. The
+        caption says what is left out.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is not as described, `released` has no row, or an output or a key is named like the end of a bar.
+        If an argument is not as described, `released` has no row, or an output or a key is named like the end of an
+        interval.
 
     Examples
     --------
@@ -85,33 +108,47 @@ def answers(released: pl.DataFrame, query: PrivateQuery, *, most: int = 30, sort
     ...         stay=pl.col("days").dp.median(range(31), confidence=0.95, epsilon=1),
     ...     )
     ... )
-    >>> chart = answers(query.release(), query, sort="keys")
+    >>> chart = answers(query.release(), query, title="Patients by ward")
     """
-    notes, panels = _drawn(released, query, most, sort)
-    title = _charts.title(
-        f"Private answers at {_charts.SYMBOLS[query.loss.unit]} = {float(query.loss.value):g}",
-        *(" · ".join(line) for line in notes if line),
-        *said_once({ask.name: query._request.clipped(ask, anyway=False) for ask in query._asks}),
-        str(query._protection),
-    )
-    return alt.HConcatChart(hconcat=panels[0], spacing=24, title=title)
+    rows, notes, title = drawn(released, query, most, sort, checked(look))
+    request = query._request
+    labels = Labels.of(look.get("labels"))
+    limits = said_once({labels.column(ask.name): request.limited(ask, anyway=False) for ask in query._asks})
+    told = [*notes, *limits, _guarantee(query)]
+    return figure(rows, look, title=title, caption=told)
 
 
-def answers_of_a_page(released: pl.DataFrame, query: PrivateQuery) -> tuple[list[str], list[alt.HConcatChart]]:
-    """Return the notes of `answers`, and its panels as figures that stand below one another and fit a page."""
-    notes, rows = _drawn(released, query, 30, "largest", _PAGE)
-    return [note for line in notes for note in line], [alt.HConcatChart(hconcat=row, spacing=24) for row in rows]
+def _guarantee(query: PrivateQuery) -> str:
+    request, protection = query._request, query._protection
+    loss = loss_facts(request.loss.unit, request.loss.value, request.delta, AT_DELTA)
+    promise = guaranteed(loss) if request.taken is None else request.taken.guarantee
+    person = unit_facts(protection.privacy_unit, protection.neighboring_relation)["person"]
+    return f"Differential privacy with {promise}. One person: {person}."
 
 
-def _drawn(
-    released: pl.DataFrame, query: PrivateQuery, most: int, sort: str, widest: int | None = None
-) -> tuple[list[list[str]], list[list[Any]]]:
-    """Return lines of notes, and rows of panels: one row, or rows no wider than `widest` pixels without names."""
+def _of_claim(columns: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the limits and the guarantee of a released cube."""
+    first, loss = columns[0], sum(Fraction(one["loss"]["exact"]) for one in columns)
+    if first["bounds"]:
+        yield limits_in_words(first["bounds"])
+    promise = guaranteed(loss_facts(first["loss"]["unit"], Fraction(loss), Fraction(0), AT_DELTA))
+    yield f"Differential privacy with {promise}. One person: {unit_facts(first['privacy_unit'], '')['person']}."
+
+
+def drawn(
+    released: pl.DataFrame,
+    query: PrivateQuery,
+    most: int,
+    sort: str,
+    look: Look,
+    units: Mapping[str, str] | None = None,
+) -> tuple[list[Any], list[str], str]:
+    """Return rows of panels, what is noted of them, and what they show."""
     if not isinstance(query, PrivateQuery):
         msg = f"query must be a PrivateQuery, got {type(query).__name__}."
         raise TypeError(msg)
     shown, names = positive_int("most", most), [ask.name for ask in query._asks]
-    order = one_of("sort", sort, _SORTS)
+    order, labels = one_of("sort", sort, _SORTS), Labels.of(look.get("labels"), units)
     if isinstance(query._request, KeyRequest):
         msg = (
             "query must have answers for groups, got a query of keys, whose release is the list of them.\n\n"
@@ -127,7 +164,12 @@ def _drawn(
     listed = [] if query._request.keys is None else query._request.keys.columns
     others = {column for name in names for column in (name, *names_of_ends(name))}.difference(listed)
     keys = [name for name in released.columns if name not in others]
-    points = [ask.name for ask in query._asks if _is_on_a_line(ask, released.schema[ask.name])]
+    numbers = [
+        Points(ask.name, getattr(ask.query, "adds_up", False))
+        for ask in query._asks
+        if _is_on_a_line(ask, released.schema[ask.name])
+    ]
+    points = [one.name for one in numbers]
     if taken := sorted({end for name in points for end in names_of_ends(name)}.intersection([*names, *listed])):
         msg = (
             f"outputs and keys must not be named like the ends of a bar, got {taken}: the bar would be drawn from them."
@@ -139,13 +181,32 @@ def _drawn(
         released = released.sort(points[0], descending=True, nulls_last=True, maintain_order=True)
     ranged = with_ends(released, query._asks)
     bare = [name for name in points if not {*names_of_ends(name)} <= {*ranged.columns}]
-    part = ranged.head(shown).with_columns(
+    part, every = _first(ranged, keys, shown, has_numbers=bool(points))
+    part = part.with_columns(
         *(pl.lit(None, pl.Float64).alias(end) for name in bare for end in names_of_ends(name)),
         *(_as_words(ask, released).alias(ask.name) for ask in words),
     )
-    texts = [ask.name for ask in words]
-    rows = [(points, texts)] if widest is None else _charts.in_rows(part, points, texts, widest)
-    return _notes(query, released, part.height, points, bare), [_charts.answers(part, keys, *row) for row in rows]
+    rows, marks, missing = panels_of(part, keys, numbers, [ask.name for ask in words], labels, look)
+    left_out = [f"The first {shown:,} of {every:,} groups are shown."] if every > shown else []
+    if missing:
+        left_out.append(f"Not drawn: {', '.join(map(labels.column, missing))}.")
+    listed = [ask.name for ask in words if ask.name not in missing]
+    notes = _notes(query, part, points, bare, listed, labels, marks)
+    named = ", ".join(map(labels.column, names)) if len(names) <= _MOST_NAMED else "Answers"
+    title = f"{named} by {', '.join(map(labels.column, keys))}" if keys else named
+    return rows, [*notes, *left_out], title
+
+
+def _first(released: pl.DataFrame, keys: list[str], shown: int, *, has_numbers: bool) -> tuple[pl.DataFrame, int]:
+    """Return the rows of as many groups as are shown, and how many groups there are."""
+    groups = groups_of(released, keys) if has_numbers else Groups(keys, None, None)
+    if groups.keys == keys:
+        return released.head(shown), released.height
+    if not groups.keys:
+        return released, 1
+    of = released.select(groups.keys).unique(maintain_order=True)
+    part = released.join(of.head(shown), on=groups.keys, how="semi", nulls_equal=True, maintain_order="left")
+    return part, of.height
 
 
 def _is_on_a_line(ask: Ask[Asked], dtype: pl.DataType) -> bool:
@@ -180,32 +241,49 @@ def _as_text(column: pl.Expr, dtype: object) -> pl.Expr:
 
 
 def _notes(
-    query: PrivateQuery, released: pl.DataFrame, shown: int, points: list[str], bare: list[str]
-) -> list[list[str]]:
+    query: PrivateQuery,
+    part: pl.DataFrame,
+    points: list[str],
+    bare: list[str],
+    words: list[str],
+    labels: Labels,
+    marks: str,
+) -> list[str]:
     intervals = {ask.name: ask.query for ask in query._asks if isinstance(ask.query, QuantileWithInterval)}
     clipped = " of clipped values" * any(ask.query.clips_values for ask in query._asks)
     limited = " within the contribution limits" * query._request.drops()
     of_what = f",{clipped}{limited}," if clipped or limited else ""
-    legend = ["dot: released, with noise"] if points else []
+    notes = [f"{marks} are released numbers, with noise."] if points else []
+    lies = "lies in the band" if marks == "Lines" else "lies in the interval"
+    if marks == "Cells":
+        lies = "is that far off at most"
+        notes += filter(None, (_off(part, name, labels) for name in points))
     if not {*points} <= {*intervals, *bare}:
-        legend.append(f"bar: the number without noise{of_what} lies in it with probability 95 %")
+        notes.append(f"The number without noise{of_what} {lies} with a probability of 95 %.")
     by_probability: dict[Fraction, list[str]] = {}
     for name in filter(intervals.get, points):
-        by_probability.setdefault(intervals[name].probability, []).append(name)
-    bars = [
-        f"bar of {', '.join(names)}: the quantile{of_what} lies in it with probability {show(100 * probability)} %"
+        by_probability.setdefault(intervals[name].probability, []).append(labels.column(name))
+    notes += [
+        f"{', '.join(names)}: the quantile{of_what} {lies} with a probability of {show(100 * probability)} %."
         for probability, names in by_probability.items()
     ]
-    left_out = []
-    if shown < released.height:
-        left_out.append(f"the first {shown} of {released.height:,} groups, {released.height - shown:,} are left out")
     if bare:
-        left_out.append(f"no range of {', '.join(bare)}: release(intervals=True) has it")
-    lists = released.head(shown).select(cs.list().list.len().max() > _MOST_LISTED)
-    if long := [ask.name for ask in query._asks if ask.name in lists.columns and lists[ask.name].item()]:
-        left_out.append(f"only {_MOST_LISTED} of a list: {', '.join(long)}")
-    dropped = "bars are of the noise alone: counts and sums are too low where people have more than the limits keep"
-    return [legend, bars, left_out, [dropped] if query._request.drops() else []]
+        names = ", ".join(map(labels.column, bare))
+        notes.append(f"There is no interval of {names}: release(intervals=True) has it.")
+    if long := [labels.column(name) for name in words if part[name].str.ends_with(", …").any()]:
+        notes.append(f"Only {_MOST_LISTED} of a list are shown: {', '.join(long)}.")
+    if query._request.drops():
+        notes.append("No interval covers what limits drop: counts and sums are too low if people have more.")
+    return notes
+
+
+def _off(part: pl.DataFrame, name: str, labels: Labels) -> str | None:
+    """Return how far off the numbers of a heat map are."""
+    if part.schema[name].is_temporal():
+        return None
+    number, low, high = (pl.col(column).cast(pl.Float64) for column in (name, *names_of_ends(name)))
+    widest = part.select(pl.max_horizontal(high - number, number - low).max()).item()
+    return None if widest is None else f"{labels.column(name)}: each number ± {show(as_fraction('off', widest), 3)}."
 
 
 _FIVE = ("low", "box_low", "middle", "box_high", "high")
@@ -215,12 +293,18 @@ _HINT = "dp_polars.quantile(column, [0.25, 0.5, 0.75], …) is such an output, a
 
 @called
 def box(
-    released: pl.DataFrame, query: PrivateQuery | PrivateExpr, *, output: str | None = None, most: int = 30
-) -> alt.LayerChart:
+    released: pl.DataFrame,
+    query: PrivateQuery | PrivateExpr,
+    *,
+    output: str | None = None,
+    most: int = 30,
+    sort: str = "keys",
+    **look: Unpack[Look],
+) -> alt.VConcatChart:
     """Plot released lists of three or five quantiles as boxes, a row per group: a figure that you can share.
 
-    Groups are sorted by the middle quantile, the largest first. Nothing but the release is shown, so the figure is as
-    private as that. A small group has a box as sharp as any other: also publish how many people it has.
+    Nothing but the release is shown, so the figure is as private as that. A small group has a box as sharp as any
+    other: also publish how many people it has.
 
     Parameters
     ----------
@@ -232,10 +316,14 @@ def box(
         The output that is shown. None: the only list of three or five quantiles.
     most
         How many groups are shown at most.
+    sort
+        "keys": in the order of `released`. "largest": by the middle quantile, the largest first.
+    **look
+        As for `answers`.
 
     Returns
     -------
-    altair.LayerChart
+    altair.VConcatChart
         For each group a box from the second to the fourth quantile with a line at the third, and whiskers to the first
         and the fifth. Three quantiles are a box from the first to the third, with a line at the second.
 
@@ -255,11 +343,12 @@ def box(
         msg = f"released must be a DataFrame, got {type(released).__name__}."
         raise TypeError(msg)
     shown = positive_int("most", most)
-    lists, others, loss, under = _outputs_of(query)
+    lists, others, under = _outputs_of(query)
     name = _the_output(lists, output)
     if name not in released.columns or not released.height:
         msg = f"released must be a release of this query, with a column {name!r} and a group in it."
         raise ValueError(msg)
+    labels = Labels.of(checked(look).get("labels"))
     inner = lists[name].candidates.dtype
     is_date = inner in (pl.Date, pl.Datetime)
     if not (is_date or inner.is_numeric()):
@@ -268,33 +357,39 @@ def box(
     keys = [column for column in released.columns if column not in others]
     columns = _COLUMNS[lists[name].width]
     numbers = [pl.col(name).list.get(i).alias(to) for i, to in enumerate(columns)]
-    drawn = released.select(*keys, *(number if is_date else number.cast(pl.Float64) for number in numbers))
-    drawn = drawn.sort("middle", descending=True, nulls_last=True, maintain_order=True).head(shown)
+    part = released.select(*keys, *(number if is_date else number.cast(pl.Float64) for number in numbers))
+    if one_of("sort", sort, _SORTS) == "largest":
+        part = part.sort("middle", descending=True, nulls_last=True, maintain_order=True)
     alphas = dict(zip(columns, map(show, lists[name].alphas), strict=True))
-    notes = [f"box: {alphas['box_low']} to {alphas['box_high']} quantiles · line: {alphas['middle']}"]
+    notes = [
+        f"Boxes go from the {alphas['box_low']} to the {alphas['box_high']} quantile, with a line at "
+        f"{alphas['middle']}."
+    ]
     if columns == _FIVE:
-        notes[0] += f" · whiskers: {alphas['low']} and {alphas['high']}"
+        notes.append(f"Whiskers go to {alphas['low']} and {alphas['high']}.")
     if shown < released.height:
-        notes[0] += f" · the first {shown} of {released.height:,} groups"
-    title = f"Private quantiles of {name} at {_charts.SYMBOLS[loss.unit]} = {float(loss.value):g}"
-    return _boxes(drawn, keys, columns, name, _charts.title(title, *notes, under), is_date=is_date)
+        notes.append(f"The first {shown:,} of {released.height:,} groups are shown.")
+    title = f"{labels.column(name)} by {', '.join(map(labels.column, keys))}" if keys else labels.column(name)
+    boxes = _boxes(part.head(shown), keys, columns, labels, look, labels.column(name), is_date=is_date)
+    return figure([boxes], look, title=title, caption=[*notes, under])
 
 
-def _outputs_of(query: object) -> tuple[dict[str, QuantileList], set[str], Loss, str]:
+def _outputs_of(query: object) -> tuple[dict[str, QuantileList], set[str], str]:
     if isinstance(query, PrivateQuery):
         asks: dict[str, Asked] = {ask.name: ask.query for ask in query._asks}
         others = {column for ask in query._asks for column in (ask.name, *names_of_ends(ask.name))}
-        loss, under = query.loss, str(query._protection)
+        under = _guarantee(query)
     elif isinstance(query, PrivateExpr):
         refuse_several(query)
         name, claim = query.meta.output_name(), query.query.claim
-        asks, others, loss = {name: query.query}, {name}, claim.loss
-        under = f"{claim.neighboring_relation}, rows of one person: {claim.contributions.total}"
+        asks, others = {name: query.query}, {name}
+        loss = guaranteed(loss_facts(claim.loss.unit, claim.loss.value, claim.delta, AT_DELTA))
+        under = f"Differential privacy with {loss}. One person: at most {plural(claim.contributions.total, 'row')}."
     else:
         msg = f"query must be a PrivateQuery or a PrivateExpr, got {type(query).__name__}."
         raise TypeError(msg)
     lists = {name: one for name, one in asks.items() if isinstance(one, QuantileList) and one.width in _COLUMNS}
-    return lists, others, loss, under
+    return lists, others, under
 
 
 def _the_output(lists: dict[str, QuantileList], output: str | None) -> str:
@@ -310,9 +405,16 @@ def _the_output(lists: dict[str, QuantileList], output: str | None) -> str:
 
 
 def _boxes(
-    drawn: pl.DataFrame, keys: list[str], columns: tuple[str, ...], name: str, title: alt.TitleParams, *, is_date: bool
+    drawn: pl.DataFrame,
+    keys: list[str],
+    columns: tuple[str, ...],
+    labels: Labels,
+    look: Look,
+    name: str,
+    *,
+    is_date: bool,
 ) -> alt.LayerChart:
-    names = _charts.names_axis(_charts.labels(drawn, keys))
+    names = _charts.names_axis(names_of(drawn, keys, labels))
     numbers = drawn.select(pl.int_range(pl.len()).alias("rank"), *columns)
     ends: dict[str, Any] = {
         "type": "temporal" if is_date else "quantitative",
@@ -331,12 +433,12 @@ def _boxes(
     boxes = base.mark_bar(stroke="black", strokeWidth=1, height={"band": 0.62}, color=_charts.PALE).encode(
         x=alt.X("box_low", **ends), x2="box_high"
     )
-    return alt.LayerChart(
-        layer=[*(whiskers if "low" in columns else []), boxes, *lines], width=420, height=alt.Step(26), title=title
-    )
+    height = look.get("height", 26 * drawn.height)
+    layers = [*(whiskers if "low" in columns else []), boxes, *lines]
+    return alt.LayerChart(layer=layers, width=width_of(look), height=height)
 
 
-_WIDTH, _HEIGHT, _IN_A_ROW = 220, 130, 3
+_HEIGHT, _IN_A_ROW = 130, 3
 _SHORT = 7  # values with at most this number of characters are written upright
 
 
@@ -348,7 +450,8 @@ def cube(
     by: str | Sequence[str] | None = None,
     share: pl.Expr | None = None,
     most: int = 12,
-) -> alt.FacetChart | alt.LayerChart:
+    **look: Unpack[Look],
+) -> alt.VConcatChart:
     """Plot a released cube as small multiples: counts, or shares, along a dimension. A figure that you can share.
 
     Nothing but the release is shown, so the figure is as private as that.
@@ -367,12 +470,14 @@ def cube(
         A condition: shares for which it is true, in the place of counts.
     most
         How many panels are shown at most, the first ones.
+    **look
+        As for `answers`; `width` is that of all panels in a row.
 
     Returns
     -------
-    altair.FacetChart or LayerChart
-        A dot for each number, in a bar from one end of its 95 % confidence interval to the other. All panels have the
-        same axes. The title names who is protected and the loss, the subtitle what is left out.
+    altair.VConcatChart
+        A dot for each number, in a line from one end of its 95 % confidence interval to the other. All panels have the
+        same axes. The caption says who is protected, what was guaranteed, and what is left out.
 
     Examples
     --------
@@ -402,27 +507,36 @@ def cube(
         high=f"{name}_high",
     )
     found = found.drop_nulls("number")  # shares of nothing
+    labels = Labels.of(checked(look).get("labels"))
     claim = cube.claim
     counted = next(iter(claim["columns"].values()))["selects"]
-    notes = ["Bars: 95 % intervals of the noise alone, each by itself."]
+    notes = ["Lines are 95 % intervals of the noise alone, each by itself."]
     if every > shown:
         notes.append(f"The first {shown} of {plural(every, 'panel')}.")
-    title = _charts.title(f"{claim['protection']}, {claim['loss']}", *notes)
-    order = places.cast(pl.String).to_list()
-    axis = _charts.axis_of(along, labelAngle=0 if max(map(len, order)) <= _SHORT else -60, labelOverlap=True)
-    style = {"format": "%"} if name == SHARE else {"tickCount": 5}
-    what = counted if name == COUNT else f"share of the {counted}"
-    base = alt.Chart(found).encode(x=alt.X("place:O", sort=order, axis=axis))
-    bar = base.mark_rule(color=_charts.PALE, strokeWidth=4).encode(
-        y=alt.Y("low:Q", axis=_charts.axis_of(what, **style)), y2="high:Q"
+    notes += _of_claim([*claim["columns"].values()])
+    order = labels.values(places)
+    found = found.with_columns(
+        pl.Series("panel", labels.values(found["panel"])), pl.Series("place", labels.values(found["place"]))
     )
+    axis = _charts.axis_of(labels.column(along), labelAngle=0 if max(map(len, order)) <= _SHORT else -60)
+    style = {"format": "%"} if name == SHARE else {"tickCount": 5}
+    what = labels.column(counted) if name == COUNT else f"share of the {labels.column(counted)}"
+    base = alt.Chart(found).encode(x=alt.X("place:O", sort=order, axis=axis))
+    y = alt.Y("low:Q", axis=_charts.axis_of(what, **style))
+    line = base.mark_rule(color=_charts.COLORS[0], strokeWidth=2).encode(y=y, y2="high:Q")
+    ends = [
+        base.mark_tick(color=_charts.COLORS[0], thickness=2, size=11).encode(y=f"{end}:Q") for end in ("low", "high")
+    ]
     dot = base.mark_circle(color=_charts.COLORS[0], size=36, opacity=1).encode(
         y="number:Q", tooltip=["panel", "place", "number", "low", "high"]
     )
-    chart = alt.LayerChart(layer=[bar, dot], data=found, width=_WIDTH if panels else 2 * _WIDTH, height=_HEIGHT)
-    if not panels:
-        return chart.properties(title=title)
     listed = found["panel"].unique(maintain_order=True).to_list()
-    header = alt.Header(title=None, labelFontSize=12, labelFontWeight="bold", labelAnchor="start")
-    facet = alt.Facet("panel:N", sort=listed, header=header)
-    return chart.facet(facet, columns=min(_IN_A_ROW, len(listed))).properties(title=title)
+    columns = min(_IN_A_ROW, len(listed)) if panels else 1
+    width = width_of(look) // max(1, columns)
+    layers: list[Any] = [line, *ends, dot]
+    chart: Any = alt.LayerChart(layer=layers, data=found, width=width, height=look.get("height", _HEIGHT))
+    if panels:
+        header = alt.Header(title=None, labelFontSize=12, labelFontWeight="bold", labelAnchor="start")
+        chart = chart.facet(alt.Facet("panel:N", sort=listed, header=header), columns=columns)
+    title = f"{what} by {', '.join(map(labels.column, names))}"
+    return figure([chart], look, title=title, caption=notes)

@@ -13,19 +13,20 @@ import polars as pl
 
 from dp_polars._base.extras import require
 from dp_polars._base.numbers import Floats
-from dp_polars._release.contract import names_of_ends
+from dp_polars.analysis._laws import LAPLACE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     import altair as alt
 else:
     alt = require("altair", extra="plot")
 
 
-# Okabe & Ito (2008), the two that differ most first, each with a dash of its own.
-COLORS = ["#0072B2", "#D55E00", "#000000", "#009E73", "#CC79A7", "#56B4E9"]
-_DASHES = [[1, 0], [7, 3], [2, 2], [10, 3, 2, 3], [14, 4], [4, 2, 1, 2, 1, 2]]
+# Six colours, each with a dash of its own. All pairs differ by more than 26 (CIE 1976), also as people see them who
+# lack one kind of cones. Each has a contrast of 3 or more on white and on a dark page: `tests/plot` simulates it.
+COLORS = ["#017EB7", "#DB7900", "#895B6E", "#8222FC", "#889A69", "#C61A25"]
+DASHES = [[1, 0], [7, 3], [2, 2], [10, 3, 2, 3], [14, 4], [4, 2, 1, 2, 1, 2]]
 # Bars have no dashes: dark, light, and white, with black edges.
 FILLS = ["#0072B2", "#E69F00", "#FFFFFF"]
 PALE = "#56B4E9"
@@ -109,7 +110,7 @@ def lines(
         x=along(points, x, x_title, log=log_x, width=width),
         y=alt.Y(y, type="quantitative", scale=scale_of(log_y, y_domain), axis=y_axis),
         color=alt.Color(series, scale=alt.Scale(domain=names, range=COLORS), **of_series),
-        strokeDash=alt.StrokeDash(series, scale=alt.Scale(domain=names, range=_DASHES), **of_series),
+        strokeDash=alt.StrokeDash(series, scale=alt.Scale(domain=names, range=DASHES), **of_series),
         tooltip=[series, x, y],
     )
     return alt.LayerChart(layer=[drawn], width=width, height=height)
@@ -139,11 +140,6 @@ def names_axis(labels: Sequence[str], *, font: int = 12) -> alt.Axis:
 def title(text: str, *note: str) -> alt.TitleParams:
     under: dict[str, Any] = {"subtitle": list(note), "subtitleFontSize": 12, "subtitlePadding": 4} if any(note) else {}
     return alt.TitleParams(text, anchor="start", frame="group", fontSize=14, offset=10, **under)
-
-
-def heading(text: str) -> alt.TitleParams:
-    """Return the title of a column of words, where the others have the titles of their axes."""
-    return alt.TitleParams(text, orient="bottom", fontSize=12, fontWeight="normal", offset=22)
 
 
 def svg_of(chart: alt.TopLevelMixin) -> str:
@@ -178,15 +174,21 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 # Numbers, which are hardly ever the true ones: what matters is how far they are off.
+# A text at the end of a bar.
+BESIDE: dict[str, Any] = {"align": "left", "baseline": "middle", "dx": 4, "fontSize": 11}
 NOISE = {"discrete_laplace": "discrete Laplace noise", "discrete_gaussian": "discrete Gaussian noise"}
+MECHANISMS = {
+    "permute_and_flip": "permute-and-flip",
+    "exponential": "exponential mechanism",
+    LAPLACE: "report-noisy-max, Laplace noise",
+    "first_above": "first above a threshold",
+    **NOISE,
+}
 
-_RANGE = ("number", "low", "high")
 _MOST_HIGH_ROWS = 30  # with more groups than this, rows are lower and names smaller
 # A group is hopeless if it is more than five times worse than three quarters of the groups. Beyond a factor of 200 the
 # others are as good as zero, and need no room.
 _HOPELESS, _NOUGHT = 5, 200
-_WIDEST = 420  # the widest column of words, in pixels; what is longer ends in "…"
-_NUMBERS = 210  # the width of a column of numbers
 
 
 def _end(values: Floats) -> float | None:
@@ -270,57 +272,6 @@ def over_groups(part: pl.DataFrame, keys: list[str]) -> list[Any]:
         said = base.mark_text(**place).encode(text="text:N")
         panels.append(alt.LayerChart(layer=[bars, said], width=170, height=alt.Step(height)))
     return [*panels, *_ranges(part, height)]
-
-
-def answers(released: pl.DataFrame, keys: list[str], numbers: list[str], texts: list[str]) -> list[Any]:
-    named, ranked = labels(released, keys), released.with_row_index("rank")
-    height: Any = alt.Step(22)
-    panels: list[Any] = []
-    # All rows in each panel: one that a panel shows nothing of would let the others move up, to other groups' names.
-    scale = alt.Scale(domain=[*range(len(named))])
-
-    def rows() -> alt.Y:
-        return alt.Y("rank:O", scale=scale, axis=None if panels else names_axis(named))
-
-    for name in numbers:
-        is_date = ranked.schema[name] in (pl.Date, pl.Datetime)
-        columns = [pl.col(column) for column in (name, *names_of_ends(name))]
-        if not is_date:
-            columns = [column.cast(pl.Float64) for column in columns]
-        points = ranked.select("rank", *(column.alias(to) for column, to in zip(columns, _RANGE, strict=True)))
-        x: dict[str, Any] = {"type": "temporal" if is_date else "quantitative", "axis": axis_of(name, tickCount=5)}
-        base = alt.Chart(points, width=_NUMBERS, height=height).encode(y=rows(), tooltip=list(_RANGE))
-        bar = base.mark_rule(strokeWidth=7, color=PALE).encode(
-            x=alt.X("low", scale=alt.Scale(zero=False, padding=8), **x), x2="high"
-        )
-        dot = base.mark_point(size=55, filled=True, color=COLORS[1], opacity=1).encode(x=alt.X("number", **x))
-        panels.append(alt.LayerChart(layer=[bar, dot]))
-    for name in texts:
-        words, width = ranked.select("rank", text=name), _width(released, name)
-        chart = alt.Chart(words, width=width, height=height, title=heading(name), view=alt.ViewBackground(stroke=None))
-        panels.append(chart.mark_text(fontSize=12, limit=width).encode(y=rows(), text="text:N", x=alt.value(width / 2)))
-    return panels
-
-
-def in_rows(
-    released: pl.DataFrame, numbers: list[str], texts: list[str], widest: int
-) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield the numbers and the texts of each row of panels that is no wider than `widest`, or has one panel."""
-    row: tuple[list[str], list[str]] = ([], [])
-    total = 0
-    for place, name in (*((0, name) for name in numbers), *((1, name) for name in texts)):
-        width = _width(released, name) if place else _NUMBERS
-        if total and total + width > widest:
-            yield row
-            row, total = ([], []), 0
-        row[place].append(name)
-        total += width
-    yield row
-
-
-def _width(released: pl.DataFrame, name: str) -> int:
-    lengths: list[int] = released[name].str.len_chars().to_list()
-    return min(_WIDEST, 30 + 7 * max(len(name), *lengths))
 
 
 def labels(part: pl.DataFrame, keys: list[str]) -> list[str]:

@@ -57,7 +57,7 @@ def relative_error(found, exact):
 )
 def test_probabilities_keep_twelve_digits(scores, rate, mechanism):
     exact = reference.law(scores, rate=rate, mechanism=mechanism, digits=30)
-    found = analysis.selection_probabilities(scores, epsilon=rate, monotonic=True, mechanism=mechanism)
+    found = analysis.scores.selection_probabilities(scores, epsilon=rate, monotonic=True, mechanism=mechanism)
     assert found.shape == (len(scores),)
     assert found.dtype == np.float64
     assert relative_error(found, exact) < 2e-13
@@ -87,7 +87,7 @@ def test_report_noisy_max_keeps_twelve_digits():
         (-RNG.integers(0, 40, 12), Fraction(1, 5)),
     ):
         options = {"epsilon": 2 * rate, "mechanism": "report_noisy_max_laplace", "sensitivity": 1}
-        found = analysis.selection_probabilities(scores, **options)
+        found = analysis.scores.selection_probabilities(scores, **options)
         assert relative_error(found, reference.noisy_max_law(scores, rate=rate)) < 2e-13
 
 
@@ -96,7 +96,7 @@ def test_report_noisy_max_with_noise_2_sensitivity_over_epsilon_keeps_epsilon():
     for scores, moved in itertools.product([[0, 0], [0, -1, -1], [0, -90]], [(1, -1), (-1, 1)]):
         neighbor = [s + moved[i > 0] for i, s in enumerate(scores)]
         laws = [
-            analysis.selection_probabilities(s, epsilon=1.5, mechanism="report_noisy_max_laplace")
+            analysis.scores.selection_probabilities(s, epsilon=1.5, mechanism="report_noisy_max_laplace")
             for s in (scores, neighbor)
         ]
         largest = max(largest, np.max(np.abs(np.log(laws[0] / laws[1]))))
@@ -108,7 +108,7 @@ def test_report_noisy_max_with_noise_2_sensitivity_over_epsilon_keeps_epsilon():
 def test_a_million_different_scores(mechanism):
     scores = RNG.normal(size=1_000_000)
     tracemalloc.start()
-    found = analysis.selection_probabilities(scores, epsilon=20, mechanism=mechanism)
+    found = analysis.scores.selection_probabilities(scores, epsilon=20, mechanism=mechanism)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert abs(found.sum() - 1) < 1e-13
@@ -119,7 +119,7 @@ def test_a_million_different_scores(mechanism):
 @pytest.mark.parametrize("mechanism", COMPARABLE)
 def test_tied_candidates_share_their_block(mechanism):
     scores = RNG.integers(-5, 1, 50)
-    found = analysis.selection_probabilities(scores, epsilon=1, mechanism=mechanism)
+    found = analysis.scores.selection_probabilities(scores, epsilon=1, mechanism=mechanism)
     values, counts = np.unique(scores, return_counts=True)
     blocks = block_probabilities((values.max() - values).astype(float), counts, 0.5, mechanism)
     for value, total in zip(values, blocks, strict=True):
@@ -131,8 +131,10 @@ def test_tied_candidates_share_their_block(mechanism):
 @settings(deadline=None, max_examples=50)
 def test_order_and_a_common_shift_do_not_matter(scores, epsilon, mechanism, random, shift):
     order = random.sample(range(len(scores)), len(scores))
-    law = analysis.selection_probabilities(scores, epsilon=epsilon, mechanism=mechanism)
-    moved = analysis.selection_probabilities([scores[i] + shift for i in order], epsilon=epsilon, mechanism=mechanism)
+    law = analysis.scores.selection_probabilities(scores, epsilon=epsilon, mechanism=mechanism)
+    moved = analysis.scores.selection_probabilities(
+        [scores[i] + shift for i in order], epsilon=epsilon, mechanism=mechanism
+    )
     assert np.array_equal(law[order], moved)
     assert law.sum() == pytest.approx(1, abs=1e-13)
 
@@ -146,19 +148,19 @@ def test_the_rate_is_that_of_the_claim(mechanism, loss, monotonic):
         Loss.of(**{"epsilon": None, "rho": None} | loss), mechanism, score_range, Contributions(1, 1), None
     )
     options = {"sensitivity": 3, "monotonic": monotonic, "mechanism": mechanism} | loss
-    found = analysis.selection_probabilities([9, 4, 0, 0], **options)
+    found = analysis.scores.selection_probabilities([9, 4, 0, 0], **options)
     exact = reference.law([9, 4, 0, 0], rate=claim.rate, mechanism=mechanism, digits=30)
     assert relative_error(found, exact) < 1e-14
 
 
 def test_the_unit_chooses_the_mechanism():
     for loss, mechanism in (({"epsilon": 1}, "permute_and_flip"), ({"rho": 0.1}, "exponential")):
-        by_unit = analysis.expected_error([3, 1, 0], **loss)
-        assert by_unit == analysis.expected_error([3, 1, 0], **loss, mechanism=mechanism)
+        by_unit = analysis.scores.expected_error([3, 1, 0], **loss)
+        assert by_unit == analysis.scores.expected_error([3, 1, 0], **loss, mechanism=mechanism)
 
 
 def test_kinds_of_scores():
-    law = analysis.selection_probabilities([2, 0, 0], epsilon=1)
+    law = analysis.scores.selection_probabilities([2, 0, 0], epsilon=1)
     three = [5, 3, 3]
     arrays = [np.array(three, dtype) for dtype in (np.int8, np.uint64, np.float32)]
     for scores in (
@@ -166,30 +168,30 @@ def test_kinds_of_scores():
         *([2**63 - 1, 2**63 - 3, 2**63 - 3], [-(2**63) + 2, -(2**63), -(2**63)]),
         np.array([2**64 - 1, 2**64 - 3, 2**64 - 3], np.uint64),
     ):
-        assert np.array_equal(analysis.selection_probabilities(scores, epsilon=1), law), scores
+        assert np.array_equal(analysis.scores.selection_probabilities(scores, epsilon=1), law), scores
 
 
 def test_scores_as_far_apart_as_they_can_be():
     integers = np.array([2**63 - 1, -(2**63)])
-    assert analysis.expected_error(integers, epsilon=1e-18, monotonic=True) == pytest.approx(
-        2.0**64 * analysis.selection_probabilities([0, -1], epsilon=1e-18 * 2**64, monotonic=True)[1]
+    assert analysis.scores.expected_error(integers, epsilon=1e-18, monotonic=True) == pytest.approx(
+        2.0**64 * analysis.scores.selection_probabilities([0, -1], epsilon=1e-18 * 2**64, monotonic=True)[1]
     )
     floats = [1.7e308, -1.7e308]
-    assert analysis.selection_probabilities(floats, epsilon=1) == pytest.approx([1, 0], abs=1e-14)
-    assert analysis.probability_of_best(floats, epsilon=1) == 1
-    assert analysis.expected_error(floats, epsilon=1) == 0
+    assert analysis.scores.selection_probabilities(floats, epsilon=1) == pytest.approx([1, 0], abs=1e-14)
+    assert analysis.scores.probability_of_best(floats, epsilon=1) == 1
+    assert analysis.scores.expected_error(floats, epsilon=1) == 0
 
 
 @pytest.mark.parametrize("mechanism", COMPARABLE)
 def test_the_summaries_are_those_of_the_law(mechanism):
     scores = RNG.integers(0, 30, 40)
     options = {"epsilon": 0.4, "mechanism": mechanism}
-    law = analysis.selection_probabilities(scores, **options)
+    law = analysis.scores.selection_probabilities(scores, **options)
     errors = scores.max() - scores
-    assert analysis.expected_error(scores, **options) == pytest.approx(law @ errors, rel=1e-12)
-    assert analysis.probability_of_best(scores, **options) == pytest.approx(law[errors == 0].sum(), rel=1e-12)
+    assert analysis.scores.expected_error(scores, **options) == pytest.approx(law @ errors, rel=1e-12)
+    assert analysis.scores.probability_of_best(scores, **options) == pytest.approx(law[errors == 0].sum(), rel=1e-12)
     for beta in (0.001, 0.05, 0.3, 0.5, 0.9, 0.999):
-        quantile = analysis.error_quantile(scores, beta=beta, **options)
+        quantile = analysis.scores.error_quantile(scores, confidence=1 - Fraction(str(beta)), **options)
         assert law[errors > quantile].sum() <= beta
         smaller = [e for e in errors if e < quantile]
         assert all(law[errors > e].sum() > beta for e in smaller)
@@ -201,7 +203,7 @@ def test_expected_error_against_the_reference(mechanism):
     scores = [-10, -3, 0, 0, -1]
     exact = reference.law(scores, rate=Fraction(1, 2), mechanism=mechanism)
     expected = float(reference.expectation(exact, [10, 3, 0, 0, 1]))
-    assert analysis.expected_error(scores, epsilon=1, mechanism=mechanism) == pytest.approx(expected, rel=1e-14)
+    assert analysis.scores.expected_error(scores, epsilon=1, mechanism=mechanism) == pytest.approx(expected, rel=1e-14)
 
 
 @given(scores_, losses_)
@@ -209,12 +211,12 @@ def test_expected_error_against_the_reference(mechanism):
 def test_permute_and_flip_is_never_worse_than_the_exponential_mechanism(scores, epsilon):
     # McKenna & Sheldon (2020), Theorem 2: at the same rate, and for every size of error.
     errors = max(scores) - np.array(scores)
-    laws = [analysis.selection_probabilities(scores, epsilon=epsilon, mechanism=m) for m in MECHANISMS]
+    laws = [analysis.scores.selection_probabilities(scores, epsilon=epsilon, mechanism=m) for m in MECHANISMS]
     for t in set(errors.tolist()):
         flip, exponential = (law[errors >= t].sum() for law in laws)
         assert flip <= exponential + 1e-13
         assert exponential <= 2 * flip + 1e-13  # and never more than twice as good
-    best = [analysis.expected_error(scores, epsilon=epsilon, mechanism=m) for m in MECHANISMS]
+    best = [analysis.scores.expected_error(scores, epsilon=epsilon, mechanism=m) for m in MECHANISMS]
     assert best[0] <= best[1] * (1 + 1e-13)
 
 
@@ -223,8 +225,8 @@ def test_permute_and_flip_is_never_worse_than_the_exponential_mechanism(scores, 
 def test_a_larger_loss_is_never_less_accurate(scores, epsilon, more, mechanism):
     options = {"mechanism": mechanism}
     errors = max(scores) - np.array(scores)
-    less = analysis.selection_probabilities(scores, epsilon=epsilon, **options)
-    larger = analysis.selection_probabilities(scores, epsilon=epsilon + more, **options)
+    less = analysis.scores.selection_probabilities(scores, epsilon=epsilon, **options)
+    larger = analysis.scores.selection_probabilities(scores, epsilon=epsilon + more, **options)
     for t in set(errors.tolist()):
         assert larger[errors >= t].sum() <= less[errors >= t].sum() + 1e-13
 
@@ -242,7 +244,9 @@ def test_a_larger_loss_is_never_less_accurate(scores, epsilon, more, mechanism):
 )
 def test_privacy_loss_keeps_its_digits_for_tiny_probabilities(scores, neighbor, mechanism):
     exact = reference.largest_loss(scores, neighbor, rate=Fraction(3, 4), mechanism=mechanism)
-    assert analysis.privacy_loss(scores, neighbor, epsilon=1.5, mechanism=mechanism) == pytest.approx(exact, abs=1e-12)
+    assert analysis.scores.privacy_loss(scores, neighbor, epsilon=1.5, mechanism=mechanism) == pytest.approx(
+        exact, abs=1e-12
+    )
 
 
 @given(st.data(), losses_, st.sampled_from(MECHANISMS), st.booleans())
@@ -252,19 +256,19 @@ def test_neighbors_lose_at_most_epsilon(data, epsilon, mechanism, monotonic):
     steps = st.floats(0 if monotonic else -1, 1)
     moved = data.draw(st.lists(steps, min_size=len(scores), max_size=len(scores)))
     neighbor = np.add(scores, moved)
-    found = analysis.privacy_loss(
+    found = analysis.scores.privacy_loss(
         np.array(scores, float), neighbor, epsilon=epsilon, mechanism=mechanism, monotonic=monotonic
     )
     assert found <= epsilon * (1 + 1e-12) + 1e-12
 
 
 FUNCTIONS = {
-    "selection_probabilities": analysis.selection_probabilities,
-    "expected_error": analysis.expected_error,
-    "error_quantile": analysis.error_quantile,
-    "probability_of_best": analysis.probability_of_best,
-    "privacy_loss": lambda scores, **options: analysis.privacy_loss(scores, [1, 2], **options),
-    "neighbor": lambda scores, **options: analysis.privacy_loss([1, 2], scores, **options),
+    "selection_probabilities": analysis.scores.selection_probabilities,
+    "expected_error": analysis.scores.expected_error,
+    "error_quantile": analysis.scores.error_quantile,
+    "probability_of_best": analysis.scores.probability_of_best,
+    "privacy_loss": lambda scores, **options: analysis.scores.privacy_loss(scores, [1, 2], **options),
+    "neighbor": lambda scores, **options: analysis.scores.privacy_loss([1, 2], scores, **options),
 }
 
 
@@ -303,9 +307,13 @@ def test_bad_scores_and_parameters(function):
 
 
 def test_bad_parameters_of_single_functions():
-    for beta in (0, 1, -0.5, math.nan, Decimal("1e-400"), 1 - Fraction(1, 10**30)):
-        refused(ValueError, "beta must", analysis.error_quantile, [1, 2], epsilon=1, beta=beta)
-    law, loss, race = analysis.selection_probabilities, analysis.privacy_loss, {"mechanism": "report_noisy_max_laplace"}
+    for confidence in (0, 1, 1.5, math.nan, 1 - Fraction(1, 10**400), Fraction(1, 10**30)):
+        refused(ValueError, "confidence must", analysis.scores.error_quantile, [1, 2], epsilon=1, confidence=confidence)
+    law, loss, race = (
+        analysis.scores.selection_probabilities,
+        analysis.scores.privacy_loss,
+        {"mechanism": "report_noisy_max_laplace"},
+    )
     refused(ValueError, "epsilon, got rho", law, [1, 2], rho=1, **race)
     refused(ValueError, "mechanism must be one of", loss, [1, 2], [1, 2], epsilon=1, **race)
     refused(ValueError, r"the shape of scores \(2,\)", loss, [1, 2], [1, 2, 3], epsilon=1)
@@ -321,30 +329,30 @@ def test_optional_packages_are_not_imported_before_they_are_needed():
 
 
 def test_integers_beyond_floats_are_shifted_before_they_are_rounded():
-    small, law = [3, 2, 0], analysis.selection_probabilities([3, 2, 0], epsilon=1)
+    small, law = [3, 2, 0], analysis.scores.selection_probabilities([3, 2, 0], epsilon=1)
     for shift in (2**53, 2**63, 2**64 - 4, 2**200):
         scores = [score + shift for score in small]
-        assert analysis.selection_probabilities(scores, epsilon=1) == pytest.approx(law, rel=1e-14)
-        assert analysis.privacy_loss(scores, [shift, shift, shift + 1], epsilon=1) == pytest.approx(
-            analysis.privacy_loss(small, [0, 0, 1], epsilon=1)
+        assert analysis.scores.selection_probabilities(scores, epsilon=1) == pytest.approx(law, rel=1e-14)
+        assert analysis.scores.privacy_loss(scores, [shift, shift, shift + 1], epsilon=1) == pytest.approx(
+            analysis.scores.privacy_loss(small, [0, 0, 1], epsilon=1)
         )
     # Beside a float, beyond it, and over more than 64 bits.
-    assert analysis.selection_probabilities([2**53 + 1, 2**53, 0.5], epsilon=1)[1] == pytest.approx(
-        analysis.selection_probabilities([1, 0, -1000], epsilon=1)[1]
+    assert analysis.scores.selection_probabilities([2**53 + 1, 2**53, 0.5], epsilon=1)[1] == pytest.approx(
+        analysis.scores.selection_probabilities([1, 0, -1000], epsilon=1)[1]
     )
     ends = [2**63 - 1, -(2**63)]
-    assert analysis.privacy_loss(ends, ends[::-1], epsilon=Fraction(1, 2**60), monotonic=True) == pytest.approx(
+    assert analysis.scores.privacy_loss(ends, ends[::-1], epsilon=Fraction(1, 2**60), monotonic=True) == pytest.approx(
         16 + math.log(2 - math.exp(-16))
     )
     scores = np.array([2**63 - 1, -(2**63), 2**60])
     neighbor = np.array([2**63 - 2, -(2**63) + 1, 2**60 + 1])
     exact = reference.largest_loss(scores.tolist(), neighbor.tolist(), rate=1, mechanism="permute_and_flip")
-    assert analysis.privacy_loss(scores, neighbor, epsilon=2) == pytest.approx(exact, abs=1e-12)
+    assert analysis.scores.privacy_loss(scores, neighbor, epsilon=2) == pytest.approx(exact, abs=1e-12)
     assert exact == pytest.approx(2, abs=1e-12)
-    assert analysis.privacy_loss([3, 1], np.array([2, 2], np.uint8), epsilon=2) > 0
+    assert analysis.scores.privacy_loss([3, 1], np.array([2, 2], np.uint8), epsilon=2) > 0
 
 
 @pytest.mark.parametrize("mechanism", [None, "exponential", "report_noisy_max_laplace"])
 def test_no_probability_is_rounded_to_zero(mechanism):
-    law = analysis.selection_probabilities([0, -1e4, -1e308, -1e308], epsilon=1, mechanism=mechanism)
+    law = analysis.scores.selection_probabilities([0, -1e4, -1e308, -1e308], epsilon=1, mechanism=mechanism)
     assert law.tolist() == [pytest.approx(1), 5e-324, 5e-324, 5e-324]

@@ -122,7 +122,7 @@ def test_far_candidates_win_rarely_but_not_never():
 def test_at_equal_rho_the_exponential_mechanism_has_the_larger_rate_and_less_than_twice():
     for rho in (1e-4, 0.01, 1, 5.8, 5.86, 50, 100):
         flip, exponential = (
-            analysis.selection_probabilities([1, 0], rho=rho, monotonic=True, mechanism=m)[1] for m in MECHANISMS
+            analysis.scores.selection_probabilities([1, 0], rho=rho, monotonic=True, mechanism=m)[1] for m in MECHANISMS
         )
         # For two candidates: p/2 and p/(1 + p).
         rates = -math.log(2 * flip), -math.log(exponential / (1 - exponential))
@@ -135,7 +135,7 @@ def worst_case(n, mechanism):
     def error(p):
         gap = -math.log(p)
         scores = np.r_[0.0, np.full(n - 1, -gap)]
-        return analysis.expected_error(scores, epsilon=1, monotonic=True, mechanism=mechanism)
+        return analysis.scores.expected_error(scores, epsilon=1, monotonic=True, mechanism=mechanism)
 
     # The error has one peak: golden section on log p.
     low, high, golden = -math.log(n) - 5.0, -1e-3, (math.sqrt(5) - 1) / 2
@@ -167,9 +167,9 @@ def test_worst_cases():
 
 def test_the_mode_of_hepth(dpbench):
     counts = np.load(dpbench / "HEPTH.n4096.npy").reshape(1024, -1).sum(axis=1)
-    errors = {m: analysis.expected_error(counts, epsilon=0.04, monotonic=True, mechanism=m) for m in MECHANISMS}
+    errors = {m: analysis.scores.expected_error(counts, epsilon=0.04, monotonic=True, mechanism=m) for m in MECHANISMS}
     assert errors["exponential"] / errors["permute_and_flip"] == pytest.approx(1.84, abs=0.005)
-    needed = analysis.loss_for(
+    needed = analysis.scores.loss_for(
         counts, expected_error=errors["permute_and_flip"], monotonic=True, mechanism="exponential"
     )
     assert needed / 0.04 == pytest.approx(1.27, abs=0.005)
@@ -178,7 +178,7 @@ def test_the_mode_of_hepth(dpbench):
 def test_laplace_noise_gets_worse_without_end_beside_permute_and_flip():
     for exponent in (0.01, 1, 5, 30):
         laplace, exponential, flip = (
-            analysis.selection_probabilities([0, -exponent], epsilon=1, monotonic=True, mechanism=m)[1]
+            analysis.scores.selection_probabilities([0, -exponent], epsilon=1, monotonic=True, mechanism=m)[1]
             for m in ("report_noisy_max_laplace", "exponential", "permute_and_flip")
         )
         assert laplace / flip == pytest.approx(1 + exponent / 2, rel=1e-9)

@@ -1,4 +1,4 @@
-"""`loss_for_query` against brute force: the loss that it returns is enough, and the next smaller one is not."""
+"""`loss_for` against brute force: the loss that it returns is enough, and the next smaller one is not."""
 
 import datetime as dt
 import math
@@ -43,19 +43,19 @@ def loss_of(expr, rows, *, by=True, unit="p", **options):
     frame = dpp.protect(unit, **({} if unit is None else {"max_groups": 3, "max_rows": 10**6}))
     frame = frame.group_by({"g": GROUPS}) if by else frame
     arguments = {
-        name: options.pop(name) for name in ("share", "probability", "within", "allow_private") if name in options
+        name: options.pop(name) for name in ("groups", "confidence", "within", "allow_private") if name in options
     }
     assert not options
-    return only(analysis.loss_for_query(frame.agg(expr), rows, **arguments))
+    return only(analysis.loss_for(frame.agg(expr), rows, **arguments))
 
 
-def assert_smallest(loss, chances_at, *, share=0.95, probability=0.95):
+def assert_smallest(loss, chances_at, *, groups=0.95, confidence=0.95):
     """The share of the groups that reach the probability is enough at the loss, and not at the one before."""
     found = {None: [(20, False)], 0: [(1e-6, True)]}.get(loss) or [(loss, True), (below(loss), False)]
     for value, is_enough in found:
         chances = chances_at(Fraction(str(value)))
-        reached = sum(chance >= probability for chance in chances)
-        assert (reached >= Fraction(str(share)) * len(chances)) == is_enough, (value, chances)
+        reached = sum(chance >= confidence for chance in chances)
+        assert (reached >= Fraction(str(groups)) * len(chances)) == is_enough, (value, chances)
 
 
 def people(counts):
@@ -73,7 +73,7 @@ VALUES = ["u", "v", "w", "z"]
 @pytest.mark.parametrize("terms", [{"epsilon": 1}, {"rho": 1}, {"epsilon": 1, "mechanism": "exponential"}])
 def test_a_mode_by_enumeration(within, share, terms):
     expr = dpp.mode("x", VALUES, **terms)
-    loss = loss_of(expr, people(COUNTS), within=within, share=share)
+    loss = loss_of(expr, people(COUNTS), within=within, groups=share)
     claim = dpp.protect("p", max_groups=3).group_by({"g": GROUPS}).agg(expr)._asks[0].query.claim
 
     def chances(value):
@@ -85,7 +85,7 @@ def test_a_mode_by_enumeration(within, share, terms):
             found.append(law[[max(counts) - count <= within for count in counts]].sum())
         return found
 
-    assert_smallest(loss, chances, share=share)
+    assert_smallest(loss, chances, groups=share)
 
 
 DATES = [dt.date(2026, 1, 1) + dt.timedelta(days=3 * i) for i in range(20)]
@@ -115,7 +115,7 @@ def test_a_quantile_by_enumeration(name, alpha):
     (ask,) = query._asks
     exact = [Fraction(str(v)) for v in values] if values.dtype.is_numeric() else [(v - DATES[0]).days for v in values]
     for within in [0, *distances]:
-        loss = only(analysis.loss_for_query(query, rows, within=within, share=0.6))
+        loss = only(analysis.loss_for(query, rows, within=within, groups=0.6))
 
         def chances(value, within=within):
             claim = replace(ask.query.claim, loss=Loss(value, "epsilon"))
@@ -127,7 +127,7 @@ def test_a_quantile_by_enumeration(name, alpha):
                 found.append(law[[abs(v - exact[true]) <= Fraction(str(within)) for v in exact]].sum())
             return found
 
-        assert_smallest(loss, chances, share=0.6)
+        assert_smallest(loss, chances, groups=0.6)
 
 
 def noise(rate, reach=20_000):
@@ -147,7 +147,7 @@ def test_counts_by_enumeration():
                 x, law = noise(value / r)
                 return [law[abs(x) <= within].sum() ** numbers] * 3
 
-            assert_smallest(only(analysis.loss_for_query(query, rows, within=within)), chances)
+            assert_smallest(only(analysis.loss_for(query, rows, within=within)), chances)
 
 
 def test_sums_are_in_the_columns_unit():
@@ -170,7 +170,7 @@ def test_sums_are_in_the_columns_unit():
 def test_means_by_enumeration(within):
     values = {"a": [0, 1, 2, 9, 10, 12], "b": [1] * 3, "c": [-3, 10]}
     rows = pl.DataFrame([(g, x) for g, all_of in values.items() for x in all_of], schema=["g", "x"], orient="row")
-    loss = loss_of(dpp.mean("x", 0, 10, epsilon=1), rows, within=within, unit=None, probability=0.8, share=0.6)
+    loss = loss_of(dpp.mean("x", 0, 10, epsilon=1), rows, within=within, unit=None, confidence=0.8, groups=0.6)
 
     def chances(value):
         # Half of the loss each: the sum of distances from 5, in halves, has R = 10; the count has R = 1.
@@ -183,13 +183,13 @@ def test_means_by_enumeration(within):
             found.append((np.outer(of_sum, of_count) * (abs(means - clipped.mean()) <= within + 1e-9)).sum())
         return found
 
-    assert_smallest(loss, chances, share=0.6, probability=0.8)
+    assert_smallest(loss, chances, groups=0.6, confidence=0.8)
 
 
 def test_the_chance_of_a_mean_is_that_of_releases():
     rng = np.random.default_rng(3)
     rows = pl.DataFrame({"x": rng.integers(0, 30, 300)})
-    loss = only(analysis.loss_for_query(dpp.protect(None).agg(dpp.mean("x", 0, 30, epsilon=1)), rows, within=1))
+    loss = only(analysis.loss_for(dpp.protect(None).agg(dpp.mean("x", 0, 30, epsilon=1)), rows, within=1))
     true = rows["x"].mean()
     copies = pl.concat([rows.with_columns(c=pl.lit(c)) for c in range(4000)])
     drawn = copies.group_by("c").agg(dpp.mean("x", 0, 30, epsilon=loss))
@@ -204,7 +204,7 @@ def test_top_k_by_releases(terms, k):
     rows = people({"a": dict(zip("abcdefgh", [90, 84, 71, 60, 52, 47, 35, 20], strict=True))})
     query = dpp.protect("p", max_groups=1)
     (unit,) = terms
-    result = analysis.loss_for_query(query.agg(dpp.top_k("x", k, list("abcdefgh"), **terms)), rows, within=5)
+    result = analysis.loss_for(query.agg(dpp.top_k("x", k, list("abcdefgh"), **terms)), rows, within=5)
     loss = result["loss"].item()
     assert loss == float(f"{loss:.2g}")
     assert result["loss_unit"].item() == unit
@@ -223,12 +223,12 @@ def test_a_first_above_by_its_exact_law(within, good):
     """Of the counts 1, 0, 4, 5 and 0 the errors are 3, 4, 0, 0 and 4, and 1 of none; only the third is the true one."""
     rows = pl.DataFrame({"p": range(10), "x": [0] * 1 + [2] * 4 + [3] * 5})
     expr = dpp.first_above("x", range(5), threshold=4, epsilon=1)
-    loss = loss_of(expr, rows, unit=None, by=False, within=within, share=1, probability=0.6)
+    loss = loss_of(expr, rows, unit=None, by=False, within=within, groups=1, confidence=0.6)
 
     def chances(value):
         return [np.exp(log_law([[1, 0, 4, 5, 0]], 4, float(value) / 2, 1)[0])[good].sum()]
 
-    assert_smallest(loss, chances, share=1, probability=0.6)
+    assert_smallest(loss, chances, groups=1, confidence=0.6)
 
 
 def test_lists_of_quantiles_by_releases():
@@ -236,7 +236,7 @@ def test_lists_of_quantiles_by_releases():
     rows = pl.DataFrame({"x": rng.normal(50, 15, 500).round().clip(0, 100).astype(int)})
     alphas, candidates = [0.25, 0.5, 0.75], range(101)
     query = dpp.protect(None).agg(dpp.quantile("x", alphas, candidates, epsilon=1))
-    loss = only(analysis.loss_for_query(query, rows, within=3))
+    loss = only(analysis.loss_for(query, rows, within=3))
     assert loss == float(f"{loss:.2g}")
     copies = pl.concat([rows.with_columns(c=pl.lit(c)) for c in range(2000)])
     drawn = np.array(copies.group_by("c").agg(pl.col("x").dp.quantile(alphas, candidates, epsilon=loss))["x"].to_list())
@@ -252,12 +252,12 @@ def test_the_rows_that_bounds_keep_are_the_truth():
         most=dpp.mode("x", ["u", "v"], epsilon=1),
     )
     loose = dpp.protect("p", max_rows=600).agg(dpp.mode("x", ["u", "v"], counts="rows", epsilon=1))
-    n, by_rows, most = analysis.loss_for_query(bound, rows, within={"n": 10})["loss"]
+    n, by_rows, most = analysis.loss_for(bound, rows, within={"n": 10})["loss"]
     assert_smallest(n, lambda loss: [1 - 2 * math.exp(-11 * loss / 2) / (1 + math.exp(-loss / 2))])
     # Of person 1 two rows count, so that v wins by 1 of 5 rows; without that bound u would by 497, at R = 600.
     gap_1, gap_497, gap_2 = math.log(10) * 2, math.log(10) * 600 / 497, math.log(10) / 2
     assert by_rows == pytest.approx(gap_1, rel=1e-3)
-    assert only(analysis.loss_for_query(loose, rows)) == pytest.approx(gap_497, rel=1e-3)
+    assert only(analysis.loss_for(loose, rows)) == pytest.approx(gap_497, rel=1e-3)
     assert most == pytest.approx(gap_2, rel=1e-3)
 
 
@@ -266,7 +266,7 @@ def test_groups_without_rows_have_no_true_answer_but_a_count():
     mode = dpp.mode("x", ["u", "v"], epsilon=1)
     frame = dpp.protect("p", max_groups=2)
     (two, three), (half,) = (
-        [only(analysis.loss_for_query(frame.group_by({"g": groups}).agg(mode), rows, share=share)) for groups in some]
+        [only(analysis.loss_for(frame.group_by({"g": groups}).agg(mode), rows, groups=share)) for groups in some]
         for share, some in ((0.95, (["a", "b"], GROUPS)), (0.5, (GROUPS,)))
     )
     assert half < two == three  # "c" has no rows
@@ -275,7 +275,7 @@ def test_groups_without_rows_have_no_true_answer_but_a_count():
     quantile, mean, top = dpp.median("x", range(5), epsilon=1), dpp.mean("x", 0, 5, epsilon=1), [1, 2]
     for expr in (quantile, mean, dpp.top_k("x", 2, top, epsilon=1)):
         query = dpp.protect("p", max_groups=1, max_rows=1).group_by({"g": GROUPS}).agg(expr)
-        assert only(analysis.loss_for_query(query, nobody, within=1)) is None
+        assert only(analysis.loss_for(query, nobody, within=1)) is None
     assert loss_of(dpp.n_people(epsilon=1), rows.clear(), within=9) == loss_of(dpp.n_people(epsilon=1), rows, within=9)
     # With a constant candidate, that there are too few is an answer like any other.
     assert loss_of(dpp.mode("x", ["u", "v"], too_few=9, epsilon=1), rows.clear()) > 0
@@ -291,12 +291,12 @@ def test_every_loss_or_none():
     assert loss_of(dpp.mean("x", 0, 19, epsilon=1), numbers, within=19) == 0
     # At the smallest losses its noise does not fit into 64 bits, so it can't be asked for.
     wide = dpp.protect("p", max_rows=1000).agg(dpp.sum("x", 0, 2**30, epsilon=1))
-    assert only(analysis.loss_for_query(wide, numbers, within=2**60)) == math.ceil(1000 / 2**20 * 1e7) / 1e7
-    assert only(analysis.loss_for_query(wide, numbers, within=2**20)) is None
+    assert only(analysis.loss_for(wide, numbers, within=2**60)) == math.ceil(1000 / 2**20 * 1e7) / 1e7
+    assert only(analysis.loss_for(wide, numbers, within=2**20)) is None
     # Even at 20: a gap of 1 at R = 3 times 20 people.
     twenty = dpp.protect("p", max_rows=20).agg(dpp.median("x", range(20), epsilon=1))
-    assert only(analysis.loss_for_query(twenty, numbers.head(2))) is None
-    last = loss_of(dpp.n_people(epsilon=1), rows, within=0, probability=0.995)
+    assert only(analysis.loss_for(twenty, numbers.head(2))) is None
+    last = loss_of(dpp.n_people(epsilon=1), rows, within=0, confidence=0.995)
     assert 15 < last < 20
 
 
@@ -304,7 +304,7 @@ def test_a_loss_from_which_on_the_answer_is_near():
     """In the column's unit, a larger loss may make a quantile worse: far candidates may have few rows between them."""
     rows = pl.DataFrame({"x": [0] * 45 + [100] * 6 + [1000] * 50})
     query = dpp.protect(None).agg(dpp.median("x", [*range(101), 1000], epsilon=1))
-    loss = only(analysis.loss_for_query(query, rows, within=100))
+    loss = only(analysis.loss_for(query, rows, within=100))
     scores = [-11] * 100 + [0, -2]  # in halves of a row
 
     def chance(value):
@@ -321,12 +321,12 @@ def test_share_and_within_are_exact_and_weights_have_a_unit():
     rows = people({"a": {"u": 5}, "b": {"u": 9}, "c": {"u": 20}})
     mode = dpp.mode("x", ["u", "v"], epsilon=1)
     by_share = [
-        loss_of(mode, rows, share=share) for share in (Fraction(1, 3), Fraction(34, 100), Fraction(2, 3), 0.67, 1)
+        loss_of(mode, rows, groups=share) for share in (Fraction(1, 3), Fraction(34, 100), Fraction(2, 3), 0.67, 1)
     ]
     assert by_share == sorted(by_share)
     assert by_share[0] < by_share[1] == by_share[2] < by_share[3] == by_share[4]
     rows = pl.DataFrame({"p": range(60), "x": ["u", "v", "w"] * 20, "w": [5.0, 4.5, 1] * 20, "g": "a"})
-    mode = dpp.mode("x", ["u", "v", "w"], weights="w", max_weight=5, step=0.5, epsilon=1)
+    mode = dpp.mode("x", ["u", "v", "w"], counts=dpp.weights("w", max_weight=5, step=0.5), epsilon=1)
     # v has 10 less than u, w has 80.
     assert 0 < loss_of(mode, rows, within=10) == loss_of(mode, rows, within=79.9) < loss_of(mode, rows, within=9.9)
     assert loss_of(mode, rows, within=80) == 0
@@ -335,7 +335,7 @@ def test_share_and_within_are_exact_and_weights_have_a_unit():
 def test_the_unit_is_that_of_the_outputs_own_loss():
     query = dpp.protect("p", max_groups=3).group_by({"g": GROUPS})
     query = query.agg(a=dpp.n_people(rho=1), b=dpp.n_people(epsilon=1), c=dpp.mode("x", VALUES, rho=0.1))
-    result = analysis.loss_for_query(query, people(COUNTS).lazy(), within={"a": 10, "b": 10})
+    result = analysis.loss_for(query, people(COUNTS).lazy(), within={"a": 10, "b": 10})
     assert result["output"].to_list() == ["a", "b", "c"]
     assert result["loss_unit"].to_list() == ["rho", "epsilon", "rho"]
     rho = result["loss"][0]
@@ -343,7 +343,7 @@ def test_the_unit_is_that_of_the_outputs_own_loss():
     for value, is_enough in ((rho, True), (below(rho), False)):
         law = np.exp(-(x**2) * (value / 3))  # variance 3/(2·rho)
         assert (law[abs(x) <= 10].sum() / law.sum() >= 0.95) == is_enough
-    assert result.equals(analysis.loss_for_query(query, people(COUNTS), within={"a": 10, "b": 10, "c": 0}))
+    assert result.equals(analysis.loss_for(query, people(COUNTS), within={"a": 10, "b": 10, "c": 0}))
 
 
 def test_what_all_need_together_is_said_with_each():
@@ -352,18 +352,16 @@ def test_what_all_need_together_is_said_with_each():
     def asked(a, b, c):
         return query.agg(a=dpp.n_people(rho=a), b=dpp.n_people(epsilon=b), c=dpp.mode("x", VALUES, rho=c))
 
-    result = analysis.loss_for_query(asked(1, 1, 0.1), people(COUNTS), within=10)
+    result = analysis.loss_for(asked(1, 1, 0.1), people(COUNTS), within=10)
     (whole,) = result["epsilon_of_all"].unique()
     assert f"ε = {whole:.4g} at δ = 10⁻⁶" in asked(*result["loss"]).explain()["note"][0]
     # An output for which any loss will do adds nothing, and of one without a loss there is no whole.
-    free = analysis.loss_for_query(asked(1, 1, 0.1), people(COUNTS), within={"a": 10, "b": 10, "c": 100})
+    free = analysis.loss_for(asked(1, 1, 0.1), people(COUNTS), within={"a": 10, "b": 10, "c": 100})
     assert free["loss"][2] == 0 < free["epsilon_of_all"][2] < whole
     summed = dpp.protect("p", max_groups=3, max_rows=1).group_by({"g": GROUPS})
-    none = analysis.loss_for_query(
-        summed.agg(dpp.n_people(), y=dpp.sum("y", 0, 9**9)), people(COUNTS).with_columns(y=0)
-    )
+    none = analysis.loss_for(summed.agg(dpp.n_people(), y=dpp.sum("y", 0, 9**9)), people(COUNTS).with_columns(y=0))
     assert none["epsilon_of_all"].to_list() == [None] * 2
-    nothing = analysis.loss_for_query(asked(1, 1, 0.1), people(COUNTS), within=10**9)
+    nothing = analysis.loss_for(asked(1, 1, 0.1), people(COUNTS), within=10**9)
     assert nothing["epsilon_of_all"].to_list() == [0.0] * 3
 
 
@@ -371,15 +369,15 @@ def test_what_is_refused():
     rows = people(COUNTS)
     query = dpp.protect("p", max_groups=3).group_by({"g": GROUPS}).agg(n=dpp.n_people(epsilon=1))
     keys = dpp.protect("p", max_groups=1).keys("g", epsilon=1, delta=1e-8)
-    asked = partial(analysis.loss_for_query, query, rows)
-    refused(TypeError, "query must be a PrivateQuery, got", analysis.loss_for_query, dpp.n_people(epsilon=1), rows)
-    refused(TypeError, "query must ask for answers, got one for keys", analysis.loss_for_query, keys, rows)
-    refused(TypeError, "rows must be a DataFrame or a LazyFrame, got", analysis.loss_for_query, query, {"g": []})
-    refused(ValueError, r"share must be above 0 and at most 1, got 1\.1", asked, share=1.1)
-    refused(ValueError, "share must be above 0 and at most 1, got 0", asked, share=0)
-    refused(TypeError, "share must be a number", asked, share="all")
+    asked = partial(analysis.loss_for, query, rows)
+    refused(TypeError, "query must be a PrivateQuery, got", analysis.loss_for, dpp.n_people(epsilon=1), rows)
+    refused(TypeError, "query must ask for answers, got one for keys", analysis.loss_for, keys, rows)
+    refused(TypeError, "rows must be a DataFrame or a LazyFrame, got", analysis.loss_for, query, {"g": []})
+    refused(ValueError, r"groups must be above 0 and at most 1, got 1\.1", asked, groups=1.1)
+    refused(ValueError, "groups must be above 0 and at most 1, got 0", asked, groups=0)
+    refused(TypeError, "groups must be a number", asked, groups="all")
     for probability in (0, 1, 1.5):
-        refused(ValueError, "probability must lie strictly between 0 and 1", asked, probability=probability)
+        refused(ValueError, "confidence must lie strictly between 0 and 1", asked, confidence=probability)
     refused(ValueError, "within must be 0 or more, got -1", asked, within=-1)
     refused(ValueError, "within must be finite", asked, within=float("nan"))
     refused(ValueError, r"within\['n'\] must be 0 or more, got -2", asked, within={"n": -2})
@@ -392,10 +390,10 @@ def test_no_rows_are_kept_and_nothing_is_charged():
     rows = people(COUNTS)
     budget = dpp.Budget(epsilon=1, name="nothing is charged")
     query = rows.dp.protect("p", max_groups=3, budget=budget).group_by({"g": GROUPS}).agg(dpp.n_people(epsilon=1))
-    with pytest.raises(ValueError, match="loss_for_query must be given public or synthetic rows, got the very ones"):
-        analysis.loss_for_query(query, rows)
-    assert only(analysis.loss_for_query(query, rows, allow_private=True, within=9)) == only(
-        analysis.loss_for_query(query, people(COUNTS), within=9)
+    with pytest.raises(ValueError, match="loss_for must be given public or synthetic rows, got the very ones"):
+        analysis.loss_for(query, rows)
+    assert only(analysis.loss_for(query, rows, allow_private=True, within=9)) == only(
+        analysis.loss_for(query, people(COUNTS), within=9)
     )
     assert budget.spent == 0
 
@@ -411,7 +409,7 @@ def test_every_question_as_simulate_says(kind, name):
     frame = dpp.protect("p", max_rows=1).group_by({"g": GROUPS})
     for given in known.about(column):
         query = frame.agg(getattr(pl.col("x").dp, name)(**given, epsilon=1))
-        loss = only(analysis.loss_for_query(query, rows, share=1, probability=0.9))
+        loss = only(analysis.loss_for(query, rows, groups=1, confidence=0.9))
 
         def chances(value, query=query):
             return analysis.simulate(query, rows, losses=[value])["probability_true"].drop_nulls().to_list()
@@ -422,7 +420,7 @@ def test_every_question_as_simulate_says(kind, name):
         elif name == "top_k" or isinstance(given.get("quantile"), list):  # by draws
             assert loss is None or min(at_loss) > 0.75
         else:
-            assert_smallest(loss, chances, share=1, probability=0.9)
+            assert_smallest(loss, chances, groups=1, confidence=0.9)
 
 
 class WithoutALaw(Total):

@@ -121,7 +121,9 @@ def choices(mechanism, x):
     """Pairs of laws of two candidates whose scores differ by `gap`, or by one more or less."""
     for gap in (0.0, 0.5, 0.8, 1.0):
         before, after = (
-            analysis.selection_probabilities(np.array([first, gap]), epsilon=x, mechanism=mechanism, monotonic=True)
+            analysis.scores.selection_probabilities(
+                np.array([first, gap]), epsilon=x, mechanism=mechanism, monotonic=True
+            )
             for first in (0.0, 1.0)
         )
         yield from (losses_of(before, after), losses_of(after, before))

@@ -27,12 +27,12 @@ scores_ = st.lists(st.integers(-40, 40), min_size=1, max_size=12)
 def test_errors_keep_the_bounds(scores, epsilon, mechanism, beta):
     k, errors = len(scores), max(scores) - np.array(scores)
     rate = epsilon / 2
-    law = analysis.selection_probabilities(scores, epsilon=epsilon, mechanism=mechanism)
+    law = analysis.scores.selection_probabilities(scores, epsilon=epsilon, mechanism=mechanism)
     for t in set(errors.tolist()) - {0}:
         bound = (k - 1) / 2 if mechanism == "permute_and_flip" else k
         assert law[errors >= t].sum() <= bound * math.exp(-rate * t) + 1e-13
-    assert analysis.expected_error(scores, epsilon=epsilon, mechanism=mechanism) <= math.log(k) / rate + 1e-12
-    worst = analysis.accuracy(k, epsilon=epsilon, mechanism=mechanism, beta=beta)
+    assert analysis.scores.expected_error(scores, epsilon=epsilon, mechanism=mechanism) <= math.log(k) / rate + 1e-12
+    worst = analysis.scores.accuracy(k, epsilon=epsilon, mechanism=mechanism, confidence=1 - Fraction(str(beta)))
     assert law[(errors >= worst) & (errors > 0)].sum() <= beta + 1e-13
 
 
@@ -40,7 +40,7 @@ def test_errors_keep_the_bounds(scores, epsilon, mechanism, beta):
 @pytest.mark.parametrize("gap", [0.1, 1, 4])
 def test_all_others_at_one_gap(k, gap):
     p = math.exp(-gap)
-    law = analysis.selection_probabilities([0.0] + [-gap] * (k - 1), epsilon=1, monotonic=True)
+    law = analysis.scores.selection_probabilities([0.0] + [-gap] * (k - 1), epsilon=1, monotonic=True)
     exact = 1 - (1 - (1 - p) ** k) / (k * p)
     assert law[1:].sum() == pytest.approx(exact, rel=1e-12)
     assert exact <= (k - 1) * p / 2
@@ -52,14 +52,14 @@ def test_all_others_at_one_gap(k, gap):
 def scaled_error(coins, mechanism):
     """λ times the mean error where the best candidate has the coin 1 and the others have these."""
     gaps = -np.log(np.append(1.0, coins))
-    return analysis.expected_error(-gaps, epsilon=1, monotonic=True, mechanism=mechanism)
+    return analysis.scores.expected_error(-gaps, epsilon=1, monotonic=True, mechanism=mechanism)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize(("k", "steps"), [(2, 4000), (3, 60), (4, 25)])
 def test_no_scores_on_a_fine_grid_are_worse(k, steps, mechanism):
-    worst = analysis.worst_expected_error(k, epsilon=1, monotonic=True, mechanism=mechanism)
+    worst = analysis.scores.worst_expected_error(k, epsilon=1, monotonic=True, mechanism=mechanism)
     coins = np.linspace(0.02, 1, steps)
     tried = [scaled_error(np.array(c), mechanism) for c in itertools.combinations_with_replacement(coins, k - 1)]
     assert worst * 0.997 <= max(tried) <= worst * (1 + 1e-12)
@@ -70,7 +70,7 @@ def test_no_scores_on_a_fine_grid_are_worse(k, steps, mechanism):
 @pytest.mark.parametrize("k", [2, 3, 5, 9, 30])
 def test_no_scores_that_a_search_finds_are_worse(k, mechanism):
     optimize = need("scipy.optimize")
-    worst = analysis.worst_expected_error(k, epsilon=1, monotonic=True, mechanism=mechanism)
+    worst = analysis.scores.worst_expected_error(k, epsilon=1, monotonic=True, mechanism=mechanism)
     rng, found = np.random.default_rng(k), []
     for _ in range(5):
         start = rng.uniform(0.5, 4, k - 1)
@@ -96,22 +96,22 @@ def test_two_coins_at_their_mean_are_no_better(coins, mechanism):
 def test_the_worst_expected_error_in_closed_form():
     special = need("scipy.special")
     for k in (2, 3, 100, 10**6, 10**9, 10**15):
-        found = analysis.worst_expected_error(k, epsilon=1, monotonic=True, mechanism="exponential")
+        found = analysis.scores.worst_expected_error(k, epsilon=1, monotonic=True, mechanism="exponential")
         # The error x·mp/(1 + mp), m = k − 1, p = exp(−x), is largest where x = 1 + mp, and there it is mp.
         assert found == pytest.approx(special.lambertw((k - 1) / math.e).real, rel=1e-12)
-        flip = analysis.worst_expected_error(k, epsilon=1, monotonic=True)
+        flip = analysis.scores.worst_expected_error(k, epsilon=1, monotonic=True)
         assert found / 2 < flip < found < math.log(k)
     # Arguments mean what they mean elsewhere.
-    one = analysis.worst_expected_error(7, epsilon=1, monotonic=True)
-    assert analysis.worst_expected_error(7, epsilon=0.5, sensitivity=3) == pytest.approx(one * 12)
-    assert analysis.worst_expected_error(7, rho=0.02) == analysis.worst_expected_error(
+    one = analysis.scores.worst_expected_error(7, epsilon=1, monotonic=True)
+    assert analysis.scores.worst_expected_error(7, epsilon=0.5, sensitivity=3) == pytest.approx(one * 12)
+    assert analysis.scores.worst_expected_error(7, rho=0.02) == analysis.scores.worst_expected_error(
         7, rho=0.02, mechanism="exponential"
     )
     for mechanism in MECHANISMS:
-        assert analysis.worst_expected_error(1, epsilon=1, mechanism=mechanism) == 0
-    refused(ValueError, "k must be at least 1", analysis.worst_expected_error, 0, epsilon=1)
+        assert analysis.scores.worst_expected_error(1, epsilon=1, mechanism=mechanism) == 0
+    refused(ValueError, "k must be at least 1", analysis.scores.worst_expected_error, 0, epsilon=1)
     other = {"mechanism": "report_noisy_max_laplace"}
-    refused(ValueError, "mechanism must be one of", analysis.worst_expected_error, 2, epsilon=1, **other)
+    refused(ValueError, "mechanism must be one of", analysis.scores.worst_expected_error, 2, epsilon=1, **other)
 
 
 # Permute-and-flip errs more than half as much as the exponential mechanism, always.
@@ -132,8 +132,8 @@ def test_every_worse_candidate_wins_more_than_half_as_often_as_by_the_exponentia
 
 def test_two_is_not_reached_but_approached():
     ratios = [
-        analysis.expected_error([0, -gap], epsilon=1, monotonic=True, mechanism="exponential")
-        / analysis.expected_error([0, -gap], epsilon=1, monotonic=True)
+        analysis.scores.expected_error([0, -gap], epsilon=1, monotonic=True, mechanism="exponential")
+        / analysis.scores.expected_error([0, -gap], epsilon=1, monotonic=True)
         for gap in (0.1, 1, 5, 20)
     ]
     assert sorted(ratios) == ratios
@@ -141,25 +141,27 @@ def test_two_is_not_reached_but_approached():
 
 
 def test_accuracy_is_the_bound_solved_for_the_error():
-    options = {"epsilon": 0.5, "sensitivity": 3, "beta": 0.01}
-    assert analysis.accuracy(100, **options) == pytest.approx(math.log(99 / 0.02) / (0.5 / 6))
-    assert analysis.accuracy(100, monotonic=True, **options) == pytest.approx(math.log(99 / 0.02) / (0.5 / 3))
-    assert analysis.accuracy(100, mechanism="exponential", **options) == pytest.approx(math.log(100 / 0.01) / (0.5 / 6))
+    options = {"epsilon": 0.5, "sensitivity": 3, "confidence": 0.99}
+    assert analysis.scores.accuracy(100, **options) == pytest.approx(math.log(99 / 0.02) / (0.5 / 6))
+    assert analysis.scores.accuracy(100, monotonic=True, **options) == pytest.approx(math.log(99 / 0.02) / (0.5 / 3))
+    assert analysis.scores.accuracy(100, mechanism="exponential", **options) == pytest.approx(
+        math.log(100 / 0.01) / (0.5 / 6)
+    )
     rho = bounded_range_rho(2)  # of rate 1 for R = 2
-    assert analysis.accuracy(100, rho=rho, beta=0.01) == pytest.approx(math.log(100 / 0.01) / 1)
-    assert analysis.accuracy(10**9, epsilon=1) == pytest.approx(2 * math.log((10**9 - 1) / 0.1))
+    assert analysis.scores.accuracy(100, rho=rho, confidence=0.99) == pytest.approx(math.log(100 / 0.01) / 1)
+    assert analysis.scores.accuracy(10**9, epsilon=1) == pytest.approx(2 * math.log((10**9 - 1) / 0.1))
 
 
 def test_where_nothing_can_go_wrong_the_error_and_the_loss_are_zero():
     for mechanism in MECHANISMS:
-        assert analysis.accuracy(1, epsilon=1, mechanism=mechanism) == 0
-        assert analysis.loss_for_accuracy(1, 5, mechanism=mechanism) == 0
-    assert analysis.accuracy(2, epsilon=1, beta=0.6) == 0
-    assert analysis.loss_for_accuracy(2, 5, beta=0.6) == 0
-    assert analysis.loss_for([4, 4], probability_of_best=0.9) == 0
-    assert analysis.loss_for([4], expected_error=0.01) == 0
-    assert analysis.loss_for([4, 0], expected_error=2.001) == 0
-    assert analysis.loss_for([4, 0], probability_of_best=0.499) == 0
+        assert analysis.scores.accuracy(1, epsilon=1, mechanism=mechanism) == 0
+        assert analysis.scores.loss_for(1, error=5, mechanism=mechanism) == 0
+    assert analysis.scores.accuracy(2, epsilon=1, confidence=0.4) == 0
+    assert analysis.scores.loss_for(2, error=5, confidence=0.4) == 0
+    assert analysis.scores.loss_for([4, 4], probability_of_best=0.9) == 0
+    assert analysis.scores.loss_for([4], expected_error=0.01) == 0
+    assert analysis.scores.loss_for([4, 0], expected_error=2.001) == 0
+    assert analysis.scores.loss_for([4, 0], probability_of_best=0.499) == 0
 
 
 @given(
@@ -171,13 +173,13 @@ def test_where_nothing_can_go_wrong_the_error_and_the_loss_are_zero():
     st.booleans(),
 )
 @settings(deadline=None, max_examples=100)
-def test_loss_for_accuracy_is_the_inverse_of_accuracy(k, error, beta, unit, mechanism, monotonic):
-    options = {"beta": beta, "mechanism": mechanism, "monotonic": monotonic, "sensitivity": 2}
-    loss = analysis.loss_for_accuracy(k, error, unit=unit, **options)
-    reached = analysis.accuracy(k, **{unit: loss}, **options)
+def test_the_loss_for_an_error_of_any_scores_is_the_inverse_of_accuracy(k, error, beta, unit, mechanism, monotonic):
+    options = {"confidence": 1 - Fraction(str(beta)), "mechanism": mechanism, "monotonic": monotonic, "sensitivity": 2}
+    loss = analysis.scores.loss_for(k, error=error, unit=unit, **options)
+    reached = analysis.scores.accuracy(k, **{unit: loss}, **options)
     assert reached <= error
     assert reached == pytest.approx(float(error), rel=1.1e-11)  # floats of losses have 12 digits
-    assert analysis.accuracy(k, **{unit: loss * (1 - 1e-12)}, **options) > error
+    assert analysis.scores.accuracy(k, **{unit: loss * (1 - 1e-12)}, **options) > error
 
 
 @pytest.mark.parametrize(
@@ -187,15 +189,36 @@ def test_loss_for_accuracy_is_the_inverse_of_accuracy(k, error, beta, unit, mech
 @pytest.mark.parametrize("scores", [[9, 7, 7, 0, -30], [0.25, 0, -1e6], [3e-5, 1e-5, 0, 1e5, 1e5 - 3]])
 def test_loss_for_is_the_smallest_that_reaches_the_goal(scores, goal, mechanism, unit):
     options = {"mechanism": mechanism, "sensitivity": 1.5}
-    loss = analysis.loss_for(scores, unit=unit, **goal, **options)
+    loss = analysis.scores.loss_for(scores, unit=unit, **goal, **options)
     [(name, wanted)] = goal.items()
     sign = 1 if name == "expected_error" else -1
 
     def shortfall(loss):
-        return sign * (getattr(analysis, name)(scores, **{unit: loss}, **options) - wanted)
+        return sign * (getattr(analysis.scores, name)(scores, **{unit: loss}, **options) - wanted)
 
     assert shortfall(loss) <= 0
     assert shortfall(loss * (1 - 1e-11)) > 0
+
+
+@pytest.mark.parametrize("mechanism", COMPARABLE)
+@pytest.mark.parametrize("confidence", [0.6, 0.95, 0.999])
+def test_the_loss_for_an_error_on_scores_is_the_smallest(mechanism, confidence):
+    options = {"mechanism": mechanism, "confidence": confidence, "sensitivity": 1.5}
+    for scores, error in (([9, 7, 7, 0, -30], 2), ([9, 7, 7, 0, -30], 8.5), ([0.25, 0, -1e6], 0.1)):
+        loss = analysis.scores.loss_for(scores, error=error, **options)
+        assert analysis.scores.error_quantile(scores, epsilon=loss, **options) <= error
+        assert loss == 0 or analysis.scores.error_quantile(scores, epsilon=loss * (1 - 1e-11), **options) > error
+
+
+@pytest.mark.parametrize("k", [2, 10, 10**6])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("unit", ["epsilon", "rho"])
+def test_the_loss_for_a_mean_error_of_any_scores_is_the_inverse_of_the_worst_one(k, mechanism, unit):
+    for error in (0.01, 3):
+        loss = analysis.scores.loss_for(k, expected_error=error, unit=unit, mechanism=mechanism)
+        worst = analysis.scores.worst_expected_error(k, **{unit: loss}, mechanism=mechanism)
+        assert worst <= error
+        assert worst == pytest.approx(error, rel=1.1e-11)
 
 
 @pytest.mark.slow
@@ -203,37 +226,50 @@ def test_goals_at_the_edge_of_float64_are_reached():
     for mechanism in COMPARABLE:
         options = {"mechanism": mechanism, "sensitivity": 5}
         for scores in ([3, 0], [1e-5, 0, 0, -1e12], list(range(40))):
-            loss = analysis.loss_for(scores, probability_of_best=1 - 2**-53, **options)
-            assert analysis.probability_of_best(scores, epsilon=loss, **options) >= 1 - 2**-53
-            loss = analysis.loss_for(scores, expected_error=1e-200, **options)
-            assert 0 < analysis.expected_error(scores, epsilon=loss, **options) <= 1e-200
+            loss = analysis.scores.loss_for(scores, probability_of_best=1 - 2**-53, **options)
+            assert analysis.scores.probability_of_best(scores, epsilon=loss, **options) >= 1 - 2**-53
+            loss = analysis.scores.loss_for(scores, expected_error=1e-200, **options)
+            assert 0 < analysis.scores.expected_error(scores, epsilon=loss, **options) <= 1e-200
 
 
 def test_loss_for_uses_the_mechanism_of_the_unit():
     goal = {"scores": [9, 5, 0], "expected_error": 0.3}
-    flip = analysis.loss_for(**goal)
-    assert flip == analysis.loss_for(**goal, mechanism="permute_and_flip")
-    assert flip < analysis.loss_for(**goal, mechanism="exponential")
-    rho = analysis.loss_for(**goal, unit="rho")
-    assert rho == analysis.loss_for(**goal, unit="rho", mechanism="exponential")
+    flip = analysis.scores.loss_for(**goal)
+    assert flip == analysis.scores.loss_for(**goal, mechanism="permute_and_flip")
+    assert flip < analysis.scores.loss_for(**goal, mechanism="exponential")
+    rho = analysis.scores.loss_for(**goal, unit="rho")
+    assert rho == analysis.scores.loss_for(**goal, unit="rho", mechanism="exponential")
     # At the same rate.
-    assert rho == pytest.approx(float(bounded_range_rho(analysis.loss_for(**goal, mechanism="exponential"))), rel=1e-12)
+    assert rho == pytest.approx(
+        float(bounded_range_rho(analysis.scores.loss_for(**goal, mechanism="exponential"))), rel=1e-12
+    )
 
 
 def test_bad_input():
-    accuracy, for_accuracy, for_goal = analysis.accuracy, analysis.loss_for_accuracy, analysis.loss_for
+    accuracy, for_goal = analysis.scores.accuracy, analysis.scores.loss_for
     race = {"mechanism": "report_noisy_max_laplace"}
     refused(ValueError, "k must be at least 1", accuracy, 0, epsilon=1)
     refused(TypeError, "k must be an integer", accuracy, 2.5, epsilon=1)
     refused(TypeError, "exactly one of epsilon and rho", accuracy, 2)
-    refused(ValueError, "beta must lie", accuracy, 2, epsilon=1, beta=0)
-    refused(ValueError, "beta must be finite", accuracy, 2, epsilon=1, beta=math.nan)
+    refused(ValueError, "confidence must lie", accuracy, 2, epsilon=1, confidence=1)
+    refused(ValueError, "confidence must be finite", accuracy, 2, epsilon=1, confidence=math.nan)
     refused(ValueError, "one of", accuracy, 2, epsilon=1, **race)
-    refused(ValueError, "error must be greater than 0", for_accuracy, 2, 0)
-    refused(ValueError, "unit must be", for_accuracy, 2, 1, unit="delta")
-    refused(ValueError, "sensitivity must be", for_accuracy, 2, 1, sensitivity=-1)
-    refused(TypeError, "exactly one of expected_error", for_goal, [1, 2])
-    refused(TypeError, "exactly one of expected_error", for_goal, [1, 2], expected_error=1, probability_of_best=0.5)
+    refused(ValueError, "error must be greater than 0", for_goal, 2, error=0)
+    refused(ValueError, "unit must be", for_goal, 2, error=1, unit="delta")
+    refused(ValueError, "sensitivity must be", for_goal, 2, error=1, sensitivity=-1)
+    refused(TypeError, "exactly one of error, expected_error .* got none", for_goal, [1, 2])
+    refused(
+        TypeError,
+        "got expected_error and probability_of_best",
+        for_goal,
+        [1, 2],
+        expected_error=1,
+        probability_of_best=0.5,
+    )
+    refused(TypeError, "scores must be a vector for probability_of_best", for_goal, 2, probability_of_best=0.5)
+    refused(ValueError, "scores must be at least 1", for_goal, 0, error=1)
+    refused(ValueError, "confidence must lie", for_goal, 2, error=1, confidence=1)
+    refused(ValueError, "one of", for_goal, 2, error=1, **race)
     refused(ValueError, "expected_error must be greater", for_goal, [1, 2], expected_error=0)
     refused(ValueError, "probability_of_best must lie", for_goal, [1, 2], probability_of_best=1)
     refused(ValueError, "at least one score", for_goal, [], expected_error=1)

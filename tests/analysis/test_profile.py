@@ -4,11 +4,13 @@ import itertools
 import math
 import sys
 from fractions import Fraction
+from functools import partial
 from itertools import accumulate
 from statistics import NormalDist
 
 import hypothesis.strategies as st
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 
@@ -74,8 +76,8 @@ def test_permute_and_flip_with_two_candidates_attains_its_profile():
     for t in np.linspace(0, 1.4, 8):
         # The scores at which the log-ratio of the best candidate's densities in the race is t.
         gap = (t + epsilon) / 2 / epsilon
-        before = analysis.selection_probabilities([0.0, gap], epsilon=epsilon, monotonic=True)
-        after = analysis.selection_probabilities([1.0, gap], epsilon=epsilon, monotonic=True)
+        before = analysis.scores.selection_probabilities([0.0, gap], epsilon=epsilon, monotonic=True)
+        after = analysis.scores.selection_probabilities([1.0, gap], epsilon=epsilon, monotonic=True)
         found = np.maximum(after - math.exp(t) * before, 0).sum()
         assert found == pytest.approx(profile.delta(t), abs=1e-14)
 
@@ -91,7 +93,7 @@ def test_permute_and_flip_with_two_candidates_attains_its_profile():
 def test_no_neighbors_are_worse_than_the_profile(scores, data, epsilon, mechanism):
     moved = data.draw(st.lists(st.floats(-1, 1), min_size=len(scores), max_size=len(scores)))
     pair = [
-        analysis.selection_probabilities(np.array(s, float), epsilon=epsilon, mechanism=mechanism)
+        analysis.scores.selection_probabilities(np.array(s, float), epsilon=epsilon, mechanism=mechanism)
         for s in (scores, np.add(scores, moved))
     ]
     profile = analysis.privacy_profile(epsilon, mechanism)
@@ -555,6 +557,32 @@ def test_a_replaced_number_composes_as_two_people(loss):
         assert profile.parts == (("discrete_laplace", claim.rate * claim.contributions.total, 2),)
         pure = claim.rate * claim.score_range * claim.contributions.total
         assert (profile._pure(), profile.rho) == (pure, claim.cost("rho"))
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3, 9])
+@pytest.mark.parametrize(
+    "bounds", [{"max_rows": 1}, {"max_rows": 4, "max_rows_per_group": 3}, {"max_rows": 6}], ids=str
+)
+def test_replaced_numbers_compose_as_they_are_charged(bounds, groups):
+    """The squared shifts of Gaussians are twice their rho, and what is pure adds up to the epsilon, or to more."""
+    private = dpp.protect("p", **bounds, max_groups=2, neighboring_relation="replace_one")
+    grouped = private.group_by({"g": range(groups)})
+    x = pl.col("x")
+    for loss, number in itertools.product(
+        ({"epsilon": 1}, {"rho": 0.1}, {"rho": 0.1, "mechanism": "discrete_laplace"}), range(5)
+    ):
+        asked = (dpp.len, dpp.n_people, partial(x.dp.sum, -4, 3), partial(x.dp.mean, 0, 3), partial(x.dp.var, -4, 3))
+        claim = grouped.agg(asked[number](**loss))._asks[0].query.claim
+        profile = analysis.PrivacyProfile.of([claim])
+        assert profile.rho == claim.cost("rho")
+        if claim.has_epsilon:
+            assert profile._pure() == claim.cost("epsilon")
+        else:
+            assert sum(n * shift**2 for _, shift, n in profile.parts) == claim.squares * claim.rate**2
+            assert profile.epsilon(1e-6) < conversions.zcdp_epsilon(claim.loss.value, 1e-6)
+            # No move of a draw is longer than the longest part, by which the noise is widened.
+            row = claim.rate * claim.score_range * claim.contributions.per_group
+            assert max(shift for _, shift, _ in profile.parts) <= row
 
 
 def test_bad_input_and_a_missing_extra_are_named(monkeypatch):

@@ -254,7 +254,7 @@ def test_distances_of_quantiles():
         assert row["error_unit"] == unit
         # In units of half a row, what is below three equal values is worse by 3, and what is above them by 4.
         gaps = np.array([3] * at + [0] + [4] * (len(distances) - at - 1))
-        law = analysis.selection_probabilities(-gaps, epsilon=Fraction(1, 2), sensitivity=2, monotonic=True)
+        law = analysis.scores.selection_probabilities(-gaps, epsilon=Fraction(1, 2), sensitivity=2, monotonic=True)
         assert row["probability_true"] == pytest.approx(law[at])
         assert row["expected_error"] == pytest.approx((law * distances).sum())
         assert row["expected_rank_error"] == pytest.approx((law * gaps / 2).sum())
@@ -272,7 +272,7 @@ def test_too_few_is_an_answer(few):
     assert result["true_answer"].to_list() == ["a", "b" if few == 1 else None, None]
     assert result["counted"].to_list() == [6, 1, 0]
     for row, counts in zip(result.rows(named=True), ([5, 1, 0], [0, 1, 0], [0, 0, 0]), strict=True):
-        law = analysis.selection_probabilities([*counts, few], epsilon=1, monotonic=True)
+        law = analysis.scores.selection_probabilities([*counts, few], epsilon=1, monotonic=True)
         errors = max(*counts, few) - np.array([*counts, few])
         assert row["probability_true"] == pytest.approx(law[errors == 0].sum())
         assert row["expected_error"] == pytest.approx((law * errors).sum())

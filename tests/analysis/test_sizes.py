@@ -22,7 +22,7 @@ def outputs(**amounts):
         people=dpp.n_people(**amounts),
         rows=dpp.len(**amounts),
         top=dpp.mode("reason", ["fall", "flu", "cold"], **amounts),
-        by_cost=dpp.mode("reason", ["fall", "flu"], weights="cost", max_weight=500, step=1, **amounts),
+        by_cost=dpp.mode("reason", ["fall", "flu"], counts=dpp.weights("cost", max_weight=500, step=1), **amounts),
         age=dpp.median("age", range(121), **amounts),
         total=dpp.sum("days", -10, 30, step=0.5, **amounts),
         per_person=dpp.sum("days", 0, 30, step=0.5, per_person=(0, 90), **amounts),
@@ -117,7 +117,8 @@ def test_the_right_top_is_at_least_as_probable_as_that(amounts, candidates, too_
 
 def test_gaps_of_weights_are_in_their_unit():
     query = PRIVATE.agg(
-        dpp.mode("reason", ["fall", "flu"], weights="cost", max_weight=500, step=10, epsilon=1), dpp.n_people(epsilon=1)
+        dpp.mode("reason", ["fall", "flu"], counts=dpp.weights("cost", max_weight=500, step=10), epsilon=1),
+        dpp.n_people(epsilon=1),
     )
     found = analysis.best_by_gap(query, [1000, 1500])
     assert found["gap_unit"].to_list() == ["the weights' unit"] * 2
@@ -276,7 +277,7 @@ def test_a_query_is_rehearsed_on_them():
     rows = synthetic(schema, people=300, rows=900, values={"ward": ["A", "B"], "days": dpp.grid(0, 30, step=0.5)})
     query = dpp.protect("patient", max_groups=2, max_rows_per_group=4).group_by({"ward": ["A", "B"]})
     query = query.agg(patients=dpp.n_people(epsilon=1), days=dpp.mean("days", 0, 30, step=0.5, epsilon=1))
-    needed = dpp.analysis.loss_for_query(query, rows, within={"patients": 20, "days": 2})
+    needed = dpp.analysis.loss_for(query, rows, within={"patients": 20, "days": 2})
     assert needed["loss"].is_between(0.2, 6).all()
     law = dpp.analysis.simulate(query, rows)
     assert law["left_out"].sum() > 0

@@ -423,8 +423,9 @@ class Conformance:
             parts[f"squares {units}"] = 1
             weigh, code_of = by_hand.weight_of("x", upper, step), by_hand.category_code(["ab", "a"])
             for counts in ("people", "rows"):
-                how = {"weights": "x", "max_weight": upper, "step": step, "counts": counts, "epsilon": 1}
-                weighed = Asked(dpp.mode("part", ["ab", "a"], **how), code_of, "part", counts == "people", weigh)
+                by = dpp.weights("x", max_weight=upper, step=step, of=counts)
+                query = dpp.mode("part", ["ab", "a"], counts=by, epsilon=1)
+                weighed = Asked(query, code_of, "part", counts == "people", weigh)
                 asked[f"weights of {counts} to {upper}"] = weighed
             if person is not None:  # between none, one and several values of a person
                 ends = lower + step, 2 * upper - step
@@ -592,7 +593,9 @@ class Conformance:
     def test_weights_are_added_up(self, person, counts, weights, step):
         """Of a code, those of all rows that stay, or of each person as far as one may weigh."""
         bounds = {} if person is None else {"max_rows_per_group": MANY}
-        asked = dpp.mode("flavour", FLAVOURS, weights=weights, max_weight=5, step=step, counts=counts, epsilon=1)
+        asked = dpp.mode(
+            "flavour", FLAVOURS, counts=dpp.weights(weights, max_weight=5, step=step, of=counts), epsilon=1
+        )
         found = self.told(protected(GROUPS, person, **bounds).agg(asked), visits())["flavour"]
         weigh = by_hand.weight_of(weights, 5, step or 1)
         assert found == by_reference("flavour", person, people=counts == "people", weigh=weigh)
@@ -603,7 +606,7 @@ class Conformance:
         rows = [(p, group, "a", w, x) for p in range(COPIES) for group, w, x in ((0, 2, 5), (0, 2, 5), (1, 2, 2))]
         frame = pl.DataFrame(rows, schema=["p", "g", "a", "w", "x"], orient="row")
         asks = {
-            "weighed": dpp.mode("a", ["b", "a"], weights="w", max_weight=3, epsilon=1),
+            "weighed": dpp.mode("a", ["b", "a"], counts=dpp.weights("w", max_weight=3), epsilon=1),
             "total": dpp.sum("x", 0, 5, per_person=(0, 7), epsilon=1),
         }
         every, found = (
@@ -988,7 +991,7 @@ class Conformance:
             "price": dpp.median("price", range(11), epsilon=1),
             "flavour": dpp.mode("flavour", FLAVOURS, epsilon=1),
             "weight": dpp.sum("weight", -2, 3, epsilon=1),
-            "weighted": dpp.mode("flavour", FLAVOURS, weights="weight", max_weight=3, epsilon=1),
+            "weighted": dpp.mode("flavour", FLAVOURS, counts=dpp.weights("weight", max_weight=3), epsilon=1),
         }
         of_asked = protected(keys, max_rows=1).agg(**asks)._request.bind(engine)
         specs, over = [], set()
@@ -1151,7 +1154,7 @@ class Conformance:
         choices = {
             "top": dpp.mode("x`y", FLAVOURS, **huge),
             "top of rows": dpp.mode("x`y", FLAVOURS, counts="rows", **huge),
-            "top 2 by weight": dpp.top_k("x`y", 2, FLAVOURS, weights="weight", max_weight=6, **huge),
+            "top 2 by weight": dpp.top_k("x`y", 2, FLAVOURS, counts=dpp.weights("weight", max_weight=6), **huge),
             "price": dpp.median("price", dpp.grid(0, 10**6, step=0.01), **huge),
             # Of nobody the answer is any candidate, and its ends are those of the candidates.
             "middle": dpp.quantile("price", 0.51, dpp.grid(0, 10**6, step=0.01), confidence=0.95, **huge),
@@ -1254,7 +1257,9 @@ class Conformance:
         frame = pl.DataFrame({"p": [1] * 11, "k": range(11), "c": pl.Series(true, dtype=pl.Boolean), "x": [1.5] * 11})
         asked = {
             "median": pl.col("x").filter("c").dp.median([0, 1.5], epsilon=1),
-            "weighed": pl.col("k").filter("c").dp.mode([0, 7], weights=pl.col("k"), max_weight=9, epsilon=1),
+            "weighed": pl.col("k")
+            .filter("c")
+            .dp.mode([0, 7], counts=dpp.weights(pl.col("k"), max_weight=9), epsilon=1),
             "len": dpp.len(where="c", epsilon=1),
             "n_people": dpp.n_people(where=pl.col("c"), epsilon=1),
         }

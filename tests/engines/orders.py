@@ -39,7 +39,7 @@ ASKED = {
     "len": dpp.len(epsilon=1),
     "count": dpp.count("value", epsilon=1),
     "sum": dpp.sum("value", 1, 2, epsilon=1),  # each weighs 1 or 2
-    "weighed": dpp.mode("value", range(5), weights="w", max_weight=4, epsilon=1),
+    "weighed": dpp.mode("value", range(5), counts=dpp.weights("w", max_weight=4), epsilon=1),
 }
 
 

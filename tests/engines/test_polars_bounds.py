@@ -141,7 +141,8 @@ def test_each_weight_of_a_person_has_a_bound_of_its_own(most):
     """One person has 8 days in A, three others have one each in B: of the 8 count 7, or 2, as the output says."""
     rows = pl.DataFrame({"p": [0, 0, 1, 2, 3], "ward": list("AABBB"), "days": [4, 4, 1, 1, 1]})
     asks = {
-        f"by {bound}": dpp.mode("ward", ["A", "B"], weights="days", max_weight=bound, epsilon=10**6) for bound in most
+        f"by {bound}": dpp.mode("ward", ["A", "B"], counts=dpp.weights("days", max_weight=bound), epsilon=10**6)
+        for bound in most
     }
     found = rows.dp.protect("p", max_rows=2).agg(**asks).release().row(0)
     assert found == tuple("A" if bound == 7 else "B" for bound in most)

@@ -137,7 +137,7 @@ def test_other_types_are_left_to_the_arrays(kind, monkeypatch):
 
 def test_weights_of_choices(monkeypatch):
     frame = rows_of(*KEYS["integers"][:2])
-    query = dpp.mode("code", range(12), weights="price", max_weight=20, step=0.01, epsilon=1).query
+    query = dpp.mode("code", range(12), counts=dpp.weights("price", max_weight=20, step=0.01), epsilon=1).query
     types = (pl.Int16(), pl.Float64())
     plain = spec_of(frame, "code", dpp.mode("code", range(12), epsilon=1).query)
     evidence = query.evidence(*types)[0]

@@ -153,7 +153,7 @@ def test_at_equal_rho(paper):
         flip, exponential = (paper.rate_at(rho, mechanism) for mechanism in (paper.PF, paper.EM))
         assert flip > exponential / 2
         gap = math.sqrt(min(rho, 1)) / 100 / flip
-        error = partial(analysis.expected_error, [0, -gap], rho=rho, monotonic=True)
+        error = partial(analysis.scores.expected_error, [0, -gap], rho=rho, monotonic=True)
         assert error(mechanism=paper.PF) < error(mechanism=paper.EM) * (1 - 1e-9)
 
 

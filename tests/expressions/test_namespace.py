@@ -1,6 +1,8 @@
 """The names that users call: signatures, and that a method and its function are one."""
 
+import collections
 import inspect
+import pydoc
 
 import numpy as np
 import polars as pl
@@ -34,9 +36,36 @@ def test_methods_and_functions_have_exactly_these_parameters_and_say_what_they_d
     method, function, known = getattr(PrivateNamespace, name), getattr(dpp, name), METHODS[name]
     assert parameters(method) == (known.positional, known.keywords)
     assert parameters(function) == ({"column": EMPTY, **known.positional}, known.keywords)
-    for section in ("Parameters", "Returns", "Raises", "Examples"):
-        assert f"{section}\n{'-' * len(section)}" in inspect.getdoc(function)
-    assert inspect.getdoc(method)
+    sections = ("Parameters", "Returns", "Raises", "Examples")
+    assert [one for one in sections if f"\n{one}\n{'-' * len(one)}\n" not in inspect.getdoc(method)] == []
+    assert "\ncolumn\n" in inspect.getdoc(function)
+    assert "\ncolumn\n" not in inspect.getdoc(method)
+    example = inspect.getdoc(method).partition("\nExamples\n")[2]
+    assert ".dp.protect(" in example or name in ("argmax", "argmin")  # their scores would be raw rows
+
+
+def test_methods_are_methods():
+    for name in METHODS:
+        method = inspect.unwrap(vars(PrivateNamespace)[name])
+        assert inspect.isfunction(method)
+        assert method.__qualname__ == f"PrivateNamespace.{name}"
+        shown = pydoc.render_doc(getattr(pl.col("x").dp, name), renderer=pydoc.plaintext)
+        signature, _, text = shown.partition("method of")
+        assert f"\n{name}(" in signature
+        assert "column" not in signature
+        assert "Parameters\n" in text
+
+
+def test_no_docstring_is_a_copy_of_others():
+    """A text for parameters may be shared once: where it is said, and where it is said again."""
+    owners = (PrivateNamespace, dpp.PrivateFrame, dpp.PrivateQuery, dpp.Publication, dpp.Budget, dpp.PrivateExpr)
+    found = [getattr(dpp, name) for name in dpp.__all__ if name != "col"]
+    found += [value for owner in owners for name, value in vars(owner).items() if name[0] != "_" and callable(value)]
+    texts = {id(one): inspect.getdoc(one) or "" for one in found}
+    assert max(collections.Counter(texts.values()).values()) == 1
+    paragraphs = collections.Counter(part for text in texts.values() for part in {*text.split("\n\n")})
+    long = {part: times for part, times in paragraphs.items() if len(part) > 150 and times > 2}
+    assert long == {}
 
 
 def test_mechanisms_and_grids_have_exactly_these_parameters():

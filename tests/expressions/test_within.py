@@ -26,7 +26,7 @@ ASKED = {
 }
 
 
-@pytest.mark.parametrize("more", [{}, {"contributions": 3}, {"neighboring_relation": "replace_one"}], ids=str)
+@pytest.mark.parametrize("more", [{}, {"contributions": 3}], ids=str)
 @pytest.mark.parametrize("name", ASKED)
 def test_the_loss_is_found_at_once_in_epsilon(name, more):
     expr = ASKED[name](within=25, **more)

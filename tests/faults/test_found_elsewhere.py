@@ -60,13 +60,14 @@ def test_noisy_max_is_not_charged_as_bounded_range():
     orders = [1, 1.5, 2, 4]
     true = max(max(renyi(p, q, order), renyi(q, p, order)) / order for order in orders)
     assert true > 1.3 * 2**2 / 8
-    asked = dpp.mode("x", ["a", "b"], epsilon=2, neighboring_relation="replace_one")
-    assert asked.query.claim.mechanism == "permute_and_flip"
-    assert asked.query.claim.cost("rho") >= true
     budget = dpp.Budget(rho=Fraction(1, 2))  # what the fault would charge
     frame = pl.DataFrame({"x": ["a", "b"]}).dp.protect(None, budget=budget, neighboring_relation="replace_one")
+    query = frame.agg(dpp.mode("x", ["a", "b"], epsilon=2))
+    claim = query._asks[0].query.claim
+    assert claim.mechanism == "permute_and_flip"
+    assert claim.cost("rho") >= true
     with pytest.raises(dpp.BudgetExceededError):
-        frame.agg(asked).release()
+        query.release()
     assert budget.spent == 0
 
 
@@ -206,16 +207,16 @@ def test_a_hundred_releases_are_not_charged_as_one(times):
     true = max(exact_epsilon(*pair, times, delta) for pair in ((first, second), (second, first)))
     assert true > epsilon >= analysis.compose([(epsilon, "exponential")], delta=delta)  # what the fault says
     assert true <= analysis.compose([(epsilon, "exponential")] * times, delta=delta)
-    asked = dpp.mode("x", ["a", "b"], epsilon=epsilon, mechanism="exponential", neighboring_relation="replace_one")
-    assert asked.query.claim.cost("rho") >= reference.bounded_range_rho(Fraction(1, 10))
     budget = dpp.Budget(rho=1)
     frame = pl.DataFrame({"x": ["a"]}).dp.protect(None, budget=budget, neighboring_relation="replace_one")
-    query = frame.agg(asked)
+    query = frame.agg(dpp.mode("x", ["a", "b"], epsilon=epsilon, mechanism="exponential"))
+    claim = query._asks[0].query.claim
+    assert claim.cost("rho") >= reference.bounded_range_rho(Fraction(1, 10))
     spent = []
     for _ in range(times):
         query.release()
         spent.append(budget.spent)
-    assert spent == [asked.query.claim.cost("rho") * n for n in range(1, times + 1)]
+    assert spent == [claim.cost("rho") * n for n in range(1, times + 1)]
     assert true <= budget.epsilon_at(delta).spent
 
 

@@ -109,11 +109,11 @@ TRIED = {
         "chooses groups by their rows",
         "query.release().filter(…)",
     ),
-    "a maximum": (lambda: OF_AGE.max(), ".dp.max: there is no private answer of this name", ".dp.quantile(0.99, …)"),
-    "distinct values": (lambda: OF_AGE.n_unique(), "no private answer of this name", "dp_polars.n_people(epsilon=…)"),
-    "people of a column": (lambda: OF_AGE.n_people(), "no private answer of this name", "dp_polars.n_people(epsilon"),
-    "a histogram": (lambda: OF_AGE.hist(), "no private answer of this name", ".dp.value_counts(candidates, epsilon=…)"),
-    "another function": (lambda: OF_AGE.skew(), "no private answer of this name", "the page Which statistic"),
+    "a maximum": (lambda: OF_AGE.max(), ".dp has no attribute 'max'", ".dp.quantile(0.99, …)"),
+    "distinct values": (lambda: OF_AGE.n_unique(), "no attribute 'n_unique'", "dp_polars.n_people(epsilon=…)"),
+    "people of a column": (lambda: OF_AGE.n_people(), "no attribute 'n_people'", "dp_polars.n_people(epsilon"),
+    "a histogram": (lambda: OF_AGE.hist(), "no attribute 'hist'", ".dp.value_counts(candidates, epsilon=…)"),
+    "another function": (lambda: OF_AGE.skew(), "no attribute 'skew'", "the page Which statistic"),
     "a budget without a unit": (lambda: dpp.Budget(1), "Budget: too many positional arguments", "Budget(epsilon=…)"),
     "a loss without a unit": (
         lambda: dpp.mode("ward", ["A"], 1),
@@ -128,7 +128,7 @@ TRIED = {
     "a mean without bounds": (
         lambda: OF_AGE.mean(epsilon=1),
         "mean: missing a required argument: 'lower'",
-        "mean(column, lower, upper, step=…, epsilon=…)",
+        "column.dp.mean(lower, upper, epsilon=…)",
     ),
     "keys without delta": (
         lambda: private().keys("ward", epsilon=1),
@@ -145,9 +145,9 @@ TRIED = {
         "n_people: got an unexpected keyword argument 'eps'",
         "n_people(epsilon=…)",
     ),
-    "the largest, as Polars writes it": (lambda: OF_AGE.arg_max(), ".dp.arg_max: there is no", ".dp.argmax(…)"),
-    "the smallest, as Polars writes it": (lambda: OF_AGE.arg_min(), ".dp.arg_min: there is no", ".dp.argmin(…)"),
-    "a misspelt answer": (lambda: OF_AGE.meen(0, 9, epsilon=1), ".dp.meen: there is no", "did you mean .dp.mean(…)?"),
+    "the largest, as Polars writes it": (lambda: OF_AGE.arg_max(), "no attribute 'arg_max'", ".dp.argmax(…)"),
+    "the smallest, as Polars writes it": (lambda: OF_AGE.arg_min(), "no attribute 'arg_min'", ".dp.argmin(…)"),
+    "a misspelt answer": (lambda: OF_AGE.meen(0, 9, epsilon=1), "no attribute 'meen'", "did you mean mean?"),
     "a misspelt function": (
         lambda: dpp.npeople(),
         "no attribute 'npeople'",
@@ -175,7 +175,7 @@ TRIED = {
     "a misspelt bound of values": (
         lambda: OF_AGE.mean(lowr=0, upper=9, epsilon=1),
         "mean: missing a required argument: 'lower'",
-        "lower instead of lowr: mean(column, lower, upper",
+        "lower instead of lowr: column.dp.mean(lower, upper",
     ),
     "a misspelt option": (
         lambda: asked().release(interval=True),

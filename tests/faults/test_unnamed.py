@@ -39,7 +39,7 @@ ASKED = {
     "a mode": lambda p, _, n: p.agg(x=dpp.mode(n("ill"), [True, False], epsilon=SURE)),
     "a median": lambda p, _, n: p.agg(x=dpp.median(n("days"), range(9), epsilon=SURE)),
     "weights": lambda p, _, n: p.agg(
-        x=dpp.mode(n("ill"), [True, False], weights=n("days"), max_weight=5, epsilon=SURE)
+        x=dpp.mode(n("ill"), [True, False], counts=dpp.weights(n("days"), max_weight=5), epsilon=SURE)
     ),
     "several": lambda p, _, n: p.with_columns(more=col(n("days"))).agg(
         col(n("days"), "more").dp.mean(0, 9, epsilon=SURE)

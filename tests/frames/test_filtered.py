@@ -30,7 +30,7 @@ ASKS = {
     "a share": (dpp.share((X > 2).filter(C), **SURE), 0.5),
     "under another name": (X.filter(C).alias("y").name.suffix("_z").dp.median(range(10), **SURE), 1),
     "a total of people": (X.filter(C).dp.sum(0, 10, per_person=(0, 2), **SURE), 3),
-    "a mode by weight": (X.filter(C).dp.mode([1, 9], weights=W, max_weight=9, **SURE), 1),
+    "a mode by weight": (X.filter(C).dp.mode([1, 9], counts=dpp.weights(W, max_weight=9), **SURE), 1),
     "a list": (X.filter(C).dp.top_k(1, [9, 3], **SURE), [3]),
     "counts": (X.filter(C).dp.value_counts([9, 1], **SURE), [{"value": 9, "count": 0}, {"value": 1, "count": 1}]),
     "rows": (dpp.len(where=C, **SURE), 3),
@@ -121,7 +121,7 @@ def test_a_flag_counts_people_where_no_filter_runs():
 @pytest.mark.parametrize("column", [X, X.filter(C)])
 @pytest.mark.parametrize("weights", [W.filter(C), W.filter(C).alias("x")])
 def test_weights_have_no_filter(column, weights):
-    expr = column.dp.mode([1], weights=weights, max_weight=1, epsilon=1)
+    expr = column.dp.mode([1], counts=dpp.weights(weights, max_weight=1), epsilon=1)
     with pytest.raises(ValueError, match=r"Output 'x': weights must have no filter[\s\S]*Hint: filter the column"):
         dpp.protect("p").agg(expr)
 
@@ -136,7 +136,9 @@ def test_a_condition_must_read_columns(where):
 def test_plain_frames_filter_as_polars_does(engine):
     lazy = ROWS.lazy()
     asked = {"n": dpp.len(where=C, **SURE), "mean": X.filter(C).dp.mean(0, 10, **SURE)}
-    one = lazy.select(dpp.len(where=C, **SURE), X.filter(C).dp.mode([1, 9], weights=W.filter(C), max_weight=9, **SURE))
+    one = lazy.select(
+        dpp.len(where=C, **SURE), X.filter(C).dp.mode([1, 9], counts=dpp.weights(W.filter(C), max_weight=9), **SURE)
+    )
     assert one.collect(engine=engine).rows() == [(4, 1)]
     groups = lazy.group_by("g").agg(**asked, none=dpp.len(where=W > 9, **SURE)).collect(engine=engine).sort("g")
     expected = {"g": ["a", "b"], "n": [2, 2], "mean": [2.0, 4.0], "none": [0, 0]}
@@ -152,6 +154,6 @@ def test_plain_frames_refuse_what_they_can_not_count():
         ROWS.select(dpp.n_people(where=C, epsilon=1))
     with pytest.raises(pl.exceptions.PolarsError, match="Boolean"):
         ROWS.select(dpp.len(where=X, epsilon=1))
-    weighed = X.filter(C).dp.mode([1], weights=W, max_weight=1, epsilon=1)
+    weighed = X.filter(C).dp.mode([1], counts=dpp.weights(W, max_weight=1), epsilon=1)
     with pytest.raises((ValueError, pl.exceptions.PolarsError), match="value for every row"):
         ROWS.select(weighed)

@@ -178,8 +178,11 @@ REFUSED = {
         lambda: private().agg(count(pl.col("a", "bb").map_elements(lambda x: x, pl.Int64))),
         "output 'a': a Python function can't be inspected",
     ),
-    "weights": (lambda: pl.col("a", "bb").dp.mode([1], weights="ab", max_weight=1, epsilon=1), ONE_OUTPUT),
-    "two weights": (lambda: pl.col("a").dp.mode([1], weights=pl.col("a", "bb"), max_weight=1, epsilon=1), ONE_OUTPUT),
+    "weights": (lambda: pl.col("a", "bb").dp.mode([1], counts=dpp.weights("ab", max_weight=1), epsilon=1), ONE_OUTPUT),
+    "two weights": (
+        lambda: pl.col("a").dp.mode([1], counts=dpp.weights(pl.col("a", "bb"), max_weight=1), epsilon=1),
+        ONE_OUTPUT,
+    ),
     "scores": (lambda: pl.col("a", "bb").dp.argmax(sensitivity=1, epsilon=1), ONE_OUTPUT),
     "over": (lambda: count(pl.col("a", "bb")).over("g"), ONE_OUTPUT),
     "simulate": (lambda: analysis.simulate(count(pl.col("a", "bb")), ROWS), ONE_OUTPUT),

@@ -80,7 +80,7 @@ ASKED = {
     "n_people": dpp.n_people(epsilon=1),
     "count": X.dp.count(epsilon=1),
     "mode": X.dp.mode([1, 2], epsilon=1),
-    "heaviest": X.dp.mode([1, 2], weights=X, max_weight=3, epsilon=1),
+    "heaviest": X.dp.mode([1, 2], counts=dpp.weights(X, max_weight=3), epsilon=1),
     "counts": X.dp.value_counts([2, 1, 0], epsilon=1),
 }
 

@@ -391,10 +391,10 @@ def test_what_asks_for_losses_needs_none():
     tried = analysis.simulate(query, ROWS, losses=[0.5, 2])
     assert tried["loss"].to_list() == [0.5, 2.0] * 2
     assert tried.equals(analysis.simulate(query.scaled_to(epsilon=1), ROWS, losses=[0.5, 2]))
-    found = analysis.loss_for_query(query, ROWS, within=5)
-    assert found.equals(analysis.loss_for_query(query.scaled_to(epsilon=1), ROWS, within=5))
+    found = analysis.loss_for(query, ROWS, within=5)
+    assert found.equals(analysis.loss_for(query.scaled_to(epsilon=1), ROWS, within=5))
     in_rho = private(budget=dpp.Budget(rho=1)).agg(n=dpp.n_people(), x=dpp.mode("x", range(3)))
-    assert analysis.loss_for_query(in_rho, ROWS, within=5)["loss_unit"].to_list() == ["rho", "rho"]
+    assert analysis.loss_for(in_rho, ROWS, within=5)["loss_unit"].to_list() == ["rho", "rho"]
 
 
 def test_a_claim_without_a_loss_has_no_cost_and_draws_nothing_that_depends_on_rows():

@@ -36,15 +36,15 @@ ASKED = {
     "mode": (lambda **loss: dpp.mode("d", **loss), 12),
     "mode by rows": (lambda **loss: dpp.mode("d", counts="rows", **loss), 40),
     "mode or too few": (lambda **loss: dpp.mode("d", too_few=5, mechanism="exponential", **loss), 12),
-    "mode by weights": (lambda **loss: dpp.mode("d", weights="x", max_weight=8, **loss), 100),
-    "mode by cents": (lambda **loss: dpp.mode("d", weights="cents", max_weight=9, step=0.3, **loss), 99.9),
+    "mode by weights": (lambda **loss: dpp.mode("d", counts=dpp.weights("x", max_weight=8), **loss), 100),
+    "mode by cents": (lambda **loss: dpp.mode("d", counts=dpp.weights("cents", max_weight=9, step=0.3), **loss), 99.9),
     "median": (lambda **loss: dpp.median("x", range(9), **loss), 33),
     "median, with an interval": (lambda **loss: dpp.median("x", range(9), confidence=0.95, **loss), 99),
     "quantile": (lambda **loss: dpp.quantile("f", 0.9, dpp.grid(0, 2, step=0.25), **loss), 51.5),
     "quantiles": (lambda **loss: dpp.quantile("x", [0.25, 0.5, 0.75], range(9), **loss), 90),
     "top_k": (lambda **loss: dpp.top_k("d", 2, **loss), 20),
     "top_k, jointly": (lambda **loss: dpp.top_k("x", 6, range(9), **loss), 60),
-    "top_k by weights": (lambda **loss: dpp.top_k("d", 2, weights="cents", max_weight=9, **loss), 200),
+    "top_k by weights": (lambda **loss: dpp.top_k("d", 2, counts=dpp.weights("cents", max_weight=9), **loss), 200),
 }
 OF_MEANS = {"mean", "mean of cents"}
 UNITS = {"epsilon": {"epsilon": 50}, "rho": {"rho": 50}}
@@ -173,8 +173,8 @@ def test_steps_and_candidates_are_those_of_the_column():
     for expr, lacks in [
         (dpp.sum("cents", 0, 9, within=300), "step"),
         (dpp.mean("cents", 0, 9, within=1, rows=5000), "step"),
-        (dpp.mode("d", NAMES, weights="cents", max_weight=9, within=99), "step"),
-        (dpp.top_k("d", 2, NAMES, weights="cents", max_weight=9, within=99), "step"),
+        (dpp.mode("d", NAMES, counts=dpp.weights("cents", max_weight=9), within=99), "step"),
+        (dpp.top_k("d", 2, NAMES, counts=dpp.weights("cents", max_weight=9), within=99), "step"),
         (dpp.mode("d", within=12), "candidates"),
     ]:
         with pytest.raises(ValueError, match=f"Output '(cents|d)': {lacks} must be given with within=") as error:

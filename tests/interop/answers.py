@@ -46,7 +46,7 @@ def answers() -> Iterator[tuple[str, object]]:
             "list": dpp.quantile(column, [0.1, 0.5, 0.9], range(-50, 50), **loss),
             "sum": dpp.sum(column, -10, 10, step=0.5, **loss),
             "mean": dpp.mean(column, -10, 10, step=0.5, rho=0.1),
-            "weighed": dpp.mode("word", ["a", "b", "c"], weights=column, max_weight=4, step=1, **loss),
+            "weighed": dpp.mode("word", ["a", "b", "c"], counts=dpp.weights(column, max_weight=4, step=1), **loss),
         }
         yield f"columns {column}", rows.select(expr.alias(name) for name, expr in asked.items() if name != "weighed")
         words = pl.DataFrame({"word": ["a", "b", "z"]})

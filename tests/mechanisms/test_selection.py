@@ -128,7 +128,7 @@ def test_integers_are_never_rounded(case, call):
     # A gap of 1, at a rate where a second best never wins; as floats the two best are one.
     assert [call(scores, epsilon=1000, sensitivity=1) for _ in range(20)] == [0] * 20
     two = scores.to_pylist()[:2] if hasattr(scores, "to_pylist") else scores[:2]
-    law = analysis.selection_probabilities(two, epsilon=1, monotonic=True)
+    law = analysis.scores.selection_probabilities(two, epsilon=1, monotonic=True)
     assert law.tolist() == pytest.approx([1 - math.exp(-1) / 2, math.exp(-1) / 2])
 
 
@@ -164,7 +164,7 @@ def test_draws_by_integers_beyond_64_bits_follow_the_law(mechanism):
     scores, offered = exact_numbers("scores", [2**80, 2**80 - 1, 2**80 - 3, -(2**80)])
     assert offered.all()
     draws = 20_000
-    law = [*analysis.selection_probabilities([3, 2, 0], epsilon=0.5, monotonic=True, mechanism=mechanism), 0.0]
+    law = [*analysis.scores.selection_probabilities([3, 2, 0], epsilon=0.5, monotonic=True, mechanism=mechanism), 0.0]
 
     def draw(factor):
         lengths = np.full(draws, 4)

@@ -159,8 +159,9 @@ MUTANTS = [
     _range("_gap", "-upto", "-2 * upto", "a score that moves further than R says"),
     _range("QuantileScore.range", "2 * self.alpha.denominator if groups == 1 else 2 * one",
         "one if groups == 1 else 2 * one", "R of a replaced row in one group is that of one that comes"),
-    _range("Total.range_of", "groups == 1 and self.is_one_sided", "groups == 1", "values of both signs cancel"),
-    _range("TopK.range_of", "2 if self.joint and self.k > 1 else 1", "1", "the joint top k has R of a mode"),
+    _range("Sum.exchanged", "max(high, Fraction(0)) - min(low, Fraction(0))", "self.largest",
+        "values of both signs cancel"),
+    _range("TopK.range_of", "2 if self._is_of_lists else 1", "1", "the joint top k has R of a mode"),
     _range("Squares.largest", "steps * steps + self.half", "steps * steps - (1 << self.shift)",
         "R of squares is one step short"),
 ]

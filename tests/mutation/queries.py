@@ -136,8 +136,8 @@ MUTANTS = [
         "of lists with one error the first one is always drawn"),
     # --- By weight
     _weights("TopK.range_of",
-        "CountScore().range(relation) * (2 if self.joint and self.k > 1 else 1) * self.weights.most",
-        "CountScore().range(relation) * (2 if self.joint and self.k > 1 else 1)",
+        "CountScore().range(relation) * (2 if self._is_of_lists else 1) * self.weights.most",
+        "CountScore().range(relation) * (2 if self._is_of_lists else 1)",
         "in a list a weight is charged as one row"),
     _weights("Weights.units", "Fraction(0)", "-self.most", "weights may be negative, and move two candidates apart",
         "::test_negative_weights_are_none"),

@@ -44,8 +44,8 @@ MAPS = {
     "value_counts": (partial(dpp.value_counts, "x", [1, 2]), 1, pure_rho, half_square),
 }
 for relation in RELATIONS:
-    above = partial(dpp.first_above, "x", [1, 2], threshold=2, gap=True, neighboring_relation=relation)
-    several = partial(dpp.quantile, "x", [0.1, 0.25, 0.5, 0.9], range(10), neighboring_relation=relation)
+    above = partial(dpp.first_above, "x", [1, 2], threshold=2, gap=True)
+    several = partial(dpp.quantile, "x", [0.1, 0.25, 0.5, 0.9], range(10))
     MAPS[f"gap above, {relation}"] = (above, 1, pure_rho, None)
     MAPS[f"quantiles, {relation}"] = (several, 3, laplace_rho, bounded_range_rho)
 for mechanism, draws, rho in (

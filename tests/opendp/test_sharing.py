@@ -88,7 +88,7 @@ for call in (
     lambda: dp.median([1], 2.0, epsilon=1),
     lambda: dp.median([1], scale=2.0, contributions=3),
     lambda: dp.quantile(0.5, [1], scale=2.0, mechanism="exponential"),
-    lambda: dp.quantile(0.5, [1], neighboring_relation="replace_one"),
+    lambda: dp.quantile(0.5, [1], contributions=2),
 ):
     try:
         call()
@@ -142,7 +142,7 @@ for call in (
     assert succeed(script).splitlines() == expected
 
 
-OURS = {"epsilon": 1, "rho": 2, "contributions": 3, "neighboring_relation": "replace_one", "mechanism": "exponential"}
+OURS = {"epsilon": 1, "rho": 2, "contributions": 3, "mechanism": "exponential"}
 
 
 class Theirs:

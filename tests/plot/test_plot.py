@@ -24,7 +24,7 @@ import dp_polars as dpp
 from dp_polars import analysis, plot
 from dp_polars._accounting.budget import Budget
 from dp_polars._frames.protect import protect
-from dp_polars.plot import _charts
+from dp_polars.plot import _charts, _figures
 
 THREE = ["permute_and_flip", "exponential", "report_noisy_max_laplace"]
 
@@ -80,28 +80,28 @@ def public(groups, rows_each, *, seed=3):
 
 def test_error_curve(tmp_path):
     scores, losses = [12, 9, 9, 0], np.geomspace(0.01, 3, 12)
-    chart = plot.error_curve(scores, losses, mechanisms=THREE, monotonic=True)
+    chart = plot.scores.error_curve(scores, losses, mechanisms=THREE, monotonic=True)
     png_size(chart, tmp_path / "curve.png")
     points = rows(chart)
     assert len(points) == 3 * len(losses)
     for point in points:
         mechanism = {"p": THREE[0], "e": THREE[1], "r": THREE[2]}[point["mechanism"][0]]
-        exact = analysis.expected_error(scores, epsilon=point["loss"], monotonic=True, mechanism=mechanism)
+        exact = analysis.scores.expected_error(scores, epsilon=point["loss"], monotonic=True, mechanism=mechanism)
         assert point["error"] == pytest.approx(exact)
     assert lacks(chart, "privacy loss ε of one person | expected error (units of the scores) | permute-and-flip") == []
-    rho = plot.error_curve(scores, [0.1, 1], unit="rho", sensitivity=2)
+    rho = plot.scores.error_curve(scores, [0.1, 1], unit="rho", sensitivity=2)
     assert "privacy loss ρ of one person" in texts(rho)
     assert rows(rho)[0]["error"] == pytest.approx(
-        analysis.expected_error(scores, rho=0.1, sensitivity=2, mechanism="permute_and_flip")
+        analysis.scores.expected_error(scores, rho=0.1, sensitivity=2, mechanism="permute_and_flip")
     )
 
 
 def test_probabilities(tmp_path):
     scores, names = [80, 120, 117, 3], ["none", "flu", "asthma", "other"]
-    chart = plot.probabilities(scores, candidates=names, epsilon=0.1, monotonic=True, mechanisms=THREE)
+    chart = plot.scores.probabilities(scores, candidates=names, epsilon=0.1, monotonic=True, mechanisms=THREE)
     png_size(chart, tmp_path / "bars.png")
     exact = {
-        mechanism: analysis.selection_probabilities(scores, epsilon=0.1, monotonic=True, mechanism=mechanism)
+        mechanism: analysis.scores.selection_probabilities(scores, epsilon=0.1, monotonic=True, mechanism=mechanism)
         for mechanism in THREE
     }
     bars = rows(chart)
@@ -164,32 +164,80 @@ def test_budget(tmp_path):
 
 def test_lines(tmp_path):
     points = pl.DataFrame({"x": [0, 1, 10, 1000] * 2, "y": [0.5, 1, 2, 0.0] * 2, "plan": ["b"] * 4 + ["a"] * 4})
-    chart = plot.lines(points, "x", "y", "plan", x_title="rows", y_title="time (s)", log_x=True, log_y=True)
+    chart = plot.scores.lines(points, "x", "y", "plan", x_title="rows", y_title="time (s)", log_x=True, log_y=True)
     png_size(chart, tmp_path / "lines.png")
     assert {(row["x"], row["y"]) for row in rows(chart)} == {(1, 1), (10, 2)}
     encoding = chart.to_dict()["layer"][0]["encoding"]
     assert encoding["color"]["scale"]["domain"] == encoding["strokeDash"]["scale"]["domain"] == ["b", "a"]
     with pytest.raises(ValueError, match="a point that can be drawn"):
-        plot.lines(points.head(1), "x", "y", "plan", x_title="rows", y_title="s", log_x=True)
+        plot.scores.lines(points.head(1), "x", "y", "plan", x_title="rows", y_title="s", log_x=True)
     seven = pl.DataFrame({"x": range(7), "y": range(7), "plan": range(7)})
     with pytest.raises(ValueError, match="at most 6 different values, got 7"):
-        plot.lines(seven, "x", "y", "plan", x_title="", y_title="")
+        plot.scores.lines(seven, "x", "y", "plan", x_title="", y_title="")
+
+
+# What people see who lack one kind of cones: linear RGB times a matrix (Machado, Oliveira & Fernandes 2009).
+SEEN = {
+    "all": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
+    "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deutan": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritan": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}
+XYZ = np.array(
+    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+)
+DARK = "#121212"  # a page of Chromium in dark mode
+
+
+def linear(color):
+    channels = np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    return np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
 
 
 def luminance(color):
     """Relative luminance of WCAG 2.1: what is left of a colour in grey print."""
-    channels = np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)])
-    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
-    return float(linear @ [0.2126, 0.7152, 0.0722])
+    return float(linear(color) @ XYZ[1])
+
+
+def contrast(one, other):
+    low, high = sorted([luminance(one), luminance(other)])
+    return (high + 0.05) / (low + 0.05)
+
+
+def cielab(color, seen):
+    xyz = XYZ @ np.clip(np.array(SEEN[seen]) @ linear(color), 0, 1) / [0.95047, 1, 1.08883]
+    x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def least_difference(colors, seen):
+    pairs = itertools.combinations([cielab(color, seen) for color in colors], 2)
+    return min(np.linalg.norm(one - other) for one, other in pairs)
+
+
+@pytest.mark.parametrize("seen", SEEN)
+def test_colours_differ_for_everybody(seen):
+    assert least_difference(_charts.COLORS, seen) > 26
+    assert least_difference(_charts.FILLS, seen) > 26
+
+
+def test_the_simulation_finds_colours_that_some_people_confuse():
+    red, green = "#B04040", "#607020"
+    assert least_difference([red, green], "all") > 40
+    assert least_difference([red, green], "deutan") < 20
+
+
+@pytest.mark.parametrize("page", ["#FFFFFF", DARK])
+def test_colours_are_seen_on_light_and_on_dark_pages(page):
+    assert all(contrast(color, page) >= 3 for color in _charts.COLORS)
 
 
 def test_series_stay_apart_without_colour():
-    assert len({tuple(dash) for dash in _charts._DASHES}) == len(_charts._DASHES) == len(_charts.COLORS)
+    assert len({tuple(dash) for dash in _charts.DASHES}) == len(_charts.DASHES) == len(_charts.COLORS)
     shades = [luminance(color) for color in _charts.FILLS]
     for a, b in itertools.pairwise(shades):
         assert (b + 0.05) / (a + 0.05) > 1.8
-    # Lines against white paper.
-    assert all(1.05 / (luminance(color) + 0.05) > 2.2 for color in _charts.COLORS)
+    assert all(contrast("#111111", shade) >= 7 for shade in _figures._SHADES)
 
 
 def test_a_missing_extra_is_named():
@@ -246,15 +294,22 @@ def test_answers_with_their_gaps():
 
 @pytest.mark.slow
 def test_answers(tmp_path):
-    released, _, asked = answered()
-    chart = plot.answers(released, asked)
+    released, in_order, asked = answered()
+    assert '["Ahlbeck", "Bansin", "Koserow"]' in texts(in_order)
+    chart = plot.answers(released, asked, sort="largest")
     png_size(chart, tmp_path / "answers.png")
     said = texts(chart)
-    words = """
-        Private answers at ρ = 9 | probability 95 % | one person per 'caller' | callers | wait | reason
-        bars are of the noise alone: counts and sums are too low where people have more than the limits keep
-    """
-    assert lacks(chart, words) == []
+    assert lacks(chart, "Answers by town | callers | wait | reason") == []
+    for words in (
+        "of clipped values within the contribution limits, lies in the interval with a probability of 95 %.",
+        "No interval covers what limits drop: counts and sums are too low if people have more.",
+        "Differential privacy with ε = 30.05 and δ = 0.000001 (ρ = 9).",
+        "One person: all rows with one value of 'caller'.",
+    ):
+        assert words in caption(chart)
+    assert "ε = 30.05 at δ = 10⁻⁶" in asked.explain()["note"][0]
+    assert "add_or_remove_one" not in said
+    assert "max_groups" not in said
     assert '["Bansin", ' in said  # the largest first, by the first number
     ranked = released.sort("callers", descending=True)
     for name in ("callers", "minutes", "wait"):
@@ -269,7 +324,7 @@ def test_answers(tmp_path):
         for each in ranked["each"].to_list()
     ]
     assert words == [[reason or "–" for reason in ranked["reason"]], counts]
-    assert "left out" not in said
+    assert "The first" not in said
     # Nothing but the release is in the figure.
     assert set().union(*map(set, rows(chart))) == {"rank", "number", "low", "high", "text"}
 
@@ -278,16 +333,33 @@ def datasets(chart):
     return list(chart.to_dict()["datasets"].values())
 
 
+def panels(chart):
+    """Each panel of marks that has a heading: its heading, its first mark, and its rows."""
+    whole = chart.to_dict()
+
+    def walk(node, data):
+        data = node.get("data", data)
+        if "layer" in node and node.get("title"):
+            first = node["layer"][0]
+            yield " ".join(node["title"]["text"]), first, whole["datasets"][first.get("data", data)["name"]]
+        for inner in (*node.get("vconcat", ()), *node.get("hconcat", ())):
+            yield from walk(inner, data)
+
+    return list(walk(whole, None))
+
+
 def bars(chart, name):
     """The number, low and high of each group, in the panel of this name."""
-    drawn = chart.to_dict()
-    (data,) = {
-        one.get("data", drawn.get("data"))["name"]  # of one panel alone: that of the figure
-        for one in drawn["hconcat"]
-        for layer in one.get("layer", ())
-        if layer["encoding"]["x"].get("axis", {}).get("title") == name
-    }
-    return [tuple(row[key] for key in ("number", "low", "high")) for row in drawn["datasets"][data]]
+    (data,) = [data for title, _, data in panels(chart) if title == name]
+    return [tuple(row[key] for key in ("number", "low", "high")) for row in data]
+
+
+def caption(chart):
+    """The lines below a figure, as one text."""
+    whole = chart.to_dict()
+    inner = whole if "orient" in whole["title"] else whole["vconcat"][0]
+    assert inner["title"]["orient"] == "bottom"
+    return " ".join(inner["title"]["text"])
 
 
 @pytest.mark.slow
@@ -297,13 +369,12 @@ def test_bars_of_counts_and_sums_follow_from_the_query():
     released = released.with_columns(cents=pl.col("minutes").cast(pl.Decimal(10, 2)))
     bare = released.select(pl.exclude("^.*_low$", "^.*_high$"))
     chart = plot.answers(bare, asked)
-    ranked = released.sort("callers", descending=True)
     for name in ("callers", "minutes"):
-        expected = ranked.select(pl.col(name, f"{name}_low", f"{name}_high").cast(pl.Float64)).rows()
+        expected = released.select(pl.col(name, f"{name}_low", f"{name}_high").cast(pl.Float64)).rows()
         assert bars(chart, name) == expected
         assert bars(plot.answers(released, asked), name) == expected
-    assert bars(chart, "wait") == [(wait, None, None) for wait in ranked["wait"]]
-    assert "no range of wait: release(intervals=True) has it" in texts(chart)
+    assert bars(chart, "wait") == [(wait, None, None) for wait in released["wait"]]
+    assert "There is no interval of wait: release(intervals=True) has it." in caption(chart)
     # The step is the last digit of the answer's type, where the column's type defines it.
     rows_ = pl.DataFrame({"x": ["1.5", "2.5"] * 50}).with_columns(pl.col("x").cast(pl.Decimal(10, 2)))
     asked = rows_.dp.protect(None).agg(x=pl.col("x").dp.sum(0, 5, epsilon=0.1))
@@ -331,7 +402,7 @@ def test_lists_are_words_and_intervals_are_bars(tmp_path):
     released = asked.release(calls)
     chart = plot.answers(released, asked)
     png_size(chart, tmp_path / "answers.png")
-    said, row = texts(chart), released.row(0, named=True)
+    row = released.row(0, named=True)
     assert bars(chart, "middle") == [tuple(float(row[name]) for name in ("middle", "middle_low", "middle_high"))]
     shown = [tuple(dt.date.fromisoformat(day[:10]) for day in days) for days in bars(chart, "day")]
     assert shown == [(row["day"], row["day_low"], row["day_high"])]
@@ -339,12 +410,12 @@ def test_lists_are_words_and_intervals_are_bars(tmp_path):
     assert re.fullmatch(r"\d+m \(\d+m to \d+m\)", words[0])
     assert words[1:3] == ["7, 14, 22", "a, b"]
     assert re.fullmatch("a: 600, b: 300(, [cdefg]: 0){3}, …", words[3])
-    words = """
-        bar of middle: the quantile, of clipped values, lies in it with probability 95 % | only 5 of a list: each
-        bar of day: the quantile, of clipped values, lies in it with probability 90 %
-    """
-    assert lacks(chart, words) == []
-    assert "exact number" not in said  # there is none
+    for words in (
+        "middle: the quantile, of clipped values, lies in the interval with a probability of 95 %.",
+        "day: the quantile, of clipped values, lies in the interval with a probability of 90 %.",
+        "Only 5 of a list are shown: each.",
+    ):
+        assert words in caption(chart)
     shown = pl.DataFrame({"pauses": [[dt.timedelta(minutes=5), dt.timedelta(hours=1)]]})
     asked = protect(None).agg(pauses=pl.col("pause").dp.quantile([0.25, 0.5], pauses, epsilon=1))
     assert [row["text"] for row in rows(plot.answers(shown, asked))] == ["5m, 1h"]
@@ -362,7 +433,7 @@ def test_no_bar_is_drawn_from_what_is_named_like_its_ends(as_key):
 
 
 def test_what_can_not_be_drawn_is_refused():
-    curve, nan = plot.error_curve, float("nan")
+    curve, nan = plot.scores.error_curve, float("nan")
     for losses in ([], [1]):
         refused(ValueError, "losses must be at least two", curve, [1, 2], losses)
     refused(ValueError, "mechanisms at least one", curve, [1, 2], [1, 2], mechanisms=[])
@@ -371,7 +442,7 @@ def test_what_can_not_be_drawn_is_refused():
     refused(ValueError, "unit must be", curve, [1, 2], [1, 2], unit="delta")
     refused(ValueError, "must not all be equal", curve, [2, 2], [1, 2])
     refused(ValueError, "scores must be finite", curve, [2, nan], [1, 2])
-    bars = partial(plot.probabilities, [1, 2])
+    bars = partial(plot.scores.probabilities, [1, 2])
     refused(ValueError, r"as many as the 2 scores .* got 1 and 2", bars, candidates=["a"], epsilon=1)
     for mechanisms in ([], [*THREE, "exponential"]):
         refused(ValueError, "mechanisms from one to 3", bars, epsilon=1, mechanisms=mechanisms)
@@ -395,6 +466,121 @@ def test_what_can_not_be_drawn_is_refused():
     refused(ValueError, words, plot.answers, keys.release(), keys)
 
 
+# --- Figures by the kind of keys, and how they look
+
+MONTHS = [dt.date(2024, 1, 1), dt.date(2024, 2, 1), dt.date(2024, 3, 1), dt.date(2024, 4, 1)]
+REGIONS = [f"region {number}" for number in range(8)]
+
+
+def by_keys(**keys):
+    """A query of made-up groups, and its release with intervals; no group has a row."""
+    empty = pl.DataFrame(schema={"p": pl.Int64, "x": pl.Int64} | {k: pl.Series(v).dtype for k, v in keys.items()})
+    query = empty.dp.protect("p", max_groups=1).group_by(keys).agg(people=dpp.n_people(epsilon=1))
+    return query.release(intervals=True), query
+
+
+def marks(chart):
+    """What kinds of marks a figure has."""
+    found, stack = set(), [chart.to_dict()]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, dict):
+            found |= {node["mark"]["type"]} if "mark" in node else set()
+            stack += node.values()
+        elif isinstance(node, list):
+            stack += node
+    return found
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected", "is_faceted"),
+    [
+        ({"month": MONTHS}, {"area", "line", "point"}, False),
+        ({"year": range(2020, 2026)}, {"area", "line", "point"}, False),
+        ({"month": ["2024-01", "2024-02", "2024-03"]}, {"area", "line", "point"}, False),
+        ({"region": REGIONS[:6], "month": MONTHS}, {"area", "line", "point"}, False),
+        ({"region": REGIONS[:7], "month": MONTHS}, {"area", "line"}, True),
+        ({"region": REGIONS}, {"rule", "tick", "point"}, False),
+        ({"number": range(5)}, {"rule", "tick", "point"}, False),  # a whole number that is no time
+        ({"region": REGIONS, "kind": ["a", "b"]}, {"rule", "tick", "point"}, False),
+        ({"region": ["a", "b"], "kind": REGIONS}, {"rect", "text"}, False),
+        ({"a": ["x", "y"], "b": ["x", "y"], "c": ["x", "y"]}, {"rule", "tick", "point"}, False),
+    ],
+)  # fmt: skip
+def test_a_figure_fits_its_keys_and_has_all_numbers(keys, expected, is_faceted):
+    released, query = by_keys(**keys)
+    chart = plot.answers(released, query)
+    assert marks(chart) == expected
+    assert ('"facet"' in chart.to_json()) == is_faceted
+    found = sorted((row["number"], row["low"], row["high"]) for row in rows(chart))
+    assert found == sorted(map(tuple, released.select("people", "people_low", "people_high").cast(pl.Float64).rows()))
+
+
+def test_lines_go_through_time_in_its_order_also_when_groups_are_sorted():
+    released, query = by_keys(region=REGIONS[:3], month=MONTHS)
+    chart = plot.answers(released, query, sort="largest")
+    for _, (region,) in enumerate(released.select("region").unique().rows()):
+        drawn = [(row["time"][:10], row["number"]) for row in rows(chart) if row["series"] == region]
+        expected = released.filter(region=region).select(pl.col("month").cast(pl.String), pl.col("people").cast(float))
+        assert sorted(drawn) == expected.rows()
+
+
+def test_texts_sizes_and_names_are_those_that_are_given(tmp_path):
+    released, query = by_keys(region=["N", "S"])
+    look = {"title": "A title", "subtitle": "Under it", "caption": "Source: a register"}
+    labels = {"people": "People", "region": "Region", "N": "North"}
+    chart = plot.answers(released, query, labels=labels, width=300, height=99, **look)
+    said = texts(chart)
+    assert lacks(chart, "A title | Under it | People") == []
+    assert '["North", "S"]' in said
+    assert "people" not in said
+    assert caption(chart) == "Source: a register"
+    assert '"height": 99' in chart.to_json()
+    usual = plot.answers(released, query, labels=labels)
+    assert "People by Region" in texts(usual)
+    # The title can be replaced without what is said of privacy.
+    assert caption(usual.properties(title="Mine")) == caption(usual)
+    assert "ε = 1" in caption(usual)
+    bare = plot.answers(released, query, title="", caption="")
+    assert "title" not in bare.to_dict()
+    for name in ("figure.svg", "figure.png", "figure.html"):
+        chart.save(tmp_path / name)
+        assert (tmp_path / name).stat().st_size > 2000
+    assert "Source: a register" in (tmp_path / "figure.svg").read_text(encoding="utf-8")
+
+
+def test_a_figure_is_readable_where_600_pixels_are_shown(tmp_path):
+    rows_ = VISITS.with_columns(kind=pl.lit("a"))
+    many = {f"output {number}": pl.col("days").dp.mean(0, 9, epsilon=1) for number in range(9)}
+    query = rows_.dp.protect("p", max_rows=1).group_by({"ward": ["A", "B"]}).agg(**many)
+    width, _ = png_size(plot.answers(query.release(intervals=True), query), tmp_path / "figure.png")
+    assert 500 < width < 720
+
+
+def test_ends_of_an_interval_stand_out_of_the_dot_at_any_size():
+    released, query = by_keys(region=["N", "S"])
+    (_, first, _), = panels(plot.answers(released, query))  # fmt: skip
+    assert first["mark"]["type"] == "rule"
+    layers = re.findall(r'"type": "(tick|point)"', plot.answers(released, query).to_json())
+    assert layers == ["tick", "tick", "point"]
+    whole = plot.answers(released, query).to_dict()
+    marks_ = [layer["mark"] for layer in whole["vconcat"][0]["vconcat"][0]["hconcat"][0]["layer"]]
+    sizes = {one["type"]: one.get("size") for one in marks_}
+    assert sizes["tick"] > 1.5 * (4 * sizes["point"] / np.pi) ** 0.5  # a tick is longer than the dot is wide
+
+
+def test_a_look_that_can_not_be_is_refused():
+    released, query = by_keys(region=["N", "S"])
+    for look, error, words in (
+        ({"titel": "x"}, TypeError, "'titel' must be left out: a figure takes title, subtitle"),
+        ({"title": 3}, TypeError, "title must be a text, got 3"),
+        ({"labels": ["x"]}, TypeError, "labels must be a dict of texts, got list"),
+        ({"labels": {"x": 3}}, TypeError, "labels must be a dict of texts"),
+        ({"width": 0}, ValueError, "width must be at least 1"),
+    ):
+        refused(error, words, plot.answers, released, query, **look)
+
+
 # --- Box plots of released lists of quantiles
 
 FIVE = [0.05, 0.25, 0.5, 0.75, 0.95]
@@ -413,11 +599,13 @@ def asked(**more):
 def test_a_box_per_group(tmp_path):
     query = asked()
     released = query.release(intervals=True)
-    chart = plot.box(released, query)
+    assert '["A", "B", "C", "Z"]' in texts(plot.box(released, query))
+    chart = plot.box(released, query, sort="largest")
     png_size(chart, tmp_path / "box.png")
     said = texts(chart)
-    words = "Private quantiles of stay at ε = 3 | 0.05 and 0.95 | 0.25 to 0.75 | line: 0.5 | one person per 'p'"
-    assert lacks(chart, words) == []
+    assert "stay by ward" in said
+    boxes = "Boxes go from the 0.25 to the 0.75 quantile, with a line at 0.5. Whiskers go to 0.05 and 0.95. "
+    assert caption(chart) == f"{boxes}Differential privacy with ε = 3. One person: all rows with one value of 'p'."
     ranked = released.sort(pl.col("stay").list.get(2), descending=True, maintain_order=True)
     assert str(ranked["ward"].to_list()).replace("'", '"') in said  # the largest first, and named by the key alone
     data = rows(chart)
@@ -433,7 +621,7 @@ def test_groups_that_are_hidden_come_last():
     query = asked(people=dpp.n_people(epsilon=9))
     released = query.release(min_people=100)
     assert released["stay"].is_null().to_list() == [False, False, False, True]
-    data = rows(plot.box(released, query, most=3))
+    data = rows(plot.box(released, query, most=3, sort="largest"))
     assert len([row for row in data if row["middle"] is not None]) == 3
 
 
@@ -442,14 +630,13 @@ def test_quartiles_are_boxes_without_whiskers(tmp_path):
     released = query.release()
     chart = plot.box(released, query, output="quartiles")
     png_size(chart, tmp_path / "quartiles.png")
-    said = texts(chart)
-    assert "box: 0.25 to 0.75 quantiles · line: 0.5" in said
-    assert "whiskers" not in said
+    said = caption(chart)
+    assert "Boxes go from the 0.25 to the 0.75 quantile, with a line at 0.5." in said
+    assert "Whiskers" not in said
     data = rows(chart)
     assert set().union(*map(set, data)) == {"rank", "box_low", "middle", "box_high"}
-    ranked = released.sort(pl.col("quartiles").list.get(1), descending=True, maintain_order=True)
     found = sorted([row["rank"], *(row[name] for name in ("box_low", "middle", "box_high"))] for row in data)
-    assert found == [[i, *map(float, three)] for i, three in enumerate(ranked["quartiles"].to_list())]
+    assert found == [[i, *map(float, three)] for i, three in enumerate(released["quartiles"].to_list())]
     refused(ValueError, r"query must have one list of three or five quantiles, got 2", plot.box, released, query)
 
 
@@ -458,13 +645,17 @@ def test_boxes_of_an_expression_of_dates_and_of_many_groups(tmp_path):
     expr = day.dp.quantile(FIVE, dpp.grid(dt.date(2024, 1, 1), dt.date(2024, 6, 1), step="1d"), epsilon=1)
     chart = plot.box(VISITS.group_by("ward").agg(expr), expr, most=2)
     png_size(chart, tmp_path / "days.png")
-    assert lacks(chart, "the first 2 of 4 groups | rows of one person: 1 | temporal") == []
+    said = caption(chart)
+    assert "The first 2 of 4 groups are shown." in said
+    assert said.endswith("Differential privacy with ε = 1. One person: at most 1 row.")
+    assert "temporal" in texts(chart)
     assert {row["rank"] for row in rows(chart)} == {0, 1}
     money = pl.DataFrame({"x": [Decimal("1.50")] * 99})
     expr = pl.col("x").dp.quantile(FIVE, dpp.grid(Decimal(0), Decimal(3), step=Decimal("0.5")), rho=5)
     one = plot.box(money.select(expr), expr)
     png_size(one, tmp_path / "one.png")
-    assert lacks(one, "all rows | ρ = 5") == []
+    assert "all rows" in texts(one)
+    assert "(ρ = 5)" in caption(one)
     assert [row["middle"] for row in rows(one)] == [1.5]
 
 
@@ -472,7 +663,7 @@ def test_bad_boxes():
     query = asked()
     released = query.release()
     two = asked(other=pl.col("days").dp.quantile(FIVE, range(30), epsilon=1))
-    assert "quantiles of other" in texts(plot.box(two.release(), two, output="other"))
+    assert "other by ward" in texts(plot.box(two.release(), two, output="other"))
     halves = dpp.quantile("days", [0.25, 0.75], range(60), epsilon=1)
     hours = pl.col("t").dp.quantile(FIVE, [dt.timedelta(hours=i) for i in range(5)], epsilon=1)
     times = pl.DataFrame({"t": [dt.timedelta(hours=1)] * 9}).select(hours)
@@ -564,10 +755,9 @@ def test_a_panel_for_each_combination_with_the_numbers_and_their_ranges(cube):
     chart = plot.cube(cube, "year", by="ward")
     found = [(one["panel"], one["place"], one["number"], one["low"], one["high"]) for one in rows(chart)]
     assert found == [(ward, str(year), *numbers) for ward, year, *numbers in cube.counts(by=["ward", "year"]).rows()]
-    assert chart.to_dict()["facet"]["sort"] == ["C", "A", "B", "D"]
-    text = str(chart.to_dict())
-    assert "one person per row, add_or_remove_one, epsilon=0.5" in text
-    assert "number of rows" in text
+    assert chart.to_dict()["vconcat"][0]["vconcat"][0]["facet"]["sort"] == ["C", "A", "B", "D"]
+    assert caption(chart).endswith("Differential privacy with ε = 0.5. One person: every row is a person of its own.")
+    assert "number of rows" in texts(chart)
 
 
 def test_shares_filters_and_panels_that_are_left_out(cube):

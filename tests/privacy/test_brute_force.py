@@ -15,11 +15,11 @@ from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.costs import laplace_rho
 from dp_polars._accounting.terms import Contributions, Loss
 from dp_polars._mechanisms.histograms import QuantileScore
-from dp_polars.analysis import privacy_loss
 from dp_polars.analysis._laws import block_log_factors
+from dp_polars.analysis.scores import privacy_loss
 from tests.helpers import reference
 from tests.privacy.datasets import ORDERS, all_counts, neighbors, quantile_score, renyi
-from tests.registry import MECHANISMS, RELATIONS
+from tests.registry import MECHANISMS, RELATIONS, under
 
 pytestmark = pytest.mark.slow
 
@@ -28,10 +28,10 @@ SCORES = {"median": Fraction(1, 2), "quarter": Fraction(1, 4), "ninth decile": F
 
 def query(alpha, size, *, relation, mechanism, contributions=1, epsilon=None, rho=None):
     """A query as users write it."""
-    terms = {"contributions": contributions, "neighboring_relation": relation, "mechanism": mechanism}
+    terms = {"contributions": contributions, "mechanism": mechanism}
     if alpha is None:
-        return dpp.mode("x", [str(i) for i in range(size)], epsilon=epsilon, rho=rho, **terms).query
-    return dpp.quantile("x", alpha, range(size), epsilon=epsilon, rho=rho, **terms).query
+        return under(relation, dpp.mode("x", [str(i) for i in range(size)], epsilon=epsilon, rho=rho, **terms).query)
+    return under(relation, dpp.quantile("x", alpha, range(size), epsilon=epsilon, rho=rho, **terms).query)
 
 
 @functools.cache

@@ -9,6 +9,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._engines.polars.engine import PolarsEngine
+from dp_polars._mechanisms import residuals
 from dp_polars._release.release import prepare
 
 DIMENSIONS = {"a": [0, 1], "b": [0, 1, 2]}
@@ -53,12 +54,17 @@ def costs(query, change, unit):
 
 
 def check_shares(query, moves, unit, least):
-    """Each histogram loses at most its share, and nearly all of it, at least so large a part; all together the loss."""
+    """All histograms lose the loss together, or nearly all of it; each by itself at least so large a part of its most.
+
+    What each has most is more than its share where nobody has it in all.
+    """
     found = [list(costs(query, change, unit)) for change in moves]
     shares, most = [ask.query.claim.loss.value for ask in query._asks], [max(own) for own in zip(*found, strict=True)]
     assert sum(shares) == query.loss.value
-    assert all(share * least < each <= share for share, each in zip(shares, most, strict=True)), most
-    assert max(map(sum, found)) <= query.loss.value
+    (attained,) = {ask.query.claim.attained for ask in query._asks}
+    assert all(share * least < each * attained <= share for share, each in zip(shares, most, strict=True)), most
+    assert query.loss.value * least < max(map(sum, found)) <= query.loss.value
+    return attained
 
 
 @pytest.mark.parametrize("bounds", BOUNDS, ids=str)
@@ -68,7 +74,42 @@ def test_no_person_moves_a_histogram_by_more_than_its_share_and_one_by_nearly_al
     query = private.cube(DIMENSIONS, counts="rows", tables=tables, **{unit: 2})
     # Of a dimension of three values, two spreads may have to share one: then a replacement moves it by less.
     least = Fraction(999, 1000) if relation == "add_or_remove_one" else Fraction(6, 10)
-    check_shares(query, changes(bounds, relation), unit, least)
+    attained = check_shares(query, changes(bounds, relation), unit, least)
+    # Cells don't meet both in `a` and in `b`.
+    if relation == "add_or_remove_one":
+        assert (attained < 1) == (tables == TABLES[1:] and bounds in BOUNDS[1:4])
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 2), (4, 4), (3, 1, 4), (2, 2, 2)])
+def test_the_largest_squares_are_those_of_some_cells(sizes):
+    """Against all ways to put three combinations, by random weights of all histograms."""
+    rng = np.random.default_rng(7)
+    cells = list(itertools.product(*map(range, sizes)))
+    axes = [one for n in range(len(sizes) + 1) for one in itertools.combinations(range(len(sizes)), n)]
+    for rows in ([2, 2, 1], [1, 1, 1], [3, 1], [4], [1, 1, 1, 1]):
+        for _ in range(3):
+            weights = {one: Fraction(int(rng.integers(0, 9)), 7) for one in axes}
+            worst = 0
+            for found in itertools.combinations(cells, len(rows)):
+                for order in set(itertools.permutations(rows)):
+                    sums = {}
+                    for (one, weight), (cell, n) in itertools.product(weights.items(), zip(found, order, strict=True)):
+                        sums.setdefault((one, tuple(cell[axis] for axis in one)), [weight, 0])[1] += n
+                    worst = max(worst, sum(weight * n * n for weight, n in sums.values()))
+            assert residuals.largest_squares(sizes, rows, weights) == worst
+            with pytest.MonkeyPatch.context() as patch:  # too many to try: a bound
+                patch.setattr(residuals, "_MOST_MEETING", 0)
+                assert residuals.largest_squares(sizes, rows, weights) >= worst
+
+
+def test_cubes_of_more_dimensions_cost_less_than_their_histograms():
+    """Of all pairs or all triples of four dimensions, three cells of twenty rows: by how much the noise is smaller."""
+    dimensions = {name: range(10) for name in "abcd"}
+    private = dpp.protect("p", max_groups=3, max_rows_per_group=20)
+    for number, factor in ((2, 0.82), (3, 0.71)):
+        tables = list(itertools.combinations("abcd", number))
+        query = private.cube(dimensions, counts="rows", tables=tables, rho=1)
+        assert float(query._asks[0].query.claim.attained) ** 0.5 < factor
 
 
 @pytest.mark.parametrize(("unit", "tables"), [("epsilon", None), ("rho", None), ("rho", TABLES)])

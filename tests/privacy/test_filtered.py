@@ -29,7 +29,7 @@ OTHERS = [[], [(0, True), (1, False), (1, True), (None, True)], [(1, True)] * 50
 RULES: dict[str, dict[str, Any]] = {
     "mode": {},
     "mode of rows": {"counts": "rows"},
-    "mode by weight": {"weights": X + 1, "max_weight": 2},
+    "mode by weight": {"counts": dpp.weights(X + 1, max_weight=2)},
 }
 ASKS: dict[str, tuple[dpp.PrivateExpr, dpp.PrivateExpr]] = {
     **{name: tuple(x.dp.mode([0, 1], **rule, **EPSILON) for x in (X.filter(C), X)) for name, rule in RULES.items()},

@@ -9,7 +9,7 @@ import pytest
 import dp_polars as dpp
 from tests.helpers.first_above_laws import log_law
 from tests.privacy.datasets import all_counts, neighbors
-from tests.registry import X
+from tests.registry import X, under
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +59,7 @@ def largest_loss(rng, rate, low, high, times):
 
 @pytest.mark.parametrize(("relation", "low"), [("add_or_remove_one", 0.0), ("replace_one", -1.0)])
 def test_densities_of_neighbouring_scores_stay_within_epsilon(relation, low):
-    claim = dpp.first_above("x", [1, 2], threshold=3, epsilon=1, neighboring_relation=relation, gap=True).query.claim
+    claim = under(relation, dpp.first_above("x", [1, 2], threshold=3, epsilon=1, gap=True).query).claim
     assert claim.rate == (1 / 2 if low == 0 else claim.loss.value / 3)
     largest = largest_loss(np.random.default_rng(28), float(claim.rate), low, 1.0, 600)
     assert 0.99 <= largest <= 1 + 1e-9  # so a rate a little too high is found out
@@ -82,9 +82,7 @@ def test_one_way_costs_half():
 @pytest.mark.parametrize("threshold", [0.5, 2, 4])
 def test_all_small_data_sets(threshold, gap, relation):
     """All neighbouring data sets of up to seven rows, all answers, all gaps: exact probabilities."""
-    claim = X.dp.first_above(
-        range(3), threshold=threshold, epsilon=1, neighboring_relation=relation, gap=gap
-    ).query.claim
+    claim = under(relation, X.dp.first_above(range(3), threshold=threshold, epsilon=1, gap=gap).query).claim
     counts = all_counts(3, 7)
 
     def largest(factor):
@@ -97,7 +95,7 @@ def test_all_small_data_sets(threshold, gap, relation):
 
 def test_people_with_any_candidates(relation):
     """One person moves all counts by 0 or 1; one who takes their place moves them by −1 to 1."""
-    claim = X.dp.first_above(range(3), threshold=1, epsilon=1, neighboring_relation=relation, gap=True).query.claim
+    claim = under(relation, X.dp.first_above(range(3), threshold=1, epsilon=1, gap=True).query).claim
     counts = np.array(list(itertools.product(range(4), repeat=3)))
     logs = log_law(counts, 1, float(claim.rate), 6)
     change = counts[:, None] - counts[None]

@@ -32,6 +32,7 @@ NUMBERS = {name: question for name, question in QUESTIONS.items() if question.is
 ONE_SIDED = [name for name in NUMBERS if name.endswith((" 0", "len", "people", "count"))]
 # Several draws share the loss, one of them a count.
 OF_SEVERAL = {"mean": 2, "var": 3, "fine var": 3, "std": 3, "share": 2}
+OF_VARIANCES = ("var", "fine var", "std")
 # A person counts once in each group, however many rows they have.
 OF_PEOPLE = [name for name, question in NUMBERS.items() if question.of_people]
 SCHEMA = {"person": pl.String, "group": pl.Int64, "x": pl.Int64}
@@ -123,9 +124,7 @@ def test_no_person_changes_a_number_by_more_than_the_loss_pays_for(bounds, monke
 @pytest.mark.parametrize("bounds", BOUNDS[::3], ids=str)
 def test_nor_does_a_replacement(bounds, monkeypatch):
     def attained(name, unit):
-        return rows_of(bounds) == 1 and (
-            name not in OF_SEVERAL if unit == "epsilon" else name in (*ONE_SIDED, "value_counts")
-        )
+        return rows_of(bounds) == 1 and (unit == "epsilon" or name not in OF_VARIANCES)
 
     for loss in LOSSES:
         found, _ = changes(monkeypatch, asks(**loss), **bounds, neighboring_relation="replace_one")
@@ -150,9 +149,11 @@ def test_nor_does_a_replacement_in_one_group(rows, keys, monkeypatch):
             for ask in query._asks:
                 vector = np.concatenate([next(parts).scaled for _ in range(ask.query.claim.draws)])
                 found.setdefault(ask.name, []).append(vector)
-        check_costs(
-            found, loss, "replace_one", lambda name, _: name in ONE_SIDED or (name == "value_counts" and rows == 1)
-        )
+        check_costs(found, loss, "replace_one", lambda name, unit: attained_in_one_group(name, unit, rows))
+
+
+def attained_in_one_group(name: str, unit: str, rows: int) -> bool:
+    return (name not in OF_VARIANCES and name != "value_counts") or (name == "value_counts" and rows == 1)
 
 
 def test_bounds_left_out_are_those_of_the_public_groups(monkeypatch):
@@ -235,8 +236,8 @@ def laplace_divergence(x: np.ndarray, order: float) -> np.ndarray:
 def test_a_mean_pays_for_two_draws():
     mean = dpp.mean("x", 0, 1, step=1, rho=0.5, mechanism="discrete_laplace").query
     sum_, count = mean.noise()
-    assert sum_.cost("epsilon") + count.cost("epsilon") == mean.claim.cost("epsilon")
-    assert sum_.cost("rho") + count.cost("rho") == mean.claim.cost("rho") == Fraction(1, 2)
+    assert sum_.rate == count.rate == mean.claim.rate == mean.claim.cost("epsilon") / 2
+    assert mean.claim.cost("rho") == Fraction(1, 2)
     assert pure_rho(mean.claim.cost("epsilon") / 2) == pytest.approx(0.25)
     pure = dpp.mean("x", 0, 1, step=1, epsilon=1).query.claim
     assert float(pure.cost("rho")) == pytest.approx(2 * 0.5 * math.tanh(0.25))

@@ -54,7 +54,7 @@ OUTPUTS = {
     "people": dpp.n_people(epsilon=1),
     "counts": dpp.value_counts("x", [1, 2], epsilon=1),
     "sum": dpp.sum("x", 0, 2, epsilon=1),
-    "heaviest": dpp.mode("x", [1, 2], weights="x", max_weight=1, epsilon=1),
+    "heaviest": dpp.mode("x", [1, 2], counts=dpp.weights("x", max_weight=1), epsilon=1),
 }
 
 

@@ -61,10 +61,10 @@ MODE = dpp.mode("value", range(SIZE), epsilon=EPSILON)
 MEDIAN = dpp.median("value", range(SIZE), epsilon=EPSILON)
 
 
-def weighed(**options: object) -> dpp.PrivateExpr:
+def weighed(of: str = "people", too_few: int | None = None) -> dpp.PrivateExpr:
     """The value that weighs most; one row of the last value, and two of any, weigh as much as one person may."""
-    weights = pl.col("value") + 1
-    return dpp.mode("value", range(SIZE), weights=weights, max_weight=2, epsilon=EPSILON, **options)  # type: ignore[arg-type]
+    weights = dpp.weights(pl.col("value") + 1, max_weight=2, of=of)
+    return dpp.mode("value", range(SIZE), counts=weights, too_few=too_few, epsilon=EPSILON)
 
 
 NINTH = dpp.quantile("value", 0.9, range(SIZE), epsilon=EPSILON, mechanism="exponential")
@@ -92,7 +92,7 @@ NINTH = dpp.quantile("value", 0.9, range(SIZE), epsilon=EPSILON, mechanism="expo
         ({"max_rows": 2}, dpp.mode("value", range(SIZE), epsilon=EPSILON, too_few=3, counts="rows"), 0.99),
         ({"max_groups": 2}, weighed(), 0.99),
         ({"max_groups": 1}, weighed(too_few=2), 0.99),
-        ({"max_rows": 2}, weighed(counts="rows"), 0.99),
+        ({"max_rows": 2}, weighed(of="rows"), 0.99),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else None,
 )

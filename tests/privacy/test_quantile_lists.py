@@ -15,7 +15,7 @@ import dp_polars as dpp
 from dp_polars._accounting.terms import Contributions
 from tests.privacy.datasets import ORDERS, all_counts, neighbors, renyi
 from tests.privacy.lists import law_of_list
-from tests.registry import MECHANISMS, RELATIONS
+from tests.registry import MECHANISMS, RELATIONS, under
 
 pytestmark = pytest.mark.slow
 
@@ -34,8 +34,8 @@ SIZES = [(2, 6, 2), (3, 4, 2), (2, 10, 1)]
 
 def query(name, size, *, relation, mechanism, contributions=1, epsilon=None, rho=None):
     """A list as users ask for it, also where it has one answer."""
-    terms = {"contributions": contributions, "neighboring_relation": relation, "mechanism": mechanism}
-    return dpp.quantile("x", LISTS[name], range(size), epsilon=epsilon, rho=rho, **terms).query
+    terms = {"contributions": contributions, "mechanism": mechanism}
+    return under(relation, dpp.quantile("x", LISTS[name], range(size), epsilon=epsilon, rho=rho, **terms).query)
 
 
 @functools.cache

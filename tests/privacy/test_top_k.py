@@ -16,7 +16,7 @@ from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.top_k import Ranking
 from tests.helpers.reference import bounded_range_rho
 from tests.helpers.top_k_laws import law_of
-from tests.registry import ASKS, RELATIONS
+from tests.registry import ASKS, RELATIONS, under
 
 pytestmark = pytest.mark.slow
 
@@ -24,8 +24,8 @@ MECHANISMS = ASKS["top_k"].mechanisms
 
 
 def query(k, mechanism, relation, *, contributions=1, size=3, **loss):
-    given = {"contributions": contributions, "neighboring_relation": relation, "mechanism": mechanism, **loss}
-    return dpp.top_k("x", k, [str(i) for i in range(size)], **given).query
+    given = {"contributions": contributions, "mechanism": mechanism, **loss}
+    return under(relation, dpp.top_k("x", k, [str(i) for i in range(size)], **given).query)
 
 
 @functools.cache
@@ -76,6 +76,32 @@ def test_the_loss_of_a_joint_draw_is_nearly_attained():
     assert 0.99 * epsilon <= loss <= epsilon * (1 + 1e-9)
     # So a mode's R, of 1, would be too little.
     assert log_share(3, 2 * rate) - log_share(2, 2 * rate) > 1.2 * epsilon
+
+
+def test_one_row_in_the_place_of_another_moves_joint_scores_by_three_at_most():
+    """All small counts, all moves of up to two from one candidate and to another: as in Theorem 2, in halves of M."""
+    size, most, heaviest = 4, 5, 2
+    for k in (2, 3):
+        lists = np.array(list(itertools.permutations(range(size), k)))
+
+        def errors(counts, k=k, lists=lists):
+            best = -np.sort(-counts, axis=1)[:, None, :k]
+            return (best - counts[:, lists]).max(axis=2)
+
+        counts = np.array(list(itertools.product(range(heaviest, most + heaviest), repeat=size)))
+        before, worst, of_one = errors(counts), 0, 0
+        for gone, come in itertools.product(range(heaviest + 1), repeat=2):
+            for one, other in itertools.permutations(range(size), 2):
+                after = counts.copy()
+                after[:, one] -= gone
+                after[:, other] += come
+                moved = errors(after) - before
+                ranges = (moved.max(axis=1) - moved.min(axis=1)).max()
+                worst, of_one = max(worst, ranges), max(of_one, ranges if not come else 0)
+        assert (worst, of_one) == (3 * heaviest, 2 * heaviest)
+        claim = query(k, "joint", "replace_one", size=size, epsilon=1, counts="rows").claim
+        assert claim.same_group * claim.score_range == 3
+        assert query(k, "joint", "replace_one", size=size, epsilon=1).claim.same_group == 1
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

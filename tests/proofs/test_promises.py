@@ -322,7 +322,7 @@ def test_outputs_of_one_release_are_a_sequence_given_the_orders():
 
     def laws(order, more):
         """Of both outputs: the other person's row of value a is in group 0, or their row in group 1, by their order."""
-        mode = analysis.selection_probabilities([2 + (order == 0) + more, 3], epsilon=2, monotonic=True)
+        mode = analysis.scores.selection_probabilities([2 + (order == 0) + more, 3], epsilon=2, monotonic=True)
         return mode, math.tanh(1) * np.exp(-2.0 * np.abs(x - (order == 1) - more))
 
     def loss(one, other):

@@ -2,7 +2,6 @@
 
 import datetime as dt
 import html
-import json
 import re
 from fractions import Fraction
 from functools import cache
@@ -306,10 +305,11 @@ def test_the_error_in_the_other_unit_is_that_of_the_same_output(of_publication):
 
 THIRD = Fraction(1, 3)
 DAYS = [dt.date(2026, 1, 1) + dt.timedelta(days=n) for n in range(9)]
+BY_WEIGHT = dpp.weights(WEIGHT, max_weight=4)
 CLIPPED = {
     "sum": (lambda **loss: X.dp.sum(-2, 1_234_567, **loss), ("-2", "1234567")),
     "mean": (lambda **loss: X.dp.mean(0, 20, **loss), ("0", "20")),
-    "thirds": (lambda **loss: X.dp.mean(THIRD, 7 * THIRD, THIRD, **loss), ("1/3", "7/3")),
+    "thirds": (lambda **loss: X.dp.mean(THIRD, 7 * THIRD, step=THIRD, **loss), ("1/3", "7/3")),
     "var": (lambda **loss: X.dp.var(0, 20, **loss), ("0", "20")),
     "std": (lambda **loss: X.dp.std(-1, 20.5, step=0.5, **loss), ("-1", "20.5")),
     "per person": (lambda **loss: X.dp.sum(0, 20, per_person=(3, 12), **loss), ("0", "20", "3 … 12")),
@@ -317,8 +317,8 @@ CLIPPED = {
     "interval": (lambda **loss: X.dp.median([9, 1, 4], confidence=0.9, **loss), ("1", "9")),
     "list": (lambda **loss: X.dp.quantile([0.25, 0.5], dpp.grid(-1, 3, step=0.5), **loss), ("-1.0", "3.0")),
     "dates": (lambda **loss: pl.col("day").dp.median(DAYS, **loss), ("2026-01-01", "2026-01-09")),
-    "weights": (lambda **loss: X.dp.mode([1, 2], weights=WEIGHT, max_weight=4, **loss), ("0", "4", "0 … 4")),
-    "top by weights": (lambda **loss: X.dp.top_k(2, [1, 2, 3], weights=WEIGHT, max_weight=4, **loss), ("0", "4")),
+    "weights": (lambda **loss: X.dp.mode([1, 2], counts=BY_WEIGHT, **loss), ("0", "4", "0 … 4")),
+    "top by weights": (lambda **loss: X.dp.top_k(2, [1, 2, 3], counts=BY_WEIGHT, **loss), ("0", "4")),
     "first above": (lambda **loss: X.dp.first_above(dpp.grid(0, 30, step=2), threshold=5, **loss), ("0", "30")),
     "share": (lambda **loss: dpp.share(X > 2, **loss), ("0", "1")),
 }  # fmt: skip
@@ -337,7 +337,7 @@ def test_clipping_bounds_are_named_wherever_an_answer_is_described(name, tmp_pat
     note, plain = query.explain()["note"][1], ask(epsilon=1).statement().to_markdown()
     texts = [note, statement, *re.findall("<p>out: (.*?)</p>", page)]
     assert len(texts) > 2
-    said = re.findall(r"beyond the clipping bounds (.*?) and (.*?) count as the clipping bound", " ".join(texts[2:]))
+    said = re.findall(r"(?:Values|Weights) below (.*?) count as \1, and \w+ above (.*?) as \2,", " ".join(texts[2:]))
     said += [("0", "1")] * ("True counts as 1 and false as 0, which are the clipping bounds" in texts[-1])
     assert said == [bounds[:2]]
     for text in (note, statement, page, *([] if "per_person" in plain else [plain])):
@@ -358,20 +358,17 @@ def test_figures_and_ranges_say_of_what_the_number_is(tmp_path):
     free = ROWS.dp.protect(None).group_by(KEYS)
     mean, count = {"m": X.dp.mean(0, 2, epsilon=1)}, {"n": dpp.len(epsilon=1)}
     for query, said in (
-        (limited.agg(**mean), "the number without noise, of clipped values within the contribution limits, lies in it"),
-        (limited.agg(**count), "the number without noise, within the contribution limits, lies in it"),
-        (free.agg(**mean), "the number without noise, of clipped values, lies in it"),
-        (free.agg(**count), "the number without noise lies in it"),
+        (limited.agg(**mean), ", of clipped values within the contribution limits,"),
+        (limited.agg(**count), ", within the contribution limits,"),
+        (free.agg(**mean), ", of clipped values,"),
+        (free.agg(**count), ""),
     ):
         released = query.release(intervals=True)
-        text = json.dumps(dpp.plot.answers(released, query).to_dict(), ensure_ascii=False)
-        assert f"bar: {said} with probability 95 %" in text
-        assert ("Values beyond the clipping bounds 0 and 2 count as the clipping bound" in text) == (
-            "m" in released.columns
-        )
-        assert f"Bar: {said} with probability 95 %." in dpp.report(released, query, tmp_path / "p.html").read_text(
-            "utf-8"
-        )
+        text = dpp.plot.answers(released, query).to_dict()["vconcat"][0]["title"]["text"]
+        lies = f"The number without noise{said} lies in the interval with a probability of 95 %."
+        assert lies in " ".join(text)
+        assert ("Values below 0 count as 0, and values above 2 as 2" in " ".join(text)) == ("m" in released.columns)
+        assert lies in dpp.report(released, query, tmp_path / "p.html").read_text("utf-8")
 
 
 def test_outputs_with_the_same_bounds_say_them_once():
@@ -391,7 +388,11 @@ def test_what_moves_values_has_clipping_bounds(name):
     question: Question = QUESTIONS[name]
     rows = ROWS.cast({WEIGHT: pl.Float64})
     query = rows.dp.protect("p", max_rows=1).agg(question.ask(epsilon=1).alias("out"))._asks[0].query
-    types = (pl.Boolean(),) if name == "share" else (pl.Int64(), *[pl.Float64()] * ("weights" in question.options))
+    types = (
+        (pl.Boolean(),)
+        if name == "share"
+        else (pl.Int64(), *[pl.Float64()] * (not isinstance(question.options.get("counts", ""), str)))
+    )
     rules = query.evidence(*([] if question.way in OF_NO_COLUMN else types))
     moves = any(rule.row_weight is not None or isinstance(rule.binning, NearestBinning) for rule in rules)
     assert (query.clipping is not None) == moves

@@ -69,7 +69,7 @@ def test_a_page_that_is_whole_and_escaped(tmp_path):
     assert not {"script", "img", "i", "b", "link", "iframe"} & {*reader.tags}
     drawn = is_here("altair") and is_here("vl_convert")
     assert reader.tags.count("figure") == drawn
-    assert reader.tags.count("svg") == 3 * drawn  # two, two and one of the outputs stand side by side
+    assert reader.tags.count("svg") == drawn
     # No network: no attribute is a URL but the names of SVG's own words.
     urls = [(name, value) for name, value in reader.attributes if re.search("//|url\\(", value or "")]
     assert all(name.startswith("xmlns") for name, _ in urls), urls
@@ -140,15 +140,15 @@ def test_each_table_says_which_bounds_cut_and_how_much(tmp_path):
     released = publication.release(intervals=True)
     page = dpp.report(released, publication, tmp_path / "page.html").read_text(encoding="utf-8")
     sections = {one.partition("</h2>")[0]: one for one in page.split("<section><h2>")}
-    end = "What is beyond that is left out, at random.</p>"
+    end = "Rows beyond that are dropped at random.</p>"
     visits = sections["visits"]
-    assert f"<p>people, stay, first: No more of one person counts than 1 group. {end}" in visits
-    assert f"<p>rows: No more of one person counts than 1 group, 3 rows in each group. {end}" in visits
+    assert f"<p>people, stay, first: Each person counts in at most 1 group. {end}" in visits
+    assert f"<p>rows: Each person counts in at most 1 group, with at most 3 rows in each group. {end}" in visits
     assert "<p>stay: A person's total in a group is clipped to 0 … 9: what is beyond" in html.unescape(visits)
     assert (
         "<p>About 90 rows are left out by these bounds (90 to 90; see cut).</p>" in visits
     )  # one of four rows of each
-    assert visits.index("</table>") < visits.index("No more of one") < visits.index("About 90 rows")
+    assert visits.index("</table>") < visits.index("Each person counts") < visits.index("About 90 rows")
     assert "About" not in sections["other"]
     assert "of a person" not in sections["cut"].partition("What the numbers")[0]
 

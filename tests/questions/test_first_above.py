@@ -17,7 +17,7 @@ from dp_polars import analysis
 from dp_polars._mechanisms.above_threshold import Search, count_runs, first_above_groups
 from dp_polars._mechanisms.histograms import Histogram
 from tests.helpers.first_above_laws import log_law
-from tests.registry import RELATIONS, SURE, X
+from tests.registry import RELATIONS, SURE, X, under
 
 
 def ask(**more):
@@ -26,7 +26,7 @@ def ask(**more):
 
 @pytest.mark.parametrize(("relation", "score_range"), [(RELATIONS[0], 2), (RELATIONS[1], 3)])
 def test_the_rate_is_shared_by_the_threshold_and_the_counts(relation, score_range):
-    claim = ask(epsilon=6, contributions=2, neighboring_relation=relation).query.claim
+    claim = under(relation, ask(epsilon=6, contributions=2).query).claim
     assert (claim.mechanism, claim.score_range) == ("first_above", score_range)
     assert claim.rate == Fraction(6, 2 * score_range)
     people = dpp.protect("p", max_groups=4, max_rows_per_group=9, neighboring_relation=relation)

@@ -128,12 +128,11 @@ def test_rates_that_the_race_can_not_hold_are_refused():
 def test_each_level_costs_a_row_what_one_quantile_at_its_share_does(unit, relation, mechanism):
     """So the rates of its nodes are those of quantiles on their own at that loss, whatever group a new row is in."""
     alphas, bounds = [Fraction(i, 10) for i in range(1, 10)], Contributions(5, 2)
-    options = {"neighboring_relation": relation, "mechanism": mechanism}
-    query = asked(alphas, **{unit: Fraction(3, 5), **options}).under(bounds, relation)
+    query = asked(alphas, **{unit: Fraction(3, 5)}, mechanism=mechanism).under(bounds, relation)
     claim, levels = query.claim, 4
     assert (claim.draws, claim.contributions, claim.neighboring_relation) == (levels, bounds, relation)
     for node in query.root.nodes():
-        one = asked(node.alpha, **{unit: Fraction(3, 5) / levels, **options}).under(bounds, relation).claim
+        one = asked(node.alpha, **{unit: Fraction(3, 5) / levels}, mechanism=mechanism).under(bounds, relation).claim
         one = replace(one, same_group=Fraction(1))
         assert one.rate == claim.rate / node.score_range
         for budget in ("epsilon", "rho"):

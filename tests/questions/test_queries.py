@@ -19,6 +19,7 @@ from dp_polars._questions.categories import Mode, Quantile
 from dp_polars._questions.extremes import ArgMax
 from dp_polars._questions.question import describe
 from tests.helpers.reference import bounded_range_rho
+from tests.registry import under
 
 X = pl.col("x")
 ADD, REPLACE = "add_or_remove_one", "replace_one"
@@ -43,13 +44,13 @@ def argmax(**arguments):
     ("query", "score_range"),
     [
         (mode(epsilon=1), 1),
-        (mode(epsilon=1, neighboring_relation=REPLACE), 2),
+        (under(REPLACE, mode(epsilon=1)), 2),
         (quantile(epsilon=1), 2),
-        (quantile(epsilon=1, neighboring_relation=REPLACE), 4),
+        (under(REPLACE, quantile(epsilon=1)), 4),
         (quantile(0.9, epsilon=1), 18),
         (quantile(0.1, epsilon=1), 18),
         (quantile(Fraction(1, 3), epsilon=1), 4),
-        (quantile(Decimal("0.25"), epsilon=1, neighboring_relation=REPLACE), 12),
+        (under(REPLACE, quantile(Decimal("0.25"), epsilon=1)), 12),
         (quantile(0.9999, epsilon=1), 19_998),
         (argmax(epsilon=1, sensitivity=5), 10),
         (argmax(epsilon=1, sensitivity=5, monotonic=True), 5),
@@ -154,7 +155,7 @@ def test_what_makes_queries_differ():
         mode(rho=1),
         mode(epsilon=1, mechanism="exponential"),
         mode(epsilon=1, contributions=2),
-        mode(epsilon=1, neighboring_relation=REPLACE),
+        under(REPLACE, mode(epsilon=1)),
         X.dp.mode(["b", "a"], epsilon=1).query,
         X.dp.mode(epsilon=1).query,
         quantile(epsilon=1),
@@ -193,7 +194,7 @@ PRINTED = [
         "relation:  add_or_remove_one, rows of one person: 3",
     ),
     (
-        X.dp.quantile(0.9, dpp.grid(0, 10**6, step=0.01), rho=0.02, neighboring_relation=REPLACE).query,
+        under(REPLACE, X.dp.quantile(0.9, dpp.grid(0, 10**6, step=0.01), rho=0.02).query),
         "selects:   0.9-quantile on 100,000,001 grid points",
         "loss:      rho=0.02 in all (as epsilon: 0.566)",
         "mechanism: exponential, rate 0.0157222 for R = 36 per row",

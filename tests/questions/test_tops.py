@@ -16,7 +16,7 @@ from dp_polars._questions.measures import ValueCounts
 from tests.helpers.reference import bounded_range_rho
 from tests.helpers.top_k_laws import law_of, lists, missed
 from tests.mechanisms.test_ranking import histogram_of
-from tests.registry import COLUMNS, ENGINES
+from tests.registry import COLUMNS, ENGINES, under
 
 ADD, REPLACE = "add_or_remove_one", "replace_one"
 X = pl.col("x")
@@ -32,8 +32,8 @@ def top(k=3, candidates=range(9), **given):
         (top(epsilon=1), "permute_and_flip", 3, 1, Fraction(1, 3)),
         (top(epsilon=1, mechanism="exponential"), "exponential", 3, 1, Fraction(1, 3)),
         (top(epsilon=1, mechanism="joint"), "exponential", 1, 2, Fraction(1, 2)),
-        (top(epsilon=1, neighboring_relation=REPLACE), "permute_and_flip", 3, 2, Fraction(1, 6)),
-        (top(epsilon=1, mechanism="joint", neighboring_relation=REPLACE), "exponential", 1, 4, Fraction(1, 4)),
+        (under(REPLACE, top(epsilon=1)), "permute_and_flip", 3, 2, Fraction(1, 6)),
+        (under(REPLACE, top(epsilon=1, mechanism="joint")), "exponential", 1, 4, Fraction(1, 4)),
         (top(rho=3 * bounded_range_rho(2)), "exponential", 3, 1, 2),
         (top(rho=bounded_range_rho(2), mechanism="joint"), "exponential", 1, 2, 1),
         (top(epsilon=1, contributions=5), "permute_and_flip", 3, 1, Fraction(1, 15)),
@@ -75,7 +75,7 @@ def test_a_claim_of_other_draws_is_refused(mechanism):
     [
         *(({"k": k}, ValueError, "k must be at ") for k in (0, -1, 10, 2**70)),
         *(({"k": k}, TypeError, "k must be an integer") for k in (True, 1.0, "3", None)),
-        *(({"counts": word}, ValueError, "counts must be 'people' or 'rows'") for word in ("laplace", 3, None)),
+        *(({"counts": word}, ValueError, "counts must be 'people', 'rows' or") for word in ("laplace", 3, None)),
         ({"mechanism": "discrete_laplace"}, ValueError, "mechanism must be one of .*'joint'"),
     ],
 )
@@ -221,7 +221,7 @@ def test_an_error_of_ranked_counts_is_as_stated():
 
 def test_the_alternative_has_the_same_loss_and_bounds():
     for mechanism in ("permute_and_flip", "joint"):
-        asked = top(3, epsilon=1, mechanism=mechanism, neighboring_relation=REPLACE)
+        asked = under(REPLACE, top(3, epsilon=1, mechanism=mechanism))
         other = asked.alternative()
         assert isinstance(other, ValueCounts)
         assert (other.claim.loss, other.claim.draws, other.claim.score_range) == (asked.claim.loss, 1, 2)

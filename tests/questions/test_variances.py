@@ -69,8 +69,8 @@ def test_the_ends_weigh_the_most_and_the_middle_the_least():
 def test_without_noise_they_are_those_of_polars(values, lower, upper, step, on, ddof):
     frame = pl.DataFrame({"x": values}, strict=False)
     asked = (
-        dpp.var("x", lower, upper, step, ddof=ddof, epsilon=SURE),
-        dpp.std("x", lower, upper, step, ddof=ddof, epsilon=SURE).alias("s"),
+        dpp.var("x", lower, upper, step=step, ddof=ddof, epsilon=SURE),
+        dpp.std("x", lower, upper, step=step, ddof=ddof, epsilon=SURE).alias("s"),
     )
     var, std = (frame.select(asked) if on == "expression" else frame.dp.protect(None).agg(asked).release()).row(0)
     there = frame["x"].cast(pl.Float64).drop_nans().drop_nulls().clip(lower, upper)
@@ -103,7 +103,7 @@ def test_ranges_and_errors_hold_what_rounding_does(ask, ddof):
     for step in (0.25, 1, None):
         for _ in range(40):
             values = pl.Series("x", rng.uniform(-1, 1, 12).round(7))
-            query = values.to_frame().dp.protect(None).agg(ask("x", -1, 1, step, ddof=ddof, epsilon=10**11))
+            query = values.to_frame().dp.protect(None).agg(ask("x", -1, 1, step=step, ddof=ddof, epsilon=10**11))
             found, low, high = query.release(intervals=True).row(0)
             true = (values.var if ask is dpp.var else values.std)(ddof=ddof)
             assert low <= true <= high
@@ -117,7 +117,7 @@ def test_ranges_and_errors_hold_what_rounding_does(ask, ddof):
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=30), st.sampled_from([1e-3, 0.25, 1]))
 @settings(max_examples=100, deadline=None)
 def test_rounding_to_the_step_moves_a_deviation_by_half_of_it(values, step):
-    found = pl.DataFrame({"x": values}).select(dpp.std("x", -1, 1, step, ddof=0, epsilon=SURE)).item()
+    found = pl.DataFrame({"x": values}).select(dpp.std("x", -1, 1, step=step, ddof=0, epsilon=SURE)).item()
     assert abs(found - pl.Series(values).std(ddof=0)) <= step / 2 + 1e-6
 
 
@@ -131,7 +131,7 @@ def test_sums_of_as_many_rows_as_there_may_be_fit():
 @pytest.mark.parametrize(("lower", "upper", "step"), [(-2, 2, 1), (0, 2**17, 1)])
 @pytest.mark.parametrize("ddof", [0, 1])
 def test_ranges_hold_all_totals_within_the_bounds_of_the_noise_and_no_more(ask, lower, upper, step, ddof, monkeypatch):
-    query = ask("x", lower, upper, step, ddof=ddof, epsilon=9).query
+    query = ask("x", lower, upper, step=step, ddof=ddof, epsilon=9).query
     rng, (steps, largest, _) = np.random.default_rng(2), map(int, query.changes(INT))
     offs = {1: (3, 5, 2), 2**17: (2 * steps, 3 * largest, 2)}[1 if upper == 2 else 2**17]
     known = {(claim.score_range, 0.05 / 3): off for claim, off in zip(query.noise(INT), offs, strict=True)}
@@ -162,7 +162,7 @@ def test_ranges_hold_the_number_without_noise_with_95_percent():
     rng = np.random.default_rng(1)
     for values in ([0.0, 8.0] * 30, [8.0] * 40, rng.normal(4, 1, 50).tolist()):
         rows = pl.DataFrame({"g": np.repeat(np.arange(4000), len(values)), "x": values * 4000})
-        query = rows.dp.protect(None).group_by({"g": range(4000)}).agg(dpp.std("x", 0, 8, 0.25, ddof=0, epsilon=2))
+        query = rows.dp.protect(None).group_by({"g": range(4000)}).agg(dpp.std("x", 0, 8, step=0.25, ddof=0, epsilon=2))
         found, true = query.release(intervals=True), pl.Series(values).clip(0, 8)
         true = ((true * 4).round() / 4).std(ddof=0)
         held = found.select((pl.col("x_low") <= true + 1e-9) & (pl.col("x_high") >= true - 1e-9)).to_series().mean()
@@ -174,7 +174,7 @@ def test_ranges_hold_the_number_without_noise_with_95_percent():
 @pytest.mark.parametrize("ddof", [0, 1])
 def test_the_error_among_some_rows_holds_for_all_noise_within_its_bounds(ask, lower, upper, ddof):
     """Of rows at the ends, in the middle, and in the proportions between."""
-    query = ask("x", lower, upper, 1, ddof=ddof, epsilon=40).query
+    query = ask("x", lower, upper, step=1, ddof=ddof, epsilon=40).query
     off, of_squares, by = (noise_bound(claim, 0.05 / 3) for claim in query.noise(INT))
     least = by + 2
     ends = pl.Series([lower, (lower + upper) // 2, upper])

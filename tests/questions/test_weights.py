@@ -40,7 +40,7 @@ def frame(weights, dtype=None):
 )
 def test_what_a_row_weighs(weights, dtype, most, step, heaviest):
     rows = frame([None if w is None else Decimal(w) for w in weights] if dtype == pl.Decimal else weights, dtype)
-    expr = dpp.mode("x", range(len(weights)), weights="w", max_weight=most, step=step, **SURE)
+    expr = dpp.mode("x", range(len(weights)), counts=dpp.weights("w", max_weight=most, step=step), **SURE)
     found = {rows.select(expr).item() for _ in range(60)}
     found |= {rows.dp.protect(None).agg(expr).release().item() for _ in range(60)}
     assert found == set(heaviest)  # one of three is missed with a probability below 1e-20
@@ -50,7 +50,7 @@ def test_what_a_row_weighs(weights, dtype, most, step, heaviest):
 def test_negative_weights_are_none(negative, dtype):
     """Else a row could move two candidates apart by twice as much as it is charged for."""
     rows = pl.DataFrame({"p": [1, 2, 3], "x": ["a", "a", "b"], "w": pl.Series([3, negative, 2], dtype=dtype)})
-    options = {"weights": "w", "max_weight": 3, "step": 1, **SURE}
+    options = {"counts": dpp.weights("w", max_weight=3, step=1), **SURE}
     for expr in (dpp.mode("x", ["b", "a"], **options), dpp.top_k("x", 1, ["b", "a"], **options).list.first()):
         assert rows.select(expr).item() == "a"
     for unit in (None, "p"):
@@ -59,12 +59,16 @@ def test_negative_weights_are_none(negative, dtype):
 
 
 def test_claim_and_error_are_in_the_unit_of_the_weights():
-    weighed = {"weights": "w", "max_weight": 8, "epsilon": 2}
-    fine, coarse = (dpp.mode("x", [1, 2, 3], step=step, **weighed).query for step in (0.125, 4.0))
+    weighed = (dpp.weights("w", max_weight=8, step=step) for step in (0.125, 4.0))
+    fine, coarse = (dpp.mode("x", [1, 2, 3], counts=counts, epsilon=2).query for counts in weighed)
     assert fine.claim == coarse.claim
     assert fine.claim.score_range == 8
     assert fine.claim.rate == Fraction(1, 4)
-    row = dpp.protect("p", max_groups=1).agg(dpp.mode("x", [1, 2, 3], weights="w", max_weight=8, epsilon=2)).explain()
+    row = (
+        dpp.protect("p", max_groups=1)
+        .agg(dpp.mode("x", [1, 2, 3], counts=dpp.weights("w", max_weight=8), epsilon=2))
+        .explain()
+    )
     by_count = dpp.protect("p", max_groups=1).agg(dpp.mode("x", [1, 2, 3], epsilon=2)).explain()
     assert row["error_unit"].item() == "the weights' unit"
     assert row["error_95"].item() == pytest.approx(8 * math.log(20) / 2)
@@ -78,16 +82,17 @@ def test_claim_and_error_are_in_the_unit_of_the_weights():
 def test_a_draw_counts_steps_and_its_rate_is_for_steps():
     """A gap of one step is `step` of the unit that the claim is in: exp(−rate·gap) must not depend on the step."""
     for step in (0.125, 0.5, 1, 4.0):
-        query = dpp.mode("x", [1, 2, 3], weights="w", max_weight=8, step=step, epsilon=2).query
+        query = dpp.mode("x", [1, 2, 3], counts=dpp.weights("w", max_weight=8, step=step), epsilon=2).query
         assert query.draw(pl.Int64(), pl.Float64()).rate == Fraction(1, 4) * Fraction(step)
-    of_cents = dpp.mode("x", [1, 2, 3], weights="w", max_weight=8, epsilon=2).query
+    of_cents = dpp.mode("x", [1, 2, 3], counts=dpp.weights("w", max_weight=8), epsilon=2).query
     assert of_cents.draw(pl.Int64(), pl.Decimal(10, 2)).rate == Fraction(1, 400)
 
 
 @pytest.mark.parametrize("mechanism", [None, "exponential"])
 def test_a_rate_per_step_beyond_all_floats_chooses_the_best(mechanism):
     frame, step = pl.DataFrame({"x": [1, 2, 3, 2], "w": [2.0**45, 2.0**46, 2.0**45, 2.0**41]}), 2**40
-    loss = {"epsilon": 2**1058, "max_weight": 2**60, "step": step, "weights": "w", "mechanism": mechanism}
+    by = dpp.weights("w", max_weight=2**60, step=step)
+    loss = {"epsilon": 2**1058, "counts": by, "mechanism": mechanism}
     modes = {f"gap {gap}": dpp.mode("x", [3, 2, 1], gap=gap, **loss) for gap in (False, True)}
     tops = {f"top {k}": dpp.top_k("x", k, [3, 2, 1], **loss) for k in (1, 3)}
     query = frame.dp.protect(None).agg(**modes, **tops)
@@ -107,7 +112,7 @@ def test_a_rate_per_step_beyond_all_floats_chooses_the_best(mechanism):
 def test_simulated_in_the_unit_of_the_weights(unit):
     """Weights of halves: two of the candidates, four and one and a half apart."""
     rows = pl.DataFrame({"p": [1, 1, 2, 3], "x": ["a", "a", "b", "a"], "w": [2.5, 1.0, 1.5, 2.0]})
-    expr = dpp.mode("x", ["a", "b"], weights="w", max_weight=3, step=0.5, epsilon=1)
+    expr = dpp.mode("x", ["a", "b"], counts=dpp.weights("w", max_weight=3, step=0.5), epsilon=1)
     result = simulate(dpp.protect(unit, **({} if unit is None else {"max_groups": 1})).agg(expr), rows)
     gap = 3.5 if unit == "p" else 4  # person 1 weighs no more than 3
     wrong = math.exp(-gap / 3) / 2
@@ -124,7 +129,7 @@ def test_simulated_in_the_unit_of_the_weights(unit):
 def test_too_few_is_a_weight():
     rows = pl.DataFrame({"x": ["a"] * 9, "w": [0.5] * 9})
     for few, answer in ((4, "a"), (5, None)):
-        expr = dpp.mode("x", ["a", "b"], weights="w", max_weight=1, step=0.5, too_few=few, **SURE)
+        expr = dpp.mode("x", ["a", "b"], counts=dpp.weights("w", max_weight=1, step=0.5), too_few=few, **SURE)
         assert rows.select(expr).item() == answer
 
 
@@ -134,7 +139,7 @@ def test_top_k_by_weight(mechanism):
     rows = pl.DataFrame(
         {"p": [1, 1, 1, 2, 3, 4, 5], "x": ["a", "a", "a", "a", "b", "b", "c"], "w": [2.5, 2.5, 2.5, 2.0, 2.0, 2.0, 3.0]}
     )
-    options = {"weights": "w", "max_weight": 3, "step": 0.5, "mechanism": mechanism}
+    options = {"counts": dpp.weights("w", max_weight=3, step=0.5), "mechanism": mechanism}
     expr = dpp.top_k("x", 3, ["c", "d", "b", "a"], **options, **SURE)
     assert rows.select(expr).item().to_list() == ["a", "b", "c"]
     query = rows.dp.protect("p", max_groups=1).agg(expr)
@@ -155,7 +160,7 @@ def test_top_k_by_weight(mechanism):
 def test_the_first_of_top_k_by_weight_has_the_law_of_a_mode():
     """At a k-th of the loss; sums of 0, 1 and 2.5 in steps of a half."""
     rows = pl.DataFrame({"g": np.repeat(np.arange(4000), 3), "x": [1, 2, 2] * 4000, "w": [1.0, 1.5, 1.0] * 4000})
-    options = {"weights": "w", "max_weight": 2, "step": 0.5, "mechanism": "permute_and_flip"}
+    options = {"counts": dpp.weights("w", max_weight=2, step=0.5), "mechanism": "permute_and_flip"}
     expr = dpp.top_k("x", 2, [0, 1, 2], epsilon=4, **options).list.first().alias("first")
     drawn = rows.group_by("g").agg(expr)["first"].to_numpy()
     law = [float(p) for p in reference.law([0, 2, 5], rate=Fraction(1, 2), mechanism="permute_and_flip", digits=20)]
@@ -165,7 +170,7 @@ def test_the_first_of_top_k_by_weight_has_the_law_of_a_mode():
 
 def test_a_gap_is_in_the_unit_of_the_weights():
     rows = pl.DataFrame({"p": [1, 1, 2, 3], "x": ["a", "a", "b", "a"], "w": [2.5, 1.0, 1.25, 2.0]})
-    expr = dpp.mode("x", ["a", "b"], weights="w", max_weight=3, step=0.25, gap=True, **SURE)
+    expr = dpp.mode("x", ["a", "b"], counts=dpp.weights("w", max_weight=3, step=0.25), gap=True, **SURE)
     near = {"answer": "a", "gap": 4.25}, {"answer": "a", "gap": 4.0}  # rounded down, with hardly any noise
     assert rows.select(expr).item() in near
     assert rows.dp.protect("p", max_groups=1).agg(expr).release().item()["gap"] in (3.75, 3.5)
@@ -175,21 +180,27 @@ def test_a_gap_is_in_the_unit_of_the_weights():
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"weights": "w"}, TypeError, "max_weight must be given where there are weights"),
-        ({"max_weight": 3}, TypeError, "max_weight must be left out where there are no weights"),
-        ({"step": 3}, TypeError, "step must be left out where there are no weights"),
-        ({"weights": "w", "max_weight": 0}, ValueError, "max_weight must be greater than 0"),
-        ({"weights": "w", "max_weight": math.nan}, ValueError, "max_weight must be"),
-        ({"weights": "w", "max_weight": 1, "step": 0}, ValueError, "step must be greater than 0"),
-        ({"weights": "w", "max_weight": 1, "step": 0.3}, ValueError, "max_weight must be whole multiples of step"),
-        ({"weights": "w", "max_weight": 2**31, "step": 1}, ValueError, r"at most 2\*\*30 steps"),
-        ({"weights": 3, "max_weight": 1}, TypeError, "the column must be a name or a Polars expression"),
-        ({"weights": pl.all(), "max_weight": 1}, ValueError, "must have one output"),
+        ({}, TypeError, r"missing a required .*: 'max_weight'"),
+        ({"max_weight": "3"}, TypeError, "max_weight must be a number"),
+        ({"max_weight": 3, "of": "person"}, ValueError, "of must be 'people' or 'rows', got 'person'"),
+        ({"max_weight": 0}, ValueError, "max_weight must be greater than 0"),
+        ({"max_weight": math.nan}, ValueError, "max_weight must be"),
+        ({"max_weight": 1, "step": 0}, ValueError, "step must be greater than 0"),
+        ({"max_weight": 1, "step": 0.3}, ValueError, "max_weight must be whole multiples of step"),
+        ({"max_weight": 2**31, "step": 1}, ValueError, r"at most 2\*\*30 steps"),
+        ({"column": 3, "max_weight": 1}, TypeError, "the column must be a name or a Polars expression"),
+        ({"column": pl.all(), "max_weight": 1}, ValueError, "must have one output"),
     ],
 )
 def test_arguments(options, error, words):
     with pytest.raises(error, match=words):
-        dpp.mode("x", [1], epsilon=1, **options)
+        dpp.mode("x", [1], counts=dpp.weights(**{"column": "w", **options}), epsilon=1)
+
+
+def test_counts_that_are_no_word_and_no_weights():
+    for counts in ("w", None, dpp.weights):
+        with pytest.raises(ValueError, match=r"counts must be 'people', 'rows' or dp_polars\.weights"):
+            dpp.mode("x", [1], counts=counts, epsilon=1)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +216,9 @@ def test_arguments(options, error, words):
     ],
 )
 def test_types_of_weights(dtype, options, words):
-    expr = dpp.mode("x", [0, 1], weights="w", epsilon=1, **{"max_weight": 2, **options})
+    by = {"max_weight": 2, **options}
+    few = by.pop("too_few", None)
+    expr = dpp.mode("x", [0, 1], counts=dpp.weights("w", **by), too_few=few, epsilon=1)
     rows = pl.DataFrame({"x": [0], "w": [None]}, schema={"x": pl.Int64, "w": dtype})
     if words is None:
         rows.dp.protect(None).agg(expr).release()

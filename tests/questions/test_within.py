@@ -35,7 +35,7 @@ def test_a_mode_is_further_off_with_at_most_5_percent_by_the_exact_law(mechanism
     """Where all others are one more than `within` behind: that is the worst case."""
     claim = dpp.mode("x", range(k), within=within, mechanism=mechanism).query.claim
     options = {"epsilon": claim.loss.value, "monotonic": True, "mechanism": mechanism}
-    law = analysis.selection_probabilities([within + 1] + [0] * (k - 1), **options)
+    law = analysis.scores.selection_probabilities([within + 1] + [0] * (k - 1), **options)
     wrong = 1 - law[0]
     assert wrong <= 0.05
     # Of two candidates, nothing is given away but by the union over them, or by the last digit.
@@ -64,8 +64,8 @@ def test_the_error_just_below_a_whole_bound_is_one_less():
 
 
 def test_weights_err_in_whole_steps_and_are_bounded_where_the_step_is_not_known():
-    weighed = {"weights": "w", "max_weight": 9, "epsilon": 3}
-    known, unknown = (dpp.mode("x", [1, 2, 3], step=step, **weighed).query for step in (0.3, None))
+    weighed = (dpp.weights("w", max_weight=9, step=step) for step in (0.3, None))
+    known, unknown = (dpp.mode("x", [1, 2, 3], counts=counts, epsilon=3).query for counts in weighed)
     bound = 9 * np.log(20) / 3
     assert known.error(3, 0.05) == pytest.approx(np.floor(bound / 0.3) * 0.3)
     assert unknown.error(3, 0.05) == pytest.approx(bound)

@@ -104,7 +104,7 @@ def test_a_weight_that_is_none_is_zero(weight, unit):
         f"SELECT range AS p, 'a' AS x, {weight} AS w FROM range(9) "
         "UNION ALL SELECT range, 'b', 1.0::DOUBLE FROM range(2)"
     )
-    asked = dpp.mode("x", ["a", "b"], weights="w", max_weight=2, step=0.5, epsilon=HUGE)
+    asked = dpp.mode("x", ["a", "b"], counts=dpp.weights("w", max_weight=2, step=0.5), epsilon=HUGE)
     assert dpp.sql.release(dpp.protect(unit).agg(asked), table).item() == "b"
 
 

@@ -1,0 +1,388 @@
+"""Released answers as panels: dots, lines over time, heat maps; and what stands above and below a figure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+
+import polars as pl
+
+from dp_polars._base.extras import require
+from dp_polars._base.numbers import given, positive_int
+from dp_polars._release.contract import names_of_ends
+from dp_polars.plot._charts import COLORS, DASHES, axis_of, names_axis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import altair as alt
+else:
+    alt = require("altair", extra="plot")
+
+
+class Look(TypedDict, total=False):
+    """How a figure is labelled, and how large it is."""
+
+    title: str
+    subtitle: str
+    caption: str
+    labels: Mapping[Any, str]
+    width: int
+    height: int
+
+
+_WIDTH = 560  # pixels of panels side by side, where nothing else is given: with names they fit 700
+_WORD, _NUMBERS = 420, 140  # the widest column of words, and the narrowest one of numbers
+_IN_A_ROW, _PANEL = 4, 150  # the most small panels in a row, and how narrow one may be
+_GROUPED = 6  # values of a second key whose dots still stand in one row
+_COLUMNS = 24  # values of a second key that a heat map shows side by side
+_GAP = 24
+_SHADES = ["#F1F6FA", "#6BB4DE"]  # of a heat map: both with a contrast of 7 and more to black text
+_RANGE = ("number", "low", "high")
+# Names of keys of whole numbers along which lines are drawn, and texts that are dates.
+_TIME = re.compile(r"(?:.*[_ ])?(year|quarter|month|week|weekday|day|date|hour)s?", re.IGNORECASE)
+_DATES = re.compile(r"\d{4}(-(Q[1-4]|W?\d{2})(-\d{2})?)?")
+_LEAST_OF_A_LINE = 3
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Columns and values in plain words."""
+
+    words: Mapping[str, str]
+    units: Mapping[str, str]
+
+    @classmethod
+    def of(cls, labels: object, units: object = None) -> Labels:
+        return cls(_texts("labels", labels), _texts("units", units))
+
+    def column(self, name: str) -> str:
+        """Return what a column is called, with its unit."""
+        unit = self.units.get(name)
+        return f"{self.words.get(name, name)}{'' if unit is None else f' ({unit})'}"
+
+    def value(self, value: str | None) -> str:
+        return "–" if value is None else self.words.get(value, value)
+
+    def values(self, column: pl.Series) -> list[str]:
+        return [self.value(value) for value in column.cast(pl.String)]
+
+
+def _texts(name: str, value: object) -> dict[str, str]:
+    if value is None:
+        return {}
+    if not (isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values())):
+        got = given(value) if not isinstance(value, Mapping) else "a dict with other values than texts"
+        msg = f'{name} must be a dict of texts, got {got}.\n\nHint: {name}={{"n_people": "People"}}.'
+        raise TypeError(msg)
+    return {str(of): text for of, text in value.items()}
+
+
+def checked(look: Look) -> Look:
+    """Return how a figure looks, if that is how one can; a TypeError or ValueError otherwise."""
+    for name, value in look.items():
+        if name not in Look.__annotations__:
+            msg = f"{name!r} must be left out: a figure takes {', '.join(Look.__annotations__)}."
+            raise TypeError(msg)
+        if name in ("width", "height"):
+            positive_int(name, value)
+        elif name == "labels":
+            _texts(name, value)
+        elif not isinstance(value, str):
+            msg = f"{name} must be a text, got {given(value)}."
+            raise TypeError(msg)
+    return look
+
+
+def width_of(look: Look) -> int:
+    return look.get("width", _WIDTH)
+
+
+def figure(
+    rows: Sequence[Any], look: Look, *, title: str = "", subtitle: str = "", caption: Sequence[str] = ()
+) -> alt.VConcatChart:
+    """Return rows of panels under a title and above a caption: what `look` says, or else these.
+
+    Title and caption belong to two charts, so `chart.properties(title=…)` leaves the caption as it is.
+    """
+    width = max(width_of(look), 300) + 100
+    under = [line for text in _given(look, "caption", caption) for line in wrap(text, width // 6)]
+    quiet: dict[str, Any] = {"anchor": "start", "frame": "group", "orient": "bottom"}
+    below = alt.TitleParams(under, fontSize=11, fontWeight="normal", lineHeight=15, offset=12, **quiet)
+    body = alt.VConcatChart(vconcat=list(rows), spacing=20, title=below if under else alt.Undefined)
+    above = wrap(look.get("title", title), width // 8)
+    note = [line for text in _given(look, "subtitle", [subtitle]) for line in wrap(text, width // 6)]
+    if not (above or note):
+        return body
+    more: dict[str, Any] = {"subtitle": note, "subtitleFontSize": 12, "subtitlePadding": 4} if note else {}
+    head = alt.TitleParams(above, anchor="start", frame="group", fontSize=15, offset=12, **more)
+    return alt.VConcatChart(vconcat=[body], title=head)
+
+
+def _given(look: Look, name: str, usual: Sequence[str]) -> Sequence[str]:
+    text = dict(look).get(name)
+    return usual if text is None else str(text).splitlines()
+
+
+class Points(NamedTuple):
+    """A number of each group, and whether its axis begins at 0."""
+
+    name: str
+    from_zero: bool
+
+
+class Groups(NamedTuple):
+    """Groups as a figure shows them: along time, by another key, or a row for each."""
+
+    keys: list[str]
+    time: str | None  # the key along which lines are drawn
+    by: str | None  # the key that differs in colour, or in columns
+
+
+def groups_of(part: pl.DataFrame, keys: list[str]) -> Groups:
+    time = next((key for key in reversed(keys) if _is_time(part[key])), None)
+    if time is not None:
+        return Groups([key for key in keys if key != time], time, None)
+    by = keys[-1] if len(keys) == 2 and 1 < part[keys[-1]].n_unique() <= _COLUMNS else None
+    return Groups(keys if by is None else keys[:-1], None, by)
+
+
+def _is_time(values: pl.Series) -> bool:
+    dtype = values.dtype
+    if values.n_unique() < _LEAST_OF_A_LINE:
+        return False
+    if dtype in (pl.Date, pl.Datetime):
+        return True
+    if dtype.is_integer():
+        return _TIME.fullmatch(values.name) is not None
+    is_text = dtype in (pl.String, pl.Categorical, pl.Enum)
+    return is_text and all(_DATES.fullmatch(text or "") for text in values.cast(pl.String).unique())
+
+
+def _axis_of(name: str, labels: Labels, **style: Any) -> alt.Axis:  # noqa: ANN401
+    return axis_of(labels.column(name), **style)
+
+
+def _drawn_from(part: pl.DataFrame, name: str) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """Return a number and its ends, and how an axis shows them."""
+    is_date = part.schema[name] in (pl.Date, pl.Datetime)
+    columns = [pl.col(column) for column in (name, *names_of_ends(name))]
+    columns = columns if is_date else [column.cast(pl.Float64) for column in columns]
+    points = part.select("rank", *(column.alias(to) for column, to in zip(columns, _RANGE, strict=True)))
+    return points, {"type": "temporal" if is_date else "quantitative"}
+
+
+def names_of(part: pl.DataFrame, keys: Sequence[str], labels: Labels) -> list[str]:
+    if not keys:
+        return ["all rows"] * part.height
+    return [", ".join(names) for names in zip(*(labels.values(part[key]) for key in keys), strict=True)]
+
+
+def rows_of(
+    part: pl.DataFrame, groups: Groups, numbers: Sequence[Points], texts: list[str], labels: Labels, look: Look
+) -> list[alt.HConcatChart]:
+    """Return panels of dots and words, a row for each group, side by side as far as they fit."""
+    series = None if groups.by is None else labels.values(part[groups.by])
+    named = names_of(part, groups.keys, labels)
+    places = {name: place for place, name in enumerate(dict.fromkeys(named))} if series else None
+    rank = range(part.height) if places is None else [places[name] for name in named]
+    ranked = part.with_columns(pl.Series("rank", rank, pl.Int64))
+    listed = named if places is None else [*places]
+    order = list(dict.fromkeys(series or ()))
+    step = max(26 if series is None else 13 * len(order) + 8, 22)
+    height: Any = look.get("height", step * len(listed))
+
+    def rows(*, first: bool) -> alt.Y:
+        # All rows in each panel: one that a panel shows nothing of would let the others move up, to other names.
+        scale = alt.Scale(domain=[*range(len(listed))])
+        return alt.Y("rank:O", scale=scale, axis=names_axis(listed) if first else None)
+
+    found: list[alt.HConcatChart] = []
+    for of_numbers, of_words in _in_rows(ranked, numbers, texts, labels, width_of(look)):
+        panels: list[Any] = []
+        room = width_of(look) - sum(wide + _GAP for wide in of_words.values())
+        width = min(3 * _NUMBERS, room // max(1, len(of_numbers)) - _GAP)
+        for name, from_zero in of_numbers:
+            points, kind = _drawn_from(ranked, name)
+            if series is not None:
+                points = points.with_columns(pl.Series("series", series))
+            x = alt.X("number", scale=_scale(from_zero, padding=8), axis=axis_of("", tickCount=4), **kind)
+            base: Any = alt.Chart(points, width=max(_NUMBERS - _GAP, width), height=height)
+            base = base.encode(y=rows(first=not panels), tooltip=list(_RANGE))
+            color: Any = {}
+            if series is not None:
+                color = {"color": _color("series", order, labels.column(str(groups.by)))}
+                base = base.encode(yOffset=alt.YOffset("series:N", sort=order))
+            marks: dict[str, Any] = {} if color else {"color": COLORS[0]}
+            bar = base.mark_rule(strokeWidth=2, opacity=1, **marks).encode(
+                x=alt.X("low", **_of_ends(x)), x2="high", **color
+            )
+            ends = [
+                base.mark_tick(thickness=2, opacity=1, size=13 if series is None else 9, **marks).encode(
+                    x=alt.X(end, **_of_ends(x)), **color
+                )
+                for end in _RANGE[1:]
+            ]
+            dot = base.mark_point(size=40, filled=True, opacity=1, **marks).encode(x=x, **color)
+            panels.append(alt.LayerChart(layer=[bar, *ends, dot], title=_above(labels.column(name))))
+        for name, wide in of_words.items():
+            words = ranked.select("rank", text=name)
+            chart: Any = alt.Chart(
+                words, width=wide, height=height, title=_above(labels.column(name)), view={"stroke": None}
+            )
+            text = chart.mark_text(fontSize=12, limit=wide, align="left")
+            panels.append(text.encode(y=rows(first=not panels), text="text:N", x=alt.value(0)))
+        found.append(alt.HConcatChart(hconcat=panels, spacing=_GAP))
+    return found
+
+
+def _of_ends(x: alt.X | alt.Y) -> dict[str, Any]:
+    return {"type": x["type"], "scale": x["scale"], "axis": x["axis"]}
+
+
+def _scale(from_zero: bool, **style: Any) -> alt.Scale:  # noqa: ANN401
+    return alt.Scale(zero=from_zero, **style)
+
+
+def _above(text: str) -> alt.TitleParams:
+    """Return the heading of a column of numbers or of words."""
+    return alt.TitleParams(wrap(text, 34), anchor="start", frame="group", fontSize=12, fontWeight="bold", offset=6)
+
+
+def _color(field: str, order: Sequence[str], title: str) -> alt.Color:
+    legend = alt.Legend(
+        title=title, orient="top", labelFontSize=12, titleFontSize=12, labelLimit=0, symbolType="circle"
+    )
+    scale = alt.Scale(domain=list(order), range=COLORS[: len(order)])
+    return alt.Color(f"{field}:N", sort=list(order), scale=scale, legend=legend)
+
+
+def _in_rows(
+    part: pl.DataFrame, numbers: Sequence[Points], texts: Sequence[str], labels: Labels, widest: int
+) -> Iterator[tuple[list[Points], dict[str, int]]]:
+    """Yield the numbers and the texts of each row of panels that is no wider than `widest`, or has one panel."""
+    row: tuple[list[Points], dict[str, int]] = ([], {})
+    total = 0
+    both: list[Points | str] = [*numbers, *texts]
+    for one in both:
+        width = _width(part, one, labels) + _GAP if isinstance(one, str) else _NUMBERS
+        if total and total + width > widest:
+            yield row
+            row, total = ([], {}), 0
+        if isinstance(one, str):
+            row[1][one] = width - _GAP
+        else:
+            row[0].append(one)
+        total += width
+    yield row
+
+
+def _width(part: pl.DataFrame, name: str, labels: Labels) -> int:
+    lengths: list[int] = part[name].str.len_chars().to_list()
+    return min(_WORD, 20 + 7 * max(len(labels.column(name)), *lengths))
+
+
+def over_time(
+    part: pl.DataFrame, groups: Groups, time: str, numbers: Sequence[Points], labels: Labels, look: Look
+) -> list[Any]:
+    """Return a panel of lines with their bands for each number, or small panels where there are many lines."""
+    series = names_of(part, groups.keys, labels)
+    order = list(dict.fromkeys(series))
+    ranked = part.with_columns(pl.Series("series", series), pl.col(time).alias("rank"))
+    is_date = part.schema[time] in (pl.Date, pl.Datetime)
+    kind: dict[str, Any] = {"type": "temporal"} if is_date else {"type": "ordinal", "sort": None}
+    if not is_date:
+        ranked = ranked.with_columns(pl.Series("rank", labels.values(part[time])))
+    several, one = len(order) > len(COLORS), len(order) == 1
+    columns = max(1, min(_IN_A_ROW, len(order), width_of(look) // _PANEL)) if several else 1
+    width = width_of(look) // columns - 50 * (columns > 1)
+    panels = []
+    for name, from_zero in numbers:
+        points, style = _drawn_from(ranked, name)
+        points = points.with_columns(ranked["series"]).rename({"rank": "time"})
+        ticks: dict[str, Any] = {"tickCount": max(2, width // 60)} if is_date else {"labelOverlap": True}
+        x = alt.X("time", axis=_axis_of(time, labels, **{"labelAngle": 0, "grid": False, **ticks}), **kind)
+        y_axis = axis_of(labels.column(name) if not several else "", tickCount=5)
+        y = alt.Y("number", scale=_scale(from_zero), axis=y_axis, **style)
+        base: Any = alt.Chart(points).encode(x=x)
+        color: Any = {}
+        if not (one or several):
+            title = ", ".join(map(labels.column, groups.keys))
+            color = {"color": _color("series", order, title)}
+        mark: dict[str, Any] = {} if color else {"color": COLORS[0]}
+        dash: Any = {}
+        if color:
+            dashes = alt.Scale(domain=order, range=DASHES[: len(order)])
+            dash = {"strokeDash": alt.StrokeDash("series:N", sort=order, scale=dashes, legend=None)}
+        band = base.mark_area(opacity=0.15 if color else 0.25, **mark).encode(
+            y=alt.Y("low", **_of_ends(y)), y2="high", **color
+        )
+        line = base.mark_line(strokeWidth=2, **mark).encode(y=y, **color, **dash)
+        dots = base.mark_point(size=18, filled=True, opacity=1, **mark).encode(y=y, tooltip=["time", *_RANGE], **color)
+        layers: list[Any] = [band, line] if several else [band, line, dots]
+        height = look.get("height", 100 if several else 220)
+        chart: Any = alt.LayerChart(layer=layers, data=points, width=width, height=height)
+        if several:
+            header = alt.Header(title=None, labelFontSize=11, labelFontWeight="bold", labelAnchor="start")
+            facet = alt.Facet("series:N", sort=order, header=header)
+            chart = chart.facet(facet, columns=columns, spacing=12, title=_above(labels.column(name)))
+        panels.append(chart)
+    return panels
+
+
+def heat_maps(
+    part: pl.DataFrame, groups: Groups, by: str, numbers: Sequence[Points], labels: Labels, look: Look
+) -> list[Any]:
+    """Return a table of coloured cells for each number, with the number in each."""
+    named = names_of(part, groups.keys, labels)
+    listed = list(dict.fromkeys(named))
+    places = {name: place for place, name in enumerate(listed)}
+    ranked = part.with_columns(
+        pl.Series("rank", [places[name] for name in named], pl.Int64), pl.Series("column", labels.values(part[by]))
+    )
+    order = ranked["column"].unique(maintain_order=True).to_list()
+    upright = 7 * max(map(len, order)) <= width_of(look) // len(order)
+    top = axis_of(labels.column(by), orient="top", labelAngle=0 if upright else -60, labelLimit=120)
+    panels = []
+    for name, _ in numbers:
+        points, style = _drawn_from(ranked, name)
+        points = points.with_columns(ranked["column"])
+        if style["type"] != "quantitative":
+            continue
+        texts = ["–" if value is None else _short(value) for value in points["number"]]
+        points = points.with_columns(pl.Series("text", texts))
+        height = look.get("height", 22 * len(listed))
+        base: Any = alt.Chart(points, width=width_of(look), height=height, title=_above(labels.column(name)))
+        base = base.encode(
+            x=alt.X("column:N", sort=order, axis=top),
+            y=alt.Y("rank:O", scale=alt.Scale(domain=[*range(len(listed))]), axis=names_axis(listed)),
+            tooltip=list(_RANGE),
+        )
+        shade = alt.Scale(range=_SHADES)
+        cells = base.mark_rect().encode(color=alt.Color("number:Q", scale=shade, legend=None))
+        said = base.mark_text(fontSize=11, color="#111111").encode(text="text:N")
+        panels.append(alt.LayerChart(layer=[cells, said]))
+    return [alt.VConcatChart(vconcat=panels, spacing=20).resolve_scale(color="independent")]
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+
+
+def panels_of(
+    part: pl.DataFrame, keys: list[str], numbers: Sequence[Points], texts: list[str], labels: Labels, look: Look
+) -> tuple[list[Any], str, list[str]]:
+    """Return rows of panels that fit the keys, what numbers are drawn as, and the outputs that are left out."""
+    groups = groups_of(part, keys)
+    if numbers and groups.time is not None:
+        return over_time(part, groups, groups.time, numbers, labels, look), "Lines", texts
+    if numbers and groups.by is not None:
+        dates = [one.name for one in numbers if part.schema[one.name] in (pl.Date, pl.Datetime)]
+        if part[groups.by].n_unique() <= _GROUPED:
+            return list(rows_of(part, groups, numbers, [], labels, look)), "Dots", texts
+        if len(dates) < len(numbers):
+            return heat_maps(part, groups, groups.by, numbers, labels, look), "Cells", texts + dates
+    return list(rows_of(part, Groups(keys, None, None), numbers, texts, labels, look)), "Dots", []
