@@ -87,7 +87,7 @@ class Measure(HistogramQuery):
         return tuple(int(self.largest * change) for change in self.changes(*columns))
 
     def noise(self, *columns: pl.DataType) -> tuple[Claim, ...]:
-        """Return the claim of all draws, each with the range of one, in parts: what they cost together sets their rates.
+        """Return the claim of all draws, with the range of each, in parts: what they cost together sets their rates.
 
         Without the column's type, as far as it is known.
         """

@@ -59,7 +59,7 @@ class Layout:
 _BOUNDS = ("max_rows", "max_groups", "max_rows_per_group", "max_norm")
 
 
-def limits_in_words(bounds: Mapping[str, int]) -> str:
+def limits_in_words(bounds: Mapping[str, int], *, in_parts: bool) -> str:
     """Return what contribution limits, by their names, keep of one person, as sentences."""
     words = {
         "max_groups": ("in", "group", ""),
@@ -71,7 +71,10 @@ def limits_in_words(bounds: Mapping[str, int]) -> str:
         for name, (before, noun, after) in words.items()
         if name in bounds
     ]
-    return f"Each person counts {', '.join(parts)}. Rows beyond that are dropped at random."
+    if "max_norm" in bounds:
+        parts.append(f"with a norm of their numbers of rows of at most {bounds['max_norm']:,}")
+    beyond = "Whoever has more counts in part" if in_parts else "Rows beyond that are dropped at random"
+    return f"Each person counts {', '.join(parts)}. {beyond}."
 
 
 @dataclass(frozen=True)

@@ -272,7 +272,7 @@ class AnyRequest(ABC, Generic[AskedT]):
     def limited(self, ask: Ask[Any], *, anyway: bool = True) -> Iterator[str]:
         """Yield what limits drop of an output, and its clipping bounds; `anyway`: see `clipped`."""
         if bounds := self.dropping(ask):
-            yield limits_in_words(bounds)
+            yield limits_in_words(bounds, in_parts=ask.query.in_parts)
         yield from self.clipped(ask, anyway=anyway)
 
     def bounds_of(self, ask: Ask[Any]) -> dict[str, int]:  # noqa: ARG002
