@@ -45,11 +45,12 @@ from dp_polars._engines.sql.rows import (
     values_read,
     weight_of,
 )
+from dp_polars._engines.sql.weighing import weighed
 from dp_polars._release.contract import gathered
 from dp_polars._release.protection import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from dp_polars._engines.sql.dialects import Common, Dialect, Places, Table, Value
     from dp_polars._release.contract import HistogramSpec, Work
@@ -84,7 +85,9 @@ def histograms(table: Table, work: Work, dialect: Dialect, common: Common) -> Co
     TypeError, ValueError
         If the engine is not known to give the codes or weights of every row.
     """
-    make = _natively if all(spec.limits.everything for spec in work.specs) else _bounded
+    make = (
+        _of_people if any(spec.weight is not None or not spec.limits.everything for spec in work.specs) else _natively
+    )
     parts, places = [], dict[int, tuple[int, str]]()
     for part, (counted, numbers) in enumerate(make(table, work, dialect, common)):
         parts.append((part, counted, len(numbers)))
@@ -167,19 +170,40 @@ def _outputs(work: Work) -> list[str | None]:
     ]
 
 
-def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list[tuple[Table, list[int]]]:
+def _of_people(table: Table, work: Work, dialect: Dialect, common: Common) -> list[tuple[Table, list[int]]]:
+    """Count people in part, or what the bounds leave of their rows, or both: of the same rows."""
+    specs, unit, keys = work.specs, work.privacy_unit or (), work.keys
+    are_drawn = any(not spec.limits.everything for spec in specs)
+    drawn = [number for number, spec in enumerate(specs) if are_drawn and spec.weight is None]
+    others = {number: spec for number, spec in enumerate(specs) if number not in drawn}
+    # Where nothing is drawn, pairs of a person and a group are put in groups, of which there are fewer than of rows.
+    rows = rows_of_people(table, unit, keys, specs, dialect, _outputs(work), with_groups=are_drawn)
+    if are_drawn:
+        rows = packed(rows, specs)
+    if others and (are_drawn or len({spec.binning for spec in others.values()}) > 1):
+        rows = replace(rows, table=common.once(rows.table))
+    parts = _bounded(rows.of(drawn), [specs[number] for number in drawn], work.groups, dialect, common) if drawn else []
+    parts = [(counted, [drawn[place] for place in places]) for counted, places in parts]
+
+    def put_in_groups(pairs: Table) -> Table:
+        return pairs if are_drawn else in_groups(pairs, table, keys, dialect)
+
+    by = ["group"] if are_drawn else [*keys_of(table, keys, dialect)]
+    return [*parts, *weighed(rows, by, put_in_groups, others, work.groups, dialect, common)]
+
+
+def _bounded(
+    rows: Rows, specs: Sequence[HistogramSpec], groups: int, dialect: Dialect, common: Common
+) -> list[tuple[Table, list[int]]]:
     """Count what the bounds leave of the rows of people."""
-    specs = work.specs
-    rows = rows_of_people(table, work.privacy_unit or (), work.keys, specs, dialect, _outputs(work))
     # By which code, of the rows that contribute to what (None: for anything), and whether people count.
     groupings: dict[tuple[str | None, str | None, bool], list[int]] = {}
     for number, spec in enumerate(specs):
         by = None if isinstance(spec.binning, OneCode) else rows.codes[number]
         groupings.setdefault((by, rows.codes[number] if spec.people else by, spec.people), []).append(number)
-    rows = packed(rows, specs)
     read = read_of_winners(rows, specs)
     if is_one_row_a_group(rows, specs) and (dialect.has_structs or all(map(is_short, read.values()))):
-        return [*raced(rows, specs, groupings, read, work.groups, dialect, common)]
+        return [*raced(rows, specs, groupings, read, groups, dialect, common)]
     bounds: dict[tuple[str | None, Limits], int] = {}  # by which code, and what stays -> number
     for name, spec in zip(rows.codes, specs, strict=True):
         bounds.setdefault((name, spec.limits), len(bounds))

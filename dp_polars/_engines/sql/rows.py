@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -254,12 +254,20 @@ class Rows:
     packed
         Where the column `said` is all that a row says: how many bits of it each column has, from the least on, and
         what 1 stands for there; 0 is `ABSENT`.
+    is_shared
+        Whether there are other specs, to which some of the rows contribute and to none of these.
     """
 
     table: Table
     codes: tuple[str | None, ...]
     weights: tuple[str | None, ...]
     packed: Mapping[str, tuple[int, int]] | None = None
+    is_shared: bool = False
+
+    def of(self, numbers: Sequence[int]) -> Rows:
+        """Return the rows of some of the specs."""
+        codes, weights = ([names[number] for number in numbers] for names in (self.codes, self.weights))
+        return replace(self, codes=tuple(codes), weights=tuple(weights), is_shared=len(numbers) < len(self.codes))
 
     @property
     def says(self) -> list[str]:
@@ -294,8 +302,13 @@ def rows_of_people(
     specs: Sequence[HistogramSpec],
     dialect: Dialect,
     outputs: Sequence[str | None] = (),
+    *,
+    with_groups: bool = True,
 ) -> Rows:
-    """Return the rows of somebody in a listed group that contribute to at least one spec."""
+    """Return the rows of somebody in a listed group that contribute to at least one spec.
+
+    If not `with_groups`, rows of other groups are there, too, and the columns of `keys_of` in the place of `group`.
+    """
     table, specs = values_read(table, specs)
     chosen = {**people_of(table, unit, dialect), **keys_of(table, keys, dialect)}
     codes, weights = dict[int, str | None](), dict[int, str | None]()
@@ -328,7 +341,7 @@ def rows_of_people(
                 chosen[name] = ibis.ifelse(has_value, found, integer(ABSENT))
                 places.setdefault(spec.names[0], name)
     rows = table.filter(is_somebody(table, unit, dialect)).select(**chosen)
-    rows = in_groups(rows, table, keys, dialect)
+    rows = in_groups(rows, table, keys, dialect) if with_groups else rows
     if lists:  # one join after the other, with nothing between them: each step would be a level of the text
         joined = rows
         for name, listed in lists.items():
