@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from dp_polars._engines.sql.dialects import Common, Dialect, Places, Table, Value
+    from dp_polars._engines.sql.rows import Rows
     from dp_polars._release.contract import HistogramSpec, Work
 
 
