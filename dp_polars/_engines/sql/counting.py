@@ -45,7 +45,7 @@ from dp_polars._engines.sql.rows import (
     values_read,
     weight_of,
 )
-from dp_polars._engines.sql.weighing import weighed
+from dp_polars._engines.sql.weighing import weighed, weighings
 from dp_polars._release.contract import gathered
 from dp_polars._release.protection import Limits
 
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
     from dp_polars._engines.sql.dialects import Common, Dialect, Places, Table, Value
     from dp_polars._engines.sql.rows import Rows
+    from dp_polars._engines.sql.weighing import Weighing
     from dp_polars._release.contract import HistogramSpec, Work
 
 
@@ -181,22 +182,35 @@ def _of_people(table: Table, work: Work, dialect: Dialect, common: Common) -> li
     rows = rows_of_people(table, unit, keys, specs, dialect, _outputs(work), with_groups=are_drawn)
     if are_drawn:
         rows = packed(rows, specs)
-    if others and (are_drawn or len({spec.binning for spec in others.values()}) > 1):
+    numbers = {each.code: each for each in weighings(rows, others, dialect, common)}
+    if len(numbers) > 1 or (are_drawn and numbers.keys() - {None}):
         rows = replace(rows, table=common.once(rows.table))
-    parts = _bounded(rows.of(drawn), [specs[number] for number in drawn], work.groups, dialect, common) if drawn else []
-    parts = [(counted, [drawn[place] for place in places]) for counted, places in parts]
+    parts: list[tuple[Table, list[int]]] = []
+    pairs: Table | None = None
+    if are_drawn:
+        of_drawn = [specs[number] for number in drawn]
+        pairs, found = _bounded(rows.of(drawn), of_drawn, numbers.get(None), work.groups, dialect, common)
+        parts = [(counted, [drawn[place] for place in places]) for counted, places in found]
 
     def put_in_groups(pairs: Table) -> Table:
         return pairs if are_drawn else in_groups(pairs, table, keys, dialect)
 
     by = ["group"] if are_drawn else [*keys_of(table, keys, dialect)]
-    return [*parts, *weighed(rows, by, put_in_groups, others, work.groups, dialect, common)]
+    return [*parts, *weighed(rows, by, put_in_groups, others, work.groups, dialect, common, pairs)]
 
 
 def _bounded(
-    rows: Rows, specs: Sequence[HistogramSpec], groups: int, dialect: Dialect, common: Common
-) -> list[tuple[Table, list[int]]]:
-    """Count what the bounds leave of the rows of people."""
+    rows: Rows,
+    specs: Sequence[HistogramSpec],
+    of_numbers: Weighing | None,
+    groups: int,
+    dialect: Dialect,
+    common: Common,
+) -> tuple[Table | None, list[tuple[Table, list[int]]]]:
+    """Count what the bounds leave of the rows of people.
+
+    Before it come the sums of numbers of the same rows, of each person in a group, if these are found on the way.
+    """
     # By which code, of the rows that contribute to what (None: for anything), and whether people count.
     groupings: dict[tuple[str | None, str | None, bool], list[int]] = {}
     for number, spec in enumerate(specs):
@@ -204,7 +218,7 @@ def _bounded(
         groupings.setdefault((by, rows.codes[number] if spec.people else by, spec.people), []).append(number)
     read = read_of_winners(rows, specs)
     if is_one_row_a_group(rows, specs) and (dialect.has_structs or all(map(is_short, read.values()))):
-        return [*raced(rows, specs, groupings, read, groups, dialect, common)]
+        return raced(rows, specs, groupings, read, groups, dialect, common, of_numbers)
     bounds: dict[tuple[str | None, Limits], int] = {}  # by which code, and what stays -> number
     for name, spec in zip(rows.codes, specs, strict=True):
         bounds.setdefault((name, spec.limits), len(bounds))
@@ -216,7 +230,7 @@ def _bounded(
     counts_rows = bounds_of(number for number, spec in enumerate(specs) if not spec.people)
     pairs: Table | None = None
     if dialect.drawn is not None and rows.packed is not None and all(map(is_listed, specs)):
-        pairs, of_rows = listed(rows, bounds, counts_rows, dialect, dialect.drawn, common)
+        pairs, of_rows = listed(rows, bounds, counts_rows, dialect, dialect.drawn, common, of_numbers)
     else:
         rows = replace(rows, table=common.once(rows.table))
         split = split_rows(rows, bounds, len(groupings) > 1, dialect, common)
@@ -245,7 +259,7 @@ def _bounded(
             sums.append(Number(reduce(operator.and_, counts), weight and weight(found), spec=specs[number]))
         counted = cells_of(found, ["group", *named(name)], sums)
         parts.append((counted.mutate(code=integer(0)) if name is None else counted.rename(code=name), numbers))
-    return parts
+    return pairs, parts
 
 
 def _column(name: str) -> Callable[[Table], Value]:

@@ -254,26 +254,30 @@ class Rows:
     packed
         Where the column `said` is all that a row says: how many bits of it each column has, from the least on, and
         what 1 stands for there; 0 is `ABSENT`.
-    is_shared
-        Whether there are other specs, to which some of the rows contribute and to none of these.
+    whole
+        The rows of all specs, where these are some of them: a row may contribute to none of these.
     """
 
     table: Table
     codes: tuple[str | None, ...]
     weights: tuple[str | None, ...]
     packed: Mapping[str, tuple[int, int]] | None = None
-    is_shared: bool = False
+    whole: Rows | None = None
 
     def of(self, numbers: Sequence[int]) -> Rows:
         """Return the rows of some of the specs."""
+        if len(numbers) == len(self.codes):
+            return self
         codes, weights = ([names[number] for number in numbers] for names in (self.codes, self.weights))
-        return replace(self, codes=tuple(codes), weights=tuple(weights), is_shared=len(numbers) < len(self.codes))
+        return replace(self, codes=tuple(codes), weights=tuple(weights), whole=self)
 
     @property
     def says(self) -> list[str]:
         """All that any output reads of a row, but its person and group."""
         if self.packed is not None:
             return ["said"]
+        if self.whole is not None:
+            return self.whole.says
         return [*dict.fromkeys(name for name in (*self.codes, *self.weights) if name is not None)]
 
     def read(self, table: Table) -> Table:

@@ -5,7 +5,9 @@ Rows are grouped by person and group before anything else, so all that follows i
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from dp_polars._bins.binning import OneCode
@@ -16,7 +18,7 @@ from dp_polars._engines.sql.rows import any_of, person_in
 from dp_polars._mechanisms.person_weights import UNIT, PersonWeight, part_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from dp_polars._engines.sql.dialects import Common, Dialect, Table, Value
     from dp_polars._engines.sql.rows import Rows
@@ -56,6 +58,7 @@ def weighed(
     groups: int,
     dialect: Dialect,
     common: Common,
+    pairs: Table | None = None,
 ) -> Iterator[tuple[Table, list[int]]]:
     """Yield the sums of parts by `group` and `code`, with the positions of their specs.
 
@@ -65,14 +68,27 @@ def weighed(
         The columns that say in which group a row is, which `put_in_groups` replaces by `group`.
     groups
         How many groups there are.
+    pairs
+        What `Weighing.of_people` gives of one code, where it is known already, in a table with a name.
     """
+    for each in weighings(rows, specs, dialect, common):
+        is_known = pairs is not None and each.code is None
+        found = pairs if is_known else put_in_groups(each.of_people(by))
+        cells = each.cells(found, is_named=is_known, is_one_group=groups == 1)
+        code = cells.mutate(code=integer(0)) if each.code is None else cells.rename(code=each.code)
+        yield code, [*each.specs]
+
+
+def weighings(rows: Rows, specs: Mapping[int, HistogramSpec], dialect: Dialect, common: Common) -> list[Weighing]:
+    """Return the specs by the columns of their codes, those of one code first."""
     codes: dict[str | None, list[int]] = {}
     for number, spec in specs.items():
         codes.setdefault(None if isinstance(spec.binning, OneCode) else rows.codes[number], []).append(number)
-    for code, numbers in codes.items():
-        found = _Weighing(rows, code, {number: specs[number] for number in numbers}, Columns(dialect), common)
-        cells = found.cells(put_in_groups(found.of_people(by)), is_one_group=groups == 1)
-        yield (cells.mutate(code=integer(0)) if code is None else cells.rename(code=code)), numbers
+    together = sorted(codes.items(), key=lambda one: one[0] is not None)
+    of = Columns(dialect)
+    return [
+        Weighing(rows, code, {number: specs[number] for number in numbers}, of, common) for code, numbers in together
+    ]
 
 
 @dataclass(frozen=True)
@@ -94,7 +110,7 @@ class _Kind:
 
 
 @dataclass(frozen=True)
-class _Weighing:
+class Weighing:
     """Specs with one code (`code` is None), or with the codes of one column."""
 
     rows: Rows
@@ -107,31 +123,61 @@ class _Weighing:
         spec = self.specs[number]
         return _Kind(self.rows.codes[number], spec.people, spec.weight)
 
+    @property
+    def codes(self) -> list[str | None]:
+        """The code of the rows that contribute to each spec."""
+        return [self.rows.codes[number] for number in self.specs]
+
     def of_people(self, by: Sequence[str]) -> Table:
         """Return a row for each person, group and code, with numbers of rows and the sums of what they weigh."""
         table = self.rows.read(self.rows.table)
-        found: dict[str, Value] = {}
         if self.code is not None:
             table = table.filter(self.rows.has(table, self.code))
+        return table.group_by([*person_in(table), *by, *named(self.code)]).aggregate(**self.sums(table))
+
+    def sums(
+        self, table: Table, copies: Value | None = None, where: Sequence[Value] = (), known: Collection[str] = ()
+    ) -> dict[str, Value]:
+        """Return these numbers and sums as aggregates, of rows of which there are so many copies (None: one each).
+
+        Parameters
+        ----------
+        where
+            What must be true of rows.
+        known
+            Columns that are not needed: see `presence`.
+        """
+        found: dict[str, Value] = {}
         for number, spec in self.specs.items():
             code, weigh = self.rows.codes[number], weight_in(spec, self.rows.weights[number], self.of.dialect)
-            counts = None if code in (None, self.code) else self.rows.has(table, code)
-            found[self._kind(number).rows] = some = cast(table.count(where=counts), "int64")
+            conditions = [*where, *([] if code in (None, self.code) else [self.rows.has(table, code)])]
+            counts = reduce(operator.and_, conditions) if conditions else None
+            some = cast(table.count(where=counts), "int64") if copies is None else total_of(_or_0(copies, counts))
+            if (rows := self._kind(number).rows) not in known:
+                found[rows] = some
             if weigh is not None:
-                weight = weigh(table) if counts is None else ibis.ifelse(counts, weigh(table), integer(0))
-                found[f"total{number}"] = total_of(weight, of_sums(spec, some))
-        return table.group_by([*person_in(table), *by, *named(self.code)]).aggregate(**found)
+                weight = weigh(table) if copies is None else weigh(table) * cast(copies, "int64")
+                found[f"total{number}"] = total_of(_or_0(weight, counts), of_sums(spec, some))
+        return found
 
-    def cells(self, found: Table, *, is_one_group: bool) -> Table:
+    def presence(self) -> dict[str, str | None]:
+        """Return the columns of which it is enough to know whether there are rows, with the codes of these rows."""
+        codes = {self._kind(number).rows: self.rows.codes[number] for number in self.specs}
+        several = {self._kind(number).rows for number, spec in self.specs.items() if spec.row_weight or not spec.people}
+        return {rows: code for rows, code in codes.items() if rows not in several}
+
+    def cells(self, found: Table, *, is_named: bool, is_one_group: bool) -> Table:
         """Return the sums of parts in each group and code, `number0` and so on, of what `of_people` has found."""
         kinds = {kind: i for i, kind in enumerate(dict.fromkeys(map(self._kind, self.specs)))}
         if self.code is None:
             numbers = {f"n{i}": kind.number(found) for kind, i in kinds.items()}
-            found = self._with_weights(found.mutate(**numbers), kinds, is_one_group=is_one_group)
+            pairs = found.mutate(**numbers)
+            found = self._with_weights(pairs, kinds, is_named=is_named, is_one_group=is_one_group)
         else:  # each code of a person in a group has the weight of a row
             found, pair = self.common.once(found), [*person_in(found), "group"]
             numbers = {f"n{i}": total_of(kind.number(found)) for kind, i in kinds.items()}
-            pairs = self._with_weights(found.group_by(pair).aggregate(**numbers), kinds, is_one_group=is_one_group)
+            pairs = found.group_by(pair).aggregate(**numbers)
+            pairs = self._with_weights(pairs, kinds, is_named=False, is_one_group=is_one_group)
             less = pairs.filter(any_of(pairs[f"weight{i}"] < integer(UNIT) for i in kinds.values()))
             weights = {f"weight{i}": integer(UNIT) for i in kinds.values()}
             found = _with_more(found, less.select(*pair, *weights), pair, weights)
@@ -143,12 +189,12 @@ class _Weighing:
             sums[f"number{place}"] = ibis.ifelse(some > 0, parts, integer(ABSENT))
         return found.group_by(["group", *named(self.code)]).aggregate(**sums)
 
-    def _with_weights(self, pairs: Table, kinds: Mapping[_Kind, int], *, is_one_group: bool) -> Table:
+    def _with_weights(self, pairs: Table, kinds: Mapping[_Kind, int], *, is_named: bool, is_one_group: bool) -> Table:
         """Add what each row of a person in a group weighs, in parts: `weight0` and so on, of `n0` and so on."""
         weights = {i: kind.weight for kind, i in kinds.items() if kind.weight is not None}
         norms = {i: weight.norm(pairs[f"n{i}"], self.of) for i, weight in weights.items() if weight.limit is not None}
         if norms and not is_one_group:
-            pairs, person = self.common.once(pairs), person_in(pairs)
+            pairs, person = pairs if is_named else self.common.once(pairs), person_in(pairs)
             sums = {f"norm{i}": total_of(weights[i].norm(pairs[f"n{i}"], self.of)) for i in norms}
             people = pairs.group_by(person).aggregate(**sums)
             beyond = people.filter(any_of(weights[i].is_beyond(people[f"norm{i}"], self.of) for i in norms))
@@ -174,6 +220,10 @@ class _Weighing:
         return ibis.ifelse(
             weight == integer(UNIT), total * integer(2**spec.bits), part_of(total, weight, spec.bits, self.of)
         )
+
+
+def _or_0(number: Value, where: Value | None) -> Value:
+    return number if where is None else ibis.ifelse(where, number, integer(0))
 
 
 def _with_more(table: Table, some: Table, by: Sequence[str], columns: Mapping[str, Value]) -> Table:
