@@ -303,7 +303,7 @@ def raced(
         place = dialect.order([said[name] for name in person], [said[name] for name in ("group", *rows.says)], OF_ROWS)
         found, time = {} if differ is None else {"differ": differ(place)}, dialect.race(place, copies)
         found["bits"] = (held.moved(said["bits"], said["group"]) if are_wide else said["bits"]).bit_or()
-        sides = _in_each(said, groups) if are_wide else [("", list[Value]())]
+        sides: list[tuple[str, list[Value]]] = _in_each(said, groups) if are_wide else [("", [])]
         if of_numbers is not None:
             for after, of_group in sides:
                 sums = of_numbers.sums(said, copies, of_group, presence)
