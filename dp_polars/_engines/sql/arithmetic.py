@@ -284,14 +284,7 @@ def _found(rows: Table, number: Number) -> Value:
     elif number.weight is not None:
         weight = number.weight
         weight = weight if number.counts is None else ibis.ifelse(number.counts, weight, integer(0))
-
-        def weights_of(sums: Value) -> Value:
-            if number.spec is None:
-                return sums
-            # The number of rows with as many bits as the sum: times a constant it may need more than 64.
-            return number.spec.of_sums(sums, sums * integer(0) + some, integer)
-
-        total = total_of(weight, weights_of)
+        total = total_of(weight) if number.spec is None else total_of(weight, of_sums(number.spec, some))
     return total if number.counts is None else ibis.ifelse(some > 0, total, integer(ABSENT))
 
 
@@ -302,6 +295,12 @@ def total_of(numbers: Value, weights_of: Callable[[Value], Value] = lambda total
     """
     ends = (integer(end) for end in (-LARGEST_VALUE, LARGEST_VALUE))
     return cast(ibis.greatest(next(ends), ibis.least(weights_of(numbers.sum()), next(ends))), "int64")
+
+
+def of_sums(spec: HistogramSpec, rows: Value) -> Callable[[Value], Value]:
+    """Return what makes the sum of the weights of a number of rows of the sum of `spec.added`."""
+    # The number of rows with as many bits as the sum: times a constant it may need more than 64.
+    return lambda sums: spec.of_sums(sums, sums * integer(0) + rows, integer)
 
 
 def of_person(weight: Value, row_weight: Clamping) -> Value:

@@ -19,10 +19,11 @@ from dp_polars._engines.sql.rows import any_of, has, person_in
 from dp_polars._release.protection import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from dp_polars._engines.sql.dialects import Common, Dialect, Table, Value
     from dp_polars._engines.sql.rows import Rows
+    from dp_polars._engines.sql.weighing import Weighing
     from dp_polars._release.contract import HistogramSpec
 
 
@@ -48,8 +49,11 @@ def listed(
     dialect: Dialect,
     drawn: Callable[[Value, int, Value], Value],
     common: Common,
+    numbers: Weighing | None,
 ) -> tuple[Table, Table]:
     """Return each person's groups, and the rows in them, with `keeps0`, `keeps1`, … of `bounds` and `of_rows`.
+
+    Groups have the sums of `numbers`, too.
 
     All have one limit of groups, and those of rows one limit of rows in each. The rows of a person in a group are a
     list. Where each column of what they say has a value in all of them or in none, the first of the list in a random
@@ -57,17 +61,20 @@ def listed(
     """
     person = person_in(rows.table)
     pair = [*person, "group"]
-    names = {name: i for i, name in enumerate(dict.fromkeys(name for name, _ in bounds))}
+    presence = {} if numbers is None else numbers.presence()
+    names = {name: i for i, name in enumerate(dict.fromkeys([*(name for name, _ in bounds), *presence.values()]))}
     (groups,) = {limits.groups for _, limits in bounds}
     held = _Held(names, {})
     read = rows.read(rows.table)
     read = read.mutate(marks=held.bits_of(rows, read))
     of_all, of_any = read["marks"].bit_and(), read["marks"].bit_or()
     found = {"said": read["said"].collect(), "is_even": of_all == of_any} if of_rows else {}
-    pairs = held.taken_apart(read.group_by(pair).aggregate(bits=of_any, **found))
+    found |= {} if numbers is None else numbers.sums(read, known=presence)
+    pairs = _with_presence(held.taken_apart(read.group_by(pair).aggregate(bits=of_any, **found)), names, presence)
     place = dialect.order([pairs[name] for name in person], [pairs["group"]], OF_ROWS)
     pairs = common.once(pairs.mutate(place=place) if of_rows else pairs)
-    pairs = _in_few_groups(pairs, names, groups, dialect, common)
+    bounded = {name: names[name] for name, _ in bounds}
+    pairs = _in_few_groups(pairs, bounded, groups, dialect, common)
     pairs = pairs.mutate(**{f"keeps{i}": _counts(pairs, names[name], groups) for (name, _), i in bounds.items()})
     if not of_rows:  # people alone are counted
         return pairs, pairs
@@ -83,6 +90,12 @@ def listed(
     tight = _marked(rows.read(tight.mutate(place=dialect.order(owner, says, OF_ROWS))), of_rows, ["said"])
     parts = [part.select("group", "said", *flags) for part in (even, tight)]
     return pairs, rows.read(parts[0].union(parts[1]))
+
+
+def _with_presence(pairs: Table, names: Mapping[str | None, int], presence: Mapping[str, str | None]) -> Table:
+    """Add columns that are 1 where a person has rows with a code, or 0."""
+    has_rows = {rows: pairs[f"has{names[code]}"] for rows, code in presence.items()}
+    return pairs.mutate(**{rows: ibis.ifelse(has, integer(1), integer(0)) for rows, has in has_rows.items()})
 
 
 def _in_few_groups(
@@ -181,7 +194,7 @@ def split_rows(
         crowds.append(pairs["rows"] > smallest["rows_per_group"])
     crowded = pairs.filter(any_of(crowds))
     if "groups" in smallest:
-        every = len(bounds) == 1  # of the rows is evidence for it
+        every = len(bounds) == 1 and rows.whole is None  # of the rows is evidence for it
         of_groups = {
             f"stays{i}": (None if every or i not in codes else f"has{i}", limits.groups)
             for (_, limits), i in bounds.items()
@@ -260,8 +273,11 @@ def raced(
     groups: int,
     dialect: Dialect,
     common: Common,
-) -> Iterator[tuple[Table, list[int]]]:
-    """Yield what the bounds leave where people count, or one row of each in a group: the winner of a race.
+    of_numbers: Weighing | None,
+) -> tuple[Table, list[tuple[Table, list[int]]]]:
+    """Return what the bounds leave where people count, or one row of each in a group: the winner of a race.
+
+    Before it come each person's groups, with the sums of `of_numbers`.
 
     Rows that say the same are one with a number of copies, and run as often. So a row needs no number, and no window
     puts all rows in an order. Equal times are decided by what the rows say, so that nothing else decides. An engine
@@ -270,11 +286,14 @@ def raced(
     person = person_in(rows.table)
     pair = [*person, "group"]
     most = specs[0].limits.groups
-    names = {name: i for i, name in enumerate(dict.fromkeys(rows.codes))}  # what rows contribute to
+    presence = {} if of_numbers is None else of_numbers.presence()
+    codes = [] if of_numbers is None else of_numbers.codes
+    names = {name: i for i, name in enumerate(dict.fromkeys([*rows.codes, *codes]))}  # what rows contribute to
     sizes = {by: specs[numbers[0]].binning.size for (by, _, people), numbers in groupings.items() if people and by}
     held = _Held.of(names, sizes)
     sets = {by: f"set{names[by]}" for by in held.sizes}
-    fits = groups * len(read) <= _MOST_WINNERS and groups * held.width <= _MOST_SAID
+    more = 0 if of_numbers is None else len(of_numbers.sums(rows.read(rows.table), known=presence))
+    fits = groups * (len(read) + more) <= _MOST_WINNERS and groups * held.width <= _MOST_SAID
     are_wide = fits and most is not None
     owner = person if are_wide else pair
 
@@ -284,9 +303,14 @@ def raced(
         place = dialect.order([said[name] for name in person], [said[name] for name in ("group", *rows.says)], OF_ROWS)
         found, time = {} if differ is None else {"differ": differ(place)}, dialect.race(place, copies)
         found["bits"] = (held.moved(said["bits"], said["group"]) if are_wide else said["bits"]).bit_or()
+        sides: list[tuple[str, list[Value]]] = _in_each(said, groups) if are_wide else [("", [])]
+        if of_numbers is not None:
+            for after, of_group in sides:
+                sums = of_numbers.sums(said, copies, of_group, presence)
+                found |= {f"{of}{after}": value for of, value in sums.items()}
         for name, ends in read.items():
             where = [] if name is None else [has(said, name)]
-            for after, of_group in _in_each(said, groups) if are_wide else [("", [])]:
+            for after, of_group in sides:
                 counts = [*of_group, *where]
                 won = _winner(said, time, ends, reduce(operator.and_, counts) if counts else None, dialect)
                 found |= {f"{of}_of{names[name]}{after}": value for of, value in won.items()}
@@ -308,8 +332,10 @@ def raced(
     if are_wide and most is not None:
         pairs = common.once(held.pairs(common.once(pairs), groups, most, dialect))
     else:
-        pairs = _in_few_groups(common.once(held.taken_apart(pairs)), names, most, dialect, common)
+        bounded = {name: names[name] for name in rows.codes}
+        pairs = _in_few_groups(common.once(held.taken_apart(pairs)), bounded, most, dialect, common)
 
+    parts = []
     for (by, only, people), numbers in groupings.items():
         if by in sets and people:
             counted = _members(pairs.filter(_counts(pairs, names[by], most)), sets[by], by, sizes[by], len(numbers))
@@ -327,7 +353,8 @@ def raced(
                 counts = _counts(pairs, names[name], most) if by is None else None
                 sums.append(Number(counts, weigh and weigh(winners), spec=specs[number]))
             counted = cells_of(winners, ["group", *named(by)], sums)
-        yield (counted.mutate(code=integer(0)) if by is None else counted.rename(code=by)), numbers
+        parts.append((counted.mutate(code=integer(0)) if by is None else counted.rename(code=by), numbers))
+    return _with_presence(pairs, names, presence), parts
 
 
 def _in_each(said: Table, groups: int) -> list[tuple[str, list[Value]]]:

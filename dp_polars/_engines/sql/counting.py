@@ -45,13 +45,16 @@ from dp_polars._engines.sql.rows import (
     values_read,
     weight_of,
 )
+from dp_polars._engines.sql.weighing import weighed, weighings
 from dp_polars._release.contract import gathered
 from dp_polars._release.protection import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from dp_polars._engines.sql.dialects import Common, Dialect, Places, Table, Value
+    from dp_polars._engines.sql.rows import Rows
+    from dp_polars._engines.sql.weighing import Weighing
     from dp_polars._release.contract import HistogramSpec, Work
 
 
@@ -84,7 +87,9 @@ def histograms(table: Table, work: Work, dialect: Dialect, common: Common) -> Co
     TypeError, ValueError
         If the engine is not known to give the codes or weights of every row.
     """
-    make = _natively if all(spec.limits.everything for spec in work.specs) else _bounded
+    make = (
+        _of_people if any(spec.weight is not None or not spec.limits.everything for spec in work.specs) else _natively
+    )
     parts, places = [], dict[int, tuple[int, str]]()
     for part, (counted, numbers) in enumerate(make(table, work, dialect, common)):
         parts.append((part, counted, len(numbers)))
@@ -167,19 +172,53 @@ def _outputs(work: Work) -> list[str | None]:
     ]
 
 
-def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list[tuple[Table, list[int]]]:
-    """Count what the bounds leave of the rows of people."""
-    specs = work.specs
-    rows = rows_of_people(table, work.privacy_unit or (), work.keys, specs, dialect, _outputs(work))
+def _of_people(table: Table, work: Work, dialect: Dialect, common: Common) -> list[tuple[Table, list[int]]]:
+    """Count people in part, or what the bounds leave of their rows, or both: of the same rows."""
+    specs, unit, keys = work.specs, work.privacy_unit or (), work.keys
+    are_drawn = any(not spec.limits.everything for spec in specs)
+    drawn = [number for number, spec in enumerate(specs) if are_drawn and spec.weight is None]
+    others = {number: spec for number, spec in enumerate(specs) if number not in drawn}
+    # Where nothing is drawn, pairs of a person and a group are put in groups, of which there are fewer than of rows.
+    rows = rows_of_people(table, unit, keys, specs, dialect, _outputs(work), with_groups=are_drawn)
+    if are_drawn:
+        rows = packed(rows, specs)
+    numbers = {each.code: each for each in weighings(rows, others, dialect, common)}
+    if len(numbers) > 1 or (are_drawn and numbers.keys() - {None}):
+        rows = replace(rows, table=common.once(rows.table))
+    parts: list[tuple[Table, list[int]]] = []
+    pairs: Table | None = None
+    if are_drawn:
+        of_drawn = [specs[number] for number in drawn]
+        pairs, found = _bounded(rows.of(drawn), of_drawn, numbers.get(None), work.groups, dialect, common)
+        parts = [(counted, [drawn[place] for place in places]) for counted, places in found]
+
+    def put_in_groups(pairs: Table) -> Table:
+        return pairs if are_drawn else in_groups(pairs, table, keys, dialect)
+
+    by = ["group"] if are_drawn else [*keys_of(table, keys, dialect)]
+    return [*parts, *weighed(rows, by, put_in_groups, others, work.groups, dialect, common, pairs)]
+
+
+def _bounded(
+    rows: Rows,
+    specs: Sequence[HistogramSpec],
+    of_numbers: Weighing | None,
+    groups: int,
+    dialect: Dialect,
+    common: Common,
+) -> tuple[Table | None, list[tuple[Table, list[int]]]]:
+    """Count what the bounds leave of the rows of people.
+
+    Before it come the sums of numbers of the same rows, of each person in a group, if these are found on the way.
+    """
     # By which code, of the rows that contribute to what (None: for anything), and whether people count.
     groupings: dict[tuple[str | None, str | None, bool], list[int]] = {}
     for number, spec in enumerate(specs):
         by = None if isinstance(spec.binning, OneCode) else rows.codes[number]
         groupings.setdefault((by, rows.codes[number] if spec.people else by, spec.people), []).append(number)
-    rows = packed(rows, specs)
     read = read_of_winners(rows, specs)
     if is_one_row_a_group(rows, specs) and (dialect.has_structs or all(map(is_short, read.values()))):
-        return [*raced(rows, specs, groupings, read, work.groups, dialect, common)]
+        return raced(rows, specs, groupings, read, groups, dialect, common, of_numbers)
     bounds: dict[tuple[str | None, Limits], int] = {}  # by which code, and what stays -> number
     for name, spec in zip(rows.codes, specs, strict=True):
         bounds.setdefault((name, spec.limits), len(bounds))
@@ -191,7 +230,7 @@ def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list
     counts_rows = bounds_of(number for number, spec in enumerate(specs) if not spec.people)
     pairs: Table | None = None
     if dialect.drawn is not None and rows.packed is not None and all(map(is_listed, specs)):
-        pairs, of_rows = listed(rows, bounds, counts_rows, dialect, dialect.drawn, common)
+        pairs, of_rows = listed(rows, bounds, counts_rows, dialect, dialect.drawn, common, of_numbers)
     else:
         rows = replace(rows, table=common.once(rows.table))
         split = split_rows(rows, bounds, len(groupings) > 1, dialect, common)
@@ -220,7 +259,7 @@ def _bounded(table: Table, work: Work, dialect: Dialect, common: Common) -> list
             sums.append(Number(reduce(operator.and_, counts), weight and weight(found), spec=specs[number]))
         counted = cells_of(found, ["group", *named(name)], sums)
         parts.append((counted.mutate(code=integer(0)) if name is None else counted.rename(code=name), numbers))
-    return parts
+    return pairs, parts
 
 
 def _column(name: str) -> Callable[[Table], Value]:

@@ -124,6 +124,9 @@ class Common:
 
     def once(self, table: Table) -> Table:
         """Return the name of a table: the secret is in it, so that no table of the database has such a name."""
+        for name, one in self.tables.items():
+            if one.equals(table) or ibis.table(table.schema(), name=name).equals(table):
+                return ibis.table(table.schema(), name=name)
         name = f"dp_polars_{OF_GROUPS}_{len(self.tables)}"
         self.tables[name] = table
         return ibis.table(table.schema(), name=name)

@@ -24,6 +24,8 @@ from dp_polars._engines.sql.rows import (
     person_in,
     rows_of_people,
 )
+from dp_polars._engines.sql.weighing import Columns, weight_of_rows
+from dp_polars._mechanisms.person_weights import UNIT
 from dp_polars._release.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ def one_row_per_person(table: Table, per_person: PerPerson, dialect: Dialect, co
 
 
 def _cut(held: Rows, number: int, spec: HistogramSpec, dialect: Dialect) -> Table:
-    """Return the people of whom a spec leaves something out, or whose weights it clips together, and how many rows."""
+    """Return the people of whom a spec leaves rows out, in full or in part, or clips weights; and how many rows."""
     name, weight = held.codes[number], held.weights[number]
     rows = held.table if name is None else held.table.filter(has(held.table, name))
     person = person_in(rows)
@@ -85,20 +87,30 @@ def _cut(held: Rows, number: int, spec: HistogramSpec, dialect: Dialect) -> Tabl
     else:
         rows = rows.mutate(clipped=integer(0))
     pairs = rows.group_by(by).aggregate(rows=cast(rows.count(), "int64"), clipped=rows["clipped"].max())
-    limits = spec.limits
-    counted = ibis.least(pairs["rows"], integer(MOST_IN_GROUP))
-    remaining = counted if limits.rows_per_group is None else ibis.least(counted, integer(limits.rows_per_group))
+    limits, of = spec.limits, Columns(dialect)
+    pairs = pairs.mutate(counted=ibis.least(pairs["rows"], integer(MOST_IN_GROUP)))
+    remaining = pairs["counted"]
+    if limits.rows_per_group is not None:
+        remaining = ibis.least(remaining, integer(limits.rows_per_group))
+    if spec.weight is not None:
+        norm = total_of(spec.weight.norm(pairs["counted"], of), lambda total: total.over(group_by=person))
+        pairs = pairs.mutate(weight=weight_of_rows(spec.weight, norm, pairs["counted"], of))
+        pairs = pairs.mutate(clipped=ibis.ifelse(pairs["weight"] < integer(UNIT), integer(1), pairs["clipped"]))
+        remaining = pairs["weight"] * pairs["counted"]
     most = {"groups": limits.groups, "in_group": limits.rows_per_group, "in_all": limits.rows, "clipped": 0}
     people = pairs.group_by(person).aggregate(
         groups=pairs.count(),
         in_group=pairs["rows"].max(),
         in_all=pairs["rows"].sum(),
         clipped=pairs["clipped"].max(),
-        total=cast(counted.sum(), "int64"),
-        remaining=cast(remaining.sum(), "int64"),
+        total=total_of(pairs["counted"]),
+        remaining=total_of(remaining),
     )
     over = [people[what] > bound for what, bound in most.items() if bound is not None]
-    total, remaining = (ibis.least(people[name], integer(MOST_IN_ALL)) for name in ("total", "remaining"))
+    total, remaining = ibis.least(people["total"], integer(MOST_IN_ALL)), people["remaining"]
+    if spec.weight is not None:
+        remaining = dialect.divide(remaining + integer(UNIT // 2), integer(UNIT))
+    remaining = ibis.least(remaining, integer(MOST_IN_ALL))
     if limits.groups is not None:
         groups = cast(people["groups"], "int64")
         on_average = dialect.divide(integer(2 * limits.groups) * remaining + groups, integer(2) * groups)

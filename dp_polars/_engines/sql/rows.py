@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -254,18 +254,30 @@ class Rows:
     packed
         Where the column `said` is all that a row says: how many bits of it each column has, from the least on, and
         what 1 stands for there; 0 is `ABSENT`.
+    whole
+        The rows of all specs, where these are some of them: a row may contribute to none of these.
     """
 
     table: Table
     codes: tuple[str | None, ...]
     weights: tuple[str | None, ...]
     packed: Mapping[str, tuple[int, int]] | None = None
+    whole: Rows | None = None
+
+    def of(self, numbers: Sequence[int]) -> Rows:
+        """Return the rows of some of the specs."""
+        if len(numbers) == len(self.codes):
+            return self
+        codes, weights = ([names[number] for number in numbers] for names in (self.codes, self.weights))
+        return replace(self, codes=tuple(codes), weights=tuple(weights), whole=self)
 
     @property
     def says(self) -> list[str]:
         """All that any output reads of a row, but its person and group."""
         if self.packed is not None:
             return ["said"]
+        if self.whole is not None:
+            return self.whole.says
         return [*dict.fromkeys(name for name in (*self.codes, *self.weights) if name is not None)]
 
     def read(self, table: Table) -> Table:
@@ -294,8 +306,13 @@ def rows_of_people(
     specs: Sequence[HistogramSpec],
     dialect: Dialect,
     outputs: Sequence[str | None] = (),
+    *,
+    with_groups: bool = True,
 ) -> Rows:
-    """Return the rows of somebody in a listed group that contribute to at least one spec."""
+    """Return the rows of somebody in a listed group that contribute to at least one spec.
+
+    If not `with_groups`, rows of other groups are there, too, and the columns of `keys_of` in the place of `group`.
+    """
     table, specs = values_read(table, specs)
     chosen = {**people_of(table, unit, dialect), **keys_of(table, keys, dialect)}
     codes, weights = dict[int, str | None](), dict[int, str | None]()
@@ -328,7 +345,7 @@ def rows_of_people(
                 chosen[name] = ibis.ifelse(has_value, found, integer(ABSENT))
                 places.setdefault(spec.names[0], name)
     rows = table.filter(is_somebody(table, unit, dialect)).select(**chosen)
-    rows = in_groups(rows, table, keys, dialect)
+    rows = in_groups(rows, table, keys, dialect) if with_groups else rows
     if lists:  # one join after the other, with nothing between them: each step would be a level of the text
         joined = rows
         for name, listed in lists.items():

@@ -1,0 +1,234 @@
+"""People in SQL who count in part: numbers in which nobody's rows are dropped, as SELECTs.
+
+Rows are grouped by person and group before anything else, so all that follows is of few rows.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from dp_polars._bins.binning import OneCode
+from dp_polars._engines.sql.arithmetic import ABSENT, floating, integer, of_sums, total_of, within
+from dp_polars._engines.sql.bounding import named, weight_in
+from dp_polars._engines.sql.dialects import cast, ibis
+from dp_polars._engines.sql.rows import any_of, person_in
+from dp_polars._mechanisms.person_weights import UNIT, PersonWeight, part_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from dp_polars._engines.sql.dialects import Common, Dialect, Table, Value
+    from dp_polars._engines.sql.rows import Rows
+    from dp_polars._release.contract import HistogramSpec
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The arithmetic of an engine's columns: see `_mechanisms.person_weights.Arithmetic`."""
+
+    dialect: Dialect
+
+    def whole(self, number: int) -> Value:
+        return integer(number)
+
+    def choose(self, condition: Value, yes: Value, no: Value) -> Value:
+        return ibis.ifelse(condition, yes, no)
+
+    def quotient(self, number: Value, by: Value) -> Value:
+        return self.dialect.divide(number, by)
+
+    def scaled_root(self, unit: float, limit: float, by: Value) -> Value:
+        root = (floating(limit) / cast(by, "float64")).sqrt()
+        return cast((floating(unit) * root).floor(), "int64")
+
+
+def weight_of_rows(weight: PersonWeight, norm: Value, rows: Value, of: Columns) -> Value:
+    """Return what each row of a person weighs in a group, in parts, by the person's norm and number of rows there."""
+    return weight.of_rows(of.whole(UNIT) if weight.limit is None else weight.of_norm(norm, of), rows, of)
+
+
+def weighed(
+    rows: Rows,
+    by: Sequence[str],
+    put_in_groups: Callable[[Table], Table],
+    specs: Mapping[int, HistogramSpec],
+    groups: int,
+    dialect: Dialect,
+    common: Common,
+    pairs: Table | None = None,
+) -> Iterator[tuple[Table, list[int]]]:
+    """Yield the sums of parts by `group` and `code`, with the positions of their specs.
+
+    Parameters
+    ----------
+    by
+        The columns that say in which group a row is, which `put_in_groups` replaces by `group`.
+    groups
+        How many groups there are.
+    pairs
+        What `Weighing.of_people` gives of one code, where it is known already, in a table with a name.
+    """
+    for each in weighings(rows, specs, dialect, common):
+        is_known = pairs is not None and each.code is None
+        found = pairs if is_known else put_in_groups(each.of_people(by))
+        cells = each.cells(found, is_named=is_known, is_one_group=groups == 1)
+        code = cells.mutate(code=integer(0)) if each.code is None else cells.rename(code=each.code)
+        yield code, [*each.specs]
+
+
+def weighings(rows: Rows, specs: Mapping[int, HistogramSpec], dialect: Dialect, common: Common) -> list[Weighing]:
+    """Return the specs by the columns of their codes, those of one code first."""
+    codes: dict[str | None, list[int]] = {}
+    for number, spec in specs.items():
+        codes.setdefault(None if isinstance(spec.binning, OneCode) else rows.codes[number], []).append(number)
+    together = sorted(codes.items(), key=lambda one: one[0] is not None)
+    of = Columns(dialect)
+    return [
+        Weighing(rows, code, {number: specs[number] for number in numbers}, of, common) for code, numbers in together
+    ]
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What a person's weight follows from: the code of the rows that contribute, whether people count, the limits."""
+
+    code: str | None
+    people: bool
+    weight: PersonWeight | None  # None: everybody counts in full
+
+    @property
+    def rows(self) -> str:
+        """The column with the number of a person's rows that contribute."""
+        return f"rows_of_{self.code}"
+
+    def number(self, found: Table) -> Value:
+        """Return how many rows of a person would count, but for limits: where people do, one for a group and code."""
+        return ibis.ifelse(found[self.rows] > integer(0), integer(1), integer(0)) if self.people else found[self.rows]
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """Specs with one code (`code` is None), or with the codes of one column."""
+
+    rows: Rows
+    code: str | None
+    specs: Mapping[int, HistogramSpec]
+    of: Columns
+    common: Common
+
+    def _kind(self, number: int) -> _Kind:
+        spec = self.specs[number]
+        return _Kind(self.rows.codes[number], spec.people, spec.weight)
+
+    @property
+    def codes(self) -> list[str | None]:
+        """The code of the rows that contribute to each spec."""
+        return [self.rows.codes[number] for number in self.specs]
+
+    def of_people(self, by: Sequence[str]) -> Table:
+        """Return a row for each person, group and code, with numbers of rows and the sums of what they weigh."""
+        table = self.rows.read(self.rows.table)
+        if self.code is not None:
+            table = table.filter(self.rows.has(table, self.code))
+        return table.group_by([*person_in(table), *by, *named(self.code)]).aggregate(**self.sums(table))
+
+    def sums(
+        self, table: Table, copies: Value | None = None, where: Sequence[Value] = (), known: Collection[str] = ()
+    ) -> dict[str, Value]:
+        """Return these numbers and sums as aggregates, of rows of which there are so many copies (None: one each).
+
+        Parameters
+        ----------
+        where
+            What must be true of rows.
+        known
+            Columns that are not needed: see `presence`.
+        """
+        found: dict[str, Value] = {}
+        for number, spec in self.specs.items():
+            code, weigh = self.rows.codes[number], weight_in(spec, self.rows.weights[number], self.of.dialect)
+            conditions = [*where, *([] if code in (None, self.code) else [self.rows.has(table, code)])]
+            counts = reduce(operator.and_, conditions) if conditions else None
+            some = cast(table.count(where=counts), "int64") if copies is None else total_of(_or_0(copies, counts))
+            if (rows := self._kind(number).rows) not in known:
+                found[rows] = some
+            if weigh is not None:
+                weight = weigh(table) if copies is None else weigh(table) * cast(copies, "int64")
+                found[f"total{number}"] = total_of(_or_0(weight, counts), of_sums(spec, some))
+        return found
+
+    def presence(self) -> dict[str, str | None]:
+        """Return the columns of which it is enough to know whether there are rows, with the codes of these rows."""
+        codes = {self._kind(number).rows: self.rows.codes[number] for number in self.specs}
+        several = {self._kind(number).rows for number, spec in self.specs.items() if spec.row_weight or not spec.people}
+        return {rows: code for rows, code in codes.items() if rows not in several}
+
+    def cells(self, found: Table, *, is_named: bool, is_one_group: bool) -> Table:
+        """Return the sums of parts in each group and code, `number0` and so on, of what `of_people` has found."""
+        kinds = {kind: i for i, kind in enumerate(dict.fromkeys(map(self._kind, self.specs)))}
+        if self.code is None:
+            numbers = {f"n{i}": kind.number(found) for kind, i in kinds.items()}
+            pairs = found.mutate(**numbers)
+            found = self._with_weights(pairs, kinds, is_named=is_named, is_one_group=is_one_group)
+        else:  # each code of a person in a group has the weight of a row
+            found, pair = self.common.once(found), [*person_in(found), "group"]
+            numbers = {f"n{i}": total_of(kind.number(found)) for kind, i in kinds.items()}
+            pairs = found.group_by(pair).aggregate(**numbers)
+            pairs = self._with_weights(pairs, kinds, is_named=False, is_one_group=is_one_group)
+            less = pairs.filter(any_of(pairs[f"weight{i}"] < integer(UNIT) for i in kinds.values()))
+            weights = {f"weight{i}": integer(UNIT) for i in kinds.values()}
+            found = _with_more(found, less.select(*pair, *weights), pair, weights)
+        sums = {}
+        for place, number in enumerate(self.specs):
+            kind = self._kind(number)
+            some = found.count(where=found[kind.rows] > integer(0))
+            parts = total_of(self._part(found, number, found[f"weight{kinds[kind]}"]))
+            sums[f"number{place}"] = ibis.ifelse(some > 0, parts, integer(ABSENT))
+        return found.group_by(["group", *named(self.code)]).aggregate(**sums)
+
+    def _with_weights(self, pairs: Table, kinds: Mapping[_Kind, int], *, is_named: bool, is_one_group: bool) -> Table:
+        """Add what each row of a person in a group weighs, in parts: `weight0` and so on, of `n0` and so on."""
+        weights = {i: kind.weight for kind, i in kinds.items() if kind.weight is not None}
+        norms = {i: weight.norm(pairs[f"n{i}"], self.of) for i, weight in weights.items() if weight.limit is not None}
+        if norms and not is_one_group:
+            pairs, person = pairs if is_named else self.common.once(pairs), person_in(pairs)
+            sums = {f"norm{i}": total_of(weights[i].norm(pairs[f"n{i}"], self.of)) for i in norms}
+            people = pairs.group_by(person).aggregate(**sums)
+            beyond = people.filter(any_of(weights[i].is_beyond(people[f"norm{i}"], self.of) for i in norms))
+            # People within the limits are not looked at again.
+            pairs = _with_more(pairs, beyond, person, dict.fromkeys(sums, integer(0)))
+            norms = {i: pairs[f"norm{i}"] for i in norms}
+        found = {f"weight{i}": integer(UNIT) for i in kinds.values()}
+        found |= {
+            f"weight{i}": weight_of_rows(weight, norms.get(i), pairs[f"n{i}"], self.of) for i, weight in weights.items()
+        }
+        return pairs.mutate(**found)
+
+    def _part(self, found: Table, number: int, weight: Value) -> Value:
+        """Return what a person adds to a number in a group and code, in parts."""
+        spec, kind = self.specs[number], self._kind(number)
+        total = kind.number(found)
+        if f"total{number}" in found.columns:
+            total = found[f"total{number}"]
+            if spec.people:
+                clipped = within(total, *spec.clamping.of_person)
+                total = ibis.ifelse(found[kind.rows] > integer(0), clipped, integer(0))
+        # Most people count in full.
+        return ibis.ifelse(
+            weight == integer(UNIT), total * integer(2**spec.bits), part_of(total, weight, spec.bits, self.of)
+        )
+
+
+def _or_0(number: Value, where: Value | None) -> Value:
+    return number if where is None else ibis.ifelse(where, number, integer(0))
+
+
+def _with_more(table: Table, some: Table, by: Sequence[str], columns: Mapping[str, Value]) -> Table:
+    """Add columns that are found in a table of some of the rows; those of others are what is given."""
+    own = {name: f"own_{name}" for name in by}
+    joined = table.left_join(some.rename({new: name for name, new in own.items()}), [*own.items()])
+    more = {name: ibis.coalesce(joined[name], otherwise) for name, otherwise in columns.items()}
+    return joined.select(*table.columns, **more)
