@@ -6,11 +6,12 @@ import pytest
 from pyspark.sql import functions as sf
 
 import dp_polars as dpp
+from dp_polars._bins.binning import OneCode
 from dp_polars._engines.polars import engine as polars_engine
 from dp_polars._engines.spark import counting, weighing
 from dp_polars._engines.spark.rows import Groups
 from dp_polars._mechanisms.person_weights import ARRAYS, UNIT, PersonWeight, bits_of_parts, part_of
-from dp_polars._release.contract import HistogramSpec
+from dp_polars._release.contract import GROUPS, ROWS, ROWS_CUT, ROWS_IN_GROUP, HistogramSpec, PerPerson
 from dp_polars._release.protection import Limits
 from tests.helpers.specs import as_frame
 from tests.spark.tools import MARKS, need_spark, on_both, on_classic, to_polars, to_spark
@@ -96,12 +97,12 @@ def test_weighed_numbers_are_those_of_polars(spark, few_tasks, unit, turn):
     found = pl.concat([to_polars(part) for part in parts])
     assert found.height == found.unique(["spec", "group", "code"]).height
     expected = polars_engine.count(frame.lazy(), unit, keys, specs)
+    in_part = [(one.weights % (1 << spec.bits) != 0).any() for one, spec in zip(expected, specs, strict=True)]
+    assert sum(in_part) > 5  # limits bind
     for number, one in enumerate(expected):
         counts = found.filter(spec=number).drop("spec").sort("group", "code")
         assert counts.height > 0
         assert counts.equals(as_frame(one)), (specs[number], counts, as_frame(one))
-        weight = specs[number].weight
-        assert weight is None or not specs[number].bits or (counts["count"] % (1 << specs[number].bits) != 0).any()
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
@@ -131,6 +132,46 @@ def test_the_arithmetic_of_weights_is_exact(spark, few_tasks, weight, ansi):
     finally:
         spark.conf.unset("spark.sql.ansi.enabled")
     assert found.equals(pl.DataFrame({name: pl.Series(values) for name, values in expected.items()}))
+
+
+CUT = {
+    "rows": [(ASKED[0], WEIGHTS[0])],
+    "people": [(ASKED[1], PersonWeight(None, 5, 2))],
+    "codes of people": [(ASKED[9], WEIGHTS[2])],
+    "several": [(ASKED[2], WEIGHTS[1]), (ASKED[3], WEIGHTS[2]), (ASKED[8], WEIGHTS[4])],
+}
+
+
+@pytest.mark.parametrize("case", CUT)
+@on_both
+def test_people_who_count_in_part_are_cut(spark, few_tasks, case):
+    """And how many rows that is: of a person, for whom that is most, to the nearest whole number."""
+    frame, keys = visits(700), pl.DataFrame({"g": range(12)})
+    specs, evidence = [], []
+    for (expr, column, people), weight in CUT[case]:
+        columns, types = ((pl.col(column),), (frame.schema[column],)) if column else ((), ())
+        (rule,) = expr.query.evidence(*types)
+        specs.append(HistogramSpec(columns, types, rule, Limits(), people, weight, bits=20))
+        counts = {"x": pl.col("x").is_not_null(), "word": pl.col("word").is_in(["a", "b", "d"]), None: True}[column]
+        rows = frame.filter(counts if rule.binning != OneCode(nulls=True) else pl.col("word").is_null())
+        evidence.append(rows.unique(["person", "g", *([column] if column else [])]) if people else rows)
+    expected = []
+    for (person,), rows in frame.filter(pl.col("person").is_not_null(), pl.col("g") < 12).group_by("person"):
+        cut = []
+        for spec, contributing in zip(specs, evidence, strict=True):
+            numbers = contributing.filter(person=person).filter(pl.col("g") < 12)["g"].value_counts()["count"].to_list()
+            norm = sum(int(spec.weight.norm(n, ARRAYS)) for n in numbers)
+            of_person = UNIT if spec.weight.limit is None else int(spec.weight.of_norm(norm, ARRAYS))
+            of_row = [int(spec.weight.of_rows(of_person, n, ARRAYS)) for n in numbers]
+            parts = sum(n * row for n, row in zip(numbers, of_row, strict=True))
+            cut.append((any(row < UNIT for row in of_row), sum(numbers) - (parts + UNIT // 2) // UNIT))
+        if any(is_cut for is_cut, _ in cut):
+            in_groups = rows["g"].value_counts()["count"].to_list()
+            expected.append((len(rows), len(in_groups), max(in_groups), max(number for _, number in cut)))
+    per_person = PerPerson(("person",), keys, tuple(specs))
+    found = to_polars(counting.one_row_per_person(to_spark(spark, frame), per_person))
+    assert len(expected) > 3
+    assert sorted(found.select(ROWS, GROUPS, ROWS_IN_GROUP, ROWS_CUT).rows()) == sorted(expected)
 
 
 @on_classic
