@@ -56,8 +56,6 @@ def bounded(rows: DataFrame, person: Sequence[str], specs: Sequence[SpecColumns]
     Ties of a hash are broken by what it is made of, and what counts are running numbers: a tie can't let a person keep
     more. Windows come in an order in which few of them need a sort of their own.
     """
-    if all(one.has is not None for one in specs):
-        rows = rows.filter(any_of(one.is_evidence for one in specs))
     rows, pair, order = rows.repartition(*person), [*person, "group"], list[str]()
     limits = {one.keeps: one.spec.limits for one in specs}
     if any(most.groups is not None for most in limits.values()):
@@ -244,35 +242,32 @@ def histograms(
 ) -> list[DataFrame]:
     """Return the columns `group`, `spec`, `code` and `count` (all LongType); the counts of a triple add up.
 
-    One pass over the rows serves all specs for which rows of people are drawn, another one those for which everybody's
-    rows count, a third one those for which it does not matter whose a row is. Sums of weights come once per triple,
-    exact and then clamped to ±LARGEST_VALUE, which is what their noise is added to. With `to_driver` every triple comes
-    once, however many rows there are.
+    One pass over the rows serves all specs for which it matters whose a row is, another one all others. Sums of
+    weights come once per triple, exact and then clamped to ±LARGEST_VALUE, which is what their noise is added to.
+    With `to_driver` every triple comes once, however many rows there are.
     """
-    drawn: dict[int, HistogramSpec] = {}
-    weighed: dict[int, HistogramSpec] = {}
+    by_person: dict[int, HistogramSpec] = {}
     others: dict[int, HistogramSpec] = {}
     for number, spec in enumerate(specs):
-        is_by_person = privacy_unit is not None and spec.by_person
-        (others if not is_by_person else weighed if draws_nothing(spec) else drawn)[number] = spec
+        (by_person if privacy_unit is not None and spec.by_person else others)[number] = spec
     passes, person = [], person_of(privacy_unit)
     if others:
         rows, asked = read(frame, privacy_unit, groups, others, looks_up=False)
         # The native query itself first; keys and categories see only its result.
         rows = rows.withColumns({one.keeps: one.is_evidence for one in asked})
         passes.append((_kept(rows, groups.names, asked), groups.names, asked))
-    if drawn:
-        rows, asked = read(frame, privacy_unit, groups, drawn)
-        rows = bounded(groups.in_groups(rows), person, asked, seed)
-        passes.append((_kept(rows, ["group"], asked), ["group"], asked))
-    if weighed:
-        rows, asked = read(frame, privacy_unit, groups, weighed)
-        passes.append((parts_of_people(groups.in_groups(rows), person, asked), ["group"], asked))
+    if by_person:
+        rows, asked = read(frame, privacy_unit, groups, by_person)
+        rows = groups.in_groups(rows).filter(any_of(one.is_evidence for one in asked))
+        drawn, weighed = ([one for one in asked if draws_nothing(one.spec) == nothing] for nothing in (False, True))
+        rows = bounded(rows, person, drawn, seed) if drawn else rows
+        cells = parts_of_people(rows, person, weighed, drawn) if weighed else _kept(rows, ["group"], asked)
+        passes.append((cells, ["group"], asked))
     found = []
     for cells, by, asked in passes:
         # Rows are sent to where they are drawn, shuffled once instead of twice. Sums must be counted first.
         candidates = min(one.spec.binning.size for one in asked)
-        are_counts = all(one.units is None and one.spec.weight is None for one in asked)
+        are_counts = all(one.is_count for one in asked)
         is_uncounted = not to_driver and are_counts and _are_few(frame, groups.number, candidates)
         found.append(_histogram(cells, by, groups, asked, is_uncounted=is_uncounted, to_driver=to_driver))
     return found
@@ -281,7 +276,7 @@ def histograms(
 def _kept(rows: DataFrame, by: Sequence[str], specs: Sequence[SpecColumns]) -> DataFrame:
     """Return what the rows that stay add to each cell."""
     rows = rows.filter(any_of(sf.col(one.keeps) for one in specs))
-    return spread(rows, by, specs, {one.count: (one, sf.when(sf.col(one.keeps), one.weight)) for one in specs})
+    return spread(rows, by, specs, {one.count: (one, one.kept) for one in specs})
 
 
 def _histogram(
@@ -296,10 +291,7 @@ def _histogram(
     """Add up the rows of each cell, for all specs at once; uncounted ones are returned with counts of their own."""
     later = coded_later(specs)
     if not is_uncounted:
-        are_counts = {one.count: one.units is None and one.spec.weight is None for one in specs}
-        rows = rows.groupBy(*by, "answer", "code", *later).agg(
-            *((sf.sum if is_count else total)(sf.col(name)).alias(name) for name, is_count in are_counts.items())
-        )
+        rows = rows.groupBy(*by, "answer", "code", *later).agg(*(one.added_up for one in specs))
     if by != ["group"]:
         rows = groups.in_groups(rows)
     listed = [name for name, one in later.items() if isinstance(one.spec.binning, CategoryBinning)]

@@ -15,7 +15,18 @@ import polars as pl
 
 from dp_polars._base.column_types import PrivacyUnit
 from dp_polars._bins.binning import CategoryBinning, OneCode
-from dp_polars._engines.spark.arithmetic import clip, code, divide, is_evidence, is_float, long, sf, spark_types, units
+from dp_polars._engines.spark.arithmetic import (
+    clip,
+    code,
+    divide,
+    is_evidence,
+    is_float,
+    long,
+    sf,
+    spark_types,
+    total,
+    units,
+)
 from dp_polars._release.contract import HistogramSpec, Product, reading_values
 
 if TYPE_CHECKING:
@@ -180,13 +191,29 @@ class SpecColumns:
     def of_row(self) -> Column:
         return long(1) if self.units is None else self.spec.clamping.of_units(sf.col(self.units), long, divide)
 
-    def of_total(self, total: Column) -> Column:
+    def of_total(self, weights: Column) -> Column:
         """Return what a sum of weights in a group and code counts as; of one person, where people are weighed."""
-        return total if self.together is None else clip(total, *self.spec.clamping.of_person)
+        return weights if self.together is None else clip(weights, *self.spec.clamping.of_person)
 
     @property
     def weight(self) -> Column:
         return self.of_row if self.together is None else self.of_total(sf.col(self.together))
+
+    @property
+    def kept(self) -> Column:
+        """What a row adds that is bounded: null if it does not stay."""
+        return sf.when(sf.col(self.keeps), self.weight)
+
+    @property
+    def is_count(self) -> bool:
+        """Whether all that is added up are ones."""
+        return self.units is None and self.spec.weight is None
+
+    @property
+    def added_up(self) -> Column:
+        """The sum of the column `count`."""
+        column = sf.col(self.count)
+        return (sf.sum(column) if self.is_count else total(column)).alias(self.count)
 
 
 def any_of(conditions: Iterable[Column]) -> Column:

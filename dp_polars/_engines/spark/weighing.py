@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from dp_polars._base.extras import require
 from dp_polars._bins.binning import NearestBinning
 from dp_polars._engines.spark.arithmetic import divide, long, sf, total
-from dp_polars._engines.spark.rows import any_of, spread, with_columns
+from dp_polars._engines.spark.rows import coded_later, spread, with_columns
 from dp_polars._mechanisms.person_weights import UNIT, PersonWeight, part_of
 
 if TYPE_CHECKING:
@@ -69,9 +69,13 @@ def with_weights(
     return with_columns(pairs, found)
 
 
-def parts_of_people(rows: DataFrame, person: Sequence[str], specs: Sequence[SpecColumns]) -> DataFrame:
-    """Return what each person adds to each cell: `group`, `answer`, `code`, and a column for each spec (`spread`)."""
-    evidence = {one.number: one.is_evidence for one in specs}
+def parts_of_people(
+    rows: DataFrame, person: Sequence[str], specs: Sequence[SpecColumns], drawn: Sequence[SpecColumns]
+) -> DataFrame:
+    """Return what each person adds to each cell: `group`, `answer`, code, and a column for each spec (`spread`).
+
+    `drawn` are specs beside them, of whose rows those that stay are known: then rows lie by person already.
+    """
     # Specs of the same rows and codes share their number, and those that weigh rows alike their sum.
     rows_of = _named("rows", {one.number: (one.has, one.code) for one in specs})
     weighs = [one for one in specs if one.units is not None]
@@ -80,15 +84,17 @@ def parts_of_people(rows: DataFrame, person: Sequence[str], specs: Sequence[Spec
     number_of = _named("number", kinds)
     weights = {number_of[one.number]: one.spec.weight for one in specs if one.spec.weight is not None}
     has_codes = any(one.code is not None for one in specs if one.spec.weight is not None)
-    if has_codes or any(weight.limit is not None for weight in weights.values()):
+    if not drawn and (has_codes or any(weight.limit is not None for weight in weights.values())):
         rows = rows.repartition(*person)  # one shuffle for all that is found of a person
-    columns = {rows_of[one.number]: (one, sf.when(evidence[one.number], long(1))) for one in specs}
-    columns |= {sum_of[one.number]: (one, sf.when(evidence[one.number], one.of_row)) for one in weighs}
-    owner = [*person, "answer"]
-    pairs = spread(rows.filter(any_of(evidence.values())), [*person, "group"], specs, columns)
-    pairs = pairs.groupBy(*owner, "group", "code").agg(
+    columns = {rows_of[one.number]: (one, sf.when(one.is_evidence, long(1))) for one in specs}
+    columns |= {sum_of[one.number]: (one, sf.when(one.is_evidence, one.of_row)) for one in weighs}
+    columns |= {one.count: (one, one.kept) for one in drawn}
+    owner, cell = [*person, "answer"], ["group", "code", *coded_later(drawn)]
+    pairs = spread(rows, [*person, "group"], [*specs, *drawn], columns).groupBy(*owner, *cell)
+    pairs = pairs.agg(
         *(sf.count(name).alias(name) for name in dict.fromkeys(rows_of.values())),
         *(total(sf.col(name)).alias(name) for name in dict.fromkeys(sum_of.values())),
+        *(one.added_up for one in drawn),
     )
     counted = {}
     for one in specs:
@@ -110,7 +116,7 @@ def parts_of_people(rows: DataFrame, person: Sequence[str], specs: Sequence[Spec
         if one.spec.weight is not None:
             part = part_of(part, sf.col(f"weight of {number_of[one.number]}"), one.spec.bits, _OF)
         parts.append(sf.when(sf.col(rows_of[one.number]) > 0, part).alias(one.count))
-    return pairs.select("group", "answer", "code", *parts)
+    return pairs.select("answer", *cell, *parts, *(one.count for one in drawn))
 
 
 def _named(word: str, kinds: Mapping[int, object]) -> dict[int, str]:
