@@ -8,16 +8,28 @@ rests on the seed being secret: the bounds hold for every seed.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
-from operator import or_
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dp_polars._base.extras import require
 from dp_polars._bins.binning import CategoryBinning
-from dp_polars._engines.spark.arithmetic import long, sf, spark_types, total
-from dp_polars._engines.spark.rows import Groups, evidence, person_of, quoted, read, with_codes, with_columns
+from dp_polars._engines.spark.arithmetic import divide, long, sf, spark_types, total
+from dp_polars._engines.spark.rows import (
+    Groups,
+    any_of,
+    coded_later,
+    evidence,
+    person_of,
+    quoted,
+    read,
+    rows_of,
+    spread,
+    with_codes,
+    with_columns,
+)
+from dp_polars._engines.spark.weighing import draws_nothing, parts_of_people, with_weights
 from dp_polars._engines.spark.workers import MARKER, encoding, mapped, selecting
+from dp_polars._mechanisms.person_weights import UNIT
 from dp_polars._questions.question import COUNT
 from dp_polars._release.contract import GROUPS, MOST_IN_ALL, MOST_IN_GROUP, ROWS, ROWS_CUT, ROWS_IN_GROUP
 
@@ -44,8 +56,6 @@ def bounded(rows: DataFrame, person: Sequence[str], specs: Sequence[SpecColumns]
     Ties of a hash are broken by what it is made of, and what counts are running numbers: a tie can't let a person keep
     more. Windows come in an order in which few of them need a sort of their own.
     """
-    if all(one.has is not None for one in specs):
-        rows = rows.filter(any_of(one.is_evidence for one in specs))
     rows, pair, order = rows.repartition(*person), [*person, "group"], list[str]()
     limits = {one.keeps: one.spec.limits for one in specs}
     if any(most.groups is not None for most in limits.values()):
@@ -113,14 +123,6 @@ def one_each(rows: DataFrame, specs: Sequence[SpecColumns], pair: Sequence[str],
     return with_columns(rows, found)
 
 
-def any_of(conditions: Iterable[Column]) -> Column:
-    """Return whether at least one condition holds, as a balanced tree: Spark Connect takes 100 levels of a plan."""
-    found = [*conditions]
-    while len(found) > 1:
-        found = [reduce(or_, found[i : i + 2]) for i in range(0, len(found), 2)]
-    return found[0]
-
-
 def _along(owner: Sequence[str], order: Sequence[str]) -> WindowSpec:
     window = Window.partitionBy(*owner)
     window = window.orderBy(*order) if order else window
@@ -180,13 +182,16 @@ def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
     if specs:  # one shuffle for all windows
         rows = one_each(rows.repartition(*person), specs, pair, [])
     limits = {one.keeps: one.spec.limits for one in specs}
-    clipped = {one.together: one.of_person for one in specs if one.together is not None}
+    weights = {one.keeps: one.spec.weight for one in specs if one.spec.weight is not None}
+    clipped = {name: one.of_total(sf.col(name)) for one in specs if (name := one.together) is not None}
     by_group = rows.groupBy(*pair).agg(
         sf.count(sf.lit(1)).alias(ROWS),
         *(sf.count_if(name).alias(name) for name in limits),
         *(sf.bool_or(sf.col(name) != inside).alias(name) for name, inside in clipped.items()),
     )
+    by_group = with_weights(by_group, person, weights)
     cut = [sf.bool_or(name) for name in clipped]
+    cut += [sf.bool_or((sf.col(name) > 0) & (sf.col(f"weight of {name}") < UNIT)) for name in weights]
     for name, bounds in limits.items():
         for bound, number in [
             (bounds.rows, sf.sum(name)),
@@ -194,7 +199,7 @@ def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
             (bounds.rows_per_group, sf.max(name)),
         ]:
             cut += [] if bound is None else [number > bound]
-    dropped = [_dropped(name, bounds) for name, bounds in limits.items()]
+    dropped = [_dropped(name, bounds, is_weighed=name in weights) for name, bounds in limits.items()]
     people = by_group.groupBy(*person).agg(
         *([sf.greatest(*dropped, dropped[0]).alias(ROWS_CUT)] if dropped else []),
         sf.sum(ROWS).alias(ROWS),
@@ -205,11 +210,14 @@ def one_row_per_person(frame: DataFrame, per_person: PerPerson) -> DataFrame:
     return people.filter(sf.col("is cut")).select(ROWS, GROUPS, ROWS_IN_GROUP, *([ROWS_CUT] if dropped else []))
 
 
-def _dropped(name: str, limits: Limits) -> Column:
+def _dropped(name: str, limits: Limits, *, is_weighed: bool) -> Column:
     """Return how many rows of a person are left out, of those that a spec may keep in each group: see `PerPerson`."""
     counts = sf.least(sf.col(name), sf.lit(MOST_IN_GROUP))
     remaining = counts if limits.rows_per_group is None else sf.least(counts, sf.lit(limits.rows_per_group))
-    total, remaining = (sf.least(sf.sum(number), sf.lit(MOST_IN_ALL)) for number in (counts, remaining))
+    sums = [sf.sum(counts), sf.sum(remaining)]
+    if is_weighed:
+        sums[1] = divide(sf.sum(counts * sf.col(f"weight of {name}")) + long(UNIT // 2), long(UNIT))
+    total, remaining = (sf.least(number, sf.lit(MOST_IN_ALL)) for number in sums)
     if limits.groups is not None:
         groups = sf.count_if(sf.col(name) > 0)
         twice, by = remaining * (2 * limits.groups) + groups, groups * 2
@@ -242,23 +250,33 @@ def histograms(
     others: dict[int, HistogramSpec] = {}
     for number, spec in enumerate(specs):
         (by_person if privacy_unit is not None and spec.by_person else others)[number] = spec
-    passes = []
+    passes, person = [], person_of(privacy_unit)
     if others:
         rows, asked = read(frame, privacy_unit, groups, others, looks_up=False)
         # The native query itself first; keys and categories see only its result.
-        passes.append((rows.withColumns({one.keeps: one.is_evidence for one in asked}), asked, groups.names))
+        rows = rows.withColumns({one.keeps: one.is_evidence for one in asked})
+        passes.append((_kept(rows, groups.names, asked), groups.names, asked))
     if by_person:
         rows, asked = read(frame, privacy_unit, groups, by_person)
-        rows = bounded(groups.in_groups(rows), person_of(privacy_unit), asked, seed)
-        passes.append((rows, asked, ["group"]))
+        rows = groups.in_groups(rows).filter(any_of(one.is_evidence for one in asked))
+        drawn, weighed = ([one for one in asked if draws_nothing(one.spec) == nothing] for nothing in (False, True))
+        rows = bounded(rows, person, drawn, seed) if drawn else rows
+        cells = parts_of_people(rows, person, weighed, drawn) if weighed else _kept(rows, ["group"], asked)
+        passes.append((cells, ["group"], asked))
     found = []
-    for rows, asked, by in passes:
+    for cells, by, asked in passes:
         # Rows are sent to where they are drawn, shuffled once instead of twice. Sums must be counted first.
         candidates = min(one.spec.binning.size for one in asked)
-        are_counts = all(one.units is None for one in asked)
+        are_counts = all(one.is_count for one in asked)
         is_uncounted = not to_driver and are_counts and _are_few(frame, groups.number, candidates)
-        found.append(_histogram(rows, by, groups, asked, is_uncounted=is_uncounted, to_driver=to_driver))
+        found.append(_histogram(cells, by, groups, asked, is_uncounted=is_uncounted, to_driver=to_driver))
     return found
+
+
+def _kept(rows: DataFrame, by: Sequence[str], specs: Sequence[SpecColumns]) -> DataFrame:
+    """Return what the rows that stay add to each cell."""
+    rows = rows.filter(any_of(sf.col(one.keeps) for one in specs))
+    return spread(rows, by, specs, {one.count: (one, one.kept) for one in specs})
 
 
 def _histogram(
@@ -270,46 +288,23 @@ def _histogram(
     is_uncounted: bool,
     to_driver: bool,
 ) -> DataFrame:
-    """Count the rows that stay, for all specs at once; uncounted rows are returned themselves, with a count of 1."""
-    # All specs of one code share their cells.
-    sharing: dict[str | None, list[int]] = {}
-    for one in specs:
-        sharing.setdefault(one.code, []).append(one.number)
-    later = {one.code: one.spec for one in specs if one.code is not None and one.values is not None}
-    kinds = {one.code: one.values for one in specs if one.code in later and one.values is not None}
-    nothing = sf.lit(None)
-    counts = {one.number: f"count{one.number}" for one in specs}
-
-    def cells(place: int, code: str | None, numbers: Sequence[int]) -> list[Column]:
-        known = long(0) if code is None else sf.col(code)
-        found = {"answer": sf.lit(place), "code": nothing.cast("long") if code in later else known}
-        found |= {name: known if name == code else nothing.cast(kind) for name, kind in kinds.items()}
-        for one in specs:
-            counts_here = one.number in numbers
-            found[counts[one.number]] = sf.when(sf.col(one.keeps), one.weight) if counts_here else nothing.cast("long")
-        return [column.alias(name) for name, column in found.items()]
-
-    parts = [cells(place, code, numbers) for place, (code, numbers) in enumerate(sharing.items())]
-    rows = rows.filter(any_of(sf.col(one.keeps) for one in specs))
-    if len(parts) == 1:
-        rows = rows.select(*by, *parts[0])
-    else:
-        rows = rows.select(*by, _rows_of(parts)).filter(sf.coalesce(*counts.values()).isNotNull())
+    """Add up the rows of each cell, for all specs at once; uncounted ones are returned with counts of their own."""
+    later = coded_later(specs)
     if not is_uncounted:
-        sums = {one.number: sf.sum if one.units is None else total for one in specs}
-        rows = rows.groupBy(*by, "answer", "code", *later).agg(
-            *(sums[number](sf.col(name)).alias(name) for number, name in counts.items())
-        )
+        rows = rows.groupBy(*by, "answer", "code", *later).agg(*(one.added_up for one in specs))
     if by != ["group"]:
         rows = groups.in_groups(rows)
-    in_python = {name: spec for name, spec in later.items() if not isinstance(spec.binning, CategoryBinning)}
-    listed = {name: spec.binning for name, spec in later.items() if isinstance(spec.binning, CategoryBinning)}
-    for name, binning in listed.items():
-        rows = with_codes(rows, name, f"{name} listed", binning.values, kinds[name])
+    listed = [name for name, one in later.items() if isinstance(one.spec.binning, CategoryBinning)]
+    in_python = [name for name in later if name not in listed]
+    for name in listed:
+        binning, kind = later[name].spec.binning, later[name].values
+        assert isinstance(binning, CategoryBinning)
+        assert kind is not None
+        rows = with_codes(rows, name, f"{name} listed", binning.values, kind)
     code = sf.coalesce("code", *(f"{name} listed" for name in listed))
     rows = rows.filter(any_of([code.isNotNull(), *(sf.col(name).isNotNull() for name in in_python)]))
-    by_spec = [[long(number).alias("spec"), sf.col(name).alias("count")] for number, name in counts.items()]
-    rows = rows.select("group", code.alias("code"), *in_python, _rows_of(by_spec)).filter(sf.col("count").isNotNull())
+    by_spec = [[long(one.number).alias("spec"), sf.col(one.count).alias("count")] for one in specs]
+    rows = rows.select("group", code.alias("code"), *in_python, rows_of(by_spec)).filter(sf.col("count").isNotNull())
     if in_python:
         binnings = {one.number: one for one in specs if one.code in in_python}
         rows = mapped(
@@ -320,10 +315,6 @@ def _histogram(
         if to_driver:  # where values have no codes until then, there may be as many as rows
             rows = rows.groupBy("group", "spec", "code").agg(sf.sum("count").alias("count"))
     return rows.select("group", "spec", "code", "count")
-
-
-def _rows_of(parts: Iterable[Sequence[Column]]) -> Column:
-    return sf.inline(sf.array(*(sf.struct(*columns) for columns in parts)))
 
 
 def _are_few(rows: DataFrame, groups: int, candidates: int) -> bool:

@@ -7,13 +7,26 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from dp_polars._base.column_types import PrivacyUnit
 from dp_polars._bins.binning import CategoryBinning, OneCode
-from dp_polars._engines.spark.arithmetic import clip, code, divide, is_evidence, is_float, long, sf, spark_types, units
+from dp_polars._engines.spark.arithmetic import (
+    clip,
+    code,
+    divide,
+    is_evidence,
+    is_float,
+    long,
+    sf,
+    spark_types,
+    total,
+    units,
+)
 from dp_polars._release.contract import HistogramSpec, Product, reading_values
 
 if TYPE_CHECKING:
@@ -165,21 +178,83 @@ class SpecColumns:
         return sf.expr("true") if self.has is None else sf.col(self.has).isNotNull()
 
     @property
+    def count(self) -> str:
+        """The column of what is added up."""
+        return f"count{self.number}"
+
+    @property
     def together(self) -> str | None:
         """The column of what a person weighs in a group and code, where people are weighed."""
         return f"weight{self.number}" if self.spec.people and self.units is not None else None
 
     @property
-    def of_person(self) -> Column:
-        return clip(sf.col(self.together), *self.spec.clamping.of_person)
-
-    @property
     def of_row(self) -> Column:
         return long(1) if self.units is None else self.spec.clamping.of_units(sf.col(self.units), long, divide)
 
+    def of_total(self, weights: Column) -> Column:
+        """Return what a sum of weights in a group and code counts as; of one person, where people are weighed."""
+        return weights if self.together is None else clip(weights, *self.spec.clamping.of_person)
+
     @property
     def weight(self) -> Column:
-        return self.of_row if self.together is None else self.of_person
+        return self.of_row if self.together is None else self.of_total(sf.col(self.together))
+
+    @property
+    def kept(self) -> Column:
+        """What a row adds that is bounded: null if it does not stay."""
+        return sf.when(sf.col(self.keeps), self.weight)
+
+    @property
+    def is_count(self) -> bool:
+        """Whether all that is added up are ones."""
+        return self.units is None and self.spec.weight is None
+
+    @property
+    def added_up(self) -> Column:
+        """The sum of the column `count`."""
+        column = sf.col(self.count)
+        return (sf.sum(column) if self.is_count else total(column)).alias(self.count)
+
+
+def any_of(conditions: Iterable[Column]) -> Column:
+    """Return whether at least one condition holds, as a balanced tree: Spark Connect takes 100 levels of a plan."""
+    found = [*conditions]
+    while len(found) > 1:
+        found = [reduce(or_, found[i : i + 2]) for i in range(0, len(found), 2)]
+    return found[0]
+
+
+def rows_of(parts: Iterable[Sequence[Column]]) -> Column:
+    return sf.inline(sf.array(*(sf.struct(*columns) for columns in parts)))
+
+
+def coded_later(specs: Sequence[SpecColumns]) -> dict[str, SpecColumns]:
+    """Return the columns that hold values in the place of codes, and for each of them a spec that reads it."""
+    return {one.code: one for one in specs if one.code is not None and one.values is not None}
+
+
+def spread(
+    rows: DataFrame, by: Sequence[str], specs: Sequence[SpecColumns], columns: Mapping[str, tuple[SpecColumns, Column]]
+) -> DataFrame:
+    """Return one row for each code of a row: `by`, `answer`, `code` (null where that is found later), and columns.
+
+    Specs of one code share their row, and its number, `answer`. `columns` says of which spec each one is: in rows of
+    other codes it is null. A row in which all are null is left out, if there are several codes.
+    """
+    nothing = sf.lit(None)
+    kinds = {name: one.values for name, one in coded_later(specs).items() if one.values is not None}
+
+    def cells(place: int, code: str | None) -> list[Column]:
+        known = long(0) if code is None else sf.col(code)
+        found = {"answer": sf.lit(place), "code": nothing.cast("long") if code in kinds else known}
+        found |= {name: known if name == code else nothing.cast(kind) for name, kind in kinds.items()}
+        found |= {name: own if one.code == code else nothing.cast("long") for name, (one, own) in columns.items()}
+        return [column.alias(name) for name, column in found.items()]
+
+    parts = [cells(place, code) for place, code in enumerate(dict.fromkeys(one.code for one in specs))]
+    if len(parts) == 1:
+        return rows.select(*by, *parts[0])
+    return rows.select(*by, rows_of(parts)).filter(sf.coalesce(*columns).isNotNull())
 
 
 def evidence(
@@ -260,7 +335,7 @@ def read(
             if has not in chosen and has not in lists:
                 chosen[has] = sf.when(there[0], sf.col(of[0]) if known is None else known)
                 places.setdefault(of[0], has)
-        same = has, isinstance(spec.binning, OneCode) if spec.people else None, spec.limits
+        same = has, isinstance(spec.binning, OneCode) if spec.people else None, spec.limits, spec.weight
         asked.append(SpecColumns(number, spec, has, uncoded, weight, places.setdefault(same, f"keeps{number}")))
     rows = with_columns(rows, chosen)
     for name, (value, categories, kind) in lists.items():
