@@ -165,9 +165,10 @@ class Protection:
             return Contributions(1, 1)
         in_groups = min(self.max_groups or groups, groups)
         if self.max_norm is not None and query.weighs_people:
-            if self._bounds_groups_only(query):
-                return Contributions(min(self.max_norm ** _power(query), groups), 1)
-            return Contributions(self.max_norm, self.max_norm)
+            # As if all of it were in one cell, so that it holds for both norms: the unit may change. What a person
+            # can't pass anyway is no more than one in each group.
+            all_groups = self._bounds_groups_only(query) and groups <= self.max_norm
+            return Contributions(groups, 1) if all_groups else Contributions(self.max_norm, self.max_norm)
         if self._bounds_groups_only(query):
             return Contributions(min(self.max_rows or in_groups, in_groups), 1)
         per_group = self.max_rows_per_group or self.max_rows
@@ -199,7 +200,8 @@ class Protection:
             most = cap = self.max_rows_per_group
             if self.counts_people(query) and query.fixed_size is not None and query.fixed_size <= (cap or math.inf):
                 most, cap = query.fixed_size, None
-        can_bind = most is None or groups * most**power > limit
+        # Of both norms: the unit of a loss may still change, and what counts in parts must not.
+        can_bind = most is None or groups * most > bounds.total or groups * most**2 > bounds.squares
         return PersonWeight(cap, limit if can_bind else None, power) if can_bind or cap is not None else None
 
     def limits(self, query: HistogramQuery, groups: int) -> Limits:

@@ -54,6 +54,7 @@ from tests.engines.orders import (
     law,
 )
 from tests.helpers import by_hand
+from tests.helpers.by_hand import Part
 from tests.helpers.runs import release_by
 from tests.registry import COLUMNS, KEYS, UNITS
 from tests.statistical.goodness import fits
@@ -96,6 +97,17 @@ class Reveal(HistogramQuery):
     def bounds_people(self) -> bool:
         return self.asked.bounds_people
 
+    @property
+    def weighs_people(self) -> bool:
+        return self.asked.weighs_people
+
+    @property
+    def in_parts(self) -> bool:
+        return self.asked.in_parts
+
+    def bits_of_parts(self, *columns: pl.DataType) -> tuple[int, ...]:
+        return self.asked.bits_of_parts(*columns)
+
     def range_of(self, relation, groups=None):
         return self.asked.range_of(relation, groups)
 
@@ -106,17 +118,24 @@ class Reveal(HistogramQuery):
         return self.asked.error(size, beta)
 
     def drawn(self, histograms, *columns: pl.DataType) -> tuple[pl.Series, ...]:
-        histogram = histograms[self.part]
+        histogram, bits = histograms[self.part], self.bits_of_parts(*columns)[self.part]
         told, ends = [], np.cumsum(histogram.sizes)
         for size, end in zip(histogram.sizes.tolist(), ends.tolist(), strict=True):
             own = slice(end - size, end)
             codes, weights = histogram.codes[own].tolist(), histogram.weights[own].tolist()
             assert codes == sorted(set(codes)), "each code must be there once, in ascending order"
-            told.append(json.dumps([os.urandom(8).hex(), list(zip(codes, weights, strict=True))]))
+            told.append(json.dumps([os.urandom(8).hex(), list(zip(codes, weights, strict=True)), bits]))
         if self.log is not None:
             with open(self.log, "a") as file:  # noqa: PTH123  # also where a worker of Spark runs this
                 file.write("".join(f"{text}\n" for text in told))
         return (pl.Series(told, dtype=pl.String),)
+
+
+def in_units(told):
+    """Code -> weight, of what a histogram told in parts: an int where it is whole."""
+    _, cells, bits = json.loads(told)
+    exact = ((code, Fraction(parts, 2**bits)) for code, parts in cells)
+    return {code: int(weight) if weight.denominator == 1 else weight for code, weight in exact}
 
 
 def revealing(query, log=None, parts=()):
@@ -288,6 +307,10 @@ BOTH = [
 CODES = {"flavour": by_hand.category_code(FLAVOURS), "price": by_hand.nearest_code(range(11)), "weight": lambda _: 0}
 
 
+def _not_nan(value):
+    return None if math.isnan(value) else 0
+
+
 def by_reference(column, unit=None, *, people=False, keys=GROUPS, weigh=None):
     """The histograms of a column of `visits`, where nobody is over a bound."""
     rows, listed = visits().to_dicts(), None if keys is None else keys.to_dicts()
@@ -307,11 +330,25 @@ BOUNDS = [
     ("median", {"max_groups": 1, "max_rows": 2}, Limits(groups=1, rows=2)),
     ("median", {"max_rows": 3, "max_rows_per_group": 2}, Limits(rows=3, rows_per_group=2)),
     ("median", {"max_rows": 3, "max_groups": 2, "max_rows_per_group": 2}, Limits(rows=3, groups=2, rows_per_group=2)),
-    ("value_counts", {"max_rows_per_group": 1}, Limits(rows_per_group=1)),
+]
+
+# How much of a person counts in numbers, in four groups: the limits given to `protect`, and what follows from them in ε
+# and in rho, for numbers of rows and for numbers of people. None: everybody in full.
+WARDS = {"ward": ["east", "north", "west", "south"]}
+PARTS = [
+    ({"max_rows": 3}, [Part(None, 3, 1), Part(None, 9, 2)], [Part(None, 3, 1), Part(None, 3, 2)]),
     (
-        "value_counts",
-        {"max_rows": 3, "max_groups": 2, "max_rows_per_group": 2},
-        Limits(rows=3, groups=2, rows_per_group=2),
+        {"max_groups": 2, "max_rows_per_group": 2},
+        [Part(2, 4, 1), Part(2, 8, 2)],
+        [Part(None, 2, 1), Part(None, 2, 2)],
+    ),
+    ({"max_rows": 5, "max_rows_per_group": 2}, [Part(2, 5, 1), Part(2, 9, 2)], [None, None]),
+    ({"max_rows_per_group": 2}, [Part(2, None, 1), Part(2, None, 2)], [None, None]),
+    ({"max_norm": 3}, [Part(None, 3, 1), Part(None, 9, 2)], [Part(None, 3, 1), Part(None, 9, 2)]),
+    (
+        {"max_norm": 2, "max_rows_per_group": 1},
+        [Part(1, 2, 1), Part(1, 4, 2)],
+        [Part(None, 2, 1), Part(None, 4, 2)],
     ),
 ]
 
@@ -371,7 +408,7 @@ class Conformance:
     def read(self, query, released):
         released, names = self.to_polars(released), [ask.name for ask in query._asks]
         keys = released.drop(names).rows() or [()]
-        return {name: {k: dict(json.loads(t)[1]) for k, t in zip(keys, released[name], strict=True)} for name in names}
+        return {name: {k: in_units(t) for k, t in zip(keys, released[name], strict=True)} for name in names}
 
     # --- Histograms ---
 
@@ -570,12 +607,12 @@ class Conformance:
         for name in ("people", "rows"):
             assert sum(sum(cells.values()) for cells in bounded[name].values()) == 3 * n
         (one,) = self.told(protected(None, unit, max_rows=1).agg(dpp.count("x", epsilon=1)), frame).values()
-        assert one == {(): {0: n}}
+        assert one == {(): {0: n * Fraction(6 * (2**20 // 6), 2**20)}}  # each of six rows by a sixth, rounded down
         assert self.found(self.keys(["k"], unit), frame) == {(k,): n for k in each}
         assert sum(self.found(self.keys(["k"], unit, most=3), frame).values()) == 3 * n
         if self.make(frame).counts_per_person:
             assert self.told(numbers_of(unit, ROWS, range(9)), frame) == {ROWS: {(): {6: n}}}
-            private = protected(keys, unit, max_groups=3, max_rows_per_group=MANY)
+            private = protected(keys, unit, max_rows=5)
             cut = revealing(private.agg(dpp.count("x", epsilon=1)).n_rows_dropped(1, epsilon=1))
             assert self.told(cut, frame) == {"n_rows_dropped": {(): {0: n}}}
 
@@ -642,7 +679,7 @@ class Conformance:
             }
 
     def test_each_query_has_the_limits_of_its_frame(self):
-        """Ten rows of each person in each of three groups, of which a query keeps what its limits say."""
+        """Ten rows of each person in each of three groups, of which as much counts as a query's limits say."""
         rows = [(p, group) for p in range(9) for group in range(3)] * 10
         frame = pl.DataFrame(rows, schema=["p", "g"], orient="row").sample(fraction=1, shuffle=True)
         private = dpp.protect("p", max_groups=2, max_rows_per_group=2)
@@ -654,7 +691,58 @@ class Conformance:
             ({"max_rows": 30, "max_groups": None, "max_rows_per_group": 10}, 270),
         ):
             query = private.with_limits(**limits).group_by({"g": range(3)}).agg(n=dpp.len(epsilon=1))
-            assert sum(sum(cells.values()) for cells in self.told(query, frame)["n"].values()) == expected
+            found = sum(sum(cells.values()) for cells in self.told(query, frame)["n"].values())
+            assert expected * (1 - 1e-4) <= found <= expected
+
+    # --- People in part ---
+
+    @pytest.mark.parametrize("unit_of_loss", [0, 1], ids=["epsilon", "rho"])
+    @pytest.mark.parametrize(("bounds", "of_rows", "of_people"), PARTS, ids=str)
+    def test_people_beyond_the_limits_count_in_proportion(self, bounds, of_rows, of_people, unit_of_loss):
+        """All their rows, of one weight; nobody within the limits changes, and no row is drawn."""
+        frame = visits().with_columns(one=0, null=pl.when(pl.col("weight").is_null()).then(0))
+        zero, some, loss = by_hand.category_code([0]), CODES["weight"], {("epsilon", "rho")[unit_of_loss]: 1}
+        ends = ("weight", 5, 1, -1)
+        totals = by_hand.weight_of("weight", 5, 1, -1, (-2, 9))
+        huge = by_hand.weight_of("price", 2**28, 1, -(2**28))
+        # How many parts a row, or person, has: 2^20 up to twice that, of the largest one.
+        asked = {
+            "rows": (Asked(dpp.len(**loss), zero, "one"), 20),
+            "nulls": (Asked(dpp.null_count("weight", **loss), zero, "null"), 20),
+            "values": (Asked(dpp.count("price", **loss), _not_nan, "price"), 20),
+            "people": (Asked(dpp.n_people(**loss), zero, "one", people=True), 20),
+            "flavours": (
+                Asked(dpp.value_counts("flavour", FLAVOURS, **loss), CODES["flavour"], "flavour", people=True),
+                20,
+            ),
+            "sum": (Asked(dpp.sum("weight", -1, 5, **loss), some, "weight", weigh=by_hand.weight_of(*ends)), 18),
+            "huge": (Asked(dpp.sum("price", -(2**28), 2**28, step=1, **loss), _not_nan, "price", weigh=huge), 0),
+            "total": (
+                Asked(dpp.sum("weight", -1, 5, per_person=(-2, 9), **loss), some, "weight", people=True, weigh=totals),
+                17,
+            ),
+            "mean": (Asked(dpp.mean("weight", -1, 5, **loss), some, "weight", weigh=by_hand.around(*ends)), 18),
+            "squares": (Asked(dpp.var("weight", -1, 5, **loss), some, "weight", weigh=by_hand.squares(*ends)), 15),
+            "number": (Asked(dpp.std("weight", -1, 5, **loss), some, "weight"), 20),
+        }
+        parts = {"squares": 1, "number": 2}
+        rows, listed = frame.to_dicts(), [{"ward": ward} for ward in WARDS["ward"]]
+        for unit in ("p", PAIR):
+            query = protected(WARDS, unit, **bounds).agg(**{name: each.expr for name, (each, _) in asked.items()})
+            found = self.told(query, frame, parts=parts)
+            assert found == self.told(query, frame.sample(fraction=1, shuffle=True, seed=3), parts=parts)
+            changed = 0
+            for name, (each, bits) in asked.items():
+                only_groups = each.people and name != "flavours"
+                part = (of_people if only_groups else of_rows)[unit_of_loss]
+                how = {"unit": unit, "people": each.people, "weigh": each.weigh}
+                in_full = by_hand.histograms(rows, listed, each.column, each.code_of, **how)
+                expected = in_full
+                if part is not None:
+                    expected = by_hand.weighed(rows, listed, each.column, each.code_of, part, bits, **how)
+                    changed += expected != in_full
+                assert found[name] == expected, name
+            assert changed >= (6 if of_people[0] is None else 8)
 
     # --- Bounds ---
 
@@ -750,16 +838,6 @@ class Conformance:
             whose = {group for _, group in totals}
             expected = {(group,): {0: total} if group in whose else {} for group, total in sums.items()}
             assert found[name] == expected, name
-
-    def test_what_stays_of_a_sum_is_a_random_subset(self):
-        """Of the values 0 0 0 1 in one group and 2 in another, one stays of each person."""
-        rows = [(p, group, x) for p in range(COPIES) for group, x in [(0, 0), (0, 0), (0, 0), (0, 1), (1, 2)]]
-        frame = pl.DataFrame(rows, schema=["p", "g", "x"], orient="row").sample(fraction=1, shuffle=True)
-        query = protected({"g": range(2)}, max_rows=1).agg(x=dpp.sum("x", 0, 2, epsilon=1))
-        (ones,), (twos,) = (found.values() for found in self.told(query, frame)["x"].values())
-        stayed = [COPIES - ones - twos // 2, ones, twos // 2]
-        assert fits(stayed, [3 / 5, 1 / 5, 1 / 5])
-        assert not fits(stayed, [1 / 3, 1 / 3, 1 / 3])
 
     def test_a_row_is_as_likely_as_another_one_that_is_equal_to_many(self):
         """Of 99 rows A and one B, one in a hundred that stay is B: not every second, as of *distinct* rows."""
@@ -1104,8 +1182,11 @@ class Conformance:
         assert ranged["people"].to_list() == people
         all_numbers = len(GROUPS) * (4 + len(FLAVOURS))
         for found, beta in ((ranged, 0.05), (every, 1 - 0.95 ** (1 / all_numbers))):
-            width = noise_bound(query._asks[0].query.claim, beta)
-            assert set(found["people"] - found["people_low"]) == set(found["people_high"] - found["people"]) == {width}
+            (claim,), (bits,) = query._asks[0].query.noise(), query._asks[0].query.bits_of_parts()
+            width = Fraction(noise_bound(claim, beta), 2**bits)
+            # Parts are rounded to the nearest whole number, and the ends to the one beyond.
+            for off in (found["people"] - found["people_low"], found["people_high"] - found["people"]):
+                assert all(width - Fraction(1, 2) <= one < width + Fraction(3, 2) for one in off)
         # By the number, and by its lower end: the largest of the groups is enough.
         for found, intervals, sure in ((ranged, True, False), (every, "all", True)):
             column = "people_low" if sure else "people"

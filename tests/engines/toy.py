@@ -16,6 +16,7 @@ import polars as pl
 
 from dp_polars._base.numbers import Ints
 from dp_polars._mechanisms.histograms import Histogram
+from dp_polars._mechanisms.person_weights import ARRAYS, UNIT, PersonWeight, part_of
 from dp_polars._release.contract import (
     GROUPS,
     ROWS,
@@ -107,6 +108,9 @@ class _Order:
 def _histogram(rows: list[Row], work: Work, spec: HistogramSpec, order: _Order) -> Histogram:
     weights: Counter[tuple[int, int]] = Counter()
     for person, found in _by_person(rows, work.privacy_unit, work.keys, spec, order).items():
+        if spec.weight is not None:
+            weights.update(_parts(found, spec, spec.weight))
+            continue
         one_each = _one_each(found, spec) if spec.people else found
         for group, code, weight, _ in _first(one_each, person, spec.limits, order):
             weights[group, code] += weight
@@ -117,6 +121,27 @@ def _histogram(rows: list[Row], work: Work, spec: HistogramSpec, order: _Order) 
         np.array([weights[cell] for cell in cells], np.int64),
         np.array([sizes[group] for group in range(work.groups)], np.int64),
     )
+
+
+def _numbers(found: list[CountRule], spec: HistogramSpec) -> Counter[int]:
+    """Return how many rows, or codes, of a person contribute in each group."""
+    return Counter(group for group, *_ in (_one_each(found, spec) if spec.people else found))
+
+
+def _of_groups(numbers: Counter[int], weight: PersonWeight) -> dict[int, int]:
+    """Return what a row of a person weighs in each group."""
+    norm = sum(int(weight.norm(rows, ARRAYS)) for rows in numbers.values())
+    of_person = UNIT if weight.limit is None else weight.of_norm(norm, ARRAYS)
+    return {group: int(weight.of_rows(of_person, rows, ARRAYS)) for group, rows in numbers.items()}
+
+
+def _parts(found: list[CountRule], spec: HistogramSpec, weight: PersonWeight) -> Counter[tuple[int, int]]:
+    """Return what is added up for a person in each group and code, in parts."""
+    of_group = _of_groups(_numbers(found, spec), weight)
+    totals = Counter[tuple[int, int]]()
+    for group, code, value, _ in _one_each(found, spec) if spec.people else found:
+        totals[group, code] += value
+    return Counter({cell: int(part_of(total, of_group[cell[0]], spec.bits, ARRAYS)) for cell, total in totals.items()})
 
 
 def _one_each(found: list[CountRule], spec: HistogramSpec) -> list[CountRule]:
@@ -185,7 +210,15 @@ def _people(rows: list[Row], per_person: PerPerson) -> list[Row]:
         found = [(person, (group,), code, weight) for person, own in held for group, code, weight, _ in own]
         clips = spec.row_weight.of_person if spec.people and spec.row_weight is not None else spec.people
         over |= cut(found, spec.limits, clips)
-        dropped |= Counter(rows_cut(found, spec.limits, clips))
+        if spec.weight is None:
+            dropped |= Counter(rows_cut(found, spec.limits, clips))
+            continue
+        for person, own in held:
+            numbers = _numbers(own, spec)
+            of_group = _of_groups(numbers, spec.weight)
+            counted = sum(rows * of_group[group] for group, rows in numbers.items())
+            over |= {person} if min(of_group.values()) < UNIT else set()
+            dropped |= Counter({person: numbers.total() - (counted + UNIT // 2) // UNIT})
     names = (ROWS, GROUPS, ROWS_IN_GROUP, ROWS_CUT)
     return [
         dict(zip(names, (sum(own.values()), len(own), max(own.values()), dropped[person]), strict=True))

@@ -147,6 +147,58 @@ def histograms(
     return {key: dict(counted[key]) for key in listed}
 
 
+@dataclass(frozen=True)
+class Part:
+    """How much of a person counts: rows of a group up to a cap, then all groups by a norm of a power up to a limit."""
+
+    cap: int | None
+    limit: int | None
+    power: int
+
+    def of_rows(self, numbers: dict[Any, int]) -> dict[Any, int]:
+        """What a row weighs in each group where a person has so many, in parts of 2^-20."""
+        counted = {group: min(n, self.cap or n) for group, n in numbers.items()}
+        norm, weight = sum(n**self.power for n in counted.values()), 1 << 20
+        if self.limit is not None and norm > self.limit:
+            if self.power == 1:
+                weight = self.limit * weight // norm
+            else:  # a root, a hair below
+                weight = math.floor(weight * (1 - 2.0**-50) * math.sqrt(self.limit / norm))
+        return {group: weight * n // numbers[group] for group, n in counted.items()}
+
+
+def weighed(
+    rows: Iterable[Row],
+    keys: Sequence[Row] | None,
+    column: str,
+    code_of: CodeOf,
+    part: Part,
+    bits: int,
+    *,
+    unit: Unit,
+    people: bool = False,
+    weigh: WeightOf | None = None,
+) -> dict[tuple[Any, ...], dict[int, Fraction]]:
+    """The histogram of every public group, of people who count in part: sums are cut toward zero, to 2^-bits."""
+    sums: dict[str, Counter[tuple[tuple[Any, ...], int]]] = defaultdict(Counter)
+    numbers: dict[str, Counter[tuple[Any, ...]]] = defaultdict(Counter)
+    for person, key, code, row in evidence(rows, keys, column, code_of, unit):
+        own, cell = repr(person), (key, code)
+        if not people or cell not in sums[own]:
+            numbers[own][key] += 1
+        sums[own][cell] += 1 if weigh is None else weigh(row)
+    least, most = (1, 1) if weigh is None else weigh.of_person
+    listed = [()] if keys is None else [tuple(key.values()) for key in keys]
+    counted: dict[tuple[Any, ...], dict[int, Fraction]] = {key: {} for key in listed}
+    for person, cells in sums.items():
+        weights = part.of_rows(numbers[person])
+        for (key, code), total in cells.items():
+            clipped = min(max(total, least), most) if people else total
+            exact = Fraction(clipped * weights[key], 1 << 20)
+            counted[key][code] = counted[key].get(code, Fraction(0)) + Fraction(math.trunc(exact * 2**bits), 2**bits)
+    return counted
+
+
 def cut(
     found: Iterable[tuple[Any, tuple[Any, ...], int, int]], limits: Limits, people: bool | tuple[int, int]
 ) -> set[Any]:

@@ -187,8 +187,9 @@ def _sums(i: int, kind: AlikeSpecs) -> list[pl.Expr]:
     """Return how many rows of a pair contribute, and the sums of what they add up to."""
     counts, names = kind.is_evidence, dict.fromkeys(kind.weights.values())
     sums = [pl.when(counts).then(pl.col(name).cast(pl.Int64)).sum().alias(f"{i} {name}") for name in names]
-    rows = pl.len() if kind.code is None else counts.sum()  # a constant is no column: its sum would be one
-    return [rows.cast(pl.Int64).alias(f"rows {i}"), *sums]
+    # The sum of a constant would be that of one row.
+    rows = pl.len().cast(pl.Int64) if kind.code is None else counts.cast(pl.Int64).sum()
+    return [rows.alias(f"rows {i}"), *sums]
 
 
 def _number(i: int, kind: AlikeSpecs) -> pl.Expr:
