@@ -39,8 +39,7 @@ def len(  # noqa: A001 (Polars' own name)
     ----------
     where
         A condition about the columns of a row, or the name of a Boolean column: only rows where it is true are counted.
-        On a private frame it must be row by row, and the other rows take no place among those that the limits keep.
-        None: every row.
+        On a private frame it must be row by row, and the other rows do not count toward the limits. None: every row.
     within
         As for `mode`. 0 is for counts: every answer is right, with probability 0.95.
     epsilon, rho
@@ -58,6 +57,8 @@ def len(  # noqa: A001 (Polars' own name)
     -------
     PrivateExpr
         One Int64 per group, which may be negative: `.clip(0)` afterwards is free. Every evaluation is a release.
+        On a private frame, people beyond the limits count in part: all of a person's rows are weighted, and none is
+        dropped. So the answer is too low if people have more rows than the limits allow.
 
     Raises
     ------
@@ -114,8 +115,9 @@ def n_people(
     Returns
     -------
     PrivateExpr
-        One Int64 per group, which may be negative. Errors are those of `dp_polars.len`; and on a plain frame Polars
-        raises a ComputeError, since an expression does not know who is a person.
+        One Int64 per group, which may be negative. A person in more groups than `max_groups` counts in part in each of
+        them. Errors are those of `dp_polars.len`; and on a plain frame Polars raises a ComputeError, since an
+        expression does not know who is a person.
 
     Examples
     --------
@@ -199,7 +201,7 @@ def null_count(
     column
         The column's name, or an expression with one output, of any type.
     all others
-        As for `dp_polars.len`. Rows where the column is not null take no place among those that the limits keep.
+        As for `dp_polars.len`. Rows where the column is not null do not count toward the limits.
 
     Returns
     -------
@@ -245,8 +247,8 @@ def value_counts(
     column, candidates
         As for `mode`. Candidates must be given.
     max_rows_per_group
-        On a private frame people are counted, each for at most this many candidates of a group: a random subset is
-        kept.
+        On a private frame people are counted, each for at most this many candidates of a group. A person with more
+        counts in part for each of them.
     all others
         As for `dp_polars.len`.
 
@@ -326,8 +328,8 @@ def sum(  # noqa: A001 (Polars' own name)
     per_person
         The public clipping bounds (lo, hi) of one person's total in a group, multiples of the step with lo below hi; on
         a private frame with a privacy unit only. Each value is clipped to [lower, upper] first, and then the total of a
-        person to [lo, hi]. A person without a value adds 0, not lo. So however many rows they have, none is dropped but
-        those in groups beyond `max_groups` (or `max_rows`, if it is smaller), and the noise has the scale of the larger
+        person to [lo, hi]. A person without a value adds 0, not lo. The number of rows does not matter. Totals in more
+        groups than `max_groups` (or `max_rows`, if it is smaller) count in part. The noise has the scale of the larger
         of │lo│ and │hi│ times these groups. `max_rows_per_group` does nothing then. None: values are added up as rows.
     all others
         As for `dp_polars.len`. The noise has the scale of the larger bound times a person's rows.
@@ -337,7 +339,8 @@ def sum(  # noqa: A001 (Polars' own name)
     PrivateExpr
         One number per group: Float64 for floats and for a step that is a float or a Fraction, Decimal for decimals and
         for a step with decimal places, else Int64. A number that the type can't hold becomes its largest or smallest
-        one. The sum of a group without values is 0 plus noise. Every evaluation is a release.
+        one. The sum of a group without values is 0 plus noise. Every evaluation is a release. On a private frame,
+        values of people beyond the limits count in part, as in `dp_polars.len`.
 
     Raises
     ------
@@ -397,8 +400,8 @@ def mean(
     within
         As for `dp_polars.len`, in the column's unit, for groups of at least `rows` rows.
     rows
-        With `within` only: a public number of rows with a value that the limits keep. A group with fewer may be further
-        off, for the sum and the number of its rows have the same noise.
+        With `within` only: a public number of rows with a value, counted under the limits. A group with fewer may be
+        further off, for the sum and the number of its rows have the same noise.
     all others
         As for `dp_polars.len`.
 
@@ -406,7 +409,8 @@ def mean(
     -------
     PrivateExpr
         One Float64 per group, between the bounds. In a group with few values the answer is mostly noise; the confidence
-        interval of `release(intervals=True)` shows it.
+        interval of `release(intervals=True)` shows it. On a private frame it is a weighted mean: all values of a person
+        beyond the limits weigh less.
 
     Raises
     ------

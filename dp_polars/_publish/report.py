@@ -214,16 +214,21 @@ def _promise(loss: Mapping[str, Any]) -> str:
 
 
 def _bounds(bounds: Mapping[str, int]) -> str:
-    of = {"max_rows": "row", "max_groups": "group", "max_rows_per_group": "row"}
-    where = {"max_rows": " in all", "max_rows_per_group": " in each group"}
-    return ", ".join(f"{plural(number, of[name])}{where.get(name, '')}" for name, number in bounds.items())
+    words = {
+        "max_rows": lambda number: f"{plural(number, 'row')} in all",
+        "max_groups": lambda number: plural(number, "group"),
+        "max_rows_per_group": lambda number: f"{plural(number, 'row')} in each group",
+        "max_norm": lambda number: f"a norm of {number:,}",
+    }
+    return ", ".join(words[name](number) for name, number in bounds.items())
 
 
 def _cut_of(query: PrivateQuery, ask: Ask[Asked]) -> Iterator[str]:
     """Yield what limits drop of an output, and what is clipped."""
     request = query._request
     if bounds := _bounds(request.dropping(ask)):
-        yield f"No more of one person counts than {bounds}. What is beyond that is left out, at random."
+        beyond = "A person with more counts in part" if request.weighs(ask) else "Further rows are left out, at random"
+        yield f"One person counts at most as much as {bounds}. {beyond}."
     elif not (request.clips(ask) or isinstance(request, (KeyRequest, PeopleRequest)) or query._protection.unit is None):
         yield "No bound leaves out anything of a person."
     yield from request.clipped(ask)
@@ -241,7 +246,7 @@ def _how_much(query: PrivateQuery, sections: Sequence[Section]) -> Iterator[str]
         if same and released.height == 1:
             number, low, high = with_ends(released, other._asks).select(ask.name, *names_of_ends(ask.name)).row(0)
             between = f"{_text(low)} to {_text(high)}; see {name}"
-            yield f"About {_text(number)} rows are left out by these bounds ({between})."
+            yield f"About {_text(number)} rows do not count because of these limits ({between})."
 
 
 def _are_keys(query: PrivateQuery) -> bool:
@@ -343,9 +348,9 @@ def _words(queries: Sequence[PrivateQuery]) -> Iterator[str]:
         )
     if any(query._request.drops() for query in queries):
         yield (
-            "<strong>Some data are not counted.</strong> So that no person has too much influence, only some of the "
-            "rows of a person with many rows are used, or a person's total is clipped. The limits stand below each "
-            "table. Where that happens, counts and sums are too low, and the intervals do not show it."
+            "<strong>Some data count less, or not at all.</strong> So that no person has too much influence, a person "
+            "with many rows counts in part, or only some of these rows are used, or a person's total is clipped. The "
+            "limits stand below each table. Then counts and sums are too low, and the intervals do not show it."
         )
     if any(ask.query.clips_values for ask in asks):
         yield (

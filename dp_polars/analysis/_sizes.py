@@ -213,7 +213,8 @@ def rows_dropped(
     Notes
     -----
     A person with G groups keeps min(g, G) of them, all subsets being equally probable, and min(n, m) of the n rows in
-    such a group. So the mean number of rows kept is min(1, g/G)·Σ min(n, m).
+    such a group. So the mean number of rows kept is min(1, g/G)·Σ min(n, m). That is so for modes, quantiles and other
+    choices. In numbers nobody's rows are dropped: people beyond the limits count in part, and lose no more than that.
 
     Examples
     --------

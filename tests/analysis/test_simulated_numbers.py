@@ -326,6 +326,9 @@ class AnotherMean(Average):
     def noise(self, *columns):
         return self.mean.noise(*columns)
 
+    def bits_of_parts(self, *columns):
+        return self.mean.bits_of_parts(*columns)
+
     def of_totals(self, totals, *columns):
         return self.mean.of_totals(totals, *columns)
 
@@ -349,7 +352,7 @@ def test_an_average_may_have_one_draw_or_several(draws):
     mean, totals = dpp.mean("x", 0, 30, epsilon=1).query, [np.array([7])] * draws
     (_, noise), several = mean.noise(pl.Int64()), AnotherMean(mean)
     several.with_claim = lambda _: several
-    several.noise = lambda *_: (noise,) * draws
+    several.noise, several.bits_of_parts = (lambda *_: (noise,) * draws), (lambda *_: (0,) * draws)
     several.of_totals = lambda totals, *_: np.asarray(sum(totals), float)
     (found,) = law_of_total(several, (), totals, totals)(mean.claim)["expected_error"]
     x, law = enumerated(noise.rate, "discrete_laplace")
