@@ -442,11 +442,11 @@ class Request(AnyRequest[HistogramQuery]):
             people = self.protection.counts_people(ask.query)
             weight = self.protection.weight(ask.query, self.groups) if ask.query.in_parts else None
             bits = ask.query.bits_of_parts(*types)
-            made = (
+            of_pieces = (
                 HistogramSpec(columns, types, piece, limits, people, weight, bit)
                 for piece, bit in zip(needed, bits, strict=True)
             )
-            positions = tuple(_place(specs, spec) for spec in made)
+            positions = tuple(_place(specs, spec) for spec in of_pieces)
             outputs.append(Output(ask.name, ask.query, types, positions))
         return Work(self.protection.unit, keys, tuple(specs), tuple(outputs), proved.rows)
 
@@ -519,7 +519,8 @@ class Request(AnyRequest[HistogramQuery]):
     def _grows(self, ask: Ask[HistogramQuery]) -> bool:
         """Return whether one more group would add noise to an output, for no bound says in how many a person counts."""
         protection, groups = self.protection, self.groups
-        if protection.max_groups is not None or groups == 1:
+        has_norm = protection.max_norm is not None and ask.query.weighs_people
+        if protection.max_groups is not None or has_norm or groups == 1:
             return False
         now, then = (protection.contributions(ask.query, number).total for number in (groups, groups + 1))
         return now < then

@@ -231,8 +231,8 @@ _TAILS: dict[str, Callable[[Floats], Floats]] = {
 class NoiseLaw:
     """The noise X of a claim of discrete Laplace or Gaussian noise, for arrays of thresholds of any shape.
 
-    With `bits`: the claim is in parts of 2**−bits, and X is the nearest whole number. So many parts are hardly coarser
-    than a real number: X is a rounded continuous one, to 2**−20 of it.
+    With `bits`: the claim is in parts of 2**−bits, and X is the nearest whole number. Parts are fine: a row, or its
+    largest value, has 2**20 of them. So X is a rounded continuous number.
     """
 
     def __init__(self, claim: Claim, bits: int = 0) -> None:

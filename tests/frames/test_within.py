@@ -99,7 +99,7 @@ def test_an_exact_count_costs_what_makes_it_exact(unit):
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("asked", [dpp.len, dpp.n_people])
 def test_no_count_is_exact_where_people_may_count_in_part(asked, unit):
-    with pytest.raises(ValueError, match="within=0 is never reached: error_95 is 0.5 at least"):
+    with pytest.raises(ValueError, match=r"within=0 is never reached: error_95 is 0\.5 at least"):
         private(unit=unit, max_groups=1).agg(o=asked(within=0))
 
 
