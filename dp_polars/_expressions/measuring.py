@@ -38,8 +38,7 @@ def len(  # noqa: A001 (Polars' own name)
     ----------
     where
         A condition about the columns of a row, or the name of a Boolean column: only rows where it is true are counted.
-        On a private frame it must be row by row, and the other rows take no place among those that the limits keep.
-        None: every row.
+        On a private frame it must be row by row, and the other rows do not count toward the limits. None: every row.
     within
         As for `.dp.mode`. 0 is for counts: every answer is right, with probability 0.95.
     epsilon, rho
@@ -57,6 +56,8 @@ def len(  # noqa: A001 (Polars' own name)
     -------
     PrivateExpr
         One Int64 per group, which may be negative: `.clip(0)` afterwards is free. Every evaluation is a release.
+        On a private frame, people beyond the limits count in part: all of a person's rows are weighted, and none is
+        dropped. So the answer is too low if people have more rows than the limits allow.
 
     Raises
     ------
@@ -110,8 +111,9 @@ def n_people(
     Returns
     -------
     PrivateExpr
-        One Int64 per group, which may be negative. Errors are those of `dp_polars.len`; and on a plain frame Polars
-        raises a ComputeError, since an expression does not know who is a person.
+        One Int64 per group, which may be negative. A person in more groups than `max_groups` counts in part in each of
+        them. Errors are those of `dp_polars.len`; and on a plain frame Polars raises a ComputeError, since an
+        expression does not know who is a person.
 
     Examples
     --------

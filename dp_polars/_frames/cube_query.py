@@ -361,7 +361,8 @@ class Cubes:
             10⁷ combinations, and with them 2⁶².
         counts
             "people" needs `max_groups=1` in `protect`: an answer adds up cells, and so it
-            would count a person once for each of their cells. "rows" needs contribution limits, as `dpp.len`.
+            would count a person once for each of their cells. "rows" needs contribution limits, as `dpp.median`:
+            further rows of a person are dropped at random, and `max_norm` does nothing.
         tables
             The tables that are wanted, each over some of the dimensions: `[("hospital",), ("hospital", "year")]`; `()`
             is the number of all. Which histograms are drawn for them, and how exactly, makes their mean variance as
@@ -429,10 +430,12 @@ class Cubes:
         what: Literal["people", "rows"] = "rows" if self._pipeline.protection.privacy_unit is None else counts
         terms = Terms.at(loss, mechanism=None if wanted is None else "discrete_gaussian")
         query = Count(what, Claim.on(terms, "number"))
+        # Rows are drawn for a cube, so the norm does not limit them.
+        pipeline = replace(self._pipeline, protection=replace(self._pipeline.protection, max_norm=None))
         if wanted is None:
-            request = CubeRequest.over(self._pipeline, columns, query)
+            request = CubeRequest.over(pipeline, columns, query)
         else:
-            request = CubeRequest.of_tables(self._pipeline, columns, wanted, query)
+            request = CubeRequest.of_tables(pipeline, columns, wanted, query)
         if delta is None:
             request.check_scale()
             warn_if_large(request.loss)

@@ -67,7 +67,7 @@ def protect(
         What every release is charged to, before a row is read. None: nothing is recorded.
     max_rows, max_groups, max_rows_per_group
         How much of one person may count in one output: rows in all, groups, rows in each group. In numbers (counts,
-        sums, means, variances), whoever has more counts in part: all of that person's rows get the same weight below
+        sums, means, variances), a person with more counts in part: all of that person's rows get the same weight below
         one. For modes, quantiles and other choices a random subset of that person's rows is kept. Modes count distinct
         people, so that only the number of a person's groups matters to them; quantiles need a limit on rows.
         `PrivateFrame.with_limits` sets other ones.

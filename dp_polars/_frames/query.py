@@ -238,7 +238,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
             `output`, `selects`: the name and the statistic.
 
             `error_95`: with probability 0.95 the answer of a group is at most this far from the best one, or from the
-            true number, counting the rows that the limits keep; of a list of quantiles all answers are. Null for means,
+            true number, under the limits; of a list of quantiles all answers are. Null for means,
             whose error depends on how many rows the group has: `note` gives it for 1,000 and 100 rows. Asked `within`
             an error, a mean has that of groups of at least `rows` rows. For keys, it is from how many people on a key
             is shown with that probability. An output without a loss has neither an error nor `epsilon`, `rho`, `rate`.
@@ -248,8 +248,9 @@ class PrivateQuery(OfAnswers, WithoutRows):
             `epsilon`, `rho`: the loss of one person over all groups, in both units; a discrete Gaussian has no epsilon.
             `delta` (0 for all but keys) is spent in addition.
 
-            `note`: where noise grows with the number of groups; what limits drop, and between which clipping bounds
-            values count, which `error_95` leaves out; why this mechanism was chosen, and whether another statistic
+            `note`: where noise grows with the number of groups; beyond which limits people count in part, or rows are
+            dropped, and between which clipping bounds values count, which `error_95` leaves out; why this mechanism was
+            chosen, and whether another statistic
             would do better. The first row's ends with what the whole release costs, also as an ε at δ = 10⁻⁶, and names
             the other unit where its budgets charge less by a tenth or more. After `scaled_to` a guarantee, notes say
             which unit was taken, and the error in the other.
@@ -363,7 +364,9 @@ class PrivateQuery(OfAnswers, WithoutRows):
     def n_rows_dropped(
         self, per_person: int, *, epsilon: Number | None = None, rho: Number | None = None, mechanism: str | None = None
     ) -> PrivateQuery:
-        r"""Count the rows that the limits drop, up to a public number of each person: how much of the data counts.
+        r"""Count the rows that do not count because of the limits: those that are dropped or scaled away.
+
+        Up to a public number of rows of each person are counted.
 
         Pure DP (epsilon) or zCDP (rho) for one person, in addition to what this query costs. Each person counts for at
         most `per_person` rows, so the noise is that of a sum with that bound, under both neighbouring relations.
@@ -382,11 +385,12 @@ class PrivateQuery(OfAnswers, WithoutRows):
         -------
         PrivateQuery
             With one output, "n_rows_dropped", an Int64 for all groups together. A person counts for the output that
-            loses most. Which groups stay under `max_groups` is random: the number is that of rows that are dropped on
-            average, to the nearest one for each person. Where an output counts people, a row is one
-            candidate in one group. Clipped totals drop no row, and rows that a join leaves out before are not counted.
-            Together with a noisy number of rows it tells how far a share, a mean or a mode may be from that of all
-            rows. It may be negative: `.clip(0)` afterwards is free.
+            loses most, to the nearest whole row. In numbers people beyond the limits count in part: six rows of weight
+            ½ are three rows that do not count. In other outputs `max_groups` keeps random groups: the number of dropped
+            rows is that of an average release. If an output counts people, a row is one candidate in one group. Clipped
+            totals drop no row, and rows that a join leaves out before are not counted. Together with a noisy number of
+            rows it shows how far a share, a mean or a mode may be from that of all rows. It may be negative: `.clip(0)`
+            afterwards is free.
 
         Examples
         --------
@@ -430,10 +434,11 @@ class PrivateQuery(OfAnswers, WithoutRows):
             gives its rows once: rows that were read from it before are not counted, and after a release it is refused.
         intervals
             Whether every number comes with the ends of its 95 % confidence interval, `NAME_low` and `NAME_high`. The
-            number without noise, of the rows that the limits keep, lies between them with probability 0.95 at least.
-            That follows from the noise alone, and costs nothing. No confidence interval tells of rows that the limits
-            drop: counts and sums are too low where people have more than the limits of `protect` keep, and their
-            intervals are, too. `n_rows_dropped` counts the rows that these drop. "all": wider intervals, which hold
+            number without noise, under the limits of `protect`, lies between them with probability 0.95 at least.
+            That follows from the noise, and costs nothing. No confidence interval shows what the limits do: people
+            beyond them count in part. So counts and sums are too low if people have more, and their intervals are, too.
+            `n_rows_dropped` counts the rows that are lost by that. Ends of counts are whole numbers, rounded outward
+            where people may count in part; the answer is the nearest whole number. "all": wider intervals, which hold
             together. With probability 0.95 at least, all numbers of the release are inside, in all groups; each count
             of a list is one of them.
         min_people

@@ -22,7 +22,7 @@ from dp_polars._questions.statement import Statement
 from dp_polars._questions.statement_facts import NOT_RECORDED, follows_facts, loss_facts, number_facts, output_facts
 from dp_polars._release.contract import Product
 from dp_polars._release.pipeline import EachColumn, Expressions, Join, Rename
-from dp_polars._release.request import AnyRequest, Ask, Line
+from dp_polars._release.request import AnyRequest, Ask, Line, said_once
 from dp_polars._sources.plans import steps_and_urls
 
 if TYPE_CHECKING:
@@ -170,9 +170,17 @@ def _protection(request: AnyRequest[Asked]) -> str:
     if protection.unit is None:
         return "Each person is one row."
     bounds = [f"{ask.name}: {_most_of(request, ask)}" for ask in request.asks]
+    beyond = said_once({ask.name: [_beyond(request, ask)] for ask in request.asks if request.dropping(ask)})
+    return " ".join([f"One person counts at most as much as this. {'; '.join(bounds)}.", *beyond])
+
+
+def _beyond(request: AnyRequest[Asked], ask: Ask[Asked]) -> str:
+    if not request.weighs(ask):
+        return "Beyond that, rows or groups of the person are dropped at random."
+    norm = "the sum" if ask.query.claim.has_epsilon else "the root of the sum of squares"
     return (
-        f"What counts of one person is at most this. {'; '.join(bounds)}. Beyond that, rows or groups of the person "
-        "are dropped at random."
+        f"A person with more counts in part. Rows of that person get weights below 1, so that {norm} of what counts "
+        "in each group is at most that. No row is dropped."
     )
 
 

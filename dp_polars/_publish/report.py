@@ -223,7 +223,7 @@ def _how_much(query: PrivateQuery, sections: Sequence[Section]) -> Iterator[str]
         if same and released.height == 1:
             number, low, high = with_ends(released, other._asks).select(ask.name, *names_of_ends(ask.name)).row(0)
             between = f"{_text(low)} to {_text(high)}; see {name}"
-            yield f"About {_text(number)} rows are left out by these bounds ({between})."
+            yield f"About {_text(number)} rows do not count because of these limits ({between})."
 
 
 def _are_keys(query: PrivateQuery) -> bool:
@@ -326,9 +326,9 @@ def _words(queries: Sequence[PrivateQuery]) -> Iterator[str]:
         )
     if any(query._request.drops() for query in queries):
         yield (
-            "<strong>Some data are not counted.</strong> So that no person has too much influence, only some of the "
-            "rows of a person with many rows are used, or a person's total is clipped. The limits stand below each "
-            "table. Where that happens, counts and sums are too low, and the intervals do not show it."
+            "<strong>Some data count less, or not at all.</strong> So that no person has too much influence, a person "
+            "with many rows counts in part, or only some of these rows are used, or a person's total is clipped. The "
+            "limits stand below each table. Then counts and sums are too low, and the intervals do not show it."
         )
     if any(ask.query.clips_values for ask in asks):
         yield (

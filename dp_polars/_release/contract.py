@@ -396,7 +396,7 @@ class Engine(ABC, Generic[Released]):
        `row_weight.of_person`. `limits` looks only at rows that contribute to its spec. It keeps the groups with the
        smallest numbers, in each of them the rows with the smallest numbers, and of what is left the rows with the
        smallest numbers; None is no bound. So one pass over each person's rows serves all specs.
-       **Numbers draw nothing** (`HistogramSpec.weight`). All rows of everybody count. Of a person, n rows of a group
+       **Numbers draw nothing** (`HistogramSpec.weight`). All rows of everybody count. In a group, n rows of a person
        contribute (where people count: n codes, each with its own weight). `PersonWeight` makes of these numbers what
        each row of the person in a group weighs, in parts (`UNIT`). `part_of` scales a person's sum in a group and code
        by it: that is what is added up. Neither overflow nor a float depends on the order of rows.

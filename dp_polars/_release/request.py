@@ -258,6 +258,10 @@ class AnyRequest(ABC, Generic[AskedT]):
     def dropping(self, ask: Ask[Any]) -> dict[str, int]:  # noqa: ARG002
         return {}
 
+    def weighs(self, ask: Ask[Any]) -> bool:  # noqa: ARG002
+        """Return whether people beyond the limits count in part, rather than by some of their rows."""
+        return False
+
     def clips(self, ask: Ask[Any]) -> tuple[str, str] | None:  # noqa: ARG002
         """Return what is clipped of a person's rows together, and its bounds; None: nothing."""
         return None
@@ -444,11 +448,11 @@ class Request(AnyRequest[HistogramQuery]):
             people = self.protection.counts_people(ask.query)
             weight = self.protection.weight(ask.query, self.groups) if ask.query.in_parts else None
             bits = ask.query.bits_of_parts(*types)
-            made = (
+            of_pieces = (
                 HistogramSpec(columns, types, piece, limits, people, weight, bit)
                 for piece, bit in zip(needed, bits, strict=True)
             )
-            positions = tuple(_place(specs, spec) for spec in made)
+            positions = tuple(_place(specs, spec) for spec in of_pieces)
             outputs.append(Output(ask.name, ask.query, types, positions))
         return Work(self.protection.unit, keys, tuple(specs), tuple(outputs), proved.rows)
 
@@ -467,6 +471,9 @@ class Request(AnyRequest[HistogramQuery]):
 
     def dropping(self, ask: Ask[HistogramQuery]) -> dict[str, int]:
         return self.protection.dropping(ask.query, self.groups)
+
+    def weighs(self, ask: Ask[HistogramQuery]) -> bool:
+        return ask.query.in_parts
 
     def clips(self, ask: Ask[HistogramQuery]) -> tuple[str, str] | None:
         return ask.query.clips if self.protection.counts_people(ask.query) else None
@@ -490,13 +497,12 @@ class Request(AnyRequest[HistogramQuery]):
         note = None if size is None or is_open else ask.query.note(size, self._alternative(ask, types))
         lost, dropping = list[str](), self.dropping(ask)
         if dropping:
-            fewer = "so it is only of kept rows; people with more count less"
-            so = "which makes it too low" if ask.query.adds_up else fewer
-            if ask.query.in_parts:
-                so = "which makes it too low" if ask.query.adds_up else "so they count less than others"
-                lost.append(f"counts people beyond {in_words(dropping)} in part, {so}")
+            if self.weighs(ask):
+                what, fewer = f"counts people beyond {in_words(dropping)} in part", "so their rows count less"
             else:
-                lost.append(f"drops rows beyond {in_words(dropping)} of a person, {so}")
+                what = f"drops rows beyond {in_words(dropping)} of a person"
+                fewer = "so it is only of kept rows; people with more count less"
+            lost.append(f"{what}, {'which makes it too low' if ask.query.adds_up else fewer}")
         if (clips := self.clips(ask)) is not None:
             lost.append("clips a person's {} to {}".format(*clips))
         what = "; ".join(lost) or "no row is dropped"
@@ -519,7 +525,8 @@ class Request(AnyRequest[HistogramQuery]):
     def _grows(self, ask: Ask[HistogramQuery]) -> bool:
         """Return whether one more group would add noise to an output, for no bound says in how many a person counts."""
         protection, groups = self.protection, self.groups
-        if protection.max_groups is not None or groups == 1:
+        has_norm = protection.max_norm is not None and ask.query.weighs_people
+        if protection.max_groups is not None or has_norm or groups == 1:
             return False
         now, then = (_under(protection, ask, number).claim for number in (groups, groups + 1))
         return now.contributions.total < then.contributions.total or then.rate < now.rate
@@ -601,16 +608,18 @@ def with_ends(released: pl.DataFrame, asks: Iterable[Ask[Asked]]) -> pl.DataFram
 
     How far noise goes is public, so nothing is drawn. Means and value counts get none: how far a mean may be off
     depends on its noisy count, which is not shown, and value counts are lists. Ends are Float64, null where the answer
-    is.
+    is. Where people may count in part, answers are rounded: these ends contain those of a release with intervals.
     """
     ends = []
     for ask in asks:
         names = names_of_ends(ask.name)
         if isinstance(ask.query, Multiple) and not set(names) <= set(released.columns):
             answers = released[ask.name]
-            off = ask.query.error(1, BETA, answers.dtype) or 0.0
-            signs = zip((-1, 1), names, strict=True)
-            ends += [(answers.cast(pl.Float64) + sign * off).alias(name) for sign, name in signs]
+            off, step = ask.query.error(1, BETA, answers.dtype) or 0.0, float(ask.query.answer_step(answers.dtype))
+            low, high = answers.cast(pl.Float64) - off, answers.cast(pl.Float64) + off
+            if ask.query.in_parts:
+                low, high = (low / step).floor() * step, (high / step).ceil() * step
+            ends += [end.alias(name) for end, name in zip((low, high), names, strict=True)]
     return released.with_columns(ends)
 
 

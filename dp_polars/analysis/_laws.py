@@ -224,13 +224,24 @@ _LAWS: dict[str, tuple[Callable[[Floats], Floats], int]] = {
     "discrete_laplace": (lambda z: -abs(z), 45),
     "discrete_gaussian": (lambda z: -(z**2) / 2, 10),
 }
+_erfc = np.vectorize(math.erfc, otypes=[np.float64])
+# Scales from 0 on -> P(Z > z) of the continuous law.
+_TAILS: dict[str, Callable[[Floats], Floats]] = {
+    "discrete_laplace": lambda z: np.exp(-z) / 2,
+    "discrete_gaussian": lambda z: _erfc(z / math.sqrt(2)) / 2,
+}
 
 
 class NoiseLaw:
-    """The noise X of a claim of discrete Laplace or Gaussian noise, for arrays of thresholds of any shape."""
+    """The noise X of a claim of discrete Laplace or Gaussian noise, for arrays of thresholds of any shape.
 
-    def __init__(self, claim: Claim) -> None:
-        scale = float(1 / claim.rate)
+    With `bits`: the claim is in parts of 2**−bits, and X is the nearest whole number. Parts are fine: a row, or its
+    largest value, has 2**20 of them. So X is a rounded continuous number.
+    """
+
+    def __init__(self, claim: Claim, bits: int = 0) -> None:
+        scale = math.ldexp(float(1 / claim.rate), -bits)
+        self._rounded = _TAILS[claim.mechanism] if bits else None
         self._step = max(1.0, scale / _FINEST)
         self._scale, (self._log_weights, reach) = scale / self._step, _LAWS[claim.mechanism]
         self._index = np.arange(-1, np.ceil(reach * self._scale) + 2)
@@ -242,6 +253,10 @@ class NoiseLaw:
 
     def _weights(self, x: Floats) -> Floats:
         with np.errstate(over="ignore"):
+            if self._rounded is not None:
+                ends = (abs(abs(x) - 0.5) / self._scale, (abs(x) + 0.5) / self._scale)
+                nearer, farther = map(self._rounded, ends)
+                return np.asarray(np.where(abs(x) < 0.5, 1 - nearer, nearer) - farther)
             return np.asarray(np.exp(self._log_weights(x / self._scale)))
 
     def probability(self, x: Ints) -> Floats:

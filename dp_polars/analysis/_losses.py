@@ -228,7 +228,7 @@ def _widened(within: Fraction) -> float:
 
 def _of_noise(question: Multiple | ValueCounts, types: Columns, most: int) -> float:
     (noise,) = question.noise(*types)
-    below, upto = NoiseLaw(noise).up_to(np.array([-most - 1.0, most]))
+    below, upto = NoiseLaw(noise, *question.bits_of_parts(*types)).up_to(np.array([-most - 1.0, most]))
     return float(upto - below) ** question.answer_width(*types)
 
 
@@ -267,14 +267,16 @@ def _shares_within(candidates: Ordered, slots: Slots, within: Fraction) -> Float
 def _of_mean(question: Mean, types: Columns, totals: list[Ints], within: float) -> Floats:
     """Return how probable a near mean is: given the noisy count, it is a line in the noise of the sum, then cut."""
     of_sum, of_count = question.noise(*types)
-    noisy, (off, shares) = NoiseLaw(of_sum), _simulated.cells_of_noise(of_count)
+    bits, bits_of_count = question.bits_of_parts(*types)
+    noisy, (off, shares) = NoiseLaw(of_sum), _simulated.cells_of_noise(of_count, bits_of_count)
     low, high = question.ends
-    true, half_step = question.named(totals, *types).to_numpy(), float(question.units(*types).step) / 2
+    of_units = [np.ldexp(total, -bit) for total, bit in zip(totals, (bits, bits_of_count), strict=True)]
+    true, half_step = question.of_totals(of_units, *types), math.ldexp(float(question.units(*types).step) / 2, -bits)
     chances = np.empty(len(true))
     for first, last in slices(np.ones(len(true), np.int64), len(true), max(1, _MEANS // len(off))):
-        distance, number, mean = (values[first:last, None] for values in (*totals, true))
+        distance, number, mean = (values[first:last, None] for values in (totals[0], of_units[1], true))
 
-        def noise_at(mean: Floats, number: Ints = number, distance: Ints = distance) -> Floats:
+        def noise_at(mean: Floats, number: Floats = number, distance: Ints = distance) -> Floats:
             return np.asarray((mean - (low + high) / 2) * np.maximum(number + off, 1) / half_step - distance)
 
         # What is cut is as near as the end where it is cut. Whole numbers are not missed by rounding.
@@ -289,5 +291,9 @@ def _of_draws(question: Total, types: Columns, totals: list[Ints], within: float
         noisy(np.tile(total, _simulated.DRAWS), claim)
         for total, claim in zip(totals, question.noise(*types), strict=True)
     ]
-    true, answers = (question.named(numbers, *types).to_numpy() for numbers in (totals, drawn))
+    bits = question.bits_of_parts(*types)
+    true, answers = (
+        question.named([np.ldexp(one, -bit) for one, bit in zip(numbers, bits, strict=True)], *types).to_numpy()  # type: ignore[arg-type]  # an average's may be floats
+        for numbers in (totals, drawn)
+    )
     return np.asarray((abs(answers.reshape(_simulated.DRAWS, len(true)) - true) <= within).mean(axis=0))

@@ -23,6 +23,7 @@ from dp_polars._bins.candidates import Grid, Ordered
 from dp_polars._mechanisms.above_threshold import count_runs
 from dp_polars._mechanisms.histograms import Histogram, Runs
 from dp_polars._mechanisms.noise import check_scale, noise_bound
+from dp_polars._mechanisms.person_weights import rounded
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars._questions.averages import Average, Mean
 from dp_polars._questions.categories import Choice, Quantile
@@ -415,11 +416,11 @@ _CELLS = 2049  # noisy counts that a mean's law is added up over
 _ALL_CELLS = 97**3  # the same for all draws of another average together: 97 for each of a variance's three
 
 
-def law_of_total(question: Total, types: Columns, truly: list[Ints], bounded: list[Ints]) -> Law:
+def law_of_total(question: Total, types: Columns, truly: list[Ints], bounded: Sequence[Any]) -> Law:
     """Return what gives the law of a count, a sum or an average at a claim, a row per group.
 
-    `truly`, `bounded`: for each histogram, the sum of weights of each group, shape (g,): of all rows, and of those that
-        count.
+    `truly`, `bounded`: for each histogram, the sum of weights of each group in whole units, shape (g,): of all rows,
+        and of what counts. Those of an average may be floats.
     """
     if isinstance(question, Multiple):
         return law_of_numbers(question, types, truly[0], bounded[0])
@@ -432,7 +433,7 @@ def law_of_total(question: Total, types: Columns, truly: list[Ints], bounded: li
         claims, true = asked.noise(*types), asked.of_totals(truly, *types)
         for noise in claims:
             check_scale(noise)
-        of_group = _of_mean(asked, types, claims) if isinstance(asked, Mean) else _of_average(asked, types, claims)
+        of_group = _of_mean(asked, types) if isinstance(asked, Mean) else _of_average(asked, types)
         ends, errors = np.empty((len(true), 2)), np.empty(len(true))
         for group, totals in enumerate(zip(*(part.tolist() for part in bounded), strict=True)):
             ends[group], errors[group] = of_group(totals, true[group])
@@ -445,7 +446,7 @@ def law_of_total(question: Total, types: Columns, truly: list[Ints], bounded: li
 
 def law_of_numbers(question: Multiple | ValueCounts, types: Columns, truly: Ints, bounded: Ints) -> Law:
     """Return what gives the law of numbers with one noise at a claim: of all rows `truly`, of those that count."""
-    size = question.answer_width(*types)
+    size, (bits,) = question.answer_width(*types), question.bits_of_parts(*types)
     step = 1.0 if isinstance(question, ValueCounts) else float(question.answer_step(*types))
 
     def named(numbers: Ints) -> pl.Series:
@@ -455,33 +456,35 @@ def law_of_numbers(question: Multiple | ValueCounts, types: Columns, truly: Ints
     def law(claim: Claim) -> pl.DataFrame:
         (noise,) = question.with_claim(claim).noise(*types)
         check_scale(noise)
-        noisy, bound, bias = NoiseLaw(noise), noise_bound(noise, 2 * _END), bounded - truly
+        noisy, bound, bias = NoiseLaw(noise, bits), noise_bound(noise, 2 * _END), bounded - truly
         return pl.DataFrame(
             {
                 "true_answer": named(truly),
                 "probability_true": noisy.probability(bias).reshape(-1, size).prod(axis=1),
                 "expected_error": noisy.error(bias).reshape(-1, size).mean(axis=1) * step,
-                "answer_5": named(bounded - bound),
-                "answer_95": named(bounded + bound),
+                "answer_5": named(bounded + rounded(-bound, bits)),
+                "answer_95": named(bounded + rounded(bound, bits)),
             }
         )
 
     return law
 
 
-def _of_mean(question: Mean, types: Columns, claims: Sequence[Claim]) -> _OfGroup:
+def _of_mean(question: Mean, types: Columns) -> _OfGroup:
     """Return the law of a mean: given the noisy count, it is a line in the noise of the sum, cut at the bounds."""
-    noisy, (off, shares) = NoiseLaw(claims[0]), cells_of_noise(claims[1])
+    of_sum, of_count = question.noise(*types)
+    bits, bits_of_count = question.bits_of_parts(*types)
+    noisy, (off, shares) = NoiseLaw(of_sum), cells_of_noise(of_count, bits_of_count)
     low, high = question.ends
     middle, unit = (low + high) / 2, float(question.units(*types).step) / 2
 
-    def of_group(totals: Sequence[int], true: float) -> tuple[Floats, float]:
+    def of_group(totals: Sequence[float], true: float) -> tuple[Floats, float]:
         distance, count = totals
-        per_unit = np.maximum(count + off, 1) / unit
+        per_unit = np.maximum(count + off, 1) / unit * 2.0**bits  # in parts
 
         def noise_at(mean: Any) -> Any:  # noqa: ANN401
             """Return the noise of the sum, for each noisy count, at which the mean is this one before it is cut."""
-            return (mean - middle) * per_unit - distance
+            return (mean - middle) * per_unit - distance * 2.0**bits
 
         def up_to(means: Floats) -> Floats:
             return np.asarray(noisy.up_to(np.floor(noise_at(means[:, None]))) @ shares)
@@ -494,14 +497,16 @@ def _of_mean(question: Mean, types: Columns, claims: Sequence[Claim]) -> _OfGrou
     return of_group
 
 
-def _of_average(question: Average, types: Columns, claims: Sequence[Claim]) -> _OfGroup:
+def _of_average(question: Average, types: Columns) -> _OfGroup:
     """Return the law of any average: from all combinations of what the noise of its draws is."""
+    claims, bits = question.noise(*types), question.bits_of_parts(*types)
     cells = round(_ALL_CELLS ** (1 / len(claims)))
     means, shares = zip(*(_coarse_cells(claim, cells // 2) for claim in claims), strict=True)
-    noise = [part.ravel() for part in np.meshgrid(*means, indexing="ij")]
+    units = [np.ldexp(of_draw, -bit) for of_draw, bit in zip(means, bits, strict=True)]
+    noise = [part.ravel() for part in np.meshgrid(*units, indexing="ij")]
     law = reduce(np.multiply.outer, shares).ravel()
 
-    def of_group(totals: Sequence[int], true: float) -> tuple[Floats, float]:
+    def of_group(totals: Sequence[float], true: float) -> tuple[Floats, float]:
         answers = question.of_totals([total + part for total, part in zip(totals, noise, strict=True)], *types)
         order = np.argsort(answers)
         upto = np.cumsum(law[order])
@@ -522,14 +527,17 @@ def _coarse_cells(claim: Claim, most: int) -> tuple[Floats, Floats]:
     return np.concatenate([-means[::-1], [0.0], means]), np.concatenate([shares[::-1], [middle], shares])
 
 
-def cells_of_noise(claim: Claim) -> tuple[Floats, Floats]:
-    """Return values of the noise of a count, and their probabilities: one each, or the middles of even stretches."""
+def cells_of_noise(claim: Claim, bits: int) -> tuple[Floats, Floats]:
+    """Return values of the noise of a count, and their probabilities: one each, or the middles of even stretches.
+
+    The claim is in parts of 2**−bits, and values are in whole numbers.
+    """
     reach = noise_bound(claim, 1e-9)
     width = -(-(2 * reach + 1) // _CELLS)
     first = np.arange(-reach, reach + 1, width).astype(np.float64)
     law = NoiseLaw(claim)
     shares = law.up_to(first + width - 1) - law.up_to(first - 1)
-    return first + (width - 1) / 2, shares / shares.sum()
+    return np.ldexp(first + (width - 1) / 2, -bits), shares / shares.sum()
 
 
 def _quantiles(up_to: Callable[[Floats], Floats], low: float, high: float) -> Floats:

@@ -23,9 +23,10 @@ from dp_polars._frames.cube_query import CubeRequest
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.person_weights import UNIT_BITS, rounded
+from dp_polars._questions.averages import Average
 from dp_polars._questions.categories import Choice, Quantile
 from dp_polars._questions.extremes import ArgMax, ArgMaxOfOwn, FirstAbove
-from dp_polars._questions.measures import Total, ValueCounts, checked, totals_of
+from dp_polars._questions.measures import Total, ValueCounts, totals_of
 from dp_polars._questions.question import Columns, CountRule, HistogramQuery, ListQuery, Query
 from dp_polars._release.contract import Work
 from dp_polars._release.protection import Limits
@@ -152,9 +153,9 @@ def simulate(
           each. The order is that of the candidates for a quantile (for a list, of each answer) and for a first above a
           threshold (null comes last), that of numbers for a number (for value counts, of each count); for modes and
           argmax, from the worst answer to the best.
-        - `counted`, `left_out` (Int64): how many rows or people count, and how many don't: the limits dropped them, or
-          they are rows without a person, each of which is taken for one person. (In a mode that counts people, and in
-          value counts, a person counts for each of their candidates.)
+        - `counted`, `left_out` (Int64): how many rows or people count, and how many don't: the limits drop them or
+          scale them away, or they are rows without a person, each of which is taken for one person. (In a mode that
+          counts people, and in value counts, a person counts for each of their candidates.)
         - `selects`, `mechanism` (String), `loss` (Float64), `loss_unit` (String: "epsilon" or "rho");
         - `ordered` (Boolean): whether the answers lie on a line, as those of quantiles, counts, sums and means do.
 
@@ -172,9 +173,10 @@ def simulate(
     The laws are exact for the histogram that is counted: those of choices to float64, those of counts and sums to a few
     1e-9, that of a first above a threshold to about 1e-13, those of means to about 1e-4, those of variances to about
     1e-3 of the error. Lists are drawn 200 times instead: a mean is off by some 7 % of the standard deviation of one
-    draw. Where a person of the public frame has more rows or groups than the query's bounds allow, a random subset of
-    them counts, as in a release: the result holds for one such draw, and `left_out` says how much it dropped. Errors
-    are measured on all rows. It takes some 0.1 ms per choice, loss and group, and tenths of a second per variance.
+    draw. If a person of the public frame has more rows or groups than the limits of the query, that person counts in
+    part in numbers. For other outputs a random subset of the rows counts, as in a release: the result holds for one
+    such draw. `left_out` is how much does not count. Errors are measured on all rows. It takes some 0.1 ms per choice,
+    loss and group, and tenths of a second per variance.
 
     Examples
     --------
@@ -261,14 +263,15 @@ def _of_query(query: PrivateQuery, table: pl.LazyFrame) -> tuple[pl.DataFrame, l
     outputs = []
     for output, specs in zip(work.outputs, wanted, strict=True):
         unit = request.counts(output.query)
-        parts = [Histograms(next(everything), _in_whole(next(bounded), spec.bits)) for spec in specs]
-        outputs.append(_output(output.name, checked(output.query, in_parts=False), output.types, unit, parts))
+        parts = [Histograms(next(everything), next(bounded)) for _ in specs]
+        outputs.append(_output(output.name, output.query, output.types, unit, parts, [spec.bits for spec in specs]))
     return work.keys if isinstance(work.keys, pl.DataFrame) else pl.DataFrame(), outputs
 
 
-def _in_whole(histogram: Histogram, bits: int) -> Histogram:
-    """Return a histogram of parts in whole units: noise in parts has the same law, but for what rounding does."""
-    return replace(histogram, weights=rounded(histogram.weights, bits)) if bits else histogram
+def _in_whole(histograms: Histograms, bits: int) -> Histograms:
+    """Return histograms in whole units, of which what counts is in parts."""
+    bounded = histograms.bounded
+    return histograms._replace(bounded=replace(bounded, weights=rounded(bounded.weights, bits)))
 
 
 def request_of(query: PrivateQuery) -> Request:
@@ -346,11 +349,14 @@ def _of_expression(
     for evidence in _also_counting(query.evidence(*types)):
         histogram = Histogram.of_rows(*evidence.of_rows(columns), lengths, evidence.binning.size)
         parts.append(Histograms(histogram, histogram))
-    return keys, [_output(name, query, types, "rows", parts)]
+    return keys, [_output(name, query, types, "rows", parts, [0] * len(parts))]
 
 
-def _output(name: str, query: HistogramQuery, types: Columns, unit: str, parts: list[Histograms]) -> _Simulated:
-    """Return the output from its histograms; the last one counts rows or people."""
+def _output(
+    name: str, query: HistogramQuery, types: Columns, unit: str, in_parts: list[Histograms], bits: list[int]
+) -> _Simulated:
+    """Return the output from its histograms; the last one counts rows or people. What counts of each is in parts."""
+    parts = [_in_whole(one, bit) for one, bit in zip(in_parts, bits, strict=True)]
     scored, counts = parts[0], parts[-1]
     unit = query.error_unit or unit
     if isinstance(query, Choice):
@@ -364,8 +370,12 @@ def _output(name: str, query: HistogramQuery, types: Columns, unit: str, parts: 
     elif isinstance(query, ValueCounts):
         law = _simulated.law_of_numbers(query, types, *(query.counts_of(histogram, *types) for histogram in scored))
     elif isinstance(query, Total):
-        sides = zip(*parts[: len(query.changes())], strict=True)
-        law = _simulated.law_of_total(query, types, *([totals_of(histogram) for histogram in side] for side in sides))
+        number = len(query.changes())
+        truly, bounded = ([totals_of(one) for one in side] for side in zip(*parts[:number], strict=True))
+        if isinstance(query, Average):
+            weighed = zip(in_parts[:number], bits, strict=False)
+            bounded = [np.ldexp(totals_of(one.bounded), -bit) for one, bit in weighed]
+        law = _simulated.law_of_total(query, types, truly, bounded)
     else:
         raise no_law(query)
     counted = counts.bounded.totals

@@ -40,6 +40,14 @@ def at_share(values, law, share):
     return values[order][np.searchsorted(upto, share)]
 
 
+def rounded_laplace(scale):
+    """The law of the whole number that is nearest to continuous noise."""
+    x = np.arange(-60 * scale, 60 * scale + 1)
+    law = np.exp(-abs(x) / scale) * math.sinh(0.5 / scale)
+    law[x == 0] = -math.expm1(-0.5 / scale)
+    return x, law
+
+
 def claim(scale, mechanism):
     unit = "epsilon" if mechanism == "discrete_laplace" else "rho"
     value = 1 / Fraction(scale) if unit == "epsilon" else 1 / (2 * Fraction(scale) ** 2)
@@ -59,6 +67,22 @@ def test_the_law_of_noise_by_enumeration(scale, mechanism):
     means = [(law * np.maximum(x - each, 0)).sum() for each in real]
     assert noise.excess(real) == pytest.approx(means, rel=1e-10, abs=1e-15)
     assert noise.error(some) == pytest.approx([(law * abs(x + each)).sum() for each in some], rel=1e-10, abs=1e-15)
+
+
+@pytest.mark.parametrize("mechanism", ["discrete_laplace", "discrete_gaussian"])
+@pytest.mark.parametrize("scale", [Fraction(1, 3), 1, 7])
+def test_the_law_of_rounded_noise_by_enumeration(scale, mechanism):
+    bits = 12
+    made = claim(scale * 2**bits, mechanism)
+    parts, law = enumerated(made.rate, mechanism)
+    x, noise = (parts + 2 ** (bits - 1)) >> bits, NoiseLaw(made, bits)
+    some = np.array([-4, -1, 0, 1, 2, 5])
+    assert noise.probability(some) == pytest.approx([law[x == each].sum() for each in some], rel=0.01, abs=1e-12)
+    assert noise.up_to(some.astype(float)) == pytest.approx([law[x <= each].sum() for each in some], rel=0.01)
+    assert noise.error(some) == pytest.approx([(law * abs(x + each)).sum() for each in some], rel=0.002)
+    # The negative control: noise that is drawn in whole numbers has another law.
+    there, here = (of.probability(np.array([0])).item() for of in (NoiseLaw(claim(scale, mechanism)), noise))
+    assert abs(there / here - 1) > 5e-4
 
 
 @pytest.mark.parametrize("scale", [5_000, 10**6, 2**45])
@@ -205,11 +229,11 @@ def test_bounds_drop_rows_and_people():
     stay = answers.pop("stay")
     assert float(stay) == 12 / 8
     assert answers == {"people": "3", "visits": "8", "cost": "12", "each": "1: 1, 2: 1, 3: 1", "middle": "1"}
-    # Three rows are missing; the noise has scale 4, for a person counts for four of them.
-    x, law = enumerated(Fraction(1, 4), "discrete_laplace")
+    # Three rows are missing; the noise has scale 4, for a person counts for four of them. Answers are rounded.
+    x, law = rounded_laplace(4)
     assert u["visits"]["expected_error"] == pytest.approx((law * abs(x - 3)).sum())
     assert u["visits"]["probability_true"] == pytest.approx(law[x == 3].item())
-    x, law = enumerated(Fraction(1, 40), "discrete_laplace")
+    x, law = rounded_laplace(40)
     assert u["cost"]["expected_error"] == pytest.approx((law * abs(x - 3)).sum())
     v = {row["output"]: row for row in result.filter(g="v").rows(named=True)}
     answers = ["0", "0", "0", None, "1: 0, 2: 0, 3: 0", None]
@@ -326,6 +350,9 @@ class AnotherMean(Average):
     def noise(self, *columns):
         return self.mean.noise(*columns)
 
+    def bits_of_parts(self, *columns):
+        return self.mean.bits_of_parts(*columns)
+
     def of_totals(self, totals, *columns):
         return self.mean.of_totals(totals, *columns)
 
@@ -349,7 +376,7 @@ def test_an_average_may_have_one_draw_or_several(draws):
     mean, totals = dpp.mean("x", 0, 30, epsilon=1).query, [np.array([7])] * draws
     (_, noise), several = mean.noise(pl.Int64()), AnotherMean(mean)
     several.with_claim = lambda _: several
-    several.noise = lambda *_: (noise,) * draws
+    several.noise, several.bits_of_parts = (lambda *_: (noise,) * draws), (lambda *_: (0,) * draws)
     several.of_totals = lambda totals, *_: np.asarray(sum(totals), float)
     (found,) = law_of_total(several, (), totals, totals)(mean.claim)["expected_error"]
     x, law = enumerated(noise.rate, "discrete_laplace")

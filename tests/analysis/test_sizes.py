@@ -154,13 +154,18 @@ def test_bounds_drop_what_they_drop_on_average():
 
 def test_the_mean_is_that_of_releases():
     rows = synthetic({"p": pl.Int64, "w": pl.Enum(["A", "B", "C"])}, people=300, rows=2400)
-    query = (
-        dpp.protect("p", max_groups=2, max_rows_per_group=2).group_by({"w": ["A", "B", "C"]}).agg(dpp.len(epsilon=1))
-    )
+    grouped = dpp.protect("p", max_groups=2, max_rows_per_group=2).group_by({"w": ["A", "B", "C"]})
+    query = grouped.agg(m=dpp.mode("w", ["A", "B", "C"], counts="rows", epsilon=1))
     (share,) = analysis.rows_dropped(rows, "p", by="w", max_groups=[2], max_rows_per_group=[2])["rows_dropped"]
     drawn = [analysis.simulate(query, rows)["left_out"].sum() / 2400 for _ in range(20)]
     assert sum(drawn) / 20 == pytest.approx(share, abs=0.01)
     assert 0.2 < share < 0.8
+    # Of numbers nobody's rows are dropped: people count in part, and lose no more than that, in both units.
+    lost = [
+        analysis.simulate(grouped.agg(dpp.len(**loss)), rows)["left_out"].sum() / 2400
+        for loss in ({"rho": 1}, {"epsilon": 1})
+    ]
+    assert 0.1 < lost[0] < lost[1] <= share + 1e-3
 
 
 @pytest.mark.parametrize("skew", [0, 0.5, 1, 1.5])

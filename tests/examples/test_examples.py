@@ -136,7 +136,7 @@ def test_the_numbers_of_the_report(example, flights):
     assert flights.drop_nulls("tailnum")["origin"].value_counts()["count"].min() > 100_000  # where delays are that near
     released = query.release(intervals=True)
     query.n_rows_dropped(100, epsilon=0.3).release()
-    assert budget.remaining == Fraction("0.1817")
+    assert budget.remaining == Fraction("0.1815")
     true = (
         flights.drop_nulls("tailnum")
         .group_by("origin")

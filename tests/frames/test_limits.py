@@ -13,15 +13,15 @@ ROWS = pl.DataFrame(
     {"p": [i // 6 for i in range(60)], "g": [i % 3 for i in range(60)], "x": [i % 4 for i in range(60)]}
 )
 KEYS = {"g": [0, 1, 2]}
-LIMITS = ("max_groups", "max_rows_per_group", "max_rows")
+LIMITS = ("max_groups", "max_rows_per_group", "max_rows", "max_norm")
 HUGE = {"epsilon": 10_000}
 
 
 @pytest.mark.parametrize("frame", [dpp.protect, ROWS.dp.protect], ids=["without data", "with data"])
 def test_a_frame_with_other_limits_is_as_if_protect_had_them(frame):
     """None is no limit, and what is left out stays; also after steps, and the frame itself stays as it is."""
-    of_protect = {"max_groups": 1, "max_rows_per_group": 2, "max_rows": 3}
-    for values in product((..., None, 2), (..., None, 1), (..., None, 4)):
+    of_protect = {"max_groups": 1, "max_rows_per_group": 2, "max_rows": 3, "max_norm": 5}
+    for values in product((..., None, 2), (..., None, 1), (..., None, 4), (..., None, 6)):
         given = {name: value for name, value in zip(LIMITS, values, strict=True) if value is not ...}
         limits = {name: value for name, value in (of_protect | given).items() if value is not None}
         expected = frame("p", **limits, neighboring_relation="replace_one").filter(pl.col("x") > 0)
@@ -43,7 +43,8 @@ def test_the_same_rows_and_the_same_budget():
     budget = dpp.Budget(epsilon=30_000)
     private = ROWS.dp.protect("p", max_groups=3, max_rows_per_group=2, budget=budget)
     one = private.with_limits(max_groups=1).group_by(KEYS).agg(dpp.n_people(**HUGE), dpp.len(**HUGE)).release()
-    assert (one["n_people"].sum(), one["len"].sum()) == (10, 20)
+    # Ten people with two rows in each of three groups: a third of each counts everywhere.
+    assert one.select("n_people", "len").rows() == [(3, 7)] * 3
     assert private.agg(dpp.len(**HUGE)).release().item() == 20
     assert budget.remaining == 0
 
@@ -53,6 +54,9 @@ def test_the_same_rows_and_the_same_budget():
     (lambda: dpp.protect("p").with_limits(max_groups=1.0), TypeError, "^max_groups must be an integer, got 1.0"),
     (lambda: dpp.protect("p").with_limits(max_rows=True), TypeError, "^max_rows must be an integer, got True"),
     (lambda: dpp.protect("p").with_limits(max_rows_per_group="2"), TypeError, "^max_rows_per_group must be"),
+    (lambda: dpp.protect("p", max_norm=0), ValueError, "^max_norm must be at least 1, got 0"),
+    (lambda: dpp.protect("p").with_limits(max_norm=1.5), TypeError, "^max_norm must be an integer, got 1.5"),
+    (lambda: dpp.protect(None, max_norm=3), ValueError, "^max_norm must be left out where privacy_unit is None"),
     (lambda: dpp.protect("p").with_limits(3), TypeError, "with_limits: too many positional arguments"),
     (lambda: dpp.protect("p").with_limits(rows=3), TypeError, "unexpected keyword argument 'rows'"),
     (lambda: dpp.protect(None).with_limits(max_rows=3), ValueError, "^max_rows must be left out where privacy_unit is"),
@@ -76,7 +80,7 @@ def test_a_publication_combines_queries_under_other_limits():
     ]
     released = both.release()
     assert released["wide"].rows() == [(0, 20, 10), (1, 20, 10), (2, 20, 10)]
-    assert released["narrow"]["len"].sum() == 10
+    assert released["narrow"]["len"].to_list() == [3, 3, 3]  # a third of ten
     assert budget.log()["what"].to_list() == [
         "wide: len: number of rows",
         "wide: n_people: number of people",

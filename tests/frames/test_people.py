@@ -15,6 +15,7 @@ import dp_polars as dpp
 from dp_polars._bins.binning import OneCode
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._engines.polars.people import Cut
+from dp_polars._mechanisms.person_weights import UNIT
 from dp_polars._questions.question import CountRule
 from dp_polars._release.contract import HistogramSpec
 from dp_polars._release.protection import Limits
@@ -71,7 +72,7 @@ HINT = r"[\s\S]*Hint: "
 
 
 BOUNDS = st.fixed_dictionaries(
-    {}, optional=dict.fromkeys(["max_rows", "max_groups", "max_rows_per_group"], st.integers(1, 4))
+    {}, optional=dict.fromkeys(["max_rows", "max_groups", "max_rows_per_group", "max_norm"], st.integers(1, 4))
 )
 LISTED = [0, 1, 2]
 X = pl.col("x")
@@ -96,6 +97,25 @@ CODES = {
 }
 
 
+def rows_scaled_away(rows, weight, *, of_people):
+    """Return how many rows of each person do not count where all of them are weighted: rows (person, group, code)."""
+    found = {}
+    for person in {person for person, *_ in rows}:
+        codes = {}
+        for whose, group, code, *_ in rows:
+            if whose == person:
+                codes.setdefault(group, []).append(code)
+        numbers = [len(set(of_group)) if of_people else len(of_group) for of_group in codes.values()]
+        capped = [min(number, weight.cap or number) for number in numbers]
+        assert weight.power == 1
+        of_person = UNIT
+        if weight.limit is not None and sum(capped) > weight.limit:
+            of_person = UNIT * weight.limit // sum(capped)
+        parts = sum(of_person * cap // number * number for cap, number in zip(capped, numbers, strict=True))
+        found[person] = sum(numbers) - round(Fraction(parts, UNIT) + Fraction(1, 2**30))
+    return found
+
+
 @settings(max_examples=150)
 @given(
     rows=st.lists(st.tuples(st.sampled_from([None, 1, 2, 3]), st.integers(0, 4), st.sampled_from([None, *range(4)]))),
@@ -109,7 +129,8 @@ def test_rows_that_are_cut_are_those_of_the_reference(rows, bounds, grouped, nam
     frame = pl.DataFrame(rows, dict.fromkeys(["p", "k", "x"], pl.Int64), orient="row")
     protected = dpp.protect("p", **bounds)
     if not bounds.keys() & {"max_rows", "max_rows_per_group"}:
-        names = [name for name in names if name not in ("len", "count")] or ["mode"]
+        unbounded = {"len", "count"} if "max_norm" not in bounds else set()
+        names = [name for name in names if name not in unbounded] or ["mode"]
     asked = (protected.group_by({"k": LISTED}) if grouped else protected).agg(**{name: ASKED[name] for name in names})
     work, expected = asked._request.bind(PolarsEngine.of(frame.lazy())), Counter()
     for output in work.outputs:
@@ -119,7 +140,11 @@ def test_rows_that_are_cut_are_those_of_the_reference(rows, bounds, grouped, nam
             for person, key, x in rows
             if person is not None and (key in LISTED or not grouped) and code_of(x) is not None
         ]
-        expected |= Counter(by_hand.rows_cut(found, spec.limits, spec.people))
+        if spec.weight is not None:
+            assert spec.limits == Limits()
+            expected |= Counter(rows_scaled_away(found, spec.weight, of_people=spec.people))
+        else:
+            expected |= Counter(by_hand.rows_cut(found, spec.limits, spec.people))
     if not asked._request.drops():
         assert not expected.total()
         with pytest.raises(ValueError, match="n_rows_dropped: an output must be bounded"):
@@ -139,7 +164,7 @@ def test_rows_that_are_cut_say_how_much_of_the_data_counts():
     frame = pl.DataFrame({"p": people, "again": [p % 10 == 0 for p in people]})
     query = frame.dp.protect("p", max_rows=1).agg(share=dpp.share(pl.col("again"), **SURE), rows=dpp.len(**SURE))
     answers, cut = query.release(), query.n_rows_dropped(20, **SURE)
-    assert answers["share"].item() == pytest.approx(0.1, abs=0.001)  # of kept rows; of all, 0.55
+    assert answers["share"].item() == pytest.approx(0.1, abs=0.001)  # under the limit; of all rows, 0.55
     assert cut.release().item() == 1000 == frame.height - answers["rows"].item()
     for relation in RELATIONS:
         asked = dpp.protect("p", max_rows=1, neighboring_relation=relation).agg(dpp.len(epsilon=1))

@@ -68,13 +68,16 @@ def test_sure_compares_the_lower_end_of_the_range_that_is_shown(tmp_path):
     rows = pl.DataFrame({"p": range(5050), "g": np.repeat(np.arange(101), np.arange(101))})
     frame = rows.dp.protect("p", max_rows=1, budget=budget, dataset="rows").group_by({"g": range(101)})
     query = frame.agg(n=dpp.n_people(epsilon=0.5), s=dpp.sum("g", 0, 100, epsilon=0.5))
-    n, claim = query.release()["n"], query._asks[0].query.claim
-    one_of_them, all_of_them = noise_bound(claim, 0.05), noise_bound(claim, beta_of_each(202))
+    n, of_people = query.release()["n"], query._asks[0].query
+    (claim,), (bits,) = of_people.noise(), of_people.bits_of_parts()
+    one_of_them, all_of_them = (noise_bound(claim, beta) / 2**bits for beta in (0.05, beta_of_each(202)))
     assert 0 < one_of_them < all_of_them
     for intervals, off in ((False, one_of_them), (True, one_of_them), ("all", all_of_them)):
+        low = query.release(intervals=intervals or True)["n_low"]
+        assert (n - low).is_between(off - 0.5, off + 1.5).all()  # n is rounded, and the end is rounded down
         for sure in (False, True):
             found = query.release(intervals=intervals, min_people=50, sure=sure)
-            assert [*found["s"].is_not_null()] == [*(n - (off if sure else 0) >= 50)]
+            assert [*found["s"].is_not_null()] == [*((low if sure else n) >= 50)]
             assert found["n"].to_list() == n.to_list()
             assert 0 < found["s"].null_count() < 101
     assert budget.spent == 1
@@ -204,14 +207,15 @@ def test_all_numbers_of_a_release_are_inside_as_often_as_is_said(loss, tmp_path)
 
 
 def test_ranges_hold_of_all_groups_and_not_of_those_that_are_shown():
-    """Which groups `min_people` shows follows from the noise: 0 of some 75 intervals hold, where each has 5 people."""
+    """Which groups `min_people` shows follows from the noise: 0 of some 50 intervals hold, where each has 5 people."""
     groups, people = 4000, 5
     rows = pl.DataFrame({"p": range(groups * people), "g": np.repeat(np.arange(groups), people)})
     query = rows.dp.protect("p", max_groups=1).group_by({"g": range(groups)}).agg(people=dpp.n_people(epsilon=0.5))
-    released = query.release(intervals=True, min_people=12)
+    released = query.release(intervals=True, min_people=13)
     inside = (pl.col("people_low") <= people) & (pl.col("people_high") >= people)
     share = released.select(inside.mean()).item()
-    shown = released.filter(pl.col("people") >= 12)
-    assert abs(share - 0.963) < 0.03  # 0.963, of which this is ten deviations
-    assert 20 < shown.height < 200
+    shown = released.filter(pl.col("people") >= 13)
+    # The ends are rounded outward, so noise of up to 2·ln 20 + 1 is inside. The tolerance is eleven deviations.
+    assert abs(share - (1 - math.exp(-math.log(20) - 0.5))) < 0.03
+    assert 10 < shown.height < 150
     assert not shown.select(inside.any()).item()

@@ -1,12 +1,13 @@
-"""What is kept of a person against the contributions that the claim reckons with: all small bounds, and whole releases.
+"""What counts of a person against the contributions that the claim reckons with: all small bounds, and whole releases.
 
-No more may stay, or a person loses more than is charged; and a person with many rows reaches it, or the noise is for
-rows that nobody can have.
+No more may count, or a person loses more than is charged; and a person with many rows reaches it, or the noise is for
+rows that nobody can have. Rows are drawn for choices; for numbers all of them are weighted.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from fractions import Fraction
 from itertools import product
 
 import numpy as np
@@ -17,6 +18,7 @@ import dp_polars as dpp
 from dp_polars._accounting.terms import Contributions
 from dp_polars._engines.polars.bounding import BoundedRows, keep
 from dp_polars._engines.polars.engine import PolarsEngine
+from dp_polars._mechanisms.person_weights import ARRAYS, UNIT
 from dp_polars._release.protection import Protection
 from tests.engines.conformance import protected
 from tests.helpers.runs import histograms_by
@@ -31,7 +33,8 @@ EXPRESSIONS = {
     "rows": lambda **loss: dpp.len(**loss),
     "counts of values": lambda **loss: dpp.value_counts("x", CANDIDATES, **loss),
 }
-BOUNDS = ("max_rows", "max_groups", "max_rows_per_group")
+CHOICES = ("mode", "mode by rows", "median")
+NUMBERS = tuple(name for name in EXPRESSIONS if name not in CHOICES)
 
 
 def contributed(protection, query, groups, codes):
@@ -41,6 +44,14 @@ def contributed(protection, query, groups, codes):
     return Counter(
         groups if not protection.counts_people(query) else [group for group, _ in set(zip(groups, codes, strict=True))]
     )
+
+
+def weighed(query, groups, weights, bits):
+    """What one person adds to each group in parts, of a number that nothing is drawn for."""
+    found = Counter()
+    for group, weight in zip(groups, weights, strict=True):
+        found[group] += weight
+    return [Fraction(number, 2**bits) for number in found.values()]
 
 
 def kept_of(protection, query, groups, rows):
@@ -69,7 +80,7 @@ def most_of(asked: str, max_rows: int | None, max_groups: int | None, per_group:
     return min(max_rows or MANY, in_groups * each)
 
 
-@pytest.mark.parametrize("asked", EXPRESSIONS)
+@pytest.mark.parametrize("asked", CHOICES)
 @pytest.mark.parametrize("groups", range(1, MOST_GROUPS + 1))
 def test_a_person_with_many_rows_has_just_the_contributions_that_are_charged(asked, groups):
     query = EXPRESSIONS[asked](rho=1).query
@@ -92,6 +103,40 @@ def test_a_person_with_many_rows_has_just_the_contributions_that_are_charged(ask
         assert max(found.values()) <= (most[2] or len(rows)), most
         tried += 1
     assert tried > 50
+
+
+@pytest.mark.parametrize("asked", NUMBERS)
+@pytest.mark.parametrize("unit", ["epsilon", "rho"])
+@pytest.mark.parametrize("groups", range(1, MOST_GROUPS + 1))
+def test_a_person_with_many_rows_counts_for_just_the_norm_that_is_charged(asked, unit, groups):
+    """In full within the limits; beyond them less, but by no more than rounding takes away."""
+    query, tried = EXPRESSIONS[asked](**{unit: 1}).query, 0
+    power, counted = 1 if unit == "epsilon" else 2, query.fixed_size or 10**6
+    for most in product((None, 1, 2, 3, 5, 8), (None, 1, 2, 3, 9), (None, 1, 2, 4), (None, 1, 3)):
+        max_rows, max_groups, per_group, max_norm = most
+        protection = Protection(("p",), max_rows, max_groups, per_group, "add_or_remove_one", max_norm)
+        try:
+            bounds = protection.contributions(query, groups)
+        except ValueError:
+            assert (max_rows, per_group, max_norm) == (None, None, None)
+            continue
+        limit = bounds.total if power == 1 else bounds.squares
+        if max_norm is None:
+            assert bounds.total == most_of(asked, max_rows, max_groups, per_group, groups), most
+        weight = protection.weight(query, groups)
+        rows = np.full(groups, 1 if asked == "people" else SIZE if asked == "counts of values" else counted)
+        if weight is None:
+            assert sum(rows**power) <= limit, most
+            continue
+        of_person = UNIT if weight.limit is None else weight.of_norm(weight.norm(rows, ARRAYS).sum(), ARRAYS)
+        parts = [int(of_row) * int(n) for of_row, n in zip(weight.of_rows(of_person, rows, ARRAYS), rows, strict=True)]
+        norm = sum(Fraction(part, UNIT) ** power for part in parts)
+        assert norm <= limit, most
+        could = sum(min(int(n), per_group or int(n)) ** power for n in rows)  # under the cap
+        lost = Fraction(int(rows.sum()) + groups, UNIT)  # each row, and each group, by a part at most
+        assert norm >= min(limit, could) * (1 - lost) ** 2 - lost, most
+        tried += 1
+    assert tried > 50 or (asked == "people" and groups == 1)  # of one group, a person is in no more
 
 
 def test_a_bound_that_is_not_enforced_would_be_found():
@@ -129,6 +174,12 @@ def test_a_release_keeps_what_its_claim_is_charged_for(asked, most, unit):
             engine = PolarsEngine.of(rows)
             (histogram,) = histograms_by(engine, query)
             owner = np.repeat(np.arange(5), histogram.sizes)
+            if ask.query.in_parts:
+                (bits,) = ask.query.bits_of_parts(pl.Int64())
+                found = weighed(ask.query, owner.tolist(), histogram.weights.tolist(), bits)
+                bounds, power = ask.query.claim.contributions, 1 if unit == "epsilon" else 2
+                assert 0 < sum(number**power for number in found) <= (bounds.total if power == 1 else bounds.squares)
+                continue
             groups, codes = (np.repeat(each, histogram.weights).tolist() for each in (owner, histogram.codes))
             found = contributed(query._protection, ask.query, groups, codes)
             assert within(found, ask.query.claim.contributions)

@@ -85,7 +85,9 @@ def test_a_query_that_was_asked_by_its_error_has_another_one():
         told, errors = scaled.explain(), expected.explain()["error_95"].to_list()
         mean = expected._asks[1].query
         assert told["error_95"].to_list() == [errors[0], mean.error_among(500, 0.05, pl.Int64()), errors[2]]
-        assert told["note"][1].startswith("error_95 is for 500 rows or more. Drops rows beyond max_rows=4")
+        assert told["note"][1].startswith(
+            "error_95 is for 500 rows or more. Counts people beyond max_rows=4, max_groups=2 in part"
+        )
         assert (told["error_95"] > query.explain()["error_95"]).all() == (factor < 1)
         assert not any(one.within for one in scaled._asks)
         again = scaled.scaled_to(epsilon=query.loss.value)

@@ -41,7 +41,7 @@ def test_answers_are_the_same_whatever_a_process_sets(engine):
 def test_a_frame_of_people_is_counted_the_same_where_polars_makes_structs(monkeypatch):
     monkeypatch.setenv("POLARS_AUTO_STRUCTIFY", "1")  # of 1.36: several columns of one expression are one
     frame = pl.LazyFrame({"p": [1, 1, 2], "x": [1.0, 1.0, 3.0]})
-    query = frame.dp.protect("p", max_rows=1).agg(x=dpp.mean("x", 0, 4, step=0.5, epsilon=10**6))
+    query = frame.dp.protect("p", max_rows=1).agg(x=dpp.mean("x", 0, 4, step=0.5, epsilon=10**9))
     assert query.release().item() == 2
 
 

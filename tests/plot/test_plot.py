@@ -701,7 +701,7 @@ def test_errors_by_size_are_drawn_in_percent(tmp_path):
     errors = analysis.error_by_size(QUERY, [50, 100, 1_000_000])
     chart = plot.error_by_size(errors)
     shown = pl.DataFrame(rows(chart))
-    assert shown.filter(output="people")["relative"].to_list() == pytest.approx([20, 10, 0.1])
+    assert shown.filter(output="people")["relative"].to_list() == pytest.approx([20, 10, 0.1], rel=1e-3)
     assert shown.filter(output="days")["relative"].to_list()[:2] == pytest.approx(
         (errors.filter(output="days")["relative"] * 100).to_list()[:2]
     )

@@ -173,6 +173,11 @@ def has_the_errors_of(released, query, rows):
                 continue
             # Of groups with a half more rows; a range is that of its own answer, an error that of the worst one.
             assert all(0.05 < width / rows[ask.name]["error_95"] < 1.2 for width in widths), ask.name
+        elif ask.query.in_parts:
+            # The error includes that the answer is the nearest whole number; ends are the next ones outside.
+            error = rows[ask.name]["error_95"]
+            assert all(error - 0.5 <= width < error + 0.5 for width in widths), ask.name
+            assert {2 * width % 1 for width in widths} == {0}
         else:
             assert widths == pytest.approx([rows[ask.name]["error_95"]] * len(widths), rel=1e-12), ask.name
         found.append(ask.name)

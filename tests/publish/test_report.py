@@ -75,7 +75,7 @@ def test_a_page_that_is_whole_and_escaped(tmp_path):
     assert all(name.startswith("xmlns") for name, _ in urls), urls
     texts = " ".join(reader.texts)
     for said in (
-        *(NASTY[0], "30", "(30 to 30)", "ahead by", "1: 30  (30 to 30) 3: 0  (0 to 0)", "noise", "Privacy statement"),
+        *(NASTY[0], "30", "(29 to 31)", "ahead by", "1: 30  (29 to 31) 3: 0  (-1 to 1)", "noise", "Privacy statement"),
         *("<i>who</i>", "at least 75 of 100", "What counts as one person: all rows with one value of 'patient'."),
     ):
         assert said in texts, said
@@ -123,7 +123,7 @@ def test_a_gap_is_explained_and_rows_that_are_dropped_are_told(tmp_path):
         private = ROWS.dp.protect("patient", **{"max_groups": 1, **bounds})
         query = private.group_by({"ward": NASTY}).agg(people=dpp.n_people(epsilon=1))
         page = dpp.report(query.release(), query, tmp_path / "page.html").read_text(encoding="utf-8")
-        assert ("Some data are not counted" in page) == told
+        assert ("Some data count less" in page) == told
 
 
 def test_each_table_says_which_bounds_cut_and_how_much(tmp_path):
@@ -140,13 +140,13 @@ def test_each_table_says_which_bounds_cut_and_how_much(tmp_path):
     released = publication.release(intervals=True)
     page = dpp.report(released, publication, tmp_path / "page.html").read_text(encoding="utf-8")
     sections = {one.partition("</h2>")[0]: one for one in page.split("<section><h2>")}
-    end = "Rows beyond that are dropped at random.</p>"
-    visits = sections["visits"]
-    assert f"<p>people, stay, first: Each person counts in at most 1 group. {end}" in visits
-    assert f"<p>rows: Each person counts in at most 1 group, with at most 3 rows in each group. {end}" in visits
+    visits, part = sections["visits"], "Whoever has more counts in part.</p>"
+    assert f"<p>people, stay: Each person counts in at most 1 group. {part}" in visits
+    assert f"<p>rows: Each person counts in at most 1 group, with at most 3 rows in each group. {part}" in visits
+    assert "<p>first: Each person counts in at most 1 group. Rows beyond that are dropped at random.</p>" in visits
     assert "<p>stay: A person's total in a group is clipped to 0 … 9: what is beyond" in html.unescape(visits)
     assert (
-        "<p>About 90 rows are left out by these bounds (90 to 90; see cut).</p>" in visits
+        "<p>About 90 rows do not count because of these limits (90 to 90; see cut).</p>" in visits
     )  # one of four rows of each
     assert visits.index("</table>") < visits.index("Each person counts") < visits.index("About 90 rows")
     assert "About" not in sections["other"]

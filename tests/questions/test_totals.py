@@ -1,6 +1,7 @@
 """Sums of people's totals: what is clipped, what is charged, and what is refused."""
 
 import datetime as dt
+import math
 from decimal import Decimal
 from fractions import Fraction
 
@@ -112,11 +113,11 @@ def test_explain_and_the_ledger_say_what_is_clipped():
     (row,) = query.explain().to_dicts()
     assert row["selects"] == "sum of values from -1 to 4, per person from -2 to 10"
     assert row["error_unit"] == "the column's unit"
-    (noise,) = query._asks[0].query.noise(pl.Float64())
-    assert row["error_95"] == noise_bound(noise, 0.05) / 2  # in halves
-    assert row["error_95"] == pytest.approx(30, abs=0.5)  # 10·ln 20
+    (noise,), (bits,) = (of(pl.Float64()) for of in (query._asks[0].query.noise, query._asks[0].query.bits_of_parts))
+    assert row["error_95"] == (noise_bound(noise, 0.05) / 2**bits + 0.5) / 2  # in halves, to the nearest one
+    assert row["error_95"] == pytest.approx(10 * math.log(20) + 0.25, abs=0.001)
     assert row["note"].startswith(
-        "Drops rows beyond max_groups=1 of a person, so it is only of kept rows; people with more count less; "
+        "Counts people beyond max_groups=1 in part, so their rows count less; "
         "clips a person's total to -2 … 10. "
         "The error is that of the noise alone."
     )
@@ -125,7 +126,7 @@ def test_explain_and_the_ledger_say_what_is_clipped():
     assert query._request.drops()
     assert dpp.protect("p").agg(x=dpp.sum("x", 0, 1, per_person=(0, 2), epsilon=1))._request.drops()
     from_0 = dpp.protect("p", max_groups=1).group_by(KEYS).agg(x=dpp.sum("x", -1, 4, per_person=(0, 5), epsilon=1))
-    assert "of a person, which makes it too low; clips a person's total to 0 … 5." in from_0.explain()["note"].item()
+    assert "in part, which makes it too low; clips a person's total to 0 … 5." in from_0.explain()["note"].item()
 
 
 def test_a_simulation_takes_clipped_totals_for_the_truth():

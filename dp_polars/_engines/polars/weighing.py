@@ -53,7 +53,7 @@ def _adds_up_people(kind: AlikeSpecs) -> bool:
     return kind.specs[0].people and bool(kind.weights)
 
 
-# Pairs of a person and a group for each row up to which all of them lie in a table, and so many in any case.
+# Pairs of a person and a group for each row up to which all of them lie in a table; and how many always do.
 _PAIRS_PER_ROW, _FEW_PAIRS = 4, 1 << 16
 
 
