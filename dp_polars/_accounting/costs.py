@@ -68,10 +68,10 @@ def scaled_cost(
     replaced = Replaced(x / 2, x * (same_group - HALF), contributions, groups)
     if unit == "epsilon":
         return draws * replaced.moved
+    if curve is GAUSSIAN_CURVE:
+        return draws * replaced.squares(draws) / 2
     if draws == 1 or PROOFS[mechanism].kind != "number":
         return draws * replaced.rho(curve)
-    if curve is GAUSSIAN_CURVE:
-        return draws * (replaced.a**2 + replaced.b**2) * contributions.squares
     return min(_rho_of_parts(curve, draws * replaced.moved, most), draws * _rho_of_parts(curve, total, most))
 
 
@@ -114,6 +114,17 @@ class Replaced:
     def moved(self) -> Fraction:
         """The most that all groups move together."""
         return self._worst(lambda moved: moved)
+
+    def squares(self, draws: int) -> Fraction:
+        """Return the most that the squares of what all groups move add up to, on average over the draws.
+
+        People count in real parts, of which the squares are limited (`docs/proofs/norms.md`, Theorem 3). One draw moves
+        a group by no more than all that both people may have there.
+        """
+        every = 2 * (self.a**2 + self.b**2) * self.contributions.squares
+        if draws > 1 or self.groups is None:
+            return every
+        return min(every, self.groups * ((self.a + self.b) * self.contributions.per_group) ** 2)
 
     def rho(self, curve: Curve) -> Fraction:
         """Return the most that all groups lose."""

@@ -38,7 +38,7 @@ OF_VARIANCES = ("var", "fine var", "std")
 OF_PEOPLE = [name for name, question in NUMBERS.items() if question.of_people]
 SCHEMA = {"person": pl.String, "group": pl.Int64, "x": pl.Int64}
 # People beyond the limits count in whole parts, rounded down: that takes less than this of what is charged.
-ROUNDED = Fraction(1, 2**16)
+ROUNDED = Fraction(1, 2**14)
 
 
 def asks(**loss: object) -> dict[str, dpp.PrivateExpr]:

@@ -413,7 +413,7 @@ class Cut:
         limits, counts = self.spec.limits, pl.col(f"code {number}")
         is_cut = pl.col(f"weight {number}").any() if self.clips else pl.lit(value=False)
         if self.spec.weight is not None:
-            is_cut |= (self._of_row(number) < UNIT).any()
+            is_cut |= ((counts > 0) & (self._of_row(number) < UNIT)).any()
         if limits.groups is not None:
             is_cut |= (counts > 0).sum() > limits.groups
         if limits.rows_per_group is not None:
