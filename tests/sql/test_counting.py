@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 import dp_polars as dpp
+from dp_polars._mechanisms.person_weights import UNIT
 from dp_polars._release.protection import Limits
 from dp_polars._release.request import only_counted
 from tests.engines.orders import ASKED, BOUNDS, LARGEST, PEOPLE, about, crowd, limited, lost_by
@@ -204,7 +205,9 @@ def test_bounds_hold_also_for_rows_that_are_drawn_at_random(engine, asked):
     query = dpp.protect("person", max_groups=1, max_rows_per_group=1).group_by({"g": range(40)}).agg(x=ASKED[asked])
     sql = _SqlEngine(table)
     (found,) = histograms_by(sql, query)
-    assert found.weights.sum() == 500
+    # In parts, of which each of a person's groups loses less than one.
+    lost = 500 * (UNIT if asked == "len" else 1) - found.weights.sum()
+    assert 0 <= lost < (500 * 40 if asked == "len" else 1)
 
 
 def test_sums_beyond_64_bits_are_clamped(engine):

@@ -93,9 +93,13 @@ def listed(
 
 
 def _with_presence(pairs: Table, names: Mapping[str | None, int], presence: Mapping[str, str | None]) -> Table:
-    """Add columns that are 1 where a person has rows with a code, or 0."""
-    has_rows = {rows: pairs[f"has{names[code]}"] for rows, code in presence.items()}
-    return pairs.mutate(**{rows: ibis.ifelse(has, integer(1), integer(0)) for rows, has in has_rows.items()})
+    """Add columns that are 1 where a person has rows with a code, or 0; and in how many groups, if that is known."""
+    found = {}
+    for rows, code in presence.items():
+        found[rows] = ibis.ifelse(pairs[f"has{names[code]}"], integer(1), integer(0))
+        if f"groups{names[code]}" in pairs.columns:
+            found[f"groups_{rows}"] = pairs[f"groups{names[code]}"]
+    return pairs.mutate(**found)
 
 
 def _in_few_groups(
@@ -330,7 +334,8 @@ def raced(
         parts = [every.filter("differ").drop("differ"), aggregated(rows.read(common.once(equal_ones_together(alike))))]
         pairs = parts[0].union(parts[1].select(parts[0].columns))
     if are_wide and most is not None:
-        pairs = common.once(held.pairs(common.once(pairs), groups, most, dialect))
+        of_people = [names[code] for code in presence.values()]
+        pairs = common.once(held.pairs(common.once(pairs), groups, most, dialect, of_people))
     else:
         bounded = {name: names[name] for name in rows.codes}
         pairs = _in_few_groups(common.once(held.taken_apart(pairs)), bounded, most, dialect, common)
@@ -424,8 +429,11 @@ class _Held:
     def _part(self, bits: Value, group: int, first: int, size: int = 1) -> Value:
         return (bits >> constant(group * self.width + first, "int32")) & integer(2**size - 1)
 
-    def pairs(self, people: Table, groups: int, most: int, dialect: Dialect) -> Table:
-        """Return one row for each person and group, with `has0`, `stays0`, … and what is found of the group."""
+    def pairs(self, people: Table, groups: int, most: int, dialect: Dialect, numbers: Sequence[int]) -> Table:
+        """Return one row for each person and group, with `has0`, `stays0`, … and what is found of the group.
+
+        Of these numbers there are `groups0`, …, too: in how many groups the person has it.
+        """
         person = person_in(people)
         owner = [people[name] for name in person]
         people = people.mutate(**{f"place{i}": dialect.order(owner, [integer(i)], OF_GROUPS) for i in range(groups)})
@@ -441,9 +449,13 @@ class _Held:
             ]
             return reduce(operator.add, counts, integer(0))
 
+        in_groups = {
+            f"groups{number}": reduce(operator.add, (self._part(bits, group, number) for group in range(groups)))
+            for number in numbers
+        }
         parts = []
         for group in range(groups):
-            ending, found = f"_in{group}", self.columns(bits, group)
+            ending, found = f"_in{group}", {**in_groups, **self.columns(bits, group)}
             for number in self.names.values():
                 found[f"stays{number}"] = before(group, number) < integer(most)
             won = {name.removesuffix(ending): people[name] for name in people.columns if name.endswith(ending)}

@@ -193,6 +193,10 @@ class Weighing:
         """Add what each row of a person in a group weighs, in parts: `weight0` and so on, of `n0` and so on."""
         weights = {i: kind.weight for kind, i in kinds.items() if kind.weight is not None}
         norms = {i: weight.norm(pairs[f"n{i}"], self.of) for i, weight in weights.items() if weight.limit is not None}
+        # Where people count, each group adds one.
+        groups = {i: f"groups_{kind.rows}" for kind, i in kinds.items() if i in norms and kind.people}
+        known = {i: pairs[name] for i, name in groups.items() if name in pairs.columns}
+        norms = {i: norm for i, norm in norms.items() if i not in known}
         if norms and not is_one_group:
             pairs, person = pairs if is_named else self.common.once(pairs), person_in(pairs)
             sums = {f"norm{i}": total_of(weights[i].norm(pairs[f"n{i}"], self.of)) for i in norms}
@@ -201,6 +205,7 @@ class Weighing:
             # People within the limits are not looked at again.
             pairs = _with_more(pairs, beyond, person, dict.fromkeys(sums, integer(0)))
             norms = {i: pairs[f"norm{i}"] for i in norms}
+        norms |= known
         found = {f"weight{i}": integer(UNIT) for i in kinds.values()}
         found |= {
             f"weight{i}": weight_of_rows(weight, norms.get(i), pairs[f"n{i}"], self.of) for i, weight in weights.items()
