@@ -68,9 +68,10 @@ def about(asked):
 
 
 def limited(work, asked):
-    """The specs of its outputs, each with limits of its own."""
+    """The specs of its outputs, each with limits of its own, by which rows are drawn: nobody counts in part."""
     own = [work.specs[output.specs[0]] for output in work.outputs]
-    return tuple(replace(spec, limits=limits) for spec, (_, limits) in zip(own, asked, strict=True))
+    drawn = {"weight": None, "bits": 0}
+    return tuple(replace(spec, limits=limits, **drawn) for spec, (_, limits) in zip(own, asked, strict=True))
 
 
 def lost_by(one, other, limits, *, people, largest=1):
