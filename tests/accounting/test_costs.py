@@ -234,8 +234,10 @@ def test_what_is_replaced_in_few_groups(mechanism, total, per_group, groups, pai
         worst = np.vectorize(of_one.get)(moved).sum(axis=1).max()
         charged = cost(mechanism, x, total, per_group, **among)
         assert worst <= charged * (1 + 1e-12)
-        # Of a curve that is not convex, all that is known of groups is how far one moves, and all together.
-        assert worst >= charged * (1 - (0.35 if mechanism == "discrete_laplace" else 1e-9))
+        # Of a curve that is not convex, all that is known of groups is how far one moves, and all together. Gaussian
+        # noise is on people in real parts, of whom more may meet.
+        loose = {"discrete_laplace": 0.35, "discrete_gaussian": 0.35 if total % per_group or pair > 1 else 1e-9}
+        assert worst >= charged * (1 - loose.get(mechanism, 1e-9))
         assert charged <= cost(mechanism, x, total, per_group, pair / 2) * (1 + 1e-12)
 
 

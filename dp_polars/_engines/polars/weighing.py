@@ -203,9 +203,7 @@ def _total(i: int, kind: AlikeSpecs, number: int, spec: HistogramSpec) -> pl.Exp
     counted = _number(i, kind)
     if number not in kind.weights:
         return counted
-    total: pl.Expr = spec.clamping.of_sums(
-        pl.col(f"{i} {kind.weights[number]}"), pl.col(f"rows {i}"), EXPRESSIONS.whole
-    )
+    total: pl.Expr = spec.of_sums(pl.col(f"{i} {kind.weights[number]}"), pl.col(f"rows {i}"), EXPRESSIONS.whole)
     if spec.people:
         low, high = (EXPRESSIONS.whole(end) for end in spec.clamping.of_person)
         total = pl.when(pl.col(f"rows {i}") > 0).then(total.clip(low, high)).otherwise(EXPRESSIONS.whole(0))
