@@ -103,7 +103,7 @@ def protect(
     What stays the caller's word: that keys, candidates, limits and clipping bounds are public, and that what made the
     table carries nothing of others into a person's rows.
 
-    Proof: :doc:`/proofs/contributions`.
+    Proof: :doc:`/proofs/contributions`, and of numbers :doc:`/proofs/norms`.
 
     Examples
     --------

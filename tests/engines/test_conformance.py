@@ -79,5 +79,5 @@ class TestToy(Conformance):
 
 
 def test_the_toy_is_small():
-    """The contract suffices for an engine of less than 200 lines."""
-    assert len(Path(__file__).with_name("toy.py").read_text(encoding="utf-8").splitlines()) < 200
+    """The contract suffices for an engine of less than 250 lines."""
+    assert len(Path(__file__).with_name("toy.py").read_text(encoding="utf-8").splitlines()) < 250

@@ -7,6 +7,7 @@ asked stands in `QUESTIONS` of `tests/registry.py`.
 """
 
 import itertools
+import math
 from fractions import Fraction
 from functools import lru_cache, partial
 
@@ -139,9 +140,24 @@ def of_noise(rate, mechanism, shift):
     """The losses of a number that is moved."""
     if mechanism == "discrete_gaussian":
         return np.array([np.nan, *[(rate * shift) ** 2 / 2] * len(ORDERS)])  # Canonne, Kamath & Steinke 2020
+    if rate < 1e-3:
+        return of_fine_laplace_noise(rate, abs(shift))
     x = np.arange(-np.ceil(700 / rate), np.ceil(700 / rate) + abs(shift) + 1)
     p, q = -rate * abs(x), -rate * abs(x - shift)
     return losses(p - log_sum(p), q - log_sum(p))
+
+
+def of_fine_laplace_noise(rate, shift):
+    """The same of many parts: the losses are shift, shift − 2, … −shift, with geometric probabilities in between."""
+    if not shift:
+        return np.zeros(1 + len(ORDERS))
+    pure, found = rate * shift, []
+    for a in ORDERS:
+        ends = 1 + math.exp(-pure * (2 * a - 1))
+        ratio = math.expm1(-rate) / math.expm1(-rate * (2 * a - 1))
+        between = ratio * math.exp(-rate * (2 * a - 1)) * -math.expm1(-rate * (2 * a - 1) * (shift - 1))
+        found.append(((a - 1) * pure + math.log((ends + between) / (1 + math.exp(-rate)))) / (a - 1) / a)
+    return np.array([pure, *found])
 
 
 def of_numbers(moves, claims, most):
@@ -149,7 +165,10 @@ def of_numbers(moves, claims, most):
     for i, j in itertools.product(range(most + 1), repeat=2):
         for shifts in moves(i, j):
             rates = claims if len(claims) == len(shifts) else claims * len(shifts)
-            found = sum(of_noise(float(c.rate), c.mechanism, shift) for c, shift in zip(rates, shifts, strict=True))
+            found = sum(
+                of_noise(float(c.rate), c.mechanism, shift * 2**bits)
+                for (c, bits), shift in zip(rates, shifts, strict=True)
+            )
             table[i, j] = np.maximum(table[i, j], found)
     return np.maximum.accumulate(np.maximum.accumulate(table, axis=0), axis=1)
 
@@ -180,12 +199,13 @@ def losses_of_group(question, query, most, people):
     if way in ("top_k", "first_above"):
         return of_counts(of_tops if way == "top_k" else of_first_above, query, most, people)
     moves = {
-        "sum": lambda: of_ends(*options.get("per_person", question.arguments)),
+        "sum": lambda: of_ends(*options.get("per_person", question.arguments), options.get("step", 1)),
         "mean": lambda: of_mean(*question.arguments),
         "share": lambda: of_mean(0, 1),
         "value_counts": lambda: of_values(people=people),
     }
-    claims = query.noise(pl.Boolean() if way == "share" else pl.Int64())
+    dtype = pl.Boolean() if way == "share" else pl.Int64()
+    claims = tuple(zip(query.noise(dtype), query.bits_of_parts(dtype), strict=True))
     return of_numbers(moves.get(way, lambda: of_ends(1, 1))(), claims, most)
 
 
@@ -248,7 +268,7 @@ def test_no_question_is_charged_less_than_it_costs(name, relation):
         tables = {}
         for query, spread, people in asked(question, relation, mechanism=mechanism, **loss):
             total, per_group, groups, of_person = spread
-            key = query.claim.rate, query.claim.score_range, per_group, people
+            key = query.claim.rate, query.claim.score_range, per_group, people, getattr(query, "in_parts", False)
             if key not in tables:
                 tables[key] = losses_of_group(question, query, per_group, people)
             found = worst(tables[key], total, per_group, groups, of_person, relation)
@@ -265,6 +285,14 @@ def test_no_question_is_charged_less_than_it_costs(name, relation):
     assert min(attained.values()) >= smallest, attained
     if name in ("mode", "top 1"):
         assert min(share for (_, unit), share in attained.items() if unit == "epsilon") >= 0.95, attained
+
+
+@pytest.mark.parametrize(("rate", "shift"), [(0.2, 1), (0.05, 7), (0.01, 300)])
+def test_losses_of_fine_noise_are_those_of_its_law(rate, shift):
+    x = np.arange(-(60 / rate) // 1 - shift, (60 / rate) // 1 + 2 * shift)
+    p, q = -rate * abs(x), -rate * abs(x - shift)
+    found, exact = of_fine_laplace_noise(rate, shift), losses(p - log_sum(p), q - log_sum(q))
+    assert found == pytest.approx(exact, rel=1e-6)
 
 
 def test_every_way_to_ask_is_enumerated():
