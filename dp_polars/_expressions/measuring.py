@@ -40,7 +40,8 @@ def len(  # noqa: A001 (Polars' own name)
         A condition about the columns of a row, or the name of a Boolean column: only rows where it is true are counted.
         On a private frame it must be row by row, and the other rows do not count toward the limits. None: every row.
     within
-        As for `.dp.mode`. 0 is for counts: every answer is right, with probability 0.95.
+        As for `.dp.mode`. 0 is for counts of people who can't be beyond the limits: every answer is right, with
+        probability 0.95.
     epsilon, rho
         The privacy loss of one person in all, over all groups: one of them at most, and none with `within`. On a
         private frame all may be left out, as for `.dp.mode`. `epsilon` draws discrete Laplace noise, `rho` discrete

@@ -709,7 +709,7 @@ class PrivateNamespace(Suggesting):
         Parameters
         ----------
         all others
-            As for `dp_polars.len`. Rows where the column is not null take no place among those that the limits keep.
+            As for `dp_polars.len`. Rows where the column is not null do not count toward the limits.
 
         Returns
         -------
@@ -772,8 +772,8 @@ class PrivateNamespace(Suggesting):
         per_person
             The public clipping bounds (lo, hi) of one person's total in a group, multiples of the step with lo below
             hi; on a private frame with a privacy unit only. Each value is clipped to [lower, upper] first, and then the
-            total of a person to [lo, hi]. A person without a value adds 0, not lo. So however many rows they have, none
-            is dropped but those in groups beyond `max_groups` (or `max_rows`, if it is smaller), and the noise has the
+            total of a person to [lo, hi]. A person without a value adds 0, not lo. The number of rows does not matter.
+            Totals in more groups than `max_groups` (or `max_rows`, if it is smaller) count in part. The noise has the
             scale of the larger of │lo│ and │hi│ times these groups. `max_rows_per_group` does nothing then. None:
             values are added up as rows.
         all others
@@ -784,7 +784,8 @@ class PrivateNamespace(Suggesting):
         PrivateExpr
             One number per group: Float64 for floats and for a step that is a float or a Fraction, Decimal for decimals
             and for a step with decimal places, else Int64. A number that the type can't hold becomes its largest or
-            smallest one. The sum of a group without values is 0 plus noise. Every evaluation is a release.
+            smallest one. The sum of a group without values is 0 plus noise. Every evaluation is a release. On a private
+            frame, values of people beyond the limits count in part, as in `dp_polars.len`.
 
         Raises
         ------
@@ -847,8 +848,8 @@ class PrivateNamespace(Suggesting):
         within
             As for `dp_polars.len`, in the column's unit, for groups of at least `rows` rows.
         rows
-            With `within` only: a public number of rows with a value that the limits keep. A group with fewer may be
-            further off, for the sum and the number of its rows have the same noise.
+            With `within` only: a public number of rows with a value, counted under the limits. A group with fewer may
+            be further off, for the sum and the number of its rows have the same noise.
         all others
             As for `dp_polars.len`.
 
@@ -856,7 +857,8 @@ class PrivateNamespace(Suggesting):
         -------
         PrivateExpr
             One Float64 per group, between the bounds. In a group with few values the answer is mostly noise; the
-            confidence interval of `release(intervals=True)` shows it.
+            confidence interval of `release(intervals=True)` shows it. On a private frame it is a weighted mean: all
+            values of a person beyond the limits weigh less.
 
         Raises
         ------
@@ -1052,7 +1054,7 @@ class PrivateNamespace(Suggesting):
         ----------
         candidates
             As for `mode`. Candidates must be given. On a private frame people are counted, each for at most
-            `max_rows_per_group` candidates of a group: a random subset is kept.
+            `max_rows_per_group` candidates of a group. A person with more counts in part for each of them.
         all others
             As for `dp_polars.len`.
 

@@ -6,7 +6,7 @@ import math
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
@@ -170,12 +170,12 @@ def _protection(request: AnyRequest[Asked]) -> str:
     if protection.unit is None:
         return "Each person is one row."
     bounds = [f"{ask.name}: {_most_of(request, ask)}" for ask in request.asks]
-    beyond = said_once({ask.name: [_beyond(request, ask)] for ask in request.asks if request.dropping(ask)})
+    beyond = said_once({ask.name: [_beyond(ask)] for ask in request.asks if request.dropping(ask)})
     return " ".join([f"One person counts at most as much as this. {'; '.join(bounds)}.", *beyond])
 
 
-def _beyond(request: AnyRequest[Asked], ask: Ask[Asked]) -> str:
-    if not request.weighs(ask):
+def _beyond(ask: Ask[Any]) -> str:
+    if not ask.query.in_parts:
         return "Beyond that, rows or groups of the person are dropped at random."
     norm = "the sum" if ask.query.claim.has_epsilon else "the root of the sum of squares"
     return (

@@ -66,15 +66,18 @@ def limits_in_words(bounds: Mapping[str, int], *, in_parts: bool) -> str:
         "max_rows_per_group": ("with", "row", " in each group"),
         "max_rows": ("with", "row", " in all"),
     }
-    parts = [
-        f"{before} at most {plural(bounds[name], noun)}{after}"
+    limits = [
+        (before, f"{plural(bounds[name], noun)}{after}")
         for name, (before, noun, after) in words.items()
         if name in bounds
     ]
+    if not in_parts:
+        said = ", ".join(f"{before} at most {limit}" for before, limit in limits)
+        return f"Each person counts {said}. Rows beyond that are dropped at random."
+    most = [limit for _, limit in limits]
     if "max_norm" in bounds:
-        parts.append(f"with a norm of their numbers of rows of at most {bounds['max_norm']:,}")
-    beyond = "Whoever has more counts in part" if in_parts else "Rows beyond that are dropped at random"
-    return f"Each person counts {', '.join(parts)}. {beyond}."
+        most.append(f"a norm of {bounds['max_norm']:,}")
+    return f"Each person counts at most as much as {', '.join(most)}. A person with more counts in part."
 
 
 @dataclass(frozen=True)

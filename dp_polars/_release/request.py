@@ -258,10 +258,6 @@ class AnyRequest(ABC, Generic[AskedT]):
     def dropping(self, ask: Ask[Any]) -> dict[str, int]:  # noqa: ARG002
         return {}
 
-    def weighs(self, ask: Ask[Any]) -> bool:  # noqa: ARG002
-        """Return whether people beyond the limits count in part, rather than by some of their rows."""
-        return False
-
     def clips(self, ask: Ask[Any]) -> tuple[str, str] | None:  # noqa: ARG002
         """Return what is clipped of a person's rows together, and its bounds; None: nothing."""
         return None
@@ -472,9 +468,6 @@ class Request(AnyRequest[HistogramQuery]):
     def dropping(self, ask: Ask[HistogramQuery]) -> dict[str, int]:
         return self.protection.dropping(ask.query, self.groups)
 
-    def weighs(self, ask: Ask[HistogramQuery]) -> bool:
-        return ask.query.in_parts
-
     def clips(self, ask: Ask[HistogramQuery]) -> tuple[str, str] | None:
         return ask.query.clips if self.protection.counts_people(ask.query) else None
 
@@ -497,7 +490,7 @@ class Request(AnyRequest[HistogramQuery]):
         note = None if size is None or is_open else ask.query.note(size, self._alternative(ask, types))
         lost, dropping = list[str](), self.dropping(ask)
         if dropping:
-            if self.weighs(ask):
+            if ask.query.in_parts:
                 what, fewer = f"counts people beyond {in_words(dropping)} in part", "so their rows count less"
             else:
                 what = f"drops rows beyond {in_words(dropping)} of a person"

@@ -276,7 +276,7 @@ def _of_mean(question: Mean, types: Columns, totals: list[Ints], within: float) 
     for first, last in slices(np.ones(len(true), np.int64), len(true), max(1, _MEANS // len(off))):
         distance, number, mean = (values[first:last, None] for values in (totals[0], of_units[1], true))
 
-        def noise_at(mean: Floats, number: Floats = number, distance: Ints = distance) -> Floats:
+        def noise_at(mean: Any, number: Any = number, distance: Any = distance) -> Floats:  # noqa: ANN401
             return np.asarray((mean - (low + high) / 2) * np.maximum(number + off, 1) / half_step - distance)
 
         # What is cut is as near as the end where it is cut. Whole numbers are not missed by rounding.
@@ -293,7 +293,7 @@ def _of_draws(question: Total, types: Columns, totals: list[Ints], within: float
     ]
     bits = question.bits_of_parts(*types)
     true, answers = (
-        question.named([np.ldexp(one, -bit) for one, bit in zip(numbers, bits, strict=True)], *types).to_numpy()  # type: ignore[arg-type]  # an average's may be floats
+        question.named([np.ldexp(one, -bit) for one, bit in zip(numbers, bits, strict=True)], *types).to_numpy()
         for numbers in (totals, drawn)
     )
     return np.asarray((abs(answers.reshape(_simulated.DRAWS, len(true)) - true) <= within).mean(axis=0))

@@ -489,4 +489,5 @@ def test_a_csv_that_does_not_fit_its_guessed_types_is_told_how_to_read_it(tmp_pa
         private.agg(dpp.mean("x", 0, 9, epsilon=1)).release()
     assert "secret" not in str(caught.value)
     read = pl.scan_csv(rows, infer_schema=False).with_columns(pl.all().cast(pl.Int64, strict=False))
-    assert read.dp.protect("p", max_rows=1).agg(dpp.mean("x", 0, 9, epsilon=10**9)).release().item() == pytest.approx(2)
+    mean = read.dp.protect("p", max_rows=1).agg(dpp.mean("x", 0, 9, epsilon=10**9)).release().item()
+    assert mean == pytest.approx(2, abs=1e-3)  # weights are rounded down, and nothing is divided by less than one row

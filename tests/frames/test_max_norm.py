@@ -68,9 +68,10 @@ def test_it_is_charged_as_that_many_rows(unit):
                 for limit in ("max_norm", "max_rows")
             )
             assert ask.query.claim == other.query.claim
-    # A person is in three groups at most: with rho, a norm of 2 stands for four of them.
+    # As if all were in one group, for the unit may change; but a person is in no more than three.
     people = [dpp.protect("p", max_norm=norm).group_by(KEYS).agg(dpp.n_people(**loss))._asks[0] for norm in (1, 2, 9)]
-    assert [ask.query.claim.contributions.squares for ask in people] == [1, {"epsilon": 2, "rho": 3}[unit], 3]
+    contributions = [ask.query.claim.contributions for ask in people]
+    assert [(each.total, each.squares) for each in contributions] == [(1, 1), (2, 4), (3, 3)]
 
 
 def test_what_is_said_of_it(tmp_path):
@@ -93,7 +94,7 @@ def test_what_is_said_of_it(tmp_path):
     )
     assert "at random" not in statement
     page = dpp.report(query.release(), query, tmp_path / "page.html").read_text()
-    most = "One person counts at most as much as 4 rows in each group, a norm of 6."
+    most = "Each person counts at most as much as 4 rows in each group, a norm of 6."
     assert f"<p>rows, squared: {most} A person with more counts in part.</p>" in page
     query.sink_parquet(tmp_path / "rows.parquet")
     claim = dpp.read_claim(tmp_path / "rows.parquet")

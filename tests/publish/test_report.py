@@ -140,9 +140,9 @@ def test_each_table_says_which_bounds_cut_and_how_much(tmp_path):
     released = publication.release(intervals=True)
     page = dpp.report(released, publication, tmp_path / "page.html").read_text(encoding="utf-8")
     sections = {one.partition("</h2>")[0]: one for one in page.split("<section><h2>")}
-    visits, part = sections["visits"], "Whoever has more counts in part.</p>"
-    assert f"<p>people, stay: Each person counts in at most 1 group. {part}" in visits
-    assert f"<p>rows: Each person counts in at most 1 group, with at most 3 rows in each group. {part}" in visits
+    visits, most = sections["visits"], "Each person counts at most as much as 1 group"
+    assert f"<p>people, stay: {most}. A person with more counts in part.</p>" in visits
+    assert f"<p>rows: {most}, 3 rows in each group. A person with more counts in part.</p>" in visits
     assert "<p>first: Each person counts in at most 1 group. Rows beyond that are dropped at random.</p>" in visits
     assert "<p>stay: A person's total in a group is clipped to 0 … 9: what is beyond" in html.unescape(visits)
     assert (
