@@ -162,3 +162,16 @@ def test_what_stands_behind_candidates_or_clipping_bounds_is_given_by_name(name)
         if function is not None:
             parameters = inspect.signature(function).parameters.values()
             assert {one.name for one in parameters if one.kind is not one.KEYWORD_ONLY} <= POSITIONAL
+
+
+def test_a_name_that_other_files_use_has_no_underscore():
+    package = Path(dpp.__file__).parent
+    crossing = []
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dp_polars"):
+                home = package.parent.joinpath(*(node.module or "").split("."))
+                private = [one.name for one in node.names if one.name[0] == "_" and one.name[1] != "_"]
+                crossing += [(path.name, name) for name in private if not (home / name).is_dir()]
+                crossing = [found for found in crossing if not (home / f"{found[1]}.py").is_file()]
+    assert crossing == []
