@@ -112,7 +112,7 @@ def test_a_fault_of_a_package_that_is_installed_is_not_hidden(tmp_path, monkeypa
 
 
 # How many public names a user may meet, and parameters: what is added beyond goes elsewhere, or something else goes.
-MOST = {"PrivateQuery": 10, "Budget": 10, "Publication": 8}
+MOST = {"PrivateQuery": 10, "Budget": 10, "Publication": 8, "Claim": 8}
 
 
 def test_there_are_few_public_names():
@@ -120,9 +120,11 @@ def test_there_are_few_public_names():
     budget = dpp.Budget(epsilon=1, delta=1e-6)
     query = dpp.protect("p", budget=budget).agg(n=dpp.n_people(epsilon=1))
     assert {name: len(getattr(dpp, name).__all__) for name in CORE} == {"analysis": 10, "mechanisms": 4}
-    for made in (query, budget, dpp.publication(n=query)):
+    claim = dpp.n_people(epsilon=1).query.claim
+    for made in (query, budget, dpp.publication(n=query), claim):
         names = {name for name in dir(made) if name[0] != "_"}
         assert len(names) <= MOST[type(made).__name__], names
+        assert all(hasattr(made, name) for name in names)
 
 
 # A class that users don't make, and whose constructor lists what an error knows.
