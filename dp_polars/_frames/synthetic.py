@@ -182,9 +182,9 @@ class Synthetic(Unchanging):
     def _summed(self, one: Measured, axes: Axes) -> Floats:
         """Return the noisy counts of a table, summed up to some of its dimensions, in their order."""
         counts = one.counts.reshape([self._dimensions[axis].size for axis in one.axes])
-        kept = [axis for axis in one.axes if axis in axes]
+        order = [axis for axis in one.axes if axis in axes]
         summed = counts.sum(axis=tuple(place for place, axis in enumerate(one.axes) if axis not in axes))
-        return np.asarray(summed.transpose([kept.index(axis) for axis in axes]).ravel(), np.float64)
+        return np.asarray(summed.transpose([order.index(axis) for axis in axes]).ravel(), np.float64)
 
     def _ends(self, axes: Axes) -> tuple[Floats | None, Floats | None]:
         """Return the narrowest intervals of the measured tables: each j-th one fails with at most β/2^j."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, cast
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import numpy as np
 import polars as pl
 
-from dp_polars._accounting.claims import Claim
+from dp_polars._accounting.claims import Claim, loss_of
 from dp_polars._accounting.costs import ALL
 from dp_polars._accounting.terms import Contributions, Loss, NeighboringRelation, Terms, Unit, warn_if_large
 from dp_polars._base.calls import all_called
@@ -47,7 +47,6 @@ _ROUNDS: dict[Unit, int] = {"epsilon": 2, "rho": 15}
 _PACE: dict[Unit, int] = {"epsilon": 2, "rho": 4}
 _OF_DIMENSIONS: dict[Unit, Fraction] = {"epsilon": Fraction(1, 4), "rho": Fraction(1, 16)}
 _OF_CHOICES: dict[Unit, Fraction] = {"epsilon": Fraction(1, 5), "rho": Fraction(3, 32)}
-_UNITS: tuple[Unit, Unit] = ("epsilon", "rho")
 _MOST_BINS = 1000
 # The noise of each table: as of cubes.
 _LARGEST_SCALE = 2**20
@@ -124,13 +123,14 @@ class SyntheticWork(Work):
         }
         rounds = [query for query in queries if isinstance(query, ChosenTables)]
 
-        def claim_of(axes: Axes, part: Fraction) -> Claim:
-            query = Count(queries[0].counted, rounds[0].of_part(part))
-            return of_table(self.protection, plan.sizes, axes, query).claim
+        def claim_of(axes: Axes | None, part: Fraction) -> Claim:
+            chosen, choices = rounds
+            if axes is None:
+                return choices.of_part(part)
+            return of_table(self.protection, plan.sizes, axes, Count(chosen.counted, chosen.of_part(part))).claim
 
         first = [query.claim for query in queries if not isinstance(query, ChosenTables)]
-        choices = rounds[-1].of_part if rounds else None
-        measured = plan.measured(tables, first, choices, claim_of)
+        measured = plan.measured(tables, first, claim_of)
         return pl.DataFrame(
             {
                 "axes": [list(one.axes) for one in measured],
@@ -158,8 +158,7 @@ class SyntheticRequest(CubeRequest):
     ends: tuple[pl.Series | None, ...] = ()  # of the bins of each dimension; None: it has values
     weights: tuple[tuple[Axes, int], ...] = ()
     most_cells: int = 0
-    # The part of the loss that each output has, in epsilon and in rho.
-    parts: tuple[tuple[Fraction, Fraction], ...] = ()
+    parts: tuple[Mapping[Unit, Fraction], ...] = ()  # of the loss in each unit, for each output
 
     @property
     def rounds(self) -> list[ChosenTables]:
@@ -175,18 +174,13 @@ class SyntheticRequest(CubeRequest):
         rounds = rounds_of(unit, len(self.sizes)) if self.rounds else 0
         return AdaptivePlan(self.sizes, self.drawn, self.weights, rounds, _PACE[unit], self.most_cells)
 
-    def with_asks(
-        self,
-        asks: Sequence[Ask[HistogramQuery]],
-        taken: UnitTaken | None = None,  # type: ignore[override]
-    ) -> SyntheticRequest:
+    def with_asks(self, asks: Iterable[Ask[HistogramQuery]], taken: UnitTaken | None = None) -> SyntheticRequest:
         """Return the request at the losses of other outputs: their sum, in the parts that suit its unit."""
         asks = tuple(asks)
-        claims = [ask.query.claim for ask in asks]
-        if not any(claim.is_open for claim in claims) and len({claim.loss.unit for claim in claims}) == 1:
-            whole, unit = sum(claim.loss.value for claim in claims), claims[0].loss.unit
+        if not any(ask.query.claim.is_open for ask in asks):
+            whole = loss_of([ask.query.claim for ask in asks])
             asks = tuple(
-                ask.with_claim(replace(ask.query.claim, loss=Loss(whole * part[_UNITS.index(unit)], unit)))
+                ask.with_claim(replace(ask.query.claim, loss=Loss(whole.value * part[whole.unit], whole.unit)))
                 for ask, part in zip(asks, self.parts, strict=True)
             )
         return super().with_asks(asks, taken)
@@ -395,9 +389,7 @@ def _dimensions(dimensions: object) -> tuple[list[pl.Series], tuple[pl.Series | 
         )
         raise TypeError(msg)
     found = {name: _ends(name, values) for name, values in dimensions.items()}
-    codes = {
-        name: values if found[name] is None else range(len(found[name]) - 1) for name, values in dimensions.items()
-    }
+    codes = {name: dimensions[name] if ends is None else range(len(ends) - 1) for name, ends in found.items()}
     columns = columns_of(codes, all_are_answered=False)
     if taken := [column.name for column in columns if column.name in TAKEN]:
         msg = f"synthetic: no dimension may be named like a column of its answers, got {taken}.\n\nHint: rename it."
@@ -411,22 +403,16 @@ def _dimensions(dimensions: object) -> tuple[list[pl.Series], tuple[pl.Series | 
 def _ends(name: str, values: object) -> pl.Series | None:
     """Return the ends of bins; None: these are values."""
     if isinstance(values, Grid):
-        size = values.size
-        ends = values.take(np.arange(min(size, _MOST_BINS + 2)))
-    elif isinstance(values, pl.Series) and values.dtype.is_float():
-        ends = values
-    elif isinstance(values, (list, tuple)) and any(isinstance(one, float) for one in values):
+        ends = values.take(np.arange(min(values.size, _MOST_BINS + 2)))
+    elif isinstance(values, (pl.Series, list, tuple)) and pl.Series(values, strict=False).dtype.is_float():
         ends = pl.Series(values, dtype=pl.Float64, strict=False)
+        if not (ends.is_finite().fill_null(value=False).all() and ends.is_sorted() and ends.is_unique().all()):
+            msg = f"synthetic: the ends of the bins of {name!r} must be finite and ascend, got {given(values)}."
+            raise ValueError(msg)
     else:
         return None
     if not 2 <= len(ends) <= _MOST_BINS + 1:
         msg = f"synthetic: the bins of {name!r} must have from 2 to {_MOST_BINS + 1:,} ends, got {len(ends):,}."
-        raise ValueError(msg)
-    if (
-        not (ends.is_finite().all() if ends.dtype.is_float() else True)
-        or not (ends.diff()[1:] > ends[0] - ends[0]).all()
-    ):
-        msg = f"synthetic: the ends of the bins of {name!r} must be finite and ascend, got {given(values)}."
         raise ValueError(msg)
     return ends.alias(name)
 
@@ -441,39 +427,32 @@ def _request(
     *,
     is_fixed: bool,
 ) -> SyntheticRequest:
-    sizes, protection = tuple(map(len, columns)), pipeline.protection
-    weights = () if is_fixed else weights_of(wanted)
-    what = _counted(protection, math.prod(sizes))
-    if is_fixed:
-        first = _fixed_parts(protection, sizes, wanted, what)
-    else:
-        of_each = tuple(_OF_DIMENSIONS[unit] / len(sizes) for unit in _UNITS)
-        first = {(axis,): of_each for axis in range(len(sizes))}
-    parts, queries = [*first.values()], list[Count]()
-    for axes in first:
-        queries.append(of_table(protection, sizes, axes, Count(what, Claim.on(terms, "number"))))
+    sizes, protection, unit = tuple(map(len, columns)), pipeline.protection, terms.loss.unit
+    weights, what = () if is_fixed else weights_of(wanted), _counted(protection, math.prod(sizes))
+    of_each = {unit: part / len(sizes) for unit, part in _OF_DIMENSIONS.items()}
+    ones = {(axis,): of_each for axis in range(len(sizes))}
+    first = _fixed_parts(protection, sizes, wanted, what) if is_fixed else ones
+    number = Count(what, Claim.on(terms, "number"))
+    queries: dict[str, tuple[Count, Mapping[Unit, Fraction]]] = {
+        name_of(columns, axes): (of_table(protection, sizes, axes, number), part) for axes, part in first.items()
+    }
     if not is_fixed:
-        total = protection.contributions(queries[0], math.prod(sizes)).total
-        parts += [tuple(1 - _OF_DIMENSIONS[unit] - _OF_CHOICES[unit] for unit in _UNITS)]
-        parts += [tuple(_OF_CHOICES[unit] for unit in _UNITS)]
-        tables = ChosenTables(what, Claim.on(terms, "number"), dimensions=len(sizes))
-        largest = max(weight for _, weight in weights)
-        choices = Choices(what, Claim.on(terms, "choice"), dimensions=len(sizes), largest_weight=largest)
-        for query in (tables, choices):
-            spread = Contributions(total, total)
-            queries.append(query.under(spread, protection.neighboring_relation, math.prod(sizes)))
-    names = [name_of(columns, axes) for axes in first] + ([] if is_fixed else ["chosen tables", "choices"])
+        total = protection.contributions(number, math.prod(sizes)).total
+        bounds = Contributions(total, total), protection.neighboring_relation, math.prod(sizes)
+        tables = ChosenTables(what, number.claim, dimensions=len(sizes))
+        most = max(weight for _, weight in weights)
+        choices = Choices(what, Claim.on(terms, "choice"), dimensions=len(sizes), largest_weight=most)
+        of_tables = {unit: 1 - _OF_DIMENSIONS[unit] - part for unit, part in _OF_CHOICES.items()}
+        queries["chosen tables"] = tables.under(*bounds), of_tables
+        queries["choices"] = choices.under(*bounds), _OF_CHOICES
     asks = []
-    unit = terms.loss.unit
-    for name, query, part in zip(names, queries, parts, strict=True):
-        claim, own = query.claim, part[_UNITS.index(unit)]
-        if terms.share is None:
-            claim = replace(claim, loss=Loss(terms.loss.value * own, unit))
-        else:
-            claim = replace(claim, share=terms.share * own)
-        asks.append(Ask(name, (), query.with_claim(claim)))
+    for name, (query, part) in queries.items():
+        loss = Loss(terms.loss.value * part[unit], unit)
+        with_part = {"share": terms.share * part[unit]} if terms.share is not None else {"loss": loss}
+        asks.append(Ask(name, (), query.with_claim(replace(query.claim, **with_part))))
+    parts = tuple(part for _, part in queries.values())
     request = SyntheticRequest(pipeline, Product(tuple(columns)), tuple(asks), sizes, tuple(wanted), tuple(first))
-    return replace(request, ends=ends, weights=weights, most_cells=most_cells, parts=tuple(parts))
+    return replace(request, ends=ends, weights=weights, most_cells=most_cells, parts=parts)
 
 
 def _counted(protection: Protection, cells: int) -> Literal["people", "rows"]:
@@ -486,11 +465,11 @@ def _counted(protection: Protection, cells: int) -> Literal["people", "rows"]:
 
 def _fixed_parts(
     protection: Protection, sizes: Axes, wanted: Mapping[Axes, Fraction], what: Literal["people", "rows"]
-) -> dict[Axes, tuple[Fraction, Fraction]]:
+) -> dict[Axes, dict[Unit, Fraction]]:
     """Return what is measured for a workload, and its parts of a loss: in rho as of a cube of these tables."""
     query = Count(what, Claim.on(Terms.at(Loss(Fraction(1), "rho")), "number"))
     claims = {axes: of_table(protection, sizes, axes, query).claim for axes in below(wanted)}
     precision = {axes: Noise(one.mechanism, one.rate).precision for axes, one in claims.items()}
     shares = shares_of_loss(sizes, {axes: float(one) for axes, one in wanted.items()}, precision)
     whole = sum(shares.values())
-    return {axes: (Fraction(1, len(shares)), Fraction(part, whole)) for axes, part in shares.items()}
+    return {axes: {"epsilon": Fraction(1, len(shares)), "rho": Fraction(part, whole)} for axes, part in shares.items()}

@@ -42,15 +42,13 @@ class AdaptivePlan:
         self,
         tables: Mapping[Axes, Ints],
         first: Sequence[Claim],
-        choices: Callable[[Fraction], Claim],
-        claim_of: Callable[[Axes, Fraction], Claim],
+        claim_of: Callable[[Axes | None, Fraction], Claim],
     ) -> list[Measured]:
         """Draw everything: the first tables, and then one in each round.
 
         `tables`: the counts of all of them.
         `first`: the claims of the first tables.
-        `choices`: the claim of a choice for a part of the loss of all choices.
-        `claim_of`: the claim of a table, for a part of the loss of all rounds.
+        `claim_of`: the claim of a table for a part of the loss of all rounds; of None the claim of a choice.
         """
         found = [_noisy(axes, tables[axes], claim) for axes, claim in zip(self.first, first, strict=True)]
         if not self.rounds:
@@ -61,7 +59,7 @@ class AdaptivePlan:
             left, part = left - units, Fraction(units, self.rounds)
             progress.at(self.rounds - left, self.rounds)
             claims = {axes: claim_of(axes, part) for axes in self._allowed(found, self.rounds - left)}
-            axes = self.chosen(tables, model, claims, choices(part))
+            axes = self.chosen(tables, model, claims, claim_of(None, part))
             found.append(_noisy(axes, tables[axes], claims[axes]))
             before, model = model, fit(self.sizes, found, model)
             changed = float(np.abs(model.table(axes) - before.table(axes)).sum())
@@ -73,8 +71,8 @@ class AdaptivePlan:
         """Return one of the tables of the claims: by a race of the exact `scores`."""
         scores = self.scores(tables, {axes: model.table(axes) for axes in claims}, claims)
         rate = choice.rate_in(Fraction(1, UNITS))
-        (place,) = best_rows(scores, np.array([len(scores)]), rate, LAWS[choice.mechanism], system_rng())
-        return [*claims][place]
+        won = best_rows(scores, np.array([len(scores)]), rate, LAWS[choice.mechanism], system_rng())
+        return [*claims][int(won[0])]
 
     def scores(
         self, tables: Mapping[Axes, Ints], modelled: Mapping[Axes, Floats], claims: Mapping[Axes, Claim]

@@ -47,8 +47,8 @@ class Model:
 
     def table(self, axes: Axes) -> Floats:
         """Return how many rows the model has in each cell of a table, shape (cells,)."""
-        operands = [part for of, factor in self._factors for part in (factor, list(of))]
-        table = np.einsum(*operands, list(axes), optimize="greedy").ravel()
+        operands: list[Any] = [part for of, factor in self._factors for part in (factor, list(of))]
+        table: Floats = np.einsum(*operands, list(axes), optimize="greedy").ravel()
         weight = float(table.sum())
         if not (math.isfinite(weight) and weight > 0):  # floats ended
             table, weight = np.ones(len(table)), float(len(table))
@@ -69,15 +69,15 @@ class Model:
 def fit(sizes: Axes, measured: Sequence[Measured], warm_start: Model | None = None) -> Model:
     """Return the model of the largest entropy among those nearest to all tables, weighted by their noise."""
     mbi, domain = imported(), domain_of(sizes)
-    sums: dict[Axes, list[Floats | float]] = {}  # tables of the same dimensions are one
-    for one in measured:
+    counts, weights = dict[Axes, Floats](), dict[Axes, float]()
+    for one in measured:  # tables of the same dimensions are one
         weight = 1 / max(one.noise.variance, 1e-12)
-        weighted = sums.setdefault(one.axes, [0.0, 0.0])
-        weighted[0], weighted[1] = weighted[0] + weight * one.counts, weighted[1] + weight
+        counts[one.axes] = np.asarray(counts.get(one.axes, 0) + weight * one.counts, np.float64)
+        weights[one.axes] = weights.get(one.axes, 0) + weight
     with _settings():
         tables = [
-            mbi.LinearMeasurement(counts / weight, axes, 1 / math.sqrt(weight))  # type: ignore[arg-type]
-            for axes, (counts, weight) in sums.items()
+            mbi.LinearMeasurement(counts[axes] / weight, axes, 1 / math.sqrt(weight))
+            for axes, weight in weights.items()
         ]
         total = mbi.estimation.minimum_variance_unbiased_total(tables)
         start = None if warm_start is None else warm_start.fitted

@@ -50,7 +50,8 @@ def test_rows_have_the_types_and_the_tables_of_the_private_ones(mbi, people):
     assert rows["age"].is_between(0, 100).all()
     for frame in (rows, made.rows(listed.height)):
         by_bin, true = (
-            one.group_by((pl.col("age") // 20).clip(0, 4), "sick").len().sort("age", "sick")["len"] for one in (frame, listed)
+            one.group_by((pl.col("age") // 20).clip(0, 4), "sick").len().sort("age", "sick")["len"]
+            for one in (frame, listed)
         )
         assert (by_bin - true).abs().max() <= 15
     counts = made.counts(by=["age", "sick"])
@@ -119,7 +120,13 @@ def test_a_guarantee_and_a_loss_that_is_said_later(people):
     with pytest.raises(ValueError, match="every output must have a loss"):
         query.release(people)
     explained = scaled.explain()
-    assert explained["output"].to_list() == ["count by age", "count by sex", "count by sick", "chosen tables", "choices"]
+    assert explained["output"].to_list() == [
+        "count by age",
+        "count by sex",
+        "count by sick",
+        "chosen tables",
+        "choices",
+    ]
     assert "Answers decide" in explained["note"][3]
 
 

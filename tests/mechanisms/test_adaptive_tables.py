@@ -47,8 +47,14 @@ def test_scores_are_exact(far):
 @pytest.mark.parametrize("rate", [Fraction(1, 50), Fraction(1), Fraction(4)])
 def test_the_mean_size_of_noise_is_that_of_its_law(rate):
     x = np.arange(-4000, 4001)
-    for mechanism, law in (("discrete_laplace", -abs(x) * float(rate)), ("discrete_gaussian", -((x * float(rate)) ** 2) / 2)):
+    for mechanism, law in (
+        ("discrete_laplace", -abs(x) * float(rate)),
+        ("discrete_gaussian", -((x * float(rate)) ** 2) / 2),
+    ):
         weights = np.exp(law)
         exact = abs(x) @ weights / weights.sum()
         # Of a Gaussian it is about that.
-        assert abs(Noise(mechanism, rate).mean_size - exact) <= (1e-9 if mechanism == "discrete_laplace" else 0.12) * exact + 0.02
+        assert (
+            abs(Noise(mechanism, rate).mean_size - exact)
+            <= (1e-9 if mechanism == "discrete_laplace" else 0.12) * exact + 0.02
+        )

@@ -101,8 +101,8 @@ def moves(total, relation):
     """Every change of the cells that a person's rows may make."""
     rows = [np.zeros(6, np.int64)]
     for many in range(1, total + 1):
-        for cells in itertools.combinations_with_replacement(range(6), many):
-            rows.append(np.bincount(cells, minlength=6))
+        places = itertools.combinations_with_replacement(range(6), many)
+        rows += [np.bincount(cells, minlength=6) for cells in places]
     if relation == "add_or_remove_one":
         return rows[1:]
     return [b - a for a, b in itertools.product(rows, repeat=2) if (a != b).any()]
