@@ -18,9 +18,12 @@ from dp_polars._accounting import costs
 from dp_polars._accounting.terms import Contributions
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._frames import synthetic_query
+from dp_polars._frames.cube_query import of_table
 from dp_polars._mechanisms import adaptive_tables
 from dp_polars._mechanisms.residuals import UNITS
+from dp_polars._questions.measures import Count
 from tests.helpers.reference import floats, law
+from tests.registry import RELATIONS
 
 DIMENSIONS = {"a": [0, 1], "b": [0, 1, 2]}
 SHAPE = (2, 3)
@@ -224,6 +227,16 @@ def test_in_the_other_unit_no_schedule_costs_more():
         for one, curve in ((tables, costs.pure_rho), (choices, costs.laplace_rho)):
             assert sum(curve(one.claim.loss.value * part) for part in parts) <= one.claim.cost("rho")
         assert sum(costs.pure_rho(x * part) for part in parts) <= costs.pure_rho(x)
+    for relation in RELATIONS:
+        private = dpp.protect("p", max_rows=2, neighboring_relation=relation)
+        request = private.synthetic({"a": [0], "b": [0, 1]}, epsilon=3)._request
+        chosen = request.rounds[0]
+        for axes in request.weights:
+            for part in (Fraction(1), Fraction(1, 4)):
+                query = Count(chosen.counted, chosen.of_part(part))
+                of_axes = of_table(request.protection, request.sizes, axes[0], query).claim
+                assert of_axes.cost("epsilon") == chosen.claim.cost("epsilon") * part
+                assert of_axes.cost("rho") / part <= chosen.claim.cost("rho")
     in_rho = dpp.protect(None).synthetic(DIMENSIONS, rho=Fraction(1, 2))._request
     choices, most = in_rho.rounds[1], in_rho.adaptive.rounds
     for _ in range(20):
