@@ -3,10 +3,12 @@
 import ast
 import inspect
 import re
+import rlcompleter
 import subprocess
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import dp_polars as dpp
@@ -177,3 +179,22 @@ def test_a_name_that_other_files_use_has_no_underscore():
                 crossing += [(path.name, name) for name in private if not (home / name).is_dir()]
                 crossing = [found for found in crossing if not (home / f"{found[1]}.py").is_file()]
     assert crossing == []
+
+
+def completed(name, value):
+    """Return what a terminal offers behind the name and a point."""
+    completer, found = rlcompleter.Completer({name: value}), []
+    while (text := completer.complete(f"{name}.", len(found))) is not None:
+        found.append(text.removeprefix(f"{name}.").rstrip("()"))
+    return found
+
+
+def test_the_first_completions():
+    frame = pl.DataFrame({"patient": [1, 2], "age": [30, 40]})
+    private = frame.dp.protect("patient", max_rows=1)
+    query = private.agg(dpp.n_people(epsilon=1))
+    assert set(completed("dp", PrivateNamespace(pl.col("age")))) == {*ASKS, *NUMBERS}
+    assert {*dpp.__all__, *CORE} <= set(completed("dpp", dpp)) <= {*dpp.__all__, *CORE, *PARTS}
+    assert completed("frame", frame.dp) == ["protect"]
+    assert {"agg", "group_by", "keys", "filter", "with_columns"} <= set(completed("private", private))
+    assert {"release", "explain", "statement", "scaled_to"} <= set(completed("query", query))
