@@ -58,6 +58,9 @@ if TYPE_CHECKING:
     from dp_polars._frames.publication import publication as publication
     from dp_polars._frames.publication import statement as statement
     from dp_polars._frames.query import PrivateQuery as PrivateQuery
+    from dp_polars._frames.synthetic import FitError as FitError
+    from dp_polars._frames.synthetic import Synthetic as Synthetic
+    from dp_polars._frames.synthetic_query import SyntheticQuery as SyntheticQuery
     from dp_polars._publish.report import report as report
     from dp_polars._questions.statement import Statement as Statement
     from dp_polars._release.cached import CachedAnswerWarning as CachedAnswerWarning
@@ -105,6 +108,8 @@ _HOMES = {
     "_frames.protect": ("protect",),
     "_frames.publication": ("Publication", "publication", "statement"),
     "_frames.query": ("PrivateQuery",),
+    "_frames.synthetic": ("FitError", "Synthetic"),
+    "_frames.synthetic_query": ("SyntheticQuery",),
     "_questions.statement": ("Statement",),
     "_release.cached": ("CachedAnswerWarning",),
     "_release.release": ("ReleaseError",),
@@ -112,7 +117,17 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 # Classes of what functions return, and of errors: they are there, but nobody begins with them.
-_UNLISTED = {"CubeQuery", "Grid", "Loss", "MissingExtraError", "Number", "PrivateNamespace", "WeightedCounts"}
+_UNLISTED = {
+    "CubeQuery",
+    "FitError",
+    "Grid",
+    "Loss",
+    "MissingExtraError",
+    "Number",
+    "PrivateNamespace",
+    "SyntheticQuery",
+    "WeightedCounts",
+}
 __all__ = sorted({*_HOME_OF} - _UNLISTED)
 
 

@@ -27,6 +27,7 @@ from dp_polars._base.silence import silenced
 from dp_polars._expressions.expression import PrivateExpr
 from dp_polars._frames.protect import protect
 from dp_polars._frames.query import PrivateQuery
+from dp_polars._frames.synthetic_query import SyntheticQuery
 from dp_polars._mechanisms.racing import LAWS
 from dp_polars._mechanisms.selection import best_rows
 from dp_polars._questions.question import of_histogram
@@ -342,6 +343,12 @@ def _unbound(query: _AnyQuery) -> PrivateQuery:
                 "Hint: begin with dp_polars.protect(…) instead of frame.dp.protect(…), without budget."
             )
             raise ValueError(msg)
+        if isinstance(query, SyntheticQuery):
+            msg = (
+                "query must not be of synthetic rows: what rounds of unknown losses cost several people is not proved, "
+                "and OpenDP's map is for any number.\n\nHint: release the query without OpenDP."
+            )
+            raise TypeError(msg)
         unit = query._protection.unit or ()
         if len(unit) > 1:
             msg = (

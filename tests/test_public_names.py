@@ -3,10 +3,12 @@
 import ast
 import inspect
 import re
+import rlcompleter
 import subprocess
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import dp_polars as dpp
@@ -112,7 +114,7 @@ def test_a_fault_of_a_package_that_is_installed_is_not_hidden(tmp_path, monkeypa
 
 
 # How many public names a user may meet, and parameters: what is added beyond goes elsewhere, or something else goes.
-MOST = {"PrivateQuery": 10, "Budget": 10, "Publication": 8}
+MOST = {"PrivateQuery": 10, "Budget": 10, "Publication": 8, "Claim": 8}
 
 
 def test_there_are_few_public_names():
@@ -120,9 +122,11 @@ def test_there_are_few_public_names():
     budget = dpp.Budget(epsilon=1, delta=1e-6)
     query = dpp.protect("p", budget=budget).agg(n=dpp.n_people(epsilon=1))
     assert {name: len(getattr(dpp, name).__all__) for name in CORE} == {"analysis": 10, "mechanisms": 4}
-    for made in (query, budget, dpp.publication(n=query)):
+    claim = dpp.n_people(epsilon=1).query.claim
+    for made in (query, budget, dpp.publication(n=query), claim):
         names = {name for name in dir(made) if name[0] != "_"}
         assert len(names) <= MOST[type(made).__name__], names
+        assert all(hasattr(made, name) for name in names)
 
 
 # A class that users don't make, and whose constructor lists what an error knows.
@@ -162,3 +166,35 @@ def test_what_stands_behind_candidates_or_clipping_bounds_is_given_by_name(name)
         if function is not None:
             parameters = inspect.signature(function).parameters.values()
             assert {one.name for one in parameters if one.kind is not one.KEYWORD_ONLY} <= POSITIONAL
+
+
+def test_a_name_that_other_files_use_has_no_underscore():
+    package = Path(dpp.__file__).parent
+    crossing = []
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dp_polars"):
+                home = package.parent.joinpath(*(node.module or "").split("."))
+                private = [one.name for one in node.names if one.name[0] == "_" and one.name[1] != "_"]
+                crossing += [(path.name, name) for name in private if not (home / name).is_dir()]
+                crossing = [found for found in crossing if not (home / f"{found[1]}.py").is_file()]
+    assert crossing == []
+
+
+def completed(name, value):
+    """Return what a terminal offers behind the name and a point."""
+    completer, found = rlcompleter.Completer({name: value}), []
+    while (text := completer.complete(f"{name}.", len(found))) is not None:
+        found.append(text.removeprefix(f"{name}.").rstrip("()"))
+    return found
+
+
+def test_the_first_completions():
+    frame = pl.DataFrame({"patient": [1, 2], "age": [30, 40]})
+    private = frame.dp.protect("patient", max_rows=1)
+    query = private.agg(dpp.n_people(epsilon=1))
+    assert set(completed("dp", PrivateNamespace(pl.col("age")))) == {*ASKS, *NUMBERS}
+    assert {*dpp.__all__, *CORE} <= set(completed("dpp", dpp)) <= {*dpp.__all__, *CORE, *PARTS}
+    assert completed("frame", frame.dp) == ["protect"]
+    assert {"agg", "group_by", "keys", "filter", "with_columns"} <= set(completed("private", private))
+    assert {"release", "explain", "statement", "scaled_to"} <= set(completed("query", query))

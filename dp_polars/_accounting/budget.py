@@ -21,7 +21,7 @@ import polars as pl
 from dp_polars._accounting import ledger
 from dp_polars._accounting.claims import Claim
 from dp_polars._accounting.costs import EpsilonAt
-from dp_polars._accounting.ledger import RowsOf, StoredAnswer, StoredQuestion, lock, name_of, uninterrupted
+from dp_polars._accounting.ledger import RowsOf, StoredAnswer, StoredQuery, lock, name_of, uninterrupted
 from dp_polars._accounting.promises import FREE, Cost, Promise, Sums, sum_of
 from dp_polars._accounting.terms import (
     Loss,
@@ -418,11 +418,11 @@ class Budget:
         rho = sum((Fraction(one.rho) for one in charges if one.rho is not None), Fraction(0))
         return self._account.epsilon_at(delta, _spent(head), rho)
 
-    def _cached(self, question: StoredQuestion) -> tuple[StoredAnswer, bytes] | None:
+    def _cached_answer(self, question: StoredQuery) -> tuple[StoredAnswer, bytes] | None:
         """Return the newest answer that is cached to a statistic, as bytes, if there is one."""
         return self._in_ledger(lambda connection, _: ledger.find(connection, question.text))
 
-    def _keep(self, answers: Iterable[tuple[StoredQuestion, bytes]]) -> None:
+    def _cache_answers(self, answers: Iterable[tuple[StoredQuery, bytes]]) -> None:
         """Keep answers to statistics, all or none, once they are paid and drawn; durable when this returns."""
         now, pairs = time.time_ns() // 1000, list(answers)
 

@@ -90,6 +90,13 @@ class _HowReplaced(TypedDict):
     draws: int
 
 
+# What users read of a claim.
+_PUBLIC = (
+    *("contributions", "cost", "delta", "loss"),
+    *("mechanism", "neighboring_relation", "rate", "score_range"),
+)
+
+
 @dataclass(frozen=True)
 class Claim:
     """What one release guarantees to one person, and the rate at which the guarantee holds.
@@ -97,7 +104,7 @@ class Claim:
     The rate follows from the other fields, however a claim is made, also by `dataclasses.replace`. So no claim is
     charged less than its draws cost.
 
-    Parameters
+    Attributes
     ----------
     loss
         What one person loses in all, over all groups: the loss that the caller requested.
@@ -114,33 +121,8 @@ class Claim:
         How one person's rows may spread over the groups.
     neighboring_relation
         "add_or_remove_one", "replace_one", or None where the caller's sensitivity implies it.
-    draws
-        How many draws share the loss equally, each of them at `rate`: two for a mean, k for the top k in
-        rounds; for a list of quantiles the levels of its tree, each of which draws once from every row.
-    same_group
-        Under "replace_one": R where the row that goes and the one that comes are in one group, as a share of
-        `score_range`. From 1/2, where one row alone moves a number as far, to 1. Of a number with several draws, what
-        all of them cost together (`docs/proofs/spreads.md`, Theorem 5).
-    groups
-        How many public groups there are, at least as many as a person can fill: under "replace_one" few groups
-        of two people must meet. None: not known.
-    attained
-        Which part of its own largest rho a discrete Gaussian costs where all histograms of a cube of tables together
-        cost most: 1 of anything else.
-    gap
-        Whether a choice is released with its gap, or the first above a threshold with its own. That changes nothing in
-        epsilon. In rho it is charged as whatever has the same epsilon.
     delta
         δ, from 0 to below 1: spent in addition to the loss, over all groups. Above 0 for keys, and 0 for all others.
-    share
-        Where no loss is said yet: which part of a guarantee it is to be, with other outputs. Then `loss` only says a
-        unit, there is no cost, and the rate is 0: whatever were drawn at it would say nothing of the rows. None: `loss`
-        is the loss.
-    is_asked
-        Whether the mechanism was requested by name. Otherwise the unit of the loss chooses it.
-
-    Attributes
-    ----------
     rate
         λ: a candidate whose score is less than the best one by `gap` has the coin exp(−λ·gap). For noise it is one
         over the scale (discrete Laplace) or over the standard deviation (discrete Gaussian); for partition selection
@@ -161,13 +143,29 @@ class Claim:
     score_range: Fraction
     contributions: Contributions
     neighboring_relation: NeighboringRelation | None
+    # From here on, what the package needs of a claim, and no user: `__dir__` leaves it out.
+    # How many draws share the loss equally, each of them at `rate`: two for a mean, k for the top k in rounds; for a
+    # list of quantiles the levels of its tree, each of which draws once from every row.
     draws: int = field(default=1, kw_only=True)
+    # Under "replace_one": R where the row that goes and the one that comes are in one group, as a part of
+    # `score_range`. From 1/2, where one row alone moves a number as far, to 1. Of a number with several draws, what all
+    # of them cost together (`docs/proofs/spreads.md`, Theorem 5).
     same_group: Fraction = field(default=costs.ALL, kw_only=True)
+    # How many public groups there are, at least as many as a person can fill: under "replace_one" few groups of two
+    # people must meet. None: not known.
     groups: int | None = field(default=None, kw_only=True)
+    # Which part of its own largest rho a discrete Gaussian costs where all histograms of a cube of tables together cost
+    # most: 1 of anything else.
     attained: Fraction = field(default=costs.ALL, kw_only=True)
+    # Whether a choice is released with its gap, or the first above a threshold with its own. That changes nothing in
+    # epsilon. In rho it is charged as whatever has the same epsilon.
     gap: bool = field(default=False, kw_only=True)
     delta: Fraction = field(default=Fraction(0), kw_only=True)
+    # Where no loss is said yet: which part of a guarantee it is to be, with other outputs. Then `loss` only says a
+    # unit, there is no cost, and the rate is 0: whatever were drawn at it would say nothing of the rows. None: `loss`
+    # is the loss.
     share: Fraction | None = field(default=None, kw_only=True)
+    # Whether the mechanism was requested by name. Otherwise the unit of the loss chooses it.
     is_asked: bool = field(default=False, kw_only=True, compare=False)
     rate: Fraction = field(init=False)
 
@@ -197,6 +195,10 @@ class Claim:
             raise ValueError(msg)
         paid = Fraction(0) if self.is_open else check_rate(self._paid_x(self.loss) / self.score_range, self.loss)
         object.__setattr__(self, "rate", paid)
+
+    def __dir__(self) -> list[str]:
+        """List what is public, for completion."""
+        return [*_PUBLIC, *(name for name in super().__dir__() if name.startswith("_"))]
 
     def __str__(self) -> str:
         if self.share is not None:

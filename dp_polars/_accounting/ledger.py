@@ -202,7 +202,7 @@ class RowsOf(NamedTuple):
     digest: str
 
 
-class StoredQuestion(NamedTuple):
+class StoredQuery(NamedTuple):
     dataset: str  # the name of the data set
     words: str  # the outputs, for people
     loss: str  # what a release costs one person, for people
@@ -215,7 +215,7 @@ class StoredAnswer(NamedTuple):
     """An answer that is cached: when it was drawn, in microseconds of UTC, the statistic, and how long it is."""
 
     microseconds: int
-    question: StoredQuestion
+    question: StoredQuery
     size: int
 
 
@@ -224,7 +224,7 @@ def digest_of_text(*values: Any) -> str:  # noqa: ANN401
     return hashlib.sha256(ascii(values).encode()).hexdigest()
 
 
-def write(connection: sqlite3.Connection, microseconds: int, question: StoredQuestion, answer: bytes) -> None:
+def write(connection: sqlite3.Connection, microseconds: int, question: StoredQuery, answer: bytes) -> None:
     values = (microseconds, *question, digest_of_text(question.text), hashlib.sha256(answer).hexdigest())
     _append(connection, "answers", values, answer)
 
@@ -281,7 +281,7 @@ def read(connection: sqlite3.Connection) -> Iterator[StoredAnswer]:
 def _checked(*found: Any) -> StoredAnswer:  # noqa: ANN401
     *values, size, stored = found
     number, microseconds, *asked, key, _ = values
-    question = StoredQuestion(*asked)
+    question = StoredQuery(*asked)
     if digest_of_text(*values) != stored or digest_of_text(question.text) != key:
         msg = f"answer {number} does not fit its digest"
         raise sqlite3.DatabaseError(msg)

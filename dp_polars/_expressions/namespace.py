@@ -1112,5 +1112,16 @@ class Col(Protocol):
         """Return the column of this name."""
 
 
-# Polars' own, with a type that says that its columns have `.dp`.
-col: Col = pl.col  # type: ignore[assignment]  # `.dp` is registered, which its type does not say
+class _Columns(type(pl.col)):  # type: ignore[misc]  # Polars' own class
+    """Polars' `col` without columns such as `__signature__`, at which completion in a terminal stops."""
+
+    def __getattr__(self, name: str) -> pl.Expr:
+        if name.startswith("__") and name.endswith("__"):
+            msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(msg)
+        column: pl.Expr = super().__getattr__(name)
+        return column
+
+
+# With a type that says that its columns have `.dp`.
+col: Col = _Columns()

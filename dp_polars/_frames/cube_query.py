@@ -24,12 +24,13 @@ from dp_polars._frames.query import PrivateQuery
 from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.residuals import UNITS, Axes, Noise, TablePlan, below, largest_squares, shares_of_loss
 from dp_polars._questions.measures import BETA, Count
-from dp_polars._questions.question import Asked, Columns, HistogramQuery
+from dp_polars._questions.question import Columns, HistogramQuery
 from dp_polars._release.contract import AS_DRAWN, Engine, Presentation, Product, Released, Work, names_of_ends
 from dp_polars._release.pipeline import Pipeline
+from dp_polars._release.protection import Protection
 from dp_polars._release.public_keys import columns_of, product
 from dp_polars._release.release import release_all
-from dp_polars._release.request import AnyRequest, Ask, Line, Request
+from dp_polars._release.request import Ask, Line, Request
 from dp_polars._sources.source import Opened, PrivateRows
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ _SEVERAL_CELLS = (
     "person once for each of theirs.\n\n"
     'Hint: protect(…, max_groups=1) keeps one random cell of each person; or counts="rows", with bounds on their rows.'
 )
-_TABLES = "tables must be a list of tuples of names of dimensions"
+_TABLES = "must be a list of tuples of names of dimensions"
 # Sums of as many cells as there may be then fit into 64 bits, but with a probability far below 2**-100; and into floats
 # as multiples of one over `UNITS`.
 _LARGEST_SCALE, _LARGEST_SCALE_OF_TABLES = 2**32, 2**20
@@ -61,7 +62,7 @@ class CubeWork(Work):
     def assemble(self, histograms: Sequence[Histogram]) -> pl.DataFrame:
         """Draw once for each cell of each histogram: in one column, one after the other."""
         (cells,), drawn = histograms, list[pl.Series]()
-        sums = _sums(cells.codes, cells.weights, self.plan.sizes, [axes for axes, _ in self.plan.noises])
+        sums = sums_of(cells.codes, cells.weights, self.plan.sizes, [axes for axes, _ in self.plan.noises])
         for output, (axes, _) in zip(self.outputs, self.plan.noises, strict=True):
             groups = np.flatnonzero(sums[axes])
             of_groups = sums[axes].ravel()[groups]
@@ -75,7 +76,7 @@ class CubeWork(Work):
         return table(cast("Product", self.keys).values, parts)
 
 
-def _sums(codes: Ints, weights: Ints, sizes: Axes, tables: Sequence[Axes]) -> dict[Axes, Ints]:
+def sums_of(codes: Ints, weights: Ints, sizes: Axes, tables: Sequence[Axes]) -> dict[Axes, Ints]:
     """Return the sums of combinations, given by their numbers, over all dimensions but those of each table."""
     strides = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
     wide = _together(sizes, tables)
@@ -139,7 +140,7 @@ class CubeRequest(Request):
     def over(cls, pipeline: Pipeline, columns: Sequence[pl.Series], query: Count) -> CubeRequest:
         keys, sizes = product(columns), tuple(map(len, columns))
         axes = tuple(range(len(sizes)))
-        ask = Ask(COUNT, (), _of_table(pipeline, sizes, axes, query))
+        ask = Ask(COUNT, (), of_table(pipeline.protection, sizes, axes, query))
         return cls(pipeline, keys, (ask,), sizes, (), (axes,))
 
     @classmethod
@@ -151,7 +152,7 @@ class CubeRequest(Request):
         The losses of all histograms are whole parts of the loss, and add up to it.
         """
         sizes, tables = tuple(map(len, columns)), tuple(weights)
-        asked = {axes: _of_table(pipeline, sizes, axes, query) for axes in below(tables)}
+        asked = {axes: of_table(pipeline.protection, sizes, axes, query) for axes in below(tables)}
         precision = {axes: Noise(one.claim.mechanism, one.claim.rate).precision for axes, one in asked.items()}
         parts = shares_of_loss(sizes, {axes: float(one) for axes, one in weights.items()}, precision)
         whole, asks = sum(parts.values()), []
@@ -159,7 +160,7 @@ class CubeRequest(Request):
         for axes, part in parts.items():
             loss = Loss(query.claim.loss.value * Fraction(part, whole), query.claim.loss.unit)
             of_part = query.with_claim(replace(query.claim, loss=loss, attained=attained))
-            asks.append(Ask(_name(columns, axes), (), _of_table(pipeline, sizes, axes, of_part)))
+            asks.append(Ask(name_of(columns, axes), (), of_table(pipeline.protection, sizes, axes, of_part)))
         return cls(pipeline, Product(tuple(columns)), tuple(asks), sizes, tables, tuple(parts))
 
     @property
@@ -218,7 +219,7 @@ class CubeRequest(Request):
             row = self._explained(ask or self.asks[0]) | self._errors(ask or self.asks[0], ())
             why = []
             if ask is None:
-                row |= {"output": _name(columns, axes), "mechanism": None, "rate": None, "rho": 0.0}
+                row |= {"output": name_of(columns, axes), "mechanism": None, "rate": None, "rho": 0.0}
                 why.append("Not drawn: it follows from the others.")
             if axes not in self.tables:
                 why.append("Drawn for the tables above.")
@@ -228,21 +229,21 @@ class CubeRequest(Request):
         return lines
 
 
-def _name(columns: Sequence[pl.Series], axes: Axes) -> str:
+def name_of(columns: Sequence[pl.Series], axes: Axes) -> str:
     """Return what a table is called: no two are called the same, whatever the dimensions are called."""
     shown = repr if any("," in column.name or not column.name for column in columns) else str
     names = ", ".join(shown(columns[axis].name) for axis in axes)
     return f"count by {names}" if axes else "count of all"
 
 
-def _of_table(pipeline: Pipeline, sizes: Axes, axes: Axes, query: Count) -> Count:
+def of_table(protection: Protection, sizes: Axes, axes: Axes, query: Count) -> Count:
     """Return the count in each combination of some dimensions, under the bounds.
 
     It is of the rows that are kept in all combinations. A person has T of them, at most m in one combination; so at
     most T, and at most m for each combination that a count adds up, in one count. That is its own spread: in rho T²
     where all meet, not k·m² + r².
     """
-    protection, every = pipeline.protection, math.prod(sizes)
+    every = math.prod(sizes)
     groups = math.prod(sizes[axis] for axis in axes)
     bounds = protection.contributions(query, every)
     if query.counts_people and bounds.total > 1:
@@ -297,16 +298,16 @@ class CubeQuery(PrivateQuery):
         query = self._handed_over(unchecked)
         with Opened() as opened:
             part = query._part(frame, AS_DRAWN, opened, engine, partitions)
-            return cube_from(query._request, release_all([part], self.budget, ignore_cache=ignore_cache)[0])
+            return query._made(release_all([part], self.budget, ignore_cache=ignore_cache)[0])
+
+    def _made(self, released: pl.DataFrame) -> Cube:
+        """Return what a release gave as it is used."""
+        return cube_of(released, cast("CubeRequest", self._request).plan, json.dumps(self._request.claim_for_json()))
 
     def sink_parquet(self, *args: object, **kwargs: object) -> NoReturn:  # noqa: ARG002
         """Raise: a cube is released, and then written."""
         msg = "a cube must be released, and then written.\n\nHint: query.release().write(path)."
         raise TypeError(msg)
-
-
-def cube_from(request: AnyRequest[Asked], released: pl.DataFrame) -> Cube:
-    return cube_of(released, cast("CubeRequest", request).plan, json.dumps(request.claim_for_json()))
 
 
 def tables_of(query: CubeQuery, cube: Cube) -> dict[str, tuple[list[str], pl.DataFrame]]:
@@ -323,7 +324,7 @@ def tables_of(query: CubeQuery, cube: Cube) -> dict[str, tuple[list[str], pl.Dat
             counts = cube.counts(by=by)
         else:
             counts = pl.DataFrame([cube.count()], [COUNT, *names_of_ends(COUNT)], orient="row")
-        found[_name([*cube.dimensions.values()], axes)] = by, counts
+        found[name_of([*cube.dimensions.values()], axes)] = by, counts
     return found
 
 
@@ -412,7 +413,7 @@ class Cubes:
         if taken := [column.name for column in columns if column.name in TAKEN]:
             msg = f"cube: no dimension may be named like a column of its answers, got {taken}.\n\nHint: rename it."
             raise ValueError(msg)
-        wanted = None if tables is None else _wanted(tables, weights, columns)
+        wanted = None if tables is None else wanted_tables(tables, weights, columns)
         if wanted is None and weights is not None:
             msg = "cube: weights must be left out without tables: they are of tables."
             raise TypeError(msg)
@@ -443,61 +444,63 @@ class Cubes:
         return asked if delta is None else asked.scaled_to(epsilon=epsilon, rho=rho, delta=delta)
 
 
-def _wanted(tables: object, weights: object, columns: Sequence[pl.Series]) -> dict[Axes, Fraction]:
+def wanted_tables(
+    tables: object, weights: object, columns: Sequence[pl.Series], call: str = "cube: tables"
+) -> dict[Axes, Fraction]:
     """Return the positions of the dimensions of each table, ascending, and how much it matters."""
-    names = [column.name for column in columns]
+    names, whose = [column.name for column in columns], call.partition(":")[0]
     if not isinstance(tables, (list, tuple)) or not all(isinstance(one, (list, tuple)) for one in tables):
-        msg = f'cube: {_TABLES}, got {given(tables)}.\n\nHint: [("hospital",), ("hospital", "year")].'
+        msg = f'{call} {_TABLES}, got {given(tables)}.\n\nHint: [("hospital",), ("hospital", "year")].'
         raise TypeError(msg)
     found: list[Axes] = []
     for one in tables:
         if unknown := [name for name in one if name not in names]:
-            msg = f"cube: {_TABLES}, which are {names}, got {given(unknown[0])}."
+            msg = f"{call} {_TABLES}, which are {names}, got {given(unknown[0])}."
             raise ValueError(msg)
         axes = tuple(sorted({names.index(name) for name in one}))
         if len(axes) < len(one) or axes in found:
-            msg = f"cube: {_TABLES}, got {'a dimension' if len(axes) < len(one) else 'it'} twice: {tuple(one)}."
+            msg = f"{call} {_TABLES}, got {'a dimension' if len(axes) < len(one) else 'it'} twice: {tuple(one)}."
             raise ValueError(msg)
         found.append(axes)
     if not found:
-        msg = f"cube: {_TABLES}, at least one, got none."
+        msg = f"{call} {_TABLES}, at least one, got none."
         raise ValueError(msg)
     if unused := [name for axis, name in enumerate(names) if not any(axis in axes for axes in found)]:
         msg = (
-            f"cube: each dimension must be in one of the tables, got {unused[0]!r} in none.\n\n"
+            f"{call} must have each dimension in one of them, got {unused[0]!r} in none.\n\n"
             "Hint: leave it out; a filter keeps the rows of some of its values."
         )
         raise ValueError(msg)
-    _check_room([len(column) for column in columns], found)
+    _check_room([len(column) for column in columns], found, call)
     if weights is None:
         return dict.fromkeys(found, Fraction(1))
     if not isinstance(weights, (list, tuple)):
-        msg = f"cube: weights must be a list of numbers, got {given(weights)}.\n\nHint: one for each table: [1, 3]."
+        msg = f"{whose}: weights must be a list of numbers, got {given(weights)}.\n\nHint: one for each table: [1, 3]."
         raise TypeError(msg)
     if len(weights) != len(found):
-        msg = f"cube: weights must be {plural(len(found), 'number')}, one for each table, got {len(weights)}."
+        msg = f"{whose}: weights must be {plural(len(found), 'number')}, one for each table, got {len(weights)}."
         raise ValueError(msg)
-    return dict(zip(found, (positive_fraction("cube: weights", one) for one in weights), strict=True))
+    return dict(zip(found, (positive_fraction(f"{whose}: weights", one) for one in weights), strict=True))
 
 
-def _check_room(sizes: Sequence[int], tables: Sequence[Axes]) -> None:
+def _check_room(sizes: Sequence[int], tables: Sequence[Axes], call: str) -> None:
     if math.prod(sizes) > _MOST_COMBINATIONS:
         msg = (
-            f"cube: the dimensions must have at most 2**62 combinations, got {math.prod(sizes):.3g}.\n\n"
+            f"{call} must have at most 2**62 combinations of all dimensions, got {math.prod(sizes):.3g}.\n\n"
             "Hint: list fewer values, or leave a dimension out."
         )
         raise ValueError(msg)
     subsets = below(tables) if 2 ** max(map(len, tables)) <= _MOST_SUBSETS else ()
     if not 1 <= len(subsets) <= _MOST_SUBSETS:
         msg = (
-            f"cube: tables must have at most {_MOST_SUBSETS:,} subsets of their dimensions together, got more.\n\n"
+            f"{call} must have at most {_MOST_SUBSETS:,} subsets of their dimensions together, got more.\n\n"
             "Hint: fewer tables, or tables over fewer dimensions."
         )
         raise ValueError(msg)
     cells = sum(math.prod(sizes[axis] for axis in axes) for axes in subsets)
     if cells > MOST:
         msg = (
-            f"cube: tables and their subsets must have at most {MOST:,} cells together, got {cells:,}.\n\n"
+            f"{call} and their subsets must have at most {MOST:,} cells together, got {cells:,}.\n\n"
             "Hint: list fewer values, or fewer tables."
         )
         raise ValueError(msg)

@@ -24,6 +24,7 @@ from dp_polars._frames.methods import Steps
 from dp_polars._frames.own_rows import code_of, refuse_own_rows, refuse_windows
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.requests import KeyRequest
+from dp_polars._frames.synthetic_query import SyntheticRows
 from dp_polars._questions.measures import Count
 from dp_polars._questions.question import COUNT, HistogramQuery, KeysThatAreThere, of_histogram
 from dp_polars._release.pipeline import expressions_of, join_of
@@ -175,7 +176,7 @@ _ARGMAX = "a mode or a quantile, or dp.argmax on a frame of public candidates wi
 
 
 @all_called
-class PrivateFrame(Steps, Cubes, Refusing, WithoutRows):
+class PrivateFrame(Steps, Cubes, SyntheticRows, Refusing, WithoutRows):
     """Rows about people, of which only the answers of `agg` can be released. Made by `protect`.
 
     Every method gives a new frame. The transformations before `agg` must be row by row, which is proved for each whole

@@ -14,7 +14,7 @@ from dp_polars._accounting.claims import Claim, delta_of, in_words, loss_of, mec
 from dp_polars._accounting.terms import Loss
 from dp_polars._base.calls import all_called, called
 from dp_polars._base.numbers import Number, given
-from dp_polars._frames.cube_query import CubeQuery, cube_from
+from dp_polars._frames.cube_query import CubeQuery
 from dp_polars._frames.query import OfAnswers, PrivateQuery, scaled, without_data
 from dp_polars._frames.statements import ledger_facts, loss_of_ledger, statement_of, unit_facts
 from dp_polars._questions.question import Asked
@@ -232,7 +232,9 @@ def release_with(
         engine = engine_of(request, table, None)
         presentation = request.presentation(intervals, min_people, sure)
         released = release_by(request, engine, payer, presentation=presentation, ignore_cache=ignore_cache)
-        return cube_from(request, cast("pl.DataFrame", released)) if isinstance(query, CubeQuery) else released
+        if isinstance(query, CubeQuery):
+            return query._handed_over(unchecked)._made(cast("pl.DataFrame", released))
+        return released
     tables, payers = query._tables(table), [without_data(one, budget)[1] for one in query.queries.values()]
 
     def part(name: str, one: PrivateQuery) -> Part[ReleasedT]:

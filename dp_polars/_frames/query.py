@@ -27,7 +27,7 @@ from dp_polars._questions.measures import BETA, error_95
 from dp_polars._questions.question import Asked, Columns, HistogramQuery
 from dp_polars._questions.statement import Statement
 from dp_polars._questions.statement_facts import AT_DELTA, Known
-from dp_polars._release.cached import columns_read
+from dp_polars._release.cached import columns_needed
 from dp_polars._release.contract import Intervals, KeyWork, Presentation, Work
 from dp_polars._release.protection import Protection
 from dp_polars._release.release import Part, prepare, release_all
@@ -537,7 +537,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
             if work is not None:
                 schema = pl.Schema() if source.unread is None else source.unread.collect_schema()
                 if source.wanted is not None or has_untaken(schema):
-                    read = columns_read(work, schema)
+                    read = columns_needed(work, schema)
                     refuse_untaken(read, schema)
                     if source.wanted is not None:
                         source.wanted.append(read)

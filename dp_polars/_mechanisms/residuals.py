@@ -68,6 +68,13 @@ class Noise:
         weights, squares = self._weights
         return 2 * float(weights @ squares) if len(squares) else self._rate**-2
 
+    @property
+    def mean_size(self) -> float:
+        """The mean of the absolute value of a draw, of a Gaussian about."""
+        if self.mechanism == "discrete_laplace":
+            return 1 / math.sinh(self._rate)
+        return math.sqrt(2 / math.pi * self.variance)
+
     @cached_property
     def _weights(self) -> tuple[Floats, Floats]:
         """The probabilities of 1, 2, … of a small discrete Gaussian, and their squares; else nothing."""

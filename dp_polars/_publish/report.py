@@ -3,61 +3,97 @@
 from __future__ import annotations
 
 import html
+import math
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, cast
 
 import polars as pl
 
 from dp_polars._base.calls import called
 from dp_polars._base.column_types import frame_of_arrow
 from dp_polars._base.files import expanded, replacing
-from dp_polars._base.numbers import Number, given, show
+from dp_polars._base.labels import Labels, texts
+from dp_polars._base.numbers import Number, given, one_of, plural, show
 from dp_polars._frames.cube import COUNT, Cube
-from dp_polars._frames.cube_query import CubeQuery, tables_of
+from dp_polars._frames.cube_query import CubeQuery
+from dp_polars._frames.cube_query import tables_of as cube_tables_of
 from dp_polars._frames.publication import Publication
 from dp_polars._frames.query import PrivateQuery
 from dp_polars._frames.requests import KeyRequest, PeopleRequest
+from dp_polars._publish.tables import TOTAL, Cell, Column, columns_of, crossed_with_margins, tables_of, text_of
+from dp_polars._questions.answer_lists import QuantileList
 from dp_polars._questions.categories import QuantileWithInterval
+from dp_polars._questions.measures import BETA
 from dp_polars._questions.question import Asked
 from dp_polars._questions.statement import Statement
-from dp_polars._questions.statement_facts import AT_DELTA, Known, guaranteed
+from dp_polars._questions.statement_facts import AT_DELTA, Facts, Known, KnownButNotes, guaranteed
 from dp_polars._release.contract import names_of_ends
-from dp_polars._release.request import Ask, said_once, with_ends
+from dp_polars._release.request import Ask, Request, said_once, with_ends
 
-# Rows of a release that the page shows.
-_MOST = 1000
+if TYPE_CHECKING:
+    from dp_polars.plot._figures import Look
+
+_FIGURES = 60  # the most small panels of a figure; the table has all groups
+_PAGE = 980  # the height of a printed page, in pixels
 _STYLE = """
-:root { color-scheme: light dark; }
+:root { color-scheme: light dark; --quiet: #5a5f66; --line: #8886; --shade: #8881; }
+@media (prefers-color-scheme: dark) { :root { --quiet: #a9adb3; } }
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 62rem; margin: 0 auto; padding: 1rem; overflow-wrap: anywhere; }
-p, dd { max-width: 44rem; }
+h1 { line-height: 1.2; }
+h2 { margin-top: 2.5rem; border-top: 1px solid var(--line); padding-top: 1rem; line-height: 1.25; }
+p, dd, li { max-width: 44rem; }
+.lead { font-size: 1.1rem; }
 .wide, figure, dd { overflow-x: auto; }
-table { border-collapse: collapse; margin: 1rem 0; overflow-wrap: break-word; font-size: .9rem; }
-th, td { border-bottom: 1px solid #8888; padding: .3rem .7rem; text-align: left; vertical-align: top; }
-th { border-bottom-width: 2px; }
+table { border-collapse: collapse; margin: .5rem 0 1rem; overflow-wrap: break-word; font-size: .9rem; }
+caption { text-align: left; font-weight: 600; padding: .3rem 0; }
+th, td { border-bottom: 1px solid var(--line); padding: .3rem .7rem; text-align: left; vertical-align: top; }
+td { text-align: right; font-variant-numeric: tabular-nums; }
+thead th { border-bottom-width: 2px; vertical-align: bottom; text-align: right; }
+thead th:first-child { text-align: left; }
+tbody th { font-weight: normal; }
+.crossed th { white-space: nowrap; }
+caption .quiet { font-weight: normal; }
+td ol { margin: 0; padding-left: 1.3rem; text-align: left; }
+.small, .range, .quiet { color: var(--quiet); }
+.small { font-style: italic; }
 .range { font-size: .85em; white-space: nowrap; }
-figure { background: white; color-scheme: light; color: black; margin: 1rem 0; padding: .5rem; }
-figcaption { font-size: .9rem; margin-bottom: 1rem; position: sticky; left: 0; }
-figure svg { display: block; height: auto; margin-bottom: 1rem; }
+figure { margin: 1rem 0; }
+figcaption { font-size: .9rem; color: var(--quiet); max-width: 44rem; position: sticky; left: 0; }
+figure svg { display: block; height: auto; margin-bottom: .5rem; }
+.notes { font-size: .9rem; padding-left: 1.2rem; }
+summary { cursor: pointer; font-weight: 600; margin: .5rem 0; }
 dt { font-weight: 600; margin-top: .8rem; }
 dd { margin: .2rem 0 .2rem 1rem; }
+dd td, dd th { text-align: left; }
 dd:has(table) { max-width: none; }
-.dp-statement { border-top: 2px solid GrayText; margin-top: 2rem; }
+@media (max-width: 500px) { th, td { padding: .25rem .4rem; } }
 @media print {
-  :root { color-scheme: light; }
+  :root { color-scheme: light; --quiet: #5a5f66; }
   @page { margin: 1cm; }
   body { max-width: none; padding: 0; font-size: 10pt; }
   .wide, figure, dd { overflow: visible; }
   table { font-size: 8pt; overflow-wrap: anywhere; }
-  th, td { padding: .2rem .4rem; }
+  th, td { padding: .15rem .3rem; }
   .dp-statement th, .dp-statement td:nth-child(3) { overflow-wrap: normal; }
   .dp-statement td { min-width: 3.5rem; }
+  .range { white-space: normal; }
+  .crossed { font-size: 6.5pt; overflow-wrap: normal; }
+  .crossed th { white-space: normal; }
+  .crossed td { white-space: nowrap; }
+  .crossed th, .crossed td { padding: .1rem 2px; }
+  .crossed .range { display: block; }
   figure svg { max-width: 100%; max-height: 26cm; }
-  tr, svg { break-inside: avoid; }
-  h1, h2, h3, dt { break-after: avoid; }
+  .tall svg { max-height: none; }
+  tr, figure:not(.tall) svg { break-inside: avoid; }
+  h1, h2, h3, dt, caption { break-after: avoid; }
   thead { display: table-header-group; }
+  details::details-content { content-visibility: visible; display: block; }
+  nav { display: none; }
 }
 """
 
@@ -72,8 +108,26 @@ class Section(NamedTuple):
     by: Sequence[str] = ()  # its dimensions
 
     @property
-    def outputs(self) -> list[str]:
-        return [ask.name for ask in self.query._asks] if self.cube is None else [COUNT]
+    def keys(self) -> list[str]:
+        if self.cube is not None:
+            return [*self.by]
+        listed = self.query._request.keys
+        if _are_keys(self.query):
+            return self.released.columns
+        outputs = {name for ask in self.query._asks for name in (ask.name, *names_of_ends(ask.name))}
+        of_query = [] if listed is None else listed.columns
+        return [name for name in self.released.columns if name in of_query or name not in outputs]
+
+
+class Words(NamedTuple):
+    """What a caller says about a page: its title and those of tables, names, units, and notes."""
+
+    title: str
+    titles: Mapping[str, str]
+    labels: Labels
+    notes: Mapping[str, str]
+    about: Sequence[str]  # of all tables
+    look: Look
 
 
 @called
@@ -82,10 +136,15 @@ def report(
     query: PrivateQuery | Publication,
     path: str | os.PathLike[str] = "report.html",
     *,
+    titles: str | Mapping[str, str] | None = None,
+    labels: Mapping[Any, str] | None = None,
+    units: Mapping[str, str] | None = None,
+    sort: str = "keys",
+    notes: str | Mapping[str, str] | None = None,
     at_delta: Number = AT_DELTA,
-    **known: Unpack[Known],
+    **known: Unpack[KnownButNotes],
 ) -> Path:
-    r"""Write a release as one page of HTML for everybody: tables, figures, what the numbers mean, and the statement.
+    r"""Write a release as one page of HTML for everybody: tables, figures, how to read them, and the statement.
 
     The page needs no network. It shows the release, what follows from it, and the statement of the query, and no more:
     it is as private as these. Every text of keys, names and arguments is escaped.
@@ -94,23 +153,33 @@ def report(
     ----------
     released
         What `query.release()` or `dp_polars.spark.release` returned, or a part of its rows; with or without
-        `intervals`. For a cube, the page has a table and a figure for each of its tables.
-        1,000 rows are shown at most; those of Spark come to this process, sorted by their keys. For a publication, the
-        dict. Below each table stands which limits and clipping bounds cut what, and how much they cut where the
-        publication has that, too:
-        `publication(visits=query, cut=query.n_rows_dropped(…))`.
+        `intervals`. For a cube, the page has a table and a figure for each of its tables. Those of Spark come to this
+        process, sorted by their keys. For a publication, the dict.
     query
-        The query that was released, or the publication.
+        The query that was released, or the publication. If a publication also has `cut=query.n_rows_dropped(…)`, the
+        page says how many rows the limits of `query` dropped.
     path
         The file; `~` is the home folder. One that is there is replaced.
+    titles
+        The title of the page, or a dict of titles of queries by their names.
+    labels
+        What columns and values are called in plain words, such as `{"n_people": "People", "N": "North"}`.
+    units
+        The units of outputs and keys, such as `{"wait": "minutes"}`.
+    sort
+        "keys": in the order of the keys. "largest": groups with the largest first number come first.
+    notes
+        A note on the whole page, also for the statement, or a dict of notes on queries by their names.
     at_delta, **known
-        As for `PrivateQuery.statement`; `name` is the title.
+        As for `PrivateQuery.statement`. `name` also is the title of the page; without it there is no statement.
+        `description` stands below the title.
 
     Returns
     -------
     Path
-        The file. Its figures have the panels of `plot.answers`, below one another where they are too wide for a page;
-        without the extra `plot` the page has none, and says so.
+        The file. Each query has a table in the order of its keys, and a figure that fits them, as `plot.answers` draws
+        it. With two keys, the second of at most 24 values, the table is crossed. Ends of intervals are rounded
+        outwards. Groups that may be empty are grey. Without the extra `plot` the page has no figures, and says so.
 
     Raises
     ------
@@ -132,29 +201,48 @@ def report(
     if not isinstance(query, (PrivateQuery, Publication)):
         msg = f"query must be a PrivateQuery or a publication, got {given(query)}."
         raise TypeError(msg)
+    order = one_of("sort", sort, ("keys", "largest"))
     if isinstance(query, Publication):
         if not isinstance(released, Mapping) or released.keys() != query.queries.keys():
             names = list(query.queries)
             msg = f"released must be what publication.release() returned, a dict of {names}, got {given(released)}."
             raise TypeError(msg)
-        sections = [_section(name, one, released[name]) for name, one in query.queries.items()]
+        sections = [_section(name, one, released[name], order) for name, one in query.queries.items()]
     elif isinstance(query, CubeQuery):
         if not isinstance(released, Cube):
             msg = f"released must be what query.release() returned, a Cube, got {given(released)}."
             raise TypeError(msg)
-        tables = tables_of(query, released)
+        tables = cube_tables_of(query, released)
         sections = [Section(name, query, counts, released, by) for name, (by, counts) in tables.items()]
     else:
-        sections = [_section("", query, released)]
-    statement = query._stated(known, at_delta, "published")
-    lines = _page(sections, statement, html.escape(known.get("name", "Private answers")))
+        sections = [_section("", query, released, order)]
+    words = _words_of(titles, labels, units, notes, known, [section.name for section in sections])
+    stated = cast("Known", {**known, **({"notes": notes} if isinstance(notes, str) else {})})
+    statement = query._stated(stated, at_delta, "published")
+    lines = _page(sections, statement, words, has_statement="name" in known)
     target = expanded(path)
     with replacing(target) as file:
         file.write("\n".join(lines).encode())
     return target
 
 
-def _section(name: str, query: PrivateQuery, released: object) -> Section:
+def _words_of(
+    titles: object, labels: object, units: object, notes: object, known: KnownButNotes, names: Sequence[str]
+) -> Words:
+    said = {}
+    for what, value in (("titles", titles), ("notes", notes)):
+        of = {} if isinstance(value, str) else texts(what, value)
+        if unknown := [name for name in of if name not in names]:
+            msg = f"{what} must be by the names of the queries, {list(names)}, got {unknown[0]!r}."
+            raise ValueError(msg)
+        said[what] = of
+    title = titles if isinstance(titles, str) else known.get("name", "Private answers")
+    about = [*filter(None, [known.get("description"), notes if isinstance(notes, str) else None])]
+    look: Look = {"labels": texts("labels", labels)}
+    return Words(title, said["titles"], Labels.of(labels, units), said["notes"], about, look)
+
+
+def _section(name: str, query: PrivateQuery, released: object, order: str) -> Section:
     if hasattr(released, "toArrow"):  # of Spark, whose rows come in no order
         released, keys = frame_of_arrow(released.toArrow()), query._request.keys
         released = released if keys is None else released.sort(keys.columns)
@@ -164,42 +252,130 @@ def _section(name: str, query: PrivateQuery, released: object) -> Section:
     if missing := [ask.name for ask in query._asks if ask.name not in released.columns and not _are_keys(query)]:
         msg = f"released must be the release of this query, it lacks {missing}."
         raise ValueError(msg)
+    if order == "largest" and not _are_keys(query):
+        numbers = [ask.name for ask in query._asks if released.schema[ask.name].is_numeric()]
+        released = released.sort(numbers[:1], descending=True, nulls_last=True, maintain_order=True)
     return Section(name, query, released)
 
 
-def _page(sections: Sequence[Section], statement: Statement, title: str) -> Iterator[str]:
-    facts = statement.facts
+def _page(sections: Sequence[Section], statement: Statement, words: Words, *, has_statement: bool) -> Iterator[str]:
+    facts, title = statement.facts, html.escape(words.title)
     yield "<!DOCTYPE html>"
     yield f'<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f"<style>{_STYLE}</style></head><body>"
+    yield f"<style>{_STYLE}</style></head><body><main>"
     yield f"<h1>{title}</h1>"
-    yield (
-        "<p>These numbers are about people. Each was changed at random before it was published. That limits what "
-        "anybody can learn from them about one person. What counts as one person: "
-        f"{html.escape(facts['unit']['person'])}.</p>"
+    yield from (f'<p class="lead">{html.escape(text)}</p>' for text in words.about)
+    yield f"<p>{_guarantee(facts)}</p>"
+    yield f"<p>What counts as one person: {html.escape(facts['unit']['person'])}.</p>"
+    headings = [words.titles.get(section.name, _heading(section, words.labels)) for section in sections]
+    if len(sections) > _FEW:
+        listed = (f'<li><a href="#q{place}">{html.escape(one)}</a></li>' for place, one in enumerate(headings))
+        yield f'<nav aria-label="Tables"><ol>{"".join(listed)}</ol></nav>'
+    for place, (section, heading) in enumerate(zip(sections, headings, strict=True)):
+        yield f'<section id="q{place}">'
+        if section.name:
+            yield f"<h2>{html.escape(heading)}</h2>"
+        yield from _shown(section, heading or words.title, words, sections)
+        yield "</section>"
+    yield "<section><h2>How to read this</h2>"
+    yield from (f"<p>{text}</p>" for text in _reading([section.query for section in sections], words.labels))
+    yield "</section>"
+    if has_statement:
+        yield "<section><h2>Methods</h2>"
+        yield (
+            "<p>The privacy statement is for experts who want to check what was done: it says exactly how much the "
+            "numbers can reveal about one person, and what is not protected.</p>"
+        )
+        yield f"<details><summary>Privacy statement</summary>{statement.to_html()}</details></section>"
+    else:
+        yield (
+            '<p class="quiet">This page has no privacy statement. To add one, give <code>report</code> a '
+            "<code>name=</code>, and what else you can state.</p>"
+        )
+    yield "</main></body></html>"
+
+
+def _heading(section: Section, labels: Labels) -> str:
+    if section.cube is not None and not {*section.by, COUNT}.isdisjoint(labels.words):
+        return f"{labels.column(COUNT)} by {' and '.join(map(labels.column, section.by))}"
+    return labels.value(section.name)
+
+
+_FEW = 3  # sections from which on a page begins with a list of them
+
+
+def _guarantee(facts: Facts) -> str:
+    """Return what all numbers guarantee to one person, in words and numbers."""
+    loss, promise = facts["loss"], facts["promise"]
+    said = html.escape(promise or guaranteed(loss)).replace(" = ", "\u00a0=\u00a0")
+    change = "were left out" if facts["unit"]["relation"] == "add_or_remove_one" else "were replaced by others"
+    return (
+        "These numbers are about people, and protect each of them. Every number was changed at random, so that the "
+        f"page would be nearly as likely to look like this if any one person's data {change}. How nearly, is a "
+        f"guarantee: differential privacy with {said}."
     )
-    promise = html.escape(facts["promise"] or guaranteed(facts["loss"]))
-    yield f"<p>The guarantee of all numbers together is {promise}.</p>"
-    for section in sections:
-        name, query, released, *_ = section
-        if name:
-            yield f"<section><h2>{html.escape(name)}</h2>"
-        has_ends = section.cube is not None or _are_keys(query)
-        yield from _table(released if has_ends else with_ends(released, query._asks), section.outputs)
-        cut = said_once({ask.name: _cut_of(query, ask) for ask in query._asks})
-        yield from (f"<p>{html.escape(text)}</p>" for text in (*cut, *_how_much(query, sections)))
-        yield _figure(section)
-        if name:
-            yield "</section>"
-    yield "<h2>What the numbers mean</h2>"
-    yield from (f"<p>{text}</p>" for text in _words([section.query for section in sections]))
-    yield (
-        "<p>The rest of this page is the privacy statement. It is for experts who want to check what was done: it says "
-        "exactly how much the numbers can reveal about one person, and what is not protected.</p>"
-    )
-    yield statement.to_html()
-    yield "</body></html>"
+
+
+def _shown(section: Section, heading: str, words: Words, sections: Sequence[Section]) -> Iterator[str]:
+    """Yield a figure, the tables, and what limits and clipping did."""
+    name, query, released, *_ = section
+    labels, request = words.labels, query._request
+    if note := words.notes.get(name):
+        yield f"<p>{html.escape(note)}</p>"
+    yield _figure(section, heading, words)
+    asks = [] if _are_keys(query) else query._asks
+    people = None
+    if section.cube is None and isinstance(request, Request):
+        with suppress(ValueError):
+            people = request._people_output()
+    columns: Sequence[Column]
+    keys = released.select(section.keys)
+    if section.cube is not None:
+        keys, columns = _of_cube(section, section.cube, labels)
+    else:
+        columns = columns_of(released, asks, labels, people)
+    for table in tables_of(keys, columns, heading, labels):
+        yield from table.to_html()
+    below = said_once({labels.column(ask.name): _cut_of(query, ask) for ask in query._asks})
+    below += [*_how_much(query, sections), *_ranks(query, labels)]
+    if any(cell.small for column in columns for cell in column.cells):
+        below.append("Grey groups may be empty: their number of people is within its noise. Read nothing into them.")
+    if request.pipeline.unchecked:
+        below.append("The table was taken unchecked: its owner says that each person's rows follow from that person's.")
+    if section.cube is not None and released[COUNT].dtype.is_float():
+        below.append("Parts add up to their sums. Rounded numbers may miss them by the rounding.")
+    if below:
+        yield f'<ul class="notes">{"".join(f"<li>{html.escape(text)}</li>" for text in below)}</ul>'
+
+
+def _of_cube(section: Section, cube: Cube, labels: Labels) -> tuple[pl.DataFrame, list[Column]]:
+    """Return the keys and the counts of a table of a cube; of two dimensions with their sums."""
+    by, counts = list(section.by), section.released
+    values = [cube.dimensions[name].cast(pl.String) for name in by]
+    if len(by) == 2 and not any(TOTAL in listed for listed in values):
+
+        def sums(kept: Sequence[str]) -> pl.DataFrame:
+            if kept:
+                return cube.counts(by=kept)
+            return pl.DataFrame([cube.count()], [COUNT, *names_of_ends(COUNT)], orient="row")
+
+        keys, column = crossed_with_margins(counts, by, sums, labels, COUNT)
+        return keys, [column]
+    cells = [Cell(*row) for row in counts.select(COUNT, *names_of_ends(COUNT)).iter_rows()]
+    return counts.select(by), [Column(labels.column(COUNT), cells, is_sum=True)]
+
+
+def _ranks(query: PrivateQuery, labels: Labels) -> Iterator[str]:
+    """Yield how far off lists of quantiles are, in ranks: their intervals would depend on rows that nobody may see."""
+    for ask in query._asks:
+        if isinstance(ask.query, QuantileList) and (size := ask.query.size_of()) is not None:
+            off = math.ceil(ask.query.error(size, BETA))
+            yield (
+                f"{labels.column(ask.name)}: with a probability of 95 %, no quantile of a group is off by more than "
+                f"{plural(off, 'row')} in rank. In a group of {20 * off:,} rows the median then lies between the 45 % "
+                f"and the 55 % quantile; in groups of fewer than {2 * off:,} rows it may be any value."
+            )
 
 
 def _cut_of(query: PrivateQuery, ask: Ask[Asked]) -> Iterator[str]:
@@ -222,8 +398,8 @@ def _how_much(query: PrivateQuery, sections: Sequence[Section]) -> Iterator[str]
         same = [one.name for one in asked.bounded.asks] == [one.name for one in query._asks]
         if same and released.height == 1:
             number, low, high = with_ends(released, other._asks).select(ask.name, *names_of_ends(ask.name)).row(0)
-            between = f"{_text(low)} to {_text(high)}; see {name}"
-            yield f"About {_text(number)} rows do not count because of these limits ({between})."
+            between = f"{text_of(low, 0)} to {text_of(high, 0)}; see {name}"
+            yield f"About {text_of(number)} rows do not count because of these limits ({between})."
 
 
 def _are_keys(query: PrivateQuery) -> bool:
@@ -231,98 +407,57 @@ def _are_keys(query: PrivateQuery) -> bool:
     return isinstance(query._request, KeyRequest)
 
 
-def _table(shown: pl.DataFrame, outputs: Sequence[str]) -> Iterator[str]:
-    ends = {end for name in outputs for end in names_of_ends(name)} & {*shown.columns}
-    columns = [name for name in shown.columns if name not in ends]
-    yield '<div class="wide"><table><thead><tr>'
-    yield "".join(f'<th scope="col">{html.escape(name)}</th>' for name in columns)
-    yield "</tr></thead><tbody>"
-    for row in shown.head(_MOST).iter_rows(named=True):
-        cells = []
-        for name in columns:
-            low, high = names_of_ends(name)
-            cells.append(f"<td>{_cell(row[name], row[low], row[high]) if low in ends else _cell(row[name])}</td>")
-        yield f"<tr>{''.join(cells)}</tr>"
-    yield "</tbody></table></div>"
-    if shown.height > _MOST:
-        yield f"<p>The first {_MOST:,} of {shown.height:,} rows are shown.</p>"
-
-
-def _cell(value: object, low: object = None, high: object = None) -> str:
-    """Return an answer with its confidence interval, or a key, in HTML; each part of an answer has a line."""
-    if isinstance(value, list):
-        none = [None] * len(value)
-        ends = (low, high) if isinstance(low, list) and isinstance(high, list) else (none, none)
-        return "<br>".join(map(_cell, value, *ends))
-    if isinstance(value, dict) and "gap" not in value:  # of value counts: the value, and the range of its count
-        first, second = value.values()
-        counts = ([*end.values()][1] if isinstance(end, dict) else end for end in (low, high))
-        return f"{html.escape(_text(first))}: {_cell(second, *counts)}"
-    said = html.escape(_text(value))
-    if low is None or high is None:
-        return said
-    return f'{said} <span class="range">({html.escape(_text(low))} to {html.escape(_text(high))})</span>'
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, bool | str):
-        return str(value)
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    if isinstance(value, dict):
-        answer, gap = map(_text, value.values())
-        return f"{answer} (ahead by {gap})"
-    return str(value)
-
-
-def _figure(section: Section) -> str:
+def _figure(section: Section, heading: str, words: Words) -> str:
     _, query, released, cube, by = section
-    if cube is not None and not by:
-        return ""  # of one number
-    if not released.height or _are_keys(query):
-        return "<p>There is no figure, because this is a list of groups or has no rows.</p>"
+    if not section.keys or _are_keys(query) or not released.height:
+        return ""  # of one number, or of a list of groups
     if not (find_spec("altair") and find_spec("vl_convert")):
         return "<p>There is no figure, because the extra <code>plot</code> of dp_polars is not installed.</p>"
     from dp_polars.plot._answers import cube as figure_of_a_cube
-    from dp_polars.plot._answers import drawn
-    from dp_polars.plot._charts import svg_of
+    from dp_polars.plot._answers import drawn, has_numbers
+    from dp_polars.plot._charts import svg_on_page
     from dp_polars.plot._figures import figure
 
+    if cube is None and not has_numbers(released, query):
+        return ""  # of words, which the table has
     if cube is not None:
         *others, along = by
-        return f"<figure>{svg_of(figure_of_a_cube(cube, along, by=others))}</figure>"
-    rows, notes, _ = drawn(released, query, 30, "keys", {})
-    caption = "<br>".join(map(html.escape, notes))
-    return f"<figure><figcaption>{caption}</figcaption>{svg_of(figure(rows, {}))}</figure>"
+        look: Look = {**words.look, "title": "", "caption": ""}
+        chart = figure_of_a_cube(cube, along, by=others, most=_FIGURES, **look)
+        notes = ["Lines are 95 % intervals of the noise alone."]
+    else:
+        rows, notes, _ = drawn(released, query, _FIGURES, "keys", words.look, words.labels.units, with_words=False)
+        chart = figure(rows, {})
+    drawing = svg_on_page(chart, f"Figure: {heading}. The table below has its numbers.")
+    caption = " ".join(map(html.escape, notes))
+    height = re.search(r'height="(\d+)"', drawing)
+    kind = " class=tall" if height is not None and int(height[1]) > _PAGE else ""
+    return f'<figure{kind} tabindex="0">{drawing}<figcaption>{caption}</figcaption></figure>'
 
 
-def _words(queries: Sequence[PrivateQuery]) -> Iterator[str]:
+def _reading(queries: Sequence[PrivateQuery], labels: Labels) -> Iterator[str]:
     yield (
         "<strong>The numbers are a little wrong, on purpose.</strong> Before a number was published, a random amount "
-        "was added to it or taken away. This is called noise, and it hides what any one person contributed. Where the "
+        "was added to it or taken away. This is called noise, and it hides what any one person contributed. If the "
         "answer is one of several possible values, such as the most common one or a median, chance may have picked "
         "another value that is nearly as good. The same query, released again, would get slightly different answers."
     )
     yield (
-        "<strong>The range in brackets says how wrong a number may be.</strong> In at least 95 of 100 cases, the "
-        "number without noise lies in it. The range covers the noise alone. It does not cover what is left out or "
-        "clipped, mistakes in the data, or people who are missing from the data."
+        "<strong>The interval in brackets says how wrong a number may be.</strong> So does “±”. In at least 95 of 100 "
+        "cases, the number without noise lies in it. The interval covers the noise alone. It does not cover what is "
+        "left out or clipped, mistakes in the data, or people who are missing from the data."
     )
     asks = [ask for query in queries for ask in query._asks]
     for ask in asks:
         if isinstance(ask.query, QuantileWithInterval):
             yield (
-                f"<strong>The range of {html.escape(ask.name)}</strong> holds the value without noise in at least "
-                f"{show(100 * ask.query.probability)} of 100 cases."
+                f"<strong>The interval of {html.escape(labels.column(ask.name))}</strong> holds the value without "
+                f"noise in at least {show(100 * ask.query.probability)} of 100 cases."
             )
     if any(ask.query.claim.gap for ask in asks):
         yield (
             "<strong>“Ahead by”</strong> says how far the answer was in front of the next best one. This number has "
-            "noise too. Where it is small, another answer may be the true best one."
+            "noise too. If it is small, another answer may be the true best one."
         )
     if any(query._request.drops() for query in queries):
         yield (
@@ -339,8 +474,7 @@ def _words(queries: Sequence[PrivateQuery]) -> Iterator[str]:
     yield (
         "<strong>Small groups say little.</strong> The noise of a count is as large for ten people as for ten "
         "thousand. A number that is smaller than the width of its confidence interval may come from nobody at all, and "
-        "a count may "
-        "even be below 0. A dash (–) is an answer that is not shown, because the group seemed too small."
+        "a count may even be below 0. A dash (–) is an answer that is not shown, because the group seemed too small."
     )
     yield (
         "<strong>What the numbers are not.</strong> No number is about a single person. A difference between two "

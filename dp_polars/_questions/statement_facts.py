@@ -28,8 +28,8 @@ TO_BE_STATED = "TO BE STATED"
 FactKind: TypeAlias = Literal["text", "texts", "date", "word", "fact", "number"]
 
 
-class Known(TypedDict, total=False):
-    """What people state of a release, as arguments."""
+class KnownButNotes(TypedDict, total=False):
+    """What people state of a release, as arguments: all but their notes, of which a report also has some by query."""
 
     name: str
     data_curators: str | Sequence[str]
@@ -59,11 +59,16 @@ class Known(TypedDict, total=False):
     mechanisms: str
     justification: str
     sources: str
-    notes: str
     registry_authors: str | Sequence[str]
     url_slug: str
     status: str
     tier: int
+
+
+class Known(KnownButNotes, total=False):
+    """What people state of a release, as arguments."""
+
+    notes: str
 
 
 class Field(NamedTuple):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from polars import selectors as cs
 
-from dp_polars._accounting.ledger import RowsOf, StoredQuestion
+from dp_polars._accounting.ledger import RowsOf, StoredQuery
 from dp_polars._base.calls import warn
 from dp_polars._base.digests import ipc_of, sha256_of
 from dp_polars._release.contract import Engine, KeyWork, Released, Work
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from dp_polars._release.request import AnyRequest
 
 
-def question_of(
+def stored_query_of(
     request: AnyRequest[Asked], engine: Engine[Released], work: object, preparation: str, dataset: str
-) -> StoredQuestion:
+) -> StoredQuery:
     """Return the query of a data set, in words and as a text.
 
     `preparation` is the text of what made the rows: other preprocessing is another data set.
@@ -59,7 +59,7 @@ def question_of(
     }
     words = ", ".join(map(str, request.asks))
     loss = f"{request.loss}, delta={float(request.delta)!r}" if request.delta else str(request.loss)
-    return StoredQuestion(dataset, words, loss, engine.mark(), json.dumps(parts))
+    return StoredQuery(dataset, words, loss, engine.mark(), json.dumps(parts))
 
 
 def _read(request: AnyRequest[Asked], proved: CheckedPipeline, first: int) -> list[str]:
@@ -68,7 +68,7 @@ def _read(request: AnyRequest[Asked], proved: CheckedPipeline, first: int) -> li
     return _projected(proved.rows(pl.LazyFrame(schema=schema), first), request.reads, schema)
 
 
-def columns_read(work: Work | KeyWork, schema: pl.Schema) -> list[str]:
+def columns_needed(work: Work | KeyWork, schema: pl.Schema) -> list[str]:
     """Return which columns of the rows the steps and the outputs of a work read."""
     if isinstance(work, KeyWork):
         names, exprs = [*(work.privacy_unit or ()), *work.types], list[pl.Expr]()
@@ -138,7 +138,7 @@ def _kind(value: object) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
-_log = logging.getLogger("dp_polars")
+logger = logging.getLogger("dp_polars")
 
 
 class CachedAnswerWarning(UserWarning):
@@ -159,9 +159,9 @@ class CachedAnswerWarning(UserWarning):
     """
 
 
-def _question(
+def known_query(
     request: AnyRequest[Asked], engine: Engine[Released], work: object, budget: Budget, dataset: str
-) -> StoredQuestion | None:
+) -> StoredQuery | None:
     """Return the query of a data set that has a name; None where what made its rows has no text.
 
     Refuse other rows in memory than those that the name stood for before.
@@ -169,7 +169,7 @@ def _question(
     preparation = engine.preparation()
     if preparation is None:
         return None
-    question = question_of(request, engine, work, preparation, dataset)
+    question = stored_query_of(request, engine, work, preparation, dataset)
     about = json.dumps([dataset, preparation, pl.__version__])  # whose hashes are other ones in other versions
     known = budget._rows_of(about)
     key = secrets.token_bytes(32) if known is None else known.key
@@ -184,8 +184,8 @@ def _question(
     return None if digest is None else question
 
 
-def _kept_answer(question: StoredQuestion, budget: Budget) -> bytes | None:
-    found = budget._cached(question)
+def cached_answer(question: StoredQuery, budget: Budget) -> bytes | None:
+    found = budget._cached_answer(question)
     if found is None:
         return None
     answer, packed = found
@@ -198,7 +198,7 @@ def _kept_answer(question: StoredQuestion, budget: Budget) -> bytes | None:
             "they are other data."
         )
         warn(msg, CachedAnswerWarning)
-    _log.info(
+    logger.info(
         "The answer of %s about %r is returned once more, from %s: nothing is charged. release(ignore_cache=True) "
         "draws anew.",
         *(drawn, question.dataset, budget._path),
@@ -206,12 +206,12 @@ def _kept_answer(question: StoredQuestion, budget: Budget) -> bytes | None:
     return packed
 
 
-def _keep_answers(answers: Sequence[tuple[StoredQuestion, Drawn[Released]]], budget: Budget) -> None:
+def cache_answers(answers: Sequence[tuple[StoredQuery, Drawn[Released]]], budget: Budget) -> None:
     """Keep what is charged and drawn, all or none. If that fails it is released all the same, and charged again."""
     if not answers:
         return
     try:
-        budget._keep([(question, drawn.packed()) for question, drawn in answers])
+        budget._cache_answers([(question, drawn.packed()) for question, drawn in answers])
     except Exception:
         names = " and ".join({repr(question.dataset): None for question, _ in answers})
-        _log.warning("The answer about %s could not be cached: released again, it is charged again.", names)
+        logger.warning("The answer about %s could not be cached: released again, it is charged again.", names)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Generic
 
 import polars as pl
 
-from dp_polars._accounting.ledger import StoredQuestion
+from dp_polars._accounting.ledger import StoredQuery
 from dp_polars._base.progress import shown
 from dp_polars._base.silence import silenced
 from dp_polars._bins.binning import CategoryBinning
-from dp_polars._release.cached import _keep_answers, _kept_answer, _log, _question
+from dp_polars._release.cached import cache_answers, cached_answer, known_query, logger
 from dp_polars._release.contract import AS_DRAWN, Engine, KeyWork, Product, Released, UnreadableError, Work
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class _Ready(Generic[Released]):
 
     part: Part[Released]
     run: Callable[[], Drawn[Released]] | None
-    question: StoredQuestion | None
+    question: StoredQuery | None
     answer: Drawn[Released] | None
 
 
@@ -120,7 +120,7 @@ def release_all(
     try:
         if all(one.run is not None for one in drawn):
             with shown(parts[0].engine.step):
-                released = silenced(_kept_and_shown)(ready, budget)
+                released = silenced(_cached_and_shown)(ready, budget)
     except (Exception, pl.exceptions.PanicException):
         released = None
     for one in drawn:
@@ -145,9 +145,9 @@ def _ready(part: Part[Released], budget: Budget | None, *, ignore_cache: bool) -
         raise error
     if run is not None and work is not None:
         if budget is not None and request.pipeline.dataset is not None:
-            question = _question(request, engine, work, budget, request.pipeline.dataset)
+            question = known_query(request, engine, work, budget, request.pipeline.dataset)
         if budget is not None and question is not None:
-            packed = None if ignore_cache else _kept_answer(question, budget)
+            packed = None if ignore_cache else cached_answer(question, budget)
             if packed is not None:
                 return _Ready(part, None, question, engine.unpacked(packed, work, presentation))
         if isinstance(work, Work):
@@ -156,11 +156,11 @@ def _ready(part: Part[Released], budget: Budget | None, *, ignore_cache: bool) -
     return _Ready(part, run, question, None)
 
 
-def _kept_and_shown(ready: Sequence[_Ready[Released]], budget: Budget | None) -> list[Released]:
+def _cached_and_shown(ready: Sequence[_Ready[Released]], budget: Budget | None) -> list[Released]:
     drawn = [one.answer if one.run is None else one.run() for one in ready]
     answers = [(one, answer) for one, answer in zip(ready, drawn, strict=True) if answer is not None]
     if budget is not None:
-        _keep_answers([(one.question, answer) for one, answer in answers if one.run and one.question], budget)
+        cache_answers([(one.question, answer) for one, answer in answers if one.run and one.question], budget)
     return [answer.presented() for _, answer in answers]
 
 
@@ -168,7 +168,7 @@ def _tell(what: str, request: AnyRequest[Asked]) -> None:
     """Log what follows from the query alone."""
     with suppress(Exception):  # of a handler: what is charged is released all the same
         asked = ", ".join(f"{ask.name!r} ({ask.query.claim.loss})" for ask in request.asks)
-        _log.info("The release of %s %s.", asked, what)
+        logger.info("The release of %s %s.", asked, what)
 
 
 @silenced

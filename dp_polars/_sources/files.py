@@ -19,7 +19,7 @@ Identity: TypeAlias = "tuple[str, int, int, int, int, int]"
 
 REMOTE = re.compile(r"(?!file:)[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 # Stores of objects without links: two keys of one bucket are two objects.
-_STORES = frozenset({"abfs", "abfss", "adl", "az", "azure", "gcs", "gs", "s3", "s3a"})
+STORES = frozenset({"abfs", "abfss", "adl", "az", "azure", "gcs", "gs", "s3", "s3a"})
 
 
 def refuse_repeated_files(files: Sequence[str]) -> None:
@@ -91,7 +91,7 @@ def mark_of_files(files: Iterable[str]) -> str:
 
 def _are_different_objects(files: Sequence[str]) -> bool:
     parts = [urlsplit(file) for file in files]
-    if len({(part.scheme, part.netloc) for part in parts}) > 1 or parts[0].scheme not in _STORES:
+    if len({(part.scheme, part.netloc) for part in parts}) > 1 or parts[0].scheme not in STORES:
         return False
     if any(re.search(r"[*?\[{#]", file) for file in files):
         return False

@@ -13,7 +13,7 @@ import polars as pl
 from polars import exceptions
 from polars.exceptions import PanicException
 
-from dp_polars._sources.files import _STORES, REMOTE
+from dp_polars._sources.files import REMOTE, STORES
 from dp_polars._steps import nodes
 
 # How the bytes of a frame begin in JSON.
@@ -246,7 +246,7 @@ def files_of_arrow(dataset: Any) -> list[str]:  # noqa: ANN401
             system, path = system.base_fs, f"{system.base_path}/{path}"
         kind = "memory" if system is None else system.type_name.rpartition("+")[2]  # "py::fsspec+s3"
         if kind not in {"local", "file"}:
-            path = f"{kind if kind in _STORES else 'unknown'}://{path}"
+            path = f"{kind if kind in STORES else 'unknown'}://{path}"
         files.append(path)
     return files
 

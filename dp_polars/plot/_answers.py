@@ -9,6 +9,7 @@ import polars as pl
 
 from dp_polars._base.calls import called
 from dp_polars._base.extras import require
+from dp_polars._base.labels import Labels
 from dp_polars._base.numbers import as_fraction, given, one_of, plural, positive_int, show
 from dp_polars._expressions.expression import PrivateExpr, refuse_several
 from dp_polars._frames.cube import COUNT, SHARE, Cube
@@ -25,7 +26,6 @@ from dp_polars._release.request import Ask, said_once, with_ends
 from dp_polars.plot import _charts
 from dp_polars.plot._figures import (
     Groups,
-    Labels,
     Look,
     Points,
     checked,
@@ -142,6 +142,8 @@ def drawn(
     sort: str,
     look: Look,
     units: Mapping[str, str] | None = None,
+    *,
+    with_words: bool = True,
 ) -> tuple[list[Any], list[str], str]:
     """Return rows of panels, what is noted of them, and what they show."""
     if not isinstance(query, PrivateQuery):
@@ -176,7 +178,7 @@ def drawn(
             "\n\nHint: name them otherwise in the query."
         )
         raise ValueError(msg)
-    words = [ask for ask in query._asks if ask.name not in points]
+    words = [ask for ask in query._asks if with_words and ask.name not in points]
     if order == "largest" and points:
         released = released.sort(points[0], descending=True, nulls_last=True, maintain_order=True)
     ranged = with_ends(released, query._asks)
@@ -207,6 +209,10 @@ def _first(released: pl.DataFrame, keys: list[str], shown: int, *, has_numbers: 
     of = released.select(groups.keys).unique(maintain_order=True)
     part = released.join(of.head(shown), on=groups.keys, how="semi", nulls_equal=True, maintain_order="left")
     return part, of.height
+
+
+def has_numbers(released: pl.DataFrame, query: PrivateQuery) -> bool:
+    return any(_is_on_a_line(ask, released.schema[ask.name]) for ask in query._asks)
 
 
 def _is_on_a_line(ask: Ask[Asked], dtype: pl.DataType) -> bool:

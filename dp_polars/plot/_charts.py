@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import re
@@ -128,7 +129,7 @@ def scale_of(log: bool, domain: tuple[float, float] | None = None) -> alt.Scale:
 
 
 def axis_of(title: str, **style: Any) -> alt.Axis:  # noqa: ANN401
-    return alt.Axis(title=title, **_AXIS, **style)
+    return alt.Axis(title=title, **{**_AXIS, **style})
 
 
 def names_axis(labels: Sequence[str], *, font: int = 12) -> alt.Axis:
@@ -144,6 +145,24 @@ def title(text: str, *note: str) -> alt.TitleParams:
 
 def svg_of(chart: alt.TopLevelMixin) -> str:
     return _drawn(json.dumps(_drawable(chart.to_dict(validate=False))))
+
+
+# Black, and the greys of lines, as a page of another colour shows them.
+_ON_PAGE = (
+    (re.compile(r'="(?:#000|#000000|black)"'), '="currentColor"'),
+    (re.compile(r'(stroke)="(?:#ddd|#e4e4e4)"'), r'\1="#8885"'),
+    (re.compile(r'<rect [^>]*fill="white"/>'), ""),
+)
+
+
+def svg_on_page(chart: alt.TopLevelMixin, said: str) -> str:
+    """Return a figure for a page that may be light or dark, with what a screen reader says of it."""
+    spec = chart.to_dict(validate=False)
+    spec["config"] = {**spec.get("config", {}), "aria": False}
+    svg = _drawn(json.dumps(_drawable(spec)))
+    for pattern, instead in _ON_PAGE:
+        svg = pattern.sub(instead, svg, count=1 if instead == "" else 0)
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{html.escape(_drawable(said))}" ', 1)
 
 
 @lru_cache(32)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import polars as pl
 
 from dp_polars._base.extras import require
+from dp_polars._base.labels import Labels, texts
 from dp_polars._base.numbers import given, positive_int
 from dp_polars._release.contract import names_of_ends
 from dp_polars.plot._charts import COLORS, DASHES, axis_of, names_axis
@@ -39,46 +39,15 @@ _WORD, _NUMBERS = 420, 140  # the widest column of words, and the narrowest one 
 _IN_A_ROW, _PANEL = 4, 150  # the most small panels in a row, and how narrow one may be
 _GROUPED = 6  # values of a second key whose dots still stand in one row
 _COLUMNS = 24  # values of a second key that a heat map shows side by side
+_NAME, _PAGE = 340, 660  # the widest name, and a page
 _GAP = 24
+_MOST_HIGH_ROWS = 30  # with more groups than this, rows are lower
 _SHADES = ["#F1F6FA", "#6BB4DE"]  # of a heat map: both with a contrast of 7 and more to black text
 _RANGE = ("number", "low", "high")
 # Names of keys of whole numbers along which lines are drawn, and texts that are dates.
 _TIME = re.compile(r"(?:.*[_ ])?(year|quarter|month|week|weekday|day|date|hour)s?", re.IGNORECASE)
 _DATES = re.compile(r"\d{4}(-(Q[1-4]|W?\d{2})(-\d{2})?)?")
 _LEAST_OF_A_LINE = 3
-
-
-@dataclass(frozen=True)
-class Labels:
-    """Columns and values in plain words."""
-
-    words: Mapping[str, str]
-    units: Mapping[str, str]
-
-    @classmethod
-    def of(cls, labels: object, units: object = None) -> Labels:
-        return cls(_texts("labels", labels), _texts("units", units))
-
-    def column(self, name: str) -> str:
-        """Return what a column is called, with its unit."""
-        unit = self.units.get(name)
-        return f"{self.words.get(name, name)}{'' if unit is None else f' ({unit})'}"
-
-    def value(self, value: str | None) -> str:
-        return "–" if value is None else self.words.get(value, value)
-
-    def values(self, column: pl.Series) -> list[str]:
-        return [self.value(value) for value in column.cast(pl.String)]
-
-
-def _texts(name: str, value: object) -> dict[str, str]:
-    if value is None:
-        return {}
-    if not (isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values())):
-        got = given(value) if not isinstance(value, Mapping) else "a dict with other values than texts"
-        msg = f'{name} must be a dict of texts, got {got}.\n\nHint: {name}={{"n_people": "People"}}.'
-        raise TypeError(msg)
-    return {str(of): text for of, text in value.items()}
 
 
 def checked(look: Look) -> Look:
@@ -90,7 +59,7 @@ def checked(look: Look) -> Look:
         if name in ("width", "height"):
             positive_int(name, value)
         elif name == "labels":
-            _texts(name, value)
+            texts(name, value)
         elif not isinstance(value, str):
             msg = f"{name} must be a text, got {given(value)}."
             raise TypeError(msg)
@@ -99,6 +68,12 @@ def checked(look: Look) -> Look:
 
 def width_of(look: Look) -> int:
     return look.get("width", _WIDTH)
+
+
+def _room_beside(names: Sequence[str], look: Look) -> int:
+    """Return how wide panels are beside names, so that both together fit a printed page."""
+    of_names = min(_NAME, 7 * max(map(len, names)))
+    return look.get("width", max(2 * _NUMBERS, min(_WIDTH, _PAGE - of_names)))
 
 
 def figure(
@@ -192,7 +167,7 @@ def rows_of(
     ranked = part.with_columns(pl.Series("rank", rank, pl.Int64))
     listed = named if places is None else [*places]
     order = list(dict.fromkeys(series or ()))
-    step = max(26 if series is None else 13 * len(order) + 8, 22)
+    step = (26 if len(listed) <= _MOST_HIGH_ROWS else 20) if series is None else 13 * len(order) + 8
     height: Any = look.get("height", step * len(listed))
 
     def rows(*, first: bool) -> alt.Y:
@@ -201,9 +176,10 @@ def rows_of(
         return alt.Y("rank:O", scale=scale, axis=names_axis(listed) if first else None)
 
     found: list[alt.HConcatChart] = []
-    for of_numbers, of_words in _in_rows(ranked, numbers, texts, labels, width_of(look)):
+    widest = _room_beside(listed, look)
+    for of_numbers, of_words in _in_rows(ranked, numbers, texts, labels, widest):
         panels: list[Any] = []
-        room = width_of(look) - sum(wide + _GAP for wide in of_words.values())
+        room = widest - sum(wide + _GAP for wide in of_words.values())
         width = min(3 * _NUMBERS, room // max(1, len(of_numbers)) - _GAP)
         for name, from_zero in of_numbers:
             points, kind = _drawn_from(ranked, name)
@@ -298,12 +274,14 @@ def over_time(
         ranked = ranked.with_columns(pl.Series("rank", labels.values(part[time])))
     several, one = len(order) > len(COLORS), len(order) == 1
     columns = max(1, min(_IN_A_ROW, len(order), width_of(look) // _PANEL)) if several else 1
-    width = width_of(look) // columns - 50 * (columns > 1)
+    width = (width_of(look) - _GAP) // columns - 12 * (columns > 1)
     panels = []
     for name, from_zero in numbers:
         points, style = _drawn_from(ranked, name)
         points = points.with_columns(ranked["series"]).rename({"rank": "time"})
-        ticks: dict[str, Any] = {"tickCount": max(2, width // 60)} if is_date else {"labelOverlap": True}
+        ticks: dict[str, Any] = (
+            {"tickCount": max(2, width // 60), "labelFlush": True} if is_date else {"labelOverlap": True}
+        )
         x = alt.X("time", axis=_axis_of(time, labels, **{"labelAngle": 0, "grid": False, **ticks}), **kind)
         y_axis = axis_of(labels.column(name) if not several else "", tickCount=5)
         y = alt.Y("number", scale=_scale(from_zero), axis=y_axis, **style)
@@ -326,7 +304,9 @@ def over_time(
         height = look.get("height", 100 if several else 220)
         chart: Any = alt.LayerChart(layer=layers, data=points, width=width, height=height)
         if several:
-            header = alt.Header(title=None, labelFontSize=11, labelFontWeight="bold", labelAnchor="start")
+            header = alt.Header(
+                title=None, labelFontSize=11, labelFontWeight="bold", labelAnchor="start", labelLimit=width
+            )
             facet = alt.Facet("series:N", sort=order, header=header)
             chart = chart.facet(facet, columns=columns, spacing=12, title=_above(labels.column(name)))
         panels.append(chart)
@@ -344,7 +324,8 @@ def heat_maps(
         pl.Series("rank", [places[name] for name in named], pl.Int64), pl.Series("column", labels.values(part[by]))
     )
     order = ranked["column"].unique(maintain_order=True).to_list()
-    upright = 7 * max(map(len, order)) <= width_of(look) // len(order)
+    width = _room_beside(listed, look)
+    upright = 7 * max(map(len, order)) <= width // len(order)
     top = axis_of(labels.column(by), orient="top", labelAngle=0 if upright else -60, labelLimit=120)
     panels = []
     for name, _ in numbers:
@@ -355,7 +336,7 @@ def heat_maps(
         texts = ["–" if value is None else _short(value) for value in points["number"]]
         points = points.with_columns(pl.Series("text", texts))
         height = look.get("height", 22 * len(listed))
-        base: Any = alt.Chart(points, width=width_of(look), height=height, title=_above(labels.column(name)))
+        base: Any = alt.Chart(points, width=width, height=height, title=_above(labels.column(name)))
         base = base.encode(
             x=alt.X("column:N", sort=order, axis=top),
             y=alt.Y("rank:O", scale=alt.Scale(domain=[*range(len(listed))]), axis=names_axis(listed)),

@@ -11,6 +11,7 @@ import argparse
 import base64
 import sys
 import tempfile
+from datetime import date
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -85,6 +86,7 @@ const found = [];
 while (texts.nextNode()) {
   const element = texts.currentNode.parentElement;
   if (!texts.currentNode.data.trim() || ['STYLE', 'TITLE'].includes(element.tagName.toUpperCase())) continue;
+  if (element.closest('details:not([open])') && element.tagName !== 'SUMMARY') continue;
   const style = getComputedStyle(element);
   const [low, high] = [light(rgba(element.closest('svg') ? style.fill : style.color)), light(behind(element))]
     .sort((a, b) => a - b);
@@ -122,7 +124,10 @@ def write(path: Path) -> None:
             "days": [number * number % 31 for number in range(8000)],
         }
     )
-    private = visits.dp.protect("patient", max_groups=1, max_rows_per_group=1, budget=dpp.Budget(epsilon=20))
+    private = visits.dp.protect("patient", max_groups=1, max_rows_per_group=1, budget=dpp.Budget(epsilon=40))
+    by_reason = private.group_by({"ward": WARDS[:30], "reason": REASONS}).agg(people=dpp.n_people(epsilon=1))
+    months = {"month": [date(2026, month, 1) for month in range(1, 13)]}
+    by_month = private.with_columns(month=pl.date(2026, pl.col("days") % 12 + 1, 1)).group_by(months)
     query = private.group_by({"ward": WARDS}).agg(
         people=dpp.n_people(epsilon=1),
         days=pl.col("days").dp.sum(0, 30, epsilon=1),
@@ -131,9 +136,31 @@ def write(path: Path) -> None:
         reasons=pl.col("reason").dp.value_counts(REASONS, epsilon=2),
         mean=pl.col("days").dp.mean(0, 30, epsilon=2),
     )
-    released = query.release(intervals=True, min_people=50)
-    assert released["stay"].null_count(), "no group is too small to show"
-    dpp.report(released, query, path, name=f"Visits by ward {SCRIPT}", description="Patients of 2026, by ward.")
+    lists = private.group_by({"ward": WARDS}).agg(
+        people=dpp.n_people(epsilon=1),
+        days=pl.col("days").dp.quantile([0.25, 0.5, 0.9], range(31), epsilon=1),
+        top=pl.col("reason").dp.top_k(2, REASONS, epsilon=1),
+    )
+    asked = dpp.publication(
+        {
+            "by ward": query,
+            "by reason": by_reason,
+            "by month": by_month.agg(people=dpp.n_people(epsilon=1)),
+            "by ward and month": private.with_columns(month=pl.date(2026, pl.col("days") % 12 + 1, 1))
+            .group_by({"ward": WARDS, **months})
+            .agg(people=dpp.n_people(epsilon=1)),
+            SCRIPT: lists,
+        }
+    )
+    released = asked.release(intervals=True)
+    released["by ward"] = query.release(intervals=True, min_people=50)
+    assert released["by ward"]["stay"].null_count(), "no group is too small to show"
+    dpp.report(
+        *(released, asked, path),
+        name=f"Visits by ward {SCRIPT}",
+        description="Patients of 2026, by ward.",
+        labels={"people": f"People {IMAGE}"},
+    )
 
 
 def look(driver: webdriver.Chrome, width: int, scheme: str, media: str, screenshots: Path | None) -> list[str]:

@@ -29,7 +29,7 @@ from dp_polars._accounting.terms import Loss
 from dp_polars._engines.polars.engine import PolarsEngine
 from dp_polars._questions.categories import Mode
 from dp_polars._release import cached as release_module
-from dp_polars._release.cached import question_of, written
+from dp_polars._release.cached import stored_query_of, written
 from dp_polars._release.contract import Output
 from dp_polars._release.request import Request, with_ends
 from dp_polars._sources.files import mark_of_files
@@ -272,11 +272,11 @@ def question(budget, *, shown=None, **case):
     seen = []
 
     def noted(*arguments):
-        seen.append(question_of(*arguments))
+        seen.append(stored_query_of(*arguments))
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(release_module, "question_of", noted)
+        patch.setattr(release_module, "stored_query_of", noted)
         with pytest.raises(KeyboardInterrupt):
             query.release(**shown or {})
     return seen[0]
@@ -612,7 +612,7 @@ def test_the_engine_is_part_of_the_question():
     texts = set()
     for kind in (PolarsEngine, Other):
         engine = kind.of(ROWS.lazy())
-        texts.add(question_of(query._request, engine, query._request.bind(engine), "", "ours").text)
+        texts.add(stored_query_of(query._request, engine, query._request.bind(engine), "", "ours").text)
     assert len(texts) == 2
 
 

@@ -11,7 +11,7 @@ from polars.testing import assert_frame_equal
 import dp_polars as dpp
 from dp_polars import analysis, plot
 from dp_polars._engines.polars.engine import PolarsEngine
-from dp_polars._release.cached import question_of
+from dp_polars._release.cached import stored_query_of
 from dp_polars._steps.nodes import OF_ALL_COLUMNS, OF_COLUMNS
 from tests.registry import ASKS, NUMBERS
 
@@ -50,7 +50,9 @@ def names(query):
 def assert_same_question(query, expected, rows=ROWS):
     """One text means: the same outputs, columns, claims, bounds and specs, so that one kept answer serves both."""
     engine = PolarsEngine.of(rows.lazy())
-    one, other = (question_of(q._request, engine, q._request.bind(engine), "", "ours").text for q in (query, expected))
+    one, other = (
+        stored_query_of(q._request, engine, q._request.bind(engine), "", "ours").text for q in (query, expected)
+    )
     assert one == other
     assert repr(query) == repr(expected)
     assert_frame_equal(query.explain(), expected.explain())

@@ -124,10 +124,10 @@ def test_sums_over_dimensions_are_those_of_all_combinations():
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(cubes, "_CACHED", cached)
                 patch.setattr(cubes, "_SLICE", 1000)
-                found = cubes._sums(codes, own, sizes, tables)
+                found = cubes.sums_of(codes, own, sizes, tables)
             for axes in tables:
                 assert np.array_equal(found[axes], every.sum(axis=tuple({*range(6)} - {*axes})))
-    nothing = cubes._sums(codes[:0], weights[:0], sizes, tables)
+    nothing = cubes.sums_of(codes[:0], weights[:0], sizes, tables)
     assert all(not table.any() for table in nothing.values())
 
 

@@ -22,6 +22,8 @@ _several_columns = of("frames/test_several_columns.py")
 _publication = of("frames/test_publication.py")
 _kept = of("frames/test_kept.py")
 
+_synthetic = of("privacy/test_synthetic.py")
+
 MUTANTS = [
     # --- What is promised to a person
     _protection("Protection.limits", "in_groups * bounds.per_group <= bounds.total or bounds.per_group < bounds.total",
@@ -220,7 +222,7 @@ MUTANTS = [
     _kept("_release/contract:_drawn_here", "partial(_as_ipc, drawn)", "lambda: _as_ipc(work.presented(drawn, presentation))",
         "what is kept is what is shown: another way to show it is not there, or holds less",
         "::test_nothing_but_what_was_drawn_is_kept"),
-    _kept("question_of", '"steps": written([(type(step).__name__, *step.parts(partial(live, n))) for n, step in enumerate(pipeline.steps)])', "",
+    _kept("stored_query_of", '"steps": written([(type(step).__name__, *step.parts(partial(live, n))) for n, step in enumerate(pipeline.steps)])', "",
         "an answer about other rows is returned", "::test_no_two_questions_share_a_text"),
     _kept("_hidden",
         '{name for name in others if not isinstance(getattr(type(value), name, None), cached_property)}',
@@ -230,7 +232,7 @@ MUTANTS = [
     _kept("_release/cached:_read", "pl.LazyFrame(schema=schema), first", "pl.LazyFrame(schema=proved.schemas[0])",
         "two questions that differ in a renaming of columns that were made share an answer",
         "::test_a_name_that_a_step_gives_is_part_of_the_question"),
-    _kept("_kept_answer", "answer.question.source != question.source", "False",
+    _kept("cached_answer", "answer.question.source != question.source", "False",
         "an answer about other files is returned without a word", "-k said"),
     _kept("mark_of_files", "{(path, inode, changed) for path, _, inode, _, changed, _ in identities(files)}",
         "set(identities(files))", "the ledger tells of the size of a file, and so of its rows",
@@ -248,7 +250,7 @@ MUTANTS = [
         "what a refused release has opened stays open", "::test_a_stream_that_is_refused_is_closed_at_once"),
     of("faults/test_tables.py")("_is_taken", "kind.bit_width <= 128", "True", "a decimal of 256 bits is charged, and fails",
         "::test_a_column_that_is_read_is_refused_by_name_before_the_charge"),
-    of("faults/test_tables.py")("_release/cached:columns_read", "[*by_name, *exprs]", "by_name",
+    of("faults/test_tables.py")("columns_needed", "[*by_name, *exprs]", "by_name",
         "columns that are asked about are not read", "::test_a_column_that_is_not_read_may_be_of_any_type"),
     # --- What a process sets
     of("interop/test_settings.py")("by_name", '_AUTO if engine == "auto" else engine', "engine",
@@ -267,8 +269,35 @@ MUTANTS = [
         "a statement signs the loss and noise of another table", "::test_statement_explain_and_ranges_of_cubes_agree"),
     of("publish/test_lines.py")("Share.clips_values", "False", "True",
         "a page warns of clipped values where there are none", "::test_what_moves_values_has_clipping_bounds"),
-    of("publish/test_lines.py")("_frames/cube_query:_name", 'repr if any("," in column.name or not column.name for column in columns) else str', "str",
+    of("publish/test_lines.py")("_frames/cube_query:name_of", 'repr if any("," in column.name or not column.name for column in columns) else str', "str",
         "two tables of a cube have one name", "::test_tables_have_a_line_each_whatever_dimensions_are_called"),
     of("publish/test_statement.py")("steps_and_urls", "urlsplit(path).path", "path", "a password in a URL is published",
         "::test_names_of_files"),
+    # --- Synthetic rows
+    _synthetic("Choices.range_of", '(2 if relation == "add_or_remove_one" else 4) * self.largest_weight',
+        "2 * self.largest_weight", "a replacement is charged as one row",
+        "::test_a_person_moves_differences_of_scores_by_the_range_at_most"),
+    _synthetic("Choices.range_of", "self.largest_weight", "1", "scores are charged as if they had no weights",
+        "::test_a_person_moves_differences_of_scores_by_the_range_at_most"),
+    _synthetic("Choices.with_claim", 'rounds_of("rho", self.dimensions)', "1",
+        "many choices have the epsilon of one", "::test_in_the_other_unit_no_schedule_costs_more"),
+    _synthetic("ChosenTables.same_group_of", "return ALL", "return super().same_group_of(relation, groups)",
+        "a table of one cell costs more rho than is charged", "::test_in_the_other_unit_no_schedule_costs_more"),
+    _synthetic("AdaptivePlan.measured", "left - units", "left - 1", "a round with twice the loss is counted as one",
+        "::test_rounds_add_up_to_their_loss_whatever_is_drawn"),
+    _synthetic("AdaptivePlan.chosen", "choice.rate_in(Fraction(1, UNITS))", "choice.rate",
+        "scores in fine units are raced by the rate of whole rows",
+        "::test_no_transcript_of_a_tiny_domain_loses_more_than_its_claims"),
+    _synthetic("_frames/synthetic_query:_request", "Contributions(total, total)", "Contributions(1, 1)",
+        "choices are charged for one row of a person",
+        "::test_no_transcript_of_a_tiny_domain_loses_more_than_its_claims"),
+    _synthetic("SyntheticWork.assemble", "chosen.of_part(part)", "chosen.claim",
+        "each round has the loss of all of them", "::test_rounds_add_up_to_their_loss_whatever_is_drawn"),
+    of("frames/test_synthetic.py")("SyntheticRequest.with_asks", "whole.value * part[whole.unit]", "whole.value",
+        "each output gets the whole loss", "::test_a_guarantee_and_a_loss_that_is_said_later"),
+    of("mechanisms/test_adaptive_tables.py")("_distance", "np.minimum(counts, _LARGEST_COUNT)", "counts",
+        "large counts wrap around", "::test_scores_are_exact"),
+    of("mechanisms/test_adaptive_tables.py")("_distance",
+        "(int((apart >> 32).sum()) << 32) + int((apart & (2**32 - 1)).sum())", "int(apart.sum())",
+        "sums of scores wrap around", "::test_scores_are_exact"),
 ]

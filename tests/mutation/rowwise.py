@@ -103,7 +103,7 @@ MUTANTS = [
     _preparations("kind_of_function", "name in nodes.BY_ROW", "name not in nodes.PLACING", "functions on no list pass"),
     _preparations("kind_of_function", "not first", "False", "a format is guessed from other people's rows"),
     _preparations("of_rows", "n_rows is not None", "False", "a scan of the first rows passes"),
-    _kept("_question",
+    _kept("known_query",
         "not compare_digest(known.digest, digest if known.key == key else engine.digest_of_rows(known.key) or \"\")",
         "False", "other rows get the kept answer"),
     _kept("text_of_plan", "[tree, shown]", "[tree]", "infinities and NaN are one number to a kept answer"),

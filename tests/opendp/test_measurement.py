@@ -250,6 +250,11 @@ REFUSED = {
     "window": (lambda: median(epsilon=1).over("g"), TypeError, "with over"),
     "plain expression": (lambda: X.median(), TypeError, "query must be a PrivateQuery or a PrivateExpr, got Expr"),
     "frame": (lambda: dpp.protect(None), TypeError, "got PrivateFrame"),
+    "synthetic rows": (
+        lambda: dpp.protect(None).synthetic({"a": [0, 1]}, rho=1),
+        TypeError,
+        "not be of synthetic rows: what rounds of unknown losses cost several people is not proved",
+    ),
 }
 
 

@@ -1,0 +1,116 @@
+"""Graphical models of noisy tables, fitted by `mbi` (McKenna, Sheldon & Miklau 2019, arXiv 1901.09136).
+
+All of it follows from what was released, so no guarantee depends on it, or on its floats.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dp_polars._base.extras import require
+from dp_polars._base.numbers import Floats, Ints
+from dp_polars._mechanisms.residuals import Axes, Noise
+
+#: `numpy.einsum` has a letter for each dimension.
+MOST_DIMENSIONS = 50
+# Steps of a fit, at most; it ends where 50 more make the loss smaller by less than this part of it, twice.
+_STEPS, _ENOUGH = 1000, 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """A noisy table: its dimensions, its noise, and its counts, the last dimension running fastest."""
+
+    axes: Axes
+    noise: Noise
+    counts: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A distribution over all combinations of dimensions, times a number of rows."""
+
+    sizes: Axes
+    fitted: Any  # what `mbi` made
+
+    @property
+    def total(self) -> float:
+        return float(self.fitted.total)
+
+    def table(self, axes: Axes) -> Floats:
+        """Return how many rows the model has in each cell of a table, shape (cells,)."""
+        operands: list[Any] = [part for of, factor in self._factors for part in (factor, list(of))]
+        table: Floats = np.einsum(*operands, list(axes), optimize="greedy").ravel()
+        weight = float(table.sum())
+        if not (math.isfinite(weight) and weight > 0):  # floats ended
+            table, weight = np.ones(len(table)), float(len(table))
+        return np.asarray(table * (self.total / weight))
+
+    @cached_property
+    def _factors(self) -> list[tuple[Axes, Floats]]:
+        logs = [(axes, np.asarray(one.values)) for axes, one in self.fitted.potentials.tables.items()]
+        return [(axes, np.exp(log - log.max())) for axes, log in logs]
+
+    def rows(self, number: int) -> list[Ints]:
+        """Return the codes of rows in each dimension: as many of each combination as the model has, but for chance."""
+        with _settings():
+            drawn = self.fitted.synthetic_data(rows=number).to_dict()
+        return [np.asarray(drawn[axis]).astype(np.int64) for axis in range(len(self.sizes))]
+
+
+def fit(sizes: Axes, measured: Sequence[Measured], warm_start: Model | None = None) -> Model:
+    """Return the model of the largest entropy among those nearest to all tables, weighted by their noise."""
+    mbi, domain = imported(), domain_of(sizes)
+    counts, weights = dict[Axes, Floats](), dict[Axes, float]()
+    for one in measured:  # tables of the same dimensions are one
+        weight = 1 / max(one.noise.variance, 1e-12)
+        counts[one.axes] = np.asarray(counts.get(one.axes, 0) + weight * one.counts, np.float64)
+        weights[one.axes] = weights.get(one.axes, 0) + weight
+    with _settings():
+        tables = [
+            mbi.LinearMeasurement(counts[axes] / weight, axes, 1 / math.sqrt(weight))
+            for axes, weight in weights.items()
+        ]
+        total = mbi.estimation.minimum_variance_unbiased_total(tables)
+        start = None if warm_start is None else warm_start.fitted
+        how = {"known_total": total, "iters": _STEPS, "tol": _ENOUGH, "warm_start": start}
+        return Model(sizes, mbi.estimation.MirrorDescent().estimate(domain, tables, **how))
+
+
+def domain_of(sizes: Axes) -> Any:  # noqa: ANN401
+    return imported().Domain(tuple(range(len(sizes))), sizes)
+
+
+def cells_of(sizes: Axes, tables: Iterable[Axes]) -> int:
+    """Return how many numbers a model of tables holds."""
+    mbi = imported()
+    tree, _ = mbi.junction_tree.make_junction_tree(domain_of(sizes), [*tables])
+    return sum(math.prod(sizes[axis] for axis in axes) for axes in mbi.junction_tree.maximal_cliques(tree))
+
+
+def imported() -> Any:  # noqa: ANN401
+    """Return `mbi`; without its extra, say how to install it."""
+    with warnings.catch_warnings():  # of JAX's settings, which are others here
+        warnings.simplefilter("ignore")
+        return require("mbi", extra="synthetic")
+
+
+@contextmanager
+def _settings() -> Iterator[None]:
+    """Compute in float64, and keep no compiled program on disk."""
+    jax = require("jax", extra="synthetic")
+    before = jax.config.jax_enable_compilation_cache
+    jax.config.update("jax_enable_compilation_cache", False)
+    try:
+        with jax.enable_x64(True):
+            yield
+    finally:
+        jax.config.update("jax_enable_compilation_cache", before)
