@@ -181,7 +181,7 @@ class _OnSpark(Engine[Released]):
         )
 
     @silenced
-    def preparation(self) -> str | None:
+    def preprocessing(self) -> str | None:
         try:
             return text_of_frame(self._frame)
         except Exception:  # of files that are gone, or a plan too deep: the release fails of it, or keeps nothing

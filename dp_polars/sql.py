@@ -170,7 +170,7 @@ class _SqlEngine(LocalEngine):
         return str(self._dialect.name)
 
     @silenced  # what drivers warn of may tell of rows
-    def preparation(self) -> str | None:
+    def preprocessing(self) -> str | None:
         """Return a digest of the SQL of the transformations: names, constants and texts, on this engine."""
         if not has_text(self._source):
             return None

@@ -238,7 +238,7 @@ class PrivateExpr(pl.Expr):
         vars(private).update(known, _pyexpr=expr._pyexpr)
         return private
 
-    def of_column(self, column: pl.Expr, name: str) -> PrivateExpr:
+    def _of_column(self, column: pl.Expr, name: str) -> PrivateExpr:
         """Return the same statistic about one column, where several are read."""
         one = _drawn(self.query, [column], self.within)
         return self._with(one.alias(name), columns=(column,), named=None)

@@ -75,7 +75,7 @@ def outputs_of(
             raise ValueError(msg)
         if one.meta.has_multiple_outputs():
             raise _no_choice()
-        yield None, expr.of_column(one, nodes.without_nan(_of_column(answers, column)).meta.output_name())
+        yield None, expr._of_column(one, nodes.without_nan(_of_column(answers, column)).meta.output_name())
 
 
 def _tree(expr: pl.Expr) -> Any:  # noqa: ANN401  # JSON

@@ -75,7 +75,7 @@ def statement_of(
         state,
         known,
         loss=loss_facts(loss.unit, loss.value, delta_of(claims), at_delta),
-        promise=None if requests[0].taken is None else requests[0].taken.guarantee,
+        guarantee=None if requests[0].taken is None else requests[0].taken.guarantee,
         unit=unit_facts(protection.privacy_unit, protection.neighboring_relation),
         releases=[{"name": name, **facts} for name, (_, facts) in releases.items()],
         ledger=ledger,

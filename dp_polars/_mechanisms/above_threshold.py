@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dp_polars._base.numbers import Ints, Rng, ball, owners, positions, run_starts, slices, system_rng
 from dp_polars._mechanisms.drawing import of_parts
 from dp_polars._mechanisms.histograms import Histogram
-from dp_polars._mechanisms.noisy_gap import LARGEST_GAP, Between, Led, joined_pairs
+from dp_polars._mechanisms.noisy_gap import LARGEST_GAP, Between, WithGap, joined_pairs
 from dp_polars._mechanisms.racing import CHUNK, V_STEP, Floats, Real, Uniform, floor_of, is_less, leading_bits, wait_of
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class _Search:
     @np.errstate(divide="ignore", invalid="ignore", over="ignore")  # infinite bounds, and undecided where they meet
     def first(self) -> tuple[Ints, Ints, Ints]:
         groups, owner = len(self.runs.sizes), owners(self.runs.sizes)
-        of_thresholds, of_runs, of_leads = (self.rng(n) for n in (groups, len(owner), groups))
+        of_thresholds, of_runs, of_gaps = (self.rng(n) for n in (groups, len(owner), groups))
         missing = self._missing(_waits(of_thresholds).at(owner))
         hazards, m, v = _hazards(missing), self.runs.multiplicities, leading_bits(of_runs)
         reach_low, reach_high = _chance(hazards.low * m) * (1 - _SLACK), _chance(hazards.high * m) * (1 + _SLACK)
@@ -70,22 +70,22 @@ class _Search:
         heads = run_starts(owner[possible])
         first, drawn_for = possible[heads], owner[possible[heads]]
 
-        found, places, leads = np.full(groups, -1), np.zeros(groups, np.int64), np.full(groups, -1)
+        found, places, gaps = np.full(groups, -1), np.zeros(groups, np.int64), np.full(groups, -1)
         of_first = hazards.at(first)
         waits = _waits(of_runs[first])
         places_found, are_whole = Between(waits.low / of_first.high, waits.high / of_first.low).floors()
         is_only = m[first] == 1
-        more, are_certain = self._leads(_waits(of_leads[drawn_for]), missing.at(first)).floors()
+        more, are_certain = self._gaps(_waits(of_gaps[drawn_for]), missing.at(first)).floors()
         are_certain &= (are_whole | is_only) & (v[first] + V_STEP <= reach_low[first])
-        found[drawn_for], places[drawn_for], leads[drawn_for] = first, np.where(is_only, 0, places_found), more
+        found[drawn_for], places[drawn_for], gaps[drawn_for] = first, np.where(is_only, 0, places_found), more
 
         stops = np.append(heads[1:], len(possible))
         for i in np.flatnonzero(~are_certain).tolist():
             group, runs = int(drawn_for[i]), possible[heads[i] : stops[i]].tolist()
             uniforms = {run: Uniform(int(of_runs[run]), 64, self.rng) for run in runs}
-            of_group = (Uniform(int(drawn[group]), 64, self.rng) for drawn in (of_thresholds, of_leads))
-            found[group], places[group], leads[group] = self._exactly(uniforms, *of_group)
-        return found, places, leads
+            of_group = (Uniform(int(drawn[group]), 64, self.rng) for drawn in (of_thresholds, of_gaps))
+            found[group], places[group], gaps[group] = self._exactly(uniforms, *of_group)
+        return found, places, gaps
 
     def _missing(self, waits: Between) -> Between:
         """Return λ·(T + z − q) of each run, from λ·z."""
@@ -95,22 +95,22 @@ class _Search:
         slack, gaps = (abs(gaps) + (part > 0)) * (rate * _SLACK), gaps * rate
         return Between(waits.low * (1 - _SLACK) + gaps - slack, waits.high * (1 + _SLACK) + gaps + slack)
 
-    def _leads(self, waits: Between, missing: Between) -> Between:
+    def _gaps(self, waits: Between, missing: Between) -> Between:
         """Return by how many whole units the answers are above, and less than one more, from fresh waits."""
         rate = float(self.rate)
         low, high = waits.low + np.maximum(-missing.high, 0), waits.high + np.maximum(-missing.low, 0)
         return Between(low / rate * (1 - _SLACK), high / rate * (1 + _SLACK))
 
-    def _exactly(self, uniforms: dict[int, Uniform], of_threshold: Uniform, of_lead: Uniform) -> tuple[int, int, int]:
+    def _exactly(self, uniforms: dict[int, Uniform], of_threshold: Uniform, of_gap: Uniform) -> tuple[int, int, int]:
         """Return the run, the place in it and the gap of one group; `uniforms` are those of runs that may be first."""
-        z, more = wait_of(1, of_threshold), wait_of(1, of_lead)
+        z, more = wait_of(1, of_threshold), wait_of(1, of_gap)
         for run, uniform in uniforms.items():
             missing = _plus(z, self.rate * (self.threshold - int(self.runs.counts[run])))
             is_above = is_less(missing, _zero)
             place = 0 if is_above else _exact_place(missing, int(self.runs.multiplicities[run]), uniform)
             if place is not None:
-                lead = floor_of(_over(more, missing if is_above else _zero, self.rate))
-                return run, place, min(lead, LARGEST_GAP)
+                gap = floor_of(_over(more, missing if is_above else _zero, self.rate))
+                return run, place, min(gap, LARGEST_GAP)
         return -1, 0, -1
 
 
@@ -165,18 +165,18 @@ class Search:
     rng: Callable[[], Rng] = system_rng
 
 
-def first_above_groups(search: Search, histogram: Histogram) -> Led:
+def first_above_groups(search: Search, histogram: Histogram) -> WithGap:
     """Return one code per group and how many whole rows it is above: −1 for both where none reaches the threshold."""
     return joined_pairs(of_parts(lambda part: _of_part(search, part), histogram))
 
 
-def _of_part(search: Search, histogram: Histogram) -> Led:
-    codes, leads, rng = np.empty_like(histogram.sizes), np.empty_like(histogram.sizes), search.rng()
+def _of_part(search: Search, histogram: Histogram) -> WithGap:
+    codes, gaps, rng = np.empty_like(histogram.sizes), np.empty_like(histogram.sizes), search.rng()
     for first, last in slices(histogram.sizes, CHUNK, CHUNK):
         begins, runs = count_runs(histogram.part(first, last), search.size)
-        found, places, leads[first:last] = first_reached(runs, search.threshold, search.rate, rng)
+        found, places, gaps[first:last] = first_reached(runs, search.threshold, search.rate, rng)
         codes[first:last] = np.where(found < 0, -1, begins[found] + places)
-    return codes, leads
+    return codes, gaps
 
 
 def count_runs(histogram: Histogram, size: int) -> tuple[Ints, CountRuns]:

@@ -1,4 +1,4 @@
-"""Choices that come with how far they lead: permute-and-flip with a noisy gap."""
+"""Choices that come with their gap: permute-and-flip with a noisy gap."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LARGEST_EXPONENT = 2.0**1023
 
 # Shape (g,) each: a code or a position per group, and how many whole units it was ahead of the next candidate, at most
 # LARGEST_GAP; −1 if there was no other.
-Led: TypeAlias = "tuple[Ints, Ints]"
+WithGap: TypeAlias = "tuple[Ints, Ints]"
 
 
 @dataclass(frozen=True)
@@ -56,16 +56,16 @@ class Between:
         return whole, decided
 
 
-def race_with_gap(blocks: Blocks, rate: Fraction, unit: Fraction, law: RacingLaw, rng: Rng) -> Led:
+def race_with_gap(blocks: Blocks, rate: Fraction, unit: Fraction, law: RacingLaw, rng: Rng) -> WithGap:
     """Return the block that arrives first, for each group, and its gap in whole units, given in those of the gaps.
 
     No candidate may be left out of the blocks.
     """
     one_race = _Race(blocks, blocks.sizes(), rate, unit, law, rng)
-    winners, leads = np.empty_like(one_race.sizes), np.empty_like(one_race.sizes)
+    winners, noisy_gaps = np.empty_like(one_race.sizes), np.empty_like(one_race.sizes)
     for first, last in slices(one_race.sizes, CHUNK, CHUNK):
-        winners[first:last], leads[first:last] = one_race.of_groups(first, last)
-    return winners, leads
+        winners[first:last], noisy_gaps[first:last] = one_race.of_groups(first, last)
+    return winners, noisy_gaps
 
 
 @dataclass(frozen=True)
@@ -107,27 +107,27 @@ class _Race:
         next_high[several] = np.minimum(next_high[several], second.high)
 
         between = Between(next_low - times.high[heads], next_high - times.low[heads])
-        leads = _whole_units(between, float_of(self.rate * self.unit))
+        noisy_gaps = _whole_units(between, float_of(self.rate * self.unit))
         has_one = (sizes if m is None else np.add.reduceat(m, begins, dtype=np.int64)) == 1
-        certain &= has_one | (leads >= 0)
-        leads[has_one] = -1
+        certain &= has_one | (noisy_gaps >= 0)
+        noisy_gaps[has_one] = -1
         stops = np.append(heads[1:], len(candidates))
         for group in np.flatnonzero(~certain).tolist():
             listed = candidates[heads[group] : stops[group]]
             drawn_words = dict(zip((listed - begins[group]).tolist(), drawn[listed].tolist(), strict=True))
-            position, leads[group] = self._exactly(first + group, drawn_words, int(seconds[group]))
+            position, noisy_gaps[group] = self._exactly(first + group, drawn_words, int(seconds[group]))
             winners[group] = begins[group] + position
-        return begin + winners, leads
+        return begin + winners, noisy_gaps
 
     def _exactly(self, group: int, drawn: dict[int, int], second: int) -> tuple[int, int]:
         """Return the winner's position in its group and its gap; `second` is the word of the first one listed."""
         gap, multiplicities = self.blocks.exact(group)
         guess = next(iter(drawn))
         words_drawn = {position: word for position, word in drawn.items() if multiplicities[position]}
-        position, lead = racing.first_and_gap(
+        position, noisy_gap = racing.first_and_gap(
             gap, multiplicities, words_drawn, {guess: second}, self.rate, self.unit, self.law, self.rng
         )
-        return position, -1 if lead is None else min(lead, LARGEST_GAP)
+        return position, -1 if noisy_gap is None else min(noisy_gap, LARGEST_GAP)
 
 
 def _first_two(exponents: Floats, drawn: NDArray[np.uint64], m: SignedInts | None, sizes: Ints, law: RacingLaw) -> Ints:
@@ -152,10 +152,10 @@ def _without(times: Floats, positions: Ints) -> Floats:
     return rest
 
 
-def _whole_units(leads: Between, unit: float) -> Ints:
-    """Return leads in whole units, given their bounds in multiples of 1/rate; −1 where floats can't tell."""
+def _whole_units(noisy_gaps: Between, unit: float) -> Ints:
+    """Return noisy_gaps in whole units, given their bounds in multiples of 1/rate; −1 where floats can't tell."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        low, high = leads.low / unit * (1 - _RELATIVE_SLACK), leads.high / unit * (1 + _RELATIVE_SLACK)
+        low, high = noisy_gaps.low / unit * (1 - _RELATIVE_SLACK), noisy_gaps.high / unit * (1 + _RELATIVE_SLACK)
         whole, decided = Between(low, high).floors()
     return np.where(decided, whole, -1)
 
@@ -201,50 +201,50 @@ def _widened(value: Floats, exponents: Floats, m: SignedInts | None, sign: int) 
     return bound
 
 
-def type_with_gap(answer: pl.DataType, lead: pl.DataType) -> pl.Struct:
-    return pl.Struct({"answer": answer, "gap": lead})
+def type_with_gap(answer: pl.DataType, noisy_gap: pl.DataType) -> pl.Struct:
+    return pl.Struct({"answer": answer, "gap": noisy_gap})
 
 
-def with_gap(answers: pl.Series, leads: pl.Series, is_alone: NDArray[np.bool_]) -> pl.Series:
+def with_gap(answers: pl.Series, noisy_gaps: pl.Series, is_alone: NDArray[np.bool_]) -> pl.Series:
     """Return answers with their gaps; null where there was no other candidate."""
-    shown = leads.zip_with(pl.Series(~is_alone), pl.Series([None], dtype=leads.dtype))
+    shown = noisy_gaps.zip_with(pl.Series(~is_alone), pl.Series([None], dtype=noisy_gaps.dtype))
     return pl.DataFrame({"answer": answers, "gap": shown}).to_struct()
 
 
-def gap_from_rows(draw: Draw, codes: Codes, lengths: Ints) -> Led:
+def gap_from_rows(draw: Draw, codes: Codes, lengths: Ints) -> WithGap:
     """Return one code and its gap per group, from the codes of its rows; `draw.size` is ignored."""
     if not is_dense(draw.size, codes, lengths):
         return gap_groups(draw, Histogram.of_rows(codes, None, lengths, draw.size))
 
-    def of_slice(codes: Codes, lengths: Ints) -> Led:
+    def of_slice(codes: Codes, lengths: Ints) -> WithGap:
         blocks = blocks_of_gaps(gaps_of_rows(draw, codes, lengths))
-        winners, leads = _race(draw, blocks, draw.rng())
-        return winners - blocks.starts, leads
+        winners, noisy_gaps = _race(draw, blocks, draw.rng())
+        return winners - blocks.starts, noisy_gaps
 
     return joined_pairs(of_row_slices(of_slice, draw.size, codes, lengths, SLICE_ROWS))
 
 
-def gap_groups(draw: Draw, histogram: Histogram) -> Led:
+def gap_groups(draw: Draw, histogram: Histogram) -> WithGap:
     """Return one code and its gap per group; that of a group without rows is uniform."""
     return joined_pairs(of_group_slices(partial(_gap_from_runs, draw), histogram))
 
 
-def _gap_from_runs(draw: Draw, runs: Runs) -> Led:
+def _gap_from_runs(draw: Draw, runs: Runs) -> WithGap:
     slots = draw.score.slots(runs, draw.size)
     rng = draw.rng()
     blocks = Blocks(slots.gaps, slots.begins, lambda group: slots.of_group(group).exact(), slots.multiplicities)
-    winners, leads = _race(draw, blocks, rng)
+    winners, noisy_gaps = _race(draw, blocks, rng)
     first, count = (column[winners].astype(np.int64) for column in (slots.first, slots.multiplicities))
     offset = uniform_below(count, rng)
     # Where the winner is one of those without rows, they have no first code.
-    return np.where(first < 0, runs.nth_unoccupied(offset), first + offset), leads
+    return np.where(first < 0, runs.nth_unoccupied(offset), first + offset), noisy_gaps
 
 
-def _race(draw: Draw, blocks: Blocks, rng: Rng) -> Led:
+def _race(draw: Draw, blocks: Blocks, rng: Rng) -> WithGap:
     return race_with_gap(blocks, draw.rate, Fraction(draw.score.unit), draw.law, rng)
 
 
-def joined_pairs(parts: Sequence[Led]) -> Led:
+def joined_pairs(parts: Sequence[WithGap]) -> WithGap:
     nothing = np.empty(0, np.int64)
-    codes, leads = zip((nothing, nothing), *parts, strict=True)
-    return np.concatenate(codes), np.concatenate(leads)
+    codes, noisy_gaps = zip((nothing, nothing), *parts, strict=True)
+    return np.concatenate(codes), np.concatenate(noisy_gaps)

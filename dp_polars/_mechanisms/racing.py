@@ -40,7 +40,7 @@ class RacingLaw:
     """What a race must know of a mechanism.
 
     The log-density of −log g(W) must not fall faster than a slope of 1. So a choice at the rate ε/R is ε-DP, with its
-    lead as well (`docs/proofs/gaps.md`).
+    gap as well (`docs/proofs/gaps.md`).
     """
 
     # g in float64, shape (n,): ascending, from 1 − exp(−w) up to w, off by at most 8 units in the last place; g(0) is
@@ -149,7 +149,7 @@ def first_and_gap(
     law: RacingLaw,
     rng: Rng,
 ) -> tuple[int, int | None]:
-    """Return the position of the first block, and by how many whole units it leads; None: there is no other.
+    """Return the position of the first block, and by how many whole units it is ahead; None: there is no other.
 
     `gap`, `multiplicities`: all blocks of one group, by position.
     `words_drawn`: the first 64 bits of the uniform of each block that may arrive first or second, by position.

@@ -250,7 +250,7 @@ def best_rows(
     return _places(chosen, rows, lengths)
 
 
-def leading_rows(
+def best_rows_with_gap(
     scores: column_types.Exact,
     lengths: Ints,
     rate: Fraction,
@@ -267,9 +267,9 @@ def leading_rows(
     """
     rows, scores, counts = _offered(scores, lengths, offered)
     blocks, groups = _blocks(scores, counts, lowest)
-    chosen, leads = (np.full(len(lengths), -1, np.int64) for _ in range(2))
-    chosen[groups], leads[groups] = race_with_gap(blocks, rate, unit, law, rng)
-    return _places(chosen, rows, lengths), leads
+    chosen, gaps = (np.full(len(lengths), -1, np.int64) for _ in range(2))
+    chosen[groups], gaps[groups] = race_with_gap(blocks, rate, unit, law, rng)
+    return _places(chosen, rows, lengths), gaps
 
 
 def _offered(

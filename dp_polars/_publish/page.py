@@ -196,7 +196,7 @@ def columns(schema: pl.Schema) -> str:
     return f'<details><summary>{number}</summary><div class="dp-scroll"><table>{rows}</table></div></details>'
 
 
-def promised(plan: Plan) -> str:
+def guaranteed_by(plan: Plan) -> str:
     return f"ε = {short(plan.epsilon)}, δ = {short(plan.delta)}"
 
 
@@ -205,7 +205,7 @@ def costs(plan: Plan, drafted: Draft, query: PrivateQuery) -> str:
     claims = query._request.claims if drafted.publication is None else drafted.publication._claims()
     why = f"These errors cost {in_words(claims)} of it." if taken is None else taken.words
     return (
-        f'<div class="dp-cost"><strong>{promised(plan)}</strong></div>'
+        f'<div class="dp-cost"><strong>{guaranteed_by(plan)}</strong></div>'
         '<p class="dp-quiet">This is what all answers together guarantee to each person: the smaller, the better '
         f"protected.</p>{quiet(why)}{message(drafted.messages, 'cost')}"
     )
@@ -313,7 +313,7 @@ def whole(plan: Plan, drafted: Draft, fields: list[str], seen: str) -> str:
         "<div class='dp-title' role='heading' aria-level='1'>Plan a private release</div>"
         f"<p>Of <strong>{html.escape(title_of(plan))}</strong>. {read}</p>"
         f"{columns(plan.schema)}</header><div>{''.join(fields)}</div><div class='dp-seen'>{seen}</div>"
-        f"<div class='dp-bar'>{'no query yet' if drafted.query is None else promised(plan)}</div></div>"
+        f"<div class='dp-bar'>{'no query yet' if drafted.query is None else guaranteed_by(plan)}</div></div>"
     )
 
 

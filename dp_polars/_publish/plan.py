@@ -313,7 +313,7 @@ class Plan:
             return {"epsilon": whole}
         return {"within": whole} | ({"rows": self.rows} if question.ask in ("mean", "share", "var", "std") else {})
 
-    def promise(self) -> dict[str, float]:
+    def guarantee(self) -> dict[str, float]:
         return {"epsilon": self.epsilon, "delta": self.delta}
 
     def bounds(self) -> dict[str, int]:
@@ -488,7 +488,7 @@ def _asked(plan: Plan, groups: Tables, asked: dict[str, PrivateExpr], messages: 
     def together(chosen: dict[str, PrivateExpr]) -> Publication:
         tables = Publication({table or "answers": grouped.agg(**chosen) for table, grouped in groups.items()})
         if not plan.by_error:
-            tables = tables.scaled_to(**plan.promise())
+            tables = tables.scaled_to(**plan.guarantee())
         for query in tables.queries.values():
             query._request.presentation(intervals=True)
             query.explain()
@@ -512,8 +512,8 @@ def _asked(plan: Plan, groups: Tables, asked: dict[str, PrivateExpr], messages: 
 
 def code_of(plan: Plan, names: Collection[str]) -> str:
     stem = "synthetic" if plan.file is None else PurePath(plan.file).stem or "rows"
-    promise = {name: Written(None, short(part)) for name, part in plan.promise().items()}
-    budget = call("dpp.Budget", **promise, path=f"{stem}-budget.db")
+    guarantee = {name: Written(None, short(part)) for name, part in plan.guarantee().items()}
+    budget = call("dpp.Budget", **guarantee, path=f"{stem}-budget.db")
     questions, keys, has_data = plan.named(), plan.public_keys(), plan.engine == "polars"
     outputs = {}
     for name in names:
@@ -522,7 +522,7 @@ def code_of(plan: Plan, names: Collection[str]) -> str:
         outputs[name] = Written(None, call(f"dpp.{questions[name].ask}", *plain, **named))
     begin = "rows.dp.protect" if has_data else "dpp.protect"
     protect = call(begin, plan.unit, budget=Written(None, "budget"), **plan.bounds(), dataset=stem)
-    shared = [] if plan.by_error else [call(".scaled_to", **promise)]
+    shared = [] if plan.by_error else [call(".scaled_to", **guarantee)]
     before, steps = [], [protect, *([call(".group_by", keys)] if keys else []), call(".agg", **outputs)]
     tables = plan.tables()
     if several_tables := len(tables) > 1:

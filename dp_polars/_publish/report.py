@@ -307,8 +307,8 @@ _FEW = 3  # sections from which on a page begins with a list of them
 
 def _guarantee(facts: Facts) -> str:
     """Return what all numbers guarantee to one person, in words and numbers."""
-    loss, promise = facts["loss"], facts["promise"]
-    said = html.escape(promise or guaranteed(loss)).replace(" = ", "\u00a0=\u00a0")
+    loss, guarantee = facts["loss"], facts["guarantee"]
+    said = html.escape(guarantee or guaranteed(loss)).replace(" = ", "\u00a0=\u00a0")
     change = "were left out" if facts["unit"]["relation"] == "add_or_remove_one" else "were replaced by others"
     return (
         "These numbers are about people, and protect each of them. Every number was changed at random, so that the "

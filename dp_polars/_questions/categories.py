@@ -20,7 +20,7 @@ from dp_polars._bins.candidates import Categories, Ordered, Values, ends_of, ord
 from dp_polars._bins.weights import ONE_EACH, Weights, in_steps
 from dp_polars._mechanisms.drawing import Draw, draw_from_rows, draw_groups
 from dp_polars._mechanisms.histograms import CountScore, Histogram, QuantileScore, Score
-from dp_polars._mechanisms.noisy_gap import Led, gap_from_rows, gap_groups, type_with_gap, with_gap
+from dp_polars._mechanisms.noisy_gap import WithGap, gap_from_rows, gap_groups, type_with_gap, with_gap
 from dp_polars._mechanisms.racing import LAWS, error_bound
 from dp_polars._questions.question import Columns, CountRule, HistogramQuery, clipped_to
 
@@ -278,8 +278,8 @@ class Mode(Choice):
         named = values.gather(np.minimum(codes, size - 1))
         return named.zip_with(pl.Series(codes < size), pl.Series([None], dtype=named.dtype))
 
-    def _led(self, led: Led, *columns: pl.DataType) -> pl.Series:
-        codes, gaps = led
+    def _shown_with_gap(self, drawn: WithGap, *columns: pl.DataType) -> pl.Series:
+        codes, gaps = drawn
         in_units = in_steps(gaps, self.step(*columns), pl.Float64()) if self.weights.is_column else pl.Series(gaps)
         return with_gap(self.named(codes, *columns), in_units, gaps < 0)
 
@@ -287,11 +287,11 @@ class Mode(Choice):
         if not self.has_gap:
             return super().drawn(histograms, *columns)
         (histogram,) = histograms
-        return (self._led(gap_groups(self.draw(*columns), self.scored(histogram, *columns)), *columns),)
+        return (self._shown_with_gap(gap_groups(self.draw(*columns), self.scored(histogram, *columns)), *columns),)
 
     def answers_of_codes(self, codes: Codes, weights: Ints | None, lengths: Ints, columns: Columns = ()) -> pl.Series:
         if self.too_few is None and self.has_gap and weights is None:
-            return self._led(gap_from_rows(self.draw(*columns), codes, lengths), *columns)
+            return self._shown_with_gap(gap_from_rows(self.draw(*columns), codes, lengths), *columns)
         if self.too_few is None:
             return super().answers_of_codes(codes, weights, lengths, columns)
         return HistogramQuery.answers_of_codes(self, codes, weights, lengths, columns)

@@ -23,7 +23,7 @@ from dp_polars._mechanisms.histograms import Histogram
 from dp_polars._mechanisms.noise import noise_bound
 from dp_polars._mechanisms.noisy_gap import type_with_gap, with_gap
 from dp_polars._mechanisms.racing import LAWS
-from dp_polars._mechanisms.selection import MOST_ROWS, OwnSensitivities, best_rows, leading_rows
+from dp_polars._mechanisms.selection import MOST_ROWS, OwnSensitivities, best_rows, best_rows_with_gap
 from dp_polars._questions.measures import counts_at_loss
 from dp_polars._questions.question import CountRule, HistogramQuery, Query, clipped_to
 
@@ -72,7 +72,9 @@ class ArgMax(Query):
             chosen = best_rows(scores, lengths, rate, law, rng, offered=offered, lowest=self.lowest)
             return _as_positions(chosen)
         step = self._step(values.dtype)
-        chosen, gaps = leading_rows(scores, lengths, rate, step / tick, law, rng, offered=offered, lowest=self.lowest)
+        chosen, gaps = best_rows_with_gap(
+            scores, lengths, rate, step / tick, law, rng, offered=offered, lowest=self.lowest
+        )
         in_type = in_steps(gaps, step, type_in_steps(step, values.dtype, of_floats=self.of_floats))
         return with_gap(_as_positions(chosen), in_type, gaps < 0)
 

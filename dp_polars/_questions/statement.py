@@ -175,8 +175,8 @@ def _loss_details(facts: Facts) -> Iterator[Part]:
         yield f"{_NOT_KNOWN}: {facts['no_loss']}"
         return
     what = "one evaluation" if facts["state"] == "asked" else "all that is stated here"
-    if facts["promise"] is not None:
-        yield f"All that is stated here keeps the guarantee of {facts['promise']}, by the loss that follows."
+    if facts["guarantee"] is not None:
+        yield f"All that is stated here keeps the guarantee of {facts['guarantee']}, by the loss that follows."
     yield f"One person loses {amount(loss)} to {what}."
     if loss["definition"]:
         yield loss["definition"]
@@ -402,7 +402,7 @@ class Statement:
     @classmethod
     def of(cls, state: str, known: Mapping[str, object], **facts: object) -> Statement:
         """Return the statement of these facts, of what people state, and of the software."""
-        of_all = {**software(), "state": state, "known": checked(known), "promise": None, "ledger": None}
+        of_all = {**software(), "state": state, "known": checked(known), "guarantee": None, "ledger": None}
         return cls(json.dumps(of_all | facts))
 
     @property

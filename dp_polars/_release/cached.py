@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 
 def stored_query_of(
-    request: AnyRequest[Asked], engine: Engine[Released], work: object, preparation: str, dataset: str
+    request: AnyRequest[Asked], engine: Engine[Released], work: object, preprocessing: str, dataset: str
 ) -> StoredQuery:
     """Return the query of a data set, in words and as a text.
 
-    `preparation` is the text of what made the rows: other preprocessing is another data set.
+    `preprocessing` is the text of what made the rows: other preprocessing is another data set.
     """
     proved = request.checked_on(engine, ())
     schema, pipeline, live = proved.schemas[0], request.pipeline, partial(_read, request, proved)
@@ -48,7 +48,7 @@ def stored_query_of(
         "polars": pl.__version__,
         "engine": _kind(engine),
         "dataset": dataset,
-        "preparation": preparation,
+        "preprocessing": preprocessing,
         "request": _kind(request),
         "protection": written(request.protection),
         "columns": written(pl.Schema((name, schema[name]) for name in read)),
@@ -166,11 +166,11 @@ def known_query(
 
     Refuse other rows in memory than those that the name stood for before.
     """
-    preparation = engine.preparation()
-    if preparation is None:
+    preprocessing = engine.preprocessing()
+    if preprocessing is None:
         return None
-    question = stored_query_of(request, engine, work, preparation, dataset)
-    about = json.dumps([dataset, preparation, pl.__version__])  # whose hashes are other ones in other versions
+    question = stored_query_of(request, engine, work, preprocessing, dataset)
+    about = json.dumps([dataset, preprocessing, pl.__version__])  # whose hashes are other ones in other versions
     known = budget._rows_of(about)
     key = secrets.token_bytes(32) if known is None else known.key
     if digest := engine.digest_of_rows(key):

@@ -434,7 +434,7 @@ class Engine(ABC, Generic[Released]):
     #: What a run does once or several times, for a person who waits (`_base.progress`).
     step: ClassVar[str] = "scan"
 
-    def preparation(self) -> str | None:
+    def preprocessing(self) -> str | None:
         """Return a public text of what made the rows: names, constants, files. None: there is none, as of Python code.
 
         Answers are kept for one text alone, and none where it is None. An engine that sees nothing of it says so by "".

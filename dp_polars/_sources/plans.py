@@ -626,7 +626,7 @@ def steps_and_urls(frame: pl.LazyFrame) -> tuple[list[str] | None, list[str]]:
     return sorted(kinds), urls
 
 
-def preparation_of(
+def preprocessing_of(
     frame: pl.LazyFrame,
     unit: PrivacyUnit | None = None,
     *,

@@ -15,7 +15,7 @@ import polars as pl
 from dp_polars._sources.files import refuse_repeated_files
 from dp_polars._sources.flags import with_clean_memory
 from dp_polars._sources.marks import Reading
-from dp_polars._sources.plans import files_of, preparation_of, reading_of_arrow, refuse_rewritten_files
+from dp_polars._sources.plans import files_of, preprocessing_of, reading_of_arrow, refuse_rewritten_files
 from dp_polars._sources.running import collected
 from dp_polars._sources.tables import scan_of_dataset, table_of, untaken, without_untaken
 from dp_polars._sources.views import has_python_source, holds_rows, serialized
@@ -81,7 +81,7 @@ def source_of(frame: PrivateRows, unit: PrivacyUnit | None, *, unchecked: bool =
         frame = frame.lazy()
     if isinstance(frame, pl.LazyFrame):
         with asking_after_protect(frame):
-            readings, varies = preparation_of(frame, unit, unchecked=unchecked)
+            readings, varies = preprocessing_of(frame, unit, unchecked=unchecked)
         plan = without_untaken(frame)
         if not varies:
             return Source(plan, lambda: with_clean_memory(plan), readings, lambda: plan)

@@ -122,9 +122,9 @@ def budget(budget: Budget) -> alt.LayerChart:
     >>> chart = budget(Budget(epsilon=1))
     """
     total, running, symbol = float(budget.total), "running_total", _charts.SYMBOLS[budget.unit]
-    log, promise = budget.log(), budget._guarantee
-    if promise is not None and log.height:
-        last, in_rho = log.row(-1, named=True), float(promise.rho)
+    log, guarantee = budget.log(), budget._guarantee
+    if guarantee is not None and log.height:
+        last, in_rho = log.row(-1, named=True), float(guarantee.rho)
         # Null sums of epsilons have no room; the last charge was allowed by the other sum then.
         if last[running] is None or last[running] * in_rho > last["running_rho"] * total:
             total, running, symbol = in_rho, "running_rho", _charts.SYMBOLS["rho"]

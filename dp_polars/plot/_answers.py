@@ -121,9 +121,9 @@ def answers(
 def _guarantee(query: PrivateQuery) -> str:
     request, protection = query._request, query._protection
     loss = loss_facts(request.loss.unit, request.loss.value, request.delta, AT_DELTA)
-    promise = guaranteed(loss) if request.taken is None else request.taken.guarantee
+    guarantee = guaranteed(loss) if request.taken is None else request.taken.guarantee
     person = unit_facts(protection.privacy_unit, protection.neighboring_relation)["person"]
-    return f"Differential privacy with {promise}. One person: {person}."
+    return f"Differential privacy with {guarantee}. One person: {person}."
 
 
 def _of_claim(columns: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -131,8 +131,8 @@ def _of_claim(columns: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     first, loss = columns[0], sum(Fraction(one["loss"]["exact"]) for one in columns)
     if first["bounds"]:
         yield limits_in_words(first["bounds"], in_parts=False)
-    promise = guaranteed(loss_facts(first["loss"]["unit"], Fraction(loss), Fraction(0), AT_DELTA))
-    yield f"Differential privacy with {promise}. One person: {unit_facts(first['privacy_unit'], '')['person']}."
+    guarantee = guaranteed(loss_facts(first["loss"]["unit"], Fraction(loss), Fraction(0), AT_DELTA))
+    yield f"Differential privacy with {guarantee}. One person: {unit_facts(first['privacy_unit'], '')['person']}."
 
 
 def drawn(

@@ -130,7 +130,7 @@ def test_steps_that_are_none():
 def test_answer_and_gap_come_from_one_draw(monkeypatch):
     """Were an expression to name the draw twice, the two could be of two draws."""
     drawn = []
-    for module, name in ((modes, "gap_from_rows"), (argmax, "leading_rows")):
+    for module, name in ((modes, "gap_from_rows"), (argmax, "best_rows_with_gap")):
         original = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *a, f=original, **k: (drawn.append(1), f(*a, **k))[1])
     rows = pl.DataFrame({"x": ["a", "b"]}, schema={"x": pl.Enum(["a", "b"])}).with_columns(n=pl.Series([1, 2]))

@@ -669,7 +669,7 @@ CHANGED_FILES = (
 )
 
 
-def test_another_preparation_is_another_data_set(tmp_path):
+def test_other_preprocessing_is_another_data_set(tmp_path):
     """Every other way to make the rows is drawn and charged; the same one is not, also in another order."""
     budget, made = dpp.Budget(epsilon=10, path=tmp_path / "ledger.db"), sources(tmp_path)
     query = unbound(budget)

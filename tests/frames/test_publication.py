@@ -103,7 +103,7 @@ def test_what_one_query_was_scaled_to_is_not_what_all_promise():
     notes = " ".join(dpp.publication(both).explain()["note"])
     assert "in all, the unit is" not in notes
     assert "The release costs epsilon=2 " in notes
-    assert dpp.publication(both).statement().facts["promise"] is None
+    assert dpp.publication(both).statement().facts["guarantee"] is None
 
 
 @pytest.mark.parametrize("epsilon", [1, Fraction(1, 2)])

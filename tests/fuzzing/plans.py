@@ -19,7 +19,7 @@ import polars as pl
 from polars import selectors as cs
 
 from dp_polars._sources.marks import Reading
-from dp_polars._sources.plans import preparation_of
+from dp_polars._sources.plans import preprocessing_of
 from tests.fuzzing.expressions import KINDS, Case, Columns, evaluated, text_of, type_of
 from tests.helpers.needs import IS_OLD
 from tests.registry import ENGINES, UNITS
@@ -239,11 +239,11 @@ Check = Callable[[pl.LazyFrame, tuple[str, ...]], tuple[Reading, ...]]
 
 
 def checked(frame: pl.LazyFrame, unit: tuple[str, ...]) -> tuple[Reading, ...]:
-    return preparation_of(frame, unit)[0]
+    return preprocessing_of(frame, unit)[0]
 
 
 def unchecked(frame: pl.LazyFrame, unit: tuple[str, ...]) -> tuple[Reading, ...]:
-    return preparation_of(frame, unit, unchecked=True)[0]
+    return preprocessing_of(frame, unit, unchecked=True)[0]
 
 
 def readings(check: Check, frame: pl.LazyFrame | None, unit: tuple[str, ...]) -> tuple[Reading, ...] | None:

@@ -46,7 +46,7 @@ def forbid(monkeypatch) -> None:
 
     for owner, names in (
         (categories, ("draw_from_rows", "draw_groups", "gap_groups", "gap_from_rows")),
-        (extremes, ("first_above_groups", "best_rows", "leading_rows")),
+        (extremes, ("first_above_groups", "best_rows", "best_rows_with_gap")),
         (extremes.OwnSensitivities, ("best",)),
         (answer_lists, ("draw_in_rounds", "draw_jointly")),
         (quantile_trees, ("_draw_one",)),

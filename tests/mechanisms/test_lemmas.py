@@ -20,8 +20,7 @@ from flint import arb, ctx
 
 from dp_polars._base.numbers import ball
 from dp_polars._mechanisms import above_threshold as thresholds
-from dp_polars._mechanisms import noise, racing, residuals
-from dp_polars._mechanisms import noisy_gap as leading
+from dp_polars._mechanisms import noise, noisy_gap, racing, residuals
 from dp_polars._mechanisms import partition_selection as key_selection
 from dp_polars._mechanisms import top_k as joint
 from dp_polars._mechanisms.noise import DiscreteGaussian, DiscreteLaplace
@@ -147,7 +146,7 @@ def first_pass(is_plain):
     return ratio
 
 
-# --- The lead
+# --- The gap
 
 
 def with_ends(end):
@@ -174,24 +173,24 @@ def log_times(law, *, second=False, weighted=True):
     @with_ends(2**1023)
     def ratio(*sides):
         *drawn, m, x = sides
-        with patched(leading, leading_bits=bits, _SLACK=0.0, _RELATIVE_SLACK=0.0):
+        with patched(noisy_gap, leading_bits=bits, _SLACK=0.0, _RELATIVE_SLACK=0.0):
             times = (
-                leading._log_second_times(*drawn, exponents(x), whole(m), law)
+                noisy_gap._log_second_times(*drawn, exponents(x), whole(m), law)
                 if second
-                else leading._log_times(*drawn, exponents(x), whole(m) if weighted else None, law)
+                else noisy_gap._log_times(*drawn, exponents(x), whole(m) if weighted else None, law)
             )
-        allowed = ball(Fraction(leading._SLACK)) + ball(Fraction(leading._RELATIVE_SLACK)) * ball(x[0])
+        allowed = ball(Fraction(noisy_gap._SLACK)) + ball(Fraction(noisy_gap._RELATIVE_SLACK)) * ball(x[0])
         return times.low.absolute.max(times.high.absolute) / allowed
 
     return ratio
 
 
-def whole_units(lead):
+def whole_units(gap):
     seen = []
-    between = Rounded.exact(*lead, seen=seen).off(U)
-    with patched(leading, _RELATIVE_SLACK=0.0), suppress(DoneError):
-        leading._whole_units(SimpleNamespace(low=between, high=between), Rounded.exact(1).off(U))
-    return share(seen[0][0].relative, leading._RELATIVE_SLACK)
+    between = Rounded.exact(*gap, seen=seen).off(U)
+    with patched(noisy_gap, _RELATIVE_SLACK=0.0), suppress(DoneError):
+        noisy_gap._whole_units(SimpleNamespace(low=between, high=between), Rounded.exact(1).off(U))
+    return share(seen[0][0].relative, noisy_gap._RELATIVE_SLACK)
 
 
 # --- Noise
@@ -282,11 +281,11 @@ def reached(v, missing, m):
     return bounds
 
 
-def leads(v, above):
+def gaps_above(v, above):
     """By how much the answer is above: a fresh wait, and what nothing is missing of, at the rate 1 but for rounding."""
     missing = Rounded.exact(-above[1], -above[0])
     with patched(thresholds, float=in_turn(Rounded.exact(1).off(U))):
-        found = thresholds._Search._leads(
+        found = thresholds._Search._gaps(
             SimpleNamespace(rate=ONE), thresholds._waits(v), thresholds.Between(missing, missing)
         )
     return found.low, found.high
@@ -470,7 +469,7 @@ LEMMAS = [
         for name, is_plain in (("uniform racing values, one candidate each", True), ("all others", False))
     ),
     Lemma(
-        "leading._SLACK",
+        "noisy_gap._SLACK",
         "`_log_times` (uniform racing values): logarithms of times are off by at most slack + relative slack·rate·gap",
         "V as above, rate·gap from 0 to 2¹⁰²³",
         log_times(LAWS["permute_and_flip"], weighted=False),
@@ -479,7 +478,7 @@ LEMMAS = [
     ),
     *(
         Lemma(
-            "leading._SLACK",
+            "noisy_gap._SLACK",
             f"`{'_log_second_times' if second else '_log_times'}` ({name}): the same",
             "V (and V′) as above, 1 to 2⁶³ candidates with one score, rate·gap from 0 to 2¹⁰²³",
             log_times(law, second=second),
@@ -490,9 +489,9 @@ LEMMAS = [
         for name, law in LAWS.items()
     ),
     Lemma(
-        "leading._RELATIVE_SLACK",
+        "noisy_gap._RELATIVE_SLACK",
         "`_whole_units`: a gap in units is off by at most the slack, relative",
-        "leads from 2⁻¹⁰⁰⁰ to 2¹⁰⁰⁰ units",
+        "gaps from 2⁻¹⁰⁰⁰ to 2¹⁰⁰⁰ units",
         whole_units,
         ((Fraction(1, 2**1000), 2**1000),),
     ),
@@ -535,9 +534,9 @@ LEMMAS = [
     ),
     Lemma(
         "thresholds._SLACK",
-        "`_Search._leads`: the same",
+        "`_Search._gaps`: the same",
         "V as above, λ·(q − T − z) from 0 to 2¹⁰⁰⁰",
-        anchored(leads),
+        anchored(gaps_above),
         (V, (0, 2**1000)),
         (),
     ),

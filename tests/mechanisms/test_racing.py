@@ -31,20 +31,20 @@ def test_winners_are_positions_in_the_flat_blocks(mechanism):
 
 
 @pytest.mark.parametrize(
-    ("lead", "chunk"), [(lead, n) for lead in (False, True) for n in (2 - lead, 3 - lead, 7, 1 << 15)]
+    ("has_gap", "chunk"), [(has_gap, n) for has_gap in (False, True) for n in (2 - has_gap, 3 - has_gap, 7, 1 << 15)]
 )
-def test_groups_of_all_sizes_in_batches_of_all_sizes(lead, mechanism, chunk, monkeypatch):
-    monkeypatch.setattr(noisy_gap if lead else racing, "CHUNK", chunk)
+def test_groups_of_all_sizes_in_batches_of_all_sizes(has_gap, mechanism, chunk, monkeypatch):
+    monkeypatch.setattr(noisy_gap if has_gap else racing, "CHUNK", chunk)
     rng = np.random.default_rng(1)
     sizes = rng.integers(1, 8, 60)
     starts = np.cumsum(sizes) - sizes
     best = starts + rng.integers(0, sizes)
-    # Others are far, nearly far, or so far that their exponents overflow; with leads, far from a whole unit of 100 too.
-    gaps = rng.choice([100, 120, 10**3, 10**15] if lead else [44, 45, 46, 10**3, 10**18], sizes.sum())
+    # Others are far, nearly far, or so far that their exponents overflow; with gaps, far from a whole unit of 100 too.
+    gaps = rng.choice([100, 120, 10**3, 10**15] if has_gap else [44, 45, 46, 10**3, 10**18], sizes.sum())
     gaps[best] = 0
     true = [np.sort(gaps[a : a + n])[1] if n > 1 else -1 for a, n in zip(starts, sizes, strict=True)]
     for multiplicities in (None, np.ones(len(gaps), np.int64)):
-        if not lead:
+        if not has_gap:
             assert (winners_of(gaps, starts, multiplicities, mechanism=mechanism).blocks == best).all()
             continue
         blocks = blocks_of(gaps, starts, multiplicities)

@@ -26,7 +26,7 @@ def whole(value):
 
 
 def by_hand(counts, multiplicities, threshold, rate, words, more):
-    """Run, place and lead, by arithmetic of 1,500 bits."""
+    """Run, place and gap, by arithmetic of 1,500 bits."""
     z, *runs, fresh = (-(-exact(uniform(word, more))).log1p() for word in words)
     for i, (count, m, drawn) in enumerate(zip(counts, multiplicities, runs, strict=True)):
         missing = z + exact(rate * (threshold - count))
@@ -41,7 +41,7 @@ def by_hand(counts, multiplicities, threshold, rate, words, more):
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [0, 1, 2**63, 2**64 - 1])
 def test_near_ties_of_all_kinds_are_decided_exactly(more):
-    """The uniforms lie where a run is just reached, its next candidate is the first, or the lead is a whole number."""
+    """The uniforms lie where a run is just reached, its next candidate is the first, or the gap is a whole number."""
     rng, kinds = np.random.default_rng(28), set()
     ctx.prec = 1500
     try:

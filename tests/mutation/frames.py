@@ -12,7 +12,7 @@ _polars_bounds = of("engines/test_polars_bounds.py")
 _polars_engine = of("engines/test_polars_engine.py")
 _polars_sums = of("engines/test_polars_sums.py")
 _scans = of("sources/test_scans.py")
-_preparations = of("sources/test_preparations.py")
+_preprocessing = of("sources/test_preprocessing.py")
 _flags = of("faults/test_sorted_flags.py")
 _conformance = of("engines/test_conformance.py")
 _limits = of("frames/test_limits.py")
@@ -121,12 +121,12 @@ MUTANTS = [
     _flags("source_of", "lambda: with_clean_memory(plan)", "lambda: plan",
         "a filter before protect is a binary search in a column that is not sorted",
         "::test_no_flag_of_a_frame_decides_in_a_plan"),
-    _flags("preparation_of", "seen += _of_sorting_columns(frame)", "pass",
+    _flags("preprocessing_of", "seen += _of_sorting_columns(frame)", "pass",
         "a filter before protect is a binary search in a column of a file that is not sorted",
         "::test_no_flag_of_a_frame_decides_in_a_plan"),
-    _preparations("PlanSteps._is_sorted", "self._made(step.by_column[0].node).column == name", "True",
+    _preprocessing("PlanSteps._is_sorted", "self._made(step.by_column[0].node).column == name", "True",
         "rows that are not sorted are matched by what came before", "::test_what_mixes_people_is_refused_with_all_ways_on"),
-    _preparations("PlanSteps._unsorted", "frozenset(left for left, _ in joined.pairs or ()) - {on}",
+    _preprocessing("PlanSteps._unsorted", "frozenset(left for left, _ in joined.pairs or ()) - {on}",
         "frozenset(left for left, _ in joined.pairs or ())",
         "people that are matched by their numbers' order are told apart by it",
         "::test_what_mixes_people_is_refused_with_all_ways_on"),

@@ -94,11 +94,11 @@ MUTANTS = [
     _inversion("DiscreteGaussian._weight_from", "integral.union(integral + after)", "integral",
         "the tail of a wide Gaussian is taken for less than it is, and a key is shown too soon",
         "::test_a_tail_by_few_terms_lies_between_its_bounds"),
-    # --- Leads
+    # --- Gaps
     _gap_draws("_Race.of_groups", "float_of(self.rate * self.unit)", "float_of(self.rate * self.unit) * 2",
-        "a lead is half of what it is"),
+        "a gap is half of what it is"),
     _gap_draws("_log_second_times", "m - 1", "m", "what comes second of equal candidates comes too soon"),
-    of("mechanisms/test_leading.py")("first_and_gap", "multiplicities[winner] - 1", "multiplicities[winner]",
+    of("mechanisms/test_noisy_gap.py")("first_and_gap", "multiplicities[winner] - 1", "multiplicities[winner]",
         "in close races what comes second of equal candidates comes too soon", "::test_verdicts_of_the_exact_path"),
     # --- Sensitivities of their own
     _own_sensitivities("_exact_gap", "sensitivities[row] + one", "sensitivities[row]",
@@ -122,7 +122,7 @@ MUTANTS = [
         "keys are shown by their true numbers", "::test_noisy_numbers_are_shown_from_the_threshold_on"),
     _key_selection("threshold_for", "_smallest(enough, max(guess, 1)) + 1", "_smallest(enough, max(guess, 1))",
         "a lone key reaches the threshold with more than delta", "::test_the_threshold_is_the_smallest_by_brute_sums"),
-    # --- Sensitivities of one's own, leads and rare scores
+    # --- Sensitivities of one's own, gaps and rare scores
     _own_sensitivities("_mechanisms/selection:_double",
         "np.array([float_of(Fraction(number) - a) for number, a in zip(numbers, finite, strict=True)], np.float64)",
         "np.zeros(len(numbers))", "huge exact scores are rounded to floats in gaps",
@@ -145,7 +145,7 @@ MUTANTS = [
     _thresholds("_exact_place", "-number * hazard(bits)", "-hazard(bits)",
         "where floats can't decide, a run is reached as seldom as one candidate"),
     _first_above_draws("_Search._exactly", "missing if is_above else _zero", "_zero",
-        "where floats can't decide, a lead is the noise alone", "-k 'far_above or exact_path'"),
+        "where floats can't decide, a gap is the noise alone", "-k 'far_above or exact_path'"),
     # --- Lemmas, and ranges for all data
     _lemmas("_mechanisms/racing:FAR", "45.0", "44.0", "a far coin is more than 64 bits tell", "-k racing.FAR"),
     _lemmas("DiscreteLaplace.reach", "45", "44", "the table ends before 64 bits do", "-k DiscreteLaplace.reach"),

@@ -47,7 +47,7 @@ MUTANTS = [
     _spark("spark:_check_unit", '"collate" in kind', "False", "several people are one to Spark",
         "::test_what_can_not_run_on_spark_is_refused_before_the_charge"),
     _spark("_engines/spark/rows:text_of_frame", "_NO_TEXT.search(tree)", "False",
-        "another Python function gets the kept answer", "::test_another_preparation_is_another_data_set"),
+        "another Python function gets the kept answer", "::test_other_preprocessing_is_another_data_set"),
     _spark("/spark:release", "one.isStreaming", "False", "a stream is released again and again",
         "::test_frames_that_are_not_batches_of_a_spark_session_are_refused"),
 ]

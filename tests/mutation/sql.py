@@ -135,7 +135,7 @@ MUTANTS = [
     _gate("Common.read_again", "not self.is_prepared", "True",
         "a sum of floats is another one each time that it is read", "-k 'made_once and duckdb'"),
     _gate("_engines/sql/dialects:_wrap", "node.replace(_sql.TryCast(this=node.this, to=node.to))", "pass",
-        "a cast of a row raises on DuckDB", "::test_no_row_of_a_preparation_raises_on_duckdb"),
+        "a cast of a row raises on DuckDB", "::test_no_row_of_preprocessing_raises_on_duckdb"),
     _gate("_describe_duckdb", 'type(error).__name__ != "FatalException"', "True",
         "a connection that has failed says why, by a value", "-k does_not_say_why"),
     _gate("has_text", 'getattr(part, "__input_type__", None) is _BUILTIN', "True",

@@ -23,7 +23,7 @@ X, C = pl.col("x"), pl.col("c")
 SCHEMA = {"p": pl.String, "group": pl.Int64, "x": pl.Int64, "c": pl.Boolean}
 CELLS = list(itertools.product([0, 1, None], [True, False, None]))
 PEOPLE = [rows for n in (1, 2, 3) for rows in itertools.combinations_with_replacement(CELLS, n)]
-# Nobody else has two rows: no bound cuts them. The last ones have a leader.
+# Nobody else has two rows: no bound cuts them. The last ones have a clear winner.
 OTHERS = [[], [(0, True), (1, False), (1, True), (None, True)], [(1, True)] * 50]
 # Each question, and the same one of rows that were filtered before.
 RULES: dict[str, dict[str, Any]] = {

@@ -1,4 +1,4 @@
-"""The lead is free: densities of (answer, lead) of neighbouring scores; `test_every_question.py` has laws."""
+"""The gap is free: densities of (answer, gap) of neighbouring scores; `test_every_question.py` has laws."""
 
 import itertools
 import math
@@ -15,17 +15,17 @@ pytestmark = pytest.mark.slow
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
-def log_densities(scores, leads, rate, mechanism):
-    """log of the density of (answer, lead), shape (candidates, leads).
+def log_densities(scores, found_gaps, rate, mechanism):
+    """log of the density of (answer, gap), shape (candidates, gaps).
 
     Candidate i wins by at least ℓ if its arrival time, exp(rate·ℓ) times over, is before all others. With
     permute-and-flip, given its uniform v, another one comes later with probability 1 − v·exp(rate·(ℓ + q_j − q_i)), if
     that is above 0; with the exponential mechanism, all times are exponential.
     """
     scores = np.asarray(scores, float)
-    result = np.empty((len(scores), len(leads)))
+    result = np.empty((len(scores), len(found_gaps)))
     for i in range(len(scores)):
-        factors = np.exp(rate * (np.subtract.outer(leads, scores[i] - np.delete(scores, i))))
+        factors = np.exp(rate * (np.subtract.outer(found_gaps, scores[i] - np.delete(scores, i))))
         if mechanism == "exponential":
             others = factors.sum(axis=1)
             density = rate * others / (1 + others) ** 2
@@ -59,10 +59,10 @@ def test_densities_of_a_thousand_score_vectors_stay_within_epsilon(monotonic, me
         # Integers have ties: several candidates of one score.
         scores = rng.integers(0, 4, size).astype(float) if rng.random() < 0.5 else rng.normal(0, 3, size)
         kinks = abs(np.subtract.outer(scores, scores)).ravel()
-        leads = np.concatenate([[1e-9, 20], rng.exponential(3, 6), kinks + 1e-9, kinks + 1e-3])
-        here = log_densities(scores, leads, rate, mechanism)
+        found_gaps = np.concatenate([[1e-9, 20], rng.exponential(3, 6), kinks + 1e-9, kinks + 1e-3])
+        here = log_densities(scores, found_gaps, rate, mechanism)
         for other in neighbours(rng, scores, sensitivity, monotonic):
-            there = log_densities(other, leads, rate, mechanism)
+            there = log_densities(other, found_gaps, rate, mechanism)
             largest = max(largest, abs(here - there).max())
     assert largest <= epsilon * (1 + 1e-9)
     assert largest >= 0.99 * epsilon  # so a rate a little too high is found out
@@ -71,19 +71,19 @@ def test_densities_of_a_thousand_score_vectors_stay_within_epsilon(monotonic, me
 def test_the_densities_are_those_of_the_race(mechanism):
     """What the test above rests on: against the law of the race, whose draws have tests of their own."""
     scores, rate, step = [3, 1, 1, 0], Fraction(1, 2), Fraction(1, 1000)
-    for lead in (Fraction(1, 10), Fraction(5, 2)):
-        found = np.exp(log_densities(scores, [float(lead + step / 2)], float(rate), mechanism))[:, 0]
+    for gap in (Fraction(1, 10), Fraction(5, 2)):
+        found = np.exp(log_densities(scores, [float(gap + step / 2)], float(rate), mechanism))[:, 0]
         for i, score in enumerate(scores):
             others = [s for j, s in enumerate(scores) if j != i]
             first, last = (
                 float(reference.law([score - at, *others], rate=rate, mechanism=mechanism)[0])
-                for at in (lead, lead + step)
+                for at in (gap, gap + step)
             )
             assert found[i] == pytest.approx((first - last) / float(step), rel=1e-5)
 
 
 def test_what_a_gap_loses_in_rho():
-    """Why rho is refused: with its lead, a choice loses more than the exponential mechanism is charged without."""
+    """Why rho is refused: with its gap, a choice loses more than the exponential mechanism is charged without."""
     edges = np.array([-math.inf, *range(-30, 31), math.inf])
 
     def exponential(gap):

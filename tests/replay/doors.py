@@ -58,7 +58,7 @@ _PLACES = [
     ("_questions.measures", "noise_of", "_noise"),
     ("_questions.measures", "add_noise", "_with_noise"),
     ("_questions.extremes", "best_rows", "_row"),
-    ("_questions.extremes", "leading_rows", "_leading_row"),
+    ("_questions.extremes", "best_rows_with_gap", "_row_with_gap"),
     ("_mechanisms.selection:OwnSensitivities", "best", "_own_row"),
     ("_mechanisms.partition_selection:PartitionSelection", "draw", "_shown"),
     ("_mechanisms.partition_selection:GaussianThreshold", "draw", "_shown_with_number"),
@@ -344,14 +344,14 @@ class Doors(AbstractContextManager["Doors"]):
 
         return best_rows
 
-    def _leading_row(self, _):
+    def _row_with_gap(self, _):
         best = self._row(None)
 
-        def leading_rows(scores, lengths, rate, unit, law, words, *, offered=None, lowest=False):
+        def best_rows_with_gap(scores, lengths, rate, unit, law, words, *, offered=None, lowest=False):
             rows = best(scores, lengths, rate, law, words)
             return rows, np.array([self.word("gap", i) % 7 - 1 for i in range(len(rows))], np.int64)
 
-        return leading_rows
+        return best_rows_with_gap
 
     def _own_row(self, _):
         def best(own, rate, law, words):

@@ -13,7 +13,7 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._sources.files import refuse_repeated_files
-from dp_polars._sources.plans import preparation_of
+from dp_polars._sources.plans import preprocessing_of
 from tests.helpers.needs import IS_OLD, need
 from tests.helpers.refusals import refused
 
@@ -197,14 +197,14 @@ SEVERAL_ROWS = {
 
 @pytest.mark.parametrize("name", [*ACCEPTED, *SCANS])
 def test_accepted(name, folder):
-    preparation_of(ACCEPTED[name](FRAME.lazy()) if name in ACCEPTED else SCANS[name](folder))
+    preprocessing_of(ACCEPTED[name](FRAME.lazy()) if name in ACCEPTED else SCANS[name](folder))
 
 
 @pytest.mark.parametrize("name", SEVERAL_ROWS)
 def test_a_row_may_become_several_where_a_person_may_have_several(name, folder):
-    preparation_of(SEVERAL_ROWS[name](folder), ("person",))
+    preprocessing_of(SEVERAL_ROWS[name](folder), ("person",))
     words = r"^protect: (`explode`|`unpivot`|a table that is read twice) (makes several rows|may read a row twice)"
-    refused(ValueError, words, preparation_of, SEVERAL_ROWS[name](folder))
+    refused(ValueError, words, preprocessing_of, SEVERAL_ROWS[name](folder))
 
 
 @pytest.mark.parametrize("name", REPEATED)
@@ -224,7 +224,7 @@ def test_a_dataset_given_to_release_may_not_repeat_a_file_and_bytes_may_not_repe
     data = (folder / "visits.parquet").read_bytes()
     for plan in (pl.scan_parquet([data, data]), pl.concat([pl.scan_parquet(data), pl.scan_parquet(data)])):
         words = "known to be different|can't be inspected|can't be looked into|a concat may hold"
-        refused(ValueError, words, preparation_of, plan)
+        refused(ValueError, words, preprocessing_of, plan)
 
 
 def test_different_objects_of_one_bucket_pass():
@@ -434,7 +434,7 @@ def test_delta(tmp_path):
         TWO.write_delta(table, mode="append")
     rows = pl.scan_delta(table)
     if IS_OLD:  # a scan of its files
-        preparation_of(rows)
+        preprocessing_of(rows)
     else:
         for plan in (rows, rows.filter(value > 1), pl.concat([rows, rows])):
             with pytest.raises(ValueError, match=r"^protect: a Delta or Iceberg table shows its files only when"):
@@ -475,30 +475,30 @@ def test_what_a_schema_tells_is_said():
 
 def test_nothing_is_run_changed_copied_or_serialized(folder):
     calls = []
-    preparation_of(pl.scan_parquet(folder / "visits.parquet").pipe(lambda lf: lf.filter(value > 1)))
+    preprocessing_of(pl.scan_parquet(folder / "visits.parquet").pipe(lambda lf: lf.filter(value > 1)))
     plan = FRAME.lazy().map_batches(lambda frame: calls.append(frame) or frame, schema=FRAME.schema)
-    refused(ValueError, "a Python function is code", preparation_of, plan)
+    refused(ValueError, "a Python function is code", preprocessing_of, plan)
     assert calls == []
     plan = FRAME.lazy().filter(value > 1)
     before = plan.explain()
-    preparation_of(plan)
+    preprocessing_of(plan)
     assert plan.explain() == before
     assert plan.collect().height == 2
     # What can't be serialized at all would show it.
     frame = pl.DataFrame(
         {"value": [1, 2], "thing": [object(), object()]}, schema={"value": pl.Int64, "thing": pl.Object}
     )
-    preparation_of(frame.lazy().filter(value > 1))
+    preprocessing_of(frame.lazy().filter(value > 1))
 
 
 @pytest.mark.parametrize("name", ["Slice", "unique", 'a"b', "FILTER\nSLICE", "len()", "BooleanFunction.IsNull"])
 def test_no_name_fools_the_walk(name):
     frame = pl.LazyFrame({name: [1, 2]})
-    preparation_of(frame.filter(pl.col([name]) > 1).rename({name: name + "x"}))
+    preprocessing_of(frame.filter(pl.col([name]) > 1).rename({name: name + "x"}))
     of_all = frame.filter(pl.col([name]) == pl.col([name]).max())
-    refused(ValueError, r"^protect: `max` combines all rows", preparation_of, of_all)
+    refused(ValueError, r"^protect: `max` combines all rows", preprocessing_of, of_all)
     concat = pl.concat([frame, frame.head(1)])  # which is looked into
-    refused(ValueError, "^protect: .*head", preparation_of, concat, (name,))
+    refused(ValueError, "^protect: .*head", preprocessing_of, concat, (name,))
 
 
 def test_a_file_that_is_not_there_is_said_so_and_costs_nothing(tmp_path):
@@ -507,8 +507,8 @@ def test_a_file_that_is_not_there_is_said_so_and_costs_nothing(tmp_path):
     there.write_text("value\n1\n")
     query = dpp.protect(None, budget=dpp.Budget(epsilon=2)).agg(dpp.median("value", range(3), epsilon=1))
     for path in (there, tmp_path / "th*.csv"):
-        preparation_of(pl.scan_csv(path, schema=schema))
+        preprocessing_of(pl.scan_csv(path, schema=schema))
     refused(FileNotFoundError, r"gone\.csv", query.release, pl.scan_csv(gone, schema=schema))
     assert query.budget.spent == 0
     assert query.release(pl.scan_csv(there, schema=schema)).height == 1
-    refused(FileNotFoundError, None, preparation_of, pl.scan_parquet(pathlib.Path("nowhere.parquet")))
+    refused(FileNotFoundError, None, preprocessing_of, pl.scan_parquet(pathlib.Path("nowhere.parquet")))

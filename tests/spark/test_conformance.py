@@ -53,7 +53,7 @@ class TestSpark(Conformance):
 
     # Rows that come from memory by a Python function have no text, and so no kept answers: this one is given one.
     def test_what_is_kept_is_shown_in_every_way_for_nothing(self, tmp_path, notes, monkeypatch):
-        monkeypatch.setattr(_SparkEngine, "preparation", lambda _: "visits")
+        monkeypatch.setattr(_SparkEngine, "preprocessing", lambda _: "visits")
         super().test_what_is_kept_is_shown_in_every_way_for_nothing(tmp_path, notes)
 
     @on_both

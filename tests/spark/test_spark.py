@@ -790,7 +790,7 @@ def test_a_kept_answer_goes_where_a_new_one_goes(spark, tmp_path):
     assert budget.answers()["source"].to_list() == ["Spark DataFrame"] * 2
 
 
-def test_another_preparation_is_another_data_set(spark, tmp_path):
+def test_other_preprocessing_is_another_data_set(spark, tmp_path):
     pl.DataFrame({"p": range(60), "g": ["a%", "a#"] * 30, "x": [3.5] * 60}).write_parquet(tmp_path / "rows.parquet")
     pl.DataFrame({"p": range(9), "g": ["a%"] * 9, "x": [3.5] * 9}).write_parquet(tmp_path / "more.parquet")
     budget = dpp.Budget(epsilon=1000, path=tmp_path / "ledger.db")

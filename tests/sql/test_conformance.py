@@ -23,9 +23,9 @@ pytestmark = MARKS
 def noted() -> bool: ...
 
 
-def of_one_preparation(engine):
+def of_one_preprocessing(engine):
     """Return an engine whose kept answers are those of one table, by whatever name the suite makes it."""
-    engine.preparation = lambda: "visits"
+    engine.preprocessing = lambda: "visits"
     return engine
 
 
@@ -45,7 +45,7 @@ class TestDuckDB(Conformance):
             con.con.create_function("noted", noted_by_python, side_effects=True)
             con.raw_sql("CREATE VIEW seen AS SELECT * FROM " + table.get_name() + " WHERE noted(rowid)")
             table = con.table("seen")
-        return of_one_preparation(_SqlEngine(table))
+        return of_one_preprocessing(_SqlEngine(table))
 
 
 def test_one_order_decides_also_what_lies_side_by_side(monkeypatch):
@@ -79,7 +79,7 @@ class TestPostgres(Conformance):
 
             self.reader.con.add_notice_handler(note)
             table = self.reader.table(f"seen_{name}")
-        return of_one_preparation(_SqlEngine(table))
+        return of_one_preprocessing(_SqlEngine(table))
 
 
 def read_quietly(read):

@@ -577,7 +577,7 @@ def test_a_unit_of_texts_without_case_is_no_unit_in_postgres(server, owner, read
 # --- Errors ---------------------------------------------------------------------------------------------------------
 
 
-def test_no_row_of_a_preparation_raises_on_duckdb():
+def test_no_row_of_preprocessing_raises_on_duckdb():
     """DuckDB takes what stands in two of its TRYs out of both; each part has one of its own."""
     con = ibis.duckdb.connect()
     run(

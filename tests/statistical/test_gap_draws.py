@@ -1,6 +1,6 @@
-"""The law of answers with their leads, against exact probabilities.
+"""The law of answers with their gaps, against exact probabilities.
 
-P(answer = i, lead >= ℓ) is the probability that i wins with a score that is ℓ lower: noise is added to both alike.
+P(answer = i, gap >= ℓ) is the probability that i wins with a score that is ℓ lower: noise is added to both alike.
 """
 
 import math
@@ -12,10 +12,10 @@ import pytest
 
 import dp_polars as dpp
 from dp_polars._base.numbers import system_rng
-from dp_polars._mechanisms import noisy_gap as leading
+from dp_polars._mechanisms import noisy_gap
 from dp_polars._mechanisms.noisy_gap import race_with_gap
 from dp_polars._mechanisms.racing import LAWS, Blocks
-from dp_polars._mechanisms.selection import leading_rows
+from dp_polars._mechanisms.selection import best_rows_with_gap
 from tests.helpers import reference
 from tests.registry import X
 from tests.statistical.goodness import cell_counts, check_sampler, fits
@@ -26,7 +26,7 @@ CELLS = 8
 
 
 def joint_law(scores, rate, unit, mechanism, multiplicities=None):
-    """Law of (block, lead in units), shape (blocks, CELLS), the last cell being all larger leads."""
+    """Law of (block, gap in units), shape (blocks, CELLS), the last cell being all larger gaps."""
     counts = [1] * len(scores) if multiplicities is None else multiplicities
     tails = np.zeros((len(scores), CELLS))
     for i, steps in np.ndindex(tails.shape):
@@ -69,7 +69,7 @@ def test_for_two_candidates_it_is_a_shifted_rounded_laplace_distribution(gap, un
 
     def signed(factor):
         cell = draw([gap, 0], rate * factor, unit, "permute_and_flip")
-        # The second one leads by n units or more, and less than n + 1: the difference lies from −n − 1 to −n.
+        # The second one is ahead by n units or more, and less than n + 1: the difference lies from −n − 1 to −n.
         return np.where(cell < CELLS, cell, CELLS - 1 - cell) + CELLS
 
     check_sampler(signed, law)
@@ -96,7 +96,7 @@ def test_answers_and_gaps_have_their_joint_law(case, mechanism):
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["some", "blocks"])
 def test_the_exact_path_has_the_same_law(case, mechanism, monkeypatch):
-    monkeypatch.setattr(leading, "_SLACK", 1e6)  # so that floats can decide nothing
+    monkeypatch.setattr(noisy_gap, "_SLACK", 1e6)  # so that floats can decide nothing
     scores, rate, unit, m = CASES[case]
     law = joint_law(scores, rate, unit, mechanism, m).ravel()
     assert fits(cell_counts(draw(scores, rate, unit, mechanism, m, draws=3_000), law), law)
@@ -108,14 +108,14 @@ def test_groups_of_rows(mechanism, lowest):
     sign = -1 if lowest else 1
     offered = np.tile([True, True, False, True, True], draws)
     scores, lengths = np.tile([*one, 7], draws), np.tile([4, 1, 0], draws)
-    chosen, leads = leading_rows(
+    chosen, found_gaps = best_rows_with_gap(
         sign * scores, lengths, rate, Fraction(1), LAWS[mechanism], system_rng(), offered=offered, lowest=lowest
     )
-    chosen, leads = chosen.reshape(draws, 3), leads.reshape(draws, 3)
+    chosen, found_gaps = chosen.reshape(draws, 3), found_gaps.reshape(draws, 3)
     assert (chosen[:, 1:] == [0, -1]).all()
-    assert (leads[:, 1:] == -1).all()
+    assert (found_gaps[:, 1:] == -1).all()
     law = joint_law([2, 5, 4], rate, Fraction(1), mechanism).ravel()
-    cells = np.array([0, 1, -1, 2])[chosen[:, 0]] * CELLS + np.minimum(leads[:, 0], CELLS - 1)
+    cells = np.array([0, 1, -1, 2])[chosen[:, 0]] * CELLS + np.minimum(found_gaps[:, 0], CELLS - 1)
     assert fits(cell_counts(cells, law), law)
 
 

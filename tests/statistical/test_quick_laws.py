@@ -13,7 +13,7 @@ from dp_polars._accounting.costs import PROOFS
 from tests.helpers.top_k_laws import law_of as law_of_top
 from tests.registry import ASKS, MECHANISMS, NOISE
 from tests.statistical import test_first_above_draws as first_above
-from tests.statistical import test_gap_draws as leads
+from tests.statistical import test_gap_draws as gap_draws
 from tests.statistical import test_kernel_draws as kernel
 from tests.statistical import test_list_draws as quantiles
 from tests.statistical import test_noise_draws as noise
@@ -41,9 +41,9 @@ def several_quantiles(mechanism):
 
 
 def noisy_gap(mechanism):
-    scores, rate, unit, m = leads.CASES["blocks"]
-    law = leads.joint_law(scores, rate, unit, mechanism, m).ravel()
-    return lambda f: leads.draw(scores, rate * f, unit, mechanism, m, DRAWS), law
+    scores, rate, unit, m = gap_draws.CASES["blocks"]
+    law = gap_draws.joint_law(scores, rate, unit, mechanism, m).ravel()
+    return lambda f: gap_draws.draw(scores, rate * f, unit, mechanism, m, DRAWS), law
 
 
 def above_threshold(_):

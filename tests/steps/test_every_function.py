@@ -223,7 +223,7 @@ def test_a_method_of_a_frame_is_taken_or_refused(name):
     if not hasattr(pl.LazyFrame, name):
         return
     if name in TAKEN_METHODS and not (IS_OLD and name == "join_where"):  # a cross join in Polars 1
-        plans.preparation_of(TAKEN_METHODS[name](), ("person",))
+        plans.preprocessing_of(TAKEN_METHODS[name](), ("person",))
     else:
         made = (TAKEN_METHODS | REFUSED_METHODS)[name]()
-        refused(ValueError, r"^protect: [\s\S]*\n\nHint: ", plans.preparation_of, made, ("person",))
+        refused(ValueError, r"^protect: [\s\S]*\n\nHint: ", plans.preprocessing_of, made, ("person",))

@@ -243,7 +243,7 @@ class PolarsEngine(LocalEngine):
         """Return whether the rows lie in memory or in files, and of files in which ones."""
         return "" if self._source.unread is None else mark_of(self._source.unread)
 
-    def preparation(self) -> str | None:
+    def preprocessing(self) -> str | None:
         """Return a digest of the plan, without the rows that it holds in memory; None where it has no text."""
         source = self._source
         return None if source.unread is None or source.marked is None else text_of_plan(source.unread)

@@ -1,4 +1,4 @@
-"""The race with its lead: its corners, and every verdict against high-precision arithmetic on the very bits drawn."""
+"""The race with its gap: its corners, and every verdict against high-precision arithmetic on the very bits drawn."""
 
 from fractions import Fraction
 
@@ -7,7 +7,7 @@ import pytest
 from flint import arb, ctx
 
 from dp_polars._base.numbers import system_rng
-from dp_polars._mechanisms import noisy_gap as leading
+from dp_polars._mechanisms import noisy_gap
 from dp_polars._mechanisms import racing as exact_race
 from dp_polars._mechanisms.noisy_gap import LARGEST_GAP, race_with_gap
 from dp_polars._mechanisms.racing import LAWS
@@ -15,7 +15,7 @@ from tests.helpers import reference
 from tests.mechanisms.test_exact_race import tie
 from tests.statistical.racing import blocks_of
 
-ONES, SLACK = 2**64 - 1, leading._SLACK
+ONES, SLACK = 2**64 - 1, noisy_gap._SLACK
 
 
 def recorded_words(seed):
@@ -24,7 +24,7 @@ def recorded_words(seed):
     return lambda count: rng.integers(0, 2**64, count, np.uint64)
 
 
-def test_winners_and_leads_of_certain_races(mechanism):
+def test_winners_and_gaps_of_certain_races(mechanism):
     found = race_with_gap(
         blocks_of([0, 7000, 0, 9000, 5000, 0], [0, 2, 5]), Fraction(1000), Fraction(1), LAWS[mechanism], system_rng()
     )
@@ -49,11 +49,11 @@ def test_blocks_of_none_neither_win_nor_follow(mechanism):
     found = race_with_gap(
         blocks_of(gaps, starts, np.tile(m, 300)), Fraction(1), Fraction(1), LAWS[mechanism], system_rng()
     )
-    won, leads = found[0].reshape(300, 3) % 8, found[1].reshape(300, 3)
+    won, noisy_gaps = found[0].reshape(300, 3) % 8, found[1].reshape(300, 3)
     assert (won[:, 0] == 1).all()
-    assert (leads[:, 0] == -1).all()
+    assert (noisy_gaps[:, 0] == -1).all()
     assert (won[:, 1] == 4).all()
-    assert leads[:, 1].max() >= 1  # the second within the block
+    assert noisy_gaps[:, 1].max() >= 1  # the second within the block
     assert set(won[:, 2]) <= {6, 7}
 
 
@@ -97,7 +97,7 @@ def test_floats_and_the_exact_path_agree_on_the_same_words(case, mechanism, monk
     by_floats = race_with_gap(blocks, rate, unit, LAWS[mechanism], recorded_words(3))
     assert len(calls) <= 4
     calls.clear()
-    monkeypatch.setattr(leading, "_SLACK", 1e6)  # so that floats can decide nothing
+    monkeypatch.setattr(noisy_gap, "_SLACK", 1e6)  # so that floats can decide nothing
     exactly = race_with_gap(blocks, rate, unit, LAWS[mechanism], recorded_words(3))
     assert len(calls) == groups
     assert (exactly[0] == by_floats[0]).all()
@@ -105,16 +105,16 @@ def test_floats_and_the_exact_path_agree_on_the_same_words(case, mechanism, monk
     assert len(set(exactly[1].tolist())) > 1
 
 
-@pytest.mark.parametrize("lead", [0, 1, 7, 2**22, 2**22 + 1, 2**22 + 7])
-def test_near_ties_and_leads_near_whole_units_are_decided_exactly(lead, mechanism, monkeypatch):
+@pytest.mark.parametrize("ahead", [0, 1, 7, 2**22, 2**22 + 1, 2**22 + 7])
+def test_near_ties_and_gaps_near_whole_units_are_decided_exactly(ahead, mechanism, monkeypatch):
     """The second of two arrives so nearly a whole number of units after the first that floats must leave it open.
 
-    Floats of large leads are off by more than the absolute slack.
+    Floats of large gaps are off by more than the absolute slack.
     """
     rng, rate, unit = np.random.default_rng(11), Fraction(1, 3), Fraction(1, 2)
-    gaps, drawn = [0, 5 + (2**21 if lead >= 2**22 else 0)], []
+    gaps, drawn = [0, 5 + (2**21 if ahead >= 2**22 else 0)], []
     for v in rng.integers(2**48, 2**51, 200).tolist():
-        first, second = tie(Fraction(v, 2**52), [0, gaps[1] - lead * unit], [1, 1], rate, mechanism, 64)
+        first, second = tie(Fraction(v, 2**52), [0, gaps[1] - ahead * unit], [1, 1], rate, mechanism, 64)
         # Off by a few of the last bits that floats know, or by fewer; but 64 bits tell.
         drawn += [first, second + 2 ** int(rng.integers(4, 12)) * int(rng.choice([-1, 1]))]
 
@@ -123,17 +123,17 @@ def test_near_ties_and_leads_near_whole_units_are_decided_exactly(lead, mechanis
         return lambda count: left.pop() if count == len(drawn) else np.zeros(count, np.uint64)
 
     def found(slack):
-        monkeypatch.setattr(leading, "_SLACK", slack)
+        monkeypatch.setattr(noisy_gap, "_SLACK", slack)
         race = race_with_gap(blocks_of(np.tile(gaps, 200), np.arange(200) * 2), rate, unit, LAWS[mechanism], words())
         return [*race[0].tolist(), *race[1].tolist()]
 
     exactly = found(1e6)  # so that floats can decide nothing
     assert found(SLACK) == exactly
-    if lead < 2**22:  # the control: what floats alone say
+    if ahead < 2**22:  # the control: what floats alone say
         v = np.array(drawn).reshape(200, 2) * 2.0**-64
         times = np.log(v if mechanism == "permute_and_flip" else -np.log1p(-v)) + np.array(gaps) * float(rate)
-        leads = np.floor(abs(times[:, 0] - times[:, 1]) / float(rate * unit))
-        assert [*(times.argmin(axis=1) + np.arange(200) * 2).tolist(), *leads.tolist()] != exactly
+        noisy_gaps = np.floor(abs(times[:, 0] - times[:, 1]) / float(rate * unit))
+        assert [*(times.argmin(axis=1) + np.arange(200) * 2).tolist(), *noisy_gaps.tolist()] != exactly
 
 
 @pytest.mark.parametrize("m", [None, 1, 7, 10**9, 2**60])
@@ -143,10 +143,10 @@ def test_floats_bound_the_logarithms_of_arrival_times(m, mechanism, monkeypatch)
     leading_part = np.concatenate([rng.integers(1, 2**53 - 1, number), 2 ** rng.integers(1, 53, number)])
     words, exponents = (leading_part << 11).astype(np.uint64), np.repeat([0.0, 0.5], number)
     counts = None if m is None else np.full(2 * number, m)
-    times = leading._log_times(words, exponents, counts, LAWS[mechanism])
-    monkeypatch.setattr(leading, "_SLACK", 0.0)
-    monkeypatch.setattr(leading, "_RELATIVE_SLACK", 0.0)
-    sharp = leading._log_times(words, exponents, counts, LAWS[mechanism])
+    times = noisy_gap._log_times(words, exponents, counts, LAWS[mechanism])
+    monkeypatch.setattr(noisy_gap, "_SLACK", 0.0)
+    monkeypatch.setattr(noisy_gap, "_RELATIVE_SLACK", 0.0)
+    sharp = noisy_gap._log_times(words, exponents, counts, LAWS[mechanism])
     outside = 0
     with ctx.workprec(400):
         for i, v in enumerate(leading_part.tolist()):
@@ -165,7 +165,7 @@ def test_floats_bound_the_logarithms_of_arrival_times(m, mechanism, monkeypatch)
 @pytest.mark.parametrize("second", [None, 0, ONES, 2**62])
 @pytest.mark.parametrize("later", [0, ONES, None])
 def test_verdicts_of_the_exact_path(case, word, second, later, mechanism, monkeypatch):
-    """All V within the bits that were drawn give this winner and this lead: so says arithmetic of 6,000 bits."""
+    """All V within the bits that were drawn give this winner and this gap: so says arithmetic of 6,000 bits."""
     gaps, m, rate, unit = CASES[case]
     counts = m or [1] * len(gaps)
     made, uniform, random, budget = [], exact_race.Uniform, system_rng(), [12]
@@ -183,7 +183,7 @@ def test_verdicts_of_the_exact_path(case, word, second, later, mechanism, monkey
     drawn = dict.fromkeys(range(len(gaps)), word)
     seconds = {} if second is None else dict.fromkeys(drawn, second)
     exact = [Fraction(gap) for gap in gaps]
-    winner, lead = exact_race.first_and_gap(
+    winner, ahead = exact_race.first_and_gap(
         exact.__getitem__, counts, drawn, seconds, rate, unit, LAWS[mechanism], words
     )
     assert all(each.prefix >> (each.bits - 64) == word for each in made[: len(gaps)])
@@ -207,5 +207,5 @@ def test_verdicts_of_the_exact_path(case, word, second, later, mechanism, monkey
         if counts[winner] > 1:
             rivals.append([log_time(winner, end, is_second=True) for end in (0, 1)])
         step = reference._arb(rate * unit)
-        assert all((low - latest) / step >= lead for low, _ in rivals)
-        assert any((high - earliest) / step <= lead + 1 for _, high in rivals)
+        assert all((low - latest) / step >= ahead for low, _ in rivals)
+        assert any((high - earliest) / step <= ahead + 1 for _, high in rivals)

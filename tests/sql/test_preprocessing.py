@@ -1,4 +1,4 @@
-"""Preparations in Ibis: ordinary ones are taken and right, those that mix people are refused unless `unchecked`."""
+"""Preprocessing in Ibis: what is ordinary is taken and right, what mixes people is refused unless `unchecked`."""
 
 from contextlib import suppress
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ import ibis  # noqa: E402
 
 from dp_polars._engines.sql.reading import refuse_mixed_people  # noqa: E402
 from dp_polars.sql import _SqlEngine  # noqa: E402
-from tests.sql.preparations import MIXING, ORDINARY, TABLES  # noqa: E402
+from tests.sql.preprocessing import MIXING, ORDINARY, TABLES  # noqa: E402
 
 pytestmark = MARKS
 SURE = 10**6  # a loss at which noise is next to nothing
@@ -92,14 +92,14 @@ def check(tables, unit, steps):
 
 
 @pytest.mark.parametrize(("unit", "name"), CASES)
-def test_ordinary_preparations_are_taken_and_right(duckdb, unit, name):
+def test_ordinary_preprocessing_is_taken_and_right(duckdb, unit, name):
     query, table = check(duckdb, unit, ORDINARY[unit][name])
     if CASES.index((unit, name)) % 10 == 0:
         assert dpp.sql.release(query, table).height == 1
 
 
 @pytest.mark.parametrize(("unit", "name"), CASES[::3])
-def test_ordinary_preparations_are_taken_and_right_on_postgres(postgres, unit, name):
+def test_ordinary_preprocessing_is_taken_and_right_on_postgres(postgres, unit, name):
     if name in NOT_IN_POSTGRES:
         pytest.skip(NOT_IN_POSTGRES[name])
     check(postgres, unit, ORDINARY[unit][name])

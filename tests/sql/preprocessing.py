@@ -1,4 +1,4 @@
-"""Ordinary preparations in Ibis, by row or by person, and others that mix people: a hospital, TPC-H, Ibis' tutorial."""
+"""Ordinary preprocessing in Ibis, by row or by person, and some that mixes: a hospital, TPC-H, Ibis' tutorial."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Preparations before `protect`: ordinary ones are taken and right, those that visibly mix people are refused."""
+"""Preprocessing before `protect`: what is ordinary is taken and right, what visibly mixes people is refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from polars.exceptions import PanicException
 
 import dp_polars as dpp
-from dp_polars._sources.plans import preparation_of
+from dp_polars._sources.plans import preprocessing_of
 from dp_polars._sources.running import collected
 from tests.frames import pipelines
 from tests.frames.pipelines import Steps
@@ -104,7 +104,7 @@ def x_of_k(x):
     return lambda t: t.K.with_columns(x=x)
 
 
-# Each is a preparation of the tables above, as `t`: what the pipelines of private frames have not.
+# Each is preprocessing of the tables above, as `t`: what the pipelines of private frames have not.
 RATES = pl.LazyFrame({"age": [0, 18, 65] * 2, "ward": ["er"] * 3 + ["icu"] * 3, "rate": range(6)})
 
 ORDINARY = {
@@ -399,7 +399,7 @@ def asked(frame: pl.LazyFrame | pl.DataFrame, unit: str = U, **options: object) 
 
 
 @pytest.mark.parametrize("name", ORDINARY)
-def test_an_ordinary_preparation_is_taken_and_right(name, tables):
+def test_ordinary_preprocessing_is_taken_and_right(name, tables):
     frame = ORDINARY[name](tables)
     rows = frame.collect()
     released = asked(frame).release()
@@ -548,7 +548,7 @@ def test_every_function_that_looks_at_other_rows_is_known():
         except (Exception, PanicException):
             continue
         try:
-            preparation_of(
+            preprocessing_of(
                 _company().lazy().select(U, value=expr) if mixes else _company().lazy().with_columns(value=expr), (U,)
             )
         except ValueError:
@@ -623,7 +623,7 @@ def test_what_may_differ_between_runs_is_run_once(make, times, tables, monkeypat
     assert len(runs) == times
 
 
-def test_a_preparation_that_fails_after_the_charge_says_nothing(tables):
+def test_preprocessing_that_fails_after_the_charge_says_nothing(tables):
     budget = dpp.Budget(epsilon=10)
     private = tables.V.with_columns(c.ward.cast(pl.Int64)).group_by(U).agg(c.ward.sum()).dp.protect(U, budget=budget)
     query = private.agg(dpp.n_people(epsilon=1))
