@@ -6,6 +6,7 @@ from tests.mutation.mutant import of
 _protection = of("frames/test_protection.py")
 _frame = of("frames/test_frame.py")
 _weights = of("mechanisms/test_person_weights.py")
+_numbers = of("privacy/test_numbers.py")
 _norms = of("privacy/test_numbers.py::test_no_person_changes_a_number_by_more_than_the_loss_pays_for")
 _bounding = of("engines/test_bounding.py")
 _law_of_what_stays = of("engines/test_bounding.py::test_what_stays_follows_the_law_of_the_persons_own_rows")
@@ -62,10 +63,10 @@ MUTANTS = [
         "::test_an_error_holds_what_rounding_adds"),
     _norms("Protection.weight", "bounds.total if power == 1 else bounds.squares", "bounds.squares",
         "people count by the squares that rho is charged for, in epsilon"),
-    _norms("Protection.weight", "most is None or groups * most > bounds.total or groups * most**2 > bounds.squares",
+    _numbers("Protection.weight", "most is None or groups * most > bounds.total or groups * most**2 > bounds.squares",
         "most is None or groups * most**power > limit", "what is drawn in parts and what is counted in parts differ after another unit is chosen",
         "::test_numbers_are_in_the_same_parts_in_both_units"),
-    _norms("Protection.contributions", "Contributions(self.max_norm, self.max_norm)",
+    _numbers("Protection.contributions", "Contributions(self.max_norm, self.max_norm)",
         "Contributions(self.max_norm ** _power(query), self.max_norm)",
         "what was charged of max_norm in one unit is too little in the other",
         "::test_nor_where_the_unit_is_chosen_last"),
@@ -73,7 +74,7 @@ MUTANTS = [
         "noise of whole rows is added to parts"),
     _norms("_Table._of_row", "weight.of_norm(norms, ARRAYS)", "np.full(len(norms), UNIT)", "nobody's norm is bounded"),
     _norms("_engines/polars/weighing:_cells", "weight.of_norm(norm, EXPRESSIONS)", "EXPRESSIONS.whole(UNIT)",
-        "nobody's norm is bounded where codes count", "::test_no_person_changes_a_number_by_more_than_the_loss_pays_for"),
+        "nobody's norm is bounded where codes count"),
     _norms("_engines/polars/weighing:_total", "total.clip(low, high)", "total", "the total of a person is not clipped"),
     _polars_in_memory("_weighed", 'pl.col(f"n {i}").sum().over("person", *groups)', 'pl.col(f"n {i}")',
         "each code of a person has a norm of its own", "-k proportion"),
