@@ -562,8 +562,12 @@ class Conformance:
         frame = pl.DataFrame({"p": pl.Series(ids, dtype=dtype), "x": [i % 2 for i in range(6 * n)] + [2, 2]})
         frame = frame.with_columns(k=pl.int_range(pl.len()) % 3).sample(fraction=1, shuffle=True, seed=1)
         found = self.told(
-            protected(max_rows=1).agg(dpp.mode("x", range(3), epsilon=1), m=dpp.median("x", range(3), rho=1)), frame
+            protected(max_rows=1).agg(
+                dpp.mode("x", range(3), epsilon=1), m=dpp.median("x", range(3), rho=1), n=dpp.count("x", epsilon=1)
+            ),
+            frame,
         )
+        assert found["n"][()] == {0: n * Fraction(6 * (2**20 // 6), 2**20)}
         assert found["x"][()] == {0: n, 1: n}
         assert sum(found["m"][()].values()) == n
         assert 2 not in found["m"][()]

@@ -378,3 +378,12 @@ def test_negative_sums_of_few_cells_among_many_are_sorted():
     counted = pl.DataFrame({"cell": pl.Series([900, 2, 7], dtype=pl.UInt32), "count": [5, -3, 0]})
     cells, sums = polars_engine._sorted(counted, Layout(10, 0))
     assert (cells.tolist(), sums.tolist()) == ([2, 7, 900], [-3, 0, 5])
+
+
+@pytest.mark.parametrize("first", [-(2**63), 0, 2**63 + 1, 2**64 - 9])
+def test_numbers_of_people_whose_labels_are_close_together(first):
+    """Wherever they lie: no error, which would tell of them, and nobody is taken for another one."""
+    dtype = pl.Int64 if first < 0 else pl.UInt64
+    frame = pl.DataFrame({"p": pl.Series([first + i % 7 for i in range(42)], dtype=dtype), "x": [1] * 42})
+    query = dpp.protect("p", max_rows=3).agg(n=dpp.count("x", epsilon=10**9), people=dpp.n_people(epsilon=10**9))
+    assert query.release(frame).rows() == [(21, 7)]

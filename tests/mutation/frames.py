@@ -5,6 +5,9 @@ from tests.mutation.mutant import of
 
 _protection = of("frames/test_protection.py")
 _frame = of("frames/test_frame.py")
+_weights = of("mechanisms/test_person_weights.py")
+_numbers = of("privacy/test_numbers.py")
+_norms = of("privacy/test_numbers.py::test_no_person_changes_a_number_by_more_than_the_loss_pays_for")
 _bounding = of("engines/test_bounding.py")
 _law_of_what_stays = of("engines/test_bounding.py::test_what_stays_follows_the_law_of_the_persons_own_rows")
 _polars_in_memory = of("engines/test_conformance.py::TestPolarsInMemory")
@@ -26,7 +29,7 @@ _synthetic = of("privacy/test_synthetic.py")
 
 MUTANTS = [
     # --- What is promised to a person
-    _protection("Protection.limits", "in_groups * bounds.per_group <= bounds.total or bounds.per_group < bounds.total",
+    _protection("Protection._drawn", "in_groups * bounds.per_group <= bounds.total or bounds.per_group < bounds.total",
         "in_groups * bounds.per_group <= bounds.total",
         "max_rows_per_group is not enforced beside max_rows: under rho 9 is charged where 25 is lost",
         "::test_a_person_with_many_rows_has_just_the_contributions_that_are_charged"),
@@ -37,6 +40,50 @@ MUTANTS = [
     _protection("Protection._bounds_groups_only", "self.counts_people(query) and query.bounds_people",
         "self.counts_people(query)", "counts of all values are charged for one candidate",
         "::test_a_person_with_many_rows_has_just_the_contributions_that_are_charged"),
+    # --- How much of a person counts in numbers
+    _weights("PersonWeight.is_beyond", "of.whole(self.most) < norm", "of.whole(self.most + 1) < norm",
+        "a person next to the limit counts in full", "::test_whole_numbers_decide_who_is_beyond"),
+    _weights("PersonWeight.of_norm", "of.scaled_root(_SAFE_UNIT, float(self.most), by)",
+        "of.scaled_root(float(UNIT), float(self.most), by)", "floats decide how much of a person counts",
+        "::test_a_root_is_on_the_safe_side_of_a_float"),
+    _weights("PersonWeight.counted", "min(self.cap or _MOST_ROWS[self.power], _MOST_ROWS[self.power])",
+        "_MOST_ROWS[self.power]", "max_rows_per_group is not enforced"),
+    _weights("PersonWeight.norm", "counted if self.power == 1 else counted * counted", "counted",
+        "numbers in rho are bounded by the norm of epsilon",
+        "::test_nobody_adds_more_than_the_limit_and_nobody_within_it_less"),
+    _weights("PersonWeight.of_rows", "weight * counted", "weight * rows", "a cap has no effect on the rows of a full group",
+        "::test_a_person_beyond_the_limit_counts_in_proportion"),
+    _weights("part_of", "of.choose(negative, of.whole(0) - total, total)", "total",
+        "sums below 0 are cut downward, and are larger than what is charged",
+        "::test_a_sum_is_scaled_exactly_and_cut_toward_zero"),
+    _weights("_mechanisms/person_weights:ends_of", "-((-(parts + bound)) >> bits)", "(parts + bound) >> bits",
+        "the upper end of an interval is rounded inward",
+        "::test_an_answer_is_the_nearest_whole_number_and_its_ends_enclose_the_interval"),
+    _weights("bound_in_rows", "(0.5 if bits else 0.0)", "0.0", "an error leaves out what rounding adds",
+        "::test_an_error_holds_what_rounding_adds"),
+    _norms("Protection.weight", "bounds.total if power == 1 else bounds.squares", "bounds.squares",
+        "people count by the squares that rho is charged for, in epsilon"),
+    _numbers("Protection.weight", "most is None or groups * most > bounds.total or groups * most**2 > bounds.squares",
+        "most is None or groups * most**power > limit", "what is drawn in parts and what is counted in parts differ after another unit is chosen",
+        "::test_numbers_are_in_the_same_parts_in_both_units"),
+    _numbers("Protection.contributions", "Contributions(self.max_norm, self.max_norm)",
+        "Contributions(self.max_norm ** _power(query), self.max_norm)",
+        "what was charged of max_norm in one unit is too little in the other",
+        "::test_nor_where_the_unit_is_chosen_last"),
+    _norms("Measure.noise", "claim.score_range * change * 2**bits", "claim.score_range * change",
+        "noise of whole rows is added to parts"),
+    _norms("_Table._of_row", "weight.of_norm(norms, ARRAYS)", "np.full(len(norms), UNIT)", "nobody's norm is bounded"),
+    _norms("_engines/polars/weighing:_cells", "weight.of_norm(norm, EXPRESSIONS)", "EXPRESSIONS.whole(UNIT)",
+        "nobody's norm is bounded where codes count"),
+    _norms("_engines/polars/weighing:_total", "total.clip(low, high)", "total", "the total of a person is not clipped"),
+    _polars_in_memory("_weighed", 'pl.col(f"n {i}").sum().over("person", *groups)', 'pl.col(f"n {i}")',
+        "each code of a person has a norm of its own", "-k proportion"),
+    _polars_in_memory("_engines/polars/weighing:_sums", "pl.len().cast(pl.Int64) if kind.code is None else counts.cast(pl.Int64).sum()",
+        "counts.cast(pl.Int64).sum()", "rows of a person count as one where no column is read",
+        "-k 'proportion or limits_of_its_frame'"),
+    _polars_engine("_Table.of", "(labels.astype(np.uint64) - np.uint64(least % 2**64)).astype(np.int64)",
+        "(labels.astype(np.int64) - least)", "an error tells of people with large labels",
+        "::test_numbers_of_people_whose_labels_are_close_together"),
     # --- What is kept of a person
     _bounding("_RandomOrder.keep_first", "labels[most:] == labels[:-most]", "labels[most:] < labels[:-most]",
         "others go than who is over the bound"),
@@ -135,9 +182,7 @@ MUTANTS = [
     _scans("_is_plain", 'kinds == {"Column", "Literal"}', "", "a filter on a sum that overflows reaches the scan"),
     _scans("_is_safe", 'filtered and kind != "Filter" and not is_parquet', "False",
         "a filter of a column that a step made is moved through that step into the scan"),
-    _polars_engine("HistogramSpec.counts_like",
-        "(self.binning, self.limits, self.people) == (other.binning, other.limits, other.people)",
-        "self.binning == other.binning",
+    _polars_engine("HistogramSpec._counted_by", "return self.binning, self.limits, self.people, self.weight", "return (self.binning,)",
         "an output with narrow bounds is answered from rows that were kept for wide ones",
         "::test_outputs_that_keep_other_rows_of_a_person_share_nothing"),
     # --- The release
@@ -148,7 +193,7 @@ MUTANTS = [
         "groups of people are not checked: a group counts twice", "-k 'TestToy and refused_for_free'"),
     of("frames/test_numbers.py")("Part.entries", "self.request.asks", "self.request.asks[:1]",
         "only the first output is charged", "::test_budgets_are_charged_each_number"),
-    _polars_in_memory("Request.bind", "ask.query, self.groups", "ask.query, 1", "bounds are those of one group",
+    _polars_in_memory("Request.bind", "self.protection.limits(ask.query, self.groups)", "self.protection.limits(ask.query, 1)", "bounds are those of one group",
         "::test_what_stays_is_a_random_subset_of_a_persons_own_rows"),
     # --- Other limits of a frame
     _limits("PrivateFrame.with_limits", "self.protection.with_limits(**limits)", "self.protection",

@@ -25,7 +25,7 @@ MUTANTS = [
     _bounds("_engines/sql/bounding:_place", "ibis.row_number().over(until) + 1", "ibis.row_number().over(until)",
         "a person keeps one row more"),
     _duck_db("_copies_duckdb", 'ibis.range(distinct["copies"]).unnest()', "0",
-        "equal rows of a person become one in DuckDB", "::test_what_stays_of_a_sum_is_a_random_subset"),
+        "equal rows of a person become one in DuckDB", "::test_a_row_is_as_likely_as_another_one_that_is_equal_to_many"),
     _duck_db("_drawn_duckdb", "ibis.range(numbers.length()).map", "numbers.sort().map",
         "equal rows of a person stay together", "::test_a_row_is_as_likely_as_another_one_that_is_equal_to_many"),
     _bounds("_drawn_duckdb", "order[:most]", "order[: most + 1]", "a list keeps one row more"),

@@ -168,6 +168,15 @@ def test_nor_where_the_unit_is_chosen_last(bounds, loss, monkeypatch):
     check_costs(found, query, "add_or_remove_one", lambda name, _: name in ("len", "sum", "count"))
 
 
+@pytest.mark.parametrize("loss", [{"epsilon": 10**9}, {"rho": 10**15}], ids=str)
+def test_numbers_are_in_the_same_parts_in_both_units(loss):
+    """In five groups a norm of 3 binds in ε, and not in rho."""
+    frame = pl.DataFrame({"person": ["a"] * 5 + ["b"], "group": [0, 1, 2, 3, 4, 0], "x": [1] * 6})
+    grouped = dpp.protect("person", max_norm=3).group_by({"group": range(5)})
+    released = grouped.agg(n=dpp.n_people()).scaled_to(**loss).release(frame)
+    assert released["n"].to_list() == [2, 1, 1, 1, 1]  # 3/5 of one person is nearer to one than to none
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("bounds", [*BOUNDS[::3], *NORMS], ids=str)
 def test_nor_does_a_replacement(bounds, monkeypatch):

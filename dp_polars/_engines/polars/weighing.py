@@ -76,7 +76,8 @@ class _Table:
         groups = 1 if group is None else int(group.max()) + 1
         if (span + 1) * groups > max(_FEW_PAIRS, _PAIRS_PER_ROW * frame.height):
             return None
-        pair = (labels.astype(np.int64) - least) * groups
+        # By unsigned differences: the labels of 64 bits without a sign are beyond int64.
+        pair = (labels.astype(np.uint64) - np.uint64(least % 2**64)).astype(np.int64) * groups
         if group is not None:
             pair += group.to_numpy()
         return cls(frame, places, pair, groups)
