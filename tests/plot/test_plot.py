@@ -302,7 +302,7 @@ def test_answers(tmp_path):
     assert lacks(chart, "Answers by town | callers | wait | reason") == []
     for words in (
         "of clipped values within the contribution limits, lies in the interval with a probability of 95 %.",
-        "No interval covers what limits drop: counts and sums are too low if people have more.",
+        "No interval covers what limits take away: counts and sums are too low if people have more.",
         "Differential privacy with ε = 30.05 and δ = 0.000001 (ρ = 9).",
         "One person: all rows with one value of 'caller'.",
     ):
