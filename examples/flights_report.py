@@ -71,9 +71,9 @@ def main(folder: Path) -> None:
     with pl.Config(tbl_cols=-1, tbl_width_chars=150, tbl_hide_dataframe_shape=True, fmt_str_lengths=40):
         print(table(released))
     print(
-        f"Intervals are of the noise alone. The limits drop about {max(cut, 0)} flights, those beyond 400 of one plane,"
+        f"Intervals are of the noise alone. The limits take away about {max(cut, 0)} flights, beyond 400 of one plane;"
     )
-    print("and clip its miles to one destination at 100,000. Flights without a tail number count for nobody.")
+    print("miles of a plane to one destination are clipped at 100,000. Flights without a tail number count for nobody.")
     print("A flight more than 3 hours late counts as 3 hours late, which lowers the mean delays.")
     print(budget)
 

@@ -62,7 +62,7 @@ def report(visits: dpp.PrivateFrame) -> dpp.PrivateQuery:
         patients=dpp.n_people(),
         visits=dpp.len(),
         days=pl.col("days").dp.mean(0, 30, loss_weight=2),
-        # What one patient costs a hospital in a year is clipped, and no row is dropped. A sum of rows up to 10,000
+        # What one patient costs a hospital in a year is clipped, however many visits. A sum of rows up to 10,000
         # would be lower, and have more noise.
         cost=pl.col("cost").dp.sum(0, 30_000, step=1, per_person=(0, 30_000), loss_weight=2),
         age=pl.col("age").dp.median(range(121)),
@@ -99,11 +99,11 @@ def main(folder: Path) -> None:
         print("Before a row is read: what it costs one patient, and how far off an answer may be (95 %).")
         print(query.explain().select("output", "selects", "rho", pl.col("error_95").round(1), "error_unit"))
         released = query.release(intervals=True, engine="streaming")
-        print("\nThe report on 2024, about the visits that the limits keep; costs are of totals that are clipped.")
+        print("\nThe report on 2024, under the limits on each patient's visits; costs are of totals that are clipped.")
         print("Each range is of the noise alone, and holds the number without it with probability 95 %.")
         print(table(released))
         cut, low, high = query.n_rows_dropped(8, epsilon=0.1).release(intervals=True, engine="streaming").row(0)
-        print(f"About {cut:,} visits ({low:,} to {high:,}) are left out by the bounds.")
+        print(f"About {cut:,} visits ({low:,} to {high:,}) do not count because of the limits.")
         print("So counts and sums are a little too low: no other range says so.")
         print("\nPaid before a row was read, and stored on disk:", budget)
         print(budget.log().select("what", "unit", pl.col("loss", "running_rho").round(3)))

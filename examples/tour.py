@@ -76,8 +76,8 @@ def _(mo):
     ## People, public keys and a budget
 
     `protect` names the column that identifies a person, and how much of one person counts.
-    Further calls are dropped, so every answer is about the calls that are left: counts are too low where people have
-    more, and no range tells by how much.
+    In numbers, people with more calls count in part; for the other answers, further calls are dropped.
+    So counts are too low if people have more, and no interval shows by how much.
     The regions are *keys* and the reasons are *candidates*: public values, written down beforehand.
     `epsilon` limits what one person can change: no answer becomes more than exp(epsilon) times as likely.
     """)

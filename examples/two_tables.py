@@ -22,7 +22,7 @@ import dp_polars as dpp
 BUILDERS = ["BOEING", "AIRBUS", "EMBRAER", "BOMBARDIER INC", "CESSNA"]
 BUILDER = pl.when(pl.col("manufacturer") == "AIRBUS INDUSTRIE").then(pl.lit("AIRBUS")).otherwise("manufacturer")
 MILES = dpp.grid(0, 5000, step=1)
-FLIGHTS = 100  # of one plane, that count; more of them are dropped at random
+FLIGHTS = 100  # of one plane, that count; planes with more count in part, and for choices flights are dropped
 
 
 def data() -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -32,8 +32,8 @@ def data() -> Path:
 
 def question() -> dpp.PrivateQuery:
     # Hardly an aircraft has more than 400 flights a year: 0.2 % of the flights are dropped, and no aircraft is missing
-    # from an airport. Flights without a tail number (0.7 %) count for nobody. With bounds that drop many rows, counts
-    # are too low and the others speak of a part of the flights, which no range tells.
+    # from an airport. Flights without a tail number (0.7 %) count for nobody. With limits that many exceed, counts are
+    # too low and the others speak of a part of the flights, which no interval shows.
     return (
         dpp.protect("tailnum", max_groups=3, max_rows=400)
         .group_by({"origin": AIRPORTS})
@@ -55,7 +55,7 @@ def main(folder: Path) -> None:
     flights = flights.filter(flights.distance < 3000)  # steps are Ibis', row by row
     query, budget = question(), dpp.Budget(epsilon=2.5, path=folder / "warehouse-report.db")
     print(query.explain().select("output", "selects", "epsilon", "error_95", "error_unit"))
-    print("About the flights that the limits keep; they drop 0.2 %, which no range tells:")
+    print("Under the limits, by which 0.2 % of the flights do not count; no interval shows that:")
     print(dpp.sql.release(query, flights, budget=budget, intervals=True))
     print(budget)
     con.disconnect()

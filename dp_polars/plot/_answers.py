@@ -279,7 +279,7 @@ def _notes(
     if long := [labels.column(name) for name in words if part[name].str.ends_with(", …").any()]:
         notes.append(f"Only {_MOST_LISTED} of a list are shown: {', '.join(long)}.")
     if query._request.drops():
-        notes.append("No interval covers what limits drop: counts and sums are too low if people have more.")
+        notes.append("No interval covers what limits take away: counts and sums are too low if people have more.")
     return notes
 
 

@@ -46,9 +46,11 @@ ASKS = {
 def test_rows_where_the_condition_is_not_true_are_ignored(name):
     expr, truth = ASKS[name]
     query = ROWS.dp.protect("p", max_rows=3).agg(a=expr)
-    assert query.release().to_dict(as_series=False) == {"a": [truth]}
     without = pickle.loads(pickle.dumps(dpp.protect("p", max_rows=3).agg(a=expr)))
-    assert without.release(ROWS).to_dict(as_series=False) == {"a": [truth]}
+    for released in (query.release(), without.release(ROWS)):
+        (answer,) = released["a"].to_list()
+        # Averages are of sums of parts, with a few parts of noise.
+        assert answer == (pytest.approx(truth, abs=1e-4) if name in ("a mean", "a share") else truth)
 
 
 def test_words_say_that_there_is_a_condition_and_not_which(tmp_path):

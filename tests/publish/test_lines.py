@@ -14,6 +14,7 @@ import dp_polars as dpp
 from dp_polars._accounting.promises import Promise
 from dp_polars._base.numbers import loss_up
 from dp_polars._bins.binning import NearestBinning
+from dp_polars._questions.measures import Multiple
 from dp_polars._release.contract import names_of_ends
 from tests.helpers.needs import need
 from tests.registry import ASKS, NOISE, NUMBERS, OF_CONDITIONS, OF_FRAMES, OF_NO_COLUMN, QUESTIONS, WEIGHT, Question
@@ -175,9 +176,10 @@ def has_the_errors_of(released, query, rows):
             assert all(0.05 < width / rows[ask.name]["error_95"] < 1.2 for width in widths), ask.name
         elif ask.query.in_parts:
             # The error includes that the answer is the nearest whole number; ends are the next ones outside.
-            error = rows[ask.name]["error_95"]
-            assert all(error - 0.5 <= width < error + 0.5 for width in widths), ask.name
-            assert {2 * width % 1 for width in widths} == {0}
+            step = float(ask.query.answer_step(released[ask.name].dtype)) if isinstance(ask.query, Multiple) else 1
+            error, in_steps = rows[ask.name]["error_95"] / step, [width / step for width in widths]
+            assert all(error - 0.5 <= width < error + 0.5 for width in in_steps), ask.name
+            assert all(abs(2 * width - round(2 * width)) < 1e-6 for width in in_steps), ask.name
         else:
             assert widths == pytest.approx([rows[ask.name]["error_95"]] * len(widths), rel=1e-12), ask.name
         found.append(ask.name)
