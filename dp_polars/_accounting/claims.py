@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TypedDict
 
-from dp_polars._accounting import costs
+from dp_polars._accounting import costs, gaussians
 from dp_polars._accounting.terms import (
     ONE_RELEASE,
     USUAL_RELATION,
@@ -31,6 +31,7 @@ from dp_polars._base.numbers import (
     as_fraction,
     ball,
     flag,
+    float_up,
     one_of,
     positive_fraction,
     positive_int,
@@ -356,6 +357,22 @@ class Claim:
         return 2 * self._cost_of("rho", self.score_range)
 
     @property
+    def moves(self) -> list[tuple[Fraction, int | Fraction]]:
+        """How far Gaussians move over the deviation of their noise, and how many do so: they dominate all draws.
+
+        `docs/proofs/spreads.md`, Theorem 6. How many need not be whole, as the sum of squares alone matters.
+        """
+        x, spread, times = self.rate * self.score_range, self.contributions, self.draws * self.attained
+        if self.same_group < costs.ALL:
+            replaced = costs.Replaced(x / 2, x * (self.same_group - costs.HALF), spread, self.groups)
+            if self.draws == 1:
+                worst = max(replaced.corners(), key=lambda corner: sum(n * move**2 for move, n in corner))
+                return [(move, n * times) for move, n in worst if move]
+            times *= 2 * (replaced.a**2 + replaced.b**2) / x**2
+        filled = [(x * spread.per_group, times * spread.full_groups), (x * spread.rest, times)]
+        return [(move, n) for move, n in filled if move]
+
+    @property
     def _replaced(self) -> _HowReplaced:
         return {"same_group": self.same_group, "groups": self.groups, "draws": self.draws}
 
@@ -417,7 +434,12 @@ def epsilon_of(claims: Sequence[Claim]) -> float:
 
 
 def _epsilon_at(loss: Loss, claims: Sequence[Claim]) -> float:
-    return costs.epsilon_at(loss.unit, loss.value, _DELTA, delta_of(claims))
+    epsilon = costs.epsilon_at(loss.unit, loss.value, _DELTA, delta_of(claims))
+    if any(claim.mechanism != "discrete_gaussian" for claim in claims):
+        return epsilon
+    shift = gaussians.shift_of(move for claim in claims for move in claim.moves)
+    least = None if shift is None else gaussians.epsilon_of(shift, _DELTA)
+    return epsilon if least is None else min(epsilon, float_up(least))
 
 
 def in_words(claims: Sequence[Claim]) -> str:

@@ -75,7 +75,7 @@ def test_the_unit_is_that_of_the_smaller_errors_over_all(budget):
     many = {f"q{number}": private.group_by({"ward": ["A", "B", "C"]}).agg(n=dpp.n_people()) for number in range(12)}
     scaled = dpp.publication(many).scaled_to(**PROMISE)
     assert (alone.loss.unit, scaled.loss.unit) == ("epsilon", "rho")
-    assert scaled.loss.value == budget._guarantee.rho
+    assert scaled.loss.value > Fraction(12, 10) * budget._guarantee.rho  # Gaussian noise alone takes all of it
     scaled.release()
     assert budget.remaining == 0
 

@@ -291,7 +291,7 @@ def test_the_error_in_the_other_unit_is_that_of_the_same_output(of_publication):
     outputs = {"a": dpp.len(), "b": X.dp.sum(0, 400, loss_weight=3), "c": X.dp.median(range(900)), "d": dpp.n_people()}
     query = grouped.agg(**outputs)
     query = dpp.publication(one=query, two=private().agg(**outputs)) if of_publication else query
-    promise = Promise.of(Fraction(1), Fraction(1, 10**6))
+    promise = Promise.of(Fraction(1), Fraction(1, 10**6), Fraction(0))
     taken = query.scaled_to(epsilon=1, delta=1e-6).explain().rows(named=True)
     other = "rho" if taken[0]["mechanism"] == "discrete_laplace" else "epsilon"
     value = promise.rho if other == "rho" else 1
