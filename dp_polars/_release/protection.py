@@ -52,8 +52,8 @@ class Layout:
 _BOUNDS = ("max_rows", "max_groups", "max_rows_per_group")
 
 
-def limits_in_words(bounds: Mapping[str, int]) -> str:
-    """Return what contribution limits, by their names, keep of one person, as sentences."""
+def most_in_words(bounds: Mapping[str, int]) -> str:
+    """Return how much of one person contribution limits, by their names, keep."""
     words = {
         "max_groups": ("in", "group", ""),
         "max_rows_per_group": ("with", "row", " in each group"),
@@ -64,7 +64,12 @@ def limits_in_words(bounds: Mapping[str, int]) -> str:
         for name, (before, noun, after) in words.items()
         if name in bounds
     ]
-    return f"Each person counts {', '.join(parts)}. Rows beyond that are dropped at random."
+    return f"Each person counts {', '.join(parts)}."
+
+
+def limits_in_words(bounds: Mapping[str, int]) -> str:
+    """Return what contribution limits, by their names, keep of one person, and what they do with the rest."""
+    return f"{most_in_words(bounds)} Rows beyond that are dropped at random."
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from polars import selectors as cs
 from dp_polars._accounting.claims import SAY_A_LOSS, Claim, loss_of, notes_of_cost
 from dp_polars._accounting.terms import Loss, Unit, Within, in_words
 from dp_polars._base.column_types import without_nul
-from dp_polars._base.numbers import as_fraction, flag, given, loss_up, plural, positive_int, show
+from dp_polars._base.numbers import as_fraction, cost_up, flag, given, loss_up, plural, positive_int, show
 from dp_polars._questions.measures import BETA, Count, Multiple, at_most, error_95, with_loss_for
 from dp_polars._questions.question import Asked, Columns, HistogramQuery
 from dp_polars._release.contract import (
@@ -666,5 +666,5 @@ def _cell(row: dict[str, Any], name: str) -> str:
     if name in ("epsilon", "rho"):
         if _unit(row) is None:
             return "none yet"
-        return show(as_fraction(name, value), 4, up=True) if _unit(row) == name else ""
-    return "" if value is None else f"{value:.3g}" if name == "delta" else str(value)
+        return cost_up(as_fraction(name, value)) if _unit(row) == name else ""
+    return "" if value is None else cost_up(as_fraction(name, value)) if name == "delta" else str(value)
