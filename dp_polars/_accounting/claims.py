@@ -25,6 +25,7 @@ from dp_polars._accounting.terms import (
     Unit,
     check_delta,
     check_relation,
+    in_decimals,
 )
 from dp_polars._base.numbers import (
     Number,
@@ -449,7 +450,7 @@ def in_words(claims: Sequence[Claim]) -> str:
     epsilon = epsilon_of(claims)
     if epsilon < math.inf:
         meant.append(_at_delta(epsilon))
-    text = f"{loss}, delta={show(gone, up=True)}" if gone else str(loss)
+    text = f"{loss}, delta={in_decimals(gone, up=True)}" if gone else str(loss)
     return f"{text} ({'; '.join(meant)})" if meant else text
 
 

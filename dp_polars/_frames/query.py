@@ -16,7 +16,7 @@ from dp_polars._accounting import gaussians
 from dp_polars._accounting.budget import Budget, total_delta
 from dp_polars._accounting.claims import cost, in_words, scaled_claims
 from dp_polars._accounting.promises import Promise, UnitTaken
-from dp_polars._accounting.terms import Loss, Terms, Unit, exact, warn_if_large
+from dp_polars._accounting.terms import Loss, Terms, Unit, exact, in_decimals, warn_if_large
 from dp_polars._base.calls import Suggesting, all_called
 from dp_polars._base.files import expanded, replacing
 from dp_polars._base.numbers import Number, as_fraction, flag, positive_int, rounded_down, show
@@ -194,7 +194,7 @@ def _compared(errors: Mapping[Unit, Sequence[float | None]], unit: Unit) -> str:
 
 
 def _promised(epsilon: Fraction, delta: Fraction) -> str:
-    return f"epsilon={show(epsilon, up=True)}, delta={show(delta, up=True)}"
+    return f"epsilon={in_decimals(epsilon, up=True)}, delta={in_decimals(delta, up=True)}"
 
 
 class OfAnswers(Suggesting):

@@ -154,7 +154,7 @@ def test_a_promise_is_shared_in_rho(private):
     assert query.explain()["output"].to_list()[:4] == [
         *("count by hospital", "count by hospital, year", "count by year, flu", "count by hospital, flu, age")
     ]
-    assert "For epsilon=1, delta=1e-06 in all, the unit is rho" in query.explain()["note"][0]
+    assert "For epsilon=1, delta=0.000001 in all, the unit is rho" in query.explain()["note"][0]
     whole = private.cube(DIMENSIONS, epsilon=1, delta=1e-6)
     assert str(whole.loss) == "epsilon=1"
 
