@@ -211,14 +211,14 @@ def test_explain_statement_and_report_give_the_same_loss(unit, name, tmp_path, m
     page = dpp.report(released, query, tmp_path / "page.html", name="x").read_text("utf-8").replace("\xa0", " ")
     (said,) = re.findall(r"is a guarantee: differential privacy with (.*?)\.</p>", page)
     facts = query.statement().facts
-    assert said in (facts["promise"], guaranteed(facts["loss"]))
+    assert said in (facts["guarantee"], guaranteed(facts["loss"]))
     shown = re.search(r"[ερ] = ([\d.]+)", said)[1]
     assert "δ = " in said or not query.delta
     note = query.explain()["note"][0]
     if query.loss.unit == "epsilon":
         assert query.loss.value <= Fraction(shown) <= query.loss.value * Fraction("1.001")
         assert Fraction(re.search(r"The release costs epsilon=([\d./]+)", note)[1]) <= Fraction(shown)
-    elif facts["promise"] is None and not query.delta:
+    elif facts["guarantee"] is None and not query.delta:
         assert re.search(r"ε = ([\d.]+) at δ = 10⁻⁶", note)[1] == shown
     loss = re.search(r"One person loses (\w+) = ([\d.]+)", html.unescape(page))
     assert (loss[1], loss[2]) == (query.loss.unit, cost_up(query.loss.value))
