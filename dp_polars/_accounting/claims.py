@@ -150,8 +150,8 @@ class Claim:
     # list of quantiles the levels of its tree, each of which draws once from every row.
     draws: int = field(default=1, kw_only=True)
     # Under "replace_one": R where the row that goes and the one that comes are in one group, as a part of
-    # `score_range`. From 1/2, where one row alone moves a number as far, to 1. Of a number with several draws, what all
-    # of them cost together (`docs/proofs/spreads.md`, Theorem 5).
+    # `score_range`. From 1/2, where one row alone moves a number as far, to 1. For a number with several draws, what
+    # all of them cost together (`docs/proofs/spreads.md`, Theorem 5).
     same_group: Fraction = field(default=costs.ALL, kw_only=True)
     # How many public groups there are, at least as many as a person can fill: under "replace_one" few groups of two
     # people must meet. None: not known.
@@ -349,8 +349,8 @@ class Claim:
 
     def _cost_of(self, unit: Unit, x: Fraction, distance: int | Fraction = 1) -> Fraction:
         """Return what all draws cost at a rate times range, of which `distance` is a factor."""
-        own = costs.scaled_cost(unit, self.charged_as, x, self._spread(distance), **self._replaced)
-        return self.attained * own
+        unattained = costs.scaled_cost(unit, self.charged_as, x, self._spread(distance), **self._replaced)
+        return self.attained * unattained
 
     @property
     def squares(self) -> Fraction:

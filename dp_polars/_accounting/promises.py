@@ -61,16 +61,16 @@ class Promise:
     def fixed_by(self, claims: Sequence[Claim]) -> Promise:
         """Return the guarantee that its first release fixes.
 
-        What does not fit beside keys may fit if nothing is left to them. What is Gaussian alone may take all of it,
-        by a proof of its own: then nothing else is ever released. `docs/proofs/promises.md`, Theorems 1 and 4.
+        What does not fit next to keys may fit if nothing is left to them. What is Gaussian alone may take all of it, by
+        a proof of its own: then nothing else is ever released. `docs/proofs/promises.md`, Theorems 1 and 4.
         """
         cost = sum_of(map(self.cost, claims))
         if cost.delta or self.fits(cost, self.left(FREE)):
             return self
-        alone = self.without_keys
-        if alone.fits(sum_of(map(alone.cost, claims)), alone.left(FREE)):
-            return alone
-        return replace(alone, is_closed=True) if self.is_kept_by(claims) else self
+        only_losses = self.without_keys
+        if only_losses.fits(sum_of(map(only_losses.cost, claims)), only_losses.left(FREE)):
+            return only_losses
+        return replace(only_losses, is_closed=True) if self.is_kept_by(claims) else self
 
     def is_kept_by(self, claims: Sequence[Claim]) -> bool:
         """Return whether discrete Gaussians keep all of the guarantee if nothing else is ever released."""

@@ -347,7 +347,7 @@ class PrivateQuery(OfAnswers, WithoutRows):
         epsilon, delta
             With a delta, above 0 and below 1: the query keeps (epsilon, delta)-differential privacy, *in the unit with
             the smaller errors*. In `epsilon` the losses add up to epsilon; in `rho` to the largest rho that proves
-            (epsilon, delta), beside the part of delta that the frame's budget leaves to keys. Where the query is all
+            (epsilon, delta), without the part of delta that the frame's budget leaves to keys. Where the query is all
             that is released for the guarantee, and selects no keys, nothing is left to them: without a budget, or
             where nothing is spent of one with the same epsilon and delta. If all of its noise is Gaussian then, its
             rho is larger still. So what is scaled to the guarantee of a budget fits into it exactly.

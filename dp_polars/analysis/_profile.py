@@ -262,7 +262,7 @@ def _worst_spread(claim: Claim) -> list[tuple[Fraction, int | Fraction]]:
     """Return the losses whose pairs dominate all draws, and how often each, however a person's rows spread.
 
     For both choices, full groups and a rest are the worst (`docs/proofs/spreads.md`). For randomized response it is all
-    rows in one group, as nothing of the same pure loss is worse. Of noise in the place of a person, Theorem 6 there.
+    rows in one group, as nothing of the same pure loss is worse. For noise and a person in another's place: Theorem 6.
     """
     if not claim.has_epsilon:
         return [(move, int(n) if n == int(n) else n) for move, n in claim.moves]
